@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::against::{Against, AgainstError};
@@ -71,6 +71,9 @@ struct Run {
     /// Run the quick form of each case that has one: fewer levels, fewer or shorter trials
     #[arg(long)]
     quick: bool,
+    /// Also run the cases that a case names for this, with all levels of its factors. The time that all takes is printed first
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
     /// Trials per cell (overrides the case)
     #[arg(long, value_name = "N")]
     trials: Option<u32>,
@@ -199,6 +202,9 @@ fn as_text(job: &Job) -> String {
     let group = case.group.as_ref().map_or(String::new(), |group| format!(" ({group})"));
     let time = about(job.time());
     let mut text = format!("{}{group}, {time}\n    {}\n", case.name, case.asks);
+    if !case.full.is_empty() {
+        text += &format!("    with --full also {}\n", case.full.join(", "));
+    }
     for (factor, levels) in &case.factors {
         let levels: Vec<String> = levels.iter().map(ToString::to_string).collect();
         let (name, meaning, domain) = (factor.name, factor.meaning, &factor.domain);
@@ -336,9 +342,12 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
             return Err(Outcome::Usage(format!("--json {name}: {right}")));
         }
     }
-    let cases = select(&arguments.cases)?;
+    let mut cases = select(&arguments.cases)?;
+    if arguments.full {
+        cases = library::in_full(cases).map_err(refused)?;
+    }
     let wishes = Wishes {
-        quick: arguments.quick || arguments.cases.is_empty(),
+        quick: arguments.quick || (arguments.cases.is_empty() && !arguments.full),
         trials: arguments.trials,
         seconds: arguments.seconds,
         warm_up_seconds: arguments.warm_up,
@@ -376,6 +385,13 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
         command
     };
     let crew = Crew::new(worker, Some(processors())).with_peers(peers);
+    if arguments.full {
+        let cells: usize = plan.jobs.iter().map(|job| job.cells.len()).sum();
+        let names: Vec<&str> = plan.jobs.iter().map(|job| &*job.case.name).collect();
+        let time = about(plan.jobs.iter().map(Job::time).sum());
+        let names = names.join(", ");
+        eprintln!("{names}: {cells} cells, {time} in all if the machine does nothing else");
+    }
     let mut progress = Progress::of(&plan);
     let outcome =
         lab::run::run(&plan, &crew, against.as_ref(), &machine, Some(&mut results), &mut progress);
@@ -392,7 +408,7 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
     }
     let records = outcome.records;
     let report = match arguments.cases.as_slice() {
-        [] => report::first_screen(&records, width()),
+        [] if !arguments.full => report::first_screen(&records, width()),
         _ => report::text(&report::report(&records), width()),
     };
     let printed = match arguments.json {
@@ -468,20 +484,25 @@ struct Progress {
     done_ms: Vec<u64>,
     /// The case that is running.
     case: String,
+    /// When the first step began.
+    began: Option<Instant>,
 }
+
+/// What has to be done before what it took says how long the rest takes.
+const TELLING_MS: u64 = 2000;
 
 impl Progress {
     fn of(plan: &Plan) -> Progress {
         let mut done_ms = vec![0];
         for step in plan.steps() {
-            let time = plan.jobs[step.job].step_time().as_millis() as u64;
+            let time = plan.jobs[step.job].step_time(step.cell).as_millis() as u64;
             done_ms.push(done_ms.last().copied().unwrap_or_default() + time);
         }
         // Elsewhere than on a terminal it hides by itself.
         let bar = ProgressBar::new(done_ms.last().copied().unwrap_or_default());
         let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {wide_msg}");
         bar.set_style(style.expect("the template is valid"));
-        Progress { bar, done_ms, case: String::new() }
+        Progress { bar, done_ms, case: String::new(), began: None }
     }
 
     /// Says something that stays.
@@ -501,6 +522,11 @@ impl Watcher for Progress {
         self.case.clone_from(&case.name);
         let done = self.done_ms[step];
         let left = Duration::from_millis(self.done_ms[self.done_ms.len() - 1] - done);
+        let took = self.began.get_or_insert_with(Instant::now).elapsed();
+        let left = match done {
+            ..TELLING_MS => left,
+            _ => left.mul_f64(took.as_secs_f64() * 1e3 / done as f64),
+        };
         self.bar.set_position(done);
         let cell = describe(cell, &case.order());
         self.bar.set_message(format!(

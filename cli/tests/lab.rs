@@ -41,6 +41,34 @@ fn cases_are_listed_with_what_can_be_varied() {
 }
 
 #[test]
+fn full_run_says_first_how_long_it_takes_and_runs_what_the_case_names() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("full");
+    std::fs::create_dir_all(&directory).unwrap();
+    let case = |name: &str, full: &str| {
+        let text = format!(
+            "name = \"{name}\"\nasks = \"?\"\nworkload = \"message-stream\"\ntrials = 1\nseconds = 0.02\n\
+             warm_up_seconds = 0\n{full}\n[factors]\ntransport = [\"pipe\"]\n"
+        );
+        let file = directory.join(format!("{name}.toml"));
+        std::fs::write(&file, text).unwrap();
+        file.display().to_string()
+    };
+    let (one, two) = (case("one", "full = \"two.toml\""), case("two", ""));
+    let output = siga(&["lab", "run", &one, "--full"]);
+    let (printed, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let at = |line: &str| said.lines().position(|said| said == line);
+    let first =
+        at("one, two: 2 cells, about 1 s in all if the machine does nothing else").expect(&said);
+    let then = said.lines().position(|said| said.starts_with("one: 1 cells, 1 trials each, about"));
+    assert!(Some(first) < then, "{said}");
+    assert!(printed.contains("one\n===\n") && printed.contains("two\n===\n"), "{printed}");
+    let alone = text(&siga(&["lab", "run", &two, "--full"]).stdout);
+    assert!(!alone.contains("one\n===\n") && alone.contains("two\n===\n"), "{alone}");
+    assert_eq!(siga(&["lab", "run", &one, "--full", "--quick"]).status.code(), Some(2));
+}
+
+#[test]
 fn published_tables_are_printed_with_every_cell_and_the_differences() {
     let published = |more: &[&str]| {
         let output = siga(&[&["lab", "report", "--published"], more].concat());

@@ -11,6 +11,7 @@
 //! interval_ms = 100                   # how often parties keep records; left out: never
 //! system = "../systems/two.toml"      # guests SOURCE and TARGET; left out: a host that allows everything.
 //! #                                   # Several are a factor: system = ["../systems/two.toml", "open"]
+//! full = "message-load"               # what --full runs behind it: cases, or files as seen from here; left out: nothing
 //! skip = [{ transport = "pipe", bytes = 64 }] # cells that are not measured; left out: all are
 //!
 //! [place]                             # where roles run; left out: as the workload has it
@@ -216,6 +217,8 @@ pub struct Case {
     pub screen: Screen,
     /// What is different when it is run quickly.
     pub quick: Quick,
+    /// Cases that are run behind it when it is run in full: names of those that come with siga, or files as seen from its own.
+    pub full: Vec<String>,
     /// The case file, as it was named.
     pub file: PathBuf,
     /// The case, as it was written.
@@ -584,6 +587,16 @@ note = "Who knows?"
 
     fn word(word: &str) -> Level {
         Level::Word(word.into())
+    }
+
+    #[test]
+    fn cases_for_a_full_run_are_named_each_once() {
+        let of = |full: &str| parse(&CASE.replacen("trials", &format!("full = {full}\ntrials"), 1));
+        assert!(parse(CASE).unwrap().full.is_empty());
+        assert_eq!(of("\"more\"").unwrap().full, ["more"]);
+        assert_eq!(of("[\"more\", \"b.toml\"]").unwrap().full, ["more", "b.toml"]);
+        let error = of("[\"more\", \"more\"]").unwrap_err();
+        assert_eq!(error, "c.toml:5: \"more\" is named twice: must be each once");
     }
 
     #[test]

@@ -222,6 +222,36 @@ pub fn select(names: &[String]) -> Result<Vec<Case>, SelectError> {
     Ok(selected)
 }
 
+/// These cases as a full run has them: each followed by the cases that it names for that.
+///
+/// # Errors
+/// [`SelectError`].
+pub fn in_full(cases: Vec<Case>) -> Result<Vec<Case>, SelectError> {
+    let mut all: Vec<Case> = Vec::new();
+    for case in cases {
+        let beside = |name: &String| {
+            let is_file = Path::new(name).extension().is_some_and(|extension| extension == "toml");
+            if is_file {
+                case.file.with_file_name(name).display().to_string()
+            } else {
+                name.clone()
+            }
+        };
+        let more: Vec<String> = case.full.iter().map(beside).collect();
+        let more = if more.is_empty() { Vec::new() } else { select(&more)? };
+        for case in std::iter::once(case).chain(more) {
+            match all.iter().find(|other| other.name == case.name) {
+                Some(other) if other.text != case.text => {
+                    return Err(SelectError::Twice(case.name));
+                }
+                Some(_) => {}
+                None => all.push(case),
+            }
+        }
+    }
+    Ok(all)
+}
+
 fn not_built(name: &str, draft: &Draft) -> SelectError {
     SelectError::NotBuilt { name: name.to_owned(), missing: draft.missing.join(", ") }
 }
@@ -363,6 +393,44 @@ mod tests {
         );
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../cases/message-stream.toml");
         assert_eq!(names(&[file]), ["message-stream"]);
+    }
+
+    #[test]
+    fn full_run_has_more_cases_each_once() {
+        let names = |wanted: &[&str]| -> Vec<String> {
+            let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
+            let cases = in_full(select(&wanted).unwrap()).unwrap();
+            cases.into_iter().map(|case| case.name).collect()
+        };
+        assert_eq!(
+            names(&["channel-io", "tcp-crr"]),
+            ["channel-io", "channel-io-sweep", "tcp-crr"]
+        );
+        assert_eq!(names(&["channel-io-sweep", "channel-io"]), ["channel-io-sweep", "channel-io"]);
+        // Whatever a case names is there.
+        in_full(cases()).unwrap();
+    }
+
+    #[test]
+    fn full_run_finds_files_beside_that_of_the_case() {
+        let directory = std::env::temp_dir().join(format!("siga-full-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let write = |name: &str, text: String| std::fs::write(directory.join(name), text).unwrap();
+        let text = |name: &str, full: &str| {
+            format!(
+                "name = \"{name}\"\nasks = \"?\"\nworkload = \"path-idle\"\ntrials = 1\nseconds = 1\n\
+                 warm_up_seconds = 0\nfull = \"{full}\"\n"
+            )
+        };
+        write("one.toml", text("one", "two.toml"));
+        write("two.toml", text("two", "nothing"));
+        let file = directory.join("one.toml").display().to_string();
+        let cases = in_full(select(&[file]).unwrap()).unwrap();
+        let found: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+        assert_eq!(found, ["one", "two"], "what the second names is of a full run of the second");
+        let error = in_full(cases[1..].to_vec()).unwrap_err().to_string();
+        assert!(error.starts_with("there is no case \"nothing\""), "{error}");
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

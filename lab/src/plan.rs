@@ -49,7 +49,7 @@ pub struct Step {
     pub trial: u32,
 }
 
-/// What a trial takes beside its warm-up and its window: starting processes, and ending them.
+/// What a trial takes beside its set-up, its warm-up and its window: starting processes, and ending them.
 const OVERHEAD: Duration = Duration::from_millis(30);
 
 impl Plan {
@@ -125,14 +125,16 @@ impl Plan {
 }
 
 impl Job {
-    /// About how long one of its steps takes.
-    pub fn step_time(&self) -> Duration {
-        self.case.warm_up + self.case.window + OVERHEAD
+    /// About how long a trial of one of its cells takes.
+    pub fn step_time(&self, cell: usize) -> Duration {
+        let set_up = self.case.workload.set_up_time(&self.cells[cell]);
+        set_up + self.case.warm_up + self.case.window + OVERHEAD
     }
 
-    /// About how long all of them take.
+    /// About how long all trials take.
     pub fn time(&self) -> Duration {
-        self.step_time() * self.case.trials * self.cells.len() as u32
+        let round: Duration = (0..self.cells.len()).map(|cell| self.step_time(cell)).sum();
+        round * self.case.trials
     }
 }
 

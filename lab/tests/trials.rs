@@ -505,8 +505,8 @@ fn volumes_are_read_and_written_by_channel_programs_of_both_modes() {
             for metric in ["rate_ios_per_s", "service_ns_per_io"] {
                 assert!(metrics[metric] > 0.0, "{metric} {levels:?}");
             }
-            // Nothing is left of it where spinning is interrupted by others.
-            assert!(metrics.contains_key("cp_cpu_ns_per_io"), "{levels:?}");
+            // Not 0, also where others interrupt the polls.
+            assert!(metrics["cp_cpu_ns_per_io"] > 0.0, "{levels:?}");
             // Each mode has its own information units.
             let has = |metric: &str| metrics.get(metric).is_some_and(|units| *units > 0.0);
             assert_eq!(has("unit_commands_per_io"), mode == "command", "{levels:?}");
@@ -516,14 +516,21 @@ fn volumes_are_read_and_written_by_channel_programs_of_both_modes() {
 }
 
 #[test]
-fn same_records_are_read_and_written_by_calls_on_a_plain_file() {
-    for (mode, read_percent, storage) in [
-        ("calls", "100", "memory"),
-        ("calls", "50", "disk"),
-        ("calls-two", "100", "memory"),
-        ("copy-limit", "100", "memory"),
-        ("io-uring", "100", "memory"),
-        ("io-uring-polled", "100", "disk"),
+fn same_records_are_read_and_written_by_calls_and_rings_on_a_file() {
+    for (mode, read_percent, storage, reads) in [
+        ("calls", "100", "memory", "cached"),
+        ("calls", "50", "disk", "cached"),
+        ("calls", "100", "disk", "direct"),
+        ("calls-two", "100", "memory", "cached"),
+        ("calls-two", "100", "disk", "direct"),
+        ("copy-limit", "100", "memory", "cached"),
+        ("io-uring", "100", "memory", "cached"),
+        ("io-uring", "100", "disk", "direct"),
+        ("io-uring", "0", "disk", "cached"),
+        ("io-uring", "50", "memory", "cached"),
+        ("io-uring-polled", "100", "disk", "cached"),
+        ("io-uring-polled", "100", "disk", "direct"),
+        ("io-uring-polled", "50", "disk", "cached"),
     ] {
         let levels = [
             ("mode", mode),
@@ -533,8 +540,31 @@ fn same_records_are_read_and_written_by_calls_on_a_plain_file() {
             ("look_bytes", "64"),
             ("cylinders", "3"),
             ("storage", storage),
+            ("reads", reads),
         ];
         let Some(Measured { metrics, .. }) = run_if_able("io3390", &levels) else { continue };
+        assert!(metrics["rate_ios_per_s"] > 0.0, "{levels:?}");
+    }
+}
+
+#[test]
+fn minidisks_do_without_the_cache_if_they_are_to() {
+    for disk in ["full-pack", "partial-pack"] {
+        let levels = [
+            ("mode", "transport"),
+            ("depth", "2"),
+            ("read_percent", "50"),
+            ("records", "4"),
+            ("disk", disk),
+            ("look_bytes", "4096"),
+            ("volumes", "2"),
+            ("guests_per_volume", "1"),
+            ("cylinders", "3"),
+            ("storage", "memory"),
+            ("minidisk_cache", "off"),
+            ("wait", "block"),
+        ];
+        let Measured { metrics, .. } = run("io3390", &levels);
         assert!(metrics["rate_ios_per_s"] > 0.0, "{levels:?}");
     }
 }

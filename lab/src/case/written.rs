@@ -43,6 +43,7 @@ pub(super) struct Written {
     factors: WrittenFactors,
     #[serde(default)]
     quick: WrittenQuick,
+    full: Option<Spanned<OneOrMany>>,
     #[serde(default)]
     published: WrittenTables,
     #[serde(default)]
@@ -246,6 +247,7 @@ impl Written {
                 return Err(source.error(self.workload.span(), what, right));
             }
         }
+        let full = self.full.map(|full| checker.names(full)).transpose()?.unwrap_or_default();
         let place = checker.places(&self.place)?;
         let interval_span = self.interval_ms.as_ref().map(Spanned::span);
         let interval = self.interval_ms.map(|written| checker.interval(&written)).transpose()?;
@@ -288,6 +290,7 @@ impl Written {
             published,
             screen: screen.unwrap_or_default(),
             quick,
+            full: full.into_iter().map(Spanned::into_inner).collect(),
             claims: claims.iter().map(|(claim, _)| claim.clone()).collect(),
             file: source.file().to_owned(),
             text: source.text().into(),

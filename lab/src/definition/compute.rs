@@ -184,6 +184,11 @@ impl<'a> Scope<'a> {
                 let cpu = roles.iter().filter_map(|role| self.cpu(role, None));
                 cpu.sum::<f64>() >= SPLIT_NS_MIN as f64
             }
+            // The others' figure would pass for that of all.
+            (Quantity::Cpu, Some("busy")) => roles.iter().all(|role| {
+                let mut reports = self.of(role);
+                reports.all(|report| cpu_in(report, role, true, Some("busy")).is_some())
+            }),
             (Quantity::Processor, _) => {
                 let mut windows = roles.iter().flat_map(|role| self.of(role));
                 windows.all(|report| report.window_ns >= TICKS_NS_MIN)
@@ -306,7 +311,12 @@ fn cpu_in(report: &Report, role: &str, is_own: bool, part: Option<&str>) -> Opti
     if part == Some("busy") {
         let all = cpu_in(report, role, is_own, None)?;
         let spinning_ns = report.spinning_ns.filter(|_| is_own).unwrap_or(0);
-        return Some(all.saturating_sub(spinning_ns));
+        // A thread that found nothing for as long as it ran, or longer, has not measured the rest: that is not 0.
+        return if spinning_ns == 0 {
+            Some(all)
+        } else {
+            all.checked_sub(spinning_ns).filter(|ns| *ns > 0)
+        };
     }
     let threads = report.cpu.iter().filter(|thread| thread.role == role);
     let ns = threads.map(|thread| match part {

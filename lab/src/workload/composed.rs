@@ -4,8 +4,9 @@
 //! has a host of its own if it needs one.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use super::{Reports, Workload};
+use super::{AT_ONCE, Reports, Workload};
 use crate::factor::{Factor, Factors};
 use crate::fault::Fault;
 use crate::peers;
@@ -72,6 +73,7 @@ fn composed(parts: &'static [Part]) -> Workload {
         metrics: metrics.collect::<Vec<_>>().leak(),
         parts,
         fit: |_| {},
+        set_up_time: AT_ONCE,
         work: |_, _| unreachable!("each part has workers of its own"),
         unit: "",
         check: |_| unreachable!("each part is checked by itself"),
@@ -93,6 +95,12 @@ impl Workload {
             (part.workload.fit)(&mut own);
             factors.extend(own.into_iter().map(|(name, level)| (named(part.name, &name), level)));
         }
+    }
+
+    /// About how long the parties take under these levels until they are ready, beyond starting them.
+    pub(crate) fn set_up_time(&'static self, factors: &Factors) -> Duration {
+        let parts = self.parts().into_iter();
+        parts.map(|part| (part.workload.set_up_time)(&part.factors(factors))).sum()
     }
 
     /// Whether a trial has a host of siga under these levels: a party in its place, as Aeron's media driver,

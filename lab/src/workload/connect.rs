@@ -7,7 +7,7 @@ use os::processor::now_ns;
 use siga::{Guest, Path, PathOptions, Served};
 
 use super::idle::{serve_nothing, served};
-use super::{WAIT, Workload};
+use super::{AT_ONCE, WAIT, Workload};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor};
 use crate::fault::{Doing, Fault};
@@ -45,6 +45,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         "resident_after_burst_bytes_per_path_side",
     ],
     fit: |_| {},
+    set_up_time: AT_ONCE,
     work,
     parts: &[],
     unit: "messages",

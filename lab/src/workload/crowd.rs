@@ -4,7 +4,7 @@ use os::processor::now_ns;
 use siga::Waiter;
 
 use super::stream::{BYTES, check, stride};
-use super::{WAIT, Workload, units};
+use super::{AT_ONCE, WAIT, Workload, units};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor};
 use crate::fault::{Doing, Fault};
@@ -39,6 +39,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_processors_ns_per_message",
     ],
     fit: |_| {},
+    set_up_time: AT_ONCE,
     work,
     parts: &[],
     unit: "messages",

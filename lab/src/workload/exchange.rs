@@ -6,7 +6,7 @@ use os::processor::{now_ns, pin};
 
 use super::pace::{self, Pace, RATE, THINK, THINK_TIMES};
 use super::stream::{BYTES, MTU, check};
-use super::{MESSAGE_METRICS, WAIT, Workload};
+use super::{AT_ONCE, MESSAGE_METRICS, WAIT, Workload};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors};
 use crate::fault::{Doing, Fault};
@@ -36,6 +36,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
     metrics: MESSAGE_METRICS,
     fit,
+    set_up_time: AT_ONCE,
     work,
     parts: &[],
     unit: "messages",

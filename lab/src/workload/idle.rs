@@ -4,7 +4,7 @@ use host::report::Counts;
 use os::processor::now_ns;
 use siga::{Guest, Key, Path, Served, Waiter};
 
-use super::{WAIT, Workload};
+use super::{AT_ONCE, WAIT, Workload};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor};
 use crate::fault::{Doing, Fault};
@@ -28,6 +28,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     roles: &[role::host(|_| 1), A_SOURCE, A_TARGET],
     metrics: &["cpu_percent_of_core"],
     fit: |_| {},
+    set_up_time: AT_ONCE,
     work,
     parts: &[],
     unit: "messages",

@@ -16,6 +16,7 @@ pub(crate) mod tcp_crr;
 mod tcp_many;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::control::{Control, Order};
 use crate::factor::{Factor, Factors};
@@ -50,6 +51,8 @@ pub struct Workload {
     pub(crate) parts: &'static [Part],
     /// Takes out the factors that do not apply beside the others, and sets those that have no choice.
     pub(crate) fit: fn(&mut Factors),
+    /// About how long its parties take until they are ready, beyond starting them: making files, and reading them.
+    pub(crate) set_up_time: fn(&Factors) -> Duration,
     /// What its workers do.
     pub(crate) work: fn(&Order, &mut Control) -> Result<Report, Fault>,
     /// The kind of work that costs are divided by.
@@ -57,6 +60,9 @@ pub struct Workload {
     /// What is wrong with their reports, if something is.
     pub(crate) check: fn(&Reports) -> Result<(), Fault>,
 }
+
+/// The set-up time of parties that have nothing to make.
+const AT_ONCE: fn(&Factors) -> Duration = |_| Duration::ZERO;
 
 /// All there are.
 pub const WORKLOADS: &[Workload] = &[

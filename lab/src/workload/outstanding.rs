@@ -5,7 +5,7 @@ use siga::connect::END_DATA_BYTES;
 use siga::iucv::{Event, IucvPath, MessageId, Outgoing, Which};
 
 use super::stream::BYTES;
-use super::{WAIT, Workload, check_work, units};
+use super::{AT_ONCE, WAIT, Workload, check_work, units};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor};
 use crate::fault::{Doing, Fault};
@@ -47,6 +47,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_processors_ns_per_message",
     ],
     fit: |_| {},
+    set_up_time: AT_ONCE,
     work,
     parts: &[],
     unit: "messages",

@@ -2,7 +2,7 @@
 
 use super::pace::{self, RATE, THINK, THINK_TIMES};
 use super::stream::{self, BYTES, MTU};
-use super::{MESSAGE_METRICS, Reports, WAIT, Workload};
+use super::{AT_ONCE, MESSAGE_METRICS, Reports, WAIT, Workload};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::Fault;
@@ -64,6 +64,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     metrics: METRICS,
     parts: &[],
     fit,
+    set_up_time: AT_ONCE,
     work,
     unit: "messages",
     check,

@@ -17,7 +17,7 @@ use os::processor::now_ns;
 
 use super::pace::{self, Pace, RATE, THINK, THINK_TIMES};
 use super::stream::{BYTES, RING, check_count};
-use super::{Reports, WAIT, Workload, check_work};
+use super::{AT_ONCE, Reports, WAIT, Workload, check_work};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors};
 use crate::fault::Fault;
@@ -64,6 +64,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         "latency_p999_ns",
     ],
     fit,
+    set_up_time: AT_ONCE,
     work,
     parts: &[],
     unit: "transactions",

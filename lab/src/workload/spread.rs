@@ -8,7 +8,7 @@ use siga::Waiter;
 use siga::lan::{Counter, Mac, Offload, TrySendFrameError};
 
 use super::stream::{BYTES, check};
-use super::{WAIT, Workload, units};
+use super::{AT_ONCE, WAIT, Workload, units};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::{Doing, Fault};
@@ -69,6 +69,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_processors_ns_per_message",
     ],
     fit: |_| {},
+    set_up_time: AT_ONCE,
     work,
     parts: &[],
     unit: "messages",

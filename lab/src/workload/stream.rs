@@ -2,7 +2,7 @@
 
 use os::processor::now_ns;
 
-use super::{MESSAGE_METRICS, Reports, WAIT, Workload, check_work, units};
+use super::{AT_ONCE, MESSAGE_METRICS, Reports, WAIT, Workload, check_work, units};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor};
 use crate::fault::Fault;
@@ -30,6 +30,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
     metrics: MESSAGE_METRICS,
     fit: transport::fit,
+    set_up_time: AT_ONCE,
     work,
     parts: &[],
     unit: "messages",

@@ -19,7 +19,7 @@ use os::processor::now_ns;
 use os::sync::pause;
 
 use super::stream::{MTU, check_count};
-use super::{Reports, WAIT, Workload, check_work};
+use super::{AT_ONCE, Reports, WAIT, Workload, check_work};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::{Doing, Fault};
@@ -57,6 +57,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_ns_per_message",
     ],
     fit,
+    set_up_time: AT_ONCE,
     work,
     parts: &[],
     unit: "messages",

@@ -20,7 +20,7 @@ use os::sync::pause;
 
 use super::stream::{MTU, check_count};
 use super::tcp_crr::done;
-use super::{Reports, WAIT, Workload, check_work, units};
+use super::{AT_ONCE, Reports, WAIT, Workload, check_work, units};
 use crate::control::{Control, Order};
 use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::{Doing, Fault};
@@ -84,6 +84,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         "resident_bytes_per_idle_connection",
     ],
     fit,
+    set_up_time: AT_ONCE,
     work,
     parts: &[],
     unit: "messages",

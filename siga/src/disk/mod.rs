@@ -51,6 +51,7 @@
 mod client;
 mod server;
 mod showing;
+mod spinning;
 mod volumes;
 
 pub use client::{Disk, DiskError, DiskOptions, Ended, OpenDiskError, Program, ProgramError};

@@ -17,11 +17,12 @@ use fabric::name::Name;
 use fabric::path::{self, Shape, Terms};
 use os::fork::ForkSafeFd;
 use os::memory::{Shortage, shortage};
-use os::processor::now_ns;
+use os::processor::{now_ns, thread_ns};
 use os::storage::StorageOptions;
 use thiserror::Error;
 
 use super::showing::Shown;
+use super::spinning::Spinning;
 use super::volumes::OpenVolume;
 use super::{Given, Measurement, UnitKind, Wanted};
 use crate::waiter::{Key, Member, OneOf};
@@ -129,10 +130,10 @@ pub struct Server {
     wait: Wait,
     /// When programs that found the control unit busy were begun again, and the like.
     tended_ns: u64,
-    /// When the last poll began, whether it found nothing, and the total time spent on such polls.
+    /// When the last poll began, whether it found nothing, and the processor time of all such polls.
     polled_ns: u64,
     is_idle: bool,
-    spinning_ns: u64,
+    spinning: Spinning,
 }
 
 /// A device, and what it is called.
@@ -274,7 +275,7 @@ impl Server {
             tended_ns: now,
             polled_ns: now,
             is_idle: false,
-            spinning_ns: 0,
+            spinning: Spinning::default(),
         };
         if let Some(Party::Guest(guest)) = server.waiter.get_mut(server.guest) {
             guest.follow_hosts();
@@ -421,6 +422,7 @@ impl Server {
             let woken = self.waiter.wait_within(left)?.map(|(key, _)| key);
             let now = now_ns();
             self.is_idle = false;
+            self.spinning.slept();
             waited += Duration::from_nanos(now.saturating_sub(begun));
             match woken {
                 Some(key) => {
@@ -447,6 +449,8 @@ impl Server {
     /// [`ServerError`].
     pub fn serve_until(&mut self, deadline_ns: u64) -> Result<(), ServerError> {
         let mut idle = 0;
+        // What was done between two calls is the caller's, and no poll.
+        self.is_idle = false;
         loop {
             idle = if self.poll()? { 0 } else { idle + 1 };
             if self.polled_ns >= deadline_ns {
@@ -468,15 +472,17 @@ impl Server {
             let left = Duration::from_nanos(deadline_ns.saturating_sub(now_ns()));
             let woken = self.waiter.wait_within(self.longest_wait(left))?.map(|(key, _)| key);
             (self.polled_ns, self.is_idle) = (now_ns(), false);
+            self.spinning.slept();
             if let Some(key) = woken {
                 self.serve_member(key, self.polled_ns)?;
             }
         }
     }
 
-    /// Nanoseconds from polls that found nothing to the next ones, so far.
+    /// Processor time from polls that found nothing to the next ones, so far, in nanoseconds. The thread that polls may lose
+    /// its processor meanwhile: that time does not count.
     pub fn spinning_ns(&self) -> u64 {
-        self.spinning_ns
+        self.spinning.ns()
     }
 
     /// Does what nobody rings for: begins programs again that found the control unit busy, sends what was held back, and tells the
@@ -603,7 +609,7 @@ impl Server {
     pub fn poll(&mut self) -> Result<bool, ServerError> {
         let begun = now_ns();
         if std::mem::take(&mut self.is_idle) {
-            self.spinning_ns += begun.saturating_sub(self.polled_ns);
+            self.spinning.add(begun.saturating_sub(self.polled_ns), begun, thread_ns);
         }
         self.polled_ns = begun;
         let mut found = false;

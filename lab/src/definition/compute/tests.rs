@@ -269,6 +269,32 @@ fn threads_that_work_for_another_role_count_for_it() {
 }
 
 #[test]
+fn processor_time_beside_polls_is_not_measured_where_polls_took_all_of_it() {
+    let workload = workload::find("io3390").unwrap();
+    let channel = |number, ns, spinning_ns| {
+        let thread = ThreadCpu { role: "channel".into(), ns, ..ThreadCpu::default() };
+        let report =
+            Report { cpu: vec![thread], spinning_ns, window_ns: 1000, ..Report::default() };
+        party("channel", number, report)
+    };
+    let busy = |parties: &[Party]| {
+        let guest =
+            Report { window_ns: 1000, work: [("ios".into(), 10)].into(), ..Report::default() };
+        let parties = [parties, &[party("guest", 0, guest)]].concat();
+        let definition = definition(Quantity::Cpu, Some("busy"), &["channel"], Per::Work("ios"));
+        let of_case = compute(&definition, &Scope::new(workload, &parties));
+        assert_eq!(figures("io3390", &parties).get("cp_cpu_ns_per_io").copied(), of_case);
+        of_case
+    };
+    assert_eq!(busy(&[channel(0, 1000, Some(400))]), Some(60.0));
+    assert_eq!(busy(&[channel(0, 1000, Some(1000))]), None);
+    assert_eq!(busy(&[channel(0, 1000, Some(1001))]), None);
+    assert_eq!(busy(&[channel(0, 1000, None)]), Some(100.0), "nobody polls");
+    let parties = [channel(0, 1000, Some(400)), channel(1, 1000, Some(1001))];
+    assert_eq!(busy(&parties), None, "half of the figure would pass for all of it");
+}
+
+#[test]
 fn nothing_is_divided_by_nothing() {
     let workload = workload::find("message-stream").unwrap();
     let parties = [party("source", 0, Report::default()), party("target", 0, Report::default())];

@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 
 use host::report::Counts;
-use os::processor::{now_ns, process_ns};
+use os::processor::now_ns;
 use siga::Guest;
 use siga::disk::ckd::model::{HEADS, TRACK_BYTES};
 use siga::disk::ckd::volume::Access;
@@ -65,6 +65,7 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
                 first_cylinder: layout.first_cylinder(guest),
                 cylinders: layout.is_partial.then_some(super::PART_CYLINDERS),
                 dedicated: layout.is_dedicated,
+                uncached: layout.is_uncached,
                 ..Device::default()
             };
             server.add_device(&layout.device(guest), device).doing("add a device")?;
@@ -117,8 +118,6 @@ fn counts(server: &Server, layout: &Layout) -> Counts {
     // What is missing in the blocks of a guest that has one I/O under way at a time.
     let elapsed_ns = now_ns() * (layout.volumes * layout.guests_per_volume) as u64;
     counts.insert("missing_ns".to_owned(), elapsed_ns.saturating_sub(service_ns));
-    let spinning_ns = server.spinning_ns();
-    counts.insert("spinning_ns".to_owned(), spinning_ns);
-    counts.insert("cp_ns".to_owned(), process_ns().saturating_sub(spinning_ns));
+    counts.insert("spinning_ns".to_owned(), server.spinning_ns());
     counts
 }

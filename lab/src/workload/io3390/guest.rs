@@ -47,7 +47,7 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
     let mut player = Player::open(order, &layout)?;
     // Guests of one device need not all read it.
     let is_first = layout.is_partial || order.number.is_multiple_of(layout.guests_per_volume);
-    if is_first && !layout.is_direct {
+    if is_first && !layout.is_direct && !layout.is_uncached {
         player.load()?;
     }
     let window = control.ready()?;
