@@ -109,7 +109,7 @@ fn minidisk_ends_at_its_bounds_and_shows_its_own_cylinders() {
         let sense = guest.client.answer().sense.unwrap();
         assert_eq!((sense.0[0], sense.0[7]), (0x80, 4), "{mode:?}: no such track");
     }
-    // The count field of record 3 of cylinder 1, head 4, which is cylinder 3 of the volume.
+    // The count field behind record 2 of cylinder 1, head 4, which is cylinder 3 of the volume.
     let track = Cchh { cylinder: 1, head: 4 };
     let extent =
         Extent { permission: Permission::Nothing, first: track, last: track, ..Extent::default() };
@@ -118,7 +118,7 @@ fn minidisk_ends_at_its_bounds_and_shows_its_own_cylinders() {
         count: 1,
         seek: track,
         search: track,
-        record: 3,
+        record: 2,
         ..Locate::default()
     };
     guest.client.storage()[0x1000..0x1010].copy_from_slice(&extent.emit());

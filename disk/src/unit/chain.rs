@@ -49,6 +49,8 @@ pub struct Domain {
     pub track: u32,
     /// The next record: its number among the records of the track, 0 for record 0.
     pub record: u32,
+    /// The head has passed the count field of that record already: what reads a count field goes on to the one behind.
+    pub is_at_count: bool,
     /// The head is at the home address: what reads all records of the track begins with record 0.
     pub is_home: bool,
     /// The next track is beyond the limits: what goes on there is refused.
@@ -77,6 +79,13 @@ impl Domain {
     /// Whether it is counted in tracks all of whose records are written.
     pub fn is_trackset(&self) -> bool {
         self.operation == operation::EXTENDED && self.extended == extended::WRITE_TRACKSET
+    }
+
+    /// So many records of the track are done.
+    pub fn pass(&mut self, records: u32) {
+        self.record += records;
+        self.remaining = self.remaining.saturating_sub(records);
+        self.is_at_count = false;
     }
 
     /// Whether new records are written one by one.
@@ -244,8 +253,17 @@ impl Chain {
         let is_home = matches!(code, operation::READ_TRACKS | operation::FORMAT_WRITE)
             && matches!(orients, orientation::HOME | orientation::INDEX);
         let (remaining, extended) = (locate.count.into(), locate.extended);
-        let (record, is_beyond) = (0, false);
-        Ok(Domain { operation: code, extended, remaining, track, record, is_home, is_beyond, set })
+        Ok(Domain {
+            operation: code,
+            extended,
+            remaining,
+            track,
+            record: 0,
+            is_at_count: false,
+            is_home,
+            is_beyond: false,
+            set,
+        })
     }
 
     /// The domain, for a command that does this to records.
@@ -303,7 +321,7 @@ impl Chain {
             return Err(Fault::OutsideExtent);
         }
         domain.track += tracks;
-        (domain.record, domain.is_home) = (1, true);
+        (domain.record, domain.is_at_count, domain.is_home) = (1, false, true);
         Ok(())
     }
 }

@@ -238,8 +238,7 @@ impl Unit {
                 left = 0;
             }
             let domain = exchange.chain.domain.as_mut().expect("there is one");
-            domain.remaining -= whole;
-            domain.record += whole;
+            domain.pass(whole);
             if domain.record > u32::from(uniform.records) {
                 exchange.chain.end_track();
             }
@@ -285,8 +284,7 @@ impl Unit {
         // The count fields between the records go along as they are.
         write(mounted, exchange, slot, domain.track, at, bytes)?;
         let domain = exchange.chain.domain.as_mut().expect("there is one");
-        domain.remaining -= whole;
-        domain.record += whole;
+        domain.pass(whole);
         if domain.record > u32::from(uniform.records) {
             exchange.chain.end_track();
         }
@@ -529,6 +527,7 @@ impl Unit {
                     records.position(|record| is_it(&record)).ok_or(Fault::NoRecord)? as u32
                 }
             };
+            domain.is_at_count = true;
             if locate.operation == operation::FORMAT_WRITE {
                 // What is found is the record before the new one.
                 domain.record += 1;
@@ -598,14 +597,22 @@ impl Unit {
             return self.read_here(connection, exchange, code, count, output);
         }
         let code = code & !command::MULTI_TRACK;
-        let track = exchange.chain.domain(Deed::Read)?.track;
+        let domain = exchange.chain.domain(Deed::Read)?;
         if matches!(code, command::READ_HOME_ADDRESS | command::READ_R0) {
+            let track = domain.track;
             let moved = self.bring_home(connection, exchange, code, track, count, output)?;
             exchange.chain.domain(Deed::Read)?.remaining -= 1;
             return Ok(moved);
         }
+        if matches!(code, command::READ_COUNT | command::READ_CKD) && domain.is_at_count {
+            (domain.record, domain.is_at_count) = (domain.record + 1, false);
+        }
         let found = self.next_record(connection, exchange, Deed::Read)?;
         step(exchange, found.track);
+        if let Some(domain) = exchange.chain.domain.as_mut().filter(|_| code == command::READ_COUNT)
+        {
+            (domain.record, domain.is_at_count) = (domain.record - 1, true);
+        }
         self.bring(connection, exchange, code, count, found, output)
     }
 
@@ -849,7 +856,6 @@ fn is_reserved(
 fn step(exchange: &mut Exchange, track: u32) {
     if let Some(domain) = &mut exchange.chain.domain {
         domain.track = track;
-        domain.record += 1;
-        domain.remaining = domain.remaining.saturating_sub(1);
+        domain.pass(1);
     }
 }

@@ -1,0 +1,98 @@
+//! Domains of locate record: where the program begins on a track, and which record each command reads.
+
+#[expect(dead_code, reason = "the other programs use more of it")]
+mod world;
+
+use disk::format::eckd::{Cchh, Count};
+use disk::format::scsw::Scsw;
+
+use world::{CC, Guest, World, ccws};
+
+/// The parameters of define extent, at 0x1000, and those of a locate record, at 0x1010.
+const EXTENT_AT: u32 = 0x1000;
+const LOCATE_AT: u32 = 0x1010;
+/// Where the data of the commands go: 0x1000 bytes for each.
+const READ_AT: u32 = 0x8000;
+
+/// Tracks 0 to 2 of cylinder 0, which may be read.
+#[rustfmt::skip]
+const EXTENT: [u8; 16] = [0x40, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+
+/// Locate record: operation and orientation, how many records, and a record of a head of cylinder 0.
+fn locate(operation: u8, count: u8, head: u8, record: u8) -> [u8; 16] {
+    [operation, 0, 0, count, 0, 0, 0, head, 0, 0, 0, head, record, 0xff, 0, 0]
+}
+
+/// Runs define extent, locate record, and commands with their counts. Returns the status.
+fn run(
+    world: &mut World,
+    guest: &mut Guest,
+    extent: &[u8; 16],
+    locate: &[u8; 16],
+    commands: &[(u8, u16)],
+) -> Scsw {
+    let storage = guest.client.storage();
+    storage[EXTENT_AT as usize..][..16].copy_from_slice(extent);
+    storage[LOCATE_AT as usize..][..16].copy_from_slice(locate);
+    storage[READ_AT as usize..][..commands.len() * 0x1000].fill(0xee);
+    let mut program = vec![(0x63, CC, 16, EXTENT_AT), (0x47, CC, 16, LOCATE_AT)];
+    for (index, (code, count)) in commands.iter().enumerate() {
+        let flags = if index + 1 < commands.len() { CC } else { 0 };
+        program.push((*code, flags, *count, READ_AT + index as u32 * 0x1000));
+    }
+    let orb = ccws(guest, &program);
+    guest.execute(world, &orb)
+}
+
+/// The heads and records of the count fields that the commands have read.
+fn counts(guest: &mut Guest, commands: usize) -> Vec<(u8, u8)> {
+    let of = |index: usize| {
+        let at = READ_AT as usize + index * 0x1000;
+        let count = Count::parse(&guest.client.storage()[at..at + 8]);
+        assert_eq!(count.track, Cchh { cylinder: 0, head: count.track.head });
+        (count.track.head, count.record)
+    };
+    (0..commands).map(of).collect()
+}
+
+#[test]
+fn counts_behind_record_0_are_those_that_linux_looks_for() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    // As the analysis of `dasd_eckd.c` has it: four counts of track 0, and one of track 2.
+    let scsw = run(&mut world, &mut guest, &EXTENT, &locate(0x06, 4, 0, 0), &[(0x12, 8); 4]);
+    assert!(scsw.is_good(), "{scsw:x?}");
+    assert_eq!(counts(&mut guest, 4), [(0, 1), (0, 2), (0, 3), (0, 4)]);
+    let scsw = run(&mut world, &mut guest, &EXTENT, &locate(0x06, 1, 2, 0), &[(0x12, 8)]);
+    assert!(scsw.is_good(), "{scsw:x?}");
+    assert_eq!(counts(&mut guest, 1), [(2, 1)]);
+}
+
+#[test]
+fn read_count_and_read_count_key_and_data_bring_the_record_behind_the_located_one() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    for code in [0x12, 0x92, 0x1e, 0x9e] {
+        let bytes = if code & 0x0f == 2 { 8 } else { 4104 };
+        let scsw =
+            run(&mut world, &mut guest, &EXTENT, &locate(0x16, 2, 1, 5), &[(code, bytes); 2]);
+        assert!(scsw.is_good(), "{code:x}: {scsw:x?}");
+        assert_eq!(counts(&mut guest, 2), [(1, 6), (1, 7)], "{code:x}");
+    }
+    // Other commands bring the located record, and behind read count the one whose count it has read.
+    let block = |number: u64| world::block(number, 0);
+    for (commands, place) in [
+        (&[(0x86, 4096), (0x92, 8)][..], 0),
+        (&[(0x8e, 4096), (0x92, 8)][..], 0),
+        (&[(0x92, 8), (0x86, 4096)][..], 1),
+    ] {
+        let count = locate(0x16, 2, 1, 5);
+        let scsw = run(&mut world, &mut guest, &EXTENT, &count, commands);
+        assert!(scsw.is_good(), "{commands:x?}: {scsw:x?}");
+        let data_at = READ_AT as usize + place * 0x1000;
+        let found = guest.client.storage()[data_at..data_at + 4096].to_vec();
+        assert!(found == block(12 + 4 + place as u64), "{commands:x?}");
+        let count_at = READ_AT as usize + (1 - place) * 0x1000;
+        assert_eq!(guest.client.storage()[count_at + 4], 6, "{commands:x?}");
+    }
+}
