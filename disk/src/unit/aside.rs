@@ -97,6 +97,8 @@ impl Unit {
             let slot = taken.flatten();
             // It stays until those who wait for it have used it.
             slot.into_iter().for_each(|slot| mounted.cache.pin(slot));
+            // Who waits for the place comes first: who goes on now could want it for its next track, again and again.
+            self.feed_starved(volume);
             for ticket in landed.waiters {
                 self.resume(ticket, must_block);
             }
@@ -125,6 +127,9 @@ impl Unit {
             let flights = self.volumes[volume].flights.as_mut();
             let Some(ticket) = flights.and_then(Flights::next_starved) else { break };
             self.resume(ticket, false);
+            if let Some(flights) = &mut self.volumes[volume].flights {
+                flights.end_turn();
+            }
         }
     }
 
