@@ -189,9 +189,29 @@ struct Connection {
     over: [u32; SUBCHANNELS],
     /// Bytes of data of its exchanges that are put aside.
     aside_bytes: usize,
+    /// Bytes that were copied for its exchanges which wait for the disk before they end.
+    copied_bytes: usize,
     /// Operations that have ended, modulo 65536, and the slots that are pinned for each.
     ended: u16,
     pins: VecDeque<(u16, Slot)>,
+}
+
+impl Connection {
+    fn new(device: Device, link: usize, segment: u16, is_copied: bool) -> Connection {
+        Connection {
+            device,
+            link,
+            segment,
+            is_copied,
+            sense: Sense::default(),
+            exchanges: Vec::new(),
+            over: [0; SUBCHANNELS],
+            aside_bytes: 0,
+            copied_bytes: 0,
+            ended: 0,
+            pins: VecDeque::new(),
+        }
+    }
 }
 
 /// What a control unit has done so far.
@@ -226,6 +246,8 @@ pub struct Unit {
     serial: u64,
     /// Bytes of data of all exchanges that are put aside.
     aside_bytes: usize,
+    /// Bytes that were copied for all exchanges which wait for the disk before they end.
+    copied_bytes: usize,
     counters: Counters,
 }
 
@@ -636,18 +658,9 @@ impl Unit {
         if self.connections.len() <= place {
             self.connections.resize_with(place + 1, || None);
         }
-        self.connections[place] = Some(Box::new(Connection {
-            device,
-            link: index,
-            segment,
-            is_copied: head.code & establish::COPIED != 0,
-            sense: Sense::default(),
-            exchanges: Vec::new(),
-            over: [0; SUBCHANNELS],
-            aside_bytes: 0,
-            ended: 0,
-            pins: VecDeque::new(),
-        }));
+        let is_copied = head.code & establish::COPIED != 0;
+        let connection = Connection::new(device, index, segment, is_copied);
+        self.connections[place] = Some(Box::new(connection));
         answer.code = 0;
         answer.count = segment.into();
         let bytes = self.volumes[volume].lendable.bytes();
@@ -677,7 +690,10 @@ impl Unit {
         mounted.reserved.retain(|owner| *owner != number);
         let is_gone = |ending: &mut Ending| ending.exchange.connection == number;
         let cache = &mut mounted.cache;
-        mounted.endings.extract_if(.., is_gone).for_each(|ending| ending.give_up(cache));
+        for ending in mounted.endings.extract_if(.., is_gone) {
+            self.copied_bytes -= ending.waiting_bytes;
+            ending.give_up(cache);
+        }
     }
 
     /// Frees what was pinned for operations that the guest has done with.

@@ -207,7 +207,7 @@ impl Unit {
                 }
                 let mounted = &mut self.volumes[connection.device.volume];
                 pin(mounted, exchange, found.slot)?;
-                output.push(Extent::plain(connection.segment, at, bytes), &mut mounted.cache);
+                output.push(Extent::plain(connection.segment, at, bytes), &mut mounted.cache)?;
                 left -= bytes;
                 step(exchange, found.track);
                 continue;
@@ -229,12 +229,12 @@ impl Unit {
                     record_bytes: data_bytes,
                     segment: connection.segment,
                 };
-                output.push(extent, &mut mounted.cache);
+                output.push(extent, &mut mounted.cache)?;
                 left -= full * data_bytes;
             }
             if full < whole {
                 let at = base + u64::from(full) * u64::from(data_bytes + COUNT_BYTES as u32);
-                output.push(Extent::plain(connection.segment, at, left), &mut mounted.cache);
+                output.push(Extent::plain(connection.segment, at, left), &mut mounted.cache)?;
                 left = 0;
             }
             let domain = exchange.chain.domain.as_mut().expect("there is one");
@@ -719,7 +719,7 @@ impl Unit {
         if moved > 0 {
             pin(mounted, exchange, slot)?;
             let at = Cache::offset(slot) + at as u64;
-            output.push(Extent::plain(connection.segment, at, moved as u32), &mut mounted.cache);
+            output.push(Extent::plain(connection.segment, at, moved as u32), &mut mounted.cache)?;
         }
         Ok(Moved::of(moved, bytes))
     }
