@@ -55,6 +55,17 @@ fn counts(guest: &mut Guest, commands: usize) -> Vec<(u8, u8)> {
     (0..commands).map(of).collect()
 }
 
+/// The sense of the program that has ended last: bytes 0, 1 and 7.
+fn sense(guest: &Guest) -> (u8, u8, u8) {
+    let sense = guest.client.answer().sense.expect("sense").0;
+    (sense[0], sense[1], sense[7])
+}
+
+/// Record 5 of track 1, by where the domain begins.
+const ORIENTATIONS: [u8; 4] = [0x00, 0x40, 0x80, 0xc0];
+const NO_RECORD: (u8, u8, u8) = (0, 0x08, 0);
+const INVALID_SEQUENCE: (u8, u8, u8) = (0x80, 0, 2);
+
 #[test]
 fn counts_behind_record_0_are_those_that_linux_looks_for() {
     let mut world = World::new(2, 100);
@@ -94,5 +105,69 @@ fn read_count_and_read_count_key_and_data_bring_the_record_behind_the_located_on
         assert!(found == block(12 + 4 + place as u64), "{commands:x?}");
         let count_at = READ_AT as usize + (1 - place) * 0x1000;
         assert_eq!(guest.client.storage()[count_at + 4], 6, "{commands:x?}");
+    }
+}
+
+#[test]
+fn what_is_read_first_depends_on_where_the_domain_begins() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    for (operation, orientations) in [(0x16, &ORIENTATIONS[..]), (0x06, &ORIENTATIONS[..3])] {
+        for orientation in orientations {
+            let first = |record: u8| {
+                let number = 12 + u64::from(record) - 1;
+                world::block(number, 0)
+            };
+            // At the count field its record is next, behind its data the one behind it, and at the start of the track record 1.
+            let (read, counted) = match orientation {
+                0x00 => (5, 6),
+                0x80 => (6, 6),
+                _ => (1, 1),
+            };
+            let located = locate(operation | orientation, 2, 1, 5);
+            let commands = [(0x86, 4096), (0x92, 8)];
+            let scsw = run(&mut world, &mut guest, &EXTENT, &located, &commands);
+            assert!(scsw.is_good(), "{operation:x} {orientation:x}: {scsw:x?}");
+            let storage = guest.client.storage();
+            assert!(storage[0x8000..0x9000] == first(read), "{operation:x} {orientation:x}");
+            assert_eq!(storage[0x9004], read + 1, "{operation:x} {orientation:x}");
+            let commands = [(0x92, 8), (0x92, 8)];
+            let scsw = run(&mut world, &mut guest, &EXTENT, &located, &commands);
+            assert!(scsw.is_good(), "{operation:x} {orientation:x}: {scsw:x?}");
+            assert_eq!(counts(&mut guest, 2), [(1, counted), (1, counted + 1)]);
+        }
+        // From the home address only its cylinder and head are compared, and from the index point nothing.
+        for (orientation, is_found) in [(0x40, false), (0xc0, true)] {
+            if operation == 0x06 && orientation == 0xc0 {
+                continue;
+            }
+            let mut other = locate(operation | orientation, 1, 1, 99);
+            other[11] = 2;
+            let scsw = run(&mut world, &mut guest, &EXTENT, &other, &[(0x92, 8)]);
+            assert_eq!(scsw.is_good(), is_found, "{operation:x} {orientation:x}");
+            if !is_found {
+                assert_eq!(sense(&guest), NO_RECORD);
+            }
+        }
+    }
+    // Record 0 is read from the start of the track, and record 1 behind it. So is the home address.
+    for (operation, code, is_read) in [
+        (0xd6, 0x1a, true),
+        (0x56, 0x1a, false),
+        (0x16, 0x1a, false),
+        (0xd6, 0x16, true),
+        (0x56, 0x16, true),
+        (0x16, 0x16, false),
+        (0x06, 0x1a, true),
+        (0x06, 0x16, true),
+    ] {
+        let commands = [(code, if code == 0x16 { 16 } else { 5 }), (0x92, 8)];
+        let scsw = run(&mut world, &mut guest, &EXTENT, &locate(operation, 2, 1, 1), &commands);
+        assert_eq!(scsw.is_good(), is_read, "{operation:x} {code:x}: {scsw:x?}");
+        if is_read {
+            assert_eq!(guest.client.storage()[0x9000..0x9005], [0, 0, 0, 1, 1]);
+        } else {
+            assert_eq!(sense(&guest), INVALID_SEQUENCE);
+        }
     }
 }

@@ -43,6 +43,8 @@ pub struct Domain {
     pub operation: u8,
     /// See [`extended`].
     pub extended: u8,
+    /// Where on the track it began: see [`orientation`].
+    pub orientation: u8,
     /// Records, or tracks, that remain.
     pub remaining: u32,
     /// The track, from the start of the volume.
@@ -79,6 +81,17 @@ impl Domain {
     /// Whether it is counted in tracks all of whose records are written.
     pub fn is_trackset(&self) -> bool {
         self.operation == operation::EXTENDED && self.extended == extended::WRITE_TRACKSET
+    }
+
+    /// Whether the home address, or record 0, may be read in it. If any command may read, the domain must begin before them.
+    pub fn reads_home(&self, code: u8) -> bool {
+        match self.operation {
+            operation::READ if code == command::READ_R0 => {
+                matches!(self.orientation, orientation::HOME | orientation::INDEX)
+            }
+            operation::READ => self.orientation == orientation::INDEX,
+            operation => operation == operation::READ_DATA,
+        }
     }
 
     /// So many records of the track are done.
@@ -250,12 +263,12 @@ impl Chain {
             true => trackset(locate, track, limits)?,
             false => TrackSet::default(),
         };
-        let is_home = matches!(code, operation::READ_TRACKS | operation::FORMAT_WRITE)
-            && matches!(orients, orientation::HOME | orientation::INDEX);
+        let is_home = matches!(orients, orientation::HOME | orientation::INDEX);
         let (remaining, extended) = (locate.count.into(), locate.extended);
         Ok(Domain {
             operation: code,
             extended,
+            orientation: orients,
             remaining,
             track,
             record: 0,

@@ -527,9 +527,9 @@ impl Unit {
                     records.position(|record| is_it(&record)).ok_or(Fault::NoRecord)? as u32
                 }
             };
-            domain.is_at_count = true;
-            if locate.operation == operation::FORMAT_WRITE {
-                // What is found is the record before the new one.
+            domain.is_at_count = locate.orientation == orientation::COUNT;
+            if locate.operation == operation::FORMAT_WRITE || !domain.is_at_count {
+                // What is found is the record before the new one, or before those that are to be read or written.
                 domain.record += 1;
             }
         }
@@ -549,7 +549,10 @@ impl Unit {
             let Some(domain) = exchange.chain.domain else {
                 return Err(Fault::InvalidSequence.into());
             };
-            let Domain { track, record, .. } = domain;
+            // From the start of the track record 1 comes first: record 0 is read if it was located, or by its own command.
+            let record = if domain.is_at_count { domain.record } else { domain.record.max(1) };
+            let domain = Domain { record, ..domain };
+            let track = domain.track;
             let uniform = uniform_of(mounted, exchange, track)?;
             if uniform.is_some_and(|uniform| record > u32::from(uniform.records)) {
                 exchange.chain.next_track()?;
@@ -577,7 +580,10 @@ impl Unit {
                 }
             };
             match found {
-                Some(record) => return Ok(Found { slot, track, record }),
+                Some(found) => {
+                    exchange.chain.domain = Some(domain);
+                    return Ok(Found { slot, track, record: found });
+                }
                 None => exchange.chain.next_track()?,
             }
         }
@@ -599,9 +605,14 @@ impl Unit {
         let code = code & !command::MULTI_TRACK;
         let domain = exchange.chain.domain(Deed::Read)?;
         if matches!(code, command::READ_HOME_ADDRESS | command::READ_R0) {
-            let track = domain.track;
-            let moved = self.bring_home(connection, exchange, code, track, count, output)?;
-            exchange.chain.domain(Deed::Read)?.remaining -= 1;
+            let domain = *domain;
+            if !domain.reads_home(code) {
+                return Err(Fault::InvalidSequence.into());
+            }
+            let moved = self.bring_home(connection, exchange, code, domain.track, count, output)?;
+            let domain = exchange.chain.domain(Deed::Read)?;
+            (domain.record, domain.is_at_count) = (u32::from(code == command::READ_R0), false);
+            domain.remaining -= 1;
             return Ok(moved);
         }
         if matches!(code, command::READ_COUNT | command::READ_CKD) && domain.is_at_count {
