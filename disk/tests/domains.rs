@@ -64,6 +64,7 @@ fn sense(guest: &Guest) -> (u8, u8, u8) {
 /// Record 5 of track 1, by where the domain begins.
 const ORIENTATIONS: [u8; 4] = [0x00, 0x40, 0x80, 0xc0];
 const NO_RECORD: (u8, u8, u8) = (0, 0x08, 0);
+const INVALID_PARAMETER: (u8, u8, u8) = (0x80, 0, 4);
 const INVALID_SEQUENCE: (u8, u8, u8) = (0x80, 0, 2);
 
 #[test]
@@ -169,5 +170,95 @@ fn what_is_read_first_depends_on_where_the_domain_begins() {
         } else {
             assert_eq!(sense(&guest), INVALID_SEQUENCE);
         }
+    }
+}
+
+#[test]
+fn parameters_that_are_wrong_are_refused() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let update = [&[0x80], &EXTENT[1..]].concat().try_into().unwrap();
+    let good = |operation: u8| locate(operation, 1, 1, 5);
+    let refused =
+        |world: &mut World, guest: &mut Guest, what: &[u8; 16], commands: &[(u8, u16)]| {
+            let before = world.unit.counters().writes;
+            let scsw = run(world, guest, &update, what, commands);
+            let is_refused = !scsw.is_good();
+            if is_refused {
+                assert_eq!((sense(guest), scsw.address), (INVALID_PARAMETER, 0x410), "{what:x?}");
+                assert_eq!(world.unit.counters().writes, before);
+            }
+            is_refused
+        };
+    let mut set = |operation: u8, bytes: &[(usize, u8)]| {
+        let mut what = good(operation);
+        bytes.iter().for_each(|(at, value)| what[*at] = *value);
+        // Behind the domain nothing is read, and behind an orientation nothing at all.
+        let commands: &[(u8, u16)] = match operation & 0x3f {
+            0x00 => &[(0xe4, 20)],
+            0x01 => &[(0x85, 4096)],
+            _ => &[(0x86, 4096)],
+        };
+        refused(&mut world, &mut guest, &what, commands)
+    };
+    for operation in [0x01, 0x06, 0x16] {
+        assert!(!set(operation, &[]), "{operation:x}");
+        assert!(set(operation, &[(2, 1)]), "byte 2");
+        for bit in 1..7 {
+            assert!(set(operation, &[(1, 1 << bit)]), "auxiliary bit {bit}");
+        }
+        for (sector, is_wrong) in [(0, false), (223, false), (224, true), (254, true)] {
+            assert_eq!(set(operation, &[(13, sector)]), is_wrong, "sector {sector}");
+        }
+        assert!(set(operation, &[(15, 1)]), "a factor that there is none of");
+        assert!(set(operation, &[(1, 0x80)]), "no factor");
+        assert!(!set(operation, &[(1, 0x80), (14, 0x10)]));
+        assert!(set(operation, &[(3, 0)]), "no records");
+        assert!(set(operation, &[(1, 1)]), "a suffix of one");
+    }
+    // Which operation may begin where: count field, home address, data, index point.
+    for (operation, allowed) in [
+        (0x00, [true, true, true, false]),
+        (0x01, [true, false, true, false]),
+        (0x06, [true, true, true, false]),
+        (0x16, [true, true, true, true]),
+    ] {
+        let none: &[(usize, u8)] = if operation == 0 { &[(3, 0)] } else { &[] };
+        let found = [0x00, 0x40, 0x80, 0xc0].map(|orientation| !set(operation | orientation, none));
+        assert_eq!(found, allowed, "{operation:x}");
+    }
+    assert!(set(0x00, &[]), "an orientation has no records");
+    assert!(set(0x02, &[]), "no operation");
+    // The mask of define extent has a bit that must be 0, as that of set file mask.
+    let mut masked = EXTENT;
+    masked[0] |= 0x20;
+    let scsw = run(&mut world, &mut guest, &masked, &good(0x06), &[(0x86, 4096)]);
+    assert_eq!((sense(&guest), scsw.address), (INVALID_PARAMETER, 0x408));
+    // A factor is a block at most.
+    for (block, factor, is_good) in
+        [(0x1000, 0x1000, true), (0x1000, 0x1001, false), (0, 57334, true)]
+    {
+        let (mut extent, mut what) = (EXTENT, good(0x06));
+        extent[2..4].copy_from_slice(&u16::to_be_bytes(block));
+        what[1] = 0x80;
+        what[14..].copy_from_slice(&u16::to_be_bytes(factor));
+        let scsw = run(&mut world, &mut guest, &extent, &what, &[(0x86, 4096)]);
+        assert_eq!(scsw.is_good(), is_good, "{block} {factor}");
+    }
+}
+
+#[test]
+fn domain_that_writes_ends_with_its_read_count() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    let update = [&[0x80], &EXTENT[1..]].concat().try_into().unwrap();
+    let mut suffixed = locate(0x01, 2, 1, 5);
+    suffixed[1] = 0x01;
+    let scsw = run(&mut world, &mut guest, &update, &suffixed, &[(0x85, 4096), (0x92, 8)]);
+    assert!(scsw.is_good(), "{scsw:x?}");
+    assert_eq!(guest.client.storage()[0x9000..0x9005], [0, 0, 0, 1, 6]);
+    for commands in [[(0x92, 8), (0x85, 4096)], [(0x85, 4096), (0x85, 4096)]] {
+        run(&mut world, &mut guest, &update, &suffixed, &commands);
+        assert_eq!(sense(&guest), INVALID_SEQUENCE, "{commands:x?}");
     }
 }

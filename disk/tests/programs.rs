@@ -249,7 +249,7 @@ fn data_of_tracks_are_read_and_written_in_a_stream() {
     };
     // From record 11 of track 1 to record 3 of track 2, which gets 100 bytes and zeros.
     let write = prefix(first, last, of(operation::EXTENDED, extended::WRITE_TRACK_DATA, 0xa5));
-    assert_eq!((write[44], write[60], write[61]), (0x3f, 0xa5, 0x23), "as Linux writes it");
+    assert_eq!((write[44], write[46], write[61]), (0x3f, 0xa5, 0x23), "as Linux writes it");
     let data: Vec<u8> = (0..4 * BLOCK_BYTES + 100).map(|at| (at * 3 + at / 4096) as u8).collect();
     let storage = guest.client.storage();
     storage[0x1000..0x1040].copy_from_slice(&write);
@@ -287,7 +287,7 @@ fn data_of_tracks_are_read_and_written_in_a_stream() {
         }
         let orb = build(guest.client.storage(), AT, DATA, Mode::Transport, verb, blocks(22, 4));
         // The program of blocks has the same tracks and as many bytes: only locate record is another.
-        let is_locate = |bytes: &[u8]| bytes[16] == if verb == Verb::Write { 0x85 } else { 0x86 };
+        let is_locate = |bytes: &[u8]| bytes[2] == if verb == Verb::Write { 0x85 } else { 0x86 };
         let program = &mut guest.client.storage()[..0x1000];
         let at = program.windows(20).position(|bytes| bytes[3] == 4 && is_locate(bytes)).unwrap();
         program[at..at + 20].copy_from_slice(&instead.emit());

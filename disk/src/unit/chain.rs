@@ -3,8 +3,8 @@
 use super::search::{Place, Position};
 use crate::ckd::model::HEADS;
 use crate::format::eckd::{
-    Extent, FileMask, Locate, Permission, Seeks, TrackSet, command, extended, operation,
-    orientation,
+    BLOCK_BYTES_DEFAULT, Extent, FileMask, Locate, NO_SECTOR, Permission, SECTORS, Seeks, TrackSet,
+    auxiliary, command, extended, operation, orientation,
 };
 use crate::format::sense::Fault;
 
@@ -21,6 +21,8 @@ pub struct Limits {
     pub permission: Permission,
     /// Which seeks may be done.
     pub seeks: Seeks,
+    /// Bytes of a block.
+    pub block_bytes: u16,
 }
 
 impl Limits {
@@ -28,11 +30,15 @@ impl Limits {
     pub fn new(extent: &Extent, device: &Device) -> Result<Limits, Fault> {
         let first = device.track(extent.first).ok_or(Fault::NoTrack)?;
         let last = device.track(extent.last).ok_or(Fault::NoTrack)?;
-        if first > last {
+        if first > last || extent.mask_rest & FileMask::RESERVED != 0 {
             return Err(Fault::InvalidParameter);
         }
         let seeks = Seeks::of(extent.mask_rest);
-        Ok(Limits { first, last, permission: extent.permission, seeks })
+        let block_bytes = match extent.block_bytes {
+            0 => BLOCK_BYTES_DEFAULT,
+            bytes => bytes,
+        };
+        Ok(Limits { first, last, permission: extent.permission, seeks, block_bytes })
     }
 }
 
@@ -45,6 +51,8 @@ pub struct Domain {
     pub extended: u8,
     /// Where on the track it began: see [`orientation`].
     pub orientation: u8,
+    /// The last command is read count.
+    pub has_suffix: bool,
     /// Records, or tracks, that remain.
     pub remaining: u32,
     /// The track, from the start of the volume.
@@ -92,6 +100,11 @@ impl Domain {
             operation::READ => self.orientation == orientation::INDEX,
             operation => operation == operation::READ_DATA,
         }
+    }
+
+    /// Whether only the read count is left that a domain which writes has behind its records.
+    fn is_suffix_next(&self) -> bool {
+        self.has_suffix && self.operation == operation::WRITE_DATA && self.remaining == 1
     }
 
     /// So many records of the track are done.
@@ -238,27 +251,16 @@ impl Chain {
         if self.domain.is_some_and(|domain| domain.remaining > 0) {
             return Err(Fault::InvalidSequence);
         }
+        check(locate, limits)?;
         let code = locate.operation;
-        if code != operation::ORIENT {
-            let deed = Deed::of(code, locate.extended).ok_or(Fault::InvalidParameter)?;
+        if let Some(deed) = Deed::of(code, locate.extended) {
             self.permit(deed, device)?;
-            if locate.count == 0 {
-                return Err(Fault::InvalidParameter);
-            }
         }
         let track = device.track(locate.seek).ok_or(Fault::NoTrack)?;
         if !(limits.first..=limits.last).contains(&track) {
             return Err(Fault::OutsideExtent);
         }
         let orients = locate.orientation;
-        let is_known = match code {
-            operation::READ_TRACKS => matches!(orients, orientation::COUNT | orientation::HOME),
-            operation::EXTENDED if locate.is_trackset() => orients == orientation::COUNT,
-            _ => true,
-        };
-        if !is_known {
-            return Err(Fault::InvalidParameter);
-        }
         let set = match locate.is_trackset() {
             true => trackset(locate, track, limits)?,
             false => TrackSet::default(),
@@ -269,6 +271,7 @@ impl Chain {
             operation: code,
             extended,
             orientation: orients,
+            has_suffix: locate.auxiliary & auxiliary::COUNT_SUFFIX != 0,
             remaining,
             track,
             record: 0,
@@ -279,12 +282,27 @@ impl Chain {
         })
     }
 
+    /// The domain, for read count. It may also be the suffix of a domain that writes.
+    pub fn domain_of_count(&mut self) -> Result<&mut Domain, Fault> {
+        match self.domain {
+            Some(domain) if domain.is_suffix_next() => self.domain_within(),
+            _ => self.domain(Deed::Read),
+        }
+    }
+
     /// The domain, for a command that does this to records.
     pub fn domain(&mut self, deed: Deed) -> Result<&mut Domain, Fault> {
-        let domain = self.domain.as_mut().ok_or(Fault::InvalidSequence)?;
-        if domain.remaining == 0 || Deed::of(domain.operation, domain.extended) != Some(deed) {
+        let domain = self.domain.ok_or(Fault::InvalidSequence)?;
+        let is_allowed = Deed::of(domain.operation, domain.extended) == Some(deed);
+        if domain.remaining == 0 || !is_allowed || domain.is_suffix_next() {
             return Err(Fault::InvalidSequence);
         }
+        self.domain_within()
+    }
+
+    /// The domain, unless it has come to the end of the extent.
+    fn domain_within(&mut self) -> Result<&mut Domain, Fault> {
+        let domain = self.domain.as_mut().ok_or(Fault::InvalidSequence)?;
         if domain.is_beyond {
             return Err(Fault::OutsideExtent);
         }
@@ -337,6 +355,46 @@ impl Chain {
         (domain.record, domain.is_at_count, domain.is_home) = (1, false, true);
         Ok(())
     }
+}
+
+/// Checks the parameters of locate record that need neither device nor track. What they must be follows Hercules, `ckddasd.c`; the
+/// extended form has more of them in Linux, `dasd_eckd.h`.
+fn check(locate: &Locate, limits: Limits) -> Result<(), Fault> {
+    let (code, count) = (locate.operation, locate.count);
+    let is_orient = code == operation::ORIENT;
+    let is_operation = is_orient || Deed::of(code, locate.extended).is_some();
+    let is_oriented = match locate.orientation {
+        orientation::COUNT => true,
+        orientation::HOME => matches!(
+            code,
+            operation::ORIENT
+                | operation::FORMAT_WRITE
+                | operation::READ_DATA
+                | operation::READ_TRACKS
+                | operation::READ
+        ),
+        orientation::DATA => matches!(
+            code,
+            operation::ORIENT | operation::WRITE_DATA | operation::READ_DATA | operation::READ
+        ),
+        _ => matches!(code, operation::FORMAT_WRITE | operation::READ),
+    };
+    let is_suffix = locate.auxiliary & auxiliary::COUNT_SUFFIX == 0
+        || matches!(code, operation::WRITE_DATA | operation::READ) && count >= 2;
+    let is_sector = locate.sector < SECTORS || locate.sector == NO_SECTOR;
+    let has_factor = locate.auxiliary & auxiliary::FACTOR != 0;
+    // Of the last track it counts the bytes of all its records.
+    let is_of_track = locate.auxiliary & auxiliary::OF_LAST_TRACK != 0;
+    let is_factor =
+        has_factor == (locate.factor != 0) && (is_of_track || locate.factor <= limits.block_bytes);
+    let is_good = is_operation
+        && is_oriented
+        && is_orient == (count == 0)
+        && is_suffix
+        && is_sector
+        && is_factor
+        && !locate.is_reserved_set;
+    if is_good { Ok(()) } else { Err(Fault::InvalidParameter) }
 }
 
 /// Checks the tracks of a write trackset. The first one is that of the seek address, there are as many as the program says, and all of

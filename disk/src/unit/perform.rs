@@ -603,7 +603,10 @@ impl Unit {
             return self.read_here(connection, exchange, code, count, output);
         }
         let code = code & !command::MULTI_TRACK;
-        let domain = exchange.chain.domain(Deed::Read)?;
+        let domain = match code {
+            command::READ_COUNT => exchange.chain.domain_of_count()?,
+            _ => exchange.chain.domain(Deed::Read)?,
+        };
         if matches!(code, command::READ_HOME_ADDRESS | command::READ_R0) {
             let domain = *domain;
             if !domain.reads_home(code) {
