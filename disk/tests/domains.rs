@@ -3,10 +3,23 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
+use disk::ckd::model::{TRACK_BYTES, track_of};
+use disk::ckd::track;
 use disk::format::eckd::{Cchh, Count};
-use disk::format::scsw::Scsw;
+use disk::format::scsw::{DeviceStatus, Scsw};
 
-use world::{CC, Guest, World, ccws};
+use world::{CC, Guest, World, ccws, image};
+
+/// A world of two cylinders whose track of head 1 has these records instead, by their keys and data.
+fn world_with(records: &[(&[u8], &[u8])]) -> World {
+    let mut bytes = image(2);
+    let track = &mut bytes[512 + TRACK_BYTES..][..TRACK_BYTES];
+    track::clear(track, track_of(1));
+    for (key, data) in records {
+        track::append(track, track_of(1), key, data).unwrap();
+    }
+    World::with(bytes, 100)
+}
 
 /// The parameters of define extent, at 0x1000, and those of a locate record, at 0x1010.
 const EXTENT_AT: u32 = 0x1000;
@@ -260,5 +273,32 @@ fn domain_that_writes_ends_with_its_read_count() {
     for commands in [[(0x92, 8), (0x85, 4096)], [(0x85, 4096), (0x85, 4096)]] {
         run(&mut world, &mut guest, &update, &suffixed, &commands);
         assert_eq!(sense(&guest), INVALID_SEQUENCE, "{commands:x?}");
+    }
+}
+
+#[test]
+fn end_of_file_is_a_unit_exception_and_its_count_and_key_are_read() {
+    let mut world = world_with(&[(b"LAST", b""), (b"", b"more")]);
+    let mut guest = world.guest(0, 2, true, false);
+    let ended = DeviceStatus::ENDED.with(DeviceStatus::UNIT_EXCEPTION);
+    let count = [0, 0, 0, 1, 1, 4, 0, 0];
+    for (code, expected) in
+        [(0x06, &[][..]), (0x0e, b"LAST"), (0x1e, &[&count[..], b"LAST"].concat()), (0x12, &count)]
+    {
+        // Counts are read from the record before it.
+        let record = if code & 0x10 == 0 { 1 } else { 0 };
+        let bytes = expected.len().max(1) as u16;
+        let located = locate(0x16, 1, 1, record);
+        let scsw = run(&mut world, &mut guest, &EXTENT, &located, &[(code, bytes)]);
+        let status = if code == 0x12 { DeviceStatus::ENDED } else { ended };
+        assert_eq!(scsw.device, status, "{code:x}: {scsw:x?}");
+        let found = &guest.client.storage()[READ_AT as usize..][..expected.len()];
+        assert_eq!(found, expected, "{code:x}");
+    }
+    // Nothing is written to it.
+    let update = [&[0x80], &EXTENT[1..]].concat().try_into().unwrap();
+    for code in [0x05, 0x0d] {
+        let scsw = run(&mut world, &mut guest, &update, &locate(0x01, 1, 1, 1), &[(code, 4)]);
+        assert_eq!((scsw.device, world.unit.counters().writes), (ended, 0), "{code:x}");
     }
 }

@@ -708,34 +708,33 @@ impl Unit {
         let device = connection.device;
         let mounted = &mut self.volumes[device.volume];
         let shown = device.shown_count(record.count);
+        // An end of file has no data. Its count field and its key are read all the same.
+        let status = match record.is_end_of_file() && code != command::READ_COUNT {
+            true => DeviceStatus::ENDED.with(DeviceStatus::UNIT_EXCEPTION),
+            false => DeviceStatus::ENDED,
+        };
         let (at, bytes) = match code {
             command::READ_DATA => (record.data_at(), usize::from(record.count.data_bytes)),
             command::READ_KEY_DATA => (record.key_at(), record.count.area_bytes()),
-            command::READ_COUNT => {
-                let moved = COUNT_BYTES.min(count as usize);
-                output.push_bytes(&shown.emit()[..moved], &mut mounted.cache)?;
-                return Ok(Moved::of(moved, COUNT_BYTES));
-            }
             _ => {
-                let all = COUNT_BYTES + record.count.area_bytes();
-                let mut bytes = mounted.cache.bytes(slot)[record.offset..][..all].to_vec();
+                let mut bytes = mounted.cache.bytes(slot)[record.offset..record.end()].to_vec();
                 bytes[..COUNT_BYTES].copy_from_slice(&shown.emit());
-                let moved = all.min(count as usize);
+                if code == command::READ_COUNT {
+                    bytes.truncate(COUNT_BYTES);
+                }
+                let moved = bytes.len().min(count as usize);
                 output.push_bytes(&bytes[..moved], &mut mounted.cache)?;
-                return Ok(Moved::of(moved, all));
+                return Ok(Moved { status, ..Moved::of(moved, bytes.len()) });
             }
         };
-        if record.is_end_of_file() {
-            let status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_EXCEPTION);
-            return Ok(Moved { status, ..Moved::of(0, 0) });
-        }
         let moved = bytes.min(count as usize);
         if moved > 0 {
             pin(mounted, exchange, slot)?;
             let at = Cache::offset(slot) + at as u64;
-            output.push(Extent::plain(connection.segment, at, moved as u32), &mut mounted.cache)?;
+            let extent = Extent::plain(connection.segment, at, moved as u32);
+            output.push(extent, &mut mounted.cache)?;
         }
-        Ok(Moved::of(moved, bytes))
+        Ok(Moved { status, ..Moved::of(moved, bytes) })
     }
 
     /// Writes into the areas of a record that is there.
@@ -774,6 +773,11 @@ impl Unit {
         if record.count.record == 0 {
             return Err(Fault::MaskViolation.into());
         }
+        if record.is_end_of_file() {
+            step(exchange, track);
+            let status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_EXCEPTION);
+            return Ok(Moved { status, ..Moved::NOTHING });
+        }
         let with_key = code & !command::MULTI_TRACK == command::WRITE_KEY_DATA;
         let at = if with_key { record.key_at() } else { record.data_at() };
         let bytes = record.end() - at;
@@ -786,10 +790,6 @@ impl Unit {
         target[moved..].fill(0);
         write(mounted, exchange, slot, track, at, bytes)?;
         step(exchange, track);
-        if bytes == 0 {
-            let status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_EXCEPTION);
-            return Ok(Moved { status, ..Moved::of(0, 0) });
-        }
         Ok(Moved::of(moved, bytes))
     }
 
