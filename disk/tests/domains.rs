@@ -302,3 +302,30 @@ fn end_of_file_is_a_unit_exception_and_its_count_and_key_are_read() {
         assert_eq!((scsw.device, world.unit.counters().writes), (ended, 0), "{code:x}");
     }
 }
+
+#[test]
+fn commands_that_are_not_multi_track_stay_on_their_track() {
+    let mut world = world_with(&[(b"", b"1"), (b"", b"2"), (b"", b"3")]);
+    let mut guest = world.guest(0, 2, true, false);
+    // Linux tells by this that a track has three records only: the fourth count is that of the first.
+    let scsw = run(&mut world, &mut guest, &EXTENT, &locate(0x06, 4, 1, 0), &[(0x12, 8); 4]);
+    assert!(scsw.is_good(), "{scsw:x?}");
+    assert_eq!(counts(&mut guest, 4), [(1, 1), (1, 2), (1, 3), (1, 1)]);
+    let scsw = run(&mut world, &mut guest, &EXTENT, &locate(0x06, 4, 1, 0), &[(0x92, 8); 4]);
+    assert!(scsw.is_good(), "{scsw:x?}");
+    assert_eq!(counts(&mut guest, 4), [(1, 1), (1, 2), (1, 3), (2, 1)]);
+    // A track that was passed without data, from index point to index point, has no further record.
+    let scsw = run(&mut world, &mut guest, &EXTENT, &locate(0x06, 9, 1, 2), &[(0x12, 8); 9]);
+    assert_eq!((sense(&guest), scsw.address), (NO_RECORD, 0x410 + 5 * 8));
+    let scsw = run(&mut world, &mut guest, &EXTENT, &locate(0x06, 8, 1, 2), &[(0x06, 1); 8]);
+    assert!(scsw.is_good(), "{scsw:x?}");
+    let read = (0..8).map(|index| guest.client.storage()[READ_AT as usize + index * 0x1000]);
+    assert_eq!(read.collect::<Vec<_>>(), *b"23123123");
+    // So do writes.
+    let update = [&[0x80], &EXTENT[1..]].concat().try_into().unwrap();
+    let scsw = run(&mut world, &mut guest, &update, &locate(0x01, 2, 1, 3), &[(0x05, 1); 2]);
+    assert!(scsw.is_good(), "{scsw:x?}");
+    let synced = world.disk.0.lock().unwrap().synced().to_vec();
+    let data = |record: usize| synced[512 + TRACK_BYTES + 21 + record * 9 - 1];
+    assert_eq!([1, 2, 3].map(data), [0xee, b'2', 0xee]);
+}

@@ -1,6 +1,6 @@
 //! What a control unit knows of an exchange: extent, position, and what remains of the domain.
 
-use super::search::{Place, Position};
+use super::search::{INDEX_POINTS_MAX, Place, Position};
 use crate::ckd::model::HEADS;
 use crate::format::eckd::{
     BLOCK_BYTES_DEFAULT, Extent, FileMask, Locate, NO_SECTOR, Permission, SECTORS, Seeks, TrackSet,
@@ -61,6 +61,8 @@ pub struct Domain {
     pub record: u32,
     /// The head has passed the count field of that record already: what reads a count field goes on to the one behind.
     pub is_at_count: bool,
+    /// Index points that were passed since data, a home address or record 0 were read, or data written.
+    pub index_points: u8,
     /// The head is at the home address: what reads all records of the track begins with record 0.
     pub is_home: bool,
     /// The next track is beyond the limits: what goes on there is refused.
@@ -111,7 +113,7 @@ impl Domain {
     pub fn pass(&mut self, records: u32) {
         self.record += records;
         self.remaining = self.remaining.saturating_sub(records);
-        self.is_at_count = false;
+        (self.is_at_count, self.index_points) = (false, 0);
     }
 
     /// Whether new records are written one by one.
@@ -276,6 +278,7 @@ impl Chain {
             track,
             record: 0,
             is_at_count: false,
+            index_points: 0,
             is_home,
             is_beyond: false,
             set,
@@ -335,6 +338,18 @@ impl Chain {
             return Err(Fault::InvalidSequence);
         }
         self.next_track()
+    }
+
+    /// Goes on behind the last record of the track: multi-track with the next one, otherwise with the first record of the same one, until
+    /// the track was passed as a whole without data.
+    pub fn pass_index(&mut self, is_multi_track: bool) -> Result<(), Fault> {
+        if is_multi_track {
+            return self.next_track();
+        }
+        let domain = self.domain.as_mut().ok_or(Fault::InvalidSequence)?;
+        domain.index_points += 1;
+        (domain.record, domain.is_at_count) = (1, false);
+        if domain.index_points < INDEX_POINTS_MAX { Ok(()) } else { Err(Fault::NoRecord) }
     }
 
     /// Goes on with the next track, or the next one of the set, if it is within the limits.

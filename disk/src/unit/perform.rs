@@ -141,12 +141,12 @@ impl Unit {
         output: &mut Output,
     ) -> Result<Moved, Refusal> {
         if code & !command::MULTI_TRACK == command::READ_DATA {
-            return self.read_all_data(connection, exchange, count, output);
+            return self.read_all_data(connection, exchange, code, count, output);
         }
         let (mut moved, mut data) = (0, data);
         while exchange.chain.domain.is_some_and(|domain| domain.remaining > 0) && moved < count {
             if code & !command::MULTI_TRACK == command::WRITE_DATA {
-                let written = self.write_whole(connection, exchange, data)?;
+                let written = self.write_whole(connection, exchange, code, data)?;
                 if written > 0 {
                     (moved, data) = (moved + written as u32, &data[written..]);
                     continue;
@@ -180,9 +180,11 @@ impl Unit {
         &mut self,
         connection: &mut Connection,
         exchange: &mut Exchange,
+        code: u8,
         count: u32,
         output: &mut Output,
     ) -> Result<Moved, Refusal> {
+        let is_multi_track = code & command::MULTI_TRACK != 0;
         let mut left = count;
         loop {
             let domain = match exchange.chain.domain {
@@ -197,7 +199,7 @@ impl Unit {
             let uniform =
                 uniform.filter(|one| domain.record >= 1 && domain.record <= u32::from(one.records));
             let Some(uniform) = uniform else {
-                let found = self.next_record(connection, exchange, Deed::Read)?;
+                let found = self.next_record(connection, exchange, Deed::Read, is_multi_track)?;
                 let data_bytes = found.record.count.data_bytes;
                 let at = Cache::offset(found.slot) + found.record.data_at() as u64;
                 let bytes = u32::from(data_bytes).min(left);
@@ -239,7 +241,7 @@ impl Unit {
             }
             let domain = exchange.chain.domain.as_mut().expect("there is one");
             domain.pass(whole);
-            if domain.record > u32::from(uniform.records) {
+            if domain.record > u32::from(uniform.records) && is_multi_track {
                 exchange.chain.end_track();
             }
             if left == 0 {
@@ -255,6 +257,7 @@ impl Unit {
         &mut self,
         connection: &mut Connection,
         exchange: &mut Exchange,
+        code: u8,
         data: &[u8],
     ) -> Result<usize, Refusal> {
         let domain = *exchange.chain.domain(Deed::Update)?;
@@ -285,7 +288,7 @@ impl Unit {
         write(mounted, exchange, slot, domain.track, at, bytes)?;
         let domain = exchange.chain.domain.as_mut().expect("there is one");
         domain.pass(whole);
-        if domain.record > u32::from(uniform.records) {
+        if domain.record > u32::from(uniform.records) && code & command::MULTI_TRACK != 0 {
             exchange.chain.end_track();
         }
         Ok(whole as usize * data_bytes)
@@ -537,12 +540,14 @@ impl Unit {
         Ok(())
     }
 
-    /// The next record of the domain: of the next tracks, if this one has no more. All of its track is there unless it is only read.
+    /// The next record of the domain. Behind the last one of its track a multi-track command goes on with the next tracks, another one
+    /// with the first record of the same track. All of its track is there unless it is only read.
     fn next_record(
         &mut self,
         connection: &Connection,
         exchange: &mut Exchange,
         deed: Deed,
+        is_multi_track: bool,
     ) -> Result<Found, Refusal> {
         let mounted = &mut self.volumes[connection.device.volume];
         for _ in 0..EMPTY_TRACKS_MAX {
@@ -555,7 +560,7 @@ impl Unit {
             let track = domain.track;
             let uniform = uniform_of(mounted, exchange, track)?;
             if uniform.is_some_and(|uniform| record > u32::from(uniform.records)) {
-                exchange.chain.next_track()?;
+                exchange.chain.pass_index(is_multi_track)?;
                 continue;
             }
             let slot = match uniform {
@@ -584,7 +589,7 @@ impl Unit {
                     exchange.chain.domain = Some(domain);
                     return Ok(Found { slot, track, record: found });
                 }
-                None => exchange.chain.next_track()?,
+                None => exchange.chain.pass_index(is_multi_track)?,
             }
         }
         Err(Fault::NoRecord.into())
@@ -602,6 +607,7 @@ impl Unit {
         if exchange.chain.position.is_some() {
             return self.read_here(connection, exchange, code, count, output);
         }
+        let is_multi_track = code & command::MULTI_TRACK != 0;
         let code = code & !command::MULTI_TRACK;
         let domain = match code {
             command::READ_COUNT => exchange.chain.domain_of_count()?,
@@ -615,17 +621,20 @@ impl Unit {
             let moved = self.bring_home(connection, exchange, code, domain.track, count, output)?;
             let domain = exchange.chain.domain(Deed::Read)?;
             (domain.record, domain.is_at_count) = (u32::from(code == command::READ_R0), false);
+            domain.index_points = 0;
             domain.remaining -= 1;
             return Ok(moved);
         }
         if matches!(code, command::READ_COUNT | command::READ_CKD) && domain.is_at_count {
             (domain.record, domain.is_at_count) = (domain.record + 1, false);
         }
-        let found = self.next_record(connection, exchange, Deed::Read)?;
-        step(exchange, found.track);
-        if let Some(domain) = exchange.chain.domain.as_mut().filter(|_| code == command::READ_COUNT)
-        {
-            (domain.record, domain.is_at_count) = (domain.record - 1, true);
+        let found = self.next_record(connection, exchange, Deed::Read, is_multi_track)?;
+        if code == command::READ_COUNT {
+            let domain = exchange.chain.domain_of_count()?;
+            domain.remaining -= 1;
+            domain.is_at_count = true;
+        } else {
+            step(exchange, found.track);
         }
         self.bring(connection, exchange, code, count, found, output)
     }
@@ -767,7 +776,7 @@ impl Unit {
             exchange.position()?.place = Place::Data(index);
             found
         } else {
-            self.next_record(connection, exchange, Deed::Update)?
+            self.next_record(connection, exchange, Deed::Update, code & command::MULTI_TRACK != 0)?
         };
         let Found { slot, track, record } = found;
         if record.count.record == 0 {
