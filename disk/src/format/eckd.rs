@@ -460,6 +460,10 @@ pub mod auxiliary {
     pub const OF_LAST_TRACK: u8 = 0x40;
     /// A command is embedded, which moves the data of a transport mode operation.
     pub const COMMAND: u8 = 0x20;
+    /// How the data are checked in transport mode.
+    pub const CHECK_BYTES: u8 = 0x18;
+    /// A check word follows the data of each track that are written.
+    pub const CHECK_EACH_TRACK: u8 = 0x10;
     /// The last command of the domain is read count.
     pub const COUNT_SUFFIX: u8 = 0x01;
     /// What the plain form must not have.
@@ -636,6 +640,21 @@ pub fn embedded(code: u8, parameters: &[u8]) -> u8 {
         Some(fixed) if u16_at(fixed, PARAMETER_BYTES_AT) == 0 => command_of(fixed),
         _ => Locate::parse_extended(locate).map_or(0, |locate| locate.command),
     }
+}
+
+/// Check words within the data that a command with these parameters writes in transport mode: one behind the data of each track, but the
+/// last, if its locate record says so.
+#[inline]
+pub fn check_words(code: u8, parameters: &[u8]) -> u32 {
+    let locate = locate_of(code, parameters).filter(|_| code != command::LOCATE_RECORD);
+    let Some(fixed) = locate.and_then(|locate| locate.first_chunk::<LOCATE_EXTENDED_BYTES>())
+    else {
+        return 0;
+    };
+    let is_track_data = fixed[0] & 0x3f == operation::EXTENDED
+        && fixed[17] == extended::WRITE_TRACK_DATA
+        && fixed[1] & auxiliary::CHECK_BYTES == auxiliary::CHECK_EACH_TRACK;
+    if is_track_data { u32::from(fixed[3]).saturating_sub(1) } else { 0 }
 }
 
 /// The command that is embedded in the parameters of locate record extended, if there is one.

@@ -4,9 +4,10 @@ use super::ending::Ending;
 use super::perform::{self, Refusal};
 use super::{Connection, EXCHANGES_MAX, Exchange, Unit};
 use crate::exchange::{Broken, Head, Kind, flag};
+use crate::format::eckd::check_words;
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::Fault;
-use crate::format::tccb::{BadTccb, Service, TCCB_BYTES_MAX, Tccb, transfer_bytes};
+use crate::format::tccb::{BadTccb, Dcw, Service, TCCB_BYTES_MAX, Tccb, transfer_bytes};
 
 /// Why a transport mode operation stopped.
 #[derive(Debug)]
@@ -101,7 +102,13 @@ impl Unit {
             // Of one that waits for a track there is nothing to tell either: it has done nothing yet.
             return Ok(0);
         }
-        let all: u64 = tccb.dcws().map(|(_, dcw)| u64::from(dcw.count)).sum();
+        // Check words within the stream count too. No record has data that are no multiple of 4, or they would be filled up to one.
+        let all: u64 = tccb
+            .dcws()
+            .map(|(_, Dcw { command, count, control })| {
+                u64::from(count) + u64::from(check_words(command, control)) * 4
+            })
+            .sum();
         let all = u32::try_from(all).map_err(|_| (0, Stop::Bad(BadTccb::Trailer)))?;
         if all > u32::MAX - 8 || transfer_bytes(all) != tccb.transfer_bytes {
             return Err((tccb_bytes.len() - 8, Stop::Bad(BadTccb::Trailer)));
