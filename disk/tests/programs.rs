@@ -363,7 +363,7 @@ fn streams_of_tracks_need_their_locate_record_and_their_permission() {
 }
 
 #[test]
-fn control_unit_says_that_it_has_transport_mode() {
+fn control_unit_says_what_features_it_has() {
     let mut world = World::new(1, 10);
     let mut guest = world.guest(0, 1, true, false);
     // Prepare for read subsystem data, read feature codes: as Linux asks.
@@ -372,7 +372,7 @@ fn control_unit_says_that_it_has_transport_mode() {
     let orb = ccws(&mut guest, &[(0x27, CC, 12, 0x1000), (0x3e, 0, 256, 0x2000)]);
     assert!(guest.execute(&mut world, &orb).is_good());
     let mut features = [0; 256];
-    features[40] = 0x80;
+    (features[8], features[9], features[12], features[40]) = (0x01, 0x20, 0x40, 0xa4);
     assert_eq!(guest.client.storage()[0x2000..0x2100], features);
     let mut unknown = order;
     unknown[6] = 0x77;

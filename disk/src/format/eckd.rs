@@ -525,8 +525,6 @@ pub mod subsystem {
     pub const FEATURES: u8 = 0x41;
     /// Bytes of the features.
     pub const FEATURES_BYTES: usize = 256;
-    /// The byte of the features that says of transport mode, and the bit.
-    pub const TRANSPORT: (usize, u8) = (40, 0x80);
 }
 
 /// The parameters of locate record, and of its extended form.

@@ -4,6 +4,7 @@ use super::cache::{Cache, CacheError, Slot};
 use super::chain::{Deed, Domain, deed};
 use super::device::{
     CHARACTERISTICS_BYTES, CONFIGURATION_BYTES, Device, IDENTITY, characteristics, configuration,
+    features,
 };
 use super::fetch::{find, find_records, pin, uniform_of, write};
 use super::output::Output;
@@ -466,10 +467,7 @@ impl Unit {
                 if !std::mem::take(&mut exchange.are_features_wanted) {
                     return Err(Fault::InvalidSequence.into());
                 }
-                let mut features = [0; subsystem::FEATURES_BYTES];
-                let (at, bit) = subsystem::TRANSPORT;
-                features[at] = bit;
-                answer(output, &mut mounted.cache, &features)
+                answer(output, &mut mounted.cache, &features())
             }
             _ => match deed(code) {
                 Some(Deed::Read) => self.read(connection, exchange, code, count, output),
