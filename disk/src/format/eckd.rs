@@ -416,8 +416,6 @@ pub mod operation {
     pub const FORMAT_WRITE: u8 = 0x03;
     /// Read data of records.
     pub const READ_DATA: u8 = 0x06;
-    /// Write whole tracks.
-    pub const WRITE_TRACK: u8 = 0x0b;
     /// Read whole tracks.
     pub const READ_TRACKS: u8 = 0x0c;
     /// Read anything.

@@ -71,9 +71,9 @@ pub struct Domain {
     pub set: TrackSet,
 }
 
-/// What a command does to a record.
+/// How a command uses a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum Access {
     /// Reads.
     Read,
     /// Writes into areas that are there.
@@ -122,17 +122,19 @@ impl Domain {
     }
 }
 
-impl Deed {
+impl Access {
     /// What an operation of locate record allows.
-    pub fn of(code: u8, extended_code: u8) -> Option<Deed> {
+    pub fn of(code: u8, extended_code: u8) -> Option<Access> {
         match code {
             operation::EXTENDED if extended_code == extended::WRITE_TRACK_DATA => {
-                Some(Deed::Update)
+                Some(Access::Update)
             }
-            operation::EXTENDED if extended_code == extended::WRITE_TRACKSET => Some(Deed::Format),
-            operation::READ_DATA | operation::READ_TRACKS | operation::READ => Some(Deed::Read),
-            operation::WRITE_DATA => Some(Deed::Update),
-            operation::FORMAT_WRITE => Some(Deed::Format),
+            operation::EXTENDED if extended_code == extended::WRITE_TRACKSET => {
+                Some(Access::Format)
+            }
+            operation::READ_DATA | operation::READ_TRACKS | operation::READ => Some(Access::Read),
+            operation::WRITE_DATA => Some(Access::Update),
+            operation::FORMAT_WRITE => Some(Access::Format),
             _ => None,
         }
     }
@@ -220,20 +222,20 @@ impl Chain {
         Ok(())
     }
 
-    /// Whether the device and the program's own mask allow a deed.
-    pub fn permit(&self, deed: Deed, device: &Device) -> Result<(), Fault> {
+    /// Whether the device and the program's own mask allow a use of records.
+    pub fn permit(&self, access: Access, device: &Device) -> Result<(), Fault> {
         let permission = self.mask().permission;
-        let is_allowed = match deed {
-            Deed::Read => true,
-            Deed::Update => permission != Permission::Nothing,
-            Deed::Format => {
+        let is_allowed = match access {
+            Access::Read => true,
+            Access::Update => permission != Permission::Nothing,
+            Access::Format => {
                 matches!(permission, Permission::NoHomeAddress | Permission::All)
             }
         };
         if !is_allowed {
             return Err(Fault::MaskViolation);
         }
-        if deed != Deed::Read && !device.is_writable() {
+        if access != Access::Read && !device.may_write {
             return Err(Fault::WriteInhibited);
         }
         Ok(())
@@ -244,10 +246,11 @@ impl Chain {
         if self.mask().permission != Permission::All {
             return Err(Fault::MaskViolation);
         }
-        self.permit(Deed::Format, device)
+        self.permit(Access::Format, device)
     }
 
-    /// Locate record, as far as it needs no track: the track is the caller's to look at. Returns the record to look for.
+    /// Checks the parameters of locate record, as far as that needs no track. Returns the domain, without its record: to find that is the
+    /// caller's.
     pub fn locate(&mut self, locate: &Locate, device: &Device) -> Result<Domain, Fault> {
         let limits = self.limits.ok_or(Fault::InvalidSequence)?;
         if self.domain.is_some_and(|domain| domain.remaining > 0) {
@@ -255,8 +258,8 @@ impl Chain {
         }
         check(locate, limits)?;
         let code = locate.operation;
-        if let Some(deed) = Deed::of(code, locate.extended) {
-            self.permit(deed, device)?;
+        if let Some(access) = Access::of(code, locate.extended) {
+            self.permit(access, device)?;
         }
         let track = device.track(locate.seek).ok_or(Fault::NoTrack)?;
         if !(limits.first..=limits.last).contains(&track) {
@@ -289,14 +292,14 @@ impl Chain {
     pub fn domain_of_count(&mut self) -> Result<&mut Domain, Fault> {
         match self.domain {
             Some(domain) if domain.is_suffix_next() => self.domain_within(),
-            _ => self.domain(Deed::Read),
+            _ => self.domain(Access::Read),
         }
     }
 
     /// The domain, for a command that does this to records.
-    pub fn domain(&mut self, deed: Deed) -> Result<&mut Domain, Fault> {
+    pub fn domain(&mut self, access: Access) -> Result<&mut Domain, Fault> {
         let domain = self.domain.ok_or(Fault::InvalidSequence)?;
-        let is_allowed = Deed::of(domain.operation, domain.extended) == Some(deed);
+        let is_allowed = Access::of(domain.operation, domain.extended) == Some(access);
         if domain.remaining == 0 || !is_allowed || domain.is_suffix_next() {
             return Err(Fault::InvalidSequence);
         }
@@ -323,7 +326,7 @@ impl Chain {
 
     /// The track of a domain that writes new records, and has record 0 before it.
     pub fn before_r0(&mut self) -> Result<u32, Fault> {
-        let domain = *self.domain(Deed::Format)?;
+        let domain = *self.domain(Access::Format)?;
         if domain.is_format_write() && domain.record == 0 {
             Ok(domain.track)
         } else {
@@ -333,7 +336,7 @@ impl Chain {
 
     /// Goes behind record 0 of the next track, in a domain that writes new records behind others.
     pub fn next_track_to_format(&mut self) -> Result<(), Fault> {
-        let domain = *self.domain(Deed::Format)?;
+        let domain = *self.domain(Access::Format)?;
         if !domain.is_format_write() || domain.record == 0 {
             return Err(Fault::InvalidSequence);
         }
@@ -377,7 +380,7 @@ impl Chain {
 fn check(locate: &Locate, limits: Limits) -> Result<(), Fault> {
     let (code, count) = (locate.operation, locate.count);
     let is_orient = code == operation::ORIENT;
-    let is_operation = is_orient || Deed::of(code, locate.extended).is_some();
+    let is_operation = is_orient || Access::of(code, locate.extended).is_some();
     let is_oriented = match locate.orientation {
         orientation::COUNT => true,
         orientation::HOME => matches!(
@@ -423,14 +426,14 @@ fn trackset(locate: &Locate, first: u32, limits: Limits) -> Result<TrackSet, Fau
     if last > limits.last { Err(Fault::OutsideExtent) } else { Ok(set) }
 }
 
-/// What a command code does to records, if that is what it does, without its multi-track bit.
-pub fn deed(code: u8) -> Option<Deed> {
+/// How a command uses records. None if it uses none.
+pub fn access(code: u8) -> Option<Access> {
     match code {
-        command::READ_TRACK | command::READ_TRACK_DATA => return Some(Deed::Read),
-        command::WRITE_TRACK_DATA => return Some(Deed::Update),
+        command::READ_TRACK | command::READ_TRACK_DATA => return Some(Access::Read),
+        command::WRITE_TRACK_DATA => return Some(Access::Update),
         // These have no multi-track form.
         command::WRITE_FULL_TRACK | command::WRITE_R0 | command::WRITE_HOME_ADDRESS => {
-            return Some(Deed::Format);
+            return Some(Access::Format);
         }
         _ => {}
     }
@@ -440,9 +443,9 @@ pub fn deed(code: u8) -> Option<Deed> {
         | command::READ_CKD
         | command::READ_COUNT
         | command::READ_R0
-        | command::READ_HOME_ADDRESS => Some(Deed::Read),
-        command::WRITE_DATA | command::WRITE_KEY_DATA => Some(Deed::Update),
-        command::WRITE_CKD => Some(Deed::Format),
+        | command::READ_HOME_ADDRESS => Some(Access::Read),
+        command::WRITE_DATA | command::WRITE_KEY_DATA => Some(Access::Update),
+        command::WRITE_CKD => Some(Access::Format),
         _ => None,
     }
 }

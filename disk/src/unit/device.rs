@@ -23,11 +23,6 @@ pub struct Device {
 }
 
 impl Device {
-    /// Whether the guest may write.
-    pub fn is_writable(&self) -> bool {
-        self.may_write
-    }
-
     /// Whether the two have a cylinder in common.
     pub fn overlaps(&self, other: &Device) -> bool {
         self.volume == other.volume

@@ -32,7 +32,7 @@ impl Unit {
         let number = ending.exchange.number;
         connection.over[number as usize % SUBCHANNELS] = number;
         let cache = &mut self.volumes[connection.device.volume].cache;
-        ending.exchange.let_stand(cache);
+        ending.exchange.release_held(cache);
         if ending.exchange.has_failed {
             ending.fail(Fault::Equipment, connection);
         }
@@ -66,7 +66,7 @@ impl Unit {
         let Ending { exchange, kind, status, residual, flags, sense, output, waiting_bytes } =
             ending;
         // What was written has come to the file by now.
-        exchange.let_pass(&mut self.volumes[connection.device.volume].cache);
+        exchange.evict_tracks_read(&mut self.volumes[connection.device.volume].cache);
         let waiting_bytes = std::mem::take(waiting_bytes);
         connection.copied_bytes -= waiting_bytes;
         self.copied_bytes -= waiting_bytes;
@@ -149,7 +149,7 @@ impl Unit {
 impl Ending {
     /// Nobody is to hear of it.
     pub(super) fn give_up(mut self, cache: &mut Cache) {
-        self.exchange.let_pass(cache);
+        self.exchange.evict_tracks_read(cache);
         self.exchange.slots.iter().for_each(|slot| cache.unpin(*slot));
     }
 

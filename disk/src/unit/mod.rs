@@ -683,8 +683,8 @@ impl Unit {
             mounted.cache.unpin(slot);
         }
         for mut exchange in connection.exchanges.drain(..) {
-            exchange.let_pass(&mut mounted.cache);
-            exchange.let_stand(&mut mounted.cache);
+            exchange.evict_tracks_read(&mut mounted.cache);
+            exchange.release_held(&mut mounted.cache);
             exchange.slots.iter().for_each(|slot| mounted.cache.unpin(*slot));
         }
         mounted.reserved.retain(|owner| *owner != number);
@@ -832,7 +832,7 @@ impl Unit {
         let exchange = &mut ending.exchange;
         (exchange.must_block, exchange.turns) = (false, 0);
         if !exchange.asked.is_empty() {
-            exchange.let_old_pass(&mut self.volumes[connection.device.volume]);
+            exchange.evict_passed(&mut self.volumes[connection.device.volume]);
         }
         // A search that has found what it looks for ends with status modifier, and its chain goes on too.
         let found = DeviceStatus::ENDED.with(DeviceStatus::STATUS_MODIFIER);

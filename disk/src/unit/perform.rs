@@ -1,7 +1,7 @@
 //! The commands of a control unit.
 
 use super::cache::{Cache, CacheError, Slot};
-use super::chain::{Deed, Domain, deed};
+use super::chain::{Access, Domain, access};
 use super::device::{
     CHARACTERISTICS_BYTES, CONFIGURATION_BYTES, Device, IDENTITY, characteristics, configuration,
     features,
@@ -30,7 +30,7 @@ const EMPTY_TRACKS_MAX: u32 = 16;
 pub enum Refusal {
     /// Unit check.
     Fault(Fault),
-    /// Not now: another connection has reserved the volume, or the cache is pinned.
+    /// Not now: another connection has reserved cylinders of the device, or all slots of the cache are pinned.
     Busy,
     /// Not before a track was read. Nothing is done that must not be done again.
     Wait(Awaited),
@@ -78,7 +78,7 @@ pub fn writes(code: u8, control: &[u8]) -> bool {
         command::PREFIX | command::LOCATE_RECORD_EXTENDED => embedded(code, control),
         code => code,
     };
-    matches!(deed(code), Some(Deed::Update | Deed::Format))
+    matches!(access(code), Some(Access::Update | Access::Format))
 }
 
 /// A record, as a command needs it.
@@ -116,11 +116,11 @@ impl Unit {
             }
         }
         let embedded = embedded(code, control);
-        match deed(embedded) {
+        match access(embedded) {
             None if embedded == 0 => Ok(Moved::NOTHING),
             None => Err(Fault::InvalidParameter.into()),
-            Some(Deed::Read) if code == command::PREFIX => Err(Fault::InvalidParameter.into()),
-            Some(Deed::Update | Deed::Format) if code == command::PREFIX_READ => {
+            Some(Access::Read) if code == command::PREFIX => Err(Fault::InvalidParameter.into()),
+            Some(Access::Update | Access::Format) if code == command::PREFIX_READ => {
                 Err(Fault::InvalidParameter.into())
             }
             Some(_) => {
@@ -155,8 +155,8 @@ impl Unit {
             }
             let left = count - moved;
             let remaining = exchange.chain.domain.map(|domain| domain.remaining);
-            let one = match deed(code) {
-                Some(Deed::Read) => {
+            let one = match access(code) {
+                Some(Access::Read) => {
                     self.perform(connection, number, exchange, code, left, &[], output)?
                 }
                 _ => {
@@ -190,7 +190,7 @@ impl Unit {
         loop {
             let domain = match exchange.chain.domain {
                 Some(domain) if domain.remaining == 0 => break,
-                _ => *exchange.chain.domain(Deed::Read)?,
+                _ => *exchange.chain.domain(Access::Read)?,
             };
             if left == 0 {
                 break;
@@ -200,7 +200,7 @@ impl Unit {
             let uniform =
                 uniform.filter(|one| domain.record >= 1 && domain.record <= u32::from(one.records));
             let Some(uniform) = uniform else {
-                let found = self.next_record(connection, exchange, Deed::Read, is_multi_track)?;
+                let found = self.next_record(connection, exchange, Access::Read, is_multi_track)?;
                 let data_bytes = found.record.count.data_bytes;
                 let at = Cache::offset(found.slot) + found.record.data_at() as u64;
                 let bytes = u32::from(data_bytes).min(left);
@@ -261,11 +261,11 @@ impl Unit {
         code: u8,
         data: &[u8],
     ) -> Result<usize, Refusal> {
-        let domain = *exchange.chain.domain(Deed::Update)?;
+        let domain = *exchange.chain.domain(Access::Update)?;
         if domain.is_track_data() {
             return Err(Fault::InvalidSequence.into());
         }
-        exchange.chain.permit(Deed::Update, &connection.device)?;
+        exchange.chain.permit(Access::Update, &connection.device)?;
         let mounted = &mut self.volumes[connection.device.volume];
         let slot = find(mounted, exchange, domain.track)?;
         let Some(uniform) = mounted.cache.uniform_of(domain.track) else { return Ok(0) };
@@ -352,7 +352,7 @@ impl Unit {
                 answer(output, &mut mounted.cache, &bytes)
             }
             command::RESERVE => {
-                if !device.is_writable() {
+                if !device.may_write {
                     return Err(Fault::WriteInhibited.into());
                 }
                 let is_under_way = |other: &Connection| {
@@ -469,10 +469,10 @@ impl Unit {
                 }
                 answer(output, &mut mounted.cache, &features())
             }
-            _ => match deed(code) {
-                Some(Deed::Read) => self.read(connection, exchange, code, count, output),
-                Some(Deed::Update) => self.update(connection, exchange, code, matched, data),
-                Some(Deed::Format) => {
+            _ => match access(code) {
+                Some(Access::Read) => self.read(connection, exchange, code, count, output),
+                Some(Access::Update) => self.update(connection, exchange, code, matched, data),
+                Some(Access::Format) => {
                     if code == command::WRITE_CKD_NEXT_TRACK {
                         exchange.chain.next_track_to_format()?;
                     }
@@ -544,7 +544,7 @@ impl Unit {
         &mut self,
         connection: &Connection,
         exchange: &mut Exchange,
-        deed: Deed,
+        access: Access,
         is_multi_track: bool,
     ) -> Result<Found, Refusal> {
         let mounted = &mut self.volumes[connection.device.volume];
@@ -562,7 +562,7 @@ impl Unit {
                 continue;
             }
             let slot = match uniform {
-                Some(uniform) if record >= 1 && deed == Deed::Read => {
+                Some(uniform) if record >= 1 && access == Access::Read => {
                     find_records(mounted, exchange, &domain, &uniform, 1)?
                 }
                 _ => find(mounted, exchange, track)?,
@@ -609,7 +609,7 @@ impl Unit {
         let code = code & !command::MULTI_TRACK;
         let domain = match code {
             command::READ_COUNT => exchange.chain.domain_of_count()?,
-            _ => exchange.chain.domain(Deed::Read)?,
+            _ => exchange.chain.domain(Access::Read)?,
         };
         if matches!(code, command::READ_HOME_ADDRESS | command::READ_R0) {
             let domain = *domain;
@@ -617,7 +617,7 @@ impl Unit {
                 return Err(Fault::InvalidSequence.into());
             }
             let moved = self.bring_home(connection, exchange, code, domain.track, count, output)?;
-            let domain = exchange.chain.domain(Deed::Read)?;
+            let domain = exchange.chain.domain(Access::Read)?;
             (domain.record, domain.is_at_count) = (u32::from(code == command::READ_R0), false);
             domain.index_points = 0;
             domain.remaining -= 1;
@@ -626,7 +626,7 @@ impl Unit {
         if matches!(code, command::READ_COUNT | command::READ_CKD) && domain.is_at_count {
             (domain.record, domain.is_at_count) = (domain.record + 1, false);
         }
-        let found = self.next_record(connection, exchange, Deed::Read, is_multi_track)?;
+        let found = self.next_record(connection, exchange, Access::Read, is_multi_track)?;
         if code == command::READ_COUNT {
             let domain = exchange.chain.domain_of_count()?;
             domain.remaining -= 1;
@@ -764,17 +764,22 @@ impl Unit {
             if !is_allowed {
                 return Err(Fault::InvalidSequence.into());
             }
-        } else if exchange.chain.domain(Deed::Update)?.is_track_data() {
+        } else if exchange.chain.domain(Access::Update)?.is_track_data() {
             return Err(Fault::InvalidSequence.into());
         }
-        exchange.chain.permit(Deed::Update, &connection.device)?;
+        exchange.chain.permit(Access::Update, &connection.device)?;
         let found = if is_searched {
             let index = exchange.position()?.place.record().ok_or(Fault::InvalidSequence)?;
             let found = self.same_record(connection, exchange, index)?;
             exchange.position()?.place = Place::Data(index);
             found
         } else {
-            self.next_record(connection, exchange, Deed::Update, code & command::MULTI_TRACK != 0)?
+            self.next_record(
+                connection,
+                exchange,
+                Access::Update,
+                code & command::MULTI_TRACK != 0,
+            )?
         };
         let Found { slot, track, record } = found;
         if record.count.record == 0 {
@@ -815,12 +820,12 @@ impl Unit {
                 (position.track, index.ok_or(Fault::InvalidSequence)?)
             }
             None => {
-                let domain = *exchange.chain.domain(Deed::Format)?;
+                let domain = *exchange.chain.domain(Access::Format)?;
                 let index = domain.record.checked_sub(1).filter(|_| domain.is_format_write());
                 (domain.track, index.ok_or(Fault::InvalidSequence)?)
             }
         };
-        exchange.chain.permit(Deed::Format, &connection.device)?;
+        exchange.chain.permit(Access::Format, &connection.device)?;
         let device = connection.device;
         let count = data.get(..COUNT_BYTES).ok_or(Fault::CountTooSmall)?;
         let count = device.count_on_volume(Count::parse(count));
@@ -852,7 +857,7 @@ impl Unit {
             (position.place, position.count) = (Place::Data(index + 1), count);
             position.matched = Match::Written;
         } else {
-            let domain = exchange.chain.domain(Deed::Format)?;
+            let domain = exchange.chain.domain(Access::Format)?;
             domain.record += 1;
             domain.remaining -= 1;
         }
