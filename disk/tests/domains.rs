@@ -21,6 +21,15 @@ fn world_with(records: &[(&[u8], &[u8])]) -> World {
     World::with(bytes, 100)
 }
 
+/// A world of four cylinders whose tracks 1 to 43, which is head 13 of cylinder 2, have no records.
+fn world_with_empty_tracks() -> World {
+    let mut bytes = image(4);
+    for (number, track) in bytes[512..].chunks_mut(TRACK_BYTES).enumerate().skip(1).take(43) {
+        track::clear(track, track_of(number as u32));
+    }
+    World::with(bytes, 100)
+}
+
 /// The parameters of define extent, at 0x1000, and those of a locate record, at 0x1010.
 const EXTENT_AT: u32 = 0x1000;
 const LOCATE_AT: u32 = 0x1010;
@@ -328,4 +337,32 @@ fn commands_that_are_not_multi_track_stay_on_their_track() {
     let synced = world.disk.0.lock().unwrap().synced().to_vec();
     let data = |record: usize| synced[512 + TRACK_BYTES + 21 + record * 9 - 1];
     assert_eq!([1, 2, 3].map(data), [0xee, b'2', 0xee]);
+}
+
+#[test]
+fn tracks_without_records_are_passed_up_to_the_end_of_the_extent() {
+    let mut world = world_with_empty_tracks();
+    let mut guest = world.guest(0, 4, true, false);
+    let up_to = |mask: u8, cylinder: u8, head: u8| {
+        let mut extent = EXTENT;
+        (extent[0], extent[13], extent[15]) = (mask, cylinder, head);
+        extent
+    };
+    let located = |operation| locate(operation, 2, 0, 12);
+    // The next record is on head 14 of cylinder 2. Others have turns meanwhile.
+    let before = world.unit.counters();
+    let commands = [(0x86, 4096), (0x86, 4096)];
+    let scsw = run(&mut world, &mut guest, &up_to(0x40, 3, 14), &located(0x06), &commands);
+    assert!(scsw.is_good(), "{scsw:x?} {:?}", guest.client.answer().sense);
+    assert!(guest.client.storage()[0x9000..0xa000] == world::block(44 * 12, 0));
+    let after = world.unit.counters();
+    assert_eq!((after.asides - before.asides, after.commands - before.commands), (3, 4));
+    let scsw = run(&mut world, &mut guest, &up_to(0x80, 3, 14), &located(0x01), &[(0x85, 4096); 2]);
+    assert!(scsw.is_good(), "{scsw:x?}");
+    let at = 512 + 44 * TRACK_BYTES + 21 + 8;
+    assert_eq!(world.disk.0.lock().unwrap().synced()[at..at + 4096], [0xee; 4096]);
+    // An extent that ends before it has no further record.
+    let scsw = run(&mut world, &mut guest, &up_to(0x40, 2, 13), &located(0x06), &commands);
+    assert_eq!((sense(&guest), scsw.address), ((0, 0x04, 0), 0x420));
+    assert_eq!(world.unit.pinned(0), 0);
 }

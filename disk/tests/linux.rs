@@ -4,12 +4,13 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
-use disk::ckd::model::BLOCK_BYTES;
+use disk::ckd::model::{BLOCK_BYTES, TRACK_BYTES, track_of};
+use disk::ckd::track;
 use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::Scsw;
 use disk::program::blocks::Mode;
 
-use world::{DATA, Guest, World, block, read};
+use world::{DATA, Guest, World, block, image, read};
 
 const TCW_AT: usize = 0x1000;
 const TCCB_AT: usize = 0x1100;
@@ -166,4 +167,29 @@ fn check_of_a_format_reads_all_counts_up_to_the_end_of_the_extent() {
         [0, 11, 12, 23, 24].map(found).to_vec(),
         [(1, 1, 0x10), (1, 12, 0x10), (2, 1, 0x10), (2, 12, 0x10), (0xee, 0xee, 0xee),]
     );
+}
+
+#[test]
+fn check_of_a_format_goes_over_tracks_without_records() {
+    let mut bytes = image(4);
+    // Tracks 2 to 43 have no records: the last of them is head 13 of cylinder 2.
+    for (number, track) in bytes[512..].chunks_mut(TRACK_BYTES).enumerate().skip(2).take(42) {
+        track::clear(track, track_of(number as u32));
+    }
+    let mut world = World::with(bytes, 100);
+    let mut guest = world.guest(0, 4, false, false);
+    let locate = [0x96, 0x28, 0x92, 14, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0xff, 0, 0, 0, 0, 0, 0];
+    let mut extent = extent(0x40, 14);
+    (extent[2], extent[3], extent[13]) = (0, 8, 3);
+    let program = tccb(0xea, 14 * 8, &extent, &locate, 14 * 8 + 4);
+    let tidaws: Vec<(u8, u32)> =
+        (0..14).map(|index| (if index < 13 { 0 } else { 0x80 }, 8)).collect();
+    let scsw = run(&mut world, &mut guest, &tcw(false, 14 * 8), &program, &tidaws);
+    assert!(scsw.is_good(), "{scsw:x?} {:?}", guest.client.answer());
+    let found = |index: usize| {
+        let count = &guest.client.storage()[DATA as usize + index * 4096..][..8];
+        (count[1], count[3], count[4])
+    };
+    assert_eq!([0, 11, 12, 13].map(found), [(0, 1, 1), (0, 1, 12), (2, 14, 1), (2, 14, 2)]);
+    assert_eq!((world.unit.counters().asides, world.unit.pinned(0)), (2, 0));
 }

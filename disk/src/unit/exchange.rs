@@ -1,5 +1,7 @@
 //! An exchange: what a control unit keeps of a program from its first command to its end.
 
+use std::ops::Range;
+
 use super::Mounted;
 use super::aside::Aside;
 use super::cache::{Cache, Slot};
@@ -44,6 +46,8 @@ pub(super) struct Exchange {
     /// The device is not cached: tracks that direct reads bring for this exchange. They leave the cache with it, or when a command
     /// has ended that is past them: until then the command may run again.
     pub(super) asked: Vec<u32>,
+    /// Tracks that were found to have no records: a command that runs again does not go over them once more.
+    pub(super) empty: Range<u32>,
     /// The key that the head has passed last.
     pub(super) key: Vec<u8>,
     /// It waits for a direct read.
@@ -76,6 +80,15 @@ impl Exchange {
     pub(super) fn evict_tracks_read(&mut self, cache: &mut Cache) {
         for track in self.passing.take().into_iter().chain(self.asked.drain(..)) {
             cache.let_go(track);
+        }
+    }
+
+    /// A track was found to have no records.
+    pub(super) fn note_empty(&mut self, track: u32) {
+        if self.empty.end == track {
+            self.empty.end += 1;
+        } else {
+            self.empty = track..track + 1;
         }
     }
 

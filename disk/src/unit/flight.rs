@@ -30,6 +30,8 @@ pub enum Awaited {
     Read(u16),
     /// Any place, because reads are under way to all of them.
     Place,
+    /// Nothing: it has done much at once, and others have a turn before it goes on.
+    Turn,
 }
 
 /// A read that is under way.
@@ -154,7 +156,7 @@ impl Flights {
     pub(super) fn is_passing(&self, awaited: Awaited) -> bool {
         match awaited {
             Awaited::Read(place) => self.flights[usize::from(place)].is_passing,
-            Awaited::Place => false,
+            Awaited::Place | Awaited::Turn => false,
         }
     }
 
@@ -193,6 +195,7 @@ impl Flights {
         match awaited {
             Awaited::Read(place) => self.flights[usize::from(place)].waiters.push(ticket),
             Awaited::Place => self.starved.push(ticket),
+            Awaited::Turn => unreachable!("no read is waited for"),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `aside` | exchanges that wait for a track |
+//! | `aside` | exchanges that wait for a track, or let others have a turn |
 //! | [`device`] | a volume, or the part of it that a minidisk is |
 //! | [`cache`] | tracks in lent storage |
 //! | [`chain`] | extent, position and domain of an exchange |
@@ -244,6 +244,8 @@ pub struct Unit {
     connections: Vec<Option<Box<Connection>>>,
     /// Of the ticket that was given out last.
     serial: u64,
+    /// Exchanges that are put aside only until others have had a turn.
+    yielded: VecDeque<Ticket>,
     /// Bytes of data of all exchanges that are put aside.
     aside_bytes: usize,
     /// Bytes that were copied for all exchanges which wait for the disk before they end.
@@ -433,7 +435,7 @@ impl Unit {
 
     /// Takes and runs what has arrived, a bounded number of units. Returns whether there was anything.
     pub fn poll(&mut self) -> bool {
-        let mut found = false;
+        let mut found = self.resume_yielded();
         for volume in 0..self.volumes.len() {
             found |= self.volumes[volume].land_writes(WRITES_PER_POLL_MAX);
             found |= self.end_writes(volume);
@@ -816,6 +818,11 @@ impl Unit {
                 ending.residual = count;
             }
             Err(Refusal::Busy) => {
+                ending.output = Output::default();
+                ending.be_busy(connection);
+                ending.residual = count;
+            }
+            Err(Refusal::Wait(Awaited::Turn)) if self.is_aside_full(connection, data.len()) => {
                 ending.output = Output::default();
                 ending.be_busy(connection);
                 ending.residual = count;

@@ -22,7 +22,7 @@ use crate::format::scsw::DeviceStatus;
 use crate::format::sense::{Fault, SENSE_BYTES};
 use crate::format::tccb::Dcw;
 
-/// Tracks without a record that a command goes over.
+/// Tracks without a record that a command goes over before others have a turn.
 const EMPTY_TRACKS_MAX: u32 = 16;
 
 /// Why a command was not run.
@@ -549,13 +549,20 @@ impl Unit {
     ) -> Result<Found, Refusal> {
         let mounted = &mut self.volumes[connection.device.volume];
         for _ in 0..EMPTY_TRACKS_MAX {
-            let Some(domain) = exchange.chain.domain else {
+            let Some(mut domain) = exchange.chain.domain else {
                 return Err(Fault::InvalidSequence.into());
             };
             // From the start of the track record 1 comes first: record 0 is read if it was located, or by its own command.
-            let record = if domain.is_at_count { domain.record } else { domain.record.max(1) };
-            let domain = Domain { record, ..domain };
-            let track = domain.track;
+            if !domain.is_at_count {
+                domain.record = domain.record.max(1);
+            }
+            if is_multi_track && domain.record == 1 && exchange.empty.contains(&domain.track) {
+                domain.track = exchange.empty.end - 1;
+                exchange.chain.domain = Some(domain);
+                exchange.chain.pass_index(true)?;
+                continue;
+            }
+            let Domain { track, record, .. } = domain;
             let uniform = uniform_of(mounted, exchange, track)?;
             if uniform.is_some_and(|uniform| record > u32::from(uniform.records)) {
                 exchange.chain.pass_index(is_multi_track)?;
@@ -587,10 +594,19 @@ impl Unit {
                     exchange.chain.domain = Some(domain);
                     return Ok(Found { slot, track, record: found });
                 }
-                None => exchange.chain.pass_index(is_multi_track)?,
+                None => {
+                    if record == 1 {
+                        exchange.note_empty(track);
+                    }
+                    exchange.chain.pass_index(is_multi_track)?;
+                }
             }
         }
-        Err(Fault::NoRecord.into())
+        // What has written must not run again.
+        if exchange.has_effects {
+            return Err(Fault::Overrun.into());
+        }
+        Err(Refusal::Wait(Awaited::Turn))
     }
 
     /// Reads one record.

@@ -2,7 +2,7 @@
 
 use super::ending::Ending;
 use super::perform::{self, Refusal};
-use super::{Connection, EXCHANGES_MAX, Exchange, Unit};
+use super::{Awaited, Connection, EXCHANGES_MAX, Exchange, Unit};
 use crate::exchange::{Broken, Head, Kind, flag};
 use crate::format::eckd::check_words;
 use crate::format::scsw::DeviceStatus;
@@ -48,12 +48,15 @@ impl Unit {
         data: &[u8],
     ) -> bool {
         // Only so many can be put aside.
-        ending.exchange.must_block |= connection.exchanges.len() >= EXCHANGES_MAX
+        let is_full = connection.exchanges.len() >= EXCHANGES_MAX
             || self.is_aside_full(connection, tccb_bytes.len() + data.len());
+        ending.exchange.must_block |= is_full;
         let commands = self.counters.commands;
         match self.transport_commands(connection, head, ending, tccb_bytes, data) {
             Ok(residual) => ending.residual = residual,
-            Err((_, Stop::Refused(Refusal::Wait(awaited)))) => {
+            Err((_, Stop::Refused(Refusal::Wait(awaited))))
+                if awaited != Awaited::Turn || !is_full =>
+            {
                 self.counters.commands = commands;
                 let exchange = std::mem::take(&mut ending.exchange);
                 let again = Exchange {
@@ -61,6 +64,7 @@ impl Unit {
                     passing: exchange.passing,
                     turns: exchange.turns,
                     asked: exchange.asked,
+                    empty: exchange.empty,
                     ..Exchange::new(head.connection, head.exchange, &connection.device)
                 };
                 let bytes = [tccb_bytes, data].concat();
