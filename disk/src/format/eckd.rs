@@ -641,7 +641,7 @@ pub fn embedded(code: u8, parameters: &[u8]) -> u8 {
 /// Check words within the data that a command with these parameters writes in transport mode: one behind the data of each track, but the
 /// last, if its locate record says so.
 #[inline]
-pub fn check_words(code: u8, parameters: &[u8]) -> u32 {
+pub(crate) fn check_words(code: u8, parameters: &[u8]) -> u32 {
     let locate = locate_of(code, parameters).filter(|_| code != command::LOCATE_RECORD);
     let Some(fixed) = locate.and_then(|locate| locate.first_chunk::<LOCATE_EXTENDED_BYTES>())
     else {
