@@ -22,9 +22,9 @@ use crate::socket::Socket;
 /// Show guests, paths and resources, the members of LANs and their stacks, volumes and subchannels
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Show these alone [default: all there are]
+    /// Show these alone, one or several [default: all there are]
     #[arg(value_name = "WHAT")]
-    subject: Option<Subject>,
+    subjects: Vec<Subject>,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -56,14 +56,14 @@ const RATE_TIME: Duration = Duration::from_millis(500);
 
 /// Shows guests, paths and resources.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
-    let observer = Observer::attach(arguments.socket.path()?).map_err(Outcome::no)?;
+    let Arguments { subjects, output, socket } = arguments;
+    let observer = Observer::attach(socket.path()?).map_err(Outcome::no)?;
     let mut report = observer.query().map_err(Outcome::no)?;
-    if arguments.subject == Some(Subject::Iucv) {
-        let kinds = [Kind::IUCV, Kind::APPC].map(|kind| kind.to_string());
-        report.paths.retain(|path| kinds.contains(&path.kind));
+    if subjects.contains(&Subject::Iucv) && !subjects.contains(&Subject::Path) {
+        report.paths.retain(is_conversation);
     }
     // Each of the two subjects is a part of what control units show.
-    let is_about = |subject| arguments.subject.is_none_or(|wanted| wanted == subject);
+    let is_about = |subject| subjects.is_empty() || subjects.contains(&subject);
     for unit in &mut report.control_units {
         if !is_about(Subject::Dasd) {
             (unit.volumes, unit.devices) = (Vec::new(), Vec::new());
@@ -72,37 +72,43 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             (unit.channel_paths, unit.subchannels) = (Vec::new(), Vec::new());
         }
     }
-    if arguments.output.json {
-        return print_json(&part(&report, arguments.subject)?);
+    if output.json {
+        return print_json(&part(&report, subjects)?);
     }
-    if arguments.subject == Some(Subject::Lan) {
-        thread::sleep(RATE_TIME);
-        return print_lans(&report, &observer.query().map_err(Outcome::no)?);
-    }
-    let tables: &[Table] = match arguments.subject {
-        None => &[
+    if subjects.is_empty() {
+        let tables = [
             guests(&report.guests),
             paths(&report),
             resources(&report.resources),
             members(&report.lans),
             volumes(&report.control_units),
             devices(&report.control_units),
-        ],
-        Some(Subject::Guest) => &[guests(&report.guests)],
-        Some(Subject::Path) => &[paths(&report)],
-        Some(Subject::Resource) => &[resources(&report.resources)],
-        Some(Subject::Iucv) => &[conversations(&report.paths)],
-        Some(Subject::Lan) => &[members(&report.lans)],
-        Some(Subject::Tcpip) => return print_stacks(&report.lans),
-        Some(Subject::Dasd) => &[volumes(&report.control_units), devices(&report.control_units)],
-        Some(Subject::Channel) => {
-            &[channel_paths(&report.control_units), subchannels(&report.control_units)]
-        }
-    };
-    // Nobody misses the head of an empty table, unless he asked for it.
-    let is_all = arguments.subject.is_none();
-    for table in tables.iter().filter(|table| !is_all || table.row_count() > 0) {
-        print(table)?;
+        ];
+        // Nobody misses the head of an empty table, unless he asked for it.
+        tables.iter().filter(|table| table.row_count() > 0).try_for_each(print)?;
+    }
+    for subject in subjects {
+        let units = &report.control_units;
+        let tables: &[Table] = match subject {
+            Subject::Guest => &[guests(&report.guests)],
+            Subject::Path => &[paths(&report)],
+            Subject::Resource => &[resources(&report.resources)],
+            Subject::Iucv => {
+                &[conversations(report.paths.iter().filter(|path| is_conversation(path)))]
+            }
+            Subject::Lan => {
+                thread::sleep(RATE_TIME);
+                print_lans(&report, &observer.query().map_err(Outcome::no)?)?;
+                &[]
+            }
+            Subject::Tcpip => {
+                print_stacks(&report.lans)?;
+                &[]
+            }
+            Subject::Dasd => &[volumes(units), devices(units)],
+            Subject::Channel => &[channel_paths(units), subchannels(units)],
+        };
+        tables.iter().try_for_each(print)?;
     }
     for unit in report.control_units.iter().filter(|_| is_about(Subject::Dasd)) {
         for volume in &unit.volumes {
@@ -124,24 +130,35 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     Ok(())
 }
 
-/// The members of the report that are about the subject, and the time.
-fn part(report: &SystemReport, subject: Option<Subject>) -> Result<serde_json::Value, Outcome> {
+/// Whether a path is one of IUCV or APPC.
+fn is_conversation(path: &PathReport) -> bool {
+    [Kind::IUCV, Kind::APPC].iter().any(|kind| kind.to_string() == path.kind)
+}
+
+/// The members of the report that are about the subjects, and the time.
+fn part(report: &SystemReport, subjects: &[Subject]) -> Result<serde_json::Value, Outcome> {
     let mut part = serde_json::to_value(report).map_err(Outcome::no)?;
-    let wanted = subject.map(|subject| match subject {
+    if subjects.is_empty() {
+        return Ok(part);
+    }
+    let wanted = subjects.iter().map(|subject| match subject {
         Subject::Guest => "guests",
         Subject::Path | Subject::Iucv => "paths",
         Subject::Resource => "resources",
         Subject::Lan | Subject::Tcpip => "lans",
         Subject::Dasd | Subject::Channel => "control_units",
     });
-    if let (Some(wanted), Some(members)) = (wanted, part.as_object_mut()) {
-        members.retain(|name, _| name == wanted || name == "now_ns");
+    let wanted: Vec<&str> = wanted.collect();
+    if let Some(members) = part.as_object_mut() {
+        members.retain(|name, _| wanted.contains(&name.as_str()) || name == "now_ns");
     }
-    let without: &[&str] = match subject {
-        Some(Subject::Dasd) => &["channel_paths", "subchannels"],
-        Some(Subject::Channel) => &["volumes", "devices"],
-        _ => &[],
-    };
+    let mut without = Vec::new();
+    if !subjects.contains(&Subject::Dasd) {
+        without.extend(["volumes", "devices"]);
+    }
+    if !subjects.contains(&Subject::Channel) {
+        without.extend(["channel_paths", "subchannels"]);
+    }
     let units = part.get_mut("control_units").and_then(serde_json::Value::as_array_mut);
     for unit in units.into_iter().flatten().filter_map(serde_json::Value::as_object_mut) {
         unit.retain(|name, _| !without.contains(&name.as_str()));
@@ -567,7 +584,7 @@ fn paths(report: &SystemReport) -> Table {
 
 /// Paths of IUCV and APPC, each way: how many messages may be outstanding, and where those are that were sent
 /// and not seen off.
-fn conversations(paths: &[PathReport]) -> Table {
+fn conversations<'a>(paths: impl Iterator<Item = &'a PathReport>) -> Table {
     let heads = [
         "path",
         "from",

@@ -3,8 +3,11 @@
 use std::path::Path;
 
 use disk::ckd::check::Fault;
+use indicatif::ProgressBar;
 use serde::Serialize;
-use siga::disk::{Server, VolumeDevice};
+use siga::disk::{Checking, Server, VolumeDevice};
+
+use crate::volume::bar;
 
 /// What is served.
 #[derive(Debug, Serialize)]
@@ -48,18 +51,50 @@ impl Served {
     /// Says on standard error which devices there are.
     pub fn say(&self) {
         for device in &self.devices {
-            let ServedDevice { device, guest, volume, first_cylinder, cylinders, .. } = device;
+            let ServedDevice { device: name, guest, volume, first_cylinder, cylinders, .. } =
+                device;
             let guest = guest.as_ref().map_or(String::new(), |guest| format!(" of {guest}"));
+            let access = if device.read_only { ", read-only" } else { "" };
             eprintln!(
-                "{} serves {device}{guest}: {cylinders} cylinders from {first_cylinder} of {volume}",
+                "{} serves {name}{guest}: {cylinders} cylinders from {first_cylinder} of {volume}{access}",
                 self.name
             );
         }
     }
 }
 
-/// Says what is damaged on a volume.
-pub fn say_damaged(file: &Path, fault: &Fault) {
+/// Tracks of a volume that takes long enough to check that people want to see how far the check is.
+const LARGE_TRACKS: u32 = 10_000;
+
+/// The check of volumes before they are served: it says what is damaged, and shows a terminal how far it is with a large volume.
+#[derive(Debug, Default)]
+pub struct Checks {
+    bar: Option<ProgressBar>,
+}
+
+impl Checks {
+    /// Takes what the check of a volume comes upon.
+    pub fn see(&mut self, file: &Path, checking: &Checking<'_>) {
+        match (checking, &self.bar) {
+            (Checking::Damaged(fault), Some(bar)) => bar.suspend(|| say_damaged(file, fault)),
+            (Checking::Damaged(fault), None) => say_damaged(file, fault),
+            (Checking::Tracks { done, all }, Some(bar)) if done < all => {
+                bar.set_position((*done).into());
+            }
+            (Checking::Tracks { .. }, Some(bar)) => {
+                bar.finish_and_clear();
+                self.bar = None;
+            }
+            (Checking::Tracks { all, .. }, None) if *all >= LARGE_TRACKS => {
+                let what = format!("of {} checked", file.display());
+                self.bar = Some(bar((*all).into()).with_message(what));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn say_damaged(file: &Path, fault: &Fault) {
     eprintln!("siga: {}: damaged, and only read: {fault}", file.display());
 }
 

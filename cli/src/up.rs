@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json};
-use crate::served::{Served, say_damaged, say_not_shown};
+use crate::served::{Checks, Served, say_not_shown};
 use crate::socket::Socket;
 use crate::volume::serve_system;
 
@@ -58,9 +58,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         None => arguments.socket.path()?,
     };
     // Before anybody can attach: a file that is wrong is no system.
+    let mut checks = Checks::default();
     let volumes = match arguments.without_volumes {
         true => None,
-        false => SystemVolumes::open(&system, say_damaged)?,
+        false => SystemVolumes::open(&system, |file, checking| checks.see(file, &checking))?,
     };
     let (mut host, handle) = Host::new(system).map_err(Outcome::no)?;
     host.listen(&socket).map_err(|error| {

@@ -1,13 +1,14 @@
 //! `siga volume`: files of count-key-data tracks, and guests that use them.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Seek, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use disk::ckd::check::{Fault, check};
-use disk::ckd::create::{Blocks, CopyError, NewVolume, create};
+use disk::ckd::create::{Blocks, CopyError, CreateError, NewVolume, create};
 use disk::ckd::label::{self, DataSet, LabelError};
 use disk::ckd::model::{self, BLOCK_BYTES};
 use disk::ckd::volume::{Access, OpenError, Volume};
@@ -15,11 +16,11 @@ use host::system::System;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use siga::Wait;
-use siga::disk::{Device, OpenVolume, Server, SystemVolumes, open_volume};
+use siga::disk::{Device, OpenVolume, Server, SystemVolumes, open_volume, part_number};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json};
-use crate::served::{Served, ServedDevice, say_damaged, say_not_shown, say_refused};
+use crate::served::{Checks, Served, ServedDevice, say_not_shown, say_refused};
 use crate::socket::Socket;
 
 /// Create, list, check, fill and empty volumes
@@ -62,11 +63,12 @@ struct Create {
     output: Output,
 }
 
-/// List the data sets of a volume
+/// List the data sets of volumes
 #[derive(Debug, Args)]
 struct Ls {
-    /// The volume's file, or the first of them
-    file: PathBuf,
+    /// The volumes' files, or the first of each
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
     #[command(flatten)]
     output: Output,
 }
@@ -114,6 +116,8 @@ struct Export {
 /// Each volume is a device with its own name; with --system the devices are those of a system file. The command serves until
 /// Ctrl-C. A volume with damaged tracks is only read.
 #[derive(Debug, Args)]
+#[command(override_usage = "siga volume serve [OPTIONS] NAME FILE...
+       siga volume serve [--json] [--socket PATH] --system FILE")]
 struct Serve {
     /// The name to attach under
     #[arg(required_unless_present = "system")]
@@ -257,7 +261,7 @@ fn describe(file: &Path, volume: &Volume) -> Result<Described, Outcome> {
     Ok(Described {
         file: file.to_owned(),
         volume: label.volume,
-        model: model::name(volume.cylinders()),
+        model: model_of(volume.cylinders()),
         cylinders: volume.cylinders(),
         files: volume.files(),
         data_sets: listed.collect(),
@@ -265,14 +269,33 @@ fn describe(file: &Path, volume: &Volume) -> Result<Described, Outcome> {
 }
 
 fn open(file: &Path, access: Access) -> Result<Volume, Outcome> {
-    open_volume(file, access).map_err(|error: OpenError| Outcome::no(error))
+    open_volume(file, access).map_err(|error| not_opened(file, &error))
 }
 
-fn bar(length: u64) -> ProgressBar {
+/// Why a volume was not opened, with what is to be known of a file that the user has not named.
+fn not_opened(first: &Path, error: &OpenError) -> Outcome {
+    match part_number(first, &error.file).filter(|part| *part > 1) {
+        Some(part) => Outcome::No(format!(
+            "{error}: it is part {part} of the volume that begins with {}",
+            first.display()
+        )),
+        None => Outcome::no(error),
+    }
+}
+
+/// The model of a volume with so many cylinders: a 3390, if no model has just as many.
+fn model_of(cylinders: u32) -> &'static str {
+    let name = model::name(cylinders);
+    // There is no other name for a volume that is larger than the largest model.
+    if model::cylinders(name).is_none_or(|exact| exact == cylinders) { name } else { "3390" }
+}
+
+/// A bar that shows how far something is, if standard error is a terminal.
+pub fn bar(length: u64) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{bar:40} {percent} %, {eta} left");
+    let style = ProgressStyle::with_template("{bar:40} {percent} %, {eta} left {msg}");
     ProgressBar::new(length).with_style(style.expect("a template that is right"))
 }
 
@@ -287,8 +310,17 @@ fn create_volume(arguments: &Create) -> Result<(), Outcome> {
     };
     let new = NewVolume { cylinders, name: name.clone(), today: today(), split: *split };
     let bar = bar(cylinders.into());
-    create(file, &new, |done| bar.set_position(done.into())).map_err(Outcome::no)?;
+    let created = create(file, &new, |done| bar.set_position(done.into()));
     bar.finish_and_clear();
+    created.map_err(|error| match error {
+        CreateError::Io { file, error } if error.kind() == io::ErrorKind::AlreadyExists => {
+            let file = file.display();
+            Outcome::No(format!(
+                "{file}: exists, and is not overwritten: remove it first, or name another file"
+            ))
+        }
+        other => Outcome::no(other),
+    })?;
     let volume = open(file, Access::Read)?;
     let described = describe(file, &volume)?;
     if output.json {
@@ -316,11 +348,29 @@ fn today() -> (u16, u16) {
 }
 
 fn list(arguments: &Ls) -> Result<(), Outcome> {
-    let volume = open(&arguments.file, Access::Read)?;
-    let described = describe(&arguments.file, &volume)?;
-    if arguments.output.json {
-        return print_json(&described);
+    let mut failed = None;
+    for (number, file) in arguments.files.iter().enumerate() {
+        match open(file, Access::Read).and_then(|volume| describe(file, &volume)) {
+            Ok(described) if arguments.output.json => print_json(&described)?,
+            Ok(described) => {
+                if number > 0 {
+                    print("")?;
+                }
+                print_described(described)?;
+            }
+            // The others are listed all the same.
+            Err(Outcome::No(why)) => {
+                if let Some(before) = failed.replace(why) {
+                    eprintln!("siga: {before}");
+                }
+            }
+            Err(other) => return Err(other),
+        }
     }
+    failed.map_or(Ok(()), |why| Err(Outcome::No(why)))
+}
+
+fn print_described(described: Described) -> Result<(), Outcome> {
     let Described { volume, model, cylinders, data_sets, .. } = described;
     print(format_args!("{volume}: {model}, {cylinders} cylinders"))?;
     let heads =
@@ -436,7 +486,7 @@ fn import(arguments: &Copy) -> Result<(), Outcome> {
     let Copy { file, image, output } = arguments;
     let wrong = |error: io::Error| Outcome::No(format!("{}: {error}", image.display()));
     let (mut source, length): (Box<dyn Read>, u64) = if image == Path::new("-") {
-        (Box::new(io::stdin().lock()), 0)
+        (Box::new(io::stdin().lock()), standard_input_bytes().unwrap_or(0))
     } else {
         let source = File::open(image).map_err(wrong)?;
         let length = source.metadata().map_err(wrong)?.len();
@@ -452,9 +502,29 @@ fn import(arguments: &Copy) -> Result<(), Outcome> {
         return Err(named(file)(CopyError::Part { bytes: length as usize % BLOCK_BYTES }));
     }
     let bar = bar(length / BLOCK_BYTES as u64);
-    let imported = blocks.import(&mut volume, &mut source, |done| bar.set_position(done));
+    let mut overwritten = 0;
+    let imported = blocks.import(&mut volume, &mut source, |done| {
+        overwritten = done;
+        bar.set_position(done);
+    });
     bar.finish_and_clear();
-    copied(file, imported.map_err(named(file))?).print(*output)
+    let blocks = imported.map_err(|error| match overwritten {
+        0 => named(file)(error),
+        1 => Outcome::No(format!("{}: {error}; block 0 is overwritten", file.display())),
+        _ => Outcome::No(format!(
+            "{}: {error}; the blocks 0 to {} are overwritten",
+            file.display(),
+            overwritten - 1
+        )),
+    })?;
+    copied(file, blocks).print(*output)
+}
+
+/// Bytes that are left of standard input, if it is a file, whose length is known.
+fn standard_input_bytes() -> Option<u64> {
+    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
+    let metadata = input.metadata().ok().filter(|metadata| metadata.is_file())?;
+    Some(metadata.len().saturating_sub(input.stream_position().ok()?))
 }
 
 fn export(arguments: &Export) -> Result<(), Outcome> {
@@ -496,7 +566,10 @@ fn serve(arguments: &Serve) -> Result<(), Outcome> {
     let (mut server, served) = match (system, name) {
         (Some(file), _) => {
             let system = System::read(file)?;
-            let volumes = SystemVolumes::open(&system, say_damaged)?.ok_or_else(|| {
+            let mut checks = Checks::default();
+            let volumes =
+                SystemVolumes::open(&system, |file, checking| checks.see(file, &checking))?;
+            let volumes = volumes.ok_or_else(|| {
                 Outcome::No(format!(
                     "{}: it has no volumes: must have a [[volume]]",
                     file.display()
@@ -543,12 +616,13 @@ pub fn serve_system(socket: &Path, volumes: SystemVolumes) -> Result<(Server, Se
 fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcome> {
     let Serve { files, read_only, dedicated, minidisk, cache, no_check, socket, .. } = arguments;
     let access = if *read_only { Access::Read } else { Access::Write };
+    let mut checks = Checks::default();
     let open = |file: &PathBuf| {
         let open = match no_check {
             true => OpenVolume::open(file, access),
-            false => OpenVolume::open_checked(file, access, |fault| say_damaged(file, fault)),
+            false => OpenVolume::open_watched(file, access, |checking| checks.see(file, &checking)),
         };
-        let open = open.map_err(Outcome::no)?;
+        let open = open.map_err(|error| not_opened(file, &error))?;
         let label = label::label(open.volume());
         let label = label.map_err(|error| Outcome::No(format!("{}: {error}", file.display())))?;
         Ok((open, label))

@@ -109,8 +109,16 @@ fn guests_paths_and_buffers_are_objects() {
             both
         });
     }
+    let several = objects(&system, &["query", "guest", "channel", "dasd", "--json"]);
+    assert_eq!(names(&several[0]), ["control_units", "guests", "now_ns"]);
+    let printed = text(&system.run(&["query", "path", "guest"]).stdout);
+    let heads = printed.lines().filter(|line| !line.contains("SERVER") && !line.contains("CLIENT"));
+    let heads: Vec<&str> = heads.filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(heads, ["path", "guest"], "in the order that was asked for: {printed}");
     let conversations = objects(&system, &["query", "iucv", "--json"]);
     assert_eq!(conversations[0]["paths"].as_array().unwrap().len(), 0);
+    let paths = objects(&system, &["query", "iucv", "path", "--json"]);
+    assert_eq!(paths[0]["paths"].as_array().unwrap().len(), 1);
 
     let audit = objects(&system, &["audit", &number, "--json"]);
     assert_eq!(audit.len(), 1);
@@ -256,6 +264,12 @@ fn volumes_and_subchannels_are_objects() {
             words.iter().for_each(|word| assert!(table.contains(word), "{word}: {table}"));
         }
         assert!(text(&system.run(&["query"]).stdout).contains("MINE01"));
+        let both = text(&system.run(&["query", "dasd", "channel"]).stdout);
+        let words = tables.iter().flat_map(|(_, words)| words);
+        words.for_each(|word| assert!(both.contains(word), "{word}: {both}"));
+        let both = objects(&system, &["query", "dasd", "channel", "--json"]);
+        let members = ["channel_paths", "devices", "guest", "not_shown", "subchannels", "volumes"];
+        assert_eq!(names(&both[0]["control_units"][0]), members);
         stop.store(true, Ordering::Relaxed);
     });
     // What a server has shown goes with it.

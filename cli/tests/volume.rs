@@ -1,81 +1,24 @@
-//! `siga volume`, and what Hercules's tools make of its files, where they are installed.
+//! `siga volume`.
+
+#[path = "common/place.rs"]
+#[expect(dead_code, reason = "the tests with Hercules's tools use more of it")]
+mod place;
 
 mod common;
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
 
 use common::text;
-
-/// A directory that goes with this.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let name = format!("siga-volume-{name}-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        fs::create_dir(&directory).unwrap();
-        Place(directory)
-    }
-
-    fn run(&self, program: &str, arguments: &[&str]) -> Output {
-        Command::new(program).args(arguments).current_dir(&self.0).output().unwrap()
-    }
-
-    fn siga(&self, arguments: &[&str]) -> Output {
-        self.run(env!("CARGO_BIN_EXE_siga"), &[&["volume"], arguments].concat())
-    }
-
-    /// What a command prints that ends well.
-    fn good(&self, arguments: &[&str]) -> String {
-        let output = self.siga(arguments);
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
-        text(&output.stdout)
-    }
-
-    /// A tool of Hercules, standard output and errors together. Its exit code says nothing.
-    fn tool(&self, program: &str, arguments: &[&str]) -> String {
-        let output = self.run(program, arguments);
-        let all = [output.stdout, output.stderr].concat();
-        String::from_utf8_lossy(&all).replace('\r', "\n")
-    }
-
-    fn read(&self, name: &str) -> Vec<u8> {
-        fs::read(self.0.join(name)).unwrap()
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) {
-        fs::write(self.0.join(name), bytes).unwrap();
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Whether Hercules's tools are there. It is said loudly if they are not.
-fn has_hercules(test: &str) -> bool {
-    let is_there = Command::new("dasdls").output().is_ok();
-    if !is_there {
-        eprintln!("SKIPPED: {test}: Hercules's tools are not installed (Debian: hercules)");
-    }
-    is_there
-}
-
-fn image(blocks: usize) -> Vec<u8> {
-    (0..blocks * 4096).map(|at| (at * 31 + at / 4096) as u8).collect()
-}
+use place::{Place, image};
 
 #[test]
 fn volume_is_created_listed_and_checked() {
     let place = Place::new("create");
     let line = place.good(&["create", "a.ckd", "--cylinders", "3", "--name", "MINE01"]);
-    assert_eq!(line, "MINE01: 3390-1, 3 cylinders, in one file\n");
+    assert_eq!(line, "MINE01: 3390, 3 cylinders, in one file\n");
     let listed = place.good(&["ls", "a.ckd"]);
     assert!(listed.contains("SIGA.BLOCKS"), "{listed}");
     let listed: Value = serde_json::from_str(&place.good(&["ls", "a.ckd", "--json"])).unwrap();
@@ -84,7 +27,120 @@ fn volume_is_created_listed_and_checked() {
     assert_eq!(place.good(&["check", "a.ckd"]), "a.ckd: 45 tracks, no faults\n");
     let again = place.siga(&["create", "a.ckd"]);
     assert_eq!(again.status.code(), Some(1));
-    assert!(text(&again.stderr).contains("a.ckd: File exists"));
+    let why =
+        "siga: a.ckd: exists, and is not overwritten: remove it first, or name another file\n";
+    assert_eq!(text(&again.stderr), why);
+}
+
+#[test]
+fn several_volumes_are_listed_with_those_that_are_wrong() {
+    let place = Place::new("several");
+    for (file, label) in [("a.ckd", "FIRST1"), ("b.ckd", "OTHER2")] {
+        place.good(&["create", file, "--cylinders", "2", "--name", label]);
+    }
+    let listed = place.good(&["ls", "a.ckd", "b.ckd"]);
+    let names: Vec<&str> = listed.lines().filter(|line| line.contains("3390, 2")).collect();
+    assert_eq!(names, ["FIRST1: 3390, 2 cylinders", "OTHER2: 3390, 2 cylinders"]);
+    let output = place.siga(&["ls", "a.ckd", "none.ckd", "b.ckd", "--json"]);
+    let volumes: Vec<Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |index: usize| &volumes[index]["volume"];
+    assert_eq!((of(0), of(1), volumes.len()), (&"FIRST1".into(), &"OTHER2".into(), 2));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).starts_with("siga: none.ckd: "), "{}", text(&output.stderr));
+    assert_eq!(place.siga(&["ls"]).status.code(), Some(2));
+}
+
+#[test]
+fn part_that_is_missing_is_named_with_its_volume() {
+    let place = Place::new("part");
+    place.good(&["create", "a1.ckd", "--cylinders", "2"]);
+    // The first of several files.
+    let mut bytes = place.read("a1.ckd");
+    bytes[17] = 1;
+    bytes[18..20].copy_from_slice(&1_u16.to_le_bytes());
+    place.write("a1.ckd", &bytes);
+    let missing = "a2.ckd: No such file or directory (os error 2): ";
+    let what = "it is part 2 of the volume that begins with a1.ckd\n";
+    for command in [&["ls", "a1.ckd"][..], &["serve", "DASD", "a1.ckd"]] {
+        let output = place.siga(command);
+        assert_eq!(text(&output.stderr), format!("siga: {missing}{what}"), "{command:?}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+    let system = "[[volume]]\nfile = \"a1.ckd\"\ndedicated = { guest = \"A\", device = \"D\" }\n";
+    place.write("s.toml", format!("[[guest]]\nname = \"A\"\n{system}").as_bytes());
+    let output = place.siga(&["serve", "--system", "s.toml"]);
+    let what = "must be there: it is part 2 of the volume in a1.ckd";
+    assert!(text(&output.stderr).contains(&format!("{missing}{what}")), "{}", text(&output.stderr));
+}
+
+#[test]
+fn import_of_a_wrong_length_says_what_is_overwritten() {
+    use std::io::Write;
+    use std::process::Stdio;
+
+    let place = Place::new("wrong-length");
+    place.good(&["create", "a.ckd", "--cylinders", "2"]);
+    let import = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
+        command.args(["volume", "import", "a.ckd", "-"]).current_dir(&place.0);
+        command.stderr(Stdio::piped());
+        command
+    };
+    let before = place.read("a.ckd");
+    let mut wrong = image(30);
+    wrong.push(1);
+    let why = "siga: a.ckd: the image does not end with a block of 4096 bytes: 1 are left";
+    // The length of a file is known.
+    place.write("wrong", &wrong);
+    let file = fs::File::open(place.0.join("wrong")).unwrap();
+    let output = import().stdin(file).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), format!("{why}\n")));
+    assert!(place.read("a.ckd") == before);
+    // That of a pipe is not.
+    for (bytes, overwritten) in
+        [(&wrong[..], "; the blocks 0 to 23 are overwritten"), (&wrong[30 * 4096..], "")]
+    {
+        let mut child = import().stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(bytes).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said), (Some(1), format!("{why}{overwritten}\n")));
+    }
+    place.good(&["export", "a.ckd", "copy", "--all"]);
+    assert!(place.read("copy")[..24 * 4096] == wrong[..24 * 4096]);
+}
+
+#[test]
+fn serve_says_what_is_only_read_and_how_it_is_used() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let system = common::System::start("volume-said");
+    let files = ["a.ckd", "b.ckd"].map(|name| system.file(name));
+    for (file, label) in files.iter().zip(["WHOLE1", "BROKEN"]) {
+        let create = ["volume", "create", file, "--cylinders", "4", "--name", label];
+        assert_eq!(system.run(&create).status.code(), Some(0));
+    }
+    let mut bytes = fs::read(&files[1]).unwrap();
+    bytes[512 + 16 * 56832 + 27] = 0xff;
+    fs::write(&files[1], bytes).unwrap();
+    let mut command = system.command(&["volume", "serve", "DASD", &files[0], &files[1]]);
+    let mut server = common::Process(command.stderr(Stdio::piped()).spawn().unwrap());
+    let said = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let serves: Vec<String> = said.filter(|line| line.contains(" serves ")).take(2).collect();
+    let expected = [
+        "DASD serves WHOLE1: 4 cylinders from 0 of WHOLE1",
+        "DASD serves BROKEN: 4 cylinders from 0 of BROKEN, read-only",
+    ];
+    assert_eq!(serves, expected);
+    let usage = text(&system.run(&["volume", "serve"]).stderr);
+    for line in [
+        "siga volume serve [OPTIONS] NAME FILE...",
+        "siga volume serve [--json] [--socket PATH] --system FILE",
+    ] {
+        assert!(usage.contains(line), "{usage}");
+    }
 }
 
 #[test]
@@ -124,57 +180,6 @@ fn damage_is_found_and_nothing_is_changed() {
 }
 
 #[test]
-fn hercules_reads_what_we_write() {
-    if !has_hercules("hercules_reads_what_we_write") {
-        return;
-    }
-    let place = Place::new("hercules");
-    place.good(&["create", "a.ckd", "--cylinders", "4", "--name", "OURS01"]);
-    place.write("image", &image(540));
-    place.good(&["import", "a.ckd", "image"]);
-    let listed = place.tool("dasdls", &["-hdr", "-info", "a.ckd"]);
-    assert!(listed.contains("VOLSER=OURS01"), "{listed}");
-    assert!(listed.contains("SIGA.BLOCKS"), "{listed}");
-    // The blocks are an ordinary sequential data set, which a tool writes into a file of the same name.
-    let copied = place.tool("dasdseq", &["a.ckd", "SIGA.BLOCKS"]);
-    assert!(place.read("SIGA.BLOCKS") == image(540), "{copied}");
-    // To a compressed image, which a checker goes through, and back.
-    let copied = place.tool("dasdcopy", &["-q", "-r", "-o", "CCKD", "a.ckd", "a.cckd"]);
-    assert!(!copied.contains("null track"), "{copied}");
-    let checked = place.tool("cckdcdsk", &["-3", "-ro", "a.cckd"]);
-    assert!(!checked.contains("error") && !checked.contains("HHCCU5"), "{checked}");
-    place.tool("dasdcopy", &["-q", "-r", "-o", "CKD", "a.cckd", "b.ckd"]);
-    assert!(place.read("b.ckd")[512..] == place.read("a.ckd")[512..], "{copied}");
-    place.good(&["export", "b.ckd", "copy"]);
-    assert!(place.read("copy") == image(540));
-}
-
-#[test]
-fn we_read_what_hercules_writes() {
-    if !has_hercules("we_read_what_hercules_writes") {
-        return;
-    }
-    let place = Place::new("foreign");
-    let made = place.tool("dasdinit", &["-linux", "a.ckd", "3390", "THEIRS", "20"]);
-    assert!(made.contains("successfully completed"), "{made}");
-    assert_eq!(place.good(&["check", "a.ckd"]), "a.ckd: 300 tracks, no faults\n");
-    let listed: Value = serde_json::from_str(&place.good(&["ls", "a.ckd", "--json"])).unwrap();
-    assert_eq!((&listed["volume"], &listed["cylinders"]), (&"THEIRS".into(), &20.into()));
-    // Without a table of contents a volume has its name all the same.
-    place.tool("dasdinit", &["b.ckd", "3390", "PLAIN", "20"]);
-    let listed: Value = serde_json::from_str(&place.good(&["ls", "b.ckd", "--json"])).unwrap();
-    assert_eq!(
-        (&listed["volume"], listed["data_sets"].as_array().unwrap().len()),
-        (&"PLAIN".into(), 0)
-    );
-    assert_eq!(place.siga(&["check", "b.ckd"]).status.code(), Some(1));
-    let copied = place.tool("dasdcopy", &["-q", "-r", "-o", "CCKD", "a.ckd", "a.cckd"]);
-    let refused = place.siga(&["ls", "a.cckd"]);
-    assert_eq!(refused.status.code(), Some(1), "{copied}");
-    assert!(text(&refused.stderr).contains("dasdcopy -o CKD"), "{}", text(&refused.stderr));
-}
-
-#[test]
 fn served_volume_is_read_and_written_by_a_guest() {
     use siga::disk::{Disk, DiskOptions};
     use std::io::{BufRead, BufReader};
@@ -197,8 +202,7 @@ fn served_volume_is_read_and_written_by_a_guest() {
     let guest = siga::Guest::attach(system.file("siga.sock"), "ALICE").unwrap();
     let mut disk = Disk::open(&guest, "DASD", "SERVED", &DiskOptions::default()).unwrap();
     disk.write(180, &image(10)).unwrap();
-    let options = DiskOptions { first_track: 0, ..DiskOptions::default() };
-    let mut minidisk = Disk::open(&guest, "DASD", "MINI", &options).unwrap();
+    let mut minidisk = Disk::open(&guest, "DASD", "MINI", &DiskOptions::default()).unwrap();
     let mut found = vec![0; 10 * 4096];
     minidisk.read(0, &mut found).unwrap();
     assert!(found == image(10), "block 180 is the first of cylinder 2");
@@ -283,7 +287,7 @@ fn system_file_gives_guests_their_volumes_and_minidisks() {
         command
     };
     let before = place.read("c.ckd");
-    let from_0 = DiskOptions { first_track: 0, ..DiskOptions::default() };
+    let from_0 = DiskOptions { first_track: Some(0), ..DiskOptions::default() };
     // The host serves them itself, or a process of its own does.
     for is_apart in [false, true] {
         let (_host, _unit, served) = if is_apart {

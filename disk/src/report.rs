@@ -573,7 +573,7 @@ mod tests {
             initial_response_ns: 8,
         };
         showing.change(&totals, |rows| {
-            rows.path(0, 5, 1..=11);
+            rows.path(0, 5, 1..=Kind::ALL.len() as u64);
             rows.name_volume(0, "SIGA01", "/a/b\u{e9}.ckd");
             rows.volume(0, &volume());
             rows.device(1, &device());

@@ -1,37 +1,40 @@
 //! Copies the blocks of a volume to another, with eight programs at a time: `copy_volume SOURCE TARGET`.
 //!
-//! Both are files of `siga volume create`, of the same size.
+//! Both are files, or with `--guest` devices of a running host. The target has as many blocks as the source, or more.
 
-use std::thread;
+pub mod volumes;
 
+use std::io::Write;
+
+use siga::Wait;
 use siga::disk::ckd::volume::Access;
-use siga::disk::{BLOCK_BYTES, Device, Disk, DiskOptions, Program, Server};
-use siga::host::{Embedded, System};
-use siga::{Guest, Wait};
+use siga::disk::{BLOCK_BYTES, DiskOptions, Program};
+
+use volumes::{Arguments, USAGE};
 
 /// Blocks of one program.
 const BLOCKS: u32 = 60;
 const DEPTH: u16 = 8;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [source, target] = &arguments[..] else {
-        eprintln!("copy_volume SOURCE TARGET: files of `siga volume create`");
+    let arguments = Arguments::parse(std::env::args().skip(1));
+    let Some(arguments) = arguments.filter(|arguments| arguments.others.len() == 2) else {
+        eprintln!("copy_volume SOURCE TARGET{USAGE}");
         std::process::exit(2);
     };
-    // Usually the server is another process: `siga volume serve DASD SOURCE TARGET`.
-    let host = Embedded::start(System::open())?;
-    let mut server = Server::new(Guest::attach_embedded(&host, "DASD")?, Wait::Adaptive)?;
-    let volume = server.add_volume(source, Access::Read, 64 << 20)?;
-    server.add_device("SOURCE", Device { volume, dedicated: true, ..Device::default() })?;
-    let volume = server.add_volume(target, Access::Write, 64 << 20)?;
-    server.add_device("TARGET", Device { volume, dedicated: true, ..Device::default() })?;
-    thread::spawn(move || server.serve().map(drop).expect("the server goes on"));
+    run(&arguments, &mut std::io::stdout())
+}
 
-    let guest = Guest::attach_embedded(&host, "COPIER")?;
+/// Copies, and says how much.
+pub fn run(
+    arguments: &Arguments,
+    output: &mut impl Write,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let [source, target] = &arguments.others[..] else { return Err("two volumes".into()) };
+    let names = [(source.as_str(), Access::Read), (target, Access::Write)];
+    let volumes = arguments.reach(&names, 64 << 20, Wait::Adaptive)?;
     let options = DiskOptions { depth: DEPTH, blocks_max: BLOCKS, ..DiskOptions::default() };
-    let mut source = Disk::open(&guest, "DASD", "SOURCE", &options)?;
-    let mut target = Disk::open(&guest, "DASD", "TARGET", &options)?;
+    let (mut source, mut target) = (volumes.open(0, &options)?, volumes.open(1, &options)?);
     if source.blocks() > target.blocks() {
         return Err(format!("{} blocks do not fit in {}", source.blocks(), target.blocks()).into());
     }
@@ -59,6 +62,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while target.free() < usize::from(DEPTH) {
         target.wait()?.check()?;
     }
-    println!("{done} blocks copied, and on the disk");
+    writeln!(output, "{done} blocks copied, and on the disk")?;
     Ok(())
 }

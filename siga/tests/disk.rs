@@ -393,7 +393,7 @@ fn minidisks_of_one_volume_are_apart() {
         }
     });
     let alice = Guest::attach_embedded(&host, "ALICE").unwrap();
-    let options = DiskOptions { first_track: 0, ..options(Mode::Transport) };
+    let options = options(Mode::Transport);
     let mut one = Disk::open(&alice, "DASD", "ONE", &options).unwrap();
     let mut two = Disk::open(&alice, "DASD", "TWO", &options).unwrap();
     assert_eq!((one.blocks(), two.blocks()), (180, 180));
@@ -406,4 +406,75 @@ fn minidisks_of_one_volume_are_apart() {
     assert!(found == pattern(2, 180));
     done.store(true, Ordering::Relaxed);
     serving.join().unwrap();
+}
+
+#[test]
+fn blocks_are_neither_read_from_shorter_records_nor_written_to_them() {
+    let host = Embedded::start(System::open()).unwrap();
+    let place = Place::new("short");
+    let serving = Serving::start(&host, &place, Device::default());
+    let guest = Guest::attach_embedded(&host, "ALICE").unwrap();
+    for mode in [Mode::Command, Mode::Transport] {
+        let mut disk = Disk::open(&guest, "DASD", "SIGA01", &options(mode)).unwrap();
+        // Track 15, the first with blocks: record 0 with 8 bytes, 12 records of 512 bytes, the end.
+        let mut content = vec![0, 1, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+        for record in 1..=12 {
+            content.extend([0, 1, 0, 0, record, 0, 2, 0]);
+            content.extend([record; 512]);
+        }
+        content.extend([0xff; 8]);
+        disk.write_track(15, &content).unwrap();
+        let is_refused = |result: Result<(), DiskError>| match (mode, result.unwrap_err()) {
+            (Mode::Transport, DiskError::Short { moved, wanted }) => {
+                assert_eq!((moved, wanted), (512, 4096));
+            }
+            (Mode::Command, DiskError::Program(error)) => {
+                assert_eq!((error.scsw.subchannel.0, error.scsw.count), (0x40, 4096 - 512));
+            }
+            (mode, error) => panic!("{mode:?}: {error}"),
+        };
+        is_refused(disk.read(0, &mut [0; BLOCK_BYTES]));
+        is_refused(disk.write(0, &[7; BLOCK_BYTES]));
+        disk.read(12, &mut [0; BLOCK_BYTES]).unwrap();
+    }
+    serving.stop();
+}
+
+#[test]
+fn block_0_of_a_device_is_behind_the_label_if_the_device_has_the_label() {
+    let host = Embedded::start(System::open()).unwrap();
+    let place = Place::new("first-track");
+    let serving = Serving::start_with(&host, Device::default(), |server| {
+        let volume = server.add_volume(&place.0, Access::Write, 64 << 20).unwrap();
+        let device = Device { volume, ..Device::default() };
+        let part = Device { cylinders: Some(2), ..device.clone() };
+        let behind = Device { first_cylinder: 1, cylinders: Some(2), ..device };
+        server.add_device("PART", part).unwrap();
+        server.add_device("BEHIND", behind).unwrap();
+    });
+    let guest = Guest::attach_embedded(&host, "ALICE").unwrap();
+    let open = |device, first_track| {
+        let options = DiskOptions { first_track, ..options(Mode::Transport) };
+        Disk::open(&guest, "DASD", device, &options).unwrap()
+    };
+    let mut behind = open("BEHIND", None);
+    assert_eq!((behind.first_track(), behind.blocks()), (0, 360));
+    behind.write(0, &pattern(1, 1)).unwrap();
+    // The same block, as it is block 0 of each device; a guest can say otherwise.
+    for (device, first_track, block, blocks) in [
+        ("SIGA01", None, 0, 360),
+        ("PART", None, 0, 180),
+        ("SIGA01", Some(0), 180, 540),
+        ("SIGA01", Some(14), 12, 372),
+        ("SIGA01", Some(1000), 0, 0),
+    ] {
+        let mut disk = open(device, first_track);
+        assert_eq!((disk.first_track(), disk.blocks()), (first_track.unwrap_or(15), blocks));
+        let mut found = vec![0; BLOCK_BYTES];
+        match disk.read(block, &mut found) {
+            Ok(()) => assert!(found == pattern(1, 1), "{device} {first_track:?}"),
+            Err(error) => assert!(matches!(error, DiskError::Blocks { device: 0, .. }), "{error}"),
+        }
+    }
+    serving.stop();
 }

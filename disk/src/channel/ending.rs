@@ -41,12 +41,21 @@ impl Channel {
         if !guest.is_established {
             return Ok(());
         }
+        if head.kind == Kind::Attention {
+            guest.may_write = head.count != 0;
+            if let Some((sender, _)) = guests.halves(number) {
+                // A guest that is gone is noticed when it is polled.
+                let _ = guest.tell_attention(DeviceStatus(head.code), sender);
+            }
+            return Ok(());
+        }
         let subchannel = (head.exchange & 0xff) as u16;
         let Some(one) = guest.subchannels.get_mut(usize::from(subchannel)) else {
             return Err(Broken::Rules);
         };
         let is_end = matches!(head.kind, Kind::Status | Kind::TransportResponse);
-        if is_end {
+        // One that the control unit was too busy for brings nothing, and is not counted.
+        if is_end && DeviceStatus(head.code) != DeviceStatus::BUSY {
             guest.ended = guest.ended.wrapping_add(1);
             if guest.guest_cache.is_none() {
                 // What was read has been copied by now, or is with this unit.
@@ -56,6 +65,10 @@ impl Channel {
         if !one.is_running || one.run.exchange != Some(head.exchange) {
             // Of an exchange that has ended here.
             return Ok(());
+        }
+        if head.kind == Kind::Interrogation {
+            let Some((sender, _)) = guests.halves(number) else { return Ok(()) };
+            return self.take_interrogation(number, subchannel, link, unit, sender);
         }
         let run = &mut one.run;
         if run.responded_ns.is_none() {
@@ -285,9 +298,9 @@ impl Channel {
                 (head.token, head.values[0]) = (guest.ended, run.orb.parameter);
                 run.answer.emit(&mut guest.body);
                 run.answer.clear();
-                send(sender, &mut guest.backlog, &head, &guest.body)
+                send(sender, &mut guest.backlog, &mut guest.lacks, &head, &guest.body)
             }
-            Stop::Halt | Stop::Clear => {
+            Stop::Halt | Stop::Clear | Stop::Cancel => {
                 self.finish(number, subchannel, Scsw::default(), sender, now)
             }
             Stop::Lost => {
@@ -326,25 +339,22 @@ impl Channel {
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
         self.counters.results += 1;
         let token = guest.ended;
-        let Guest { subchannels, backlog, body, .. } = guest;
-        let Subchannel { run, is_running, measurement, .. } =
-            &mut subchannels[usize::from(subchannel)];
+        let Guest { subchannels, backlog, lacks, body, .. } = guest;
+        let one = &mut subchannels[usize::from(subchannel)];
+        let Subchannel { run, is_running, measurement, settings, .. } = one;
         *is_running = false;
-        measurement.samples += 1;
-        let responded_ns = run.responded_ns.unwrap_or(now);
         run.end_queuing(now);
-        let pending_ns = responded_ns.saturating_sub(run.started_ns + run.queue_ns);
-        measurement.pending_ns += pending_ns;
-        measurement.initial_response_ns += pending_ns;
-        measurement.queue_ns += run.queue_ns;
-        measurement.connect_ns += now.saturating_sub(responded_ns);
+        if settings.is_measured {
+            measurement.add(run, now);
+        }
         run.exchange = None;
         let function = match run.stop {
             Some(Stop::Halt) => control::START | control::HALT,
             Some(Stop::Clear) => control::CLEAR,
+            Some(Stop::Cancel) => 0,
             _ => control::START,
         };
-        let is_clear = run.stop == Some(Stop::Clear);
+        let is_undone = matches!(run.stop, Some(Stop::Clear | Stop::Cancel));
         let mut scsw = scsw;
         if run.is_interrupt_held {
             scsw.subchannel.0 |= SubchannelStatus::INTERRUPT.0;
@@ -355,7 +365,7 @@ impl Channel {
             run.answer.sources.clear();
         }
         let is_alert = scsw.subchannel.0 & !0x80 != 0 || scsw.device.has(DeviceStatus::UNIT_CHECK);
-        let ends = match is_clear {
+        let ends = match is_undone {
             true => control::PENDING,
             false => control::PRIMARY | control::SECONDARY | control::PENDING,
         };
@@ -367,7 +377,7 @@ impl Channel {
         let mut head = run.answer.head(subchannel);
         (head.token, head.values[0]) = (token, run.orb.parameter);
         run.answer.emit(body);
-        send(sender, backlog, &head, body)
+        send(sender, backlog, lacks, &head, body)
     }
 }
 

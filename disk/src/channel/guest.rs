@@ -8,7 +8,8 @@ use super::request::{self, Answer, SKIPPED};
 use super::subchannel::{Run, Subchannel};
 use super::walk::Piece;
 use crate::exchange::{Broken, Extent, Pieces};
-use crate::format::scsw::{Scsw, SubchannelStatus};
+use crate::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, control};
+use crate::format::tsb::TSB_BYTES;
 
 /// Results that are held back for a guest whose path has no room. A guest with more does not take what it has asked for.
 pub const HELD_BACK_MAX: usize = 512;
@@ -56,11 +57,28 @@ pub(super) struct Guest {
     pub(super) busy: VecDeque<u16>,
     /// Results that the guest's path had no room for.
     pub(super) backlog: VecDeque<(request::Head, Vec<u8>)>,
-    /// Results that were sent and not consumed, as far as is known, are bounded by the subchannels.
+    /// They wait for memory or descriptors of this side, and not for the guest.
+    pub(super) lacks: bool,
+    /// The body of the result that is sent, to use its memory again.
     pub(super) body: Vec<u8>,
 }
 
+/// Results that a guest leaves without saying that it has done with them, at most. What they brought stays pinned. A guest that takes its
+/// results has no more than subchannels.
+const UNCONSUMED_MAX: u16 = 1024;
+
 impl Guest {
+    /// Takes note of the last result that the guest has done with. False if it never got that result, or leaves too many.
+    pub(super) fn release(&mut self, token: u16) -> bool {
+        let unconsumed = self.ended.wrapping_sub(self.released);
+        let consumed = token.wrapping_sub(self.released);
+        if consumed > unconsumed || unconsumed - consumed > UNCONSUMED_MAX {
+            return false;
+        }
+        self.released = token;
+        true
+    }
+
     /// Takes data in, as far as there is room and a place for them. None if the control unit breaks the rules.
     pub(super) fn take_data<'a>(
         &mut self,
@@ -207,20 +225,35 @@ impl Guest {
         self.send(&head, &[], sender)
     }
 
+    /// Tells the guest of a change of the device, of which nobody has asked.
+    pub(super) fn tell_attention(
+        &mut self,
+        device: DeviceStatus,
+        sender: &mut Sender,
+    ) -> Result<(), Broken> {
+        let parameter = self.subchannels[0].settings.parameter;
+        let scsw = Scsw { control: control::ALERT | control::PENDING, device, ..Scsw::default() };
+        let mut head = request::Head::new(request::Kind::Attention, 0);
+        head.values = [parameter, self.may_write.into()];
+        self.send(&head, &scsw.emit(), sender)
+    }
+
+    /// Tells the guest how a program is that goes on.
     pub(super) fn send_intermediate(
         &mut self,
         subchannel: u16,
         scsw: Scsw,
+        tsb: Option<(u64, [u8; TSB_BYTES])>,
         sender: &mut Sender,
     ) -> Result<(), Broken> {
         let run = &mut self.subchannels[usize::from(subchannel)].run;
         let parameter = run.orb.parameter;
-        run.is_interrupt_held = !self.backlog.is_empty();
-        if run.is_interrupt_held {
+        if !self.backlog.is_empty() {
             // Status is pending that the guest has not taken: the program's next status says that it asked for an interruption.
+            run.is_interrupt_held |= scsw.subchannel.has(SubchannelStatus::INTERRUPT);
             return Ok(());
         }
-        let answer = Answer { scsw, ..Answer::default() };
+        let answer = Answer { scsw, tsb, ..Answer::default() };
         let mut head = answer.head(subchannel);
         head.flags |= request::flag::INTERMEDIATE;
         (head.token, head.values[0]) = (self.ended, parameter);
@@ -235,7 +268,7 @@ impl Guest {
         body: &[u8],
         sender: &mut Sender,
     ) -> Result<(), Broken> {
-        send(sender, &mut self.backlog, head, body)
+        send(sender, &mut self.backlog, &mut self.lacks, head, body)
     }
 
     /// Sends what the path had no room for, as far as there is room now. Returns whether anything was sent.
@@ -245,10 +278,14 @@ impl Guest {
             match sender.send(&head.emit(), body) {
                 Ok(()) => drop(self.backlog.pop_front()),
                 Err(SendError::Severed(severed)) => return Err(severed.into()),
-                Err(_) => break,
+                Err(error) => {
+                    self.lacks = matches!(error, SendError::Lacking(_));
+                    return Ok(has_sent);
+                }
             }
             has_sent = true;
         }
+        self.lacks = false;
         Ok(has_sent)
     }
 }
@@ -258,6 +295,7 @@ impl Guest {
 pub(super) fn send(
     sender: &mut Sender,
     backlog: &mut VecDeque<(request::Head, Vec<u8>)>,
+    lacks: &mut bool,
     head: &request::Head,
     body: &[u8],
 ) -> Result<(), Broken> {
@@ -265,7 +303,7 @@ pub(super) fn send(
         match sender.send(&head.emit(), body) {
             Ok(()) => return Ok(()),
             Err(SendError::Severed(severed)) => return Err(severed.into()),
-            Err(_) => {}
+            Err(error) => *lacks = matches!(error, SendError::Lacking(_)),
         }
     }
     backlog.push_back((*head, body.to_vec()));

@@ -8,9 +8,11 @@
 //! | [`request`] | what a guest and the channel send each other |
 //! | [`subchannel`] | what a subchannel is doing |
 //! | `ending` | what comes back from the control unit, and how programs end |
+//! | `cancel` | withdrawing programs, and asking what became of them |
 //! | `guest` | a guest, and where its data come to |
 //! | `run` | starting programs |
 
+mod cancel;
 mod ending;
 mod guest;
 pub mod request;
@@ -21,4 +23,4 @@ pub mod subchannel;
 pub mod walk;
 
 pub use guest::result_storage_bytes;
-pub use run::{AttachError, Channel, Counters, Guests, Use};
+pub use run::{AttachError, Channel, Counters, Guests, SUBCHANNELS_MAX, Use};

@@ -5,10 +5,12 @@
 //!
 //! from the guest   1 storage   first value: the number under which the guest lends its storage
 //!                  2 start     body: the first 12 bytes of an ORB
-//!                  3 halt      4 clear      5 resume      6 consumed
+//!                  3 halt      4 clear      5 resume      6 consumed      7 cancel
+//!                  8 modify    body: see [`Modification`]
 //! from the channel 17 attached body: see [`Attached`]
 //!                  18 result   values: the ORB's parameter, places 16 and sources 16; body: see [`Answer`]
 //!                  19 refused  first value: the condition code
+//!                  20 attention values: the parameter of the subchannel, 1 if the guest may write; body: SCSW
 //! ```
 //!
 //! *Token* is of the last result that the guest has done with: it came with that result. Numbers are little-endian but in the parts that
@@ -40,25 +42,76 @@ pub enum Kind {
     Resume = 5,
     /// Results have been done with.
     Consumed = 6,
+    /// Withdraw a program that has not begun, or ask what became of one.
+    Cancel = 7,
+    /// Change the settings of a subchannel.
+    Modify = 8,
     /// The guest can start programs.
     Attached = 17,
     /// What became of a program.
     Result = 18,
     /// A request was not accepted.
     Refused = 19,
+    /// The device has changed.
+    Attention = 20,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 12] = [
     Kind::Storage,
     Kind::Start,
     Kind::Halt,
     Kind::Clear,
     Kind::Resume,
     Kind::Consumed,
+    Kind::Cancel,
+    Kind::Modify,
     Kind::Attached,
     Kind::Result,
     Kind::Refused,
+    Kind::Attention,
 ];
+
+/// The settings of a subchannel that MODIFY SUBCHANNEL changes: parameter 32, flags 8 (80 enabled, 40 measured), 0 56, as the first 12 bytes of
+/// the body, with zeros behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Modification {
+    /// Comes with what the device reports unasked: 0 unless modified.
+    pub parameter: u32,
+    /// Programs can be started.
+    pub is_enabled: bool,
+    /// The measurement block counts what runs.
+    pub is_measured: bool,
+}
+
+impl Default for Modification {
+    fn default() -> Modification {
+        Modification { parameter: 0, is_enabled: true, is_measured: true }
+    }
+}
+
+const ENABLED: u8 = 0x80;
+const MEASURED: u8 = 0x40;
+
+impl Modification {
+    /// Takes the bytes apart. None if a bit is set that must not be.
+    pub fn parse(bytes: &[u8; START_BYTES]) -> Option<Modification> {
+        let (parameter, rest) = bytes.split_first_chunk().expect("4 of 12");
+        (rest[0] & !(ENABLED | MEASURED) == 0 && rest[1..] == [0; 7]).then_some(Modification {
+            parameter: u32::from_le_bytes(*parameter),
+            is_enabled: rest[0] & ENABLED != 0,
+            is_measured: rest[0] & MEASURED != 0,
+        })
+    }
+
+    /// The bytes.
+    pub fn emit(self) -> [u8; START_BYTES] {
+        let mut bytes = [0; START_BYTES];
+        bytes[..4].copy_from_slice(&self.parameter.to_le_bytes());
+        bytes[4] =
+            if self.is_enabled { ENABLED } else { 0 } | if self.is_measured { MEASURED } else { 0 };
+        bytes
+    }
+}
 
 /// Flags of a result.
 pub mod flag {
@@ -338,6 +391,21 @@ mod tests {
         );
         assert_eq!(found.sources, [Extent::plain(1, 0, 200), Extent::plain(2, 200, 100)]);
         assert_eq!((found.sense, found.tsb, found.scsw), (answer.sense, answer.tsb, answer.scsw));
+    }
+
+    #[test]
+    fn modification_is_what_the_picture_says() {
+        let modification =
+            Modification { parameter: 0x0102_0304, is_enabled: true, is_measured: false };
+        let bytes = [4, 3, 2, 1, 0x80, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!((modification.emit(), Modification::parse(&bytes)), (bytes, Some(modification)));
+        let set = Modification::default();
+        assert_eq!(Modification::parse(&set.emit()), Some(set));
+        for at in 4..12 {
+            let mut bytes = bytes;
+            bytes[at] |= 0x01;
+            assert_eq!(Modification::parse(&bytes), None, "{at}");
+        }
     }
 
     proptest! {

@@ -8,8 +8,8 @@ use os::storage::StorageOptions;
 
 use super::ending::conditions;
 use super::guest::{Guest, HELD_BACK_MAX, result_storage_bytes};
-use super::request::{self, START_BYTES};
-use super::storage::{Storage, gather, gather_behind, gather_most};
+use super::request::{self, Modification, START_BYTES};
+use super::storage::{Storage, gather_behind, gather_most};
 use super::stream;
 use super::subchannel::{Flight, Measurement, Stop, Subchannel};
 use super::walk::{Next, Walk};
@@ -18,8 +18,7 @@ use crate::format::ccw::Direction;
 use crate::format::eckd::Search;
 use crate::format::orb::{ORB_BYTES, Orb, OrbFlags, PROGRAM_AT};
 use crate::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, control};
-use crate::format::tccb::TCCB_BYTES_MAX;
-use crate::format::tcw::{PREFETCH_BYTES, Stream, TCW_BYTES, Tcw};
+use crate::format::tcw::{PREFETCH_BYTES, TCW_BYTES, Tcw};
 use crate::format::u32_at;
 
 /// Subchannels of one guest's path: fewer than its queue has buffers, so that every result finds room.
@@ -113,6 +112,8 @@ pub struct Channel {
     pub(super) guests: Vec<Option<Guest>>,
     pub(super) next_connection: u32,
     pub(super) next_exchange: u32,
+    /// The body of a transport command, to use its memory again.
+    body: Vec<u8>,
     /// The guest whose programs are begun again first when those of all have found the control unit busy.
     repeat_next: usize,
     /// Guests to whom something may have been sent in this pass: they are rung together.
@@ -235,6 +236,7 @@ impl Channel {
             told: 0,
             busy: VecDeque::new(),
             backlog: VecDeque::new(),
+            lacks: false,
             body: Vec::new(),
         });
         Ok(())
@@ -375,6 +377,11 @@ impl Channel {
         self.guests.get(guest).and_then(Option::as_ref).map_or(0, |guest| guest.backlog.len())
     }
 
+    /// Whether a result waits because something is lacking here, of whose return nobody tells: to be polled again after a while.
+    pub fn lacks(&self) -> bool {
+        self.guests.iter().flatten().any(|guest| guest.lacks)
+    }
+
     /// Whether a program waits because the control unit was busy. The caller decides when it begins again.
     pub fn is_busy(&self) -> bool {
         self.guests.iter().flatten().any(|guest| !guest.busy.is_empty())
@@ -433,8 +440,9 @@ impl Channel {
         now: u64,
     ) -> Result<(), Broken> {
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
-        if guest.guest_cache.is_some() {
-            guest.released = head.token;
+        if guest.guest_cache.is_some() && !guest.release(head.token) {
+            self.counters.violations += 1;
+            return Err(Broken::Rules);
         }
         let index = usize::from(head.subchannel);
         let Some(subchannel) = guest.subchannels.get_mut(index) else {
@@ -442,7 +450,8 @@ impl Channel {
         };
         match head.kind {
             request::Kind::Start => {
-                if !guest.is_established || guest.storage.is_none() {
+                let is_there = guest.is_established && guest.storage.is_some();
+                if !is_there || !subchannel.settings.is_enabled {
                     return guest.refuse(head.subchannel, 3, sender);
                 }
                 if subchannel.is_running {
@@ -451,7 +460,7 @@ impl Channel {
                 let mut bytes = [0; ORB_BYTES];
                 bytes[..START_BYTES].copy_from_slice(&start);
                 self.counters.starts += 1;
-                subchannel.measurement.starts += 1;
+                subchannel.measurement.starts += u64::from(subchannel.settings.is_measured);
                 subchannel.is_running = true;
                 match Orb::parse(&bytes) {
                     Some(orb) => {
@@ -495,7 +504,7 @@ impl Channel {
                 }
                 let run = &mut subchannel.run;
                 run.is_suspended = false;
-                subchannel.measurement.starts += 1;
+                subchannel.measurement.starts += u64::from(subchannel.settings.is_measured);
                 if let Some(walk) = &mut run.walk {
                     walk.resume();
                 }
@@ -503,11 +512,26 @@ impl Channel {
                 (run.started_ns, run.responded_ns, run.queue_ns) = (now, None, 0);
                 self.open_exchange(number, head.subchannel, sender, now)
             }
+            request::Kind::Cancel => self.cancel(number, head.subchannel, sender, now),
+            request::Kind::Modify => {
+                if subchannel.is_running {
+                    return guest.refuse(head.subchannel, 2, sender);
+                }
+                match Modification::parse(&start) {
+                    Some(modification) => subchannel.settings = modification,
+                    None => {
+                        self.counters.violations += 1;
+                        return Err(Broken::Rules);
+                    }
+                }
+                Ok(())
+            }
             request::Kind::Consumed => Ok(()),
             request::Kind::Storage
             | request::Kind::Attached
             | request::Kind::Result
-            | request::Kind::Refused => {
+            | request::Kind::Refused
+            | request::Kind::Attention => {
                 self.counters.violations += 1;
                 Err(Broken::Rules)
             }
@@ -632,7 +656,11 @@ impl Channel {
             (head.code, head.count, head.number) = (step.command, step.count, *released);
             *told = *released;
             // A link that has ended says so when it is polled.
-            let _ = link.send(&head, &[]);
+            // With chained data a wrong length is suppressed in the last CCW alone.
+            let last_bytes = step.before.iter().fold(step.count, |left, (bytes, _)| left - bytes);
+            let last_bytes = (last_bytes as u16).to_le_bytes();
+            let is_chained = !step.before.is_empty();
+            let _ = link.send(&head, if is_chained { &last_bytes } else { &[] });
             if let Some(bytes) = output
                 && !bytes.is_empty()
             {
@@ -663,7 +691,7 @@ impl Channel {
                 subchannel: SubchannelStatus::INTERRUPT,
                 ..Scsw::default()
             };
-            guest.send_intermediate(subchannel, scsw, sender)?;
+            guest.send_intermediate(subchannel, scsw, None, sender)?;
         }
         match stop {
             Some(stop @ (Stop::Check(_) | Stop::Suspend)) => {
@@ -700,41 +728,28 @@ impl Channel {
         if is_bidirectional || !storage.holds(tcw.tsb, crate::format::tsb::TSB_BYTES as u64) {
             return Err(stream::Wrong);
         }
-        let count = tcw.tccb_bytes as usize;
-        let mut tccb = [0; TCCB_BYTES_MAX];
-        let tccb = &mut tccb[..count];
-        if tcw.tccb_is_indirect {
-            let stream = Stream { address: tcw.tccb, count: tcw.tccb_bytes, is_indirect: true };
-            let pieces = stream::pieces(storage, stream, Direction::Output)?;
-            tccb.copy_from_slice(&gather(storage, pieces.iter()).ok_or(stream::Wrong)?);
-        } else {
-            let crosses = tcw.tccb % 4096 + count as u64 > 4096;
-            if crosses || !tcw.tccb.is_multiple_of(8) || !storage.fetch(tcw.tccb, tccb) {
-                return Err(stream::Wrong);
-            }
-        }
+        let body = &mut self.body;
+        body.clear();
+        stream::fetch_tccb(storage, &tcw, body)?;
         run.input.clear();
         if let Some(input) = tcw.input {
             stream::add_pieces(storage, input, Direction::Input, &mut run.input)?;
         }
         run.tsb = tcw.tsb;
         let mut head = Head::new(Kind::TransportCommand, number as u16, exchange);
-        (head.count, head.number) = (count as u32, *released);
-        let mut body = Vec::new();
-        let mut unit = &*tccb;
+        run.interrogate = tcw.interrogate;
+        (head.count, head.number) = (tcw.tccb_bytes, *released);
         if let Some(output) = tcw.output {
             head.flags |= flag::WRITES;
             let pieces = stream::pieces(storage, output, Direction::Output)?;
-            body.extend_from_slice(tccb);
-            let count = gather_behind(storage, pieces.iter(), &mut body).ok_or(stream::Wrong)?;
+            let count = gather_behind(storage, pieces.iter(), body).ok_or(stream::Wrong)?;
             self.counters.output_bytes += count;
-            unit = &body;
         }
         // Only now: a program that is wrong sends no unit that could tell of it.
         *told = *released;
         run.exchange = Some(exchange);
         // A link that has ended says so when it is polled.
-        let _ = self.links[*link].send(&head, unit);
+        let _ = self.links[*link].send(&head, body);
         Ok(())
     }
 }

@@ -1,10 +1,10 @@
 //! The data of a program in transport mode: one piece, or a list of TIDAWs.
 
-use super::storage::Storage;
+use super::storage::{Storage, gather_behind};
 use super::walk::{PIECES_MAX, Piece};
 use crate::format::ccw::Direction;
 use crate::format::idaw::{MIDAW_BYTES, Tidaw, TidawFlags};
-use crate::format::tcw::Stream;
+use crate::format::tcw::{Stream, Tcw};
 
 const BLOCK_BYTES: u64 = 4096;
 
@@ -88,6 +88,28 @@ pub fn add_pieces(
         }
         was_transfer = false;
     }
+}
+
+/// Fetches the TCCB of a TCW, behind what is in `target`.
+///
+/// # Errors
+/// [`Wrong`] if it is not where a TCCB may be.
+pub fn fetch_tccb(
+    storage: &(impl Storage + ?Sized),
+    tcw: &Tcw,
+    target: &mut Vec<u8>,
+) -> Result<(), Wrong> {
+    let count = tcw.tccb_bytes;
+    if tcw.tccb_is_indirect {
+        let list = Stream { address: tcw.tccb, count, is_indirect: true };
+        let pieces = pieces(storage, list, Direction::Output)?;
+        return gather_behind(storage, pieces.iter(), target).map(drop).ok_or(Wrong);
+    }
+    let crosses = tcw.tccb % BLOCK_BYTES + u64::from(count) > BLOCK_BYTES;
+    let start = target.len();
+    target.resize(start + count as usize, 0);
+    let is_there = storage.fetch(tcw.tccb, &mut target[start..]);
+    if crosses || !tcw.tccb.is_multiple_of(8) || !is_there { Err(Wrong) } else { Ok(()) }
 }
 
 #[cfg(test)]

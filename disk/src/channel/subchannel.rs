@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::request::Answer;
+use super::request::{Answer, Modification};
 use super::walk::{Check, Piece, PieceList, Walk};
 use crate::exchange::PACING;
 use crate::format::orb::Orb;
@@ -29,6 +29,19 @@ pub struct Measurement {
     pub device_active_ns: u64,
     /// Initial command response, of the pending time: until the first command response.
     pub initial_response_ns: u64,
+}
+
+impl Measurement {
+    /// A program has ended.
+    pub(super) fn add(&mut self, run: &Run, now: u64) {
+        let responded_ns = run.responded_ns.unwrap_or(now);
+        let pending_ns = responded_ns.saturating_sub(run.started_ns + run.queue_ns);
+        self.samples += 1;
+        self.pending_ns += pending_ns;
+        self.initial_response_ns += pending_ns;
+        self.queue_ns += run.queue_ns;
+        self.connect_ns += now.saturating_sub(responded_ns);
+    }
 }
 
 /// A command that was sent and may not be done.
@@ -71,6 +84,8 @@ pub(super) enum Stop {
     Clear,
     /// Data of it were lost: there is no use in more.
     Lost,
+    /// It was cancelled before the control unit had it.
+    Cancel,
 }
 
 /// What runs on a subchannel.
@@ -101,6 +116,9 @@ pub(super) struct Run {
     /// In transport mode: where data go, and the address of the status block.
     pub(super) input: Vec<Piece>,
     pub(super) tsb: u64,
+    /// The address of the TCW that interrogates, if not 0; and while the control unit is asked, where the answer goes.
+    pub(super) interrogate: u32,
+    pub(super) interrogation: Option<u64>,
     pub(super) answer: Answer,
     /// Bytes of the subchannel's part of the result storage that are in use.
     pub(super) result_bytes: u32,
@@ -123,6 +141,8 @@ pub(super) struct Subchannel {
     /// What runs. Its memory is used again.
     pub(super) run: Run,
     pub(super) is_running: bool,
+    /// What the guest has modified.
+    pub(super) settings: Modification,
     /// The number of the exchange that ran last.
     pub(super) last_exchange: u32,
     pub(super) measurement: Measurement,
@@ -177,6 +197,8 @@ impl Run {
         self.is_busy = false;
         self.input.clear();
         self.tsb = 0;
+        self.interrogate = 0;
+        self.interrogation = None;
         self.answer.clear();
         (self.result_bytes, self.gap_bytes) = (0, 0);
         self.lost = SubchannelStatus::default();
@@ -185,5 +207,26 @@ impl Run {
         self.busy_ns = 0;
         self.queue_ns = 0;
         self.responded_ns = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chained_data_end_in_the_ccw_that_has_bytes_left() {
+        let flight = Flight {
+            count: 120_000,
+            end: 0x118,
+            before: vec![(60_000, 0x110)],
+            ..Flight::default()
+        };
+        assert_eq!(flight.ended(120_000 - 4096), (55_904, 0x110));
+        assert_eq!(flight.ended(60_000), (60_000, 0x118));
+        assert_eq!(flight.ended(1), (1, 0x118));
+        assert_eq!(flight.ended(0), (0, 0x118));
+        // A control unit that says more than there is.
+        assert_eq!(flight.ended(u32::MAX), (60_000, 0x110));
     }
 }

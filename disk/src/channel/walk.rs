@@ -218,8 +218,10 @@ impl Walk {
         if is_first || !is_plain {
             return Err(self.check());
         }
-        self.at = ccw.address;
-        let ccw = self.fetch_one(storage)?;
+        let behind = std::mem::replace(&mut self.at, ccw.address);
+        // If there is no CCW, the transfer is what is wrong.
+        let wrong = Check { address: behind, ..self.check() };
+        let ccw = self.fetch_one(storage).map_err(|_| wrong)?;
         if ccw.is_transfer(self.format) {
             return Err(self.check());
         }
@@ -563,5 +565,29 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn address_words_of_a_command_are_bounded() {
+        // MIDAWs of one byte each, at addresses that follow each other: one piece.
+        let with = |count: u16| {
+            let mut bytes = storage(&[(0x86, 0x01, count, 0x200)]);
+            bytes.resize(0x200 + usize::from(count) * MIDAW_BYTES, 0);
+            for index in 0..count {
+                let is_last = index + 1 == count;
+                let midaw = Midaw {
+                    is_last,
+                    skip: false,
+                    interrupt: false,
+                    count: 1,
+                    address: 0x200 + u64::from(index),
+                };
+                let at = 0x200 + usize::from(index) * MIDAW_BYTES;
+                bytes[at..at + MIDAW_BYTES].copy_from_slice(&midaw.emit());
+            }
+            walk(&bytes, OrbFlags::MIDAW).map(|steps| steps[0].pieces.len())
+        };
+        assert_eq!(with(WORDS_MAX as u16), Ok(1));
+        assert!(with(WORDS_MAX as u16 + 1).is_err());
     }
 }

@@ -8,7 +8,7 @@
 //! |---|---|---|---|---|
 //! | establish | channel | 1: may write, 2: its tracks do not stay in the cache, 4: the channel copies what is read | volume | first cylinder 32, cylinders 32 |
 //! | established | control unit | 0, or 1: refused | segment | bytes of the cache 64 |
-//! | command | channel | command | bytes of the CCW | |
+//! | command | channel | command | bytes of the CCW, or of all whose data are chained | bytes of the last of these 16, if there are several |
 //! | command response | control unit | 0, or the device status of a search | | |
 //! | data | either | | bytes | bytes, or extents |
 //! | status | control unit | device status | residual | sense, if there is a unit check |
@@ -17,10 +17,14 @@
 //! | release | channel | | | |
 //! | cancel | channel | 0: at once, 1: when the commands sent before it are done | | |
 //! | disconnect | channel | | | |
+//! | attention | control unit | device status | 1 if the guest may write | |
+//! | interrogate | channel | | bytes of the TCCB | TCCB |
+//! | interrogation | control unit | device status | | states, or sense if there is a unit check |
 //!
-//! *Consumed* is how many operations of the connection the guest has done with, in the order in which they ended, modulo 65536: what was lent of
+//! *Consumed* is how many operations of the connection the guest has done with, in the order in which they ended, modulo 65536, without those for which the control unit was busy: what was lent of
 //! the cache for those is free. *Sequence* is the command of the exchange, from 0, at which it ended. An exchange is one start of a
-//! subchannel; its number is never used again soon. Of establish and established the exchange is a number that no other connection has:
+//! subchannel; its number comes again after 2^24 starts, and not for the next of the same subchannel. An interrogation names the exchange that it asks
+//! about. Of establish and established the exchange is a number that no other connection has:
 //! what comes before the answer to an establish belongs to a connection that had the number before. Numbers are little-endian: both parties are programs of this machine.
 //!
 //! A channel that has sent a search command of a chain sends no further command of the chain until a command response brings the status
@@ -65,11 +69,17 @@ pub enum Kind {
     Cancel = 10,
     /// A connection ends.
     Disconnect = 11,
+    /// The device has changed: nobody has asked.
+    Attention = 12,
+    /// What has become of an exchange is asked.
+    Interrogate = 13,
+    /// The answer.
+    Interrogation = 14,
 }
 
 impl Kind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 14] = [
         Kind::Establish,
         Kind::Established,
         Kind::Command,
@@ -81,6 +91,9 @@ impl Kind {
         Kind::Release,
         Kind::Cancel,
         Kind::Disconnect,
+        Kind::Attention,
+        Kind::Interrogate,
+        Kind::Interrogation,
     ];
 
     /// Its name, as counters have it.
@@ -97,6 +110,9 @@ impl Kind {
             Kind::Release => "release",
             Kind::Cancel => "cancel",
             Kind::Disconnect => "disconnect",
+            Kind::Attention => "attention",
+            Kind::Interrogate => "interrogate",
+            Kind::Interrogation => "interrogation",
         }
     }
 }

@@ -78,6 +78,8 @@ impl DeviceStatus {
     pub const UNIT_CHECK: DeviceStatus = DeviceStatus(0x02);
     /// Something is unusual, such as the end of a file.
     pub const UNIT_EXCEPTION: DeviceStatus = DeviceStatus(0x01);
+    /// Attention, device end and unit exception: the state of the device has changed.
+    pub const STATE_CHANGE: DeviceStatus = DeviceStatus(0x85);
     /// Channel end and device end: all is well.
     pub const ENDED: DeviceStatus = DeviceStatus(0x0c);
 

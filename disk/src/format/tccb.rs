@@ -26,6 +26,9 @@ pub const TCCB_BYTES_MAX: usize = 272;
 /// DCWs of one TCCB.
 pub const DCWS_MAX: usize = 30;
 
+/// The command of the one DCW of an interrogation. Its control data, which say why a system asks, are not looked at.
+pub const INTERROGATE: u8 = 0x40;
+
 const FORMAT: u8 = 0x7f;
 const LENGTH_BIAS: usize = 12;
 const CHAIN: u8 = 0x40;

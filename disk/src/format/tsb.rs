@@ -4,12 +4,14 @@
 //! byte  0  | length 8 | flags 8 | DCW offset 16 | residual count 32 | 0 32 |
 //! byte 12  format 1, I/O status    | device time | defer time | queue time | device busy time | device active only time |
 //! byte 32                          | sense 32 bytes |
+//! byte 12  format 3, interrogation | 0 8 | valid 8 | 0 8 | device state 8 | operation state 8 | 0, to the end |
 //! byte 12  format 2, program check | 0 24 | reason 8 | reason qualifier 16 bytes | sense 32 bytes, at 32 |
 //! ```
 //!
 //! Flags: 80 the DCW offset is valid, 40 the count is, 20 a cache miss, 10 the times are; the low three bits are the format.
 //! Times are in units of 128 us in the mainframe's measurement blocks, and in microseconds here. Linux,
-//! `arch/s390/include/asm/fcx.h`.
+//! `arch/s390/include/asm/fcx.h`. Valid: 40 the device state, 20 the operation state. The values of the states are this control unit's own:
+//! see [`DeviceState`] and [`OperationState`].
 
 use super::sense::{SENSE_BYTES, Sense};
 use super::{u16_at, u32_at};
@@ -39,6 +41,72 @@ pub enum TransportStatus {
         /// What went wrong.
         sense: Sense,
     },
+    /// What was found of the operation that was asked about.
+    Interrogation(Interrogation),
+}
+
+/// Bytes of the status area of an interrogation.
+pub const INTERROGATION_BYTES: usize = TSB_BYTES - AREA_AT;
+const AREA_AT: usize = 12;
+
+/// What has become of an operation that was asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrogation {
+    /// How the device is.
+    pub device: DeviceState,
+    /// How far the operation has come.
+    pub operation: OperationState,
+}
+
+/// How a device is, for a guest that interrogates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum DeviceState {
+    /// The guest has not reserved the device.
+    Free = 0,
+    /// The guest has reserved the device.
+    Reserved = 1,
+}
+
+/// How far an operation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum OperationState {
+    /// The control unit has no such operation: it has ended, and its status is on its way.
+    NotHere = 0,
+    /// The operation waits for a track that is being read from the file.
+    AwaitsTrack = 1,
+    /// The operation has written, and waits until its data are on the disk.
+    AwaitsDisk = 2,
+}
+
+const DEVICE_VALID: u8 = 0x40;
+const OPERATION_VALID: u8 = 0x20;
+
+impl Interrogation {
+    /// Takes a status area apart. None if it has a state that is none of ours.
+    pub fn parse(area: &[u8; INTERROGATION_BYTES]) -> Option<Interrogation> {
+        let device = match area[3] {
+            0 => DeviceState::Free,
+            1 => DeviceState::Reserved,
+            _ => return None,
+        };
+        let operation = match area[4] {
+            0 => OperationState::NotHere,
+            1 => OperationState::AwaitsTrack,
+            2 => OperationState::AwaitsDisk,
+            _ => return None,
+        };
+        (area[1] == DEVICE_VALID | OPERATION_VALID).then_some(Interrogation { device, operation })
+    }
+
+    /// The bytes of the status area.
+    pub fn emit(self) -> [u8; INTERROGATION_BYTES] {
+        let mut area = [0; INTERROGATION_BYTES];
+        area[1] = DEVICE_VALID | OPERATION_VALID;
+        (area[3], area[4]) = (self.device as u8, self.operation as u8);
+        area
+    }
 }
 
 /// A transport-status block.
@@ -67,6 +135,10 @@ impl Tsb {
                 sense: Sense(sense),
             },
             2 => TransportStatus::ProgramCheck { reason: bytes[15], sense: Sense(sense) },
+            3 => {
+                let area = bytes[AREA_AT..].try_into().expect("52 bytes");
+                TransportStatus::Interrogation(Interrogation::parse(area)?)
+            }
             _ => return None,
         };
         Some(Tsb {
@@ -99,6 +171,10 @@ impl Tsb {
                 bytes[15] = reason;
                 bytes[32..].copy_from_slice(&sense.0);
             }
+            TransportStatus::Interrogation(states) => {
+                bytes[1] |= 0x03;
+                bytes[AREA_AT..].copy_from_slice(&states.emit());
+            }
         }
         bytes
     }
@@ -121,5 +197,11 @@ mod tests {
         let status = TransportStatus::ProgramCheck { reason: 3, sense };
         let tsb = Tsb { dcw_offset: None, residual_bytes: 0, cache_miss: false, status };
         assert_eq!((tsb.emit()[1], Tsb::parse(&tsb.emit())), (0x42, Some(tsb)));
+        let states =
+            Interrogation { device: DeviceState::Reserved, operation: OperationState::AwaitsDisk };
+        let tsb = Tsb { status: TransportStatus::Interrogation(states), ..Tsb::default() };
+        let bytes = tsb.emit();
+        assert_eq!(bytes[..17], [64, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x60, 0, 1, 2]);
+        assert_eq!(Tsb::parse(&bytes), Some(tsb));
     }
 }

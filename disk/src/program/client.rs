@@ -6,9 +6,10 @@ use fabric::path::{Message, Receiver, SendError, Sender, Severed, Shared, View};
 use os::copy::{EXPECTED_BYTES, expect_writes};
 use os::storage::StorageOptions;
 
-use crate::channel::request::{Answer, Attached, Head, Kind, Place, SKIPPED, flag};
+use crate::channel::request::{Answer, Attached, Head, Kind, Modification, Place, SKIPPED, flag};
 use crate::exchange::Extent;
 use crate::format::orb::{ORB_BYTES, Orb};
+use crate::format::scsw::{DeviceStatus, Scsw};
 use crate::format::tcw::PREFETCH_BYTES;
 
 /// Bytes of a guest's storage at most: addresses in results have 32 bits.
@@ -42,12 +43,21 @@ pub enum Event {
         /// From its ORB.
         parameter: u32,
     },
-    /// A program wants attention on its way: it was suspended, or asked for an interruption.
+    /// A program goes on: it was suspended, asked for an interruption, or was interrogated.
     Intermediate {
         /// Where it runs.
         subchannel: u16,
         /// From its ORB.
         parameter: u32,
+    },
+    /// The device has changed, and reports it unasked.
+    Attention {
+        /// From the settings of subchannel 0.
+        parameter: u32,
+        /// Attention, device end and unit exception: its state has changed.
+        status: DeviceStatus,
+        /// Whether the guest may write now.
+        may_write: bool,
     },
     /// A request was not accepted.
     Refused {
@@ -169,7 +179,7 @@ impl Client {
         sender.send(&head.emit(), bytes.first_chunk::<12>().expect("12 of 32"))
     }
 
-    /// Asks that a program be halted, cleared or resumed.
+    /// Asks that a program be halted, cleared, resumed or cancelled.
     ///
     /// # Errors
     /// [`SendError`]; nothing was asked then.
@@ -182,9 +192,28 @@ impl Client {
         subchannel: u16,
         sender: &mut Sender,
     ) -> Result<(), SendError> {
-        assert!(matches!(kind, Kind::Halt | Kind::Clear | Kind::Resume), "halt, clear or resume");
+        let is_one = matches!(kind, Kind::Halt | Kind::Clear | Kind::Resume | Kind::Cancel);
+        assert!(is_one, "halt, clear, resume or cancel");
+        if kind == Kind::Resume {
+            // What the program had read before it was suspended is done with.
+            self.consumed = self.token;
+        }
         let head = Head { token: self.consumed, ..Head::new(kind, subchannel) };
         sender.send(&head.emit(), &[])
+    }
+
+    /// Changes the settings of a subchannel. A start that is sent later finds them.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was asked then.
+    pub fn modify(
+        &mut self,
+        subchannel: u16,
+        modification: Modification,
+        sender: &mut Sender,
+    ) -> Result<(), SendError> {
+        let head = Head { token: self.consumed, ..Head::new(Kind::Modify, subchannel) };
+        sender.send(&head.emit(), &modification.emit())
     }
 
     /// Tells the channel that all results have been done with: for a guest that starts nothing for a while.
@@ -271,6 +300,15 @@ impl Client {
                     return Err(ClientError::Rules);
                 }
                 Event::Attached(attached)
+            }
+            Kind::Attention => {
+                let scsw = body.try_into().map_err(|_| ClientError::Rules)?;
+                let status = Scsw::parse(scsw).device;
+                Event::Attention {
+                    parameter: head.values[0],
+                    status,
+                    may_write: head.values[1] != 0,
+                }
             }
             Kind::Refused => {
                 Event::Refused { subchannel: head.subchannel, code: head.values[0] as u8 }

@@ -72,13 +72,13 @@ impl Unit {
         self.copied_bytes -= waiting_bytes;
         self.counters.exchanges += 1;
         self.counters.writes += u64::from(exchange.has_written);
-        connection.ended = connection.ended.wrapping_add(1);
-        let ended = connection.ended;
         if *status == DeviceStatus::BUSY {
             // It begins again, and the guest gets nothing of this.
             let cache = &mut self.volumes[connection.device.volume].cache;
             exchange.slots.iter().for_each(|slot| cache.unpin(*slot));
         } else {
+            connection.ended = connection.ended.wrapping_add(1);
+            let ended = connection.ended;
             exchange.slots.iter().for_each(|slot| connection.pins.push_back((ended, *slot)));
         }
         let mut head = Head {
@@ -167,9 +167,9 @@ impl Ending {
     }
 
     /// The exchange could not go on now. One that has written is not to be begun again: what it would write then may be older than
-    /// what others have written meanwhile.
+    /// what others have written meanwhile. Nor is one that has taken the sense, which would be gone.
     pub(super) fn be_busy(&mut self, connection: &Connection) {
-        if self.exchange.has_written {
+        if self.exchange.has_written || self.exchange.has_taken_sense {
             self.fail(Fault::Overrun, connection);
         } else {
             self.status = DeviceStatus::BUSY;

@@ -28,6 +28,8 @@ pub(super) struct Exchange {
     pub(super) slots_before: usize,
     /// It has written.
     pub(super) has_written: bool,
+    /// A command of it has brought the sense, which is there once.
+    pub(super) has_taken_sense: bool,
     /// Some of what the file has of it is not synced.
     pub(super) is_unsynced: bool,
     /// Stands for it with its direct writes, of which so many are not over.

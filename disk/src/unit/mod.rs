@@ -11,6 +11,7 @@
 //! | `fetch` | tracks that commands need, out of the cache or the file |
 //! | `few` | lists that mostly have one |
 //! | `flight` | direct reads that are under way, and who waits for them |
+//! | `interrogate` | what has become of an operation |
 //! | `output` | what commands bring |
 //! | `perform` | the commands |
 //! | [`search`] | seeks and searches |
@@ -33,6 +34,7 @@ mod exchange;
 mod fetch;
 mod few;
 mod flight;
+mod interrogate;
 mod output;
 mod perform;
 pub mod search;
@@ -259,7 +261,7 @@ impl Unit {
         Unit::default()
     }
 
-    /// Adds a volume, with a cache of at most `cache_bytes`. Returns its number.
+    /// Adds a volume, with a cache of at most `cache_bytes`, which is lent over all channel paths that are there. Returns its number.
     ///
     /// # Errors
     /// No memory or no descriptors left.
@@ -271,6 +273,11 @@ impl Unit {
     ) -> io::Result<usize> {
         let cache = Cache::new(volume.tracks(), cache_bytes, options)?;
         let lendable = cache.lendable()?;
+        let lend = |link: &mut Option<Box<Link>>| match link {
+            Some(link) => link.lend(&lendable).map(Some).map_err(io::Error::other),
+            None => Ok(None),
+        };
+        let segments = self.links.iter_mut().map(lend).collect::<io::Result<_>>()?;
         self.volumes.push(Mounted {
             volume,
             cache,
@@ -280,7 +287,7 @@ impl Unit {
             writes: None,
             written: VecDeque::new(),
             lendable,
-            segments: Vec::new(),
+            segments,
             unsynced: Vec::new(),
             endings: Vec::new(),
             gathered: 0,
@@ -511,12 +518,25 @@ impl Unit {
     /// Nobody writes any more to a volume that was found damaged: what else is wrong with it is not known, and a write could make it
     /// worse.
     fn protect_damaged(&mut self) {
-        for (volume, mounted) in self.volumes.iter_mut().enumerate() {
-            if std::mem::take(&mut mounted.is_found_damaged) {
-                let connections = self.connections.iter_mut().flatten();
-                connections
-                    .filter(|connection| connection.device.volume == volume)
-                    .for_each(|connection| connection.device.may_write = false);
+        let Unit { volumes, connections, links, .. } = self;
+        for (volume, mounted) in volumes.iter_mut().enumerate() {
+            if !std::mem::take(&mut mounted.is_found_damaged) {
+                continue;
+            }
+            for (number, connection) in connections.iter_mut().enumerate() {
+                let Some(connection) = connection else { continue };
+                let Device { volume: of, may_write, .. } = &mut connection.device;
+                if *of != volume || !std::mem::take(may_write) {
+                    continue;
+                }
+                // A state change: those who could write are told that they cannot any more.
+                let code = DeviceStatus::STATE_CHANGE.0;
+                let head = Head { code, ..Head::new(Kind::Attention, number as u16, 0) };
+                if let Some(link) = &mut links[connection.link] {
+                    // A link that has ended says so when it is polled.
+                    let _ = link.send(&head, &[]);
+                    link.flush();
+                }
             }
         }
     }
@@ -597,7 +617,12 @@ impl Unit {
         match head.kind {
             Kind::Command => {
                 self.release(connection, head.number);
-                self.command(connection, head)
+                let last_bytes = match self.link(connection.link)?.body(unit) {
+                    [] => head.count as u16,
+                    body => u16::from_le_bytes(body.try_into().map_err(|_| Broken::Rules)?),
+                };
+                // Consumed is dealt with: from here on the number is how many bytes the last CCW has.
+                self.command(connection, Head { number: last_bytes, ..head })
             }
             Kind::Data => {
                 let body = self.link(connection.link)?.body(unit).to_vec();
@@ -612,12 +637,18 @@ impl Unit {
                 Ok(())
             }
             Kind::Cancel => self.cancel(connection, head),
+            Kind::Interrogate => {
+                let tccb = self.link(connection.link)?.body(unit).to_vec();
+                self.interrogate(connection, head, &tccb)
+            }
             Kind::Disconnect => Ok(()),
             Kind::Establish
             | Kind::Established
             | Kind::CommandResponse
             | Kind::Status
-            | Kind::TransportResponse => Err(Broken::Rules),
+            | Kind::TransportResponse
+            | Kind::Attention
+            | Kind::Interrogation => Err(Broken::Rules),
         }
     }
 
@@ -808,7 +839,9 @@ impl Unit {
                 ending.status = moved.status;
                 ending.residual = count - moved.bytes.min(count);
                 let is_length = moved.bytes != moved.expected || ending.residual > 0;
-                if is_length && head.flags & flag::SUPPRESS_LENGTH == 0 {
+                let is_suppressed = head.flags & flag::SUPPRESS_LENGTH != 0
+                    && ending.residual <= u32::from(head.number);
+                if is_length && !is_suppressed {
                     ending.flags |= flag::INCORRECT_LENGTH;
                 }
             }

@@ -323,11 +323,7 @@ impl Unit {
         };
         let taken = |bytes: usize| {
             let is_enough = data.len() >= bytes;
-            if is_enough {
-                Ok(Moved::of(data.len(), bytes.max(data.len())))
-            } else {
-                Err(Fault::CountTooSmall)
-            }
+            if is_enough { Ok(Moved::of(bytes, bytes)) } else { Err(Fault::CountTooSmall) }
         };
         let matched = exchange.chain.position.as_mut().map(|position| position.begin(code));
         let matched = matched.unwrap_or_default();
@@ -339,7 +335,7 @@ impl Unit {
             command::NOP => Ok(Moved::NOTHING),
             command::SENSE => {
                 let sense = std::mem::take(&mut connection.sense);
-                exchange.has_effects = true;
+                (exchange.has_effects, exchange.has_taken_sense) = (true, true);
                 answer(output, &mut mounted.cache, &sense.0)
             }
             command::SENSE_ID => answer(output, &mut mounted.cache, &IDENTITY),

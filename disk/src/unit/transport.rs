@@ -103,8 +103,8 @@ impl Unit {
         let Ending { exchange, output, .. } = ending;
         let tccb = Tccb::parse(tccb_bytes).map_err(|(bad, at)| (at, Stop::Bad(bad)))?;
         if tccb.service == Service::Interrogate {
-            // Of one that waits for a track there is nothing to tell either: it has done nothing yet.
-            return Ok(0);
+            // An interrogation is a unit of its own, and asks about another operation.
+            return Err((0, Stop::Bad(BadTccb::Header)));
         }
         // Check words within the stream count too. No record has data that are no multiple of 4, or they would be filled up to one.
         let all: u64 = tccb

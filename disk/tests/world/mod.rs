@@ -233,7 +233,7 @@ impl Guest {
                     self.client.place().unwrap();
                     return self.client.answer().scsw;
                 }
-                Some(Event::Intermediate { .. }) | None => {}
+                Some(Event::Intermediate { .. } | Event::Attention { .. }) | None => {}
                 Some(event) => panic!("{event:?}"),
             }
         }

@@ -2,12 +2,13 @@
 
 use std::io;
 
-use disk::channel::request;
+use disk::channel::request::{self, Modification};
 use disk::ckd::model::{CYLINDERS_MAX, HEADS};
 use disk::ckd::track::{CONTENT_BYTES_MAX, CONTENT_BYTES_MIN};
 use disk::format::orb::Orb;
-use disk::format::scsw::Scsw;
+use disk::format::scsw::{DeviceStatus, Scsw, TRANSPORT_FORMAT, control};
 use disk::format::sense::Sense;
+use disk::format::tsb::Tsb;
 use disk::program::blocks::{self, BLOCKS_MAX, Mode, PROGRAM_BYTES, Verb};
 use disk::program::client::{Client, ClientError, Event, LOOK_BYTES};
 use disk::program::tracks;
@@ -15,7 +16,7 @@ use fabric::control::Kind;
 use fabric::path;
 use thiserror::Error;
 
-use super::{BLOCK_BYTES, Wanted, device_name};
+use super::{BLOCK_BYTES, Given, Wanted, device_name};
 use crate::in_place::View;
 use crate::{ConnectError, Guest, Path, PathOptions, Severed, Wait};
 
@@ -31,9 +32,9 @@ pub struct DiskOptions {
     pub depth: u16,
     /// Blocks of one program, 1 to 255; 64 unless set. They take storage when they are used. There is room for a track in any case.
     pub blocks_max: u32,
-    /// The track with block 0, from the start of the device: 15, where the blocks of `siga volume create` begin, unless set. A
-    /// minidisk that begins behind cylinder 0 has 0.
-    pub first_track: u32,
+    /// The track with block 0, from the start of the device. Unless set, it is that of the first block of a volume that `siga volume
+    /// create` has made: 15 of a device that begins with cylinder 0 of its volume, which has the label, and 0 of every other device.
+    pub first_track: Option<u32>,
     /// Bytes that the program looks at in each record it reads: 64 unless set, more than 8192 are as 8192. So many are prefetched of what
     /// the next programs have read. It is a hint.
     pub look_bytes: u32,
@@ -48,7 +49,7 @@ impl Default for DiskOptions {
             mode,
             depth: 1,
             blocks_max: 64,
-            first_track: 15,
+            first_track: None,
             look_bytes: LOOK_BYTES as u32,
             wait: Wait::Adaptive,
         }
@@ -136,6 +137,14 @@ pub enum DiskError {
         /// How many there are.
         bytes: usize,
     },
+    /// A program ended well and moved less than it was to: the records of the device are not blocks.
+    #[error("{moved} bytes of {wanted} were moved: the records there are shorter than 4096 bytes")]
+    Short {
+        /// Bytes that were moved.
+        moved: u64,
+        /// Bytes that were to be.
+        wanted: u64,
+    },
     /// A subchannel refused a request.
     #[error("subchannel {subchannel} refused, with condition code {code}")]
     Refused {
@@ -209,8 +218,11 @@ pub struct Disk {
     path: Path,
     client: Client,
     options: DiskOptions,
+    first_track: u32,
     cylinders: u32,
     may_write: bool,
+    /// What the device has reported unasked since the program looked.
+    attention: Option<DeviceStatus>,
     is_dedicated: bool,
     /// Subchannels without a program. The one that was used last is used next: its data are in cache.
     free: Vec<u16>,
@@ -255,14 +267,17 @@ impl Disk {
         // A guest that only has devices waits for nothing else, and would never hear of another host.
         guest.poll();
         let mut path = guest.connect(server, &path_options)?;
+        let given = Given::parse(&path.user_data());
         let mut client = Client::new(bytes, path.sender().raw())?;
         client.set_look_bytes(options.look_bytes as usize);
         let mut disk = Disk {
             path,
             client,
             options: *options,
+            first_track: options.first_track.unwrap_or_else(|| given.first_track()),
             cylinders: 0,
             may_write: false,
+            attention: None,
             is_dedicated: false,
             free: (0..options.depth).rev().collect(),
         };
@@ -294,15 +309,27 @@ impl Disk {
         self.cylinders * HEADS
     }
 
+    /// The track with block 0, from the start of the device: see [`DiskOptions::first_track`].
+    pub fn first_track(&self) -> u32 {
+        self.first_track
+    }
+
     /// Blocks of the device, from its first track with blocks on.
     pub fn blocks(&self) -> u64 {
-        let tracks = self.tracks().saturating_sub(self.options.first_track);
+        let tracks = self.tracks().saturating_sub(self.first_track);
         u64::from(tracks) * u64::from(disk::ckd::model::BLOCKS_PER_TRACK)
     }
 
-    /// Whether the guest may write.
+    /// Whether the guest may write. The answer changes when a track of the volume is found damaged: [`Disk::take_attention`] tells of it.
     pub fn may_write(&self) -> bool {
         self.may_write
+    }
+
+    /// What the device has reported unasked since this was called last: attention, device end and unit exception
+    /// ([`DeviceStatus::STATE_CHANGE`]) if the guest may not write any more. Reports arrive while the program waits for the ends of others,
+    /// or calls [`Disk::try_next`].
+    pub fn take_attention(&mut self) -> Option<DeviceStatus> {
+        self.attention.take()
     }
 
     /// Whether what is read lies in the control unit's cache. Otherwise it was copied for this guest.
@@ -365,7 +392,7 @@ impl Disk {
         }
         let at = u32::from(subchannel) * PROGRAM_BYTES as u32;
         let data = self.data_at(subchannel) as u32;
-        let blocks = blocks::Blocks { first_track: self.options.first_track, first, count };
+        let blocks = blocks::Blocks { first_track: self.first_track, first, count };
         let mode = self.options.mode;
         let mut orb = blocks::build(self.client.storage(), at, data, mode, verb, blocks);
         orb.parameter = subchannel.into();
@@ -396,14 +423,7 @@ impl Disk {
     #[inline]
     pub fn start_orb(&mut self, orb: &Orb) -> Result<u16, DiskError> {
         let subchannel = *self.free.last().ok_or(DiskError::Busy)?;
-        let Disk { path, client, .. } = self;
-        loop {
-            match client.start(subchannel, orb, path.sender().raw()) {
-                Ok(()) => break,
-                Err(path::SendError::Severed(severed)) => return Err(severed.into()),
-                Err(_) => path.sender().wait(),
-            }
-        }
+        self.send(|client, sender| client.start(subchannel, orb, sender))?;
         self.free.pop();
         Ok(subchannel)
     }
@@ -432,10 +452,39 @@ impl Disk {
         self.request(request::Kind::Resume, subchannel)
     }
 
+    /// Asks that the program of a subchannel be withdrawn before the control unit has begun it: while another guest has reserved the device,
+    /// or while the program is suspended. It ends with the next results, and [`Ended::is_withdrawn`]. A program of transport mode that has
+    /// begun is interrogated, if its TCW names an interrogating TCW: the answer is a result that is not over, with a status block whose
+    /// [`Interrogation`](disk::format::tsb::Interrogation) says what the program waits for. Any other program is refused, with condition code 2.
+    ///
+    /// # Errors
+    /// [`DiskError::Severed`].
+    pub fn cancel(&mut self, subchannel: u16) -> Result<(), DiskError> {
+        self.request(request::Kind::Cancel, subchannel)
+    }
+
+    /// Changes the settings of a subchannel. If a program runs there, nothing is changed, and the next results begin with a refusal,
+    /// condition code 2. A start on a subchannel that is not enabled is refused with condition code 3.
+    ///
+    /// # Errors
+    /// [`DiskError::Severed`].
+    pub fn modify(&mut self, subchannel: u16, modification: Modification) -> Result<(), DiskError> {
+        self.send(|client, sender| client.modify(subchannel, modification, sender))
+    }
+
     fn request(&mut self, kind: request::Kind, subchannel: u16) -> Result<(), DiskError> {
+        self.send(|client, sender| client.request(kind, subchannel, sender))
+    }
+
+    /// Sends, and waits for room if there is none.
+    #[inline]
+    fn send(
+        &mut self,
+        mut attempt: impl FnMut(&mut Client, &mut path::Sender) -> Result<(), path::SendError>,
+    ) -> Result<(), DiskError> {
         let Disk { path, client, .. } = self;
         loop {
-            match client.request(kind, subchannel, path.sender().raw()) {
+            match attempt(client, path.sender().raw()) {
                 Ok(()) => return Ok(()),
                 Err(path::SendError::Severed(severed)) => return Err(severed.into()),
                 Err(_) => path.sender().wait(),
@@ -445,16 +494,29 @@ impl Disk {
 
     fn next_event(&mut self) -> Result<Event, DiskError> {
         loop {
-            let Disk { path, client, .. } = self;
-            let receiver = path.receiver();
-            if let Some(event) = client.poll(receiver.raw())? {
+            if let Some(event) = self.poll()? {
                 return Ok(event);
             }
-            receiver.wait();
+            self.path.receiver().wait();
         }
     }
 
-    /// Waits for the end of a program, or for one that wants attention on its way.
+    /// The next event that is no report of the device.
+    #[inline]
+    fn poll(&mut self) -> Result<Option<Event>, DiskError> {
+        loop {
+            let Disk { path, client, .. } = self;
+            match client.poll(path.receiver().raw())? {
+                Some(Event::Attention { status, may_write, .. }) => {
+                    (self.attention, self.may_write) = (Some(status), may_write);
+                }
+                event => return Ok(event),
+            }
+        }
+    }
+
+    /// Waits for the end of a program, or for news of one that goes on: it is suspended, has asked for an interruption, or was interrogated.
+    /// This is what TEST SUBCHANNEL is for a system: it takes the status.
     ///
     /// # Errors
     /// [`DiskError`]; `Idle` if no program runs.
@@ -473,8 +535,7 @@ impl Disk {
     /// [`DiskError`].
     #[inline]
     pub fn try_next(&mut self) -> Result<Option<Ended<'_>>, DiskError> {
-        let Disk { path, client, .. } = self;
-        match client.poll(path.receiver().raw())? {
+        match self.poll()? {
             Some(event) => self.ended(event).map(Some),
             None => Ok(None),
         }
@@ -519,7 +580,10 @@ impl Disk {
             self.start(Program::Read { first: at, blocks })?;
             let ended = self.wait()?;
             ended.check()?;
-            ended.copy(target)?;
+            let (moved, wanted) = (ended.copy(target)? as u64, target.len() as u64);
+            if moved < wanted {
+                return Err(DiskError::Short { moved, wanted });
+            }
             at += u64::from(blocks);
         }
         Ok(())
@@ -540,7 +604,13 @@ impl Disk {
             let (_, data) = self.data()?;
             data[..source.len()].copy_from_slice(source);
             self.start(Program::Write { first: at, blocks })?;
-            self.wait()?.check()?;
+            let ended = self.wait()?;
+            ended.check()?;
+            let wanted = source.len() as u64;
+            let residual = ended.residual();
+            if residual > 0 {
+                return Err(DiskError::Short { moved: wanted.saturating_sub(residual), wanted });
+            }
             at += u64::from(blocks);
         }
         Ok(())
@@ -611,10 +681,15 @@ impl Ended<'_> {
         self.parameter
     }
 
-    /// Whether the program has ended. If not, it was suspended, with what it has read so far, or asked for an
-    /// interruption.
+    /// Whether the program has ended. If not, it was suspended, with what it has read so far, asked for an interruption, or was
+    /// interrogated.
     pub fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Whether it was cancelled before the control unit had begun it, or was suspended when it was cancelled: it has no status.
+    pub fn is_withdrawn(&self) -> bool {
+        self.is_over && self.scsw().control == control::PENDING
     }
 
     /// Its status.
@@ -640,6 +715,17 @@ impl Ended<'_> {
     /// Bytes that were read.
     pub fn bytes(&self) -> u64 {
         self.disk.client.read_bytes()
+    }
+
+    /// Bytes that were not moved: of the whole program in transport mode, of the last CCW in command mode.
+    pub fn residual(&self) -> u64 {
+        let answer = self.disk.client.answer();
+        let tsb = answer.tsb.and_then(|(_, bytes)| Tsb::parse(&bytes));
+        match tsb {
+            Some(tsb) => tsb.residual_bytes.into(),
+            None if answer.scsw.conditions & TRANSPORT_FORMAT != 0 => 0,
+            None => answer.scsw.count.into(),
+        }
     }
 
     /// Copies what was read, from the start. Returns how many bytes.

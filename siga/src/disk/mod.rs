@@ -54,6 +54,7 @@ mod showing;
 mod volumes;
 
 pub use client::{Disk, DiskError, DiskOptions, Ended, OpenDiskError, Program, ProgramError};
+pub use disk::channel::request::Modification;
 pub use disk::channel::subchannel::Measurement;
 pub use disk::ckd;
 pub use disk::exchange::Kind as UnitKind;
@@ -61,12 +62,15 @@ pub use disk::format;
 pub use disk::program::blocks::Mode;
 pub use disk::unit::{DamagedTrack, Reading, Writing};
 pub use server::{Device, Server, ServerError};
-pub use volumes::{OpenVolume, open_volume};
+pub use volumes::{Checking, OpenVolume, open_volume, part_number};
 #[cfg(feature = "embedded")]
 pub use volumes::{SystemVolumes, VolumeDevice};
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: usize = disk::ckd::model::BLOCK_BYTES;
+
+/// The track of a volume with its first block: `siga volume create` makes blocks behind the cylinder of the label.
+const FIRST_BLOCK_TRACK: u32 = disk::ckd::model::HEADS;
 
 /// Letters of a device's name.
 pub const DEVICE_NAME_BYTES: usize = 8;
@@ -96,6 +100,33 @@ impl Wanted {
         let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let name = *bytes.first_chunk().expect("8 of 16");
         Wanted { name, subchannels: short(8), result_pages: short(10) }
+    }
+}
+
+/// What a guest has been given, in the user data with which its connection is accepted.
+///
+/// ```text
+/// | first cylinder of the volume that belongs to the device 32 | 0 96 |     little-endian
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Given {
+    first_cylinder: u32,
+}
+
+impl Given {
+    fn emit(self) -> crate::UserData {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&self.first_cylinder.to_le_bytes());
+        bytes
+    }
+
+    fn parse(bytes: &crate::UserData) -> Given {
+        Given { first_cylinder: u32::from_le_bytes(*bytes.first_chunk().expect("4 of 16")) }
+    }
+
+    /// The track of the device with block 0: behind the cylinder with the label, which a device has that begins with the volume.
+    fn first_track(self) -> u32 {
+        if self.first_cylinder == 0 { FIRST_BLOCK_TRACK } else { 0 }
     }
 }
 

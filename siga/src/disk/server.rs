@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
-use disk::channel::{Channel, Guests, Use, result_storage_bytes};
+use disk::channel::{Channel, Guests, SUBCHANNELS_MAX, Use, result_storage_bytes};
 use disk::ckd::direct::{Direct, DirectWrites, NoDirect};
 use disk::ckd::model::TRACK_BYTES;
 use disk::ckd::volume::{Access, OpenError};
@@ -23,7 +23,7 @@ use thiserror::Error;
 
 use super::showing::Shown;
 use super::volumes::OpenVolume;
-use super::{Measurement, UnitKind, Wanted};
+use super::{Given, Measurement, UnitKind, Wanted};
 use crate::waiter::{Key, Member, OneOf};
 use crate::{Guest, Path, PathOptions, Wait, Waiter};
 
@@ -34,7 +34,7 @@ const PATH_BYTES: u64 = 4 << 20;
 /// Polls that find nothing before the control unit is told what guests have done with, and the thread waits.
 const IDLE_POLLS: u32 = 200;
 
-/// How long a program waits that found the control unit busy, before it is begun again, and what is held back for a guest.
+/// The interval between two attempts to begin programs again that found the control unit busy, and to send results that were held back.
 const REPEAT_TIME: Duration = Duration::from_millis(1);
 /// Bytes of storage for results that a guest may want, over all its subchannels: 128 of programs of 255 blocks.
 pub const RESULT_BYTES_MAX: u64 = 128 << 20;
@@ -129,7 +129,7 @@ pub struct Server {
     wait: Wait,
     /// When programs that found the control unit busy were begun again, and the like.
     tended_ns: u64,
-    /// When the last poll began, whether it found nothing, and the time of all that did, each up to the next one.
+    /// When the last poll began, whether it found nothing, and the total time spent on such polls.
     polled_ns: u64,
     is_idle: bool,
     spinning_ns: u64,
@@ -338,6 +338,9 @@ impl Server {
                 return Err(error.into());
             }
         };
+        // The channel takes in the cache now. With the first guest of the volume, descriptors can be lacking that guests have taken.
+        let mut paths = Paths { waiter: &mut self.waiter, paths: &self.paths };
+        self.channel.poll_units(&mut paths, now_ns())?;
         damage.iter().for_each(|(track, at)| self.unit.note_damage(number, *track, *at));
         match direct {
             None => {}
@@ -402,25 +405,39 @@ impl Server {
     /// # Errors
     /// [`ServerError`].
     pub fn serve_within(&mut self, time: Duration) -> Result<(), ServerError> {
+        let mut waited = Duration::ZERO;
         loop {
             let mut idle = 0;
             while idle < IDLE_POLLS {
-                idle = if self.poll()? { 0 } else { idle + 1 };
+                let found = self.poll()?;
+                idle = if found { 0 } else { idle + 1 };
+                waited = if found { Duration::ZERO } else { waited };
             }
             if self.tend()? {
                 continue;
             }
-            // Nobody rings when another guest releases a volume, or what it has pinned.
-            let is_busy = self.channel.is_busy() || self.is_to_ask();
-            let time = if is_busy { time.min(REPEAT_TIME) } else { time };
-            let woken = self.waiter.wait_within(time)?.map(|(key, _)| key);
+            let left = self.longest_wait(time.saturating_sub(waited));
+            let begun = now_ns();
+            let woken = self.waiter.wait_within(left)?.map(|(key, _)| key);
+            let now = now_ns();
             self.is_idle = false;
+            waited += Duration::from_nanos(now.saturating_sub(begun));
             match woken {
-                Some(key) => self.serve_member(key, now_ns())?,
-                None if is_busy => {}
+                Some(key) => {
+                    waited = Duration::ZERO;
+                    self.serve_member(key, now)?;
+                }
+                None if waited < time => {}
                 None => return Ok(()),
             }
         }
+    }
+
+    /// How long to wait at most, of so much time. Nobody rings when another guest releases a volume or what it has pinned, when memory or
+    /// descriptors that were lacking come back, or when the host can be asked again.
+    fn longest_wait(&self, time: Duration) -> Duration {
+        let is_short = self.channel.is_busy() || self.channel.lacks() || self.is_to_ask();
+        if is_short { time.min(REPEAT_TIME) } else { time }
     }
 
     /// Serves until that time, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds). A server that
@@ -449,8 +466,7 @@ impl Server {
                 continue;
             }
             let left = Duration::from_nanos(deadline_ns.saturating_sub(now_ns()));
-            let time = if self.channel.is_busy() { left.min(REPEAT_TIME) } else { left };
-            let woken = self.waiter.wait_within(time)?.map(|(key, _)| key);
+            let woken = self.waiter.wait_within(self.longest_wait(left))?.map(|(key, _)| key);
             (self.polled_ns, self.is_idle) = (now_ns(), false);
             if let Some(key) = woken {
                 self.serve_member(key, self.polled_ns)?;
@@ -667,6 +683,7 @@ impl Server {
             let results = result_storage_bytes(wanted.subchannels, result_bytes);
             let options = PathOptions {
                 storage_bytes: PATH_BYTES + results + cache,
+                data: Given { first_cylinder: device.first_cylinder }.emit(),
                 wait: self.wait,
                 ..PathOptions::default()
             };
@@ -714,7 +731,9 @@ impl Server {
             self.devices[which].device.dedicated && opened.any(|opened| opened.device == which);
         let result_bytes = u64::from(wanted.subchannels) * u64::from(wanted.result_pages) * 4096;
         // Nobody reads a second queue.
-        let fits = (1..=RESULT_BYTES_MAX).contains(&result_bytes) && pending.shape == Shape::SIMPLE;
+        let fits = (1..=RESULT_BYTES_MAX).contains(&result_bytes)
+            && wanted.subchannels <= SUBCHANNELS_MAX
+            && pending.shape == Shape::SIMPLE;
         let number = self.paths.iter().position(Option::is_none).unwrap_or(self.paths.len());
         (pending.kind == Kind::DISK && !is_taken && fits).then_some((number, which, wanted))
     }

@@ -6,12 +6,27 @@ use std::time::{Duration, Instant};
 
 use disk::ckd::check::{Fault, TrackFault, check_tracks};
 use disk::ckd::track::Uniform;
-use disk::ckd::volume::{Access, OpenError, Problem, Volume};
+use disk::ckd::volume::{Access, FILES_MAX, OpenError, Problem, Volume, next_file};
 use disk::unit::Writing;
 
 /// How long to wait for a volume that is in use, and how often to try meanwhile.
 const LOCK_TIME: Duration = Duration::from_millis(250);
 const LOCK_POLL_TIME: Duration = Duration::from_millis(2);
+
+/// What the check of a volume comes upon, in the order of its tracks.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Checking<'a> {
+    /// A track is damaged.
+    Damaged(&'a Fault),
+    /// Tracks have been read.
+    Tracks {
+        /// How many so far.
+        done: u32,
+        /// How many the volume has.
+        all: u32,
+    },
+}
 
 /// A volume that is open and can be served: see [`Server::mount`](super::Server::mount).
 #[derive(Debug)]
@@ -50,6 +65,22 @@ impl OpenVolume {
         access: Access,
         mut found: impl FnMut(&Fault),
     ) -> Result<OpenVolume, OpenError> {
+        OpenVolume::open_watched(file, access, |checking| {
+            if let Checking::Damaged(fault) = checking {
+                found(fault);
+            }
+        })
+    }
+
+    /// Opens a volume and reads every track of it, as [`OpenVolume::open_checked`] does. `watch` hears how far the check is, too.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_watched(
+        file: &FilePath,
+        access: Access,
+        mut watch: impl FnMut(Checking<'_>),
+    ) -> Result<OpenVolume, OpenError> {
         let mut open = OpenVolume::open(file, access)?;
         let (volume, mut damage, mut known) = (&open.volume, Vec::new(), Vec::new());
         // A volume needs no label to be served.
@@ -64,9 +95,10 @@ impl OpenVolume {
                     let (_, start) = volume.place(number);
                     damage.push((number, offset.saturating_sub(start) as usize));
                 }
-                found(fault);
+                watch(Checking::Damaged(fault));
             }
             known.push(checked.ok().and_then(|shape| shape.uniform));
+            watch(Checking::Tracks { done: number + 1, all: volume.tracks() });
         });
         // What this process lacks is no fault of the volume.
         if let Some(error) = lack {
@@ -133,6 +165,18 @@ pub fn open_volume(file: &FilePath, access: Access) -> Result<Volume, OpenError>
     }
 }
 
+/// Which part of the volume that begins with the file `first` the file `part` is, from 1, by its name. None if it is no part of the volume.
+pub fn part_number(first: &FilePath, part: &FilePath) -> Option<usize> {
+    let mut file = first.to_owned();
+    for number in 1..=FILES_MAX {
+        if file == part {
+            return Some(number);
+        }
+        file = next_file(&file, number as u8)?;
+    }
+    None
+}
+
 #[cfg(feature = "embedded")]
 pub use of_system::{SystemVolumes, VolumeDevice};
 
@@ -146,10 +190,9 @@ mod of_system {
     use ::host::config::FileError;
     use ::host::system::System;
     use ::host::system::volume::{DeviceRule, VolumeRule};
-    use disk::ckd::check::Fault;
     use disk::ckd::volume::{Access, OpenError, Problem, next_file};
 
-    use super::OpenVolume;
+    use super::{Checking, OpenVolume, part_number};
     use crate::Name;
     use crate::disk::server::{Device, Server, ServerError};
 
@@ -186,13 +229,13 @@ mod of_system {
 
     impl SystemVolumes {
         /// Opens the volumes of a system, and reads every track of those that are to be checked. A volume with damaged tracks is
-        /// opened for reading; `found` gets each of them, with the volume's file. None if the system has no volumes.
+        /// opened for reading; `watch` hears of each of them and how far the check is, with the volume's file. None if the system has no volumes.
         ///
         /// # Errors
         /// [`FileError`]: which line of the system file names a file that is no volume, is in use, or has fewer cylinders.
         pub fn open(
             system: &System,
-            mut found: impl FnMut(&FilePath, &Fault),
+            mut watch: impl FnMut(&FilePath, Checking<'_>),
         ) -> Result<Option<SystemVolumes>, FileError> {
             let Some(wanted) = &system.volumes else { return Ok(None) };
             let mut volumes: Vec<(OpenVolume, VolumeRule)> = Vec::new();
@@ -210,8 +253,8 @@ mod of_system {
                 }
                 let access = if rule.read_only { Access::Read } else { Access::Write };
                 let open = match rule.check {
-                    true => OpenVolume::open_checked(&rule.file, access, |fault| {
-                        found(&rule.file, fault);
+                    true => OpenVolume::open_watched(&rule.file, access, |checking| {
+                        watch(&rule.file, checking);
                     }),
                     false => OpenVolume::open(&rule.file, access),
                 };
@@ -315,7 +358,13 @@ mod of_system {
             Problem::Io(error) => Some(error.kind()),
             _ => None,
         };
+        let part = part_number(&rule.file, &error.file).filter(|part| *part > 1);
         let right = match (kind, &error.problem) {
+            (Some(ErrorKind::NotFound), _) if let Some(part) = part => {
+                let first = rule.file.display();
+                let right = format!("must be there: it is part {part} of the volume in {first}");
+                return rule.file_place.error(error.to_string(), right);
+            }
             (Some(ErrorKind::NotFound), _) => "must be there: siga volume create makes a volume",
             (Some(ErrorKind::PermissionDenied), _) if !rule.read_only => {
                 "must be a file that this user may write, or have access = \"read\""

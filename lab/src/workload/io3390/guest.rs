@@ -88,7 +88,7 @@ impl Player {
             },
             depth: order.number("depth") as u16,
             blocks_max: records.max(LOAD_RECORDS),
-            first_track: 0,
+            first_track: Some(0),
             look_bytes: order.number("look_bytes") as u32,
             wait: wait(order),
         };

@@ -92,7 +92,7 @@ impl Plan {
             mode: self.mode,
             depth: 4,
             blocks_max: BLOCKS_PER_PROGRAM as u32,
-            first_track: if self.first_cylinder.is_none() { 15 } else { 0 },
+            first_track: Some(if self.first_cylinder.is_none() { 15 } else { 0 }),
             wait: Wait::Block,
             ..DiskOptions::default()
         }

@@ -1,0 +1,56 @@
+//! Interrogations: what has become of an operation of transport mode that has not ended.
+
+use super::{Connection, Unit};
+use crate::exchange::{Broken, Head, Kind, flag};
+use crate::format::scsw::DeviceStatus;
+use crate::format::sense::Fault;
+use crate::format::tccb::{INTERROGATE, Service, Tccb};
+use crate::format::tsb::{DeviceState, Interrogation, OperationState};
+
+impl Unit {
+    /// Answers an interrogation of an exchange, which is not disturbed.
+    pub(super) fn interrogate(
+        &mut self,
+        connection: &mut Connection,
+        head: Head,
+        tccb: &[u8],
+    ) -> Result<(), Broken> {
+        let answer = Head::new(Kind::Interrogation, head.connection, head.exchange);
+        let is_asked = |tccb: &Tccb<'_>| {
+            let mut commands = tccb.dcws();
+            let first = commands.next().is_some_and(|(_, dcw)| dcw.command == INTERROGATE);
+            tccb.service == Service::Interrogate && first && commands.next().is_none()
+        };
+        if !Tccb::parse(tccb).is_ok_and(|tccb| is_asked(&tccb)) {
+            let status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_CHECK);
+            let sense = Fault::InvalidParameter.sense(0, 0);
+            let answer = Head { code: status.0, flags: flag::SENSE, ..answer };
+            return self.link(connection.link)?.send(&answer, &sense.0);
+        }
+        let states = Interrogation {
+            device: self.device_state(connection, head.connection),
+            operation: self.operation_state(connection, head),
+        };
+        let answer = Head { code: DeviceStatus::ENDED.0, ..answer };
+        self.link(connection.link)?.send(&answer, &states.emit())
+    }
+
+    fn device_state(&self, connection: &Connection, number: u16) -> DeviceState {
+        let reserved = &self.volumes[connection.device.volume].reserved;
+        if reserved.contains(&number) { DeviceState::Reserved } else { DeviceState::Free }
+    }
+
+    fn operation_state(&self, connection: &Connection, head: Head) -> OperationState {
+        if connection.exchanges.iter().any(|exchange| exchange.number == head.exchange) {
+            return OperationState::AwaitsTrack;
+        }
+        let mut endings = self.volumes[connection.device.volume].endings.iter();
+        let is_it = |exchange: &super::Exchange| {
+            exchange.number == head.exchange && exchange.connection == head.connection
+        };
+        if endings.any(|ending| is_it(&ending.exchange)) {
+            return OperationState::AwaitsDisk;
+        }
+        OperationState::NotHere
+    }
+}
