@@ -21,7 +21,7 @@ use disk::unit::Reading;
 use os::uring::Piece;
 
 use world::programs::{Dice, assert_good, at, data, ended, seed_of, start};
-use world::reads::{Gate, read_directly};
+use world::reads::{Gate, PLACES, read_directly};
 use world::{CC, MODES, World, block, ccws, wish};
 
 /// A world whose volume is read directly. Its tracks are known, or not.
@@ -124,6 +124,50 @@ fn disk_of_long_sectors_is_read_in_multiples_of_them() {
     }
     for piece in gate.pieces() {
         assert!(piece.offset.is_multiple_of(4096) && piece.bytes.is_multiple_of(4096), "{piece:?}");
+    }
+}
+
+#[test]
+fn who_waits_for_a_place_gets_the_next_one_though_others_could_use_it() {
+    for mode in MODES {
+        let (mut world, gate) = world(3, 100, false);
+        // One has all places and wants more with each track, one waits with many programs, and one with a single program.
+        let mut greedy = world.guest(0, 3, false, false);
+        let mut many = world.guest(0, 3, false, false);
+        let mut one = world.guest(0, 3, false, false);
+        let begun = |gate: &Gate| -> Vec<u64> {
+            let track = |piece: &Piece| (piece.offset - 512) / TRACK_BYTES as u64;
+            gate.pieces().iter().map(track).collect()
+        };
+        for subchannel in 0..PLACES as u16 {
+            let first = u64::from(subchannel) * 36;
+            start(&mut greedy, subchannel, mode, Verb::Read, (first, 36), 0);
+        }
+        world.run();
+        assert_eq!(begun(&gate), (0..PLACES as u64).map(|index| index * 3).collect::<Vec<_>>());
+        for subchannel in 0..4 {
+            let first = (30 + u64::from(subchannel)) * 12;
+            start(&mut many, subchannel, mode, Verb::Read, (first, 12), 0);
+        }
+        world.run();
+        start(&mut one, 0, mode, Verb::Read, (40 * 12, 12), 0);
+        world.run();
+        assert_eq!(begun(&gate), [0; 0]);
+        for track in [30, 40, 31] {
+            gate.end(0);
+            world.run();
+            assert_eq!(begun(&gate), [track], "{mode:?}");
+        }
+        // A newcomer waits behind them.
+        start(&mut one, 1, mode, Verb::Read, (41 * 12, 12), 0);
+        world.run();
+        assert_eq!(begun(&gate), [0; 0]);
+        world.run_while(|| gate.end_oldest());
+        for (guest, programs) in [(&mut greedy, PLACES), (&mut many, 4), (&mut one, 2)] {
+            for _ in 0..programs {
+                assert_good(&ended(guest).expect("an end").1);
+            }
+        }
     }
 }
 

@@ -109,7 +109,7 @@ fn minidisk_ends_at_its_bounds_and_shows_its_own_cylinders() {
         let sense = guest.client.answer().sense.unwrap();
         assert_eq!((sense.0[0], sense.0[7]), (0x80, 4), "{mode:?}: no such track");
     }
-    // The count field of record 3 of cylinder 1, head 4, which is cylinder 3 of the volume.
+    // The count field behind record 2 of cylinder 1, head 4, which is cylinder 3 of the volume.
     let track = Cchh { cylinder: 1, head: 4 };
     let extent =
         Extent { permission: Permission::Nothing, first: track, last: track, ..Extent::default() };
@@ -118,7 +118,7 @@ fn minidisk_ends_at_its_bounds_and_shows_its_own_cylinders() {
         count: 1,
         seek: track,
         search: track,
-        record: 3,
+        record: 2,
         ..Locate::default()
     };
     guest.client.storage()[0x1000..0x1010].copy_from_slice(&extent.emit());
@@ -249,7 +249,7 @@ fn data_of_tracks_are_read_and_written_in_a_stream() {
     };
     // From record 11 of track 1 to record 3 of track 2, which gets 100 bytes and zeros.
     let write = prefix(first, last, of(operation::EXTENDED, extended::WRITE_TRACK_DATA, 0xa5));
-    assert_eq!((write[44], write[60], write[61]), (0x3f, 0xa5, 0x23), "as Linux writes it");
+    assert_eq!((write[44], write[46], write[61]), (0x3f, 0xa5, 0x23), "as Linux writes it");
     let data: Vec<u8> = (0..4 * BLOCK_BYTES + 100).map(|at| (at * 3 + at / 4096) as u8).collect();
     let storage = guest.client.storage();
     storage[0x1000..0x1040].copy_from_slice(&write);
@@ -287,7 +287,7 @@ fn data_of_tracks_are_read_and_written_in_a_stream() {
         }
         let orb = build(guest.client.storage(), AT, DATA, Mode::Transport, verb, blocks(22, 4));
         // The program of blocks has the same tracks and as many bytes: only locate record is another.
-        let is_locate = |bytes: &[u8]| bytes[16] == if verb == Verb::Write { 0x85 } else { 0x86 };
+        let is_locate = |bytes: &[u8]| bytes[2] == if verb == Verb::Write { 0x85 } else { 0x86 };
         let program = &mut guest.client.storage()[..0x1000];
         let at = program.windows(20).position(|bytes| bytes[3] == 4 && is_locate(bytes)).unwrap();
         program[at..at + 20].copy_from_slice(&instead.emit());
@@ -363,7 +363,7 @@ fn streams_of_tracks_need_their_locate_record_and_their_permission() {
 }
 
 #[test]
-fn control_unit_says_that_it_has_transport_mode() {
+fn control_unit_says_what_features_it_has() {
     let mut world = World::new(1, 10);
     let mut guest = world.guest(0, 1, true, false);
     // Prepare for read subsystem data, read feature codes: as Linux asks.
@@ -372,7 +372,7 @@ fn control_unit_says_that_it_has_transport_mode() {
     let orb = ccws(&mut guest, &[(0x27, CC, 12, 0x1000), (0x3e, 0, 256, 0x2000)]);
     assert!(guest.execute(&mut world, &orb).is_good());
     let mut features = [0; 256];
-    features[40] = 0x80;
+    (features[8], features[9], features[12], features[40]) = (0x01, 0x20, 0x40, 0xa4);
     assert_eq!(guest.client.storage()[0x2000..0x2100], features);
     let mut unknown = order;
     unknown[6] = 0x77;

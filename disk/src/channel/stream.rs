@@ -46,6 +46,7 @@ pub fn add_pieces(
     }
     let (mut at, mut left) = (address, count);
     let mut was_transfer = false;
+    let mut passed = 0_u64;
     loop {
         let mut bytes = [0; MIDAW_BYTES];
         if !at.is_multiple_of(MIDAW_BYTES as u64) || !storage.fetch(at, &mut bytes) {
@@ -67,6 +68,16 @@ pub fn add_pieces(
         }
         pieces.push(Piece { address, bytes: count, skip });
         left -= count;
+        passed += u64::from(count);
+        if direction == Direction::Output
+            && flags.has(TidawFlags::INSERT_CHECK)
+            && !flags.has(TidawFlags::LAST)
+        {
+            // The count of the TCW has the check word too, which crosses no path here. It stands on a multiple of 4.
+            let check = passed.next_multiple_of(4) - passed + 4;
+            left = left.checked_sub(check as u32).ok_or(Wrong)?;
+            passed += check;
+        }
         if flags.has(TidawFlags::LAST) {
             return if left == 0 { Ok(()) } else { Err(Wrong) };
         }
@@ -137,5 +148,27 @@ mod tests {
         let skipped = with(&[(0x100, tidaw(0xc0, 0x1100, 0x3f00))]);
         assert!(pieces(&skipped[..], stream, Direction::Input).unwrap()[0].skip);
         assert_eq!(pieces(&skipped[..], stream, Direction::Output), Err(Wrong));
+    }
+
+    #[test]
+    fn check_words_in_the_midst_of_an_output_stream_are_counted() {
+        let list = |first: u32| {
+            with(&[
+                (0x100, tidaw(0x08, first, 0x2000)),
+                (0x110, tidaw(0x08, 0x10, 0x2800)),
+                (0x120, tidaw(0x88, 0x100, 0x3000)),
+            ])
+        };
+        let stream = |count| Stream { address: 0x100, count, is_indirect: true };
+        let of = |bytes: &[u8], count, direction| pieces(bytes, stream(count), direction).is_ok();
+        // Behind 100 bytes, which are a multiple of 4, and 16; behind the last ones the count has none.
+        let bytes = list(0x100);
+        assert!(of(&bytes, 0x210 + 8, Direction::Output));
+        for count in [0x210, 0x210 + 4, 0x210 + 12] {
+            assert!(!of(&bytes, count, Direction::Output), "{count}");
+        }
+        assert!(of(&bytes, 0x210, Direction::Input), "no check words are inserted there");
+        // Behind 0x101 bytes three are needed to a multiple of 4.
+        assert!(of(&list(0x101), 0x211 + 7 + 4, Direction::Output));
     }
 }

@@ -3,8 +3,8 @@
 //! ```text
 //! define extent, 16    | mask 8 | attributes 8 | block size 16 | 0 16 | 0 8 | extent attributes 8 | first CCHH | last CCHH |
 //! locate record, 16    | operation 8 | auxiliary 8 | 0 8 | count 8 | seek CCHH | search CCHHR | sector 8 | factor 16 |
-//! locate extended, 20  | operation 8 | auxiliary 8 | 0 8 | count 8 | seek CCHH | search CCHHR | sector 8 | factor 16 |
-//!                      | command 8 | extended operation 8 | bytes of extended parameters 16 |, and then these
+//! locate extended, 20  | operation 8 | auxiliary 8 | command 8 | count 8 | seek CCHH | search CCHHR | sector 8 | factor 16 |
+//!                      | 0 8 | extended operation 8 | bytes of extended parameters 16 |, and then these
 //! prefix, 64           | format 8 | valid 8 | base unit 8 | auxiliary 8 | base subsystem 8 | 0 7 bytes | define extent, 32 | locate extended, 20 |
 //! count field, 8       | cylinder 16 | head 16 | record 8 | key length 8 | data length 16 |
 //! ```
@@ -208,8 +208,8 @@ pub const COUNT_BYTES: usize = 8;
 
 /// Where locate record has the track.
 const SEEK_AT: usize = 4;
-/// Where locate record extended has its command.
-const COMMAND_AT: usize = 16;
+/// Where locate record extended has its command, if its auxiliary bits say so.
+const COMMAND_AT: usize = 2;
 /// Where locate record extended says how many bytes of extended parameters follow.
 const PARAMETER_BYTES_AT: usize = 18;
 const PREFIX_EXTENT_AT: usize = 12;
@@ -282,6 +282,9 @@ impl Count {
     }
 }
 
+/// Bytes of a block if define extent says 0: record 0's longest, and 8 more.
+pub const BLOCK_BYTES_DEFAULT: u16 = 57_326 + 8;
+
 /// What a program may write, from bits 0 and 1 of the mask of define extent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
@@ -349,10 +352,12 @@ pub struct FileMask {
 }
 
 impl FileMask {
+    /// The bit of a mask that must be 0, also of the one in define extent.
+    pub const RESERVED: u8 = 0x20;
+
     /// Takes the byte apart. None if the bit is set that must be 0.
     pub fn parse(byte: u8) -> Option<FileMask> {
-        const ZERO: u8 = 0x20;
-        (byte & ZERO == 0)
+        (byte & FileMask::RESERVED == 0)
             .then(|| FileMask { permission: Permission::of(byte), seeks: Seeks::of(byte) })
     }
 }
@@ -411,8 +416,6 @@ pub mod operation {
     pub const FORMAT_WRITE: u8 = 0x03;
     /// Read data of records.
     pub const READ_DATA: u8 = 0x06;
-    /// Write whole tracks.
-    pub const WRITE_TRACK: u8 = 0x0b;
     /// Read whole tracks.
     pub const READ_TRACKS: u8 = 0x0c;
     /// Read anything.
@@ -439,6 +442,32 @@ pub mod orientation {
     pub const DATA: u8 = 2;
     /// To the index point.
     pub const INDEX: u8 = 3;
+}
+
+/// Bits of the second byte of locate record. The plain form has the first and the last alone.
+///
+/// ```text
+/// auxiliary, 8 | factor 1 | of the last track 1 | command 1 | check bytes 2 | count 1 | 0 1 | read count suffix 1 |
+/// ```
+///
+/// Linux, `drivers/s390/block/dasd_eckd.h`.
+pub mod auxiliary {
+    /// There is a factor.
+    pub const FACTOR: u8 = 0x80;
+    /// The factor is that of the last track: how many bytes of it are read or written.
+    pub const OF_LAST_TRACK: u8 = 0x40;
+    /// A command is embedded, which moves the data of a transport mode operation.
+    pub const COMMAND: u8 = 0x20;
+    /// How the data are checked in transport mode.
+    pub const CHECK_BYTES: u8 = 0x18;
+    /// A check word follows the data of each track that are written.
+    pub const CHECK_EACH_TRACK: u8 = 0x10;
+    /// The last command of the domain is read count.
+    pub const COUNT_SUFFIX: u8 = 0x01;
+    /// What the plain form must not have.
+    pub(super) const RESERVED: u8 = 0x7e;
+    /// What the extended form must not have: an embedded count is not known here.
+    pub(super) const RESERVED_EXTENDED: u8 = 0x06;
 }
 
 /// The tracks of a write trackset: the highest bit is the track of the seek address, and the next bits are the tracks behind it. Tracks
@@ -494,8 +523,6 @@ pub mod subsystem {
     pub const FEATURES: u8 = 0x41;
     /// Bytes of the features.
     pub const FEATURES_BYTES: usize = 256;
-    /// The byte of the features that says of transport mode, and the bit.
-    pub const TRANSPORT: (usize, u8) = (40, 0x80);
 }
 
 /// The parameters of locate record, and of its extended form.
@@ -505,7 +532,7 @@ pub struct Locate {
     pub operation: u8,
     /// Where the operation begins on the track: bits 0 and 1 of the first byte, as they came.
     pub orientation: u8,
-    /// Auxiliary bits, as they came.
+    /// Auxiliary bits, as they came, without the one that says that a command is embedded: see [`auxiliary`].
     pub auxiliary: u8,
     /// Records, or tracks, that will be read or written.
     pub count: u8,
@@ -519,8 +546,10 @@ pub struct Locate {
     pub sector: u8,
     /// Bytes of a record, or a factor of them, as it came.
     pub factor: u16,
-    /// The command that reads or writes, of the extended form.
+    /// The command that reads or writes, of the extended form. 0 if there is none.
     pub command: u8,
+    /// Bits or bytes are set that must be 0.
+    pub is_reserved_set: bool,
     /// The extended operation.
     pub extended: u8,
     /// The tracks of a write trackset. None for all else, and if their length is wrong.
@@ -542,6 +571,7 @@ impl Locate {
             record: bytes[12],
             sector: bytes[13],
             factor: u16_at(bytes, 14),
+            is_reserved_set: bytes[1] & auxiliary::RESERVED != 0 || bytes[2] != 0,
             ..Locate::default()
         })
     }
@@ -551,8 +581,14 @@ impl Locate {
     pub fn parse_extended(bytes: &[u8]) -> Option<Locate> {
         let (fixed, parameters) = bytes.split_first_chunk::<LOCATE_EXTENDED_BYTES>()?;
         let mut locate = Locate::parse(fixed)?;
-        (locate.command, locate.extended) = (fixed[COMMAND_AT], fixed[COMMAND_AT + 1]);
+        (locate.command, locate.extended) = (command_of(fixed), fixed[17]);
+        locate.auxiliary &= !auxiliary::COMMAND;
         let parameter_bytes = usize::from(u16_at(fixed, PARAMETER_BYTES_AT));
+        locate.is_reserved_set = fixed[1] & auxiliary::RESERVED_EXTENDED != 0
+            || fixed[COMMAND_AT] != locate.command
+            || fixed[16] != 0
+            || (locate.operation != operation::EXTENDED && locate.extended != 0)
+            || (!locate.is_trackset() && parameter_bytes > 0);
         if locate.is_trackset() && (1..=TrackSet::BYTES).contains(&parameter_bytes) {
             locate.tracks = TrackSet::parse(parameters.get(..parameter_bytes)?);
         }
@@ -570,13 +606,16 @@ impl Locate {
         let mut bytes = [0; LOCATE_EXTENDED_BYTES];
         bytes[0] = self.orientation << 6 | self.operation & 0x3f;
         bytes[1] = self.auxiliary;
+        if self.command != 0 {
+            bytes[1] |= auxiliary::COMMAND;
+            bytes[COMMAND_AT] = self.command;
+        }
         bytes[3] = self.count;
         bytes[4..8].copy_from_slice(&self.seek.emit());
         bytes[8..12].copy_from_slice(&self.search.emit());
         bytes[12] = self.record;
         bytes[13] = self.sector;
         bytes[14..16].copy_from_slice(&self.factor.to_be_bytes());
-        bytes[16] = self.command;
         bytes[17] = self.extended;
         if self.tracks.is_some() {
             bytes[PARAMETER_BYTES_AT + 1] = TrackSet::BYTES as u8;
@@ -594,9 +633,30 @@ pub fn embedded(code: u8, parameters: &[u8]) -> u8 {
     }
     let Some(locate) = locate_of(code, parameters) else { return 0 };
     match locate.first_chunk::<LOCATE_EXTENDED_BYTES>() {
-        Some(fixed) if u16_at(fixed, PARAMETER_BYTES_AT) == 0 => fixed[COMMAND_AT],
+        Some(fixed) if u16_at(fixed, PARAMETER_BYTES_AT) == 0 => command_of(fixed),
         _ => Locate::parse_extended(locate).map_or(0, |locate| locate.command),
     }
+}
+
+/// Check words within the data that a command with these parameters writes in transport mode: one behind the data of each track, but the
+/// last, if its locate record says so.
+#[inline]
+pub(crate) fn check_words(code: u8, parameters: &[u8]) -> u32 {
+    let locate = locate_of(code, parameters).filter(|_| code != command::LOCATE_RECORD);
+    let Some(fixed) = locate.and_then(|locate| locate.first_chunk::<LOCATE_EXTENDED_BYTES>())
+    else {
+        return 0;
+    };
+    let is_track_data = fixed[0] & 0x3f == operation::EXTENDED
+        && fixed[17] == extended::WRITE_TRACK_DATA
+        && fixed[1] & auxiliary::CHECK_BYTES == auxiliary::CHECK_EACH_TRACK;
+    if is_track_data { u32::from(fixed[3]).saturating_sub(1) } else { 0 }
+}
+
+/// The command that is embedded in the parameters of locate record extended, if there is one.
+#[inline]
+fn command_of(bytes: &[u8; LOCATE_EXTENDED_BYTES]) -> u8 {
+    if bytes[1] & auxiliary::COMMAND != 0 { bytes[COMMAND_AT] } else { 0 }
 }
 
 /// The track that a locate record, or a prefix, goes to, by its parameters. None if it is another command, or goes nowhere.
@@ -699,11 +759,12 @@ mod tests {
             command: 0x86,
             ..Locate::default()
         };
-        let bytes = [6, 0, 0, 12, 0, 1, 0, 2, 0, 1, 0, 2, 5, 0xff, 0x10, 0, 0x86, 0, 0, 0];
+        let locate = Locate { auxiliary: auxiliary::FACTOR, ..locate };
+        let bytes = [6, 0xa0, 0x86, 12, 0, 1, 0, 2, 0, 1, 0, 2, 5, 0xff, 0x10, 0, 0, 0, 0, 0];
         assert_eq!((locate.emit(), Locate::parse_extended(&bytes)), (bytes, Some(locate)));
         let prefix = Prefix { format: 1, valid: 0x80, extent: Some(extent), locate: Some(locate) };
         let bytes = prefix.emit();
-        assert_eq!((bytes[0], bytes[1], bytes[12], bytes[44], bytes[60]), (1, 0x80, 0x88, 6, 0x86));
+        assert_eq!((bytes[0], bytes[1], bytes[12], bytes[44], bytes[46]), (1, 0x80, 0x88, 6, 0x86));
         assert_eq!(Prefix::parse(&bytes), Some(prefix));
     }
 

@@ -9,7 +9,9 @@
 //!
 //! The length counts what is between TCAH and TCAT, and 12 more. SAC is 1FFE, or 1FFF for an interrogation. The count of the
 //! TCAT is that of all data of one direction, to a multiple of 4, and 4 for the check word. Data of all DCWs of a direction
-//! is one stream. Linux, `arch/s390/include/asm/fcx.h`.
+//! is one stream. A write of several tracks can have a check word behind the data of each track, as its locate record says: those behind
+//! all tracks but the last are within the stream, and the counts of TCW and TCAT have 4 more for each. Linux,
+//! `arch/s390/include/asm/fcx.h`, and `drivers/s390/cio/fcx.c`, `tcw_finalize`.
 
 use super::u32_at;
 

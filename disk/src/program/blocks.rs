@@ -7,7 +7,7 @@
 
 use crate::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, track_of};
 use crate::format::ccw::{Ccw, CcwFlags, CcwFormat};
-use crate::format::eckd::{Extent, Locate, Permission, Prefix, command, operation};
+use crate::format::eckd::{Extent, Locate, Permission, Prefix, auxiliary, command, operation};
 use crate::format::orb::{Orb, OrbFlags};
 use crate::format::tccb::{self, Dcw, Service, transfer_bytes};
 use crate::format::tcw::{Stream, Tcw};
@@ -92,6 +92,7 @@ pub fn build(
         search: track,
         record,
         sector: 0xff,
+        auxiliary: auxiliary::FACTOR,
         factor: BLOCK_BYTES as u16,
         ..Locate::default()
     };

@@ -1,4 +1,4 @@
-//! Exchanges that wait for a track that is being read.
+//! Exchanges that wait for a track that is being read, or let others have a turn.
 //!
 //! What an exchange needs to run again is kept with it, within limits; a ticket stands for it with the reads.
 
@@ -8,6 +8,9 @@ use crate::ckd::backing::is_refusal;
 /// Direct reads of a volume that a pass takes at most. The first of a burst go to their guests, who start the next ones, while the rest
 /// is taken.
 const READS_PER_POLL_MAX: usize = 8;
+
+/// Exchanges that have let others have a turn of which a pass goes on with so many.
+const YIELDED_PER_POLL_MAX: usize = 8;
 
 /// How often a command, or an operation in transport mode, runs again because a track was not there. Then it reads by calls that
 /// wait: what it needs at once may be more than the cache has room for.
@@ -97,6 +100,8 @@ impl Unit {
             let slot = taken.flatten();
             // It stays until those who wait for it have used it.
             slot.into_iter().for_each(|slot| mounted.cache.pin(slot));
+            // Who waits for the place comes first: who goes on now could want it for its next track, again and again.
+            self.feed_starved(volume);
             for ticket in landed.waiters {
                 self.resume(ticket, must_block);
             }
@@ -119,12 +124,24 @@ impl Unit {
         exchanges.any(|exchange| exchange.asked.contains(&track))
     }
 
+    /// Goes on with exchanges that have let others have a turn. Returns whether there was any.
+    pub(super) fn resume_yielded(&mut self) -> bool {
+        let count = self.yielded.len().min(YIELDED_PER_POLL_MAX);
+        for ticket in self.yielded.drain(..count).collect::<Vec<_>>() {
+            self.resume(ticket, false);
+        }
+        count > 0
+    }
+
     /// Goes on with what waits for a place, while there is one.
     pub(super) fn feed_starved(&mut self, volume: usize) {
         for _ in 0..DIRECT_READS_MAX {
             let flights = self.volumes[volume].flights.as_mut();
             let Some(ticket) = flights.and_then(Flights::next_starved) else { break };
             self.resume(ticket, false);
+            if let Some(flights) = &mut self.volumes[volume].flights {
+                flights.end_turn();
+            }
         }
     }
 
@@ -216,13 +233,17 @@ impl Unit {
     ) {
         self.serial += 1;
         self.counters.asides += 1;
-        exchange.turns += 1;
+        exchange.turns += u32::from(awaited != Awaited::Turn);
         connection.aside_bytes += bytes.len();
         self.aside_bytes += bytes.len();
         let serial = self.serial;
-        let flights = self.volumes[connection.device.volume].flights.as_mut();
-        let flights = flights.expect("only direct reads are waited for");
-        flights.wait(awaited, Ticket { connection: head.connection, serial });
+        let ticket = Ticket { connection: head.connection, serial };
+        if awaited == Awaited::Turn {
+            self.yielded.push_back(ticket);
+        } else {
+            let flights = self.volumes[connection.device.volume].flights.as_mut();
+            flights.expect("no read is waited for without").wait(awaited, ticket);
+        }
         exchange.aside =
             Some(Box::new(Aside { serial, head, bytes, units: VecDeque::new(), held }));
         connection.exchanges.push(exchange);
@@ -237,8 +258,9 @@ impl Unit {
 
     /// An exchange that is over waits for no track any more.
     pub(super) fn forget_ticket(&mut self, connection: &Connection, exchange: &Exchange) {
-        let flights = &mut self.volumes[connection.device.volume].flights;
-        if let Some((aside, flights)) = exchange.aside.as_ref().zip(flights.as_mut()) {
+        let Some(aside) = &exchange.aside else { return };
+        self.yielded.retain(|ticket| ticket.serial != aside.serial);
+        if let Some(flights) = &mut self.volumes[connection.device.volume].flights {
             flights.forget(aside.serial);
         }
     }

@@ -1,10 +1,10 @@
 //! What a control unit knows of an exchange: extent, position, and what remains of the domain.
 
-use super::search::{Place, Position};
+use super::search::{INDEX_POINTS_MAX, Place, Position};
 use crate::ckd::model::HEADS;
 use crate::format::eckd::{
-    Extent, FileMask, Locate, Permission, Seeks, TrackSet, command, extended, operation,
-    orientation,
+    BLOCK_BYTES_DEFAULT, Extent, FileMask, Locate, NO_SECTOR, Permission, SECTORS, Seeks, TrackSet,
+    auxiliary, command, extended, operation, orientation,
 };
 use crate::format::sense::Fault;
 
@@ -21,6 +21,8 @@ pub struct Limits {
     pub permission: Permission,
     /// Which seeks may be done.
     pub seeks: Seeks,
+    /// Bytes of a block.
+    pub block_bytes: u16,
 }
 
 impl Limits {
@@ -28,11 +30,15 @@ impl Limits {
     pub fn new(extent: &Extent, device: &Device) -> Result<Limits, Fault> {
         let first = device.track(extent.first).ok_or(Fault::NoTrack)?;
         let last = device.track(extent.last).ok_or(Fault::NoTrack)?;
-        if first > last {
+        if first > last || extent.mask_rest & FileMask::RESERVED != 0 {
             return Err(Fault::InvalidParameter);
         }
         let seeks = Seeks::of(extent.mask_rest);
-        Ok(Limits { first, last, permission: extent.permission, seeks })
+        let block_bytes = match extent.block_bytes {
+            0 => BLOCK_BYTES_DEFAULT,
+            bytes => bytes,
+        };
+        Ok(Limits { first, last, permission: extent.permission, seeks, block_bytes })
     }
 }
 
@@ -43,12 +49,20 @@ pub struct Domain {
     pub operation: u8,
     /// See [`extended`].
     pub extended: u8,
+    /// Where on the track it began: see [`orientation`].
+    pub orientation: u8,
+    /// The last command is read count.
+    pub has_suffix: bool,
     /// Records, or tracks, that remain.
     pub remaining: u32,
     /// The track, from the start of the volume.
     pub track: u32,
     /// The next record: its number among the records of the track, 0 for record 0.
     pub record: u32,
+    /// The head has passed the count field of that record already: what reads a count field goes on to the one behind.
+    pub is_at_count: bool,
+    /// Index points that were passed since data, a home address or record 0 were read, or data written.
+    pub index_points: u8,
     /// The head is at the home address: what reads all records of the track begins with record 0.
     pub is_home: bool,
     /// The next track is beyond the limits: what goes on there is refused.
@@ -57,9 +71,9 @@ pub struct Domain {
     pub set: TrackSet,
 }
 
-/// What a command does to a record.
+/// How a command uses a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum Access {
     /// Reads.
     Read,
     /// Writes into areas that are there.
@@ -79,23 +93,48 @@ impl Domain {
         self.operation == operation::EXTENDED && self.extended == extended::WRITE_TRACKSET
     }
 
+    /// Whether the home address, or record 0, may be read in it. If any command may read, the domain must begin before them.
+    pub fn reads_home(&self, code: u8) -> bool {
+        match self.operation {
+            operation::READ if code == command::READ_R0 => {
+                matches!(self.orientation, orientation::HOME | orientation::INDEX)
+            }
+            operation::READ => self.orientation == orientation::INDEX,
+            operation => operation == operation::READ_DATA,
+        }
+    }
+
+    /// Whether only the read count is left that a domain which writes has behind its records.
+    fn is_suffix_next(&self) -> bool {
+        self.has_suffix && self.operation == operation::WRITE_DATA && self.remaining == 1
+    }
+
+    /// So many records of the track are done.
+    pub fn pass(&mut self, records: u32) {
+        self.record += records;
+        self.remaining = self.remaining.saturating_sub(records);
+        (self.is_at_count, self.index_points) = (false, 0);
+    }
+
     /// Whether new records are written one by one.
     pub fn is_format_write(&self) -> bool {
         self.operation == operation::FORMAT_WRITE
     }
 }
 
-impl Deed {
+impl Access {
     /// What an operation of locate record allows.
-    pub fn of(code: u8, extended_code: u8) -> Option<Deed> {
+    pub fn of(code: u8, extended_code: u8) -> Option<Access> {
         match code {
             operation::EXTENDED if extended_code == extended::WRITE_TRACK_DATA => {
-                Some(Deed::Update)
+                Some(Access::Update)
             }
-            operation::EXTENDED if extended_code == extended::WRITE_TRACKSET => Some(Deed::Format),
-            operation::READ_DATA | operation::READ_TRACKS | operation::READ => Some(Deed::Read),
-            operation::WRITE_DATA => Some(Deed::Update),
-            operation::FORMAT_WRITE => Some(Deed::Format),
+            operation::EXTENDED if extended_code == extended::WRITE_TRACKSET => {
+                Some(Access::Format)
+            }
+            operation::READ_DATA | operation::READ_TRACKS | operation::READ => Some(Access::Read),
+            operation::WRITE_DATA => Some(Access::Update),
+            operation::FORMAT_WRITE => Some(Access::Format),
             _ => None,
         }
     }
@@ -183,20 +222,20 @@ impl Chain {
         Ok(())
     }
 
-    /// Whether the device and the program's own mask allow a deed.
-    pub fn permit(&self, deed: Deed, device: &Device) -> Result<(), Fault> {
+    /// Whether the device and the program's own mask allow a use of records.
+    pub fn permit(&self, access: Access, device: &Device) -> Result<(), Fault> {
         let permission = self.mask().permission;
-        let is_allowed = match deed {
-            Deed::Read => true,
-            Deed::Update => permission != Permission::Nothing,
-            Deed::Format => {
+        let is_allowed = match access {
+            Access::Read => true,
+            Access::Update => permission != Permission::Nothing,
+            Access::Format => {
                 matches!(permission, Permission::NoHomeAddress | Permission::All)
             }
         };
         if !is_allowed {
             return Err(Fault::MaskViolation);
         }
-        if deed != Deed::Read && !device.is_writable() {
+        if access != Access::Read && !device.may_write {
             return Err(Fault::WriteInhibited);
         }
         Ok(())
@@ -207,53 +246,69 @@ impl Chain {
         if self.mask().permission != Permission::All {
             return Err(Fault::MaskViolation);
         }
-        self.permit(Deed::Format, device)
+        self.permit(Access::Format, device)
     }
 
-    /// Locate record, as far as it needs no track: the track is the caller's to look at. Returns the record to look for.
+    /// Checks the parameters of locate record, as far as that needs no track. Returns the domain, without its record: to find that is the
+    /// caller's.
     pub fn locate(&mut self, locate: &Locate, device: &Device) -> Result<Domain, Fault> {
         let limits = self.limits.ok_or(Fault::InvalidSequence)?;
         if self.domain.is_some_and(|domain| domain.remaining > 0) {
             return Err(Fault::InvalidSequence);
         }
+        check(locate, limits)?;
         let code = locate.operation;
-        if code != operation::ORIENT {
-            let deed = Deed::of(code, locate.extended).ok_or(Fault::InvalidParameter)?;
-            self.permit(deed, device)?;
-            if locate.count == 0 {
-                return Err(Fault::InvalidParameter);
-            }
+        if let Some(access) = Access::of(code, locate.extended) {
+            self.permit(access, device)?;
         }
         let track = device.track(locate.seek).ok_or(Fault::NoTrack)?;
         if !(limits.first..=limits.last).contains(&track) {
             return Err(Fault::OutsideExtent);
         }
         let orients = locate.orientation;
-        let is_known = match code {
-            operation::READ_TRACKS => matches!(orients, orientation::COUNT | orientation::HOME),
-            operation::EXTENDED if locate.is_trackset() => orients == orientation::COUNT,
-            _ => true,
-        };
-        if !is_known {
-            return Err(Fault::InvalidParameter);
-        }
         let set = match locate.is_trackset() {
             true => trackset(locate, track, limits)?,
             false => TrackSet::default(),
         };
-        let is_home = matches!(code, operation::READ_TRACKS | operation::FORMAT_WRITE)
-            && matches!(orients, orientation::HOME | orientation::INDEX);
+        let is_home = matches!(orients, orientation::HOME | orientation::INDEX);
         let (remaining, extended) = (locate.count.into(), locate.extended);
-        let (record, is_beyond) = (0, false);
-        Ok(Domain { operation: code, extended, remaining, track, record, is_home, is_beyond, set })
+        Ok(Domain {
+            operation: code,
+            extended,
+            orientation: orients,
+            has_suffix: locate.auxiliary & auxiliary::COUNT_SUFFIX != 0,
+            remaining,
+            track,
+            record: 0,
+            is_at_count: false,
+            index_points: 0,
+            is_home,
+            is_beyond: false,
+            set,
+        })
+    }
+
+    /// The domain, for read count. It may also be the suffix of a domain that writes.
+    pub fn domain_of_count(&mut self) -> Result<&mut Domain, Fault> {
+        match self.domain {
+            Some(domain) if domain.is_suffix_next() => self.domain_within(),
+            _ => self.domain(Access::Read),
+        }
     }
 
     /// The domain, for a command that does this to records.
-    pub fn domain(&mut self, deed: Deed) -> Result<&mut Domain, Fault> {
-        let domain = self.domain.as_mut().ok_or(Fault::InvalidSequence)?;
-        if domain.remaining == 0 || Deed::of(domain.operation, domain.extended) != Some(deed) {
+    pub fn domain(&mut self, access: Access) -> Result<&mut Domain, Fault> {
+        let domain = self.domain.ok_or(Fault::InvalidSequence)?;
+        let is_allowed = Access::of(domain.operation, domain.extended) == Some(access);
+        if domain.remaining == 0 || !is_allowed || domain.is_suffix_next() {
             return Err(Fault::InvalidSequence);
         }
+        self.domain_within()
+    }
+
+    /// The domain, unless it has come to the end of the extent.
+    fn domain_within(&mut self) -> Result<&mut Domain, Fault> {
+        let domain = self.domain.as_mut().ok_or(Fault::InvalidSequence)?;
         if domain.is_beyond {
             return Err(Fault::OutsideExtent);
         }
@@ -271,7 +326,7 @@ impl Chain {
 
     /// The track of a domain that writes new records, and has record 0 before it.
     pub fn before_r0(&mut self) -> Result<u32, Fault> {
-        let domain = *self.domain(Deed::Format)?;
+        let domain = *self.domain(Access::Format)?;
         if domain.is_format_write() && domain.record == 0 {
             Ok(domain.track)
         } else {
@@ -281,11 +336,23 @@ impl Chain {
 
     /// Goes behind record 0 of the next track, in a domain that writes new records behind others.
     pub fn next_track_to_format(&mut self) -> Result<(), Fault> {
-        let domain = *self.domain(Deed::Format)?;
+        let domain = *self.domain(Access::Format)?;
         if !domain.is_format_write() || domain.record == 0 {
             return Err(Fault::InvalidSequence);
         }
         self.next_track()
+    }
+
+    /// Goes on behind the last record of the track: multi-track with the next one, otherwise with the first record of the same one, until
+    /// the track was passed as a whole without data.
+    pub fn pass_index(&mut self, is_multi_track: bool) -> Result<(), Fault> {
+        if is_multi_track {
+            return self.next_track();
+        }
+        let domain = self.domain.as_mut().ok_or(Fault::InvalidSequence)?;
+        domain.index_points += 1;
+        (domain.record, domain.is_at_count) = (1, false);
+        if domain.index_points < INDEX_POINTS_MAX { Ok(()) } else { Err(Fault::NoRecord) }
     }
 
     /// Goes on with the next track, or the next one of the set, if it is within the limits.
@@ -303,9 +370,49 @@ impl Chain {
             return Err(Fault::OutsideExtent);
         }
         domain.track += tracks;
-        (domain.record, domain.is_home) = (1, true);
+        (domain.record, domain.is_at_count, domain.is_home) = (1, false, true);
         Ok(())
     }
+}
+
+/// Checks the parameters of locate record that need neither device nor track. What they must be follows Hercules, `ckddasd.c`; the
+/// extended form has more of them in Linux, `dasd_eckd.h`.
+fn check(locate: &Locate, limits: Limits) -> Result<(), Fault> {
+    let (code, count) = (locate.operation, locate.count);
+    let is_orient = code == operation::ORIENT;
+    let is_operation = is_orient || Access::of(code, locate.extended).is_some();
+    let is_oriented = match locate.orientation {
+        orientation::COUNT => true,
+        orientation::HOME => matches!(
+            code,
+            operation::ORIENT
+                | operation::FORMAT_WRITE
+                | operation::READ_DATA
+                | operation::READ_TRACKS
+                | operation::READ
+        ),
+        orientation::DATA => matches!(
+            code,
+            operation::ORIENT | operation::WRITE_DATA | operation::READ_DATA | operation::READ
+        ),
+        _ => matches!(code, operation::FORMAT_WRITE | operation::READ),
+    };
+    let is_suffix = locate.auxiliary & auxiliary::COUNT_SUFFIX == 0
+        || matches!(code, operation::WRITE_DATA | operation::READ) && count >= 2;
+    let is_sector = locate.sector < SECTORS || locate.sector == NO_SECTOR;
+    let has_factor = locate.auxiliary & auxiliary::FACTOR != 0;
+    // Of the last track it counts the bytes of all its records.
+    let is_of_track = locate.auxiliary & auxiliary::OF_LAST_TRACK != 0;
+    let is_factor =
+        has_factor == (locate.factor != 0) && (is_of_track || locate.factor <= limits.block_bytes);
+    let is_good = is_operation
+        && is_oriented
+        && is_orient == (count == 0)
+        && is_suffix
+        && is_sector
+        && is_factor
+        && !locate.is_reserved_set;
+    if is_good { Ok(()) } else { Err(Fault::InvalidParameter) }
 }
 
 /// Checks the tracks of a write trackset. The first one is that of the seek address, there are as many as the program says, and all of
@@ -319,14 +426,14 @@ fn trackset(locate: &Locate, first: u32, limits: Limits) -> Result<TrackSet, Fau
     if last > limits.last { Err(Fault::OutsideExtent) } else { Ok(set) }
 }
 
-/// What a command code does to records, if that is what it does, without its multi-track bit.
-pub fn deed(code: u8) -> Option<Deed> {
+/// How a command uses records. None if it uses none.
+pub fn access(code: u8) -> Option<Access> {
     match code {
-        command::READ_TRACK | command::READ_TRACK_DATA => return Some(Deed::Read),
-        command::WRITE_TRACK_DATA => return Some(Deed::Update),
+        command::READ_TRACK | command::READ_TRACK_DATA => return Some(Access::Read),
+        command::WRITE_TRACK_DATA => return Some(Access::Update),
         // These have no multi-track form.
         command::WRITE_FULL_TRACK | command::WRITE_R0 | command::WRITE_HOME_ADDRESS => {
-            return Some(Deed::Format);
+            return Some(Access::Format);
         }
         _ => {}
     }
@@ -336,9 +443,9 @@ pub fn deed(code: u8) -> Option<Deed> {
         | command::READ_CKD
         | command::READ_COUNT
         | command::READ_R0
-        | command::READ_HOME_ADDRESS => Some(Deed::Read),
-        command::WRITE_DATA | command::WRITE_KEY_DATA => Some(Deed::Update),
-        command::WRITE_CKD => Some(Deed::Format),
+        | command::READ_HOME_ADDRESS => Some(Access::Read),
+        command::WRITE_DATA | command::WRITE_KEY_DATA => Some(Access::Update),
+        command::WRITE_CKD => Some(Access::Format),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! How an exchange ends: at once, or when what it has written survives a crash.
 
 use super::cache::Cache;
-use super::output::Output;
+use super::output::{self, Output};
 use super::{Connection, Exchange, SUBCHANNELS, Unit};
 use crate::exchange::{Broken, Head, Kind, flag};
 use crate::format::scsw::DeviceStatus;
@@ -18,6 +18,8 @@ pub(super) struct Ending {
     pub(super) sense: Sense,
     /// Data, of a transport response.
     pub(super) output: Output,
+    /// It waits for the disk, with so many bytes that it has copied: see [`Unit::keep_copied`].
+    pub(super) waiting_bytes: usize,
 }
 
 impl Unit {
@@ -30,15 +32,30 @@ impl Unit {
         let number = ending.exchange.number;
         connection.over[number as usize % SUBCHANNELS] = number;
         let cache = &mut self.volumes[connection.device.volume].cache;
-        ending.exchange.let_stand(cache);
+        ending.exchange.release_held(cache);
         if ending.exchange.has_failed {
             ending.fail(Fault::Equipment, connection);
         }
         if !ending.exchange.is_unsynced && ending.exchange.unwritten == 0 {
             return self.send_ending(connection, &mut ending);
         }
+        self.keep_copied(connection, &mut ending);
         self.volumes[connection.device.volume].endings.push(ending);
         Ok(())
+    }
+
+    /// An exchange waits for the disk. The bytes that it has copied are counted until it ends; if they are too many it ends without
+    /// them, in overrun.
+    fn keep_copied(&mut self, connection: &mut Connection, ending: &mut Ending) {
+        let bytes = ending.output.copied_bytes();
+        if output::is_full(connection.copied_bytes, self.copied_bytes, bytes) {
+            ending.output = Output::default();
+            ending.fail(Fault::Overrun, connection);
+            return;
+        }
+        ending.waiting_bytes = bytes;
+        connection.copied_bytes += bytes;
+        self.copied_bytes += bytes;
     }
 
     pub(super) fn send_ending(
@@ -46,9 +63,13 @@ impl Unit {
         connection: &mut Connection,
         ending: &mut Ending,
     ) -> Result<(), Broken> {
-        let Ending { exchange, kind, status, residual, flags, sense, output } = ending;
+        let Ending { exchange, kind, status, residual, flags, sense, output, waiting_bytes } =
+            ending;
         // What was written has come to the file by now.
-        exchange.let_pass(&mut self.volumes[connection.device.volume].cache);
+        exchange.evict_tracks_read(&mut self.volumes[connection.device.volume].cache);
+        let waiting_bytes = std::mem::take(waiting_bytes);
+        connection.copied_bytes -= waiting_bytes;
+        self.copied_bytes -= waiting_bytes;
         self.counters.exchanges += 1;
         self.counters.writes += u64::from(exchange.has_written);
         if *status == DeviceStatus::BUSY {
@@ -108,6 +129,7 @@ impl Unit {
             let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take)
             else {
                 // Its link has broken with the end of another one.
+                self.copied_bytes -= ending.waiting_bytes;
                 ending.give_up(&mut self.volumes[volume].cache);
                 continue;
             };
@@ -127,7 +149,7 @@ impl Unit {
 impl Ending {
     /// Nobody is to hear of it.
     pub(super) fn give_up(mut self, cache: &mut Cache) {
-        self.exchange.let_pass(cache);
+        self.exchange.evict_tracks_read(cache);
         self.exchange.slots.iter().for_each(|slot| cache.unpin(*slot));
     }
 
@@ -140,6 +162,7 @@ impl Ending {
             flags: 0,
             sense: Sense::default(),
             output: Output::default(),
+            waiting_bytes: 0,
         }
     }
 
@@ -159,5 +182,61 @@ impl Ending {
         let track = track.map(|track| connection.device.shown_number(track));
         let track = track.unwrap_or_default();
         self.sense = fault.sense(track.cylinder, track.head);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use os::storage::StorageOptions;
+
+    use super::super::output::COPIED_BYTES_MAX;
+    use super::*;
+    use crate::ckd::backing::Simulated;
+    use crate::ckd::header::Header;
+    use crate::ckd::model::{HEADS, TRACK_BYTES, track_of};
+    use crate::ckd::track;
+    use crate::ckd::volume::{Access, Volume};
+    use crate::unit::device::Device;
+
+    #[test]
+    fn bytes_that_are_copied_for_exchanges_which_wait_for_the_disk_are_bounded() {
+        let mut image = Header::default().emit().to_vec();
+        for number in 0..HEADS {
+            let mut content = vec![0; TRACK_BYTES];
+            track::clear(&mut content, track_of(number));
+            image.extend(content);
+        }
+        let backing = Box::new(Simulated::new(image));
+        let volume = Volume::from_backing(backing, Access::Write).unwrap();
+        let mut unit = Unit::new();
+        unit.add_volume(volume, 4 * TRACK_BYTES, StorageOptions::default()).unwrap();
+        let device =
+            Device { volume: 0, first_cylinder: 0, cylinders: 1, may_write: true, is_cached: true };
+        let bytes = vec![7; COPIED_BYTES_MAX];
+        let mut connections: Vec<Connection> =
+            (0..6).map(|_| Connection::new(device, 0, 0, false)).collect();
+        let mut waiting = Vec::new();
+        for (number, connection) in connections.iter_mut().enumerate() {
+            for exchange in 0..5 {
+                let exchange = Exchange::new(number as u16, exchange, &device);
+                let mut ending = Ending::new(exchange, Kind::TransportResponse);
+                ending.exchange.is_unsynced = true;
+                ending.output.push_bytes(&bytes, &mut unit.volumes[0].cache).unwrap();
+                unit.end(connection, ending).unwrap();
+                let last = unit.volumes[0].endings.last().unwrap();
+                let is_kept = !last.output.is_empty();
+                assert_eq!(is_kept, last.status == DeviceStatus::ENDED);
+                waiting.push(is_kept);
+            }
+        }
+        // Four of each connection, and sixteen of all.
+        let expected: Vec<bool> = (0..30).map(|index| index < 20 && index % 5 < 4).collect();
+        assert_eq!(waiting, expected);
+        let fault = unit.volumes[0].endings.last().unwrap().sense;
+        assert_eq!(fault, Fault::Overrun.sense(0, 0));
+        // They are free when the connections end.
+        unit.connections = connections.into_iter().map(|one| Some(Box::new(one))).collect();
+        (0..6).for_each(|number| unit.disconnect(number));
+        assert_eq!((unit.copied_bytes, unit.volumes[0].endings.len()), (0, 0));
     }
 }

@@ -1,5 +1,7 @@
 //! An exchange: what a control unit keeps of a program from its first command to its end.
 
+use std::ops::Range;
+
 use super::Mounted;
 use super::aside::Aside;
 use super::cache::{Cache, Slot};
@@ -46,6 +48,8 @@ pub(super) struct Exchange {
     /// The device is not cached: tracks that direct reads bring for this exchange. They leave the cache with it, or when a command
     /// has ended that is past them: until then the command may run again.
     pub(super) asked: Vec<u32>,
+    /// Tracks that were found to have no records: a command that runs again does not go over them once more.
+    pub(super) empty: Range<u32>,
     /// The key that the head has passed last.
     pub(super) key: Vec<u8>,
     /// It waits for a direct read.
@@ -73,10 +77,20 @@ impl Exchange {
         self.slots_before = self.slots.len();
     }
 
-    /// Lets the track leave the cache that was read for a device without one. What was handed out of it stays pinned.
-    pub(super) fn let_pass(&mut self, cache: &mut Cache) {
+    /// Evicts the tracks that were read for the exchange, if its device has no cache: the exchange is over. What was handed out of them stays
+    /// pinned.
+    pub(super) fn evict_tracks_read(&mut self, cache: &mut Cache) {
         for track in self.passing.take().into_iter().chain(self.asked.drain(..)) {
             cache.let_go(track);
+        }
+    }
+
+    /// A track was found to have no records.
+    pub(super) fn note_empty(&mut self, track: u32) {
+        if self.empty.end == track {
+            self.empty.end += 1;
+        } else {
+            self.empty = track..track + 1;
         }
     }
 
@@ -92,9 +106,9 @@ impl Exchange {
         }
     }
 
-    /// For a device without cache: tracks leave the cache that were read for commands which have ended. Those that are being written
-    /// stay until the exchange ends: who needed them would have to wait.
-    pub(super) fn let_old_pass(&mut self, mounted: &mut Mounted) {
+    /// Evicts the tracks that were read for commands which have ended, if the device has no cache. Tracks that are being written stay until
+    /// the exchange ends: a program that needed one would have to wait.
+    pub(super) fn evict_passed(&mut self, mounted: &mut Mounted) {
         let Some(track) = self.chain.track() else { return };
         let kept = track..=track + TRACKS_AHEAD_MAX as u32;
         let is_old = |track: &mut u32| !kept.contains(track) && !mounted.is_being_written(*track);
@@ -102,9 +116,8 @@ impl Exchange {
         old.into_iter().for_each(|track| mounted.cache.let_go(track));
     }
 
-    /// For a device without cache: the exchange has come to a track that was read for it, and the one before leaves the cache, as soon as it
-    /// is written.
-    pub(super) fn pass_to(&mut self, track: u32, mounted: &mut Mounted) {
+    /// Notes the track that was just read for the exchange, whose device has no cache, and evicts the one before as soon as it is written.
+    pub(super) fn replace_passing(&mut self, track: u32, mounted: &mut Mounted) {
         match self.passing.replace(track) {
             Some(before) if before == track => {}
             Some(before) if mounted.is_being_written(before) => self.note_asked(before),
@@ -113,8 +126,8 @@ impl Exchange {
         }
     }
 
-    /// It waits no longer, if it was put aside.
-    pub(super) fn let_stand(&mut self, cache: &mut Cache) {
+    /// Unpins the slots that its command had pinned when it was put aside: it waits no longer.
+    pub(super) fn release_held(&mut self, cache: &mut Cache) {
         if let Some(aside) = self.aside.take() {
             aside.held.into_iter().for_each(|slot| cache.unpin(slot));
         }

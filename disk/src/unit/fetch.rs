@@ -136,7 +136,7 @@ fn find_part(
     };
     exchange.misses += 1;
     if exchange.is_uncached {
-        exchange.pass_to(track, mounted);
+        exchange.replace_passing(track, mounted);
     }
     Ok(slot)
 }

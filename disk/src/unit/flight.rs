@@ -30,6 +30,8 @@ pub enum Awaited {
     Read(u16),
     /// Any place, because reads are under way to all of them.
     Place,
+    /// Nothing: it has done much at once, and others have a turn before it goes on.
+    Turn,
 }
 
 /// A read that is under way.
@@ -59,6 +61,44 @@ pub(super) struct Landed {
     pub(super) waiters: Vec<Ticket>,
 }
 
+/// Exchanges that wait for a place. Connections take turns, so one with many exchanges does not keep the others waiting.
+#[derive(Debug, Default)]
+struct Starved {
+    /// A connection that waits is there once, with its exchanges in their order.
+    turns: VecDeque<(u16, VecDeque<Ticket>)>,
+}
+
+impl Starved {
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    fn push(&mut self, ticket: Ticket) {
+        let known = self.turns.iter_mut().find(|(connection, _)| *connection == ticket.connection);
+        match known {
+            Some((_, tickets)) => tickets.push_back(ticket),
+            None => self.turns.push_back((ticket.connection, VecDeque::from([ticket]))),
+        }
+    }
+
+    /// The first exchange of the connection whose turn it is.
+    fn pop(&mut self) -> Option<Ticket> {
+        let (connection, mut tickets) = self.turns.pop_front()?;
+        let first = tickets.pop_front();
+        if !tickets.is_empty() {
+            self.turns.push_back((connection, tickets));
+        }
+        first
+    }
+
+    fn forget(&mut self, serial: u64) {
+        self.turns.retain_mut(|(_, tickets)| {
+            tickets.retain(|ticket| ticket.serial != serial);
+            !tickets.is_empty()
+        });
+    }
+}
+
 /// The direct reads of one volume.
 #[derive(Debug)]
 pub(super) struct Flights {
@@ -68,7 +108,9 @@ pub(super) struct Flights {
     flights: Vec<Flight>,
     free: Vec<u16>,
     /// Those who wait for a place.
-    starved: VecDeque<Ticket>,
+    starved: Starved,
+    /// Who waits for places gets one of them, and it is the turn of somebody who has not begun a read yet.
+    is_granted: bool,
     /// Reads were begun that the kernel does not know of.
     is_begun: bool,
 }
@@ -83,7 +125,8 @@ impl Flights {
             tracks: vec![NO_TRACK; places],
             flights,
             free: (0..places as u16).rev().collect(),
-            starved: VecDeque::new(),
+            starved: Starved::default(),
+            is_granted: false,
             is_begun: false,
         }
     }
@@ -113,11 +156,12 @@ impl Flights {
     pub(super) fn is_passing(&self, awaited: Awaited) -> bool {
         match awaited {
             Awaited::Read(place) => self.flights[usize::from(place)].is_passing,
-            Awaited::Place => false,
+            Awaited::Place | Awaited::Turn => false,
         }
     }
 
-    /// Begins to read a part of a track, if there is a place for it.
+    /// Begins to read a part of a track, if there is a place for it. While others wait for a place there is none, unless it is the
+    /// caller's turn: then there is one.
     pub(super) fn begin(
         &mut self,
         volume: &Volume,
@@ -125,6 +169,9 @@ impl Flights {
         part: &Range<usize>,
         is_uncached: bool,
     ) -> Option<Awaited> {
+        if !self.starved.is_empty() && !std::mem::take(&mut self.is_granted) {
+            return None;
+        }
         let place = self.free.pop()?;
         let first = part.start / SECTOR_BYTES * SECTOR_BYTES;
         let part = first..part.end.next_multiple_of(SECTOR_BYTES);
@@ -147,7 +194,8 @@ impl Flights {
     pub(super) fn wait(&mut self, awaited: Awaited, ticket: Ticket) {
         match awaited {
             Awaited::Read(place) => self.flights[usize::from(place)].waiters.push(ticket),
-            Awaited::Place => self.starved.push_back(ticket),
+            Awaited::Place => self.starved.push(ticket),
+            Awaited::Turn => unreachable!("no read is waited for"),
         }
     }
 
@@ -203,7 +251,7 @@ impl Flights {
     /// An exchange waits no longer.
     pub(super) fn forget(&mut self, serial: u64) {
         let is_other = |ticket: &Ticket| ticket.serial != serial;
-        self.starved.retain(is_other);
+        self.starved.forget(serial);
         self.flights.iter_mut().for_each(|flight| flight.waiters.retain(is_other));
     }
 
@@ -212,15 +260,41 @@ impl Flights {
         !self.free.is_empty() && !self.starved.is_empty()
     }
 
-    /// One who waits for a place, if there is a free one.
+    /// One who waits for a place, if there is a free one. It has its turn until [`Flights::end_turn`], and one place at most if others wait.
     pub(super) fn next_starved(&mut self) -> Option<Ticket> {
-        if self.free.is_empty() { None } else { self.starved.pop_front() }
+        let next = if self.free.is_empty() { None } else { self.starved.pop() };
+        self.is_granted = next.is_some();
+        next
+    }
+
+    /// The one who waited for a place has had its turn.
+    pub(super) fn end_turn(&mut self) {
+        self.is_granted = false;
     }
 
     /// All who wait for anything.
     pub(super) fn into_waiters(mut self) -> Vec<Ticket> {
-        let mut waiters: Vec<Ticket> = self.starved.drain(..).collect();
+        let starved = self.starved.turns.drain(..).flat_map(|(_, tickets)| tickets);
+        let mut waiters: Vec<Ticket> = starved.collect();
         self.flights.iter_mut().for_each(|flight| waiters.append(&mut flight.waiters));
         waiters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_wait_for_places_take_turns() {
+        let ticket = |connection, serial| Ticket { connection, serial };
+        let mut starved = Starved::default();
+        for (connection, serial) in [(7, 1), (7, 2), (7, 3), (4, 4), (9, 5), (4, 6)] {
+            starved.push(ticket(connection, serial));
+        }
+        starved.forget(5);
+        let order: Vec<u64> = std::iter::from_fn(|| Some(starved.pop()?.serial)).collect();
+        assert_eq!(order, [1, 4, 2, 6, 3]);
+        assert!(starved.is_empty());
     }
 }

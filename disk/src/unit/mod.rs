@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `aside` | exchanges that wait for a track |
+//! | `aside` | exchanges that wait for a track, or let others have a turn |
 //! | [`device`] | a volume, or the part of it that a minidisk is |
 //! | [`cache`] | tracks in lent storage |
 //! | [`chain`] | extent, position and domain of an exchange |
@@ -191,9 +191,29 @@ struct Connection {
     over: [u32; SUBCHANNELS],
     /// Bytes of data of its exchanges that are put aside.
     aside_bytes: usize,
+    /// Bytes that were copied for its exchanges which wait for the disk before they end.
+    copied_bytes: usize,
     /// Operations that have ended, modulo 65536, and the slots that are pinned for each.
     ended: u16,
     pins: VecDeque<(u16, Slot)>,
+}
+
+impl Connection {
+    fn new(device: Device, link: usize, segment: u16, is_copied: bool) -> Connection {
+        Connection {
+            device,
+            link,
+            segment,
+            is_copied,
+            sense: Sense::default(),
+            exchanges: Vec::new(),
+            over: [0; SUBCHANNELS],
+            aside_bytes: 0,
+            copied_bytes: 0,
+            ended: 0,
+            pins: VecDeque::new(),
+        }
+    }
 }
 
 /// What a control unit has done so far.
@@ -226,8 +246,12 @@ pub struct Unit {
     connections: Vec<Option<Box<Connection>>>,
     /// Of the ticket that was given out last.
     serial: u64,
+    /// Exchanges that are put aside only until others have had a turn.
+    yielded: VecDeque<Ticket>,
     /// Bytes of data of all exchanges that are put aside.
     aside_bytes: usize,
+    /// Bytes that were copied for all exchanges which wait for the disk before they end.
+    copied_bytes: usize,
     counters: Counters,
 }
 
@@ -418,7 +442,7 @@ impl Unit {
 
     /// Takes and runs what has arrived, a bounded number of units. Returns whether there was anything.
     pub fn poll(&mut self) -> bool {
-        let mut found = false;
+        let mut found = self.resume_yielded();
         for volume in 0..self.volumes.len() {
             found |= self.volumes[volume].land_writes(WRITES_PER_POLL_MAX);
             found |= self.end_writes(volume);
@@ -667,18 +691,9 @@ impl Unit {
         if self.connections.len() <= place {
             self.connections.resize_with(place + 1, || None);
         }
-        self.connections[place] = Some(Box::new(Connection {
-            device,
-            link: index,
-            segment,
-            is_copied: head.code & establish::COPIED != 0,
-            sense: Sense::default(),
-            exchanges: Vec::new(),
-            over: [0; SUBCHANNELS],
-            aside_bytes: 0,
-            ended: 0,
-            pins: VecDeque::new(),
-        }));
+        let is_copied = head.code & establish::COPIED != 0;
+        let connection = Connection::new(device, index, segment, is_copied);
+        self.connections[place] = Some(Box::new(connection));
         answer.code = 0;
         answer.count = segment.into();
         let bytes = self.volumes[volume].lendable.bytes();
@@ -701,14 +716,17 @@ impl Unit {
             mounted.cache.unpin(slot);
         }
         for mut exchange in connection.exchanges.drain(..) {
-            exchange.let_pass(&mut mounted.cache);
-            exchange.let_stand(&mut mounted.cache);
+            exchange.evict_tracks_read(&mut mounted.cache);
+            exchange.release_held(&mut mounted.cache);
             exchange.slots.iter().for_each(|slot| mounted.cache.unpin(*slot));
         }
         mounted.reserved.retain(|owner| *owner != number);
         let is_gone = |ending: &mut Ending| ending.exchange.connection == number;
         let cache = &mut mounted.cache;
-        mounted.endings.extract_if(.., is_gone).for_each(|ending| ending.give_up(cache));
+        for ending in mounted.endings.extract_if(.., is_gone) {
+            self.copied_bytes -= ending.waiting_bytes;
+            ending.give_up(cache);
+        }
     }
 
     /// Frees what was pinned for operations that the guest has done with.
@@ -837,6 +855,11 @@ impl Unit {
                 ending.be_busy(connection);
                 ending.residual = count;
             }
+            Err(Refusal::Wait(Awaited::Turn)) if self.is_aside_full(connection, data.len()) => {
+                ending.output = Output::default();
+                ending.be_busy(connection);
+                ending.residual = count;
+            }
             Err(Refusal::Wait(awaited)) => {
                 let mut exchange = ending.exchange;
                 (exchange.chain, exchange.commands) = (chain, sequence);
@@ -849,7 +872,7 @@ impl Unit {
         let exchange = &mut ending.exchange;
         (exchange.must_block, exchange.turns) = (false, 0);
         if !exchange.asked.is_empty() {
-            exchange.let_old_pass(&mut self.volumes[connection.device.volume]);
+            exchange.evict_passed(&mut self.volumes[connection.device.volume]);
         }
         // A search that has found what it looks for ends with status modifier, and its chain goes on too.
         let found = DeviceStatus::ENDED.with(DeviceStatus::STATUS_MODIFIER);

@@ -51,37 +51,65 @@ impl Output {
         link.send(&head, &body)
     }
 
+    /// Bytes that it has copied. Extents are places in the cache, and count for nothing.
+    pub(super) fn copied_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Adds records of the cache.
-    pub(super) fn push(&mut self, extent: Extent, cache: &mut Cache) {
-        if !self.bytes.is_empty() {
-            // Bytes came first: everything has to go with them.
-            for place in extent.places() {
-                self.bytes.extend(slice(cache, place, extent.record_bytes as usize));
-            }
-            return;
+    ///
+    /// # Errors
+    /// Overrun: they have to be copied, and these are too many bytes.
+    pub(super) fn push(&mut self, extent: Extent, cache: &mut Cache) -> Result<(), Refusal> {
+        if self.bytes.is_empty() {
+            self.extents.push(extent);
+            return Ok(());
         }
-        self.extents.push(extent);
+        // Bytes came first: everything has to go with them.
+        self.check_room(extent.bytes())?;
+        self.copy(&extent, cache);
+        Ok(())
     }
 
     /// Bytes that lie nowhere in the cache as they are. What came before is copied too.
+    ///
+    /// # Errors
+    /// Overrun: these are too many bytes.
     pub(super) fn push_bytes(&mut self, bytes: &[u8], cache: &mut Cache) -> Result<(), Refusal> {
-        if self.bytes.len() + bytes.len() > COPIED_BYTES_MAX {
-            return Err(Fault::Overrun.into());
-        }
-        let extents = std::mem::take(&mut self.extents);
-        for extent in extents.iter() {
-            for place in extent.places() {
-                self.bytes.extend(slice(cache, place, extent.record_bytes as usize));
-            }
+        let before = self.extents.iter().map(Extent::bytes).sum::<u64>();
+        self.check_room(before + bytes.len() as u64)?;
+        for extent in std::mem::take(&mut self.extents).iter() {
+            self.copy(extent, cache);
         }
         self.bytes.extend(bytes);
         Ok(())
     }
+
+    fn check_room(&self, more: u64) -> Result<(), Refusal> {
+        let is_room = self.bytes.len() as u64 + more <= COPIED_BYTES_MAX as u64;
+        if is_room { Ok(()) } else { Err(Fault::Overrun.into()) }
+    }
+
+    fn copy(&mut self, extent: &Extent, cache: &mut Cache) {
+        for place in extent.places() {
+            self.bytes.extend(slice(cache, place, extent.record_bytes as usize));
+        }
+    }
 }
 
 /// Bytes at most that are copied for one exchange, because they do not lie in the cache as the program wants them: whole tracks, or
-/// counts and keys. They pin nothing, so nothing else bounds them.
-const COPIED_BYTES_MAX: usize = 4 << 20;
+/// counts and keys.
+pub(super) const COPIED_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes at most that are copied for exchanges which wait for the disk before they end: of a connection, and of all. An exchange that
+/// has copied more ends in overrun.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+const ALL_WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// Whether an exchange that has copied so many bytes may not wait for the disk together with those of its connection, and of all.
+pub(super) fn is_full(of_connection: usize, of_all: usize, bytes: usize) -> bool {
+    of_connection + bytes > WAITING_BYTES_MAX || of_all + bytes > ALL_WAITING_BYTES_MAX
+}
 
 fn slice(cache: &mut Cache, place: u64, bytes: usize) -> &[u8] {
     cache.range(place as usize, bytes)
@@ -102,6 +130,13 @@ mod tests {
         let track = vec![7; TRACK_BYTES];
         let all = (0..).take_while(|_| output.push_bytes(&track, &mut cache).is_ok()).count();
         assert_eq!(all, COPIED_BYTES_MAX / TRACK_BYTES);
-        assert!(output.bytes.len() <= COPIED_BYTES_MAX);
+        // Extents that have to be copied count too, whichever came first.
+        let extent = Extent::plain(0, 0, TRACK_BYTES as u32);
+        assert_eq!(output.push(extent, &mut cache), Err(Fault::Overrun.into()));
+        let mut output = Output::default();
+        (0..=all).for_each(|_| output.push(extent, &mut cache).unwrap());
+        assert_eq!(output.copied_bytes(), 0);
+        assert_eq!(output.push_bytes(&[7], &mut cache), Err(Fault::Overrun.into()));
+        assert_eq!(output.copied_bytes(), 0);
     }
 }

@@ -1,9 +1,10 @@
 //! The commands of a control unit.
 
 use super::cache::{Cache, CacheError, Slot};
-use super::chain::{Deed, Domain, deed};
+use super::chain::{Access, Domain, access};
 use super::device::{
     CHARACTERISTICS_BYTES, CONFIGURATION_BYTES, Device, IDENTITY, characteristics, configuration,
+    features,
 };
 use super::fetch::{find, find_records, pin, uniform_of, write};
 use super::output::Output;
@@ -21,7 +22,7 @@ use crate::format::scsw::DeviceStatus;
 use crate::format::sense::{Fault, SENSE_BYTES};
 use crate::format::tccb::Dcw;
 
-/// Tracks without a record that a command goes over.
+/// Tracks without a record that a command goes over before others have a turn.
 const EMPTY_TRACKS_MAX: u32 = 16;
 
 /// Why a command was not run.
@@ -29,7 +30,7 @@ const EMPTY_TRACKS_MAX: u32 = 16;
 pub enum Refusal {
     /// Unit check.
     Fault(Fault),
-    /// Not now: another connection has reserved the volume, or the cache is pinned.
+    /// Not now: another connection has reserved cylinders of the device, or all slots of the cache are pinned.
     Busy,
     /// Not before a track was read. Nothing is done that must not be done again.
     Wait(Awaited),
@@ -77,7 +78,7 @@ pub fn writes(code: u8, control: &[u8]) -> bool {
         command::PREFIX | command::LOCATE_RECORD_EXTENDED => embedded(code, control),
         code => code,
     };
-    matches!(deed(code), Some(Deed::Update | Deed::Format))
+    matches!(access(code), Some(Access::Update | Access::Format))
 }
 
 /// A record, as a command needs it.
@@ -115,11 +116,11 @@ impl Unit {
             }
         }
         let embedded = embedded(code, control);
-        match deed(embedded) {
+        match access(embedded) {
             None if embedded == 0 => Ok(Moved::NOTHING),
             None => Err(Fault::InvalidParameter.into()),
-            Some(Deed::Read) if code == command::PREFIX => Err(Fault::InvalidParameter.into()),
-            Some(Deed::Update | Deed::Format) if code == command::PREFIX_READ => {
+            Some(Access::Read) if code == command::PREFIX => Err(Fault::InvalidParameter.into()),
+            Some(Access::Update | Access::Format) if code == command::PREFIX_READ => {
                 Err(Fault::InvalidParameter.into())
             }
             Some(_) => {
@@ -141,12 +142,12 @@ impl Unit {
         output: &mut Output,
     ) -> Result<Moved, Refusal> {
         if code & !command::MULTI_TRACK == command::READ_DATA {
-            return self.read_all_data(connection, exchange, count, output);
+            return self.read_all_data(connection, exchange, code, count, output);
         }
         let (mut moved, mut data) = (0, data);
         while exchange.chain.domain.is_some_and(|domain| domain.remaining > 0) && moved < count {
             if code & !command::MULTI_TRACK == command::WRITE_DATA {
-                let written = self.write_whole(connection, exchange, data)?;
+                let written = self.write_whole(connection, exchange, code, data)?;
                 if written > 0 {
                     (moved, data) = (moved + written as u32, &data[written..]);
                     continue;
@@ -154,8 +155,8 @@ impl Unit {
             }
             let left = count - moved;
             let remaining = exchange.chain.domain.map(|domain| domain.remaining);
-            let one = match deed(code) {
-                Some(Deed::Read) => {
+            let one = match access(code) {
+                Some(Access::Read) => {
                     self.perform(connection, number, exchange, code, left, &[], output)?
                 }
                 _ => {
@@ -180,14 +181,16 @@ impl Unit {
         &mut self,
         connection: &mut Connection,
         exchange: &mut Exchange,
+        code: u8,
         count: u32,
         output: &mut Output,
     ) -> Result<Moved, Refusal> {
+        let is_multi_track = code & command::MULTI_TRACK != 0;
         let mut left = count;
         loop {
             let domain = match exchange.chain.domain {
                 Some(domain) if domain.remaining == 0 => break,
-                _ => *exchange.chain.domain(Deed::Read)?,
+                _ => *exchange.chain.domain(Access::Read)?,
             };
             if left == 0 {
                 break;
@@ -197,7 +200,7 @@ impl Unit {
             let uniform =
                 uniform.filter(|one| domain.record >= 1 && domain.record <= u32::from(one.records));
             let Some(uniform) = uniform else {
-                let found = self.next_record(connection, exchange, Deed::Read)?;
+                let found = self.next_record(connection, exchange, Access::Read, is_multi_track)?;
                 let data_bytes = found.record.count.data_bytes;
                 let at = Cache::offset(found.slot) + found.record.data_at() as u64;
                 let bytes = u32::from(data_bytes).min(left);
@@ -207,7 +210,7 @@ impl Unit {
                 }
                 let mounted = &mut self.volumes[connection.device.volume];
                 pin(mounted, exchange, found.slot)?;
-                output.push(Extent::plain(connection.segment, at, bytes), &mut mounted.cache);
+                output.push(Extent::plain(connection.segment, at, bytes), &mut mounted.cache)?;
                 left -= bytes;
                 step(exchange, found.track);
                 continue;
@@ -229,18 +232,17 @@ impl Unit {
                     record_bytes: data_bytes,
                     segment: connection.segment,
                 };
-                output.push(extent, &mut mounted.cache);
+                output.push(extent, &mut mounted.cache)?;
                 left -= full * data_bytes;
             }
             if full < whole {
                 let at = base + u64::from(full) * u64::from(data_bytes + COUNT_BYTES as u32);
-                output.push(Extent::plain(connection.segment, at, left), &mut mounted.cache);
+                output.push(Extent::plain(connection.segment, at, left), &mut mounted.cache)?;
                 left = 0;
             }
             let domain = exchange.chain.domain.as_mut().expect("there is one");
-            domain.remaining -= whole;
-            domain.record += whole;
-            if domain.record > u32::from(uniform.records) {
+            domain.pass(whole);
+            if domain.record > u32::from(uniform.records) && is_multi_track {
                 exchange.chain.end_track();
             }
             if left == 0 {
@@ -256,13 +258,14 @@ impl Unit {
         &mut self,
         connection: &mut Connection,
         exchange: &mut Exchange,
+        code: u8,
         data: &[u8],
     ) -> Result<usize, Refusal> {
-        let domain = *exchange.chain.domain(Deed::Update)?;
+        let domain = *exchange.chain.domain(Access::Update)?;
         if domain.is_track_data() {
             return Err(Fault::InvalidSequence.into());
         }
-        exchange.chain.permit(Deed::Update, &connection.device)?;
+        exchange.chain.permit(Access::Update, &connection.device)?;
         let mounted = &mut self.volumes[connection.device.volume];
         let slot = find(mounted, exchange, domain.track)?;
         let Some(uniform) = mounted.cache.uniform_of(domain.track) else { return Ok(0) };
@@ -285,9 +288,8 @@ impl Unit {
         // The count fields between the records go along as they are.
         write(mounted, exchange, slot, domain.track, at, bytes)?;
         let domain = exchange.chain.domain.as_mut().expect("there is one");
-        domain.remaining -= whole;
-        domain.record += whole;
-        if domain.record > u32::from(uniform.records) {
+        domain.pass(whole);
+        if domain.record > u32::from(uniform.records) && code & command::MULTI_TRACK != 0 {
             exchange.chain.end_track();
         }
         Ok(whole as usize * data_bytes)
@@ -346,7 +348,7 @@ impl Unit {
                 answer(output, &mut mounted.cache, &bytes)
             }
             command::RESERVE => {
-                if !device.is_writable() {
+                if !device.may_write {
                     return Err(Fault::WriteInhibited.into());
                 }
                 let is_under_way = |other: &Connection| {
@@ -461,15 +463,12 @@ impl Unit {
                 if !std::mem::take(&mut exchange.are_features_wanted) {
                     return Err(Fault::InvalidSequence.into());
                 }
-                let mut features = [0; subsystem::FEATURES_BYTES];
-                let (at, bit) = subsystem::TRANSPORT;
-                features[at] = bit;
-                answer(output, &mut mounted.cache, &features)
+                answer(output, &mut mounted.cache, &features())
             }
-            _ => match deed(code) {
-                Some(Deed::Read) => self.read(connection, exchange, code, count, output),
-                Some(Deed::Update) => self.update(connection, exchange, code, matched, data),
-                Some(Deed::Format) => {
+            _ => match access(code) {
+                Some(Access::Read) => self.read(connection, exchange, code, count, output),
+                Some(Access::Update) => self.update(connection, exchange, code, matched, data),
+                Some(Access::Format) => {
                     if code == command::WRITE_CKD_NEXT_TRACK {
                         exchange.chain.next_track_to_format()?;
                     }
@@ -525,8 +524,9 @@ impl Unit {
                     records.position(|record| is_it(&record)).ok_or(Fault::NoRecord)? as u32
                 }
             };
-            if locate.operation == operation::FORMAT_WRITE {
-                // What is found is the record before the new one.
+            domain.is_at_count = locate.orientation == orientation::COUNT;
+            if locate.operation == operation::FORMAT_WRITE || !domain.is_at_count {
+                // What is found is the record before the new one, or before those that are to be read or written.
                 domain.record += 1;
             }
         }
@@ -534,26 +534,38 @@ impl Unit {
         Ok(())
     }
 
-    /// The next record of the domain: of the next tracks, if this one has no more. All of its track is there unless it is only read.
+    /// The next record of the domain. Behind the last one of its track a multi-track command goes on with the next tracks, another one
+    /// with the first record of the same track. All of its track is there unless it is only read.
     fn next_record(
         &mut self,
         connection: &Connection,
         exchange: &mut Exchange,
-        deed: Deed,
+        access: Access,
+        is_multi_track: bool,
     ) -> Result<Found, Refusal> {
         let mounted = &mut self.volumes[connection.device.volume];
         for _ in 0..EMPTY_TRACKS_MAX {
-            let Some(domain) = exchange.chain.domain else {
+            let Some(mut domain) = exchange.chain.domain else {
                 return Err(Fault::InvalidSequence.into());
             };
+            // From the start of the track record 1 comes first: record 0 is read if it was located, or by its own command.
+            if !domain.is_at_count {
+                domain.record = domain.record.max(1);
+            }
+            if is_multi_track && domain.record == 1 && exchange.empty.contains(&domain.track) {
+                domain.track = exchange.empty.end - 1;
+                exchange.chain.domain = Some(domain);
+                exchange.chain.pass_index(true)?;
+                continue;
+            }
             let Domain { track, record, .. } = domain;
             let uniform = uniform_of(mounted, exchange, track)?;
             if uniform.is_some_and(|uniform| record > u32::from(uniform.records)) {
-                exchange.chain.next_track()?;
+                exchange.chain.pass_index(is_multi_track)?;
                 continue;
             }
             let slot = match uniform {
-                Some(uniform) if record >= 1 && deed == Deed::Read => {
+                Some(uniform) if record >= 1 && access == Access::Read => {
                     find_records(mounted, exchange, &domain, &uniform, 1)?
                 }
                 _ => find(mounted, exchange, track)?,
@@ -574,11 +586,23 @@ impl Unit {
                 }
             };
             match found {
-                Some(record) => return Ok(Found { slot, track, record }),
-                None => exchange.chain.next_track()?,
+                Some(found) => {
+                    exchange.chain.domain = Some(domain);
+                    return Ok(Found { slot, track, record: found });
+                }
+                None => {
+                    if record == 1 {
+                        exchange.note_empty(track);
+                    }
+                    exchange.chain.pass_index(is_multi_track)?;
+                }
             }
         }
-        Err(Fault::NoRecord.into())
+        // What has written must not run again.
+        if exchange.has_effects {
+            return Err(Fault::Overrun.into());
+        }
+        Err(Refusal::Wait(Awaited::Turn))
     }
 
     /// Reads one record.
@@ -593,15 +617,35 @@ impl Unit {
         if exchange.chain.position.is_some() {
             return self.read_here(connection, exchange, code, count, output);
         }
+        let is_multi_track = code & command::MULTI_TRACK != 0;
         let code = code & !command::MULTI_TRACK;
-        let track = exchange.chain.domain(Deed::Read)?.track;
+        let domain = match code {
+            command::READ_COUNT => exchange.chain.domain_of_count()?,
+            _ => exchange.chain.domain(Access::Read)?,
+        };
         if matches!(code, command::READ_HOME_ADDRESS | command::READ_R0) {
-            let moved = self.bring_home(connection, exchange, code, track, count, output)?;
-            exchange.chain.domain(Deed::Read)?.remaining -= 1;
+            let domain = *domain;
+            if !domain.reads_home(code) {
+                return Err(Fault::InvalidSequence.into());
+            }
+            let moved = self.bring_home(connection, exchange, code, domain.track, count, output)?;
+            let domain = exchange.chain.domain(Access::Read)?;
+            (domain.record, domain.is_at_count) = (u32::from(code == command::READ_R0), false);
+            domain.index_points = 0;
+            domain.remaining -= 1;
             return Ok(moved);
         }
-        let found = self.next_record(connection, exchange, Deed::Read)?;
-        step(exchange, found.track);
+        if matches!(code, command::READ_COUNT | command::READ_CKD) && domain.is_at_count {
+            (domain.record, domain.is_at_count) = (domain.record + 1, false);
+        }
+        let found = self.next_record(connection, exchange, Access::Read, is_multi_track)?;
+        if code == command::READ_COUNT {
+            let domain = exchange.chain.domain_of_count()?;
+            domain.remaining -= 1;
+            domain.is_at_count = true;
+        } else {
+            step(exchange, found.track);
+        }
         self.bring(connection, exchange, code, count, found, output)
     }
 
@@ -683,34 +727,33 @@ impl Unit {
         let device = connection.device;
         let mounted = &mut self.volumes[device.volume];
         let shown = device.shown_count(record.count);
+        // An end of file has no data. Its count field and its key are read all the same.
+        let status = match record.is_end_of_file() && code != command::READ_COUNT {
+            true => DeviceStatus::ENDED.with(DeviceStatus::UNIT_EXCEPTION),
+            false => DeviceStatus::ENDED,
+        };
         let (at, bytes) = match code {
             command::READ_DATA => (record.data_at(), usize::from(record.count.data_bytes)),
             command::READ_KEY_DATA => (record.key_at(), record.count.area_bytes()),
-            command::READ_COUNT => {
-                let moved = COUNT_BYTES.min(count as usize);
-                output.push_bytes(&shown.emit()[..moved], &mut mounted.cache)?;
-                return Ok(Moved::of(moved, COUNT_BYTES));
-            }
             _ => {
-                let all = COUNT_BYTES + record.count.area_bytes();
-                let mut bytes = mounted.cache.bytes(slot)[record.offset..][..all].to_vec();
+                let mut bytes = mounted.cache.bytes(slot)[record.offset..record.end()].to_vec();
                 bytes[..COUNT_BYTES].copy_from_slice(&shown.emit());
-                let moved = all.min(count as usize);
+                if code == command::READ_COUNT {
+                    bytes.truncate(COUNT_BYTES);
+                }
+                let moved = bytes.len().min(count as usize);
                 output.push_bytes(&bytes[..moved], &mut mounted.cache)?;
-                return Ok(Moved::of(moved, all));
+                return Ok(Moved { status, ..Moved::of(moved, bytes.len()) });
             }
         };
-        if record.is_end_of_file() {
-            let status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_EXCEPTION);
-            return Ok(Moved { status, ..Moved::of(0, 0) });
-        }
         let moved = bytes.min(count as usize);
         if moved > 0 {
             pin(mounted, exchange, slot)?;
             let at = Cache::offset(slot) + at as u64;
-            output.push(Extent::plain(connection.segment, at, moved as u32), &mut mounted.cache);
+            let extent = Extent::plain(connection.segment, at, moved as u32);
+            output.push(extent, &mut mounted.cache)?;
         }
-        Ok(Moved::of(moved, bytes))
+        Ok(Moved { status, ..Moved::of(moved, bytes) })
     }
 
     /// Writes into the areas of a record that is there.
@@ -733,21 +776,31 @@ impl Unit {
             if !is_allowed {
                 return Err(Fault::InvalidSequence.into());
             }
-        } else if exchange.chain.domain(Deed::Update)?.is_track_data() {
+        } else if exchange.chain.domain(Access::Update)?.is_track_data() {
             return Err(Fault::InvalidSequence.into());
         }
-        exchange.chain.permit(Deed::Update, &connection.device)?;
+        exchange.chain.permit(Access::Update, &connection.device)?;
         let found = if is_searched {
             let index = exchange.position()?.place.record().ok_or(Fault::InvalidSequence)?;
             let found = self.same_record(connection, exchange, index)?;
             exchange.position()?.place = Place::Data(index);
             found
         } else {
-            self.next_record(connection, exchange, Deed::Update)?
+            self.next_record(
+                connection,
+                exchange,
+                Access::Update,
+                code & command::MULTI_TRACK != 0,
+            )?
         };
         let Found { slot, track, record } = found;
         if record.count.record == 0 {
             return Err(Fault::MaskViolation.into());
+        }
+        if record.is_end_of_file() {
+            step(exchange, track);
+            let status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_EXCEPTION);
+            return Ok(Moved { status, ..Moved::NOTHING });
         }
         let with_key = code & !command::MULTI_TRACK == command::WRITE_KEY_DATA;
         let at = if with_key { record.key_at() } else { record.data_at() };
@@ -761,10 +814,6 @@ impl Unit {
         target[moved..].fill(0);
         write(mounted, exchange, slot, track, at, bytes)?;
         step(exchange, track);
-        if bytes == 0 {
-            let status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_EXCEPTION);
-            return Ok(Moved { status, ..Moved::of(0, 0) });
-        }
         Ok(Moved::of(moved, bytes))
     }
 
@@ -783,12 +832,12 @@ impl Unit {
                 (position.track, index.ok_or(Fault::InvalidSequence)?)
             }
             None => {
-                let domain = *exchange.chain.domain(Deed::Format)?;
+                let domain = *exchange.chain.domain(Access::Format)?;
                 let index = domain.record.checked_sub(1).filter(|_| domain.is_format_write());
                 (domain.track, index.ok_or(Fault::InvalidSequence)?)
             }
         };
-        exchange.chain.permit(Deed::Format, &connection.device)?;
+        exchange.chain.permit(Access::Format, &connection.device)?;
         let device = connection.device;
         let count = data.get(..COUNT_BYTES).ok_or(Fault::CountTooSmall)?;
         let count = device.count_on_volume(Count::parse(count));
@@ -820,7 +869,7 @@ impl Unit {
             (position.place, position.count) = (Place::Data(index + 1), count);
             position.matched = Match::Written;
         } else {
-            let domain = exchange.chain.domain(Deed::Format)?;
+            let domain = exchange.chain.domain(Access::Format)?;
             domain.record += 1;
             domain.remaining -= 1;
         }
@@ -845,7 +894,6 @@ fn is_reserved(
 fn step(exchange: &mut Exchange, track: u32) {
     if let Some(domain) = &mut exchange.chain.domain {
         domain.track = track;
-        domain.record += 1;
-        domain.remaining = domain.remaining.saturating_sub(1);
+        domain.pass(1);
     }
 }

@@ -24,7 +24,7 @@ use crate::format::sense::Fault;
 const ID_BYTES: usize = 5;
 
 /// Index points that end a search: a whole revolution without a match.
-const INDEX_POINTS_MAX: u8 = 2;
+pub(super) const INDEX_POINTS_MAX: u8 = 2;
 
 /// What the head has passed last. A record is its number among the records of the track, 0 for record 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::cache::Slot;
-use super::chain::{Deed, Domain};
+use super::chain::{Access, Domain};
 use super::device::Device;
 use super::fetch::{find, write};
 use super::output::Output;
@@ -30,7 +30,7 @@ impl Unit {
         count: u32,
         output: &mut Output,
     ) -> Result<Moved, Refusal> {
-        let domain = *exchange.chain.domain(Deed::Read)?;
+        let domain = *exchange.chain.domain(Access::Read)?;
         if domain.operation != operation::READ_TRACKS {
             return Err(Fault::InvalidSequence.into());
         }
@@ -52,7 +52,7 @@ impl Unit {
         content.extend(END);
         let moved = content.len().min(count as usize);
         output.push_bytes(&content[..moved], &mut mounted.cache)?;
-        Unit::count_track(exchange, Deed::Read)?;
+        Unit::count_track(exchange, Access::Read)?;
         Ok(Moved::of(moved, content.len()))
     }
 
@@ -64,14 +64,14 @@ impl Unit {
         exchange: &mut Exchange,
         data: &[u8],
     ) -> Result<Moved, Refusal> {
-        let domain = *exchange.chain.domain(Deed::Format)?;
+        let domain = *exchange.chain.domain(Access::Format)?;
         if !domain.is_trackset() {
             return Err(Fault::InvalidSequence.into());
         }
-        exchange.chain.permit(Deed::Format, &connection.device)?;
+        exchange.chain.permit(Access::Format, &connection.device)?;
         let (content, moved) = full_track(&connection.device, domain.track, data)?;
         self.replace(connection, exchange, domain.track, &content)?;
-        Unit::count_track(exchange, Deed::Format)?;
+        Unit::count_track(exchange, Access::Format)?;
         Ok(Moved::of(moved, moved))
     }
 
@@ -101,7 +101,7 @@ impl Unit {
             (position.place, position.count) = (Place::Data(0), count);
             position.matched = Match::Written;
         } else {
-            let domain = exchange.chain.domain(Deed::Format)?;
+            let domain = exchange.chain.domain(Access::Format)?;
             (domain.record, domain.remaining) = (1, domain.remaining - 1);
         }
         Ok(Moved::of(moved, record.len()))
@@ -137,7 +137,7 @@ impl Unit {
         if let Some(position) = &mut exchange.chain.position {
             (position.place, position.matched) = (Place::Home, Match::Home);
         } else {
-            exchange.chain.domain(Deed::Format)?.remaining -= 1;
+            exchange.chain.domain(Access::Format)?.remaining -= 1;
         }
         Ok(Moved::of(HOME_BYTES, HOME_BYTES))
     }
@@ -178,8 +178,8 @@ impl Unit {
     }
 
     /// One track of a domain of tracks is done: the next one is read or written from its first record on.
-    fn count_track(exchange: &mut Exchange, deed: Deed) -> Result<(), Refusal> {
-        let domain = exchange.chain.domain(deed)?;
+    fn count_track(exchange: &mut Exchange, access: Access) -> Result<(), Refusal> {
+        let domain = exchange.chain.domain(access)?;
         domain.remaining -= 1;
         exchange.chain.end_track();
         Ok(())
@@ -193,7 +193,7 @@ impl Unit {
         count: u32,
         output: &mut Output,
     ) -> Result<Moved, Refusal> {
-        let domain = *exchange.chain.domain(Deed::Read)?;
+        let domain = *exchange.chain.domain(Access::Read)?;
         if domain.operation != operation::READ_TRACKS {
             return Err(Fault::InvalidSequence.into());
         }
@@ -204,7 +204,7 @@ impl Unit {
         places.into_iter().for_each(|place| content.extend(&bytes[place]));
         let moved = content.len().min(count as usize);
         output.push_bytes(&content[..moved], &mut mounted.cache)?;
-        Unit::count_track(exchange, Deed::Read)?;
+        Unit::count_track(exchange, Access::Read)?;
         // The program may want less of the last track.
         Ok(Moved::of(moved, moved))
     }
@@ -216,11 +216,11 @@ impl Unit {
         exchange: &mut Exchange,
         data: &[u8],
     ) -> Result<Moved, Refusal> {
-        let domain = *exchange.chain.domain(Deed::Update)?;
+        let domain = *exchange.chain.domain(Access::Update)?;
         if !domain.is_track_data() {
             return Err(Fault::InvalidSequence.into());
         }
-        exchange.chain.permit(Deed::Update, &connection.device)?;
+        exchange.chain.permit(Access::Update, &connection.device)?;
         let (slot, places) = self.data_of_track(connection, exchange, &domain)?;
         let mounted = &mut self.volumes[connection.device.volume];
         let slot = mounted.cache.writable(slot)?;
@@ -242,7 +242,7 @@ impl Unit {
             // The count fields between the records go along as they are.
             write(mounted, exchange, slot, domain.track, start, end - start)?;
         }
-        Unit::count_track(exchange, Deed::Update)?;
+        Unit::count_track(exchange, Access::Update)?;
         Ok(Moved::of(moved, moved))
     }
 }

@@ -2,11 +2,12 @@
 
 use super::ending::Ending;
 use super::perform::{self, Refusal};
-use super::{Connection, EXCHANGES_MAX, Exchange, Unit};
+use super::{Awaited, Connection, EXCHANGES_MAX, Exchange, Unit};
 use crate::exchange::{Broken, Head, Kind, flag};
+use crate::format::eckd::check_words;
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::Fault;
-use crate::format::tccb::{BadTccb, Service, TCCB_BYTES_MAX, Tccb, transfer_bytes};
+use crate::format::tccb::{BadTccb, Dcw, Service, TCCB_BYTES_MAX, Tccb, transfer_bytes};
 
 /// Why a transport mode operation stopped.
 #[derive(Debug)]
@@ -47,12 +48,15 @@ impl Unit {
         data: &[u8],
     ) -> bool {
         // Only so many can be put aside.
-        ending.exchange.must_block |= connection.exchanges.len() >= EXCHANGES_MAX
+        let is_full = connection.exchanges.len() >= EXCHANGES_MAX
             || self.is_aside_full(connection, tccb_bytes.len() + data.len());
+        ending.exchange.must_block |= is_full;
         let commands = self.counters.commands;
         match self.transport_commands(connection, head, ending, tccb_bytes, data) {
             Ok(residual) => ending.residual = residual,
-            Err((_, Stop::Refused(Refusal::Wait(awaited)))) => {
+            Err((_, Stop::Refused(Refusal::Wait(awaited))))
+                if awaited != Awaited::Turn || !is_full =>
+            {
                 self.counters.commands = commands;
                 let exchange = std::mem::take(&mut ending.exchange);
                 let again = Exchange {
@@ -60,6 +64,7 @@ impl Unit {
                     passing: exchange.passing,
                     turns: exchange.turns,
                     asked: exchange.asked,
+                    empty: exchange.empty,
                     ..Exchange::new(head.connection, head.exchange, &connection.device)
                 };
                 let bytes = [tccb_bytes, data].concat();
@@ -101,7 +106,13 @@ impl Unit {
             // An interrogation is a unit of its own, and asks about another operation.
             return Err((0, Stop::Bad(BadTccb::Header)));
         }
-        let all: u64 = tccb.dcws().map(|(_, dcw)| u64::from(dcw.count)).sum();
+        // Check words within the stream count too. No record has data that are no multiple of 4, or they would be filled up to one.
+        let all: u64 = tccb
+            .dcws()
+            .map(|(_, Dcw { command, count, control })| {
+                u64::from(count) + u64::from(check_words(command, control)) * 4
+            })
+            .sum();
         let all = u32::try_from(all).map_err(|_| (0, Stop::Bad(BadTccb::Trailer)))?;
         if all > u32::MAX - 8 || transfer_bytes(all) != tccb.transfer_bytes {
             return Err((tccb_bytes.len() - 8, Stop::Bad(BadTccb::Trailer)));
