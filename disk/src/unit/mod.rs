@@ -63,7 +63,7 @@ use crate::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, esta
 use crate::format::ccw::{Direction, direction};
 use crate::format::eckd::{Cchh, Search, destination};
 use crate::format::scsw::DeviceStatus;
-use crate::format::sense::Sense;
+use crate::format::sense::{Fault, Sense};
 use crate::format::tccb::Tccb;
 
 /// Connections of a control unit.
@@ -81,6 +81,9 @@ pub const COMMAND_OUTPUT_BYTES_MAX: u32 = TRACK_BYTES as u32;
 pub const DAMAGED_TRACKS_MAX: usize = 16;
 /// Slots of the cache that an exchange pins at most. A program of 255 blocks pins 23.
 pub const SLOTS_PER_EXCHANGE_MAX: usize = 256;
+/// Pins of a connection at most, of operations that have ended and that the guest has not done with: a guest that starts a program on a
+/// subchannel has done with the last one, so 128 subchannels have no more. A guest that never says so gets overrun.
+pub const PINS_PER_CONNECTION_MAX: usize = 128 * SLOTS_PER_EXCHANGE_MAX;
 
 /// How tracks that are not in the cache come from the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -188,6 +191,14 @@ struct Connection {
     /// Operations that have ended, modulo 65536, and the slots that are pinned for each.
     ended: u16,
     pins: VecDeque<(u16, Slot)>,
+}
+
+impl Connection {
+    /// The guest has not done with what many operations have brought, and gets no more.
+    #[inline]
+    fn refuse_hoarder(&self) -> Result<(), Fault> {
+        if self.pins.len() < PINS_PER_CONNECTION_MAX { Ok(()) } else { Err(Fault::Overrun) }
+    }
 }
 
 /// What a control unit has done so far.
@@ -776,8 +787,9 @@ impl Unit {
         let (chain, pinned) = (exchange.chain, exchange.slots.len());
         exchange.has_effects = false;
         exchange.must_block |= self.is_aside_full(connection, data.len());
-        let moved =
-            self.perform(connection, head.connection, exchange, head.code, count, data, output);
+        let moved = connection.refuse_hoarder().map_err(Refusal::from).and_then(|()| {
+            self.perform(connection, head.connection, exchange, head.code, count, data, output)
+        });
         match moved {
             Ok(moved) => {
                 let output = std::mem::take(&mut ending.output);

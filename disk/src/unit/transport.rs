@@ -6,7 +6,7 @@ use super::{Connection, EXCHANGES_MAX, Exchange, Unit};
 use crate::exchange::{Broken, Head, Kind, flag};
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::Fault;
-use crate::format::tccb::{BadTccb, Service, TCCB_BYTES_MAX, Tccb, transfer_bytes};
+use crate::format::tccb::{BadTccb, Service, TCAH_BYTES, TCCB_BYTES_MAX, Tccb, transfer_bytes};
 
 /// Why a transport mode operation stopped.
 #[derive(Debug)]
@@ -106,6 +106,8 @@ impl Unit {
         if all > u32::MAX - 8 || transfer_bytes(all) != tccb.transfer_bytes {
             return Err((tccb_bytes.len() - 8, Stop::Bad(BadTccb::Trailer)));
         }
+        let hoards = connection.refuse_hoarder();
+        hoards.map_err(|fault| (TCAH_BYTES, Stop::Refused(fault.into())))?;
         let (mut at, mut residual) = (0, 0);
         for (offset, dcw) in tccb.dcws() {
             self.counters.commands += 1;
