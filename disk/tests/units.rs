@@ -227,3 +227,32 @@ fn guest_that_has_done_with_nothing_gets_no_more_than_its_bound() {
     let mut other = world.guest(0, 1, false, false);
     read(&mut world, &mut other, Mode::Transport, 0, 12, |number| block(number, 0));
 }
+
+#[test]
+fn channel_that_is_gone_in_the_middle_of_a_chain_leaves_nothing_pinned() {
+    let mut world = World::new(1, 6);
+    let ((mut sender, mut receiver), unit) = path();
+    world.unit.add_link(Link::new(unit.0, unit.1));
+    let mut send = |head: Head, body: &[u8]| sender.send(&head.emit(), body).unwrap();
+    let command = |code, count| Head {
+        flags: flag::CHAINED,
+        code,
+        count,
+        ..Head::new(Kind::Command, 9, 0x100)
+    };
+    send(Head::new(Kind::Establish, 9, 1), &[0, 0, 0, 0, 1, 0, 0, 0]);
+    let mut storage = vec![0; 1 << 16];
+    build(&mut storage, AT, 4096, Mode::Command, Verb::Read, blocks(0, 2));
+    for (code, at) in [(0x63, 0), (0x47, 64)] {
+        send(command(code, 16), &[]);
+        send(Head::new(Kind::Data, 9, 0x100), &storage[at..at + 16]);
+    }
+    world.unit.poll();
+    send(command(0x86, 4096), &[]);
+    receiver.sever([0; 16]);
+    for _ in 0..10 {
+        world.unit.poll();
+    }
+    assert_eq!(world.unit.misses(0), 1, "the read was run");
+    assert_eq!(world.unit.pinned(0), 0);
+}

@@ -794,9 +794,14 @@ impl Unit {
             Ok(moved) => {
                 let output = std::mem::take(&mut ending.output);
                 if !output.is_empty() {
-                    let link = self.link(connection.link)?;
                     let data = Head::new(Kind::Data, head.connection, head.exchange);
-                    output.send(link, Head { number: sequence as u16, ..data })?;
+                    let data = Head { number: sequence as u16, ..data };
+                    let sent = self.link(connection.link).and_then(|link| output.send(link, data));
+                    if sent.is_err() {
+                        // Its pins go with the connection.
+                        connection.exchanges.push(ending.exchange);
+                        return sent;
+                    }
                 }
                 ending.status = moved.status;
                 ending.residual = count - moved.bytes.min(count);
