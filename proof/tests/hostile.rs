@@ -8,9 +8,10 @@
 use std::path::{Path, PathBuf};
 
 use proof::hostile::{
-    alone, appc_peer, control_protocol_guest, control_protocol_host, doorbell_abuse, iucv_peer,
-    lan_peer, lan_registration, port_frames, reader_scribble, reader_scribble_meanwhile,
-    tcpip_conversation, tcpip_frames, writer_scribble, writer_scribble_meanwhile,
+    alone, appc_peer, control_protocol_guest, control_protocol_host, disk_guest, disk_units,
+    disk_volume, doorbell_abuse, iucv_peer, lan_peer, lan_registration, port_frames,
+    reader_scribble, reader_scribble_meanwhile, tcpip_conversation, tcpip_frames, writer_scribble,
+    writer_scribble_meanwhile,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -20,7 +21,7 @@ type Body = fn(&[u8]);
 
 #[test]
 fn what_the_fuzzer_has_found_does_no_harm() {
-    let bodies: [(&str, Body); 12] = [
+    let bodies: [(&str, Body); 15] = [
         ("reader_scribble", reader_scribble),
         ("writer_scribble", writer_scribble),
         ("doorbell_abuse", doorbell_abuse),
@@ -33,6 +34,9 @@ fn what_the_fuzzer_has_found_does_no_harm() {
         ("port_frames", port_frames),
         ("tcpip_frames", tcpip_frames),
         ("tcpip_conversation", tcpip_conversation),
+        ("disk_guest", disk_guest),
+        ("disk_units", disk_units),
+        ("disk_volume", disk_volume),
     ];
     for (target, body) in bodies {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
@@ -51,8 +55,11 @@ fn what_the_fuzzer_has_found_does_no_harm() {
 }
 
 fn config(cases: u32) -> ProptestConfig {
+    config_of(ProptestConfig::default().cases.min(cases))
+}
+
+fn config_of(cases: u32) -> ProptestConfig {
     let beside = FileFailurePersistence::WithSource("proptest-regressions");
-    let cases = ProptestConfig::default().cases.min(cases);
     ProptestConfig { cases, failure_persistence: Some(Box::new(beside)), ..Default::default() }
 }
 
@@ -142,5 +149,25 @@ proptest! {
         reader in program(),
     ) {
         writer_scribble_meanwhile(&writer, &reader);
+    }
+}
+
+proptest! {
+    // Each has volumes and their caches: one program in eight.
+    #![proptest_config(config_of(ProptestConfig::default().cases.div_ceil(8)))]
+
+    #[test]
+    fn nobody_is_harmed_by_guests_of_a_channel_that_start_anything(program in program()) {
+        disk_guest(&program);
+    }
+
+    #[test]
+    fn nobody_is_harmed_by_information_units_of_any_kind(program in program()) {
+        disk_units(&program);
+    }
+
+    #[test]
+    fn volume_file_of_any_bytes_is_refused_or_read_and_never_made_worse(program in program()) {
+        disk_volume(&program);
     }
 }

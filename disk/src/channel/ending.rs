@@ -32,6 +32,9 @@ impl Channel {
             if head.exchange != guest.connection {
                 return Ok(());
             }
+            if guest.is_established || guest.is_refused {
+                return Err(Broken::Rules);
+            }
             guest.is_established = head.code == 0;
             guest.is_refused = head.code != 0;
             guest.cache_segment = head.count as u16;
@@ -77,7 +80,7 @@ impl Channel {
         match head.kind {
             Kind::CommandResponse => {
                 match DeviceStatus(head.code) {
-                    DeviceStatus(0) => run.respond(),
+                    DeviceStatus(0) if run.respond() => {}
                     status if run.end_search(status) => {}
                     _ => return Err(Broken::Rules),
                 }
@@ -95,14 +98,22 @@ impl Channel {
                     run.flights.pop_front();
                 }
                 let flight = run.flights.front_mut().ok_or(Broken::Rules)?;
+                if std::mem::replace(&mut flight.has_data, true) {
+                    return Err(Broken::Rules);
+                }
                 let targets = std::mem::take(&mut flight.pieces);
                 guest.take_data(subchannel, targets.iter(), pieces).ok_or(Broken::Rules)?;
                 let run = &mut guest.subchannels[usize::from(subchannel)].run;
-                if run.lost != SubchannelStatus::default() && run.stop.is_none() {
+                let stop = run.stop;
+                if run.lost != SubchannelStatus::default()
+                    && matches!(stop, None | Some(Stop::Suspend))
+                {
                     run.stop = Some(Stop::Lost);
-                    let head = Head::new(Kind::Cancel, number as u16, head.exchange);
-                    // A link that has ended says so when it is polled.
-                    let _ = self.links[link].send(&head, &[]);
+                    if stop.is_none() {
+                        let head = Head::new(Kind::Cancel, number as u16, head.exchange);
+                        // A link that has ended says so when it is polled.
+                        let _ = self.links[link].send(&head, &[]);
+                    }
                 }
                 Ok(())
             }
@@ -277,9 +288,6 @@ impl Channel {
             Stop::Suspend => {
                 let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
                 let run = &mut guest.subchannels[usize::from(subchannel)].run;
-                if run.lost != SubchannelStatus::default() {
-                    return self.stopped(number, subchannel, Stop::Lost, sender, now);
-                }
                 (run.exchange, run.stop, run.is_suspended) = (None, None, true);
                 let scsw = Scsw {
                     conditions: conditions(&run.orb),

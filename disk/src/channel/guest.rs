@@ -86,6 +86,10 @@ impl Guest {
         targets: impl Iterator<Item = &'a Piece>,
         pieces: Pieces<'_>,
     ) -> Option<()> {
+        if self.subchannels[usize::from(subchannel)].run.lost != SubchannelStatus::default() {
+            // The guest gets none of this either.
+            return Some(());
+        }
         let taken = self.absorb(subchannel, targets, pieces)?;
         if taken != SubchannelStatus::default() {
             // The guest gets none of it: what it would get is not what it asked for.
@@ -120,6 +124,8 @@ impl Guest {
             let at = base + u64::from(run.result_bytes) + u64::from(run.gap_bytes);
             (end <= u64::from(*result_bytes)).then_some(at as usize)
         };
+        let is_too_much =
+            |answer: &Answer| answer.places.len() > PARTS_MAX || answer.sources.len() > PARTS_MAX;
         let mut moved: u64 = 0;
         match pieces {
             Pieces::Bytes(bytes) => {
@@ -144,6 +150,9 @@ impl Guest {
                     }
                     moved += bytes;
                     if let Some(segment) = guest_cache {
+                        if is_too_much(&run.answer) {
+                            return Some(SubchannelStatus::CHAINING_CHECK);
+                        }
                         run.answer.add_source(Extent { segment: *segment, ..extent });
                         continue;
                     }
@@ -178,8 +187,6 @@ impl Guest {
             }
         }
         let mut left = moved;
-        let is_too_much =
-            |answer: &Answer| answer.places.len() > PARTS_MAX || answer.sources.len() > PARTS_MAX;
         for piece in targets {
             if is_too_much(&run.answer) {
                 break;
@@ -231,6 +238,10 @@ impl Guest {
         device: DeviceStatus,
         sender: &mut Sender,
     ) -> Result<(), Broken> {
+        if self.backlog.len() > HELD_BACK_MAX {
+            // The guest is ended when it is polled.
+            return Ok(());
+        }
         let parameter = self.subchannels[0].settings.parameter;
         let scsw = Scsw { control: control::ALERT | control::PENDING, device, ..Scsw::default() };
         let mut head = request::Head::new(request::Kind::Attention, 0);

@@ -286,8 +286,9 @@ impl Answer {
             && last.records == 1
             && extent.records == 1
             && last.offset + u64::from(last.record_bytes) == extent.offset
+            && let Some(record_bytes) = last.record_bytes.checked_add(extent.record_bytes)
         {
-            last.record_bytes += extent.record_bytes;
+            last.record_bytes = record_bytes;
             return;
         }
         self.sources.push(extent);

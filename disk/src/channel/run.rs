@@ -253,7 +253,8 @@ impl Channel {
     /// Takes what control units have sent, and answers guests. Returns whether there was anything, or something waits to be sent.
     ///
     /// # Errors
-    /// [`Broken`] if a control unit is gone, or broke the rules.
+    /// [`Broken`] if a control unit is gone, or broke the rules, and then always. Its channel path is used no more, and [`Channel::poll_guest`]
+    /// ends the guests whose programs run over it. Those of other channel paths are served all the same.
     pub fn poll_units(&mut self, guests: &mut impl Guests, now: u64) -> Result<bool, Broken> {
         let found = self.take_units(guests, now);
         for number in self.to_ring.drain(..) {
@@ -265,42 +266,59 @@ impl Channel {
     }
 
     fn take_units(&mut self, guests: &mut impl Guests, now: u64) -> Result<bool, Broken> {
-        let mut found = false;
+        let (mut found, mut broken) = (false, None);
         for index in 0..self.links.len() {
-            found |= self.links[index].is_behind();
-            self.links[index].begin_pass();
-            for _ in 0..UNITS_PER_POLL_MAX {
-                let Some(unit) = self.links[index].receive()? else {
-                    found |= self.links[index].is_ready();
-                    break;
-                };
-                found = true;
-                if self.to_ring.last() != Some(&unit.head.connection) {
-                    self.to_ring.push(unit.head.connection);
-                }
-                self.take_unit(index, unit, guests, now)?;
-            }
-            for _ in 0..self.waiting[index].len() {
-                if self.links[index].is_behind() {
-                    break;
-                }
-                let Some((number, subchannel)) = self.waiting[index].pop_front() else { break };
-                found = true;
-                if let Some((sender, _)) = guests.halves(number) {
-                    // A guest that is gone is noticed when it is polled.
-                    let _ = self.advance(number, subchannel, sender, now);
-                    sender.ring();
+            match self.take_units_of(index, guests, now) {
+                Ok(has_come) => found |= has_come,
+                Err(error) => {
+                    self.links[index].give_up(error);
+                    self.waiting[index].clear();
+                    broken.get_or_insert(error);
                 }
             }
-            self.links[index].flush();
         }
+        broken.map_or(Ok(found), Err)
+    }
+
+    fn take_units_of(
+        &mut self,
+        index: usize,
+        guests: &mut impl Guests,
+        now: u64,
+    ) -> Result<bool, Broken> {
+        let mut found = self.links[index].is_behind();
+        self.links[index].begin_pass();
+        for _ in 0..UNITS_PER_POLL_MAX {
+            let Some(unit) = self.links[index].receive()? else {
+                found |= self.links[index].is_ready();
+                break;
+            };
+            found = true;
+            if self.to_ring.last() != Some(&unit.head.connection) {
+                self.to_ring.push(unit.head.connection);
+            }
+            self.take_unit(index, unit, guests, now)?;
+        }
+        for _ in 0..self.waiting[index].len() {
+            if self.links[index].is_behind() {
+                break;
+            }
+            let Some((number, subchannel)) = self.waiting[index].pop_front() else { break };
+            found = true;
+            if let Some((sender, _)) = guests.halves(number) {
+                // A guest that is gone is noticed when it is polled.
+                let _ = self.advance(number, subchannel, sender, now);
+                sender.ring();
+            }
+        }
+        self.links[index].flush();
         Ok(found)
     }
 
     /// Takes what a guest has sent, a bounded number of messages. Returns whether there was anything.
     ///
     /// # Errors
-    /// [`Broken`] if the guest's path has ended, or the guest broke the rules: the caller ends the path then.
+    /// [`Broken`] if the guest's path has ended, or the guest broke the rules, or its control unit did: the caller ends the path then.
     pub fn poll_guest(
         &mut self,
         number: usize,
@@ -311,6 +329,9 @@ impl Channel {
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(false) };
         let mut found = guest.send_backlog(sender)?;
         let link = guest.link;
+        if let Some(broken) = self.links[link].broken() {
+            return Err(broken);
+        }
         let mut foreseen = 0;
         for _ in 0..MESSAGES_PER_POLL_MAX {
             while foreseen < STARTS_FORESEEN && self.foresee(number, receiver, foreseen) {
@@ -673,6 +694,7 @@ impl Channel {
                 count: step.count,
                 end: step.end,
                 before: step.before,
+                has_data: false,
             });
             run.commands += 1;
             run.is_sent = !step.chained;

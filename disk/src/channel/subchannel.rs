@@ -54,6 +54,8 @@ pub(super) struct Flight {
     pub(super) end: u32,
     /// The CCWs of its data before the last one: how many bytes each has, and where it ends.
     pub(super) before: Vec<(u32, u32)>,
+    /// Its data have come.
+    pub(super) has_data: bool,
 }
 
 impl Flight {
@@ -149,14 +151,21 @@ pub(super) struct Subchannel {
 }
 
 impl Run {
-    /// A command response has arrived: the control unit has done what comes before the command that it answers.
-    pub(super) fn respond(&mut self) {
+    /// A command response has arrived: the control unit has done what comes before the command that it answers. False if no command
+    /// awaits one.
+    pub(super) fn respond(&mut self) -> bool {
+        // One to the first command, and one to the last of each group.
+        let awaited = u64::from(self.commands > 0) + self.commands / PACING as u64;
+        if self.responses >= awaited {
+            return false;
+        }
         self.responses += 1;
         // The first response is to the first command, each other one to the last command of a group.
         let answered = ((self.responses - 1) * PACING as u64).saturating_sub(1);
         while self.flights.front().is_some_and(|flight| flight.sequence < answered) {
             self.flights.pop_front();
         }
+        true
     }
 
     /// The status of the search that was sent last has arrived. False if none was awaited.

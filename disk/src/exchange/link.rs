@@ -44,6 +44,8 @@ pub struct Link {
     is_pushed: bool,
     /// Bytes of bodies that were sent in this pass.
     pass_bytes: usize,
+    /// Why the end is of no more use, if it is not.
+    broken: Option<Broken>,
     /// Units that were sent, by kind.
     sent: [u64; Kind::ALL.len()],
     /// The other end is polled by the same thread: nobody rings. The last field: a sender that is dropped hands over what it has.
@@ -89,6 +91,7 @@ impl Link {
             always_receives: false,
             is_pushed: false,
             pass_bytes: 0,
+            broken: None,
             sent: [0; Kind::ALL.len()],
             news: None,
         }
@@ -98,6 +101,20 @@ impl Link {
     /// [`Link::is_behind`].
     pub fn always_receive(&mut self) {
         self.always_receives = true;
+    }
+
+    /// The other party broke the rules, or is gone: nothing is sent over this end and received from it any more, and what waits to be
+    /// sent is dropped.
+    pub fn give_up(&mut self, broken: Broken) {
+        self.broken.get_or_insert(broken);
+        self.backlog.clear();
+        self.pass_bytes = 0;
+    }
+
+    /// Why the end is of no more use, if it was given up.
+    #[inline]
+    pub fn broken(&self) -> Option<Broken> {
+        self.broken
     }
 
     /// Whether units wait for room in the path, or enough bytes were sent in this pass.
@@ -125,6 +142,9 @@ impl Link {
     /// [`Broken`].
     #[inline]
     pub fn send(&mut self, head: &Head, body: &[u8]) -> Result<(), Broken> {
+        if let Some(broken) = self.broken {
+            return Err(broken);
+        }
         self.sent[head.kind as usize - 1] += 1;
         self.pass_bytes += body.len();
         if self.backlog.is_empty() {
@@ -188,6 +208,9 @@ impl Link {
     /// [`Broken`].
     #[inline]
     pub fn receive(&mut self) -> Result<Option<Unit>, Broken> {
+        if let Some(broken) = self.broken {
+            return Err(broken);
+        }
         if !self.backlog.is_empty() {
             self.send_backlog()?;
             if !self.backlog.is_empty() && !self.always_receives {
@@ -355,6 +378,22 @@ mod tests {
         let (mut channel, mut unit) = pair(Terms::DEFAULT).unwrap();
         channel.sender.send(&[0; 16], &[]).unwrap();
         assert_eq!(unit.receive().unwrap_err(), Broken::Rules);
+    }
+
+    #[test]
+    fn end_that_was_given_up_takes_and_brings_nothing() {
+        let (mut channel, mut unit) = pair(Terms::DEFAULT).unwrap();
+        for exchange in 0..1000 {
+            for end in [&mut channel, &mut unit] {
+                end.send(&Head::new(Kind::Data, 0, exchange), &[1; 100]).unwrap();
+                end.flush();
+            }
+        }
+        assert!(channel.is_behind());
+        channel.give_up(Broken::Rules);
+        assert_eq!((channel.is_behind(), channel.broken()), (false, Some(Broken::Rules)));
+        assert_eq!(channel.receive().unwrap_err(), Broken::Rules);
+        assert_eq!(channel.send(&Head::new(Kind::Data, 0, 7), &[]), Err(Broken::Rules));
     }
 
     #[test]

@@ -67,7 +67,7 @@ use crate::exchange::{
 use crate::format::ccw::{Direction, direction};
 use crate::format::eckd::{Cchh, Search, destination};
 use crate::format::scsw::DeviceStatus;
-use crate::format::sense::Sense;
+use crate::format::sense::{Fault, Sense};
 use crate::format::tccb::Tccb;
 
 /// Connections of a control unit.
@@ -85,6 +85,9 @@ pub const COMMAND_OUTPUT_BYTES_MAX: u32 = TRACK_BYTES as u32;
 pub const DAMAGED_TRACKS_MAX: usize = 16;
 /// Slots of the cache that an exchange pins at most. A program of 255 blocks pins 23.
 pub const SLOTS_PER_EXCHANGE_MAX: usize = 256;
+/// Pins of a connection at most, of operations that have ended and that the guest has not done with: a guest that starts a program on a
+/// subchannel has done with the last one, so 128 subchannels have no more. A guest that never says so gets overrun.
+pub const PINS_PER_CONNECTION_MAX: usize = 128 * SLOTS_PER_EXCHANGE_MAX;
 
 /// How tracks that are not in the cache come from the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -213,6 +216,12 @@ impl Connection {
             ended: 0,
             pins: VecDeque::new(),
         }
+    }
+
+    /// The guest has not done with what many operations have brought, and gets no more.
+    #[inline]
+    fn refuse_hoarder(&self) -> Result<(), Fault> {
+        if self.pins.len() < PINS_PER_CONNECTION_MAX { Ok(()) } else { Err(Fault::Overrun) }
     }
 }
 
@@ -826,15 +835,21 @@ impl Unit {
         let (chain, pinned) = (exchange.chain, exchange.slots.len());
         exchange.has_effects = false;
         exchange.must_block |= self.is_aside_full(connection, data.len());
-        let moved =
-            self.perform(connection, head.connection, exchange, head.code, count, data, output);
+        let moved = connection.refuse_hoarder().map_err(Refusal::from).and_then(|()| {
+            self.perform(connection, head.connection, exchange, head.code, count, data, output)
+        });
         match moved {
             Ok(moved) => {
                 let output = std::mem::take(&mut ending.output);
                 if !output.is_empty() {
-                    let link = self.link(connection.link)?;
                     let data = Head::new(Kind::Data, head.connection, head.exchange);
-                    output.send(link, Head { number: sequence as u16, ..data })?;
+                    let data = Head { number: sequence as u16, ..data };
+                    let sent = self.link(connection.link).and_then(|link| output.send(link, data));
+                    if sent.is_err() {
+                        // Its pins go with the connection.
+                        connection.exchanges.push(ending.exchange);
+                        return sent;
+                    }
                 }
                 ending.status = moved.status;
                 ending.residual = count - moved.bytes.min(count);

@@ -7,7 +7,9 @@ use crate::exchange::{Broken, Head, Kind, flag};
 use crate::format::eckd::check_words;
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::Fault;
-use crate::format::tccb::{BadTccb, Dcw, Service, TCCB_BYTES_MAX, Tccb, transfer_bytes};
+use crate::format::tccb::{
+    BadTccb, Dcw, Service, TCAH_BYTES, TCCB_BYTES_MAX, Tccb, transfer_bytes,
+};
 
 /// Why a transport mode operation stopped.
 #[derive(Debug)]
@@ -117,6 +119,8 @@ impl Unit {
         if all > u32::MAX - 8 || transfer_bytes(all) != tccb.transfer_bytes {
             return Err((tccb_bytes.len() - 8, Stop::Bad(BadTccb::Trailer)));
         }
+        let hoards = connection.refuse_hoarder();
+        hoards.map_err(|fault| (TCAH_BYTES, Stop::Refused(fault.into())))?;
         let (mut at, mut residual) = (0, 0);
         for (offset, dcw) in tccb.dcws() {
             self.counters.commands += 1;

@@ -7,6 +7,7 @@
 
 mod cable;
 mod conversing;
+mod disk;
 mod doorbell;
 mod hosting;
 mod impostor;
@@ -33,6 +34,7 @@ use std::thread;
 use fabric::path::{PAGE_BYTES, Terms};
 
 pub use conversing::iucv_peer;
+pub use disk::{disk_guest, disk_units, disk_volume};
 pub use doorbell::doorbell_abuse;
 pub use hosting::control_protocol_host;
 pub use impostor::Impostor;

@@ -1,0 +1,37 @@
+//! What may become of a program: success, a program check, a unit check with sense, or the end that its guest asked for.
+
+use disk::channel::request::Answer;
+use disk::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, control};
+
+/// Not operational: the deferred condition code of an ORB without a path.
+const NOT_OPERATIONAL: u16 = 0x0300;
+
+/// Panics unless this may be the end of a program.
+pub(super) fn check_end(answer: &Answer) {
+    let Answer { scsw, sense, .. } = answer;
+    let Scsw { conditions, control, device, subchannel, .. } = scsw;
+    let known = DeviceStatus::ENDED
+        .with(DeviceStatus::UNIT_CHECK)
+        .with(DeviceStatus::UNIT_EXCEPTION)
+        .with(DeviceStatus::STATUS_MODIFIER);
+    assert!(known.has(*device), "device status: {scsw:x?}");
+    let checks = SubchannelStatus::PROGRAM_CHECK.0
+        | SubchannelStatus::INCORRECT_LENGTH.0
+        | SubchannelStatus::CHAINING_CHECK.0;
+    assert_eq!(subchannel.0 & !checks, 0, "subchannel status: {scsw:x?}");
+    assert_eq!(sense.is_some(), device.has(DeviceStatus::UNIT_CHECK), "sense: {scsw:x?}");
+    assert!(control & control::PENDING != 0 && control & control::INTERMEDIATE == 0, "{scsw:x?}");
+    let is_asked_for = control & (control::HALT | control::CLEAR) != 0;
+    let is_told = subchannel.has(SubchannelStatus::PROGRAM_CHECK)
+        || conditions & NOT_OPERATIONAL == NOT_OPERATIONAL
+        || device.has(DeviceStatus::ENDED);
+    assert!(is_asked_for || is_told, "an end of no kind: {scsw:x?}");
+    check_places(answer);
+}
+
+/// Panics unless all data have places.
+pub(super) fn check_places(answer: &Answer) {
+    let placed: u64 = answer.places.iter().map(|place| u64::from(place.bytes)).sum();
+    let read: u64 = answer.sources.iter().map(|source| source.bytes()).sum();
+    assert_eq!(placed, read, "bytes that were read and have a place");
+}
