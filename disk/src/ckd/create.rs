@@ -63,6 +63,19 @@ pub enum CreateError {
         /// The name.
         name: String,
     },
+    /// More files than a volume has.
+    #[error(
+        "{cylinders} cylinders take {files} files of less than 2 GiB: must be {FILES_MAX} files at most, \
+         {most} cylinders; or one file, of any length"
+    )]
+    Files {
+        /// How many cylinders there were to be.
+        cylinders: u32,
+        /// How many files they take.
+        files: u32,
+        /// How many cylinders fit.
+        most: u32,
+    },
     /// Several files cannot be named.
     #[error("{file}: the name of a volume in several files must end in 1 before the dot", file = file.display())]
     FileName {
@@ -94,15 +107,19 @@ pub fn create(
     let most = ((SPLIT_BYTES_MAX - HEADER_BYTES as u64) / cylinder_bytes) as u32;
     let per_file = if *split { most } else { *cylinders };
     let files = cylinders.div_ceil(per_file);
+    // Before anything is written.
+    if files as usize > FILES_MAX {
+        let most = most * FILES_MAX as u32;
+        return Err(CreateError::Files { cylinders: *cylinders, files, most });
+    }
+    if files > 1 && next_file(path, 1).is_none() {
+        return Err(CreateError::FileName { file: path.to_owned() });
+    }
     let mut made = Vec::new();
     let mut target = path.to_owned();
     for index in 0..files {
         let first = index * per_file;
         let last = (first + per_file).min(*cylinders);
-        if files > 1 && (index as usize >= FILES_MAX || next_file(path, 1).is_none()) {
-            undo(&made);
-            return Err(CreateError::FileName { file: path.to_owned() });
-        }
         let header = Header {
             file: if files > 1 { index as u8 + 1 } else { 0 },
             last_cylinder: if index + 1 < files { (last - 1) as u16 } else { 0 },
@@ -486,6 +503,21 @@ mod tests {
         fs::write(&place.0, "notes").unwrap();
         assert!(matches!(create(&place.0, &new(2), |_| ()), Err(CreateError::Io { .. })));
         assert_eq!(fs::read(&place.0).unwrap(), b"notes");
+    }
+
+    #[test]
+    fn volume_of_too_many_files_is_refused_before_anything_is_written() {
+        let place = Place::new("many");
+        let large = NewVolume { split: true, ..new(32_760) };
+        let refused = create(&place.0, &large, |done| panic!("{done} cylinders are written"));
+        let says = "32760 cylinders take 14 files of less than 2 GiB: must be 8 files at most, 20152 \
+                    cylinders; or one file, of any length";
+        assert_eq!(refused.unwrap_err().to_string(), says);
+        let other = Place(place.0.with_file_name("siga-many.ckd"));
+        let named =
+            create(&other.0, &NewVolume { split: true, ..new(5000) }, |_| panic!("it writes"));
+        assert!(matches!(named, Err(CreateError::FileName { .. })));
+        assert!(!place.0.exists() && !other.0.exists());
     }
 
     #[test]
