@@ -121,6 +121,13 @@ fn damage_is_found_and_nothing_is_changed() {
     assert_eq!((&first["cylinder"], &first["offset"]), (&1.into(), &at.into()));
     assert_eq!(place.siga(&["export", "a.ckd", "copy", "--all"]).status.code(), Some(1));
     assert!(place.read("a.ckd") == bytes);
+    // No part of an image stays, which would be in the way of the next try.
+    let files = || fs::read_dir(&place.0).unwrap().count();
+    assert_eq!(files(), 1);
+    bytes[at + 6] = 0x10;
+    place.write("a.ckd", &bytes);
+    place.good(&["export", "a.ckd", "copy", "--all"]);
+    assert_eq!((place.read("copy").len(), files()), (180 * 4096, 2));
 }
 
 #[test]
