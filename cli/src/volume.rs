@@ -361,7 +361,7 @@ impl Found {
         let (kind, track, offset) = match fault {
             Fault::Track { track, offset, .. } => ("track", Some(*track), Some(*offset)),
             Fault::Label(_) => ("label", None, None),
-            Fault::DataSet { .. } => ("data set", None, None),
+            Fault::DataSet { .. } | Fault::More { .. } => ("data set", None, None),
         };
         let (cylinder, head) = (track.map(|track| track.cylinder), track.map(|track| track.head));
         Found { kind, cylinder, head, offset, what: fault.to_string() }
@@ -385,7 +385,7 @@ fn check_volume(arguments: &Check) -> Result<(), Outcome> {
         &volume,
         |done| bar.set_position(done.into()),
         |fault| {
-            faults += 1;
+            faults += if let Fault::More { faults } = &fault { *faults } else { 1 };
             if printed.is_ok() {
                 printed = if output.json { print_json(&Found::new(&fault)) } else { print(&fault) };
             }
