@@ -570,6 +570,19 @@ mod tests {
     }
 
     #[test]
+    fn writer_that_only_reads_lets_others_read_and_keeps_writers_out() {
+        let place = Place::new("shared");
+        create(&place.0, &new(2), |_| ()).unwrap();
+        let mut volume = Volume::open(&place.0, Access::Write).unwrap().into_read().unwrap();
+        let error = Volume::open(&place.0, Access::Write).unwrap_err();
+        assert!(error.to_string().ends_with("in use by another process"), "{error}");
+        assert_eq!(Volume::open(&place.0, Access::Read).unwrap().cylinders(), 2);
+        assert_eq!(volume.write(0, 0, b"x").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        drop(volume);
+        Volume::open(&place.0, Access::Write).unwrap();
+    }
+
+    #[test]
     fn failing_disk_loses_no_block_that_was_acknowledged() {
         let place = Place::new("failing");
         create(&place.0, &new(2), |_| ()).unwrap();

@@ -181,6 +181,21 @@ impl Volume {
         self.access
     }
 
+    /// The same volume, which is only read from now on. Others may read it too, and nobody has written to it since it was opened.
+    ///
+    /// # Errors
+    /// [`Problem::InUse`] if another process has got hold of it in that moment; or those of the files.
+    pub fn into_read(mut self) -> Result<Volume, Problem> {
+        for part in &mut self.parts {
+            part.backing.share().map_err(|error| match error.kind() {
+                io::ErrorKind::WouldBlock => Problem::InUse,
+                _ => error.into(),
+            })?;
+        }
+        self.access = Access::Read;
+        Ok(self)
+    }
+
     /// Where a track is: in which file, from 0, and where in it.
     ///
     /// # Panics
@@ -302,6 +317,16 @@ impl Backing for VolumeFile {
 
     fn direct(&self) -> Option<&File> {
         self.direct.as_ref().and_then(ForkSafe::get)
+    }
+
+    fn share(&mut self) -> io::Result<()> {
+        if let Some(direct) = self.direct() {
+            direct.try_lock_shared()?;
+        }
+        // The kernel takes the old lock away before it gives the new one: another writer who came in between has both refused.
+        self.ours()?.try_lock_shared()?;
+        self.direct = None;
+        Ok(())
     }
 }
 

@@ -73,9 +73,9 @@ impl OpenVolume {
             return Err(OpenError { file: file.to_owned(), problem: error.into() });
         }
         if !damage.is_empty() && access == Access::Write {
-            // The lock of a writer goes first: it would keep us out.
-            drop(open);
-            open = OpenVolume::open(file, Access::Read)?;
+            // It stays locked: what was found out would be of another volume if somebody wrote to it now.
+            let shared = open.volume.into_read();
+            open.volume = shared.map_err(|problem| OpenError { file: file.to_owned(), problem })?;
         }
         Ok(OpenVolume { damage, known, ..open })
     }
