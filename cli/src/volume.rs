@@ -1,6 +1,6 @@
 //! `siga volume`: files of count-key-data tracks, and guests that use them.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use disk::ckd::model::{self, BLOCK_BYTES};
 use disk::ckd::volume::{Access, OpenError, Volume};
 use host::system::System;
 use indicatif::{ProgressBar, ProgressStyle};
+use os::fresh::FreshFile;
 use serde::Serialize;
 use siga::Wait;
 use siga::disk::{Device, OpenVolume, Server, SystemVolumes, open_volume, part_number};
@@ -410,7 +411,7 @@ impl Found {
         let (kind, track, offset) = match fault {
             Fault::Track { track, offset, .. } => ("track", Some(*track), Some(*offset)),
             Fault::Label(_) => ("label", None, None),
-            Fault::DataSet { .. } => ("data set", None, None),
+            Fault::DataSet { .. } | Fault::More { .. } => ("data set", None, None),
         };
         let (cylinder, head) = (track.map(|track| track.cylinder), track.map(|track| track.head));
         Found { kind, cylinder, head, offset, what: fault.to_string() }
@@ -434,7 +435,7 @@ fn check_volume(arguments: &Check) -> Result<(), Outcome> {
         &volume,
         |done| bar.set_position(done.into()),
         |fault| {
-            faults += 1;
+            faults += if let Fault::More { faults } = &fault { *faults } else { 1 };
             if printed.is_ok() {
                 printed = if output.json { print_json(&Found::new(&fault)) } else { print(&fault) };
             }
@@ -539,12 +540,15 @@ fn export(arguments: &Export) -> Result<(), Outcome> {
     let blocks = Blocks::find(&volume).map_err(named(file))?;
     let count = if *all { blocks.count() } else { blocks.used() };
     let bar = bar(count);
-    let mut target: Box<dyn Write> = if is_standard {
-        Box::new(io::stdout().lock())
-    } else {
-        let wrong = |error: io::Error| Outcome::No(format!("{}: {error}", image.display()));
-        let target = OpenOptions::new().write(true).create_new(true).open(image);
-        Box::new(BufWriter::new(target.map_err(wrong)?))
+    let wrong = |error: io::Error| Outcome::No(format!("{}: {error}", image.display()));
+    // There when it is whole, or not at all.
+    let mut fresh = match is_standard {
+        true => None,
+        false => Some(FreshFile::create(image).map_err(wrong)?),
+    };
+    let mut target: Box<dyn Write> = match &mut fresh {
+        None => Box::new(io::stdout().lock()),
+        Some(fresh) => Box::new(BufWriter::new(fresh.file())),
     };
     let exported = blocks.export(&volume, &mut target, count, |done| bar.set_position(done));
     bar.finish_and_clear();
@@ -556,6 +560,8 @@ fn export(arguments: &Export) -> Result<(), Outcome> {
         }
         other => {
             other.map_err(named(file))?;
+            drop(target);
+            fresh.map_or(Ok(()), FreshFile::keep).map_err(wrong)?;
             copied(file, count).print(*output)
         }
     }
@@ -627,7 +633,7 @@ fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcom
         let label = label.map_err(|error| Outcome::No(format!("{}: {error}", file.display())))?;
         Ok((open, label))
     };
-    // Nobody sees a server whose files are wrong, or that still reads them.
+    // Attach only after all files are opened and checked.
     let volumes = files.iter().map(open).collect::<Result<Vec<_>, Outcome>>()?;
     let guest = siga::Guest::attach(socket.path()?, name).map_err(Outcome::no)?;
     let mut server = Server::new(guest, Wait::Adaptive).map_err(Outcome::no)?;

@@ -177,6 +177,13 @@ fn damage_is_found_and_nothing_is_changed() {
     assert_eq!((&first["cylinder"], &first["offset"]), (&1.into(), &at.into()));
     assert_eq!(place.siga(&["export", "a.ckd", "copy", "--all"]).status.code(), Some(1));
     assert!(place.read("a.ckd") == bytes);
+    // No part of an image stays, which would be in the way of the next try.
+    let files = || fs::read_dir(&place.0).unwrap().count();
+    assert_eq!(files(), 1);
+    bytes[at + 6] = 0x10;
+    place.write("a.ckd", &bytes);
+    place.good(&["export", "a.ckd", "copy", "--all"]);
+    assert_eq!((place.read("copy").len(), files()), (180 * 4096, 2));
 }
 
 #[test]
@@ -385,6 +392,7 @@ fn volumes_that_do_not_fit_their_system_file_are_refused_with_the_line() {
     place.good(&["create", "d1.ckd", "--cylinders", "2700", "--split"]);
     std::os::unix::fs::symlink("a.ckd", place.0.join("link.ckd")).unwrap();
     place.write("text.ckd", b"no volume");
+    fs::create_dir(place.0.join("directory")).unwrap();
     let good = text(&place.read("s.toml"));
     let file_b = "b.ckd\"\n        cache = \"2 MiB\"";
     for (from, to, line, what) in [
@@ -411,6 +419,12 @@ fn volumes_that_do_not_fit_their_system_file_are_refused_with_the_line() {
             "none.ckd\"",
             16,
             "none.ckd: No such file or directory (os error 2): must be there: siga volume create makes a volume",
+        ),
+        (
+            file_b,
+            "directory\"",
+            16,
+            "directory: Is a directory (os error 21): must be a file: siga volume create makes a volume",
         ),
         (file_b, "text.ckd\"", 16, "text.ckd: "),
         ("a.ckd", "d1.ckd", 0, ""),

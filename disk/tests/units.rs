@@ -10,11 +10,10 @@ use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::{DeviceStatus, SubchannelStatus, control};
 use disk::program::blocks::{Mode, Verb, build};
 use disk::program::client::{Client, Event};
-use disk::unit::PINS_PER_CONNECTION_MAX;
 use fabric::path::{Receiver, Sender, Shared};
 use os::storage::StorageOptions;
 
-use world::{AT, CC, DATA, Guest, World, block, blocks, ccws, path, read, wish};
+use world::{AT, CC, DATA, Guest, World, block, blocks, ccws, path, wish};
 
 /// The number of a guest whose channel path is the fifth.
 const VICTIM: usize = 4;
@@ -197,35 +196,6 @@ fn program_that_suspends_itself_behind_data_without_room_ends_in_chaining_check(
     assert!(scsw.subchannel.has(SubchannelStatus::CHAINING_CHECK), "{scsw:x?}");
     assert_eq!(scsw.control & control::SUSPENDED, 0);
     guest.client.place().unwrap();
-}
-
-#[test]
-fn guest_that_has_done_with_nothing_gets_no_more_than_its_bound() {
-    use disk::channel::request::{self, START_BYTES};
-    let mut world = World::new(1, 16);
-    let mut guest = world.guest(0, 1, false, true);
-    let orb = build(guest.client.storage(), AT, DATA, Mode::Transport, Verb::Read, blocks(0, 84));
-    let mut run = |world: &mut World, token: u16| {
-        let head = request::Head { token, ..request::Head::new(request::Kind::Start, 0) };
-        guest.sender.send(&head.emit(), &orb.emit()[..START_BYTES]).unwrap();
-        world.turn();
-        world.channel.poll_units(&mut world.sides, 1).unwrap();
-        assert!(matches!(guest.poll(), Some(Event::Ended { .. })));
-        guest.client.answer().scsw
-    };
-    // Each pins seven tracks.
-    let good = (0..).take_while(|_| run(&mut world, 0).is_good()).count();
-    assert_eq!(good, PINS_PER_CONNECTION_MAX.div_ceil(7));
-    assert!(run(&mut world, 0).device.has(DeviceStatus::UNIT_CHECK));
-    // A guest that has done with them goes on.
-    assert!(run(&mut world, good as u16).is_good());
-    assert_eq!(world.unit.pinned(0), 7);
-    world.sides.0[0] = None;
-    world.channel.detach(0);
-    world.run();
-    assert_eq!(world.unit.pinned(0), 0);
-    let mut other = world.guest(0, 1, false, false);
-    read(&mut world, &mut other, Mode::Transport, 0, 12, |number| block(number, 0));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a forked child must not have: storage and descriptors of its parent.
 //!
 //! Mappings stay behind because they are made with `MADV_DONTFORK`. Descriptors stay behind because a child
-//! closes those that are owned by a [`ForkSafeFd`]: a doorbell that lived on in a child would hide the death
+//! closes those that a [`ForkSafe`] has: a doorbell that lived on in a child would hide the death
 //! of its parent from the peer. A [`ForkGuard`] shows an object that it is the child's useless copy. [`fork`]
 //! makes a child, for programs that want to see all this happen.
 
@@ -67,16 +67,20 @@ fn wiped_on_fork() -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr(page.cast()) }
 }
 
-/// A descriptor that a forked child does not have: closed there at the fork, never twice.
+/// What has a descriptor that a forked child does not have: closed there at the fork, never twice. A file, for example. The child's copy
+/// is never dropped, so nothing but the descriptor may need to be given back in a child.
 #[derive(Debug)]
-pub struct ForkSafeFd {
-    descriptor: Option<OwnedFd>,
+pub struct ForkSafe<T: AsRawFd> {
+    owner: Option<T>,
     guard: ForkGuard,
 }
 
-impl ForkSafeFd {
-    /// Takes charge of `descriptor`.
-    pub fn new(descriptor: OwnedFd) -> ForkSafeFd {
+/// A descriptor that a forked child does not have.
+pub type ForkSafeFd = ForkSafe<OwnedFd>;
+
+impl<T: AsRawFd> ForkSafe<T> {
+    /// Takes charge of the descriptor of `owner`, which keeps the same one from now on.
+    pub fn new(owner: T) -> ForkSafe<T> {
         static CLOSER: OnceLock<()> = OnceLock::new();
         CLOSER.get_or_init(|| {
             // SAFETY: the handler only reads static atomics, asks what descriptors are, and closes them,
@@ -84,10 +88,40 @@ impl ForkSafeFd {
             let registered = unsafe { libc::pthread_atfork(None, None, Some(close_fork_safe)) };
             assert_eq!(registered, 0, "pthread_atfork: no memory for one handler");
         });
-        FORK_SAFE.add(descriptor.as_raw_fd());
-        ForkSafeFd { descriptor: Some(descriptor), guard: ForkGuard::here() }
+        FORK_SAFE.add(owner.as_raw_fd());
+        ForkSafe { owner: Some(owner), guard: ForkGuard::here() }
     }
 
+    /// Whether the caller is a forked child, in which the descriptor is closed and its number may be
+    /// somebody else's.
+    #[inline]
+    pub fn in_child(&self) -> bool {
+        self.guard.in_child()
+    }
+
+    /// What has the descriptor. None in a forked child.
+    #[inline]
+    pub fn get(&self) -> Option<&T> {
+        self.owner.as_ref().filter(|_| !self.guard.in_child())
+    }
+
+    /// What has the descriptor, to change it. None in a forked child.
+    #[inline]
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        self.owner.as_mut().filter(|_| !self.guard.in_child())
+    }
+
+    /// What has the descriptor, which children are to have from now on.
+    fn release(&mut self) -> Option<T> {
+        let owner = self.owner.take()?;
+        // In this order: a fork in between leaves a descriptor that a peer passed open in the child.
+        FORK_SAFE.remove(owner.as_raw_fd());
+        FOREIGN.remove(owner.as_raw_fd());
+        Some(owner)
+    }
+}
+
+impl ForkSafeFd {
     /// Takes charge of a descriptor that a peer passed. A child closes it only if its close waits for
     /// nobody; otherwise the child has it until it executes another program.
     pub(crate) fn foreign(descriptor: OwnedFd) -> ForkSafeFd {
@@ -110,38 +144,20 @@ impl ForkSafeFd {
         }
         self.release()
     }
-
-    /// The descriptor, which children are to have from now on.
-    fn release(&mut self) -> Option<OwnedFd> {
-        let descriptor = self.descriptor.take()?;
-        // In this order: a fork in between leaves a descriptor that a peer passed open in the child.
-        FORK_SAFE.remove(descriptor.as_raw_fd());
-        FOREIGN.remove(descriptor.as_raw_fd());
-        Some(descriptor)
-    }
 }
 
-impl ForkSafeFd {
-    /// Whether the caller is a forked child, in which the descriptor is closed and its number may be
-    /// somebody else's.
-    #[inline]
-    pub fn in_child(&self) -> bool {
-        self.guard.in_child()
-    }
-}
-
-impl AsFd for ForkSafeFd {
+impl<T: AsRawFd + AsFd> AsFd for ForkSafe<T> {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_ref().expect("taken only by drop").as_fd()
+        self.owner.as_ref().expect("taken only by drop").as_fd()
     }
 }
 
-impl Drop for ForkSafeFd {
+impl<T: AsRawFd> Drop for ForkSafe<T> {
     fn drop(&mut self) {
         if self.guard.in_child() {
             // Closed at the fork; the number may be another descriptor of this process by now.
-            std::mem::forget(self.descriptor.take());
+            std::mem::forget(self.owner.take());
         } else {
             drop(self.release());
         }
@@ -200,8 +216,8 @@ extern "C" fn close_fork_safe() {
             let bit = bits.trailing_zeros();
             let number = index * 64 + bit as usize;
             bits &= bits - 1;
-            // SAFETY: the bit states that a `ForkSafeFd` of the parent owns this number; the child's copy of
-            // that `ForkSafeFd` will not close it, so this is the only close.
+            // SAFETY: the bit states that a `ForkSafe` of the parent owns this number; the child's copy of
+            // that `ForkSafe` will not close it, so this is the only close.
             let descriptor = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
             if foreign >> bit & 1 == 1 && !foreign::closes_at_once_in_child(descriptor.as_fd()) {
                 std::mem::forget(descriptor);
@@ -244,11 +260,17 @@ impl Forked {
 /// If this process has other threads, whose locks would stay locked in the child for ever; otherwise what
 /// the kernel says.
 pub fn fork(deed: impl FnOnce() -> u8) -> io::Result<Forked> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+    if std::fs::read_dir("/proc/self/task")?.filter(is_own_thread).count() != 1 {
         return Err(io::Error::other("a process with several threads must not fork"));
     }
     // SAFETY: this is the only thread, so nothing is half done in the child.
     unsafe { fork_as_is(deed) }
+}
+
+/// Whether a task of this process runs its program. Workers of a ring (`iou-wrk-1234`) run the kernel, and hold no lock of the program.
+fn is_own_thread(task: &io::Result<std::fs::DirEntry>) -> bool {
+    let name = task.as_ref().map(|task| std::fs::read(task.path().join("comm")));
+    !matches!(name, Ok(Ok(name)) if name.starts_with(b"iou-"))
 }
 
 /// Exit status of a child whose deed panicked: what Rust programs have.

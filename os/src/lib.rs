@@ -7,6 +7,7 @@ pub mod doorbell;
 pub mod event;
 pub mod foreign;
 pub mod fork;
+pub mod fresh;
 mod limit;
 mod mapping;
 pub mod memory;

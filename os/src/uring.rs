@@ -10,7 +10,7 @@ use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::Errno;
 
-use crate::fork::ForkGuard;
+use crate::fork::ForkSafe;
 
 /// How long a polling thread of the kernel goes on polling that finds nothing, in milliseconds.
 const POLLING_IDLE_MS: u32 = 1000;
@@ -66,17 +66,20 @@ pub struct Ended {
 }
 
 /// Files, and places for what is read from them, or written to them.
+///
+/// A forked child has none of it: what was under way is its parent's. In a child nothing is begun, nothing is handed over, and nothing
+/// ends. Who waits there gets `NotConnected`.
 pub struct Transfers {
-    ring: IoUring,
-    /// Registered with the ring.
-    files: Vec<File>,
+    /// Its memory is not mapped in a forked child.
+    ring: ForkSafe<IoUring>,
+    /// How many files there are. The ring has them: they are registered, and need no descriptor.
+    files: usize,
     /// The kernel has a place while its transfer is under way, and nobody else touches it.
     places: Vec<Place>,
     place_bytes: usize,
     is_under_way: Vec<bool>,
     /// The places are registered with the ring: the kernel need not look up their pages for each read.
     are_registered: bool,
-    guard: ForkGuard,
 }
 
 impl Transfers {
@@ -92,12 +95,14 @@ impl Transfers {
         polled_on: Option<u32>,
     ) -> io::Result<Transfers> {
         let mut builder = IoUring::builder();
+        builder.dontfork();
         if let Some(processor) = polled_on {
             builder.setup_sqpoll(POLLING_IDLE_MS).setup_sqpoll_cpu(processor);
         }
         // A polling thread can answer a transfer before it has given the entry back.
         let entries = (2 * places.max(1) as u32).next_power_of_two();
-        let ring = builder.build(entries)?;
+        let mut ring = ForkSafe::new(builder.build(entries)?);
+        let submitter = ring.get_mut().ok_or_else(forked)?.submitter();
         let mut places: Vec<Place> = (0..places).map(|_| Place::new(bytes)).collect();
         let vectors: Vec<libc::iovec> = places
             .iter_mut()
@@ -105,22 +110,15 @@ impl Transfers {
             .map(|place| libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() })
             .collect();
         let descriptors: Vec<_> = files.iter().map(File::as_raw_fd).collect();
-        ring.submitter().register_files(&descriptors)?;
+        submitter.register_files(&descriptors)?;
         // SAFETY: the memory is that of boxes which `places` owns and never gives away, and the ring, dropped before
         // them, is the only one to whom these addresses are known.
-        let registered = unsafe { ring.submitter().register_buffers(&vectors) };
+        let registered = unsafe { submitter.register_buffers(&vectors) };
         // Registered memory counts against the limit of locked memory. Transfers without it are a little slower.
         let are_registered = registered.is_ok();
         let is_under_way = vec![false; places.len()];
-        Ok(Transfers {
-            ring,
-            files,
-            places,
-            place_bytes: bytes,
-            is_under_way,
-            are_registered,
-            guard: ForkGuard::here(),
-        })
+        let files = files.len();
+        Ok(Transfers { ring, files, places, place_bytes: bytes, is_under_way, are_registered })
     }
 
     /// How many transfers can be under way.
@@ -161,17 +159,18 @@ impl Transfers {
 
     fn prepare(&mut self, place: usize, piece: Piece) -> (*mut u8, u32, types::Fixed) {
         assert!(!self.is_under_way[place], "a transfer of this place is under way");
-        assert!(piece.file < self.files.len(), "file {} of {}", piece.file, self.files.len());
+        assert!(piece.file < self.files, "file {} of {}", piece.file, self.files);
         assert!(piece.bytes <= self.place_bytes, "a piece that fits into a place");
         let address = self.places[place].bytes_mut().as_mut_ptr();
         (address, piece.bytes as u32, types::Fixed(piece.file as u32))
     }
 
     fn push(&mut self, place: usize, entry: squeue::Entry) {
+        let Some(ring) = self.ring.get_mut() else { return };
         let entry = entry.user_data(place as u64);
         // SAFETY: the place is memory of ours that lives until the ring is dropped, and until the transfer has ended nobody
         // touches it: `data` and `data_mut` refuse, and dropping waits.
-        let pushed = unsafe { self.ring.submission().push(&entry) };
+        let pushed = unsafe { ring.submission().push(&entry) };
         assert!(pushed.is_ok(), "the ring has two entries for each place");
         self.is_under_way[place] = true;
     }
@@ -181,19 +180,20 @@ impl Transfers {
     /// # Errors
     /// What the kernel says. What was begun goes with the next call then.
     pub fn submit(&mut self) -> io::Result<()> {
+        let Some(ring) = self.ring.get_mut() else { return Ok(()) };
         // A polling thread of the kernel takes entries by itself, also between the two looks at them.
-        let has_poller = self.ring.params().is_setup_sqpoll();
-        while !self.ring.submission().is_empty() {
-            if self.ring.submit()? == 0 && !has_poller {
+        let has_poller = ring.params().is_setup_sqpoll();
+        while !ring.submission().is_empty() {
+            if ring.submit()? == 0 && !has_poller {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
         }
         Ok(())
     }
 
-    /// A transfer that is over, if there is one.
+    /// A transfer that is over, if there is one. None in a forked child.
     pub fn ended(&mut self) -> Option<Ended> {
-        let entry = self.ring.completion().next()?;
+        let entry = self.ring.get_mut()?.completion().next()?;
         let place = entry.user_data() as usize;
         self.is_under_way[place] = false;
         let bytes = match entry.result() {
@@ -206,14 +206,15 @@ impl Transfers {
     /// Hands over what was begun, and waits until a transfer is over.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// What the kernel says. `NotConnected` in a forked child.
     pub fn wait(&mut self) -> io::Result<()> {
-        self.ring.submit_and_wait(1).map(drop)
+        self.ring.get_mut().ok_or_else(forked)?.submit_and_wait(1).map(drop)
     }
 
     /// Waits until a transfer that was handed over is over.
     fn wait_alone(&self) -> io::Result<()> {
-        let (submitter, flags) = (self.ring.submitter(), EnterFlags::GETEVENTS.bits());
+        let submitter = self.ring.get().ok_or_else(forked)?.submitter();
+        let flags = EnterFlags::GETEVENTS.bits();
         // SAFETY: no entries are handed over, and there is no signal mask to point to.
         unsafe { submitter.enter::<libc::sigset_t>(0, 1, flags, None) }.map(drop)
     }
@@ -240,8 +241,7 @@ impl Transfers {
 impl AsFd for Transfers {
     /// Readable while there is a transfer that is over and was not yet asked for.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is the ring's, which lives as long as `self` is borrowed.
-        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+        self.ring.as_fd()
     }
 }
 
@@ -249,13 +249,14 @@ impl Drop for Transfers {
     /// Waits for what the kernel has: it uses places of ours. What was begun and not handed over does not happen, unless a polling thread
     /// of the kernel takes it. A forked child leaves the ring, which is its parent's, alone.
     fn drop(&mut self) {
-        if self.guard.in_child() {
-            return;
-        }
-        let has_poller = self.ring.params().is_setup_sqpoll();
+        let Some(ring) = self.ring.get() else { return };
+        let has_poller = ring.params().is_setup_sqpoll();
         loop {
             while self.ended().is_some() {}
-            let begun = if has_poller { 0 } else { self.ring.submission().len() };
+            let begun = match self.ring.get_mut() {
+                Some(ring) if !has_poller => ring.submission().len(),
+                _ => 0,
+            };
             if self.is_under_way.iter().filter(|is_under_way| **is_under_way).count() <= begun {
                 break;
             }
@@ -272,8 +273,13 @@ impl Drop for Transfers {
             }
         }
         // Otherwise they stay open until the kernel takes the ring apart, some time after it was closed.
-        let _ = self.ring.submitter().unregister_files();
+        let _ = self.ring.get().map(|ring| ring.submitter().unregister_files());
     }
+}
+
+/// Why a forked child has nothing to do with a ring.
+fn forked() -> io::Error {
+    io::ErrorKind::NotConnected.into()
 }
 
 /// The same file once more, for direct transfers: the kernel keeps no copy of what is moved. Where a direct transfer begins, how long it
@@ -403,16 +409,54 @@ mod tests {
 
     #[test]
     fn child_leaves_the_ring_to_its_parent() {
-        let Ok(writes) = Transfers::new(vec![file(&[7; 1000])], 1, 1000, None) else {
+        let Ok(mut writes) = Transfers::new(vec![file(&[7; 2000])], 2, 1000, None) else {
             return eprintln!("SKIPPED: no ring here");
         };
-        let mut inherited = Some(writes);
-        let drop_it = || u8::from(inherited.take().map(drop).is_none());
-        assert_eq!(crate::fork::tests::run_in_child(drop_it), 0);
-        let mut writes = inherited.expect("the child has a copy");
+        // Over, and not taken yet.
         writes.begin_write(0, piece(0));
         writes.wait().unwrap();
+        let number = writes.as_fd().as_raw_fd();
+        let mut inherited = Some(writes);
+        let deed = || {
+            let mut writes = inherited.take().unwrap();
+            // SAFETY: asks for the flags of a number; a closed one is an error.
+            let is_open = unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
+            let ended = writes.ended();
+            writes.data_mut(1).fill(9);
+            writes.begin_write(1, piece(1000));
+            let submitted = writes.submit();
+            let waited = writes.wait();
+            let is_refused = waited.is_err_and(|error| error.kind() == io::ErrorKind::NotConnected);
+            let again = writes.ended();
+            drop(writes);
+            u8::from(is_open || ended.or(again).is_some() || submitted.is_err() || !is_refused)
+        };
+        assert_eq!(crate::fork::tests::run_in_child(deed), 0);
+        let mut writes = inherited.expect("the child has a copy");
+        let Ended { place, bytes } = writes.ended().expect("the parent's");
+        assert_eq!((place, bytes.unwrap()), (0, 1000));
+        writes.begin_read(1, piece(1000));
+        writes.wait().unwrap();
         assert_eq!(writes.ended().unwrap().bytes.unwrap(), 1000);
+        assert_eq!(writes.data(1), [7; 1000]);
+    }
+
+    #[test]
+    fn files_of_a_ring_have_no_descriptor_that_a_child_could_have() {
+        let file = file(&[7; 1500]);
+        let named = |entry: &io::Result<std::fs::DirEntry>| {
+            let link = std::fs::read_link(entry.as_ref().unwrap().path()).unwrap_or_default();
+            link.to_string_lossy().contains(&format!("siga-uring-{}-1500", std::process::id()))
+        };
+        let open = || std::fs::read_dir("/proc/self/fd").unwrap().filter(named).count();
+        assert_eq!(open(), 1);
+        let Ok(mut reads) = Transfers::new(vec![file], 1, 1000, None) else {
+            return eprintln!("SKIPPED: no ring here");
+        };
+        assert_eq!(open(), 0);
+        reads.begin_read(0, piece(0));
+        reads.wait().unwrap();
+        assert_eq!(reads.ended().unwrap().bytes.unwrap(), 1000);
     }
 
     #[test]

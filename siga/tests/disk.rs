@@ -252,6 +252,21 @@ fn host_that_could_not_show_the_volumes_is_asked_again() {
 }
 
 #[test]
+fn volume_that_is_found_damaged_is_only_read_and_nobody_else_writes_it() {
+    let place = Place::new("damaged");
+    let mut bytes = std::fs::read(&place.0).unwrap();
+    // The length of record 1 on cylinder 1, head 0.
+    bytes[512 + 15 * 56832 + 27] = 0xff;
+    std::fs::write(&place.0, &bytes).unwrap();
+    let open = OpenVolume::open_checked(&place.0, Access::Write, |_| ()).unwrap();
+    assert_eq!((open.damaged_tracks(), open.volume().access()), (1, Access::Read));
+    let other = |access| OpenVolume::open(&place.0, access).map(drop);
+    let error = other(Access::Write).unwrap_err().to_string();
+    assert!(error.ends_with("in use by another process"), "{error}");
+    other(Access::Read).unwrap();
+}
+
+#[test]
 fn devices_are_given_to_those_who_may_have_them() {
     let host = Embedded::start(System::open()).unwrap();
     let place = Place::new("allowed");

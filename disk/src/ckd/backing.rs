@@ -41,6 +41,14 @@ pub trait Backing: Debug + Send {
     fn direct(&self) -> Option<&File> {
         None
     }
+
+    /// Nobody writes here any more: others may read.
+    ///
+    /// # Errors
+    /// `WouldBlock` if somebody else has got the place meanwhile; or those of the place.
+    fn share(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Backing for File {

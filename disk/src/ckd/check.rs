@@ -1,10 +1,13 @@
 //! Everything that is wrong with a volume. Nothing is changed.
 
-use super::label::{self, LabelError, Tracks};
+use super::label::{self, Contents, LabelError, Tracks};
 use super::model::{TRACK_BYTES, track_number, track_of};
 use super::track::{self, BadTrack, Shape};
 use super::volume::Volume;
 use crate::format::eckd::Cchh;
+
+/// Faults of extents that are handed out one by one. A damaged table of contents has up to 765,000.
+const EXTENT_FAULTS_MAX: u64 = 1000;
 
 /// Something that is wrong.
 #[derive(Debug)]
@@ -29,6 +32,11 @@ pub enum Fault {
         /// What is wrong.
         what: String,
     },
+    /// So many faults of data sets that not all were handed out.
+    More {
+        /// How many there are besides.
+        faults: u64,
+    },
 }
 
 /// What is wrong with a track.
@@ -52,6 +60,9 @@ impl std::fmt::Display for Fault {
             }
             Fault::Label(error) => write!(formatter, "{error}"),
             Fault::DataSet { name, what } => write!(formatter, "data set {name}: {what}"),
+            Fault::More { faults } => {
+                write!(formatter, "{faults} more faults of data sets, which are not listed")
+            }
         }
     }
 }
@@ -87,25 +98,114 @@ pub fn check(volume: &Volume, mut progress: impl FnMut(u32), mut found: impl FnM
         Ok(contents) => contents,
         Err(error) => return found(Fault::Label(error)),
     };
-    let mut used: Vec<(u32, u32, String)> = Vec::new();
-    let vtoc = ("the table of contents".to_owned(), contents.vtoc);
-    let data_sets = contents.data_sets.into_iter().flat_map(|(_, data_set)| {
-        let name = data_set.name;
-        data_set.extents.into_iter().map(move |extent| (name.clone(), extent))
+    check_extents(volume.tracks(), &contents, found);
+}
+
+/// Checks that every extent is on a volume of so many tracks, and that no two have a track in common. Of those that have, each is reported
+/// once, with one of the others.
+fn check_extents(tracks: u32, contents: &Contents, mut found: impl FnMut(Fault)) {
+    let Contents { vtoc, data_sets } = contents;
+    let name = |owner: Option<usize>| match owner {
+        None => "the table of contents",
+        Some(index) => &data_sets[index].1.name,
+    };
+    let mut faults = 0;
+    let mut found_of = |owner: Option<usize>, what: String| {
+        faults += 1;
+        if faults <= EXTENT_FAULTS_MAX {
+            found(Fault::DataSet { name: name(owner).to_owned(), what });
+        }
+    };
+    let of_data_sets = data_sets.iter().enumerate().flat_map(|(index, (_, data_set))| {
+        data_set.extents.iter().map(move |extent| (Some(index), extent))
     });
-    for (name, extent) in std::iter::once(vtoc).chain(data_sets) {
-        let Tracks { first, last } = extent;
-        let (first, end) = (track_number(first), track_number(last) + 1);
-        if first >= end || end > volume.tracks() {
-            let what = format!("its tracks {first} to {} are not on the volume", end - 1);
-            found(Fault::DataSet { name, what });
-            continue;
+    let mut used = Vec::new();
+    for (owner, Tracks { first, last }) in std::iter::once((None, vtoc)).chain(of_data_sets) {
+        let (first, end) = (track_number(*first), track_number(*last) + 1);
+        if first >= end || end > tracks {
+            found_of(owner, format!("its tracks {first} to {} are not on the volume", end - 1));
+        } else {
+            used.push((first, end, owner));
         }
-        let other = used.iter().find(|(start, stop, _)| first < *stop && *start < end);
-        if let Some((_, _, other)) = other {
-            let what = format!("it has tracks in common with {other}");
-            found(Fault::DataSet { name: name.clone(), what });
+    }
+    used.sort_unstable();
+    // Of those that begin at or before this one: where the farthest ends.
+    let mut farthest: Option<(u32, Option<usize>)> = None;
+    for (first, end, owner) in used {
+        match farthest {
+            Some((far, other)) if first < far => {
+                let (later, earlier) = (owner.max(other), owner.min(other));
+                found_of(later, format!("it has tracks in common with {}", name(earlier)));
+                farthest = farthest.max(Some((end, owner)));
+            }
+            _ => farthest = Some((end, owner)),
         }
-        used.push((first, end, name));
+    }
+    if let Some(faults) = faults.checked_sub(EXTENT_FAULTS_MAX).filter(|faults| *faults > 0) {
+        found(Fault::More { faults });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ckd::label::{DataSet, FIXED, SEQUENTIAL};
+    use crate::ckd::track::records;
+
+    /// A table of contents of data sets with these tracks.
+    fn contents(extents: impl Iterator<Item = (u32, u32)>) -> Contents {
+        let mut track = vec![0; TRACK_BYTES];
+        track::clear(&mut track, Cchh::default());
+        let place = (Cchh::default(), records(&track).next().unwrap().unwrap());
+        let extents: Vec<_> = extents.collect();
+        let data_sets = extents.chunks(3).enumerate().map(|(index, extents)| {
+            let extents = extents
+                .iter()
+                .map(|(first, last)| Tracks { first: track_of(*first), last: track_of(*last) });
+            let data_set = DataSet {
+                name: format!("SET{index}"),
+                organisation: SEQUENTIAL,
+                record_format: FIXED,
+                block_bytes: 4096,
+                record_bytes: 4096,
+                extents: extents.collect(),
+                last: (0, 0),
+                created: (2026, 1),
+            };
+            (place, data_set)
+        });
+        let vtoc = Tracks { first: track_of(1), last: track_of(2) };
+        Contents { vtoc, data_sets: data_sets.collect() }
+    }
+
+    fn faults(tracks: u32, contents: &Contents) -> Vec<String> {
+        let mut faults = Vec::new();
+        check_extents(tracks, contents, |fault| faults.push(fault.to_string()));
+        faults
+    }
+
+    #[test]
+    fn extents_in_common_and_beyond_the_volume_are_found() {
+        // Of SET0, SET1 and SET2. Tracks 20 to 40 hold 22 to 23 and 30 to 50.
+        let extents =
+            [(20, 40), (60, 60), (3, 9), (22, 23), (10, 19), (61, 70), (30, 50), (71, 90), (2, 2)];
+        let says = [
+            "data set SET2: its tracks 71 to 90 are not on the volume",
+            "data set SET2: it has tracks in common with the table of contents",
+            "data set SET1: it has tracks in common with SET0",
+            "data set SET2: it has tracks in common with SET0",
+        ];
+        assert_eq!(faults(75, &contents(extents.into_iter())), says);
+    }
+
+    #[test]
+    fn largest_table_of_contents_is_checked_and_its_faults_are_bounded() {
+        // 255 data sets of three extents on each of 1000 tracks.
+        let extents = 765_000;
+        let apart = contents((3..extents + 3).map(|track| (track, track)));
+        assert_eq!(faults(extents + 3, &apart), [""; 0]);
+        let same = faults(extents + 3, &contents((0..extents).map(|_| (3, 3))));
+        assert_eq!(same.len(), EXTENT_FAULTS_MAX as usize + 1);
+        assert_eq!(same.last().unwrap(), "763999 more faults of data sets, which are not listed");
     }
 }

@@ -3,9 +3,12 @@
 //! A new volume has a label and a table of contents on cylinder 0, and one data set, [`DATA_SET`], on all other cylinders.
 //! Its tracks have 12 records of 4096 bytes each: the blocks of the volume, numbered from 0.
 
-use std::fs::{self, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use os::fresh::FreshFile;
 
 use super::header::{HEADER_BYTES, Header};
 use super::label::{self, Contents, DataSet, FIXED, Label, LabelError, SEQUENTIAL, Tracks, VOL1};
@@ -63,6 +66,19 @@ pub enum CreateError {
         /// The name.
         name: String,
     },
+    /// More files than a volume has.
+    #[error(
+        "{cylinders} cylinders take {files} files of less than 2 GiB: must be {FILES_MAX} files at most, \
+         {most} cylinders; or one file, of any length"
+    )]
+    Files {
+        /// How many cylinders there were to be.
+        cylinders: u32,
+        /// How many files they take.
+        files: u32,
+        /// How many cylinders fit.
+        most: u32,
+    },
     /// Several files cannot be named.
     #[error("{file}: the name of a volume in several files must end in 1 before the dot", file = file.display())]
     FileName {
@@ -71,7 +87,8 @@ pub enum CreateError {
     },
 }
 
-/// Creates a volume. A file that is there is not touched. If anything fails, what was written is removed.
+/// Creates a volume. Its files get their names when all of them are on the disk, the first one last: see [`FreshFile`]. A file that is
+/// there is not touched. If anything fails, or the process is killed before, nothing is left.
 ///
 /// # Errors
 /// [`CreateError`].
@@ -94,50 +111,57 @@ pub fn create(
     let most = ((SPLIT_BYTES_MAX - HEADER_BYTES as u64) / cylinder_bytes) as u32;
     let per_file = if *split { most } else { *cylinders };
     let files = cylinders.div_ceil(per_file);
+    // Before anything is written.
+    if files as usize > FILES_MAX {
+        let most = most * FILES_MAX as u32;
+        return Err(CreateError::Files { cylinders: *cylinders, files, most });
+    }
+    if files > 1 && next_file(path, 1).is_none() {
+        return Err(CreateError::FileName { file: path.to_owned() });
+    }
+    let named = |path: &Path| {
+        let file = path.to_owned();
+        |error| CreateError::Io { file, error }
+    };
     let mut made = Vec::new();
     let mut target = path.to_owned();
-    for index in 0..files {
+    // All of them, before anything is written.
+    for index in 1..=files {
+        made.push(FreshFile::create(&target).map_err(named(&target))?);
+        if index < files {
+            target = next_file(&target, index as u8).expect("checked above");
+        }
+    }
+    for (index, file) in (0..files).zip(&mut made) {
         let first = index * per_file;
         let last = (first + per_file).min(*cylinders);
-        if files > 1 && (index as usize >= FILES_MAX || next_file(path, 1).is_none()) {
-            undo(&made);
-            return Err(CreateError::FileName { file: path.to_owned() });
-        }
         let header = Header {
             file: if files > 1 { index as u8 + 1 } else { 0 },
             last_cylinder: if index + 1 < files { (last - 1) as u16 } else { 0 },
             ..Header::default()
         };
-        let written = write_file(&target, header, first..last, new, &mut made, &mut progress);
-        if let Err(error) = written {
-            undo(&made);
-            return Err(CreateError::Io { file: target, error });
-        }
-        if index + 1 < files {
-            target = next_file(&target, index as u8 + 1).expect("checked above");
-        }
+        let written = write_file(file.file(), header, first..last, new, &mut progress);
+        written.map_err(|error| named(file.path())(error))?;
+    }
+    // Who finds the first finds all. None stays unless all have their names.
+    for file in made.iter_mut().rev() {
+        file.name().map_err(|error| named(file.path())(error))?;
+    }
+    for file in made.into_iter().rev() {
+        let path = file.path().to_owned();
+        file.keep().map_err(named(&path))?;
     }
     Ok(())
 }
 
-fn undo(made: &[PathBuf]) {
-    for file in made {
-        // It may be gone already.
-        let _ = fs::remove_file(file);
-    }
-}
-
 fn write_file(
-    path: &Path,
+    file: &mut File,
     header: Header,
     cylinders: std::ops::Range<u32>,
     new: &NewVolume,
-    made: &mut Vec<PathBuf>,
     progress: &mut impl FnMut(u32),
 ) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    made.push(path.to_owned());
-    file.write_all(&header.emit())?;
+    file.write_all(&[0; HEADER_BYTES])?;
     let mut bytes = vec![0; TRACK_BYTES * HEADS as usize];
     for cylinder in cylinders {
         for (head, target) in bytes.chunks_exact_mut(TRACK_BYTES).enumerate() {
@@ -147,6 +171,8 @@ fn write_file(
         file.write_all(&bytes)?;
         progress(cylinder + 1);
     }
+    // Last, so that no part of a volume looks like one.
+    file.write_all_at(&header.emit(), 0)?;
     file.sync_all()
 }
 
@@ -422,6 +448,8 @@ fn read_full(source: &mut impl Read, target: &mut [u8]) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::ckd::backing::Simulated;
     use crate::ckd::volume::{Access, Volume};
@@ -489,6 +517,47 @@ mod tests {
     }
 
     #[test]
+    fn volume_of_too_many_files_is_refused_before_anything_is_written() {
+        let place = Place::new("many");
+        let large = NewVolume { split: true, ..new(32_760) };
+        let refused = create(&place.0, &large, |done| panic!("{done} cylinders are written"));
+        let says = "32760 cylinders take 14 files of less than 2 GiB: must be 8 files at most, 20152 \
+                    cylinders; or one file, of any length";
+        assert_eq!(refused.unwrap_err().to_string(), says);
+        let other = Place(place.0.with_file_name("siga-many.ckd"));
+        let named =
+            create(&other.0, &NewVolume { split: true, ..new(5000) }, |_| panic!("it writes"));
+        assert!(matches!(named, Err(CreateError::FileName { .. })));
+        assert!(!place.0.exists() && !other.0.exists());
+    }
+
+    #[test]
+    fn volume_has_its_name_when_it_is_whole() {
+        let place = Place::new("whole");
+        create(&place.0, &new(3), |_| {
+            // Where the file system has no files without a name, the file is there, and is no volume.
+            let is_whole = Volume::open(&place.0, Access::Read).is_ok();
+            assert!(!is_whole, "seen before it is whole");
+        })
+        .unwrap();
+        assert_eq!(Volume::open(&place.0, Access::Read).unwrap().cylinders(), 3);
+    }
+
+    #[test]
+    fn part_of_another_volume_is_not_touched_and_nothing_stays() {
+        let place = Place::new("part");
+        let first =
+            Place(place.0.with_file_name(format!("siga-part-{}-1.ckd", std::process::id())));
+        let second = Place(next_file(&first.0, 1).unwrap());
+        fs::write(&second.0, "notes").unwrap();
+        let split = NewVolume { split: true, ..new(2600) };
+        let error = create(&first.0, &split, |_| panic!("it writes")).unwrap_err();
+        assert!(matches!(error, CreateError::Io { file, .. } if file == second.0));
+        assert!(!first.0.exists());
+        assert_eq!(fs::read(&second.0).unwrap(), b"notes");
+    }
+
+    #[test]
     fn volume_is_open_for_one_writer() {
         let place = Place::new("locked");
         create(&place.0, &new(2), |_| ()).unwrap();
@@ -498,6 +567,19 @@ mod tests {
         drop(writer);
         let _first = Volume::open(&place.0, Access::Read).unwrap();
         let _second = Volume::open(&place.0, Access::Read).unwrap();
+    }
+
+    #[test]
+    fn writer_that_only_reads_lets_others_read_and_keeps_writers_out() {
+        let place = Place::new("shared");
+        create(&place.0, &new(2), |_| ()).unwrap();
+        let mut volume = Volume::open(&place.0, Access::Write).unwrap().into_read().unwrap();
+        let error = Volume::open(&place.0, Access::Write).unwrap_err();
+        assert!(error.to_string().ends_with("in use by another process"), "{error}");
+        assert_eq!(Volume::open(&place.0, Access::Read).unwrap().cylinders(), 2);
+        assert_eq!(volume.write(0, 0, b"x").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        drop(volume);
+        Volume::open(&place.0, Access::Write).unwrap();
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use os::fork::ForkSafe;
 use os::memory::shortage;
 use os::uring::open_direct;
 
@@ -180,6 +181,21 @@ impl Volume {
         self.access
     }
 
+    /// The same volume, which is only read from now on. Others may read it too, and nobody has written to it since it was opened.
+    ///
+    /// # Errors
+    /// [`Problem::InUse`] if another process has got hold of it in that moment; or those of the files.
+    pub fn into_read(mut self) -> Result<Volume, Problem> {
+        for part in &mut self.parts {
+            part.backing.share().map_err(|error| match error.kind() {
+                io::ErrorKind::WouldBlock => Problem::InUse,
+                _ => error.into(),
+            })?;
+        }
+        self.access = Access::Read;
+        Ok(self)
+    }
+
     /// Where a track is: in which file, from 0, and where in it.
     ///
     /// # Panics
@@ -229,14 +245,14 @@ impl Volume {
     }
 }
 
-/// A file of a volume.
+/// A file of a volume. A forked child does not have it: it would keep the lock, and the volume in use, when its parent is gone.
 ///
 /// A writer's lock belongs to the open file over which direct writes go, if there is one: the kernel holds it for each write that is
 /// under way. So nobody else can open the volume before these have ended, also if the writer was killed.
 #[derive(Debug)]
 struct VolumeFile {
-    file: File,
-    direct: Option<File>,
+    file: ForkSafe<File>,
+    direct: Option<ForkSafe<File>>,
 }
 
 impl VolumeFile {
@@ -244,19 +260,30 @@ impl VolumeFile {
         let is_write = access == Access::Write;
         let mut options = OpenOptions::new();
         options.read(true).write(is_write);
-        let file = options.open(path)?;
+        let file = ForkSafe::new(options.open(path)?);
+        let opened = file.get().ok_or_else(forked)?;
         if !is_write {
-            return locked(file.try_lock_shared()).map(|()| VolumeFile { file, direct: None });
+            locked(opened.try_lock_shared())?;
+            return Ok(VolumeFile { file, direct: None });
         }
         // A file system that has no direct writes may say so here.
-        let direct = match open_direct(&file, true) {
-            Ok(direct) => Some(direct),
+        let direct = match open_direct(opened, true) {
+            Ok(direct) => Some(ForkSafe::new(direct)),
             Err(error) if shortage(&error).is_some() => return Err(error.into()),
             Err(_) => None,
         };
-        locked(direct.as_ref().unwrap_or(&file).try_lock())?;
+        locked(direct.as_ref().and_then(ForkSafe::get).unwrap_or(opened).try_lock())?;
         Ok(VolumeFile { file, direct })
     }
+
+    fn ours(&mut self) -> io::Result<&mut File> {
+        self.file.get_mut().ok_or_else(forked)
+    }
+}
+
+/// Why a forked child has nothing to do with a volume of its parent.
+fn forked() -> io::Error {
+    io::ErrorKind::NotConnected.into()
 }
 
 fn locked(tried: Result<(), TryLockError>) -> Result<(), Problem> {
@@ -269,27 +296,37 @@ fn locked(tried: Result<(), TryLockError>) -> Result<(), Problem> {
 
 impl Backing for VolumeFile {
     fn bytes(&self) -> io::Result<u64> {
-        self.file.bytes()
+        self.file.get().ok_or_else(forked)?.bytes()
     }
 
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_at(target, offset)
+        self.file.get().ok_or_else(forked)?.read_at(target, offset)
     }
 
     fn write_at(&mut self, source: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_at(source, offset)
+        self.ours()?.write_at(source, offset)
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.file.sync()
+        self.ours()?.sync()
     }
 
     fn file(&self) -> Option<&File> {
-        Some(&self.file)
+        self.file.get()
     }
 
     fn direct(&self) -> Option<&File> {
-        self.direct.as_ref()
+        self.direct.as_ref().and_then(ForkSafe::get)
+    }
+
+    fn share(&mut self) -> io::Result<()> {
+        if let Some(direct) = self.direct() {
+            direct.try_lock_shared()?;
+        }
+        // The kernel takes the old lock away before it gives the new one: another writer who came in between has both refused.
+        self.ours()?.try_lock_shared()?;
+        self.direct = None;
+        Ok(())
     }
 }
 

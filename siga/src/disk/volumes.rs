@@ -105,9 +105,9 @@ impl OpenVolume {
             return Err(OpenError { file: file.to_owned(), problem: error.into() });
         }
         if !damage.is_empty() && access == Access::Write {
-            // The lock of a writer goes first: it would keep us out.
-            drop(open);
-            open = OpenVolume::open(file, Access::Read)?;
+            // It stays locked: what was found out would be of another volume if somebody wrote to it now.
+            let shared = open.volume.into_read();
+            open.volume = shared.map_err(|problem| OpenError { file: file.to_owned(), problem })?;
         }
         Ok(OpenVolume { damage, known, ..open })
     }
@@ -191,6 +191,7 @@ mod of_system {
     use ::host::system::System;
     use ::host::system::volume::{DeviceRule, VolumeRule};
     use disk::ckd::volume::{Access, OpenError, Problem, next_file};
+    use os::memory::{Shortage, shortage};
 
     use super::{Checking, OpenVolume, part_number};
     use crate::Name;
@@ -354,25 +355,63 @@ mod of_system {
     }
 
     fn not_opened(rule: &VolumeRule, error: &OpenError) -> FileError {
-        let kind = match &error.problem {
-            Problem::Io(error) => Some(error.kind()),
-            _ => None,
-        };
+        let is_missing =
+            matches!(&error.problem, Problem::Io(error) if error.kind() == ErrorKind::NotFound);
         let part = part_number(&rule.file, &error.file).filter(|part| *part > 1);
-        let right = match (kind, &error.problem) {
-            (Some(ErrorKind::NotFound), _) if let Some(part) = part => {
-                let first = rule.file.display();
-                let right = format!("must be there: it is part {part} of the volume in {first}");
-                return rule.file_place.error(error.to_string(), right);
+        if let Some(part) = part.filter(|_| is_missing) {
+            let first = rule.file.display();
+            let right = format!("must be there: it is part {part} of the volume in {first}");
+            return rule.file_place.error(error.to_string(), right);
+        }
+        rule.file_place.error(error.to_string(), right(rule.read_only, &error.problem))
+    }
+
+    /// What would be right, of a volume that was not opened.
+    fn right(read_only: bool, problem: &Problem) -> &'static str {
+        match problem {
+            Problem::Io(lack) if shortage(lack) == Some(Shortage::Descriptors) => {
+                "must be opened by a process that may have more descriptors: ulimit -n"
             }
-            (Some(ErrorKind::NotFound), _) => "must be there: siga volume create makes a volume",
-            (Some(ErrorKind::PermissionDenied), _) if !rule.read_only => {
-                "must be a file that this user may write, or have access = \"read\""
-            }
-            (Some(_), _) => "must be a file that this user may read",
-            (None, Problem::InUse) => "must be used by nobody else while it is served",
+            Problem::Io(error) => match error.kind() {
+                ErrorKind::NotFound => "must be there: siga volume create makes a volume",
+                ErrorKind::PermissionDenied if read_only => {
+                    "must be a file that this user may read"
+                }
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem if !read_only => {
+                    "must be a file that this user may write, or have access = \"read\""
+                }
+                ErrorKind::IsADirectory | ErrorKind::NotADirectory => {
+                    "must be a file: siga volume create makes a volume"
+                }
+                ErrorKind::OutOfMemory => "must be opened when there is memory for it",
+                _ => "must be a file that can be read: the kernel says why this one cannot",
+            },
+            Problem::InUse => "must be used by nobody else while it is served",
             _ => "must be a volume, as siga volume create makes",
-        };
-        rule.file_place.error(error.to_string(), right)
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use std::io;
+
+        use super::*;
+
+        #[test]
+        fn what_would_be_right_follows_from_what_the_kernel_says() {
+            let right = |read_only, code| {
+                let error = io::Error::from_raw_os_error(code);
+                right(read_only, &error.into())
+            };
+            let (access, io, full, read_only_files) = (13, 5, 24, 30);
+            assert_eq!(right(true, access), "must be a file that this user may read");
+            for code in [access, read_only_files] {
+                assert!(right(false, code).ends_with("or have access = \"read\""));
+            }
+            let descriptors =
+                "must be opened by a process that may have more descriptors: ulimit -n";
+            assert_eq!(right(false, full), descriptors);
+            assert!(right(true, io).starts_with("must be a file that can be read"));
+        }
     }
 }

@@ -4,6 +4,7 @@ mod audience;
 mod both_ways;
 mod crowd;
 mod forked;
+mod forked_disk;
 mod limits;
 mod metadata;
 mod quiet;
@@ -34,6 +35,7 @@ pub const CHECKS: &[Check] = &[
     both_ways::CHECK,
     unpulled::CHECK,
     forked::CHECK,
+    forked_disk::CHECK,
     users::CHECK,
     users::STRANGER,
 ];
