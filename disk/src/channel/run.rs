@@ -151,6 +151,17 @@ impl Channel {
         self.links.iter().enumerate().map(move |(index, link)| (link, guests(index).count()))
     }
 
+    /// Why the channel path of a guest is of no more use, if it was given up.
+    pub fn broken(&self, guest: usize) -> Option<Broken> {
+        let guest = self.guests.get(guest)?.as_ref()?;
+        self.links[guest.link].broken()
+    }
+
+    /// Whether there is a channel path that is of use.
+    pub fn has_links(&self) -> bool {
+        self.links.iter().any(|link| link.broken().is_none())
+    }
+
     /// Over which channel path a guest's programs run.
     pub fn link_of(&self, guest: usize) -> Option<usize> {
         Some(self.guests.get(guest)?.as_ref()?.link)
@@ -181,7 +192,7 @@ impl Channel {
         if !(1..=SUBCHANNELS_MAX).contains(&subchannels) {
             return Err(AttachError::Subchannels { subchannels });
         }
-        if self.links.is_empty() {
+        if !self.has_links() {
             return Err(AttachError::NoLink);
         }
         let result_bytes = result_bytes.next_multiple_of(4096);
@@ -190,7 +201,9 @@ impl Channel {
         let results_segment = sender.lend_shared(&results)?;
         // Whether the guest sleeps is looked up once for all results of a pass.
         sender.set_ringing(Ringing::Deferred);
-        let link = guest % self.links.len();
+        let in_turn = (0..self.links.len()).map(|index| (guest + index) % self.links.len());
+        let mut of_use = in_turn.filter(|link| self.links[*link].broken().is_none());
+        let link = of_use.next().ok_or(AttachError::NoLink)?;
         let mut body = [0; 8];
         body[..4].copy_from_slice(&first_cylinder.to_le_bytes());
         body[4..].copy_from_slice(&cylinders.to_le_bytes());

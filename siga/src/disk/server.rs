@@ -9,7 +9,7 @@ use disk::channel::{Channel, Guests, SUBCHANNELS_MAX, Use, result_storage_bytes}
 use disk::ckd::direct::{Direct, DirectWrites, NoDirect};
 use disk::ckd::model::TRACK_BYTES;
 use disk::ckd::volume::{Access, OpenError};
-use disk::exchange::{PairError, pair};
+use disk::exchange::{Broken, PairError, pair};
 use disk::report::{self, DeviceState, Totals, VolumeState};
 use disk::unit::{DamagedTrack, Reading, Unit, Writing};
 use fabric::control::{Kind, Pending, Problem};
@@ -108,7 +108,7 @@ pub enum ServerError {
     },
     /// The channel and the control unit do not understand each other.
     #[error("the exchange between channel and control unit: {0}")]
-    Exchange(#[from] disk::exchange::Broken),
+    Exchange(#[from] Broken),
 }
 
 /// A guest that serves volumes to other guests. One thread runs the channel and the control unit.
@@ -622,7 +622,10 @@ impl Server {
         found |= self.unit.poll();
         let now = now_ns();
         let mut paths = Paths { waiter: &mut self.waiter, paths: &self.paths };
-        found |= self.channel.poll_units(&mut paths, now)?;
+        match self.channel.poll_units(&mut paths, now) {
+            Ok(has_come) => found |= has_come,
+            Err(broken) => self.leave_broken(broken)?,
+        }
         if found && now.saturating_sub(self.tended_ns) >= REPEAT_TIME.as_nanos() as u64 {
             // Others have work all the time, perhaps.
             self.tend()?;
@@ -661,6 +664,19 @@ impl Server {
             self.channel.detach(number);
             self.waiter.remove(key);
         }
+    }
+
+    /// Ends the guests of channel paths that are of no more use. Others go on.
+    fn leave_broken(&mut self, broken: Broken) -> Result<(), ServerError> {
+        if !self.channel.has_links() {
+            return Err(broken.into());
+        }
+        for number in 0..self.paths.len() {
+            if self.channel.broken(number).is_some() {
+                self.leave(number);
+            }
+        }
+        Ok(())
     }
 
     fn accept(&mut self) -> Result<(), ServerError> {
