@@ -17,4 +17,9 @@ fn killed_control_units_hosts_and_writers_lose_nothing_that_was_acknowledged() {
     assert!(killed >= kills.parse().unwrap(), "{said}");
     let compared = said.lines().find(|line| line.starts_with("writes acknowledged ")).unwrap();
     assert!(!compared.contains(" 0;"), "{said}");
+    // It has said which writes it has tortured, and loudly if some were not.
+    let errors = String::from_utf8_lossy(&torture.stderr);
+    let is_all = said.contains("volumes written directly 2, by calls 0\n");
+    assert!(is_all || said.contains("volumes written directly "), "{said}");
+    assert_ne!(is_all, errors.contains("SKIPPED: torture of direct writes"), "{said}{errors}");
 }

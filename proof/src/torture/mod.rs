@@ -244,6 +244,16 @@ fn torture_disk(arguments: &Arguments, seed: u64) -> bool {
     println!("  {:5} of a guest that writes", tally.writer_kills);
     println!("writes acknowledged {}; blocks held against them {}", scene.writes(), tally.blocks);
     println!("inspections for leaks {}", tally.inspections);
+    let (volumes, directly) = (disk::VOLUMES.len(), tally.direct_volumes.unwrap_or(0));
+    println!("volumes written directly {directly}, by calls {}", volumes - directly);
+    if directly < volumes {
+        eprintln!(
+            "siga-proof: SKIPPED: torture of direct writes: {} of {volumes} volumes were written through the page cache: \
+             TMPDIR must name a directory on a disk whose file system has direct writes of 512 bytes, \
+             and the kernel must allow io_uring",
+            volumes - directly
+        );
+    }
     tally.wrong.iter().for_each(|wrong| println!("wrong: {wrong}"));
     if let Err(fault) = &torture {
         println!("fault: {fault}");

@@ -20,7 +20,7 @@ use super::birth::Birth;
 const UNIT: &str = "UNIT";
 
 /// Volumes: one is a writer's alone, the other has a minidisk of each other writer.
-const VOLUMES: [&str; 2] = ["alone.ckd", "shared.ckd"];
+pub const VOLUMES: [&str; 2] = ["alone.ckd", "shared.ckd"];
 
 /// Cylinders of a volume: one with the label and the table of contents, and two for each minidisk.
 const CYLINDERS: u32 = 5;

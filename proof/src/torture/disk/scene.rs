@@ -14,7 +14,7 @@ use siga::disk::ckd::model::{HEADS, TRACK_BYTES};
 use siga::disk::ckd::volume::{Access, Volume};
 use siga::disk::{BLOCK_BYTES, open_volume};
 use siga::host::Observer;
-use siga::host::report::ControlUnitReport;
+use siga::host::report::{ControlUnitReport, VolumeWriting};
 
 use super::super::birth::Birth;
 use super::ledger::Reader;
@@ -45,6 +45,8 @@ pub struct Tally {
     pub blocks: u64,
     /// Checks for leaks.
     pub inspections: u64,
+    /// Volumes that were written directly, past the page cache, at every inspection. None before the first one.
+    pub direct_volumes: Option<usize>,
     /// What is wrong.
     pub wrong: Vec<String>,
 }
@@ -266,6 +268,9 @@ impl Scene {
             if !report.paths.is_empty() || left != "0 paths, 0 open, 0 subchannels, 0 pinned" {
                 return Ok(false);
             }
+            let directly = directly_written(&report.control_units);
+            let before = scene.tally.direct_volumes.unwrap_or(directly);
+            scene.tally.direct_volumes = Some(before.min(directly));
             let processes = [(SERVER, &scene.server), ("the host", &scene.host)];
             let mut leaks = Vec::new();
             for (who, child) in processes {
@@ -334,6 +339,12 @@ fn with_more_caches(before: Footprint, found: &Footprint) -> Footprint {
         shared_bytes: before.shared_bytes + cache_bytes + TOUCHED_LATER_BYTES,
         ..before
     }
+}
+
+/// Volumes that a control unit writes past the page cache.
+fn directly_written(units: &[ControlUnitReport]) -> usize {
+    let volumes = units.iter().flat_map(|unit| &unit.volumes);
+    volumes.filter(|volume| volume.writing == Some(VolumeWriting::Direct)).count()
 }
 
 /// What a control unit holds for guests.
