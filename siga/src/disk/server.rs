@@ -15,7 +15,7 @@ use disk::unit::{DamagedTrack, Reading, Unit, Writing};
 use fabric::control::{Kind, Pending, Problem};
 use fabric::name::Name;
 use fabric::path::{self, Shape, Terms};
-use os::fork::ForkSafeFd;
+use os::fork::{ForkGuard, ForkSafeFd};
 use os::memory::{Shortage, shortage};
 use os::processor::{now_ns, thread_ns};
 use os::storage::StorageOptions;
@@ -66,7 +66,7 @@ pub enum ServerError {
     /// A volume could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// No memory or no descriptors left.
+    /// No memory or no descriptors left; or this is a forked child, to which the server does not belong.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// Channel and control unit could not be joined.
@@ -114,6 +114,8 @@ pub enum ServerError {
 /// A guest that serves volumes to other guests. One thread runs the channel and the control unit.
 #[derive(Debug)]
 pub struct Server {
+    /// A forked child has none of the storage that the server writes.
+    guard: ForkGuard,
     waiter: Waiter<Party>,
     guest: Key,
     unit: Unit,
@@ -261,6 +263,7 @@ impl Server {
         let (devices, paths, cache_bytes) = (Vec::new(), Vec::new(), Vec::new());
         let now = now_ns();
         let mut server = Server {
+            guard: ForkGuard::here(),
             waiter,
             guest,
             unit,
@@ -303,6 +306,7 @@ impl Server {
     /// # Errors
     /// [`ServerError`].
     pub fn mount(&mut self, open: OpenVolume, cache_bytes: usize) -> Result<usize, ServerError> {
+        self.refuse_child()?;
         let name = open.name();
         let OpenVolume { volume, file, damage, known, is_direct, writes } = open;
         // What has run out is no refusal.
@@ -371,6 +375,7 @@ impl Server {
     /// # Errors
     /// [`ServerError`].
     pub fn add_device(&mut self, name: &str, device: Device) -> Result<(), ServerError> {
+        self.refuse_child()?;
         let wrong = || ServerError::Name { name: name.to_owned() };
         let bytes = super::device_name(name).ok_or_else(wrong)?;
         let name = name.to_owned();
@@ -607,6 +612,7 @@ impl Server {
     /// # Errors
     /// [`ServerError`].
     pub fn poll(&mut self) -> Result<bool, ServerError> {
+        self.refuse_child()?;
         let begun = now_ns();
         if std::mem::take(&mut self.is_idle) {
             self.spinning.add(begun.saturating_sub(self.polled_ns), begun, thread_ns);
@@ -632,6 +638,14 @@ impl Server {
         }
         self.is_idle = !found;
         Ok(found)
+    }
+
+    #[inline]
+    fn refuse_child(&self) -> Result<(), ServerError> {
+        match self.guard.in_child() {
+            true => Err(io::Error::from(io::ErrorKind::NotConnected).into()),
+            false => Ok(()),
+        }
     }
 
     fn serve_member(&mut self, key: Key, now: u64) -> Result<(), ServerError> {

@@ -59,7 +59,9 @@ fn unit(part: &Part) -> Outcome {
         if has_guest && passes.is_multiple_of(PASSES_PER_FORK) && forks < forks_max {
             forks += 1;
             in_child(|| {
+                let refused = serving_refused(server.as_mut());
                 drop(server.take());
+                refused?;
                 nothing_inherited()
             })?;
         }
@@ -79,6 +81,15 @@ fn unit(part: &Part) -> Outcome {
     let reading = if reading == Reading::Direct { "direct" } else { "buffered" };
     let writing = if writing == Writing::Direct { "direct" } else { "buffered" };
     Ok(format!("{forks} children; {reading} reads, {writing} writes"))
+}
+
+/// A child is refused whatever it asks of its parent's server.
+fn serving_refused(server: Option<&mut Server>) -> Result<(), Wrong> {
+    let server = server.ok_or("there is no server")?;
+    let polled = server.poll().is_err();
+    let served = server.serve_within(Duration::ZERO).is_err();
+    let added = server.add_device("OTHER", Device::default()).is_err();
+    ensure(polled && served && added, || "a child serves".to_owned())
 }
 
 /// Writes and reads, and forks while its programs run.
