@@ -2,14 +2,14 @@
 //!
 //! Their exit codes mislead: what counts is what they say, and what they leave.
 
+#[path = "common/lacking.rs"]
+mod lacking;
 #[path = "common/place.rs"]
 mod place;
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -29,20 +29,9 @@ use siga::{Guest, Wait};
 
 use place::{Place, image};
 
-/// Whether Hercules's tools are there. If they are not, the test is skipped: it says so past `cargo test`, which hides what tests print
-/// that pass, and in the file that the script `test` names, which counts what was skipped.
+/// Whether Hercules's tools are there.
 fn has_hercules(test: &str) -> bool {
-    let is_there = Command::new("dasdls").output().is_ok();
-    if !is_there {
-        let what = "Hercules's tools are not installed (apt install hercules)";
-        // In one piece, or what other tests say comes between.
-        let _ = std::io::stderr().write_all(format!("SKIPPED: {test}: {what}\n").as_bytes());
-        if let Some(file) = std::env::var_os("SIGA_SKIPPED") {
-            let mut file = fs::OpenOptions::new().append(true).create(true).open(file).unwrap();
-            file.write_all(format!("{what}\n").as_bytes()).unwrap();
-        }
-    }
-    is_there
+    lacking::has_program(test, "dasdls", "hercules")
 }
 
 fn at(cylinder: u32, head: u8) -> Cchh {

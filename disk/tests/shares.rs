@@ -5,7 +5,8 @@ mod world;
 
 use disk::channel::request::{Head, Kind};
 use disk::format::eckd::{Cchh, Extent, Locate, operation};
-use disk::format::orb::Orb;
+use disk::format::idaw::Midaw;
+use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::SubchannelStatus;
 use disk::format::tcw::{Stream, TCW_BYTES, Tcw};
 use disk::program::blocks::{Mode, Verb, build};
@@ -130,4 +131,53 @@ fn second_storage_ends_a_guest() {
     guest.sender.send(&head.emit(), &[]).unwrap();
     world.run();
     assert!(world.sides.0[0].is_none());
+}
+
+#[test]
+fn chains_that_fill_every_pass_do_not_keep_a_channel_path_from_others() {
+    let mut world = World::new(2, 100);
+    // The first and the last use the same channel path.
+    let mut guests: Vec<Guest> = (0..5).map(|_| world.guest(0, 2, false, false)).collect();
+    let words = 16384_u16;
+    let (list, midaw_bytes) = (0x1_0000_usize, 16);
+    let storage = guests[0].client.storage();
+    for index in 0..words {
+        let is_last = index + 1 == words;
+        let midaw = Midaw {
+            is_last,
+            skip: false,
+            interrupt: false,
+            count: 1,
+            address: 0x9000 + u64::from(index),
+        };
+        let at = list + usize::from(index) * midaw_bytes;
+        storage[at..at + midaw_bytes].copy_from_slice(&midaw.emit());
+    }
+    let chain = [(0x03, CC_SLI | 0x01, words, list as u32), (0x08, 0, 0, 0x400)];
+    let orb = ccws(&mut guests[0], &chain);
+    let orb = Orb { flags: orb.flags.with(OrbFlags::MIDAW), ..orb };
+    for subchannel in 0..8 {
+        guests[0].start(subchannel, &orb);
+        round(&mut world);
+    }
+    let mut other = guests.remove(4);
+    for mode in world::MODES {
+        let storage = other.client.storage();
+        let orb = build(storage, AT, DATA, mode, Verb::Read, blocks(100, 4));
+        other.start(0, &orb);
+        for _ in 0..20 {
+            round(&mut world);
+        }
+        assert!(matches!(other.poll(), Some(Event::Ended { subchannel: 0, .. })), "{mode:?}");
+        assert!(other.client.answer().scsw.is_good());
+    }
+    for subchannel in 0..8 {
+        let Guest { client, sender, .. } = &mut guests[0];
+        client.request(Kind::Halt, subchannel, sender).unwrap();
+    }
+    for _ in 0..20 {
+        round(&mut world);
+    }
+    let ended = std::iter::from_fn(|| guests[0].poll()).count();
+    assert_eq!(ended, 8);
 }

@@ -36,6 +36,7 @@ impl Channel {
                 return Err(Broken::Rules);
             }
             guest.is_established = head.code == 0;
+            guest.may_write &= head.number != 0;
             guest.is_refused = head.code != 0;
             guest.cache_segment = head.count as u16;
             guest.cache = self.links[link].lent(guest.cache_segment);
@@ -224,8 +225,12 @@ impl Channel {
         }
         let device = DeviceStatus(head.code);
         if device == DeviceStatus::BUSY {
-            let stop = guest.subchannels[usize::from(subchannel)].run.stop;
-            let Some(stop) = stop else {
+            let run = &mut guest.subchannels[usize::from(subchannel)].run;
+            if run.interrogation.is_some() && run.stop.is_none() {
+                // It was to be cancelled, and has not begun.
+                run.stop = Some(Stop::Cancel);
+            }
+            let Some(stop) = run.stop else {
                 guest.retry(subchannel, now);
                 return Ok(());
             };

@@ -273,9 +273,9 @@ impl Guest {
     ) -> Result<(), Broken> {
         let run = &mut self.subchannels[usize::from(subchannel)].run;
         let parameter = run.orb.parameter;
-        if !self.backlog.is_empty() {
+        if scsw.subchannel.has(SubchannelStatus::INTERRUPT) && !self.backlog.is_empty() {
             // Status is pending that the guest has not taken: the program's next status says that it asked for an interruption.
-            run.is_interrupt_held |= scsw.subchannel.has(SubchannelStatus::INTERRUPT);
+            run.is_interrupt_held = true;
             return Ok(());
         }
         let answer = Answer { scsw, tsb, ..Answer::default() };

@@ -258,6 +258,7 @@ impl Channel {
     /// Forgets a guest whose path has ended.
     pub fn detach(&mut self, guest: usize) {
         let Some(gone) = self.guests.get_mut(guest).and_then(Option::take) else { return };
+        self.waiting[gone.link].retain(|(number, _)| *number != guest);
         // A link that has ended has no connections any more.
         let _ = self.links[gone.link].send(&Head::new(Kind::Disconnect, guest as u16, 0), &[]);
         self.links[gone.link].flush();
@@ -266,7 +267,7 @@ impl Channel {
     /// Takes what control units have sent, and answers guests. Returns whether there was anything, or something waits to be sent.
     ///
     /// # Errors
-    /// [`Broken`] if a control unit is gone, or broke the rules, and then always. Its channel path is used no more, and [`Channel::poll_guest`]
+    /// [`Broken`], once, if a control unit is gone, or broke the rules. Its channel path is used no more, and [`Channel::poll_guest`]
     /// ends the guests whose programs run over it. Those of other channel paths are served all the same.
     pub fn poll_units(&mut self, guests: &mut impl Guests, now: u64) -> Result<bool, Broken> {
         let found = self.take_units(guests, now);
@@ -281,6 +282,9 @@ impl Channel {
     fn take_units(&mut self, guests: &mut impl Guests, now: u64) -> Result<bool, Broken> {
         let (mut found, mut broken) = (false, None);
         for index in 0..self.links.len() {
+            if self.links[index].broken().is_some() {
+                continue;
+            }
             match self.take_units_of(index, guests, now) {
                 Ok(has_come) => found |= has_come,
                 Err(error) => {
@@ -301,17 +305,7 @@ impl Channel {
     ) -> Result<bool, Broken> {
         let mut found = self.links[index].is_behind();
         self.links[index].begin_pass();
-        for _ in 0..UNITS_PER_POLL_MAX {
-            let Some(unit) = self.links[index].receive()? else {
-                found |= self.links[index].is_ready();
-                break;
-            };
-            found = true;
-            if self.to_ring.last() != Some(&unit.head.connection) {
-                self.to_ring.push(unit.head.connection);
-            }
-            self.take_unit(index, unit, guests, now)?;
-        }
+        // First those that have waited, in turn: the chains that go on with what has come could fill each pass.
         for _ in 0..self.waiting[index].len() {
             if self.links[index].is_behind() {
                 break;
@@ -324,8 +318,21 @@ impl Channel {
                 sender.ring();
             }
         }
+        for _ in 0..UNITS_PER_POLL_MAX {
+            let Some(unit) = self.links[index].receive()? else {
+                found |= self.links[index].is_ready();
+                break;
+            };
+            found = true;
+            if self.to_ring.last() != Some(&unit.head.connection) {
+                self.to_ring.push(unit.head.connection);
+            }
+            self.take_unit(index, unit, guests, now)?;
+        }
+        // What guests send next has a share of its own: chains without end do not keep starts and halts from being seen.
+        self.links[index].begin_pass();
         self.links[index].flush();
-        Ok(found)
+        Ok(found || !self.waiting[index].is_empty())
     }
 
     /// Takes what a guest has sent, a bounded number of messages. Returns whether there was anything.
@@ -543,6 +550,8 @@ impl Channel {
                     walk.resume();
                 }
                 run.origin = run.walk;
+                // What was read before is done with.
+                (run.result_bytes, run.gap_bytes) = (0, 0);
                 (run.started_ns, run.responded_ns, run.queue_ns) = (now, None, 0);
                 self.open_exchange(number, head.subchannel, sender, now)
             }
@@ -643,7 +652,9 @@ impl Channel {
     ) -> Result<(), Broken> {
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
         let Guest { subchannels, storage, link, released, told, .. } = guest;
-        let run = &mut subchannels[usize::from(subchannel)].run;
+        let Some(Subchannel { run, .. }) = subchannels.get_mut(usize::from(subchannel)) else {
+            return Ok(());
+        };
         let (Some(storage), Some(exchange)) = (storage, run.exchange) else { return Ok(()) };
         let link_index = *link;
         let link = &mut self.links[link_index];

@@ -104,9 +104,14 @@ impl Link {
     }
 
     /// The other party broke the rules, or is gone: nothing is sent over this end and received from it any more, and what waits to be
-    /// sent is dropped.
+    /// sent is dropped. The other party sees the path severed, if it is still there.
     pub fn give_up(&mut self, broken: Broken) {
         self.broken.get_or_insert(broken);
+        self.sender.sever([0; 16]);
+        self.receiver.sever([0; 16]);
+        if let Some(news) = &self.news {
+            news.theirs.store(true, Ordering::Release);
+        }
         self.backlog.clear();
         self.pass_bytes = 0;
     }

@@ -7,7 +7,7 @@
 //! | unit | from | code | count | body |
 //! |---|---|---|---|---|
 //! | establish | channel | 1: may write, 2: its tracks do not stay in the cache, 4: the channel copies what is read | volume | first cylinder 32, cylinders 32 |
-//! | established | control unit | 0, or 1: refused | segment | bytes of the cache 64 |
+//! | established | control unit | 0, or 1: refused | segment | bytes of the cache 64; the number is 1 if the guest may write |
 //! | command | channel | command | bytes of the CCW, or of all whose data are chained | bytes of the last of these 16, if there are several |
 //! | command response | control unit | 0, or the device status of a search | | |
 //! | data | either | | bytes | bytes, or extents |

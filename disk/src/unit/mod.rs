@@ -704,6 +704,7 @@ impl Unit {
         let connection = Connection::new(device, index, segment, is_copied);
         self.connections[place] = Some(Box::new(connection));
         answer.code = 0;
+        answer.number = may_write.into();
         answer.count = segment.into();
         let bytes = self.volumes[volume].lendable.bytes();
         self.link(index)?.send(&answer, &bytes.to_le_bytes())

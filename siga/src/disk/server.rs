@@ -345,7 +345,9 @@ impl Server {
         };
         // The channel takes in the cache now. With the first guest of the volume, descriptors can be lacking that guests have taken.
         let mut paths = Paths { waiter: &mut self.waiter, paths: &self.paths };
-        self.channel.poll_units(&mut paths, now_ns())?;
+        if let Err(broken) = self.channel.poll_units(&mut paths, now_ns()) {
+            self.leave_broken(broken)?;
+        }
         damage.iter().for_each(|(track, at)| self.unit.note_damage(number, *track, *at));
         match direct {
             None => {}

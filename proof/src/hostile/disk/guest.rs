@@ -223,12 +223,8 @@ impl Guest {
     fn start(&mut self, script: &mut Script<'_>, orb: Orb) {
         self.next += 1;
         let orb = Orb { parameter: self.next, ..orb };
-        let mut body = orb.emit();
+        let body = orb.emit();
         let subchannel = script.below(usize::from(SUBCHANNELS)) as u16;
-        if Orb::parse(&body).is_none() {
-            // Its end has no parameter.
-            body[..4].fill(0);
-        }
         let head = Head { token: self.token, ..Head::new(Kind::Start, subchannel) };
         self.started.insert(self.next);
         self.send(&head, &body[..START_BYTES]);
@@ -241,10 +237,12 @@ impl Guest {
             Kind::Clear,
             Kind::Resume,
             Kind::Resume,
+            Kind::Cancel,
             Kind::Consumed,
         ]);
         let subchannel = script.pick(&[0, 1, 2, 3, 3, SUBCHANNELS, u16::MAX]);
-        let token = match script.below(4) {
+        // A guest that speaks of results it never got is ended.
+        let token = match script.below(64) {
             0 => script.number() as u16,
             _ => self.token,
         };
@@ -360,7 +358,8 @@ impl Guest {
 
     /// There is nothing to halt any more.
     fn is_idle(&mut self, parties: &mut Parties, subchannel: u16) {
-        self.send(&Head::new(Kind::Halt, subchannel), &[]);
+        let token = self.token;
+        self.send(&Head { token, ..Head::new(Kind::Halt, subchannel) }, &[]);
         parties.round();
         let message = self.receiver.fetch().expect("a path").expect("an answer");
         let head = Head::parse(self.receiver.message(message).head).expect("an answer");

@@ -166,6 +166,8 @@ pub(super) struct Parties {
     /// The files of the control unit's volumes.
     pub(super) files: Vec<Memory>,
     pub(super) now_ns: u64,
+    /// A control unit has broken the rules.
+    pub(super) is_broken: bool,
 }
 
 impl Parties {
@@ -183,7 +185,14 @@ impl Parties {
 
     /// The same, with a control unit that is there.
     pub(super) fn over(unit: Unit, files: Vec<Memory>) -> Parties {
-        Parties { unit, channel: Channel::new(), sides: Sides::default(), files, now_ns: 0 }
+        Parties {
+            unit,
+            channel: Channel::new(),
+            sides: Sides::default(),
+            files,
+            now_ns: 0,
+            is_broken: false,
+        }
     }
 
     /// Adds a channel path.
@@ -233,6 +242,7 @@ impl Parties {
         self.unit.poll();
         let polled = self.channel.poll_units(&mut self.sides, self.now_ns);
         self.channel.flush();
+        self.is_broken |= polled.is_err();
         polled.map(drop)
     }
 
