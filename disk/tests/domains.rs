@@ -7,6 +7,7 @@ use disk::ckd::model::{TRACK_BYTES, track_of};
 use disk::ckd::track;
 use disk::format::eckd::{Cchh, Count};
 use disk::format::scsw::{DeviceStatus, Scsw};
+use disk::program::blocks::{Mode, Verb, build};
 
 use world::{CC, Guest, World, ccws, image};
 
@@ -365,4 +366,65 @@ fn tracks_without_records_are_passed_up_to_the_end_of_the_extent() {
     let scsw = run(&mut world, &mut guest, &up_to(0x40, 2, 13), &located(0x06), &commands);
     assert_eq!((sense(&guest), scsw.address), ((0, 0x04, 0), 0x420));
     assert_eq!(world.unit.pinned(0), 0);
+}
+
+#[test]
+fn operation_passes_several_stretches_of_tracks_without_records() {
+    let mut bytes = image(4);
+    for (number, track) in bytes[512..].chunks_mut(TRACK_BYTES).enumerate() {
+        if (1..=43).contains(&number) && number != 21 {
+            track::clear(track, track_of(number as u32));
+        }
+    }
+    let mut world = World::with(bytes, 100);
+    let mut guest = world.guest(0, 4, true, false);
+    // The last record of track 0, all of track 21, and the first of track 44.
+    let storage = guest.client.storage();
+    let blocks = world::blocks(11, 14);
+    let mut orb = build(storage, world::AT, world::DATA, Mode::Transport, Verb::Read, blocks);
+    // The extent ends with the device: behind the TCAH, the DCW, and what is before the end in the prefix.
+    let end = orb.program as usize + 64 + 16 + 8 + 12 + 12;
+    storage[end..end + 4].copy_from_slice(&[0, 3, 0, 14]);
+    orb.parameter = 9;
+    let scsw = guest.execute(&mut world, &orb);
+    assert!(scsw.is_good(), "{scsw:x?} {:?}", guest.client.answer().sense);
+    let numbers = std::iter::once(11).chain(21 * 12..22 * 12).chain(std::iter::once(44 * 12));
+    for (index, number) in numbers.enumerate() {
+        let at = world::DATA as usize + index * 4096;
+        assert!(guest.client.storage()[at..at + 4096] == world::block(number, 0), "{number}");
+    }
+}
+
+#[test]
+fn record_that_a_chain_writes_is_found_behind_tracks_that_had_none() {
+    let mut world = world_with_empty_tracks();
+    let mut guest = world.guest(0, 4, true, false);
+    let mut extent = EXTENT;
+    (extent[0], extent[13], extent[15]) = (0xc0, 3, 14);
+    // A read passes tracks 1 to 43; a record is written to track 5; the same read finds that record.
+    let read = locate(0x06, 2, 0, 12);
+    let mut write = locate(0x03, 1, 5, 0);
+    write[12] = 0;
+    let storage = guest.client.storage();
+    storage[0x1000..0x1010].copy_from_slice(&extent);
+    storage[0x1010..0x1020].copy_from_slice(&read);
+    storage[0x1020..0x1030].copy_from_slice(&write);
+    storage[0x2000..0x2008].copy_from_slice(&[0, 0, 0, 5, 1, 0, 0x10, 0]);
+    storage[0x2008..0x3008].fill(0x77);
+    let program = [
+        (0x63, CC, 16, 0x1000),
+        (0x47, CC, 16, 0x1010),
+        (0x86, CC, 4096, 0x8000),
+        (0x86, CC, 4096, 0x9000),
+        (0x47, CC, 16, 0x1020),
+        (0x1d, CC, 4104, 0x2000),
+        (0x47, CC, 16, 0x1010),
+        (0x86, CC, 4096, 0xa000),
+        (0x86, 0, 4096, 0xb000),
+    ];
+    let orb = ccws(&mut guest, &program);
+    let scsw = guest.execute(&mut world, &orb);
+    assert!(scsw.is_good(), "{scsw:x?} {:?}", guest.client.answer().sense);
+    assert!(guest.client.storage()[0x9000..0xa000] == world::block(44 * 12, 0));
+    assert_eq!(guest.client.storage()[0xb000..0xc000], [0x77; 4096]);
 }

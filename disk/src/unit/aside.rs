@@ -234,6 +234,7 @@ impl Unit {
         self.serial += 1;
         self.counters.asides += 1;
         exchange.turns += u32::from(awaited != Awaited::Turn);
+        exchange.yields += u32::from(awaited == Awaited::Turn);
         connection.aside_bytes += bytes.len();
         self.aside_bytes += bytes.len();
         let serial = self.serial;

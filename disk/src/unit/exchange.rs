@@ -12,6 +12,9 @@ use super::few::Few;
 use super::flight::Ticket;
 use crate::exchange::Head;
 
+/// Ranges of tracks without records that are remembered for a command, or an operation.
+const EMPTY_RANGES_MAX: usize = 32;
+
 /// An exchange that is under way.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
@@ -49,7 +52,9 @@ pub(super) struct Exchange {
     /// has ended that is past them: until then the command may run again.
     pub(super) asked: Vec<u32>,
     /// Tracks that were found to have no records: a command that runs again does not go over them once more.
-    pub(super) empty: Range<u32>,
+    pub(super) empty: Vec<Range<u32>>,
+    /// How often it has given way on its way over such tracks.
+    pub(super) yields: u32,
     /// The key that the head has passed last.
     pub(super) key: Vec<u8>,
     /// It waits for a direct read.
@@ -87,11 +92,30 @@ impl Exchange {
 
     /// A track was found to have no records.
     pub(super) fn note_empty(&mut self, track: u32) {
-        if self.empty.end == track {
-            self.empty.end += 1;
-        } else {
-            self.empty = track..track + 1;
+        match self.empty.iter_mut().find(|range| range.end == track) {
+            Some(range) => range.end += 1,
+            None => {
+                if self.empty.len() >= EMPTY_RANGES_MAX {
+                    // The shortest one is the soonest found again.
+                    let shortest = (0..self.empty.len()).min_by_key(|at| self.empty[*at].len());
+                    if let Some(at) = shortest {
+                        self.empty.swap_remove(at);
+                    }
+                }
+                self.empty.push(track..track + 1);
+            }
         }
+    }
+
+    /// Behind the tracks without records that begin with this one, as far as they were found.
+    pub(super) fn behind_empty(&self, track: u32) -> Option<u32> {
+        self.empty.iter().find(|range| range.contains(&track)).map(|range| range.end)
+    }
+
+    /// What was found of tracks without records is of no use any more: a command has ended, or one writes.
+    pub(super) fn forget_empty(&mut self) {
+        self.empty.clear();
+        self.yields = 0;
     }
 
     /// Whether it can be put aside, and its command run again.

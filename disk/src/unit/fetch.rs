@@ -168,6 +168,7 @@ pub(super) fn write(
     }
     // Even if it fails: some of it may be written.
     exchange.has_effects = true;
+    exchange.forget_empty();
     if mounted.writes.is_some() {
         exchange.has_written = true;
         mounted.write_directly(exchange, slot, track, at..at + bytes);

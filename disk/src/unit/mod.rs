@@ -798,18 +798,23 @@ impl Unit {
         // An exchange that has just ended early knows nothing of data that were on their way.
         let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
         let Some(index) = found else { return Ok(()) };
-        if let Some(aside) = &connection.exchanges[index].aside {
-            let serial = aside.serial;
-            if self.is_aside_full(connection, body.len()) {
-                // It goes on by calls that wait: with each turn a command at least is done.
-                let ticket = Ticket { connection: head.connection, serial };
-                self.resume_exchange(connection, ticket, true)?;
-                return self.data(connection, head, body);
-            }
+        if body.len() > COMMAND_OUTPUT_BYTES_MAX as usize {
+            return Err(Broken::Rules);
+        }
+        let is_full = self.is_aside_full(connection, body.len());
+        if let Some(aside) = connection.exchanges[index].aside.as_ref().filter(|_| is_full) {
+            // It goes on by calls that wait.
+            let ticket = Ticket { connection: head.connection, serial: aside.serial };
+            self.resume_exchange(connection, ticket, true)?;
+        }
+        let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
+        let Some(index) = found else { return Ok(()) };
+        if let Some(aside) = &mut connection.exchanges[index].aside {
+            // One that has given way to others waits all the same: its units are few, and none is longer than a track.
+            aside.keep(head, body)?;
             connection.aside_bytes += body.len();
             self.aside_bytes += body.len();
-            let aside = connection.exchanges[index].aside.as_mut().expect("seen above");
-            return aside.keep(head, body);
+            return Ok(());
         }
         let command = connection.exchanges[index].awaiting.take().ok_or(Broken::Rules)?;
         if body.len() != command.count.min(COMMAND_OUTPUT_BYTES_MAX) as usize {
@@ -887,6 +892,7 @@ impl Unit {
         }
         let exchange = &mut ending.exchange;
         (exchange.must_block, exchange.turns) = (false, 0);
+        exchange.forget_empty();
         if !exchange.asked.is_empty() {
             exchange.evict_passed(&mut self.volumes[connection.device.volume]);
         }

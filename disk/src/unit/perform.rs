@@ -14,9 +14,9 @@ use crate::ckd::model::{TRACK_BYTES, track_of};
 use crate::ckd::track::{self, END, HOME_BYTES, Record};
 use crate::exchange::Extent;
 use crate::format::eckd::{
-    COUNT_BYTES, Count, Extent as Limits, FileMask, LOCATE_BYTES, LOCATE_EXTENDED_BYTES, Locate,
-    NO_SECTOR, Prefix, SECTORS, SEEK_BYTES, Search, command, embedded, is_command_mode_only,
-    operation, orientation, subsystem,
+    COUNT_BYTES, Count, Extent as Limits, FileMask, LOCATE_BYTES, Locate, NO_SECTOR, Prefix,
+    SECTORS, SEEK_BYTES, Search, command, embedded, is_command_mode_only, operation, orientation,
+    subsystem,
 };
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::{Fault, SENSE_BYTES};
@@ -387,7 +387,8 @@ impl Unit {
             command::LOCATE_RECORD_EXTENDED => {
                 let locate = Locate::parse_extended(data).ok_or(Fault::CountTooSmall)?;
                 self.locate(connection, exchange, &locate)?;
-                Ok(taken(LOCATE_EXTENDED_BYTES)?)
+                // With the extended parameter, whose length depends on the operation.
+                Ok(Moved::of(data.len(), data.len()))
             }
             command::PREFIX | command::PREFIX_READ => {
                 if data.len() < 2 {
@@ -552,8 +553,11 @@ impl Unit {
             if !domain.is_at_count {
                 domain.record = domain.record.max(1);
             }
-            if is_multi_track && domain.record == 1 && exchange.empty.contains(&domain.track) {
-                domain.track = exchange.empty.end - 1;
+            if is_multi_track
+                && domain.record == 1
+                && let Some(end) = exchange.behind_empty(domain.track)
+            {
+                domain.track = end - 1;
                 exchange.chain.domain = Some(domain);
                 exchange.chain.pass_index(true)?;
                 continue;
@@ -598,8 +602,9 @@ impl Unit {
                 }
             }
         }
-        // What has written must not run again.
-        if exchange.has_effects {
+        // What has written must not run again. And no operation gives way more often than its device has such stretches of tracks.
+        let yields_max = mounted.volume.tracks() / EMPTY_TRACKS_MAX + 64;
+        if exchange.has_effects || exchange.yields >= yields_max {
             return Err(Fault::Overrun.into());
         }
         Err(Refusal::Wait(Awaited::Turn))

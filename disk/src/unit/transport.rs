@@ -67,6 +67,7 @@ impl Unit {
                     turns: exchange.turns,
                     asked: exchange.asked,
                     empty: exchange.empty,
+                    yields: exchange.yields,
                     ..Exchange::new(head.connection, head.exchange, &connection.device)
                 };
                 let bytes = [tccb_bytes, data].concat();
