@@ -12,7 +12,6 @@ use crate::exchange::{Broken, Head, Kind, Unit, flag};
 use crate::format::orb::OrbFlags;
 use crate::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, TSB_STORED, control};
 use crate::format::sense::{SENSE_BYTES, Sense};
-use crate::format::tcw::{TCW_BYTES, Tcw};
 use crate::format::tsb::{INTERROGATION_BYTES, Interrogation, TSB_BYTES, TransportStatus, Tsb};
 
 impl Channel {
@@ -94,11 +93,7 @@ impl Guest {
     fn interrogating_program(&self, subchannel: u16) -> Result<(u64, Vec<u8>), Wrong> {
         let storage = self.storage.as_ref().ok_or(Wrong)?;
         let address = self.subchannels[usize::from(subchannel)].run.interrogate;
-        let mut bytes = [0; TCW_BYTES];
-        if !address.is_multiple_of(TCW_BYTES as u32) || !storage.fetch(address.into(), &mut bytes) {
-            return Err(Wrong);
-        }
-        let tcw = Tcw::parse(&bytes).ok_or(Wrong)?;
+        let tcw = stream::fetch_tcw(storage, address)?;
         let has_data = tcw.output.is_some() || tcw.input.is_some();
         if has_data || !storage.holds(tcw.tsb, TSB_BYTES as u64) {
             return Err(Wrong);

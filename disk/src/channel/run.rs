@@ -18,7 +18,7 @@ use crate::format::ccw::Direction;
 use crate::format::eckd::Search;
 use crate::format::orb::{ORB_BYTES, Orb, OrbFlags, PROGRAM_AT};
 use crate::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, control};
-use crate::format::tcw::{PREFETCH_BYTES, TCW_BYTES, Tcw};
+use crate::format::tcw::PREFETCH_BYTES;
 use crate::format::u32_at;
 
 /// Subchannels of one guest's path: fewer than its queue has buffers, so that every result finds room.
@@ -765,11 +765,7 @@ impl Channel {
         let run = &mut subchannels[usize::from(subchannel)].run;
         let storage = storage.as_ref().ok_or(stream::Wrong)?;
         let address = run.orb.program;
-        let mut bytes = [0; TCW_BYTES];
-        if !address.is_multiple_of(TCW_BYTES as u32) || !storage.fetch(address.into(), &mut bytes) {
-            return Err(stream::Wrong);
-        }
-        let tcw = Tcw::parse(&bytes).ok_or(stream::Wrong)?;
+        let tcw = stream::fetch_tcw(storage, address)?;
         let is_bidirectional = tcw.output.is_some() && tcw.input.is_some();
         if is_bidirectional || !storage.holds(tcw.tsb, crate::format::tsb::TSB_BYTES as u64) {
             return Err(stream::Wrong);

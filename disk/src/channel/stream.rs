@@ -4,7 +4,7 @@ use super::storage::{Storage, gather_behind};
 use super::walk::{PIECES_MAX, Piece};
 use crate::format::ccw::Direction;
 use crate::format::idaw::{MIDAW_BYTES, Tidaw, TidawFlags};
-use crate::format::tcw::{Stream, Tcw};
+use crate::format::tcw::{Stream, TCW_BYTES, Tcw};
 
 const BLOCK_BYTES: u64 = 4096;
 
@@ -88,6 +88,19 @@ pub fn add_pieces(
         }
         was_transfer = false;
     }
+}
+
+/// Fetches a TCW.
+///
+/// # Errors
+/// [`Wrong`] if there is none at the address.
+#[inline]
+pub fn fetch_tcw(storage: &(impl Storage + ?Sized), address: u32) -> Result<Tcw, Wrong> {
+    let mut bytes = [0; TCW_BYTES];
+    if !address.is_multiple_of(TCW_BYTES as u32) || !storage.fetch(address.into(), &mut bytes) {
+        return Err(Wrong);
+    }
+    Tcw::parse(&bytes).ok_or(Wrong)
 }
 
 /// Fetches the TCCB of a TCW, behind what is in `target`.
