@@ -15,13 +15,16 @@ pub(super) fn check_end(answer: &Answer) {
         .with(DeviceStatus::UNIT_EXCEPTION)
         .with(DeviceStatus::STATUS_MODIFIER);
     assert!(known.has(*device), "device status: {scsw:x?}");
-    let checks = SubchannelStatus::PROGRAM_CHECK.0
+    // An interruption that the program asked for, and that was not told before, goes with its end.
+    let checks = SubchannelStatus::INTERRUPT.0
+        | SubchannelStatus::PROGRAM_CHECK.0
         | SubchannelStatus::INCORRECT_LENGTH.0
         | SubchannelStatus::CHAINING_CHECK.0;
     assert_eq!(subchannel.0 & !checks, 0, "subchannel status: {scsw:x?}");
     assert_eq!(sense.is_some(), device.has(DeviceStatus::UNIT_CHECK), "sense: {scsw:x?}");
     assert!(control & control::PENDING != 0 && control & control::INTERMEDIATE == 0, "{scsw:x?}");
-    let is_asked_for = control & (control::HALT | control::CLEAR) != 0;
+    let is_withdrawn = *control == control::PENDING;
+    let is_asked_for = control & (control::HALT | control::CLEAR) != 0 || is_withdrawn;
     let is_told = subchannel.has(SubchannelStatus::PROGRAM_CHECK)
         || conditions & NOT_OPERATIONAL == NOT_OPERATIONAL
         || device.has(DeviceStatus::ENDED);
