@@ -987,11 +987,19 @@ fn output_of_a_pass_is_bounded() {
             build(guest.client.storage(), at, DATA, Mode::Transport, Verb::Write, blocks(0, 1));
         orb.parameter = subchannel.into();
         let tcw = orb.program as usize;
-        guest.client.storage()[tcw + 40..tcw + 44].copy_from_slice(&u32::to_be_bytes(count));
+        let storage = guest.client.storage();
+        storage[tcw + 40..tcw + 44].copy_from_slice(&u32::to_be_bytes(count));
+        // The count of the DCW, and that of the trailer.
+        let tccb = tcw + 64;
+        storage[tccb + 20..tccb + 24].copy_from_slice(&u32::to_be_bytes(count));
+        storage[tccb + 92..tccb + 96].copy_from_slice(&u32::to_be_bytes(count + 4));
         guest.start(subchannel, &orb);
     }
     let before = world.channel.counters().output_bytes;
     take(&mut world, &guest);
+    assert_eq!(world.channel.counters().output_bytes, before, "none of it goes with the command");
+    world.unit.poll();
+    world.channel.poll_units(&mut world.sides, 0).unwrap();
     let bytes = world.channel.counters().output_bytes - before;
     assert!((1..=disk::exchange::PASS_BYTES_MAX as u64 + (16 << 20)).contains(&bytes), "{bytes}");
     world.run();

@@ -3,7 +3,7 @@
 #[expect(dead_code, reason = "the other tests use more of it")]
 mod world;
 
-use disk::channel::Use;
+use disk::channel::{Use, request};
 use disk::exchange::{Broken, Extent, Head, Kind, Link, flag};
 use disk::format::ccw::CcwFlags;
 use disk::format::orb::{Orb, OrbFlags};
@@ -63,8 +63,12 @@ impl Trial {
 
     /// Starts a program that reads blocks, and returns the head of its first command.
     fn start(&mut self, mode: Mode, count: u32) -> Head {
+        self.start_to(Verb::Read, mode, count)
+    }
+
+    fn start_to(&mut self, verb: Verb, mode: Mode, count: u32) -> Head {
         let storage = self.victim.client.storage();
-        let orb = build(storage, AT, DATA, mode, Verb::Read, blocks(0, count));
+        let orb = build(storage, AT, DATA, mode, verb, blocks(0, count));
         self.victim.start(0, &orb);
         self.world.run();
         next(&mut self.receiver)
@@ -145,6 +149,104 @@ fn data_of_a_command_that_come_twice_break_the_rules() {
     assert_eq!(trial.send(&data, &extent), Ok(true));
     let sent = trial.send(&data, &extent);
     trial.expect_broken(sent);
+}
+
+/// Transfer ready for the operation of a transport command.
+fn ready(first: Head, offset: u32, count: u32) -> (Head, [u8; 4]) {
+    let head = Head::new(Kind::TransferReady, first.connection, first.exchange);
+    (Head { count, ..head }, offset.to_le_bytes())
+}
+
+#[test]
+fn transfer_ready_that_breaks_the_rules_ends_the_path() {
+    // More than the output has, nothing of it, and beyond all numbers.
+    const ALL: u32 = 30 * 4096;
+    for (offset, count) in [(0, ALL + 1), (1, ALL), (ALL, 1), (0, 0), (u32::MAX, ALL)] {
+        let mut trial = Trial::new(false);
+        let first = trial.start_to(Verb::Write, Mode::Transport, 30);
+        assert_eq!((first.kind, first.count), (Kind::TransportCommand, ALL));
+        let (head, body) = ready(first, offset, count);
+        let sent = trial.send(&head, &body);
+        trial.expect_broken(sent);
+    }
+    // An offset that is none.
+    for body in [&[][..], &[0; 3], &[0; 5]] {
+        let mut trial = Trial::new(false);
+        let first = trial.start_to(Verb::Write, Mode::Transport, 30);
+        let sent = trial.send(&ready(first, 0, ALL).0, body);
+        trial.expect_broken(sent);
+    }
+    // Output that has gone with its command, or as data of a command, and a program without.
+    let programs = [
+        (Verb::Write, Mode::Transport, 16),
+        (Verb::Write, Mode::Command, 30),
+        (Verb::Read, Mode::Transport, 30),
+    ];
+    for (verb, mode, count) in programs {
+        let mut trial = Trial::new(false);
+        let first = trial.start_to(verb, mode, count);
+        let (head, body) = ready(first, 0, 4096);
+        let sent = trial.send(&head, &body);
+        trial.expect_broken(sent);
+    }
+}
+
+#[test]
+fn output_is_asked_for_once() {
+    // Whether the program is to end or not.
+    for is_halted in [false, true] {
+        let mut trial = Trial::new(false);
+        let first = trial.start_to(Verb::Write, Mode::Transport, 30);
+        if is_halted {
+            trial.victim.client.request(request::Kind::Halt, 0, &mut trial.victim.sender).unwrap();
+            trial.world.run();
+            assert_eq!(next(&mut trial.receiver).kind, Kind::Cancel);
+        }
+        // A part of it can be asked for: the channel sends that part, and no other.
+        let (head, body) = ready(first, 4096, 100);
+        assert_eq!(trial.send(&head, &body), Ok(true));
+        let before = trial.world.channel.sent_of(Kind::Data);
+        assert_eq!(before, u64::from(!is_halted));
+        if !is_halted {
+            let message = trial.receiver.fetch().unwrap().expect("a unit");
+            let message = trial.receiver.message(message);
+            let data =
+                Head { count: 100, ..Head::new(Kind::Data, first.connection, first.exchange) };
+            assert_eq!(Head::parse(message.head), Some(data));
+            assert_eq!(message.body, &trial.victim.client.storage()[DATA as usize + 4096..][..100]);
+        }
+        let (head, body) = ready(first, 0, 100);
+        let sent = trial.send(&head, &body);
+        assert_eq!(trial.world.channel.sent_of(Kind::Data), before);
+        trial.expect_broken(sent);
+    }
+}
+
+#[test]
+fn output_that_is_asked_for_after_the_end_is_not_sent() {
+    let mut trial = Trial::new(false);
+    let first = trial.start_to(Verb::Write, Mode::Transport, 30);
+    let end = Head::new(Kind::TransportResponse, first.connection, first.exchange);
+    assert_eq!(trial.send(&Head { code: DeviceStatus::ENDED.0, ..end }, &[]), Ok(true));
+    assert!(matches!(trial.victim.poll(), Some(Event::Ended { .. })));
+    let (head, body) = ready(first, 0, 30 * 4096);
+    assert_eq!(trial.send(&head, &body), Ok(true));
+    // The same subchannel runs the next program: what is asked of the last one is not of this one.
+    let second = trial.start_to(Verb::Write, Mode::Transport, 30);
+    assert_eq!(trial.send(&head, &body), Ok(true));
+    assert_eq!(trial.world.channel.sent_of(Kind::Data), 0);
+    // A control unit that is busy has the program begun again, with another exchange.
+    let end = Head { exchange: second.exchange, code: DeviceStatus::BUSY.0, ..end };
+    assert_eq!(trial.send(&end, &[]), Ok(true));
+    trial.world.run();
+    let third = next(&mut trial.receiver);
+    assert_eq!((third.kind, third.exchange != second.exchange), (Kind::TransportCommand, true));
+    let (head, body) = ready(second, 0, 30 * 4096);
+    assert_eq!(trial.send(&head, &body), Ok(true));
+    assert_eq!(trial.world.channel.sent_of(Kind::Data), 0);
+    let (head, body) = ready(third, 0, 30 * 4096);
+    assert_eq!(trial.send(&head, &body), Ok(true));
+    assert_eq!(trial.world.channel.sent_of(Kind::Data), 1);
 }
 
 #[test]

@@ -118,6 +118,7 @@ impl Channel {
                 }
                 Ok(())
             }
+            Kind::TransferReady => self.take_ready(number, subchannel, link, unit),
             Kind::Status => self.take_status(number, subchannel, link, unit, guests, now),
             Kind::TransportResponse => {
                 self.take_response(number, subchannel, link, unit, guests, now)

@@ -9,12 +9,14 @@
 //! | [`subchannel`] | what a subchannel is doing |
 //! | `ending` | what comes back from the control unit, and how programs end |
 //! | `cancel` | withdrawing programs, and asking what became of them |
+//! | `output` | output data for which the control unit has sent transfer ready |
 //! | `guest` | a guest, and where its data come to |
 //! | `run` | starting programs |
 
 mod cancel;
 mod ending;
 mod guest;
+mod output;
 pub mod request;
 mod run;
 pub mod storage;

@@ -9,11 +9,13 @@ use os::storage::StorageOptions;
 use super::ending::conditions;
 use super::guest::{Guest, HELD_BACK_MAX, result_storage_bytes};
 use super::request::{self, Modification, START_BYTES};
-use super::storage::{Storage, gather_behind, gather_most};
+use super::storage::{OUTPUT_BYTES_MAX, Storage, gather_behind, gather_most};
 use super::stream;
 use super::subchannel::{Flight, Measurement, Stop, Subchannel};
 use super::walk::{Next, Walk};
-use crate::exchange::{Broken, Head, Kind, Link, UNITS_PER_POLL_MAX, cancel, establish, flag};
+use crate::exchange::{
+    Broken, FIRST_BURST_BYTES, Head, Kind, Link, UNITS_PER_POLL_MAX, cancel, establish, flag,
+};
 use crate::format::ccw::Direction;
 use crate::format::eckd::Search;
 use crate::format::orb::{ORB_BYTES, Orb, OrbFlags, PROGRAM_AT};
@@ -113,7 +115,7 @@ pub struct Channel {
     pub(super) next_connection: u32,
     pub(super) next_exchange: u32,
     /// The body of a transport command, to use its memory again.
-    body: Vec<u8>,
+    pub(super) body: Vec<u8>,
     /// The guest whose programs are begun again first when those of all have found the control unit busy.
     repeat_next: usize,
     /// Guests to whom something may have been sent in this pass: they are rung together.
@@ -314,7 +316,7 @@ impl Channel {
             found = true;
             if let Some((sender, _)) = guests.halves(number) {
                 // A guest that is gone is noticed when it is polled.
-                let _ = self.advance(number, subchannel, sender, now);
+                let _ = self.go_on(number, subchannel, sender, now);
                 sender.ring();
             }
         }
@@ -642,6 +644,23 @@ impl Channel {
         self.advance(number, subchannel, sender, now)
     }
 
+    /// Goes on with a program that has waited until the link was not behind.
+    fn go_on(
+        &mut self,
+        number: usize,
+        subchannel: u16,
+        sender: &mut Sender,
+        now: u64,
+    ) -> Result<(), Broken> {
+        let Some(Some(guest)) = self.guests.get(number) else { return Ok(()) };
+        let waiting = guest.subchannels.get(usize::from(subchannel));
+        match waiting.map(|one| one.run.orb.flags.has(OrbFlags::TRANSPORT)) {
+            Some(true) => self.send_output(number, subchannel),
+            _ => return self.advance(number, subchannel, sender, now),
+        }
+        Ok(())
+    }
+
     /// Sends commands as far as pacing allows.
     pub(super) fn advance(
         &mut self,
@@ -780,12 +799,22 @@ impl Channel {
         run.tsb = tcw.tsb;
         let mut head = Head::new(Kind::TransportCommand, number as u16, exchange);
         run.interrogate = tcw.interrogate;
-        (head.count, head.number) = (tcw.tccb_bytes, *released);
+        (head.code, head.number) = ((tcw.tccb_bytes / 4) as u8, *released);
         if let Some(output) = tcw.output {
             head.flags |= flag::WRITES;
-            let pieces = stream::pieces(storage, output, Direction::Output)?;
-            let count = gather_behind(storage, pieces.iter(), body).ok_or(stream::Wrong)?;
-            self.counters.output_bytes += count;
+            run.output.clear();
+            stream::add_pieces(storage, output, Direction::Output, &mut run.output)?;
+            let all: u64 = run.output.iter().map(|piece| u64::from(piece.bytes)).sum();
+            if all > OUTPUT_BYTES_MAX {
+                return Err(stream::Wrong);
+            }
+            head.count = all as u32;
+            if all > FIRST_BURST_BYTES as u64 {
+                run.output_bytes = head.count;
+            } else {
+                gather_behind(storage, run.output.iter(), body).ok_or(stream::Wrong)?;
+                self.counters.output_bytes += all;
+            }
         }
         // Only now: a program that is wrong sends no unit that could tell of it.
         *told = *released;

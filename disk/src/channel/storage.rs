@@ -6,7 +6,7 @@ use super::walk::Piece;
 use crate::unit::COMMAND_OUTPUT_BYTES_MAX;
 
 /// Bytes of output data of a transport mode operation.
-const OUTPUT_BYTES_MAX: u64 = crate::unit::OUTPUT_BYTES_MAX as u64;
+pub(super) const OUTPUT_BYTES_MAX: u64 = crate::unit::OUTPUT_BYTES_MAX as u64;
 
 /// Storage that another party writes. What is read twice may be two different things: read once, check, and use the copy.
 pub trait Storage {
@@ -88,14 +88,41 @@ pub(super) fn gather_most<'a>(
     if all <= COMMAND_OUTPUT_BYTES_MAX.into() {
         return gather(storage, pieces);
     }
-    let mut left = COMMAND_OUTPUT_BYTES_MAX;
+    gather(storage, part(pieces, 0, COMMAND_OUTPUT_BYTES_MAX).iter())
+}
+
+/// The part of the pieces that begins at an offset, as far as it is there.
+pub(super) fn part<'a>(
+    pieces: impl Iterator<Item = &'a Piece>,
+    offset: u32,
+    count: u32,
+) -> Vec<Piece> {
+    let (mut before, mut left) = (offset, count);
     let mut used = Vec::new();
     for piece in pieces {
-        let bytes = piece.bytes.min(left);
+        let skipped = piece.bytes.min(before);
+        let bytes = (piece.bytes - skipped).min(left);
         if bytes > 0 {
-            used.push(Piece { bytes, ..*piece });
+            used.push(Piece { address: piece.address + u64::from(skipped), bytes, ..*piece });
         }
-        left -= bytes;
+        (before, left) = (before - skipped, left - bytes);
     }
-    gather(storage, used.iter())
+    used
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_of_pieces_begins_and_ends_within_them() {
+        let piece = |address, bytes| Piece { address, bytes, skip: false };
+        let all = [piece(100, 10), piece(0, 0), piece(300, 20), piece(200, 5)];
+        let of = |offset, count| part(all.iter(), offset, count);
+        assert_eq!(of(0, 35), [piece(100, 10), piece(300, 20), piece(200, 5)]);
+        assert_eq!(of(9, 2), [piece(109, 1), piece(300, 1)]);
+        assert_eq!(of(10, 20), [piece(300, 20)]);
+        assert_eq!(of(33, 100), [piece(203, 2)]);
+        assert_eq!((of(0, 0), of(35, 1)), (vec![], vec![]));
+    }
 }

@@ -118,6 +118,11 @@ pub(super) struct Run {
     /// In transport mode: where data go, and the address of the status block.
     pub(super) input: Vec<Piece>,
     pub(super) tsb: u64,
+    /// In transport mode: where output data are that did not go with the command, and how many bytes of them may still be asked for.
+    pub(super) output: Vec<Piece>,
+    pub(super) output_bytes: u32,
+    /// The offset and count that the control unit has asked for, until the data are sent.
+    pub(super) asked: Option<(u32, u32)>,
     /// The address of the TCW that interrogates, if not 0; and while the control unit is asked, where the answer goes.
     pub(super) interrogate: u32,
     pub(super) interrogation: Option<u64>,
@@ -206,6 +211,9 @@ impl Run {
         self.is_busy = false;
         self.input.clear();
         self.tsb = 0;
+        self.output.clear();
+        self.output_bytes = 0;
+        self.asked = None;
         self.interrogate = 0;
         self.interrogation = None;
         self.answer.clear();

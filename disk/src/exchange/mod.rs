@@ -10,9 +10,10 @@
 //! | established | control unit | 0, or 1: refused | segment | bytes of the cache 64; the number is 1 if the guest may write |
 //! | command | channel | command | bytes of the CCW, or of all whose data are chained | bytes of the last of these 16, if there are several |
 //! | command response | control unit | 0, or the device status of a search | | |
-//! | data | either | | bytes | bytes, or extents |
+//! | data | either | | bytes, of what is read | bytes, or extents |
 //! | status | control unit | device status | residual | sense, if there is a unit check |
-//! | transport command | channel | | bytes of the TCCB | TCCB, data to be written |
+//! | transport command | channel | words of the TCCB | bytes of all output data | TCCB, output data if they are no more than [`FIRST_BURST_BYTES`] |
+//! | transfer ready | control unit | | bytes | offset 32 |
 //! | transport response | control unit | device status | residual | bytes or extents; at the end sense, if there is a unit check |
 //! | release | channel | | | |
 //! | cancel | channel | 0: at once, 1: when the commands sent before it are done | | |
@@ -27,6 +28,9 @@
 //! about. Of establish and established the exchange is a number that no other connection has:
 //! what comes before the answer to an establish belongs to a connection that had the number before. Numbers are little-endian: both parties are programs of this machine.
 //!
+//! Output data that are more than a first burst cross in a data unit of their own, after the control unit has sent transfer ready: once for an
+//! exchange, for a part of the output that begins at *offset*. The data unit brings exactly that part.
+//!
 //! A channel that has sent a search command of a chain sends no further command of the chain until a command response brings the status
 //! of the search. After a status modifier the channel skips a CCW.
 
@@ -38,6 +42,9 @@ pub use link::{Broken, Link, PASS_BYTES_MAX, PairError, UNITS_PER_POLL_MAX, Unit
 
 /// Bytes of a unit's head.
 pub const HEAD_BYTES: usize = 16;
+
+/// Bytes of output data at most that cross with their transport command. More cross after transfer ready.
+pub const FIRST_BURST_BYTES: usize = 64 << 10;
 
 /// Commands that a channel sends ahead of their responses.
 pub const PACING: usize = 16;
@@ -75,11 +82,13 @@ pub enum Kind {
     Interrogate = 13,
     /// The answer.
     Interrogation = 14,
+    /// The control unit has room for output data of a transport command.
+    TransferReady = 15,
 }
 
 impl Kind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Kind; 14] = [
+    pub const ALL: [Kind; 15] = [
         Kind::Establish,
         Kind::Established,
         Kind::Command,
@@ -94,6 +103,7 @@ impl Kind {
         Kind::Attention,
         Kind::Interrogate,
         Kind::Interrogation,
+        Kind::TransferReady,
     ];
 
     /// Its name, as counters have it.
@@ -113,6 +123,7 @@ impl Kind {
             Kind::Attention => "attention",
             Kind::Interrogate => "interrogate",
             Kind::Interrogation => "interrogation",
+            Kind::TransferReady => "transfer ready",
         }
     }
 }

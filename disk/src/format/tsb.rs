@@ -78,6 +78,8 @@ pub enum OperationState {
     AwaitsTrack = 1,
     /// The operation has written, and waits until its data are on the disk.
     AwaitsDisk = 2,
+    /// The operation waits for its output data, or for room for them.
+    AwaitsOutput = 3,
 }
 
 const DEVICE_VALID: u8 = 0x40;
@@ -95,6 +97,7 @@ impl Interrogation {
             0 => OperationState::NotHere,
             1 => OperationState::AwaitsTrack,
             2 => OperationState::AwaitsDisk,
+            3 => OperationState::AwaitsOutput,
             _ => return None,
         };
         (area[1] == DEVICE_VALID | OPERATION_VALID).then_some(Interrogation { device, operation })

@@ -2,6 +2,7 @@
 //!
 //! What an exchange needs to run again is kept with it, within limits; a ticket stands for it with the reads.
 
+use super::transport::tccb_bytes;
 use super::*;
 use crate::ckd::backing::is_refusal;
 
@@ -32,6 +33,8 @@ pub(super) struct Aside {
     head: Head,
     /// Its data; or the TCCB, with the output data behind.
     bytes: Vec<u8>,
+    /// Its output data have room of their own, and are not counted here.
+    has_room: bool,
     /// Units of the chain that have arrived since.
     units: VecDeque<(Head, Vec<u8>)>,
     /// Slots that the command had pinned: they stay until it has run again.
@@ -67,9 +70,15 @@ impl Mounted {
 }
 
 impl Aside {
-    /// Bytes of data that it keeps.
+    /// Whether it is an operation of transport mode, which has all of its data.
+    pub(super) fn is_operation(&self) -> bool {
+        self.head.kind == Kind::TransportCommand
+    }
+
+    /// Bytes of data that it keeps, and that have no room of their own.
     fn bytes(&self) -> usize {
-        self.bytes.len() + self.units.iter().map(|(_, body)| body.len()).sum::<usize>()
+        let own_bytes = if self.has_room { 0 } else { self.bytes.len() };
+        own_bytes + self.units.iter().map(|(_, body)| body.len()).sum::<usize>()
     }
 
     /// Keeps a unit of the chain that has arrived.
@@ -183,7 +192,7 @@ impl Unit {
         let Aside { head, bytes, units, held, .. } = aside;
         exchange.must_block = must_block || exchange.turns >= TURNS_MAX;
         let done = if head.kind == Kind::TransportCommand {
-            let (tccb, data) = bytes.split_at(head.count as usize);
+            let (tccb, data) = bytes.split_at(tccb_bytes(head));
             let mut ending = Ending::new(exchange, Kind::TransportResponse);
             if self.operate(connection, head, &mut ending, tccb, data) {
                 self.end(connection, ending)
@@ -218,6 +227,7 @@ impl Unit {
         let exchange = connection.exchanges.swap_remove(index);
         self.give_back_aside(connection, &exchange);
         self.forget_ticket(connection, &exchange);
+        self.forget_transfer(connection, &exchange);
         self.end(connection, Ending::new(exchange, Kind::Status))
     }
 
@@ -235,8 +245,6 @@ impl Unit {
         self.counters.asides += 1;
         exchange.turns += u32::from(awaited != Awaited::Turn);
         exchange.yields += u32::from(awaited == Awaited::Turn);
-        connection.aside_bytes += bytes.len();
-        self.aside_bytes += bytes.len();
         let serial = self.serial;
         let ticket = Ticket { connection: head.connection, serial };
         if awaited == Awaited::Turn {
@@ -245,8 +253,11 @@ impl Unit {
             let flights = self.volumes[connection.device.volume].flights.as_mut();
             flights.expect("no read is waited for without").wait(awaited, ticket);
         }
-        exchange.aside =
-            Some(Box::new(Aside { serial, head, bytes, units: VecDeque::new(), held }));
+        let has_room = exchange.room_bytes > 0;
+        let aside = Aside { serial, head, bytes, has_room, units: VecDeque::new(), held };
+        connection.aside_bytes += aside.bytes();
+        self.aside_bytes += aside.bytes();
+        exchange.aside = Some(Box::new(aside));
         connection.exchanges.push(exchange);
     }
 

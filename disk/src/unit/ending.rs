@@ -31,6 +31,8 @@ impl Unit {
     ) -> Result<(), Broken> {
         let number = ending.exchange.number;
         connection.over[number as usize % SUBCHANNELS] = number;
+        // Its output data are in the cache by now, or are not used.
+        self.give_back_room(connection, &mut ending.exchange);
         let cache = &mut self.volumes[connection.device.volume].cache;
         ending.exchange.release_held(cache);
         if ending.exchange.has_failed {

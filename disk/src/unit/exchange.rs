@@ -10,6 +10,7 @@ use super::device::Device;
 use super::fetch::TRACKS_AHEAD_MAX;
 use super::few::Few;
 use super::flight::Ticket;
+use super::transfer::Transfer;
 use crate::exchange::Head;
 
 /// Ranges of tracks without records that are remembered for a command, or an operation.
@@ -25,6 +26,10 @@ pub(super) struct Exchange {
     pub(super) commands: u64,
     /// A command that waits for its data.
     pub(super) awaiting: Option<Head>,
+    /// An operation of transport mode that waits for its output data.
+    pub(super) transfer: Option<Box<Transfer>>,
+    /// Bytes of room that the output data of such an operation have: see [`Transfer`].
+    pub(super) room_bytes: usize,
     /// Slots that were handed out.
     pub(super) slots: Few<Slot>,
     /// How many of them there were when the last group of commands began.

@@ -41,8 +41,12 @@ impl Unit {
     }
 
     fn operation_state(&self, connection: &Connection, head: Head) -> OperationState {
-        if connection.exchanges.iter().any(|exchange| exchange.number == head.exchange) {
-            return OperationState::AwaitsTrack;
+        let mut exchanges = connection.exchanges.iter();
+        if let Some(exchange) = exchanges.find(|exchange| exchange.number == head.exchange) {
+            return match exchange.transfer {
+                Some(_) => OperationState::AwaitsOutput,
+                None => OperationState::AwaitsTrack,
+            };
         }
         let mut endings = self.volumes[connection.device.volume].endings.iter();
         let is_it = |exchange: &super::Exchange| {

@@ -16,6 +16,7 @@
 //! | `perform` | the commands |
 //! | [`search`] | seeks and searches |
 //! | `tracks` | commands on whole tracks |
+//! | `transfer` | output data that cross behind their transport command, and room for them |
 //! | `transport` | operations of transport mode |
 //! | `writes` | direct writes that are under way, and who ends with them |
 //!
@@ -39,6 +40,7 @@ mod output;
 mod perform;
 pub mod search;
 mod tracks;
+mod transfer;
 mod transport;
 mod writes;
 
@@ -56,6 +58,8 @@ pub use self::flight::Awaited;
 use self::flight::{Flights, Landed, Ticket};
 use self::output::Output;
 use self::perform::Refusal;
+use self::transfer::Room;
+pub use self::transfer::{GUEST_OUTPUT_BYTES_MAX, PATH_OUTPUT_BYTES_MAX};
 use self::writes::{WRITES_PER_POLL_MAX, Writes};
 use crate::ckd::direct::{DIRECT_READS_MAX, Direct, DirectWrites};
 use crate::ckd::model::{TRACK_BYTES, track_of};
@@ -196,6 +200,9 @@ struct Connection {
     aside_bytes: usize,
     /// Bytes that were copied for its exchanges which wait for the disk before they end.
     copied_bytes: usize,
+    /// Bytes of room that output data of its operations have, and the exchanges that wait for room, in order.
+    room_bytes: usize,
+    awaiting_room: VecDeque<u32>,
     /// Operations that have ended, modulo 65536, and the slots that are pinned for each.
     ended: u16,
     pins: VecDeque<(u16, Slot)>,
@@ -213,6 +220,8 @@ impl Connection {
             over: [0; SUBCHANNELS],
             aside_bytes: 0,
             copied_bytes: 0,
+            room_bytes: 0,
+            awaiting_room: VecDeque::new(),
             ended: 0,
             pins: VecDeque::new(),
         }
@@ -251,6 +260,8 @@ pub struct Unit {
     volumes: Vec<Mounted>,
     /// In boxes, because a link is laid aside while bytes of it are used.
     links: Vec<Option<Box<Link>>>,
+    /// By link: room for output data that cross behind their transport commands.
+    rooms: Vec<Room>,
     /// In boxes, because a connection is taken out while a unit of it is looked at.
     connections: Vec<Option<Box<Connection>>>,
     /// Of the ticket that was given out last.
@@ -384,6 +395,7 @@ impl Unit {
     /// Adds a channel path: the control unit's end.
     pub fn add_link(&mut self, link: Link) {
         self.links.push(Some(Box::new(link)));
+        self.rooms.push(Room::default());
     }
 
     /// What is needed to lend the cache of a volume to a guest.
@@ -474,6 +486,12 @@ impl Unit {
                         break;
                     }
                 }
+            }
+        }
+        for index in 0..self.rooms.len() {
+            match self.grant_room(index) {
+                Ok(has_granted) => found |= has_granted,
+                Err(_) => self.drop_link(index),
             }
         }
         // Before the syncs, which wait.
@@ -633,6 +651,9 @@ impl Unit {
                 // Consumed is dealt with: from here on the number is how many bytes the last CCW has.
                 self.command(connection, Head { number: last_bytes, ..head })
             }
+            Kind::Data if connection.awaits_output(head.exchange) => {
+                self.take_output(connection, unit, head)
+            }
             Kind::Data => {
                 let body = self.link(connection.link)?.body(unit).to_vec();
                 self.data(connection, head, &body)
@@ -657,7 +678,8 @@ impl Unit {
             | Kind::Status
             | Kind::TransportResponse
             | Kind::Attention
-            | Kind::Interrogation => Err(Broken::Rules),
+            | Kind::Interrogation
+            | Kind::TransferReady => Err(Broken::Rules),
         }
     }
 
@@ -716,9 +738,11 @@ impl Unit {
         else {
             return;
         };
-        for exchange in std::mem::take(&mut connection.exchanges) {
+        for mut exchange in std::mem::take(&mut connection.exchanges) {
             self.give_back_aside(&mut connection, &exchange);
             self.forget_ticket(&connection, &exchange);
+            self.forget_transfer(&mut connection, &exchange);
+            self.give_back_room(&mut connection, &mut exchange);
             connection.exchanges.push(exchange);
         }
         let mounted = &mut self.volumes[connection.device.volume];
@@ -773,7 +797,8 @@ impl Unit {
         if let Some(aside) = &mut connection.exchanges[index].aside {
             return aside.keep(head, &[]);
         }
-        if connection.exchanges[index].awaiting.is_some() {
+        let exchange = &connection.exchanges[index];
+        if exchange.awaiting.is_some() || exchange.transfer.is_some() {
             return Err(Broken::Rules);
         }
         let commands = connection.exchanges[index].commands;
@@ -799,6 +824,10 @@ impl Unit {
         let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
         let Some(index) = found else { return Ok(()) };
         if body.len() > COMMAND_OUTPUT_BYTES_MAX as usize {
+            return Err(Broken::Rules);
+        }
+        if connection.exchanges[index].aside.as_ref().is_some_and(|aside| aside.is_operation()) {
+            // All data of an operation are there before it runs.
             return Err(Broken::Rules);
         }
         let is_full = self.is_aside_full(connection, body.len());

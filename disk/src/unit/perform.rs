@@ -351,8 +351,10 @@ impl Unit {
                 if !device.may_write {
                     return Err(Fault::WriteInhibited.into());
                 }
+                // What still waits for its output data has not begun, and finds the device reserved then.
+                let has_begun = |exchange: &Exchange| exchange.transfer.is_none();
                 let is_under_way = |other: &Connection| {
-                    other.device.overlaps(&device) && !other.exchanges.is_empty()
+                    other.device.overlaps(&device) && other.exchanges.iter().any(has_begun)
                 };
                 // What has not come to the disk yet could fail, and be gone, while the device is reserved.
                 let is_unwritten = |ending: &Ending| {
@@ -884,7 +886,7 @@ impl Unit {
 
 /// Whether another connection has reserved what overlaps a device.
 #[cold]
-fn is_reserved(
+pub(super) fn is_reserved(
     mounted: &Mounted,
     connections: &[Option<Box<Connection>>],
     device: Device,

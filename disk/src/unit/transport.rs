@@ -2,14 +2,43 @@
 
 use super::ending::Ending;
 use super::perform::{self, Refusal};
-use super::{Awaited, Connection, EXCHANGES_MAX, Exchange, Unit};
-use crate::exchange::{Broken, Head, Kind, flag};
+use super::transfer::Arrival;
+use super::{Awaited, Connection, EXCHANGES_MAX, Exchange, OUTPUT_BYTES_MAX, Unit};
+use crate::exchange::{Broken, FIRST_BURST_BYTES, Head, Kind, flag};
 use crate::format::eckd::check_words;
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::Fault;
 use crate::format::tccb::{
     BadTccb, Dcw, Service, TCAH_BYTES, TCCB_BYTES_MAX, Tccb, transfer_bytes,
 };
+
+/// Bytes of the TCCB that a transport command brings.
+pub(super) fn tccb_bytes(head: Head) -> usize {
+    usize::from(head.code) * 4
+}
+
+/// A TCCB, and bytes of all output data that its commands need.
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub(super) fn check(tccb_bytes: &[u8]) -> Result<(Tccb<'_>, u64), (usize, BadTccb)> {
+    let tccb = Tccb::parse(tccb_bytes).map_err(|(bad, at)| (at, bad))?;
+    if tccb.service == Service::Interrogate {
+        // An interrogation is a unit of its own, and asks about another operation.
+        return Err((0, BadTccb::Header));
+    }
+    // Check words within the stream count too. No record has data that are no multiple of 4, or they would be filled up to one.
+    let (mut all, mut output) = (0_u64, 0_u64);
+    for (_, Dcw { command, count, control }) in tccb.dcws() {
+        all += u64::from(count) + u64::from(check_words(command, control)) * 4;
+        output += if perform::writes(command, control) { count.into() } else { 0 };
+    }
+    let all = u32::try_from(all).map_err(|_| (0, BadTccb::Trailer))?;
+    if all > u32::MAX - 8 || transfer_bytes(all) != tccb.transfer_bytes {
+        return Err((tccb_bytes.len() - 8, BadTccb::Trailer));
+    }
+    Ok((tccb, output))
+}
 
 /// Why a transport mode operation stopped.
 #[derive(Debug)]
@@ -20,7 +49,7 @@ enum Stop {
 }
 
 impl Unit {
-    /// All commands of a transport mode operation.
+    /// All commands of a transport mode operation, at once if its output data have come with them.
     pub(super) fn transport(
         &mut self,
         connection: &mut Connection,
@@ -32,12 +61,29 @@ impl Unit {
         let link = link.ok_or(Broken::Rules)?;
         let exchange = Exchange::new(head.connection, head.exchange, &connection.device);
         let mut ending = Ending::new(exchange, Kind::TransportResponse);
-        let parts = link.body(unit).split_at_checked(head.count as usize);
-        let parts = parts.filter(|(tccb, _)| tccb.len() <= TCCB_BYTES_MAX);
-        let is_over =
-            parts.map(|(tccb, data)| self.operate(connection, head, &mut ending, tccb, data));
+        let all = head.count as usize;
+        let is_later = all > FIRST_BURST_BYTES;
+        let here = if is_later { 0 } else { all };
+        let parts = link.body(unit).split_at_checked(tccb_bytes(head));
+        let parts = parts.filter(|(tccb, data)| {
+            tccb.len() <= TCCB_BYTES_MAX && data.len() == here && all <= OUTPUT_BYTES_MAX
+        });
+        let is_over = parts.ok_or(Broken::Rules).and_then(|(tccb, data)| {
+            let arrival = match is_later {
+                true => self.await_output(connection, head, tccb)?,
+                false => Arrival::Runs,
+            };
+            Ok(match arrival {
+                Arrival::Waits => false,
+                Arrival::Runs => self.operate(connection, head, &mut ending, tccb, data),
+                Arrival::Busy => {
+                    ending.be_busy(connection);
+                    true
+                }
+            })
+        });
         self.links[connection.link] = Some(link);
-        if is_over.ok_or(Broken::Rules)? { self.end(connection, ending) } else { Ok(()) }
+        if is_over? { self.end(connection, ending) } else { Ok(()) }
     }
 
     /// A transport mode operation, from its start to its end. False if it was put aside.
@@ -51,7 +97,8 @@ impl Unit {
     ) -> bool {
         // Only so many can be put aside.
         let is_full = connection.exchanges.len() >= EXCHANGES_MAX
-            || self.is_aside_full(connection, tccb_bytes.len() + data.len());
+            || (ending.exchange.room_bytes == 0
+                && self.is_aside_full(connection, tccb_bytes.len() + data.len()));
         ending.exchange.must_block |= is_full;
         let commands = self.counters.commands;
         match self.transport_commands(connection, head, ending, tccb_bytes, data) {
@@ -68,6 +115,7 @@ impl Unit {
                     asked: exchange.asked,
                     empty: exchange.empty,
                     yields: exchange.yields,
+                    room_bytes: exchange.room_bytes,
                     ..Exchange::new(head.connection, head.exchange, &connection.device)
                 };
                 let bytes = [tccb_bytes, data].concat();
@@ -104,22 +152,7 @@ impl Unit {
         data: &[u8],
     ) -> Result<u32, (usize, Stop)> {
         let Ending { exchange, output, .. } = ending;
-        let tccb = Tccb::parse(tccb_bytes).map_err(|(bad, at)| (at, Stop::Bad(bad)))?;
-        if tccb.service == Service::Interrogate {
-            // An interrogation is a unit of its own, and asks about another operation.
-            return Err((0, Stop::Bad(BadTccb::Header)));
-        }
-        // Check words within the stream count too. No record has data that are no multiple of 4, or they would be filled up to one.
-        let all: u64 = tccb
-            .dcws()
-            .map(|(_, Dcw { command, count, control })| {
-                u64::from(count) + u64::from(check_words(command, control)) * 4
-            })
-            .sum();
-        let all = u32::try_from(all).map_err(|_| (0, Stop::Bad(BadTccb::Trailer)))?;
-        if all > u32::MAX - 8 || transfer_bytes(all) != tccb.transfer_bytes {
-            return Err((tccb_bytes.len() - 8, Stop::Bad(BadTccb::Trailer)));
-        }
+        let (tccb, _) = check(tccb_bytes).map_err(|(at, bad)| (at, Stop::Bad(bad)))?;
         let hoards = connection.refuse_hoarder();
         hoards.map_err(|fault| (TCAH_BYTES, Stop::Refused(fault.into())))?;
         let (mut at, mut residual) = (0, 0);

@@ -334,7 +334,8 @@ pub(super) fn tccb(script: &mut Script<'_>) -> (Vec<u8>, u32) {
         let (command, count, control) = match script.below(4) {
             0 | 1 => {
                 let control = parameter(script, Parameter::Prefix);
-                let count = script.pick(&[4096, 0, 100, 4096 * 12, 4104]);
+                // The longest are more than a first burst.
+                let count = script.pick(&[4096, 0, 100, 4096 * 12, 4104, 4096 * 20]);
                 (script.pick(&[0xe7, 0xea]), count, control)
             }
             2 => {

@@ -1,6 +1,6 @@
 //! A channel, and a control unit, that send any information units, beside a guest that does as it should.
 
-use disk::exchange::{EXTENT_BYTES, Extent, Head, Kind, Link, establish, flag};
+use disk::exchange::{EXTENT_BYTES, Extent, FIRST_BURST_BYTES, Head, Kind, Link, establish, flag};
 use disk::format::scsw::DeviceStatus;
 use disk::program::blocks::{Blocks, Mode, PROGRAM_BYTES, Verb, build};
 use disk::program::client::{Client, Event};
@@ -79,6 +79,8 @@ struct RawChannel {
     exchange: u32,
     /// Bytes of data that a command waits for.
     awaited: usize,
+    /// Output data that the control unit has asked for.
+    readies: Vec<Head>,
 }
 
 impl RawChannel {
@@ -86,7 +88,14 @@ impl RawChannel {
     fn new(parties: &mut Parties) -> RawChannel {
         let [(sender, receiver), unit] = path();
         parties.unit.add_link(Link::new(unit.0, unit.1));
-        let mut channel = RawChannel { sender, receiver, cache: None, exchange: 0x100, awaited: 0 };
+        let mut channel = RawChannel {
+            sender,
+            receiver,
+            cache: None,
+            exchange: 0x100,
+            awaited: 0,
+            readies: Vec::new(),
+        };
         let head = Head {
             code: establish::MAY_WRITE,
             count: 1,
@@ -161,24 +170,46 @@ impl RawChannel {
                     self.put(&Head::new(Kind::Data, connection, exchange), &data);
                 }
             }
+            Kind::Data if !self.readies.is_empty() => self.answer(script),
             Kind::Data => {
                 let data = self.data(script);
                 self.put(&head, &data);
             }
             Kind::TransportCommand => {
                 let (mut body, all) = tccb(script);
-                head.count = body.len() as u32;
+                head.code = (body.len() / 4) as u8;
                 if script.below(2) == 0 {
                     head.flags |= flag::WRITES;
-                    body.resize(body.len() + all as usize, 7);
+                    head.count = script.pick(&[all, all, all, 4 << 20, 16 << 20]);
                 }
-                if script.below(TAME) == 0 {
+                if head.count as usize <= FIRST_BURST_BYTES {
+                    body.resize(body.len() + head.count as usize, 7);
+                }
+                if script.below(2 * TAME) == 0 {
+                    head.code = script.number() as u8;
+                }
+                if script.below(2 * TAME) == 0 {
                     head.count = script.number() as u32;
                 }
                 self.put(&head, &body);
             }
             _ => self.put(&head, script.bytes(8)),
         }
+    }
+
+    /// Sends output data that were asked for, most of the time as they were asked for, and in any order.
+    fn answer(&mut self, script: &mut Script<'_>) {
+        let index = script.below(self.readies.len());
+        let asked = match script.below(TAME) {
+            // It is answered again later.
+            0 => self.readies[index],
+            _ => self.readies.swap_remove(index),
+        };
+        let bytes = match script.below(TAME) {
+            0 => script.below(100),
+            _ => asked.count as usize,
+        };
+        self.put(&Head { kind: Kind::Data, ..asked }, &vec![7; bytes]);
     }
 
     /// Data of a command, of the length that is awaited more often than not.
@@ -213,6 +244,12 @@ impl RawChannel {
                 | Kind::CommandResponse
                 | Kind::Attention
                 | Kind::Interrogation => {}
+                Kind::TransferReady => {
+                    assert!(head.count > 0 && body == [0; 4], "what the channel has not");
+                    if self.readies.len() < SEEN_MAX {
+                        self.readies.push(head);
+                    }
+                }
                 Kind::Data | Kind::Status | Kind::TransportResponse => {
                     if head.flags & flag::SENSE != 0 {
                         body = body.split_last_chunk::<32>().expect("sense").0;
@@ -377,6 +414,7 @@ impl RawUnit {
                         | Kind::CommandResponse
                         | Kind::Status
                         | Kind::TransportResponse
+                        | Kind::TransferReady
                 ),
                 "{head:?} from a channel"
             );
@@ -406,7 +444,7 @@ impl RawUnit {
         };
         let is_transport = seen.kind == Kind::TransportCommand;
         let end = if is_transport { Kind::TransportResponse } else { Kind::Status };
-        let response = if is_transport { end } else { Kind::CommandResponse };
+        let response = if is_transport { Kind::TransferReady } else { Kind::CommandResponse };
         let mut kind = script.pick(&[end, end, Kind::Data, response, response]);
         let mut head = seen;
         if script.below(4 * TAME) == 0 {
@@ -438,6 +476,12 @@ impl RawUnit {
                 one.emit().repeat(all)
             }
         };
+        if kind == Kind::TransferReady && script.below(TAME) > 0 {
+            let all = seen.count;
+            head.count = script.pick(&[all, all, all, 1, 4096, all.wrapping_add(1), 0]);
+            let offset = script.pick(&[0, 0, 0, 1, 4096, all, u32::MAX]);
+            (head.flags, body) = (0, offset.to_le_bytes().to_vec());
+        }
         if kind == Kind::Established {
             head.count = script.pick(&[u32::from(self.segment), 7]);
         }
