@@ -516,6 +516,31 @@ fn volumes_are_read_and_written_by_channel_programs_of_both_modes() {
 }
 
 #[test]
+fn long_writes_of_transport_mode_have_transfer_ready_and_data_of_their_own() {
+    // A first burst is 16 records.
+    for (records, units) in [("16", [0.0, 0.0]), ("32", [1.0, 1.0])] {
+        let levels = [
+            ("mode", "transport"),
+            ("disk", "dedicated"),
+            ("guests_per_volume", "1"),
+            ("volumes", "1"),
+            ("depth", "1"),
+            ("read_percent", "0"),
+            ("records", records),
+            ("look_bytes", "4096"),
+            ("cylinders", "3"),
+            ("storage", "memory"),
+            ("wait", "spin"),
+        ];
+        let Measured { metrics, .. } = run("io3390", &levels);
+        let found = ["unit_ready_per_io", "unit_data_per_io"].map(|metric| metrics[metric]);
+        // Some are of an I/O that began before the window, or ended behind it.
+        let is_near = |(found, units): (f64, f64)| (found - units).abs() < 0.2;
+        assert!(found.into_iter().zip(units).all(is_near), "{records}: {found:?}");
+    }
+}
+
+#[test]
 fn same_records_are_read_and_written_by_calls_and_rings_on_a_file() {
     for (mode, read_percent, storage, reads) in [
         ("calls", "100", "memory", "cached"),

@@ -102,6 +102,7 @@ fn counts(server: &Server, layout: &Layout) -> Counts {
             UnitKind::Data => "unit_data",
             UnitKind::Status => "unit_status",
             UnitKind::TransportCommand | UnitKind::TransportResponse => "unit_transport",
+            UnitKind::TransferReady => "unit_ready",
             _ => continue,
         };
         all += sent;

@@ -145,6 +145,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         "unit_data_per_io",
         "unit_status_per_io",
         "unit_transport_per_io",
+        "unit_ready_per_io",
     ],
     fit,
     set_up_time,
