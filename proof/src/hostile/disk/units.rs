@@ -67,6 +67,7 @@ fn hostile_channel(script: &mut Script<'_>) {
     honest.consume();
     (0..4).for_each(|_| parties.round());
     assert_eq!((parties.unit.pinned(0), parties.unit.pinned(1)), (0, 0), "pinned tracks");
+    assert!((0..2 + lives).all(|link| parties.unit.room_taken(link) == 0), "room that is taken");
     parties.files.iter().for_each(check_volume);
 }
 
