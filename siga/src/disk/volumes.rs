@@ -309,6 +309,7 @@ mod of_system {
         pub fn serve(self, server: &mut Server) -> Result<(), ServerError> {
             for (open, rule) in self.volumes {
                 let open = if rule.direct { open.read_directly() } else { open };
+                let open = open.with_syncing(rule.syncing);
                 let all = open.cylinders();
                 let volume = server.mount(open, rule.cache_bytes as usize)?;
                 for device in &rule.devices {
