@@ -174,6 +174,7 @@ fn volumes(units: &[ControlUnitReport]) -> Table {
         "state",
         "reads",
         "writes",
+        "sync",
         "file",
         "cylinders",
         "cached tracks",
@@ -182,7 +183,7 @@ fn volumes(units: &[ControlUnitReport]) -> Table {
         "hits",
         "misses",
     ];
-    let mut table = table(&heads, 6);
+    let mut table = table(&heads, 7);
     for (unit, volume) in units.iter().flat_map(|unit| {
         let volumes = unit.volumes.iter();
         volumes.map(move |volume| (unit, volume))
@@ -193,6 +194,7 @@ fn volumes(units: &[ControlUnitReport]) -> Table {
             volume.state.to_string(),
             volume.reading.to_string(),
             volume.writing.map_or_else(|| "-".to_owned(), |writing| writing.to_string()),
+            volume.sync.map_or_else(|| "-".to_owned(), |sync| sync.to_string()),
             volume.file.clone(),
             volume.cylinders.to_string(),
             volume.cache_tracks.to_string(),

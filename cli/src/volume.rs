@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use disk::ckd::check::{Fault, check};
 use disk::ckd::create::{Blocks, CopyError, CreateError, NewVolume, create};
 use disk::ckd::label::{self, DataSet, LabelError};
@@ -17,7 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use os::fresh::FreshFile;
 use serde::Serialize;
 use siga::Wait;
-use siga::disk::{Device, OpenVolume, Server, SystemVolumes, open_volume, part_number};
+use siga::disk::{Device, OpenVolume, Server, Syncing, SystemVolumes, open_volume, part_number};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json};
@@ -130,7 +130,7 @@ struct Serve {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["name", "files", "read_only", "dedicated", "minidisk", "cache", "direct", "no_check"]
+        conflicts_with_all = ["name", "files", "read_only", "dedicated", "minidisk", "cache", "direct", "sync", "no_check"]
     )]
     system: Option<PathBuf>,
     /// Let guests only read
@@ -148,6 +148,9 @@ struct Serve {
     /// Read tracks past the kernel's page cache, many at a time
     #[arg(long)]
     direct: bool,
+    /// What a write survives once it is acknowledged
+    #[arg(long, value_name = "BY", value_enum, default_value_t, conflicts_with = "read_only")]
+    sync: Sync,
     /// Do not read every track first: a damaged one is found when a guest needs it
     #[arg(long)]
     no_check: bool,
@@ -155,6 +158,25 @@ struct Serve {
     output: Output,
     #[command(flatten)]
     socket: Socket,
+}
+
+/// The option `--sync`.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Sync {
+    /// A crash of the machine: the files are synced first
+    #[default]
+    Fdatasync,
+    /// What the files guarantee by themselves: nothing is synced. A crash of the machine can lose the write on an ordinary file
+    File,
+}
+
+impl From<Sync> for Syncing {
+    fn from(sync: Sync) -> Syncing {
+        match sync {
+            Sync::Fdatasync => Syncing::Fdatasync,
+            Sync::File => Syncing::File,
+        }
+    }
 }
 
 /// A part of a volume.
@@ -643,6 +665,7 @@ fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcom
         let is_damaged = open.damaged_tracks() > 0;
         let cache_bytes = (*cache as usize) << 20;
         let open = if arguments.direct { open.read_directly() } else { open };
+        let open = open.with_syncing(arguments.sync.into());
         let volume = server.mount(open, cache_bytes).map_err(Outcome::no)?;
         let mut add = |device: &str, first_cylinder, cylinders| {
             devices.push(ServedDevice {

@@ -196,6 +196,7 @@ fn volumes_and_subchannels_are_objects() {
             "number",
             "reading",
             "state",
+            "sync",
             "volume",
             "writing",
         ];

@@ -259,6 +259,7 @@ fn system_file(place: &Place) -> String {
         [[volume]]
         file = "b.ckd"
         cache = "2 MiB"
+        sync = "file"
         [[volume.minidisk]]
         guest = "ALICE"
         device = "0191"
@@ -370,6 +371,9 @@ fn system_file_gives_guests_their_volumes_and_minidisks() {
             let found = format!("{} {}", volume["volume"], volume["state"]).replace('"', "");
             assert_eq!(found, state);
         }
+        // Nobody writes to the last one.
+        let syncs = [0, 1, 2].map(|number: usize| unit["volumes"][number]["sync"].clone());
+        assert_eq!(syncs, ["fdatasync".into(), "file".into(), Value::Null]);
         let at = 512 + 16 * 56832 + 21;
         let damaged = &unit["volumes"][2]["damaged_tracks"][0];
         assert_eq!(
@@ -379,6 +383,14 @@ fn system_file_gives_guests_their_volumes_and_minidisks() {
         let table = text(&siga(&["query", "dasd"]).output().unwrap().stdout);
         let line = format!("c.ckd: damaged: cylinder 1, head 1 (file 1, byte {at})");
         assert!(table.contains(&line), "{table}");
+        // They are in the column behind the one of writes.
+        let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let syncs = rows.filter_map(|words| {
+            let is_volume = ["ALONE1", "PARTS1", "BROKEN"].contains(words.get(1)?);
+            is_volume.then(|| words[5].to_owned())
+        });
+        assert_eq!(syncs.take(3).collect::<Vec<_>>(), ["fdatasync", "file", "-"], "{table}");
+        assert!(table.contains(" sync "), "{table}");
     }
     assert!(place.read("c.ckd") == before);
     place.good(&["check", "a.ckd"]);
@@ -399,13 +411,13 @@ fn volumes_that_do_not_fit_their_system_file_are_refused_with_the_line() {
         (
             "first = 1\n        cylinders = 2",
             "first = 3\n        cylinders = 2",
-            18,
+            19,
             "cylinders 3 to 4 are not on the volume: must be within 0 to 3",
         ),
         (
             "0192\"\n        first = 1",
             "0192\"\n        first = 4",
-            30,
+            31,
             "cylinder 4 is not on the volume: must be within 0 to 3",
         ),
         (
@@ -464,14 +476,22 @@ fn volumes_that_do_not_fit_their_system_file_are_refused_with_the_line() {
     assert_eq!(place.siga(&["serve"]).status.code(), Some(2));
 }
 
-/// Starts a server of a volume, and waits until guests can open it.
-fn start_server(system: &common::System, file: &str) -> common::Process {
+/// Starts a server of a volume, with this option `--sync`, and waits until guests can open it.
+fn start_server(system: &common::System, file: &str, sync: &str) -> common::Process {
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
 
     loop {
-        let mut command =
-            system.command(&["volume", "serve", "DASD", file, "--dedicated", "--json"]);
+        let mut command = system.command(&[
+            "volume",
+            "serve",
+            "DASD",
+            file,
+            "--dedicated",
+            "--json",
+            "--sync",
+            sync,
+        ]);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut server = common::Process(command.spawn().unwrap());
         let mut line = String::new();
@@ -507,7 +527,8 @@ fn killed_server_loses_nothing_that_was_acknowledged() {
     let mut known = vec![(0, 0); BLOCKS as usize];
     let (mut turn, mut dice) = (0_u64, 0x9e37_79b9_7f4a_7c15_u64);
     for round in 0..kills {
-        let mut server = start_server(&system, &file);
+        let sync = if round % 4 < 2 { "fdatasync" } else { "file" };
+        let mut server = start_server(&system, &file, sync);
         let mode = if round % 2 == 0 { Mode::Command } else { Mode::Transport };
         let options = DiskOptions { mode, depth: 4, blocks_max: 4, ..DiskOptions::default() };
         let mut disk = Disk::open(&guest, "DASD", "SIGA01", &options).unwrap();
@@ -574,6 +595,48 @@ fn killed_server_loses_nothing_that_was_acknowledged() {
         }
     }
     assert!(turn > 0);
+}
+
+#[test]
+fn option_says_what_a_write_survives() {
+    use siga::disk::{Disk, DiskOptions};
+
+    let system = common::System::start("volume-sync");
+    let file = system.file("a.ckd");
+    let create = ["volume", "create", &file, "--cylinders", "2"];
+    assert_eq!(system.run(&create).status.code(), Some(0));
+    let guest = siga::Guest::attach(system.file("siga.sock"), "ALICE").unwrap();
+    for sync in ["fdatasync", "file"] {
+        let server = start_server(&system, &file, sync);
+        let mut disk = Disk::open(&guest, "DASD", "SIGA01", &DiskOptions::default()).unwrap();
+        disk.write(3, &image(10)).unwrap();
+        let mut found = vec![0; 10 * 4096];
+        disk.read(3, &mut found).unwrap();
+        assert!(found == image(10), "{sync}");
+        let volume = loop {
+            let output = system.run(&["query", "dasd", "--json"]);
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let volume = report["control_units"][0]["volumes"][0].clone();
+            if volume["cylinders"] == 2 {
+                break volume;
+            }
+        };
+        assert_eq!(volume["sync"], sync);
+        drop((disk, server));
+        let checked = system.run(&["volume", "check", &file]);
+        assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
+    }
+    let wrong = |options: &[&str]| {
+        let output = system.run(&[&["volume", "serve"], options].concat());
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        text(&output.stderr)
+    };
+    let said = wrong(&["DASD", &file, "--sync", "never"]);
+    assert!(said.contains("possible values: fdatasync, file"), "{said}");
+    let said = wrong(&["DASD", &file, "--sync", "file", "--read-only"]);
+    assert!(said.contains("'--sync <BY>' cannot be used with '--read-only'"), "{said}");
+    let said = wrong(&["--sync", "file", "--system", "s.toml"]);
+    assert!(said.contains("cannot be used with"), "{said}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use os::words::{LentWords, WORD_BYTES, Words};
 use crate::channel::subchannel::Measurement;
 use crate::ckd::model::{CYLINDERS_MAX, HEADS, track_number, track_of};
 use crate::exchange::Kind;
-use crate::unit::{DAMAGED_TRACKS_MAX, DamagedTrack, Reading, Writing};
+use crate::unit::{DAMAGED_TRACKS_MAX, DamagedTrack, Reading, Syncing, Writing};
 
 /// Channel paths that have a row.
 pub const PATHS_MAX: usize = 8;
@@ -98,6 +98,8 @@ mod flag {
     pub const DIRECT_REFUSED: u64 = 64;
     /// Of a volume: it is written past the page cache.
     pub const DIRECT_WRITES: u64 = 128;
+    /// Of a volume: it is never synced.
+    pub const UNSYNCED: u64 = 256;
 }
 
 /// A flag, if it is set.
@@ -133,6 +135,8 @@ pub struct VolumeState {
     pub reading: Reading,
     /// How what is written comes to the disk.
     pub writing: Writing,
+    /// What a write survives once it is acknowledged.
+    pub syncing: Syncing,
     /// Tracks that are damaged.
     pub damage: Vec<DamagedTrack>,
     /// Tracks that the cache has room for.
@@ -298,7 +302,8 @@ impl Rewriting<'_> {
         let flags = flags
             | bit(flag::DIRECT, state.reading == Reading::Direct)
             | bit(flag::DIRECT_REFUSED, state.reading == Reading::Refused)
-            | bit(flag::DIRECT_WRITES, state.writing == Writing::Direct);
+            | bit(flag::DIRECT_WRITES, state.writing == Writing::Direct)
+            | bit(flag::UNSYNCED, state.syncing == Syncing::File);
         let figures = [
             u64::from(state.cylinders) | flags << 32,
             u64::from(state.slots) | u64::from(state.used) << 32,
@@ -453,6 +458,10 @@ fn read_once(words: &LentWords) -> Shown {
                 true => Writing::Direct,
                 false => Writing::Buffered,
             },
+            syncing: match is(size >> 32, flag::UNSYNCED) {
+                true => Syncing::File,
+                false => Syncing::Fdatasync,
+            },
             damage: (0..damaged).map(|index| damage(word(at + DAMAGE_AT + index))).collect(),
             slots: low(slots),
             used: high(slots),
@@ -533,6 +542,7 @@ mod tests {
             read_only: true,
             reading: Reading::Direct,
             writing: Writing::Direct,
+            syncing: Syncing::File,
             damage: vec![DamagedTrack { track, file: 7, offset: (1 << 39) - 1 }],
             slots: 4000,
             used: 30,
@@ -601,7 +611,7 @@ mod tests {
         let word = |at| lent.load(at, Ordering::Relaxed);
         assert_eq!([word(0), word(1), word(2)], [2, 5 << 32 | 3 << 16 | 2, 4]);
         let name = u64::from_le_bytes(*b"SIGA01\0\0");
-        assert_eq!([word(208), word(209)], [name, 3339 | (1 | 2 | 32 | 128) << 32]);
+        assert_eq!([word(208), word(209)], [name, 3339 | (1 | 2 | 32 | 128 | 256) << 32]);
         assert_eq!(
             [word(208 + 16), word(208 + 48)],
             [0x66, u64::MAX << 39 & 0x3ff_ffff_ffff | (262_668 * 15 - 1) << 42 | ((1 << 39) - 1)]

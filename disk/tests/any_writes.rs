@@ -10,12 +10,12 @@ use disk::channel::Use;
 use disk::ckd::model::BLOCK_BYTES;
 use disk::format::scsw::DeviceStatus;
 use disk::program::blocks::Verb;
-use disk::unit::Writing;
+use disk::unit::{Syncing, Writing};
 use proptest::prelude::*;
 
 use world::programs::{self, assert_good, data, ended, start};
 use world::reads::{Gate as Reads, read_directly};
-use world::writes::{Fate, Gate, seed_in, synced, write_directly};
+use world::writes::{Fate, Gate, seed_in, write_directly};
 use world::{Guest, MODES, World, round, wish};
 
 /// A write of a block.
@@ -113,8 +113,9 @@ struct Trial {
 }
 
 impl Trial {
-    fn new(slots: usize, places: usize, has_reads: bool) -> Trial {
+    fn new(slots: usize, places: usize, has_reads: bool, syncing: Syncing) -> Trial {
         let mut world = World::new(1, slots);
+        world.unit.set_syncing(0, syncing);
         let writes = write_directly(&mut world, places);
         let reads = has_reads.then(|| read_directly(&mut world, 1, 512, slots.is_multiple_of(2)));
         let mut guests = Vec::new();
@@ -229,13 +230,19 @@ impl Trial {
         }
     }
 
-    /// What was acknowledged survives a crash now.
-    fn check(&mut self) {
-        let found: Vec<_> = {
-            let disk = self.world.disk.0.lock().unwrap();
-            (0..BLOCKS).map(|number| seed_in(disk.synced(), number)).collect()
+    /// The seeds of all blocks: those that survive a crash now, or those that the file has if it is not synced.
+    fn surviving(&self) -> Vec<Option<u8>> {
+        let disk = self.world.disk.0.lock().unwrap();
+        let bytes = match self.world.unit.syncing(0) {
+            Syncing::Fdatasync => disk.synced(),
+            Syncing::File => disk.written(),
         };
-        for (number, found) in (0..).zip(found) {
+        (0..BLOCKS).map(|number| seed_in(bytes, number)).collect()
+    }
+
+    /// What was acknowledged survives now.
+    fn check(&self) {
+        for (number, found) in (0..).zip(self.surviving()) {
             self.history.check(number, found, self.now + 1);
         }
     }
@@ -274,13 +281,15 @@ impl Trial {
             let (subchannel, scsw) = ended(&mut self.guests[0]).expect("the write has ended");
             assert_eq!(subchannel, 0);
             assert_good(&scsw);
-            assert!((0..BLOCKS).all(|number| synced(&self.world, number) == seed));
+            assert!(self.surviving().iter().all(|found| *found == Some(seed)));
         }
         for number in 0..GUESTS {
             self.world.sides.0[number] = None;
             self.world.channel.detach(number);
         }
         self.world.run();
+        let is_synced = self.world.unit.syncing(0) == Syncing::Fdatasync;
+        assert_eq!(self.world.disk.syncs() > 0, is_synced);
         assert_eq!(self.world.unit.pinned(0), 0);
         assert_eq!(
             (self.world.unit.writes_under_way(0), self.world.unit.reads_under_way(0)),
@@ -298,8 +307,10 @@ proptest! {
         slots in 4_usize..14,
         places in 1_usize..9,
         has_reads: bool,
+        is_synced: bool,
     ) {
-        let mut trial = Trial::new(slots, places, has_reads);
+        let syncing = if is_synced { Syncing::Fdatasync } else { Syncing::File };
+        let mut trial = Trial::new(slots, places, has_reads, syncing);
         deeds.into_iter().for_each(|(deed, a, b, c)| trial.act(deed, a, b, c));
         trial.finish();
     }

@@ -16,11 +16,11 @@ use disk::format::sense::Sense;
 use disk::program::blocks::{Mode, Verb};
 use disk::program::client::Event;
 use disk::program::tracks;
-use disk::unit::Writing;
+use disk::unit::{Syncing, Writing};
 
 use world::programs::{Dice, assert_good, at, data, ended, seed_of, start};
 use world::reads::{Gate as Reads, read_directly};
-use world::writes::{Fate, Gate, seed_in, synced, write_directly};
+use world::writes::{Fate, Gate, seed_in, synced, write_directly, written};
 use world::{CC, Disk, Guest, MODES, World, ccws, round, wish};
 
 /// Places of writes: few, so that writes wait for them too.
@@ -33,6 +33,17 @@ fn world(cylinders: u32, slots: usize) -> (World, Gate) {
     let mut world = World::new(cylinders, slots);
     let gate = write_directly(&mut world, PLACES);
     (world, gate)
+}
+
+/// A world whose volume is not synced.
+fn unsynced_world(cylinders: u32, slots: usize) -> (World, Gate) {
+    let (mut world, gate) = world(cylinders, slots);
+    world.unit.set_syncing(0, Syncing::File);
+    (world, gate)
+}
+
+fn assert_unsynced(world: &World) {
+    assert_eq!((world.disk.syncs(), world.unit.counters().syncs), (0, 0));
 }
 
 /// Lets writes end until there are none, the oldest first.
@@ -121,6 +132,106 @@ fn sync_is_for_as_many_as_are_still_under_way() {
         world.run();
         assert_eq!(all_ended(&mut guest), [(1, true)]);
         assert_eq!((synced(&world, 12), world.unit.counters().syncs), (3, 3));
+    }
+}
+
+#[test]
+fn write_is_acknowledged_as_soon_as_it_has_landed_on_a_file_that_needs_no_sync() {
+    for mode in MODES {
+        let (mut world, gate) = unsynced_world(2, 100);
+        let mut guest = world.guest(0, 2, true, false);
+        for subchannel in 0..4 {
+            let first = u64::from(subchannel) * TRACK;
+            begin_write(&mut guest, subchannel, mode, (first, 1), 3);
+        }
+        // It has several writes, and waits for the track of the first too.
+        begin_write(&mut guest, 4, mode, (1, 30), 4);
+        world.run();
+        assert_eq!((gate.tracks(), ended(&mut guest)), (vec![0, 1, 2, 3], None), "{mode:?}");
+        gate.end_track(2, Fate::Whole);
+        assert_eq!(written(&world, 2 * TRACK), 3);
+        world.run();
+        // With a sync it would wait until as many have landed as are under way.
+        assert_eq!(all_ended(&mut guest), [(2, true)], "{mode:?}");
+        gate.end_track(3, Fate::Whole);
+        world.run();
+        assert_eq!(all_ended(&mut guest), [(3, true)], "{mode:?}");
+        while gate.end_oldest() {
+            let is_there = (1..31).all(|number| written(&world, number) == 4);
+            world.run();
+            let is_over = all_ended(&mut guest).contains(&(4, true));
+            assert_eq!(is_over, is_there, "{mode:?}");
+        }
+        assert_eq!([0, 3 * TRACK].map(|number| written(&world, number)), [3, 3]);
+        assert!((1..31).all(|number| written(&world, number) == 4), "{mode:?}");
+        assert_unsynced(&world);
+        assert_quiet(&world, &gate);
+    }
+}
+
+#[test]
+fn failure_of_a_write_is_heard_of_on_a_file_that_needs_no_sync() {
+    for (mode, fate) in
+        MODES.into_iter().flat_map(|mode| [Fate::Short(0), Fate::Error(0)].map(|fate| (mode, fate)))
+    {
+        // A call does it once more.
+        let (mut world, gate) = unsynced_world(1, 100);
+        let mut guest = world.guest(0, 1, true, false);
+        begin_write(&mut guest, 0, mode, (12, 1), 5);
+        world.run();
+        gate.end_as(0, fate);
+        world.run();
+        assert_eq!((all_ended(&mut guest), written(&world, 12)), (vec![(0, true)], 5), "{mode:?}");
+        // The call fails too: so does the program that has another write, which has landed, and that alone.
+        begin_write(&mut guest, 0, mode, (12, 20), 6);
+        begin_write(&mut guest, 1, mode, (60, 1), 6);
+        world.run();
+        while let Some(other) = gate.tracks().iter().position(|track| *track != 1) {
+            gate.end(other);
+            world.run();
+        }
+        assert_eq!(all_ended(&mut guest), [(1, true)], "{mode:?}");
+        world.disk.fail(true);
+        gate.end_track(1, fate);
+        world.run();
+        world.disk.fail(false);
+        run(&mut world, &gate);
+        assert_eq!(all_ended(&mut guest), [(0, false)], "{mode:?} {fate:?}");
+        assert_eq!((written(&world, 12), written(&world, 60)), (5, 6));
+        // The track is read again.
+        assert_eq!(read_seed(&mut world, &mut guest, mode, 12), 5);
+        begin_write(&mut guest, 0, mode, (12, 1), 7);
+        run(&mut world, &gate);
+        assert_eq!((all_ended(&mut guest), written(&world, 12)), (vec![(0, true)], 7));
+        assert_unsynced(&world);
+        assert_quiet(&world, &gate);
+    }
+}
+
+#[test]
+fn file_that_needs_no_sync_gets_none_when_its_direct_writes_are_refused() {
+    for (mode, is_one) in MODES.into_iter().flat_map(|mode| [(mode, true), (mode, false)]) {
+        let (mut world, gate) = unsynced_world(2, 100);
+        let mut guest = world.guest(0, 2, true, false);
+        begin_write(&mut guest, 0, mode, (0, 1), 7);
+        begin_write(&mut guest, 1, mode, (20, 1), 7);
+        world.run();
+        if is_one {
+            gate.end_as(0, Fate::Refused);
+        } else {
+            gate.refuse(Some(io::ErrorKind::PermissionDenied));
+        }
+        begin_write(&mut guest, 2, mode, (50, 1), 7);
+        run(&mut world, &gate);
+        // If the kernel takes nothing any more, nobody knows what it has of those that it had.
+        assert_eq!(all_ended(&mut guest), [0, 1, 2].map(|of| (of, is_one)), "{mode:?}");
+        assert_eq!(world.unit.writing(0), Writing::Buffered, "{mode:?}");
+        begin_write(&mut guest, 3, mode, (0, 30), 8);
+        world.run();
+        assert_eq!(all_ended(&mut guest), [(3, true)]);
+        assert!((0..30).all(|number| written(&world, number) == 8), "{mode:?}");
+        assert_unsynced(&world);
+        assert_quiet(&world, &gate);
     }
 }
 

@@ -6,7 +6,8 @@ mod world;
 use std::io;
 
 use disk::channel::Use;
-use disk::ckd::backing::Simulated;
+use disk::ckd::backing::{Backing, Simulated};
+use disk::ckd::header::Header;
 use disk::ckd::model::{BLOCK_BYTES, TRACK_BYTES};
 use disk::ckd::volume::{Access, Volume};
 use disk::exchange::Kind;
@@ -18,12 +19,12 @@ use disk::format::scsw::{DeviceStatus, SubchannelStatus, TRANSPORT_FORMAT, TSB_S
 use disk::format::tsb::{TSB_BYTES, TransportStatus, Tsb};
 use disk::program::blocks::{Mode, Verb, build};
 use disk::program::client::Event;
-use disk::unit::DamagedTrack;
+use disk::unit::{DamagedTrack, Syncing};
 use os::storage::StorageOptions;
 
 use world::{
-    AT, CC, CC_SLI, DATA, Guest, MODES, SLI, World, block, blocks, ccws, read, read_after, round,
-    wish,
+    AT, CC, CC_SLI, DATA, Disk, Guest, MODES, SLI, World, block, blocks, ccws, read, read_after,
+    round, wish,
 };
 
 fn write(
@@ -591,14 +592,110 @@ fn failing_disk_is_a_unit_check_and_loses_nothing_that_was_acknowledged() {
                 assert_eq!(acknowledged.len() as u64, steps / 2, "a write and a sync each");
                 let simulated = world.disk.0.lock().unwrap();
                 for number in acknowledged {
-                    let at = 512 + 21 + 8 + number as usize * (BLOCK_BYTES + 8);
-                    assert!(
-                        simulated.synced()[at..at + BLOCK_BYTES] == block(number, 5),
-                        "{number}"
-                    );
+                    assert!(data_in(simulated.synced(), number) == block(number, 5), "{number}");
                 }
             }
         }
+    }
+}
+
+/// Where the data of a block of track 0 are in the file.
+fn data_in(bytes: &[u8], number: u64) -> &[u8] {
+    &bytes[512 + 21 + 8 + number as usize * (BLOCK_BYTES + 8)..][..BLOCK_BYTES]
+}
+
+#[test]
+fn volume_with_its_files_own_guarantee_is_not_synced() {
+    for (mode, syncing) in
+        MODES.into_iter().flat_map(|mode| [Syncing::Fdatasync, Syncing::File].map(|by| (mode, by)))
+    {
+        let mut world = World::new(2, 100);
+        world.unit.set_syncing(0, syncing);
+        assert_eq!(world.unit.syncing(0), syncing);
+        let mut guest = world.guest(0, 2, true, false);
+        for number in 0..4 {
+            let before = world.disk.0.lock().unwrap().steps;
+            let status = write(&mut world, &mut guest, mode, number, 1, 5);
+            assert_eq!(status, DeviceStatus::ENDED, "{mode:?} {syncing:?}");
+            let simulated = world.disk.0.lock().unwrap();
+            let is_synced = syncing == Syncing::Fdatasync;
+            assert_eq!(simulated.steps - before, 1 + u64::from(is_synced), "a write, and a sync");
+            assert!(data_in(simulated.written(), number) == block(number, 5));
+            let seed = if is_synced { 5 } else { 0 };
+            assert!(data_in(simulated.synced(), number) == block(number, seed));
+        }
+        let syncs = if syncing == Syncing::Fdatasync { 4 } else { 0 };
+        assert_eq!((world.disk.syncs(), world.unit.counters().syncs), (syncs, syncs), "{mode:?}");
+        read(&mut world, &mut guest, mode, 0, 4, |number| block(number, 5));
+    }
+}
+
+#[test]
+fn failing_write_is_a_unit_check_though_nothing_is_synced() {
+    for mode in MODES {
+        for (steps, torn_bytes) in (0..4).flat_map(|steps| [(steps, 0), (steps, 1000)]) {
+            let mut world = World::new(2, 100);
+            world.unit.set_syncing(0, Syncing::File);
+            let mut guest = world.guest(0, 2, true, true);
+            {
+                let mut simulated = world.disk.0.lock().unwrap();
+                (simulated.steps_left, simulated.torn_bytes) = (Some(steps), torn_bytes);
+            }
+            for number in 0..4 {
+                let status = write(&mut world, &mut guest, mode, number, 1, 5);
+                if number < steps {
+                    assert_eq!(status, DeviceStatus::ENDED, "{mode:?} {steps}");
+                } else {
+                    assert!(status.has(DeviceStatus::UNIT_CHECK), "{mode:?} {steps}");
+                    let sense = guest.client.answer().sense.unwrap();
+                    assert_eq!(sense.0[0], 0x10, "equipment check");
+                }
+            }
+            {
+                let mut simulated = world.disk.0.lock().unwrap();
+                simulated.steps_left = None;
+                let bytes = simulated.written();
+                assert!((0..steps).all(|number| data_in(bytes, number) == block(number, 5)));
+            }
+            assert_eq!((world.disk.syncs(), world.unit.pinned(0)), (0, 0));
+            assert_eq!(write(&mut world, &mut guest, mode, 3, 1, 6), DeviceStatus::ENDED);
+            read(&mut world, &mut guest, mode, 3, 1, |number| block(number, 6));
+        }
+    }
+}
+
+#[test]
+fn all_files_of_a_volume_are_synced_or_none() {
+    for (mode, syncing) in
+        MODES.into_iter().flat_map(|mode| [Syncing::Fdatasync, Syncing::File].map(|by| (mode, by)))
+    {
+        let image = world::image(2);
+        let (header_bytes, cylinder_bytes) = (512, 15 * TRACK_BYTES);
+        let part = |file: u8| {
+            let first = header_bytes + usize::from(file - 1) * cylinder_bytes;
+            let header = Header { file, ..Header::default() };
+            Disk::new([&header.emit()[..], &image[first..][..cylinder_bytes]].concat())
+        };
+        let parts = [part(1), part(2)];
+        let backings = parts.clone().map(|part| Box::new(part) as Box<dyn Backing>);
+        let volume = Volume::from_backings(backings, Access::Write).unwrap();
+        let mut world = World::serving(parts[0].clone(), volume, 100);
+        world.unit.set_syncing(0, syncing);
+        let mut guest = world.guest(0, 2, true, false);
+        // The last two blocks of the first file, and the first two of the second.
+        let status = write(&mut world, &mut guest, mode, 178, 4, 5);
+        assert_eq!(status, DeviceStatus::ENDED, "{mode:?} {syncing:?}");
+        let syncs = u64::from(syncing == Syncing::Fdatasync);
+        assert_eq!(parts.each_ref().map(Disk::syncs), [syncs; 2], "{mode:?} {syncing:?}");
+        for part in &parts {
+            let simulated = part.0.lock().unwrap();
+            assert_eq!(simulated.written() == simulated.synced(), syncs > 0);
+        }
+        let second = parts[1].0.lock().unwrap().written().to_vec();
+        assert!(data_in(&second, 0) == block(180, 5) && data_in(&second, 1) == block(181, 5));
+        // A file that fails is heard of, whichever it is.
+        parts[1].0.lock().unwrap().steps_left = Some(0);
+        assert!(write(&mut world, &mut guest, mode, 178, 4, 6).has(DeviceStatus::UNIT_CHECK));
     }
 }
 

@@ -83,6 +83,9 @@ pub struct VolumeReport {
     /// How what is written comes to its disk. None if nobody writes.
     #[serde(default)]
     pub writing: Option<VolumeWriting>,
+    /// What a write survives once it is acknowledged. None if nobody writes.
+    #[serde(default)]
+    pub sync: Option<VolumeSync>,
     /// Tracks that were found damaged, 16 at most.
     pub damaged_tracks: Vec<DamagedTrackReport>,
     /// Tracks that the cache has room for.
@@ -171,6 +174,27 @@ impl fmt::Display for VolumeWriting {
         formatter.pad(match self {
             VolumeWriting::Buffered => "buffered",
             VolumeWriting::Direct => "direct",
+        })
+    }
+}
+
+/// What a write to a volume survives once it is acknowledged: the setting `sync` of the system file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum VolumeSync {
+    /// A crash of the machine: the control unit has synced the file (`fdatasync`).
+    Fdatasync,
+    /// What the file guarantees by itself: nothing is synced.
+    File,
+}
+
+/// As in the JSON of a report.
+impl fmt::Display for VolumeSync {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            VolumeSync::Fdatasync => "fdatasync",
+            VolumeSync::File => "file",
         })
     }
 }

@@ -13,7 +13,7 @@ use siga::disk::ckd::volume::Access;
 use siga::disk::format::orb::{Orb, OrbFlags};
 use siga::disk::{
     BLOCK_BYTES, Device, Disk, DiskError, DiskOptions, Mode, OpenDiskError, OpenVolume, Program,
-    Reading, Server, UnitKind, Writing,
+    Reading, Server, Syncing, UnitKind, Writing,
 };
 use siga::error::Problem;
 use siga::host::{Embedded, Observer, System};
@@ -177,7 +177,11 @@ fn volume_that_is_larger_than_its_cache_is_read_directly_by_a_server_that_sleeps
             };
             let open = if uncached { open.unwrap().write_buffered() } else { open.unwrap() };
             // 18 of its 45 tracks.
-            let volume = server.mount(open.read_directly(), 1 << 20).unwrap();
+            // Both settings of syncs, by direct writes and by calls.
+            let syncing = if is_checked { Syncing::File } else { Syncing::Fdatasync };
+            let open = open.read_directly().with_syncing(syncing);
+            let volume = server.mount(open, 1 << 20).unwrap();
+            assert_eq!(server.syncing(volume), syncing);
             match server.writing(volume) {
                 Writing::Direct => assert!(!uncached),
                 Writing::Buffered if uncached => {}

@@ -102,6 +102,8 @@ pub struct Simulated {
     pub torn_bytes: usize,
     /// Writes and syncs so far.
     pub steps: u64,
+    /// Syncs so far.
+    pub syncs: u64,
     /// Where reads fail, and how.
     pub unreadable: Option<(Range<u64>, io::ErrorKind)>,
 }
@@ -110,6 +112,11 @@ impl Simulated {
     /// A disk with these bytes.
     pub fn new(bytes: Vec<u8>) -> Simulated {
         Simulated { synced: bytes.clone(), bytes, ..Simulated::default() }
+    }
+
+    /// What was written, synced or not: it survives as long as the machine runs.
+    pub fn written(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// What survived.
@@ -167,6 +174,7 @@ impl Backing for Simulated {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        self.syncs += 1;
         if !self.step() {
             return Err(io::ErrorKind::Other.into());
         }

@@ -118,8 +118,19 @@ impl Volume {
     /// # Errors
     /// What is wrong with it.
     pub fn from_backing(backing: Box<dyn Backing>, access: Access) -> Result<Volume, Problem> {
+        Volume::from_backings([backing], access)
+    }
+
+    /// A volume in several places that are not files, in their order.
+    ///
+    /// # Errors
+    /// What is wrong with one of them.
+    pub fn from_backings(
+        backings: impl IntoIterator<Item = Box<dyn Backing>>,
+        access: Access,
+    ) -> Result<Volume, Problem> {
         let mut volume = Volume { parts: Vec::new(), access };
-        volume.add(backing)?;
+        backings.into_iter().try_for_each(|backing| volume.add(backing).map(drop))?;
         Ok(volume)
     }
 
@@ -353,9 +364,9 @@ mod tests {
     fn tracks_of_several_files_are_found() {
         let first = Header { file: 1, last_cylinder: 1, ..Header::default() };
         let second = Header { file: 2, last_cylinder: 0, ..Header::default() };
-        let mut volume = Volume { parts: Vec::new(), access: Access::Write };
-        volume.add(Box::new(Simulated::new(file(first, 2)))).unwrap();
-        volume.add(Box::new(Simulated::new(file(second, 1)))).unwrap();
+        let backings = [file(first, 2), file(second, 1)]
+            .map(|bytes| Box::new(Simulated::new(bytes)) as Box<dyn Backing>);
+        let mut volume = Volume::from_backings(backings, Access::Write).unwrap();
         assert_eq!((volume.cylinders(), volume.files()), (3, 2));
         assert_eq!((volume.place(29), volume.place(30)), ((0, 512 + 29 * 56832), (1, 512)));
         volume.write(31, 5, b"here").unwrap();

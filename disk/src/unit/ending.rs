@@ -23,7 +23,7 @@ pub(super) struct Ending {
 }
 
 impl Unit {
-    /// Ends an exchange: at once, or with the next sync if that is to make what it has written survive.
+    /// Ends an exchange: at once, or with its last direct write, or with the next sync if that is to make what it has written survive.
     pub(super) fn end(
         &mut self,
         connection: &mut Connection,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::cache::{CacheError, Slot};
 use super::chain::Domain;
 use super::perform::Refusal;
-use super::{Awaited, Exchange, Mounted, SLOTS_PER_EXCHANGE_MAX};
+use super::{Awaited, Exchange, Mounted, SLOTS_PER_EXCHANGE_MAX, Syncing};
 use crate::ckd::backing::is_passing;
 use crate::ckd::model::TRACK_BYTES;
 use crate::ckd::track::Uniform;
@@ -180,9 +180,12 @@ pub(super) fn write(
         // What was written before it in this exchange may be on the disk or not: the exchange fails as a whole.
         return Err(Fault::Equipment.into());
     }
-    if mounted.unsynced.last() != Some(&track) {
-        mounted.unsynced.push(track);
+    exchange.has_written = true;
+    if mounted.syncing == Syncing::Fdatasync {
+        exchange.is_unsynced = true;
+        if mounted.unsynced.last() != Some(&track) {
+            mounted.unsynced.push(track);
+        }
     }
-    (exchange.has_written, exchange.is_unsynced) = (true, true);
     Ok(())
 }

@@ -24,7 +24,8 @@
 //! command, or the whole of a transport mode operation, then runs again from its start, so that it sees the volume as it is at one time.
 //!
 //! An operation that writes ends only when its data are on the disk. Operations share a sync of the volume that they write: all that arrive
-//! before a [`Unit::poll`]; or with direct writes those that have ended while others are under way.
+//! before a [`Unit::poll`]; or with direct writes those that have ended while others are under way. A volume with [`Syncing::File`] is not
+//! synced: an operation ends when the kernel says that its data are written.
 
 mod aside;
 pub mod cache;
@@ -115,10 +116,26 @@ pub enum Writing {
     Direct,
 }
 
+/// What a write survives once it is acknowledged. It survives the end of this process in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Syncing {
+    /// A crash of the machine, and a loss of power: the volume's files are synced (`fdatasync`) before the write is acknowledged.
+    #[default]
+    Fdatasync,
+    /// What the file guarantees by itself: the control unit syncs nothing, and a write is acknowledged when the kernel says that it is
+    /// written. On an ordinary file a crash of the machine can lose the write, and an error that the kernel meets later, when it writes
+    /// its page cache back, reaches no guest.
+    ///
+    /// Right for volumes that need not survive the machine (in memory, or with scratch data), and where a write is on the medium once the
+    /// kernel says that it is written (a file system that is mounted with `sync`).
+    File,
+}
+
 /// A volume and its cache.
 #[derive(Debug)]
 struct Mounted {
     volume: Volume,
+    syncing: Syncing,
     cache: Cache,
     reading: Reading,
     /// Why there are no direct reads, though they were wanted.
@@ -132,7 +149,8 @@ struct Mounted {
     lendable: Lendable,
     /// The number under which the cache is lent over each link.
     segments: Vec<Option<u16>>,
-    /// Tracks that were written since the last sync, by whomever. If the sync fails nobody knows what the file has of them.
+    /// Tracks that were written since the last sync, by whomever. If the sync fails nobody knows what the file has of them. With
+    /// [`Syncing::File`] no track comes here, and there is no sync.
     unsynced: Vec<u32>,
     /// Exchanges that wait for the next sync, or for their direct writes.
     endings: Vec<Ending>,
@@ -300,6 +318,7 @@ impl Unit {
         let segments = self.links.iter_mut().map(lend).collect::<io::Result<_>>()?;
         self.volumes.push(Mounted {
             volume,
+            syncing: Syncing::default(),
             cache,
             reading: Reading::Buffered,
             refusal: None,
@@ -366,6 +385,26 @@ impl Unit {
             Some(_) => Writing::Direct,
             None => Writing::Buffered,
         }
+    }
+
+    /// Changes what a write to a volume survives, from now on.
+    ///
+    /// # Panics
+    /// If there is no such volume, or a write to it is not over.
+    pub fn set_syncing(&mut self, volume: usize, syncing: Syncing) {
+        let mounted = &mut self.volumes[volume];
+        let is_written = mounted.writes.as_ref().is_some_and(|writes| writes.count() > 0)
+            || !(mounted.written.is_empty() && mounted.unsynced.is_empty());
+        assert!(!is_written, "volume {volume} is being written");
+        mounted.syncing = syncing;
+    }
+
+    /// What a write to a volume survives.
+    ///
+    /// # Panics
+    /// If there is no such volume.
+    pub fn syncing(&self, volume: usize) -> Syncing {
+        self.volumes[volume].syncing
     }
 
     /// How tracks of a volume come from the file.

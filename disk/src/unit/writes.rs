@@ -16,7 +16,7 @@ use os::uring::{Ended, Piece};
 
 use super::cache::Slot;
 use super::flight::Ticket;
-use super::{Connection, Exchange, Mounted, Unit};
+use super::{Connection, Exchange, Mounted, Syncing, Unit};
 use crate::ckd::backing::{is_passing, is_refusal};
 use crate::ckd::direct::DirectWrites;
 use crate::ckd::model::SECTOR_BYTES;
@@ -369,13 +369,14 @@ impl Mounted {
         }
     }
 
-    /// What was to be written is in the file, and to be synced; or nobody knows what the file has of its track.
+    /// What was to be written is in the file, and to be synced unless the file needs no sync; or nobody knows what the file has of its
+    /// track.
     fn end_job(&mut self, job: Job, is_done: bool) {
         self.written.extend(job.writers.into_iter().map(|writer| (writer, is_done)));
-        if is_done {
-            self.unsynced.push(job.track);
-        } else {
-            self.forget(job.track);
+        match (is_done, self.syncing) {
+            (true, Syncing::Fdatasync) => self.unsynced.push(job.track),
+            (true, Syncing::File) => {}
+            (false, _) => self.forget(job.track),
         }
     }
 }
@@ -419,22 +420,24 @@ impl Unit {
             return Ok(());
         }
         let is_it = |exchange: &Exchange| exchange.writer == Some(writer);
-        let endings = &mut self.volumes[volume].endings;
+        let Mounted { endings, syncing, .. } = &mut self.volumes[volume];
         let Some(at) = endings.iter().position(|ending| is_it(&ending.exchange)) else {
             // It goes on, or is gone.
             if let Some(exchange) = connection.exchanges.iter_mut().find(|one| is_it(one)) {
-                exchange.end_write(is_done);
+                exchange.end_write(is_done, *syncing);
             }
             return Ok(());
         };
         let exchange = &mut endings[at].exchange;
-        exchange.end_write(is_done);
-        // It waits for a sync too, unless nothing of it has come to the file.
+        exchange.end_write(is_done, *syncing);
+        // It waits for a sync too, unless nothing of it has come to the file, or the file needs none.
         if exchange.unwritten > 0 || exchange.is_unsynced {
             return Ok(());
         }
         let mut ending = endings.swap_remove(at);
-        ending.fail(Fault::Equipment, connection);
+        if ending.exchange.has_failed {
+            ending.fail(Fault::Equipment, connection);
+        }
         self.send_ending(connection, &mut ending)
     }
 }
@@ -448,9 +451,9 @@ impl Job {
 
 impl Exchange {
     /// A direct write of it is over.
-    fn end_write(&mut self, is_done: bool) {
+    fn end_write(&mut self, is_done: bool, syncing: Syncing) {
         self.unwritten -= 1;
-        self.is_unsynced |= is_done;
+        self.is_unsynced |= is_done && syncing == Syncing::Fdatasync;
         self.has_failed |= !is_done;
     }
 }

@@ -45,6 +45,17 @@ impl Backing for Disk {
     }
 }
 
+impl Disk {
+    pub fn new(bytes: Vec<u8>) -> Disk {
+        Disk(Arc::new(Mutex::new(Simulated::new(bytes))))
+    }
+
+    /// Syncs so far.
+    pub fn syncs(&self) -> u64 {
+        self.0.lock().unwrap().syncs
+    }
+}
+
 /// The content of a block: it says which it is.
 pub fn block(number: u64, seed: u8) -> Vec<u8> {
     (0..BLOCK_BYTES).map(|at| (at as u64 * 7 + number * 131) as u8 ^ seed).collect()
@@ -110,13 +121,17 @@ impl World {
     }
 
     pub fn with(bytes: Vec<u8>, slots: usize) -> World {
-        let disk = Disk(Arc::new(Mutex::new(Simulated::new(bytes))));
+        let disk = Disk::new(bytes);
         World::over(disk.clone(), Box::new(disk), slots)
     }
 
     /// A world whose control unit reaches its disk by calls of something else.
     pub fn over(disk: Disk, backing: Box<dyn Backing>, slots: usize) -> World {
-        let volume = Volume::from_backing(backing, Access::Write).unwrap();
+        World::serving(disk, Volume::from_backing(backing, Access::Write).unwrap(), slots)
+    }
+
+    /// A world whose control unit has this volume, which begins on the disk.
+    pub fn serving(disk: Disk, volume: Volume, slots: usize) -> World {
         let mut unit = Unit::new();
         unit.add_volume(volume, slots * TRACK_BYTES, StorageOptions::default()).unwrap();
         let mut channel = Channel::new();

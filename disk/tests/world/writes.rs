@@ -285,3 +285,9 @@ pub fn synced(world: &World, number: u64) -> u8 {
     let found = seed_in(world.disk.0.lock().unwrap().synced(), number);
     found.expect("a block that is not torn")
 }
+
+/// The seed of a block that the file has now, synced or not.
+pub fn written(world: &World, number: u64) -> u8 {
+    let found = seed_in(world.disk.0.lock().unwrap().written(), number);
+    found.expect("a block that is not torn")
+}

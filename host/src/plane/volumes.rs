@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use disk::exchange::Kind;
 use disk::report::{DeviceState, PathState, REPORT_BYTES, Shown, SubchannelState, Totals, read};
-use disk::unit::{Reading, Writing};
+use disk::unit::{Reading, Syncing, Writing};
 use fabric::control::{Problem, Reply};
 use fabric::name::Name;
 use os::foreign::Foreign;
@@ -14,7 +14,7 @@ use os::words::LentWords;
 use super::{Answer, Host};
 use crate::report::{
     ChannelPathReport, ControlUnitReport, DamagedTrackReport, DeviceReport, SubchannelReport,
-    VolumeReading, VolumeReport, VolumeState, VolumeWriting,
+    VolumeReading, VolumeReport, VolumeState, VolumeSync, VolumeWriting,
 };
 
 /// Guests that show volumes, at most: what they show is mapped here.
@@ -86,6 +86,10 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
             writing: (!volume.read_only).then_some(match volume.writing {
                 Writing::Buffered => VolumeWriting::Buffered,
                 Writing::Direct => VolumeWriting::Direct,
+            }),
+            sync: (!volume.read_only).then_some(match volume.syncing {
+                Syncing::Fdatasync => VolumeSync::Fdatasync,
+                Syncing::File => VolumeSync::File,
             }),
             damaged_tracks: volume
                 .damage
@@ -215,6 +219,9 @@ mod tests {
         showing.change(&Totals { volumes: 70, devices: 1, ..Totals::default() }, |rows| {
             rows.name_volume(0, "SIGA01", "a.ckd");
             rows.volume(0, &Shown { lookups: 5, misses: 7, ..Shown::default() });
+            let syncing = Syncing::File;
+            rows.volume(1, &Shown { syncing, ..Shown::default() });
+            rows.volume(2, &Shown { syncing, read_only: true, ..Shown::default() });
             // A device of a volume that is not there, with a name that is no text.
             let name = "a\u{7}b".to_owned();
             rows.device(0, &DeviceState { name, volume: 99, ..DeviceState::default() });
@@ -223,6 +230,8 @@ mod tests {
         assert_eq!((unit.guest.as_str(), unit.not_shown), ("UNIT0", 6));
         let volume = &unit.volumes[0];
         assert_eq!((volume.volume.as_str(), volume.cache_hits), ("SIGA01", 0));
+        let syncs = [0, 1, 2].map(|number: usize| unit.volumes[number].sync);
+        assert_eq!(syncs, [Some(VolumeSync::Fdatasync), Some(VolumeSync::File), None]);
         assert_eq!((&*unit.devices[0].device, &*unit.devices[0].volume), ("a?b", "?"));
         // Another report takes its place.
         let (_storage, lent) = report(BYTES);

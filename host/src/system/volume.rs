@@ -9,6 +9,8 @@
 //! access = "write"              # or "read": nobody writes; left out: write
 //! cache = "256 MiB"             # tracks of it that are kept in memory; left out: 256 MiB
 //! direct = false                # read tracks past the kernel's page cache, many at a time; left out: false
+//! sync = "fdatasync"            # a write is acknowledged when it is synced; or "file": when the kernel says that it is written, and
+//!                               # nothing is synced; left out: fdatasync, or nothing if access = "read"
 //! check = true                  # read every track before the volume is served; left out: true
 //! dedicated = { guest = "ALICE", device = "0200" }    # a guest that has it for itself, and reads in place; or minidisks:
 //!
@@ -32,8 +34,10 @@ use std::path::{Path, PathBuf};
 
 use disk::ckd::model::CYLINDERS_MAX;
 use disk::report::{DEVICES_MAX, VOLUMES_MAX};
+use disk::unit::Syncing;
 use fabric::name::Name;
-use serde::Deserialize;
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::{Rule, within};
@@ -102,6 +106,8 @@ pub struct VolumeRule {
     pub cache_bytes: u64,
     /// Its tracks are to be read past the kernel's page cache, many at a time.
     pub direct: bool,
+    /// What a write survives once it is acknowledged.
+    pub syncing: Syncing,
     /// Every track is to be read before it is served.
     pub check: bool,
     /// Who has which of its cylinders.
@@ -162,6 +168,7 @@ pub(super) struct WrittenVolume {
     access: Option<Spanned<WrittenAccess>>,
     cache: Option<Spanned<Bytes>>,
     direct: Option<bool>,
+    sync: Option<Spanned<WrittenSync>>,
     check: Option<bool>,
     dedicated: Option<Spanned<WrittenDedicated>>,
     #[serde(default)]
@@ -173,6 +180,35 @@ pub(super) struct WrittenVolume {
 enum WrittenAccess {
     Read,
     Write,
+}
+
+/// The setting `sync`.
+#[derive(Clone, Copy)]
+struct WrittenSync(Syncing);
+
+impl<'de> Deserialize<'de> for WrittenSync {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WrittenSync, D::Error> {
+        struct Names;
+
+        impl Visitor<'_> for Names {
+            type Value = WrittenSync;
+
+            // A derived implementation does not say so of a value that is no text, as in `sync = false`.
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("\"fdatasync\" or \"file\"")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<WrittenSync, E> {
+                match name {
+                    "fdatasync" => Ok(WrittenSync(Syncing::Fdatasync)),
+                    "file" => Ok(WrittenSync(Syncing::File)),
+                    other => Err(E::invalid_value(de::Unexpected::Str(other), &self)),
+                }
+            }
+        }
+
+        deserializer.deserialize_str(Names)
+    }
 }
 
 #[derive(Deserialize)]
@@ -268,12 +304,19 @@ impl WrittenVolume {
                 within(source, "cache", bytes, CACHE_BYTES_MIN, CACHE_BYTES_MAX)?
             }
         };
+        if let Some(sync) = self.sync.as_ref().filter(|_| read_only) {
+            let what = "sync of a volume that is only read";
+            let right = "must be left out, or the volume must have access = \"write\"";
+            return Err(source.error(sync.span(), what, right));
+        }
+        let syncing = self.sync.map_or(Syncing::default(), |sync| sync.into_inner().0);
         let mut volume = VolumeRule {
             file,
             file_place,
             read_only,
             cache_bytes,
             direct: self.direct.unwrap_or(false),
+            syncing,
             check: self.check.unwrap_or(true),
             devices: Vec::new(),
         };
@@ -429,6 +472,7 @@ mod tests {
             dedicated = { guest = "A", device = "0200" }
             [[volume]]
             file = "/v/b.ckd"
+            sync = "file"
             [[volume.minidisk]]
             guest = "A"
             device = "0191"
@@ -451,6 +495,7 @@ mod tests {
         let [first, second] = &volumes.volumes[..] else { panic!("two") };
         assert_eq!((first.file.as_path(), first.read_only), (Path::new("dir/a.ckd"), true));
         assert_eq!((first.cache_bytes, first.check, first.direct), (16 << 20, false, true));
+        assert_eq!((first.syncing, second.syncing), (Syncing::Fdatasync, Syncing::File));
         let dedicated = &first.devices[0];
         assert!(dedicated.dedicated && dedicated.read_only && dedicated.cached);
         assert_eq!((second.file.as_path(), second.read_only), (Path::new("/v/b.ckd"), false));
@@ -542,6 +587,18 @@ mod tests {
             (
                 volume.replace("dedicated", "access = \"both\"\ndedicated"),
                 "7: unknown variant `both`: must be `read` or `write`",
+            ),
+            (
+                volume.replace("dedicated", "sync = \"no\"\ndedicated"),
+                "7: invalid value: string \"no\": must be \"fdatasync\" or \"file\"",
+            ),
+            (
+                volume.replace("dedicated", "sync = false\ndedicated"),
+                "7: invalid type: boolean `false`: must be \"fdatasync\" or \"file\"",
+            ),
+            (
+                volume.replace("dedicated", "sync = \"file\"\naccess = \"read\"\ndedicated"),
+                "7: sync of a volume that is only read: must be left out, or the volume must have access = \"write\"",
             ),
             (mini("first = 262668"), "10: first = 262668: must be 0 to 262667"),
             (mini("cylinders = 0"), "10: cylinders = 0: must be 1 to 262668"),

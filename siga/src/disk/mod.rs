@@ -61,7 +61,7 @@ pub use disk::ckd;
 pub use disk::exchange::Kind as UnitKind;
 pub use disk::format;
 pub use disk::program::blocks::Mode;
-pub use disk::unit::{DamagedTrack, Reading, Writing};
+pub use disk::unit::{DamagedTrack, Reading, Syncing, Writing};
 pub use server::{Device, Server, ServerError};
 pub use volumes::{Checking, OpenVolume, open_volume, part_number};
 #[cfg(feature = "embedded")]

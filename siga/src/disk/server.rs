@@ -11,7 +11,7 @@ use disk::ckd::model::TRACK_BYTES;
 use disk::ckd::volume::{Access, OpenError};
 use disk::exchange::{Broken, PairError, pair};
 use disk::report::{self, DeviceState, Totals, VolumeState};
-use disk::unit::{DamagedTrack, Reading, Unit, Writing};
+use disk::unit::{DamagedTrack, Reading, Syncing, Unit, Writing};
 use fabric::control::{Kind, Pending, Problem};
 use fabric::name::Name;
 use fabric::path::{self, Shape, Terms};
@@ -308,7 +308,7 @@ impl Server {
     pub fn mount(&mut self, open: OpenVolume, cache_bytes: usize) -> Result<usize, ServerError> {
         self.refuse_child()?;
         let name = open.name();
-        let OpenVolume { volume, file, damage, known, is_direct, writes } = open;
+        let OpenVolume { volume, file, damage, known, is_direct, writes, syncing } = open;
         // What has run out is no refusal.
         let lacks = |error: &io::Error| shortage(error) == Some(Shortage::Descriptors);
         let direct = match is_direct.then(|| Direct::open(&volume)) {
@@ -357,6 +357,7 @@ impl Server {
         if let Some(writes) = writes {
             self.unit.write_directly(number, writes);
         }
+        self.unit.set_syncing(number, syncing);
         self.cache_bytes.push(cache_bytes.max(TRACK_BYTES * 4) as u64);
         self.files.push(file.clone());
         let totals = self.totals();
@@ -560,6 +561,7 @@ impl Server {
                     read_only: !unit.is_writable(volume),
                     reading: unit.reading(volume),
                     writing: unit.writing(volume),
+                    syncing: unit.syncing(volume),
                     damage: unit.damage(volume).to_vec(),
                     slots: cache.slots() as u32,
                     used: cache.used() as u32,
@@ -817,6 +819,14 @@ impl Server {
     /// If there is no such volume.
     pub fn writing(&self, volume: usize) -> Writing {
         self.unit.writing(volume)
+    }
+
+    /// What a write to a volume survives once it is acknowledged.
+    ///
+    /// # Panics
+    /// If there is no such volume.
+    pub fn syncing(&self, volume: usize) -> Syncing {
+        self.unit.syncing(volume)
     }
 
     /// The files of volumes for which direct reads were wanted and are refused, and why.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use disk::ckd::check::{Fault, TrackFault, check_tracks};
 use disk::ckd::track::Uniform;
 use disk::ckd::volume::{Access, FILES_MAX, OpenError, Problem, Volume, next_file};
-use disk::unit::Writing;
+use disk::unit::{Syncing, Writing};
 
 /// How long to wait for a volume that is in use, and how often to try meanwhile.
 const LOCK_TIME: Duration = Duration::from_millis(250);
@@ -40,6 +40,7 @@ pub struct OpenVolume {
     /// Direct reads are wanted.
     pub(super) is_direct: bool,
     pub(super) writes: Writing,
+    pub(super) syncing: Syncing,
 }
 
 impl OpenVolume {
@@ -51,8 +52,8 @@ impl OpenVolume {
     pub fn open(file: &FilePath, access: Access) -> Result<OpenVolume, OpenError> {
         let volume = open_volume(file, access)?;
         let (file, damage, known) = (file.to_owned(), Vec::new(), Vec::new());
-        let writes = Writing::Direct;
-        Ok(OpenVolume { volume, file, damage, known, is_direct: false, writes })
+        let (writes, syncing) = (Writing::Direct, Syncing::default());
+        Ok(OpenVolume { volume, file, damage, known, is_direct: false, writes, syncing })
     }
 
     /// Opens a volume and reads every track of it. If one is damaged, the volume is opened for reading, whatever was wanted. `found`
@@ -125,6 +126,12 @@ impl OpenVolume {
     /// the page cache where file system and kernel have that: see [`Server::writing`](super::Server::writing).
     pub fn write_buffered(self) -> OpenVolume {
         OpenVolume { writes: Writing::Buffered, ..self }
+    }
+
+    /// Sets what a write survives once the server has acknowledged it: a crash of the machine, unless this is called. It changes nothing for
+    /// a volume that is only read.
+    pub fn with_syncing(self, syncing: Syncing) -> OpenVolume {
+        OpenVolume { syncing, ..self }
     }
 
     /// Its tracks.
@@ -302,6 +309,7 @@ mod of_system {
         pub fn serve(self, server: &mut Server) -> Result<(), ServerError> {
             for (open, rule) in self.volumes {
                 let open = if rule.direct { open.read_directly() } else { open };
+                let open = open.with_syncing(rule.syncing);
                 let all = open.cylinders();
                 let volume = server.mount(open, rule.cache_bytes as usize)?;
                 for device in &rule.devices {
