@@ -137,6 +137,8 @@ struct Guest {
     ends: u64,
     /// It has sent what no channel understands.
     has_raved: bool,
+    /// It has sent a cancel.
+    has_cancelled: bool,
     token: u16,
 }
 
@@ -164,6 +166,7 @@ impl Guest {
             next: 0,
             ends: 0,
             has_raved: false,
+            has_cancelled: false,
             token: 0,
         };
         let segment = guest.sender.lend_shared(&guest.storage).expect("room");
@@ -188,6 +191,7 @@ impl Guest {
             6 | 7 => {
                 let all = if script.below(TAME) == 0 { FLOOD } else { 1 };
                 let head = self.request(script);
+                self.has_cancelled |= head.kind == Kind::Cancel;
                 (0..all).for_each(|_| self.send(&head, &[]));
             }
             8 => spoil(script, self.storage.bytes_mut()),
@@ -302,7 +306,7 @@ impl Guest {
         if head.flags & flag::INTERMEDIATE != 0 {
             return check_places(&answer);
         }
-        check_end(&answer);
+        check_end(&answer, self.has_cancelled || self.has_raved);
         self.ends += 1;
         let parameter = head.values[0];
         let is_known = self.started.remove(&parameter) || (parameter == 0 && self.next > 0);

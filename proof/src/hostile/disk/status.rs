@@ -6,8 +6,8 @@ use disk::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, control};
 /// Not operational: the deferred condition code of an ORB without a path.
 const NOT_OPERATIONAL: u16 = 0x0300;
 
-/// Panics unless this may be the end of a program.
-pub(super) fn check_end(answer: &Answer) {
+/// Panics unless this may be the end of a program, which may have been cancelled or not.
+pub(super) fn check_end(answer: &Answer, may_be_cancelled: bool) {
     let Answer { scsw, sense, .. } = answer;
     let Scsw { conditions, control, device, subchannel, .. } = scsw;
     let known = DeviceStatus::ENDED
@@ -23,7 +23,7 @@ pub(super) fn check_end(answer: &Answer) {
     assert_eq!(subchannel.0 & !checks, 0, "subchannel status: {scsw:x?}");
     assert_eq!(sense.is_some(), device.has(DeviceStatus::UNIT_CHECK), "sense: {scsw:x?}");
     assert!(control & control::PENDING != 0 && control & control::INTERMEDIATE == 0, "{scsw:x?}");
-    let is_withdrawn = *control == control::PENDING;
+    let is_withdrawn = may_be_cancelled && *control == control::PENDING;
     let is_asked_for = control & (control::HALT | control::CLEAR) != 0 || is_withdrawn;
     let is_told = subchannel.has(SubchannelStatus::PROGRAM_CHECK)
         || conditions & NOT_OPERATIONAL == NOT_OPERATIONAL

@@ -195,7 +195,7 @@ fn serve(script: &mut Script<'_>, file: &Memory, volume: Volume, damage: &BTreeM
         let before = file.content().bytes.clone();
         visitor.run(&mut parties, &orb);
         let answer = visitor.client.answer();
-        check_end(answer);
+        check_end(answer, false);
         let is_good = answer.scsw.is_good();
         // Tracks behind it are used if it has no more records.
         assert!(
