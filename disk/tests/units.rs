@@ -210,8 +210,7 @@ fn output_is_asked_for_once() {
         if !is_halted {
             let message = trial.receiver.fetch().unwrap().expect("a unit");
             let message = trial.receiver.message(message);
-            let data =
-                Head { count: 100, ..Head::new(Kind::Data, first.connection, first.exchange) };
+            let data = Head::new(Kind::Data, first.connection, first.exchange);
             assert_eq!(Head::parse(message.head), Some(data));
             assert_eq!(message.body, &trial.victim.client.storage()[DATA as usize + 4096..][..100]);
         }

@@ -43,7 +43,7 @@ impl Channel {
         let Some((offset, count)) = run.asked else { return };
         let link = &mut self.links[guest.link];
         if link.is_behind() {
-            self.waiting[guest.link].push_back((number, subchannel));
+            self.waiting[guest.link].push_back((number, exchange));
             return;
         }
         run.asked = None;
@@ -56,8 +56,7 @@ impl Channel {
         // A link that has ended says so when it is polled.
         if gather_behind(storage, pieces.iter(), &mut self.body).is_some() {
             self.counters.output_bytes += u64::from(count);
-            let head = Head { count, ..Head::new(Kind::Data, number as u16, exchange) };
-            let _ = link.send(&head, &self.body);
+            let _ = link.send(&Head::new(Kind::Data, number as u16, exchange), &self.body);
         } else {
             let status = SubchannelStatus::PROGRAM_CHECK;
             run.stop = Some(Stop::Check(Check { status, address: run.orb.program }));

@@ -110,7 +110,7 @@ pub struct Counters {
 pub struct Channel {
     pub(super) links: Vec<Link>,
     /// By link: guests and subchannels whose chains wait because the link is behind.
-    pub(super) waiting: Vec<VecDeque<(usize, u16)>>,
+    pub(super) waiting: Vec<VecDeque<(usize, u32)>>,
     pub(super) guests: Vec<Option<Guest>>,
     pub(super) next_connection: u32,
     pub(super) next_exchange: u32,
@@ -312,11 +312,11 @@ impl Channel {
             if self.links[index].is_behind() {
                 break;
             }
-            let Some((number, subchannel)) = self.waiting[index].pop_front() else { break };
+            let Some((number, exchange)) = self.waiting[index].pop_front() else { break };
             found = true;
             if let Some((sender, _)) = guests.halves(number) {
                 // A guest that is gone is noticed when it is polled.
-                let _ = self.go_on(number, subchannel, sender, now);
+                let _ = self.go_on(number, exchange, sender, now);
                 sender.ring();
             }
         }
@@ -644,21 +644,25 @@ impl Channel {
         self.advance(number, subchannel, sender, now)
     }
 
-    /// Goes on with a program that has waited until the link was not behind.
+    /// Goes on with an exchange that has waited until the link was not behind, if it is still there.
     fn go_on(
         &mut self,
         number: usize,
-        subchannel: u16,
+        exchange: u32,
         sender: &mut Sender,
         now: u64,
     ) -> Result<(), Broken> {
         let Some(Some(guest)) = self.guests.get(number) else { return Ok(()) };
-        let waiting = guest.subchannels.get(usize::from(subchannel));
-        match waiting.map(|one| one.run.orb.flags.has(OrbFlags::TRANSPORT)) {
-            Some(true) => self.send_output(number, subchannel),
-            _ => return self.advance(number, subchannel, sender, now),
+        let subchannel = (exchange & 0xff) as u16;
+        let one = guest.subchannels.get(usize::from(subchannel));
+        let Some(run) = one.map(|one| &one.run).filter(|run| run.exchange == Some(exchange)) else {
+            return Ok(());
+        };
+        if run.orb.flags.has(OrbFlags::TRANSPORT) {
+            self.send_output(number, subchannel);
+            return Ok(());
         }
-        Ok(())
+        self.advance(number, subchannel, sender, now)
     }
 
     /// Sends commands as far as pacing allows.
@@ -684,7 +688,7 @@ impl Channel {
             && run.commands < run.commands_max()
         {
             if link.is_behind() {
-                self.waiting[link_index].push_back((number, subchannel));
+                self.waiting[link_index].push_back((number, exchange));
                 break;
             }
             let Some(walk) = &mut run.walk else { break };
