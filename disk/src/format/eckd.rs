@@ -595,6 +595,12 @@ impl Locate {
         Some(locate)
     }
 
+    /// Bytes of the extended form with its extended parameter. None if there are too few to say so.
+    pub fn extended_bytes(bytes: &[u8]) -> Option<usize> {
+        let fixed = bytes.first_chunk::<LOCATE_EXTENDED_BYTES>()?;
+        Some(LOCATE_EXTENDED_BYTES + usize::from(u16_at(fixed, PARAMETER_BYTES_AT)))
+    }
+
     /// Whether it prepares to write all records of whole tracks.
     pub fn is_trackset(&self) -> bool {
         self.operation == operation::EXTENDED && self.extended == extended::WRITE_TRACKSET

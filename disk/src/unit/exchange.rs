@@ -13,8 +13,9 @@ use super::flight::Ticket;
 use super::transfer::Transfer;
 use crate::exchange::Head;
 
-/// Ranges of tracks without records that are remembered for a command, or an operation.
-const EMPTY_RANGES_MAX: usize = 32;
+/// Ranges of tracks without records that are remembered for a command, or an operation: more than an operation has records to find behind
+/// them. What comes beyond is gone over again, until the operation has given way too often.
+const EMPTY_RANGES_MAX: usize = 4096;
 
 /// An exchange that is under way.
 #[derive(Debug, Default)]
@@ -56,7 +57,7 @@ pub(super) struct Exchange {
     /// The device is not cached: tracks that direct reads bring for this exchange. They leave the cache with it, or when a command
     /// has ended that is past them: until then the command may run again.
     pub(super) asked: Vec<u32>,
-    /// Tracks that were found to have no records: a command that runs again does not go over them once more.
+    /// Tracks that were found to have no records, in order: a command that runs again does not go over them once more.
     pub(super) empty: Vec<Range<u32>>,
     /// How often it has given way on its way over such tracks.
     pub(super) yields: u32,
@@ -97,27 +98,21 @@ impl Exchange {
 
     /// A track was found to have no records.
     pub(super) fn note_empty(&mut self, track: u32) {
-        match self.empty.iter_mut().find(|range| range.end == track) {
-            Some(range) => range.end += 1,
-            None => {
-                if self.empty.len() >= EMPTY_RANGES_MAX {
-                    // The shortest one is the soonest found again.
-                    let shortest = (0..self.empty.len()).min_by_key(|at| self.empty[*at].len());
-                    if let Some(at) = shortest {
-                        self.empty.swap_remove(at);
-                    }
-                }
-                self.empty.push(track..track + 1);
-            }
+        let behind = self.empty.partition_point(|range| range.start <= track);
+        if let Some(range) = self.empty[..behind].last_mut().filter(|range| range.end >= track) {
+            range.end = range.end.max(track + 1);
+        } else if self.empty.len() < EMPTY_RANGES_MAX {
+            self.empty.insert(behind, track..track + 1);
         }
     }
 
-    /// Behind the tracks without records that begin with this one, as far as they were found.
+    /// The first track behind the tracks without records among which this one is.
     pub(super) fn behind_empty(&self, track: u32) -> Option<u32> {
-        self.empty.iter().find(|range| range.contains(&track)).map(|range| range.end)
+        let behind = self.empty.partition_point(|range| range.start <= track);
+        self.empty[..behind].last().map(|range| range.end).filter(|end| *end > track)
     }
 
-    /// What was found of tracks without records is of no use any more: a command has ended, or one writes.
+    /// Forgets the tracks without records: a command has ended, or one writes.
     pub(super) fn forget_empty(&mut self) {
         self.empty.clear();
         self.yields = 0;

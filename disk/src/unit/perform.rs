@@ -10,7 +10,7 @@ use super::fetch::{find, find_records, pin, uniform_of, write};
 use super::output::Output;
 use super::search::{Match, Place, Position, sector_of, seek_target};
 use super::{Awaited, Connection, Ending, Exchange, Mounted, Unit};
-use crate::ckd::model::{TRACK_BYTES, track_of};
+use crate::ckd::model::{HEADS, TRACK_BYTES, track_of};
 use crate::ckd::track::{self, END, HOME_BYTES, Record};
 use crate::exchange::Extent;
 use crate::format::eckd::{
@@ -389,8 +389,7 @@ impl Unit {
             command::LOCATE_RECORD_EXTENDED => {
                 let locate = Locate::parse_extended(data).ok_or(Fault::CountTooSmall)?;
                 self.locate(connection, exchange, &locate)?;
-                // With the extended parameter, whose length depends on the operation.
-                Ok(Moved::of(data.len(), data.len()))
+                Ok(taken(Locate::extended_bytes(data).ok_or(Fault::CountTooSmall)?)?)
             }
             command::PREFIX | command::PREFIX_READ => {
                 if data.len() < 2 {
@@ -604,8 +603,10 @@ impl Unit {
                 }
             }
         }
-        // What has written must not run again. And no operation gives way more often than its device has such stretches of tracks.
-        let yields_max = mounted.volume.tracks() / EMPTY_TRACKS_MAX + 64;
+        // What has written must not run again. An operation that gives way has gone over a few tracks that it knew, and otherwise over new
+        // ones: more than half of them, so its device sets a limit to how often.
+        let tracks = connection.device.cylinders * HEADS;
+        let yields_max = tracks / (EMPTY_TRACKS_MAX / 2) + 1;
         if exchange.has_effects || exchange.yields >= yields_max {
             return Err(Fault::Overrun.into());
         }
