@@ -135,7 +135,7 @@ pub struct VolumeState {
     pub reading: Reading,
     /// How what is written comes to the disk.
     pub writing: Writing,
-    /// What a write survives once it is acknowledged.
+    /// Durability of an acknowledged write.
     pub syncing: Syncing,
     /// Tracks that are damaged.
     pub damage: Vec<DamagedTrack>,

@@ -3,13 +3,16 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
+use disk::channel::Use;
 use disk::ckd::model::{TRACK_BYTES, track_of};
 use disk::ckd::track;
+use disk::exchange::Kind;
 use disk::format::eckd::{Cchh, Count};
 use disk::format::scsw::{DeviceStatus, Scsw};
 use disk::program::blocks::{Mode, Verb, build};
+use disk::program::client::Event;
 
-use world::{CC, Guest, World, ccws, image};
+use world::{CC, CC_SLI, Guest, SLI, World, ccws, image, wish};
 
 /// A world of two cylinders whose track of head 1 has these records instead, by their keys and data.
 fn world_with(records: &[(&[u8], &[u8])]) -> World {
@@ -392,6 +395,109 @@ fn operation_passes_several_stretches_of_tracks_without_records() {
     for (index, number) in numbers.enumerate() {
         let at = world::DATA as usize + index * 4096;
         assert!(guest.client.storage()[at..at + 4096] == world::block(number, 0), "{number}");
+    }
+}
+
+#[test]
+fn operation_passes_as_many_stretches_as_it_has_records() {
+    // A record on every 18th track, so that each of 99 stretches is longer than what is gone over in one turn.
+    const RECORDS: u32 = 100;
+    let cylinders = (RECORDS * 18).div_ceil(15);
+    let mut bytes = image(cylinders);
+    let empty = |number: &u32| !number.is_multiple_of(18);
+    for (number, track) in (0..).zip(bytes[512..].chunks_mut(TRACK_BYTES)) {
+        track::clear(track, track_of(number));
+        if !empty(&number) {
+            let data = world::block(u64::from(number), 0);
+            track::append(track, track_of(number), &[], &data).unwrap();
+        }
+    }
+    let mut world = World::with(bytes, 2000);
+    let mut guest = world.guest(0, cylinders, true, false);
+    let storage = guest.client.storage();
+    let blocks = world::blocks(0, RECORDS);
+    let orb = build(storage, world::AT, world::DATA, Mode::Transport, Verb::Read, blocks);
+    // As above, the extent ends with the device.
+    let end = orb.program as usize + 64 + 16 + 8 + 12 + 12;
+    storage[end..end + 4].copy_from_slice(&[0, cylinders as u8 - 1, 0, 14]);
+    let before = world.unit.counters().asides;
+    let scsw = guest.execute(&mut world, &orb);
+    assert!(scsw.is_good(), "{scsw:x?} {:?}", guest.client.answer().sense);
+    // Each stretch has 17 tracks.
+    assert!(world.unit.counters().asides - before >= u64::from(RECORDS) - 1);
+    for record in 0..RECORDS {
+        let at = (world::DATA + record * 4096) as usize;
+        let block = world::block(u64::from(record * 18), 0);
+        assert!(guest.client.storage()[at..at + 4096] == block, "{record}");
+    }
+    assert_eq!(world.unit.pinned(0), 0);
+}
+
+#[test]
+fn chains_beyond_the_limit_of_what_waits_run_once_more_for_a_unit_at_most() {
+    const CYLINDERS: u32 = 60;
+    const CHAINS: u16 = 40;
+    const WRITES: usize = 12;
+    let mut bytes = image(CYLINDERS);
+    for (number, track) in (0..).zip(bytes[512..].chunks_mut(TRACK_BYTES)).skip(1) {
+        track::clear(track, track_of(number));
+    }
+    let mut world = World::with(bytes, 1000);
+    world.sides.0.push(None);
+    let subchannels = Use { subchannels: CHAINS, ..wish(0, CYLINDERS, true) };
+    let mut guest = world.guest_at(0, subchannels);
+    let mut extent = EXTENT;
+    (extent[0], extent[13], extent[15]) = (0xc0, CYLINDERS as u8 - 1, 14);
+    let storage = guest.client.storage();
+    storage[0x1000..0x1010].copy_from_slice(&extent);
+    storage[0x1010..0x1020].copy_from_slice(&locate(0x06, 2, 0, 12));
+    // A read that goes over the whole device, and behind it more data than may wait for it, all chains together.
+    let read = (0x86, CC, 4096, 0x8_0000);
+    let mut program = vec![(0x63, CC, 16, EXTENT_AT), (0x47, CC, 16, LOCATE_AT), read, read];
+    program.extend([(0x05, CC_SLI, 65535, 0x10_0000); WRITES]);
+    program.push((0x03, SLI, 1, 0));
+    let orb = ccws(&mut guest, &program);
+    (0..CHAINS).for_each(|subchannel| guest.start(subchannel, &orb));
+    let (mut ended, mut passes, mut waited, mut sent) = (0, 0, 0, 0);
+    while ended < CHAINS {
+        // Chains that found the control unit full begin again.
+        world.channel.repeat(&mut world.sides, 0);
+        let (sender, receiver) = world.sides.0[0].as_mut().unwrap();
+        world.channel.poll_guest(0, sender, receiver, 0).unwrap();
+        let before = world.unit.counters().asides;
+        world.unit.poll();
+        let asides = world.unit.counters().asides - before;
+        // Eight have their turn, and a unit that finds no room has its chain run once more. A few units come a pass late.
+        let units = world.channel.sent_of(Kind::Data) + world.channel.sent_of(Kind::Command);
+        let came = units - std::mem::replace(&mut sent, units);
+        assert!(asides <= 8 + 8 + came, "pass {passes}: {asides} runs with {came} units");
+        waited += asides;
+        world.channel.poll_units(&mut world.sides, 0).unwrap();
+        while let Some(event) = guest.poll() {
+            assert!(matches!(event, Event::Ended { .. }), "{event:?}");
+            ended += 1;
+        }
+        passes += 1;
+        assert!(passes < 100_000, "{ended} of {CHAINS} have ended");
+    }
+    assert!(waited > u64::from(CHAINS), "{waited}");
+    world.run();
+    assert_eq!(world.unit.pinned(0), 0);
+}
+
+#[test]
+fn extended_locate_record_takes_what_it_says() {
+    for (bytes, extra) in [(20, 0), (30, 10)] {
+        let mut world = World::new(2, 100);
+        let mut guest = world.guest(0, 2, true, false);
+        let storage = guest.client.storage();
+        storage[0x1000..0x1010].copy_from_slice(&EXTENT);
+        storage[0x1010..0x1020].copy_from_slice(&locate(0x06, 1, 0, 1));
+        let locate = (0x4b, CC, bytes, LOCATE_AT);
+        let orb = ccws(&mut guest, &[(0x63, CC, 16, EXTENT_AT), locate, (0x86, 0, 4096, READ_AT)]);
+        let scsw = guest.execute(&mut world, &orb);
+        let status = if extra > 0 { (0x410, 0x40, extra) } else { (0x418, 0, 0) };
+        assert_eq!((scsw.address, scsw.subchannel.0, scsw.count), status);
     }
 }
 

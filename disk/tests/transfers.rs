@@ -14,7 +14,7 @@ use disk::format::tcw::{Stream, TCW_BYTES, Tcw};
 use disk::format::tsb::{DeviceState, Interrogation, OperationState, TransportStatus, Tsb};
 use disk::program::blocks::{Mode, Verb, build};
 use disk::program::client::Event;
-use disk::unit::{GUEST_OUTPUT_BYTES_MAX, OUTPUT_BYTES_MAX, PATH_OUTPUT_BYTES_MAX};
+use disk::unit::{DEVICE_OUTPUT_BYTES_MAX, OUTPUT_BYTES_MAX, PATH_OUTPUT_BYTES_MAX};
 use fabric::path::{Receiver, Sender};
 
 use world::programs::{at, data, ended, start};
@@ -531,7 +531,7 @@ const ALL: usize = OUTPUT_BYTES_MAX;
 
 #[test]
 fn guests_take_turns_for_room() {
-    assert_eq!((GUEST_OUTPUT_BYTES_MAX, PATH_OUTPUT_BYTES_MAX), (ALL, 2 * ALL));
+    assert_eq!((DEVICE_OUTPUT_BYTES_MAX, PATH_OUTPUT_BYTES_MAX), (ALL, 2 * ALL));
     let mut world = World::new(1, 6);
     let mut raw = Raw::new(&mut world, 4, &[1, 2, 3]);
     for exchange in [0x100, 0x101, 0x102] {

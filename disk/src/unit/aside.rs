@@ -17,7 +17,8 @@ const YIELDED_PER_POLL_MAX: usize = 8;
 /// wait: what it needs at once may be more than the cache has room for.
 const TURNS_MAX: u32 = 64;
 
-/// Bytes of data of the exchanges that are put aside, at most: of a connection, and of all. Others read by calls that wait.
+/// Bytes of data of the exchanges that are put aside, at most: of a connection, and of all. Others read by calls that wait, or end busy. A chain
+/// that lets others have a turn keeps its own units beyond them.
 const ASIDE_BYTES_MAX: usize = 16 << 20;
 const ALL_ASIDE_BYTES_MAX: usize = 64 << 20;
 
@@ -33,8 +34,6 @@ pub(super) struct Aside {
     head: Head,
     /// Its data; or the TCCB, with the output data behind.
     bytes: Vec<u8>,
-    /// Its output data have room of their own, and are not counted here.
-    has_room: bool,
     /// Units of the chain that have arrived since.
     units: VecDeque<(Head, Vec<u8>)>,
     /// Slots that the command had pinned: they stay until it has run again.
@@ -75,12 +74,6 @@ impl Aside {
         self.head.kind == Kind::TransportCommand
     }
 
-    /// Bytes of data that it keeps, and that have no room of their own.
-    fn bytes(&self) -> usize {
-        let own_bytes = if self.has_room { 0 } else { self.bytes.len() };
-        own_bytes + self.units.iter().map(|(_, body)| body.len()).sum::<usize>()
-    }
-
     /// Keeps a unit of the chain that has arrived.
     pub(super) fn keep(&mut self, head: Head, body: &[u8]) -> Result<(), Broken> {
         if self.units.len() >= WAITING_UNITS_MAX {
@@ -88,6 +81,15 @@ impl Aside {
         }
         self.units.push_back((head, body.to_vec()));
         Ok(())
+    }
+}
+
+impl Exchange {
+    /// Bytes of data that are kept while it is put aside, without output data that have room of their own.
+    fn aside_bytes(&self) -> usize {
+        let Some(aside) = &self.aside else { return 0 };
+        let own_bytes = if self.room_bytes > 0 { 0 } else { aside.bytes.len() };
+        own_bytes + aside.units.iter().map(|(_, body)| body.len()).sum::<usize>()
     }
 }
 
@@ -189,15 +191,17 @@ impl Unit {
         let mut exchange = connection.exchanges.swap_remove(index);
         self.give_back_aside(connection, &exchange);
         let aside = *exchange.aside.take().expect("seen above");
-        let Aside { head, bytes, units, held, .. } = aside;
+        let Aside { head, bytes, mut units, held, .. } = aside;
         exchange.must_block = must_block || exchange.turns >= TURNS_MAX;
         let done = if head.kind == Kind::TransportCommand {
             let (tccb, data) = bytes.split_at(tccb_bytes(head));
             let mut ending = Ending::new(exchange, Kind::TransportResponse);
-            if self.operate(connection, head, &mut ending, tccb, data) {
-                self.end(connection, ending)
-            } else {
-                Ok(())
+            match self.operate(connection, head, &mut ending, tccb, data) {
+                None => self.end(connection, ending),
+                Some((awaited, exchange, held)) => {
+                    self.put_aside(connection, exchange, awaited, head, bytes, held);
+                    Ok(())
+                }
             }
         } else {
             connection.exchanges.push(exchange);
@@ -207,12 +211,26 @@ impl Unit {
         let cache = &mut self.volumes[connection.device.volume].cache;
         held.into_iter().for_each(|slot| cache.unpin(slot));
         done?;
-        // They wait again, if the exchange does.
-        units.into_iter().try_for_each(|(head, body)| match head.kind {
-            Kind::Command => self.command(connection, head),
-            Kind::Cancel => self.cancel(connection, head),
-            _ => self.data(connection, head, &body),
-        })
+        while let Some((head, body)) = units.pop_front() {
+            let mut exchanges = connection.exchanges.iter_mut();
+            let found = exchanges.find(|one| one.number == head.exchange);
+            if let Some(aside) = found.and_then(|one| one.aside.as_mut()) {
+                // It waits again, and they with it. None is tried by itself: each would find the limits reached, and have the exchange
+                // run once more.
+                units.push_front((head, body));
+                let bytes: usize = units.iter().map(|(_, body)| body.len()).sum();
+                aside.units.append(&mut units);
+                connection.aside_bytes += bytes;
+                self.aside_bytes += bytes;
+                return Ok(());
+            }
+            match head.kind {
+                Kind::Command => self.command(connection, head)?,
+                Kind::Cancel => self.cancel(connection, head)?,
+                _ => self.command_data(connection, head, &body)?,
+            }
+        }
+        Ok(())
     }
 
     /// The channel wants an exchange to end.
@@ -253,19 +271,17 @@ impl Unit {
             let flights = self.volumes[connection.device.volume].flights.as_mut();
             flights.expect("no read is waited for without").wait(awaited, ticket);
         }
-        let has_room = exchange.room_bytes > 0;
-        let aside = Aside { serial, head, bytes, has_room, units: VecDeque::new(), held };
-        connection.aside_bytes += aside.bytes();
-        self.aside_bytes += aside.bytes();
+        let aside = Aside { serial, head, bytes, units: VecDeque::new(), held };
         exchange.aside = Some(Box::new(aside));
+        connection.aside_bytes += exchange.aside_bytes();
+        self.aside_bytes += exchange.aside_bytes();
         connection.exchanges.push(exchange);
     }
 
     /// An exchange waits no longer, whatever becomes of it.
     pub(super) fn give_back_aside(&mut self, connection: &mut Connection, exchange: &Exchange) {
-        let Some(aside) = &exchange.aside else { return };
-        connection.aside_bytes -= aside.bytes();
-        self.aside_bytes -= aside.bytes();
+        connection.aside_bytes -= exchange.aside_bytes();
+        self.aside_bytes -= exchange.aside_bytes();
     }
 
     /// An exchange that is over waits for no track any more.

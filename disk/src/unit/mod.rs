@@ -6,6 +6,8 @@
 //! | [`device`] | a volume, or the part of it that a minidisk is |
 //! | [`cache`] | tracks in lent storage |
 //! | [`chain`] | extent, position and domain of an exchange |
+//! | `command` | commands of command mode, one by one, and their data |
+//! | `connection` | a guest's use of a device |
 //! | `ending` | how an exchange ends |
 //! | `exchange` | what is kept of an exchange that is under way |
 //! | `fetch` | tracks that commands need, out of the cache or the file |
@@ -23,13 +25,15 @@
 //! An exchange that needs a track which is being read is *put aside*, and runs when the track is there; others go on meanwhile. A
 //! command, or the whole of a transport mode operation, then runs again from its start, so that it sees the volume as it is at one time.
 //!
-//! An operation that writes ends only when its data are on the disk. Operations share a sync of the volume that they write: all that arrive
+//! By default an operation that writes ends only when its data are on the disk. Operations share a sync of the volume that they write: all that arrive
 //! before a [`Unit::poll`]; or with direct writes those that have ended while others are under way. A volume with [`Syncing::File`] is not
 //! synced: an operation ends when the kernel says that its data are written.
 
 mod aside;
 pub mod cache;
 pub mod chain;
+mod command;
+mod connection;
 pub mod device;
 mod ending;
 mod exchange;
@@ -52,32 +56,27 @@ use fabric::path::Lendable;
 use os::storage::StorageOptions;
 
 use self::cache::{Cache, Slot};
+use self::connection::Connection;
 use self::device::Device;
 use self::ending::Ending;
 use self::exchange::Exchange;
 pub use self::flight::Awaited;
 use self::flight::{Flights, Landed, Ticket};
-use self::output::Output;
-use self::perform::Refusal;
 use self::transfer::Room;
-pub use self::transfer::{GUEST_OUTPUT_BYTES_MAX, PATH_OUTPUT_BYTES_MAX};
+pub use self::transfer::{DEVICE_OUTPUT_BYTES_MAX, PATH_OUTPUT_BYTES_MAX};
 use self::writes::{WRITES_PER_POLL_MAX, Writes};
 use crate::ckd::direct::{DIRECT_READS_MAX, Direct, DirectWrites};
 use crate::ckd::model::{TRACK_BYTES, track_of};
 use crate::ckd::track::{self, Uniform};
 use crate::ckd::volume::{Access, Volume};
-use crate::exchange::{
-    Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, cancel, establish, flag,
-};
-use crate::format::ccw::{Direction, direction};
-use crate::format::eckd::{Cchh, Search, destination};
+use crate::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, cancel};
+use crate::format::eckd::{Cchh, destination};
 use crate::format::scsw::DeviceStatus;
-use crate::format::sense::{Fault, Sense};
 use crate::format::tccb::Tccb;
 
 /// Connections of a control unit.
 pub const CONNECTIONS_MAX: usize = 4096;
-/// Exchanges of a connection that are under way in command mode.
+/// Exchanges of a connection that are under way in command mode, or wait.
 pub const EXCHANGES_MAX: usize = 256;
 /// Numbers of subchannels that an exchange's number can have.
 const SUBCHANNELS: usize = 256;
@@ -116,7 +115,7 @@ pub enum Writing {
     Direct,
 }
 
-/// What a write survives once it is acknowledged. It survives the end of this process in any case.
+/// Durability of an acknowledged write. It survives the end of this process in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Syncing {
     /// A crash of the machine, and a loss of power: the volume's files are synced (`fdatasync`) before the write is acknowledged.
@@ -197,58 +196,6 @@ impl Mounted {
 
     fn is_writable(&self) -> bool {
         self.volume.access() == Access::Write && self.damage.is_empty()
-    }
-}
-
-/// A guest's use of a device.
-#[derive(Debug)]
-struct Connection {
-    device: Device,
-    link: usize,
-    segment: u16,
-    /// The channel copies what is read when it takes the unit.
-    is_copied: bool,
-    /// What the last unit check was for.
-    sense: Sense,
-    exchanges: Vec<Exchange>,
-    /// By subchannel, which is in the low bits of an exchange's number: the last exchange that has ended. Commands
-    /// of it that were on their way are not run.
-    over: [u32; SUBCHANNELS],
-    /// Bytes of data of its exchanges that are put aside.
-    aside_bytes: usize,
-    /// Bytes that were copied for its exchanges which wait for the disk before they end.
-    copied_bytes: usize,
-    /// Bytes of room that output data of its operations have, and the exchanges that wait for room, in order.
-    room_bytes: usize,
-    awaiting_room: VecDeque<u32>,
-    /// Operations that have ended, modulo 65536, and the slots that are pinned for each.
-    ended: u16,
-    pins: VecDeque<(u16, Slot)>,
-}
-
-impl Connection {
-    fn new(device: Device, link: usize, segment: u16, is_copied: bool) -> Connection {
-        Connection {
-            device,
-            link,
-            segment,
-            is_copied,
-            sense: Sense::default(),
-            exchanges: Vec::new(),
-            over: [0; SUBCHANNELS],
-            aside_bytes: 0,
-            copied_bytes: 0,
-            room_bytes: 0,
-            awaiting_room: VecDeque::new(),
-            ended: 0,
-            pins: VecDeque::new(),
-        }
-    }
-
-    /// The guest has not done with what many operations have brought, and gets no more.
-    #[inline]
-    fn refuse_hoarder(&self) -> Result<(), Fault> {
-        if self.pins.len() < PINS_PER_CONNECTION_MAX { Ok(()) } else { Err(Fault::Overrun) }
     }
 }
 
@@ -607,20 +554,6 @@ impl Unit {
         }
     }
 
-    /// A channel is gone, or broke the rules: its connections end.
-    fn drop_link(&mut self, index: usize) {
-        self.links[index] = None;
-        let of_link = |connection: &Option<Box<Connection>>| {
-            connection.as_ref().is_some_and(|connection| connection.link == index)
-        };
-        let gone: Vec<u16> = (0..self.connections.len() as u16)
-            .filter(|number| of_link(&self.connections[usize::from(*number)]))
-            .collect();
-        for number in gone {
-            self.disconnect(number);
-        }
-    }
-
     fn link(&mut self, index: usize) -> Result<&mut Link, Broken> {
         self.links.get_mut(index).and_then(Option::as_deref_mut).ok_or(Broken::Rules)
     }
@@ -690,13 +623,7 @@ impl Unit {
                 // Consumed is dealt with: from here on the number is how many bytes the last CCW has.
                 self.command(connection, Head { number: last_bytes, ..head })
             }
-            Kind::Data if connection.awaits_output(head.exchange) => {
-                self.take_output(connection, unit, head)
-            }
-            Kind::Data => {
-                let body = self.link(connection.link)?.body(unit).to_vec();
-                self.data(connection, head, &body)
-            }
+            Kind::Data => self.data(connection, unit, head),
             Kind::TransportCommand => {
                 self.release(connection, head.number);
                 self.transport(connection, unit, head)
@@ -720,266 +647,5 @@ impl Unit {
             | Kind::Interrogation
             | Kind::TransferReady => Err(Broken::Rules),
         }
-    }
-
-    /// Makes a connection: the channel has chosen its number.
-    fn establish(
-        &mut self,
-        index: usize,
-        head: Head,
-        first_cylinder: u32,
-        cylinders: u32,
-    ) -> Result<(), Broken> {
-        let place = usize::from(head.connection);
-        if place >= CONNECTIONS_MAX || matches!(self.connections.get(place), Some(Some(_))) {
-            return Err(Broken::Rules);
-        }
-        let volume = head.count as usize;
-        let mut answer =
-            Head { code: 1, ..Head::new(Kind::Established, head.connection, head.exchange) };
-        let Some(mounted) = self.volumes.get_mut(volume) else {
-            return self.link(index)?.send(&answer, &[0; 8]);
-        };
-        let end = first_cylinder.checked_add(cylinders);
-        if cylinders == 0 || end.is_none_or(|end| end > mounted.volume.cylinders()) {
-            return self.link(index)?.send(&answer, &[0; 8]);
-        }
-        if mounted.segments.len() <= index {
-            mounted.segments.resize(index + 1, None);
-        }
-        let link = self.links[index].as_mut().ok_or(Broken::Rules)?;
-        let segment = match mounted.segments[index] {
-            Some(segment) => segment,
-            None => match link.lend(&mounted.lendable) {
-                Ok(segment) => *mounted.segments[index].insert(segment),
-                Err(_) => return link.send(&answer, &[0; 8]),
-            },
-        };
-        let may_write = head.code & establish::MAY_WRITE != 0 && mounted.is_writable();
-        let is_cached = head.code & establish::UNCACHED == 0;
-        let device = Device { volume, first_cylinder, cylinders, may_write, is_cached };
-        if self.connections.len() <= place {
-            self.connections.resize_with(place + 1, || None);
-        }
-        let is_copied = head.code & establish::COPIED != 0;
-        let connection = Connection::new(device, index, segment, is_copied);
-        self.connections[place] = Some(Box::new(connection));
-        answer.code = 0;
-        answer.number = may_write.into();
-        answer.count = segment.into();
-        let bytes = self.volumes[volume].lendable.bytes();
-        self.link(index)?.send(&answer, &bytes.to_le_bytes())
-    }
-
-    fn disconnect(&mut self, number: u16) {
-        let Some(mut connection) =
-            self.connections.get_mut(usize::from(number)).and_then(Option::take)
-        else {
-            return;
-        };
-        for mut exchange in std::mem::take(&mut connection.exchanges) {
-            self.give_back_aside(&mut connection, &exchange);
-            self.forget_ticket(&connection, &exchange);
-            self.forget_transfer(&mut connection, &exchange);
-            self.give_back_room(&mut connection, &mut exchange);
-            connection.exchanges.push(exchange);
-        }
-        let mounted = &mut self.volumes[connection.device.volume];
-        for (_, slot) in connection.pins.drain(..) {
-            mounted.cache.unpin(slot);
-        }
-        for mut exchange in connection.exchanges.drain(..) {
-            exchange.evict_tracks_read(&mut mounted.cache);
-            exchange.release_held(&mut mounted.cache);
-            exchange.slots.iter().for_each(|slot| mounted.cache.unpin(*slot));
-        }
-        mounted.reserved.retain(|owner| *owner != number);
-        let is_gone = |ending: &mut Ending| ending.exchange.connection == number;
-        let cache = &mut mounted.cache;
-        for ending in mounted.endings.extract_if(.., is_gone) {
-            self.copied_bytes -= ending.waiting_bytes;
-            ending.give_up(cache);
-        }
-    }
-
-    /// Frees what was pinned for operations that the guest has done with.
-    #[inline]
-    fn release(&mut self, connection: &mut Connection, consumed: u16) {
-        let cache = &mut self.volumes[connection.device.volume].cache;
-        while let Some((ended, slot)) = connection.pins.front() {
-            if (consumed.wrapping_sub(*ended) as i16) < 0 {
-                break;
-            }
-            cache.unpin(*slot);
-            connection.pins.pop_front();
-        }
-    }
-
-    /// A command of command mode.
-    fn command(&mut self, connection: &mut Connection, head: Head) -> Result<(), Broken> {
-        if connection.over[head.exchange as usize % SUBCHANNELS] == head.exchange {
-            return Ok(());
-        }
-        let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
-        let index = match found {
-            Some(index) => index,
-            None if connection.exchanges.len() < EXCHANGES_MAX => {
-                connection.exchanges.push(Exchange::new(
-                    head.connection,
-                    head.exchange,
-                    &connection.device,
-                ));
-                connection.exchanges.len() - 1
-            }
-            None => return Err(Broken::Rules),
-        };
-        if let Some(aside) = &mut connection.exchanges[index].aside {
-            return aside.keep(head, &[]);
-        }
-        let exchange = &connection.exchanges[index];
-        if exchange.awaiting.is_some() || exchange.transfer.is_some() {
-            return Err(Broken::Rules);
-        }
-        let commands = connection.exchanges[index].commands;
-        // The first has arrived, or a whole group.
-        if commands == 0 || commands % PACING as u64 == PACING as u64 - 1 {
-            let response = Head::new(Kind::CommandResponse, head.connection, head.exchange);
-            self.link(connection.link)?.send(&response, &[])?;
-        }
-        if connection.is_copied && commands.is_multiple_of(PACING as u64) {
-            let cache = &mut self.volumes[connection.device.volume].cache;
-            connection.exchanges[index].begin_group(cache);
-        }
-        if direction(head.code) == Some(Direction::Output) && head.count > 0 {
-            connection.exchanges[index].awaiting = Some(head);
-            return Ok(());
-        }
-        self.run(connection, index, head, &[])
-    }
-
-    /// Data for a command that waits for them.
-    fn data(&mut self, connection: &mut Connection, head: Head, body: &[u8]) -> Result<(), Broken> {
-        // An exchange that has just ended early knows nothing of data that were on their way.
-        let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
-        let Some(index) = found else { return Ok(()) };
-        if body.len() > COMMAND_OUTPUT_BYTES_MAX as usize {
-            return Err(Broken::Rules);
-        }
-        if connection.exchanges[index].aside.as_ref().is_some_and(|aside| aside.is_operation()) {
-            // All data of an operation are there before it runs.
-            return Err(Broken::Rules);
-        }
-        let is_full = self.is_aside_full(connection, body.len());
-        if let Some(aside) = connection.exchanges[index].aside.as_ref().filter(|_| is_full) {
-            // It goes on by calls that wait.
-            let ticket = Ticket { connection: head.connection, serial: aside.serial };
-            self.resume_exchange(connection, ticket, true)?;
-        }
-        let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
-        let Some(index) = found else { return Ok(()) };
-        if let Some(aside) = &mut connection.exchanges[index].aside {
-            // One that has given way to others waits all the same: its units are few, and none is longer than a track.
-            aside.keep(head, body)?;
-            connection.aside_bytes += body.len();
-            self.aside_bytes += body.len();
-            return Ok(());
-        }
-        let command = connection.exchanges[index].awaiting.take().ok_or(Broken::Rules)?;
-        if body.len() != command.count.min(COMMAND_OUTPUT_BYTES_MAX) as usize {
-            return Err(Broken::Rules);
-        }
-        self.run(connection, index, command, body)
-    }
-
-    /// Runs a command of command mode, and sends what it brings.
-    fn run(
-        &mut self,
-        connection: &mut Connection,
-        index: usize,
-        head: Head,
-        data: &[u8],
-    ) -> Result<(), Broken> {
-        let mut ending = Ending::new(connection.exchanges.swap_remove(index), Kind::Status);
-        let Ending { exchange, output, .. } = &mut ending;
-        let sequence = exchange.commands;
-        exchange.commands = sequence + 1;
-        self.counters.commands += 1;
-        let count = head.count;
-        // If it waits, it runs again from here.
-        let (chain, pinned) = (exchange.chain, exchange.slots.len());
-        exchange.has_effects = false;
-        exchange.must_block |= self.is_aside_full(connection, data.len());
-        let moved = connection.refuse_hoarder().map_err(Refusal::from).and_then(|()| {
-            self.perform(connection, head.connection, exchange, head.code, count, data, output)
-        });
-        match moved {
-            Ok(moved) => {
-                let output = std::mem::take(&mut ending.output);
-                if !output.is_empty() {
-                    let data = Head::new(Kind::Data, head.connection, head.exchange);
-                    let data = Head { number: sequence as u16, ..data };
-                    let sent = self.link(connection.link).and_then(|link| output.send(link, data));
-                    if sent.is_err() {
-                        // Its pins go with the connection.
-                        connection.exchanges.push(ending.exchange);
-                        return sent;
-                    }
-                }
-                ending.status = moved.status;
-                ending.residual = count - moved.bytes.min(count);
-                let is_length = moved.bytes != moved.expected || ending.residual > 0;
-                let is_suppressed = head.flags & flag::SUPPRESS_LENGTH != 0
-                    && ending.residual <= u32::from(head.number);
-                if is_length && !is_suppressed {
-                    ending.flags |= flag::INCORRECT_LENGTH;
-                }
-            }
-            Err(Refusal::Fault(fault)) => {
-                ending.output = Output::default();
-                ending.fail(fault, connection);
-                ending.residual = count;
-            }
-            Err(Refusal::Busy) => {
-                ending.output = Output::default();
-                ending.be_busy(connection);
-                ending.residual = count;
-            }
-            Err(Refusal::Wait(Awaited::Turn)) if self.is_aside_full(connection, data.len()) => {
-                ending.output = Output::default();
-                ending.be_busy(connection);
-                ending.residual = count;
-            }
-            Err(Refusal::Wait(awaited)) => {
-                let mut exchange = ending.exchange;
-                (exchange.chain, exchange.commands) = (chain, sequence);
-                self.counters.commands -= 1;
-                let held = exchange.slots.split_off(pinned);
-                self.put_aside(connection, exchange, awaited, head, data.to_vec(), held);
-                return Ok(());
-            }
-        }
-        let exchange = &mut ending.exchange;
-        (exchange.must_block, exchange.turns) = (false, 0);
-        exchange.forget_empty();
-        if !exchange.asked.is_empty() {
-            exchange.evict_passed(&mut self.volumes[connection.device.volume]);
-        }
-        // A search that has found what it looks for ends with status modifier, and its chain goes on too.
-        let found = DeviceStatus::ENDED.with(DeviceStatus::STATUS_MODIFIER);
-        let goes_on = (ending.status == DeviceStatus::ENDED || ending.status == found)
-            && ending.flags & flag::INCORRECT_LENGTH == 0
-            && head.flags & flag::CHAINED != 0;
-        if goes_on {
-            connection.exchanges.push(ending.exchange);
-            if Search::of(head.code).is_some() {
-                // The channel waits for it.
-                let response = Head::new(Kind::CommandResponse, head.connection, head.exchange);
-                let code = ending.status.0;
-                self.link(connection.link)?.send(&Head { code, ..response }, &[])?;
-            }
-            return Ok(());
-        }
-        exchange.commands = sequence;
-        self.end(connection, ending)
     }
 }

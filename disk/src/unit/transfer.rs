@@ -1,12 +1,12 @@
-//! Output data that cross behind their transport command: who waits for room, and what has it.
+//! Flow control of output data: an operation waits for room, and is then asked for its data by transfer ready.
 //!
 //! An operation whose output is more than a first burst waits, with nothing but its TCCB, until there is room for the output. Then the control
 //! unit sends transfer ready, and the channel sends the data. The operation has the room until it ends, also while it is put aside.
 //!
-//! Every channel path has room of its own: a channel that never sends what it was asked for keeps none of the other paths waiting. The
-//! guests of a path take turns. A guest whose own limit is reached is passed over and keeps its turn; the first of the others waits until
-//! there is room for it, and nobody behind goes first. So the next operation of a guest waits for those that have room, which end, and for one more
-//! of each other guest at most.
+//! Every channel path has room of its own: a channel that never sends its data blocks only its own path. The connections of a path take
+//! turns. A connection whose own limit is reached is passed over and keeps its turn; the first of the others waits until there is room for
+//! it, and nobody behind goes first. So an operation waits for the operations that hold room, and for at most one more of each other
+//! connection.
 
 use std::collections::VecDeque;
 
@@ -16,11 +16,10 @@ use super::transport::check;
 use super::{Connection, EXCHANGES_MAX, Exchange, OUTPUT_BYTES_MAX, Unit};
 use crate::exchange::{Broken, Head, Kind};
 
-/// Bytes of output data of one guest at most that have room: one operation can have all of it.
-pub const GUEST_OUTPUT_BYTES_MAX: usize = OUTPUT_BYTES_MAX;
-/// Bytes of output data of one channel path at most that have room: no guest has more than half. The control unit has so many for each of
-/// its paths.
-pub const PATH_OUTPUT_BYTES_MAX: usize = 2 * GUEST_OUTPUT_BYTES_MAX;
+/// Limit of the output data that have room of one connection, which is a guest's use of one device, in bytes. One operation can have all of it.
+pub const DEVICE_OUTPUT_BYTES_MAX: usize = OUTPUT_BYTES_MAX;
+/// Limit of the output data that have room of one channel path, in bytes: no connection has more than half. Each path has this limit of its own.
+pub const PATH_OUTPUT_BYTES_MAX: usize = 2 * DEVICE_OUTPUT_BYTES_MAX;
 
 /// What an operation keeps while it waits for room, and then for its output data.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ pub(super) struct Transfer {
     is_ready: bool,
 }
 
-/// What becomes of an operation whose output data have not come with it.
+/// How a transport command goes on that has come without its output data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// It waits for them.
@@ -53,13 +52,6 @@ pub(super) struct Room {
     taken_bytes: usize,
     /// Connections that wait, each once, in the order of their turns.
     turns: VecDeque<u16>,
-}
-
-impl Connection {
-    /// Whether an exchange waits for output data, or for room.
-    pub(super) fn awaits_output(&self, exchange: u32) -> bool {
-        self.exchanges.iter().any(|one| one.number == exchange && one.transfer.is_some())
-    }
 }
 
 impl Unit {
@@ -106,7 +98,8 @@ impl Unit {
         Ok(Arrival::Waits)
     }
 
-    /// Gives operations of a channel path room, as far as there is some, and tells the channel to send their data. Returns whether there was any.
+    /// Gives room to the operations of a channel path that wait for it, in turn, and sends transfer ready for each. Returns whether any got
+    /// room.
     pub(super) fn grant_room(&mut self, link: usize) -> Result<bool, Broken> {
         let Unit { rooms, links, connections, .. } = self;
         let Room { taken_bytes, turns } = &mut rooms[link];
@@ -121,7 +114,7 @@ impl Unit {
             let exchange = exchange.expect("what has ended does not wait");
             let transfer = exchange.transfer.as_mut().expect("seen above");
             let bytes = transfer.bytes as usize;
-            if *room_bytes + bytes > GUEST_OUTPUT_BYTES_MAX {
+            if *room_bytes + bytes > DEVICE_OUTPUT_BYTES_MAX {
                 at += 1;
                 continue;
             }
@@ -148,18 +141,16 @@ impl Unit {
         Ok(found)
     }
 
-    /// Takes the output data of an operation, and runs it.
+    /// Takes the output data of the operation at this place among the connection's exchanges, and runs it.
     ///
     /// # Errors
     /// The control unit has not asked for them, or there are more or fewer.
     pub(super) fn take_output(
         &mut self,
         connection: &mut Connection,
+        index: usize,
         unit: crate::exchange::Unit,
-        head: Head,
     ) -> Result<(), Broken> {
-        let is_it = |one: &Exchange| one.number == head.exchange && one.transfer.is_some();
-        let index = connection.exchanges.iter().position(is_it).ok_or(Broken::Rules)?;
         let link = self.links[connection.link].take().ok_or(Broken::Rules)?;
         let data = link.body(unit);
         let is_asked = |transfer: &mut Box<Transfer>| {
@@ -170,7 +161,7 @@ impl Unit {
             let exchange = connection.exchanges.swap_remove(index);
             let mut ending = Ending::new(exchange, Kind::TransportResponse);
             let Transfer { head, tccb, .. } = *transfer;
-            self.operate(connection, head, &mut ending, &tccb, data).then_some(ending)
+            self.operate_first(connection, head, &mut ending, &tccb, data).then_some(ending)
         });
         self.links[connection.link] = Some(link);
         match over.ok_or(Broken::Rules)? {

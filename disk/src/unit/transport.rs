@@ -1,5 +1,6 @@
 //! Operations of transport mode: the commands of a TCCB, all in one go.
 
+use super::cache::Slot;
 use super::ending::Ending;
 use super::perform::{self, Refusal};
 use super::transfer::Arrival;
@@ -49,7 +50,7 @@ enum Stop {
 }
 
 impl Unit {
-    /// All commands of a transport mode operation, at once if its output data have come with them.
+    /// Takes a transport command: runs the operation, or has it wait until its output data have come.
     pub(super) fn transport(
         &mut self,
         connection: &mut Connection,
@@ -75,7 +76,7 @@ impl Unit {
             };
             Ok(match arrival {
                 Arrival::Waits => false,
-                Arrival::Runs => self.operate(connection, head, &mut ending, tccb, data),
+                Arrival::Runs => self.operate_first(connection, head, &mut ending, tccb, data),
                 Arrival::Busy => {
                     ending.be_busy(connection);
                     true
@@ -86,7 +87,8 @@ impl Unit {
         if is_over? { self.end(connection, ending) } else { Ok(()) }
     }
 
-    /// A transport mode operation, from its start to its end. False if it was put aside.
+    /// A transport mode operation, from its start to its end. Otherwise what it waits for, and what it is when it runs again: the caller puts
+    /// it aside.
     pub(super) fn operate(
         &mut self,
         connection: &mut Connection,
@@ -94,7 +96,7 @@ impl Unit {
         ending: &mut Ending,
         tccb_bytes: &[u8],
         data: &[u8],
-    ) -> bool {
+    ) -> Option<(Awaited, Exchange, Vec<Slot>)> {
         // Only so many can be put aside.
         let is_full = connection.exchanges.len() >= EXCHANGES_MAX
             || (ending.exchange.room_bytes == 0
@@ -118,9 +120,7 @@ impl Unit {
                     room_bytes: exchange.room_bytes,
                     ..Exchange::new(head.connection, head.exchange, &connection.device)
                 };
-                let bytes = [tccb_bytes, data].concat();
-                self.put_aside(connection, again, awaited, head, bytes, exchange.slots.into());
-                return false;
+                return Some((awaited, again, exchange.slots.into()));
             }
             Err((at, stop)) => {
                 ending.exchange.commands = at as u64;
@@ -139,7 +139,23 @@ impl Unit {
         if ending.exchange.misses > 0 {
             ending.flags |= flag::CACHE_MISS;
         }
-        true
+        None
+    }
+
+    /// A transport mode operation, of which nothing is kept yet. False if it was put aside.
+    pub(super) fn operate_first(
+        &mut self,
+        connection: &mut Connection,
+        head: Head,
+        ending: &mut Ending,
+        tccb_bytes: &[u8],
+        data: &[u8],
+    ) -> bool {
+        let again = self.operate(connection, head, ending, tccb_bytes, data);
+        let Some((awaited, exchange, held)) = again else { return true };
+        let bytes = [tccb_bytes, data].concat();
+        self.put_aside(connection, exchange, awaited, head, bytes, held);
+        false
     }
 
     /// Runs the commands of a TCCB. Returns how many bytes of data were not moved, or where it stopped.
