@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use disk::unit::Syncing;
 use fabric::control::Scope;
 use fabric::path::board::{SLEEP_WORD, reader_block, writer_block};
 use fabric::path::{Counter, Shape, gauge_word};
@@ -196,6 +197,24 @@ impl fmt::Display for VolumeSync {
             VolumeSync::Fdatasync => "fdatasync",
             VolumeSync::File => "file",
         })
+    }
+}
+
+impl From<Syncing> for VolumeSync {
+    fn from(syncing: Syncing) -> VolumeSync {
+        match syncing {
+            Syncing::Fdatasync => VolumeSync::Fdatasync,
+            Syncing::File => VolumeSync::File,
+        }
+    }
+}
+
+impl From<VolumeSync> for Syncing {
+    fn from(sync: VolumeSync) -> Syncing {
+        match sync {
+            VolumeSync::Fdatasync => Syncing::Fdatasync,
+            VolumeSync::File => Syncing::File,
+        }
     }
 }
 
