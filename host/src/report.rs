@@ -84,7 +84,7 @@ pub struct VolumeReport {
     /// How what is written comes to its disk. None if nobody writes.
     #[serde(default)]
     pub writing: Option<VolumeWriting>,
-    /// What a write survives once it is acknowledged. None if nobody writes.
+    /// Durability of an acknowledged write. None if nobody writes.
     #[serde(default)]
     pub sync: Option<VolumeSync>,
     /// Tracks that were found damaged, 16 at most.
@@ -179,12 +179,12 @@ impl fmt::Display for VolumeWriting {
     }
 }
 
-/// What a write to a volume survives once it is acknowledged: the setting `sync` of the system file.
+/// Durability of an acknowledged write to a volume: the setting `sync` of the system file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum VolumeSync {
-    /// A crash of the machine: the control unit has synced the file (`fdatasync`).
+    /// It survives a crash of the machine: the control unit has synced the file (`fdatasync`).
     Fdatasync,
     /// What the file guarantees by itself: nothing is synced.
     File,

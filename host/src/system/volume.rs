@@ -9,8 +9,8 @@
 //! access = "write"              # or "read": nobody writes; left out: write
 //! cache = "256 MiB"             # tracks of it that are kept in memory; left out: 256 MiB
 //! direct = false                # read tracks past the kernel's page cache, many at a time; left out: false
-//! sync = "fdatasync"            # a write is acknowledged when it is synced; or "file": when the kernel says that it is written, and
-//!                               # nothing is synced; left out: fdatasync, or nothing if access = "read"
+//! sync = "fdatasync"            # when a write is acknowledged: "fdatasync" after a sync, "file" when the kernel reports it done;
+//!                               # left out: fdatasync; not allowed with access = "read"
 //! check = true                  # read every track before the volume is served; left out: true
 //! dedicated = { guest = "ALICE", device = "0200" }    # a guest that has it for itself, and reads in place; or minidisks:
 //!
@@ -106,7 +106,7 @@ pub struct VolumeRule {
     pub cache_bytes: u64,
     /// Its tracks are to be read past the kernel's page cache, many at a time.
     pub direct: bool,
-    /// What a write survives once it is acknowledged.
+    /// Durability of an acknowledged write.
     pub syncing: Syncing,
     /// Every track is to be read before it is served.
     pub check: bool,

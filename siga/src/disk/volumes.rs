@@ -128,8 +128,8 @@ impl OpenVolume {
         OpenVolume { writes: Writing::Buffered, ..self }
     }
 
-    /// Sets what a write survives once the server has acknowledged it: a crash of the machine, unless this is called. It changes nothing for
-    /// a volume that is only read.
+    /// Sets the durability of an acknowledged write: without this call the write survives a crash of the machine. It changes nothing for a
+    /// volume that is only read.
     pub fn with_syncing(self, syncing: Syncing) -> OpenVolume {
         OpenVolume { syncing, ..self }
     }
