@@ -148,9 +148,9 @@ struct Serve {
     /// Read tracks past the kernel's page cache, many at a time
     #[arg(long)]
     direct: bool,
-    /// What a write survives once it is acknowledged
-    #[arg(long, value_name = "BY", value_enum, default_value_t, conflicts_with = "read_only")]
-    sync: Sync,
+    /// When to acknowledge a write
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t, conflicts_with = "read_only")]
+    sync: SyncKind,
     /// Do not read every track first: a damaged one is found when a guest needs it
     #[arg(long)]
     no_check: bool,
@@ -160,21 +160,21 @@ struct Serve {
     socket: Socket,
 }
 
-/// The option `--sync`.
+/// When to acknowledge a write.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Sync {
-    /// A crash of the machine: the files are synced first
+enum SyncKind {
+    /// After the files are synced: the write survives a crash of the machine
     #[default]
     Fdatasync,
-    /// What the files guarantee by themselves: nothing is synced. A crash of the machine can lose the write on an ordinary file
+    /// When the kernel reports the write done, without a sync: a crash can lose it, unless the file itself is synchronous
     File,
 }
 
-impl From<Sync> for Syncing {
-    fn from(sync: Sync) -> Syncing {
-        match sync {
-            Sync::Fdatasync => Syncing::Fdatasync,
-            Sync::File => Syncing::File,
+impl From<SyncKind> for Syncing {
+    fn from(kind: SyncKind) -> Syncing {
+        match kind {
+            SyncKind::Fdatasync => Syncing::Fdatasync,
+            SyncKind::File => Syncing::File,
         }
     }
 }

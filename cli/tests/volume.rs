@@ -634,7 +634,7 @@ fn option_says_what_a_write_survives() {
     let said = wrong(&["DASD", &file, "--sync", "never"]);
     assert!(said.contains("possible values: fdatasync, file"), "{said}");
     let said = wrong(&["DASD", &file, "--sync", "file", "--read-only"]);
-    assert!(said.contains("'--sync <BY>' cannot be used with '--read-only'"), "{said}");
+    assert!(said.contains("'--sync <WHEN>' cannot be used with '--read-only'"), "{said}");
     let said = wrong(&["--sync", "file", "--system", "s.toml"]);
     assert!(said.contains("cannot be used with"), "{said}");
 }
