@@ -174,13 +174,14 @@ fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcom
     let volumes = files.iter().map(open).collect::<Result<Vec<_>, Outcome>>()?;
     let guest = siga::Guest::attach(socket.path()?, name).map_err(Outcome::no)?;
     let mut server = Server::new(guest, Wait::Adaptive).map_err(Outcome::no)?;
+    let syncing = Syncing::from(arguments.sync);
     let mut devices = Vec::new();
     for (number, (open, label)) in volumes.into_iter().enumerate() {
         let (volume_name, cylinders) = (label.volume, open.cylinders());
-        let is_damaged = open.damaged_tracks() > 0;
+        let is_only_read = *read_only || open.damaged_tracks() > 0;
         let cache_bytes = (*cache as usize) << 20;
         let open = if arguments.direct { open.read_directly() } else { open };
-        let open = open.with_syncing(arguments.sync.into());
+        let open = open.with_syncing(syncing);
         let volume = server.mount(open, cache_bytes).map_err(Outcome::no)?;
         let mut add = |device: &str, first_cylinder, cylinders| {
             devices.push(ServedDevice {
@@ -189,7 +190,8 @@ fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcom
                 volume: volume_name.clone(),
                 first_cylinder,
                 cylinders,
-                read_only: *read_only || is_damaged,
+                read_only: is_only_read,
+                sync: (!is_only_read).then_some(syncing.into()),
                 dedicated: *dedicated,
                 cache: true,
             });
