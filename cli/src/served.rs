@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use disk::ckd::check::Fault;
+use host::report::VolumeSync;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use siga::disk::{Checking, Server, VolumeDevice};
@@ -27,6 +28,9 @@ pub struct ServedDevice {
     pub first_cylinder: u32,
     pub cylinders: u32,
     pub read_only: bool,
+    /// When a write is acknowledged. None if the device is only read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync: Option<VolumeSync>,
     pub dedicated: bool,
     pub cache: bool,
 }
@@ -41,6 +45,7 @@ impl From<VolumeDevice> for ServedDevice {
             first_cylinder,
             cylinders,
             read_only,
+            sync: device.syncing.map(VolumeSync::from),
             dedicated,
             cache: device.cache,
         }
@@ -55,8 +60,9 @@ impl Served {
                 device;
             let guest = guest.as_ref().map_or(String::new(), |guest| format!(" of {guest}"));
             let access = if device.read_only { ", read-only" } else { "" };
+            let sync = if device.sync == Some(VolumeSync::File) { ", not synced" } else { "" };
             eprintln!(
-                "{} serves {name}{guest}: {cylinders} cylinders from {first_cylinder} of {volume}{access}",
+                "{} serves {name}{guest}: {cylinders} cylinders from {first_cylinder} of {volume}{access}{sync}",
                 self.name
             );
         }

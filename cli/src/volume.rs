@@ -1,28 +1,28 @@
 //! `siga volume`: files of count-key-data tracks, and guests that use them.
 
+mod serve;
+
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use disk::ckd::check::{Fault, check};
 use disk::ckd::create::{Blocks, CopyError, CreateError, NewVolume, create};
 use disk::ckd::label::{self, DataSet, LabelError};
 use disk::ckd::model::{self, BLOCK_BYTES};
 use disk::ckd::volume::{Access, OpenError, Volume};
-use host::system::System;
 use indicatif::{ProgressBar, ProgressStyle};
 use os::fresh::FreshFile;
 use serde::Serialize;
-use siga::Wait;
-use siga::disk::{Device, OpenVolume, Server, Syncing, SystemVolumes, open_volume, part_number};
+use siga::disk::{open_volume, part_number};
 
+use self::serve::Serve;
+pub use self::serve::serve_system;
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json};
-use crate::served::{Checks, Served, ServedDevice, say_not_shown, say_refused};
-use crate::socket::Socket;
 
 /// Create, list, check, fill and empty volumes
 ///
@@ -112,94 +112,6 @@ struct Export {
     output: Output,
 }
 
-/// Be the control unit of volumes, which other guests open as devices
-///
-/// Each volume is a device with its own name; with --system the devices are those of a system file. The command serves until
-/// Ctrl-C. A volume with damaged tracks is only read.
-#[derive(Debug, Args)]
-#[command(override_usage = "siga volume serve [OPTIONS] NAME FILE...
-       siga volume serve [--json] [--socket PATH] --system FILE")]
-struct Serve {
-    /// The name to attach under
-    #[arg(required_unless_present = "system")]
-    name: Option<String>,
-    /// The volumes' files, or the first of each
-    #[arg(required_unless_present = "system", value_name = "FILE")]
-    files: Vec<PathBuf>,
-    /// Serve the volumes of a system file, whose host runs with --without-volumes
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = ["name", "files", "read_only", "dedicated", "minidisk", "cache", "direct", "sync", "no_check"]
-    )]
-    system: Option<PathBuf>,
-    /// Let guests only read
-    #[arg(long)]
-    read_only: bool,
-    /// One guest at a time has a volume for itself, and reads in place
-    #[arg(long, conflicts_with = "minidisk")]
-    dedicated: bool,
-    /// A part of the first volume as a device: for example MINI1=100+83 for 83 cylinders from cylinder 100
-    #[arg(long, value_name = "DEVICE=FIRST+CYLINDERS")]
-    minidisk: Vec<Minidisk>,
-    /// MiB of cache for each volume
-    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
-    cache: u32,
-    /// Read tracks past the kernel's page cache, many at a time
-    #[arg(long)]
-    direct: bool,
-    /// What a write survives once it is acknowledged
-    #[arg(long, value_name = "BY", value_enum, default_value_t, conflicts_with = "read_only")]
-    sync: Sync,
-    /// Do not read every track first: a damaged one is found when a guest needs it
-    #[arg(long)]
-    no_check: bool,
-    #[command(flatten)]
-    output: Output,
-    #[command(flatten)]
-    socket: Socket,
-}
-
-/// The option `--sync`.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Sync {
-    /// A crash of the machine: the files are synced first
-    #[default]
-    Fdatasync,
-    /// What the files guarantee by themselves: nothing is synced. A crash of the machine can lose the write on an ordinary file
-    File,
-}
-
-impl From<Sync> for Syncing {
-    fn from(sync: Sync) -> Syncing {
-        match sync {
-            Sync::Fdatasync => Syncing::Fdatasync,
-            Sync::File => Syncing::File,
-        }
-    }
-}
-
-/// A part of a volume.
-#[derive(Clone, Debug)]
-struct Minidisk {
-    device: String,
-    first: u32,
-    cylinders: u32,
-}
-
-impl std::str::FromStr for Minidisk {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Minidisk, String> {
-        let parts = text.split_once('=').and_then(|(device, range)| {
-            let (first, cylinders) = range.split_once('+')?;
-            let (first, cylinders) = (first.parse().ok()?, cylinders.parse().ok()?);
-            Some(Minidisk { device: device.to_owned(), first, cylinders })
-        });
-        parts.ok_or_else(|| "must be DEVICE=FIRST+CYLINDERS, as in MINI1=100+83".to_owned())
-    }
-}
-
 /// Runs one of the commands.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     match &arguments.command {
@@ -208,7 +120,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         Command::Check(arguments) => check_volume(arguments),
         Command::Import(arguments) => import(arguments),
         Command::Export(arguments) => export(arguments),
-        Command::Serve(arguments) => serve(arguments),
+        Command::Serve(arguments) => serve::serve(arguments),
     }
 }
 
@@ -587,114 +499,4 @@ fn export(arguments: &Export) -> Result<(), Outcome> {
             copied(file, count).print(*output)
         }
     }
-}
-
-fn serve(arguments: &Serve) -> Result<(), Outcome> {
-    let Serve { name, files, system, output, socket, .. } = arguments;
-    let (mut server, served) = match (system, name) {
-        (Some(file), _) => {
-            let system = System::read(file)?;
-            let mut checks = Checks::default();
-            let volumes =
-                SystemVolumes::open(&system, |file, checking| checks.see(file, &checking))?;
-            let volumes = volumes.ok_or_else(|| {
-                Outcome::No(format!(
-                    "{}: it has no volumes: must have a [[volume]]",
-                    file.display()
-                ))
-            })?;
-            let socket = match &system.socket {
-                Some(socket) => socket.clone(),
-                None => socket.path()?,
-            };
-            serve_system(&socket, volumes)?
-        }
-        (None, Some(name)) if !files.is_empty() => serve_files(arguments, name)?,
-        _ => {
-            let why = "siga volume serve needs a NAME and a FILE, or --system FILE";
-            return Err(Outcome::Usage(why.into()));
-        }
-    };
-    if output.json {
-        // A pipe that nobody reads is no reason to end.
-        let _ = print_json(&served);
-    } else {
-        served.say();
-    }
-    // The host has answered by then, most likely.
-    server.serve_within(Duration::ZERO).map_err(Outcome::no)?;
-    say_not_shown(&server);
-    match server.serve() {
-        Err(error) => Err(Outcome::no(error)),
-    }
-}
-
-/// A server of the volumes of a system file, and what it serves.
-pub fn serve_system(socket: &Path, volumes: SystemVolumes) -> Result<(Server, Served), Outcome> {
-    let name = volumes.control_unit().to_string();
-    let guest = siga::Guest::attach(socket, &name).map_err(Outcome::no)?;
-    let mut server = Server::new(guest, Wait::Adaptive).map_err(Outcome::no)?;
-    let devices = volumes.devices().map(ServedDevice::from).collect();
-    volumes.serve(&mut server).map_err(Outcome::no)?;
-    say_refused(&server);
-    Ok((server, Served { name, devices }))
-}
-
-/// A server of the volumes that are named on the command line.
-fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcome> {
-    let Serve { files, read_only, dedicated, minidisk, cache, no_check, socket, .. } = arguments;
-    let access = if *read_only { Access::Read } else { Access::Write };
-    let mut checks = Checks::default();
-    let open = |file: &PathBuf| {
-        let open = match no_check {
-            true => OpenVolume::open(file, access),
-            false => OpenVolume::open_watched(file, access, |checking| checks.see(file, &checking)),
-        };
-        let open = open.map_err(|error| not_opened(file, &error))?;
-        let label = label::label(open.volume());
-        let label = label.map_err(|error| Outcome::No(format!("{}: {error}", file.display())))?;
-        Ok((open, label))
-    };
-    // Attach only after all files are opened and checked.
-    let volumes = files.iter().map(open).collect::<Result<Vec<_>, Outcome>>()?;
-    let guest = siga::Guest::attach(socket.path()?, name).map_err(Outcome::no)?;
-    let mut server = Server::new(guest, Wait::Adaptive).map_err(Outcome::no)?;
-    let mut devices = Vec::new();
-    for (number, (open, label)) in volumes.into_iter().enumerate() {
-        let (volume_name, cylinders) = (label.volume, open.cylinders());
-        let is_damaged = open.damaged_tracks() > 0;
-        let cache_bytes = (*cache as usize) << 20;
-        let open = if arguments.direct { open.read_directly() } else { open };
-        let open = open.with_syncing(arguments.sync.into());
-        let volume = server.mount(open, cache_bytes).map_err(Outcome::no)?;
-        let mut add = |device: &str, first_cylinder, cylinders| {
-            devices.push(ServedDevice {
-                device: device.to_owned(),
-                guest: None,
-                volume: volume_name.clone(),
-                first_cylinder,
-                cylinders,
-                read_only: *read_only || is_damaged,
-                dedicated: *dedicated,
-                cache: true,
-            });
-            let (read_only, dedicated) = (*read_only, *dedicated);
-            let cylinders = Some(cylinders);
-            let options = Device {
-                volume,
-                first_cylinder,
-                cylinders,
-                read_only,
-                dedicated,
-                ..Device::default()
-            };
-            server.add_device(device, options).map_err(Outcome::no)
-        };
-        add(&volume_name, 0, cylinders)?;
-        for Minidisk { device, first, cylinders } in minidisk.iter().filter(|_| number == 0) {
-            add(device, *first, *cylinders)?;
-        }
-    }
-    say_refused(&server);
-    Ok((server, Served { name: name.to_owned(), devices }))
 }

@@ -125,15 +125,19 @@ fn serve_says_what_is_only_read_and_how_it_is_used() {
     let mut bytes = fs::read(&files[1]).unwrap();
     bytes[512 + 16 * 56832 + 27] = 0xff;
     fs::write(&files[1], bytes).unwrap();
-    let mut command = system.command(&["volume", "serve", "DASD", &files[0], &files[1]]);
-    let mut server = common::Process(command.stderr(Stdio::piped()).spawn().unwrap());
-    let said = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let serves: Vec<String> = said.filter(|line| line.contains(" serves ")).take(2).collect();
-    let expected = [
-        "DASD serves WHOLE1: 4 cylinders from 0 of WHOLE1",
-        "DASD serves BROKEN: 4 cylinders from 0 of BROKEN, read-only",
-    ];
-    assert_eq!(serves, expected);
+    for (unit, sync, said_of_it) in [("DASD1", "fdatasync", ""), ("DASD2", "file", ", not synced")]
+    {
+        let serve = ["volume", "serve", unit, &files[0], &files[1], "--sync", sync];
+        let mut command = system.command(&serve);
+        let mut server = common::Process(command.stderr(Stdio::piped()).spawn().unwrap());
+        let said = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let serves: Vec<String> = said.filter(|line| line.contains(" serves ")).take(2).collect();
+        let expected = [
+            format!("{unit} serves WHOLE1: 4 cylinders from 0 of WHOLE1{said_of_it}"),
+            format!("{unit} serves BROKEN: 4 cylinders from 0 of BROKEN, read-only"),
+        ];
+        assert_eq!(serves, expected);
+    }
     let usage = text(&system.run(&["volume", "serve"]).stderr);
     for line in [
         "siga volume serve [OPTIONS] NAME FILE...",
@@ -206,6 +210,7 @@ fn served_volume_is_read_and_written_by_a_guest() {
         (&served["devices"][0]["device"], &served["devices"][1]["cylinders"]),
         (&"SERVED".into(), &2.into())
     );
+    assert_eq!(served["devices"][1]["sync"], "fdatasync");
     let guest = siga::Guest::attach(system.file("siga.sock"), "ALICE").unwrap();
     let mut disk = Disk::open(&guest, "DASD", "SERVED", &DiskOptions::default()).unwrap();
     disk.write(180, &image(10)).unwrap();
@@ -311,16 +316,24 @@ fn system_file_gives_guests_their_volumes_and_minidisks() {
         let devices = served["devices"].as_array().unwrap().iter();
         let devices: Vec<String> = devices
             .map(|one| {
-                ["guest", "device", "volume", "first_cylinder", "cylinders", "read_only", "cache"]
-                    .map(|member| one[member].to_string().replace('"', ""))
-                    .join(" ")
+                let members = [
+                    "guest",
+                    "device",
+                    "volume",
+                    "first_cylinder",
+                    "cylinders",
+                    "read_only",
+                    "sync",
+                    "cache",
+                ];
+                members.map(|member| one[member].to_string().replace('"', "")).join(" ")
             })
             .collect();
         let expected = [
-            "ALICE 0200 ALONE1 0 4 false true",
-            "ALICE 0191 PARTS1 1 2 false true",
-            "BOB 0191 PARTS1 0 4 true false",
-            "BOB 0192 BROKEN 1 3 true true",
+            "ALICE 0200 ALONE1 0 4 false fdatasync true",
+            "ALICE 0191 PARTS1 1 2 false file true",
+            "BOB 0191 PARTS1 0 4 true null false",
+            "BOB 0192 BROKEN 1 3 true null true",
         ];
         assert_eq!(
             (devices, &served["name"]),
@@ -634,7 +647,7 @@ fn option_says_what_a_write_survives() {
     let said = wrong(&["DASD", &file, "--sync", "never"]);
     assert!(said.contains("possible values: fdatasync, file"), "{said}");
     let said = wrong(&["DASD", &file, "--sync", "file", "--read-only"]);
-    assert!(said.contains("'--sync <BY>' cannot be used with '--read-only'"), "{said}");
+    assert!(said.contains("'--sync <WHEN>' cannot be used with '--read-only'"), "{said}");
     let said = wrong(&["--sync", "file", "--system", "s.toml"]);
     assert!(said.contains("cannot be used with"), "{said}");
 }

@@ -75,6 +75,11 @@ impl Source {
         toml::from_str(&self.text).map_err(|error| {
             // The rest of the message is a picture of the place, which is drawn elsewhere.
             let message = error.message().lines().next().unwrap_or_default();
+            let message = match message {
+                // Of an enum. A table would be a variant with fields, and no file has one.
+                "wanted string or table" => "wrong type, expected a text",
+                other => other,
+            };
             let (what, right) = message.split_once(", expected ").unwrap_or((message, ""));
             let right = if right.is_empty() { String::new() } else { format!("must be {right}") };
             self.error(error.span().unwrap_or_default(), what, right)
@@ -196,6 +201,15 @@ mod tests {
         #[expect(dead_code, reason = "only errors are tested")]
         number: u32,
         size: Option<Bytes>,
+        #[expect(dead_code, reason = "only errors are tested")]
+        colour: Option<Colour>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Colour {
+        Red,
+        Blue,
     }
 
     fn refused(text: &str) -> String {
@@ -206,13 +220,21 @@ mod tests {
     fn errors_name_file_line_fault_and_cure() {
         assert_eq!(
             refused("number = 1\nnumer = 2\n"),
-            "x.toml:2: unknown field `numer`: must be `number` or `size`"
+            "x.toml:2: unknown field `numer`: must be one of `number`, `size`, `colour`"
         );
         assert_eq!(
             refused("\n\nnumber = \"1\"\n"),
             "x.toml:3: invalid type: string \"1\": must be u32"
         );
         assert_eq!(refused("size = 1\n"), "x.toml:1: missing field `number`");
+        for colour in ["false", "1", "[]", "1979-05-27"] {
+            let error = refused(&format!("number = 1\ncolour = {colour}\n"));
+            assert_eq!(error, "x.toml:2: wrong type: must be a text", "{colour}");
+        }
+        assert_eq!(
+            refused("number = 1\ncolour = \"green\"\n"),
+            "x.toml:2: unknown variant `green`: must be `red` or `blue`"
+        );
         let error = refused("number = 1\nsize = \"1 parsec\"\n");
         assert!(
             error.starts_with("x.toml:2: \"1 parsec\" is no size: must be a number"),

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use disk::unit::Syncing;
 use fabric::control::Scope;
 use fabric::path::board::{SLEEP_WORD, reader_block, writer_block};
 use fabric::path::{Counter, Shape, gauge_word};
@@ -83,7 +84,7 @@ pub struct VolumeReport {
     /// How what is written comes to its disk. None if nobody writes.
     #[serde(default)]
     pub writing: Option<VolumeWriting>,
-    /// What a write survives once it is acknowledged. None if nobody writes.
+    /// Durability of an acknowledged write. None if nobody writes.
     #[serde(default)]
     pub sync: Option<VolumeSync>,
     /// Tracks that were found damaged, 16 at most.
@@ -178,12 +179,12 @@ impl fmt::Display for VolumeWriting {
     }
 }
 
-/// What a write to a volume survives once it is acknowledged: the setting `sync` of the system file.
+/// Durability of an acknowledged write to a volume: the setting `sync` of the system file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum VolumeSync {
-    /// A crash of the machine: the control unit has synced the file (`fdatasync`).
+    /// It survives a crash of the machine: the control unit has synced the file (`fdatasync`).
     Fdatasync,
     /// What the file guarantees by itself: nothing is synced.
     File,
@@ -196,6 +197,24 @@ impl fmt::Display for VolumeSync {
             VolumeSync::Fdatasync => "fdatasync",
             VolumeSync::File => "file",
         })
+    }
+}
+
+impl From<Syncing> for VolumeSync {
+    fn from(syncing: Syncing) -> VolumeSync {
+        match syncing {
+            Syncing::Fdatasync => VolumeSync::Fdatasync,
+            Syncing::File => VolumeSync::File,
+        }
+    }
+}
+
+impl From<VolumeSync> for Syncing {
+    fn from(sync: VolumeSync) -> Syncing {
+        match sync {
+            VolumeSync::Fdatasync => Syncing::Fdatasync,
+            VolumeSync::File => Syncing::File,
+        }
     }
 }
 

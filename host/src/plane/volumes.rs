@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use disk::exchange::Kind;
 use disk::report::{DeviceState, PathState, REPORT_BYTES, Shown, SubchannelState, Totals, read};
-use disk::unit::{Reading, Syncing, Writing};
+use disk::unit::{Reading, Writing};
 use fabric::control::{Problem, Reply};
 use fabric::name::Name;
 use os::foreign::Foreign;
@@ -14,7 +14,7 @@ use os::words::LentWords;
 use super::{Answer, Host};
 use crate::report::{
     ChannelPathReport, ControlUnitReport, DamagedTrackReport, DeviceReport, SubchannelReport,
-    VolumeReading, VolumeReport, VolumeState, VolumeSync, VolumeWriting,
+    VolumeReading, VolumeReport, VolumeState, VolumeWriting,
 };
 
 /// Guests that show volumes, at most: what they show is mapped here.
@@ -87,10 +87,7 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
                 Writing::Buffered => VolumeWriting::Buffered,
                 Writing::Direct => VolumeWriting::Direct,
             }),
-            sync: (!volume.read_only).then_some(match volume.syncing {
-                Syncing::Fdatasync => VolumeSync::Fdatasync,
-                Syncing::File => VolumeSync::File,
-            }),
+            sync: (!volume.read_only).then_some(volume.syncing.into()),
             damaged_tracks: volume
                 .damage
                 .iter()
@@ -168,6 +165,7 @@ mod tests {
     use std::os::fd::{AsFd, OwnedFd};
 
     use disk::report::{REPORT_WORDS, Showing, VolumeState as Shown};
+    use disk::unit::Syncing;
     use fabric::control::{PACKET_BYTES_MAX, Request};
     use os::packets::Packets;
     use os::storage::{Storage, StorageOptions};
@@ -175,6 +173,7 @@ mod tests {
 
     use super::*;
     use crate::plane::Handle;
+    use crate::report::VolumeSync;
     use crate::system::System;
 
     fn ask(

@@ -9,8 +9,8 @@
 //! access = "write"              # or "read": nobody writes; left out: write
 //! cache = "256 MiB"             # tracks of it that are kept in memory; left out: 256 MiB
 //! direct = false                # read tracks past the kernel's page cache, many at a time; left out: false
-//! sync = "fdatasync"            # a write is acknowledged when it is synced; or "file": when the kernel says that it is written, and
-//!                               # nothing is synced; left out: fdatasync, or nothing if access = "read"
+//! sync = "fdatasync"            # when a write is acknowledged: "fdatasync" after a sync, "file" when the kernel reports it done;
+//!                               # left out: fdatasync; not allowed with access = "read"
 //! check = true                  # read every track before the volume is served; left out: true
 //! dedicated = { guest = "ALICE", device = "0200" }    # a guest that has it for itself, and reads in place; or minidisks:
 //!
@@ -36,12 +36,12 @@ use disk::ckd::model::CYLINDERS_MAX;
 use disk::report::{DEVICES_MAX, VOLUMES_MAX};
 use disk::unit::Syncing;
 use fabric::name::Name;
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use toml::Spanned;
 
 use super::{Rule, within};
 use crate::config::{Bytes, FileError, Source};
+use crate::report::VolumeSync;
 
 /// The guest that serves the volumes, unless the file names another.
 const CONTROL_UNIT: &str = "DASD";
@@ -106,7 +106,7 @@ pub struct VolumeRule {
     pub cache_bytes: u64,
     /// Its tracks are to be read past the kernel's page cache, many at a time.
     pub direct: bool,
-    /// What a write survives once it is acknowledged.
+    /// Durability of an acknowledged write.
     pub syncing: Syncing,
     /// Every track is to be read before it is served.
     pub check: bool,
@@ -168,7 +168,7 @@ pub(super) struct WrittenVolume {
     access: Option<Spanned<WrittenAccess>>,
     cache: Option<Spanned<Bytes>>,
     direct: Option<bool>,
-    sync: Option<Spanned<WrittenSync>>,
+    sync: Option<Spanned<VolumeSync>>,
     check: Option<bool>,
     dedicated: Option<Spanned<WrittenDedicated>>,
     #[serde(default)]
@@ -180,35 +180,6 @@ pub(super) struct WrittenVolume {
 enum WrittenAccess {
     Read,
     Write,
-}
-
-/// The setting `sync`.
-#[derive(Clone, Copy)]
-struct WrittenSync(Syncing);
-
-impl<'de> Deserialize<'de> for WrittenSync {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WrittenSync, D::Error> {
-        struct Names;
-
-        impl Visitor<'_> for Names {
-            type Value = WrittenSync;
-
-            // A derived implementation does not say so of a value that is no text, as in `sync = false`.
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("\"fdatasync\" or \"file\"")
-            }
-
-            fn visit_str<E: de::Error>(self, name: &str) -> Result<WrittenSync, E> {
-                match name {
-                    "fdatasync" => Ok(WrittenSync(Syncing::Fdatasync)),
-                    "file" => Ok(WrittenSync(Syncing::File)),
-                    other => Err(E::invalid_value(de::Unexpected::Str(other), &self)),
-                }
-            }
-        }
-
-        deserializer.deserialize_str(Names)
-    }
 }
 
 #[derive(Deserialize)]
@@ -309,7 +280,7 @@ impl WrittenVolume {
             let right = "must be left out, or the volume must have access = \"write\"";
             return Err(source.error(sync.span(), what, right));
         }
-        let syncing = self.sync.map_or(Syncing::default(), |sync| sync.into_inner().0);
+        let syncing = self.sync.map_or(Syncing::default(), |sync| sync.into_inner().into());
         let mut volume = VolumeRule {
             file,
             file_place,
@@ -590,11 +561,15 @@ mod tests {
             ),
             (
                 volume.replace("dedicated", "sync = \"no\"\ndedicated"),
-                "7: invalid value: string \"no\": must be \"fdatasync\" or \"file\"",
+                "7: unknown variant `no`: must be `fdatasync` or `file`",
             ),
             (
                 volume.replace("dedicated", "sync = false\ndedicated"),
-                "7: invalid type: boolean `false`: must be \"fdatasync\" or \"file\"",
+                "7: wrong type: must be a text",
+            ),
+            (
+                volume.replace("dedicated", "access = false\ndedicated"),
+                "7: wrong type: must be a text",
             ),
             (
                 volume.replace("dedicated", "sync = \"file\"\naccess = \"read\"\ndedicated"),

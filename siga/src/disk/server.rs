@@ -821,7 +821,7 @@ impl Server {
         self.unit.writing(volume)
     }
 
-    /// What a write to a volume survives once it is acknowledged.
+    /// Durability of an acknowledged write to a volume.
     ///
     /// # Panics
     /// If there is no such volume.

@@ -128,8 +128,8 @@ impl OpenVolume {
         OpenVolume { writes: Writing::Buffered, ..self }
     }
 
-    /// Sets what a write survives once the server has acknowledged it: a crash of the machine, unless this is called. It changes nothing for
-    /// a volume that is only read.
+    /// Sets the durability of an acknowledged write: without this call the write survives a crash of the machine. It changes nothing for a
+    /// volume that is only read.
     pub fn with_syncing(self, syncing: Syncing) -> OpenVolume {
         OpenVolume { syncing, ..self }
     }
@@ -198,6 +198,7 @@ mod of_system {
     use ::host::system::System;
     use ::host::system::volume::{DeviceRule, VolumeRule};
     use disk::ckd::volume::{Access, OpenError, Problem, next_file};
+    use disk::unit::Syncing;
     use os::memory::{Shortage, shortage};
 
     use super::{Checking, OpenVolume, part_number};
@@ -229,6 +230,8 @@ mod of_system {
         pub cylinders: u32,
         /// The guest only reads: the file says so, or the volume has damaged tracks.
         pub read_only: bool,
+        /// Durability of an acknowledged write. None if the guest only reads.
+        pub syncing: Option<Syncing>,
         /// The guest has the volume for itself.
         pub dedicated: bool,
         /// The device's tracks stay in the cache.
@@ -288,16 +291,20 @@ mod of_system {
         pub fn devices(&self) -> impl Iterator<Item = VolumeDevice> {
             self.volumes.iter().flat_map(|(open, rule)| {
                 let (name, is_damaged) = (open.name(), open.damaged_tracks() > 0);
-                rule.devices.iter().map(move |device| VolumeDevice {
-                    guest: device.guest,
-                    device: device.device,
-                    volume: name.clone(),
-                    file: rule.file.clone(),
-                    first_cylinder: device.first_cylinder,
-                    cylinders: cylinders(device, open.cylinders()),
-                    read_only: device.read_only || is_damaged,
-                    dedicated: device.dedicated,
-                    cache: device.cached,
+                rule.devices.iter().map(move |device| {
+                    let read_only = device.read_only || is_damaged;
+                    VolumeDevice {
+                        guest: device.guest,
+                        device: device.device,
+                        volume: name.clone(),
+                        file: rule.file.clone(),
+                        first_cylinder: device.first_cylinder,
+                        cylinders: cylinders(device, open.cylinders()),
+                        read_only,
+                        syncing: (!read_only).then_some(rule.syncing),
+                        dedicated: device.dedicated,
+                        cache: device.cached,
+                    }
                 })
             })
         }
