@@ -5,12 +5,14 @@
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The seed is that of the variable SIGA_SEED, or else the clock's. It is printed, for when the test fails.
+    /// The seed is that of the variable PROPTEST_RNG_SEED, as with other property tests, or else the clock's. It is
+    /// printed, for when the test fails.
     pub(crate) fn new() -> Random {
-        let seed = std::env::var("SIGA_SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed = seed.unwrap_or_else(|| os::processor::now_ns() | 1);
-        println!("SIGA_SEED={seed}");
-        Random(seed)
+        let seed = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed: u64 = seed.unwrap_or_else(os::processor::now_ns);
+        println!("PROPTEST_RNG_SEED={seed}");
+        // From 0 no other number would follow.
+        Random(seed.max(1))
     }
 
     /// From `least` to `most`, both included.
