@@ -22,7 +22,7 @@ use siga::disk::ckd::track::{self, records_from};
 use siga::disk::ckd::volume::Access;
 use siga::disk::format::ccw::{Ccw, CcwFlags, CcwFormat};
 use siga::disk::format::eckd::{Cchh, Count, Extent, Locate, Permission, operation};
-use siga::disk::format::orb::{Orb, OrbFlags};
+use siga::disk::format::orb::{ALL_PATHS, Orb, OrbFlags};
 use siga::disk::{Device, Disk, DiskOptions, Mode, OpenVolume, Server};
 use siga::host::{Embedded, System};
 use siga::{Guest, Wait};
@@ -119,7 +119,7 @@ fn write_records(
         storage[0x1040 + index * 8..][..8].copy_from_slice(&ccw.emit(CcwFormat::One));
     }
     let flags = OrbFlags::FORMAT_1;
-    disk.start_orb(&Orb { flags, paths: 0xf0, program: 0x1040, ..Orb::default() }).unwrap();
+    disk.start_orb(&Orb { flags, paths: ALL_PATHS, program: 0x1040, ..Orb::default() }).unwrap();
     disk.wait().unwrap().check().unwrap();
 }
 

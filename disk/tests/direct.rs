@@ -12,7 +12,7 @@ use disk::ckd::model::{TRACK_BYTES, track_of};
 use disk::ckd::track;
 use disk::ckd::volume::{Access, Volume};
 use disk::format::eckd::{Cchh, Extent, Locate, operation};
-use disk::format::orb::{Orb, OrbFlags};
+use disk::format::orb::{ALL_PATHS, Orb, OrbFlags};
 use disk::format::scsw::DeviceStatus;
 use disk::program::blocks::{Mode, Verb};
 use disk::program::client::Event;
@@ -375,7 +375,8 @@ fn search_waits_for_its_track_and_begins_where_it_was() {
             0x06, 0, 0x10, 0, 0, 0, 0x20, 0x00,
         ];
         storage[0x400..0x420].copy_from_slice(&program);
-        let orb = Orb { flags: OrbFlags::FORMAT_1, paths: 0x80, program: 0x400, ..Orb::default() };
+        let orb =
+            Orb { flags: OrbFlags::FORMAT_1, paths: ALL_PATHS, program: 0x400, ..Orb::default() };
         guest.start(0, &orb);
         for asides in 1..=2 {
             world.run();

@@ -8,7 +8,7 @@ use disk::ckd::check::check;
 use disk::ckd::track::CONTENT_BYTES_MAX;
 use disk::ckd::volume::{Access, Volume};
 use disk::format::ccw::{Ccw, CcwFlags, CcwFormat};
-use disk::format::orb::{Orb, OrbFlags};
+use disk::format::orb::{ALL_PATHS, Orb, OrbFlags};
 use disk::program::blocks::{Blocks, Mode, Verb, build};
 use disk::program::client::Event;
 use disk::program::tracks;
@@ -142,7 +142,7 @@ proptest! {
         }
         let flags = OrbFlags(flags & 0x0fff_00c0 & !(OrbFlags::TRANSPORT.0 | OrbFlags::FORMAT_1.0));
         let flags = if format_1 { flags.with(OrbFlags::FORMAT_1) } else { flags };
-        let orb = Orb { flags, paths: 0x80, ..Orb::default() };
+        let orb = Orb { flags, paths: ALL_PATHS, ..Orb::default() };
         guest.start(0, &orb);
         prop_assert!(ends(&mut world, &mut guest));
         drop(guest);
@@ -220,7 +220,7 @@ proptest! {
             let ccw = Ccw { command: code, flags: CcwFlags(flags), count, address };
             storage[index * 8..index * 8 + 8].copy_from_slice(&ccw.emit(CcwFormat::One));
         }
-        let orb = Orb { flags: OrbFlags::FORMAT_1, paths: 0x80, ..Orb::default() };
+        let orb = Orb { flags: OrbFlags::FORMAT_1, paths: ALL_PATHS, ..Orb::default() };
         guest.start(0, &orb);
         prop_assert!(ends(&mut world, &mut guest));
         drop(guest);

@@ -13,7 +13,7 @@ use siga::disk::ckd::track::records_from;
 use siga::disk::ckd::volume::Access;
 use siga::disk::format::ccw::{Ccw, CcwFlags, CcwFormat};
 use siga::disk::format::eckd::{Cchh, Extent, Locate, Permission, command, operation, orientation};
-use siga::disk::format::orb::{Orb, OrbFlags};
+use siga::disk::format::orb::{ALL_PATHS, Orb, OrbFlags};
 use siga::disk::{Disk, DiskOptions};
 
 use volumes::{Arguments, USAGE};
@@ -112,7 +112,7 @@ fn execute(
     }
     disk.start_orb(&Orb {
         flags: OrbFlags::FORMAT_1,
-        paths: 0xf0,
+        paths: ALL_PATHS,
         program: CCWS,
         ..Orb::default()
     })?;

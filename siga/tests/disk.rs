@@ -373,8 +373,8 @@ fn busy_program_has_its_turn_while_others_work_all_the_time() {
         for (index, ccw) in ccws.iter().enumerate() {
             disk.storage()[0x400 + index * 8..][..8].copy_from_slice(ccw);
         }
-        let flags = OrbFlags::FORMAT_1;
-        disk.start_orb(&Orb { flags, paths: 0x80, program: 0x400, ..Orb::default() }).unwrap()
+        let (flags, paths) = (OrbFlags::FORMAT_1, disk.paths());
+        disk.start_orb(&Orb { flags, paths, program: 0x400, ..Orb::default() }).unwrap()
     };
     // Reserve, with 32 bytes of sense at 0x800.
     run(&mut owner, &[[0xb4, 0, 0, 32, 0, 0, 8, 0]]);

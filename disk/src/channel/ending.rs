@@ -145,6 +145,7 @@ impl Channel {
             cache: guest.guest_cache,
             results: guest.results_segment,
             result_bytes: guest.result_bytes,
+            paths: guest.paths(),
         };
         let head = request::Head::new(request::Kind::Attached, 0);
         let _ = guest.send(&head, &attached.emit(), sender);

@@ -19,6 +19,9 @@ const PARTS_MAX: usize = 8192;
 /// Bytes of count fields between the records that one program reads which are copied along.
 const GAP_BYTES_MAX: u64 = 4096;
 
+/// The first channel path, in a mask of channel paths.
+const FIRST_PATH: u8 = 0x80;
+
 /// Copies begin at the same place in a line of the cache as what they copy (64 records of 4 KiB: 15.4 us, and 16.3 without).
 const LINE_BYTES: u64 = 64;
 /// Bytes of the next extent that are prefetched while one is copied (the same: 14.7 us; more than 1 KiB is slower).
@@ -73,6 +76,11 @@ pub(super) struct Guest {
 const UNCONSUMED_MAX: u16 = 1024;
 
 impl Guest {
+    /// The mask of the channel path that the guest's device has.
+    pub(super) fn paths(&self) -> u8 {
+        FIRST_PATH >> self.link
+    }
+
     /// Takes note of the last result that the guest has done with. False if it never got that result, or leaves too many.
     pub(super) fn release(&mut self, token: u16) -> bool {
         let unconsumed = self.ended.wrapping_sub(self.released);

@@ -25,4 +25,4 @@ pub mod subchannel;
 pub mod walk;
 
 pub use guest::result_storage_bytes;
-pub use run::{AttachError, Channel, Counters, Guests, SUBCHANNELS_MAX, Use};
+pub use run::{AttachError, Channel, Counters, Guests, PATHS_MAX, SUBCHANNELS_MAX, Use};

@@ -177,6 +177,10 @@ impl Head {
 pub const ATTACHED_BYTES: usize = 24;
 
 /// What a guest has been given.
+///
+/// ```text
+/// | cylinders 32 | subchannels 16 | may write 8 | has cache 8 | cache 16 | results 16 | result bytes 32 | paths 8 | 0 56 |
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// Cylinders of the device.
@@ -191,10 +195,13 @@ pub struct Attached {
     pub results: u16,
     /// Bytes of it for each subchannel.
     pub result_bytes: u32,
+    /// The mask of the channel paths that the device has: the leftmost bit is the first path. A channel gives each device one path. An ORB
+    /// has to name that path.
+    pub paths: u8,
 }
 
 impl Attached {
-    /// The bytes: cylinders 32, subchannels 16, may write 8, has cache 8, cache 16, results 16, result bytes 32, 0 64.
+    /// The bytes.
     pub fn emit(&self) -> [u8; ATTACHED_BYTES] {
         let mut bytes = [0; ATTACHED_BYTES];
         bytes[..4].copy_from_slice(&self.cylinders.to_le_bytes());
@@ -204,6 +211,7 @@ impl Attached {
         bytes[8..10].copy_from_slice(&self.cache.unwrap_or(0).to_le_bytes());
         bytes[10..12].copy_from_slice(&self.results.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.result_bytes.to_le_bytes());
+        bytes[16] = self.paths;
         bytes
     }
 
@@ -219,6 +227,7 @@ impl Attached {
             cache: (bytes[7] != 0).then(|| short(8)),
             results: short(10),
             result_bytes: long(12),
+            paths: bytes[16],
         })
     }
 }
@@ -370,6 +379,28 @@ mod tests {
         let bytes = [2, 1, 3, 0, 2, 1, 0, 0, 7, 0, 0, 0, 0x0d, 0x0c, 0x0b, 0x0a];
         assert_eq!((head.emit(), Head::parse(&bytes)), (bytes, Some(head)));
         assert_eq!(Head::parse(&[99; 16]), None);
+    }
+
+    #[test]
+    fn attached_is_what_the_picture_says() {
+        let attached = Attached {
+            cylinders: 0x0102_0304,
+            subchannels: 0x0506,
+            may_write: true,
+            cache: Some(0x0708),
+            results: 0x090a,
+            result_bytes: 0x0b0c_0d0e,
+            paths: 0x20,
+        };
+        #[rustfmt::skip]
+        let mut bytes = [
+            4, 3, 2, 1, 6, 5, 1, 1, 8, 7, 0x0a, 9, 0x0e, 0x0d, 0x0c, 0x0b, 0x20, 0, 0, 0, 0, 0, 0, 0,
+        ];
+        assert_eq!((attached.emit(), Attached::parse(&bytes)), (bytes, Some(attached)));
+        bytes[7..10].fill(0);
+        let without_cache = Attached { cache: None, ..attached };
+        assert_eq!((without_cache.emit(), Attached::parse(&bytes)), (bytes, Some(without_cache)));
+        assert_eq!(Attached::parse(&bytes[1..]), None);
     }
 
     #[test]

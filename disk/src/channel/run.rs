@@ -31,8 +31,8 @@ pub const GUESTS_MAX: usize = 4096;
 const MESSAGES_PER_POLL_MAX: usize = 128;
 /// Starts whose programs are prefetched.
 const STARTS_FORESEEN: usize = 4;
-/// Channel paths that an ORB can name.
-const PATHS: u8 = 0xf0;
+/// Channel paths of a channel: the path mask of an ORB has a bit for each.
+pub const PATHS_MAX: usize = u8::BITS as usize;
 
 /// The guests' paths: who owns them lends their halves for the length of a call.
 pub trait Guests {
@@ -129,8 +129,13 @@ impl Channel {
         Channel::default()
     }
 
-    /// Adds a channel path: the channel's end.
+    /// Adds a channel path: the channel's end. In path masks the first path that is added has the leftmost bit, the next path the bit to the
+    /// right of that, and so on. A path that broke keeps its bit.
+    ///
+    /// # Panics
+    /// If the channel has [`PATHS_MAX`] channel paths, broken ones included: no path mask could name another.
     pub fn add_link(&mut self, mut link: Link) {
+        assert!(self.links.len() < PATHS_MAX, "a channel has at most {PATHS_MAX} channel paths");
         // The control unit's end stops receiving while it is behind.
         link.always_receive();
         self.links.push(link);
@@ -592,10 +597,11 @@ impl Channel {
         now: u64,
     ) -> Result<(), Broken> {
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
+        let paths = guest.paths();
         let run = &mut guest.subchannels[usize::from(subchannel)].run;
         let orb = run.orb;
         run.end_queuing(now);
-        if orb.paths & PATHS == 0 {
+        if orb.paths & paths == 0 {
             // No path that may be used: not operational, which the program learns from its status.
             let status = Scsw { conditions: 0x0300, ..Scsw::default() };
             return self.finish(number, subchannel, status, sender, now);

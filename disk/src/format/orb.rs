@@ -9,7 +9,8 @@
 //! ```
 //!
 //! S suspend allowed, F CCWs of format 1, P prefetch allowed, B the address is a TCW's, H IDAWs of format 2, T they are of
-//! 2 KiB, LPM paths that may be used, L suppress incorrect length (format 0), D MIDAWs allowed. The rest is carried.
+//! 2 KiB, LPM the mask of channel paths that the program may use, L suppress incorrect length (format 0), D MIDAWs allowed. The rest is
+//! carried.
 
 use super::ccw::CcwFormat;
 use super::u32_at;
@@ -53,6 +54,9 @@ impl OrbFlags {
     }
 }
 
+/// The path mask that names every channel path: the program runs over whichever path its device has.
+pub const ALL_PATHS: u8 = 0xff;
+
 /// Where an ORB has the program's address.
 pub const PROGRAM_AT: usize = 8;
 
@@ -65,7 +69,7 @@ pub struct Orb {
     pub key: u8,
     /// Flags.
     pub flags: OrbFlags,
-    /// A bit for each channel path that may be used, the leftmost for the first.
+    /// Channel paths that the program may use: the leftmost bit is the first path, [`ALL_PATHS`] is any of them.
     pub paths: u8,
     /// Where the channel program is.
     pub program: u32,

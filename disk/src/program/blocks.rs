@@ -8,7 +8,7 @@
 use crate::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, track_of};
 use crate::format::ccw::{Ccw, CcwFlags, CcwFormat};
 use crate::format::eckd::{Extent, Locate, Permission, Prefix, auxiliary, command, operation};
-use crate::format::orb::{Orb, OrbFlags};
+use crate::format::orb::{ALL_PATHS, Orb, OrbFlags};
 use crate::format::tccb::{self, Dcw, Service, transfer_bytes};
 use crate::format::tcw::{Stream, Tcw};
 
@@ -128,7 +128,7 @@ pub fn build(
 /// How to start the CCWs of a program in command mode, whose area is at address `at`.
 pub(super) fn command_orb(at: u32) -> Orb {
     let flags = OrbFlags::FORMAT_1.with(OrbFlags::PREFETCH);
-    Orb { flags, paths: 0xf0, program: at + CCWS_AT as u32, ..Orb::default() }
+    Orb { flags, paths: ALL_PATHS, program: at + CCWS_AT as u32, ..Orb::default() }
 }
 
 /// Puts a program of transport mode into its area, which is at address `at`: one prefix with the command that moves the data embedded.
@@ -154,5 +154,5 @@ pub(super) fn put_transport(
     area[TCW_AT..][..64].copy_from_slice(&tcw.emit());
     area[TCCB_AT..][..tccb.len()].copy_from_slice(&tccb);
     let flags = OrbFlags::FORMAT_1.with(OrbFlags::PREFETCH).with(OrbFlags::TRANSPORT);
-    Orb { flags, paths: 0xf0, program: at + TCW_AT as u32, ..Orb::default() }
+    Orb { flags, paths: ALL_PATHS, program: at + TCW_AT as u32, ..Orb::default() }
 }

@@ -15,7 +15,7 @@ use disk::ckd::track;
 use disk::ckd::volume::{Access, Volume};
 use disk::exchange::pair;
 use disk::format::ccw::{Ccw, CcwFlags, CcwFormat};
-use disk::format::orb::{Orb, OrbFlags};
+use disk::format::orb::{ALL_PATHS, Orb, OrbFlags};
 use disk::program::blocks::{Blocks, Mode, Verb, build};
 use disk::program::client::{Client, Event};
 use disk::unit::Unit;
@@ -296,7 +296,13 @@ pub fn ccws(guest: &mut Guest, ccws: &[(u8, u8, u16, u32)]) -> Orb {
         let at = 0x400 + index * 8;
         guest.client.storage()[at..at + 8].copy_from_slice(&ccw.emit(CcwFormat::One));
     }
-    Orb { flags: OrbFlags::FORMAT_1, paths: 0x80, program: 0x400, parameter: 77, ..Orb::default() }
+    Orb {
+        flags: OrbFlags::FORMAT_1,
+        paths: ALL_PATHS,
+        program: 0x400,
+        parameter: 77,
+        ..Orb::default()
+    }
 }
 
 pub const CC: u8 = 0x40;

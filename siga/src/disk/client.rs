@@ -220,6 +220,7 @@ pub struct Disk {
     options: DiskOptions,
     first_track: u32,
     cylinders: u32,
+    paths: u8,
     may_write: bool,
     /// What the device has reported unasked since the program looked.
     attention: Option<DeviceStatus>,
@@ -276,17 +277,21 @@ impl Disk {
             options: *options,
             first_track: options.first_track.unwrap_or_else(|| given.first_track()),
             cylinders: 0,
+            paths: 0,
             may_write: false,
             attention: None,
             is_dedicated: false,
             free: (0..options.depth).rev().collect(),
         };
         match disk.next_event()? {
-            Event::Attached(attached) if !(1..=CYLINDERS_MAX).contains(&attached.cylinders) => {
+            Event::Attached(attached)
+                if attached.paths == 0 || !(1..=CYLINDERS_MAX).contains(&attached.cylinders) =>
+            {
                 Err(DiskError::Rules.into())
             }
             Event::Attached(attached) => {
                 disk.cylinders = attached.cylinders;
+                disk.paths = attached.paths;
                 disk.may_write = attached.may_write;
                 disk.is_dedicated = attached.cache.is_some();
                 disk.free.retain(|subchannel| *subchannel < attached.subchannels);
@@ -307,6 +312,15 @@ impl Disk {
     /// Tracks of the device.
     pub fn tracks(&self) -> u32 {
         self.cylinders * HEADS
+    }
+
+    /// The mask of the channel paths that the device has, for [`Orb::paths`]: the leftmost bit is the first path of the server's channel, the
+    /// rightmost bit the eighth. One bit is set: the server chooses a path when the device is opened, and the device keeps the path until
+    /// it is closed.
+    ///
+    /// The mask is the path-installed mask (PIM) of the device's subchannels (z/Architecture Principles of Operation, chapter 15).
+    pub fn paths(&self) -> u8 {
+        self.paths
     }
 
     /// The track with block 0, from the start of the device: see [`DiskOptions::first_track`].
@@ -417,6 +431,10 @@ impl Disk {
     }
 
     /// Starts a program that the caller has put into [`Disk::storage`], and returns the subchannel that runs it.
+    ///
+    /// The path mask of the ORB has to name the device's channel path: [`Disk::paths`], or
+    /// [`ALL_PATHS`](disk::format::orb::ALL_PATHS) for whichever path the device has. If the mask does not, the program is not run, and
+    /// ends with deferred condition code 3: the bits 0x0300 in [`Scsw::conditions`].
     ///
     /// # Errors
     /// [`DiskError`]; nothing was started then.

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
-use disk::channel::{Channel, Guests, SUBCHANNELS_MAX, Use, result_storage_bytes};
+use disk::channel::{Channel, Guests, PATHS_MAX, SUBCHANNELS_MAX, Use, result_storage_bytes};
 use disk::ckd::direct::{Direct, DirectWrites, NoDirect};
 use disk::ckd::model::TRACK_BYTES;
 use disk::ckd::volume::{Access, OpenError};
@@ -30,6 +30,7 @@ use crate::{Guest, Path, PathOptions, Wait, Waiter};
 
 /// Channel paths between channel and control unit.
 const LINKS: usize = 4;
+const _: () = assert!(LINKS <= PATHS_MAX);
 /// Bytes that a guest's path lends besides results and cache.
 const PATH_BYTES: u64 = 4 << 20;
 /// Polls that find nothing before the control unit is told what guests have done with, and the thread waits.

@@ -1,6 +1,6 @@
 //! Guests of a channel that start any programs and send any requests, beside two that do as they should.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use disk::channel::Use;
 use disk::channel::request::{Answer, Attached, Head, Kind, START_BYTES, flag};
@@ -22,7 +22,7 @@ use super::parties::{
     Memory, OWN, PUBLIC, Parties, RESULT_BYTES, SECRET, SHARED, SUBCHANNELS, has_secret,
 };
 use super::program::{STORAGE_BYTES, put, spoil};
-use super::status::{check_end, check_places};
+use super::status::{check_end, check_path, check_places};
 
 /// Rounds within which a program ends that was halted.
 const HALTING_ROUNDS: usize = 100;
@@ -131,8 +131,8 @@ struct Guest {
     attached: Option<Attached>,
     results: Option<View>,
     cache: Option<View>,
-    /// Parameters of programs that have no end yet.
-    started: BTreeSet<u32>,
+    /// Programs that have no end yet: parameters, and path masks.
+    started: BTreeMap<u32, u8>,
     next: u32,
     ends: u64,
     /// It has sent what no channel understands.
@@ -162,7 +162,7 @@ impl Guest {
             attached: None,
             results: None,
             cache: None,
-            started: BTreeSet::new(),
+            started: BTreeMap::new(),
             next: 0,
             ends: 0,
             has_raved: false,
@@ -230,7 +230,7 @@ impl Guest {
         let body = orb.emit();
         let subchannel = script.below(usize::from(SUBCHANNELS)) as u16;
         let head = Head { token: self.token, ..Head::new(Kind::Start, subchannel) };
-        self.started.insert(self.next);
+        self.started.insert(self.next, orb.paths);
         self.send(&head, &body[..START_BYTES]);
     }
 
@@ -309,7 +309,14 @@ impl Guest {
         check_end(&answer, self.has_cancelled || self.has_raved);
         self.ends += 1;
         let parameter = head.values[0];
-        let is_known = self.started.remove(&parameter) || (parameter == 0 && self.next > 0);
+        let paths = self.started.remove(&parameter);
+        if let Some(paths) = paths
+            && !self.has_raved
+        {
+            let attached = self.attached.expect("it has ended a program");
+            check_path(&answer, paths & attached.paths != 0);
+        }
+        let is_known = paths.is_some() || (parameter == 0 && self.next > 0);
         assert!(is_known, "an end of program {parameter}, which has none");
     }
 

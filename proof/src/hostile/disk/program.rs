@@ -4,7 +4,7 @@ use disk::ckd::track::CONTENT_BYTES_MAX;
 use disk::format::ccw::{Ccw, CcwFlags, CcwFormat};
 use disk::format::eckd::{Cchh, Count, Extent, Locate, Permission, Prefix};
 use disk::format::idaw::{Midaw, Tidaw, TidawFlags};
-use disk::format::orb::{Orb, OrbFlags};
+use disk::format::orb::{ALL_PATHS, Orb, OrbFlags};
 use disk::format::tccb::{self, Dcw, Service};
 use disk::format::tcw::{Stream, Tcw};
 use disk::program::blocks::{Blocks, Mode, PROGRAM_BYTES, Verb, build};
@@ -75,7 +75,7 @@ pub(super) fn put(script: &mut Script<'_>, storage: &mut [u8]) -> Orb {
         _ => {
             let bytes = script.bytes(300);
             storage[at as usize..][..bytes.len()].copy_from_slice(bytes);
-            Orb { flags: any_flags(script), paths: 0x80, program: at, ..Orb::default() }
+            Orb { flags: any_flags(script), paths: ALL_PATHS, program: at, ..Orb::default() }
         }
     };
     if script.below(TAME) == 0 {
@@ -83,7 +83,7 @@ pub(super) fn put(script: &mut Script<'_>, storage: &mut [u8]) -> Orb {
     }
     if script.below(2 * TAME) == 0 {
         orb.flags = any_flags(script);
-        orb.paths = script.pick(&[0x80, 0xf0, 0x10, 0x0f, 0]);
+        orb.paths = script.pick(&[0x80, 0xf0, 0x40, 0x0f, 0]);
         orb.program = script.pick(&[orb.program, orb.program + 1, orb.program + 8, 0, 0x7fff_ffff]);
     }
     orb
@@ -240,7 +240,7 @@ fn put_chain(script: &mut Script<'_>, storage: &mut [u8], at: u32) -> Orb {
         OrbFlags::SUPPRESS_LENGTH,
         OrbFlags::MIDAW.with(OrbFlags::SUSPEND),
     ]);
-    Orb { flags: flag.with(options), paths: 0x80, program: at, ..Orb::default() }
+    Orb { flags: flag.with(options), paths: ALL_PATHS, program: at, ..Orb::default() }
 }
 
 /// A CCW that moves data.
@@ -395,5 +395,5 @@ fn put_transport(script: &mut Script<'_>, storage: &mut [u8], at: u32) -> Orb {
     }
     storage[at as usize..][..64].copy_from_slice(&tcw.emit());
     let flags = OrbFlags::FORMAT_1.with(OrbFlags::PREFETCH).with(OrbFlags::TRANSPORT);
-    Orb { flags, paths: 0xf0, program: at, ..Orb::default() }
+    Orb { flags, paths: ALL_PATHS, program: at, ..Orb::default() }
 }

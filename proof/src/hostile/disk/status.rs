@@ -3,7 +3,7 @@
 use disk::channel::request::Answer;
 use disk::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, control};
 
-/// Not operational: the deferred condition code of an ORB without a path.
+/// Not operational: the deferred condition code of an ORB whose path mask does not name the device's channel path.
 const NOT_OPERATIONAL: u16 = 0x0300;
 
 /// Panics unless this may be the end of a program, which may have been cancelled or not.
@@ -30,6 +30,14 @@ pub(super) fn check_end(answer: &Answer, may_be_cancelled: bool) {
         || device.has(DeviceStatus::ENDED);
     assert!(is_asked_for || is_told, "an end of no kind: {scsw:x?}");
     check_places(answer);
+}
+
+/// Panics unless a program is not operational exactly if its path mask does not name the device's channel path.
+pub(super) fn check_path(answer: &Answer, is_named: bool) {
+    let Answer { scsw, sources, .. } = answer;
+    let is_operational = scsw.conditions & NOT_OPERATIONAL == 0;
+    assert_eq!(is_operational, is_named, "deferred condition code: {scsw:x?}");
+    assert!(is_named || sources.is_empty(), "data of a program without a path: {scsw:x?}");
 }
 
 /// Panics unless all data have places.
