@@ -4,7 +4,7 @@
 //!
 //! | room | what it is |
 //! |---|---|
-//! | [`format`](mod@format) | what lies in storage: CCWs, ORB, SCSW, TCW, TCCB, parameters of ECKD commands |
+//! | [`format`](mod@format) | what lies in storage: CCWs, ORB, SCSW, IRB, TCW, TCCB, parameters of ECKD commands |
 //! | [`program`] | the guest's side: programs in its storage, and what became of them |
 //! | [`channel`] | subchannels, which run a guest's channel programs |
 //! | [`exchange`] | information units between a channel and a control unit, over a path |

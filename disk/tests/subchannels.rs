@@ -4,6 +4,7 @@
 mod world;
 
 use disk::channel::request::{Kind, Modification};
+use disk::format::irb::{IRB_BYTES, Irb};
 use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::{DeviceStatus, SubchannelStatus, TSB_STORED, control};
 use disk::format::tccb::{self, Dcw, INTERROGATE, Service};
@@ -227,4 +228,59 @@ fn guests_that_can_write_no_more_are_told_of_it() {
     world.run();
     assert_eq!(guest.poll(), None);
     read_after(&mut world, &mut guest);
+}
+
+#[test]
+fn irb_of_a_program_that_ended_well_names_its_path() {
+    let mut world = World::new(2, 100);
+    let mut guests = [world.guest(0, 2, true, false), world.guest(0, 2, true, false)];
+    for (guest, path) in guests.iter_mut().zip([0x80, 0x40]) {
+        let orb = ccws(guest, &[(0x03, SLI, 1, 0)]);
+        guest.execute(&mut world, &orb);
+        let mut expected = [0; IRB_BYTES];
+        #[rustfmt::skip]
+        expected[..14].copy_from_slice(&[
+            0x00, 0x80, 0x40, 0x07, 0, 0, 0x04, 0x08, 0x0c, 0, 0, 1,
+            0, path,
+        ]);
+        assert_eq!(guest.client.irb().emit(), expected);
+        // No path was used.
+        guest.execute(&mut world, &Orb { paths: !path, ..orb });
+        let mut expected = [0; IRB_BYTES];
+        expected[..4].copy_from_slice(&[0x03, 0x80, 0x40, 0x07]);
+        assert_eq!(guest.client.irb().emit(), expected);
+    }
+}
+
+#[test]
+fn irb_of_a_unit_check_has_the_sense_in_both_modes() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 1, true, false);
+    for (mode, conditions) in [(Mode::Command, [0x00, 0xc2]), (Mode::Transport, [0x00, 0x12])] {
+        // The guest has blocks 0 to 179.
+        let orb = build(guest.client.storage(), AT, DATA, mode, Verb::Read, blocks(180, 1));
+        guest.execute(&mut world, &orb);
+        let sense = guest.client.answer().sense.unwrap();
+        let bytes = guest.client.irb().emit();
+        assert_eq!(bytes[..2], conditions, "{mode:?}");
+        assert_eq!((bytes[3], bytes[8]), (0x17, 0x0e), "{mode:?}");
+        let report = [0, 0x80, 0, 0, 0x01, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(bytes[12..32], report, "{mode:?}");
+        assert_eq!(bytes[32..], sense.0, "{mode:?}");
+        assert_eq!(Irb::parse(&bytes), Some(guest.client.irb()));
+    }
+}
+
+#[test]
+fn irb_of_a_program_that_goes_on_has_no_sense() {
+    let mut world = World::new(2, 100);
+    let mut guest = world.guest(0, 2, true, false);
+    // A NOP with an interruption, and one that suspends the program.
+    let orb = ccws(&mut guest, &[(0x03, 0x60, 1, 0), (0x03, 0x22, 1, 0)]);
+    guest.start(0, &Orb { flags: orb.flags.with(OrbFlags::SUSPEND), ..orb });
+    world.run();
+    assert!(matches!(guest.poll(), Some(Event::Intermediate { .. })));
+    let irb = guest.client.irb();
+    assert_eq!((irb.scsw, irb.path, irb.sense), (guest.client.answer().scsw, 0x80, None));
+    assert_ne!(irb.scsw.control & control::SUSPENDED, 0);
 }

@@ -391,6 +391,33 @@ fn busy_program_has_its_turn_while_others_work_all_the_time() {
 }
 
 #[test]
+fn end_of_a_program_has_an_irb() {
+    let host = Embedded::start(System::open()).unwrap();
+    let place = Place::new("irb");
+    let serving = Serving::start(&host, &place, Device::default());
+    let guest = Guest::attach_embedded(&host, "ALICE").unwrap();
+    let open = || Disk::open(&guest, "DASD", "SIGA01", &options(Mode::Transport)).unwrap();
+    let (mut first, mut second) = (open(), open());
+    assert_ne!(first.paths(), second.paths());
+    for disk in [&mut first, &mut second] {
+        let paths = disk.paths();
+        // A command that no device has.
+        disk.storage()[0x400..0x408].copy_from_slice(&[0xff, 0x20, 0, 1, 0, 0, 8, 0]);
+        let orb = Orb { flags: OrbFlags::FORMAT_1, paths, program: 0x400, ..Orb::default() };
+        disk.start_orb(&orb).unwrap();
+        let ended = disk.wait().unwrap();
+        let irb = ended.irb();
+        assert_eq!((irb.path, irb.sense), (paths, ended.sense()));
+        let bytes = irb.emit();
+        assert_eq!((bytes[0], bytes[8] & 0x02, bytes[32]), (0x00, 0x02, 0x80));
+        disk.start_orb(&Orb { paths: !paths, ..orb }).unwrap();
+        let irb = disk.wait().unwrap().irb();
+        assert_eq!((irb.scsw.conditions & 0x0300, irb.path, irb.sense), (0x0300, 0, None));
+    }
+    serving.stop();
+}
+
+#[test]
 fn minidisks_of_one_volume_are_apart() {
     let host = Embedded::start(System::open()).unwrap();
     let place = Place::new("apart");

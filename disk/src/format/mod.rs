@@ -9,6 +9,7 @@
 pub mod ccw;
 pub mod eckd;
 pub mod idaw;
+pub mod irb;
 pub mod orb;
 pub mod scsw;
 pub mod sense;

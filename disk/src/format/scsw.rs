@@ -9,8 +9,9 @@
 //! word 0 | key |0|L|CC| 0 |X|     0    | FC |     AC     |   SC   |   of transport mode, with X
 //! ```
 //!
-//! FC functions (start, halt, clear), AC activities, SC status control. Of a transport mode operation FS is the
-//! transport status (bit 7: the TSB is stored) and XS the extended status of the subchannel.
+//! CC deferred condition code, E (bit 14) in an IRB: there is sense, see [`irb`](super::irb), L 0. FC functions (start, halt, clear), AC
+//! activities, SC status control. Of a transport mode operation FS is the transport status (bit 7: the TSB is stored) and XS the extended
+//! status of the subchannel.
 
 use super::u32_at;
 
@@ -126,7 +127,7 @@ impl SubchannelStatus {
 /// A subchannel-status word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scsw {
-    /// The left half of word 0: key, deferred condition code, and what the ORB said.
+    /// The left half of word 0: key, deferred condition code, what the ORB said, and in an IRB whether there is sense.
     pub conditions: u16,
     /// Functions, activities and status control.
     pub control: u16,
@@ -139,6 +140,12 @@ pub struct Scsw {
     /// Bytes of the last CCW that were not transferred; or transport status and extended status.
     pub count: u16,
 }
+
+/// CC of the conditions: deferred condition code 3, the program had no channel path over which it could run.
+pub const NOT_OPERATIONAL: u16 = 0x0300;
+
+/// E of the conditions: the extended-control word of the IRB has sense.
+pub const EXTENDED_CONTROL: u16 = 0x0002;
 
 /// X of the conditions: the word is of transport mode.
 pub const TRANSPORT_FORMAT: u16 = 0x0010;

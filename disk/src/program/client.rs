@@ -8,8 +8,9 @@ use os::storage::StorageOptions;
 
 use crate::channel::request::{Answer, Attached, Head, Kind, Modification, Place, SKIPPED, flag};
 use crate::exchange::Extent;
+use crate::format::irb::Irb;
 use crate::format::orb::{ORB_BYTES, Orb};
-use crate::format::scsw::{DeviceStatus, Scsw};
+use crate::format::scsw::{DeviceStatus, NOT_OPERATIONAL, Scsw};
 use crate::format::tcw::PREFETCH_BYTES;
 
 /// Bytes of a guest's storage at most: addresses in results have 32 bits.
@@ -357,6 +358,15 @@ impl Client {
     #[inline]
     pub fn answer(&self) -> &Answer {
         &self.arrived[self.current].answer
+    }
+
+    /// The interruption-response block of the result that came last: its status, the channel path of the device, and the sense. A program
+    /// with deferred condition code 3 ran over no path.
+    pub fn irb(&self) -> Irb {
+        let Answer { scsw, sense, .. } = self.answer();
+        let has_path = scsw.conditions & NOT_OPERATIONAL != NOT_OPERATIONAL;
+        let paths = self.attached.filter(|_| has_path).map_or(0, |attached| attached.paths);
+        Irb::new(*scsw, paths, *sense)
     }
 
     fn view(&self, extent: &Extent) -> Option<&View> {

@@ -5,6 +5,7 @@ use std::io;
 use disk::channel::request::{self, Modification};
 use disk::ckd::model::{CYLINDERS_MAX, HEADS};
 use disk::ckd::track::{CONTENT_BYTES_MAX, CONTENT_BYTES_MIN};
+use disk::format::irb::Irb;
 use disk::format::orb::Orb;
 use disk::format::scsw::{DeviceStatus, Scsw, TRANSPORT_FORMAT, control};
 use disk::format::sense::Sense;
@@ -434,7 +435,7 @@ impl Disk {
     ///
     /// The path mask of the ORB has to name the device's channel path: [`Disk::paths`], or
     /// [`ALL_PATHS`](disk::format::orb::ALL_PATHS) for whichever path the device has. If the mask does not, the program is not run, and
-    /// ends with deferred condition code 3: the bits 0x0300 in [`Scsw::conditions`].
+    /// ends with deferred condition code 3 ([`NOT_OPERATIONAL`](disk::format::scsw::NOT_OPERATIONAL)).
     ///
     /// # Errors
     /// [`DiskError`]; nothing was started then.
@@ -718,6 +719,17 @@ impl Ended<'_> {
     /// What the control unit says of a unit check.
     pub fn sense(&self) -> Option<Sense> {
         self.disk.client.answer().sense
+    }
+
+    /// The interruption-response block, as TEST SUBCHANNEL stores it for a system that handles status itself: the status, the channel path
+    /// over which the program ran, as a bit of [`Disk::paths`], and the sense of a unit check, if there is any. [`Irb::emit`] writes its 64
+    /// bytes. The block is that of [`Ended::scsw`] and [`Ended::sense`], also while the program goes on.
+    ///
+    /// The path is 0 if the program ended with deferred condition code 3, because it ran over no path. The layout follows the
+    /// z/Architecture Principles of Operation, chapter 16, and `arch/s390/include/asm/cio.h` of Linux: see
+    /// [`irb`](mod@disk::format::irb).
+    pub fn irb(&self) -> Irb {
+        self.disk.client.irb()
     }
 
     /// Whether it ended well.

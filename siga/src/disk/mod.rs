@@ -47,7 +47,7 @@
 //!
 //! Programs can be written CCW by CCW too: [`Disk::storage`] is what their addresses mean, [`Disk::start_orb`] starts them, and
 //! [`format`](mod@format) has what lies in them. A program runs over the channel path that the device has, which the path mask of its ORB has
-//! to name ([`Disk::paths`]). `docs/design/disk.md` has the reasons.
+//! to name ([`Disk::paths`]). [`Ended::irb`] is what TEST SUBCHANNEL would store of the program's end. `docs/design/disk.md` has the reasons.
 
 mod client;
 mod server;

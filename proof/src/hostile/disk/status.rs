@@ -1,10 +1,7 @@
 //! What may become of a program: success, a program check, a unit check with sense, or the end that its guest asked for.
 
 use disk::channel::request::Answer;
-use disk::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, control};
-
-/// Not operational: the deferred condition code of an ORB whose path mask does not name the device's channel path.
-const NOT_OPERATIONAL: u16 = 0x0300;
+use disk::format::scsw::{DeviceStatus, NOT_OPERATIONAL, Scsw, SubchannelStatus, control};
 
 /// Panics unless this may be the end of a program, which may have been cancelled or not.
 pub(super) fn check_end(answer: &Answer, may_be_cancelled: bool) {
