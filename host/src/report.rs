@@ -297,11 +297,12 @@ pub struct SubchannelReport {
     pub starts: u64,
     /// Programs that were measured: those that have ended.
     pub samples: u64,
-    /// Function pending time: from the start to the first answer of the control unit.
+    /// Function pending time: from the start to the first answer of the control unit, without disconnect time.
     pub function_pending_ns: u64,
-    /// Connect time: from there to the end.
+    /// Connect time: from there to the end, without disconnect time.
     pub connect_ns: u64,
-    /// Disconnect time: 0, because no device lets go of its channel path.
+    /// Disconnect time: the device worked and nothing crossed its channel path. A track was read from the file, or the disk took what was
+    /// written.
     pub disconnect_ns: u64,
     /// Control unit queuing time.
     pub control_unit_queuing_ns: u64,

@@ -6,12 +6,11 @@ use super::guest::{Guest, send};
 use super::request::{self, Attached};
 use super::run::{Channel, Guests};
 use super::subchannel::{Flight, Stop, Subchannel};
-use crate::exchange::{Broken, Head, Kind, Pieces, Unit, flag};
+use crate::exchange::{Broken, Head, Kind, Pieces, Unit, flag, split_tail};
 use crate::format::orb::{Orb, OrbFlags};
 use crate::format::scsw::{
     DeviceStatus, Scsw, SubchannelStatus, TRANSPORT_FORMAT, TSB_STORED, control,
 };
-use crate::format::sense::{SENSE_BYTES, Sense};
 use crate::format::tsb::{TransportStatus, Tsb};
 
 impl Channel {
@@ -165,11 +164,10 @@ impl Channel {
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
         let one = &mut guest.subchannels[usize::from(subchannel)];
         let run = &mut one.run;
-        if head.flags & flag::SENSE != 0 {
-            let sense = self.links[link].body(unit);
-            let sense: [u8; SENSE_BYTES] = sense.try_into().map_err(|_| Broken::Rules)?;
-            run.answer.sense = Some(Sense(sense));
-        }
+        let tail = split_tail(&head, self.links[link].body(unit)).ok_or(Broken::Rules)?;
+        let (&[], disconnect_ns, sense) = tail else { return Err(Broken::Rules) };
+        run.disconnect_ns = disconnect_ns;
+        run.answer.sense = sense;
         let device = DeviceStatus(head.code);
         let stop = run.stop;
         let Some((sender, _)) = guests.halves(number) else { return Ok(()) };
@@ -219,12 +217,9 @@ impl Channel {
     ) -> Result<(), Broken> {
         let head = unit.head;
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
-        let mut body = self.links[link].body(unit);
-        let mut sense = Sense::default();
-        if head.flags & flag::SENSE != 0 {
-            let (rest, bytes) = body.split_last_chunk::<SENSE_BYTES>().ok_or(Broken::Rules)?;
-            (body, sense) = (rest, Sense(*bytes));
-        }
+        let tail = split_tail(&head, self.links[link].body(unit)).ok_or(Broken::Rules)?;
+        let (body, disconnect_ns, sense) = tail;
+        let sense = sense.unwrap_or_default();
         let device = DeviceStatus(head.code);
         if device == DeviceStatus::BUSY {
             let run = &mut guest.subchannels[usize::from(subchannel)].run;
@@ -242,7 +237,9 @@ impl Channel {
             return Ok(());
         }
         let index = usize::from(subchannel);
-        let targets = std::mem::take(&mut guest.subchannels[index].run.input);
+        let run = &mut guest.subchannels[index].run;
+        run.disconnect_ns = disconnect_ns;
+        let targets = std::mem::take(&mut run.input);
         let pieces = data_of(&head, body);
         let absorbed = guest.take_data(subchannel, targets.iter(), pieces);
         let run = &mut guest.subchannels[index].run;

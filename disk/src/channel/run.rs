@@ -559,7 +559,8 @@ impl Channel {
                 run.origin = run.walk;
                 // What was read before is done with.
                 (run.result_bytes, run.gap_bytes) = (0, 0);
-                (run.started_ns, run.responded_ns, run.queue_ns) = (now, None, 0);
+                (run.started_ns, run.responded_ns) = (now, None);
+                (run.queue_ns, run.disconnect_ns) = (0, 0);
                 self.open_exchange(number, head.subchannel, sender, now)
             }
             request::Kind::Cancel => self.cancel(number, head.subchannel, sender, now),

@@ -15,12 +15,11 @@ pub struct Measurement {
     pub starts: u64,
     /// Operations that were measured: those that have ended.
     pub samples: u64,
-    /// Function pending: from the start to the control unit's first answer, without control unit queuing.
+    /// Function pending: from the start to the control unit's first answer, without control unit queuing and disconnect time.
     pub pending_ns: u64,
-    /// Connect: from there to the end.
+    /// Connect: from there to the end, without disconnect time.
     pub connect_ns: u64,
-    /// Disconnect: 0. No device lets go of its channel path while it works: a track that is read from the file, and a sync, are
-    /// connect time.
+    /// Disconnect: the device worked and nothing crossed. A track was read from the file, or the disk took what was written.
     pub disconnect_ns: u64,
     /// Control unit queuing: waiting because the control unit was busy, for a reservation of another guest or for a free slot of
     /// the cache.
@@ -35,12 +34,19 @@ impl Measurement {
     /// A program has ended.
     pub(super) fn add(&mut self, run: &Run, now: u64) {
         let responded_ns = run.responded_ns.unwrap_or(now);
-        let pending_ns = responded_ns.saturating_sub(run.started_ns + run.queue_ns);
+        let answered_ns = responded_ns.saturating_sub(run.started_ns + run.queue_ns);
+        let connected_ns = now.saturating_sub(responded_ns);
+        // The device works after the first answer, if there is one before the end. The control unit's word counts up to the time that has
+        // passed.
+        let disconnect_ns = run.disconnect_ns.min(answered_ns + connected_ns);
+        let of_connected_ns = disconnect_ns.min(connected_ns);
+        let pending_ns = answered_ns - (disconnect_ns - of_connected_ns);
         self.samples += 1;
         self.pending_ns += pending_ns;
         self.initial_response_ns += pending_ns;
         self.queue_ns += run.queue_ns;
-        self.connect_ns += now.saturating_sub(responded_ns);
+        self.connect_ns += connected_ns - of_connected_ns;
+        self.disconnect_ns += disconnect_ns;
     }
 }
 
@@ -140,6 +146,8 @@ pub(super) struct Run {
     pub(super) busy_ns: u64,
     pub(super) queue_ns: u64,
     pub(super) responded_ns: Option<u64>,
+    /// For how long the device worked, as the control unit says.
+    pub(super) disconnect_ns: u64,
 }
 
 /// A subchannel.
@@ -224,12 +232,38 @@ impl Run {
         self.busy_ns = 0;
         self.queue_ns = 0;
         self.responded_ns = None;
+        self.disconnect_ns = 0;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn disconnect_time_is_part_of_the_time_that_has_passed() {
+        let measured = |responded_ns, disconnect_ns| {
+            let run = Run {
+                started_ns: 100,
+                queue_ns: 50,
+                responded_ns,
+                disconnect_ns,
+                ..Run::default()
+            };
+            let mut found = Measurement::default();
+            found.add(&run, 1150);
+            assert_eq!(found.initial_response_ns, found.pending_ns);
+            (found.pending_ns, found.disconnect_ns, found.connect_ns)
+        };
+        // Behind the first answer, as far as there is time.
+        assert_eq!(measured(Some(350), 600), (200, 600, 200));
+        assert_eq!(measured(Some(350), 900), (100, 900, 0));
+        // In transport mode the first answer is the last.
+        assert_eq!(measured(Some(1150), 600), (400, 600, 0));
+        assert_eq!(measured(None, 0), (1000, 0, 0));
+        // A control unit that says more than there is.
+        assert_eq!(measured(Some(350), u64::MAX), (0, 1000, 0));
+    }
 
     #[test]
     fn chained_data_end_in_the_ccw_that_has_bytes_left() {

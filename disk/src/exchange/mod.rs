@@ -11,10 +11,10 @@
 //! | command | channel | command | bytes of the CCW, or of all whose data are chained | bytes of the last of these 16, if there are several |
 //! | command response | control unit | 0, or the device status of a search | | |
 //! | data | either | | bytes, of what is read | bytes, or extents |
-//! | status | control unit | device status | residual | sense, if there is a unit check |
+//! | status | control unit | device status | residual | disconnect time 64, if any; sense, if there is a unit check |
 //! | transport command | channel | words of the TCCB | bytes of all output data | TCCB, output data if they are no more than [`FIRST_BURST_BYTES`] |
 //! | transfer ready | control unit | | bytes | offset 32 |
-//! | transport response | control unit | device status | residual | bytes or extents; at the end sense, if there is a unit check |
+//! | transport response | control unit | device status | residual | bytes or extents; then as with status |
 //! | release | channel | | | |
 //! | cancel | channel | 0: at once, 1: when the commands sent before it are done | | |
 //! | disconnect | channel | | | |
@@ -28,6 +28,9 @@
 //! about. Of establish and established the exchange is a number that no other connection has:
 //! what comes before the answer to an establish belongs to a connection that had the number before. Numbers are little-endian: both parties are programs of this machine.
 //!
+//! *Disconnect time* is for how many nanoseconds the device worked for the exchange while nothing crossed: it read a track, or the disk took what was
+//! written. Only the control unit can know that, so its last unit of the exchange says so.
+//!
 //! Output data that are more than a first burst cross in a data unit of their own, after the control unit has sent transfer ready: once for an
 //! exchange, for a part of the output that begins at *offset*. The data unit brings exactly that part.
 //!
@@ -40,11 +43,16 @@ mod link;
 pub use extent::{EXTENT_BYTES, Extent, Pieces};
 pub use link::{Broken, Link, PASS_BYTES_MAX, PairError, UNITS_PER_POLL_MAX, Unit, pair};
 
+use crate::format::sense::{SENSE_BYTES, Sense};
+
 /// Bytes of a unit's head.
 pub const HEAD_BYTES: usize = 16;
 
 /// Bytes of output data at most that cross with their transport command. More cross after transfer ready.
 pub const FIRST_BURST_BYTES: usize = 64 << 10;
+
+/// Bytes of the disconnect time in the body of an end.
+pub const DISCONNECT_BYTES: usize = 8;
 
 /// Commands that a channel sends ahead of their responses.
 pub const PACING: usize = 16;
@@ -164,6 +172,23 @@ pub mod flag {
     pub const PROGRAM_CHECK: u8 = 0x40;
     /// Of a transport command: the exchange writes.
     pub const WRITES: u8 = 0x80;
+    /// Of an end: the body has the disconnect time, before the sense.
+    pub const DISCONNECTED: u8 = 0x80;
+}
+
+/// Takes off the end of a body what the flags of an end say is there: the disconnect time, in nanoseconds, and the sense. None if the body is too
+/// short.
+pub fn split_tail<'a>(head: &Head, body: &'a [u8]) -> Option<(&'a [u8], u64, Option<Sense>)> {
+    let (mut rest, mut sense, mut disconnect_ns) = (body, None, 0);
+    if head.flags & flag::SENSE != 0 {
+        let (before, bytes) = rest.split_last_chunk::<SENSE_BYTES>()?;
+        (rest, sense) = (before, Some(Sense(*bytes)));
+    }
+    if head.flags & flag::DISCONNECTED != 0 {
+        let (before, bytes) = rest.split_last_chunk::<DISCONNECT_BYTES>()?;
+        (rest, disconnect_ns) = (before, u64::from_le_bytes(*bytes));
+    }
+    Some((rest, disconnect_ns, sense))
 }
 
 /// The head of a unit.
@@ -239,6 +264,22 @@ mod tests {
         };
         let bytes = [3, 1, 2, 1, 7, 0, 0x86, 0, 0x0d, 0x0c, 0x0b, 0x0a, 0, 0x10, 0, 0];
         assert_eq!((head.emit(), Head::parse(&bytes)), (bytes, Some(head)));
+    }
+
+    #[test]
+    fn ends_have_their_disconnect_time_and_then_the_sense() {
+        let head = |flags| Head { flags, ..Head::new(Kind::Status, 7, 1) };
+        let time = [0x10, 0x27, 0, 0, 0, 0, 0, 0];
+        let body = [&[1, 2][..], &time, &[3; SENSE_BYTES]].concat();
+        let all = head(flag::DISCONNECTED | flag::SENSE);
+        assert_eq!(split_tail(&all, &body), Some((&[1, 2][..], 10_000, Some(Sense([3; 32])))));
+        assert_eq!(
+            split_tail(&head(flag::DISCONNECTED), &body[..10]),
+            Some((&[1, 2][..], 10_000, None))
+        );
+        assert_eq!(split_tail(&head(0), &body), Some((&body[..], 0, None)));
+        assert_eq!(split_tail(&all, &body[3..]), None);
+        assert_eq!(split_tail(&head(flag::DISCONNECTED), &body[..7]), None);
     }
 
     #[test]

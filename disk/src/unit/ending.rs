@@ -3,9 +3,9 @@
 use super::cache::Cache;
 use super::output::{self, Output};
 use super::{Connection, Exchange, SUBCHANNELS, Unit};
-use crate::exchange::{Broken, Head, Kind, flag};
+use crate::exchange::{Broken, DISCONNECT_BYTES, Head, Kind, flag};
 use crate::format::scsw::DeviceStatus;
-use crate::format::sense::{Fault, Sense};
+use crate::format::sense::{Fault, SENSE_BYTES, Sense};
 
 /// How an exchange ends.
 #[derive(Debug)]
@@ -41,6 +41,7 @@ impl Unit {
         if !ending.exchange.is_unsynced && ending.exchange.unwritten == 0 {
             return self.send_ending(connection, &mut ending);
         }
+        ending.exchange.disconnect.begin(self.clock);
         self.keep_copied(connection, &mut ending);
         self.volumes[connection.device.volume].endings.push(ending);
         Ok(())
@@ -90,15 +91,24 @@ impl Unit {
             count: *residual,
             ..Head::new(*kind, exchange.connection, exchange.number)
         };
-        let mut sense_bytes: &[u8] = &[];
+        exchange.disconnect.end(self.clock);
+        let disconnect_ns = exchange.disconnect.all_ns();
+        let mut tail = [0; DISCONNECT_BYTES + SENSE_BYTES];
+        let mut tail_bytes = 0;
+        if disconnect_ns > 0 && *status != DeviceStatus::BUSY {
+            head.flags |= flag::DISCONNECTED;
+            tail[..DISCONNECT_BYTES].copy_from_slice(&disconnect_ns.to_le_bytes());
+            tail_bytes = DISCONNECT_BYTES;
+        }
         if status.has(DeviceStatus::UNIT_CHECK) {
             self.counters.unit_checks += 1;
             connection.sense = *sense;
             head.flags |= flag::SENSE;
-            sense_bytes = &sense.0;
+            tail[tail_bytes..][..SENSE_BYTES].copy_from_slice(&sense.0);
+            tail_bytes += SENSE_BYTES;
         }
         let link = self.link(connection.link)?;
-        output.send_with(link, head, sense_bytes)
+        output.send_with(link, head, &tail[..tail_bytes])
     }
 
     /// Makes what was written to a volume survive a crash, and ends the operations that wrote.

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::Mounted;
 use super::aside::Aside;
 use super::cache::{Cache, Slot};
 use super::chain::Chain;
@@ -11,6 +10,7 @@ use super::fetch::TRACKS_AHEAD_MAX;
 use super::few::Few;
 use super::flight::Ticket;
 use super::transfer::Transfer;
+use super::{Clock, Mounted};
 use crate::exchange::Head;
 
 /// Ranges of tracks without records that are remembered for a command, or an operation: more than an operation has records to find behind
@@ -71,6 +71,35 @@ pub(super) struct Exchange {
     pub(super) is_uncached: bool,
     /// Read subsystem data is to bring the control unit's features.
     pub(super) are_features_wanted: bool,
+    /// How the disk keeps it waiting.
+    pub(super) disconnect: Disconnect,
+}
+
+/// For how long the device has worked for an exchange while nothing crossed its channel path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Disconnect {
+    all_ns: u64,
+    since_ns: Option<u64>,
+}
+
+impl Disconnect {
+    /// The device works from now on.
+    pub(super) fn begin(&mut self, clock: Clock) {
+        self.since_ns.get_or_insert_with(|| clock.now_ns());
+    }
+
+    /// The device has done what it was working on, if it was. The clock is asked only then: an exchange that finds everything in the cache
+    /// pays for none of this.
+    pub(super) fn end(&mut self, clock: Clock) {
+        if let Some(since_ns) = self.since_ns.take() {
+            self.all_ns += clock.now_ns().saturating_sub(since_ns);
+        }
+    }
+
+    /// Nanoseconds in all.
+    pub(super) fn all_ns(&self) -> u64 {
+        self.all_ns
+    }
 }
 
 impl Exchange {

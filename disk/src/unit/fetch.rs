@@ -105,7 +105,25 @@ fn find_part(
     if let Some(slot) = mounted.cache.seek(track, part) {
         return Ok(slot);
     }
+    let clock = mounted.clock;
+    exchange.disconnect.begin(clock);
     mounted.finish_writes(track);
+    let found = read_part(mounted, exchange, track, part, asked);
+    // Of a direct read it goes on until the exchange does.
+    if !matches!(found, Err(Refusal::Wait(_))) {
+        exchange.disconnect.end(clock);
+    }
+    found
+}
+
+/// As [`find_part`], of a part that is not there.
+fn read_part(
+    mounted: &mut Mounted,
+    exchange: &mut Exchange,
+    track: u32,
+    part: &Range<usize>,
+    asked: &Range<usize>,
+) -> Result<Slot, Refusal> {
     let Mounted { volume, cache, flights, .. } = mounted;
     if let Some(flights) = flights.as_mut().filter(|_| exchange.may_wait()) {
         exchange.misses += 1;

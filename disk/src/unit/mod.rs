@@ -134,6 +134,7 @@ pub enum Syncing {
 #[derive(Debug)]
 struct Mounted {
     volume: Volume,
+    clock: Clock,
     syncing: Syncing,
     cache: Cache,
     reading: Reading,
@@ -219,9 +220,32 @@ pub struct Counters {
 /// Passes that a sync waits for at most while each brings more that is to be synced.
 const GATHERING_PASSES_MAX: u32 = 64;
 
+/// Tells how long devices work. A control unit asks it only around work that takes long: reads and syncs of files.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock(fn() -> u64);
+
+impl Clock {
+    /// A clock that gives nanoseconds since whenever, and never goes back.
+    pub fn new(now_ns: fn() -> u64) -> Clock {
+        Clock(now_ns)
+    }
+
+    fn now_ns(self) -> u64 {
+        (self.0)()
+    }
+}
+
+impl Default for Clock {
+    /// A clock that stands still.
+    fn default() -> Clock {
+        Clock(|| 0)
+    }
+}
+
 /// A control unit.
 #[derive(Debug, Default)]
 pub struct Unit {
+    clock: Clock,
     volumes: Vec<Mounted>,
     /// In boxes, because a link is laid aside while bytes of it are used.
     links: Vec<Option<Box<Link>>>,
@@ -241,9 +265,15 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// A control unit without volumes.
+    /// A control unit without volumes, whose clock stands still: it reports no disconnect time.
     pub fn new() -> Unit {
         Unit::default()
+    }
+
+    /// Has the disconnect time of programs measured with this clock from now on.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.clock = clock;
+        self.volumes.iter_mut().for_each(|mounted| mounted.clock = clock);
     }
 
     /// Adds a volume, with a cache of at most `cache_bytes`, which is lent over all channel paths that are there. Returns its number.
@@ -265,6 +295,7 @@ impl Unit {
         let segments = self.links.iter_mut().map(lend).collect::<io::Result<_>>()?;
         self.volumes.push(Mounted {
             volume,
+            clock: self.clock,
             syncing: Syncing::default(),
             cache,
             reading: Reading::Buffered,

@@ -49,6 +49,7 @@ const ROWS: &[Row] = &[
     ("rate_ios_per_s", Quantity::Work, "ios", "", Measured, Per::Second, 1.0),
     ("rate_ios_per_cpu_s", Quantity::Work, "ios", "", All, Per::CpuSecond, 1.0),
     ("service_ns_per_io", Quantity::Counter, "service_ns", "", Attending, IO, 1.0),
+    ("disconnect_ns_per_io", Quantity::Counter, "disconnect_ns", "", Attending, IO, 1.0),
     ("cp_cpu_ns_per_io", Quantity::Cpu, "", "busy", Attending, IO, 1.0),
     ("cp_spinning_ns_per_io", Quantity::Cpu, "", "spinning", Attending, IO, 1.0),
     ("guest_cpu_ns_per_io", Quantity::Cpu, "", "", Guests, IO, 1.0),

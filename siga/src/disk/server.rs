@@ -11,7 +11,7 @@ use disk::ckd::model::TRACK_BYTES;
 use disk::ckd::volume::{Access, OpenError};
 use disk::exchange::{Broken, PairError, pair};
 use disk::report::{self, DeviceState, Totals, VolumeState};
-use disk::unit::{DamagedTrack, Reading, Syncing, Unit, Writing};
+use disk::unit::{Clock, DamagedTrack, Reading, Syncing, Unit, Writing};
 use fabric::control::{Kind, Pending, Problem};
 use fabric::name::Name;
 use fabric::path::{self, Shape, Terms};
@@ -252,6 +252,7 @@ impl Server {
         let mut waiter = Waiter::new(wait)?;
         let guest = waiter.add(Party::Guest(guest))?;
         let (mut unit, mut channel) = (Unit::new(), Channel::new());
+        unit.set_clock(Clock::new(now_ns));
         // Caches are lent over these paths, of which nobody else knows.
         let most = 1 << 46;
         let terms =

@@ -109,13 +109,15 @@ fn counts(server: &Server, layout: &Layout) -> Counts {
         *counts.entry(name.to_owned()).or_default() += sent;
     }
     counts.insert("units".to_owned(), all);
-    let (mut samples, mut service_ns) = (0, 0);
+    let (mut samples, mut service_ns, mut disconnect_ns) = (0, 0, 0);
     for (_, block) in server.measurements() {
         samples += block.samples;
-        service_ns += block.pending_ns + block.connect_ns;
+        service_ns += block.pending_ns + block.connect_ns + block.disconnect_ns;
+        disconnect_ns += block.disconnect_ns;
     }
     counts.insert("samples".to_owned(), samples);
     counts.insert("service_ns".to_owned(), service_ns);
+    counts.insert("disconnect_ns".to_owned(), disconnect_ns);
     // What is missing in the blocks of a guest that has one I/O under way at a time.
     let elapsed_ns = now_ns() * (layout.volumes * layout.guests_per_volume) as u64;
     counts.insert("missing_ns".to_owned(), elapsed_ns.saturating_sub(service_ns));

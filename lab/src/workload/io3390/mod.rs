@@ -134,6 +134,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         "rate_ios_per_cpu_s",
         "rate_bytes_per_s",
         "service_ns_per_io",
+        "disconnect_ns_per_io",
         "cp_cpu_ns_per_io",
         "cp_spinning_ns_per_io",
         "guest_cpu_ns_per_io",

@@ -1,6 +1,8 @@
 //! A channel, and a control unit, that send any information units, beside a guest that does as it should.
 
-use disk::exchange::{EXTENT_BYTES, Extent, FIRST_BURST_BYTES, Head, Kind, Link, establish, flag};
+use disk::exchange::{
+    EXTENT_BYTES, Extent, FIRST_BURST_BYTES, Head, Kind, Link, establish, flag, split_tail,
+};
 use disk::format::scsw::DeviceStatus;
 use disk::program::blocks::{Blocks, Mode, PROGRAM_BYTES, Verb, build};
 use disk::program::client::{Client, Event};
@@ -235,7 +237,6 @@ impl RawChannel {
             let Ok(Some(message)) = self.receiver.fetch() else { return };
             let message = self.receiver.message(message);
             let head = Head::parse(message.head).expect("a unit");
-            let mut body = message.body;
             match head.kind {
                 Kind::Established if head.code == 0 => {
                     self.cache = self.receiver.lent(head.count as u16);
@@ -246,15 +247,13 @@ impl RawChannel {
                 | Kind::Attention
                 | Kind::Interrogation => {}
                 Kind::TransferReady => {
-                    assert!(head.count > 0 && body == [0; 4], "what the channel has not");
+                    assert!(head.count > 0 && message.body == [0; 4], "what the channel has not");
                     if self.readies.len() < SEEN_MAX {
                         self.readies.push(head);
                     }
                 }
                 Kind::Data | Kind::Status | Kind::TransportResponse => {
-                    if head.flags & flag::SENSE != 0 {
-                        body = body.split_last_chunk::<32>().expect("sense").0;
-                    }
+                    let (body, ..) = split_tail(&head, message.body).expect("time and sense");
                     let cache = self.cache.as_ref().map_or(0, View::bytes) as u64;
                     if head.flags & flag::EXTENTS != 0 {
                         for bytes in body.chunks(EXTENT_BYTES) {
@@ -486,11 +485,15 @@ impl RawUnit {
         if kind == Kind::Established {
             head.count = script.pick(&[u32::from(self.segment), 7]);
         }
+        if kind == Kind::Status {
+            body.clear();
+        }
+        if script.below(TAME) == 0 {
+            head.flags |= flag::DISCONNECTED;
+            body.extend(script.pick(&[0, 1000, u64::MAX]).to_le_bytes());
+        }
         if head.code & DeviceStatus::UNIT_CHECK.0 != 0 || script.below(TAME) == 0 {
             head.flags |= flag::SENSE;
-            if kind == Kind::Status {
-                body.clear();
-            }
             body.extend([9; 32]);
         }
         if script.below(TAME) == 0 {
