@@ -1,4 +1,4 @@
-//! Channel programs, control units and volumes: no threads, no clock, no unsafe code.
+//! Channel programs, control units and volumes: no threads, no unsafe code, and no clock but one for waits for files.
 //!
 //! In the order in which an I/O passes them:
 //!

@@ -6,19 +6,22 @@ mod world;
 use std::cell::Cell;
 use std::io;
 
+use disk::channel::request;
 use disk::channel::subchannel::Measurement;
 use disk::ckd::backing::Backing;
+use disk::ckd::volume::{Access, Volume};
 use disk::program::blocks::{Mode, Verb};
 use disk::program::client::Event;
-use disk::unit::Clock;
+use disk::unit::{Clock, Syncing, Unit};
 
 use world::programs::start;
 use world::reads::read_directly;
 use world::writes::write_directly;
 use world::{Disk, Guest, MODES, World, image};
 
-/// What a read of the simulated disk takes, and a sync.
+/// What a read, a write and a sync of the simulated disk take.
 const READ_NS: u64 = 300_000;
+const WRITE_NS: u64 = 50_000;
 const SYNC_NS: u64 = 700_000;
 /// What a turn of channel and control unit takes.
 const TURN_NS: u64 = 1000;
@@ -50,6 +53,7 @@ impl Backing for Slow {
     }
 
     fn write_at(&mut self, source: &[u8], offset: u64) -> io::Result<()> {
+        pass(WRITE_NS);
         self.0.write_at(source, offset)
     }
 
@@ -61,8 +65,8 @@ impl Backing for Slow {
 
 fn world() -> (World, Guest) {
     let disk = Disk::new(image(2));
-    let mut world = World::over(disk.clone(), Box::new(Slow(disk)), 100);
-    world.unit.set_clock(Clock::new(now_ns));
+    let volume = Volume::from_backing(Box::new(Slow(disk.clone())), Access::Write).unwrap();
+    let mut world = World::of(Unit::with_clock(Clock::new(now_ns)), disk, volume, 100);
     let guest = world.guest(0, 2, true, false);
     (world, guest)
 }
@@ -76,76 +80,105 @@ fn turn(world: &mut World) {
     world.channel.poll_units(&mut world.sides, now_ns()).unwrap();
 }
 
-/// Turns until the program has ended: what was measured of it.
-fn end(world: &mut World, guest: &mut Guest) -> Measurement {
+/// A program on subchannel 0, and what was measured before it.
+struct Trial {
+    started_ns: u64,
+    before: Measurement,
+}
+
+impl Trial {
+    fn start(
+        world: &World,
+        guest: &mut Guest,
+        mode: Mode,
+        verb: Verb,
+        blocks: (u64, u32),
+    ) -> Trial {
+        start(guest, 0, mode, verb, blocks, 0);
+        // The channel takes it in the next turn.
+        let started_ns = now_ns() + TURN_NS;
+        Trial { started_ns, before: world.channel.measurements(0).next().unwrap() }
+    }
+
+    /// Turns until the program has ended: its disconnect time. Nothing of the time that has passed is lost, or counted twice.
+    fn disconnect_ns(self, world: &mut World, guest: &mut Guest) -> u64 {
+        for _ in 0..100 {
+            turn(world);
+            let Some(event) = guest.poll() else { continue };
+            assert!(matches!(event, Event::Ended { subchannel: 0, .. }), "{event:?}");
+            let after = world.channel.measurements(0).next().unwrap();
+            let Trial { started_ns, before } = self;
+            assert_eq!(after.samples, before.samples + 1);
+            let all_ns = |one: Measurement| {
+                one.pending_ns + one.connect_ns + one.disconnect_ns + one.queue_ns
+            };
+            assert_eq!(all_ns(after) - all_ns(before), now_ns() - started_ns, "{after:?}");
+            return after.disconnect_ns - before.disconnect_ns;
+        }
+        panic!("no end");
+    }
+}
+
+/// Turns until something waits for the disk.
+fn turn_until(world: &mut World, is_there: impl Fn() -> bool) {
     for _ in 0..100 {
-        if let Some(Event::Ended { subchannel: 0, .. }) = guest.poll() {
-            assert!(guest.client.answer().scsw.is_good(), "{:?}", guest.client.answer());
-            return world.channel.measurements(0).next().unwrap();
+        if is_there() {
+            return;
         }
         turn(world);
     }
-    panic!("no end");
-}
-
-/// What one more program was measured at.
-fn measure(
-    world: &mut World,
-    guest: &mut Guest,
-    mode: Mode,
-    verb: Verb,
-    first: u64,
-) -> Measurement {
-    let before = world.channel.measurements(0).next().unwrap();
-    start(guest, 0, mode, verb, (first, 1), 0);
-    let after = end(world, guest);
-    Measurement {
-        starts: after.starts - before.starts,
-        samples: after.samples - before.samples,
-        pending_ns: after.pending_ns - before.pending_ns,
-        connect_ns: after.connect_ns - before.connect_ns,
-        disconnect_ns: after.disconnect_ns - before.disconnect_ns,
-        queue_ns: after.queue_ns - before.queue_ns,
-        device_active_ns: after.device_active_ns - before.device_active_ns,
-        initial_response_ns: after.initial_response_ns - before.initial_response_ns,
-    }
+    panic!("nothing waits");
 }
 
 #[test]
-fn reads_and_syncs_by_calls_are_disconnect_time() {
+fn reads_writes_and_syncs_by_calls_are_disconnect_time_and_nothing_else_is() {
     for mode in MODES {
         let (mut world, mut guest) = world();
-        let cold = measure(&mut world, &mut guest, mode, Verb::Read, 3);
-        assert_eq!((cold.samples, cold.disconnect_ns), (1, READ_NS), "{mode:?}");
-        assert!(cold.pending_ns < READ_NS && cold.connect_ns < READ_NS, "{cold:?}");
+        let mut check = |verb, blocks, disconnect_ns| {
+            let trial = Trial::start(&world, &mut guest, mode, verb, blocks);
+            let found_ns = trial.disconnect_ns(&mut world, &mut guest);
+            assert!(guest.client.answer().scsw.is_good());
+            assert_eq!(found_ns, disconnect_ns, "{mode:?} {verb:?} {blocks:?}");
+        };
+        check(Verb::Read, (3, 1), READ_NS);
         // The track is in the cache now.
-        let warm = measure(&mut world, &mut guest, mode, Verb::Read, 3);
-        assert_eq!((warm.samples, warm.disconnect_ns), (1, 0), "{mode:?}");
-        assert_eq!(
-            (warm.pending_ns, warm.connect_ns),
-            (cold.pending_ns, cold.connect_ns),
-            "{mode:?}: the rest does not depend on the disk"
-        );
-        let write = measure(&mut world, &mut guest, mode, Verb::Write, 3);
-        assert!(write.disconnect_ns >= SYNC_NS, "{write:?}");
-        assert!(write.pending_ns < READ_NS && write.connect_ns < READ_NS, "{write:?}");
+        check(Verb::Read, (3, 1), 0);
+        // A sync waits for a turn, in which others could write.
+        check(Verb::Write, (3, 1), WRITE_NS + TURN_NS + SYNC_NS);
+        // More than a group of commands: two tracks are read in different turns.
+        check(Verb::Read, (12, 24), 2 * READ_NS);
+        check(Verb::Read, (12, 24), 0);
+        check(Verb::Write, (40, 1), READ_NS + WRITE_NS + TURN_NS + SYNC_NS);
     }
 }
 
 #[test]
-fn direct_reads_are_disconnect_time_until_the_program_goes_on() {
+fn writes_that_need_no_sync_are_disconnect_time_too() {
     for mode in MODES {
         let (mut world, mut guest) = world();
-        let gate = read_directly(&mut world, 2, 512, true);
-        start(&mut guest, 0, mode, Verb::Read, (3, 1), 0);
-        while gate.under_way() == 0 {
-            turn(&mut world);
+        world.unit.set_syncing(0, Syncing::File);
+        for disconnect_ns in [READ_NS + WRITE_NS, WRITE_NS] {
+            let trial = Trial::start(&world, &mut guest, mode, Verb::Write, (3, 1));
+            assert_eq!(trial.disconnect_ns(&mut world, &mut guest), disconnect_ns, "{mode:?}");
         }
-        pass(5_000_000);
-        gate.end(0);
-        let found = end(&mut world, &mut guest);
-        assert!((5_000_000..5_100_000).contains(&found.disconnect_ns), "{mode:?}: {found:?}");
-        assert!(found.pending_ns + found.connect_ns < 100_000, "{mode:?}: {found:?}");
+    }
+}
+
+#[test]
+fn direct_reads_one_after_the_other_are_disconnect_time() {
+    for mode in MODES {
+        let (mut world, mut guest) = world();
+        // No track is known: each is read when the one before is there.
+        let gate = read_directly(&mut world, 2, 512, false);
+        let trial = Trial::start(&world, &mut guest, mode, Verb::Read, (3, 30));
+        for wait_ns in [5_000_000, 7_000_000, 9_000_000] {
+            turn_until(&mut world, || gate.under_way() > 0);
+            pass(wait_ns);
+            gate.end(0);
+        }
+        // The program goes on in the turn after the end of a read.
+        let disconnect_ns = 21_000_000 + 3 * TURN_NS;
+        assert_eq!(trial.disconnect_ns(&mut world, &mut guest), disconnect_ns, "{mode:?}");
     }
 }
 
@@ -154,15 +187,25 @@ fn direct_writes_are_disconnect_time_until_they_are_synced() {
     for mode in MODES {
         let (mut world, mut guest) = world();
         let gate = write_directly(&mut world, 4);
-        start(&mut guest, 0, mode, Verb::Write, (3, 1), 7);
-        while gate.under_way() == 0 {
-            turn(&mut world);
-        }
+        let trial = Trial::start(&world, &mut guest, mode, Verb::Write, (3, 1));
+        turn_until(&mut world, || gate.under_way() > 0);
         pass(5_000_000);
         gate.end(0);
-        let found = end(&mut world, &mut guest);
-        let expected = 5_000_000 + SYNC_NS..5_000_000 + SYNC_NS + READ_NS + 100_000;
-        assert!(expected.contains(&found.disconnect_ns), "{mode:?}: {found:?}");
-        assert!(found.pending_ns + found.connect_ns < 100_000, "{mode:?}: {found:?}");
+        let disconnect_ns = READ_NS + 5_000_000 + TURN_NS + SYNC_NS;
+        assert_eq!(trial.disconnect_ns(&mut world, &mut guest), disconnect_ns, "{mode:?}");
+    }
+}
+
+#[test]
+fn program_that_is_halted_has_waited_until_then() {
+    for mode in MODES {
+        let (mut world, mut guest) = world();
+        let gate = read_directly(&mut world, 2, 512, true);
+        let trial = Trial::start(&world, &mut guest, mode, Verb::Read, (3, 1));
+        turn_until(&mut world, || gate.under_way() > 0);
+        pass(5_000_000);
+        guest.client.request(request::Kind::Halt, 0, &mut guest.sender).unwrap();
+        let disconnect_ns = 5_000_000 + TURN_NS;
+        assert_eq!(trial.disconnect_ns(&mut world, &mut guest), disconnect_ns, "{mode:?}");
     }
 }

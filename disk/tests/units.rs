@@ -151,6 +151,60 @@ fn data_of_a_command_that_come_twice_break_the_rules() {
     trial.expect_broken(sent);
 }
 
+#[test]
+fn status_has_its_disconnect_time_and_its_sense_and_nothing_else() {
+    for (flags, bytes) in [
+        (0, 1),
+        (flag::DISCONNECT_TIME, 0),
+        (flag::DISCONNECT_TIME, 7),
+        (flag::DISCONNECT_TIME, 9),
+        (flag::SENSE, 31),
+        (flag::SENSE, 33),
+        (flag::DISCONNECT_TIME | flag::SENSE, 39),
+        (flag::DISCONNECT_TIME | flag::SENSE, 41),
+    ] {
+        let mut trial = Trial::new(false);
+        let first = trial.start(Mode::Command, 1);
+        let status = Head { kind: Kind::Status, flags, code: DeviceStatus::ENDED.0, ..first };
+        let sent = trial.send(&status, &vec![0; bytes]);
+        trial.expect_broken(sent);
+    }
+}
+
+#[test]
+fn program_that_is_begun_again_keeps_its_disconnect_time() {
+    for (mode, end) in [(Mode::Command, Kind::Status), (Mode::Transport, Kind::TransportResponse)] {
+        let mut trial = Trial::new(false);
+        let first = trial.start(mode, 1);
+        let started_ns = trial.world.now_ns;
+        let mut ends = |exchange, code: DeviceStatus, disconnect_ns: u64, passed_ns| {
+            let flags = flag::DISCONNECT_TIME;
+            let head = Head { flags, code: code.0, ..Head::new(end, VICTIM as u16, exchange) };
+            trial.sender.send(&head.emit(), &disconnect_ns.to_le_bytes()).unwrap();
+            let Trial { world, receiver, .. } = &mut trial;
+            let now_ns = started_ns + passed_ns;
+            world.channel.poll_units(&mut world.sides, now_ns).unwrap();
+            world.channel.repeat(&mut world.sides, now_ns);
+            while let Some(message) = receiver.fetch().unwrap() {
+                let head = Head::parse(receiver.message(message).head).unwrap();
+                if head.exchange != exchange {
+                    return head.exchange;
+                }
+            }
+            0
+        };
+        let second = ends(first.exchange, DeviceStatus::BUSY, 30_000, 100_000);
+        // A control unit that says more than has passed.
+        let third = ends(second, DeviceStatus::BUSY, u64::MAX, 100_000);
+        assert!(second != first.exchange && third != second && third != 0, "{mode:?}");
+        ends(third, DeviceStatus::ENDED, 7000, 1_000_000);
+        let found = trial.world.channel.measurements(VICTIM).next().unwrap();
+        // The program was started some microseconds before.
+        assert!((137_000..150_000).contains(&found.disconnect_ns), "{mode:?}: {found:?}");
+        assert_eq!(found.samples, 1, "{mode:?}");
+    }
+}
+
 /// Transfer ready for the operation of a transport command.
 fn ready(first: Head, offset: u32, count: u32) -> (Head, [u8; 4]) {
     let head = Head::new(Kind::TransferReady, first.connection, first.exchange);

@@ -301,8 +301,7 @@ pub struct SubchannelReport {
     pub function_pending_ns: u64,
     /// Connect time: from there to the end, without disconnect time.
     pub connect_ns: u64,
-    /// Disconnect time: the device worked and nothing crossed its channel path. A track was read from the file, or the disk took what was
-    /// written.
+    /// Disconnect time: the program waited for the file of its volume, until a track was read, or what it wrote was written and synced.
     pub disconnect_ns: u64,
     /// Control unit queuing time.
     pub control_unit_queuing_ns: u64,

@@ -76,7 +76,7 @@ pub const METRICS: &[Metric] = &[
         "service",
         "time from start to end of an I/O, in the measurement blocks of the channel",
     ),
-    less("disconnect_ns_per_io", "disconnect", "of the service time, while the device worked"),
+    less("disconnect_ns_per_io", "disconnect", "of the service time, waiting for the file"),
     less(
         "cp_cpu_ns_per_io",
         "CP CPU",

@@ -166,7 +166,7 @@ impl Channel {
         let run = &mut one.run;
         let tail = split_tail(&head, self.links[link].body(unit)).ok_or(Broken::Rules)?;
         let (&[], disconnect_ns, sense) = tail else { return Err(Broken::Rules) };
-        run.disconnect_ns = disconnect_ns;
+        run.note_disconnect(disconnect_ns, now);
         run.answer.sense = sense;
         let device = DeviceStatus(head.code);
         let stop = run.stop;
@@ -220,6 +220,8 @@ impl Channel {
         let tail = split_tail(&head, self.links[link].body(unit)).ok_or(Broken::Rules)?;
         let (body, disconnect_ns, sense) = tail;
         let sense = sense.unwrap_or_default();
+        let index = usize::from(subchannel);
+        guest.subchannels[index].run.note_disconnect(disconnect_ns, now);
         let device = DeviceStatus(head.code);
         if device == DeviceStatus::BUSY {
             let run = &mut guest.subchannels[usize::from(subchannel)].run;
@@ -236,9 +238,7 @@ impl Channel {
             let _ = self.stopped(number, subchannel, stop, sender, now);
             return Ok(());
         }
-        let index = usize::from(subchannel);
         let run = &mut guest.subchannels[index].run;
-        run.disconnect_ns = disconnect_ns;
         let targets = std::mem::take(&mut run.input);
         let pieces = data_of(&head, body);
         let absorbed = guest.take_data(subchannel, targets.iter(), pieces);
@@ -254,13 +254,14 @@ impl Channel {
         {
             let is_program = head.flags & flag::PROGRAM_CHECK != 0;
             let device_us = (now.saturating_sub(run.started_ns) / 1000) as u32;
+            let queue_us = (run.queue_ns / 1000) as u32;
             let tsb = Tsb {
                 dcw_offset: (device != DeviceStatus::ENDED).then_some(head.number),
                 residual_bytes: head.count,
                 cache_miss: head.flags & flag::CACHE_MISS != 0,
                 status: match is_program {
                     true => TransportStatus::ProgramCheck { reason: sense.0[8], sense },
-                    false => TransportStatus::Io { device_us, queue_us: 0, sense },
+                    false => TransportStatus::Io { device_us, queue_us, sense },
                 },
             };
             run.answer.tsb = Some((run.tsb, tsb.emit()));

@@ -236,9 +236,10 @@ impl Guest {
     pub(super) fn retry(&mut self, subchannel: u16, now: u64) {
         let run = &mut self.subchannels[usize::from(subchannel)].run;
         let (orb, started_ns, queue_ns) = (run.orb, run.started_ns, run.queue_ns);
-        let origin = run.origin;
+        let (origin, disconnect_ns) = (run.origin, run.disconnect_ns);
         run.begin(orb, started_ns);
         (run.queue_ns, run.busy_ns, run.is_busy) = (queue_ns, now, true);
+        run.disconnect_ns = disconnect_ns;
         run.origin = origin;
         self.busy.push_back(subchannel);
     }

@@ -19,7 +19,8 @@ pub struct Measurement {
     pub pending_ns: u64,
     /// Connect: from there to the end, without disconnect time.
     pub connect_ns: u64,
-    /// Disconnect: the device worked and nothing crossed. A track was read from the file, or the disk took what was written.
+    /// Disconnect: the program waited for the file of its volume, until a track was read, or what it wrote was written and synced. It is taken
+    /// off the time behind the first answer, and what does not fit there off the time before.
     pub disconnect_ns: u64,
     /// Control unit queuing: waiting because the control unit was busy, for a reservation of another guest or for a free slot of
     /// the cache.
@@ -33,19 +34,24 @@ pub struct Measurement {
 impl Measurement {
     /// A program has ended.
     pub(super) fn add(&mut self, run: &Run, now: u64) {
-        let responded_ns = run.responded_ns.unwrap_or(now);
-        let answered_ns = responded_ns.saturating_sub(run.started_ns + run.queue_ns);
-        let connected_ns = now.saturating_sub(responded_ns);
-        // The device works after the first answer, if there is one before the end. The control unit's word counts up to the time that has
-        // passed.
-        let disconnect_ns = run.disconnect_ns.min(answered_ns + connected_ns);
-        let of_connected_ns = disconnect_ns.min(connected_ns);
-        let pending_ns = answered_ns - (disconnect_ns - of_connected_ns);
         self.samples += 1;
+        if run.is_suspended {
+            // The guest has kept it waiting, and nobody else.
+            return;
+        }
+        let responded_ns = run.responded_ns.unwrap_or(now);
+        let mut pending_ns = responded_ns.saturating_sub(run.started_ns + run.queue_ns);
+        let mut connect_ns = now.saturating_sub(responded_ns);
+        // No more than has passed, whatever the control unit says. When the program waited for its file is not known: most do so behind the
+        // first answer, if that is not the last one too.
+        let disconnect_ns = run.disconnect_ns.min(pending_ns + connect_ns);
+        let of_connect_ns = disconnect_ns.min(connect_ns);
+        connect_ns -= of_connect_ns;
+        pending_ns -= disconnect_ns - of_connect_ns;
         self.pending_ns += pending_ns;
         self.initial_response_ns += pending_ns;
         self.queue_ns += run.queue_ns;
-        self.connect_ns += connected_ns - of_connected_ns;
+        self.connect_ns += connect_ns;
         self.disconnect_ns += disconnect_ns;
     }
 }
@@ -146,7 +152,7 @@ pub(super) struct Run {
     pub(super) busy_ns: u64,
     pub(super) queue_ns: u64,
     pub(super) responded_ns: Option<u64>,
-    /// For how long the device worked, as the control unit says.
+    /// For how long it has waited for its file, as the control unit says.
     pub(super) disconnect_ns: u64,
 }
 
@@ -203,6 +209,11 @@ impl Run {
         }
     }
 
+    /// The control unit says for how long the program has waited for its file. It cannot be longer than it has run.
+    pub(super) fn note_disconnect(&mut self, disconnect_ns: u64, now: u64) {
+        self.disconnect_ns += disconnect_ns.min(now.saturating_sub(self.started_ns));
+    }
+
     /// Forgets everything, and keeps the memory.
     pub(super) fn begin(&mut self, orb: Orb, now: u64) {
         self.orb = orb;
@@ -255,14 +266,22 @@ mod tests {
             assert_eq!(found.initial_response_ns, found.pending_ns);
             (found.pending_ns, found.disconnect_ns, found.connect_ns)
         };
-        // Behind the first answer, as far as there is time.
+        // Off the time behind the first answer, and what does not fit there off the time before.
         assert_eq!(measured(Some(350), 600), (200, 600, 200));
         assert_eq!(measured(Some(350), 900), (100, 900, 0));
-        // In transport mode the first answer is the last.
+        // The first answer is the last.
         assert_eq!(measured(Some(1150), 600), (400, 600, 0));
         assert_eq!(measured(None, 0), (1000, 0, 0));
         // A control unit that says more than there is.
         assert_eq!(measured(Some(350), u64::MAX), (0, 1000, 0));
+    }
+
+    #[test]
+    fn program_that_ends_while_it_is_suspended_is_a_sample_without_times() {
+        let run = Run { started_ns: 100, is_suspended: true, disconnect_ns: 7, ..Run::default() };
+        let mut found = Measurement::default();
+        found.add(&run, 1150);
+        assert_eq!(found, Measurement { samples: 1, ..Measurement::default() });
     }
 
     #[test]

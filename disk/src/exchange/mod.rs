@@ -28,8 +28,9 @@
 //! about. Of establish and established the exchange is a number that no other connection has:
 //! what comes before the answer to an establish belongs to a connection that had the number before. Numbers are little-endian: both parties are programs of this machine.
 //!
-//! *Disconnect time* is for how many nanoseconds the device worked for the exchange while nothing crossed: it read a track, or the disk took what was
-//! written. Only the control unit can know that, so its last unit of the exchange says so.
+//! *Disconnect time* is how long, in nanoseconds, the exchange has waited for the files of its volume: until a track was read, or what it wrote
+//! was written and synced. Only the control unit knows that, so its last unit of the exchange says so, also that of an exchange for which it was
+//! busy.
 //!
 //! Output data that are more than a first burst cross in a data unit of their own, after the control unit has sent transfer ready: once for an
 //! exchange, for a part of the output that begins at *offset*. The data unit brings exactly that part.
@@ -52,7 +53,7 @@ pub const HEAD_BYTES: usize = 16;
 pub const FIRST_BURST_BYTES: usize = 64 << 10;
 
 /// Bytes of the disconnect time in the body of an end.
-pub const DISCONNECT_BYTES: usize = 8;
+pub const DISCONNECT_TIME_BYTES: usize = 8;
 
 /// Commands that a channel sends ahead of their responses.
 pub const PACING: usize = 16;
@@ -173,7 +174,7 @@ pub mod flag {
     /// Of a transport command: the exchange writes.
     pub const WRITES: u8 = 0x80;
     /// Of an end: the body has the disconnect time, before the sense.
-    pub const DISCONNECTED: u8 = 0x80;
+    pub const DISCONNECT_TIME: u8 = 0x80;
 }
 
 /// Takes off the end of a body what the flags of an end say is there: the disconnect time, in nanoseconds, and the sense. None if the body is too
@@ -184,8 +185,8 @@ pub fn split_tail<'a>(head: &Head, body: &'a [u8]) -> Option<(&'a [u8], u64, Opt
         let (before, bytes) = rest.split_last_chunk::<SENSE_BYTES>()?;
         (rest, sense) = (before, Some(Sense(*bytes)));
     }
-    if head.flags & flag::DISCONNECTED != 0 {
-        let (before, bytes) = rest.split_last_chunk::<DISCONNECT_BYTES>()?;
+    if head.flags & flag::DISCONNECT_TIME != 0 {
+        let (before, bytes) = rest.split_last_chunk::<DISCONNECT_TIME_BYTES>()?;
         (rest, disconnect_ns) = (before, u64::from_le_bytes(*bytes));
     }
     Some((rest, disconnect_ns, sense))
@@ -271,15 +272,15 @@ mod tests {
         let head = |flags| Head { flags, ..Head::new(Kind::Status, 7, 1) };
         let time = [0x10, 0x27, 0, 0, 0, 0, 0, 0];
         let body = [&[1, 2][..], &time, &[3; SENSE_BYTES]].concat();
-        let all = head(flag::DISCONNECTED | flag::SENSE);
+        let all = head(flag::DISCONNECT_TIME | flag::SENSE);
         assert_eq!(split_tail(&all, &body), Some((&[1, 2][..], 10_000, Some(Sense([3; 32])))));
         assert_eq!(
-            split_tail(&head(flag::DISCONNECTED), &body[..10]),
+            split_tail(&head(flag::DISCONNECT_TIME), &body[..10]),
             Some((&[1, 2][..], 10_000, None))
         );
         assert_eq!(split_tail(&head(0), &body), Some((&body[..], 0, None)));
         assert_eq!(split_tail(&all, &body[3..]), None);
-        assert_eq!(split_tail(&head(flag::DISCONNECTED), &body[..7]), None);
+        assert_eq!(split_tail(&head(flag::DISCONNECT_TIME), &body[..7]), None);
     }
 
     #[test]

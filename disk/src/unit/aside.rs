@@ -189,7 +189,7 @@ impl Unit {
         };
         let Some(index) = connection.exchanges.iter().position(is_it) else { return Ok(()) };
         let mut exchange = connection.exchanges.swap_remove(index);
-        exchange.disconnect.end(self.clock);
+        exchange.disconnect_time.end(self.clock);
         self.give_back_aside(connection, &exchange);
         let aside = *exchange.aside.take().expect("seen above");
         let Aside { head, bytes, mut units, held, .. } = aside;
@@ -269,7 +269,6 @@ impl Unit {
         if awaited == Awaited::Turn {
             self.yielded.push_back(ticket);
         } else {
-            exchange.disconnect.begin(self.clock);
             let flights = self.volumes[connection.device.volume].flights.as_mut();
             flights.expect("no read is waited for without").wait(awaited, ticket);
         }

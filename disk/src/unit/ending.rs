@@ -3,7 +3,7 @@
 use super::cache::Cache;
 use super::output::{self, Output};
 use super::{Connection, Exchange, SUBCHANNELS, Unit};
-use crate::exchange::{Broken, DISCONNECT_BYTES, Head, Kind, flag};
+use crate::exchange::{Broken, DISCONNECT_TIME_BYTES, Head, Kind, flag};
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::{Fault, SENSE_BYTES, Sense};
 
@@ -41,7 +41,7 @@ impl Unit {
         if !ending.exchange.is_unsynced && ending.exchange.unwritten == 0 {
             return self.send_ending(connection, &mut ending);
         }
-        ending.exchange.disconnect.begin(self.clock);
+        ending.exchange.disconnect_time.begin(self.clock);
         self.keep_copied(connection, &mut ending);
         self.volumes[connection.device.volume].endings.push(ending);
         Ok(())
@@ -91,14 +91,14 @@ impl Unit {
             count: *residual,
             ..Head::new(*kind, exchange.connection, exchange.number)
         };
-        exchange.disconnect.end(self.clock);
-        let disconnect_ns = exchange.disconnect.all_ns();
-        let mut tail = [0; DISCONNECT_BYTES + SENSE_BYTES];
+        exchange.disconnect_time.end(self.clock);
+        let disconnect_ns = exchange.disconnect_time.all_ns();
+        let mut tail = [0; DISCONNECT_TIME_BYTES + SENSE_BYTES];
         let mut tail_bytes = 0;
-        if disconnect_ns > 0 && *status != DeviceStatus::BUSY {
-            head.flags |= flag::DISCONNECTED;
-            tail[..DISCONNECT_BYTES].copy_from_slice(&disconnect_ns.to_le_bytes());
-            tail_bytes = DISCONNECT_BYTES;
+        if disconnect_ns > 0 {
+            head.flags |= flag::DISCONNECT_TIME;
+            tail[..DISCONNECT_TIME_BYTES].copy_from_slice(&disconnect_ns.to_le_bytes());
+            tail_bytes = DISCONNECT_TIME_BYTES;
         }
         if status.has(DeviceStatus::UNIT_CHECK) {
             self.counters.unit_checks += 1;

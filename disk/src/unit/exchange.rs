@@ -71,25 +71,25 @@ pub(super) struct Exchange {
     pub(super) is_uncached: bool,
     /// Read subsystem data is to bring the control unit's features.
     pub(super) are_features_wanted: bool,
-    /// How the disk keeps it waiting.
-    pub(super) disconnect: Disconnect,
+    /// For how long it has waited for its files.
+    pub(super) disconnect_time: DisconnectTime,
 }
 
-/// For how long the device has worked for an exchange while nothing crossed its channel path.
+/// For how long an exchange has waited for the files of its volume: for reads and writes, and for syncs.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Disconnect {
+pub(super) struct DisconnectTime {
     all_ns: u64,
     since_ns: Option<u64>,
 }
 
-impl Disconnect {
-    /// The device works from now on.
+impl DisconnectTime {
+    /// The exchange waits from now on.
     pub(super) fn begin(&mut self, clock: Clock) {
         self.since_ns.get_or_insert_with(|| clock.now_ns());
     }
 
-    /// The device has done what it was working on, if it was. The clock is asked only then: an exchange that finds everything in the cache
-    /// pays for none of this.
+    /// The exchange goes on, if it has waited. The clock is asked only then: an exchange that reads what is in the cache pays for none of
+    /// this.
     pub(super) fn end(&mut self, clock: Clock) {
         if let Some(since_ns) = self.since_ns.take() {
             self.all_ns += clock.now_ns().saturating_sub(since_ns);

@@ -106,12 +106,12 @@ fn find_part(
         return Ok(slot);
     }
     let clock = mounted.clock;
-    exchange.disconnect.begin(clock);
+    exchange.disconnect_time.begin(clock);
     mounted.finish_writes(track);
     let found = read_part(mounted, exchange, track, part, asked);
-    // Of a direct read it goes on until the exchange does.
+    // Where it waits for a direct read, the caller puts it aside, and it waits until it goes on.
     if !matches!(found, Err(Refusal::Wait(_))) {
-        exchange.disconnect.end(clock);
+        exchange.disconnect_time.end(clock);
     }
     found
 }
@@ -193,7 +193,10 @@ pub(super) fn write(
         return Ok(());
     }
     let source = &mounted.cache.bytes(slot)[at..at + bytes];
-    if mounted.volume.write(track, at, source).is_err() {
+    exchange.disconnect_time.begin(mounted.clock);
+    let written = mounted.volume.write(track, at, source);
+    exchange.disconnect_time.end(mounted.clock);
+    if written.is_err() {
         mounted.cache.forget(track);
         // What was written before it in this exchange may be on the disk or not: the exchange fails as a whole.
         return Err(Fault::Equipment.into());

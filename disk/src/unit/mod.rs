@@ -220,12 +220,12 @@ pub struct Counters {
 /// Passes that a sync waits for at most while each brings more that is to be synced.
 const GATHERING_PASSES_MAX: u32 = 64;
 
-/// Tells how long devices work. A control unit asks it only around work that takes long: reads and syncs of files.
+/// A clock for the disconnect time of programs. A control unit asks it only where a program waits for a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(fn() -> u64);
 
 impl Clock {
-    /// A clock that gives nanoseconds since whenever, and never goes back.
+    /// A clock that gives nanoseconds since any time, and never goes back.
     pub fn new(now_ns: fn() -> u64) -> Clock {
         Clock(now_ns)
     }
@@ -270,10 +270,9 @@ impl Unit {
         Unit::default()
     }
 
-    /// Has the disconnect time of programs measured with this clock from now on.
-    pub fn set_clock(&mut self, clock: Clock) {
-        self.clock = clock;
-        self.volumes.iter_mut().for_each(|mounted| mounted.clock = clock);
+    /// A control unit without volumes, which measures the disconnect time of programs.
+    pub fn with_clock(clock: Clock) -> Unit {
+        Unit { clock, ..Unit::default() }
     }
 
     /// Adds a volume, with a cache of at most `cache_bytes`, which is lent over all channel paths that are there. Returns its number.

@@ -118,7 +118,7 @@ impl Unit {
                     empty: exchange.empty,
                     yields: exchange.yields,
                     room_bytes: exchange.room_bytes,
-                    disconnect: exchange.disconnect,
+                    disconnect_time: exchange.disconnect_time,
                     ..Exchange::new(head.connection, head.exchange, &connection.device)
                 };
                 return Some((awaited, again, exchange.slots.into()));

@@ -132,7 +132,11 @@ impl World {
 
     /// A world whose control unit has this volume, which begins on the disk.
     pub fn serving(disk: Disk, volume: Volume, slots: usize) -> World {
-        let mut unit = Unit::new();
+        World::of(Unit::new(), disk, volume, slots)
+    }
+
+    /// A world with this control unit, which has no volume yet.
+    pub fn of(mut unit: Unit, disk: Disk, volume: Volume, slots: usize) -> World {
         unit.add_volume(volume, slots * TRACK_BYTES, StorageOptions::default()).unwrap();
         let mut channel = Channel::new();
         let terms =

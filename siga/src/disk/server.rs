@@ -251,8 +251,8 @@ impl Server {
     pub fn new(guest: Guest, wait: Wait) -> Result<Server, ServerError> {
         let mut waiter = Waiter::new(wait)?;
         let guest = waiter.add(Party::Guest(guest))?;
-        let (mut unit, mut channel) = (Unit::new(), Channel::new());
-        unit.set_clock(Clock::new(now_ns));
+        let mut unit = Unit::with_clock(Clock::new(now_ns));
+        let mut channel = Channel::new();
         // Caches are lent over these paths, of which nobody else knows.
         let most = 1 << 46;
         let terms =

@@ -1,6 +1,7 @@
 //! A control unit, a channel, and the paths between them and to their guests, all in one thread.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use disk::channel::{Channel, Guests, Use};
@@ -10,7 +11,7 @@ use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, HEADS, TRACK_BYTES, track_
 use disk::ckd::track;
 use disk::ckd::volume::{Access, Volume};
 use disk::exchange::{Broken, Link, pair};
-use disk::unit::Unit;
+use disk::unit::{Clock, Unit};
 use fabric::control::Kind;
 use fabric::path::{Halves, Receiver, Sender, Shape, Terms};
 use os::storage::StorageOptions;
@@ -157,6 +158,12 @@ pub(super) fn path() -> [(Sender, Receiver); 2] {
         .map(|Halves { mut senders, mut receivers }| (senders.remove(0), receivers.remove(0)))
 }
 
+/// A clock that goes on whenever it is asked: whoever waits for a file has waited for some time.
+pub(super) fn ticks() -> u64 {
+    static TICKS: AtomicU64 = AtomicU64::new(0);
+    TICKS.fetch_add(1, Ordering::Relaxed)
+}
+
 /// A control unit and a channel, with the paths between them and to their guests.
 #[derive(Debug)]
 pub(super) struct Parties {
@@ -172,7 +179,7 @@ pub(super) struct Parties {
 
 impl Parties {
     pub(super) fn new(images: &[&[u8]]) -> Parties {
-        let mut unit = Unit::new();
+        let mut unit = Unit::with_clock(Clock::new(ticks));
         let files: Vec<_> = images.iter().map(|image| Memory::new(image.to_vec())).collect();
         for file in &files {
             let volume = Volume::from_backing(Box::new(file.clone()), Access::Write);

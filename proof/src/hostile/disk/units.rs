@@ -254,6 +254,7 @@ impl RawChannel {
                 }
                 Kind::Data | Kind::Status | Kind::TransportResponse => {
                     let (body, ..) = split_tail(&head, message.body).expect("time and sense");
+                    assert!(head.kind != Kind::Status || body.is_empty(), "data with a status");
                     let cache = self.cache.as_ref().map_or(0, View::bytes) as u64;
                     if head.flags & flag::EXTENTS != 0 {
                         for bytes in body.chunks(EXTENT_BYTES) {
@@ -485,11 +486,11 @@ impl RawUnit {
         if kind == Kind::Established {
             head.count = script.pick(&[u32::from(self.segment), 7]);
         }
-        if kind == Kind::Status {
+        if kind == Kind::Status && script.below(TAME) > 0 {
             body.clear();
         }
         if script.below(TAME) == 0 {
-            head.flags |= flag::DISCONNECTED;
+            head.flags |= flag::DISCONNECT_TIME;
             body.extend(script.pick(&[0, 1000, u64::MAX]).to_le_bytes());
         }
         if head.code & DeviceStatus::UNIT_CHECK.0 != 0 || script.below(TAME) == 0 {

@@ -16,11 +16,11 @@ use disk::ckd::volume::{Access, Volume};
 use disk::format::scsw::DeviceStatus;
 use disk::program::blocks::{Blocks, Mode, PROGRAM_BYTES, Verb, build};
 use disk::program::tracks;
-use disk::unit::Unit;
+use disk::unit::{Clock, Unit};
 
 use super::super::Watch;
 use super::super::script::{Script, TAME};
-use super::parties::{Memory, Parties};
+use super::parties::{Memory, Parties, ticks};
 use super::status::check_end;
 use super::visitor::Visitor;
 
@@ -160,7 +160,7 @@ fn open_one(script: &mut Script<'_>, bytes: Vec<u8>) {
 /// A guest reads and writes what it likes, on a volume that was checked before or not.
 fn serve(script: &mut Script<'_>, file: &Memory, volume: Volume, damage: &BTreeMap<u32, usize>) {
     let (cylinders, track_count) = (volume.cylinders(), volume.tracks());
-    let mut unit = Unit::new();
+    let mut unit = Unit::with_clock(Clock::new(ticks));
     unit.add_volume(volume, 4 * TRACK_BYTES, os::storage::StorageOptions::default())
         .expect("memory");
     let is_checked = script.below(2) == 0;
