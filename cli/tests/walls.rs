@@ -49,7 +49,7 @@ const WALLS: &[Wall] = &[
     Wall {
         place: "disk/src",
         without: &CLOCKS,
-        because: "disk starts no thread, asks no clock and does not sleep: time is an argument",
+        because: "disk starts no thread, does not sleep, and has no clock of its own: time is an argument, and a control unit is given a clock for waits for files",
     },
     Wall {
         place: "disk/src",

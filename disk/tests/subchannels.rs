@@ -247,7 +247,7 @@ fn irb_of_a_program_that_ended_well_names_its_path() {
         // No path was used.
         guest.execute(&mut world, &Orb { paths: !path, ..orb });
         let mut expected = [0; IRB_BYTES];
-        expected[..4].copy_from_slice(&[0x03, 0x80, 0x40, 0x07]);
+        expected[..4].copy_from_slice(&[0x03, 0x80, 0x40, 0x11]);
         assert_eq!(guest.client.irb().emit(), expected);
     }
 }
@@ -276,11 +276,18 @@ fn irb_of_a_program_that_goes_on_has_no_sense() {
     let mut world = World::new(2, 100);
     let mut guest = world.guest(0, 2, true, false);
     // A NOP with an interruption, and one that suspends the program.
-    let orb = ccws(&mut guest, &[(0x03, 0x60, 1, 0), (0x03, 0x22, 1, 0)]);
+    let orb = ccws(&mut guest, &[(0x03, 0x68, 1, 0), (0x03, 0x22, 1, 0)]);
     guest.start(0, &Orb { flags: orb.flags.with(OrbFlags::SUSPEND), ..orb });
     world.run();
-    assert!(matches!(guest.poll(), Some(Event::Intermediate { .. })));
-    let irb = guest.client.irb();
-    assert_eq!((irb.scsw, irb.path, irb.sense), (guest.client.answer().scsw, 0x80, None));
-    assert_ne!(irb.scsw.control & control::SUSPENDED, 0);
+    // Subchannel active and intermediate, with PCI; then suspended and intermediate.
+    for (control, address, subchannel) in [([0x40, 0x89], 0x08, 0x80), ([0x40, 0x29], 0x08, 0)] {
+        assert!(matches!(guest.poll(), Some(Event::Intermediate { .. })));
+        let mut expected = [0; IRB_BYTES];
+        #[rustfmt::skip]
+        expected[..14].copy_from_slice(&[
+            0x08, 0x80, control[0], control[1], 0, 0, 0x04, address, 0, subchannel, 0, 0,
+            0, 0x80,
+        ]);
+        assert_eq!(guest.client.irb().emit(), expected);
+    }
 }

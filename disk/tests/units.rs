@@ -8,6 +8,7 @@ use disk::exchange::{Broken, Extent, Head, Kind, Link, flag};
 use disk::format::ccw::CcwFlags;
 use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::{DeviceStatus, SubchannelStatus, control};
+use disk::format::tsb::{TransportStatus, Tsb};
 use disk::program::blocks::{Mode, Verb, build};
 use disk::program::client::{Client, Event};
 use fabric::path::{Receiver, Sender, Shared};
@@ -165,9 +166,25 @@ fn status_has_its_disconnect_time_and_its_sense_and_nothing_else() {
     ] {
         let mut trial = Trial::new(false);
         let first = trial.start(Mode::Command, 1);
-        let status = Head { kind: Kind::Status, flags, code: DeviceStatus::ENDED.0, ..first };
+        let check = if flags & flag::SENSE == 0 { 0 } else { DeviceStatus::UNIT_CHECK.0 };
+        let code = DeviceStatus::ENDED.0 | check;
+        let status = Head { kind: Kind::Status, flags, code, ..first };
         let sent = trial.send(&status, &vec![0; bytes]);
         trial.expect_broken(sent);
+    }
+}
+
+#[test]
+fn sense_comes_with_unit_check_and_not_without() {
+    for (mode, kind) in [(Mode::Command, Kind::Status), (Mode::Transport, Kind::TransportResponse)]
+    {
+        let check = DeviceStatus::ENDED.with(DeviceStatus::UNIT_CHECK);
+        for (flags, device, bytes) in [(flag::SENSE, DeviceStatus::ENDED, 32), (0, check, 0)] {
+            let mut trial = Trial::new(false);
+            let first = trial.start(mode, 1);
+            let sent = trial.send(&Head { kind, flags, code: device.0, ..first }, &vec![0; bytes]);
+            trial.expect_broken(sent);
+        }
     }
 }
 
@@ -178,13 +195,14 @@ fn program_that_is_begun_again_keeps_its_disconnect_time() {
         let first = trial.start(mode, 1);
         let started_ns = trial.world.now_ns;
         let mut ends = |exchange, code: DeviceStatus, disconnect_ns: u64, passed_ns| {
-            let flags = flag::DISCONNECT_TIME;
+            let flags =
+                flag::DISCONNECT_TIME | if end == Kind::Status { 0 } else { flag::CACHE_MISS };
             let head = Head { flags, code: code.0, ..Head::new(end, VICTIM as u16, exchange) };
             trial.sender.send(&head.emit(), &disconnect_ns.to_le_bytes()).unwrap();
             let Trial { world, receiver, .. } = &mut trial;
             let now_ns = started_ns + passed_ns;
             world.channel.poll_units(&mut world.sides, now_ns).unwrap();
-            world.channel.repeat(&mut world.sides, now_ns);
+            world.channel.repeat(&mut world.sides, now_ns + 20_000);
             while let Some(message) = receiver.fetch().unwrap() {
                 let head = Head::parse(receiver.message(message).head).unwrap();
                 if head.exchange != exchange {
@@ -194,14 +212,20 @@ fn program_that_is_begun_again_keeps_its_disconnect_time() {
             0
         };
         let second = ends(first.exchange, DeviceStatus::BUSY, 30_000, 100_000);
-        // A control unit that says more than has passed.
-        let third = ends(second, DeviceStatus::BUSY, u64::MAX, 100_000);
+        let third = ends(second, DeviceStatus::BUSY, 5000, 200_000);
         assert!(second != first.exchange && third != second && third != 0, "{mode:?}");
         ends(third, DeviceStatus::ENDED, 7000, 1_000_000);
         let found = trial.world.channel.measurements(VICTIM).next().unwrap();
-        // The program was started some microseconds before.
-        assert!((137_000..150_000).contains(&found.disconnect_ns), "{mode:?}: {found:?}");
-        assert_eq!(found.samples, 1, "{mode:?}");
+        let times = (found.samples, found.disconnect_ns, found.queue_ns);
+        assert_eq!(times, (1, 42_000, 40_000), "{mode:?}");
+        let Trial { victim, .. } = &mut trial;
+        assert!(matches!(victim.poll(), Some(Event::Ended { .. })));
+        if let Some((_, tsb)) = &victim.client.answer().tsb {
+            let status = Tsb::parse(tsb).unwrap().status;
+            assert!(matches!(status, TransportStatus::Io { queue_us: 40, .. }), "{status:?}");
+        } else {
+            assert_eq!(mode, Mode::Command);
+        }
     }
 }
 

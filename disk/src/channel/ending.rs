@@ -166,9 +166,12 @@ impl Channel {
         let run = &mut one.run;
         let tail = split_tail(&head, self.links[link].body(unit)).ok_or(Broken::Rules)?;
         let (&[], disconnect_ns, sense) = tail else { return Err(Broken::Rules) };
+        let device = DeviceStatus(head.code);
+        if sense.is_some() != device.has(DeviceStatus::UNIT_CHECK) {
+            return Err(Broken::Rules);
+        }
         run.note_disconnect(disconnect_ns, now);
         run.answer.sense = sense;
-        let device = DeviceStatus(head.code);
         let stop = run.stop;
         let Some((sender, _)) = guests.halves(number) else { return Ok(()) };
         // A guest that is gone is noticed when it is polled.
@@ -219,10 +222,14 @@ impl Channel {
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
         let tail = split_tail(&head, self.links[link].body(unit)).ok_or(Broken::Rules)?;
         let (body, disconnect_ns, sense) = tail;
+        let device = DeviceStatus(head.code);
+        let is_check = device.has(DeviceStatus::UNIT_CHECK);
+        if sense.is_some() != is_check {
+            return Err(Broken::Rules);
+        }
         let sense = sense.unwrap_or_default();
         let index = usize::from(subchannel);
         guest.subchannels[index].run.note_disconnect(disconnect_ns, now);
-        let device = DeviceStatus(head.code);
         if device == DeviceStatus::BUSY {
             let run = &mut guest.subchannels[usize::from(subchannel)].run;
             if run.interrogation.is_some() && run.stop.is_none() {
@@ -246,7 +253,6 @@ impl Channel {
         run.input = targets;
         absorbed.ok_or(Broken::Rules)?;
         let mut scsw = Scsw { address: run.orb.program, device, ..Scsw::default() };
-        let is_check = device.has(DeviceStatus::UNIT_CHECK);
         if is_check
             || head.count > 0
             || head.flags & flag::CACHE_MISS != 0
@@ -380,6 +386,8 @@ impl Channel {
         let is_alert = scsw.subchannel.0 & !0x80 != 0 || scsw.device.has(DeviceStatus::UNIT_CHECK);
         let ends = match is_undone {
             true => control::PENDING,
+            // As with QEMU (hw/s390x/css.c): nothing has ended, because nothing began.
+            false if scsw.is_not_operational() => control::PENDING | control::ALERT,
             false => control::PRIMARY | control::SECONDARY | control::PENDING,
         };
         run.answer.scsw = Scsw {

@@ -19,7 +19,7 @@ use crate::exchange::{
 use crate::format::ccw::Direction;
 use crate::format::eckd::Search;
 use crate::format::orb::{ORB_BYTES, Orb, OrbFlags, PROGRAM_AT};
-use crate::format::scsw::{DeviceStatus, NOT_OPERATIONAL, Scsw, SubchannelStatus, control};
+use crate::format::scsw::{CONDITION_CODE, DeviceStatus, Scsw, SubchannelStatus, control};
 use crate::format::tcw::PREFETCH_BYTES;
 use crate::format::u32_at;
 
@@ -604,7 +604,7 @@ impl Channel {
         run.end_queuing(now);
         if orb.paths & paths == 0 {
             // No path that may be used: not operational, which the program learns from its status.
-            let status = Scsw { conditions: NOT_OPERATIONAL, ..Scsw::default() };
+            let status = Scsw { conditions: CONDITION_CODE, ..Scsw::default() };
             return self.finish(number, subchannel, status, sender, now);
         }
         if orb.flags.has(OrbFlags::TRANSPORT) {

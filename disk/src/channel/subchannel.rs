@@ -209,9 +209,11 @@ impl Run {
         }
     }
 
-    /// The control unit says for how long the program has waited for its file. It cannot be longer than it has run.
+    /// The control unit says for how long the program has waited for its file, since it was last begun. All in all that is no longer than
+    /// the program has run.
     pub(super) fn note_disconnect(&mut self, disconnect_ns: u64, now: u64) {
-        self.disconnect_ns += disconnect_ns.min(now.saturating_sub(self.started_ns));
+        let run_ns = now.saturating_sub(self.started_ns);
+        self.disconnect_ns = self.disconnect_ns.saturating_add(disconnect_ns).min(run_ns);
     }
 
     /// Forgets everything, and keeps the memory.

@@ -1,16 +1,17 @@
 //! The subchannel-status word, the part of an IRB that says how far an operation has come.
 //!
 //! ```text
-//!         0    4 5 6  8              16 17   20           27       31
-//! word 0 | key |S|L|CC|  as the ORB's  |0| FC |     AC     |   SC   |
-//! word 1 |          address of a CCW + 8, or of the TCW             |
-//! word 2 | device status | subchannel status | count, or FS and XS  |
+//!         0    4 5 6  8 9     14   16 17   20           27       31
+//! word 0 | key |S|L|CC|F|P|  0  |E|N|0| FC |     AC     |   SC   |
+//! word 1 |         address of a CCW + 8, or of the TCW           |
+//! word 2 | device status | subchannel status | count, or FS, XS |
 //!
-//! word 0 | key |0|L|CC| 0 |X|     0    | FC |     AC     |   SC   |   of transport mode, with X
+//! word 0 | key |0|L|CC| 0 |X|Q|0|E|N|0| FC |     AC     |   SC   |   of transport mode, with X
 //! ```
 //!
-//! CC deferred condition code, E (bit 14) in an IRB: there is sense, see [`irb`](super::irb), L 0. FC functions (start, halt, clear), AC
-//! activities, SC status control. Of a transport mode operation FS is the transport status (bit 7: the TSB is stored) and XS the extended
+//! CC deferred condition code; F and P format and prefetch as in the ORB; E in an IRB: there is sense, see [`irb`](super::irb). L (the IRB has a
+//! logout), Q (an interrogation has ended) and N (a path is not operational) are 0 here. FC functions (start, halt, clear), AC activities, SC status
+//! control. Of a transport mode operation FS is the transport status (bit 7: the TSB is stored) and XS the extended
 //! status of the subchannel.
 
 use super::u32_at;
@@ -141,8 +142,11 @@ pub struct Scsw {
     pub count: u16,
 }
 
-/// CC of the conditions: deferred condition code 3, the program had no channel path over which it could run.
-pub const NOT_OPERATIONAL: u16 = 0x0300;
+/// L of the conditions: the extended-status word of the IRB has format 0.
+pub const EXTENDED_STATUS: u16 = 0x0400;
+
+/// CC of the conditions, all of the field: code 3 says that the program had no channel path over which it could run.
+pub const CONDITION_CODE: u16 = 0x0300;
 
 /// E of the conditions: the extended-control word of the IRB has sense.
 pub const EXTENDED_CONTROL: u16 = 0x0002;
@@ -154,6 +158,11 @@ pub const TRANSPORT_FORMAT: u16 = 0x0010;
 pub const TSB_STORED: u16 = 0x0100;
 
 impl Scsw {
+    /// Whether the program had no channel path over which it could run: deferred condition code 3.
+    pub fn is_not_operational(&self) -> bool {
+        self.conditions & CONDITION_CODE == CONDITION_CODE
+    }
+
     /// Takes the bytes apart.
     pub fn parse(bytes: &[u8; SCSW_BYTES]) -> Scsw {
         let word = u32_at(bytes, 0);

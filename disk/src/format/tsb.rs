@@ -27,9 +27,9 @@ pub enum TransportStatus {
     None,
     /// Times of the device in microseconds, and sense if there was a unit check.
     Io {
-        /// From the command to the end.
+        /// From the start to the end, waits included.
         device_us: u32,
-        /// Waiting behind others in the control unit.
+        /// Of it, waiting because the control unit was busy.
         queue_us: u32,
         /// What went wrong.
         sense: Sense,

@@ -10,7 +10,7 @@ use crate::channel::request::{Answer, Attached, Head, Kind, Modification, Place,
 use crate::exchange::Extent;
 use crate::format::irb::Irb;
 use crate::format::orb::{ORB_BYTES, Orb};
-use crate::format::scsw::{DeviceStatus, NOT_OPERATIONAL, Scsw};
+use crate::format::scsw::{DeviceStatus, Scsw};
 use crate::format::tcw::PREFETCH_BYTES;
 
 /// Bytes of a guest's storage at most: addresses in results have 32 bits.
@@ -293,6 +293,10 @@ impl Client {
                 }
             }
             Kind::Attached => {
+                if self.attached.is_some() {
+                    // What came before it would be taken for another device's.
+                    return Err(ClientError::Rules);
+                }
                 let attached = Attached::parse(body).ok_or(ClientError::Rules)?;
                 self.attached = Some(attached);
                 self.results = receiver.lent(attached.results);
@@ -364,8 +368,8 @@ impl Client {
     /// with deferred condition code 3 ran over no path.
     pub fn irb(&self) -> Irb {
         let Answer { scsw, sense, .. } = self.answer();
-        let has_path = scsw.conditions & NOT_OPERATIONAL != NOT_OPERATIONAL;
-        let paths = self.attached.filter(|_| has_path).map_or(0, |attached| attached.paths);
+        let attached = self.attached.filter(|_| !scsw.is_not_operational());
+        let paths = attached.map_or(0, |attached| attached.paths);
         Irb::new(*scsw, paths, *sense)
     }
 

@@ -85,14 +85,14 @@ pub(super) struct DisconnectTime {
 impl DisconnectTime {
     /// The exchange waits from now on.
     pub(super) fn begin(&mut self, clock: Clock) {
-        self.since_ns.get_or_insert_with(|| clock.now_ns());
+        self.since_ns.get_or_insert_with(|| clock.read());
     }
 
     /// The exchange goes on, if it has waited. The clock is asked only then: an exchange that reads what is in the cache pays for none of
     /// this.
     pub(super) fn end(&mut self, clock: Clock) {
         if let Some(since_ns) = self.since_ns.take() {
-            self.all_ns += clock.now_ns().saturating_sub(since_ns);
+            self.all_ns += clock.read().saturating_sub(since_ns);
         }
     }
 

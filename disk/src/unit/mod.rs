@@ -225,12 +225,12 @@ const GATHERING_PASSES_MAX: u32 = 64;
 pub struct Clock(fn() -> u64);
 
 impl Clock {
-    /// A clock that gives nanoseconds since any time, and never goes back.
-    pub fn new(now_ns: fn() -> u64) -> Clock {
-        Clock(now_ns)
+    /// A clock that gives nanoseconds since an arbitrary moment, and never goes back.
+    pub fn new(read: fn() -> u64) -> Clock {
+        Clock(read)
     }
 
-    fn now_ns(self) -> u64 {
+    fn read(self) -> u64 {
         (self.0)()
     }
 }

@@ -241,10 +241,8 @@ impl Mounted {
             *exchange.writer.get_or_insert_with(|| writes.next_ticket(exchange.connection));
         let is_more = writes.write(volume, track, part, writer, cache.bytes(slot));
         exchange.unwritten += u32::from(is_more);
-        if self.writes.as_ref().is_some_and(Writes::is_full) {
-            exchange.disconnect_time.begin(self.clock);
-        }
         while self.writes.as_ref().is_some_and(Writes::is_full) {
+            exchange.disconnect_time.begin(self.clock);
             self.wait_for_write();
         }
         exchange.disconnect_time.end(self.clock);

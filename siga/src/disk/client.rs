@@ -170,7 +170,7 @@ impl From<ClientError> for DiskError {
 
 /// How a program ended that did not end well.
 #[derive(Clone, Copy, Debug, Error)]
-#[error("device status {:02x}, subchannel status {:02x}{}", scsw.device.0, scsw.subchannel.0, said(sense))]
+#[error("{}", said(scsw, sense))]
 pub struct ProgramError {
     /// The status.
     pub scsw: Scsw,
@@ -178,8 +178,15 @@ pub struct ProgramError {
     pub sense: Option<Sense>,
 }
 
-fn said(sense: &Option<Sense>) -> String {
-    sense.map_or(String::new(), |sense| format!(": {sense}"))
+fn said(scsw: &Scsw, sense: &Option<Sense>) -> String {
+    if scsw.is_not_operational() {
+        return "deferred condition code 3: the program's path mask does not name the device's channel path (see Disk::paths)".into();
+    }
+    let sense = sense.map_or(String::new(), |sense| format!(": {sense}"));
+    format!(
+        "device status {:02x}, subchannel status {:02x}{sense}",
+        scsw.device.0, scsw.subchannel.0
+    )
 }
 
 /// What to run.
@@ -286,7 +293,8 @@ impl Disk {
         };
         match disk.next_event()? {
             Event::Attached(attached)
-                if attached.paths == 0 || !(1..=CYLINDERS_MAX).contains(&attached.cylinders) =>
+                if attached.paths.count_ones() != 1
+                    || !(1..=CYLINDERS_MAX).contains(&attached.cylinders) =>
             {
                 Err(DiskError::Rules.into())
             }
@@ -435,7 +443,7 @@ impl Disk {
     ///
     /// The path mask of the ORB has to name the device's channel path: [`Disk::paths`], or
     /// [`ALL_PATHS`](disk::format::orb::ALL_PATHS) for whichever path the device has. If the mask does not, the program is not run, and
-    /// ends with deferred condition code 3 ([`NOT_OPERATIONAL`](disk::format::scsw::NOT_OPERATIONAL)).
+    /// ends with deferred condition code 3 ([`Scsw::is_not_operational`]).
     ///
     /// # Errors
     /// [`DiskError`]; nothing was started then.
@@ -721,11 +729,11 @@ impl Ended<'_> {
         self.disk.client.answer().sense
     }
 
-    /// The interruption-response block, as TEST SUBCHANNEL stores it for a system that handles status itself: the status, the channel path
-    /// over which the program ran, as a bit of [`Disk::paths`], and the sense of a unit check, if there is any. [`Irb::emit`] writes its 64
-    /// bytes. The block is that of [`Ended::scsw`] and [`Ended::sense`], also while the program goes on.
+    /// The interruption-response block, as TEST SUBCHANNEL stores it for a system that handles status itself: [`Ended::scsw`], with E set if there is
+    /// sense, the channel path of the device ([`Disk::paths`]), and [`Ended::sense`], also while the program goes on. [`Irb::emit`] writes its 64
+    /// bytes.
     ///
-    /// The path is 0 if the program ended with deferred condition code 3, because it ran over no path. The layout follows the
+    /// The path is 0 if the program ended with deferred condition code 3. The layout follows the
     /// z/Architecture Principles of Operation, chapter 16, and `arch/s390/include/asm/cio.h` of Linux: see
     /// [`irb`](mod@disk::format::irb).
     pub fn irb(&self) -> Irb {

@@ -1,12 +1,12 @@
 //! What may become of a program: success, a program check, a unit check with sense, or the end that its guest asked for.
 
 use disk::channel::request::Answer;
-use disk::format::scsw::{DeviceStatus, NOT_OPERATIONAL, Scsw, SubchannelStatus, control};
+use disk::format::scsw::{CONDITION_CODE, DeviceStatus, Scsw, SubchannelStatus, control};
 
 /// Panics unless this may be the end of a program, which may have been cancelled or not.
 pub(super) fn check_end(answer: &Answer, may_be_cancelled: bool) {
     let Answer { scsw, sense, .. } = answer;
-    let Scsw { conditions, control, device, subchannel, .. } = scsw;
+    let Scsw { control, device, subchannel, .. } = scsw;
     let known = DeviceStatus::ENDED
         .with(DeviceStatus::UNIT_CHECK)
         .with(DeviceStatus::UNIT_EXCEPTION)
@@ -23,7 +23,7 @@ pub(super) fn check_end(answer: &Answer, may_be_cancelled: bool) {
     let is_withdrawn = may_be_cancelled && *control == control::PENDING;
     let is_asked_for = control & (control::HALT | control::CLEAR) != 0 || is_withdrawn;
     let is_told = subchannel.has(SubchannelStatus::PROGRAM_CHECK)
-        || conditions & NOT_OPERATIONAL == NOT_OPERATIONAL
+        || scsw.is_not_operational()
         || device.has(DeviceStatus::ENDED);
     assert!(is_asked_for || is_told, "an end of no kind: {scsw:x?}");
     check_places(answer);
@@ -32,8 +32,8 @@ pub(super) fn check_end(answer: &Answer, may_be_cancelled: bool) {
 /// Panics unless a program is not operational exactly if its path mask does not name the device's channel path.
 pub(super) fn check_path(answer: &Answer, is_named: bool) {
     let Answer { scsw, sources, .. } = answer;
-    let is_operational = scsw.conditions & NOT_OPERATIONAL == 0;
-    assert_eq!(is_operational, is_named, "deferred condition code: {scsw:x?}");
+    let code = if is_named { 0 } else { CONDITION_CODE };
+    assert_eq!(scsw.conditions & CONDITION_CODE, code, "deferred condition code: {scsw:x?}");
     assert!(is_named || sources.is_empty(), "data of a program without a path: {scsw:x?}");
 }
 
