@@ -26,6 +26,7 @@ const _: () = assert!(CONTROL_AT + SENSE_BYTES == IRB_BYTES);
 
 /// The first byte of the extended-report word: there is sense.
 const CONCURRENT_SENSE: u8 = 0x01;
+
 /// An interruption-response block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Irb {
