@@ -365,7 +365,8 @@ fn run_goes_on_without_peers_and_says_how_to_build_them() {
     let output = command.env("SIGA_PEERS", "").output().unwrap();
     let (printed, said) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{said}");
-    let how = "siga-peers is not built: cargo build --release --manifest-path peers/Cargo.toml";
+    let how =
+        "siga-peers is not built: cargo build --release --locked --manifest-path peers/Cargo.toml";
     assert_eq!(said.matches(how).count(), 1, "{said}");
     assert!(said.contains("message-exchange: 1 cells, 2 trials each"), "{said}");
     assert!(printed.contains("\n pipe ") && !printed.contains("aeron"), "{printed}");

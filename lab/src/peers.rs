@@ -65,7 +65,7 @@ pub struct Peers {
 pub enum PeersError {
     /// The program is not where it is looked for.
     #[error(
-        "Aeron and iceoryx2 are not measured, siga-peers is not built: cargo build --release \
+        "Aeron and iceoryx2 are not measured, siga-peers is not built: cargo build --release --locked \
          --manifest-path peers/Cargo.toml (peers/README.md says what that needs)"
     )]
     NotBuilt,
