@@ -552,7 +552,7 @@ fn guests(guests: &[GuestReport]) -> Table {
     for guest in guests {
         table.add_row([
             guest.name.clone(),
-            guest.process.to_string(),
+            guest.process.map_or("-".to_owned(), |process| process.to_string()),
             guest.user.to_string(),
             guest.paths.to_string(),
             guest.paths_max.to_string(),

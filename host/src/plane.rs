@@ -143,7 +143,8 @@ struct Connection {
     /// What the kernel had no memory for, which goes before anything else.
     unsent: VecDeque<Vec<u8>>,
     credentials: Credentials,
-    /// `None` if the process had ended by the time it was opened: the socket reports the end then.
+    /// `None` if the process had ended by the time it was opened, or the kernel (before Linux 6.5) cannot show a process of
+    /// another container: the socket alone reports the end then.
     process: Option<Process>,
     role: Role,
     since_ns: u64,
@@ -431,7 +432,11 @@ impl Host {
         self.next_connection += 1;
         let process = match Process::of_peer(&packets) {
             Ok(process) => Some(process),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::Unsupported) =>
+            {
+                None
+            }
             Err(error) => {
                 warn!(%error, "cannot watch the process of a new connection");
                 return;

@@ -543,8 +543,9 @@ impl From<Scope> for ResourceScope {
 pub struct GuestReport {
     /// Its name.
     pub name: String,
-    /// Its process.
-    pub process: u32,
+    /// Its process, as the host counts processes; `None` if it has no number there, because it is in a PID namespace that is
+    /// not below the host's (a sibling container).
+    pub process: Option<u32>,
     /// The user it runs as.
     pub user: u32,
     /// Its paths.

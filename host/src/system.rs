@@ -372,7 +372,7 @@ mod tests {
     }
 
     fn credentials(user: u32, groups: &[u32]) -> Credentials {
-        Credentials { process: 1, user, groups: groups.to_vec() }
+        Credentials { process: Some(1), user, groups: groups.to_vec() }
     }
 
     #[test]

@@ -278,7 +278,7 @@ const PANICKED: u8 = 101;
 
 /// # Safety
 /// The deed needs no lock that another thread may hold at this moment.
-unsafe fn fork_as_is(deed: impl FnOnce() -> u8) -> io::Result<Forked> {
+pub(crate) unsafe fn fork_as_is(deed: impl FnOnce() -> u8) -> io::Result<Forked> {
     // SAFETY: the child does its deed, which the caller vouches for, and leaves.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),

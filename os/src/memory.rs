@@ -18,7 +18,12 @@ pub struct Resident {
 /// # Errors
 /// If there is no such process, or reading its `/proc` entry is not permitted.
 pub fn resident(number: u32) -> io::Result<Resident> {
-    let text = fs::read_to_string(format!("/proc/{number}/status"))?;
+    resident_of(&number.to_string())
+}
+
+/// Resident memory of the process that a folder of `/proc` belongs to.
+fn resident_of(process: &str) -> io::Result<Resident> {
+    let text = fs::read_to_string(format!("/proc/{process}/status"))?;
     let (Some(all), Some(shared)) = (kibibytes(&text, "VmRSS"), kibibytes(&text, "RssShmem"))
     else {
         return Err(io::ErrorKind::InvalidData.into());
@@ -31,7 +36,8 @@ pub fn resident(number: u32) -> io::Result<Resident> {
 /// # Errors
 /// If `/proc` cannot be read.
 pub fn own_resident() -> io::Result<Resident> {
-    resident(std::process::id())
+    // By its name, not its number: `/proc` may be that of another PID namespace.
+    resident_of("self")
 }
 
 /// Resident memory of this process with its page tables, in bytes.
@@ -104,7 +110,7 @@ pub fn descriptors(number: u32) -> io::Result<usize> {
 /// # Errors
 /// If `/proc` cannot be read.
 pub fn own_descriptors() -> io::Result<usize> {
-    descriptors(std::process::id())
+    Ok(fs::read_dir("/proc/self/fd")?.count())
 }
 
 /// A mapping of storage in a process, the process's own or lent to it.
@@ -122,7 +128,11 @@ pub struct StorageMapping {
 /// # Errors
 /// If there is no such process, or reading its `/proc` entry is not permitted.
 pub fn storage_mappings(number: u32, prefix: &str) -> io::Result<Vec<StorageMapping>> {
-    let maps = fs::read_to_string(format!("/proc/{number}/maps"))?;
+    storage_mappings_of(&number.to_string(), prefix)
+}
+
+fn storage_mappings_of(process: &str, prefix: &str) -> io::Result<Vec<StorageMapping>> {
+    let maps = fs::read_to_string(format!("/proc/{process}/maps"))?;
     let mapping = |line: &str| {
         let (fields, file) = line.split_once("/memfd:")?;
         let (start, end) = fields.split_once(' ')?.0.split_once('-')?;
@@ -139,7 +149,7 @@ pub fn storage_mappings(number: u32, prefix: &str) -> io::Result<Vec<StorageMapp
 /// # Errors
 /// If `/proc` cannot be read.
 pub fn own_storage_mappings(prefix: &str) -> io::Result<Vec<StorageMapping>> {
-    storage_mappings(std::process::id(), prefix)
+    storage_mappings_of("self", prefix)
 }
 
 /// Raises this process's limit of descriptors as far as it may, or to `most`, and returns the limit.

@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use std::{io, ptr};
 
-use rustix::net::sockopt;
 use rustix::process::{self, Pid, PidfdFlags, Signal};
 
 use crate::fork::ForkSafeFd;
@@ -14,11 +13,13 @@ use crate::fork::ForkSafeFd;
 /// The process that made a connection, as it was at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// Process number; may belong to another process by now, see [`Process`].
-    pub process: u32,
-    /// Effective user.
+    /// Process number, as this process's PID namespace counts it; may belong to another process by now, see [`Process`].
+    /// `None` for a process in a PID namespace that is not this one nor one below it: such a process has no number here.
+    pub process: Option<u32>,
+    /// Effective user, as this process's user namespace counts it. The kernel's overflow user (65534 unless
+    /// `/proc/sys/kernel/overflowuid` says otherwise) stands for every user that this namespace does not map.
     pub user: u32,
-    /// Effective group and all supplementary ones.
+    /// Effective group and all supplementary ones; those that are not mapped are the overflow group.
     pub groups: Vec<u32>,
 }
 
@@ -28,14 +29,11 @@ impl Credentials {
     /// # Errors
     /// As from the kernel: not a connected local socket.
     pub fn of(socket: impl AsFd) -> io::Result<Credentials> {
-        let credentials = sockopt::socket_peercred(&socket)?;
+        let libc::ucred { pid, uid, gid } = peer_credentials(socket.as_fd())?;
         let mut groups = supplementary_groups(socket.as_fd())?;
-        groups.push(credentials.gid.as_raw());
-        Ok(Credentials {
-            process: credentials.pid.as_raw_nonzero().get() as u32,
-            user: credentials.uid.as_raw(),
-            groups,
-        })
+        groups.push(gid);
+        let process = u32::try_from(pid).ok().filter(|number| *number != 0);
+        Ok(Credentials { process, user: uid, groups })
     }
 
     /// The credentials of this process.
@@ -43,7 +41,8 @@ impl Credentials {
         let groups = process::getgroups().unwrap_or_default();
         let mut groups: Vec<u32> = groups.into_iter().map(|group| group.as_raw()).collect();
         groups.push(process::getegid().as_raw());
-        Credentials { process: std::process::id(), user: process::geteuid().as_raw(), groups }
+        let (process, user) = (Some(std::process::id()), process::geteuid().as_raw());
+        Credentials { process, user, groups }
     }
 }
 
@@ -96,6 +95,31 @@ fn look_up(ask: impl Fn(&mut [u8]) -> (libc::c_int, Option<u32>)) -> Option<u32>
     }
 }
 
+/// What the kernel says of the peer's process, user and group. The type of rustix cannot hold the process number 0, which the
+/// kernel gives for a process that has no number in this PID namespace.
+fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `bytes` bytes, for which `credentials` has room, and any bits are integers.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut bytes,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // The kernel gives process 0 and user -1 for a socket that is not connected.
+    match credentials.uid {
+        u32::MAX => Err(io::ErrorKind::NotConnected.into()),
+        _ => Ok(credentials),
+    }
+}
+
 /// Supplementary groups that are asked for: the kernel's own limit.
 const GROUPS_MAX: usize = 65_536;
 
@@ -133,17 +157,19 @@ pub struct Process {
 }
 
 impl Process {
-    /// The process that is connected to `socket`.
+    /// The process that is connected to `socket`, also one of another PID namespace.
     ///
     /// # Errors
-    /// `NotFound` if it has ended already; otherwise as from the kernel.
+    /// `NotFound` if it has ended already. `Unsupported` before Linux 6.5 if it has no number here
+    /// ([`Credentials::process`]): only its socket shows its end then. Otherwise as from the kernel.
     pub fn of_peer(socket: impl AsFd) -> io::Result<Process> {
         match peer_descriptor(socket.as_fd()) {
             Ok(descriptor) => Ok(Process { descriptor: ForkSafeFd::new(descriptor) }),
             Err(error) if has_ended(&error) => Err(io::ErrorKind::NotFound.into()),
             // Before Linux 6.5 the number is all there is.
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
-                Process::of_number(Credentials::of(socket)?.process)
+                let number = Credentials::of(socket)?.process;
+                Process::of_number(number.ok_or(io::ErrorKind::Unsupported)?)
             }
             Err(error) => Err(error),
         }
@@ -212,7 +238,12 @@ fn peer_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::time::Duration;
+
     use super::*;
+    use crate::fork::fork_as_is;
+    use crate::fork::tests::run_in_child;
     use crate::packets::Packets;
 
     #[test]
@@ -225,6 +256,80 @@ mod tests {
         own.groups.sort_unstable();
         assert_eq!(groups, own.groups);
         Process::of_peer(&ours).unwrap();
+    }
+
+    /// What a child in a PID namespace that does not contain this process finds out. `None` if it may not be made.
+    ///
+    /// `find` runs while the process between, which has made what `find` looks at, waits; it is let go, and ends, when `find`
+    /// closes what it is given.
+    fn seen_from_below(find: impl FnOnce(OwnedFd, io::PipeWriter) -> u8) -> Option<u8> {
+        let (mut said, say) = io::pipe().unwrap();
+        let (held, hold) = io::pipe().unwrap();
+        let separated = run_in_child(move || {
+            let (ours, _theirs) = Packets::ends().unwrap();
+            let user = rustix::thread::UnshareFlags::NEWUSER;
+            let below = rustix::thread::UnshareFlags::NEWPID;
+            // SAFETY: the table of descriptors stays shared.
+            let separate = |flags| unsafe { rustix::thread::unshare_unsafe(flags) };
+            if separate(below).or_else(|_| separate(user | below)).is_err() {
+                return 0;
+            }
+            let (mut held, mut say) = (held, say);
+            // SAFETY: this is the only thread of this process.
+            let child = unsafe {
+                fork_as_is(|| {
+                    let found = find(ours, hold);
+                    u8::from(say.write_all(&[found]).is_err())
+                })
+            };
+            if child.is_err() {
+                return 0;
+            }
+            // The child's copy of the other end is the last.
+            let _ = held.read(&mut [0]);
+            1
+        });
+        let mut found = [0];
+        (separated == 1).then(|| {
+            said.read_exact(&mut found).expect("the child did not panic");
+            found[0]
+        })
+    }
+
+    #[test]
+    fn peer_of_another_pid_namespace_has_no_number_and_its_end_is_seen() {
+        let found = seen_from_below(|socket, hold| {
+            let credentials = Credentials::of(&socket).unwrap();
+            if credentials.process.is_some() {
+                return 2;
+            }
+            let process = match Process::of_peer(&socket) {
+                Ok(process) => process,
+                // Before Linux 6.5.
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => return 1,
+                Err(_) => return 3,
+            };
+            let mut poller = crate::poller::Poller::new().unwrap();
+            poller.add(&process, 7).unwrap();
+            if !poller.wait(Some(Duration::ZERO)).unwrap().is_empty() {
+                return 4;
+            }
+            drop(hold);
+            match poller.wait(Some(Duration::from_secs(60))).unwrap() {
+                [7] => 1,
+                _ => 5,
+            }
+        });
+        match found {
+            Some(found) => assert_eq!(found, 1),
+            None => eprintln!("SKIPPED: a peer of another PID namespace: none may be made here"),
+        }
+    }
+
+    #[test]
+    fn socket_without_a_peer_has_no_credentials() {
+        let socket = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        assert!(Credentials::of(&socket).is_err());
     }
 
     #[test]
