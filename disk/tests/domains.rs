@@ -7,12 +7,12 @@ use disk::channel::Use;
 use disk::ckd::model::{TRACK_BYTES, track_of};
 use disk::ckd::track;
 use disk::exchange::Kind;
-use disk::format::eckd::{Cchh, Count};
+use disk::format::eckd::{Cchh, Count, auxiliary, operation};
 use disk::format::scsw::{DeviceStatus, Scsw};
 use disk::program::blocks::{Mode, Verb, build};
 use disk::program::client::Event;
 
-use world::{CC, CC_SLI, Guest, SLI, World, ccws, image, wish};
+use world::{CC, CC_SLI, Guest, SLI, World, block, blocks, ccws, image, read, wish};
 
 /// A world of two cylinders whose track of head 1 has these records instead, by their keys and data.
 fn world_with(records: &[(&[u8], &[u8])]) -> World {
@@ -286,6 +286,33 @@ fn domain_that_writes_ends_with_its_read_count() {
     for commands in [[(0x92, 8), (0x85, 4096)], [(0x85, 4096), (0x85, 4096)]] {
         run(&mut world, &mut guest, &update, &suffixed, &commands);
         assert_eq!(sense(&guest), INVALID_SEQUENCE, "{commands:x?}");
+    }
+}
+
+#[test]
+fn transport_write_leaves_the_record_of_its_read_count_alone() {
+    for (blocks_written, ends_well) in [(2, true), (3, false)] {
+        let mut world = World::new(2, 100);
+        let mut guest = world.guest(0, 2, true, false);
+        let data = 0x8000_usize;
+        guest.client.storage()[data..data + 3 * 4096].fill(0xee);
+        let storage = guest.client.storage();
+        let count = blocks_written;
+        let orb = build(storage, 0, 0x8000, Mode::Transport, Verb::Write, blocks(0, count));
+        // The domain has three records, of which the last is that of the read count.
+        let tccb = &mut storage[orb.program as usize..][64..][..96];
+        let flags = auxiliary::FACTOR | auxiliary::COMMAND;
+        let written = [operation::WRITE_DATA, flags, 0x85, count as u8];
+        let at = tccb.windows(4).position(|bytes| bytes == written).unwrap();
+        (tccb[at + 1], tccb[at + 3]) = (flags | auxiliary::COUNT_SUFFIX, 3);
+        assert_eq!(guest.execute(&mut world, &orb).is_good(), ends_well, "{count} blocks");
+        if !ends_well {
+            assert_eq!(sense(&guest), INVALID_SEQUENCE);
+        }
+        read(&mut world, &mut guest, Mode::Transport, 0, 12, |number| match number {
+            0 | 1 => vec![0xee; 4096],
+            number => block(number, 0),
+        });
     }
 }
 

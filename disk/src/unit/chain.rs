@@ -109,6 +109,12 @@ impl Domain {
         self.has_suffix && self.operation == operation::WRITE_DATA && self.remaining == 1
     }
 
+    /// Records that data remain for: without the read count behind a domain that writes.
+    pub fn records_to_write(&self) -> u32 {
+        let is_suffixed = self.has_suffix && self.operation == operation::WRITE_DATA;
+        self.remaining.saturating_sub(is_suffixed.into())
+    }
+
     /// So many records of the track are done.
     pub fn pass(&mut self, records: u32) {
         self.record += records;

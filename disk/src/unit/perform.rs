@@ -273,7 +273,8 @@ impl Unit {
         let Some(here) = (u32::from(uniform.records) + 1).checked_sub(domain.record) else {
             return Ok(0);
         };
-        let whole = here.min(domain.remaining).min((data.len() / data_bytes.max(1)) as u32);
+        let records = (data.len() / data_bytes.max(1)) as u32;
+        let whole = here.min(domain.records_to_write()).min(records);
         if domain.record == 0 || data_bytes == 0 || whole == 0 {
             return Ok(0);
         }
