@@ -1,8 +1,8 @@
 //! `siga up`: the host, in the foreground, and the control unit of its volumes.
 
+use std::convert::Infallible;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -77,35 +77,65 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         announce(&socket, None, arguments.output);
         return host::run(host).map_err(Outcome::no);
     };
-    let (failed, failure) = mpsc::channel();
     let output = arguments.output;
-    let control_unit = thread::Builder::new().name("control unit".into());
-    control_unit
-        .spawn(move || {
-            if let Err(outcome) = serve(&socket, volumes, output) {
-                // The host ends before anybody relies on it, or has ended.
-                let _ = failed.send(outcome);
-                Handle::stop(&handle);
-            }
-        })
-        .map_err(Outcome::no)?;
+    run_with(host, handle, move || serve(&socket, volumes, output))
+}
+
+/// Runs a host, and a control unit on a thread of its own. If the control unit ends, by an error or a panic, the host ends too: a host without
+/// its disks would look healthy to its supervisor and to its guests. The control unit is not started again here, because whatever ended
+/// it would probably end it again; a supervisor starts both, with a delay. Paths between guests go on meanwhile.
+///
+/// # Errors
+/// Why the host or the control unit has ended.
+fn run_with(
+    host: Host,
+    handle: Handle,
+    control_unit: impl FnOnce() -> Result<Infallible, Outcome> + Send + 'static,
+) -> Result<(), Outcome> {
+    let stopping = StopHost(handle);
+    let thread = thread::Builder::new().name("control unit".into());
+    let serving = thread.spawn(move || {
+        let _stopping = stopping;
+        control_unit()
+    });
+    let serving = serving.map_err(Outcome::no)?;
     host::run(host).map_err(Outcome::no)?;
-    failure.try_recv().map_or(Ok(()), Err)
+    // Only the end of the thread stops the host.
+    match serving.join() {
+        Ok(Ok(never)) => match never {},
+        Ok(Err(outcome)) => Err(outcome),
+        Err(panic) => {
+            let texts = (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>());
+            let why = texts.0.copied().or(texts.1.map(String::as_str)).unwrap_or("no message");
+            Err(Outcome::No(format!("{ENDED}: its thread has panicked: {why}")))
+        }
+    }
+}
+
+/// The beginning of the message with which `siga up` ends when its volumes are served no longer.
+const ENDED: &str = "the control unit has ended, and the host ends with it";
+
+/// Stops the host when it is dropped, also by a panic.
+struct StopHost(Handle);
+
+impl Drop for StopHost {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
 /// Serves volumes for ever. Guests hear of the host when the volumes are there.
 ///
 /// # Errors
-/// They cannot be served at all. What ends them later is said, and ends nothing else.
-fn serve(socket: &Path, volumes: SystemVolumes, output: Output) -> Result<(), Outcome> {
+/// They cannot be served, or are served no longer.
+fn serve(socket: &Path, volumes: SystemVolumes, output: Output) -> Result<Infallible, Outcome> {
     let (mut server, served) = serve_system(socket, volumes)?;
     announce(socket, Some(&served), output);
+    let ended = |error| Outcome::No(format!("{ENDED}: {error}"));
     // The host answers on another thread.
-    server.serve_within(Duration::from_millis(100)).map_err(Outcome::no)?;
+    server.serve_within(Duration::from_millis(100)).map_err(ended)?;
     say_not_shown(&server);
-    let Err(error) = server.serve();
-    eprintln!("siga: the volumes are served no longer: {error}");
-    Ok(())
+    server.serve().map_err(ended)
 }
 
 fn announce(socket: &Path, served: Option<&Served>, output: Output) {
@@ -120,5 +150,36 @@ fn announce(socket: &Path, served: Option<&Served>, output: Output) {
     };
     if let Some(served) = served.filter(|_| !output.json) {
         served.say();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(
+        control_unit: impl FnOnce() -> Result<Infallible, Outcome> + Send + 'static,
+    ) -> Result<(), Outcome> {
+        let (host, handle) = Host::new(System::open()).unwrap();
+        run_with(host, handle, control_unit)
+    }
+
+    #[test]
+    fn host_ends_with_an_error_when_its_control_unit_ends() {
+        let Err(Outcome::No(why)) = end(|| Err(Outcome::No("no descriptors".into()))) else {
+            panic!("the host goes on, or says nothing");
+        };
+        assert_eq!(why, "no descriptors");
+    }
+
+    #[test]
+    fn host_ends_with_an_error_when_its_control_unit_panics() {
+        for formatted in [false, true] {
+            let panic = move || -> Result<Infallible, Outcome> {
+                if formatted { panic!("slot {}", 7) } else { panic!("slot 7") }
+            };
+            let Err(Outcome::No(why)) = end(panic) else { panic!("the host goes on") };
+            assert_eq!(why, format!("{ENDED}: its thread has panicked: slot 7"));
+        }
     }
 }
