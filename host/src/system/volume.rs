@@ -136,13 +136,39 @@ pub struct DeviceRule {
 }
 
 impl DeviceRule {
-    /// The cylinder behind its last, as far as the file says.
+    /// Its cylinders, and how they are used.
+    pub fn share(&self) -> Share {
+        let DeviceRule { first_cylinder, cylinders, read_only, .. } = *self;
+        Share { first_cylinder, cylinders, read_only }
+    }
+}
+
+/// The cylinders of a volume that a device has, and how they are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The first cylinder.
+    pub first_cylinder: u32,
+    /// How many there are; none if all from the first on.
+    pub cylinders: Option<u32>,
+    /// They are only read.
+    pub read_only: bool,
+}
+
+/// The remedy for a device that conflicts with another one.
+const SHARE_RIGHT: &str = "must have cylinders of its own, or access = \"read\"";
+
+impl Share {
+    /// The cylinder behind the last.
     fn end(&self) -> u32 {
-        self.cylinders.map_or(u32::MAX, |cylinders| self.first_cylinder + cylinders)
+        let end = |cylinders| self.first_cylinder.saturating_add(cylinders);
+        self.cylinders.map_or(u32::MAX, end)
     }
 
-    fn shares_cylinders_with(&self, other: &DeviceRule) -> bool {
-        self.first_cylinder < other.end() && other.first_cylinder < self.end()
+    /// Returns true if both are written and have a cylinder in common. No two devices of a volume may: each would overwrite the other's
+    /// data. Devices that are only read may share their cylinders with any other.
+    pub fn conflicts_with(&self, other: &Share) -> bool {
+        let are_written = !self.read_only && !other.read_only;
+        are_written && self.first_cylinder < other.end() && other.first_cylinder < self.end()
     }
 }
 
@@ -400,16 +426,14 @@ fn minidisk_rule(
         read_only,
         cached,
     };
-    let is_written = |other: &&DeviceRule| !other.read_only && !minidisk.read_only;
-    let mut written = volume.devices.iter().filter(is_written);
-    if let Some(other) = written.find(|other| other.shares_cylinders_with(&minidisk)) {
+    let is_in_conflict = |other: &&DeviceRule| other.share().conflicts_with(&minidisk.share());
+    if let Some(other) = volume.devices.iter().find(is_in_conflict) {
         let DeviceRule { guest, device, place, .. } = other;
         let line = place.line();
         let what = format!(
             "it is written, and so is {device} of {guest} in line {line}, on the same cylinders"
         );
-        let right = "must have cylinders of its own, or access = \"read\"";
-        return Err(minidisk.place.error(what, right));
+        return Err(minidisk.place.error(what, SHARE_RIGHT));
     }
     Ok(minidisk)
 }
