@@ -211,12 +211,18 @@ fn served_volume_is_read_and_written_by_a_guest() {
         (&"SERVED".into(), &2.into())
     );
     assert_eq!(served["devices"][1]["sync"], "fdatasync");
+    assert_eq!(
+        (&served["devices"][0]["read_only"], &served["devices"][0]["sync"]),
+        (&true.into(), &Value::Null)
+    );
     let guest = siga::Guest::attach(system.file("siga.sock"), "ALICE").unwrap();
     let mut disk = Disk::open(&guest, "DASD", "SERVED", &DiskOptions::default()).unwrap();
-    disk.write(180, &image(10)).unwrap();
     let mut minidisk = Disk::open(&guest, "DASD", "MINI", &DiskOptions::default()).unwrap();
+    // The whole volume has the cylinders of the minidisk too, and is only read.
+    assert_eq!((disk.may_write(), minidisk.may_write()), (false, true));
+    minidisk.write(0, &image(10)).unwrap();
     let mut found = vec![0; 10 * 4096];
-    minidisk.read(0, &mut found).unwrap();
+    disk.read(180, &mut found).unwrap();
     assert!(found == image(10), "block 180 is the first of cylinder 2");
     drop((disk, minidisk));
     // Nobody else has the file while it is served; afterwards it is whole.
@@ -224,6 +230,22 @@ fn served_volume_is_read_and_written_by_a_guest() {
     drop(server);
     let checked = system.run(&["volume", "check", &file]);
     assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
+}
+
+#[test]
+fn minidisks_that_have_cylinders_in_common_are_not_served() {
+    let place = Place::new("overlap");
+    place.good(&["create", "a.ckd", "--cylinders", "4"]);
+    let serve = |more: &[&str]| {
+        let parts = ["serve", "DASD", "a.ckd", "--minidisk", "ONE=0+2", "--minidisk", "TWO=1+3"];
+        let output = place.siga(&[&parts[..], more].concat());
+        (output.status.code(), text(&output.stderr))
+    };
+    let why = "siga: --minidisk TWO: it is written, and so is ONE, on the same cylinders: must have cylinders of its own\n";
+    assert_eq!(serve(&[]), (Some(2), why.to_owned()));
+    // Guests that only read may share cylinders: what is refused now is only that there is no host.
+    let (code, why) = serve(&["--read-only", "--socket", "/nonexistent/siga.sock"]);
+    assert!(code == Some(1) && why.contains("/nonexistent/siga.sock"), "{why}");
 }
 
 /// A command that says on standard output when it is ready, and what it says there.

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use disk::ckd::label;
 use disk::ckd::volume::Access;
 use host::system::System;
+use host::system::volume::Share;
 use siga::Wait;
 use siga::disk::{Device, OpenVolume, Server, Syncing, SystemVolumes};
 
@@ -43,7 +44,8 @@ pub struct Serve {
     /// One guest at a time has a volume for itself, and reads in place
     #[arg(long, conflicts_with = "minidisk")]
     dedicated: bool,
-    /// A part of the first volume as a device: for example MINI1=100+83 for 83 cylinders from cylinder 100
+    /// A part of the first volume as a device: for example MINI1=100+83 for 83 cylinders from cylinder 100. No cylinder
+    /// may be on two of them, and the device that is the whole volume is only read then
     #[arg(long, value_name = "DEVICE=FIRST+CYLINDERS")]
     minidisk: Vec<Minidisk>,
     /// MiB of cache for each volume
@@ -89,6 +91,27 @@ struct Minidisk {
     device: String,
     first: u32,
     cylinders: u32,
+}
+
+impl Minidisk {
+    /// Its name, and its cylinders as a system file would describe them.
+    fn share(&self, read_only: bool) -> (&str, Share) {
+        let cylinders = Some(self.cylinders);
+        (&self.device, Share { first_cylinder: self.first, cylinders, read_only })
+    }
+}
+
+/// Refuses devices of which two are written and have a cylinder in common, as the reader of a system file does.
+fn refuse_conflicts(parts: &[(&str, Share)]) -> Result<(), Outcome> {
+    for (index, (device, share)) in parts.iter().enumerate() {
+        let other = parts[..index].iter().find(|(_, other)| other.conflicts_with(share));
+        if let Some((other, _)) = other {
+            return Err(Outcome::Usage(format!(
+                "--minidisk {device}: it is written, and so is {other}, on the same cylinders: must have cylinders of its own"
+            )));
+        }
+    }
+    Ok(())
 }
 
 impl std::str::FromStr for Minidisk {
@@ -159,6 +182,8 @@ pub fn serve_system(socket: &Path, volumes: SystemVolumes) -> Result<(Server, Se
 fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcome> {
     let Serve { files, read_only, dedicated, minidisk, cache, no_check, socket, .. } = arguments;
     let access = if *read_only { Access::Read } else { Access::Write };
+    let parts: Vec<(&str, Share)> = minidisk.iter().map(|part| part.share(*read_only)).collect();
+    refuse_conflicts(&parts)?;
     let mut checks = Checks::default();
     let open = |file: &PathBuf| {
         let open = match no_check {
@@ -178,12 +203,15 @@ fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcom
     let mut devices = Vec::new();
     for (number, (open, label)) in volumes.into_iter().enumerate() {
         let (volume_name, cylinders) = (label.volume, open.cylinders());
-        let is_only_read = *read_only || open.damaged_tracks() > 0;
+        let open_is_damaged = open.damaged_tracks() > 0;
         let cache_bytes = (*cache as usize) << 20;
         let open = if arguments.direct { open.read_directly() } else { open };
         let open = open.with_syncing(syncing);
         let volume = server.mount(open, cache_bytes).map_err(Outcome::no)?;
-        let mut add = |device: &str, first_cylinder, cylinders| {
+        let mut add = |device: &str, share: Share| {
+            let Share { first_cylinder, read_only, .. } = share;
+            let is_only_read = read_only || open_is_damaged;
+            let cylinders = share.cylinders.unwrap_or(cylinders);
             devices.push(ServedDevice {
                 device: device.to_owned(),
                 guest: None,
@@ -195,8 +223,7 @@ fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcom
                 dedicated: *dedicated,
                 cache: true,
             });
-            let (read_only, dedicated) = (*read_only, *dedicated);
-            let cylinders = Some(cylinders);
+            let (dedicated, cylinders) = (*dedicated, Some(cylinders));
             let options = Device {
                 volume,
                 first_cylinder,
@@ -207,9 +234,12 @@ fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcom
             };
             server.add_device(device, options).map_err(Outcome::no)
         };
-        add(&volume_name, 0, cylinders)?;
-        for Minidisk { device, first, cylinders } in minidisk.iter().filter(|_| number == 0) {
-            add(device, *first, *cylinders)?;
+        let parts = if number == 0 { &parts[..] } else { &[] };
+        // Beside minidisks that are written nobody else writes their cylinders.
+        let read_only = *read_only || !parts.is_empty();
+        add(&volume_name, Share { first_cylinder: 0, cylinders: None, read_only })?;
+        for (device, share) in parts {
+            add(device, *share)?;
         }
     }
     say_refused(&server);
