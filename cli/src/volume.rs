@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use disk::ckd::check::{Fault, check};
-use disk::ckd::create::{Blocks, CopyError, CreateError, NewVolume, create};
+use disk::ckd::create::{Blocks, CopyError, CreateError, NewVolume, create, volume_bytes};
 use disk::ckd::label::{self, DataSet, LabelError};
 use disk::ckd::model::{self, BLOCK_BYTES};
 use disk::ckd::volume::{Access, OpenError, Volume};
@@ -44,6 +44,8 @@ enum Command {
 }
 
 /// Create a volume, with a label, a table of contents, and blocks of 4096 bytes
+///
+/// Its files take all of their bytes on the disk: 852480 for each cylinder, 949 MB for the smallest model.
 #[derive(Debug, Args)]
 struct Create {
     /// The file, which must not be there yet
@@ -244,6 +246,11 @@ fn create_volume(arguments: &Create) -> Result<(), Outcome> {
         })?,
     };
     let new = NewVolume { cylinders, name: name.clone(), today: today(), split: *split };
+    // Count fields lie in every page of a file, so it has no holes.
+    if file.symlink_metadata().is_err() {
+        let bytes = size(volume_bytes(cylinders));
+        eprintln!("{}: {cylinders} cylinders take {bytes} on the disk", file.display());
+    }
     let bar = bar(cylinders.into());
     let created = create(file, &new, |done| bar.set_position(done.into()));
     bar.finish_and_clear();
@@ -264,6 +271,14 @@ fn create_volume(arguments: &Create) -> Result<(), Outcome> {
     let Described { volume, model, cylinders, files, .. } = described;
     let files = if files == 1 { "in one file".to_owned() } else { format!("in {files} files") };
     print(format_args!("{volume}: {model}, {cylinders} cylinders, {files}"))
+}
+
+/// Bytes as people read them, in powers of 1000 as `df -H` has them.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000_000 => format!("{} MB", bytes.div_ceil(1_000_000)),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
 }
 
 /// The year, and the day of it, in UTC.

@@ -191,6 +191,30 @@ fn damage_is_found_and_nothing_is_changed() {
 }
 
 #[test]
+fn track_whose_records_are_no_blocks_any_more_is_found() {
+    let place = Place::new("count");
+    place.good(&["create", "a.ckd", "--cylinders", "3"]);
+    let bytes = place.read("a.ckd");
+    let start = 512 + 17 * 56832;
+    // The count field of record 2 on cylinder 1, head 2: its cylinder, its number, the length of its key, and the end of the track in its place.
+    let at = start + 21 + 8 + 4096;
+    for change in [(at + 1, &[9][..]), (at + 4, &[7]), (at + 5, &[1]), (at, &[0xff; 8])] {
+        let mut damaged = bytes.clone();
+        damaged[change.0..change.0 + change.1.len()].copy_from_slice(change.1);
+        place.write("a.ckd", &damaged);
+        let checked = place.siga(&["check", "a.ckd"]);
+        let exported = place.siga(&["export", "a.ckd", "copy", "--all"]);
+        assert_eq!((checked.status.code(), exported.status.code()), (Some(1), Some(1)));
+        let says = text(&checked.stdout);
+        assert!(says.starts_with("cylinder 1, head 2 (file 1, byte "), "{change:x?}: {says}");
+        assert_eq!(says.lines().count(), 1, "{says}");
+    }
+    // Tracks of others may have any records: those of the label and of the table of contents have.
+    place.write("a.ckd", &bytes);
+    place.good(&["check", "a.ckd"]);
+}
+
+#[test]
 fn served_volume_is_read_and_written_by_a_guest() {
     use siga::disk::{Disk, DiskOptions};
     use std::io::{BufRead, BufReader};

@@ -1,7 +1,10 @@
 //! Everything that is wrong with a volume. Nothing is changed.
 
+use std::ops::Range;
+
+use super::create::{DATA_SET, is_blocks, is_data_set_of_blocks};
 use super::label::{self, Contents, LabelError, Tracks};
-use super::model::{TRACK_BYTES, track_number, track_of};
+use super::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, TRACK_BYTES, track_number, track_of};
 use super::track::{self, BadTrack, Shape};
 use super::volume::Volume;
 use crate::format::eckd::Cchh;
@@ -48,6 +51,12 @@ pub enum TrackFault {
     /// It could not be read.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    /// It belongs to the data set of the volume's blocks, and its records are no blocks.
+    #[error(
+        "its records are not {BLOCKS_PER_TRACK} of {BLOCK_BYTES} bytes, as those of data set {DATA_SET} must be: \
+         a count field may have been overwritten"
+    )]
+    Blocks,
 }
 
 impl std::fmt::Display for Fault {
@@ -77,7 +86,7 @@ pub fn check_tracks(volume: &Volume, mut found: impl FnMut(u32, Result<Shape, Fa
         let checked = checked.map_err(|what| {
             let within = match &what {
                 TrackFault::Content(fault) => fault.offset() as u64,
-                TrackFault::Io(_) => 0,
+                TrackFault::Io(_) | TrackFault::Blocks => 0,
             };
             let (file, start) = volume.place(number);
             Fault::Track { track, file, offset: start + within, what }
@@ -88,9 +97,15 @@ pub fn check_tracks(volume: &Volume, mut found: impl FnMut(u32, Result<Shape, Fa
 
 /// Reads a whole volume and hands each fault to `found`. `progress` has the number of tracks that were read.
 pub fn check(volume: &Volume, mut progress: impl FnMut(u32), mut found: impl FnMut(Fault)) {
+    // The tracks that are whole and have other records than blocks, in order.
+    let mut others = Vec::new();
     check_tracks(volume, |number, checked| {
-        if let Err(fault) = checked {
-            found(fault);
+        match checked {
+            Ok(shape) if !shape.uniform.is_some_and(|uniform| is_blocks(&uniform)) => {
+                others.push(number);
+            }
+            Ok(_) => {}
+            Err(fault) => found(fault),
         }
         progress(number + 1);
     });
@@ -98,7 +113,25 @@ pub fn check(volume: &Volume, mut progress: impl FnMut(u32), mut found: impl FnM
         Ok(contents) => contents,
         Err(error) => return found(Fault::Label(error)),
     };
+    if let Some(tracks) = blocks_of(&contents) {
+        let in_extent = others.partition_point(|track| *track < tracks.start)
+            ..others.partition_point(|track| *track < tracks.end);
+        for number in &others[in_extent] {
+            let (file, offset) = volume.place(*number);
+            let (track, what) = (track_of(*number), TrackFault::Blocks);
+            found(Fault::Track { track, file, offset, what });
+        }
+    }
     check_extents(volume.tracks(), &contents, found);
+}
+
+/// The tracks of the data set that has the volume's blocks, if there is one.
+fn blocks_of(contents: &Contents) -> Option<Range<u32>> {
+    let data_set = contents.data_sets.iter().map(|(_, data_set)| data_set);
+    let data_set = data_set.into_iter().find(|data_set| is_data_set_of_blocks(data_set))?;
+    let [Tracks { first, last }] = data_set.extents[..] else { return None };
+    let (first, last) = (track_number(first), track_number(last));
+    (first <= last).then_some(first..last + 1)
 }
 
 /// Checks that every extent is on a volume of so many tracks, and that no two have a track in common. Of those that have, each is reported

@@ -15,7 +15,7 @@ use super::label::{self, Contents, DataSet, FIXED, Label, LabelError, SEQUENTIAL
 use super::model::{
     BLOCK_BYTES, BLOCKS_PER_TRACK, CYLINDERS_MAX, HEADS, TRACK_BYTES, track_number, track_of,
 };
-use super::track::{self, BadTrack};
+use super::track::{self, BadTrack, Uniform};
 use super::volume::{FILES_MAX, Volume, next_file};
 use crate::format::eckd::{COUNT_BYTES, Cchh};
 
@@ -24,6 +24,9 @@ pub const DATA_SET: &str = "SIGA.BLOCKS";
 
 /// Bytes of the longest file of a volume in several, as Hercules makes them: below 2 GiB.
 pub const SPLIT_BYTES_MAX: u64 = (1 << 31) - 1;
+
+/// Bytes of a cylinder in a file.
+const CYLINDER_BYTES: u64 = TRACK_BYTES as u64 * HEADS as u64;
 
 /// Where blocks begin.
 const FIRST_BLOCK: Cchh = Cchh { cylinder: 1, head: 0 };
@@ -40,6 +43,11 @@ pub struct NewVolume {
     pub today: (u16, u16),
     /// Several files of less than 2 GiB, if the volume is larger.
     pub split: bool,
+}
+
+/// Bytes of the files of a volume of so many cylinders, about: each file has a header of 512 besides.
+pub fn volume_bytes(cylinders: u32) -> u64 {
+    u64::from(cylinders) * CYLINDER_BYTES
 }
 
 /// Why a volume was not created.
@@ -107,8 +115,7 @@ pub fn create(
     if name.is_empty() || name.len() > 6 || !name.bytes().all(is_letter) {
         return Err(CreateError::Name { name: name.clone() });
     }
-    let cylinder_bytes = TRACK_BYTES as u64 * u64::from(HEADS);
-    let most = ((SPLIT_BYTES_MAX - HEADER_BYTES as u64) / cylinder_bytes) as u32;
+    let most = ((SPLIT_BYTES_MAX - HEADER_BYTES as u64) / CYLINDER_BYTES) as u32;
     let per_file = if *split { most } else { *cylinders };
     let files = cylinders.div_ceil(per_file);
     // Before anything is written.
@@ -295,10 +302,8 @@ impl Blocks {
     pub fn find(volume: &Volume) -> Result<Blocks, CopyError> {
         let label = label::label(volume)?;
         let contents = label::contents(volume, &label)?;
-        let is_blocks = |data_set: &DataSet| {
-            data_set.name == DATA_SET && usize::from(data_set.block_bytes) == BLOCK_BYTES
-        };
-        let index = contents.data_sets.iter().position(|(_, data_set)| is_blocks(data_set));
+        let mut data_sets = contents.data_sets.iter();
+        let index = data_sets.position(|(_, data_set)| is_data_set_of_blocks(data_set));
         let index = index.ok_or(CopyError::NoBlocks)?;
         let [extent] = contents.data_sets[index].1.extents[..] else {
             return Err(CopyError::NoBlocks);
@@ -411,10 +416,6 @@ impl Blocks {
         let track = track_of(number);
         let shape =
             track::check(bytes, track).map_err(|fault| LabelError::Track { track, fault })?;
-        let is_blocks = |uniform: &track::Uniform| {
-            u32::from(uniform.records) == BLOCKS_PER_TRACK
-                && usize::from(uniform.data_bytes) == BLOCK_BYTES
-        };
         let uniform = shape.uniform.filter(is_blocks).ok_or(CopyError::Track { track })?;
         Ok(uniform.data_at(1).expect("there are 12"))
     }
@@ -430,6 +431,16 @@ impl Blocks {
         volume.write(track_number(*track), record.data_at(), &data).map_err(CopyError::Volume)?;
         volume.sync().map_err(CopyError::Volume)
     }
+}
+
+/// Returns true for the data set that has the volume's blocks.
+pub(super) fn is_data_set_of_blocks(data_set: &DataSet) -> bool {
+    data_set.name == DATA_SET && usize::from(data_set.block_bytes) == BLOCK_BYTES
+}
+
+/// Returns true if the records of a track are blocks, as on a new volume.
+pub(super) fn is_blocks(uniform: &Uniform) -> bool {
+    u32::from(uniform.records) == BLOCKS_PER_TRACK && usize::from(uniform.data_bytes) == BLOCK_BYTES
 }
 
 /// Reads until `target` is full or there is no more.
