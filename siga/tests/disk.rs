@@ -199,6 +199,8 @@ fn volume_that_is_larger_than_its_cache_is_read_directly_by_a_server_that_sleeps
         let guest = Guest::attach_embedded(&host, "ALICE").unwrap();
         for mode in [Mode::Command, Mode::Transport] {
             let mut disk = Disk::open(&guest, "DASD", "SIGA01", &options(mode)).unwrap();
+            let syncing = if is_checked { Syncing::File } else { Syncing::Fdatasync };
+            assert_eq!(disk.durability(), syncing);
             let blocks = disk.blocks();
             let block = |number: u64| pattern(number + u64::from(mode == Mode::Command), 1);
             for first in (0..blocks).step_by(32) {

@@ -7,7 +7,7 @@ use fabric::path::{Lendable, SendError, Sender, Shared, View};
 use super::request::{self, Answer, SKIPPED};
 use super::subchannel::{Run, Subchannel};
 use super::walk::Piece;
-use crate::exchange::{Broken, Extent, Pieces};
+use crate::exchange::{Broken, Extent, Pieces, Syncing};
 use crate::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, control};
 use crate::format::tsb::TSB_BYTES;
 
@@ -55,6 +55,8 @@ pub(super) struct Guest {
     pub(super) subchannels: Vec<Subchannel>,
     pub(super) cylinders: u32,
     pub(super) may_write: bool,
+    /// Durability of an acknowledged write, as the control unit says when it makes the connection.
+    pub(super) syncing: Syncing,
     /// Count fields on the volume are those that the guest sees.
     pub(super) has_own_counts: bool,
     /// Operations that the control unit has ended, modulo 65536, and what is released of them.

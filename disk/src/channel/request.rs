@@ -16,7 +16,7 @@
 //! *Token* is of the last result that the guest has done with: it came with that result. Numbers are little-endian but in the parts that
 //! have the mainframe's format.
 
-use crate::exchange::{EXTENT_BYTES, Extent};
+use crate::exchange::{EXTENT_BYTES, Extent, Syncing};
 use crate::format::scsw::{SCSW_BYTES, Scsw};
 use crate::format::sense::{SENSE_BYTES, Sense};
 use crate::format::tsb::TSB_BYTES;
@@ -179,8 +179,10 @@ pub const ATTACHED_BYTES: usize = 24;
 /// What a guest has been given.
 ///
 /// ```text
-/// | cylinders 32 | subchannels 16 | may write 8 | has cache 8 | cache 16 | results 16 | result bytes 32 | paths 8 | 0 56 |
+/// | cylinders 32 | subchannels 16 | may write 8 | has cache 8 | cache 16 | results 16 | result bytes 32 | paths 8 | durability 8 | 0 48 |
 /// ```
+///
+/// Durability is 1 for [`Syncing::Fdatasync`] and 2 for [`Syncing::File`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// Cylinders of the device.
@@ -198,7 +200,12 @@ pub struct Attached {
     /// The mask of the channel paths that the device has: the leftmost bit is the first path. A channel gives each device one path. An ORB
     /// has to name that path.
     pub paths: u8,
+    /// Durability of an acknowledged write.
+    pub syncing: Syncing,
 }
+
+const FDATASYNC: u8 = 1;
+const FILE: u8 = 2;
 
 impl Attached {
     /// The bytes.
@@ -212,10 +219,14 @@ impl Attached {
         bytes[10..12].copy_from_slice(&self.results.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.result_bytes.to_le_bytes());
         bytes[16] = self.paths;
+        bytes[17] = match self.syncing {
+            Syncing::Fdatasync => FDATASYNC,
+            Syncing::File => FILE,
+        };
         bytes
     }
 
-    /// Takes the bytes apart. None if they are not so many.
+    /// Takes the bytes apart. None if they are not so many, or have no known durability.
     pub fn parse(bytes: &[u8]) -> Option<Attached> {
         let bytes: &[u8; ATTACHED_BYTES] = bytes.try_into().ok()?;
         let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
@@ -228,6 +239,11 @@ impl Attached {
             results: short(10),
             result_bytes: long(12),
             paths: bytes[16],
+            syncing: match bytes[17] {
+                FDATASYNC => Syncing::Fdatasync,
+                FILE => Syncing::File,
+                _ => return None,
+            },
         })
     }
 }
@@ -391,16 +407,24 @@ mod tests {
             results: 0x090a,
             result_bytes: 0x0b0c_0d0e,
             paths: 0x20,
+            syncing: Syncing::File,
         };
         #[rustfmt::skip]
         let mut bytes = [
-            4, 3, 2, 1, 6, 5, 1, 1, 8, 7, 0x0a, 9, 0x0e, 0x0d, 0x0c, 0x0b, 0x20, 0, 0, 0, 0, 0, 0, 0,
+            4, 3, 2, 1, 6, 5, 1, 1, 8, 7, 0x0a, 9, 0x0e, 0x0d, 0x0c, 0x0b, 0x20, 2, 0, 0, 0, 0, 0, 0,
         ];
         assert_eq!((attached.emit(), Attached::parse(&bytes)), (bytes, Some(attached)));
         bytes[7..10].fill(0);
         let without_cache = Attached { cache: None, ..attached };
         assert_eq!((without_cache.emit(), Attached::parse(&bytes)), (bytes, Some(without_cache)));
         assert_eq!(Attached::parse(&bytes[1..]), None);
+        bytes[17] = 1;
+        let synced = Attached { syncing: Syncing::Fdatasync, ..without_cache };
+        assert_eq!((synced.emit(), Attached::parse(&bytes)), (bytes, Some(synced)));
+        for durability in [0, 3, 0xff] {
+            bytes[17] = durability;
+            assert_eq!(Attached::parse(&bytes), None);
+        }
     }
 
     #[test]

@@ -14,7 +14,8 @@ use super::stream;
 use super::subchannel::{Flight, Measurement, Stop, Subchannel};
 use super::walk::{Next, Walk};
 use crate::exchange::{
-    Broken, FIRST_BURST_BYTES, Head, Kind, Link, UNITS_PER_POLL_MAX, cancel, establish, flag,
+    Broken, FIRST_BURST_BYTES, Head, Kind, Link, Syncing, UNITS_PER_POLL_MAX, cancel, establish,
+    flag,
 };
 use crate::format::ccw::Direction;
 use crate::format::eckd::Search;
@@ -250,6 +251,7 @@ impl Channel {
             subchannels: all,
             cylinders,
             may_write,
+            syncing: Syncing::default(),
             has_own_counts: first_cylinder == 0,
             ended: 0,
             released: 0,

@@ -7,7 +7,7 @@
 //! | unit | from | code | count | body |
 //! |---|---|---|---|---|
 //! | establish | channel | 1: may write, 2: its tracks do not stay in the cache, 4: the channel copies what is read | volume | first cylinder 32, cylinders 32 |
-//! | established | control unit | 0, or 1: refused | segment | bytes of the cache 64; the number is 1 if the guest may write |
+//! | established | control unit | 0, or 1: refused | segment | bytes of the cache 64; the number has bits: see [`established`] |
 //! | command | channel | command | bytes of the CCW, or of all whose data are chained | bytes of the last of these 16, if there are several |
 //! | command response | control unit | 0, or the device status of a search | | |
 //! | data | either | | bytes, of what is read | bytes, or extents |
@@ -57,6 +57,21 @@ pub const DISCONNECT_TIME_BYTES: usize = 8;
 
 /// Commands that a channel sends ahead of their responses.
 pub const PACING: usize = 16;
+
+/// Durability of an acknowledged write. It survives the end of this process in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Syncing {
+    /// A crash of the machine, and a loss of power: the volume's files are synced (`fdatasync`) before the write is acknowledged.
+    #[default]
+    Fdatasync,
+    /// What the file guarantees by itself: the control unit syncs nothing, and a write is acknowledged when the kernel says that it is
+    /// written. On an ordinary file a crash of the machine can lose the write, and an error that the kernel meets later, when it writes
+    /// its page cache back, reaches no guest.
+    ///
+    /// Right for volumes that need not survive the machine (in memory, or with scratch data), and where a write is on the medium once the
+    /// kernel says that it is written (a file system that is mounted with `sync`).
+    File,
+}
 
 /// What an information unit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -145,6 +160,14 @@ pub mod establish {
     pub const UNCACHED: u8 = 0x02;
     /// The channel copies what is read when the unit arrives that brings it: the guest does not read in place.
     pub const COPIED: u8 = 0x04;
+}
+
+/// Bits of the number of established.
+pub mod established {
+    /// The guest may write.
+    pub const MAY_WRITE: u16 = 0x01;
+    /// The volume is never synced: see [`Syncing::File`](super::Syncing::File).
+    pub const UNSYNCED: u16 = 0x02;
 }
 
 /// The code of cancel.

@@ -7,7 +7,7 @@ use super::device::Device;
 use super::ending::Ending;
 use super::exchange::Exchange;
 use super::{CONNECTIONS_MAX, PINS_PER_CONNECTION_MAX, SUBCHANNELS, Unit};
-use crate::exchange::{Broken, Head, Kind, establish};
+use crate::exchange::{Broken, Head, Kind, Syncing, establish, established};
 use crate::format::sense::{Fault, Sense};
 
 /// A guest's use of a device.
@@ -106,7 +106,10 @@ impl Unit {
         let connection = Connection::new(device, index, segment, is_copied);
         self.connections[place] = Some(Box::new(connection));
         answer.code = 0;
-        answer.number = may_write.into();
+        answer.number = if may_write { established::MAY_WRITE } else { 0 };
+        if self.volumes[volume].syncing == Syncing::File {
+            answer.number |= established::UNSYNCED;
+        }
         answer.count = segment.into();
         let bytes = self.volumes[volume].lendable.bytes();
         self.link(index)?.send(&answer, &bytes.to_le_bytes())

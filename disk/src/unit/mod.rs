@@ -69,6 +69,7 @@ use crate::ckd::direct::{DIRECT_READS_MAX, Direct, DirectWrites};
 use crate::ckd::model::{TRACK_BYTES, track_of};
 use crate::ckd::track::{self, Uniform};
 use crate::ckd::volume::{Access, Volume};
+pub use crate::exchange::Syncing;
 use crate::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, cancel};
 use crate::format::eckd::{Cchh, destination};
 use crate::format::scsw::DeviceStatus;
@@ -113,21 +114,6 @@ pub enum Writing {
     Buffered,
     /// Past the page cache, many at a time, while other programs go on.
     Direct,
-}
-
-/// Durability of an acknowledged write. It survives the end of this process in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Syncing {
-    /// A crash of the machine, and a loss of power: the volume's files are synced (`fdatasync`) before the write is acknowledged.
-    #[default]
-    Fdatasync,
-    /// What the file guarantees by itself: the control unit syncs nothing, and a write is acknowledged when the kernel says that it is
-    /// written. On an ordinary file a crash of the machine can lose the write, and an error that the kernel meets later, when it writes
-    /// its page cache back, reaches no guest.
-    ///
-    /// Right for volumes that need not survive the machine (in memory, or with scratch data), and where a write is on the medium once the
-    /// kernel says that it is written (a file system that is mounted with `sync`).
-    File,
 }
 
 /// A volume and its cache.

@@ -5,6 +5,7 @@ use std::io;
 use disk::channel::request::{self, Modification};
 use disk::ckd::model::{CYLINDERS_MAX, HEADS};
 use disk::ckd::track::{CONTENT_BYTES_MAX, CONTENT_BYTES_MIN};
+use disk::exchange::Syncing;
 use disk::format::irb::Irb;
 use disk::format::orb::Orb;
 use disk::format::scsw::{DeviceStatus, Scsw, TRANSPORT_FORMAT, control};
@@ -230,6 +231,7 @@ pub struct Disk {
     cylinders: u32,
     paths: u8,
     may_write: bool,
+    syncing: Syncing,
     /// What the device has reported unasked since the program looked.
     attention: Option<DeviceStatus>,
     is_dedicated: bool,
@@ -287,6 +289,7 @@ impl Disk {
             cylinders: 0,
             paths: 0,
             may_write: false,
+            syncing: Syncing::default(),
             attention: None,
             is_dedicated: false,
             free: (0..options.depth).rev().collect(),
@@ -302,6 +305,7 @@ impl Disk {
                 disk.cylinders = attached.cylinders;
                 disk.paths = attached.paths;
                 disk.may_write = attached.may_write;
+                disk.syncing = attached.syncing;
                 disk.is_dedicated = attached.cache.is_some();
                 disk.free.retain(|subchannel| *subchannel < attached.subchannels);
                 Ok(disk)
@@ -346,6 +350,12 @@ impl Disk {
     /// Whether the guest may write. The answer changes when a track of the volume is found damaged: [`Disk::take_attention`] tells of it.
     pub fn may_write(&self) -> bool {
         self.may_write
+    }
+
+    /// Durability of an acknowledged write, as the server says: with [`Syncing::Fdatasync`] the write survives a crash of the machine, with
+    /// [`Syncing::File`] perhaps not. It does not change while the device is open, and means nothing if the guest may not write.
+    pub fn durability(&self) -> Syncing {
+        self.syncing
     }
 
     /// What the device has reported unasked since this was called last: attention, device end and unit exception
@@ -616,7 +626,11 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes blocks, and waits until they are on the server's disk. No other program may run.
+    /// Writes blocks, and waits until the server acknowledges them. No other program may run.
+    ///
+    /// What an acknowledged write survives is the setting `sync` of the volume: [`Disk::durability`] tells. By default the blocks are on the
+    /// server's disk when this returns. With `sync = "file"` the kernel of the server's machine has them, and a crash of that machine can
+    /// lose them.
     ///
     /// # Errors
     /// [`DiskError`]. The blocks before the fault were written then.
@@ -657,8 +671,8 @@ impl Disk {
         Ok(content)
     }
 
-    /// Writes all records of a track, from the start of the device, in the place of those that are there, and waits until they are on the
-    /// server's disk. `content` is as [`Disk::read_track`] returns it; the count field of its record 0 must name the track. No other program
+    /// Writes all records of a track, from the start of the device, in the place of those that are there, and waits until the server
+    /// acknowledges them, with the same durability as [`Disk::write`]. `content` is as [`Disk::read_track`] returns it; the count field of its record 0 must name the track. No other program
     /// may run.
     ///
     /// # Errors
