@@ -161,34 +161,35 @@ impl Lans {
         true
     }
 
+    /// Gives a member another address. One that it has already changes nothing, and is no work for anybody.
     fn register(&mut self, guest: Name, address: IpAddr) -> Result<(), Declined> {
         let (lan, number) = *self.of.get(&guest).ok_or(Problem::LanMembership)?;
         let lan = self.lans.get_mut(&lan).ok_or(Problem::NoLan)?;
-        if lan.members[number].as_ref().is_some_and(|record| record.member.captures) {
+        let record = lan.members[number].as_ref().ok_or(Problem::LanMembership)?;
+        let mut member = record.member.clone();
+        if member.captures {
             return Err(Problem::AddressRefused.into());
         }
         lan.check_address(guest, address)?;
-        lan.change(number, |addresses| {
-            if addresses.contains(&address) {
-                return Ok(());
-            }
-            if addresses.len() >= MEMBER_ADDRESSES_MAX {
-                return Err(Problem::AddressRefused);
-            }
-            addresses.push(address);
-            Ok(())
-        })?;
+        if member.addresses.contains(&address) {
+            return Ok(());
+        }
+        if member.addresses.len() >= MEMBER_ADDRESSES_MAX {
+            return Err(Problem::AddressRefused.into());
+        }
+        member.addresses.push(address);
+        lan.set(number, member);
         Ok(())
     }
 
     fn unregister(&mut self, guest: Name, address: IpAddr) -> Result<(), Declined> {
         let (lan, number) = *self.of.get(&guest).ok_or(Problem::LanMembership)?;
         let lan = self.lans.get_mut(&lan).ok_or(Problem::NoLan)?;
-        lan.change(number, |addresses| {
-            let at = addresses.iter().position(|own| *own == address);
-            addresses.remove(at.ok_or(Problem::AddressRefused)?);
-            Ok(())
-        })?;
+        let record = lan.members[number].as_ref().ok_or(Problem::LanMembership)?;
+        let mut member = record.member.clone();
+        let at = member.addresses.iter().position(|own| *own == address);
+        member.addresses.remove(at.ok_or(Problem::AddressRefused)?);
+        lan.set(number, member);
         Ok(())
     }
 
@@ -300,12 +301,12 @@ impl Lan {
         members.find(has).map_or(Ok(()), |other| Err(Declined::taken_by(other.name)))
     }
 
-    /// Changes the addresses of a member.
-    fn change(&mut self, number: usize, change: impl FnOnce(&mut Vec<IpAddr>) -> Answer) -> Answer {
-        let record = self.members[number].as_mut().ok_or(Problem::LanMembership)?;
-        change(&mut record.member.addresses)?;
-        self.table.set(number, Some(&record.member));
-        Ok(())
+    /// Gives a member that is there another entry.
+    fn set(&mut self, number: usize, member: Member) {
+        self.table.set(number, Some(&member));
+        if let Some(record) = &mut self.members[number] {
+            record.member = member;
+        }
     }
 }
 
