@@ -50,6 +50,8 @@ listed! {
         PathsFailed => "paths_failed",
         /// Copies of sent frames for which a member that captures had no room.
         CapturesLost => "captures_lost",
+        /// Paths refused to a member that asks for one again too often.
+        PathsRefused => "paths_refused",
     }
 }
 

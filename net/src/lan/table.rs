@@ -196,8 +196,61 @@ pub struct LentTable {
     /// The sequence under which each entry was read.
     sequences: Vec<u64>,
     members: Vec<Option<Member>>,
+    index: Index,
+}
+
+/// The numbers of members by their addresses.
+#[derive(Debug, Default)]
+struct Index {
     by_mac: HashMap<Mac, usize>,
     by_address: HashMap<IpAddr, usize>,
+    /// An address has two members, which a sound host does not write: the lowest number counts. Removing one of them must
+    /// bring the other back, so the maps are rebuilt with each change until every address has one member again.
+    has_doubles: bool,
+    /// How often the maps were made anew.
+    #[cfg(test)]
+    rebuilds: u64,
+}
+
+impl Index {
+    /// Takes the addresses of one member out. The others' stay.
+    fn remove(&mut self, number: usize, member: &Member) {
+        if self.by_mac.get(&member.mac) == Some(&number) {
+            self.by_mac.remove(&member.mac);
+        }
+        for address in &member.addresses {
+            if self.by_address.get(address) == Some(&number) {
+                self.by_address.remove(address);
+            }
+        }
+    }
+
+    fn insert(&mut self, number: usize, member: &Member) {
+        let Index { by_mac, by_address, has_doubles, .. } = self;
+        let mut note = |kept: &mut usize| {
+            *has_doubles |= *kept != number;
+            *kept = number.min(*kept);
+        };
+        note(by_mac.entry(member.mac).or_insert(number));
+        for address in &member.addresses {
+            note(by_address.entry(*address).or_insert(number));
+        }
+    }
+
+    fn rebuild(&mut self, members: &[Option<Member>]) {
+        self.by_mac.clear();
+        self.by_address.clear();
+        self.has_doubles = false;
+        #[cfg(test)]
+        {
+            self.rebuilds += 1;
+        }
+        for (number, member) in members.iter().enumerate() {
+            if let Some(member) = member {
+                self.insert(number, member);
+            }
+        }
+    }
 }
 
 impl LentTable {
@@ -216,8 +269,7 @@ impl LentTable {
             read_up_to: None,
             sequences: vec![0; MEMBERS_MAX],
             members: vec![None; MEMBERS_MAX],
-            by_mac: HashMap::new(),
-            by_address: HashMap::new(),
+            index: Index::default(),
         })
     }
 
@@ -228,6 +280,11 @@ impl LentTable {
         if !self.is_current() {
             self.read_changes(changed);
         }
+    }
+
+    /// Whether it was read at all: before, nobody is in it.
+    pub fn was_read(&self) -> bool {
+        self.read_up_to.is_some()
     }
 
     /// Whether nothing has changed since it was read: one load.
@@ -241,6 +298,7 @@ impl LentTable {
     fn read_changes(&mut self, mut changed: impl FnMut(usize, Option<Member>)) {
         // Acquire: as above.
         let changes = self.words.load(AT_CHANGES, Ordering::Acquire);
+        let mut others = Vec::new();
         for number in 0..MEMBERS_MAX {
             let (sequence, entry) = self.read(number);
             // One that is being written stays what it was: its writer counts up when it is done, unless it is gone.
@@ -250,20 +308,26 @@ impl LentTable {
             self.sequences[number] = sequence;
             let found = entry.and_then(Member::parse);
             if found != self.members[number] {
-                changed(number, std::mem::replace(&mut self.members[number], found));
+                let was = std::mem::replace(&mut self.members[number], found);
+                if let Some(was) = &was {
+                    self.index.remove(number, was);
+                }
+                others.push((number, was));
             }
         }
         self.read_up_to = Some(changes);
-        self.by_mac.clear();
-        self.by_address.clear();
-        for (number, member) in self.members.iter().enumerate() {
-            // Of two with one address, which a sound host does not write, the first counts.
-            if let Some(member) = member {
-                self.by_mac.entry(member.mac).or_insert(number);
-                for address in &member.addresses {
-                    self.by_address.entry(*address).or_insert(number);
+        if self.index.has_doubles {
+            self.index.rebuild(&self.members);
+        } else {
+            // After all that were removed: an address may have gone from one member to another.
+            for (number, _) in &others {
+                if let Some(member) = &self.members[*number] {
+                    self.index.insert(*number, member);
                 }
             }
+        }
+        for (number, was) in others {
+            changed(number, was);
         }
     }
 
@@ -287,13 +351,13 @@ impl LentTable {
 
     /// The member with this address, and its number.
     pub fn find(&self, mac: Mac) -> Option<(usize, &Member)> {
-        let number = *self.by_mac.get(&mac)?;
+        let number = *self.index.by_mac.get(&mac)?;
         Some((number, self.members[number].as_ref()?))
     }
 
     /// The member with this IP address, and its number.
     pub fn find_address(&self, address: IpAddr) -> Option<(usize, &Member)> {
-        let number = *self.by_address.get(&address)?;
+        let number = *self.index.by_address.get(&address)?;
         Some((number, self.members[number].as_ref()?))
     }
 
@@ -358,6 +422,39 @@ mod tests {
         assert_eq!(refreshed(&mut lent), [(3, Some(first.clone())), (4, None)]);
         assert_eq!((lent.find(first.mac), lent.get(3)), (Some((4, &first)), None));
         assert!(first.takes(None) && first.takes(Some(0x6007)) && !first.takes(Some(8)));
+    }
+
+    #[test]
+    fn changes_of_one_member_leave_the_maps_of_the_others() {
+        let (words, lent) = Words::pair(TABLE_WORDS).unwrap();
+        let mut table = Table::new(words);
+        let mut lent = LentTable::new(lent).unwrap();
+        for last in 1..=200 {
+            table.set(last.into(), Some(&member(last, &[])));
+            let addresses = vec![IpAddr::from([10, 1, 0, last])];
+            table.set(last.into(), Some(&Member { addresses, ..member(last, &[]) }));
+            refreshed(&mut lent);
+        }
+        assert_eq!(lent.index.rebuilds, 0);
+        // The addresses go from one member to another in one look.
+        let moved = Member { addresses: vec![[10, 1, 0, 7].into()], ..member(8, &[]) };
+        table.set(7, None);
+        table.set(8, Some(&moved));
+        table.set(9, Some(&Member { addresses: vec![[10, 1, 0, 8].into()], ..member(9, &[]) }));
+        refreshed(&mut lent);
+        let number = |lent: &LentTable, last: u8| {
+            lent.find_address([10, 1, 0, last].into()).map(|(number, _)| number)
+        };
+        assert_eq!([7, 8, 9].map(|last| number(&lent, last)), [Some(8), Some(9), None]);
+        assert_eq!((lent.find(member(7, &[]).mac), lent.index.rebuilds), (None, 0));
+        // Two with one address, from a host that is not sound: the lower number counts, and the other is found after it.
+        let double = Member { addresses: vec![[10, 1, 0, 8].into()], ..member(3, &[]) };
+        table.set(3, Some(&double));
+        refreshed(&mut lent);
+        assert_eq!(number(&lent, 8), Some(3));
+        table.set(3, None);
+        refreshed(&mut lent);
+        assert_eq!((number(&lent, 8), lent.index.has_doubles), (Some(9), false));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use super::keep_alive::{Keeper, Step};
 use super::machine::{Known, Machine, State};
+use super::packet::Bare;
 use super::route::Hop;
 use super::stack::Tuple;
 use crate::board::{Row, RowState};
@@ -122,6 +123,8 @@ pub(super) struct Connection {
     pub(super) keeper: Option<Box<Keeper>>,
     /// The same, after its host may have become another, until something comes from there.
     pub(super) questioner: Option<Box<Keeper>>,
+    /// Whether it is among those that are to be asked so.
+    pub(super) is_questioned: bool,
 }
 
 impl Connection {
@@ -154,6 +157,7 @@ impl Connection {
             challenged: None,
             keeper: None,
             questioner: None,
+            is_questioned: false,
         }
     }
 
@@ -165,9 +169,20 @@ impl Connection {
         }
     }
 
+    /// Whether the other side has all that was sent.
+    fn is_idle(&self) -> bool {
+        self.asleep.is_some() || self.machine.as_ref().is_some_and(Machine::is_idle)
+    }
+
+    /// A segment that asks the other side for an acknowledgement, and changes nothing (RFC 9293 3.8.4).
+    pub(super) fn question(&self) -> Option<Bare> {
+        let machine = self.machine.as_ref().map(Machine::question);
+        machine.or_else(|| self.asleep.as_ref().map(Known::question))
+    }
+
     /// What is to be done to find out whether the other side is there. What it says is taken as done.
     pub(super) fn keep(&mut self, now: u64) -> Step {
-        if !self.machine.as_ref().is_some_and(Machine::is_idle) {
+        if !self.is_idle() {
             return Step::Nothing;
         }
         let keepers = [&mut self.questioner, &mut self.keeper].into_iter().flatten();
@@ -178,7 +193,7 @@ impl Connection {
 
     /// When [`Connection::keep`] has something to do.
     pub(super) fn keep_due(&self) -> Option<u64> {
-        let is_idle = self.machine.as_ref().is_some_and(Machine::is_idle);
+        let is_idle = self.is_idle();
         let keepers = [&self.questioner, &self.keeper].into_iter().flatten();
         keepers.filter(|_| is_idle).map(|keeper| keeper.due()).min()
     }

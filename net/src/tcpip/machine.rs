@@ -272,6 +272,47 @@ impl Known {
         }
     }
 
+    /// The window that was offered last, as a segment says it that is not the first: that of the first is not scaled.
+    fn window_to_say(&self) -> u16 {
+        let Known { sent, window_shift, .. } = self;
+        if sent.is_beyond_first { sent.window } else { sent.window >> window_shift }
+    }
+
+    /// The segment that says where a connection that sleeps stands: all that came was acknowledged.
+    pub(super) fn acknowledgement(&self) -> Bare {
+        let Known { sent, .. } = self;
+        let (sequence, acknowledgement) = (sent.next, sent.acknowledged);
+        Bare { flags: ACK, sequence, acknowledgement, window: self.window_to_say() }
+    }
+
+    /// A segment by which the other side of a connection that sleeps is asked for an acknowledgement: as
+    /// [`Machine::question`].
+    pub(super) fn question(&self) -> Bare {
+        let sequence = self.sent.next.wrapping_sub(1);
+        Bare { sequence, ..self.acknowledgement() }
+    }
+
+    /// The segment that ends a connection that sleeps.
+    pub(super) fn reset(&self) -> Bare {
+        Bare { flags: packet::RST | ACK, window: 0, ..self.acknowledgement() }
+    }
+
+    /// Takes note of a segment to a connection that sleeps by which the other side only acknowledges what it acknowledged
+    /// before, and says how much room it has. False if it is another, and nothing is noted.
+    pub(super) fn note_repeated(&mut self, segment: &Segment) -> bool {
+        let shift = self.agreed.shift();
+        let sent = &mut self.sent;
+        let is_repeated = segment.is_bare()
+            && !segment.has(SYN)
+            && segment.sequence == sent.acknowledged
+            && segment.acknowledgement == sent.next;
+        if is_repeated {
+            sent.window_to_us = segment.window;
+            sent.window_to_us_max = sent.window_to_us_max.max(u32::from(segment.window) << shift);
+        }
+        is_repeated
+    }
+
     /// Whether the other side takes segments so short that a frame might have more of them than the LAN takes.
     fn has_short_segments(&self) -> bool {
         usize::from(self.agreed.segment_bytes_max) < SEGMENT_BYTES_MIN
@@ -615,10 +656,9 @@ impl Machine {
         }
     }
 
-    /// The window that was offered last, as a segment says it that is not the first: that of the first is not scaled.
+    /// The window that was offered last, as a segment says it that is not the first.
     pub(super) fn window_to_say(&self) -> u16 {
-        let Known { sent, window_shift, .. } = &self.known;
-        if sent.is_beyond_first { sent.window } else { sent.window >> window_shift }
+        self.known.window_to_say()
     }
 
     /// What the state machine has to send, or to send again, although nothing may be due.

@@ -4,7 +4,7 @@
 //! address tables of the LANs say. With one interface, and no route, there is nothing to choose: everybody is a neighbour, and
 //! nothing is looked up.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -154,6 +154,8 @@ pub(super) struct Routes {
     routes: Vec<Route>,
     /// Which addresses there are at each interface. Not kept where there is nothing to choose.
     neighbours: HashSet<(usize, IpAddr)>,
+    /// The same, by LAN and the number of a neighbour there: what it takes along when it becomes another.
+    of_neighbours: HashMap<(usize, usize), Vec<(usize, IpAddr)>>,
     has_choice: bool,
 }
 
@@ -166,7 +168,7 @@ impl Routes {
         let addresses = interfaces.iter().flat_map(|one| one.addresses.iter().copied()).collect();
         let has_vlan = interfaces.iter().any(|one| one.vlan.is_some());
         let has_choice = interfaces.len() > 1 || has_vlan || !routes.is_empty();
-        Routes { interfaces, addresses, routes, neighbours: HashSet::new(), has_choice }
+        Routes { interfaces, addresses, routes, has_choice, ..Routes::default() }
     }
 
     /// The addresses of the stack.
@@ -192,23 +194,48 @@ impl Routes {
         self.has_choice
     }
 
-    /// Who else is a member of a LAN from now on. Addresses that are of no network of an interface are nobody's there: who
-    /// registers such an address does not get what is for others elsewhere.
-    pub(super) fn set_neighbours(&mut self, lan: usize, members: impl Iterator<Item = Neighbour>) {
+    /// Takes note of neighbours at a LAN that have come, gone or changed, by their numbers there. Addresses that are of no
+    /// network of an interface are nobody's there: a member that registers such an address does not get what is for others
+    /// elsewhere. Calls `gone` with each address that no neighbour has any more.
+    pub(super) fn change_neighbours(
+        &mut self,
+        lan: usize,
+        changed: &[(usize, Option<Neighbour>)],
+        mut gone: impl FnMut(Hop),
+    ) {
         if !self.has_choice {
             return;
         }
-        let Routes { interfaces, neighbours, .. } = self;
-        let at_lan = interfaces.iter().enumerate().filter(|(_, one)| one.lan == lan);
-        let at_lan: Vec<(usize, &Interface)> = at_lan.collect();
-        neighbours.retain(|(at, _)| !at_lan.iter().any(|(interface, _)| interface == at));
-        for Neighbour { addresses, vlans } in members {
-            for (interface, one) in &at_lan {
-                if one.vlan.is_none_or(|number| vlans.contains(&number)) {
-                    neighbours.extend(addresses.iter().map(|address| (*interface, *address)));
-                }
+        let Routes { interfaces, neighbours, of_neighbours, .. } = self;
+        let mut removed = Vec::new();
+        for (number, _) in changed {
+            for at in of_neighbours.remove(&(lan, *number)).unwrap_or_default() {
+                neighbours.remove(&at);
+                removed.push(at);
             }
         }
+        // After all that were removed: an address may have gone from one neighbour to another.
+        for (number, found) in changed {
+            let Some(Neighbour { addresses, vlans }) = found else { continue };
+            let at_lan = interfaces.iter().enumerate().filter(|(_, one)| one.lan == lan);
+            let reached =
+                at_lan.filter(|(_, one)| one.vlan.is_none_or(|vlan| vlans.contains(&vlan)));
+            let all =
+                reached.flat_map(|(at, _)| addresses.iter().map(move |address| (at, *address)));
+            let all: Vec<(usize, IpAddr)> = all.collect();
+            neighbours.extend(all.iter().copied());
+            of_neighbours.insert((lan, *number), all);
+        }
+        for (interface, address) in removed {
+            if !neighbours.contains(&(interface, address)) {
+                gone(Hop::Neighbour { interface, address });
+            }
+        }
+    }
+
+    /// Whether a route leads over the neighbour with this address.
+    pub(super) fn is_gateway(&self, address: IpAddr) -> bool {
+        self.routes.iter().any(|route| route.via == address)
     }
 
     /// The interface that takes frames of a LAN with this tag.
@@ -394,7 +421,8 @@ mod tests {
             addresses: vec![ip(address)],
             vlans: vlans.to_vec(),
         };
-        routes.set_neighbours(lan, list.iter().map(member));
+        let changed: Vec<_> = (0..8).map(|number| (number, list.get(number).map(member))).collect();
+        routes.change_neighbours(lan, &changed, |_| ());
     }
 
     #[test]

@@ -177,6 +177,8 @@ pub struct Stack {
     timers: BTreeSet<(u64, u32)>,
     /// Connections that may have something to send.
     busy: VecDeque<u32>,
+    /// Connections whose other sides are to be asked whether they are there.
+    questioned: VecDeque<u32>,
     /// Connections whose program wants to be told that they have changed, and has not been told.
     changed: BTreeSet<u32>,
     /// What somebody waits for, and has come.
@@ -228,7 +230,7 @@ impl Stack {
         Stack::with_interfaces(vec![interface], Vec::new(), options, secret)
     }
 
-    /// A stack with these interfaces and routes. Say who its neighbours are ([`Stack::set_neighbours`]).
+    /// A stack with these interfaces and routes. Say who its neighbours are ([`Stack::change_neighbours`]).
     ///
     /// Options outside their limits are taken as the limit, and so is an interface's MTU. Routes beyond
     /// [`ROUTES_MAX`](super::ROUTES_MAX) are left out.
@@ -267,6 +269,7 @@ impl Stack {
             time_wait: TimeWait::default(),
             timers: BTreeSet::new(),
             busy: VecDeque::new(),
+            questioned: VecDeque::new(),
             changed: BTreeSet::new(),
             news: Vec::new(),
             has_moved: false,
@@ -301,21 +304,29 @@ impl Stack {
         self.output.routes.interfaces()
     }
 
-    /// Who else is a member of a LAN from now on, for a stack with a choice of ways. Another asks the link.
-    pub fn set_neighbours(&mut self, lan: usize, members: impl Iterator<Item = Neighbour>) {
-        self.output.routes.set_neighbours(lan, members);
-        self.are_ways_unshown = true;
-        // Those that wait for room at a target where their packets do not go any more need not wait.
+    /// Takes note of other members of a LAN that have come, gone or changed, by their numbers there, for a stack with a choice
+    /// of ways. Another stack asks the link.
+    pub fn change_neighbours(&mut self, lan: usize, changed: &[(usize, Option<Neighbour>)]) {
         let Stack { stalled, connections, output, .. } = self;
-        let mut ways = HashMap::new();
-        let mut moved = Vec::new();
-        for (hop, waiting) in stalled.iter() {
-            for index in waiting {
-                let Some(connection) = connections.get_mut(*index) else { continue };
-                let remote = connection.tuple.remote.ip();
-                let way = ways.entry(remote).or_insert_with(|| output.routes.hop(remote));
-                if *way != Some(*hop) {
-                    moved.push(*index);
+        let mut moved: Vec<u32> = Vec::new();
+        output.routes.change_neighbours(lan, changed, |hop| {
+            // Those that wait for room at a target that is not there any more.
+            moved.extend(stalled.get(&hop).into_iter().flatten());
+        });
+        self.are_ways_unshown = true;
+        let addresses = changed.iter().filter_map(|(_, found)| found.as_ref());
+        let mut addresses = addresses.flat_map(|found| &found.addresses);
+        if !stalled.is_empty() && addresses.any(|address| output.routes.is_gateway(*address)) {
+            // A better way may be there for those that wait for another gateway.
+            let mut ways = HashMap::new();
+            for (hop, waiting) in stalled.iter() {
+                for index in waiting {
+                    let Some(connection) = connections.get_mut(*index) else { continue };
+                    let remote = connection.tuple.remote.ip();
+                    let way = ways.entry(remote).or_insert_with(|| output.routes.hop(remote));
+                    if *way != Some(*hop) {
+                        moved.push(*index);
+                    }
                 }
             }
         }
@@ -325,7 +336,12 @@ impl Stack {
         }
     }
 
-    /// Whether [`Stack::set_neighbours`] is asked for: there are several interfaces, or routes.
+    /// Whether a route leads over the neighbour with this address: what becomes of it concerns hosts that are further away.
+    pub fn is_gateway(&self, address: IpAddr) -> bool {
+        self.output.routes.is_gateway(address)
+    }
+
+    /// Whether [`Stack::change_neighbours`] is asked for: there are several interfaces, or routes.
     pub fn has_choice(&self) -> bool {
         self.output.routes.has_choice()
     }

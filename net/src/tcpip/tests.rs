@@ -983,8 +983,7 @@ fn reader_learns_that_the_other_side_is_gone_or_another() {
     let host = world.at(1, 0).ip();
     assert_eq!(world.stacks[0].hosts(), [host].into());
     // One that is still there answers, and nothing changes.
-    let World { stacks, wires, now } = &mut world;
-    stacks[0].question(*now, host, &mut wires[0]);
+    world.stacks[0].question(host);
     let sent = world.stacks[1].counter(Counter::FramesSent);
     world.until(SECOND, |_| false);
     assert_eq!(world.stacks[1].counter(Counter::FramesSent), sent + 1);
@@ -994,8 +993,7 @@ fn reader_learns_that_the_other_side_is_gone_or_another() {
     world.stacks[1] = Stack::new(MACS[1], &[host], Options::default(), Secret([9; 16]));
     // That it is asked may be lost with the path.
     world.wires[0].faults.lost = 100;
-    let World { stacks, wires, now } = &mut world;
-    stacks[0].question(*now, host, &mut wires[0]);
+    world.stacks[0].question(host);
     world.until(5 * SECOND, |_| false);
     assert_eq!(world.stacks[0].take_end(ids[0]), None);
     world.wires[0].faults.lost = 0;
@@ -1184,21 +1182,55 @@ fn connection_that_sleeps_goes_on_as_if_it_had_not() {
 
 #[test]
 fn connection_that_sleeps_is_closed_and_reset_like_another() {
-    type Act = fn(&mut Stack, ConnectionId);
+    type Act = fn(&mut Stack, ConnectionId, &mut Wire);
     let ends: [(Act, Readable); 4] = [
-        (Stack::close, Readable::Finished),
-        (Stack::shut_sending, Readable::Finished),
-        (Stack::abort, Readable::Failed),
-        (|stack, _| stack.abort_all(), Readable::Failed),
+        (|stack, id, _| stack.close(id), Readable::Finished),
+        (|stack, id, _| stack.shut_sending(id), Readable::Finished),
+        (|stack, id, _| stack.abort(id), Readable::Failed),
+        (|stack, _, wire| stack.abort_all(wire), Readable::Failed),
     ];
     for (end, readable) in ends {
         let mut world = World::plain();
         let ids = world.connect();
         put_to_sleep(&mut world);
-        let World { stacks, .. } = &mut world;
-        end(&mut stacks[0], ids[0]);
+        let World { stacks, wires, now } = &mut world;
+        wires[0].now = *now;
+        end(&mut stacks[0], ids[0], &mut wires[0]);
         assert!(world.until(SECOND, |world| world.stacks[1].readable(ids[1]) == readable));
     }
+}
+
+#[test]
+fn connections_that_sleep_are_asked_and_answer_without_being_woken() {
+    let mut world = World::plain();
+    let all: Vec<_> = (0..150).map(|_| world.connect()).collect();
+    put_to_sleep(&mut world);
+    let count = |world: &World, counter| [0, 1].map(|at: usize| world.stacks[at].counter(counter));
+    let asleep = count(&world, Counter::PutToSleep);
+    let sent = count(&world, Counter::FramesSent);
+    let host = world.at(1, 0).ip();
+    world.stacks[0].question(host);
+    world.stacks[0].question(host);
+    // One call asks some of them, and says that there is more to do.
+    let World { stacks, wires, now } = &mut world;
+    wires[0].now = *now;
+    assert!(stacks[0].poll(*now, &mut wires[0]));
+    let asked = stacks[0].counter(Counter::FramesSent) - sent[0];
+    assert!((1..100).contains(&asked), "{asked} of 150 at once");
+    world.until(10 * SECOND, |_| false);
+    assert_eq!(count(&world, Counter::FramesSent), sent.map(|sent| sent + 150));
+    assert_eq!(count(&world, Counter::Woken), [0, 0]);
+    assert_eq!(count(&world, Counter::PutToSleep), asleep);
+    // One that does not answer is asked each second, and ends; it is not woken for that either.
+    world.wires[1].faults.lost = 100;
+    world.stacks[0].question(host);
+    world.until(20 * SECOND, |_| false);
+    assert_eq!(count(&world, Counter::ProbesSent), [150 * 19, 0]);
+    world.until(200 * SECOND, |_| false);
+    let end = |world: &mut World, ids: &[ConnectionId; 2]| world.stacks[0].take_end(ids[0]);
+    assert!(all.iter().all(|ids| end(&mut world, ids) == Some(End::TimedOut)));
+    assert_eq!(count(&world, Counter::Woken)[0], 0);
+    assert!(world.stacks[0].is_quiet());
 }
 
 #[test]

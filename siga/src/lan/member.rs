@@ -135,6 +135,17 @@ impl Lan {
         self.mesh.changes()
     }
 
+    /// The members whose entries have become others since [`Lan::changes`] was this, by their numbers; none for one that
+    /// has left.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn changed_since(
+        &self,
+        changes: u64,
+    ) -> impl Iterator<Item = (usize, Option<&Member>)> {
+        let numbers = self.mesh.changed_since(changes);
+        numbers.map(|number| (number, self.mesh.table().get(number)))
+    }
+
     /// Why the host that is there now has not given this member all that it had at the one before; none if it has, or if there
     /// was none before. The member goes on trying; meanwhile paths to others go on for some seconds.
     pub fn refused(&self) -> Option<&JoinLanError> {

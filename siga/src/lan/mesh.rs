@@ -22,6 +22,7 @@ use os::processor::now_ns;
 use os::sync::pause;
 
 use super::capturer::Capturer;
+use super::churn::{AUDIENCE_NS, Asked};
 use super::error::{SendFrameError, TrySendFrameError};
 use super::following::Following;
 use super::joining::Wish;
@@ -69,12 +70,16 @@ pub(super) struct Mesh {
     pub(super) wish: Wish,
     pub(super) table: LentTable,
     changes: u64,
+    /// What `changes` was when each entry of the table became another.
+    changed_at: Vec<u64>,
     number: usize,
     frame_bytes_max: usize,
     own: Member,
     counters: Counters,
     /// By the numbers of members.
     peers: Vec<Standing>,
+    /// How many paths each has asked for lately, by its number.
+    asked: Vec<Asked>,
     /// Paths that members have asked for, and that are being accepted: one of each.
     accepting: Vec<Accepting>,
     /// Where the last frame went.
@@ -90,8 +95,9 @@ pub(super) struct Mesh {
     /// Who gets frames to all without a tag, and how many audiences there have been.
     audience: Option<Audience>,
     pub(super) audiences: u32,
-    /// When to try again to begin one, after a member did not take the loan of its storage.
-    audience_retry_ns: u64,
+    /// When the next may begin: not at once after a member did not take the loan of its storage, nor after the one before,
+    /// however often others come, go or ask for paths.
+    pub(super) audience_retry_ns: u64,
     /// Who gets copies of what is sent.
     capturers: Vec<Capturer>,
     /// When to look for paths to them, if some have none.
@@ -213,11 +219,13 @@ impl Mesh {
             wish,
             table,
             changes: 0,
+            changed_at: vec![0; MEMBERS_MAX],
             number: joined.number.into(),
             frame_bytes_max: joined.frame_bytes as usize,
             own,
             counters,
             peers,
+            asked: vec![Asked::default(); MEMBERS_MAX],
             accepting: Vec::new(),
             last: None,
             current: None,
@@ -302,6 +310,13 @@ impl Mesh {
         self.changes
     }
 
+    /// The numbers of the entries that have become others since [`Mesh::changes`] was this.
+    #[cfg(feature = "tcpip")]
+    pub(super) fn changed_since(&self, changes: u64) -> impl Iterator<Item = usize> {
+        let changed_at = self.changed_at.iter().enumerate();
+        changed_at.filter(move |(_, at)| **at > changes).map(|(number, _)| number)
+    }
+
     /// The words that observers see.
     #[cfg(feature = "tcpip")]
     pub(super) fn board(&self) -> &os::words::Words {
@@ -335,10 +350,26 @@ impl Mesh {
     #[cold]
     fn take_changes(&mut self) {
         let mut changed = Vec::new();
+        // A new host's table says nothing of those who were members at the one before.
+        let is_new_table = !self.table.was_read();
         self.table.refresh(|number, was| changed.push((number, was)));
         self.changes += 1;
+        if is_new_table {
+            self.changed_at.fill(self.changes);
+        }
+        let mut are_capturers_changed = is_new_table;
         for (number, was) in changed {
+            self.changed_at[number] = self.changes;
             let found = self.table.get(number).cloned();
+            let captures =
+                |member: &Option<Member>| member.as_ref().is_some_and(|one| one.captures);
+            are_capturers_changed |= captures(&was) || captures(&found);
+            // The next frame finds out whether it goes there still.
+            if let Some((_, key)) = self.last
+                && is_joined_by(&self.peers[number], key)
+            {
+                self.last = None;
+            }
             // One that has left and come again meanwhile has nothing left of what it had.
             let is_reborn =
                 was.as_ref().zip(found.as_ref()).is_some_and(|(was, found)| was.life != found.life);
@@ -372,10 +403,9 @@ impl Mesh {
                 _ => self.leave(number),
             }
         }
-        self.last = None;
         if self.own.captures {
             self.connect_to_all();
-        } else {
+        } else if are_capturers_changed {
             self.find_capturers();
         }
     }
@@ -811,13 +841,12 @@ impl Mesh {
         let begun = Audience::begin(&numbers, *audiences, &mut Peers { waiter, peers });
         *audience = begun.ok().flatten();
         let has_begun = audience.is_some();
-        self.audience_retry_ns = if has_begun { 0 } else { now_ns() + RETRY_NS };
+        self.audience_retry_ns = now_ns() + if has_begun { AUDIENCE_NS } else { RETRY_NS };
         has_begun
     }
 
     /// Somebody has come or gone: what is sent from now on is for others.
     pub(super) fn end_audience(&mut self) {
-        self.audience_retry_ns = 0;
         let Some(mut audience) = self.audience.take() else { return };
         let Mesh { waiter, peers, counters, .. } = self;
         let mut links = Peers { waiter, peers };
@@ -1078,6 +1107,13 @@ impl Mesh {
         if let Standing::Connecting(Some(_), _) = self.peers[number]
             && self.number < number
         {
+            return self.guest().refuse(pending, NO_DATA);
+        }
+        // A path that we want, too, is no other's doing.
+        if !matches!(self.peers[number], Standing::Connecting(..))
+            && !self.asked[number].allows(now_ns(), member.life)
+        {
+            self.counters.add(Counter::PathsRefused, 1);
             return self.guest().refuse(pending, NO_DATA);
         }
         match self.guest().start_accepting(pending, &options) {

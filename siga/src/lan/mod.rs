@@ -27,6 +27,7 @@
 
 mod capture;
 mod capturer;
+mod churn;
 mod error;
 mod following;
 mod joining;

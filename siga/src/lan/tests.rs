@@ -129,6 +129,40 @@ fn member_that_asks_for_paths_again_and_again_has_two_at_most() {
 }
 
 #[test]
+fn member_that_asks_for_paths_all_the_time_gets_some_and_makes_no_audiences() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (mut lan, _others, rogue, path) = with_others(&host);
+    let made = lan.counter(Counter::PathsMade);
+    assert!(lan.mesh.has_audience());
+    let (begin, before) = (now_ns(), lan.mesh.audiences);
+    let mut paths = vec![path];
+    let mut refused = 0;
+    for _ in 0..200 {
+        let mut connecting = rogue.guest.start_connecting("A", &path_options(false)).unwrap();
+        loop {
+            lan.mesh.serve_guest();
+            match rogue.guest.try_complete(&mut connecting) {
+                Ok(None) => {}
+                Ok(Some(path)) => break paths.push(path),
+                Err(_) => break refused += 1,
+            }
+        }
+        // A frame to all, each time.
+        lan.mesh.has_audience();
+    }
+    let tenths = (now_ns() - begin) / 100_000_000 + 1;
+    let granted = lan.counter(Counter::PathsMade) - made;
+    assert!((16..=16 + tenths).contains(&granted), "{granted} in {tenths} tenths of a second");
+    assert_eq!(lan.counter(Counter::PathsRefused), 200 - granted);
+    assert_eq!(refused, 200 - granted);
+    assert!(u64::from(lan.mesh.audiences - before) <= tenths, "an audience for each path");
+    // One that leaves and comes again has its first path at once.
+    rogue.leave();
+    let again = Rogue::join_as(rogue.guest);
+    again.path(&mut lan, &path_options(false));
+}
+
+#[test]
 fn whoever_is_no_member_at_a_new_host_is_parted_from() {
     let socket = std::env::temp_dir().join(format!("siga-settle-{}", std::process::id()));
     let start = || {
@@ -315,6 +349,8 @@ fn storage_that_a_quiet_path_does_not_let_retire_is_retired_later() {
     let (mut lan, mut others, _rogue, mut path) = with_others(&host);
     // More than a path may be lent at once.
     for round in 0..40 {
+        // As if the last had begun long ago.
+        lan.mesh.audience_retry_ns = 0;
         assert!(lan.mesh.has_audience(), "round {round}");
         path.quiesce();
         lan.mesh.end_audience();

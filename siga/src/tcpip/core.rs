@@ -1,20 +1,21 @@
 //! A stack and the LANs that it is at, for one who has them to itself.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use net::lan::frame::Mac;
 use net::lan::link::Frame;
 use net::lan::offload::Offload;
-use net::tcpip::{Link, Neighbour, SendToError, Stack, Unsent};
+use net::tcpip::{Link, SendToError, Stack, Unsent};
 use os::processor::now_ns;
 
 use super::held::Held;
 use super::lans::Lans;
+use super::members::Members;
+use super::questions::Questions;
 use super::waiting::Waiting;
 use crate::lan::TrySendFrameError;
 use crate::waiting::after;
@@ -92,17 +93,13 @@ pub(super) struct Core {
     pub(super) held: Held,
     /// The frame that is looked at: a copy, because its sender may still write where it lies.
     frame: Vec<u8>,
-    /// The count of the LANs' changes up to which the other sides' members were looked for.
-    changes: u64,
-    /// The same, up to which their addresses were taken note of.
-    noted: Option<u64>,
+    pub(super) members: Members,
     /// When observers were shown how the stack stands.
     shown_ns: u64,
     /// Hosts to which there are connections and whose members are missing, and since when.
     gone: HashMap<IpAddr, u64>,
-    /// Whose addresses the members' of each LAN are, or were when the LAN changed last: what a member has sent before it left
-    /// is still received after.
-    senders: HashMap<(usize, IpAddr), Mac>,
+    /// Hosts that are asked whether they still have their connections.
+    questions: Questions,
     /// Threads that wait for the stack to be free.
     wanted: Arc<AtomicUsize>,
     pub(super) waiting: Waiting,
@@ -139,11 +136,10 @@ impl Core {
             net,
             held: Held::default(),
             frame: Vec::new(),
-            changes: 0,
-            noted: None,
+            members: Members::default(),
             shown_ns: 0,
             gone: HashMap::new(),
-            senders: HashMap::new(),
+            questions: Questions::default(),
             wanted,
             waiting: Waiting::default(),
             outside_until: None,
@@ -187,7 +183,7 @@ impl Core {
             for lan in 0..self.lans.len() {
                 has_received |= self.receive_from(lan, now)?;
             }
-            let mut wire = Wire { lans: &mut self.lans, senders: &self.senders };
+            let mut wire = Wire { lans: &mut self.lans, members: &self.members };
             let has_more = self.net.poll(now, &mut wire);
             self.has_more = has_received || has_more;
             self.has_worked |= self.has_more;
@@ -215,7 +211,7 @@ impl Core {
             self.frame.clear();
             self.frame.extend_from_slice(frame.bytes);
             let frame = Frame { offload: frame.offload, bytes: &self.frame };
-            let mut wire = Wire { lans: &mut self.lans, senders: &self.senders };
+            let mut wire = Wire { lans: &mut self.lans, members: &self.members };
             self.net.receive(now, lan, frame, &mut wire);
         }
         Ok(received > 0)
@@ -230,53 +226,35 @@ impl Core {
     /// Takes note of whose addresses are whose, before one of them leaves whose frames are still to be received. One load if
     /// nothing has changed.
     fn note_members(&mut self) {
-        let changes = self.lans.changes();
-        if self.noted.replace(changes) == Some(changes) {
-            return;
-        }
-        let Core { lans, net, senders, .. } = self;
-        for (number, lan) in lans.iter_mut() {
-            let own = lan.mac();
-            for member in lan.members() {
-                let addresses = member.addresses.iter();
-                senders.extend(addresses.map(|address| ((number, *address), member.mac)));
-            }
-            if net.has_choice() {
-                let others = lan.members().filter(|member| member.mac != own);
-                net.set_neighbours(
-                    number,
-                    others.map(|member| Neighbour {
-                        addresses: member.addresses.clone(),
-                        vlans: member.vlans.clone(),
-                    }),
-                );
-            }
-        }
+        let Core { lans, net, members, .. } = self;
+        members.follow(lans, net);
     }
 
     /// Finds out which connections have lost their other side: nothing may come from there that would say so.
     fn follow_members(&mut self) {
         // What is decided is decided by one state of the tables.
         self.note_members();
-        let now_changes = self.noted.unwrap_or_default();
-        let Core { lans, net, changes, gone, senders, .. } = self;
-        // Who is still there, or there again, is asked whether it knows its connections.
+        let Core { lans, net, members, questions, gone, .. } = self;
         let parted = lans.take_parted();
-        if *changes != now_changes || !parted.is_empty() {
-            *changes = now_changes;
-            let hosts = net.hosts();
-            senders.retain(|(lan, address), _| {
-                hosts.contains(address) || lans.get(*lan).find_address(*address).is_some()
-            });
-            let before = std::mem::take(gone);
+        let changed = members.take_changed();
+        if !changed.is_empty() || !parted.is_empty() {
+            members.forget(|address| net.has_connections_with(address));
+            let is_gateway = |address: &IpAddr| net.is_gateway(*address);
+            let mut hosts: HashSet<IpAddr> =
+                changed.iter().copied().chain(parted.iter().map(|(_, address)| *address)).collect();
+            // What becomes of a gateway concerns all hosts behind it.
+            match hosts.iter().any(is_gateway) {
+                true => hosts = net.hosts(),
+                false => hosts.retain(|host| net.has_connections_with(*host)),
+            }
             for host in hosts {
                 let Some(member) = member_to(lans, net, host) else {
-                    let since = before.get(&host).copied().unwrap_or_else(now_ns);
-                    gone.insert(host, since);
+                    gone.entry(host).or_insert_with(now_ns);
                     continue;
                 };
-                if parted.contains(&member) || before.contains_key(&host) {
-                    net.question(now_ns(), host, &mut Wire { lans, senders: &*senders });
+                // A host that is still there, or there again, is asked whether it knows its connections.
+                if gone.remove(&host).is_some() || parted.contains(&member) {
+                    questions.ask(host);
                 }
             }
         }
@@ -292,12 +270,16 @@ impl Core {
                 !is_over
             });
         }
+        if !questions.is_empty() {
+            let now = now_ns();
+            questions.take_due(now, |host| net.question(host));
+        }
     }
 
     /// When something is to be done at the latest, if nothing comes before.
     pub(super) fn due(&self) -> Option<u64> {
         let gone = self.gone.values().map(|since| since + GONE_NS);
-        self.net.due().into_iter().chain(gone).min()
+        self.net.due().into_iter().chain(gone).chain(self.questions.due()).min()
     }
 
     /// Sends what there is to send.
@@ -305,7 +287,7 @@ impl Core {
         let now = now_ns();
         self.has_more = true;
         for _ in 0..ROUNDS_MAX {
-            if !self.net.poll(now, &mut Wire { lans: &mut self.lans, senders: &self.senders }) {
+            if !self.net.poll(now, &mut Wire { lans: &mut self.lans, members: &self.members }) {
                 self.has_more = false;
                 break;
             }
@@ -332,7 +314,7 @@ impl Core {
         to: SocketAddr,
         data: &[u8],
     ) -> Result<(), SendToError> {
-        let mut wire = Wire { lans: &mut self.lans, senders: &self.senders };
+        let mut wire = Wire { lans: &mut self.lans, members: &self.members };
         self.net.send_to(now_ns(), from, to, data, &mut wire)
     }
 }
@@ -340,7 +322,8 @@ impl Core {
 /// The other sides learn that nobody is here any more.
 impl Drop for Core {
     fn drop(&mut self) {
-        self.net.abort_all();
+        let Core { net, lans, members, .. } = self;
+        net.abort_all(&mut Wire { lans, members });
         self.push();
     }
 }
@@ -354,7 +337,7 @@ fn member_to(lans: &mut Lans, net: &Stack, address: IpAddr) -> Option<(usize, Ip
 /// The LANs, as a stack sees them.
 struct Wire<'a> {
     lans: &'a mut Lans,
-    senders: &'a HashMap<(usize, IpAddr), Mac>,
+    members: &'a Members,
 }
 
 impl Link for Wire<'_> {
@@ -389,7 +372,7 @@ impl Link for Wire<'_> {
             Some(owner) => owner == source,
             // What one has sent before it left is still received; and what one sends that is not a member yet at a new host.
             None => {
-                self.senders.get(&(lan, address)) == Some(&source)
+                self.members.sender(lan, address) == Some(source)
                     || of.has_left_with(source, address)
             }
         }

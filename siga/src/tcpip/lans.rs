@@ -46,11 +46,6 @@ impl Lans {
         &self.lans[0]
     }
 
-    /// A count of changes: while it is the same, so are the members of all.
-    pub(super) fn changes(&mut self) -> u64 {
-        self.lans.iter_mut().map(Lan::changes).fold(0, u64::wrapping_add)
-    }
-
     /// Hands over what was held back.
     pub(super) fn flush(&mut self) {
         self.lans.iter_mut().for_each(Lan::flush);

@@ -32,6 +32,8 @@ pub(crate) mod asynchronous;
 mod core;
 mod held;
 mod lans;
+mod members;
+mod questions;
 mod routing;
 mod shared;
 mod stack;

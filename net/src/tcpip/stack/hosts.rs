@@ -5,6 +5,9 @@ use super::*;
 /// How often a side is asked whose host may have become another, until it answers or was silent for too long.
 const QUESTION_EVERY: Duration = Duration::from_secs(1);
 
+/// Connections whose other sides are asked in one call of [`Stack::poll`].
+const QUESTIONS_PER_POLL: usize = 64;
+
 impl Stack {
     /// The hosts to which there are connections, without ourselves.
     pub fn hosts(&self) -> HashSet<IpAddr> {
@@ -12,27 +15,59 @@ impl Stack {
         self.by_host.keys().filter(is_other).copied().collect()
     }
 
-    /// Asks a host whether it still has its connections. One that has not ends them with a reset. What is asked may be lost
-    /// with the path that it goes over, so connections that have nothing else to send ask again until something comes.
-    pub fn question(&mut self, now: u64, host: IpAddr, link: &mut impl Link) {
+    /// Whether there are connections with a host, which is not ourselves.
+    pub fn has_connections_with(&self, host: IpAddr) -> bool {
+        self.by_host.contains_key(&host) && !self.has_address(host)
+    }
+
+    /// Has [`Stack::poll`] ask a host whether it still has its connections. A host that has not ends them with a reset. What
+    /// is asked may be lost with the path that it goes over, so connections that have nothing else to send ask again until
+    /// something comes.
+    pub fn question(&mut self, host: IpAddr) {
+        let Stack { by_host, connections, questioned, .. } = self;
+        for index in by_host.get(&host).into_iter().flatten() {
+            if let Some(connection) = connections.get_mut(*index)
+                && !std::mem::replace(&mut connection.is_questioned, true)
+            {
+                questioned.push_back(*index);
+            }
+        }
+    }
+
+    /// Asks some of the other sides that are to be asked.
+    pub(super) fn ask_questioned(&mut self, now: u64, link: &mut impl Link) {
+        for _ in 0..QUESTIONS_PER_POLL {
+            let Some(index) = self.questioned.pop_front() else { return };
+            self.ask(now, index, link);
+        }
+    }
+
+    fn ask(&mut self, now: u64, index: u32, link: &mut impl Link) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        // The connection that had this index may be over, and another have it.
+        if !std::mem::take(&mut connection.is_questioned) || !connection.is_live {
+            return;
+        }
+        if matches!(connection.state(), State::SynSent | State::SynReceived | State::Closed) {
+            return;
+        }
+        let Some(question) = connection.question() else { return };
         let questions = KeepAlive {
             time: QUESTION_EVERY,
             interval: QUESTION_EVERY,
             probes: u32::try_from(self.options.silence_max.as_secs()).unwrap_or(u32::MAX),
         };
-        for index in self.indexes_of(host) {
-            self.wake(index);
-            let Some(connection) = self.connections.get_mut(index) else { continue };
-            let Some(machine) = &connection.machine else { continue };
-            if !matches!(machine.state(), State::SynSent | State::SynReceived | State::Closed) {
-                let (tuple, question) = (connection.tuple, machine.question());
-                connection.questioner = Some(Box::new(Keeper::new(now, questions)));
-                let mut frame = packet::bare(tuple.local, tuple.remote, question);
-                let offload = packet::leave_checksum(&mut frame);
-                self.output.send(link, &mut self.counters, host, offload, &mut frame);
-                self.make_busy(index);
-            }
-        }
+        connection.questioner = Some(Box::new(Keeper::new(now, questions)));
+        let tuple = connection.tuple;
+        self.send_later(tuple, question, link);
+        self.make_busy(index);
+    }
+
+    /// Sends a segment, or keeps it until its target has room.
+    fn send_later(&mut self, tuple: Tuple, bare: Bare, link: &mut impl Link) {
+        let mut frame = packet::bare(tuple.local, tuple.remote, bare);
+        let offload = packet::leave_checksum(&mut frame);
+        self.output.send(link, &mut self.counters, tuple.remote.ip(), offload, &mut frame);
     }
 
     /// Ends all connections with a host, because nobody has its address any more.
@@ -50,16 +85,20 @@ impl Stack {
         self.by_host.get(&host).into_iter().flatten().copied().collect()
     }
 
-    /// Ends all connections with a reset.
-    pub fn abort_all(&mut self) {
+    /// Ends all connections with a reset. Those that sleep are not woken for it.
+    pub fn abort_all(&mut self, link: &mut impl Link) {
         let all: Vec<u32> = self.tuples.values().copied().collect();
         for index in all {
-            self.wake(index);
-            let connection = self.connections.get_mut(index);
-            if let Some(machine) = connection.and_then(|connection| connection.machine.as_mut()) {
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            if let Some(machine) = &mut connection.machine {
                 machine.abort();
+                self.make_busy(index);
+            } else if let Some(known) = &connection.asleep {
+                let (tuple, reset) = (connection.tuple, known.reset());
+                self.counters.count(Counter::ResetsSent);
+                self.send_later(tuple, reset, link);
+                self.retire(index);
             }
-            self.make_busy(index);
         }
     }
 }

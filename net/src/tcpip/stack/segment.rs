@@ -99,6 +99,23 @@ impl Stack {
         segment: Segment,
         link: &mut impl Link,
     ) -> Result<(), Counter> {
+        if let Some(connection) = self.connections.get_mut(index)
+            && let Some(known) = connection.asleep.as_mut()
+        {
+            // A connection that sleeps needs no buffers to say where it stands, nor to hear that the other side is there.
+            if segment.is_probe(known.sent.acknowledged)
+                && segment.acknowledgement == known.sent.next
+            {
+                let (tuple, answer) = (connection.tuple, known.acknowledgement());
+                connection.hear(now);
+                self.send_bare(tuple, answer, link);
+                return Ok(());
+            }
+            if known.note_repeated(&segment) {
+                connection.hear(now);
+                return Ok(());
+            }
+        }
         let sleeps = self.connections.get_mut(index).is_some_and(|one| one.asleep.is_some());
         if sleeps && self.pool.is_exhausted() {
             // The other side sends it again.

@@ -34,17 +34,23 @@ impl Stack {
                 }
             }
         }
+        self.ask_questioned(now, link);
         // Each once: those that have more stand in line again.
         for _ in 0..self.busy.len() {
             let Some(index) = self.busy.pop_front() else { break };
             self.serve(now, index, link);
         }
-        !self.busy.is_empty() || self.output.own_waiting() > 0
+        self.has_more()
+    }
+
+    /// Whether there is something to do at once.
+    fn has_more(&self) -> bool {
+        !self.busy.is_empty() || !self.questioned.is_empty() || self.output.own_waiting() > 0
     }
 
     /// When [`Stack::poll`] is to be called at the latest, if nothing comes before. None: never.
     pub fn due(&self) -> Option<u64> {
-        if !self.busy.is_empty() || self.output.own_waiting() > 0 {
+        if self.has_more() {
             return Some(0);
         }
         let timer = self.timers.first().map(|(due, _)| *due);
@@ -58,6 +64,9 @@ impl Stack {
         connection.is_busy = false;
         if !connection.is_live {
             return;
+        }
+        if connection.asleep.is_some() {
+            return self.serve_asleep(now, index, link);
         }
         let Some(machine) = &mut connection.machine else { return };
         if connection.is_receive_shut {
@@ -151,6 +160,30 @@ impl Stack {
             Err(Broken) => self.break_down(index),
             Ok(has_more) => self.settle(now, index, has_more, reminder),
         }
+    }
+
+    /// Asks the other side of a connection that sleeps, which has no timers but for this.
+    fn serve_asleep(&mut self, now: u64, index: u32, link: &mut impl Link) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let (tuple, step) = (connection.tuple, connection.keep(now));
+        let Some(known) = &connection.asleep else { return };
+        match step {
+            Step::Probe => {
+                let question = known.question();
+                self.counters.count(Counter::ProbesSent);
+                self.send_bare(tuple, question, link);
+            }
+            Step::GiveUp => {
+                let reset = known.reset();
+                connection.end = Some(End::TimedOut);
+                self.counters.count(Counter::TimedOut);
+                self.send_bare(tuple, reset, link);
+                return self.retire(index);
+            }
+            Step::Nothing => {}
+        }
+        let due = self.connections.get_mut(index).and_then(|connection| connection.keep_due());
+        self.set_timer(index, due);
     }
 
     /// Takes note of where a connection stands after it was served.

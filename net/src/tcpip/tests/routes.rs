@@ -149,7 +149,9 @@ impl Town {
                     addresses: vec![one.2],
                     vlans: self.streets.vlans.get(one.3).cloned().unwrap_or_default(),
                 };
-                stack.set_neighbours(lan, others.map(neighbour));
+                let others: Vec<Neighbour> = others.map(neighbour).collect();
+                let changed = (0..64).map(|number| (number, others.get(number).cloned()));
+                stack.change_neighbours(lan, &changed.collect::<Vec<_>>());
             }
         }
     }

@@ -1,0 +1,162 @@
+//! What a stack notes of the members of its LANs: taken over from their tables entry by entry, as these change.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use net::lan::frame::Mac;
+use net::tcpip::{Neighbour, Stack};
+
+use super::lans::Lans;
+
+/// The members of a stack's LANs.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    of_lans: Vec<OfLan>,
+    /// Whose addresses the members' of each LAN are, or were when they left: what a member has sent before it left is still
+    /// received after.
+    senders: HashMap<(usize, IpAddr), Mac>,
+    /// Of these, the addresses of members that have left.
+    left: HashSet<(usize, IpAddr)>,
+    /// Addresses that have come, gone or changed since somebody asked.
+    changed: HashSet<IpAddr>,
+    /// How many entries were taken over so far.
+    #[cfg(test)]
+    pub(super) taken: u64,
+}
+
+#[derive(Debug, Default)]
+struct OfLan {
+    /// The LAN's count of changes up to which entries were taken over.
+    changes: Option<u64>,
+    members: HashMap<usize, (Mac, Neighbour)>,
+}
+
+impl Members {
+    /// Takes over the entries that have changed. One load for each LAN if none has.
+    pub(super) fn follow(&mut self, lans: &mut Lans, net: &mut Stack) {
+        self.of_lans.resize_with(lans.len(), OfLan::default);
+        for (number, lan) in lans.iter_mut() {
+            let changes = lan.changes();
+            let of_lan = &mut self.of_lans[number];
+            let before = of_lan.changes.replace(changes);
+            if before == Some(changes) {
+                continue;
+            }
+            let own = lan.mac();
+            let mut neighbours = Vec::new();
+            for (member, found) in lan.changed_since(before.unwrap_or(0)) {
+                let neighbour = found.map(|found| {
+                    let (addresses, vlans) = (found.addresses.clone(), found.vlans.clone());
+                    (found.mac, Neighbour { addresses, vlans })
+                });
+                if of_lan.members.get(&member) == neighbour.as_ref() {
+                    continue;
+                }
+                #[cfg(test)]
+                {
+                    self.taken += 1;
+                }
+                let is_own = neighbour.as_ref().is_some_and(|(mac, _)| *mac == own);
+                neighbours.push((member, neighbour.clone().filter(|_| !is_own)));
+                let was = match neighbour {
+                    Some(neighbour) => of_lan.members.insert(member, neighbour),
+                    None => of_lan.members.remove(&member),
+                };
+                for address in was.into_iter().flat_map(|(_, was)| was.addresses) {
+                    self.left.insert((number, address));
+                    self.changed.insert(address);
+                }
+            }
+            // After all that have left: an address may have gone from one member to another.
+            for (member, _) in &neighbours {
+                let Some((mac, neighbour)) = of_lan.members.get(member) else { continue };
+                for address in &neighbour.addresses {
+                    self.senders.insert((number, *address), *mac);
+                    self.left.remove(&(number, *address));
+                    self.changed.insert(*address);
+                }
+            }
+            if net.has_choice() {
+                let neighbours = neighbours.into_iter();
+                let neighbours: Vec<_> =
+                    neighbours.map(|(at, found)| (at, found.map(|(_, found)| found))).collect();
+                net.change_neighbours(number, &neighbours);
+            }
+        }
+    }
+
+    /// The addresses that have come, gone or changed since this was asked last.
+    pub(super) fn take_changed(&mut self) -> HashSet<IpAddr> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// The MAC address of the member that has, or had when it left, this address.
+    pub(super) fn sender(&self, lan: usize, address: IpAddr) -> Option<Mac> {
+        self.senders.get(&(lan, address)).copied()
+    }
+
+    /// Forgets addresses of members that have left and of which nothing more is wanted.
+    pub(super) fn forget(&mut self, is_wanted: impl Fn(IpAddr) -> bool) {
+        let Members { left, senders, .. } = self;
+        left.retain(|(lan, address)| {
+            let is_kept = is_wanted(*address);
+            if !is_kept {
+                senders.remove(&(*lan, *address));
+            }
+            is_kept
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use host::Embedded;
+    use host::system::System;
+    use net::tcpip::{Options, Secret};
+
+    use super::*;
+    use crate::guest::Guest;
+    use crate::lan::{Address, Lan, LanOptions};
+    use crate::waiting::Wait;
+
+    fn member(host: &Embedded, name: &str) -> Lan {
+        let options =
+            LanOptions { address: Address::Chosen, wait: Wait::Block, ..LanOptions::default() };
+        Lan::join(Guest::attach_embedded(host, name).unwrap(), "hs0", &options).unwrap()
+    }
+
+    #[test]
+    fn change_of_one_member_is_taken_over_alone() {
+        let host = Embedded::start(System::open()).unwrap();
+        let mut lans = Lans::new(vec![member(&host, "OWN")]);
+        let mut net = Stack::new(lans.get(0).mac(), &[], Options::default(), Secret([1; 16]));
+        let others: Vec<Lan> = (0..20).map(|at| member(&host, &format!("M{at}"))).collect();
+        let mut members = Members::default();
+        members.follow(&mut lans, &mut net);
+        assert_eq!(members.taken, 21);
+        let mut one = member(&host, "ONE");
+        let (mac, address) = (one.mac(), one.addresses()[0]);
+        members.follow(&mut lans, &mut net);
+        assert_eq!((members.taken, members.sender(0, address)), (22, Some(mac)));
+        let more = IpAddr::from([10, 1, 9, 9]);
+        for round in 1..10 {
+            one.register(more).unwrap();
+            members.follow(&mut lans, &mut net);
+            one.unregister(more).unwrap();
+            members.follow(&mut lans, &mut net);
+            members.follow(&mut lans, &mut net);
+            assert_eq!(members.taken, 22 + 2 * round);
+        }
+        assert!(members.take_changed().contains(&more));
+        // What the member has sent before it left is received for as long as somebody wants it.
+        drop(one);
+        while members.taken == 40 {
+            members.follow(&mut lans, &mut net);
+        }
+        members.forget(|wanted| wanted == address);
+        assert_eq!([address, more].map(|at| members.sender(0, at)), [Some(mac), None]);
+        members.forget(|_| false);
+        assert_eq!(members.sender(0, address), None);
+        drop(others);
+    }
+}
