@@ -17,8 +17,13 @@ pub struct Hosts {
     file: File,
     /// What is in the machine's own file.
     before: String,
-    /// Of the members that the file has.
+    /// Of the members that were looked at last.
     changes: Option<u64>,
+    /// What the file has.
+    text: Option<String>,
+    /// How often it was written.
+    #[cfg(test)]
+    written: u64,
 }
 
 impl Hosts {
@@ -33,11 +38,18 @@ impl Hosts {
         if !before.is_empty() && !before.ends_with('\n') {
             before.push('\n');
         }
-        Ok(Hosts { file, before, changes: None })
+        Ok(Hosts {
+            file,
+            before,
+            changes: None,
+            text: None,
+            #[cfg(test)]
+            written: 0,
+        })
     }
 
-    /// Puts the members of the LAN into the file, if they are others than before. A program that reads it at this moment
-    /// may see a part of each text.
+    /// Puts the members of the LAN into the file, if their names or addresses are others than before. A program that reads
+    /// the file at this moment may see a part of each text.
     ///
     /// # Errors
     /// There is no memory left: the file is what it was, or a part of what it is to be.
@@ -53,9 +65,25 @@ impl Hosts {
         // Names are looked up in small letters; most programs do not mind, and some do.
         let members = members.map(|(address, name)| (address, name.as_str().to_lowercase()));
         let text = text(&self.before, lan_name.as_str(), members);
+        self.put(text)?;
+        self.changes = Some(changes);
+        Ok(())
+    }
+
+    /// Writes a text, if the file has another.
+    fn put(&mut self, text: String) -> io::Result<()> {
+        if self.text.as_ref() == Some(&text) {
+            return Ok(());
+        }
+        // A part may be written if that fails.
+        self.text = None;
+        #[cfg(test)]
+        {
+            self.written += 1;
+        }
         self.file.write_all_at(text.as_bytes(), 0)?;
         self.file.set_len(text.len() as u64)?;
-        self.changes = Some(changes);
+        self.text = Some(text);
         Ok(())
     }
 }
@@ -64,7 +92,10 @@ impl Hosts {
 fn text(before: &str, lan: &str, members: impl Iterator<Item = (IpAddr, String)>) -> String {
     let mut text = format!("{before}\n# The members of the LAN {lan}, kept by siga.\n");
     for (address, name) in members {
-        let _ = writeln!(text, "{address}\t{name}");
+        // What follows the sign is a comment: such a name would be read as another guest's.
+        if !name.contains('#') {
+            let _ = writeln!(text, "{address}\t{name}");
+        }
     }
     text
 }
@@ -81,5 +112,30 @@ mod tests {
         let expected = "127.0.0.1 localhost\n\n# The members of the LAN hs0, kept by siga.\n\
                         10.1.0.5\tweb\nfd00::5\tweb\n";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn name_that_would_be_read_as_another_is_left_out() {
+        let members = [("10.1.0.5", "web#"), ("10.1.0.6", "web"), ("10.1.0.7", "#1")];
+        let members = members.map(|(address, name)| (address.parse().unwrap(), name.to_owned()));
+        let text = text("", "hs0", members.into_iter());
+        assert_eq!(text, "\n# The members of the LAN hs0, kept by siga.\n10.1.0.6\tweb\n");
+    }
+
+    #[test]
+    fn file_is_written_when_its_text_is_another_and_only_then() {
+        let path = std::env::temp_dir().join(format!("siga-hosts-{}", std::process::id()));
+        let options =
+            File::options().read(true).write(true).create(true).truncate(true).open(&path);
+        let file = options.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let mut hosts = Hosts::new(file.try_clone().unwrap()).unwrap();
+        for text in ["one", "one", "another", "another", "one"] {
+            hosts.put(text.to_owned()).unwrap();
+            let mut found = vec![0; file.metadata().unwrap().len() as usize];
+            file.read_exact_at(&mut found, 0).unwrap();
+            assert_eq!(found, text.as_bytes());
+        }
+        assert_eq!(hosts.written, 3);
     }
 }
