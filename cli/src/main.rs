@@ -8,6 +8,7 @@ mod join;
 mod lab;
 mod member;
 mod monitor;
+mod notify;
 mod outcome;
 mod output;
 mod query;

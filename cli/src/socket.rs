@@ -7,17 +7,27 @@ use crate::outcome::Outcome;
 /// The option that says where the host is.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Socket {
-    /// Where the host listens [default: /run/siga.sock for root, $XDG_RUNTIME_DIR/siga.sock otherwise]
+    /// Where the host listens [default: /run/siga.sock for root, $XDG_RUNTIME_DIR/siga.sock otherwise; guests look at
+    /// /run/siga/siga.sock, the host of the system, where this user has none]
     #[arg(long, value_name = "PATH", env = "SIGA_SOCKET")]
     socket: Option<PathBuf>,
 }
 
 impl Socket {
-    /// The place that was given, or the usual one.
+    /// The place to attach at: the one that was given, or that of this user's host, or that of the system's.
     pub fn path(&self) -> Result<PathBuf, Outcome> {
+        self.or(siga::default_socket)
+    }
+
+    /// The place to listen at: the one that was given, or the usual one of this user.
+    pub fn to_listen(&self) -> Result<PathBuf, Outcome> {
+        self.or(siga::own_socket)
+    }
+
+    fn or(&self, usual: fn() -> std::io::Result<PathBuf>) -> Result<PathBuf, Outcome> {
         match &self.socket {
             Some(socket) => Ok(socket.clone()),
-            None => siga::default_socket().map_err(Outcome::no),
+            None => usual().map_err(Outcome::no),
         }
     }
 }

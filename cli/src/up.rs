@@ -12,6 +12,7 @@ use serde_json::json;
 use siga::disk::SystemVolumes;
 use tracing_subscriber::EnvFilter;
 
+use crate::notify;
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json};
 use crate::served::{Checks, Served, say_not_shown};
@@ -55,7 +56,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     };
     let socket = match &system.socket {
         Some(socket) => socket.clone(),
-        None => arguments.socket.path()?,
+        None => arguments.socket.to_listen()?,
     };
     // Before anybody can attach: a file that is wrong is no system.
     let mut checks = Checks::default();
@@ -140,6 +141,11 @@ fn serve(socket: &Path, volumes: SystemVolumes, output: Output) -> Result<Infall
 
 fn announce(socket: &Path, served: Option<&Served>, output: Output) {
     let listening = socket.display().to_string();
+    if let Err(error) = notify::ready(&format!("listening at {listening}")) {
+        eprintln!(
+            "siga: NOTIFY_SOCKET: the service manager cannot be told that the host is ready: {error}"
+        );
+    }
     // A pipe that nobody reads is no reason to end.
     let _ = match (output.json, served) {
         (true, None) => print_json(&json!({ "listening": listening })),

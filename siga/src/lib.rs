@@ -34,7 +34,7 @@ pub use guest::{AttachError, ConnectError, Connecting, Guest};
 pub use members::Served;
 pub use options::PathOptions;
 pub use path::{Path, Receiver, Sender};
-pub use socket::default_socket;
+pub use socket::{SYSTEM_SOCKET, default_socket, own_socket};
 pub use waiter::{Key, Waiter};
 pub use waiting::Wait;
 
