@@ -14,6 +14,7 @@
 //! control line of the writer   word 0  sleep word: odd while it sleeps, waiting for room
 //!                              word 1  zero, or why it ended (Halt)
 //!                              words 2, 3  user data of the end
+//!                              word 4  bytes in pages whose return the reader may withhold (-)
 //! control line of the reader   word 0  sleep word: odd while it sleeps, waiting for messages
 //!                              word 1  zero, or why it ended
 //!                              words 2, 3  user data of the end
@@ -38,7 +39,7 @@ use crate::queue::{CACHE_LINE_WORDS, LINES_WORDS, LISTS_WORDS, QUEUE_BUFFERS, RE
 pub const QUEUES_MAX: usize = 8;
 
 /// Version of the layout of boards, lines and records. Both sides must have the same.
-pub const LAYOUT_VERSION: u64 = 2;
+pub const LAYOUT_VERSION: u64 = 3;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SIGABRD\0") | LAYOUT_VERSION << 56;
 
@@ -61,6 +62,10 @@ pub const HALT_WORD: usize = 1;
 
 /// First word of a control line's data of the end.
 pub const HALT_DATA_WORD: usize = 2;
+
+/// Word of a writer's control line: the reader shows its returns as soon as it has done with so many bytes in pages.
+/// Set before the first hand-over.
+pub const WITHHELD_WORD: usize = 4;
 
 /// Word of a reader's control line: odd while the writer is to keep quiet.
 pub const QUIESCE_WORD: usize = 4;

@@ -52,16 +52,29 @@ pub(super) struct Budgets {
     pub(super) bytes: Arc<Budget>,
     /// Storages: each is a mapping of both sides.
     pub(super) segments: Arc<Budget>,
+    /// The same limits for what a side that borrows has mapped: what was retired counts here until its user has
+    /// dropped the last view of it. The side that lends knows nothing of that, and keeps to the two above.
+    pub(super) mapped_bytes: Arc<Budget>,
+    pub(super) mapped_segments: Arc<Budget>,
     /// Storages of one queue that were lent and not taken in.
     pub(super) pending_lends_max: u64,
+    /// Bytes of storage that one queue has if all have as much.
+    pub(super) share_bytes: u64,
 }
 
 impl Budgets {
     /// For so many bytes, and so many queues.
     pub(super) fn new(bytes: u64, queues: usize) -> Budgets {
         let pending_lends_max = LENDS_PENDING_MAX / queues as u64;
-        let segments = Budget::new(SEGMENTS_MAX as u64);
-        Budgets { bytes: Budget::new(bytes), segments, pending_lends_max }
+        let segments = || Budget::new(SEGMENTS_MAX as u64);
+        Budgets {
+            bytes: Budget::new(bytes),
+            segments: segments(),
+            mapped_bytes: Budget::new(bytes),
+            mapped_segments: segments(),
+            pending_lends_max,
+            share_bytes: bytes / queues as u64,
+        }
     }
 }
 

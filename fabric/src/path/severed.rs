@@ -89,6 +89,11 @@ pub enum Lack {
         /// The limit.
         most: u64,
     },
+    /// Storage that the peer may lend: this side still views too much that the peer has retired.
+    #[error(
+        "this side still views storage that the peer has retired, and the limit on the peer's storage leaves no more"
+    )]
+    Views,
 }
 
 impl Lack {

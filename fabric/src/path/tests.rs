@@ -598,6 +598,60 @@ fn storage_beyond_the_limit_is_not_borrowed() {
 }
 
 #[test]
+fn view_that_outlives_its_storage_is_not_held_against_the_peer() {
+    let terms =
+        Terms { storage_bytes_max: 1 << 20, peer_storage_bytes_max: 1 << 20, ..Terms::DEFAULT };
+    let (mut sender, mut receiver, _rest) = pair(terms);
+    let shared = Shared::create(768 << 10, StorageOptions::default()).unwrap();
+    let segment = sender.lend_shared(&shared).unwrap();
+    assert_eq!(receiver.receive(), Ok(None));
+    let view = receiver.lent(segment).unwrap();
+    sender.retire_shared(segment).unwrap();
+    assert_eq!(receiver.receive(), Ok(None));
+    // Within the sender's limit: what it has lent before is retired.
+    sender.lend_shared(&shared).unwrap();
+    let ended = receiver.receive().unwrap_err();
+    assert_eq!(ended.reason, Reason::Lacking(Lack::Views), "the user's own doing");
+    assert_eq!(view.bytes(), 768 << 10);
+
+    let (mut sender, mut receiver, _rest) = pair(terms);
+    for _ in 0..3 {
+        let segment = sender.lend_shared(&shared).unwrap();
+        assert_eq!(receiver.receive(), Ok(None));
+        drop(receiver.lent(segment).unwrap());
+        sender.retire_shared(segment).unwrap();
+        assert_eq!(receiver.receive(), Ok(None));
+    }
+}
+
+/// A receiver that has received everything withholds too little to stop a sender, whatever it does afterwards: it may
+/// wait for somebody who waits for the sender.
+#[test]
+fn sender_goes_on_when_all_was_received_and_nobody_polls() {
+    for (window_bytes, storage_bytes_max) in [
+        (1, 1 << 20),
+        (4096, 64 << 20),
+        (4096, PAGE_BYTES as u64),
+        (1 << 20, 3 * PAGE_BYTES as u64),
+    ] {
+        let terms = Terms {
+            window_bytes,
+            storage_bytes_max,
+            peer_storage_bytes_max: storage_bytes_max,
+            ..Terms::DEFAULT
+        };
+        for bytes in [1, 64, 113, 1000, 5000, 20_000, 30_000] {
+            let (mut sender, mut receiver, _rest) = pair(terms);
+            for number in 0..500 {
+                let body = pattern(number, bytes);
+                assert_eq!(sender.send(&[], &body), Ok(()), "{bytes} B, {number}, {terms:?}");
+                expect(&mut receiver, &[], &body);
+            }
+        }
+    }
+}
+
+#[test]
 fn doorbell_abuse_ends_the_path() {
     let (one, one_descriptors) = Side::create(Shape::SIMPLE).unwrap();
     let (_other, other_descriptors) = Side::create(Shape::SIMPLE).unwrap();

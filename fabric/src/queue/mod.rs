@@ -16,8 +16,8 @@
 //! ```
 //!
 //! The writer fills a line, two cache lines beside each other, and counts its word up: the buffer is
-//! *primed*, the reader owns it. The second cache line has a stamp of its own, the same count, if there is
-//! something in it; the buffer is there when both have come. The writer primes buffers in order, so the
+//! *primed*, the reader owns it. The second cache line has a stamp of its own, the same count in 64 bits, if
+//! there is something in it; the buffer is there when both have come. The writer primes buffers in order, so the
 //! reader returns them with one count for all: *returned* says with how many hand-overs, from the first on,
 //! the reader has finished, so each of those buffers is *empty* again and the writer's. The reader publishes
 //! that count in bursts. A buffer that the reader still reads while it goes on is *kept*: the word of that
@@ -127,6 +127,13 @@ impl Sequence {
     #[inline]
     pub fn count_after(self) -> u32 {
         self.count_before().wrapping_add(1)
+    }
+
+    /// The stamp of the second cache line: the count of this hand-over in all its bits. A stamp stays as it is while
+    /// messages fit into the first cache line, so 32 bits of it would be those of a later hand-over some day.
+    #[inline]
+    fn stamp(self) -> u64 {
+        (self.0 >> INDEX_BITS) + 1
     }
 
     /// The hand-over after this one.

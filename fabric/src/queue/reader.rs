@@ -95,16 +95,20 @@ impl Reader {
         // Acquire: pairs with the Release in `Writer::hand_over`.
         let bits = self.lines.load(line, Ordering::Acquire);
         let count = WriterWord::count_of(bits);
+        // A wrong count is for `take` to report, whatever the second cache line says.
         let is_there = count != self.next.count_before()
-            && (!WriterWord::has_second(bits) || self.has_second(line, count));
+            && (!WriterWord::has_second(bits)
+                || self.has_second(self.next)
+                || count != self.next.count_after());
         is_there.then_some(bits)
     }
 
-    /// Whether the second cache line of a line has come too.
+    /// Whether the second cache line of a hand-over has come too.
     #[inline(always)]
-    fn has_second(&self, line: usize, count: u32) -> bool {
+    fn has_second(&self, sequence: Sequence) -> bool {
+        let stamp = sequence.index() * LINE_WORDS + CACHE_LINE_WORDS;
         // Acquire: as in `peek`.
-        self.lines.load(line + CACHE_LINE_WORDS, Ordering::Acquire) == u64::from(count)
+        self.lines.load(stamp, Ordering::Acquire) == sequence.stamp()
     }
 
     /// The first bytes of the buffer that is so many behind the next, fewer than [`QUEUE_BUFFERS`], if it has come with bytes in place under
@@ -137,9 +141,11 @@ impl Reader {
         let bits = self.lines.load(line, Ordering::Acquire);
         let word = WriterWord::in_place(sequence.count_after(), label, bits)?;
         let size = usize::from(word.size);
+        // A buffer that we keep cannot be handed over: `take` refuses it.
         if self.newest_held
+            || self.passed.contains(sequence.index())
             || !wanted(size, word.note.into())
-            || size > CACHE_LINE_BYTES && !self.has_second(line, word.count)
+            || size > CACHE_LINE_BYTES && !self.has_second(sequence)
         {
             return None;
         }

@@ -38,7 +38,7 @@ impl Queue {
             let count = u64::from(sequence.count_before());
             lines.store(sequence.index() * LINE_WORDS, count, Ordering::Relaxed);
             let second = sequence.index() * LINE_WORDS + CACHE_LINE_WORDS;
-            lines.store(second, count, Ordering::Relaxed);
+            lines.store(second, sequence.stamp() - 1, Ordering::Relaxed);
         }
         returns.store(RETURNED_WORD, start.0, Ordering::Relaxed);
         let (writer, reader) = (writer.starting_at(start), reader.starting_at(start));
@@ -408,7 +408,8 @@ proptest! {
             queue.take();
         }
         let size = (bits >> 48) as u8 as usize;
-        let is_whole = form != 0 || size <= CACHE_LINE_BYTES || stamp == u64::from(count);
+        // A wrong count is reported whatever the second cache line says.
+        let is_whole = form != 0 || size <= CACHE_LINE_BYTES || stamp == 1 || count != 1;
         let parsed = WriterWord::parse(bits);
         prop_assert_eq!(queue.reader.is_ready(), count != 0 && is_whole);
         let short = queue.reader.take_in_place(line[0] as u8 & 0xf, |_, _| false);
@@ -595,6 +596,48 @@ fn buffer_whose_second_cache_line_has_not_come_is_not_there() {
     assert!(queue.reader.is_ready());
     let taken = queue.take();
     assert_eq!(queue.bytes(&taken), bytes);
+}
+
+/// After 2^40 hand-overs the low half of each stamp is what it was at first, and messages that fit into one cache line
+/// never touched it in between.
+#[test]
+fn stamp_of_another_age_does_not_make_half_a_message_whole() {
+    let again = Sequence((1 << 32) * QUEUE_BUFFERS as u64);
+    let last = Sequence(again.0 - 1);
+    let mut queue = Queue::starting_at(last);
+    // What the first hand-over of this buffer has left in its second cache line.
+    queue.lines.store(CACHE_LINE_WORDS, Sequence(0).stamp(), Ordering::Relaxed);
+    queue.prime(b"the last of this age");
+    let taken = queue.take();
+    assert_eq!(taken.sequence, last);
+    let bytes = [7; CACHE_LINE_BYTES + 1];
+    assert_eq!(queue.prime(&bytes), again);
+    let stamp = queue.lines.load(CACHE_LINE_WORDS, Ordering::Relaxed);
+    queue.lines.store(CACHE_LINE_WORDS, Sequence(0).stamp(), Ordering::Relaxed);
+    assert!(!queue.reader.is_ready(), "only its first cache line has come");
+    assert!(queue.reader.take_in_place(0, |_, _| true).is_none());
+    assert!(queue.reader.take().unwrap().is_none());
+    queue.lines.store(CACHE_LINE_WORDS, stamp, Ordering::Relaxed);
+    let taken = queue.take();
+    assert_eq!(queue.bytes(&taken), bytes);
+}
+
+#[test]
+fn buffer_that_the_reader_keeps_is_refused_the_short_way_too() {
+    let mut queue = Queue::new();
+    queue.prime(b"kept");
+    let taken = queue.take();
+    let held = queue.reader.hold(taken);
+    for _ in 1..QUEUE_BUFFERS {
+        queue.prime(b"x");
+        queue.take();
+    }
+    let label = 3;
+    let bits = WriterWord { count: 2, halted: false, form: Form::InPlace, label, size: 8, note: 0 };
+    queue.lines.store(0, bits.bits(), Ordering::Relaxed);
+    assert!(queue.reader.take_in_place(label, |_, _| true).is_none());
+    assert_eq!(queue.reader.take().unwrap_err(), Violation::Owner);
+    assert!(queue.reader.give_back(held));
 }
 
 #[test]

@@ -150,7 +150,7 @@ impl Writer {
             self.lines.put(line + CACHE_LINE_WORDS + 1, second);
             // Release: as above, for the second cache line. Each line is written once, and in order: a
             // reader that polls would take a line back that is half written.
-            self.lines.store(line + CACHE_LINE_WORDS, word.count.into(), Ordering::Release);
+            self.lines.store(line + CACHE_LINE_WORDS, sequence.stamp(), Ordering::Release);
         }
         // A line that the reader has read takes as long to come back as several messages take to be made.
         let ahead = Sequence(sequence.0 + AHEAD_BUFFERS).index() * LINE_WORDS;

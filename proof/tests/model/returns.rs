@@ -1,7 +1,7 @@
 //! What a reader shows of what it has returned, and what an audit makes of it.
 
 use fabric::path::Counter;
-use fabric::path::board::ReaderBlock;
+use fabric::path::board::{ReaderBlock, WITHHELD_WORD};
 use fabric::queue::{
     LATE_WORD, Owner, QUEUE_BUFFERS, RETURNED_WORD, RETURNS_WITHHELD_MAX, Sequence, State, audit,
     keeps,
@@ -9,8 +9,8 @@ use fabric::queue::{
 use os::sync::Ordering;
 use proof::honest::Shown;
 
-/// Bytes of pages from which on a reader shows what it has done with.
-pub const WITHHELD_BYTES_MAX: usize = 16 << 10;
+/// Bytes of pages from which on a reader shows what it has done with, unless its writer wants that sooner.
+const WITHHELD_BYTES_MAX: usize = 16 << 10;
 
 /// How often all buffers are audited: once in so many checks.
 const CHECKS_PER_AUDIT: usize = 64;
@@ -67,7 +67,9 @@ impl Returns {
         let withheld = taken - newest_held - returned;
         assert!(withheld < RETURNS_WITHHELD_MAX, "{withheld} returns are withheld");
         let bytes = self.unshown_bytes;
-        assert!(withheld == 0 || bytes < WITHHELD_BYTES_MAX, "{bytes} bytes are withheld");
+        let wanted = self.shown.writer.control.load(WITHHELD_WORD, Ordering::Acquire) as usize;
+        let most = wanted.min(WITHHELD_BYTES_MAX);
+        assert!(withheld == 0 || bytes < most, "{bytes} bytes are withheld");
         for sequence in held {
             let word = self.shown.reader.kept.load(sequence.index(), Ordering::Acquire);
             let is_kept = keeps(word, sequence.count_after()) == Ok(true);

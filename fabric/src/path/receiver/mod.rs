@@ -7,7 +7,6 @@ mod lifecycle;
 mod open;
 
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 
 use os::storage::Scratch;
 use os::words::{LentWords, Words};
@@ -16,7 +15,7 @@ pub use incoming::{Announced, Fetched, InPage, Incoming, List, Message, MessageR
 
 use self::copying::Copying;
 use self::incoming::Memory;
-use self::lent::Lent;
+use self::lent::Loan;
 use super::board::{LineBlock, ReaderBlock, WriterBlock};
 use super::budget::Budgets;
 use super::counters::{Counter, Counters, Tally};
@@ -34,8 +33,9 @@ pub const FORESEEN_BYTES: usize = CACHE_LINE_BYTES;
 /// open them.
 const BUFFERS_PER_CALL_MAX: usize = 128;
 
-/// Bytes of messages in pages that were read and not shown as returned, from which on they are shown.
-const WITHHELD_BYTES_MAX: usize = 16 << 10;
+/// Bytes of messages in pages that were read and not shown as returned, from which on they are shown, at most: a
+/// writer with little room says that it needs them sooner.
+pub(super) const WITHHELD_BYTES_MAX: usize = 16 << 10;
 
 /// The receiving half: one queue of a path, seen from its reader.
 #[derive(Debug)]
@@ -51,10 +51,12 @@ pub struct Receiver {
     half: Half,
     /// Bytes of pages that we have done with since the writer was last shown what was returned.
     withheld_bytes: usize,
+    /// From how many such bytes on they are shown, as the writer says.
+    withheld_bytes_max: usize,
     /// What is being received whole, and room for the next.
     copying: Option<Copying>,
     large: Option<Scratch>,
-    segments: Vec<Option<Arc<Lent>>>,
+    segments: Vec<Option<Loan>>,
     lent_taken: u64,
     slots: ReaderSlots,
     budgets: Budgets,
@@ -88,6 +90,7 @@ impl Receiver {
             reader: Reader::new(lines.lines, lines.lists, own.returns, own.kept),
             half: Half::new(own.control, own.counters, peer.control, doorbells),
             withheld_bytes: 0,
+            withheld_bytes_max: WITHHELD_BYTES_MAX,
             copying: None,
             large: None,
             segments: Vec::new(),
@@ -214,7 +217,7 @@ impl Receiver {
     /// Shows the writer what we have done with, if that is much.
     #[inline(always)]
     fn show_if_due(&mut self) {
-        if self.reader.must_show() || self.withheld_bytes >= WITHHELD_BYTES_MAX {
+        if self.reader.must_show() || self.withheld_bytes >= self.withheld_bytes_max {
             self.show_returned();
         }
     }

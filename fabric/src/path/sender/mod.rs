@@ -11,6 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
 
 use os::copy::put;
+use os::sync::Ordering;
 use os::words::{LentWords, Words};
 
 pub use claim::{Claim, CommitError};
@@ -18,7 +19,7 @@ pub use lists::{Lendable, ListError, Shared};
 
 use self::pack::Pack;
 use super::Terms;
-use super::board::{LineBlock, ReaderBlock, WriterBlock};
+use super::board::{self, LineBlock, ReaderBlock, WriterBlock};
 use super::budget::{Budgets, Charge};
 use super::counters::{Counter, Counters, Tally};
 use super::doorbells::Doorbells;
@@ -138,6 +139,9 @@ impl Sender {
         terms: Terms,
         budgets: Budgets,
     ) -> Sender {
+        let withheld = room::withheld_bytes_max(&terms, budgets.share_bytes);
+        // Relaxed: published by each hand-over.
+        own.control.store(board::WITHHELD_WORD, withheld as u64, Ordering::Relaxed);
         Sender {
             pack: None,
             lending: Lending::new(terms.storage, budgets.clone()),

@@ -7,10 +7,12 @@ use os::storage::Storage;
 use os::sync::Ordering;
 
 use super::{SendError, Sender};
+use crate::path::Terms;
 use crate::path::board;
 use crate::path::counters::Counter;
 use crate::path::lending::{Segment, Unused};
 use crate::path::pages::{PAGE_BYTES, Piece};
+use crate::path::receiver::WITHHELD_BYTES_MAX;
 use crate::path::record::Control;
 use crate::path::severed::{Lack, Reason, Severed};
 use crate::queue::{DATA_BUFFERS, QUEUE_BUFFERS, RESERVED_BUFFERS, Sequence, Violation};
@@ -24,6 +26,17 @@ const BUFFERS_FOR_THE_END: usize = 1;
 
 /// How many refusals pass before the doorbell is asked whether anybody is there.
 const FULLS_PER_LISTENING: u64 = 64;
+
+/// Pages that a queue can have at once for sure, from which on some of them may be those of returns that the reader
+/// withholds: these lie in two pages at most.
+const PAGES_TO_SPARE: u64 = 4;
+
+/// Bytes in pages whose return the reader may withhold: as many as never stop a sender whose messages have all been
+/// received.
+pub(super) fn withheld_bytes_max(terms: &Terms, share_bytes: u64) -> usize {
+    let has_pages = share_bytes >= PAGES_TO_SPARE * PAGE_BYTES as u64;
+    if has_pages { WITHHELD_BYTES_MAX.min(terms.window_bytes.max(1)) } else { 1 }
+}
 
 impl Sender {
     /// Makes sure that a buffer for data is free and the reader is not too far behind.
@@ -240,7 +253,9 @@ impl Sender {
         segment: Segment,
         bytes: u64,
     ) -> Result<u16, SendError> {
-        if self.lends_pending >= self.budgets.pending_lends_max {
+        let is_at_limit = self.lends_pending >= self.budgets.pending_lends_max;
+        // What was retired counts until it has come back, perhaps since the last poll.
+        if is_at_limit || self.lending.check_room(bytes).is_err() {
             self.collect();
         }
         if self.lends_pending >= self.budgets.pending_lends_max || !self.has_room_for_control() {
