@@ -13,6 +13,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _};
 
+use crate::near::{near, question};
+
 /// Why a file was refused.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}:{}: {what}{}{right}", .file.display(), .line, if .right.is_empty() { "" } else { ": " })]
@@ -81,7 +83,10 @@ impl Source {
                 other => other,
             };
             let (what, right) = message.split_once(", expected ").unwrap_or((message, ""));
-            let right = if right.is_empty() { String::new() } else { format!("must be {right}") };
+            let right = meant(what, right).unwrap_or_else(|| match right {
+                "" => String::new(),
+                right => format!("must be {right}"),
+            });
             self.error(error.span().unwrap_or_default(), what, right)
         })
     }
@@ -103,6 +108,20 @@ impl Source {
             right: right.into(),
         }
     }
+}
+
+/// The question for the words that were probably meant instead of an unknown field or value, of an error of `serde`: such an error
+/// has each word in backticks.
+fn meant(what: &str, right: &str) -> Option<String> {
+    let quoted = |text: &str| text.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    let unknown: Vec<String> = match what.starts_with("unknown ") {
+        true => quoted(what),
+        false => return None,
+    };
+    let known: Vec<String> = quoted(right);
+    let words = near(unknown.first()?, known.iter().map(String::as_str));
+    let words: Vec<String> = words.into_iter().map(|word| format!("`{word}`")).collect();
+    question(&words)
 }
 
 /// Bytes of the longest file that is read: results of trials are, which grow with each trial.
@@ -220,7 +239,15 @@ mod tests {
     fn errors_name_file_line_fault_and_cure() {
         assert_eq!(
             refused("number = 1\nnumer = 2\n"),
-            "x.toml:2: unknown field `numer`: must be one of `number`, `size`, `colour`"
+            "x.toml:2: unknown field `numer`: did you mean `number`?"
+        );
+        assert_eq!(
+            refused("number = 1\nlength = 2\n"),
+            "x.toml:2: unknown field `length`: must be one of `number`, `size`, `colour`"
+        );
+        assert_eq!(
+            refused("number = 1\ncolour = \"rde\"\n"),
+            "x.toml:2: unknown variant `rde`: did you mean `red`?"
         );
         assert_eq!(
             refused("\n\nnumber = \"1\"\n"),
