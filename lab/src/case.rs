@@ -128,6 +128,7 @@ use crate::placement::Placements;
 use crate::published::Published;
 use crate::workload::Workload;
 use host::config::{FileError, Source};
+use host::near::right;
 
 /// Trials of each cell that a case may ask for.
 pub const TRIALS_MAX: u32 = 1000;
@@ -357,7 +358,7 @@ fn level_of(factor: &Factor, systems: &[CaseSystem], text: &str) -> Result<Level
         return Ok(level);
     }
     let known = systems.iter().map(|system| system.level.to_string());
-    Err(format!("must be one of {}", known.collect::<Vec<_>>().join(", ")))
+    Err(right(text, &known.collect::<Vec<_>>()))
 }
 
 /// Reads the file of a published table, by the name that a case has for it.
@@ -734,7 +735,7 @@ note = "Who knows?"
             (
                 in_systems(r#"["open", "two.toml"]"#)
                     .replace("only = { wait", "only = { system = \"tow\", wait"),
-                "c.toml:28: system = \"tow\": must be one of open, two",
+                "c.toml:28: system = \"tow\": did you mean two?",
             ),
             (
                 CASE.replace("only = { wait", "only = { system = \"open\", wait"),
@@ -865,14 +866,14 @@ note = "Who knows?"
             (
                 "workload = \"message-stream\"",
                 "workload = \"message-river\"",
-                "c.toml:4: there is no workload \"message-river\": must be one of message-stream, message-exchange, message-request, path-idle, path-connect, path-crowd, iucv-outstanding, pairs",
+                "c.toml:4: there is no workload \"message-river\": did you mean message-request?",
             ),
             ("trials = 2", "trials = 0", "c.toml:5: trials = 0: must be 1 to 1000"),
             ("seconds = 1", "seconds = 0", "c.toml:6: seconds = 0: must be 0.001 to 3600"),
             (
                 "bytes = [64, 1000]",
                 "byte = [64]",
-                "c.toml:11: there is no factor \"byte\": must be one of transport, ring, bytes, mtu, wait",
+                "c.toml:11: there is no factor \"byte\": did you mean bytes?",
             ),
             (
                 "bytes = [64, 1000]",
@@ -1008,7 +1009,7 @@ note = "Who knows?"
         let error = parse(&CASE.replace(table, "metric = \"rate\"\ndown")).unwrap_err();
         assert!(
             error.starts_with(
-                "c.toml:24: there is no metric \"rate\": must be one of rate_messages_per_s, "
+                "c.toml:24: there is no metric \"rate\": did you mean rate_messages_per_s"
             ),
             "{error}"
         );

@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use host::config::Bytes;
+use host::near::right;
 use serde::{Deserialize, Serialize};
 
 /// One value of a factor.
@@ -139,7 +140,10 @@ impl Factor {
                 name.map(|name| Level::Word(name.to_owned()))
             }
         };
-        level.ok_or_else(|| format!("must be {}", self.domain))
+        level.ok_or_else(|| match &self.domain {
+            Domain::Words(words) => right(text, words),
+            domain => format!("must be {domain}"),
+        })
     }
 
     /// The levels of a case that does not name the factor.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use host::config::{FileError, Source};
+use host::near::{near, question};
 
 use crate::case::Case;
 use crate::draft::Draft;
@@ -163,12 +164,12 @@ fn read_table(file: &Path) -> io::Result<String> {
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
     /// No case or group has this name.
-    #[error("there is no case {name:?}: must be one of {known}, or a file")]
+    #[error("there is no case {name:?}: {right}")]
     Unknown {
         /// What was asked for.
         name: String,
-        /// What there is.
-        known: String,
+        /// What would be right: names that are near, or where all are listed.
+        right: String,
     },
     /// The name is that of a draft.
     #[error(
@@ -265,13 +266,12 @@ fn file(name: &str, known: impl FnOnce() -> Names) -> Result<&Path, SelectError>
     if file.extension().is_some_and(|extension| extension == "toml") {
         return Ok(file);
     }
-    let mut names = Vec::new();
-    for name in known().into_iter().flat_map(|(group, name)| group.into_iter().chain([name])) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    Err(SelectError::Unknown { name: name.to_owned(), known: names.join(", ") })
+    let names = known().into_iter().flat_map(|(group, name)| group.into_iter().chain([name]));
+    let names: Vec<String> = names.collect();
+    let right = question(&near(name, names.iter().map(String::as_str)));
+    let list = "must be a name that siga lab list prints, or a file whose name ends in .toml";
+    let right = right.unwrap_or_else(|| list.to_owned());
+    Err(SelectError::Unknown { name: name.to_owned(), right })
 }
 
 /// The published tables of cases and drafts of these names: names of cases and drafts, of groups, or files. Without
@@ -450,10 +450,18 @@ mod tests {
     }
 
     #[test]
-    fn unknown_case_is_refused_with_those_there_are() {
-        let error = select(&["nonsense".to_owned()]).unwrap_err().to_string();
-        let start = "there is no case \"nonsense\": must be one of messages, message-stream, ";
-        assert!(error.starts_with(start), "{error}");
+    fn unknown_case_is_refused_with_those_that_are_near() {
+        for (name, right) in [
+            (
+                "nonsense",
+                "must be a name that siga lab list prints, or a file whose name ends in .toml",
+            ),
+            ("bordr", "did you mean border?"),
+            ("message-steam", "did you mean message-stream?"),
+        ] {
+            let error = select(&[name.to_owned()]).unwrap_err().to_string();
+            assert_eq!(error, format!("there is no case {name:?}: {right}"));
+        }
         let error = select(&["nonsense.toml".to_owned()]).unwrap_err().to_string();
         assert!(error.starts_with("nonsense.toml:1: cannot be read"), "{error}");
     }
@@ -502,10 +510,7 @@ mod tests {
         for (name, _) in TABLES {
             assert!(used.iter().any(|own| own == name), "{name} is in no report");
         }
-        let error = published(&["nonsense".to_owned()]).unwrap_err().to_string();
-        assert!(
-            error.contains("must be one of messages, ") && error.contains("qdio-gigabit"),
-            "{error}"
-        );
+        let error = published(&["qdio-gigabyte".to_owned()]).unwrap_err().to_string();
+        assert_eq!(error, "there is no case \"qdio-gigabyte\": did you mean qdio-gigabit?");
     }
 }

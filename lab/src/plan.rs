@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use host::near::right;
+
 use crate::case::{Case, SECONDS_MAX, TRIALS_MAX, check_product, check_records};
 use crate::factor::Factors;
 
@@ -63,10 +65,7 @@ impl Plan {
             let mut names: Vec<&str> = cases.iter().flat_map(Case::factor_names).collect();
             names.sort_unstable();
             names.dedup();
-            return Err(format!(
-                "there is no factor {name:?}: must be one of {}",
-                names.join(", ")
-            ));
+            return Err(format!("there is no factor {name:?}: {}", right(name, &names)));
         }
         for (at, (name, levels)) in wishes.set.iter().enumerate() {
             if wishes.set[..at].iter().any(|(other, _)| other == name) {
@@ -367,10 +366,7 @@ mod tests {
             set: vec![(name.to_owned(), vec![level.to_owned()])],
             ..Wishes::default()
         };
-        assert_eq!(
-            refused(&set("byte", "1")),
-            "there is no factor \"byte\": must be one of bytes, mtu, paths, ring, transport, wait"
-        );
+        assert_eq!(refused(&set("byte", "1")), "there is no factor \"byte\": did you mean bytes?");
         assert_eq!(
             refused(&set("wait", "sleep")),
             "wait = \"sleep\": must be one of spin, adaptive, block"

@@ -116,7 +116,7 @@ impl WrittenMetric {
             && !units.contains(&unit.label)
         {
             let share = if per == Per::Share { "a share of " } else { "" };
-            let right = format!("must be one of {}", units.join(", "));
+            let right = host::near::right(written.get_ref(), units);
             return wrong(written, &format!("{share}{quantity} is not in the unit"), right);
         }
         let unit = match &self.times {

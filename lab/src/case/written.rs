@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use host::config::{FileError, Source};
+use host::near::right;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -326,7 +327,7 @@ pub(crate) fn unknown(
     known: &[&str],
 ) -> FileError {
     let what = format!("there is no {kind} {:?}", written.get_ref());
-    source.error(written.span(), what, format!("must be one of {}", known.join(", ")))
+    source.error(written.span(), what, right(written.get_ref(), known))
 }
 
 /// The systems that a case names: one for all trials, or the levels of the factor `system`.

@@ -130,7 +130,7 @@ fn faults_of_drafts_are_named_with_their_line_and_the_cure() {
         (
             "{ boats_per_s =",
             "{ boats =",
-            "d.toml:32: there is no metric \"boats\": must be one of boats_per_s",
+            "d.toml:32: there is no metric \"boats\": did you mean boats_per_s?",
         ),
         (
             "down = \"bank\"",
