@@ -19,6 +19,7 @@
 //!
 //! [`lan`] describes the tables of LANs, [`volume`] those of volumes.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use fabric::name::{NAME_BYTES, Name};
@@ -31,7 +32,9 @@ use self::volume::{Volumes, WrittenUnit, WrittenVolume};
 use crate::config::{Bytes, FileError, Source};
 
 pub mod lan;
+pub mod outline;
 pub mod volume;
+mod warnings;
 
 /// Guests that a system may have at once, unless the file sets another limit.
 pub const GUESTS_MAX: usize = 4096;
@@ -60,6 +63,8 @@ pub struct System {
     pub lans: Vec<LanRule>,
     /// The volumes, if there are any.
     pub volumes: Option<Volumes>,
+    /// What the file says that is probably not meant, in its order. A host serves such a system all the same.
+    pub warnings: Vec<FileError>,
 }
 
 /// What a guest may do.
@@ -106,10 +111,30 @@ impl Pattern {
         }
     }
 
+    /// Whether some name matches both.
+    fn has_names_of(&self, other: &Pattern) -> bool {
+        match (self, other) {
+            (Pattern::Name(own), _) => other.matches(*own),
+            (_, Pattern::Name(other)) => self.matches(*other),
+            (Pattern::Beginning(own), Pattern::Beginning(other)) => {
+                own.starts_with(other.as_str()) || other.starts_with(own.as_str())
+            }
+        }
+    }
+
     pub(crate) fn matches(&self, name: Name) -> bool {
         match self {
             Pattern::Name(own) => *own == name,
             Pattern::Beginning(beginning) => name.as_str().starts_with(beginning.as_str()),
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pattern::Name(name) => write!(formatter, "{name}"),
+            Pattern::Beginning(beginning) => write!(formatter, "{beginning}*"),
         }
     }
 }
@@ -121,8 +146,8 @@ impl System {
         let rule =
             Rule { connect: vec![any.clone()], manage: vec![any.clone()], ..Rule::of_own(any) };
         let (rules, lans) = (vec![rule], vec![LanRule::open()]);
-        let volumes = None;
-        System { socket: None, mode: 0o600, guests_max: GUESTS_MAX, rules, lans, volumes }
+        let (volumes, warnings) = (None, Vec::new());
+        System { socket: None, mode: 0o600, guests_max: GUESTS_MAX, rules, lans, volumes, warnings }
     }
 
     /// Reads a system file.
@@ -139,6 +164,7 @@ impl System {
     /// [`FileError`]: where, what is wrong, what would be right.
     pub fn parse(source: &Source) -> Result<System, FileError> {
         let written: Written = source.parse()?;
+        let warnings = warnings::warnings(source, &written);
         let host = written.host;
         let mode = match host.mode {
             None => 0o600,
@@ -169,7 +195,7 @@ impl System {
         if let Some(volumes) = &volumes {
             rules.push(Rule::of_own(Pattern::Name(volumes.control_unit)));
         }
-        Ok(System { socket: host.socket, mode, guests_max, rules, lans, volumes })
+        Ok(System { socket: host.socket, mode, guests_max, rules, lans, volumes, warnings })
     }
 
     /// Whether a guest may connect to another: the file says so, or that other serves it a volume.
@@ -437,10 +463,7 @@ mod tests {
                 "[[guest]]\nname = \"A\"\n[[guest]]\nname = \"A\"",
                 "s.toml:4: a guest of this name is described above: must be described once",
             ),
-            (
-                "[[guest]]\nnane = \"A\"",
-                "s.toml:2: unknown field `nane`: must be one of `name`, `users`, `groups`, `connect`, `manage`, `paths_max`, `messages_max`, `storage_max`",
-            ),
+            ("[[guest]]\nnane = \"A\"", "s.toml:2: unknown field `nane`: did you mean `name`?"),
         ] {
             assert_eq!(parse(text).unwrap_err(), error);
         }

@@ -25,6 +25,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::Pattern;
+use super::warnings::Guests;
 use crate::config::{Bytes, FileError, Source};
 
 /// LANs that a system may have, at most.
@@ -49,9 +50,9 @@ pub struct LanRule {
     pub frame_bytes: u32,
     /// Where its members' IP addresses of this family are.
     pub range: IpNet,
-    members: Vec<Pattern>,
-    capture: Vec<Pattern>,
-    fixed: Vec<FixedMember>,
+    pub(super) members: Vec<Pattern>,
+    pub(super) capture: Vec<Pattern>,
+    pub(super) fixed: Vec<FixedMember>,
 }
 
 /// What is fixed for a guest.
@@ -196,6 +197,38 @@ fn at_most<T>(
 }
 
 impl WrittenLan {
+    /// What is probably not meant.
+    pub(super) fn warnings(&self, source: &Source, guests: &Guests<'_>) -> Vec<FileError> {
+        let mut warnings = Vec::new();
+        let range = self.range.as_ref().and_then(|text| {
+            let range: IpNet = text.get_ref().parse().ok()?;
+            let what = format!("{range} has bits that are not in common");
+            let right = format!("did you mean {}?", range.trunc());
+            (range != range.trunc()).then(|| source.error(text.span(), what, right))
+        });
+        warnings.extend(range);
+        let members = self.members.iter().flatten();
+        warnings.extend(members.filter_map(|text| guests.warn("members", text)));
+        warnings.extend(self.capture.iter().filter_map(|text| guests.warn("capture", text)));
+        let members = self.members.as_ref();
+        let members: Option<Vec<Pattern>> = members
+            .map(|texts| texts.iter().filter_map(|text| Pattern::parse(text.get_ref())).collect());
+        for member in &self.member {
+            let unknown = guests.warn("guest", &member.guest);
+            let stranger = || {
+                let guest: Name = member.guest.get_ref().parse().ok()?;
+                let is_member = members
+                    .as_ref()
+                    .is_none_or(|members| members.iter().any(|own| own.matches(guest)));
+                let what = format!("{guest} is not among the members of {}", self.name.get_ref());
+                let right = "must be in members = [..], or be left out";
+                (!is_member).then(|| source.error(member.guest.span(), what, right))
+            };
+            warnings.extend(unknown.or_else(stranger));
+        }
+        warnings
+    }
+
     fn rule(self, source: &Source) -> Result<LanRule, FileError> {
         let name = parsed(source, &self.name, "name of a LAN", "must be 1 to 8 of a-z 0-9 _ -")?;
         let frame_bytes = match &self.frame {

@@ -44,7 +44,7 @@ use crate::config::{Bytes, FileError, Source};
 use crate::report::VolumeSync;
 
 /// The guest that serves the volumes, unless the file names another.
-const CONTROL_UNIT: &str = "DASD";
+pub(super) const CONTROL_UNIT: &str = "DASD";
 
 /// Cache of a volume, unless the file says otherwise.
 const CACHE_BYTES: u64 = 256 << 20;
@@ -184,6 +184,13 @@ impl Volumes {
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenUnit {
     name: Option<Spanned<String>>,
+}
+
+impl WrittenUnit {
+    /// The name of the guest, if the file has one.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_ref().map(|name| name.get_ref().as_str())
+    }
 }
 
 /// The table `[[volume]]`.

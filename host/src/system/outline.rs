@@ -1,0 +1,199 @@
+//! A system, as `siga up --check` shows it: what a host of this file would allow and serve, with all defaults filled in.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::lan::LanRule;
+use super::volume::{DeviceRule, VolumeRule, Volumes};
+use super::{Pattern, Rule, System};
+use crate::report::VolumeSync;
+
+/// What a host makes of a system file.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outline {
+    /// Where guests attach. None for the usual place.
+    pub socket: Option<PathBuf>,
+    /// Permissions of that place, as octal digits.
+    pub mode: String,
+    /// Guests at once.
+    pub guests_max: usize,
+    /// What guests may do, in the order of the file.
+    pub guests: Vec<GuestOutline>,
+    /// The LANs.
+    pub lans: Vec<LanOutline>,
+    /// The guest that serves the volumes, if there are any.
+    pub control_unit: Option<String>,
+    /// The volumes.
+    pub volumes: Vec<VolumeOutline>,
+}
+
+/// What a guest may do.
+#[derive(Clone, Debug, Serialize)]
+pub struct GuestOutline {
+    /// Its name, or the beginning of names and `*`.
+    pub name: String,
+    /// Numbers of the users that may attach as this guest.
+    pub users: Vec<u32>,
+    /// Numbers of the groups whose members may.
+    pub groups: Vec<u32>,
+    /// Guests that it may connect to.
+    pub connect: Vec<String>,
+    /// Resources that it may manage.
+    pub manage: Vec<String>,
+    /// Paths at once.
+    pub paths_max: usize,
+    /// Messages that may wait.
+    pub messages_max: u32,
+    /// Bytes of data storage that all its paths together may lend.
+    pub storage_bytes_max: u64,
+}
+
+/// A LAN.
+#[derive(Clone, Debug, Serialize)]
+pub struct LanOutline {
+    /// Its name.
+    pub name: String,
+    /// Where addresses of members are.
+    pub range: String,
+    /// Bytes of the largest frame.
+    pub frame_bytes: u32,
+    /// Guests that may join.
+    pub members: Vec<String>,
+    /// Guests that may capture.
+    pub capture: Vec<String>,
+    /// What is fixed for guests.
+    pub fixed: Vec<FixedOutline>,
+}
+
+/// What is fixed for a member.
+#[derive(Clone, Debug, Serialize)]
+pub struct FixedOutline {
+    /// The guest.
+    pub guest: String,
+    /// Its MAC address. None if the host chooses one.
+    pub mac: Option<String>,
+    /// The addresses that it may have. Any that is free if there are none.
+    pub addresses: Vec<String>,
+    /// The VLANs that it belongs to.
+    pub vlans: Vec<u16>,
+}
+
+/// A volume.
+#[derive(Clone, Debug, Serialize)]
+pub struct VolumeOutline {
+    /// Its file, or the first of several.
+    pub file: PathBuf,
+    /// Nobody writes.
+    pub read_only: bool,
+    /// Bytes of its cache at most.
+    pub cache_bytes: u64,
+    /// Its tracks are read past the kernel's page cache.
+    pub direct: bool,
+    /// When a write is acknowledged.
+    pub sync: VolumeSync,
+    /// Every track is read before the volume is served.
+    pub check: bool,
+    /// Which guest has which of its cylinders.
+    pub devices: Vec<DeviceOutline>,
+}
+
+/// A device of a guest.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeviceOutline {
+    /// The guest.
+    pub guest: String,
+    /// What the guest calls it.
+    pub device: String,
+    /// The guest has the whole volume for itself.
+    pub dedicated: bool,
+    /// Its first cylinder.
+    pub first_cylinder: u32,
+    /// How many there are. None if all from the first on.
+    pub cylinders: Option<u32>,
+    /// The guest only reads.
+    pub read_only: bool,
+    /// Its tracks stay in memory.
+    pub cache: bool,
+}
+
+impl System {
+    /// What a host makes of this system.
+    pub fn outline(&self) -> Outline {
+        let volumes = self.volumes.as_ref();
+        // The control unit's rule is not in the file.
+        let unit = volumes.map(|volumes: &Volumes| volumes.control_unit);
+        let guests = self.rules.iter().filter(|rule| unit.is_none_or(|unit| !rule.is_named(unit)));
+        let volumes = volumes.iter().flat_map(|volumes| &volumes.volumes);
+        Outline {
+            socket: self.socket.clone(),
+            mode: format!("{:04o}", self.mode),
+            guests_max: self.guests_max,
+            guests: guests.map(Rule::outline).collect(),
+            lans: self.lans.iter().map(LanRule::outline).collect(),
+            control_unit: unit.map(|unit| unit.to_string()),
+            volumes: volumes.map(VolumeRule::outline).collect(),
+        }
+    }
+}
+
+fn texts(patterns: &[Pattern]) -> Vec<String> {
+    patterns.iter().map(ToString::to_string).collect()
+}
+
+impl Rule {
+    fn outline(&self) -> GuestOutline {
+        GuestOutline {
+            name: self.name.to_string(),
+            users: self.users.clone(),
+            groups: self.groups.clone(),
+            connect: texts(&self.connect),
+            manage: texts(&self.manage),
+            paths_max: self.paths_max,
+            messages_max: self.messages_max,
+            storage_bytes_max: self.storage_bytes_max,
+        }
+    }
+}
+
+impl LanRule {
+    fn outline(&self) -> LanOutline {
+        let fixed = self.fixed.iter().map(|member| FixedOutline {
+            guest: member.guest.to_string(),
+            mac: member.mac.map(|mac| mac.to_string()),
+            addresses: member.addresses.iter().map(ToString::to_string).collect(),
+            vlans: member.vlans.clone(),
+        });
+        LanOutline {
+            name: self.name.to_string(),
+            range: self.range.to_string(),
+            frame_bytes: self.frame_bytes,
+            members: texts(&self.members),
+            capture: texts(&self.capture),
+            fixed: fixed.collect(),
+        }
+    }
+}
+
+impl VolumeRule {
+    fn outline(&self) -> VolumeOutline {
+        let device = |rule: &DeviceRule| DeviceOutline {
+            guest: rule.guest.to_string(),
+            device: rule.device.to_string(),
+            dedicated: rule.dedicated,
+            first_cylinder: rule.first_cylinder,
+            cylinders: rule.cylinders,
+            read_only: rule.read_only,
+            cache: rule.cached,
+        };
+        VolumeOutline {
+            file: self.file.clone(),
+            read_only: self.read_only,
+            cache_bytes: self.cache_bytes,
+            direct: self.direct,
+            sync: self.syncing.into(),
+            check: self.check,
+            devices: self.devices.iter().map(device).collect(),
+        }
+    }
+}
