@@ -133,7 +133,8 @@ impl Lans {
         found.lives = found.lives.wrapping_add(1);
         let life = found.lives;
         let member = Member { name: guest, mac, vlans, addresses, captures, life };
-        info!(%guest, %lan, number, %mac, ?address, captures, "joined a LAN");
+        let address_shown = address.map(tracing::field::display);
+        info!(%guest, %lan, number, %mac, address = address_shown, captures, "joined a LAN");
         found.table.set(number, Some(&member));
         found.members[number] = Some(Record { member, counters });
         self.of.insert(guest, (lan, number));
