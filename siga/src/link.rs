@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -48,6 +49,17 @@ pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// How long to leave a host alone that is behind.
 const BEHIND_NS: u64 = 1_000_000;
+
+/// The sentence for a socket at which no host was reached.
+pub(crate) fn unreachable(socket: &Path, error: &io::Error) -> String {
+    let socket = socket.display();
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => format!(
+            "the host at {socket} is not for this user: {error}; in its system file, mode of [host] and users of [[guest]] must say so"
+        ),
+        _ => format!("no host at {socket}: {error}; start one with: siga up SYSTEM.toml"),
+    }
+}
 
 /// Why no host was reached.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use os::processor::now_ns;
 use os::storage::{BorrowError, Borrowed, STORAGE_GRAIN_BYTES};
 use serde::de::DeserializeOwned;
 
-use crate::link::{ANSWER_TIME, Unreached};
+use crate::link::{ANSWER_TIME, Unreached, unreachable};
 
 /// The longest report that is read.
 const REPORT_BYTES_MAX: usize = 1 << 30;
@@ -32,8 +32,8 @@ pub struct Observer {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObserveError {
-    /// No host answers at this socket.
-    #[error("no host at {}: {error}; start one with: siga up SYSTEM.toml", .socket.display())]
+    /// No host answers at this socket, or this user may not connect to it.
+    #[error("{}", unreachable(.socket, .error))]
     Unreachable {
         /// The socket's path.
         socket: PathBuf,

@@ -354,7 +354,7 @@ listed! {
     #[non_exhaustive]
     pub enum Problem {
         /// Another version of the protocol, or of the layout of boards.
-        #[error("the host and this program speak different versions of the control protocol")]
+        #[error("the host and this program are of different versions of siga: both must be of one version")]
         Version = 1,
         /// The message makes no sense, or not here and now.
         #[error("the host does not understand this request here")]

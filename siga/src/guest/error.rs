@@ -9,7 +9,7 @@ use fabric::path::JoinError;
 use os::memory::shortage;
 use os::storage::BorrowError;
 
-use crate::link::{Unreached, Unsent};
+use crate::link::{Unreached, Unsent, unreachable};
 
 /// Why a guest could not attach.
 #[derive(Debug, thiserror::Error)]
@@ -18,8 +18,8 @@ pub enum AttachError {
     /// That is no name.
     #[error(transparent)]
     Name(#[from] NoName),
-    /// No host answers at this socket.
-    #[error("no host at {}: {error}; start one with: siga up SYSTEM.toml", .socket.display())]
+    /// No host answers at this socket, or this user may not connect to it.
+    #[error("{}", unreachable(.socket, .error))]
     Unreachable {
         /// The socket's path.
         socket: PathBuf,
@@ -162,5 +162,9 @@ mod tests {
             assert_eq!(matches!(error, AttachError::Unreachable { .. }), !is_ours, "{error}");
         }
         assert!(matches!(unreached(11), AttachError::NoAnswer), "its backlog is full");
+        let may_not = "the host at s is not for this user: Permission denied (os error 13); in its system file, ";
+        assert!(unreached(13).to_string().starts_with(may_not), "{}", unreached(13));
+        let none = "no host at s: No such file or directory (os error 2); start one with: siga up SYSTEM.toml";
+        assert_eq!(unreached(2).to_string(), none);
     }
 }
