@@ -18,7 +18,7 @@ use siga::Wait;
 use siga::tcpip::{self, Drive, Stack, StackOptions};
 
 use crate::outcome::Outcome;
-use crate::output::{Output, print_json};
+use crate::output::{Output, print_json, say};
 use crate::socket::Socket;
 
 /// Connections at once, if the system gives as many descriptors. Others wait until one of these has ended.
@@ -166,7 +166,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         let _ = print_json(&up);
     } else {
         let Up { name, lan, listening, to } = &up;
-        eprintln!("{name} is on the LAN {lan}, and forwards {listening} to {to}");
+        say(format_args!("{name} is on the LAN {lan}, and forwards {listening} to {to}"));
     }
     forwarder.serve(&held).map_err(Outcome::no)?;
     if output.json {

@@ -1,6 +1,8 @@
 //! `siga identify`: a command as the manager of a resource.
 
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -11,7 +13,7 @@ use siga::host::report::ResourceReport;
 use siga::{ConnectError, Guest};
 
 use crate::outcome::Outcome;
-use crate::output::{Output, print_json};
+use crate::output::{Output, print_json, say};
 use crate::socket::Socket;
 
 /// Bytes of one turn that are kept for the command. Who sends more is severed.
@@ -42,6 +44,9 @@ pub struct Arguments {
 /// Serves conversations until it is killed.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let Arguments { name, resource, command, .. } = arguments;
+    if let Some(program) = command.first() {
+        check_program(program)?;
+    }
     let guest = Guest::attach(arguments.socket.path()?, name).map_err(Outcome::no)?;
     let (scope, known) =
         if arguments.global { (Scope::Global, "global") } else { (Scope::Local, "local") };
@@ -59,7 +64,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         // A pipe that nobody reads is no reason to end.
         let _ = print_json(&ResourceReport::new(resource.clone(), scope.into(), manager));
     } else {
-        eprintln!("{} manages {resource} ({known})", guest.name());
+        say(format_args!("{} manages {resource} ({known})", guest.name()));
     }
     loop {
         match Conversation::accept_for(&guest, resource, &Options::default()) {
@@ -68,21 +73,44 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
                 // A conversation that is dropped with the closure is severed.
                 let serve = move || serve(conversation, &command);
                 if let Err(error) = thread::Builder::new().spawn(serve) {
-                    eprintln!("siga: no thread for a conversation, which is severed: {error}");
+                    say(format_args!(
+                        "siga: no thread for a conversation, which is severed: {error}"
+                    ));
                 }
             }
             // The guest looks for another host.
             Err(ConnectError::HostGone) => {}
-            Err(error) => eprintln!("siga: a conversation could not be accepted: {error}"),
+            Err(error) => say(format_args!("siga: a conversation could not be accepted: {error}")),
         }
     }
+}
+
+/// Checks that a program can be started, before anybody relies on it.
+fn check_program(program: &str) -> Result<(), Outcome> {
+    let has_folder = program.contains('/');
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&folders).filter(|_| !has_folder);
+    let here = has_folder.then(|| PathBuf::from(program));
+    let mut files = folders.map(|folder| folder.join(program)).chain(here);
+    let is_program = |file: &PathBuf| {
+        let facts = file.metadata();
+        facts.is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+    };
+    if files.any(|file| is_program(&file)) {
+        return Ok(());
+    }
+    let right = match has_folder {
+        true => "must be a file that can be executed",
+        false => "must be a program in a folder of $PATH",
+    };
+    Err(Outcome::Usage(format!("there is no program {program}: {right}")))
 }
 
 fn serve(mut conversation: Conversation, command: &[String]) {
     let partner = conversation.peer();
     match answer_all(&mut conversation, command) {
         Ok(()) | Err(VerbError::Ended(Ended::Normal)) => {}
-        Err(error) => eprintln!("siga: {partner}: {error}"),
+        Err(error) => say(format_args!("siga: {partner}: {error}")),
     }
 }
 
@@ -124,7 +152,7 @@ fn answer_all(conversation: &mut Conversation, command: &[String]) -> Result<(),
             return Ok(());
         }
         let answered = answer(command, sent).unwrap_or_else(|error| {
-            eprintln!("siga: {}: {error}", command.join(" "));
+            say(format_args!("siga: {}: {error}", command.join(" ")));
             Answer { output: Vec::new(), is_good: false }
         });
         let done = if answered.is_good { Ok(()) } else { conversation.error() };

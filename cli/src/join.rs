@@ -11,7 +11,7 @@ use port::watch::Watch;
 
 use crate::member::{Done, Member, start};
 use crate::outcome::Outcome;
-use crate::output::{Output, print_json};
+use crate::output::{Output, print_json, say};
 
 /// Put an existing network on a LAN, as a container's
 ///
@@ -61,13 +61,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         // A pipe that nobody reads is no reason to end.
         let _ = print_json(&up);
     } else {
-        eprintln!("{up}");
+        say(&up);
     }
     let left = server.serve_namespace(&watch).map_err(Outcome::no)?;
     if output.json {
         let _ = print_json(&Done::new(server.agent(), None));
     } else if left == Left::Gone {
-        eprintln!("siga: the namespace, or its interface, is gone");
+        say(format_args!("siga: the namespace, or its interface, is gone"));
     }
     Ok(())
 }

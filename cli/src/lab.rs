@@ -26,7 +26,7 @@ use lab::trial::{Crew, TrialError};
 use serde_json::json;
 
 use crate::outcome::Outcome;
-use crate::output::{Output, print, print_json};
+use crate::output::{Output, print, print_json, say};
 
 /// Measure this machine: run cases, print their tables
 ///
@@ -256,7 +256,7 @@ fn print_report(arguments: &Report) -> Result<(), Outcome> {
         records.extend(of_file);
     }
     if arguments.output.json || matches!(arguments.format, Format::Csv) {
-        notes.iter().for_each(|note| eprintln!("{note}"));
+        notes.iter().for_each(|note| say(&note));
     }
     if arguments.output.json {
         return report::figures(&records).iter().try_for_each(print_json);
@@ -312,7 +312,7 @@ fn results(arguments: &Run) -> Result<Results, Outcome> {
         Ok::<(), io::Error>(())
     };
     if let Some(Err(error)) = Store::of_user().map(keep) {
-        eprintln!("warning: the run is not kept: {error}");
+        say(format_args!("warning: the run is not kept: {error}"));
     }
     Ok(results)
 }
@@ -366,7 +366,7 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
         return Err(nothing(&why.unwrap_or_default()));
     }
     if let Some(why) = why {
-        eprintln!("{why}");
+        say(&why);
     }
     let against = arguments.against.as_deref().map(Against::new).transpose();
     let against = against.map_err(|error| match error {
@@ -376,7 +376,7 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
     let mut results = results(arguments)?;
     let machine = Machine::here();
     for warning in machine.warnings() {
-        eprintln!("warning: {warning}");
+        say(format_args!("warning: {warning}"));
     }
     let program = std::env::current_exe().map_err(Outcome::no)?;
     let worker = move || {
@@ -390,7 +390,7 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
         let names: Vec<&str> = plan.jobs.iter().map(|job| &*job.case.name).collect();
         let time = about(plan.jobs.iter().map(Job::time).sum());
         let names = names.join(", ");
-        eprintln!("{names}: {cells} cells, {time} in all if the machine does nothing else");
+        say(format_args!("{names}: {cells} cells, {time} in all if the machine does nothing else"));
     }
     let mut progress = Progress::of(&plan);
     let outcome =
@@ -401,10 +401,10 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
         RunError::Results(_) => Outcome::no(error),
     })?;
     if let Some(error) = &outcome.unrecorded {
-        eprintln!("warning: no interval records are kept: {error}");
+        say(format_args!("warning: no interval records are kept: {error}"));
     }
     if let Some(error) = results.lost() {
-        eprintln!("warning: the run is not kept: {error}");
+        say(format_args!("warning: the run is not kept: {error}"));
     }
     let records = outcome.records;
     let report = match arguments.cases.as_slice() {
@@ -507,7 +507,7 @@ impl Progress {
 
     /// Says something that stays.
     fn say(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| say(&line));
     }
 }
 

@@ -2,15 +2,18 @@
 
 mod audit;
 mod capture;
+mod check;
 mod forward;
 mod identify;
 mod join;
 mod lab;
 mod member;
+mod misuse;
 mod monitor;
 mod notify;
 mod outcome;
 mod output;
+mod present;
 mod query;
 mod receive;
 mod route;
@@ -23,7 +26,7 @@ mod transfer;
 mod up;
 mod volume;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::outcome::Outcome;
 
@@ -67,7 +70,11 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
-    let outcome = match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return misuse::exit(&error, &mut Arguments::command()),
+    };
+    let outcome = match arguments.command {
         Command::Up(arguments) => up::run(&arguments),
         Command::Send(arguments) => send::run(&arguments),
         Command::Receive(arguments) => receive::run(&arguments),
@@ -87,4 +94,29 @@ fn main() -> std::process::ExitCode {
         Command::PortInside { words } => return port::inside::run(&words),
     };
     Outcome::exit(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls `check` with each command, and the words that name it.
+    fn each(command: &clap::Command, check: &mut impl FnMut(&clap::Command)) {
+        check(command);
+        command.get_subcommands().for_each(|below| each(below, check));
+    }
+
+    #[test]
+    fn help_is_wrapped_once_by_clap() {
+        each(&Arguments::command(), &mut |command| {
+            let options = command.get_arguments().flat_map(|option| {
+                [option.get_help(), option.get_long_help()].into_iter().flatten()
+            });
+            let own = [command.get_about(), command.get_long_about()].into_iter().flatten();
+            for text in own.chain(options).map(ToString::to_string) {
+                let is_wrapped = text.split("\n\n").any(|paragraph| paragraph.contains('\n'));
+                assert!(!is_wrapped, "{}: {text}", command.get_name());
+            }
+        });
+    }
 }

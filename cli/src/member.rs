@@ -7,14 +7,16 @@ use std::path::Path;
 
 use os::signals::HeldSignals;
 use port::agent::{Agent, Counters};
-use port::member::{self, Options, WrittenAddress};
+use port::member::{self, MemberError, Options, WrittenAddress};
 use port::outside::{self, Made, StartError, Waiting};
 use port::setup::{Place, Setup};
 use serde::Serialize;
 use siga::Wait;
-use siga::lan::{Lan, Mac};
+use siga::error::Problem;
+use siga::lan::{JoinLanError, Lan, Mac};
 
 use crate::outcome::Outcome;
+use crate::present::lan_meant;
 use crate::socket::Socket;
 
 /// The options of a member.
@@ -90,7 +92,7 @@ impl Member {
             gateways: self.gateway.clone(),
             wait,
         };
-        let lan = member::join(&options, purpose).map_err(Outcome::no)?;
+        let lan = member::join(&options, purpose).map_err(|error| no_member(&options, &error))?;
         Ok((lan, options))
     }
 
@@ -98,6 +100,16 @@ impl Member {
     pub fn pin(&self) -> Result<(), Outcome> {
         pin(self.cpu)
     }
+}
+
+/// Why there is no member; of a LAN that does not exist, which was probably meant.
+pub fn no_member(options: &Options, error: &MemberError) -> Outcome {
+    let is_unknown = matches!(
+        error,
+        MemberError::Join { error: JoinLanError::Refused { problem: Problem::NoLan, .. } }
+    );
+    let meant = if is_unknown { lan_meant(&options.socket, &options.lan) } else { String::new() };
+    Outcome::No(format!("{error}{meant}"))
 }
 
 /// Makes the interface of a member.

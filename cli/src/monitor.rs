@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use lab::interval::{CSV_HEAD, Head, Interval, NO_RECORDS, Texts};
 
 use crate::outcome::Outcome;
-use crate::output::{Output, print};
+use crate::output::{Output, print, say};
 
 /// Print records that were kept while something ran
 #[derive(Debug, clap::Args)]
@@ -63,7 +63,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     }
     match texts.bytes_left().map_err(refused)? {
         0 => {}
-        bytes => eprintln!("the last {bytes} bytes are no whole record, and are left out"),
+        bytes => say(format_args!("the last {bytes} bytes are no whole record, and are left out")),
     }
     Ok(())
 }

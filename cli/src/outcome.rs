@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use host::config::FileError;
 use miette::{Diagnostic, LabeledSpan, NamedSource, Report, SourceCode};
 
+use crate::output::say;
+
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
 pub enum Outcome {
@@ -27,24 +29,24 @@ impl Outcome {
         match outcome {
             Ok(()) | Err(Outcome::Unread) => ExitCode::SUCCESS,
             Err(Outcome::No(why)) => {
-                eprintln!("siga: {why}");
+                say(format_args!("siga: {why}"));
                 ExitCode::from(1)
             }
             Err(Outcome::File(error)) => {
                 // The picture is for people, the plain line for programs, and for what there is no picture of.
                 if std::io::stderr().is_terminal() && !error.text.is_empty() {
-                    eprintln!("{:?}", Report::new(Picture::of(*error)));
+                    say(format_args!("{:?}", Report::new(Picture::of(*error))));
                 } else {
-                    eprintln!("{error}");
+                    say(&error);
                 }
                 ExitCode::from(2)
             }
             Err(Outcome::Usage(what)) => {
-                eprintln!("siga: {what}");
+                say(format_args!("siga: {what}"));
                 ExitCode::from(2)
             }
             Err(Outcome::Broken(why)) => {
-                eprintln!("siga: {why}");
+                say(format_args!("siga: {why}"));
                 ExitCode::from(3)
             }
         }

@@ -1,6 +1,6 @@
-//! Results: on standard output, for people or for programs.
+//! Results: on standard output, for people or for programs. What is said beside them goes to standard error.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use crate::outcome::Outcome;
 
@@ -21,6 +21,29 @@ pub fn print(result: impl std::fmt::Display) -> Result<(), Outcome> {
         ErrorKind::BrokenPipe => Outcome::Unread,
         _ => Outcome::no(error),
     })
+}
+
+/// A number of things, as people say it: `1 guest`, `2 guests`.
+pub fn counted(count: usize, what: &str) -> String {
+    let many = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{many}")
+}
+
+/// Says something on standard error, and ends the line. A reader that is gone is no reason to end: what is said there is lost.
+pub fn say(what: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{what}");
+}
+
+/// Whether progress can be drawn: standard error is a terminal, and this command is in its foreground. One in the background would
+/// draw over what the one in the foreground draws.
+pub fn can_draw() -> bool {
+    let is_in_foreground = || {
+        let status = std::fs::read_to_string("/proc/self/stat").ok()?;
+        // (proc(5)) After the name: state, parent, group, session, terminal, and the group in the terminal's foreground.
+        let fields: Vec<&str> = status.rsplit_once(") ")?.1.split(' ').collect();
+        Some(fields.get(2)? == fields.get(5)?)
+    };
+    std::io::stderr().is_terminal() && is_in_foreground().unwrap_or(true)
 }
 
 /// Prints a result as one line of JSON.

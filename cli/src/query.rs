@@ -84,8 +84,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             volumes(&report.control_units),
             devices(&report.control_units),
         ];
-        // Nobody misses the head of an empty table, unless he asked for it.
+        if report.guests.is_empty() {
+            print("no guests")?;
+        }
+        // The head of an empty table says nothing, unless it was asked for.
         tables.iter().filter(|table| table.row_count() > 0).try_for_each(print)?;
+        let empty = report.lans.iter().filter(|lan| lan.members.is_empty());
+        for lan in empty {
+            print(format!("the LAN {} ({}) has no members", lan.name, lan.range))?;
+        }
     }
     for subject in subjects {
         let units = &report.control_units;

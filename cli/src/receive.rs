@@ -8,7 +8,7 @@ use siga::connect::Kind;
 use siga::{ConnectError, Guest, Path, PathOptions, Reason, Severed};
 
 use crate::outcome::Outcome;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::socket::Socket;
 use crate::transfer::{GREETING, end, progress};
 
@@ -92,7 +92,7 @@ fn accept(guest: &Guest) -> Result<Path, Outcome> {
         let from = pending.from;
         if pending.kind != Kind::MESSAGES || pending.data != GREETING {
             guest.refuse(pending, [0; 16]);
-            eprintln!("siga: a connection from {from} is not from siga send: refused");
+            say(format_args!("siga: a connection from {from} is not from siga send: refused"));
             continue;
         }
         match guest.accept_pending(pending, &PathOptions::default()) {
@@ -101,7 +101,7 @@ fn accept(guest: &Guest) -> Result<Path, Outcome> {
                 return Err(Outcome::no(error));
             }
             // Whoever asks for what cannot be made does not keep others from sending.
-            Err(error) => eprintln!("siga: a connection from {from} failed: {error}"),
+            Err(error) => say(format_args!("siga: a connection from {from} failed: {error}")),
         }
     }
 }

@@ -13,9 +13,9 @@ use siga::tcpip::{
     Counter, Prefix, Route, Routing, STACK_LANS_MAX, Stack, StackOptions, StackVlan,
 };
 
-use crate::member::{WaitKind, pin};
+use crate::member::{WaitKind, no_member, pin};
 use crate::outcome::Outcome;
-use crate::output::{Output, print_json};
+use crate::output::{Output, print_json, say};
 use crate::socket::Socket;
 
 /// Pass packets on between LANs, and between the VLANs of one
@@ -164,7 +164,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             format!("{name} on {lan} as {}", addresses.join(", "))
         };
         let members: Vec<String> = up.members.iter().map(member).collect();
-        eprintln!("passing packets on: {}", members.join("; "));
+        say(format_args!("passing packets on: {}", members.join("; ")));
     }
     loop {
         os::poller::wait_readable(&held, None).map_err(Outcome::no)?;
@@ -213,7 +213,8 @@ fn join(arguments: &Arguments, number: usize) -> Result<Lan, Outcome> {
         wait: Wait::from(arguments.wait),
         ..Options::default()
     };
-    let mut joined = member::join(&options, "ROUTE".as_ref()).map_err(Outcome::no)?;
+    let mut joined =
+        member::join(&options, "ROUTE".as_ref()).map_err(|error| no_member(&options, &error))?;
     for address in addresses.iter().skip(1) {
         joined.register(*address).map_err(Outcome::no)?;
     }

@@ -26,7 +26,6 @@ use crate::outcome::Outcome;
 ///
 /// Without root, the kernel must allow user namespaces, and /dev/net/tun must be open to all.
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// The LAN
     #[arg(long, default_value = "hs0")]
@@ -38,12 +37,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 

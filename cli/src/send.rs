@@ -1,12 +1,14 @@
 //! `siga send`: like netcat, over a path.
 
 use std::io::{self, Read};
+use std::path::Path as FilePath;
 
-use siga::error::CommitError;
-use siga::{Guest, Path, PathOptions, Reason, SendError, Severed};
+use siga::error::{CommitError, Problem};
+use siga::{ConnectError, Guest, Path, PathOptions, Reason, SendError, Severed};
 
 use crate::outcome::Outcome;
 use crate::output::Output;
+use crate::present::guest_meant;
 use crate::socket::Socket;
 use crate::transfer::{CHUNK_BYTES, GREETING, end, progress, written};
 
@@ -29,12 +31,11 @@ pub struct Arguments {
 /// Sends standard input.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let socket = arguments.socket.path()?;
-    let guest = Guest::attach(socket, &arguments.name).map_err(Outcome::no)?;
+    let guest = Guest::attach(&socket, &arguments.name).map_err(Outcome::no)?;
     let options = PathOptions { data: GREETING, ..PathOptions::default() };
-    let path = guest.connect(&arguments.target, &options).map_err(|error| {
-        let (to, why) = (&arguments.target, error);
-        Outcome::No(format!("no path to {to}: {why}; is it running: siga receive {to}?"))
-    })?;
+    let path = guest
+        .connect(&arguments.target, &options)
+        .map_err(|error| unconnected(arguments, &socket, &error))?;
     let mut transfer = Transfer { path, sent: 0, written: 0 };
     let bar = progress(input_bytes());
     let sent = transfer.send_all(&bar).and_then(|()| transfer.wait_for_the_last());
@@ -52,6 +53,33 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         })),
     };
     end(arguments.output, ("to", transfer.path.peer()), transfer.written, ended)
+}
+
+/// Why there is no path, and what would be right.
+fn unconnected(arguments: &Arguments, socket: &FilePath, error: &ConnectError) -> Outcome {
+    let Arguments { name, target: to, .. } = arguments;
+    let refused = match error {
+        ConnectError::Refused { problem, .. } => Some(*problem),
+        _ => None,
+    };
+    let right = match (refused, error) {
+        (Some(Problem::NotAuthorised), _) => {
+            let meant = guest_meant(socket, to);
+            format!(
+                "; the system file must say so: connect = [\"{to}\"] of the guest {name}{meant}"
+            )
+        }
+        (Some(Problem::NotAttached), _) => match guest_meant(socket, to) {
+            meant if meant.is_empty() => format!("; is it running: siga receive {to}?"),
+            meant => meant,
+        },
+        (Some(Problem::Refused), _) | (_, ConnectError::TimedOut) => {
+            format!("; is it running: siga receive {to}?")
+        }
+        // Nothing about the receiver is wrong.
+        _ => String::new(),
+    };
+    Outcome::No(format!("no path to {to}: {error}{right}"))
 }
 
 struct Transfer {

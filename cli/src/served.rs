@@ -8,6 +8,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use siga::disk::{Checking, Server, VolumeDevice};
 
+use crate::output::say;
 use crate::volume::bar;
 
 /// What is served.
@@ -61,10 +62,10 @@ impl Served {
             let guest = guest.as_ref().map_or(String::new(), |guest| format!(" of {guest}"));
             let access = if device.read_only { ", read-only" } else { "" };
             let sync = if device.sync == Some(VolumeSync::File) { ", not synced" } else { "" };
-            eprintln!(
+            say(format_args!(
                 "{} serves {name}{guest}: {cylinders} cylinders from {first_cylinder} of {volume}{access}{sync}",
                 self.name
-            );
+            ));
         }
     }
 }
@@ -101,19 +102,22 @@ impl Checks {
 }
 
 fn say_damaged(file: &Path, fault: &Fault) {
-    eprintln!("siga: {}: damaged, and only read: {fault}", file.display());
+    say(format_args!("siga: {}: damaged, and only read: {fault}", file.display()));
 }
 
 /// Says which volumes are not read directly, though that was wanted.
 pub fn say_refused(server: &Server) {
     for (file, why) in server.direct_refused() {
-        eprintln!("siga: {}: read through the page cache, not directly: {why}", file.display());
+        say(format_args!(
+            "siga: {}: read through the page cache, not directly: {why}",
+            file.display()
+        ));
     }
 }
 
 /// Says why `siga query` does not show the volumes, if the host has said so by now.
 pub fn say_not_shown(server: &Server) {
     if let Some(problem) = server.not_shown() {
-        eprintln!("siga: siga query does not show the volumes: {problem}");
+        say(format_args!("siga: siga query does not show the volumes: {problem}"));
     }
 }

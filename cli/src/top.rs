@@ -10,7 +10,7 @@ use host::report::{HalfReport, PathReport, SystemReport};
 use siga::host::Observer;
 
 use crate::outcome::Outcome;
-use crate::output::{Output, print, print_json};
+use crate::output::{Output, counted, print, print_json};
 use crate::query::{guest, table};
 use crate::socket::Socket;
 
@@ -75,7 +75,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             // To the upper left, and clear what was there.
             let clear = if is_terminal { "\x1b[H\x1b[2J" } else { "" };
             let (guests, paths) = (now.guests.len(), now.paths.len());
-            print(format!("{clear}{guests} guests, {paths} paths\n{}", draw(&figures)))?;
+            let (guests, paths) = (counted(guests, "guest"), counted(paths, "path"));
+            print(format!("{clear}{guests}, {paths}\n{}", draw(&figures)))?;
         }
         before = now;
         left -= 1;

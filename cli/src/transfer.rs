@@ -4,14 +4,13 @@
 //! has written so far, eight bytes each time, when there is room for it; after the last it answers in any
 //! case. The end of the file is the sender's end of the path in good order.
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use siga::{Name, UserData};
 
 use crate::outcome::Outcome;
-use crate::output::{Output, print_json};
+use crate::output::{Output, can_draw, print_json, say};
 
 /// What the sender says when it connects, so that a receiver knows what is coming.
 pub const GREETING: UserData = *b"siga send 1\0\0\0\0\0";
@@ -42,12 +41,12 @@ pub fn end(
         let printed = print_json(&Delivery { peer, delivered_bytes, complete });
         return ended.and(printed);
     }
-    ended.inspect(|()| eprintln!("{delivered_bytes} bytes delivered {way} {peer}"))
+    ended.inspect(|()| say(format_args!("{delivered_bytes} bytes delivered {way} {peer}")))
 }
 
-/// A progress bar on a terminal, and nothing elsewhere.
+/// A progress bar if it can be drawn, and nothing otherwise.
 pub fn progress(total_bytes: Option<u64>) -> ProgressBar {
-    let target = if std::io::stderr().is_terminal() {
+    let target = if can_draw() {
         ProgressDrawTarget::stderr_with_hz(10)
     } else {
         ProgressDrawTarget::hidden()

@@ -12,9 +12,10 @@ use serde_json::json;
 use siga::disk::SystemVolumes;
 use tracing_subscriber::EnvFilter;
 
+use crate::check::check;
 use crate::notify;
 use crate::outcome::Outcome;
-use crate::output::{Output, print, print_json};
+use crate::output::{Output, print, print_json, say};
 use crate::served::{Checks, Served, say_not_shown};
 use crate::socket::Socket;
 use crate::volume::serve_system;
@@ -32,6 +33,10 @@ pub struct Arguments {
     /// Leave the volumes of the system file to siga volume serve --system, which outlives the host
     #[arg(long)]
     without_volumes: bool,
+    /// Start no host: print what is wrong in the system file or probably not meant, and what a host would make of it. Exit
+    /// code 1 if there is anything of the kind
+    #[arg(long, requires = "system")]
+    check: bool,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -40,12 +45,17 @@ pub struct Arguments {
 
 /// Runs the host until it is killed.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
+    if let (true, Some(file)) = (arguments.check, &arguments.system) {
+        return check(file, arguments.output);
+    }
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let is_terminal = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(is_terminal)
+        // It would say that the log cannot be written, and end the host where that cannot be written either.
+        .log_internal_errors(false)
         .with_target(false)
         .init();
     // Each guest takes two descriptors, each waiting connection two more.
@@ -54,6 +64,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         Some(file) => System::read(file)?,
         None => System::open(),
     };
+    for warning in &system.warnings {
+        say(format_args!("siga: warning: {warning}"));
+    }
     let socket = match &system.socket {
         Some(socket) => socket.clone(),
         None => arguments.socket.to_listen()?,

@@ -3,7 +3,7 @@
 mod serve;
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Seek, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,7 +22,7 @@ use siga::disk::{open_volume, part_number};
 use self::serve::Serve;
 pub use self::serve::serve_system;
 use crate::outcome::Outcome;
-use crate::output::{Output, print, print_json};
+use crate::output::{Output, can_draw, print, print_json, say};
 
 /// Create, list, check, fill and empty volumes
 ///
@@ -227,9 +227,9 @@ fn model_of(cylinders: u32) -> &'static str {
     if model::cylinders(name).is_none_or(|exact| exact == cylinders) { name } else { "3390" }
 }
 
-/// A bar that shows how far something is, if standard error is a terminal.
+/// A bar that shows how far something is, if it can be drawn.
 pub fn bar(length: u64) -> ProgressBar {
-    if !io::stderr().is_terminal() {
+    if !can_draw() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{bar:40} {percent} %, {eta} left {msg}");
@@ -249,7 +249,7 @@ fn create_volume(arguments: &Create) -> Result<(), Outcome> {
     // Count fields lie in every page of a file, so it has no holes.
     if file.symlink_metadata().is_err() {
         let bytes = size(volume_bytes(cylinders));
-        eprintln!("{}: {cylinders} cylinders take {bytes} on the disk", file.display());
+        say(format_args!("{}: {cylinders} cylinders take {bytes} on the disk", file.display()));
     }
     let bar = bar(cylinders.into());
     let created = create(file, &new, |done| bar.set_position(done.into()));
@@ -311,7 +311,7 @@ fn list(arguments: &Ls) -> Result<(), Outcome> {
             // The others are listed all the same.
             Err(Outcome::No(why)) => {
                 if let Some(before) = failed.replace(why) {
-                    eprintln!("siga: {before}");
+                    say(format_args!("siga: {before}"));
                 }
             }
             Err(other) => return Err(other),
@@ -419,7 +419,7 @@ impl Copied<'_> {
             return print_json(self);
         }
         let Copied { file, blocks, bytes } = self;
-        eprintln!("{}: {blocks} blocks, {bytes} bytes", file.display());
+        say(format_args!("{}: {blocks} blocks, {bytes} bytes", file.display()));
         Ok(())
     }
 }

@@ -1,6 +1,11 @@
 //! `siga up`, as a shell sees it.
 
-use std::process::Command;
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{ChildStderr, Command, Stdio};
+
+use common::{Process, System, text};
 
 #[test]
 fn file_that_is_no_socket_is_refused_in_one_line_and_left_alone() {
@@ -34,4 +39,101 @@ fn what_is_wrong_in_a_file_is_said_once() {
         assert_eq!(said.lines().count(), 1, "{said}");
     }
     std::fs::remove_file(file).unwrap();
+}
+
+/// A host with these arguments, which listens at `socket`: its process, and the reader of its log.
+fn start(place: &System, arguments: &[&str], socket: &str) -> (Process, ChildStderr) {
+    let mut up = place.command(&[&["up", "--socket", socket], arguments].concat());
+    let mut up = Process(up.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(up.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, format!("listening at {socket}\n"));
+    let log = up.0.stderr.take().unwrap();
+    (up, log)
+}
+
+#[test]
+fn closed_reader_of_the_log_does_not_end_the_host() {
+    let place = System::start("up-log");
+    let socket = place.file("other.sock");
+    let (mut up, log) = start(&place, &[], &socket);
+    drop(log);
+    // The host logs each of them before it answers.
+    for name in ["FIRST", "SECOND", "THIRD"] {
+        siga::Guest::attach(&socket, name).unwrap();
+    }
+    assert_eq!(up.0.try_wait().unwrap(), None, "the host has ended");
+}
+
+#[test]
+fn commands_whose_readers_are_gone_end_in_good_order() {
+    let file = format!("{}/../systems/disks.toml", env!("CARGO_MANIFEST_DIR"));
+    for arguments in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["--version"],
+        &["nonsense"],
+        &["lab", "list"],
+        &["lab", "run", "nonsense"],
+        &["up", "--check", &file],
+        &["query", "--socket", "/no/such/socket"],
+        &["volume", "check", "/no/such/volume"],
+    ] {
+        let (out, err) = (std::io::pipe().unwrap().1, std::io::pipe().unwrap().1);
+        let mut siga = Command::new(env!("CARGO_BIN_EXE_siga"));
+        let end = siga.args(arguments).stdin(Stdio::null()).stdout(out).stderr(err).status();
+        let code = end.unwrap().code();
+        assert!(code.is_some_and(|code| code <= 2), "siga {arguments:?}: {code:?}");
+    }
+}
+
+#[test]
+fn check_prints_what_a_host_would_make_and_fails_on_what_is_not_meant() {
+    let place = System::start("up-check");
+    let siga = |arguments: &[&str]| {
+        let output = place.run(arguments);
+        (output.status.code(), [text(&output.stdout), text(&output.stderr)])
+    };
+    for name in ["two-guests", "resources", "lan", "two-lans"] {
+        let file = format!("{}/../systems/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let (code, [out, err]) = siga(&["up", "--check", &file]);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+        assert!(out.starts_with(&format!("{file}: ")), "{out}");
+    }
+    let name = place.file("system.toml");
+    let written =
+        "[[guest]]\nname = \"SERVER\"\n[[guest]]\nname = \"CLIENT\"\nconnect = [\"SERVR\"]\n";
+    std::fs::write(&name, written).unwrap();
+    let what = "connect = \"SERVR\": no [[guest]] has such a name";
+    let (code, [out, err]) = siga(&["up", "--check", &name]);
+    assert_eq!((code, err.as_str()), (Some(1), "siga: 1 warning\n"));
+    assert!(
+        out.starts_with(&format!("{name}:5: {what}: did you mean SERVER?\n{name}: 2 guests")),
+        "{out}"
+    );
+    let (code, [out, _]) = siga(&["up", "--check", "--json", &name]);
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &found["file"]), (Some(1), &name.clone().into()));
+    let finding = &found["findings"][0];
+    assert_eq!((&finding["line"], &finding["what"]), (&5.into(), &what.into()));
+    assert_eq!(
+        (&finding["right"], &finding["is_error"]),
+        (&"did you mean SERVER?".into(), &false.into())
+    );
+    assert_eq!(found["system"]["guests"][1]["connect"][0], "SERVR");
+    // A host of it starts, and warns.
+    let (_up, log) = start(&place, &[&name], &place.file("other.sock"));
+    let mut line = String::new();
+    BufReader::new(log).read_line(&mut line).unwrap();
+    assert_eq!(line, format!("siga: warning: {name}:5: {what}: did you mean SERVER?\n"));
+    std::fs::write(&name, "[[guest]]\nnmae = \"A\"\n").unwrap();
+    let (code, [out, err]) = siga(&["up", "--check", &name]);
+    assert_eq!((code, err.as_str()), (Some(1), "siga: a host would not start\n"));
+    assert_eq!(out, format!("{name}:2: unknown field `nmae`: did you mean `name`?\n"));
+    let (_, [out, _]) = siga(&["up", "--check", "--json", &name]);
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&found["findings"][0]["is_error"], &found["system"]),
+        (&true.into(), &serde_json::Value::Null)
+    );
 }

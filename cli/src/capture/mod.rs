@@ -19,7 +19,7 @@ use siga::{Guest, Wait};
 
 use self::pcapng::{Interface, Packet, Statistics, Writer};
 use crate::outcome::Outcome;
-use crate::output::{Output, print_json};
+use crate::output::{Output, print_json, say};
 use crate::socket::Socket;
 use crate::top::seconds;
 
@@ -32,7 +32,6 @@ use crate::top::seconds;
 ///
 /// To watch: siga capture hs0 -w - | tshark -r -
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// The LAN
     lan: String,
@@ -96,7 +95,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let mut recording =
         Recording::new(arguments.snap, opened).map_err(|error| Outcome::No(unwritten(&error)))?;
     if !arguments.output.json {
-        eprintln!("siga: capturing {lan} as {name}; Ctrl-C ends it");
+        say(format_args!("siga: capturing {lan} as {name}; Ctrl-C ends it"));
     }
     let end = Limits {
         count: arguments.count.unwrap_or(u64::MAX),
@@ -114,7 +113,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         let printed = print_json(&summary);
         return ended.and(printed);
     }
-    ended.inspect(|()| eprintln!("siga: {}", summary.sentence()))
+    ended.inspect(|()| say(format_args!("siga: {}", summary.sentence())))
 }
 
 /// When to end.

@@ -1,0 +1,166 @@
+//! `siga up --check`: what a host would make of a system file, without one.
+
+use std::fs::File;
+use std::path::Path;
+
+use comfy_table::Table;
+use host::config::{Bytes, FileError};
+use host::system::System;
+use host::system::outline::{GuestOutline, LanOutline, Outline, VolumeOutline};
+use serde::Serialize;
+
+use crate::outcome::Outcome;
+use crate::output::{Output, counted, print, print_json};
+use crate::query::table;
+
+/// The result, as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct Checked<'a> {
+    file: String,
+    findings: Vec<Finding<'a>>,
+    /// What a host makes of the file. None if the file is wrong.
+    system: Option<Outline>,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding<'a> {
+    line: usize,
+    what: &'a str,
+    right: &'a str,
+    /// A host refuses such a file. Otherwise it is a warning.
+    is_error: bool,
+}
+
+/// Prints what is wrong in a system file, or probably not meant, and what a host would make of it.
+///
+/// # Errors
+/// There are findings.
+pub fn check(file: &Path, output: Output) -> Result<(), Outcome> {
+    let read = System::read(file);
+    let (findings, system) = match &read {
+        Err(error) => (vec![error.clone()], None),
+        Ok(system) => (findings(system), Some(system.outline())),
+    };
+    if output.json {
+        let is_error = system.is_none();
+        let each = findings.iter().map(|FileError { line, what, right, .. }| Finding {
+            line: *line,
+            what,
+            right,
+            is_error,
+        });
+        let file = file.display().to_string();
+        print_json(&Checked { file, findings: each.collect(), system })?;
+    } else {
+        findings.iter().try_for_each(print)?;
+        if let Some(system) = &system {
+            print_outline(file, system)?;
+        }
+    }
+    match findings.len() {
+        0 => Ok(()),
+        _ if read.is_err() => Err(Outcome::No("a host would not start".to_owned())),
+        count => Err(Outcome::No(counted(count, "warning"))),
+    }
+}
+
+/// What is probably not meant, and which files of volumes are not there.
+fn findings(system: &System) -> Vec<FileError> {
+    let mut findings = system.warnings.clone();
+    for volume in system.volumes.iter().flat_map(|volumes| &volumes.volumes) {
+        if let Err(error) = File::open(&volume.file) {
+            let what = format!("{}: {error}", volume.file.display());
+            let right = "must be a volume's file: siga volume create makes one";
+            findings.push(volume.file_place.error(what, right));
+        }
+    }
+    findings.sort_by_key(|finding| finding.line);
+    findings
+}
+
+fn print_outline(file: &Path, system: &Outline) -> Result<(), Outcome> {
+    let Outline { socket, mode, guests, lans, volumes, guests_max, .. } = system;
+    let has = [(guests.len(), "guest"), (lans.len(), "LAN"), (volumes.len(), "volume")];
+    let has = has.map(|(count, what)| counted(count, what)).join(", ");
+    let place = socket.as_ref().map_or("the usual place".to_owned(), |it| it.display().to_string());
+    print(format!("{}: {has}", file.display()))?;
+    print(format!("listens at {place}, mode {mode}, for {}", counted(*guests_max, "guest")))?;
+    let tables = [guest_table(guests), lan_table(lans), fixed_table(lans), volume_table(volumes)];
+    tables.iter().filter(|table| table.row_count() > 0).try_for_each(print)
+}
+
+fn list<T: ToString>(all: &[T]) -> String {
+    match all.is_empty() {
+        true => "-".to_owned(),
+        false => all.iter().map(T::to_string).collect::<Vec<_>>().join(" "),
+    }
+}
+
+fn guest_table(guests: &[GuestOutline]) -> Table {
+    let heads =
+        ["guest", "users", "groups", "connects to", "manages", "paths", "messages", "storage"];
+    let mut table = table(&heads, 5);
+    for guest in guests {
+        table.add_row([
+            guest.name.clone(),
+            list(&guest.users),
+            list(&guest.groups),
+            list(&guest.connect),
+            list(&guest.manage),
+            guest.paths_max.to_string(),
+            guest.messages_max.to_string(),
+            Bytes(guest.storage_bytes_max).to_string(),
+        ]);
+    }
+    table
+}
+
+fn lan_table(lans: &[LanOutline]) -> Table {
+    let mut table = table(&["lan", "range", "largest frame", "members", "capture"], 5);
+    for lan in lans {
+        table.add_row([
+            lan.name.clone(),
+            lan.range.clone(),
+            Bytes(lan.frame_bytes.into()).to_string(),
+            list(&lan.members),
+            list(&lan.capture),
+        ]);
+    }
+    table
+}
+
+fn fixed_table(lans: &[LanOutline]) -> Table {
+    let mut table = table(&["lan", "guest", "MAC", "addresses", "VLANs"], 5);
+    for (lan, member) in
+        lans.iter().flat_map(|lan| lan.fixed.iter().map(move |member| (lan, member)))
+    {
+        table.add_row([
+            lan.name.clone(),
+            member.guest.clone(),
+            member.mac.clone().unwrap_or_else(|| "-".to_owned()),
+            list(&member.addresses),
+            list(&member.vlans),
+        ]);
+    }
+    table
+}
+
+fn volume_table(volumes: &[VolumeOutline]) -> Table {
+    let heads = ["volume", "sync", "cache", "guest", "device", "access", "from", "cylinders"];
+    let mut table = table(&heads, 6);
+    for (volume, device) in
+        volumes.iter().flat_map(|volume| volume.devices.iter().map(move |device| (volume, device)))
+    {
+        table.add_row([
+            volume.file.display().to_string(),
+            if volume.read_only { "-".to_owned() } else { volume.sync.to_string() },
+            Bytes(volume.cache_bytes).to_string(),
+            device.guest.clone(),
+            device.device.clone(),
+            if device.read_only { "read" } else { "write" }.to_owned(),
+            device.first_cylinder.to_string(),
+            device.cylinders.map_or("all".to_owned(), |cylinders| cylinders.to_string()),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,32 @@
+//! Names that the host knows, for errors about names that it does not know.
+
+use std::path::Path;
+
+use host::near::{near, question};
+use host::report::SystemReport;
+use siga::host::Observer;
+
+/// What the host reports of itself; nothing if this user may not observe.
+fn report(socket: &Path) -> Option<SystemReport> {
+    Observer::attach(socket).ok()?.query().ok()
+}
+
+/// The question after guests that were probably meant by `name`: `; did you mean SERVER?`, or nothing.
+pub fn guest_meant(socket: &Path, name: &str) -> String {
+    let report = report(socket).unwrap_or_default();
+    asked(name, report.guests.iter().map(|guest| guest.name.as_str()))
+}
+
+/// The question after LANs that were probably meant by `name`, or which LANs there are.
+pub fn lan_meant(socket: &Path, name: &str) -> String {
+    let report = report(socket).unwrap_or_default();
+    let lans: Vec<&str> = report.lans.iter().map(|lan| lan.name.as_str()).collect();
+    match asked(name, lans.iter().copied()) {
+        meant if meant.is_empty() && !lans.is_empty() => format!("; it has {}", lans.join(", ")),
+        meant => meant,
+    }
+}
+
+fn asked<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    question(&near(name, known)).map_or(String::new(), |question| format!("; {question}"))
+}

@@ -1,0 +1,98 @@
+//! Mistakes that users make: each is answered with what would be right.
+
+#[expect(dead_code, reason = "hosts and commands alone are used here")]
+mod common;
+
+use std::process::Stdio;
+
+use common::{System, text};
+
+/// What a command says that ends with this code, in one line.
+fn said(system: &System, arguments: &[&str], code: i32) -> String {
+    let output = system.command(arguments).stdin(Stdio::null()).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    assert_eq!(
+        (text(&output.stdout).as_str(), said.lines().count()),
+        ("", 1),
+        "{arguments:?}: {said}"
+    );
+    said.strip_prefix("siga: ").unwrap_or(&said).trim_end().to_owned()
+}
+
+#[test]
+fn sender_is_told_what_is_missing() {
+    let directory = std::env::temp_dir().join(format!("siga-send-right-{}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../systems/two-guests.toml");
+    let mut described = siga::host::System::read(file.as_ref()).unwrap();
+    described.socket = Some(directory.join("siga.sock"));
+    let system = System { directory, _host: siga::host::Embedded::start(described).unwrap() };
+    let may_not = "this guest may not connect to the target; the system file must say so: connect";
+    let server = siga::Guest::attach(system.file("siga.sock"), "SERVER").unwrap();
+    assert_eq!(
+        said(&system, &["send", "CLIENT", "SERVR"], 1),
+        format!(
+            "no path to SERVR: {may_not} = [\"SERVR\"] of the guest CLIENT; did you mean SERVER?"
+        )
+    );
+    drop(server);
+    assert_eq!(
+        said(&system, &["send", "SERVER", "CLIENT"], 1),
+        format!("no path to CLIENT: {may_not} = [\"CLIENT\"] of the guest SERVER")
+    );
+    assert_eq!(
+        said(&system, &["send", "CLIENT", "SERVER"], 1),
+        "no path to SERVER: the target is not attached; is it running: siga receive SERVER?"
+    );
+}
+
+#[test]
+fn name_that_is_nearly_a_guests_is_asked_about() {
+    let system = System::start("mistakes-guest");
+    let _server = siga::Guest::attach(system.file("siga.sock"), "SERVER").unwrap();
+    assert_eq!(
+        said(&system, &["send", "CLIENT", "SREVER"], 1),
+        "no path to SREVER: the target is not attached; did you mean SERVER?"
+    );
+    let error = said(&system, &["run", "--lan", "hso", "--", "true"], 125);
+    assert!(error.ends_with("; did you mean hs0?"), "{error}");
+    let error = said(&system, &["join", "prod", "--netns", "/proc/self/ns/net"], 1);
+    assert!(error.ends_with("; it has hs0"), "{error}");
+    let error = said(&system, &["route", "hs9"], 1);
+    assert!(error.ends_with("; did you mean hs0?"), "{error}");
+}
+
+#[test]
+fn unknown_words_are_wrong_use() {
+    let system = System::start("mistakes-words");
+    for (arguments, line) in [
+        (
+            &["run", "--nmae", "x", "--", "true"][..],
+            "there is no option --nmae: did you mean --name?",
+        ),
+        (&["query", "lna"], "WHAT lna: did you mean lan?"),
+        (&["lab", "run", "bordr"], "there is no case \"bordr\": did you mean border?"),
+    ] {
+        assert_eq!(said(&system, arguments, 2), line);
+    }
+}
+
+#[test]
+fn system_without_guests_says_so_and_shows_its_lan() {
+    let system = System::start("mistakes-empty");
+    let shown = text(&system.run(&["query"]).stdout);
+    assert_eq!(shown, "no guests\nthe LAN hs0 (10.1.0.0/16) has no members\n");
+}
+
+#[test]
+fn program_of_a_manager_is_looked_for_before_anybody_relies_on_it() {
+    let system = System::start("mistakes-identify");
+    for (program, right) in [
+        ("nosuch", "must be a program in a folder of $PATH"),
+        ("/etc/passwd", "must be a file that can be executed"),
+    ] {
+        let error = said(&system, &["identify", "CLERK", "UPPER", "--", program], 2);
+        assert_eq!(error, format!("there is no program {program}: {right}"));
+    }
+}
