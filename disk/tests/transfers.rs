@@ -319,11 +319,10 @@ fn program_that_finds_its_device_reserved_sends_its_data_when_it_begins_again() 
     world.run();
     assert_eq!((ended(&mut guest), taken(&world)), (None, 0));
     assert_eq!(sent(&world)[1..], [1, 2, 1], "the data of both, and a response: busy");
-    // As long as the device is reserved no data cross.
-    for repeat in 1..4 {
+    // As long as the device is reserved nothing crosses.
+    for _ in 0..3 {
         world.run();
-        let [commands, readies, data, ends] = sent(&world);
-        assert_eq!([commands, readies, data, ends], [1 + repeat, 1, 2, 1 + repeat]);
+        assert_eq!(sent(&world), [1, 1, 2, 1]);
     }
     reserve(&mut world, command::RELEASE);
     world.run();

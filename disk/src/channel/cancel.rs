@@ -33,7 +33,9 @@ impl Channel {
         let Some(exchange) = run.exchange else {
             // The control unit was busy, or the program is suspended.
             run.stop = Some(Stop::Cancel);
-            guest.busy.retain(|waiting| *waiting != subchannel);
+            if let Some(exchange) = guest.stop_waiting(subchannel) {
+                self.dismiss(number, exchange);
+            }
             return self.finish(number, subchannel, Scsw::default(), sender, now);
         };
         let is_transport = run.orb.flags.has(OrbFlags::TRANSPORT);

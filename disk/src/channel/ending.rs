@@ -48,6 +48,9 @@ impl Channel {
         if !guest.is_established {
             return Ok(());
         }
+        if head.kind == Kind::Attention && DeviceStatus(head.code) == DeviceStatus::DEVICE_END {
+            return self.take_device_end(number, head.exchange, guests, now);
+        }
         if head.kind == Kind::Attention {
             guest.may_write = head.count != 0;
             if let Some((sender, _)) = guests.halves(number) {
@@ -181,11 +184,13 @@ impl Channel {
         let Some((sender, _)) = guests.halves(number) else { return Ok(()) };
         // A guest that is gone is noticed when it is polled.
         if device == DeviceStatus::BUSY {
+            let waits = (head.flags & flag::WAITS != 0).then_some(head.exchange);
             match stop {
                 Some(stop @ (Stop::Halt | Stop::Clear)) => {
                     let _ = self.stopped(number, subchannel, stop, sender, now);
+                    waits.into_iter().for_each(|exchange| self.dismiss(number, exchange));
                 }
-                _ => guest.retry(subchannel, now),
+                _ => guest.retry(subchannel, waits, now),
             }
             return Ok(());
         }
@@ -241,10 +246,12 @@ impl Channel {
                 // It was to be cancelled, and has not begun.
                 run.stop = Some(Stop::Cancel);
             }
+            let waits = (head.flags & flag::WAITS != 0).then_some(head.exchange);
             let Some(stop) = run.stop else {
-                guest.retry(subchannel, now);
+                guest.retry(subchannel, waits, now);
                 return Ok(());
             };
+            waits.into_iter().for_each(|exchange| self.dismiss(number, exchange));
             let Some((sender, _)) = guests.halves(number) else { return Ok(()) };
             // A guest that is gone is noticed when it is polled.
             let _ = self.stopped(number, subchannel, stop, sender, now);

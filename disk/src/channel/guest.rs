@@ -63,8 +63,10 @@ pub(super) struct Guest {
     pub(super) ended: u16,
     pub(super) released: u16,
     pub(super) told: u16,
-    /// Subchannels to be started again.
+    /// Subchannels to be started again now and then.
     pub(super) busy: VecDeque<u16>,
+    /// How many are to be started again when the control unit says that their device is free.
+    pub(super) waiting: usize,
     /// Results that the guest's path had no room for.
     pub(super) backlog: VecDeque<(request::Head, Vec<u8>)>,
     /// They wait for memory or descriptors of this side, and not for the guest.
@@ -234,16 +236,29 @@ impl Guest {
         })
     }
 
-    /// The control unit was busy, before the program wrote anything: the program begins again with the next poll.
-    pub(super) fn retry(&mut self, subchannel: u16, now: u64) {
+    /// The control unit was busy, before the program wrote anything: the program begins again after a while; or, if the exchange `waits` for
+    /// its device, when the control unit says that the device is free.
+    pub(super) fn retry(&mut self, subchannel: u16, waits: Option<u32>, now: u64) {
         let run = &mut self.subchannels[usize::from(subchannel)].run;
         let (orb, started_ns, queue_ns) = (run.orb, run.started_ns, run.queue_ns);
         let (origin, disconnect_ns) = (run.origin, run.disconnect_ns);
         run.begin(orb, started_ns);
         (run.queue_ns, run.busy_ns, run.is_busy) = (queue_ns, now, true);
         run.disconnect_ns = disconnect_ns;
-        run.origin = origin;
-        self.busy.push_back(subchannel);
+        (run.origin, run.waits) = (origin, waits);
+        match waits {
+            Some(_) => self.waiting += 1,
+            None => self.busy.push_back(subchannel),
+        }
+    }
+
+    /// A program that is to be started again is not, or now. Returns the exchange that the control unit has to be told of, if that still
+    /// keeps the device for the program, or will.
+    pub(super) fn stop_waiting(&mut self, subchannel: u16) -> Option<u32> {
+        self.busy.retain(|waiting| *waiting != subchannel);
+        let waits = self.subchannels[usize::from(subchannel)].run.waits.take();
+        self.waiting -= usize::from(waits.is_some());
+        waits
     }
 
     pub(super) fn refuse(

@@ -257,6 +257,7 @@ impl Channel {
             released: 0,
             told: 0,
             busy: VecDeque::new(),
+            waiting: 0,
             backlog: VecDeque::new(),
             lacks: false,
             body: Vec::new(),
@@ -432,14 +433,55 @@ impl Channel {
         self.guests.iter().flatten().any(|guest| guest.lacks)
     }
 
-    /// Whether a program waits because the control unit was busy. The caller decides when it begins again.
+    /// Whether a program waits because the control unit was busy.
     pub fn is_busy(&self) -> bool {
+        self.is_to_repeat() || self.guests.iter().flatten().any(|guest| guest.waiting > 0)
+    }
+
+    /// Whether a program waits because the control unit was busy, which does not say when that is over. The caller decides when it begins
+    /// again: see [`Channel::repeat`].
+    pub fn is_to_repeat(&self) -> bool {
         self.guests.iter().flatten().any(|guest| !guest.busy.is_empty())
     }
 
-    /// Begins programs again for which the control unit was busy. It may be busy again at once: to be called now and then.
+    /// The device of a program is free that has waited for that: it begins again. The control unit is told of one that does not begin.
+    pub(super) fn take_device_end(
+        &mut self,
+        number: usize,
+        exchange: u32,
+        guests: &mut impl Guests,
+        now: u64,
+    ) -> Result<(), Broken> {
+        let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
+        let subchannel = (exchange & 0xff) as u16;
+        let one = guest.subchannels.get(usize::from(subchannel)).ok_or(Broken::Rules)?;
+        if one.run.waits == Some(exchange)
+            && let Some((sender, _)) = guests.halves(number)
+        {
+            guest.stop_waiting(subchannel);
+            self.counters.repeats += 1;
+            // A guest that is gone is noticed when it is polled.
+            let _ = self.begin(number, subchannel, sender, now);
+        }
+        let Some(Some(guest)) = self.guests.get(number) else { return Ok(()) };
+        if guest.subchannels[usize::from(subchannel)].run.exchange.is_none() {
+            self.dismiss(number, exchange);
+        }
+        Ok(())
+    }
+
+    /// A program that waits for its device, or was told that the device is free, does not begin.
+    pub(super) fn dismiss(&mut self, number: usize, exchange: u32) {
+        let Some(Some(guest)) = self.guests.get(number) else { return };
+        // A link that has ended says so when it is polled.
+        let head = Head::new(Kind::Cancel, number as u16, exchange);
+        let _ = self.links[guest.link].send(&head, &[]);
+    }
+
+    /// Begins programs again for which the control unit was busy, without saying when that is over. It may be busy again at once: to be called
+    /// now and then.
     pub fn repeat(&mut self, guests: &mut impl Guests, now: u64) {
-        if !self.is_busy() {
+        if !self.is_to_repeat() {
             return;
         }
         // In turn: a guest whose programs fill a channel path each time does not keep the path from the others.
@@ -542,7 +584,9 @@ impl Channel {
                     }
                     Some(_) => Ok(()),
                     None => {
-                        guest.busy.retain(|waiting| usize::from(*waiting) != index);
+                        if let Some(exchange) = guest.stop_waiting(head.subchannel) {
+                            self.dismiss(number, exchange);
+                        }
                         let status = Scsw { device: DeviceStatus(0), ..Scsw::default() };
                         self.finish(number, head.subchannel, status, sender, now)
                     }

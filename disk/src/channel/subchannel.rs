@@ -127,6 +127,8 @@ pub(super) struct Run {
     pub(super) is_suspended: bool,
     /// The control unit was busy: to be started again.
     pub(super) is_busy: bool,
+    /// The exchange that has ended busy because the device is reserved: the control unit says when the device is free.
+    pub(super) waits: Option<u32>,
     /// In transport mode: where data go, and the address of the status block.
     pub(super) input: Vec<Piece>,
     pub(super) tsb: u64,
@@ -230,6 +232,7 @@ impl Run {
         self.awaits_status = false;
         self.is_suspended = false;
         self.is_busy = false;
+        self.waits = None;
         self.input.clear();
         self.tsb = 0;
         self.output.clear();

@@ -18,7 +18,7 @@
 //! | release | channel | | | |
 //! | cancel | channel | 0: at once, 1: when the commands sent before it are done | | |
 //! | disconnect | channel | | | |
-//! | attention | control unit | device status | 1 if the guest may write | |
+//! | attention | control unit | device status; device end alone: see below | 1 if the guest may write | |
 //! | interrogate | channel | | bytes of the TCCB | TCCB |
 //! | interrogation | control unit | device status | | states, or sense if there is a unit check |
 //!
@@ -31,6 +31,11 @@
 //! *Disconnect time* is how long, in nanoseconds, the exchange has waited for the files of its volume: until a track was read, or what it wrote
 //! was written and synced. Only the control unit knows that, so its last unit of the exchange says so, also that of an exchange for which it was
 //! busy.
+//!
+//! A program that finds its device reserved ends busy, with a flag that says so ([`flag::WAITS`]). When the device is free the control unit sends
+//! attention with device end alone, which names the exchange that has ended: the channel begins the program again, as another exchange on
+//! the same subchannel. If the program does not come any more, before or after the device end, the channel cancels the exchange. Until one or the
+//! other comes, the device is kept for the program.
 //!
 //! Output data that are more than a first burst cross in a data unit of their own, after the control unit has sent transfer ready: once for an
 //! exchange, for a part of the output that begins at *offset*. The data unit brings exactly that part.
@@ -198,6 +203,8 @@ pub mod flag {
     pub const WRITES: u8 = 0x80;
     /// Of an end: the body has the disconnect time, before the sense.
     pub const DISCONNECT_TIME: u8 = 0x80;
+    /// Of an end that is busy: the device is reserved, and device end says when it is free.
+    pub const WAITS: u8 = 0x01;
 }
 
 /// Takes off the end of a body what the flags of an end say is there: the disconnect time, in nanoseconds, and the sense. None if the body is too

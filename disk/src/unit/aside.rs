@@ -237,7 +237,12 @@ impl Unit {
     /// The channel wants an exchange to end.
     pub(super) fn cancel(&mut self, connection: &mut Connection, head: Head) -> Result<(), Broken> {
         let found = connection.exchanges.iter().position(|one| one.number == head.exchange);
-        let Some(index) = found else { return Ok(()) };
+        let Some(index) = found else {
+            // Its program waits no longer for its device, if it did.
+            let reservations = &mut self.volumes[connection.device.volume].reservations;
+            reservations.take(head.connection, head.exchange);
+            return Ok(());
+        };
         if head.code == cancel::IN_ORDER
             && let Some(aside) = &mut connection.exchanges[index].aside
         {

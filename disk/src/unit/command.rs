@@ -1,7 +1,6 @@
 //! Commands of command mode, each a unit of its own, and their data.
 
 use super::ending::Ending;
-use super::exchange::Exchange;
 use super::flight::{Awaited, Ticket};
 use super::output::Output;
 use super::perform::Refusal;
@@ -25,11 +24,8 @@ impl Unit {
         let index = match found {
             Some(index) => index,
             None if connection.exchanges.len() < EXCHANGES_MAX => {
-                connection.exchanges.push(Exchange::new(
-                    head.connection,
-                    head.exchange,
-                    &connection.device,
-                ));
+                let exchange = self.arrive(connection, head);
+                connection.exchanges.push(exchange);
                 connection.exchanges.len() - 1
             }
             None => return Err(Broken::Rules),
@@ -164,6 +160,11 @@ impl Unit {
             Err(Refusal::Busy) => {
                 ending.output = Output::default();
                 ending.be_busy(connection);
+                ending.residual = count;
+            }
+            Err(Refusal::Reserved { reserves }) => {
+                ending.output = Output::default();
+                ending.be_reserved(reserves, connection);
                 ending.residual = count;
             }
             Err(Refusal::Wait(Awaited::Turn)) if self.is_aside_full(connection, data.len()) => {

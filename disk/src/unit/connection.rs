@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use super::cache::Slot;
 use super::device::Device;
-use super::ending::Ending;
 use super::exchange::Exchange;
 use super::{CONNECTIONS_MAX, PINS_PER_CONNECTION_MAX, SUBCHANNELS, Unit};
 use crate::exchange::{Broken, Head, Kind, Syncing, establish, established};
@@ -137,12 +136,10 @@ impl Unit {
             exchange.release_held(&mut mounted.cache);
             exchange.slots.iter().for_each(|slot| mounted.cache.unpin(*slot));
         }
-        mounted.reserved.retain(|owner| *owner != number);
-        let is_gone = |ending: &mut Ending| ending.exchange.connection == number;
-        let cache = &mut mounted.cache;
-        for ending in mounted.endings.extract_if(.., is_gone) {
+        mounted.reservations.disconnect(number);
+        for ending in mounted.endings.remove_range((number, 0)..=(number, u64::MAX)) {
             self.copied_bytes -= ending.waiting_bytes;
-            ending.give_up(cache);
+            ending.give_up(&mut mounted.cache);
         }
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Ending {
     pub(super) output: Output,
     /// It waits for the disk, with so many bytes that it has copied: see [`Unit::keep_copied`].
     pub(super) waiting_bytes: usize,
+    /// It ends busy because its device is reserved, and waits until the device is free: perhaps to reserve it.
+    pub(super) waits_to_reserve: Option<bool>,
 }
 
 impl Unit {
@@ -43,7 +45,11 @@ impl Unit {
         }
         ending.exchange.disconnect_time.begin(self.clock);
         self.keep_copied(connection, &mut ending);
-        self.volumes[connection.device.volume].endings.push(ending);
+        let mounted = &mut self.volumes[connection.device.volume];
+        let Exchange { connection: number, writer, .. } = ending.exchange;
+        let writer = writer.unwrap_or_else(|| mounted.next_writer(number));
+        ending.exchange.writer = Some(writer);
+        mounted.endings.push((number, writer.serial), ending);
         Ok(())
     }
 
@@ -66,10 +72,13 @@ impl Unit {
         connection: &mut Connection,
         ending: &mut Ending,
     ) -> Result<(), Broken> {
-        let Ending { exchange, kind, status, residual, flags, sense, output, waiting_bytes } =
-            ending;
+        let Ending { exchange, kind, status, residual, flags, sense, output, .. } = ending;
+        let (waiting_bytes, waits_to_reserve) =
+            (&mut ending.waiting_bytes, ending.waits_to_reserve);
+        let mounted = &mut self.volumes[connection.device.volume];
         // What was written has come to the file by now.
-        exchange.evict_tracks_read(&mut self.volumes[connection.device.volume].cache);
+        exchange.evict_tracks_read(&mut mounted.cache);
+        mounted.reservations.note_end();
         let waiting_bytes = std::mem::take(waiting_bytes);
         connection.copied_bytes -= waiting_bytes;
         self.copied_bytes -= waiting_bytes;
@@ -77,8 +86,11 @@ impl Unit {
         self.counters.writes += u64::from(exchange.has_written);
         if *status == DeviceStatus::BUSY {
             // It begins again, and the guest gets nothing of this.
-            let cache = &mut self.volumes[connection.device.volume].cache;
-            exchange.slots.iter().for_each(|slot| cache.unpin(*slot));
+            exchange.slots.iter().for_each(|slot| mounted.cache.unpin(*slot));
+            if let Some(reserves) = waits_to_reserve {
+                mounted.reservations.wait(exchange.connection, exchange.number, reserves);
+                *flags |= flag::WAITS;
+            }
         } else {
             connection.ended = connection.ended.wrapping_add(1);
             let ended = connection.ended;
@@ -121,13 +133,12 @@ impl Unit {
             unsynced.iter().for_each(|track| mounted.forget(*track));
             mounted.spoil_writes(&unsynced);
         }
-        for ending in &mut mounted.endings {
+        for ending in mounted.endings.values_mut() {
             ending.exchange.has_failed |= ending.exchange.is_unsynced && !is_synced;
             ending.exchange.is_unsynced = false;
         }
         // Some have writes that are under way. They stay where a connection that ends finds them.
-        let is_over = |ending: &mut Ending| ending.exchange.unwritten == 0;
-        let done: Vec<Ending> = mounted.endings.extract_if(.., is_over).collect();
+        let done = mounted.endings.remove_where(|ending| ending.exchange.unwritten == 0);
         // Those that go on have written too.
         let connections = self.connections.iter_mut().flatten();
         for connection in connections.filter(|connection| connection.device.volume == volume) {
@@ -175,6 +186,7 @@ impl Ending {
             sense: Sense::default(),
             output: Output::default(),
             waiting_bytes: 0,
+            waits_to_reserve: None,
         }
     }
 
@@ -186,6 +198,12 @@ impl Ending {
         } else {
             self.status = DeviceStatus::BUSY;
         }
+    }
+
+    /// The device is reserved. The exchange begins again when the device is free, if it can.
+    pub(super) fn be_reserved(&mut self, reserves: bool, connection: &Connection) {
+        self.be_busy(connection);
+        self.waits_to_reserve = (self.status == DeviceStatus::BUSY).then_some(reserves);
     }
 
     pub(super) fn fail(&mut self, fault: Fault, connection: &Connection) {
@@ -235,7 +253,7 @@ mod tests {
                 ending.exchange.is_unsynced = true;
                 ending.output.push_bytes(&bytes, &mut unit.volumes[0].cache).unwrap();
                 unit.end(connection, ending).unwrap();
-                let last = unit.volumes[0].endings.last().unwrap();
+                let (_, last) = unit.volumes[0].endings.iter().last().unwrap();
                 let is_kept = !last.output.is_empty();
                 assert_eq!(is_kept, last.status == DeviceStatus::ENDED);
                 waiting.push(is_kept);
@@ -244,7 +262,7 @@ mod tests {
         // Four of each connection, and sixteen of all.
         let expected: Vec<bool> = (0..30).map(|index| index < 20 && index % 5 < 4).collect();
         assert_eq!(waiting, expected);
-        let fault = unit.volumes[0].endings.last().unwrap().sense;
+        let fault = unit.volumes[0].endings.iter().last().unwrap().1.sense;
         assert_eq!(fault, Fault::Overrun.sense(0, 0));
         // They are free when the connections end.
         unit.connections = connections.into_iter().map(|one| Some(Box::new(one))).collect();

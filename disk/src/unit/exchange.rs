@@ -31,6 +31,8 @@ pub(super) struct Exchange {
     pub(super) transfer: Option<Box<Transfer>>,
     /// Bytes of room that the output data of such an operation have: see [`Transfer`].
     pub(super) room_bytes: usize,
+    /// Its device was kept for it: nobody reserves the device before it has ended.
+    pub(super) is_admitted: bool,
     /// Slots that were handed out.
     pub(super) slots: Few<Slot>,
     /// How many of them there were when the last group of commands began.

@@ -36,8 +36,8 @@ impl Unit {
     }
 
     fn device_state(&self, connection: &Connection, number: u16) -> DeviceState {
-        let reserved = &self.volumes[connection.device.volume].reserved;
-        if reserved.contains(&number) { DeviceState::Reserved } else { DeviceState::Free }
+        let reservations = &self.volumes[connection.device.volume].reservations;
+        if reservations.has(number) { DeviceState::Reserved } else { DeviceState::Free }
     }
 
     fn operation_state(&self, connection: &Connection, head: Head) -> OperationState {
@@ -48,11 +48,9 @@ impl Unit {
                 None => OperationState::AwaitsTrack,
             };
         }
-        let mut endings = self.volumes[connection.device.volume].endings.iter();
-        let is_it = |exchange: &super::Exchange| {
-            exchange.number == head.exchange && exchange.connection == head.connection
-        };
-        if endings.any(|ending| is_it(&ending.exchange)) {
+        let endings = &self.volumes[connection.device.volume].endings;
+        let mut of_connection = endings.range((head.connection, 0)..=(head.connection, u64::MAX));
+        if of_connection.any(|ending| ending.exchange.number == head.exchange) {
             return OperationState::AwaitsDisk;
         }
         OperationState::NotHere

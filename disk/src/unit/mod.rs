@@ -14,8 +14,10 @@
 //! | `few` | lists that mostly have one |
 //! | `flight` | direct reads that are under way, and who waits for them |
 //! | `interrogate` | what has become of an operation |
+//! | `ordered` | values in order, found by a key |
 //! | `output` | what commands bring |
 //! | `perform` | the commands |
+//! | `reservation` | reserved devices, and programs that wait for them |
 //! | [`search`] | seeks and searches |
 //! | `tracks` | commands on whole tracks |
 //! | `transfer` | output data that cross behind their transport command, and room for them |
@@ -41,8 +43,10 @@ mod fetch;
 mod few;
 mod flight;
 mod interrogate;
+mod ordered;
 mod output;
 mod perform;
+mod reservation;
 pub mod search;
 mod tracks;
 mod transfer;
@@ -62,6 +66,8 @@ use self::ending::Ending;
 use self::exchange::Exchange;
 pub use self::flight::Awaited;
 use self::flight::{Flights, Landed, Ticket};
+use self::ordered::Ordered;
+use self::reservation::Reservations;
 use self::transfer::Room;
 pub use self::transfer::{DEVICE_OUTPUT_BYTES_MAX, PATH_OUTPUT_BYTES_MAX};
 use self::writes::{WRITES_PER_POLL_MAX, Writes};
@@ -138,13 +144,14 @@ struct Mounted {
     /// Tracks that were written since the last sync, by whomever. If the sync fails nobody knows what the file has of them. With
     /// [`Syncing::File`] no track comes here, and there is no sync.
     unsynced: Vec<u32>,
-    /// Exchanges that wait for the next sync, or for their direct writes.
-    endings: Vec<Ending>,
+    /// Exchanges that wait for the next sync, or for their direct writes: by their connection, and the serial number of their ticket.
+    endings: Ordered<(u16, u64), Ending>,
+    /// Of the ticket that was given out last for an exchange that writes.
+    writer_serial: u64,
     /// How many of these there were after the last pass, and how many passes have brought more.
     gathered: usize,
     gathering: u32,
-    /// Connections that have reserved their device.
-    reserved: Vec<u16>,
+    reservations: Reservations,
     /// Tracks that were found damaged. There is none on a volume that may be written.
     damage: Vec<DamagedTrack>,
     is_found_damaged: bool,
@@ -179,6 +186,12 @@ impl Mounted {
         if let Some(flights) = &mut self.flights {
             flights.spoil(track);
         }
+    }
+
+    /// Stands for an exchange that writes.
+    fn next_writer(&mut self, connection: u16) -> Ticket {
+        self.writer_serial += 1;
+        Ticket { connection, serial: self.writer_serial }
     }
 
     fn is_writable(&self) -> bool {
@@ -291,10 +304,11 @@ impl Unit {
             lendable,
             segments,
             unsynced: Vec::new(),
-            endings: Vec::new(),
+            endings: Ordered::default(),
+            writer_serial: 0,
             gathered: 0,
             gathering: 0,
-            reserved: Vec::new(),
+            reservations: Reservations::default(),
             damage: Vec::new(),
             is_found_damaged: false,
         });
@@ -537,6 +551,9 @@ impl Unit {
         }
         if self.volumes.iter().any(|mounted| mounted.is_found_damaged) {
             self.protect_damaged();
+        }
+        for volume in 0..self.volumes.len() {
+            found |= self.call_waiting(volume);
         }
         if found {
             self.links.iter_mut().flatten().for_each(|link| link.flush());

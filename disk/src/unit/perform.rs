@@ -3,13 +3,13 @@
 use super::cache::{Cache, CacheError, Slot};
 use super::chain::{Access, Domain, access};
 use super::device::{
-    CHARACTERISTICS_BYTES, CONFIGURATION_BYTES, Device, IDENTITY, characteristics, configuration,
-    features,
+    CHARACTERISTICS_BYTES, CONFIGURATION_BYTES, IDENTITY, characteristics, configuration, features,
 };
 use super::fetch::{find, find_records, pin, uniform_of, write};
 use super::output::Output;
+use super::reservation::is_free;
 use super::search::{Match, Place, Position, sector_of, seek_target};
-use super::{Awaited, Connection, Ending, Exchange, Mounted, Unit};
+use super::{Awaited, Connection, Exchange, Unit};
 use crate::ckd::model::{HEADS, TRACK_BYTES, track_of};
 use crate::ckd::track::{self, END, HOME_BYTES, Record};
 use crate::exchange::Extent;
@@ -30,8 +30,13 @@ const EMPTY_TRACKS_MAX: u32 = 16;
 pub enum Refusal {
     /// Unit check.
     Fault(Fault),
-    /// Not now: another connection has reserved cylinders of the device, or all slots of the cache are pinned.
+    /// Not now: all slots of the cache are pinned.
     Busy,
+    /// Not before the device is free: another connection has reserved cylinders of it, or uses them while this one is to reserve them.
+    Reserved {
+        /// The command is to reserve the device.
+        reserves: bool,
+    },
     /// Not before a track was read. Nothing is done that must not be done again.
     Wait(Awaited),
 }
@@ -312,10 +317,11 @@ impl Unit {
         let mounted = &mut self.volumes[device.volume];
         // A chain that has begun goes on: a reservation is granted when no chain of others is under way.
         if exchange.commands <= 1
-            && !mounted.reserved.is_empty()
-            && is_reserved(mounted, &self.connections, device, number)
+            && mounted.reservations.are_any()
+            && !exchange.is_admitted
+            && mounted.reservations.is_reserved(&self.connections, &device, number)
         {
-            return Err(Refusal::Busy);
+            return Err(Refusal::Reserved { reserves: code == command::RESERVE });
         }
         let answer = |output: &mut Output, cache: &mut Cache, bytes: &[u8]| {
             let moved = bytes.len().min(count as usize);
@@ -352,29 +358,14 @@ impl Unit {
                 if !device.may_write {
                     return Err(Fault::WriteInhibited.into());
                 }
-                // What still waits for its output data has not begun, and finds the device reserved then.
-                let has_begun = |exchange: &Exchange| exchange.transfer.is_none();
-                let is_under_way = |other: &Connection| {
-                    other.device.overlaps(&device) && other.exchanges.iter().any(has_begun)
-                };
-                // What has not come to the disk yet could fail, and be gone, while the device is reserved.
-                let is_unwritten = |ending: &Ending| {
-                    let other = self.connections.get(usize::from(ending.exchange.connection));
-                    let other = other.and_then(Option::as_ref);
-                    other.is_some_and(|other| other.device.overlaps(&device))
-                };
-                if self.connections.iter().flatten().any(|other| is_under_way(other))
-                    || mounted.endings.iter().any(is_unwritten)
-                {
-                    return Err(Refusal::Busy);
+                if !is_free(mounted, &self.connections, &device, number) {
+                    return Err(Refusal::Reserved { reserves: true });
                 }
-                if !mounted.reserved.contains(&number) {
-                    mounted.reserved.push(number);
-                }
+                mounted.reservations.reserve(number);
                 answer(output, &mut mounted.cache, &[0; SENSE_BYTES])
             }
             command::RELEASE => {
-                mounted.reserved.retain(|owner| *owner != number);
+                mounted.reservations.release(number);
                 answer(output, &mut mounted.cache, &[0; SENSE_BYTES])
             }
             command::DEFINE_EXTENT => {
@@ -884,19 +875,6 @@ impl Unit {
         }
         Ok(Moved::of(COUNT_BYTES + moved, COUNT_BYTES + count.area_bytes()))
     }
-}
-
-/// Whether another connection has reserved what overlaps a device.
-#[cold]
-pub(super) fn is_reserved(
-    mounted: &Mounted,
-    connections: &[Option<Box<Connection>>],
-    device: Device,
-    number: u16,
-) -> bool {
-    let of = |owner: &u16| connections.get(usize::from(*owner)).and_then(Option::as_ref);
-    let others = mounted.reserved.iter().filter(|owner| **owner != number);
-    others.filter_map(of).any(|other| other.device.overlaps(&device))
 }
 
 /// A record of the domain is done.

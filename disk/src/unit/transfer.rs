@@ -11,7 +11,6 @@
 use std::collections::VecDeque;
 
 use super::ending::Ending;
-use super::perform::is_reserved;
 use super::transport::check;
 use super::{Connection, EXCHANGES_MAX, Exchange, OUTPUT_BYTES_MAX, Unit};
 use crate::exchange::{Broken, Head, Kind};
@@ -41,8 +40,8 @@ pub(super) enum Arrival {
     Waits,
     /// It needs none, and runs now.
     Runs,
-    /// Another guest has reserved the device: it is begun again later.
-    Busy,
+    /// Another guest has reserved the device: it is begun again when the device is free.
+    Reserved,
 }
 
 /// Room for the output data of a channel path.
@@ -72,14 +71,17 @@ impl Unit {
         connection: &mut Connection,
         head: Head,
         tccb: &[u8],
+        is_admitted: bool,
     ) -> Result<Arrival, Broken> {
         let is_there = connection.exchanges.iter().any(|one| one.number == head.exchange);
         if is_there || connection.exchanges.len() >= EXCHANGES_MAX {
             return Err(Broken::Rules);
         }
         let mounted = &self.volumes[connection.device.volume];
-        if is_reserved(mounted, &self.connections, connection.device, head.connection) {
-            return Ok(Arrival::Busy);
+        let Connection { device, .. } = connection;
+        let reservations = &mounted.reservations;
+        if !is_admitted && reservations.is_reserved(&self.connections, device, head.connection) {
+            return Ok(Arrival::Reserved);
         }
         // A TCCB that is wrong needs no data either: it ends in a program check.
         let needed = check(tccb).map_or(0, |(_, output)| output);
@@ -89,7 +91,7 @@ impl Unit {
         }
         let mut exchange = Exchange::new(head.connection, head.exchange, &connection.device);
         let transfer = Transfer { head, tccb: tccb.to_vec(), bytes, is_ready: false };
-        exchange.transfer = Some(Box::new(transfer));
+        (exchange.transfer, exchange.is_admitted) = (Some(Box::new(transfer)), is_admitted);
         connection.exchanges.push(exchange);
         if connection.awaiting_room.is_empty() {
             self.rooms[connection.link].turns.push_back(head.connection);

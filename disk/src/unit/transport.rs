@@ -60,7 +60,8 @@ impl Unit {
         // The link is laid aside while its bytes are used: no command sends anything.
         let link = self.links.get_mut(connection.link).and_then(Option::take);
         let link = link.ok_or(Broken::Rules)?;
-        let exchange = Exchange::new(head.connection, head.exchange, &connection.device);
+        let exchange = self.arrive(connection, head);
+        let is_admitted = exchange.is_admitted;
         let mut ending = Ending::new(exchange, Kind::TransportResponse);
         let all = head.count as usize;
         let is_later = all > FIRST_BURST_BYTES;
@@ -71,14 +72,14 @@ impl Unit {
         });
         let is_over = parts.ok_or(Broken::Rules).and_then(|(tccb, data)| {
             let arrival = match is_later {
-                true => self.await_output(connection, head, tccb)?,
+                true => self.await_output(connection, head, tccb, is_admitted)?,
                 false => Arrival::Runs,
             };
             Ok(match arrival {
                 Arrival::Waits => false,
                 Arrival::Runs => self.operate_first(connection, head, &mut ending, tccb, data),
-                Arrival::Busy => {
-                    ending.be_busy(connection);
+                Arrival::Reserved => {
+                    ending.be_reserved(false, connection);
                     true
                 }
             })
@@ -118,6 +119,7 @@ impl Unit {
                     empty: exchange.empty,
                     yields: exchange.yields,
                     room_bytes: exchange.room_bytes,
+                    is_admitted: exchange.is_admitted,
                     disconnect_time: exchange.disconnect_time,
                     ..Exchange::new(head.connection, head.exchange, &connection.device)
                 };
@@ -132,6 +134,9 @@ impl Unit {
                         ending.flags |= flag::PROGRAM_CHECK;
                     }
                     Stop::Refused(Refusal::Fault(fault)) => ending.fail(fault, connection),
+                    Stop::Refused(Refusal::Reserved { reserves }) => {
+                        ending.be_reserved(reserves, connection);
+                    }
                     Stop::Refused(_) => ending.be_busy(connection),
                     Stop::Status(status) => ending.status = status,
                 }

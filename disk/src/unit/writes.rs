@@ -8,7 +8,6 @@
 //! whole, with what it has of the next track. So nothing is begun while a write waits for its call, and the call is made when no other
 //! write is under way.
 
-use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 
@@ -16,6 +15,7 @@ use os::uring::{Ended, Piece};
 
 use super::cache::Slot;
 use super::flight::Ticket;
+use super::ordered::Ordered;
 use super::{Connection, Exchange, Mounted, Syncing, Unit};
 use crate::ckd::backing::{is_passing, is_refusal};
 use crate::ckd::direct::DirectWrites;
@@ -64,12 +64,10 @@ pub(super) struct Writes {
     jobs: Vec<Job>,
     free: Vec<u16>,
     /// What waits for a place, or for a write of the same track. A track is there once.
-    waiting: VecDeque<(Job, Vec<u8>)>,
+    waiting: Ordered<u32, (Job, Vec<u8>)>,
     waiting_bytes: usize,
     /// What has failed, and is done once more by a call when nothing is under way.
     failed: Vec<(Job, Vec<u8>)>,
-    /// Of the ticket that was given out last.
-    serial: u64,
     /// Writes were begun that the kernel does not know of.
     is_begun: bool,
     /// A write was refused: nothing is begun any more.
@@ -86,10 +84,9 @@ impl Writes {
             tracks: vec![NO_TRACK; places],
             jobs,
             free: (0..places as u16).rev().collect(),
-            waiting: VecDeque::new(),
+            waiting: Ordered::default(),
             waiting_bytes: 0,
             failed: Vec::new(),
-            serial: 0,
             is_begun: false,
             is_refused: false,
         }
@@ -102,8 +99,9 @@ impl Writes {
 
     /// Whether the file may not have yet what was written to a track.
     pub(super) fn has(&self, track: u32) -> bool {
-        let mut others = self.waiting.iter().chain(&self.failed);
-        self.tracks.contains(&track) || others.any(|(job, _)| job.track == track)
+        self.tracks.contains(&track)
+            || self.waiting.has(track)
+            || self.failed.iter().any(|(job, _)| job.track == track)
     }
 
     /// Nothing is begun while a write waits for its call, and when writes are refused. Then something is under way, or all is over.
@@ -113,11 +111,6 @@ impl Writes {
 
     fn is_full(&self) -> bool {
         self.waiting_bytes > WAITING_BYTES_MAX || self.waiting.len() > WAITING_TRACKS_MAX
-    }
-
-    fn next_ticket(&mut self, connection: u16) -> Ticket {
-        self.serial += 1;
-        Ticket { connection, serial: self.serial }
     }
 
     /// Writes a part of a track, of which `bytes` are all. Returns whether one more write is waited for: not if the part goes together with
@@ -132,8 +125,7 @@ impl Writes {
     ) -> bool {
         let first = part.start / SECTOR_BYTES * SECTOR_BYTES;
         let part = first..part.end.next_multiple_of(SECTOR_BYTES);
-        let is_same = |(job, _): &&mut (Job, Vec<u8>)| job.track == track;
-        if let Some((job, data)) = self.waiting.iter_mut().find(is_same) {
+        if let Some((job, data)) = self.waiting.get_mut(track) {
             self.waiting_bytes -= data.len();
             job.part = job.part.start.min(part.start)..job.part.end.max(part.end);
             data.clear();
@@ -149,7 +141,7 @@ impl Writes {
         if self.free.is_empty() || !self.may_begin() || self.tracks.contains(&track) {
             let data = bytes[job.part.clone()].to_vec();
             self.waiting_bytes += data.len();
-            self.waiting.push_back((job, data));
+            self.waiting.push(track, (job, data));
         } else {
             let part = job.part.clone();
             self.begin(volume, job, &bytes[part]);
@@ -173,13 +165,11 @@ impl Writes {
         if !self.may_begin() {
             return;
         }
-        let mut at = 0;
-        while at < self.waiting.len() && !self.free.is_empty() {
-            if self.tracks.contains(&self.waiting[at].0.track) {
-                at += 1;
-                continue;
-            }
-            let (job, data) = self.waiting.remove(at).expect("seen above");
+        // Of those that wait each is for another track, so no more than places are passed over.
+        let tracks = self.waiting.iter().map(|(track, _)| track);
+        let ready = tracks.filter(|track| !self.tracks.contains(track)).take(self.free.len());
+        for track in ready.collect::<Vec<_>>() {
+            let (job, data) = self.waiting.remove(track).expect("seen above");
             self.waiting_bytes -= data.len();
             self.begin(volume, job, &data);
         }
@@ -218,10 +208,7 @@ impl Writes {
 
     /// Takes out what waits for a track.
     fn drop_waiting(&mut self, track: u32) -> Vec<Ticket> {
-        let Some(at) = self.waiting.iter().position(|(job, _)| job.track == track) else {
-            return Vec::new();
-        };
-        let (job, data) = self.waiting.remove(at).expect("seen above");
+        let Some((job, data)) = self.waiting.remove(track) else { return Vec::new() };
         self.waiting_bytes -= data.len();
         job.writers
     }
@@ -236,9 +223,9 @@ impl Mounted {
         track: u32,
         part: Range<usize>,
     ) {
+        let writer = exchange.writer.unwrap_or_else(|| self.next_writer(exchange.connection));
+        exchange.writer = Some(writer);
         let Mounted { volume, cache, writes: Some(writes), .. } = self else { return };
-        let writer =
-            *exchange.writer.get_or_insert_with(|| writes.next_ticket(exchange.connection));
         let is_more = writes.write(volume, track, part, writer, cache.bytes(slot));
         exchange.unwritten += u32::from(is_more);
         while self.writes.as_ref().is_some_and(Writes::is_full) {
@@ -338,12 +325,12 @@ impl Mounted {
                 writes.keep_failed(place, job);
             }
         }
-        let Writes { direct, mut tracks, jobs, waiting, failed, .. } = writes;
+        let Writes { direct, mut tracks, jobs, mut waiting, failed, .. } = writes;
         // Waits for what the kernel has.
         drop(direct);
         let under_way = tracks.iter().zip(jobs).filter(|(track, _)| **track != NO_TRACK);
         under_way.for_each(|(_, job)| self.end_job(job, false));
-        for (job, data) in failed.into_iter().chain(waiting) {
+        for (job, data) in failed.into_iter().chain(waiting.remove_where(|_| true)) {
             let is_done =
                 !tracks.contains(&job.track) && job.write_by_call(&mut self.volume, &data);
             if !is_done {
@@ -423,20 +410,21 @@ impl Unit {
         }
         let is_it = |exchange: &Exchange| exchange.writer == Some(writer);
         let Mounted { endings, syncing, .. } = &mut self.volumes[volume];
-        let Some(at) = endings.iter().position(|ending| is_it(&ending.exchange)) else {
+        let key = (writer.connection, writer.serial);
+        let Some(ending) = endings.get_mut(key) else {
             // It goes on, or is gone.
             if let Some(exchange) = connection.exchanges.iter_mut().find(|one| is_it(one)) {
                 exchange.end_write(is_done, *syncing);
             }
             return Ok(());
         };
-        let exchange = &mut endings[at].exchange;
+        let exchange = &mut ending.exchange;
         exchange.end_write(is_done, *syncing);
         // It waits for a sync too, unless nothing of it has come to the file, or the file needs none.
         if exchange.unwritten > 0 || exchange.is_unsynced {
             return Ok(());
         }
-        let mut ending = endings.swap_remove(at);
+        let mut ending = endings.remove(key).expect("seen above");
         if ending.exchange.has_failed {
             ending.fail(Fault::Equipment, connection);
         }

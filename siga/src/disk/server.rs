@@ -1,5 +1,6 @@
 //! A guest that has volumes, with channel and control unit, and serves them to others.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path as FilePath, PathBuf};
@@ -124,6 +125,8 @@ pub struct Server {
     devices: Vec<Named>,
     /// The paths of guests, by their number at the channel, with what each has opened.
     paths: Vec<Option<Opened>>,
+    /// The numbers of these paths, by their keys.
+    numbers: HashMap<Key, usize>,
     cache_bytes: Vec<u64>,
     /// The volumes' files, or the first of each.
     files: Vec<PathBuf>,
@@ -272,6 +275,7 @@ impl Server {
             channel,
             devices,
             paths,
+            numbers: HashMap::new(),
             cache_bytes,
             files: Vec::new(),
             shown: Shown::new()?,
@@ -445,10 +449,10 @@ impl Server {
         }
     }
 
-    /// How long to wait at most, of so much time. Nobody rings when another guest releases a volume or what it has pinned, when memory or
+    /// How long to wait at most, of so much time. Nobody rings when another guest releases what it has pinned, when memory or
     /// descriptors that were lacking come back, or when the host can be asked again.
     fn longest_wait(&self, time: Duration) -> Duration {
-        let is_short = self.channel.is_busy() || self.channel.lacks() || self.is_to_ask();
+        let is_short = self.channel.is_to_repeat() || self.channel.lacks() || self.is_to_ask();
         if is_short { time.min(REPEAT_TIME) } else { time }
     }
 
@@ -511,7 +515,7 @@ impl Server {
                 }
             }
         }
-        if self.channel.is_busy() {
+        if self.channel.is_to_repeat() {
             let mut paths = Paths { waiter: &mut self.waiter, paths: &self.paths };
             self.channel.repeat(&mut paths, now);
         }
@@ -658,8 +662,7 @@ impl Server {
         if key == self.guest {
             return self.accept();
         }
-        let of_key = |path: &Option<Opened>| path.is_some_and(|opened| opened.key == key);
-        let Some(number) = self.paths.iter().position(of_key) else {
+        let Some(number) = self.numbers.get(&key).copied() else {
             if let Some(Party::Ring(ring)) = self.waiter.get_mut(key) {
                 ring.is_over = false;
             }
@@ -682,6 +685,7 @@ impl Server {
         if let Some(Opened { key, .. }) = self.paths[number].take() {
             self.has_new_devices = true;
             self.channel.detach(number);
+            self.numbers.remove(&key);
             self.waiter.remove(key);
         }
     }
@@ -756,6 +760,7 @@ impl Server {
                     }
                     let guest = report::packed(&from);
                     self.has_new_devices = true;
+                    self.numbers.insert(key, number);
                     self.paths[number] = Some(Opened { key, device: which, guest });
                 }
                 Err(_) => self.channel.detach(number),
