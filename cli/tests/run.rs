@@ -2,71 +2,20 @@
 //! missing.
 
 mod common;
+#[path = "common/lacking.rs"]
+mod lacking;
+#[path = "common/programs.rs"]
+mod programs;
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use common::{Process, System, text};
+use common::{Process, text};
+use lacking::skip;
+use programs::{TIME, code, read_until, spawn, system};
 use serde_json::Value;
-
-/// What a program may take: those that take longer hang.
-const TIME: &str = "60";
-
-fn skip(test: &str, why: &str) {
-    // Past the harness, which keeps to itself what a test prints that passes.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
-}
-
-/// A host, if this user may make networks on this machine, and these programs are installed.
-fn system(test: &str, programs: &[&str]) -> Option<System> {
-    for program in programs {
-        let found = Command::new("sh").arg("-c").arg(format!("command -v {program}")).output();
-        if !found.is_ok_and(|found| found.status.success()) {
-            skip(test, &format!("{program} is not installed"));
-            return None;
-        }
-    }
-    let system = System::start(test);
-    let tried = system.run(&["run", "--", "true"]);
-    if tried.status.success() {
-        return Some(system);
-    }
-    let why = text(&tried.stderr);
-    assert!(why.contains("/dev/net/tun") || why.contains("no network"), "{why}");
-    skip(test, why.trim());
-    None
-}
-
-impl System {
-    /// Runs a shell script on the LAN.
-    fn script(&self, name: &str, script: &str) -> Command {
-        self.command(&["run", "--name", name, "--", "timeout", TIME, "sh", "-c", script])
-    }
-}
-
-fn spawn(command: &mut Command) -> Child {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().unwrap()
-}
-
-/// Reads what a program prints until `end`.
-fn read_until(program: &mut Child, end: &str) -> String {
-    let (mut read, mut byte) = (Vec::new(), [0]);
-    let stdout = program.stdout.as_mut().unwrap();
-    while !read.ends_with(end.as_bytes()) {
-        if stdout.read(&mut byte).unwrap() == 0 {
-            panic!("it ended after {:?}", text(&read));
-        }
-        read.push(byte[0]);
-    }
-    text(&read)
-}
-
-fn code(output: &Output) -> Option<i32> {
-    output.status.code()
-}
 
 /// Numbers of the network namespaces that processes are in.
 fn networks() -> Vec<String> {
