@@ -53,8 +53,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let (made, waiting, up) = start(&lan, &options, place, &held).map_err(Outcome::no)?;
     member.pin()?;
     let Made { tap, .. } = made;
-    let mut server =
-        Server::new(Agent::new(lan, tap), &held, options.wait, None).map_err(Outcome::no)?;
+    let agent = Agent::new(lan, tap, options.gateways.clone());
+    let mut server = Server::new(agent, &held, options.wait, None).map_err(Outcome::no)?;
     // It has done its part; the port waits for the namespace, not for this process.
     waiting.go().wait().map_err(Outcome::no)?;
     if output.json {

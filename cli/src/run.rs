@@ -73,7 +73,7 @@ fn run_program(arguments: &Arguments) -> Result<u8, Outcome> {
     let Made { tap, hosts, sockets } = made;
     let hosts = hosts.map(Hosts::new).transpose().map_err(Outcome::no)?;
     // The names are there before the program is.
-    let agent = Agent::new(lan, tap);
+    let agent = Agent::new(lan, tap, options.gateways.clone());
     let mut server = Server::new(agent, &held, options.wait, hosts).map_err(Outcome::no)?;
     if let Some(results) = &mut results {
         results.append(&up)?;

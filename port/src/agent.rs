@@ -2,9 +2,11 @@
 //!
 //! Frames from the device are read in batches into a room, checked, and copied into the pages of the path to their
 //! target. Frames from the LAN are written to the device from the pages of their sender. Questions of ARP and of
-//! IPv6's neighbour discovery are answered from the address table of the LAN.
+//! IPv6's neighbour discovery are answered from the address table of the LAN, and a frame goes to the member that has its IP destination
+//! now, whomever the kernel takes for that.
 
 use std::io;
+use std::net::IpAddr;
 
 use net::lan::frame;
 use net::lan::neighbour;
@@ -15,6 +17,7 @@ use siga::waiter::Member;
 
 use crate::backlog::{Backlog, Tried};
 use crate::head;
+use crate::neighbours::Neighbours;
 
 /// Frames that go one way before those that go the other have their turn.
 const BATCH: usize = 32;
@@ -27,6 +30,7 @@ pub struct Agent {
     /// What is read from the device.
     room: Vec<u8>,
     backlog: Backlog,
+    neighbours: Neighbours,
     counters: Counters,
 }
 
@@ -76,11 +80,12 @@ pub enum Ended {
 }
 
 impl Agent {
-    /// A port of `lan` for the interface of `tap`.
-    pub fn new(lan: Lan, tap: Tap) -> Agent {
+    /// A port of `lan` for the interface of `tap`, whose kernel sends packets to elsewhere over `gateways`.
+    pub fn new(lan: Lan, tap: Tap, gateways: Vec<IpAddr>) -> Agent {
         let mut backlog = Backlog::default();
         let (room, counters) = (backlog.room(), Counters::default());
-        Agent { lan, tap, room, backlog, counters }
+        let neighbours = Neighbours::new(gateways);
+        Agent { lan, tap, room, backlog, neighbours, counters }
     }
 
     /// Moves some frames in both directions, and says whether more may be there. Does not wait.
@@ -94,6 +99,9 @@ impl Agent {
         if ready.lan {
             self.lan.hear(0);
         }
+        let Agent { lan, tap, neighbours, .. } = self;
+        // If the device has no room for the news, the frames find their way all the same.
+        neighbours.tell_changes(lan, |frame| drop(tap.write(&[&[0; HEAD_BYTES], frame], None)));
         let has_written = self.lan.is_ready() && self.write_batch()?;
         let has_more = (ready.device || has_written) && self.read_batch()?;
         let has_tried = self.retry();
@@ -155,7 +163,7 @@ impl Agent {
 
     /// Sends the frame from `start` to `end` of the room, or answers it, or keeps it, or drops it.
     fn send(&mut self, offload: Offload, (start, end): (usize, usize)) {
-        let Agent { lan, tap, room, backlog, counters } = self;
+        let Agent { lan, tap, room, backlog, neighbours, counters } = self;
         let bytes = &room[start..end];
         let find = |address| lan.find_address(address).map(|member| member.mac);
         // The answer has no tag: to a question in a VLAN its members answer.
@@ -168,10 +176,19 @@ impl Agent {
             }
             return;
         }
-        let Some(target) = frame::destination(bytes) else {
+        let Some(mut target) = frame::destination(bytes) else {
             counters.dropped_bad += 1;
             return;
         };
+        // Members of a VLAN know each other's MAC addresses from each other.
+        if !target.is_group()
+            && offload.vlan.is_none()
+            && let Some(instead) = neighbours.instead(lan, target, bytes)
+        {
+            target = instead;
+            room[start..start + target.0.len()].copy_from_slice(&target.0);
+        }
+        let bytes = &room[start..end];
         let has_to_wait = !backlog.is_empty() && backlog.has(target);
         if !has_to_wait {
             match lan.try_push(offload, bytes) {

@@ -12,6 +12,7 @@
 //! | [`link`] | interfaces, addresses and routes, by netlink |
 //! | [`head`] | between the kernel's head of a frame and the LAN's |
 //! | [`agent`] | moving frames |
+//! | `neighbours` | what the kernel believes of the others' MAC addresses |
 //! | [`hosts`] | the names of other members, for the program |
 //! | [`serve`] | the agent's wait, the program's signals and end |
 //! | [`watch`] | noticing that an existing namespace is gone |
@@ -25,6 +26,7 @@ pub mod hosts;
 pub mod inside;
 pub mod link;
 pub mod member;
+mod neighbours;
 pub mod outside;
 pub mod serve;
 pub mod setup;

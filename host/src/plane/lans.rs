@@ -120,7 +120,6 @@ impl Lans {
             true if !found.rule.may_capture(guest) => return Err(Problem::CaptureRefused.into()),
             _ => {}
         }
-        let (number, mac) = found.place(guest, mac)?;
         // One that captures gets copies of all frames, and none of its own.
         let (addresses, vlans) = if captures {
             (Vec::new(), Vec::new())
@@ -130,6 +129,7 @@ impl Lans {
             (found.addresses(guest, address)?, vlans)
         };
         let address = addresses.first().copied();
+        let (number, mac) = found.place(guest, mac, address)?;
         found.lives = found.lives.wrapping_add(1);
         let life = found.lives;
         let member = Member { name: guest, mac, vlans, addresses, captures, life };
@@ -232,8 +232,14 @@ fn counts(counters: &LentWords) -> Counts {
 }
 
 impl Lan {
-    /// The number and the MAC address of a new member: those that it wants, if they are free.
-    fn place(&self, guest: Name, wanted: Mac) -> Result<(usize, Mac), Declined> {
+    /// The number and the MAC address of a new member: those that it wants, if they are free. Otherwise they follow from its IP address
+    /// where they can: a server that is restarted at its address has its old MAC address, too.
+    fn place(
+        &self,
+        guest: Name,
+        wanted: Mac,
+        address: Option<IpAddr>,
+    ) -> Result<(usize, Mac), Declined> {
         let fixed = self.rule.fixed(guest).and_then(|fixed| fixed.mac);
         let wanted = Some(wanted).filter(|mac| *mac != Mac([0; 6]) && !mac.is_group());
         let members = || self.members.iter().flatten().map(|record| &record.member);
@@ -251,13 +257,21 @@ impl Lan {
             }
         }
         // A number whose address somebody has by the system file is nobody's.
+        let all = || 0..MEMBERS_MAX;
         let is_free = |number: &usize| {
             let chosen = self.chosen(*number);
             self.members[*number].is_none()
                 && has(chosen).is_none()
                 && !self.rule.is_mac_kept_from(guest, chosen)
         };
-        let number = old.or_else(|| (0..MEMBERS_MAX).find(is_free)).ok_or(Problem::LanFull)?;
+        let number = old.or_else(|| match address {
+            // Others are put out of the way, at the end.
+            Some(address) => {
+                Some(preferred(address)).filter(is_free).or_else(|| all().rev().find(is_free))
+            }
+            None => all().find(is_free),
+        });
+        let number = number.ok_or(Problem::LanFull)?;
         Ok((number, fixed.or(wanted).unwrap_or_else(|| self.chosen(number))))
     }
 
@@ -309,6 +323,15 @@ impl Lan {
             record.member = member;
         }
     }
+}
+
+/// The number that a member with this IP address has if it is free.
+fn preferred(address: IpAddr) -> usize {
+    let last = match address {
+        IpAddr::V4(address) => address.octets()[3],
+        IpAddr::V6(address) => address.octets()[15],
+    };
+    usize::from(last) % MEMBERS_MAX
 }
 
 /// Addresses among which the host chooses one, at most.

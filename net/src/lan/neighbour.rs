@@ -1,9 +1,14 @@
 //! Who has this IP address? The address table knows it, so that nobody needs to be asked: questions of ARP and of
 //! IPv6's neighbour discovery are answered where they come up, as an adapter with an address table does.
+//!
+//! A kernel keeps an answer for a minute and longer. The member that has the address meanwhile may be another one: so a frame goes to the
+//! owner of its IP destination ([`next_hop`]), as an adapter in layer 3 mode sends it, and the kernel is told of new owners
+//! ([`announcement`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::frame::{ETHERNET_BYTES, Mac, u16_at};
+use super::table::LentTable;
 
 const ARP: u16 = 0x0806;
 const IPV4: u16 = 0x0800;
@@ -18,8 +23,64 @@ const ADVERTISEMENT: u8 = 136;
 const IPV6_BYTES: usize = 40;
 /// Of an advertisement: solicited, and to be believed.
 const SOLICITED_OVERRIDE: u8 = 0x60;
+/// Of an advertisement: not asked for, and to be believed.
+const OVERRIDE: u8 = 0x20;
 /// An advertisement with the option that has the address.
 const ADVERTISEMENT_BYTES: usize = 32;
+/// All stations of a link, and the MAC address of that group.
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+const ALL_NODES_MAC: Mac = Mac([0x33, 0x33, 0, 0, 0, 1]);
+
+/// The IP address that a packet goes to; none of a frame without a packet of IP, or with a tag.
+pub fn ip_destination(frame: &[u8]) -> Option<IpAddr> {
+    let ip = frame.get(ETHERNET_BYTES..)?;
+    match u16_at(frame, 12)? {
+        IPV4 => Some(Ipv4Addr::from(*ip.get(16..)?.first_chunk::<4>()?).into()),
+        IPV6 => Some(Ipv6Addr::from(*ip.get(24..)?.first_chunk::<16>()?).into()),
+        _ => None,
+    }
+}
+
+/// The MAC address that a frame to one station, with a packet for `ip`, is to go to now, if it is not `mac`, which its kernel believes in.
+/// The owner of the IP address has precedence. A member that is a gateway gets what the kernel sends over it; and if a gateway has another
+/// MAC address by now, it is found by `gateways`, the IP addresses of those that the kernel uses.
+pub fn next_hop(table: &LentTable, gateways: &[IpAddr], mac: Mac, ip: IpAddr) -> Option<Mac> {
+    let member = table.find(mac).map(|(_, member)| member);
+    let is_gateway = member
+        .is_some_and(|member| gateways.iter().any(|gateway| member.addresses.contains(gateway)));
+    if is_gateway {
+        return None;
+    }
+    if let Some((_, owner)) = table.find_address(ip) {
+        return (owner.mac != mac).then_some(owner.mac);
+    }
+    if member.is_some() {
+        return None;
+    }
+    let gateway = gateways.iter().find(|gateway| gateway.is_ipv4() == ip.is_ipv4())?;
+    table.find_address(*gateway).map(|(_, gateway)| gateway.mac)
+}
+
+/// A frame that tells all who know an IP address that the member with this MAC address has it now: a gratuitous request of ARP
+/// (RFC 5227, 3), or an unsolicited advertisement (RFC 4861, 7.2.6).
+pub fn announcement(ip: IpAddr, mac: Mac) -> Vec<u8> {
+    let ip = match ip {
+        IpAddr::V4(ip) => ip.octets(),
+        IpAddr::V6(ip) => return advertisement((ip, mac), (ALL_NODES, ALL_NODES_MAC), OVERRIDE),
+    };
+    let mut frame = Vec::with_capacity(ETHERNET_BYTES + ARP_BYTES);
+    frame.extend_from_slice(&Mac::BROADCAST.0);
+    frame.extend_from_slice(&mac.0);
+    frame.extend_from_slice(&ARP.to_be_bytes());
+    for field in [ETHERNET, IPV4, 0x0604, REQUEST] {
+        frame.extend_from_slice(&field.to_be_bytes());
+    }
+    frame.extend_from_slice(&mac.0);
+    frame.extend_from_slice(&ip);
+    frame.extend_from_slice(&[0; 6]);
+    frame.extend_from_slice(&ip);
+    frame
+}
 
 /// The answer to a frame that asks who has an IP address, if `find` knows: it is to be given to the one that asks.
 /// None if the frame asks for nothing of the sort, or asks whether anybody else has its own address.
@@ -75,27 +136,32 @@ fn answer_solicitation(frame: &[u8], find: impl FnOnce(IpAddr) -> Option<Mac>) -
     }
     let wanted = Ipv6Addr::from(*icmp[8..].first_chunk::<16>()?);
     let found = find(wanted.into()).filter(|found| *found != asking)?;
-    let mut advertisement = [0; ADVERTISEMENT_BYTES];
-    advertisement[0] = ADVERTISEMENT;
-    advertisement[4] = SOLICITED_OVERRIDE;
-    advertisement[8..24].copy_from_slice(&wanted.octets());
+    Some(advertisement((wanted, found), (source, asking), SOLICITED_OVERRIDE))
+}
+
+/// An advertisement of an IP address and the MAC address where it is.
+fn advertisement((ip, mac): (Ipv6Addr, Mac), to: (Ipv6Addr, Mac), flags: u8) -> Vec<u8> {
+    let mut message = [0; ADVERTISEMENT_BYTES];
+    message[0] = ADVERTISEMENT;
+    message[4] = flags;
+    message[8..24].copy_from_slice(&ip.octets());
     // Option 2, one unit of eight bytes: the address of the target's link.
-    advertisement[24] = 2;
-    advertisement[25] = 1;
-    advertisement[26..].copy_from_slice(&found.0);
-    let checksum = checksum(wanted, source, &advertisement);
-    advertisement[2..4].copy_from_slice(&checksum.to_be_bytes());
-    let mut reply = Vec::with_capacity(ETHERNET_BYTES + IPV6_BYTES + ADVERTISEMENT_BYTES);
-    reply.extend_from_slice(&asking.0);
-    reply.extend_from_slice(&found.0);
-    reply.extend_from_slice(&IPV6.to_be_bytes());
-    reply.extend_from_slice(&[0x60, 0, 0, 0]);
-    reply.extend_from_slice(&(ADVERTISEMENT_BYTES as u16).to_be_bytes());
-    reply.extend_from_slice(&[ICMPV6, 255]);
-    reply.extend_from_slice(&wanted.octets());
-    reply.extend_from_slice(&source.octets());
-    reply.extend_from_slice(&advertisement);
-    Some(reply)
+    message[24] = 2;
+    message[25] = 1;
+    message[26..].copy_from_slice(&mac.0);
+    let checksum = checksum(ip, to.0, &message);
+    message[2..4].copy_from_slice(&checksum.to_be_bytes());
+    let mut frame = Vec::with_capacity(ETHERNET_BYTES + IPV6_BYTES + ADVERTISEMENT_BYTES);
+    frame.extend_from_slice(&to.1.0);
+    frame.extend_from_slice(&mac.0);
+    frame.extend_from_slice(&IPV6.to_be_bytes());
+    frame.extend_from_slice(&[0x60, 0, 0, 0]);
+    frame.extend_from_slice(&(ADVERTISEMENT_BYTES as u16).to_be_bytes());
+    frame.extend_from_slice(&[ICMPV6, 255]);
+    frame.extend_from_slice(&ip.octets());
+    frame.extend_from_slice(&to.0.octets());
+    frame.extend_from_slice(&message);
+    frame
 }
 
 /// The checksum of a message of ICMPv6, whose own is zero still.
@@ -111,6 +177,9 @@ fn checksum(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> u16 {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use os::words::{WORD_BYTES, Words};
+
+    use super::super::table::{Member, TABLE_BYTES, Table};
     use super::*;
 
     const ONE: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -170,6 +239,70 @@ mod tests {
         assert_eq!(checksum(wanted, source, &zeroed), found);
         for cut in 0..frame.len() {
             assert_eq!(answer(&frame[..cut], find), None);
+        }
+    }
+
+    #[test]
+    fn frames_go_to_the_owner_of_their_ip_address_but_for_those_over_a_gateway() {
+        let (words, lent) = Words::pair(TABLE_BYTES / WORD_BYTES).unwrap();
+        let (mut table, mut lent) = (Table::new(words), LentTable::new(lent).unwrap());
+        let ip = |last: u8| IpAddr::from([10, 1, 0, last]);
+        let mac = |last: u8| Mac([2, 0, 0, 0, 0, last]);
+        let member = |name: &str, last: u8, address: u8| Member {
+            name: name.parse().unwrap(),
+            mac: mac(last),
+            vlans: Vec::new(),
+            addresses: vec![ip(address), format!("fd00::{address}").parse().unwrap()],
+            captures: false,
+            life: last.into(),
+        };
+        for (number, member) in
+            [member("ONE", 1, 1), member("TWO", 2, 2), member("GATE", 9, 9)].iter().enumerate()
+        {
+            table.set(number, Some(member));
+        }
+        lent.refresh(|_, _| {});
+        let (gates, far) = ([ip(9), "fd00::9".parse().unwrap()], IpAddr::from([192, 168, 0, 1]));
+        let hop = |gates: &[IpAddr], mac, ip| next_hop(&lent, gates, mac, ip);
+        assert_eq!(hop(&gates, mac(1), ip(1)), None, "as it should be");
+        assert_eq!(hop(&gates, mac(7), ip(1)), Some(mac(1)), "nobody has the MAC address any more");
+        assert_eq!(hop(&gates, mac(2), ip(1)), Some(mac(1)), "another member has it now");
+        assert_eq!(hop(&gates, mac(2), "fd00::1".parse().unwrap()), Some(mac(1)));
+        assert_eq!(hop(&gates, mac(9), ip(1)), None, "over the gateway");
+        assert_eq!(hop(&[], mac(9), ip(1)), Some(mac(1)));
+        assert_eq!(hop(&gates, mac(9), far), None);
+        assert_eq!(hop(&gates, mac(7), far), Some(mac(9)), "the gateway has come again");
+        assert_eq!(hop(&gates, mac(7), "fd01::1".parse().unwrap()), Some(mac(9)));
+        assert_eq!(hop(&[], mac(7), far), None);
+        assert_eq!(hop(&gates, mac(2), far), None, "a way that this port does not know of");
+    }
+
+    #[test]
+    fn ip_destinations_are_read_and_announcements_are_whole() {
+        let announcement_4 = announcement([10, 1, 0, 2].into(), OTHER);
+        let mut expected = vec![0xff; 6];
+        expected.extend_from_slice(&OTHER.0);
+        expected.extend_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+        expected.extend_from_slice(&OTHER.0);
+        expected.extend_from_slice(&[10, 1, 0, 2, 0, 0, 0, 0, 0, 0, 10, 1, 0, 2]);
+        assert_eq!(announcement_4, expected);
+        assert_eq!(ip_destination(&announcement_4), None);
+        let address: Ipv6Addr = "fd00::2".parse().unwrap();
+        let announcement_6 = announcement(address.into(), OTHER);
+        assert_eq!(announcement_6[..6], [0x33, 0x33, 0, 0, 0, 1]);
+        assert_eq!((announcement_6[54], announcement_6[58]), (136, 0x20));
+        assert_eq!(ip_destination(&announcement_6), Some(IpAddr::V6(ALL_NODES)));
+        let mut zeroed = announcement_6[54..].to_vec();
+        let found = u16::from_be_bytes([zeroed[2], zeroed[3]]);
+        zeroed[2..4].fill(0);
+        assert_eq!(checksum(address, ALL_NODES, &zeroed), found);
+        let mut packet = vec![0; 12];
+        packet.extend_from_slice(&[8, 0, 0x45]);
+        packet.extend_from_slice(&[0; 15]);
+        packet.extend_from_slice(&[10, 1, 0, 7]);
+        assert_eq!(ip_destination(&packet), Some([10, 1, 0, 7].into()));
+        for cut in 0..packet.len() {
+            assert_eq!(ip_destination(&packet[..cut]), None);
         }
     }
 }

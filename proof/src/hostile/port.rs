@@ -95,7 +95,7 @@ impl World {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("sockets");
         World {
             mac: port.mac(),
-            agent: Agent::new(port, Tap::adopt(pair.0)),
+            agent: Agent::new(port, Tap::adopt(pair.0), Vec::new()),
             members: MEMBERS.map(member).into(),
             device: Tap::adopt(pair.1),
             to_members: MEMBERS.map(|_| Default::default()).into(),

@@ -11,6 +11,7 @@ use fabric::name::LanName;
 use net::lan::counters::Counter;
 use net::lan::frame::{Mac, destination};
 use net::lan::link::{Frame, FrameInPlace, Urgency, check};
+use net::lan::neighbour;
 use net::lan::offload::Offload;
 use net::lan::table::Member;
 #[cfg(feature = "tcpip")]
@@ -127,6 +128,15 @@ impl Lan {
     pub fn find_address(&mut self, address: IpAddr) -> Option<&Member> {
         self.mesh.refresh();
         self.mesh.table().find_address(address).map(|(_, member)| member)
+    }
+
+    /// The MAC address to which a frame for `ip` is to go instead of `mac`, where a kernel that is behind the address table sends it; none if
+    /// that is right. `gateways` are the IP addresses of the members over which it sends packets to elsewhere.
+    ///
+    /// The member that has the IP address now gets the frame, unless it is for a gateway.
+    pub fn next_hop(&mut self, gateways: &[IpAddr], mac: Mac, ip: IpAddr) -> Option<Mac> {
+        self.mesh.refresh();
+        neighbour::next_hop(self.mesh.table(), gateways, mac, ip)
     }
 
     /// A count of changes: while it is the same, so are the members.

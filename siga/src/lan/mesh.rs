@@ -381,8 +381,8 @@ impl Mesh {
             if is_other {
                 // What is sent to all from now on is for others.
                 self.end_audience();
-                // So is a path that was asked for.
-                if let Standing::Connecting(..) = self.peers[number] {
+                // So is a path that was asked for, and that none could be made to the member before says nothing of this one.
+                if let Standing::Connecting(..) | Standing::Failed { .. } = self.peers[number] {
                     self.part(number);
                 }
             }

@@ -1,11 +1,12 @@
 //! `siga run` and `siga join`: unmodified programs on a LAN. A test is skipped, and says so, where a program or a right is
 //! missing.
 
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "common/lacking.rs"]
+#[path = "../common/lacking.rs"]
 mod lacking;
-#[path = "common/programs.rs"]
 mod programs;
+mod reached;
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
