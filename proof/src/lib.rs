@@ -21,3 +21,8 @@ pub mod honest;
 pub mod hostile;
 pub mod pattern;
 pub mod plane;
+
+/// Returns true if tests that have a larger size are to run at that size, as `./test long` says with the variable `SIGA_LONG`.
+pub fn is_long() -> bool {
+    std::env::var_os("SIGA_LONG").is_some_and(|value| !value.is_empty())
+}

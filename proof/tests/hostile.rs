@@ -54,8 +54,10 @@ fn what_the_fuzzer_has_found_does_no_harm() {
     }
 }
 
+/// As many cases as usual, at most so many, or ten times that where tests may take long.
 fn config(cases: u32) -> ProptestConfig {
-    config_of(ProptestConfig::default().cases.min(cases))
+    let cases_max = if proof::is_long() { cases.saturating_mul(10) } else { cases };
+    config_of(ProptestConfig::default().cases.min(cases_max))
 }
 
 fn config_of(cases: u32) -> ProptestConfig {

@@ -1,17 +1,12 @@
-//! What a test lacks on this machine, and where that is reported.
+//! What a test lacks on this machine, and how that is reported.
 
 use std::io::Write;
 use std::process::Command;
 
-/// Reports that a test is skipped: past `cargo test`, which hides what tests print that pass, and in the file that the script `test` names,
-/// which counts what was skipped.
+/// Reports that a test is skipped: past `cargo test`, which hides what tests print that pass. The script `test` repeats it at the end.
 pub fn skip(test: &str, what: &str) {
     // In one piece, or what other tests print comes between.
     let _ = std::io::stderr().write_all(format!("SKIPPED: {test}: {what}\n").as_bytes());
-    if let Some(file) = std::env::var_os("SIGA_SKIPPED") {
-        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(file).unwrap();
-        file.write_all(format!("{what}\n").as_bytes()).unwrap();
-    }
 }
 
 /// Returns true if a program is there that a test needs, and otherwise reports that the test is skipped.
