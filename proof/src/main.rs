@@ -1,6 +1,7 @@
 //! Programs that search for faults. `docs/proof.md` describes what they prove, and how.
 
 mod conformance;
+mod containers;
 mod crew;
 mod footprint;
 mod sleeps;
@@ -26,6 +27,9 @@ enum Command {
     Conformance(conformance::Arguments),
     #[command(hide = true)]
     ConformancePart(conformance::PartArguments),
+    Containers(containers::Arguments),
+    #[command(hide = true)]
+    ContainerPart(containers::PartArguments),
     Sleeps(sleeps::Arguments),
     Torture(torture::Arguments),
     #[command(hide = true)]
@@ -54,6 +58,8 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Conformance(arguments) => conformance::run(&arguments),
         Command::ConformancePart(arguments) => conformance::play(&arguments),
+        Command::Containers(arguments) => containers::run(&arguments),
+        Command::ContainerPart(arguments) => containers::play(&arguments),
         Command::Sleeps(arguments) => sleeps::run(&arguments),
         Command::Torture(arguments) => torture::run(&arguments),
         Command::TortureHost(birth) => torture::host::run(&birth),
