@@ -5,6 +5,7 @@ mod containers;
 mod crew;
 mod footprint;
 mod sleeps;
+mod stalls;
 mod torture;
 
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ enum Command {
     #[command(hide = true)]
     ContainerPart(containers::PartArguments),
     Sleeps(sleeps::Arguments),
+    Stalls(stalls::Arguments),
     Torture(torture::Arguments),
     #[command(hide = true)]
     TortureHost(torture::birth::Birth),
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Command::Containers(arguments) => containers::run(&arguments),
         Command::ContainerPart(arguments) => containers::play(&arguments),
         Command::Sleeps(arguments) => sleeps::run(&arguments),
+        Command::Stalls(arguments) => stalls::run(&arguments),
         Command::Torture(arguments) => torture::run(&arguments),
         Command::TortureHost(birth) => torture::host::run(&birth),
         Command::TortureGuest(arguments) => torture::guest::run(&arguments),
