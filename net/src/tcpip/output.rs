@@ -71,7 +71,7 @@ pub(super) struct Output {
     /// The frames that are held for each target that is full. No queue is empty.
     held: HashMap<Hop, VecDeque<Held>>,
     /// Packets of others, in the same manner.
-    passed: HashMap<Hop, VecDeque<Held>>,
+    passed: HashMap<Hop, Passed>,
     /// Their bytes.
     passed_bytes: usize,
     own: Own,
@@ -88,6 +88,44 @@ struct Own {
 struct Held {
     offload: Offload,
     frame: Vec<u8>,
+}
+
+/// Packets of others that wait for one target, each with its source, and how many each source has.
+#[derive(Debug, Default)]
+struct Passed {
+    waiting: VecDeque<(IpAddr, Held)>,
+    bytes: usize,
+    of_sources: HashMap<IpAddr, usize>,
+}
+
+impl Passed {
+    fn push(&mut self, source: IpAddr, held: Held) {
+        self.bytes += held.frame.len();
+        *self.of_sources.entry(source).or_insert(0) += 1;
+        self.waiting.push_back((source, held));
+    }
+
+    /// Takes a packet out, and returns its bytes.
+    fn remove(&mut self, at: usize) -> usize {
+        let Some((source, held)) = self.waiting.remove(at) else { return 0 };
+        self.bytes -= held.frame.len();
+        if let Some(number) = self.of_sources.get_mut(&source) {
+            *number -= 1;
+            if *number == 0 {
+                self.of_sources.remove(&source);
+            }
+        }
+        held.frame.len()
+    }
+
+    /// Which packet goes for another of `source`: the last of the source that has the most, if that has more than this one
+    /// will have then. So a source that floods a target is in nobody's way but its own.
+    fn evictable(&self, source: IpAddr) -> Option<usize> {
+        let own = self.of_sources.get(&source).copied().unwrap_or(0);
+        let (of, most) = self.of_sources.iter().max_by_key(|(_, number)| **number)?;
+        let last = self.waiting.iter().rposition(|(source, _)| source == of);
+        last.filter(|_| *most > own + 1)
+    }
 }
 
 impl Output {
@@ -165,13 +203,13 @@ impl Output {
         }
     }
 
-    /// Passes a packet of others on, or keeps it until its target has room. It is dropped if too many of others wait
-    /// already.
+    /// Passes a packet of others on, or keeps it until its target has room. If too many of others wait already, one of the
+    /// source that has the most of them is dropped.
     pub(super) fn pass_on(
         &mut self,
         link: &mut impl Link,
         counters: &mut Counters,
-        hop: Hop,
+        (source, hop): (IpAddr, Hop),
         offload: Offload,
         frame: &mut [u8],
     ) {
@@ -182,15 +220,23 @@ impl Output {
                 Err(Unsent::Full) => {}
             }
         }
-        let waiting = self.passed.get(&hop);
-        let of_target: usize = waiting.into_iter().flatten().map(|held| held.frame.len()).sum();
-        let share = PASSED_BYTES_MAX.saturating_sub(self.passed_bytes) / PASSED_SHARE;
-        let is_too_many = waiting.is_some_and(|waiting| waiting.len() >= HELD_PER_TARGET_MAX);
-        if is_too_many || of_target + frame.len() > share {
-            return counters.count(Counter::TargetFull);
+        let Output { passed, passed_bytes, .. } = self;
+        let of_target = passed.entry(hop).or_default();
+        while of_target.waiting.len() >= HELD_PER_TARGET_MAX
+            || of_target.bytes + frame.len()
+                > PASSED_BYTES_MAX.saturating_sub(*passed_bytes) / PASSED_SHARE
+        {
+            counters.count(Counter::TargetFull);
+            let Some(evicted) = of_target.evictable(source) else {
+                if of_target.waiting.is_empty() {
+                    passed.remove(&hop);
+                }
+                return;
+            };
+            *passed_bytes -= of_target.remove(evicted);
         }
-        self.passed_bytes += frame.len();
-        self.passed.entry(hop).or_default().push_back(Held { offload, frame: frame.to_vec() });
+        *passed_bytes += frame.len();
+        of_target.push(source, Held { offload, frame: frame.to_vec() });
     }
 
     /// Tries again what was kept. Calls `has_room` with each target for which nothing of ours is left.
@@ -212,8 +258,8 @@ impl Output {
             has_room(*hop);
             false
         });
-        passed.retain(|hop, waiting| {
-            while let Some(Held { offload, frame }) = waiting.front_mut() {
+        passed.retain(|hop, of_target| {
+            while let Some((_, Held { offload, frame })) = of_target.waiting.front_mut() {
                 if held.contains_key(hop) {
                     return true;
                 }
@@ -222,8 +268,7 @@ impl Output {
                     Ok(()) => counters.count(Counter::Forwarded),
                     Err(Unsent::Unreachable) => {}
                 }
-                *passed_bytes -= frame.len();
-                waiting.pop_front();
+                *passed_bytes -= of_target.remove(0);
             }
             false
         });

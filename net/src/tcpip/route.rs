@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::str::FromStr;
 
 use super::output::Link;
@@ -152,6 +153,10 @@ pub(super) struct Routes {
     addresses: Vec<IpAddr>,
     /// Those with more bits first, and those to one network together.
     routes: Vec<Route>,
+    /// Where the routes to each network are among these.
+    of_networks: HashMap<Prefix, Range<usize>>,
+    /// How many bits the networks of routes have in common, without repetition and the most first: of IPv4, and of IPv6.
+    bits: [Vec<u8>; 2],
     /// Which addresses there are at each interface. Not kept where there is nothing to choose.
     neighbours: HashSet<(usize, IpAddr)>,
     /// The same, by LAN and the number of a neighbour there: what it takes along when it becomes another.
@@ -168,7 +173,16 @@ impl Routes {
         let addresses = interfaces.iter().flat_map(|one| one.addresses.iter().copied()).collect();
         let has_vlan = interfaces.iter().any(|one| one.vlan.is_some());
         let has_choice = interfaces.len() > 1 || has_vlan || !routes.is_empty();
-        Routes { interfaces, addresses, routes, has_choice, ..Routes::default() }
+        let (mut of_networks, mut bits) =
+            (HashMap::<_, Range<usize>>::new(), [Vec::new(), Vec::new()]);
+        for (at, route) in routes.iter().enumerate() {
+            of_networks.entry(route.to).or_insert(at..at).end = at + 1;
+            let bits = &mut bits[usize::from(!route.to.address.is_ipv4())];
+            if bits.last() != Some(&route.to.bits) {
+                bits.push(route.to.bits);
+            }
+        }
+        Routes { interfaces, addresses, routes, of_networks, bits, has_choice, ..Routes::default() }
     }
 
     /// The addresses of the stack.
@@ -268,23 +282,22 @@ impl Routes {
     fn way(&self, to: IpAddr) -> Option<Way<'_>> {
         let here = self.interface_of(to);
         // What is local to a link is nowhere else.
-        let first = match is_link_local(to) {
-            true => None,
-            false => self.routes.iter().position(|route| route.to.contains(to)),
-        };
-        match (here, first) {
-            (Some((interface, bits)), first)
-                if first.is_none_or(|first| self.routes[first].to.bits <= bits) =>
-            {
+        let over = if is_link_local(to) { &[][..] } else { self.routes_to(to) };
+        match (here, over.first()) {
+            (Some((interface, bits)), first) if first.is_none_or(|first| first.to.bits <= bits) => {
                 Some(Way::Here(interface))
             }
-            (_, Some(first)) => {
-                let routes = &self.routes[first..];
-                let others = routes.iter().position(|route| route.to != routes[0].to);
-                Some(Way::Over(&routes[..others.unwrap_or(routes.len())]))
-            }
+            (_, Some(_)) => Some(Way::Over(over)),
             _ => None,
         }
+    }
+
+    /// The routes to the network that has the most bits in common with an address: a look for each number of bits that there
+    /// is, however many routes there are.
+    fn routes_to(&self, to: IpAddr) -> &[Route] {
+        let bits = self.bits[usize::from(!to.is_ipv4())].iter();
+        let mut networks = bits.filter_map(|bits| self.of_networks.get(&Prefix::of(to, *bits)?));
+        networks.next().map_or(&[][..], |at| &self.routes[at.clone()])
     }
 
     /// The interface at which the neighbours have addresses like this one, and how many bits these have in common. An address
@@ -515,6 +528,33 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn routes_found_are_those_that_a_look_at_all_finds(
+            networks in prop::collection::vec((any::<u32>(), 0..=32u8, any::<bool>()), 0..40),
+            sought in prop::collection::vec(any::<u32>(), 1..20),
+        ) {
+            let address = |bits: u32, is_v4: bool| match is_v4 {
+                true => IpAddr::V4(bits.into()),
+                // Many networks of each family have the same first bits.
+                false => IpAddr::V6((u128::from(bits) << 96).into()),
+            };
+            let networks = networks.into_iter().enumerate().map(|(at, (bits, length, is_v4))| {
+                let to = Prefix::of(address(bits & 0xf0f0_0000, is_v4), length).unwrap();
+                Route { to, via: IpAddr::from([10, 1, (at >> 8) as u8, at as u8]) }
+            });
+            let networks: Vec<Route> = networks.collect();
+            let routes = Routes::new(vec![at(0, "10.1.0.1")], networks.clone());
+            for bits in sought {
+                for to in [true, false].map(|is_v4| address(bits & 0xf0f0_ffff, is_v4)) {
+                    let leads = |route: &&Route| route.to.contains(to);
+                    let most = networks.iter().filter(leads).map(|route| route.to.bits).max();
+                    let expected: Vec<Route> =
+                        networks.iter().filter(leads).filter(|route| Some(route.to.bits) == most).copied().collect();
+                    prop_assert_eq!(routes.routes_to(to), &expected[..]);
+                }
+            }
+        }
+
         #[test]
         fn what_is_shown_is_read_again(bits in any::<u128>(), length in 0..=128u8, is_v4 in any::<bool>()) {
             let (address, length) = match is_v4 {

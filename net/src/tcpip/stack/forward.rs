@@ -60,14 +60,15 @@ impl Stack {
         let Stack { output, counters, .. } = self;
         let result = match packet.cut_from {
             _ if longest <= mtu => {
-                output.pass_on(link, counters, hop, frame.offload, &mut bytes);
+                output.pass_on(link, counters, (packet.source, hop), frame.offload, &mut bytes);
                 Ok(())
             }
             Some(part) if segments.is_none() => {
                 complete_checksum(frame.offload.checksum, &mut bytes);
                 fragments::cut(&bytes, mtu, part, |piece| {
                     counters.count(Counter::FragmentsSent);
-                    output.pass_on(link, counters, hop, Offload::NONE, piece);
+                    let to = (packet.source, hop);
+                    output.pass_on(link, counters, to, Offload::NONE, piece);
                 });
                 Ok(())
             }

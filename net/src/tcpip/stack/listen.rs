@@ -23,6 +23,8 @@ pub(super) struct Listener {
 pub(super) struct HalfOpen {
     /// By the address of the other side and the number of the connection, its index.
     by_host: HashMap<IpAddr, BTreeMap<u64, u32>>,
+    /// How many each host has: the last has the most.
+    counts: BTreeSet<(usize, IpAddr)>,
     /// When each began, by its number: the oldest is the first.
     begun: BTreeMap<u64, u64>,
 }
@@ -30,17 +32,31 @@ pub(super) struct HalfOpen {
 impl HalfOpen {
     fn insert(&mut self, now: u64, host: IpAddr, number: u64, index: u32) {
         self.begun.insert(number, now);
-        self.by_host.entry(host).or_default().insert(number, index);
+        let ones = self.by_host.entry(host).or_default();
+        let before = ones.len();
+        ones.insert(number, index);
+        let after = ones.len();
+        self.recount(host, before, after);
+    }
+
+    fn recount(&mut self, host: IpAddr, before: usize, after: usize) {
+        self.counts.remove(&(before, host));
+        if after > 0 {
+            self.counts.insert((after, host));
+        }
     }
 
     pub(super) fn remove(&mut self, host: IpAddr, number: u64) {
         let Some(ones) = self.by_host.get_mut(&host) else { return };
+        let before = ones.len();
         if ones.remove(&number).is_some() {
             self.begun.remove(&number);
         }
-        if ones.is_empty() {
+        let after = ones.len();
+        if after == 0 {
             self.by_host.remove(&host);
         }
+        self.recount(host, before, after);
     }
 
     /// Since when the oldest one waits.
@@ -53,9 +69,9 @@ impl HalfOpen {
     /// ask once do not take places from each other: each of them has the time that it needs to answer.
     fn evictable(&self, host: IpAddr) -> Option<u32> {
         let own = self.by_host.get(&host).map_or(0, BTreeMap::len);
-        let most = self.by_host.values().max_by_key(|ones| ones.len())?;
-        let (_, index) = most.first_key_value()?;
-        (most.len() > own + 1).then_some(*index)
+        let (most, of) = self.counts.last()?;
+        let (_, index) = self.by_host.get(of)?.first_key_value()?;
+        (*most > own + 1).then_some(*index)
     }
 }
 
