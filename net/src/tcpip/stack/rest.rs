@@ -29,9 +29,7 @@ impl Stack {
         let Stack { connections, engine, pool, counters, .. } = self;
         let connection = connections.get_mut(index)?;
         let is_idle = connection.machine.as_ref().is_some_and(Machine::can_sleep);
-        let is_asked = connection.keeper.is_some() || connection.questioner.is_some();
         if !is_idle
-            || is_asked
             || !connection.is_held
             || connection.is_receive_shut
             || !engine.can_begin_anywhere()

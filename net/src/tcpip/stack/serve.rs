@@ -236,9 +236,9 @@ impl Stack {
         // What is due at once and was not sent waits for room.
         let due = due.filter(|due| *due > now || full.is_none());
         let probe = connection.keep_due();
-        let due = due.into_iter().chain(connection.deadline).chain(reminder).chain(probe).min();
+        let due = due.into_iter().chain(connection.deadline).chain(reminder).min();
         let due = if due.is_none() { self.rest_if_idle(now, index) } else { due };
-        self.set_timer(index, due);
+        self.set_timer(index, due.into_iter().chain(probe).min());
     }
 
     pub(super) fn make_busy(&mut self, index: u32) {

@@ -125,5 +125,17 @@ fn connection_that_sleeps_is_asked_when_it_is_to_be() {
     world.stacks[0].set_keep_alive(world.now, ids[0], Some(OPTIONS));
     world.until(30 * SECOND, |_| false);
     assert!(world.stacks[0].counter(Counter::ProbesSent) > 0);
-    assert_eq!(world.stacks[0].pool().in_use, 1);
+    // It goes to sleep again, and is asked all the same.
+    assert_eq!(world.stacks[0].pool().in_use, 0);
+    let woken = world.stacks[0].counter(Counter::Woken);
+    world.until(30 * SECOND, |_| false);
+    assert_eq!(world.stacks[0].counter(Counter::Woken), woken);
+    // A side that answers no more is given up in its sleep.
+    world.wires[1].faults.lost = 100;
+    assert!(
+        world.until(60 * SECOND, |world| {
+            world.stacks[0].take_end(ids[0]) == Some(End::TimedOut)
+        })
+    );
+    assert_eq!(world.stacks[0].counter(Counter::Woken), woken);
 }
