@@ -1,6 +1,7 @@
 //! `siga capture`: what it writes is read back, here and by tshark where that is installed.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
-use siga::lan::{Checksum, Lan, LanOptions, Mac, Offload};
+use siga::lan::{Address, Checksum, Lan, LanOptions, Mac, Offload};
+use siga::tcpip::{Stack, StackOptions, TcpListener, TcpStream};
 use siga::{Guest, Wait};
 
 const SYSTEM: &str = r#"
@@ -271,4 +273,47 @@ fn guest_that_must_not_capture_is_told_what_to_change() {
     assert!(!std::fs::exists(&file).unwrap());
     let output = scene.capture(&["-w", "-", "--json"]).wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn transfer_of_a_stream_has_no_retransmission_that_tshark_finds_spurious() {
+    let mut scene = Scene::start("capture-stream");
+    let file = scene.file("stream.pcapng");
+    let socket = scene.file("siga.sock");
+    let stack = |name: &str| {
+        let options = LanOptions { address: Address::Chosen, ..LanOptions::default() };
+        let lan = Lan::join(Guest::attach(&socket, name).unwrap(), "hs0", &options).unwrap();
+        Stack::new(lan, &StackOptions::default()).unwrap()
+    };
+    let (server, client) = (stack("SERVER"), stack("CLIENT"));
+    let capture = scene.capture(&["-w", &file, "--snap", "100", "--json"]);
+    scene.wait_for_capture();
+    let at = SocketAddr::new(server.addresses()[0], 80);
+    let listener = TcpListener::bind(&server, at).unwrap();
+    let sender = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        for _ in 0..200 {
+            stream.write_all(&[7; 1 << 20]).unwrap();
+        }
+        drop(stream);
+        server.finish(Duration::from_secs(30)).unwrap();
+    });
+    let mut stream = TcpStream::connect(&client, at).unwrap();
+    let bytes = std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
+    assert_eq!(bytes, 200 << 20);
+    sender.join().unwrap();
+    let number = capture.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &number]).status().unwrap().success());
+    let output = capture.wait_with_output().unwrap();
+    let summary: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    assert!(summary["packets"].as_u64().unwrap() > 1000, "{summary}");
+    let count = |filter: &str| {
+        let output =
+            Command::new("tshark").args(["-n", "-r", &file, "-Y", filter]).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).lines().count()
+    };
+    if tshark(&file).is_some() {
+        assert_eq!(count("tcp.analysis.spurious_retransmission"), 0, "{summary}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Capture: a member is given copies of all frames of a LAN.
 
+use std::thread;
 use std::time::Duration;
 
 use siga::error::Problem;
@@ -135,9 +136,10 @@ fn one_that_captures_is_no_target() {
     let (mac, own) = (found.mac, a.mac());
     let error = a.try_send(Offload::NONE, &frame(mac, own, b"")).unwrap_err();
     assert_eq!(error, TrySendFrameError::Send(SendFrameError::NoMember(mac)));
+    let mut lost = 0;
+    assert!(next(&mut capture, &mut [&mut a], &mut lost).is_some(), "the frame that nobody took");
     // A frame to all goes to nobody here, and is seen once.
     a.send(Offload::NONE, &frame(Mac::BROADCAST, own, b"")).unwrap();
-    let mut lost = 0;
     assert!(next(&mut capture, &mut [&mut a], &mut lost).is_some());
     assert!(next(&mut capture, &mut [&mut a], &mut lost).is_none());
     assert_eq!((a.counter(Counter::FramesSent), lost), (0, 0));
@@ -227,4 +229,65 @@ fn one_that_goes_is_forgotten_and_another_may_come() {
             assert!(a.receive_within(Duration::from_millis(1)).unwrap().is_none());
         }
     }
+}
+
+#[test]
+fn frames_that_no_member_takes_are_seen() {
+    let host = host();
+    let mut a = member(&host, "A");
+    let mut capture = capture(&host, "SNIFFER");
+    let nobody = Mac([2, 0x53, 0x47, 0, 0, 99]);
+    let error = a.try_send(Offload::NONE, &frame(nobody, a.mac(), b"nobody")).unwrap_err();
+    assert_eq!(error, TrySendFrameError::Send(SendFrameError::NoMember(nobody)));
+    let mut lost = 0;
+    let (name, _, _, bytes) = next(&mut capture, &mut [&mut a], &mut lost).expect("the frame");
+    assert_eq!((name.as_str(), &bytes[14..]), ("A", &b"nobody"[..]));
+    assert!(next(&mut capture, &mut [&mut a], &mut lost).is_none());
+}
+
+#[test]
+fn what_was_sent_because_of_a_frame_is_seen_behind_it_with_a_later_time() {
+    const ROUNDS: u32 = 5000;
+    let host = host();
+    let [mut a, mut b] = ["A", "B"].map(|name| member(&host, name));
+    let mut capture = capture(&host, "SNIFFER");
+    settle(&mut capture, &mut [&mut a, &mut b]);
+    let (mac_a, mac_b) = (a.mac(), b.mac());
+    // Both hold frames back, as far as they may, and send as soon as they have received.
+    let play = |mut own: Lan, from: Mac, to: Mac, begins: bool| {
+        let mut body = [0; 400];
+        for round in 0..ROUNDS {
+            body[..4].copy_from_slice(&round.to_le_bytes());
+            if !begins {
+                assert!(own.receive_within(SECOND).unwrap().is_some());
+            }
+            own.try_push(Offload::NONE, &frame(to, from, &body)).unwrap();
+            own.flush();
+            if begins {
+                assert!(own.receive_within(SECOND).unwrap().is_some());
+            }
+        }
+        own
+    };
+    thread::scope(|scope| {
+        let one = scope.spawn(move || play(a, mac_a, mac_b, true));
+        let other = scope.spawn(move || play(b, mac_b, mac_a, false));
+        let (mut last_ns, mut last, mut seen, mut lost) = (0, None, 0, 0);
+        while seen + lost < u64::from(2 * ROUNDS) {
+            let captured = capture.receive_within(SECOND).unwrap().expect("a record");
+            lost += captured.lost;
+            let Some(found) = captured.frame else { continue };
+            let round = u32::from_le_bytes(found.bytes[14..18].try_into().unwrap());
+            let at = (round, captured.from.name.as_str() != "A");
+            assert!(last < Some(at), "{at:?} comes behind {last:?}");
+            assert!(
+                captured.time_ns >= last_ns,
+                "{at:?} is {} ns too early",
+                last_ns - captured.time_ns
+            );
+            (last, last_ns, seen) = (Some(at), captured.time_ns, seen + 1);
+        }
+        one.join().unwrap();
+        other.join().unwrap();
+    });
 }

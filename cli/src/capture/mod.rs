@@ -5,7 +5,7 @@ mod pcapng;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind};
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ use os::processor::now_ns;
 use os::signals::HeldSignals;
 use siga::error::Problem;
 use siga::lan::{Capture, Captured, Frame, JoinLanError, LanName, Mac, Member, complete_checksum};
-use siga::{Guest, Wait};
+use siga::{Guest, Name, Wait};
 
 use self::pcapng::{Interface, Packet, Statistics, Writer};
 use crate::outcome::Outcome;
@@ -61,9 +61,6 @@ const FRAMES_PER_TURN: u32 = 256;
 
 /// Interfaces of a file: a member that comes again and again with another address has no more.
 const INTERFACES_MAX: usize = 4096;
-
-/// Bytes that are written at once.
-const BUFFER_BYTES: usize = 256 << 10;
 
 /// Captures until it is to end.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
@@ -132,15 +129,13 @@ enum Failure {
 
 /// A capture that is being written.
 struct Recording {
-    writer: Writer<BufWriter<File>>,
+    writer: Writer<File>,
     /// Standard output or a named pipe, whose reader may go while nothing is to be written.
     pipe: Option<File>,
     snap: Option<u32>,
     clock: Clock,
-    sources: BTreeMap<(String, Mac), Source>,
+    sources: BTreeMap<(Name, Mac), Source>,
     packets: u64,
-    /// A frame as it is written.
-    frame: Vec<u8>,
 }
 
 /// A member whose frames are captured.
@@ -177,9 +172,9 @@ impl Recording {
             _ => None,
         };
         let program = concat!("siga ", env!("CARGO_PKG_VERSION"));
-        let writer = Writer::new(BufWriter::with_capacity(BUFFER_BYTES, output), program)?;
-        let (sources, frame) = (BTreeMap::new(), Vec::new());
-        Ok(Recording { writer, pipe, snap, clock: Clock::now(), sources, packets: 0, frame })
+        let writer = Writer::new(output, program)?;
+        let sources = BTreeMap::new();
+        Ok(Recording { writer, pipe, snap, clock: Clock::now(), sources, packets: 0 })
     }
 
     /// Records until a limit is reached, or a signal asks for the end.
@@ -260,21 +255,19 @@ impl Recording {
         source.packets += 1;
         let (interface, lost) = (source.interface, std::mem::take(&mut source.lost_since));
         self.packets += 1;
-        whole(frame, &mut self.frame);
-        let length = self.frame.len();
-        let kept = self.snap.map_or(length, |snap| length.min(snap as usize));
-        let (bytes, length) = (&self.frame[..kept], length as u32);
-        self.writer.packet(Packet { interface, time_ns, bytes, length, lost })
+        let kept_bytes_max = self.snap.map_or(usize::MAX, |snap| snap as usize);
+        let packet = Packet { interface, time_ns, kept_bytes_max, lost };
+        self.writer.packet(packet, |room| put_whole(frame, room))
     }
 
     /// A member, which is given an interface if it has none.
     fn source(&mut self, member: &Member, lan: LanName) -> io::Result<&mut Source> {
-        let mut key = (member.name.to_string(), member.mac);
+        let mut key = (member.name, member.mac);
         if self.sources.len() >= INTERFACES_MAX && !self.sources.contains_key(&key) {
             // One that it had before, or anybody's: they are many for a reason.
-            let of_name = (key.0.clone(), Mac([0; 6]))..;
+            let of_name = (key.0, Mac([0; 6]))..;
             let known = self.sources.range(of_name).chain(&self.sources).next();
-            key = known.map(|(known, _)| known.clone()).unwrap_or(key);
+            key = known.map_or(key, |(known, _)| *known);
         }
         match self.sources.entry(key) {
             Entry::Occupied(known) => Ok(known.into_mut()),
@@ -307,7 +300,7 @@ impl Recording {
 
     fn summary(&self, lan: &str) -> Summary {
         let members = self.sources.iter().map(|((guest, mac), source)| MemberSummary {
-            guest: guest.clone(),
+            guest: guest.to_string(),
             mac: mac.to_string(),
             packets: source.packets,
             lost: source.lost,
@@ -333,16 +326,17 @@ impl Summary {
     }
 }
 
-/// The frame as it would be on a wire: with its checksum, and its VLAN tag.
-fn whole(Frame { offload, bytes }: Frame<'_>, frame: &mut Vec<u8>) {
-    frame.clear();
-    frame.extend_from_slice(bytes);
-    complete_checksum(offload.checksum, frame);
+/// Appends the frame as it would be on a wire: with its checksum, and its VLAN tag.
+fn put_whole(Frame { offload, bytes }: Frame<'_>, room: &mut Vec<u8>) {
+    let from = room.len();
+    room.extend_from_slice(bytes);
+    complete_checksum(offload.checksum, &mut room[from..]);
     if let Some(tag) = offload.vlan {
         let [high, low] = tag.to_be_bytes();
         let [type_high, type_low] = VLAN_TYPE.to_be_bytes();
         // Behind the addresses; no frame is shorter.
-        frame.splice(ADDRESS_BYTES..ADDRESS_BYTES, [type_high, type_low, high, low]);
+        let at = from + ADDRESS_BYTES;
+        room.splice(at..at, [type_high, type_low, high, low]);
     }
 }
 
@@ -386,11 +380,12 @@ mod tests {
         bytes[14..].copy_from_slice(&[0x12, 0x34, 0, 0]);
         let checksum = Checksum::Partial { start: 14, at: 2 };
         let offload = Offload { checksum, vlan: Some(0x6007), ..Offload::NONE };
-        let mut frame = vec![1; 100];
-        whole(Frame { offload, bytes: &bytes }, &mut frame);
-        assert_eq!(frame, b"ABCDEFabcdef\x81\x00\x60\x07\x88\xb5\x12\x34\xed\xcb");
-        whole(Frame { offload: Offload::NONE, bytes: &bytes }, &mut frame);
-        assert_eq!(frame, bytes);
+        let mut room = vec![1; 3];
+        put_whole(Frame { offload, bytes: &bytes }, &mut room);
+        assert_eq!(room, b"\x01\x01\x01ABCDEFabcdef\x81\x00\x60\x07\x88\xb5\x12\x34\xed\xcb");
+        room.clear();
+        put_whole(Frame { offload: Offload::NONE, bytes: &bytes }, &mut room);
+        assert_eq!(room, bytes);
     }
 
     #[test]

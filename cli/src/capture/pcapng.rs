@@ -37,11 +37,17 @@ const STATISTICS_END: u16 = 3;
 const STATISTICS_RECEIVED: u16 = 4;
 const STATISTICS_DROPPED: u16 = 5;
 
+/// Bytes that are gathered before they are written: with each frame copied once, and a call for many.
+const GATHERED_BYTES: usize = 1 << 20;
+
 /// Writes a file of one section.
 #[derive(Debug)]
 pub struct Writer<W> {
     output: W,
-    block: Vec<u8>,
+    /// Blocks that are to be written, the last of which may not be whole.
+    gathered: Vec<u8>,
+    /// Where the last one begins.
+    begun: usize,
     interfaces: u32,
 }
 
@@ -53,17 +59,15 @@ pub struct Interface {
     pub mac: Mac,
 }
 
-/// What is written of a packet.
+/// What is written of a packet beside its bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
+pub struct Packet {
     /// The number of its interface.
     pub interface: u32,
     /// When it was sent, since 1970.
     pub time_ns: u64,
-    /// Its first bytes.
-    pub bytes: &'a [u8],
-    /// How many it had.
-    pub length: u32,
+    /// How many of its bytes are written, at most.
+    pub kept_bytes_max: usize,
     /// Packets of the interface that were lost since the one before.
     pub lost: u64,
 }
@@ -81,7 +85,8 @@ pub struct Statistics {
 impl<W: Write> Writer<W> {
     /// Begins a file that this program has written.
     pub fn new(output: W, program: &str) -> io::Result<Writer<W>> {
-        let mut writer = Writer { output, block: Vec::new(), interfaces: 0 };
+        let gathered = Vec::with_capacity(GATHERED_BYTES);
+        let mut writer = Writer { output, gathered, begun: 0, interfaces: 0 };
         writer.begin(SECTION_HEADER);
         writer.put(&BYTE_ORDER.to_le_bytes());
         // Version 1.0, and a section whose length is not known.
@@ -110,15 +115,21 @@ impl<W: Write> Writer<W> {
         Ok(number)
     }
 
-    /// Adds a packet.
-    pub fn packet(&mut self, packet: Packet<'_>) -> io::Result<()> {
-        let Packet { interface, time_ns, bytes, length, lost } = packet;
+    /// Adds a packet, whose bytes `put` appends to what it is given.
+    pub fn packet(&mut self, packet: Packet, put: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        let Packet { interface, time_ns, kept_bytes_max, lost } = packet;
         self.begin(ENHANCED_PACKET);
         self.put(&interface.to_le_bytes());
         self.time(time_ns);
-        self.put(&(bytes.len() as u32).to_le_bytes());
-        self.put(&length.to_le_bytes());
-        self.put(bytes);
+        // The lengths are put here when they are known.
+        self.put(&[0; 8]);
+        let from = self.gathered.len();
+        put(&mut self.gathered);
+        let length = self.gathered.len() - from;
+        let kept = length.min(kept_bytes_max);
+        self.gathered.truncate(from + kept);
+        self.gathered[from - 8..from - 4].copy_from_slice(&(kept as u32).to_le_bytes());
+        self.gathered[from - 4..from].copy_from_slice(&(length as u32).to_le_bytes());
         self.pad();
         if lost > 0 {
             self.option(PACKET_DROPS, &lost.to_le_bytes());
@@ -144,31 +155,35 @@ impl<W: Write> Writer<W> {
         self.end()
     }
 
-    /// Hands over what the output has buffered.
+    /// Writes what was gathered.
     pub fn flush(&mut self) -> io::Result<()> {
+        let written = self.output.write_all(&self.gathered);
+        self.gathered.clear();
+        written?;
         self.output.flush()
     }
 
     fn begin(&mut self, kind: u32) {
-        self.block.clear();
+        self.begun = self.gathered.len();
         self.put(&kind.to_le_bytes());
         // The length is put here at the end.
         self.put(&[0; 4]);
     }
 
     fn end(&mut self) -> io::Result<()> {
-        let bytes = (self.block.len() as u32 + 4).to_le_bytes();
-        self.block[4..8].copy_from_slice(&bytes);
+        let bytes = ((self.gathered.len() - self.begun) as u32 + 4).to_le_bytes();
+        self.gathered[self.begun + 4..self.begun + 8].copy_from_slice(&bytes);
         self.put(&bytes);
-        self.output.write_all(&self.block)
+        if self.gathered.len() >= GATHERED_BYTES / 2 { self.flush() } else { Ok(()) }
     }
 
     fn put(&mut self, bytes: &[u8]) {
-        self.block.extend_from_slice(bytes);
+        self.gathered.extend_from_slice(bytes);
     }
 
+    /// Fills the last block up to a multiple of 4 bytes, which all before it have.
     fn pad(&mut self) {
-        self.block.resize(self.block.len().next_multiple_of(4), 0);
+        self.gathered.resize(self.gathered.len().next_multiple_of(4), 0);
     }
 
     /// A time, the high half first.
@@ -198,14 +213,16 @@ mod tests {
 
     fn written(write: impl FnOnce(&mut Writer<Vec<u8>>)) -> Vec<u8> {
         let mut writer = Writer::new(Vec::new(), "siga").unwrap();
-        let head = writer.output.len();
+        let head = writer.gathered.len();
         write(&mut writer);
+        writer.flush().unwrap();
         writer.output.split_off(head)
     }
 
     #[test]
     fn section_says_byte_order_version_and_program() {
-        let writer = Writer::new(Vec::new(), "siga").unwrap();
+        let mut writer = Writer::new(Vec::new(), "siga").unwrap();
+        writer.flush().unwrap();
         let head = b"\x0a\x0d\x0d\x0a\x28\0\0\0\x4d\x3c\x2b\x1a\x01\0\0\0\
             \xff\xff\xff\xff\xff\xff\xff\xff\x04\0\x04\0siga\0\0\0\0\x28\0\0\0";
         assert_eq!(writer.output, head);
@@ -229,18 +246,17 @@ mod tests {
 
     #[test]
     fn packet_says_time_lengths_and_what_was_lost() {
-        let packet = Packet {
-            interface: 1,
-            time_ns: 0x0102_0304_0506_0708,
-            bytes: b"hello",
-            length: 60,
-            lost: 0,
+        let packet =
+            Packet { interface: 1, time_ns: 0x0102_0304_0506_0708, kept_bytes_max: 5, lost: 0 };
+        let frame = |room: &mut Vec<u8>| {
+            room.extend_from_slice(b"hello");
+            room.resize(room.len() + 55, 1);
         };
-        let bytes = written(|writer| writer.packet(packet).unwrap());
+        let bytes = written(|writer| writer.packet(packet, frame).unwrap());
         let expected = b"\x06\0\0\0\x28\0\0\0\x01\0\0\0\x04\x03\x02\x01\x08\x07\x06\x05\
             \x05\0\0\0\x3c\0\0\0hello\0\0\0\x28\0\0\0";
         assert_eq!(bytes, expected);
-        let bytes = written(|writer| writer.packet(Packet { lost: 7, ..packet }).unwrap());
+        let bytes = written(|writer| writer.packet(Packet { lost: 7, ..packet }, frame).unwrap());
         let expected = b"hello\0\0\0\x04\0\x08\0\x07\0\0\0\0\0\0\0\0\0\0\0\x38\0\0\0";
         assert_eq!(bytes[28..], expected[..]);
     }

@@ -1,10 +1,11 @@
 //! Copies of frames, from the member that sends a frame to a member that captures.
 //!
-//! A path between the two carries nothing else, and only in this direction. A message is a copy of one frame. Its
-//! head, little-endian:
+//! A path between the two carries nothing else, and only in this direction. A message is a copy of one frame, handed over
+//! before the frame itself is: what another member sends in answer is handed over later, with a later time. The head of a
+//! message, little-endian:
 //!
 //! ```text
-//! offset  0  time u64: nanoseconds of the machine's clock, after the frame was sent
+//! offset  0  time u64: nanoseconds of the machine's clock, before the frame was sent
 //!         8  what goes with the frame, 16 bytes: see `offload`
 //! ```
 //!

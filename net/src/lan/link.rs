@@ -1,7 +1,8 @@
 //! Frames over the path between two members.
 
 use fabric::path::{
-    self, Fetched, InPage, ListError, Receiver, SendError, Sender, Severed, Shared,
+    self, Claim, CommitError, Fetched, InPage, ListError, Receiver, SendError, Sender, Severed,
+    Shared,
 };
 use os::storage::LentPart;
 
@@ -135,6 +136,41 @@ impl Link {
             Urgency::Now => self.sender.send(&head, frame.bytes),
             Urgency::WithOthers => self.sender.push(&head, frame.bytes),
         }
+    }
+
+    /// Takes in a frame that may leave here, so that [`Link::commit`] sends it: what has to be done before a frame goes can be
+    /// done between.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was claimed then.
+    pub fn claim(&mut self, frame: Frame<'_>) -> Result<Claim, SendError> {
+        let head = frame.offload.head();
+        let head = if frame.offload == Offload::NONE { &[][..] } else { &head[..] };
+        let mut claim = self.sender.claim(head, frame.bytes.len())?;
+        if let Some(room) = self.sender.claimed(&mut claim) {
+            room.copy_from_slice(frame.bytes);
+        }
+        Ok(claim)
+    }
+
+    /// Buffers that the member has not given back, as far as is known.
+    pub fn buffers_out(&self) -> usize {
+        self.sender.buffers_out()
+    }
+
+    /// Sends a frame that was claimed of this link.
+    ///
+    /// # Errors
+    /// [`SendError`]; the frame was not sent, and is claimed no longer.
+    pub fn commit(&mut self, claim: Claim) -> Result<(), SendError> {
+        self.sender.commit(claim).map_err(|(error, claim)| {
+            // It is this link's.
+            let _ = self.sender.cancel(claim);
+            match error {
+                CommitError::Send(error) => error,
+                CommitError::NotOurs => unreachable!("claimed of this link"),
+            }
+        })
     }
 
     /// Hands over what was held back.

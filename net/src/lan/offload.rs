@@ -251,12 +251,15 @@ pub fn complete_checksum(checksum: Checksum, frame: &mut [u8]) {
 
 /// The sum of 16-bit words, not yet folded. A last odd byte counts as if a zero followed.
 pub(crate) fn sum_of(bytes: &[u8]) -> u64 {
-    let words = bytes.chunks(2).map(|word| match *word {
+    // Two at a time: folded, the sum is the same.
+    let (pairs, rest) = bytes.as_chunks::<4>();
+    let pairs = pairs.iter().map(|pair| u64::from(u32::from_be_bytes(*pair)));
+    let words = rest.chunks(2).map(|word| match *word {
         [high, low] => u64::from(u16::from_be_bytes([high, low])),
         [high] => u64::from(high) << 8,
         _ => 0,
     });
-    words.sum()
+    pairs.sum::<u64>() + words.sum::<u64>()
 }
 
 /// A sum of 16-bit words, folded to one.

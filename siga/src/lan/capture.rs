@@ -20,8 +20,8 @@ use crate::waiting::{Wait, after};
 
 /// A guest that captures the frames of a LAN. It captures until it is dropped.
 ///
-/// Each member gives it a copy of each frame that the member sends, once, in the order in which they were sent; frames
-/// of several members come as they come. A member drops copies for which there is no room, and reports how many.
+/// Each member gives it a copy of each frame that the member sends, once, before the frame goes. What was sent because of a
+/// frame comes behind that frame, whoever sent it. A member drops copies for which there is no room, and reports how many.
 pub struct Capture {
     mesh: Mesh,
     lan: LanName,
@@ -32,7 +32,8 @@ pub struct Capture {
 pub struct Captured<'a> {
     /// The member.
     pub from: &'a Member,
-    /// When the frame was sent: the member's word, in nanoseconds of the machine's monotonic clock.
+    /// When the frame was sent: the member's word, in nanoseconds of the machine's monotonic clock, but not later than it came
+    /// nor before the frame that the member sent before.
     pub time_ns: u64,
     /// Frames of this member that were lost since what was given out before.
     pub lost: u64,
@@ -114,7 +115,7 @@ impl Capture {
 
     fn captured(&self, found: FoundRecord) -> Captured<'_> {
         let (from, frame) = self.mesh.record(found);
-        Captured { from, time_ns: found.time_ns(), lost: found.lost, frame }
+        Captured { from, time_ns: found.time_ns, lost: found.lost, frame }
     }
 
     /// What a counter of this member stands at.

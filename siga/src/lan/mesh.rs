@@ -45,8 +45,15 @@ const FRAMES_PER_TURN: u32 = 64;
 /// Bytes that may be on their way to one member.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// Bytes of copies that may be on their way to a member that captures: more, because what does not fit is lost.
-const CAPTURE_WINDOW_BYTES: usize = 8 << 20;
+/// Bytes of copies that may be on their way to a member that captures: more, because what does not fit is lost. All buffers of
+/// the path can be full pages.
+const CAPTURE_WINDOW_BYTES: usize = 16 << 20;
+
+/// Bytes of copies longer than a page: frames of 64 KiB with what goes with them.
+const CAPTURE_ANNOUNCED_BYTES: u64 = 32 << 20;
+
+/// Buffers of copies that one that captures may be behind before small copies go together.
+const COPIES_ALONE_MAX: usize = fabric::queue::QUEUE_BUFFERS / 2;
 
 /// How often a member that sends looks whether the path is there over which copies go.
 const LOOK_NS: u64 = 1_000_000;
@@ -56,6 +63,9 @@ const TABLE_LOOK_NS: u64 = 1_000_000_000;
 
 /// Members from which on they are an audience: fewer get a copy each.
 const AUDIENCE_MIN: usize = 3;
+
+/// Looks at all links for one record, at most: what the first look finds was sent before the second.
+const RECORD_LOOKS: usize = 3;
 
 /// Requests for paths that one call takes.
 const PENDING_PER_CALL_MAX: usize = 4;
@@ -102,6 +112,10 @@ pub(super) struct Mesh {
     capturers: Vec<Capturer>,
     /// When to look for paths to them, if some have none.
     look_ns: u64,
+    /// Links with records that were not given out, and until when all that was handed over before is among them, if this one
+    /// captures.
+    with_record: Vec<Key>,
+    looked_ns: u64,
     wait: Wait,
     /// A forked child has none of the memory that all this stands for.
     guard: ForkGuard,
@@ -159,6 +173,9 @@ pub(super) struct Joint {
     ends_after: Option<u64>,
     /// Copies of frames that the member says it has lost, if this one captures.
     lost: u64,
+    /// The time of its last record, and a record that was not given out yet.
+    time_ns: u64,
+    waiting: Option<FoundRecord>,
     _membership: Arc<Membership>,
 }
 
@@ -181,14 +198,10 @@ pub(super) struct FoundInPlace {
 pub(super) struct FoundRecord {
     key: Key,
     received: ReceivedRecord,
+    /// When it was sent.
+    pub(super) time_ns: u64,
     /// Copies lost since the record before.
     pub(super) lost: u64,
-}
-
-impl FoundRecord {
-    pub(super) fn time_ns(&self) -> u64 {
-        self.received.record.time_ns
-    }
 }
 
 impl Mesh {
@@ -237,6 +250,8 @@ impl Mesh {
             audience_retry_ns: 0,
             capturers: Vec::new(),
             look_ns: 0,
+            with_record: Vec::new(),
+            looked_ns: 0,
             wait,
             guard: ForkGuard::here(),
             following: Following::new(attachment),
@@ -474,11 +489,76 @@ impl Mesh {
         frame: Frame<'_>,
         urgency: Urgency,
     ) -> Result<(), TrySendFrameError> {
-        let sent = self.send_to_one(destination, frame, urgency);
-        if !self.capturers.is_empty() && sent.is_ok() {
-            self.copy(frame, urgency);
+        if !self.capturers.is_empty() {
+            return self.send_captured(destination, frame);
         }
-        sent
+        self.send_to_one(destination, frame, urgency)
+    }
+
+    /// Sends a frame to one member, after copies of it to those that capture: what the member answers was sent later, whoever
+    /// looks at the copies first. A frame that no member takes is copied too, one that is given back because its target is
+    /// full is not.
+    #[inline(never)]
+    fn send_captured(
+        &mut self,
+        destination: Mac,
+        frame: Frame<'_>,
+    ) -> Result<(), TrySendFrameError> {
+        self.publish_to_all();
+        let found = self.table.find(destination);
+        let is_other =
+            |(number, member): &(usize, &Member)| *number != self.number && !member.captures;
+        let number = found.filter(is_other).map(|(number, _)| number);
+        let key = match number.map(|number| &self.peers[number]) {
+            Some(Standing::Joined(key)) => *key,
+            Some(Standing::Connecting(_, waiting)) if waiting.len() >= WAITING_MAX => {
+                return self.send_elsewhere(destination, frame, Urgency::Now);
+            }
+            // It waits for its path, or goes nowhere.
+            _ => {
+                self.copy(frame);
+                return self.send_elsewhere(destination, frame, Urgency::Now);
+            }
+        };
+        let claimed = match joint(&mut self.waiter, key) {
+            Some(joint) => joint.link.claim(frame),
+            None => {
+                self.copy(frame);
+                return self.send_after_the_end(key, frame, Urgency::Now);
+            }
+        };
+        match claimed {
+            Ok(claim) => {
+                self.copy(frame);
+                let Some(joint) = joint(&mut self.waiter, key) else {
+                    return self.send_after_the_end(key, frame, Urgency::Now);
+                };
+                let sent = joint.link.commit(claim);
+                self.after_sending(key, frame, sent)
+            }
+            // The path has ended, perhaps because its member has come again.
+            Err(SendError::Severed(_)) => {
+                self.copy(frame);
+                self.send_elsewhere(destination, frame, Urgency::Now)
+            }
+            Err(error) => self.not_sent(key, error),
+        }
+    }
+
+    fn after_sending(
+        &mut self,
+        key: Key,
+        frame: Frame<'_>,
+        sent: Result<(), SendError>,
+    ) -> Result<(), TrySendFrameError> {
+        if let Err(error) = sent {
+            return self.not_sent(key, error);
+        }
+        count_sent(&mut self.counters, frame);
+        if let Some(joint) = joint(&mut self.waiter, key) {
+            joint.wants_room = false;
+        }
+        Ok(())
     }
 
     #[inline(always)]
@@ -557,10 +637,7 @@ impl Mesh {
                     joint.is_unflushed = true;
                     unflushed.push(key);
                 }
-                let bytes = frame.bytes.len();
-                counters.add(Counter::FramesSent, 1);
-                counters.add(Counter::BytesSent, bytes as u64);
-                counters.add(Counter::SegmentsSent, frame.offload.segments(bytes) as u64);
+                count_sent(counters, frame);
                 joint.wants_room = false;
                 Ok(())
             }
@@ -716,10 +793,10 @@ impl Mesh {
         }
     }
 
-    /// Gives a copy of a frame that was sent to each member that captures. What one of them has no room for is lost, and
-    /// slows nobody.
+    /// Gives a copy of a frame that is about to be sent to each member that captures, with the time. What one of them has no
+    /// room for is lost, and slows nobody.
     #[inline(never)]
-    fn copy(&mut self, frame: Frame<'_>, urgency: Urgency) {
+    fn copy(&mut self, frame: Frame<'_>) {
         let now = now_ns();
         self.find_paths_for_copies(now);
         let mut ended = None;
@@ -731,19 +808,22 @@ impl Mesh {
                 continue;
             };
             let Some(joint) = joint(waiter, key) else { continue };
-            match capturer.give(&mut joint.link, now, frame, urgency) {
-                Ok(()) => {
-                    if urgency == Urgency::WithOthers && !joint.is_unflushed {
-                        joint.is_unflushed = true;
-                        unflushed.push(key);
-                    }
-                }
-                Err(error) => {
-                    counters.add(Counter::CapturesLost, 1);
-                    joint.wants_room = true;
-                    if let SendError::Severed(_) = error {
-                        ended = Some(key);
-                    }
+            // At once: held back, it might be seen after what the frame's target answers. Only where the one that captures is
+            // so far behind that it would lose copies, small ones go together.
+            let urgency = match joint.link.buffers_out() > COPIES_ALONE_MAX {
+                true => Urgency::WithOthers,
+                false => Urgency::Now,
+            };
+            let given = capturer.give(&mut joint.link, now, frame, urgency);
+            if urgency == Urgency::WithOthers && !joint.is_unflushed {
+                joint.is_unflushed = true;
+                unflushed.insert(0, key);
+            }
+            if let Err(error) = given {
+                counters.add(Counter::CapturesLost, 1);
+                joint.wants_room = true;
+                if let SendError::Severed(_) = error {
+                    ended = Some(key);
                 }
             }
         }
@@ -786,10 +866,11 @@ impl Mesh {
 
     /// Sends a frame to all other members that have room for it, and copies to those that capture.
     pub(super) fn send_to_all(&mut self, frame: Frame<'_>, urgency: Urgency) {
-        self.send_to_each(frame, urgency);
+        // Before: see `send_captured`. Frames to a group are never given back.
         if !self.capturers.is_empty() {
-            self.copy(frame, urgency);
+            self.copy(frame);
         }
+        self.send_to_each(frame, urgency);
     }
 
     fn send_to_each(&mut self, frame: Frame<'_>, urgency: Urgency) {
@@ -938,25 +1019,106 @@ impl Mesh {
         Ok(found.map(|(key, received)| FoundInPlace { key, received }))
     }
 
-    /// What has come next for one that captures.
+    /// What has come next for one that captures: of all members', the record with the earliest time. A member hands a copy
+    /// over before the frame itself, so whatever was sent because of a frame has a later time, and is given out later.
     pub(super) fn next_record(&mut self) -> io::Result<Option<FoundRecord>> {
-        let receive = |joint: &mut Joint, _: &Member, counters: &mut Counters| {
-            let Some(received) = capture::receive(&mut joint.link, counters)? else {
-                return Ok(None);
-            };
-            let mut lost = 0;
-            if let Content::Lost(total) = received.record.content {
-                // It only grows, if the member is right.
-                lost = total.saturating_sub(joint.lost);
-                joint.lost = joint.lost.max(total);
+        if self.in_child() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        // The record that was given out last is done with.
+        if let Some(key) = self.current.take().map(|(key, _)| key)
+            && let Some(joint) = joint(&mut self.waiter, key)
+        {
+            joint.waiting = None;
+            self.fetch_record(key);
+        }
+        for _ in 0..RECORD_LOOKS {
+            if let Some((key, found)) = self.earliest_record()
+                && found.time_ns <= self.looked_ns
+            {
+                self.current = Some((key, 0));
+                return Ok(Some(FoundRecord { key, ..found }));
             }
-            Ok(Some((received, lost)))
+            // All that was handed over before this time is found now.
+            self.looked_ns = now_ns();
+            self.look_for_records()?;
+        }
+        Ok(None)
+    }
+
+    /// The record with the earliest time, of those that wait.
+    fn earliest_record(&self) -> Option<(Key, FoundRecord)> {
+        let keys = self.with_record.iter();
+        let waiting = keys.filter_map(|key| match self.waiter.get(*key)? {
+            Occupant::Link(joint) => joint.waiting.map(|found| (*key, found)),
+            Occupant::Guest(_) => None,
+        });
+        waiting.min_by_key(|(_, found)| found.time_ns)
+    }
+
+    /// Looks at all links for records, and does what the guest has news of.
+    fn look_for_records(&mut self) -> io::Result<()> {
+        self.refresh();
+        self.has_heard = false;
+        let has_slept = std::mem::take(&mut self.has_slept);
+        for _ in 0..=self.waiter.len() {
+            let found = match has_slept {
+                true => self.waiter.try_next()?.map(|(key, _)| key),
+                false => self.waiter.try_next_busy()?,
+            };
+            match found {
+                Some(key) if key == self.guest => self.serve_guest(),
+                // It is looked at below, with all others.
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let joined = self.peers.iter().filter_map(|standing| match standing {
+            Standing::Joined(key) => Some(*key),
+            _ => None,
+        });
+        let keys: Vec<Key> = joined.chain(self.leaving.iter().map(|(key, _)| *key)).collect();
+        for key in keys {
+            self.fetch_record(key);
+        }
+        Ok(())
+    }
+
+    /// Fetches the next record of a link that has none waiting.
+    fn fetch_record(&mut self, key: Key) {
+        let Mesh { waiter, counters, with_record, .. } = self;
+        let Some(joint) = joint(waiter, key) else { return with_record.retain(|one| *one != key) };
+        if joint.waiting.is_some() {
+            return;
+        }
+        let is_late = |joint: &mut Joint| {
+            let most = joint.ends_after;
+            most.is_some_and(|most| joint.link.buffers_received() > most)
         };
-        let found = match self.next_in_turn(receive) {
-            Some(found) => Some(found),
-            None => self.next_of_others(receive)?,
-        };
-        Ok(found.map(|(key, (received, lost))| FoundRecord { key, received, lost }))
+        match capture::receive(&mut joint.link, counters) {
+            // What it sent after it had left.
+            Ok(Some(_)) if is_late(joint) => counters.add(Counter::DroppedSource, 1),
+            Ok(Some(received)) => {
+                let mut lost = 0;
+                if let Content::Lost(total) = received.record.content {
+                    // It only grows, if the member is right.
+                    lost = total.saturating_sub(joint.lost);
+                    joint.lost = joint.lost.max(total);
+                }
+                // Nothing was sent later than now, whatever a member says, nor before what the member sent before.
+                let time_ns = received.record.time_ns.min(now_ns()).max(joint.time_ns);
+                joint.time_ns = time_ns;
+                joint.waiting = Some(FoundRecord { key, received, time_ns, lost });
+                if !with_record.contains(&key) {
+                    with_record.push(key);
+                }
+                return;
+            }
+            Ok(None) if joint.ends_after.is_none() => return with_record.retain(|one| *one != key),
+            Ok(None) | Err(_) => {}
+        }
+        self.with_record.retain(|one| *one != key);
+        self.end(key);
     }
 
     /// What `receive` finds at the member that has its turn.
@@ -1210,6 +1372,8 @@ impl Mesh {
             is_unflushed: false,
             ends_after: None,
             lost: 0,
+            time_ns: 0,
+            waiting: None,
             _membership: membership,
         };
         self.end_audience();
@@ -1450,6 +1614,14 @@ impl Mesh {
     }
 }
 
+#[inline(always)]
+fn count_sent(counters: &mut Counters, frame: Frame<'_>) {
+    let bytes = frame.bytes.len();
+    counters.add(Counter::FramesSent, 1);
+    counters.add(Counter::BytesSent, bytes as u64);
+    counters.add(Counter::SegmentsSent, frame.offload.segments(bytes) as u64);
+}
+
 /// The links of a mesh, for an audience.
 struct Peers<'a> {
     waiter: &'a mut Waiter<Occupant>,
@@ -1467,8 +1639,15 @@ impl Links for Peers<'_> {
 
 /// What a path to a member of a LAN is asked for with.
 pub(super) fn path_options(captures: bool) -> PathOptions {
-    let window_bytes = if captures { CAPTURE_WINDOW_BYTES } else { WINDOW_BYTES };
-    PathOptions { kind: Kind::LAN, window_bytes, ..PathOptions::DEFAULT }
+    let options = PathOptions { kind: Kind::LAN, ..PathOptions::DEFAULT };
+    match captures {
+        true => PathOptions {
+            window_bytes: CAPTURE_WINDOW_BYTES,
+            announced_bytes: CAPTURE_ANNOUNCED_BYTES,
+            ..options
+        },
+        false => PathOptions { window_bytes: WINDOW_BYTES, ..options },
+    }
 }
 
 /// What this process lacks, if a path was not made for that.
@@ -1558,7 +1737,7 @@ impl waiter::Member for Joint {
     #[inline]
     fn is_ready(&mut self) -> bool {
         let wants_room = self.wants_room;
-        let is_left = self.ends_after.is_some();
+        let is_left = self.ends_after.is_some() || self.waiting.is_some();
         self.link.is_ready() || is_left || wants_room && self.link.halves().0.is_ready()
     }
 

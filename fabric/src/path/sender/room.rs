@@ -63,6 +63,11 @@ impl Sender {
         Ok(())
     }
 
+    /// Buffers that the reader has not given back, as far as we have polled.
+    pub fn buffers_out(&self) -> usize {
+        self.writer.span()
+    }
+
     /// Whether there is room for control that can wait, and then still for what cannot.
     pub(super) fn has_room_to_retire(&self) -> bool {
         self.writer.span() < QUEUE_BUFFERS - RESERVED_BUFFERS / 2
