@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::time::Duration;
 
 use os::signals::HeldSignals;
 use port::member::{self, Options, WrittenAddress};
@@ -21,7 +22,8 @@ use crate::socket::Socket;
 /// Pass packets on between LANs, and between the VLANs of one
 ///
 /// Becomes a member of each LAN, and passes on what the members send to addresses elsewhere: they name its address there as
-/// their gateway, as with `siga run --gateway`. Each LAN needs a range of its own in the system file. A source is believed only of
+/// their gateway, as with `siga run --gateway`. It filters nothing: LANs, and VLANs, that it is at are joined by it, and members
+/// that the system file keeps apart reach each other over it. Each LAN needs a range of its own in the system file. A source is believed only of
 /// those over which packets to that source would go. `siga query tcpip` shows its interfaces and routes. Runs until Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -166,8 +168,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         let members: Vec<String> = up.members.iter().map(member).collect();
         say(format_args!("passing packets on: {}", members.join("; ")));
     }
+    let mut told = Told::default();
     loop {
-        os::poller::wait_readable(&held, None).map_err(Outcome::no)?;
+        os::poller::wait_readable(&held, Some(LOOK)).map_err(Outcome::no)?;
+        told.tell(&stack);
         while let Some(signal) = held.take().map_err(Outcome::no)? {
             if signal.asks_to_end() {
                 if output.json {
@@ -176,6 +180,28 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
                 return Ok(());
             }
         }
+    }
+}
+
+/// How often a router looks whether a new host has given it its addresses.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What was said of addresses that a new host does not give us.
+#[derive(Debug, Default)]
+pub struct Told(Option<String>);
+
+impl Told {
+    /// Says once what is not ours, and when it is again.
+    pub fn tell(&mut self, stack: &Stack) {
+        let Ok(refused) = stack.refused() else { return };
+        if refused == self.0 {
+            return;
+        }
+        match &refused {
+            Some(refused) => eprintln!("siga: {refused}; the host is asked again"),
+            None => eprintln!("siga: the host has given us all addresses again"),
+        }
+        self.0 = refused;
     }
 }
 

@@ -47,6 +47,8 @@ pub enum End {
     TimedOut,
     /// The other side's member has left the LAN.
     Gone,
+    /// The address of this side is not the stack's any more.
+    AddressLost,
     /// While it was being made: the other side's host cannot be reached.
     HostUnreachable,
     /// While it was being made: the other side's network cannot be reached.

@@ -194,6 +194,12 @@ impl Routes {
         &self.interfaces
     }
 
+    pub(super) fn set_mtu(&mut self, lan: usize, mtu: usize) {
+        for interface in self.interfaces.iter_mut().filter(|interface| interface.lan == lan) {
+            interface.mtu = mtu;
+        }
+    }
+
     pub(super) fn routes(&self) -> &[Route] {
         &self.routes
     }

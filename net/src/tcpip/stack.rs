@@ -531,7 +531,7 @@ impl Stack {
     }
 
     /// The address that packets for `to` are from.
-    fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
+    pub fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
         self.output.routes.source_for(to)
     }
 

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+#[cfg(feature = "tcpip")]
+use fabric::control::Problem;
 use fabric::control::{Reply, WantedAddress};
 use os::processor::now_ns;
 
@@ -69,6 +71,23 @@ impl Following {
     /// Whether it is a member at the last host.
     fn is_member(&self) -> bool {
         matches!(self.step, Step::Settled | Step::Registering(_))
+    }
+}
+
+/// Whether a host goes on refusing what it has refused for this reason, as far as it depends on the host and the other members.
+#[cfg(feature = "tcpip")]
+fn lasts(error: &JoinLanError) -> bool {
+    match error {
+        JoinLanError::Taken { .. } => true,
+        JoinLanError::Refused { problem, .. } => matches!(
+            problem,
+            Problem::AddressTaken
+                | Problem::AddressRefused
+                | Problem::NoLan
+                | Problem::NotAuthorised
+                | Problem::LanFull
+        ),
+        _ => false,
     }
 }
 
@@ -166,6 +185,16 @@ impl Mesh {
         if !matches!(error, JoinLanError::HostGone) {
             self.following.refused = Some(error);
         }
+    }
+
+    /// The addresses that the host there is now refuses, and why, unless it may give them at the next try.
+    #[cfg(feature = "tcpip")]
+    pub(super) fn lost(&self) -> Option<(Vec<IpAddr>, &JoinLanError)> {
+        let Following { addresses, refused, .. } = &self.following;
+        let refused = refused.as_ref().filter(|error| lasts(error))?;
+        let is_member = self.following.is_member();
+        let lost = addresses.iter().filter(|own| !is_member || !self.own().addresses.contains(own));
+        Some((lost.copied().collect(), refused))
     }
 
     /// Some time after a new host has come: whoever has not become a member there is none any more. The table says nothing

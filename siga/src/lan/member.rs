@@ -162,6 +162,13 @@ impl Lan {
         self.mesh.following.refused.as_ref()
     }
 
+    /// Those of our addresses that the host that is there now does not give us, and why: for as long as it refuses them for
+    /// a reason that lasts.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn lost(&self) -> Option<(Vec<IpAddr>, &JoinLanError)> {
+        self.mesh.lost()
+    }
+
     /// Registers another IP address, for at most four. Waits at most 10 s for the host.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use fabric::name::Name;
 use net::lan::link::Frame;
 use net::lan::offload::Offload;
 use net::tcpip::{Link, SendToError, Stack, Unsent};
@@ -98,6 +99,8 @@ pub(super) struct Core {
     shown_ns: u64,
     /// Hosts to which there are connections and whose members are missing, and since when.
     gone: HashMap<IpAddr, u64>,
+    /// Addresses of ours that the host that is there now does not give us, and why.
+    lost: HashMap<IpAddr, String>,
     /// Hosts that are asked whether they still have their connections.
     questions: Questions,
     /// Threads that wait for the stack to be free.
@@ -139,6 +142,7 @@ impl Core {
             members: Members::default(),
             shown_ns: 0,
             gone: HashMap::new(),
+            lost: HashMap::new(),
             questions: Questions::default(),
             wanted,
             waiting: Waiting::default(),
@@ -192,6 +196,7 @@ impl Core {
             }
         }
         self.follow_members();
+        self.follow_hosts();
         self.lans.flush();
         if now.saturating_sub(self.shown_ns) >= SHOWN_NS {
             self.show(now);
@@ -276,6 +281,58 @@ impl Core {
         }
     }
 
+    /// Takes over what new hosts say: how long packets may be, and which addresses are not ours any more.
+    fn follow_hosts(&mut self) {
+        let Core { lans, net, lost, .. } = self;
+        let mut refused = HashMap::new();
+        for (number, lan) in lans.iter_mut() {
+            let mtu = lan.mtu() as usize;
+            let before = net.interfaces().iter().find(|interface| interface.lan == number);
+            if before.is_some_and(|interface| interface.mtu != mtu) {
+                net.set_mtu(number, mtu);
+            }
+            if let Some((addresses, why)) = lan.lost() {
+                let why = why.to_string();
+                refused.extend(addresses.into_iter().map(|address| (address, why.clone())));
+            }
+        }
+        if refused.is_empty() && lost.is_empty() {
+            return;
+        }
+        for address in refused.keys().filter(|address| !lost.contains_key(*address)) {
+            net.end_from(*address);
+        }
+        *lost = refused;
+    }
+
+    /// Why an address of ours is not ours now, if it is not. For the unspecified address: if none is.
+    pub(super) fn check_own(&self, address: IpAddr) -> io::Result<()> {
+        if self.lost.is_empty() {
+            return Ok(());
+        }
+        let lost = match address.is_unspecified() {
+            false => self.lost.get(&address),
+            true if self.net.addresses().iter().all(|own| self.lost.contains_key(own)) => {
+                self.lost.values().next()
+            }
+            true => None,
+        };
+        match lost {
+            Some(why) => {
+                let why = format!(
+                    "the host that is there now does not give this stack its address: {why}"
+                );
+                Err(io::Error::new(io::ErrorKind::AddrNotAvailable, why))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Why the stack does not have all of its addresses now.
+    pub(super) fn refused(&self) -> Option<(IpAddr, &str)> {
+        self.lost.iter().next().map(|(address, why)| (*address, why.as_str()))
+    }
+
     /// When something is to be done at the latest, if nothing comes before.
     pub(super) fn due(&self) -> Option<u64> {
         let gone = self.gone.values().map(|since| since + GONE_NS);
@@ -299,6 +356,9 @@ impl Core {
     /// What is to be said of an address that is neither the stack's own nor a member's, and that no route leads to.
     pub(super) fn check_reachable(&mut self, address: IpAddr) -> io::Result<()> {
         self.note_members();
+        if !self.lost.is_empty() {
+            self.check_own(self.net.source_for(address).unwrap_or(address))?;
+        }
         if self.net.addresses().contains(&address) {
             return Ok(());
         }
@@ -306,6 +366,17 @@ impl Core {
             return Ok(());
         }
         Err(io::ErrorKind::HostUnreachable.into())
+    }
+
+    /// The first address of our families that a guest has.
+    pub(super) fn address_of(&mut self, guest: Name) -> Option<IpAddr> {
+        let Core { lans, net, .. } = self;
+        let is_ours =
+            |address: &IpAddr| net.addresses().iter().any(|own| own.is_ipv4() == address.is_ipv4());
+        lans.iter_mut().find_map(|(_, lan)| {
+            let mut addresses = lan.members().filter(|member| member.name == guest);
+            addresses.find_map(|member| member.addresses.iter().copied().find(is_ours))
+        })
     }
 
     pub(super) fn send_to(

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use fabric::name::Name;
 use net::tcpip::{BindError, Congestion, Counter, Options, Secret};
 use os::processor::now_ns;
 
@@ -182,6 +183,26 @@ impl fmt::Debug for Stack {
 }
 
 impl Stack {
+    /// The first address of the stack's families that a guest has on one of the LANs, as of now.
+    ///
+    /// # Errors
+    /// As [`Stack::poll`].
+    pub fn address_of(&self, guest: Name) -> io::Result<Option<IpAddr>> {
+        self.owner.with(|core| Ok(core.address_of(guest)))
+    }
+
+    /// Which of the stack's addresses the host that is there now does not give it, and why; none if it has all. Connections
+    /// from that address have ended, and the stack goes on asking for it.
+    ///
+    /// # Errors
+    /// As [`Stack::poll`].
+    pub fn refused(&self) -> io::Result<Option<String>> {
+        self.owner.with(|core| {
+            let refused = core.refused();
+            Ok(refused.map(|(address, why)| format!("{address} is not ours now: {why}")))
+        })
+    }
+
     /// Puts a stack on a LAN.
     ///
     /// # Errors

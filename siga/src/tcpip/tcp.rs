@@ -74,7 +74,8 @@ impl TcpListener {
     /// The next connection, and the address of its other side. Waits for it.
     ///
     /// # Errors
-    /// `WouldBlock` if the listener does not wait; otherwise as [`Stack::poll`].
+    /// `WouldBlock` if the listener does not wait; `AddrNotAvailable` if a new host does not give the stack this address, and
+    /// why; otherwise as [`Stack::poll`].
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let patience =
             |_: &mut Core| Patience::of(self.is_nonblocking.load(Ordering::Relaxed), None);
@@ -88,7 +89,10 @@ impl TcpListener {
         &self,
         core: &mut Core,
     ) -> Option<io::Result<(ConnectionId, SocketAddr)>> {
-        let accepted = core.net.accept(self.address)?;
+        let Some(accepted) = core.net.accept(self.address) else {
+            // Nobody comes to an address that is not ours any more.
+            return core.check_own(self.address.ip()).err().map(Err);
+        };
         core.held.add(accepted.0);
         Some(Ok(accepted))
     }
@@ -444,7 +448,7 @@ impl TcpStream {
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.with(|core, id| {
             core.pump()?;
-            Ok(core.net.take_end(id).map(ended))
+            Ok(take_end(core, id))
         })
     }
 
@@ -569,8 +573,8 @@ pub(super) fn when_readable<R>(
 ) -> Option<io::Result<R>> {
     match core.net.readable(id) {
         Readable::Nothing => None,
-        Readable::Failed => match core.net.take_end(id) {
-            Some(end) => Some(Err(ended(end))),
+        Readable::Failed => match take_end(core, id) {
+            Some(error) => Some(Err(error)),
             None => Some(Ok(take(core, id))),
         },
         Readable::Bytes | Readable::Finished => Some(Ok(take(core, id))),
@@ -593,8 +597,7 @@ pub(super) fn when_writable<R>(
         }
         Writable::Failed | Writable::Closed => {}
     }
-    let end = core.net.take_end(id);
-    Some(Err(end.map_or(io::ErrorKind::BrokenPipe.into(), ended)))
+    Some(Err(take_end(core, id).unwrap_or(io::ErrorKind::BrokenPipe.into())))
 }
 
 /// How connecting has ended, if it has.
@@ -602,7 +605,7 @@ pub(super) fn when_connected(core: &mut Core, id: ConnectionId) -> Option<io::Re
     if core.net.is_connecting(id) {
         return None;
     }
-    Some(core.net.take_end(id).map_or(Ok(()), |end| Err(ended(end))))
+    Some(take_end(core, id).map_or(Ok(()), Err))
 }
 
 /// Copies what has come into `target`: how many bytes.
@@ -664,6 +667,19 @@ pub(super) fn some_time(time: Duration) -> io::Result<Duration> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
     }
     Ok(time)
+}
+
+/// How a connection has failed, if it has. It is said once.
+fn take_end(core: &mut Core, id: ConnectionId) -> Option<io::Error> {
+    let local = core.net.ends(id).map(|(local, _)| local.ip());
+    match core.net.take_end(id)? {
+        End::AddressLost => {
+            // The host may have given it back since.
+            let lost = local.and_then(|local| core.check_own(local).err());
+            Some(lost.unwrap_or(io::ErrorKind::AddrNotAvailable.into()))
+        }
+        end => Some(ended(end)),
+    }
 }
 
 /// How a connection has ended, as the standard library says it.

@@ -81,6 +81,37 @@ impl Stack {
         }
     }
 
+    /// Ends all connections from an address that is not the stack's any more, and names what somebody waits for there: nothing
+    /// will come.
+    pub fn end_from(&mut self, address: IpAddr) {
+        let from = self.tuples.iter().filter(|(tuple, _)| tuple.local.ip() == address);
+        let indexes: Vec<u32> = from.map(|(_, index)| *index).collect();
+        for index in indexes {
+            if let Some(connection) = self.connections.get_mut(index) {
+                connection.end = Some(End::AddressLost);
+                self.counters.count(Counter::Gone);
+            }
+            self.retire(index);
+        }
+        self.has_moved = true;
+        for (at, listener) in &mut self.listeners {
+            if std::mem::take(&mut listener.is_awaited) {
+                self.news.push(Awaited::Listener(*at));
+            }
+        }
+        for (at, queue) in &mut self.sockets.bound {
+            if std::mem::take(&mut queue.is_awaited) {
+                self.news.push(Awaited::Socket(*at));
+            }
+        }
+    }
+
+    /// Takes note of how long packets may be at a LAN from now on, if that is not longer than it was at the beginning.
+    pub fn set_mtu(&mut self, lan: usize, mtu: usize) {
+        self.output.routes.set_mtu(lan, mtu.clamp(1280, self.options.mtu.max(1280)));
+        self.are_ways_unshown = true;
+    }
+
     pub(super) fn indexes_of(&self, host: IpAddr) -> Vec<u32> {
         self.by_host.get(&host).into_iter().flatten().copied().collect()
     }
