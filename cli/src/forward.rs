@@ -1,8 +1,9 @@
 //! `siga forward`: connections between the programs of this system and a LAN.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::str::FromStr;
@@ -11,24 +12,48 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use os::poller::Poller;
+use os::processor::now_ns;
 use os::signals::HeldSignals;
 use port::member::{self, Options, WrittenAddress};
 use serde::Serialize;
-use siga::Wait;
-use siga::tcpip::{self, Drive, Stack, StackOptions};
+use siga::lan::Lan;
+use siga::tcpip::{self, Drive, Prefix, Stack, StackOptions};
+use siga::{Name, Wait};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
+use crate::route::Told;
 use crate::socket::Socket;
 
-/// Connections at once, if the system gives as many descriptors. Others wait until one of these has ended.
-const CONNECTIONS_MAX: usize = 1024;
+/// Connections at once unless an option says otherwise, if the system gives as many descriptors. More are refused.
+const CONNECTIONS_MAX: u64 = 4096;
+
+/// Of the connections that are free, one source may have one in so many, unless it is this system: so one that takes all it
+/// can get leaves half of them to others.
+const SOURCE_SHARE: usize = 2;
+
+/// Connections that may wait to be accepted: as many as come while others are served.
+const BACKLOG: usize = 1024;
+
+/// How long a side is silent before it is asked whether it is still there, how long until it is asked again, and how often.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+const KEEP_ALIVE_AGAIN: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_PROBES: u32 = 6;
+
+/// The shortest time between two messages about connections that were refused or failed.
+const MESSAGE_NS: u64 = 1_000_000_000;
+
+/// Connections that must have been open at once before memory is given back when most of them have ended.
+const GIVE_BACK_CONNECTIONS: usize = 64;
 
 /// Descriptors for each connection: one, and one that is left to the LAN, which needs some for each path.
 const DESCRIPTORS_PER_CONNECTION: usize = 2;
 
 /// Bytes that are kept of one direction of a connection: what has been read and not been written.
 const KEPT_BYTES: usize = 32 << 10;
+
+/// Connections that are accepted before others have their turn.
+const ACCEPTED_PER_TURN: usize = 64;
 
 /// Reads and writes of one direction before the next has its turn.
 const TURNS_MAX: usize = 8;
@@ -45,8 +70,10 @@ const OTHERS: u64 = 0;
 /// Connect programs of this system and servers on a LAN, either way
 ///
 /// Without --from, programs of this system that connect to LISTEN reach the server TO on the LAN. With --from, members of
-/// the LAN that connect to its address reach the server of this system at LISTEN. Ends, resets and back-pressure pass
-/// through. Runs until Ctrl-C.
+/// the LAN that connect to its address reach the server of this system at TARGET. Ends, resets and back-pressure pass
+/// through. At most 4096 connections are open at once (--connections), or half as many as the system allows descriptors; a
+/// member of the LAN, or another machine, may have half of those that are free. More are refused, which is said and counted. A
+/// side that is silent is asked every minute whether it is there. Runs until Ctrl-C.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "siga forward [OPTIONS] <LISTEN> <LAN> <TO>
        siga forward [OPTIONS] --from <LAN:ADDRESS:PORT> <TARGET>")]
@@ -57,15 +84,21 @@ pub struct Arguments {
     /// The LAN
     #[arg(required_unless_present = "from", conflicts_with = "from")]
     lan: Option<String>,
-    /// The server on the LAN, like 10.1.0.5:80
+    /// The server on the LAN, like 10.1.0.5:80 or, by the name of its guest, web:80
     #[arg(required_unless_present = "from", conflicts_with = "from")]
-    to: Option<SocketAddr>,
+    to: Option<Server>,
     /// Listen on a LAN instead, at this address, which becomes ours: like hs0:10.1.0.9:80
     #[arg(long, value_name = "LAN:ADDRESS:PORT")]
     from: Option<OnLan>,
     /// The name to attach under, in capital letters or small ones [default: a new one]
     #[arg(long)]
     name: Option<String>,
+    /// Connections that may be open at once
+    #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_MAX, value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    connections: u64,
+    /// End connections over which nothing has come for so long [default: never]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    idle: Option<u64>,
     #[command(flatten)]
     socket: Socket,
     #[command(flatten)]
@@ -90,13 +123,44 @@ impl FromStr for OnLan {
     }
 }
 
+/// A server on the LAN.
+#[derive(Clone, Copy, Debug)]
+enum Server {
+    At(SocketAddr),
+    /// At whatever address the guest of this name has when somebody connects.
+    Of(Name, u16),
+}
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Server, String> {
+        if let Ok(address) = text.parse() {
+            return Ok(Server::At(address));
+        }
+        let named = text.rsplit_once(':').and_then(|(name, port)| {
+            Some(Server::Of(name.to_uppercase().parse().ok()?, port.parse().ok()?))
+        });
+        named.ok_or_else(|| "must be like 10.1.0.5:80, [fd00::5]:80 or web:80".to_owned())
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Server::At(address) => address.fmt(formatter),
+            Server::Of(name, port) => write!(formatter, "{}:{port}", name.as_str().to_lowercase()),
+        }
+    }
+}
+
 /// What is forwarded, as `--json` prints it at the beginning.
 #[derive(Debug, Serialize)]
 struct Up {
     name: String,
     lan: String,
     listening: SocketAddr,
-    to: SocketAddr,
+    to: String,
 }
 
 /// What was forwarded, as `--json` prints it at the end.
@@ -105,6 +169,8 @@ struct Done {
     connections: u64,
     /// Connections that were reset or whose target was not reached.
     failed: u64,
+    /// Connections that were refused because as many were open as may be, or as one source may have.
+    refused: u64,
     bytes_to_target: u64,
     bytes_from_target: u64,
 }
@@ -120,7 +186,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     };
     // The system's side first: a port that is taken is no reason to join anything.
     let system = match arguments.from {
-        None => Some(TcpListener::bind(local).map_err(|error| unbound(*local, &error))?),
+        None => {
+            let listener = TcpListener::bind(local).map_err(|error| unbound(*local, &error))?;
+            os::socket::set_backlog(&listener, BACKLOG as u32).map_err(Outcome::no)?;
+            Some(listener)
+        }
         Some(_) => None,
     };
     let address = address.filter(|address| !address.is_unspecified());
@@ -135,15 +205,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         gateways: Vec::new(),
         wait: Wait::Block,
     };
-    let lan = member::join(&options, "FORWARD".as_ref()).map_err(Outcome::no)?;
+    let mut lan = member::join(&options, "FORWARD".as_ref()).map_err(Outcome::no)?;
     let name = lan.own().name.to_string();
+    let absent = match arguments.to {
+        Some(server) => check_server(&mut lan, server)?,
+        None => None,
+    };
     // One thread serves all that is forwarded.
     let inline = StackOptions { drive: Drive::Inline, ..StackOptions::default() };
     let stack = Stack::new(lan, &inline).map_err(Outcome::no)?;
     let (entrance, to) = match (system, &arguments.from, arguments.to) {
         (Some(listener), _, Some(to)) => {
             listener.set_nonblocking(true).map_err(Outcome::no)?;
-            (Entrance::System(listener), to)
+            (Entrance::System(listener, to), to.to_string())
         }
         (_, Some(from), _) => {
             let ip = from.address.ip();
@@ -152,15 +226,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
                 false => ip,
             };
             let at = SocketAddr::new(own, from.address.port());
-            let listener =
-                tcpip::TcpListener::bind(&stack, at).map_err(|error| unbound(at, &error))?;
+            let listener = tcpip::TcpListener::bind_with_backlog(&stack, at, BACKLOG);
+            let listener = listener.map_err(|error| unbound(at, &error))?;
             listener.set_nonblocking(true).map_err(Outcome::no)?;
-            (Entrance::Lan(listener), *local)
+            (Entrance::Lan(listener, *local), local.to_string())
         }
         _ => unreachable!("one of them is required"),
     };
     let up = Up { name, lan: options.lan, listening: entrance.address().map_err(Outcome::no)?, to };
-    let mut forwarder = Forwarder::new(stack, entrance, to, &held).map_err(Outcome::no)?;
+    let limits = Limits {
+        connections_max: arguments.connections as usize,
+        idle: arguments.idle.map(Duration::from_secs),
+    };
+    let mut forwarder = Forwarder::new(stack, entrance, limits, &held).map_err(Outcome::no)?;
     if output.json {
         // A pipe that nobody reads is no reason to end.
         let _ = print_json(&up);
@@ -168,11 +246,36 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         let Up { name, lan, listening, to } = &up;
         say(format_args!("{name} is on the LAN {lan}, and forwards {listening} to {to}"));
     }
+    if let Some(absent) = absent {
+        say(format_args!("siga: {absent}: connections are reset until somebody has"));
+    }
     forwarder.serve(&held).map_err(Outcome::no)?;
     if output.json {
         let _ = print_json(&forwarder.done);
     }
     Ok(())
+}
+
+/// Checks that a server can be on the LAN. What is to be said if it is not there now.
+fn check_server(lan: &mut Lan, server: Server) -> Result<Option<String>, Outcome> {
+    let lan_name = lan.name();
+    let address = match server {
+        Server::Of(name, _) => {
+            let is_there = lan.members().any(|member| member.name == name);
+            return Ok((!is_there).then(|| format!("no guest {name} is on the LAN {lan_name} now")));
+        }
+        Server::At(address) => address.ip(),
+    };
+    if lan.find_address(address).is_some() {
+        return Ok(None);
+    }
+    let own = lan.addresses().first().copied();
+    let range = own.and_then(|own| Prefix::of(own, lan.prefix_bits()));
+    if let Some(range) = range.filter(|range| !range.contains(address)) {
+        let what = format!("{address} is no address of the LAN {lan_name}, which has {range}");
+        return Err(Outcome::No(format!("{what}: must be that of a member, or its name")));
+    }
+    Ok(Some(format!("nobody on the LAN {lan_name} has {address} now")))
 }
 
 fn unbound(address: SocketAddr, error: &io::Error) -> Outcome {
@@ -184,17 +287,34 @@ fn unbound(address: SocketAddr, error: &io::Error) -> Outcome {
     Outcome::No(format!("cannot listen at {address}: {error}{hint}"))
 }
 
-/// Where connections come from.
+/// Where connections come from, and where they go.
 enum Entrance {
-    System(TcpListener),
-    Lan(tcpip::TcpListener),
+    System(TcpListener, Server),
+    Lan(tcpip::TcpListener, SocketAddr),
+}
+
+/// What may be open.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    connections_max: usize,
+    /// How long nothing comes over a connection until it is ended.
+    idle: Option<Duration>,
+}
+
+/// Why another connection is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// As many are open as may be.
+    All,
+    /// The source has as many as it may.
+    Source(IpAddr),
 }
 
 impl Entrance {
     fn address(&self) -> io::Result<SocketAddr> {
         match self {
-            Entrance::System(listener) => listener.local_addr(),
-            Entrance::Lan(listener) => listener.local_addr(),
+            Entrance::System(listener, _) => listener.local_addr(),
+            Entrance::Lan(listener, _) => listener.local_addr(),
         }
     }
 }
@@ -205,21 +325,29 @@ type Connecting = (u64, io::Result<TcpStream>);
 struct Forwarder {
     stack: Stack,
     entrance: Entrance,
-    to: SocketAddr,
     poller: Poller,
     /// By their numbers, which are also what the poller and the stack call them.
     sessions: HashMap<u64, Session>,
     /// Those that may have something to carry.
     ready: BTreeSet<u64>,
-    /// From the LAN, and waiting for the system's side.
-    waiting: HashMap<u64, tcpip::TcpStream>,
+    /// From the LAN, and waiting for the system's side, each with its source.
+    waiting: HashMap<u64, (tcpip::TcpStream, IpAddr)>,
+    /// How many connections each source has.
+    sources: HashMap<IpAddr, usize>,
     begun: u64,
-    connections_max: usize,
+    limits: Limits,
+    /// The most connections that were open since memory was given back.
+    open_max: usize,
+    /// When something was said last of connections that were refused or failed.
+    said_ns: u64,
+    /// When connections are looked at next that may be idle for too long.
+    idle_look_ns: u64,
     made: Receiver<Connecting>,
     making: Sender<Connecting>,
     /// A byte comes out of the first for each connection that a thread has made or not made.
     wake: (UnixStream, Arc<UnixStream>),
     done: Done,
+    told: Told,
 }
 
 /// Whether there may be another connection to accept.
@@ -227,8 +355,8 @@ struct Forwarder {
 enum Accepting {
     /// None until somebody asks for one.
     Idle,
-    /// None until one of those that there are has ended.
-    Full,
+    /// There may be more: others have their turn before.
+    More,
     /// The system has no descriptor for one.
     Short,
 }
@@ -237,7 +365,7 @@ impl Forwarder {
     fn new(
         stack: Stack,
         entrance: Entrance,
-        to: SocketAddr,
+        limits: Limits,
         held: &HeldSignals,
     ) -> io::Result<Forwarder> {
         let poller = Poller::new()?;
@@ -246,27 +374,32 @@ impl Forwarder {
         poller.add(&stack.descriptor()?, OTHERS)?;
         poller.add(held.as_fd(), OTHERS)?;
         poller.add(&awake, OTHERS)?;
-        if let Entrance::System(listener) = &entrance {
+        if let Entrance::System(listener, _) = &entrance {
             poller.add_edges(listener, OTHERS)?;
         }
         let (making, made) = channel();
-        let descriptors_max = CONNECTIONS_MAX * DESCRIPTORS_PER_CONNECTION;
+        let descriptors_max = limits.connections_max * DESCRIPTORS_PER_CONNECTION;
         let descriptors = os::memory::allow_descriptors(descriptors_max as u64);
+        let connections_max =
+            (descriptors as usize / DESCRIPTORS_PER_CONNECTION).clamp(1, limits.connections_max);
         Ok(Forwarder {
             stack,
             entrance,
-            to,
             poller,
             sessions: HashMap::new(),
             ready: BTreeSet::new(),
             waiting: HashMap::new(),
+            sources: HashMap::new(),
             begun: OTHERS,
-            connections_max: (descriptors as usize / DESCRIPTORS_PER_CONNECTION)
-                .clamp(1, CONNECTIONS_MAX),
+            limits: Limits { connections_max, ..limits },
+            open_max: 0,
+            said_ns: 0,
+            idle_look_ns: 0,
             made,
             making,
             wake: (awake, Arc::new(wake)),
             done: Done::default(),
+            told: Told::default(),
         })
     }
 
@@ -279,18 +412,20 @@ impl Forwarder {
                 }
             }
             self.stack.poll()?;
+            self.told.tell(&self.stack);
             self.complete();
             let accepting = self.accept()?;
             while let Some(number) = self.stack.take_changed()? {
                 self.ready.insert(number);
             }
-            let before = self.sessions.len();
             self.carry();
-            let has_room = accepting == Accepting::Full && self.sessions.len() < before;
+            let idle_time = self.end_idle();
+            self.give_back();
             // What came while others were served may be for one that was served before, or ask for another connection: then
             // the time is zero.
             let mut time = self.stack.prepare_wait()?;
-            if has_room || !self.ready.is_empty() {
+            time = time.min(idle_time);
+            if accepting == Accepting::More || !self.ready.is_empty() {
                 time = Duration::ZERO;
             } else if accepting == Accepting::Short {
                 time = time.min(SHORT_OF_DESCRIPTORS);
@@ -301,10 +436,17 @@ impl Forwarder {
     }
 
     fn accept(&mut self) -> io::Result<Accepting> {
-        while self.sessions.len() + self.waiting.len() < self.connections_max {
+        for _ in 0..ACCEPTED_PER_TURN {
             match &self.entrance {
-                Entrance::System(listener) => match listener.accept() {
-                    Ok((system, _)) => self.begin_to_lan(system),
+                Entrance::System(listener, to) => match listener.accept() {
+                    Ok((system, source)) => {
+                        let to = *to;
+                        if self.admit(source.ip()) {
+                            self.begin_to_lan(system, source.ip(), to);
+                        } else {
+                            let _ = os::socket::reset_when_closed(&system);
+                        }
+                    }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {
                         return Ok(Accepting::Idle);
                     }
@@ -316,35 +458,115 @@ impl Forwarder {
                         ) => {}
                     Err(_) => return Ok(Accepting::Short),
                 },
-                Entrance::Lan(listener) => match listener.accept() {
-                    Ok((lan, _)) => self.begin_to_system(lan),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                Entrance::Lan(listener, to) => match listener.accept() {
+                    Ok((lan, source)) => {
+                        let to = *to;
+                        if self.admit(source.ip()) {
+                            self.begin_to_system(lan, source.ip(), to);
+                        } else {
+                            let _ = lan.reset();
+                        }
+                    }
+                    // Also while a new host does not give us the address: that is said, and asked for again.
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            ErrorKind::WouldBlock | ErrorKind::AddrNotAvailable
+                        ) =>
+                    {
                         return Ok(Accepting::Idle);
                     }
                     Err(error) => return Err(error),
                 },
             }
         }
-        Ok(Accepting::Full)
+        Ok(Accepting::More)
     }
 
-    fn begin_to_lan(&mut self, system: TcpStream) {
-        self.done.connections += 1;
+    /// Whether a source may have another connection. If not, that is counted and said.
+    fn admit(&mut self, source: IpAddr) -> bool {
+        let open = self.sessions.len() + self.waiting.len();
+        let of_source = self.sources.get(&source).copied().unwrap_or(0);
+        let connections_max = self.limits.connections_max;
+        let Some(refusal) = refusal(connections_max, open, source, of_source) else {
+            self.done.connections += 1;
+            *self.sources.entry(source).or_insert(0) += 1;
+            self.open_max = self.open_max.max(open + 1);
+            return true;
+        };
+        self.done.refused += 1;
+        let refused = self.done.refused;
+        let why = match refusal {
+            Refusal::All => format!("{open} are open, as many as may be (--connections)"),
+            Refusal::Source(source) => {
+                format!("{source} has {of_source} of {connections_max}, as many as one source may")
+            }
+        };
+        self.say(|| format!("a connection is refused, the {refused}. so far: {why}"));
+        false
+    }
+
+    /// Says something of connections, if that was not done just now.
+    fn say(&mut self, what: impl FnOnce() -> String) {
+        let now = now_ns();
+        if self.said_ns == 0 || now.saturating_sub(self.said_ns) >= MESSAGE_NS {
+            self.said_ns = now;
+            say(format_args!("siga: {}", what()));
+        }
+    }
+
+    /// A connection of a source is over.
+    fn leave(&mut self, source: IpAddr) {
+        if let Some(of_source) = self.sources.get_mut(&source) {
+            *of_source -= 1;
+            if *of_source == 0 {
+                self.sources.remove(&source);
+            }
+        }
+    }
+
+    /// A connection has not come about.
+    fn fail(&mut self, source: IpAddr, error: &dyn fmt::Display) {
+        self.done.failed += 1;
+        self.leave(source);
+        self.say(|| format!("a connection of {source} is reset: {error}"));
+    }
+
+    fn begin_to_lan(&mut self, system: TcpStream, source: IpAddr, to: Server) {
         self.begun += 1;
-        match tcpip::TcpStream::start_connecting(&self.stack, self.to) {
-            Ok(lan) => self.begin(self.begun, system, lan),
-            Err(_) => {
-                self.done.failed += 1;
+        let connecting = match to {
+            Server::At(address) => tcpip::TcpStream::start_connecting(&self.stack, address),
+            Server::Of(name, port) => match self.stack.address_of(name) {
+                Ok(Some(address)) => {
+                    let at = SocketAddr::new(address, port);
+                    tcpip::TcpStream::start_connecting(&self.stack, at)
+                }
+                Ok(None) => {
+                    let what = format!("no guest {name} is on the LAN, or it has no address");
+                    Err(io::Error::new(ErrorKind::HostUnreachable, what))
+                }
+                Err(error) => Err(error),
+            },
+        };
+        match connecting {
+            Ok(lan) => self.begin(self.begun, system, lan, source),
+            Err(error) => {
+                let error = match (error.kind(), to) {
+                    (ErrorKind::HostUnreachable, Server::At(address)) => {
+                        format!("nobody on the LAN has {}", address.ip())
+                    }
+                    _ => error.to_string(),
+                };
                 let _ = os::socket::reset_when_closed(&system);
+                self.fail(source, &error);
             }
         }
     }
 
     /// Has a thread connect to the server: the system's own verb waits.
-    fn begin_to_system(&mut self, lan: tcpip::TcpStream) {
-        self.done.connections += 1;
+    fn begin_to_system(&mut self, lan: tcpip::TcpStream, source: IpAddr, to: SocketAddr) {
         self.begun += 1;
-        let (number, to, making) = (self.begun, self.to, self.making.clone());
+        let (number, making) = (self.begun, self.making.clone());
         let wake = self.wake.1.clone();
         let spawned = std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
             let _ = making.send((number, TcpStream::connect_timeout(&to, CONNECT_MAX)));
@@ -352,12 +574,12 @@ impl Forwarder {
         });
         match spawned {
             Ok(_) => {
-                self.waiting.insert(number, lan);
+                self.waiting.insert(number, (lan, source));
             }
             // The system has no room for one more, which is no reason to end the others.
-            Err(_) => {
-                self.done.failed += 1;
+            Err(error) => {
                 let _ = lan.reset();
+                self.fail(source, &error);
             }
         }
     }
@@ -367,41 +589,48 @@ impl Forwarder {
         let mut bytes = [0; 64];
         while (&self.wake.0).read(&mut bytes).is_ok_and(|count| count == bytes.len()) {}
         while let Ok((number, system)) = self.made.try_recv() {
-            let Some(lan) = self.waiting.remove(&number) else { continue };
+            let Some((lan, source)) = self.waiting.remove(&number) else { continue };
             match system {
-                Ok(system) => self.begin(number, system, lan),
-                Err(_) => {
-                    self.done.failed += 1;
+                Ok(system) => self.begin(number, system, lan, source),
+                Err(error) => {
                     let _ = lan.reset();
+                    self.fail(source, &error);
                 }
             }
         }
     }
 
     /// Both halves of a connection are there, or on their way.
-    fn begin(&mut self, number: u64, system: TcpStream, lan: tcpip::TcpStream) {
-        let session = Session::of(system, lan);
+    fn begin(&mut self, number: u64, system: TcpStream, lan: tcpip::TcpStream, source: IpAddr) {
+        let session = Session::of(system, lan, source);
         match session.watch(&self.poller, number) {
             Ok(()) => {
                 self.ready.insert(number);
                 self.sessions.insert(number, session);
             }
-            Err(_) => {
-                self.done.failed += 1;
+            Err(error) => {
                 session.reset();
+                self.fail(source, &error);
             }
         }
     }
 
     /// Carries bytes of those connections that may have some. Those that have more stay ready.
     fn carry(&mut self) {
-        let Forwarder { sessions, ready, done, entrance, .. } = self;
-        let is_to_lan = matches!(entrance, Entrance::System(_));
+        let Forwarder { sessions, ready, done, entrance, limits, .. } = self;
+        let is_to_lan = matches!(entrance, Entrance::System(..));
+        let now = limits.idle.map(|_| now_ns());
+        let mut over = Vec::new();
         ready.retain(|number| {
             let Some(session) = sessions.get_mut(number) else { return false };
             let carried = session.carry();
             let counts = [&mut session.to_lan.carried, &mut session.to_system.carried];
             let [to_lan, to_system] = counts.map(std::mem::take);
+            if to_lan + to_system > 0
+                && let Some(now) = now
+            {
+                session.carried_ns = now;
+            }
             let (to, from) = if is_to_lan { (to_lan, to_system) } else { (to_system, to_lan) };
             done.bytes_to_target += to;
             done.bytes_from_target += from;
@@ -414,27 +643,91 @@ impl Forwarder {
                 }
             };
             if is_over {
-                sessions.remove(number);
+                over.extend(sessions.remove(number).map(|session| session.source));
             }
             !is_over && carried.is_ok_and(|more| more)
         });
+        over.into_iter().for_each(|source| self.leave(source));
     }
+
+    /// Ends connections over which nothing has come for too long. When to look again.
+    fn end_idle(&mut self) -> Duration {
+        let Some(idle) = self.limits.idle else { return Duration::MAX };
+        let (now, idle_ns) = (now_ns(), idle.as_nanos() as u64);
+        if now >= self.idle_look_ns {
+            let mut over = Vec::new();
+            let mut oldest_ns = now;
+            self.sessions.retain(|_, session| {
+                let is_over = now.saturating_sub(session.carried_ns) >= idle_ns;
+                if is_over {
+                    session.reset();
+                    over.push(session.source);
+                } else {
+                    oldest_ns = oldest_ns.min(session.carried_ns);
+                }
+                !is_over
+            });
+            for source in over {
+                self.fail(source, &"nothing has come for as long as --idle says");
+            }
+            // Not for each of many one after the other.
+            self.idle_look_ns = (oldest_ns + idle_ns).max(now + MESSAGE_NS);
+        }
+        match self.sessions.is_empty() {
+            true => Duration::MAX,
+            false => Duration::from_nanos(self.idle_look_ns.saturating_sub(now)),
+        }
+    }
+
+    /// Gives memory back to the system once most connections have ended.
+    fn give_back(&mut self) {
+        let open = self.sessions.len() + self.waiting.len();
+        if self.open_max >= GIVE_BACK_CONNECTIONS && open <= self.open_max / 8 {
+            self.open_max = open;
+            self.sessions.shrink_to_fit();
+            os::memory::give_back_freed();
+        }
+    }
+}
+
+/// Why a source may not have another connection, if it may not.
+fn refusal(
+    connections_max: usize,
+    open: usize,
+    source: IpAddr,
+    of_source: usize,
+) -> Option<Refusal> {
+    if open >= connections_max {
+        return Some(Refusal::All);
+    }
+    let free = connections_max - (open - of_source);
+    let is_too_many = !source.is_loopback() && of_source >= free.div_ceil(SOURCE_SHARE);
+    is_too_many.then_some(Refusal::Source(source))
 }
 
 /// A connection, which is two: one of the system, and one on the LAN.
 struct Session {
     system: TcpStream,
     lan: tcpip::TcpStream,
+    /// Who has asked for it.
+    source: IpAddr,
+    /// When something was carried last, if anybody wants to know.
+    carried_ns: u64,
     to_lan: Pipe,
     to_system: Pipe,
 }
 
 impl Session {
-    fn of(system: TcpStream, lan: tcpip::TcpStream) -> Session {
+    fn of(system: TcpStream, lan: tcpip::TcpStream, source: IpAddr) -> Session {
         // What is forwarded was held back by its sender already, if at all.
         let _ = lan.set_nodelay(true);
         let _ = system.set_nodelay(true);
-        Session { system, lan, to_lan: Pipe::default(), to_system: Pipe::default() }
+        // A side that has gone without a word would keep its place for ever.
+        let (time, again, probes) = (KEEP_ALIVE, KEEP_ALIVE_AGAIN, KEEP_ALIVE_PROBES);
+        let _ = lan.set_keepalive_probes(time, again, probes);
+        let _ = os::socket::set_keepalive(&system, time, again, probes);
+        let (to_lan, to_system) = (Pipe::default(), Pipe::default());
+        Session { system, lan, source, carried_ns: now_ns(), to_lan, to_system }
     }
 
     /// Has the poller and the stack name this when there may be something to carry.
@@ -446,7 +739,7 @@ impl Session {
     }
 
     fn carry(&mut self) -> io::Result<bool> {
-        let Session { system, lan, to_lan, to_system } = self;
+        let Session { system, lan, to_lan, to_system, .. } = self;
         let more = to_lan.carry(&mut &*system, &mut &*lan, || lan.shutdown(Shutdown::Write))?;
         let back =
             to_system.carry(&mut &*lan, &mut &*system, || system.shutdown(Shutdown::Write))?;
@@ -522,7 +815,11 @@ impl Pipe {
             self.kept.truncate(*read.as_ref().unwrap_or(&0));
             match read {
                 Ok(count) => self.has_ended = count == 0,
-                Err(error) if is_early(&error) => return Ok(false),
+                Err(error) if is_early(&error) => {
+                    // Most connections are idle most of the time.
+                    self.kept = Vec::new();
+                    return Ok(false);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -532,4 +829,42 @@ impl Pipe {
 
 fn is_early(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_source_leaves_half_of_what_is_free_to_others() {
+        let source = |last: u8| IpAddr::from([10, 1, 0, last]);
+        let mut of = [0usize; 4];
+        let mut connect = |number: usize| {
+            let refusal = refusal(100, of.iter().sum(), source(number as u8), of[number]);
+            of[number] += usize::from(refusal.is_none());
+            refusal
+        };
+        let taken = |connect: &mut dyn FnMut(usize) -> Option<Refusal>, number| {
+            (0..200).filter(|_| connect(number).is_none()).count()
+        };
+        assert_eq!(taken(&mut connect, 0), 50);
+        assert_eq!(connect(0), Some(Refusal::Source(source(0))));
+        assert_eq!([1, 2, 3].map(|number| taken(&mut connect, number)), [25, 13, 6]);
+        // Programs of this system are one source to us, and share nothing.
+        let own = IpAddr::from([127, 0, 0, 1]);
+        assert_eq!(super::refusal(100, 99, own, 99), None);
+        assert_eq!(super::refusal(100, 100, own, 100), Some(Refusal::All));
+    }
+
+    #[test]
+    fn servers_are_named_by_address_or_guest() {
+        let read = |text: &str| text.parse::<Server>().map(|server| server.to_string());
+        for text in ["10.1.0.5:80", "[fd00::5]:80", "web:80"] {
+            assert_eq!(read(text).as_deref(), Ok(text));
+        }
+        assert_eq!(read("WEB:80").as_deref(), Ok("web:80"));
+        for text in ["web", "web:", "web:65536", "muchtoolong:80", ":80", "a b:80"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
 }

@@ -124,9 +124,8 @@ fn ask(stream: &tcpip::TcpStream) -> std::io::Result<()> {
     receiver.read_exact(&mut [0])
 }
 
-#[test]
-fn connections_that_there_is_no_descriptor_for_wait_until_others_have_ended() {
-    let system = System::start("forward-many");
+/// A server of this system that sends back what comes.
+fn echo() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
@@ -134,24 +133,158 @@ fn connections_that_there_is_no_descriptor_for_wait_until_others_have_ended() {
             thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
         }
     });
-    let limited = "ulimit -n 64 && exec \"$0\" \"$@\"";
-    let mut command = std::process::Command::new("sh");
-    command.args(["-c", limited, env!("CARGO_BIN_EXE_siga"), "forward", "--json"]);
-    command.args(["--from", "hs0:0.0.0.0:80", &to]);
-    command.env("SIGA_SOCKET", system.file("siga.sock")).stdout(Stdio::piped());
+    to
+}
+
+#[test]
+fn connections_beyond_the_limit_are_refused_counted_and_explained() {
+    let system = System::start("forward-many");
+    let arguments = ["forward", "--json", "--connections", "32", "--from", "hs0:0.0.0.0:80"];
+    let mut command = system.command(&[&arguments[..], &[&echo()]].concat());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = Process(command.spawn().unwrap());
     let mut results = BufReader::new(process.0.stdout.take().unwrap());
     let mut line = String::new();
     results.read_line(&mut line).unwrap();
     let up: Value = serde_json::from_str(&line).unwrap();
     let at: SocketAddr = up["listening"].as_str().unwrap().parse().unwrap();
-    let stack = stack(&system, "CLIENT");
-    let all: Vec<_> = (0..100).map(|_| tcpip::TcpStream::connect(&stack, at).unwrap()).collect();
-    for stream in all {
-        ask(&stream).unwrap();
+    let greedy = stack(&system, "GREEDY");
+    // All at once, as far as they are let.
+    let connect = |stack: &Stack| {
+        let stream = tcpip::TcpStream::connect(stack, at).ok()?;
+        ask(&stream).is_ok().then_some(stream)
+    };
+    let mut all: Vec<_> = (0..50).filter_map(|_| connect(&greedy)).collect();
+    assert_eq!(all.len(), 16, "one source has half of what is free");
+    for stream in &all {
+        ask(stream).unwrap();
     }
+    // Another is served all the same.
+    let other = stack(&system, "OTHER");
+    assert_eq!((0..20).filter_map(|_| connect(&other)).count(), 20, "one after the other");
+    let of_other: Vec<_> = (0..20).filter_map(|_| connect(&other)).collect();
+    assert_eq!(of_other.len(), 8);
+    // What has ended leaves its place.
+    all.truncate(4);
+    while connect(&greedy).is_none() {}
     let done = end(&process, &mut results);
-    assert_eq!((&done["connections"], &done["failed"]), (&100.into(), &0.into()));
+    assert_eq!(done["failed"], 0);
+    assert!(done["refused"].as_u64().unwrap() >= 34 + 12, "{done}");
+    let mut said = String::new();
+    process.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let why = "a connection is refused, the 1. so far: ";
+    assert!(said.contains(why) && said.contains("16 of 32, as many as one source may"), "{said}");
+}
+
+#[test]
+fn three_thousand_connections_at_once_are_answered_and_their_memory_is_given_back() {
+    let system = System::start("forward-3000");
+    let server = stack(&system, "SERVER");
+    let listener = tcpip::TcpListener::bind_with_backlog(&server, "0.0.0.0:80", 1024).unwrap();
+    let to = SocketAddr::new(server.addresses()[0], 80).to_string();
+    // Each is answered as soon as it has said something, and kept.
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            thread::Builder::new()
+                .stack_size(64 << 10)
+                .spawn(move || std::io::copy(&mut &stream, &mut &stream))
+                .unwrap();
+        }
+    });
+    // Fewer where fewer descriptors are allowed.
+    let connections = (os::memory::allow_descriptors(16_384) as usize / 4).min(3000);
+    let (process, mut results, up) = begin(&system, "forward", &["127.0.0.1:0", "hs0", &to]);
+    let at: SocketAddr = up["listening"].as_str().unwrap().parse().unwrap();
+    let resident = || os::memory::resident(process.0.id()).unwrap().bytes;
+    let before = resident();
+    let mut all: Vec<TcpStream> =
+        (0..connections).map(|_| TcpStream::connect(at).unwrap()).collect();
+    for stream in &mut all {
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.write_all(&[7; 1000]).unwrap();
+    }
+    for stream in &mut all {
+        stream.read_exact(&mut [0; 1000]).unwrap();
+    }
+    let during = resident();
+    drop(all);
+    // It is given back when most connections have ended, which nobody is told.
+    let until = std::time::Instant::now() + LONG;
+    while resident() > before + (64 << 20) && std::time::Instant::now() < until {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let after = resident();
+    assert!(after <= before + (64 << 20), "{before} before, {during} during, {after} after");
+    let done = end(&process, &mut results);
+    assert_eq!((&done["connections"], &done["failed"]), (&connections.into(), &0.into()));
+    assert_eq!(done["refused"], 0);
+}
+
+#[test]
+fn servers_are_named_by_their_guests_and_who_is_not_there_is_said() {
+    let system = System::start("forward-names");
+    let refused = |to: &str| {
+        let output = system.run(&["forward", "127.0.0.1:0", "hs0", to]);
+        assert_eq!(output.status.code(), Some(1), "{to}");
+        text(&output.stderr)
+    };
+    let why = refused("10.9.0.5:80");
+    assert!(why.contains("10.9.0.5 is no address of the LAN hs0, which has 10.1.0.0/16"), "{why}");
+    let start = |to: &str| {
+        let mut command = system.command(&["forward", "--json", "127.0.0.1:0", "hs0", to]);
+        let mut process =
+            Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        let mut results = BufReader::new(process.0.stdout.take().unwrap());
+        let mut line = String::new();
+        results.read_line(&mut line).unwrap();
+        let mut said = String::new();
+        let mut errors = BufReader::new(process.0.stderr.take().unwrap());
+        errors.read_line(&mut said).unwrap();
+        let up: Value = serde_json::from_str(&line).unwrap();
+        let at: SocketAddr = up["listening"].as_str().unwrap().parse().unwrap();
+        (process, errors, at, said)
+    };
+    let (_process, _, _, said) = start("10.1.0.5:80");
+    assert!(said.contains("nobody on the LAN hs0 has 10.1.0.5 now"), "{said}");
+    // By a name: nobody, then somebody, then the same at another address.
+    let (_process, mut errors, at, said) = start("web:80");
+    assert!(said.contains("no guest WEB is on the LAN hs0 now"), "{said}");
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    let mut said = String::new();
+    errors.read_line(&mut said).unwrap();
+    assert!(said.contains("is reset: no guest WEB is on the LAN"), "{said}");
+    for address in ["10.1.0.5", "10.1.0.6"] {
+        let guest = Guest::attach(system.file("siga.sock"), "WEB").unwrap();
+        let options =
+            LanOptions { address: Address::This(address.parse().unwrap()), ..Default::default() };
+        let lan = Lan::join(guest, "hs0", &options).unwrap();
+        let stack = Stack::new(lan, &StackOptions::default()).unwrap();
+        let listener = tcpip::TcpListener::bind(&stack, "0.0.0.0:80").unwrap();
+        let mut stream = TcpStream::connect(at).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        accepted.write_all(address.as_bytes()).unwrap();
+        drop(accepted);
+        let mut found = String::new();
+        stream.read_to_string(&mut found).unwrap();
+        assert_eq!(found, address);
+    }
+}
+
+#[test]
+fn connections_over_which_nothing_comes_are_ended_if_that_is_asked_for() {
+    let system = System::start("forward-idle");
+    let arguments = ["--idle", "1", "--from", "hs0:0.0.0.0:80", &echo()];
+    let (process, mut results, up) = begin(&system, "forward", &arguments);
+    let at: SocketAddr = up["listening"].as_str().unwrap().parse().unwrap();
+    let stack = stack(&system, "CLIENT");
+    let stream = tcpip::TcpStream::connect(&stack, at).unwrap();
+    ask(&stream).unwrap();
+    assert_eq!((&stream).read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    let done = end(&process, &mut results);
+    assert_eq!((&done["connections"], &done["failed"]), (&1.into(), &1.into()));
 }
 
 #[test]
