@@ -6,10 +6,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use os::signals::HeldSignals;
-use port::member::{self, Options, WrittenAddress};
+use port::member::{self, MemberError, Options, WrittenAddress};
 use serde::Serialize;
 use siga::Wait;
-use siga::lan::Lan;
+use siga::lan::{JoinLanError, Lan};
 use siga::tcpip::{
     Counter, Prefix, Route, Routing, STACK_LANS_MAX, Stack, StackOptions, StackVlan,
 };
@@ -37,7 +37,8 @@ pub struct Arguments {
     /// A VLAN that the system file puts us into, and the network that is in it, like hs0:7=10.1.7.0/24
     #[arg(long, value_name = "LAN:NUMBER=NETWORK")]
     vlan: Vec<WrittenVlan>,
-    /// The names to attach under, one for each LAN, in capital letters or small ones [default: new ones]
+    /// The names to attach under, one for each LAN, in capital letters or small ones [default: those that the system file keeps
+    /// the addresses for, or new ones]
     #[arg(long)]
     name: Vec<String>,
     /// The processor that moves the packets [default: any]
@@ -198,8 +199,8 @@ impl Told {
             return;
         }
         match &refused {
-            Some(refused) => eprintln!("siga: {refused}; the host is asked again"),
-            None => eprintln!("siga: the host has given us all addresses again"),
+            Some(refused) => say(format_args!("siga: {refused}; the host is asked again")),
+            None => say("siga: the host has given us all addresses again"),
         }
         self.0 = refused;
     }
@@ -239,8 +240,17 @@ fn join(arguments: &Arguments, number: usize) -> Result<Lan, Outcome> {
         wait: Wait::from(arguments.wait),
         ..Options::default()
     };
-    let mut joined =
-        member::join(&options, "ROUTE".as_ref()).map_err(|error| no_member(&options, &error))?;
+    let joined = match member::join(&options, "ROUTE".as_ref()) {
+        // The system file names the router of this address.
+        Err(MemberError::Join { error: JoinLanError::Kept { by, .. } })
+            if options.name.is_none() =>
+        {
+            let options = Options { name: Some(by.to_string()), ..options.clone() };
+            member::join(&options, "ROUTE".as_ref())
+        }
+        joined => joined,
+    };
+    let mut joined = joined.map_err(|error| no_member(&options, &error))?;
     for address in addresses.iter().skip(1) {
         joined.register(*address).map_err(Outcome::no)?;
     }

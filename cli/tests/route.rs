@@ -191,3 +191,17 @@ fn vlans_are_those_that_the_system_file_says() {
     assert_eq!(up["members"][0]["lan"], "hs2");
     assert!(end(&process, &mut results).is_object());
 }
+
+#[test]
+fn router_has_the_name_that_the_system_file_keeps_its_address_for() {
+    let system = system("route-kept");
+    let (process, mut results, up) = begin(&system, "route", &["hs0:10.1.0.1", "hs2:10.3.7.1"]);
+    assert_eq!(up["members"][1]["name"], "ROUTER");
+    assert_eq!(up["members"][1]["addresses"], serde_json::json!(["10.3.7.1"]));
+    end(&process, &mut results);
+    // Others are told whose it is.
+    let output = system.run(&["route", "--name", "one", "--name", "two", "hs0", "hs2:10.3.7.1"]);
+    assert_eq!(output.status.code(), Some(1));
+    let why = text(&output.stderr);
+    assert!(why.contains("keeps this address of the LAN hs2 for the guest ROUTER"), "{why}");
+}

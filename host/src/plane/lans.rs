@@ -77,6 +77,11 @@ impl Declined {
         Declined { problem: Problem::AddressTaken, data }
     }
 
+    /// The system file keeps the address for a guest.
+    fn kept_for(other: Name) -> Declined {
+        Declined { problem: Problem::AddressRefused, ..Declined::taken_by(other) }
+    }
+
     fn reply(&self) -> Reply {
         Reply::Failed { problem: self.problem, data: self.data }
     }
@@ -309,7 +314,8 @@ impl Lan {
     /// Whether a guest may have an IP address, and nobody else has it.
     fn check_address(&self, guest: Name, address: IpAddr) -> Result<(), Declined> {
         if !self.rule.may_have(guest, address) {
-            return Err(Problem::AddressRefused.into());
+            let other = self.rule.kept_for(address).filter(|other| *other != guest);
+            return Err(other.map_or(Problem::AddressRefused.into(), Declined::kept_for));
         }
         let mut members = self.members.iter().flatten().map(|record| &record.member);
         let has = |member: &&Member| member.name != guest && member.addresses.contains(&address);

@@ -103,7 +103,13 @@ impl LanRule {
 
     /// Whether an IP address is another guest's by this file.
     pub fn is_kept_from(&self, guest: Name, address: IpAddr) -> bool {
-        self.fixed.iter().any(|member| member.guest != guest && member.addresses.contains(&address))
+        self.kept_for(address).is_some_and(|other| other != guest)
+    }
+
+    /// The guest whose address this is by this file.
+    pub fn kept_for(&self, address: IpAddr) -> Option<Name> {
+        let fixed = self.fixed.iter().find(|member| member.addresses.contains(&address));
+        fixed.map(|member| member.guest)
     }
 
     /// Whether a guest may have an IP address, as far as this file says. Addresses of the other family than the

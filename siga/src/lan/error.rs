@@ -28,6 +28,16 @@ pub enum JoinLanError {
         /// The other member.
         by: Name,
     },
+    /// The system file keeps the address for another guest.
+    #[error(
+        "the system file keeps this address of the LAN {lan} for the guest {by}: choose another, or attach as {by}"
+    )]
+    Kept {
+        /// In which LAN.
+        lan: LanName,
+        /// The other guest.
+        by: Name,
+    },
     /// The host refused.
     #[error("cannot join the LAN {lan}: {problem}")]
     Refused {

@@ -78,7 +78,7 @@ impl Following {
 #[cfg(feature = "tcpip")]
 fn lasts(error: &JoinLanError) -> bool {
     match error {
-        JoinLanError::Taken { .. } => true,
+        JoinLanError::Taken { .. } | JoinLanError::Kept { .. } => true,
         JoinLanError::Refused { problem, .. } => matches!(
             problem,
             Problem::AddressTaken

@@ -69,6 +69,11 @@ pub(super) fn declined(lan: LanName, reply: &Reply) -> JoinLanError {
             let refused = JoinLanError::Refused { lan, problem: Problem::AddressTaken };
             name.map_or(refused, |by| JoinLanError::Taken { lan, by })
         }
+        Reply::Failed { problem: Problem::AddressRefused, data } => {
+            let name = data.first_chunk::<NAME_BYTES>().and_then(|name| Name::parse(*name));
+            let refused = JoinLanError::Refused { lan, problem: Problem::AddressRefused };
+            name.map_or(refused, |by| JoinLanError::Kept { lan, by })
+        }
         Reply::Failed { problem, .. } => JoinLanError::Refused { lan, problem },
         _ => JoinLanError::HostGone,
     }
