@@ -16,7 +16,7 @@ use siga::error::Problem;
 use siga::lan::{JoinLanError, Lan, Mac};
 
 use crate::outcome::Outcome;
-use crate::present::lan_meant;
+use crate::present::{lan_meant, lan_range};
 use crate::socket::Socket;
 
 /// The options of a member.
@@ -93,6 +93,9 @@ impl Member {
             wait,
         };
         let lan = member::join(&options, purpose).map_err(|error| no_member(&options, &error))?;
+        for gateway in &self.gateway {
+            check_gateway(&lan, *gateway)?;
+        }
         Ok((lan, options))
     }
 
@@ -102,14 +105,46 @@ impl Member {
     }
 }
 
-/// Why there is no member; of a LAN that does not exist, which was probably meant.
+/// Why there is no member, with what the host knows about it: the LAN that was probably meant, or the range of the LAN.
 pub fn no_member(options: &Options, error: &MemberError) -> Outcome {
-    let is_unknown = matches!(
-        error,
-        MemberError::Join { error: JoinLanError::Refused { problem: Problem::NoLan, .. } }
-    );
-    let meant = if is_unknown { lan_meant(&options.socket, &options.lan) } else { String::new() };
-    Outcome::No(format!("{error}{meant}"))
+    let problem = match error {
+        MemberError::Join { error: JoinLanError::Refused { problem, .. } } => Some(*problem),
+        _ => None,
+    };
+    let Options { socket, lan, .. } = options;
+    let more = match problem {
+        Some(Problem::NoLan) => lan_meant(socket, lan),
+        Some(Problem::AddressRefused) => lan_range(socket, lan),
+        _ => String::new(),
+    };
+    Outcome::No(format!("{error}{more}"))
+}
+
+/// Checks that a gateway can be a member of the LAN: it is in the network of an address that this member has.
+fn check_gateway(lan: &Lan, gateway: IpAddr) -> Result<(), Outcome> {
+    let bits = lan.prefix_bits().into();
+    let is_near = |own: &IpAddr| match (own, gateway) {
+        (IpAddr::V4(own), IpAddr::V4(gateway)) => {
+            let differs = own.to_bits() ^ gateway.to_bits();
+            differs.leading_zeros() >= bits
+        }
+        (IpAddr::V6(own), IpAddr::V6(gateway)) => {
+            let differs = own.to_bits() ^ gateway.to_bits();
+            differs.leading_zeros() >= bits || gateway.is_unicast_link_local()
+        }
+        // A LAN has one range; of the other family, any address can be a member's.
+        _ => true,
+    };
+    match lan.addresses().first() {
+        Some(own) if !is_near(own) => {
+            let right = format!("must be in the network of {own}/{bits}, where its members are");
+            Err(Outcome::Usage(format!(
+                "--gateway {gateway}: not in the LAN {}: {right}",
+                lan.name()
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Makes the interface of a member.

@@ -27,6 +27,13 @@ pub fn lan_meant(socket: &Path, name: &str) -> String {
     }
 }
 
+/// The range of a LAN, after an address that is not in it.
+pub fn lan_range(socket: &Path, name: &str) -> String {
+    let report = report(socket).unwrap_or_default();
+    let lan = report.lans.iter().find(|lan| lan.name == name);
+    lan.map_or(String::new(), |lan| format!("; its range is {}", lan.range))
+}
+
 fn asked<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     question(&near(name, known)).map_or(String::new(), |question| format!("; {question}"))
 }

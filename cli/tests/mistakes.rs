@@ -1,11 +1,10 @@
 //! Mistakes that users make: each is answered with what would be right.
 
-#[expect(dead_code, reason = "hosts and commands alone are used here")]
 mod common;
 
 use std::process::Stdio;
 
-use common::{System, text};
+use common::{Process, System, text};
 
 /// What a command says that ends with this code, in one line.
 fn said(system: &System, arguments: &[&str], code: i32) -> String {
@@ -29,7 +28,10 @@ fn sender_is_told_what_is_missing() {
     described.socket = Some(directory.join("siga.sock"));
     let system = System { directory, _host: siga::host::Embedded::start(described).unwrap() };
     let may_not = "this guest may not connect to the target; the system file must say so: connect";
-    let server = siga::Guest::attach(system.file("siga.sock"), "SERVER").unwrap();
+    let server = Process(system.command(&["receive", "SERVER"]).spawn().unwrap());
+    while !text(&system.run(&["query", "guest"]).stdout).contains("SERVER") {
+        std::thread::yield_now();
+    }
     assert_eq!(
         said(&system, &["send", "CLIENT", "SERVR"], 1),
         format!(
@@ -37,6 +39,9 @@ fn sender_is_told_what_is_missing() {
         )
     );
     drop(server);
+    while text(&system.run(&["query", "guest"]).stdout).contains("SERVER") {
+        std::thread::yield_now();
+    }
     assert_eq!(
         said(&system, &["send", "SERVER", "CLIENT"], 1),
         format!("no path to CLIENT: {may_not} = [\"CLIENT\"] of the guest SERVER")
@@ -95,4 +100,24 @@ fn program_of_a_manager_is_looked_for_before_anybody_relies_on_it() {
         let error = said(&system, &["identify", "CLERK", "UPPER", "--", program], 2);
         assert_eq!(error, format!("there is no program {program}: {right}"));
     }
+}
+
+#[test]
+fn refused_address_tells_a_reservation_from_a_range() {
+    let directory = std::env::temp_dir().join(format!("siga-kept-{}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../systems/two-lans.toml");
+    let mut described = siga::host::System::read(file.as_ref()).unwrap();
+    described.socket = Some(directory.join("siga.sock"));
+    let system = System { directory, _host: siga::host::Embedded::start(described).unwrap() };
+    assert_eq!(
+        said(&system, &["run", "--address", "10.1.0.1", "--", "true"], 125),
+        "the system file keeps this address of the LAN hs0 for the guest ROUTER: choose another, or attach as ROUTER"
+    );
+    let error = said(&system, &["route", "hs0", "hs1:10.3.0.1"], 1);
+    assert!(error.contains("does not allow this address"), "{error}");
+    assert!(error.ends_with("; its range is 10.2.0.0/24"), "{error}");
+    let gateway = ["run", "--lan", "hs1", "--gateway", "10.9.0.1", "--", "true"];
+    let right = "not in the LAN hs1: must be in the network of 10.2.0.1/24, where its members are";
+    assert_eq!(said(&system, &gateway, 2), format!("--gateway 10.9.0.1: {right}"));
 }
