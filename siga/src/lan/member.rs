@@ -28,14 +28,21 @@ use crate::waiter::Looked;
 use crate::waiting::{Wait, after};
 
 /// What a guest asks for when it joins a LAN. All fields have defaults.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LanOptions {
-    /// The IP address to register: none unless set. The system file may fix one.
+    /// The IP address to register: one that the host chooses unless set. The system file may fix one.
     pub address: WantedAddress,
     /// The MAC address; the host chooses one unless set.
     pub mac: Option<Mac>,
     /// How to wait for frames and for room.
     pub wait: Wait,
+}
+
+impl Default for LanOptions {
+    fn default() -> LanOptions {
+        // With an address, because a stack needs one. A member that only exchanges frames does not notice.
+        LanOptions { address: WantedAddress::Chosen, mac: None, wait: Wait::default() }
+    }
 }
 
 /// The membership of a guest in a LAN. It ends when it is dropped.

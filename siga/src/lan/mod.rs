@@ -6,11 +6,10 @@
 //!
 //! ```no_run
 //! use siga::Guest;
-//! use siga::lan::{Address, Lan, LanOptions, Offload};
+//! use siga::lan::{Lan, LanOptions, Offload};
 //!
 //! let guest = Guest::attach(siga::default_socket()?, "ALICE")?;
-//! let options = LanOptions { address: Address::Chosen, ..LanOptions::default() };
-//! let mut lan = Lan::join(guest, "hs0", &options)?;
+//! let mut lan = Lan::join(guest, "hs0", &LanOptions::default())?;
 //! let to = lan.members().find(|member| member.name.as_str() == "BOB").map(|member| member.mac);
 //! if let Some(to) = to {
 //!     let frame = [&to.0[..], &lan.mac().0, &[0x88, 0xb5], b"hello"].concat();

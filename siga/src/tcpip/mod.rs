@@ -7,12 +7,12 @@
 //! use std::io::{Read, Write};
 //!
 //! use siga::Guest;
-//! use siga::lan::{Address, Lan, LanOptions};
+//! use siga::lan::{Lan, LanOptions};
 //! use siga::tcpip::{Stack, StackOptions, TcpStream};
 //!
 //! let guest = Guest::attach(siga::default_socket()?, "ALICE")?;
-//! let options = LanOptions { address: Address::Chosen, ..LanOptions::default() };
-//! let stack = Stack::new(Lan::join(guest, "hs0", &options)?, &StackOptions::default())?;
+//! let lan = Lan::join(guest, "hs0", &LanOptions::default())?;
+//! let stack = Stack::new(lan, &StackOptions::default())?;
 //! let mut stream = TcpStream::connect(&stack, "10.1.0.5:80")?;
 //! stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
 //! let mut answer = Vec::new();
