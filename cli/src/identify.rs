@@ -21,22 +21,22 @@ const TURN_BYTES_MAX: usize = 1 << 30;
 
 /// Manage a resource: answer the conversations that others allocate with it
 ///
-/// For each turn of a partner's the command is run, with what was sent on its standard input; its standard
-/// output is sent back. A command that fails is an error to the partner, who gets the output all the same.
+/// For each turn of a partner the command runs with the partner's data on its standard input, and its standard output is the answer.
+/// If the command fails, the partner gets an error, and then the output.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The name to attach under
     name: String,
     /// The resource: conversations allocated with it come here
     resource: String,
-    /// Let other systems know of it too; its name is one of the global ones then
+    /// Make the resource known to other systems as well: its name is a global one then
     #[arg(long)]
     global: bool,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
     socket: Socket,
-    /// What answers [default: what was sent is sent back]
+    /// The command that answers [default: the data is sent back]
     #[arg(last = true)]
     command: Vec<String>,
 }

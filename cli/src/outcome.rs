@@ -52,6 +52,19 @@ impl Outcome {
         }
     }
 
+    /// An outcome from an error of the kernel: one that lacks something is told what siga needs.
+    pub fn kernel(error: &std::io::Error) -> Outcome {
+        let file = "/proc/sys/kernel/osrelease";
+        match error.kind() {
+            std::io::ErrorKind::Unsupported => {
+                let release = std::fs::read_to_string(file).unwrap_or_default();
+                let release = release.trim();
+                Outcome::No(format!("{error}: must be Linux 5.11 or later, and this is {release}"))
+            }
+            _ => Outcome::no(error),
+        }
+    }
+
     /// An outcome from anything that can say why.
     pub fn no(why: impl std::fmt::Display) -> Outcome {
         Outcome::No(why.to_string())
@@ -98,5 +111,22 @@ impl Diagnostic for Picture {
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
         Some(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_that_lacks_something_is_told_what_is_needed() {
+        let said = |code| match Outcome::kernel(&std::io::Error::from_raw_os_error(code)) {
+            Outcome::No(why) => why,
+            other => panic!("{other:?}"),
+        };
+        let (missing, right) =
+            (said(38), "Function not implemented (os error 38): must be Linux 5.11 or later");
+        assert!(missing.starts_with(right), "{missing}");
+        assert_eq!(said(13), "Permission denied (os error 13)");
     }
 }

@@ -14,14 +14,12 @@ use crate::transfer::{GREETING, end, progress};
 
 /// Wait for one `siga send` and write what it sends to standard output, or to a file
 ///
-/// Ends with 0 when everything has come, with 1 and the number of bytes that have come when the sender is
-/// gone before the end.
+/// Ends with 0 once everything has arrived. If the sender ends earlier, ends with 1 and prints how many bytes have arrived.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The name to attach under
     name: String,
-    /// Write to this file, and not to standard output. What is in it is replaced once a sender is there. --json needs
-    /// this
+    /// Write to this file instead of standard output. Its contents are replaced once a sender is there. --json needs a file
     #[arg(long = "output", value_name = "FILE")]
     output_file: Option<PathBuf>,
     #[command(flatten)]

@@ -14,8 +14,8 @@ use crate::transfer::{CHUNK_BYTES, GREETING, end, progress, written};
 
 /// Send standard input to a guest that runs `siga receive`
 ///
-/// Ends with 0 when the receiver has written everything, with 1 and the number of bytes it has written
-/// when the receiver is gone before.
+/// Ends with 0 once the receiver has written everything. If the receiver ends earlier, ends with 1 and prints how many bytes were
+/// written.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The name to attach under

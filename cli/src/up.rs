@@ -27,14 +27,14 @@ use crate::volume::serve_system;
 /// RUST_LOG=debug to see each request.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// What exists and who may do what, for example systems/two-guests.toml. Without it this user's
-    /// processes may be any guest
+    /// The system file: which guests, LANs and volumes there are, and who may do what; for example systems/two-guests.toml. Without
+    /// it, processes of this user may attach under any name, and there is a LAN hs0
     system: Option<PathBuf>,
-    /// Leave the volumes of the system file to siga volume serve --system, which outlives the host
+    /// Leave the volumes of the system file to `siga volume serve --system`, which goes on when the host ends
     #[arg(long)]
     without_volumes: bool,
-    /// Start no host: print what is wrong in the system file or probably not meant, and what a host would make of it. Exit
-    /// code 1 if there is anything of the kind
+    /// Start no host: print what is wrong in the system file or probably not meant, and what a host would make of it. Ends
+    /// with 1 if there is anything to fix
     #[arg(long, requires = "system")]
     check: bool,
     #[command(flatten)]
@@ -77,7 +77,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         true => None,
         false => SystemVolumes::open(&system, |file, checking| checks.see(file, &checking))?,
     };
-    let (mut host, handle) = Host::new(system).map_err(Outcome::no)?;
+    let (mut host, handle) = Host::new(system).map_err(|error| Outcome::kernel(&error))?;
     host.listen(&socket).map_err(|error| {
         let hint = match error.kind() {
             std::io::ErrorKind::AddrInUse => ": another host is there already",
@@ -155,9 +155,9 @@ fn serve(socket: &Path, volumes: SystemVolumes, output: Output) -> Result<Infall
 fn announce(socket: &Path, served: Option<&Served>, output: Output) {
     let listening = socket.display().to_string();
     if let Err(error) = notify::ready(&format!("listening at {listening}")) {
-        eprintln!(
+        say(format_args!(
             "siga: NOTIFY_SOCKET: the service manager cannot be told that the host is ready: {error}"
-        );
+        ));
     }
     // A pipe that nobody reads is no reason to end.
     let _ = match (output.json, served) {

@@ -147,6 +147,16 @@ const WALLS: &[Wall] = &[
         because: "what a program depends on has no lab",
     },
     Wall {
+        place: "cli/src",
+        without: &["eprintln!", "println!"],
+        because: "a reader that is gone ends no command: output::say and output::print",
+    },
+    Wall {
+        place: "port/src/serve.rs",
+        without: &["eprintln!"],
+        because: "a reader that is gone ends no port",
+    },
+    Wall {
         place: "port/src",
         without: &["host::", "lab::", "thread::sleep", "Command::new(\"ip\")"],
         because: "a port is a guest, and waits for events",

@@ -208,6 +208,9 @@ fn no_entry(path: &Path, error: &io::Error) -> String {
         io::ErrorKind::InvalidInput => {
             "this is no network namespace: name one like /proc/PID/ns/net or /run/netns/NAME"
         }
+        io::ErrorKind::PermissionDenied if rustix::process::geteuid().is_root() => {
+            "this root lacks rights, as in a container: CAP_SYS_PTRACE to open it, CAP_SYS_ADMIN to join it"
+        }
         io::ErrorKind::PermissionDenied => {
             "it is another user's: run siga as root, or as its owner"
         }
@@ -238,6 +241,9 @@ fn no_tap(interface: &str, error: CreateTapError) -> String {
                 }
                 Some(Errno::INVAL) => {
                     "a name has 1 to 15 characters, and no /, : or %: choose another with --interface"
+                }
+                Some(Errno::PERM) if rustix::process::geteuid().is_root() => {
+                    "this root lacks the right CAP_NET_ADMIN, as in a container"
                 }
                 Some(Errno::PERM) => "the right CAP_NET_ADMIN is missing: run siga as root",
                 _ => "is memory left?",

@@ -1,7 +1,7 @@
 //! Serving a port: the agent, asleep while there is nothing to do, and what happens to the program meanwhile.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -228,7 +228,9 @@ impl<'a> Server<'a> {
         if let Some(error) = refused
             && !self.has_told
         {
-            eprintln!("siga: {}: the new host says: {error}; it is asked again", lan.name());
+            let what = format!("{}: the new host says: {error}; it is asked again", lan.name());
+            // A reader that is gone is no reason to end.
+            let _ = writeln!(io::stderr(), "siga: {what}");
         }
         self.has_told = refused.is_some();
     }
