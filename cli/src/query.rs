@@ -1,4 +1,4 @@
-//! `siga query`: guests, paths, LANs, volumes and subchannels.
+//! `siga query`: guests, paths, LANs, volumes, subchannels and limits.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, Table, presets};
 use host::config::Bytes;
 use host::report::{
-    ControlUnitReport, Counts, GuestReport, HalfReport, LanReport, MemberReport, PathReport,
-    ResourceReport, SideReport, SocketReport, SubchannelReport, SystemReport, VolumeReading,
-    VolumeReport,
+    ControlUnitReport, Counts, GuestReport, HalfReport, LanReport, LimitReport, MemberReport,
+    PathReport, ResourceReport, SideReport, SocketReport, SubchannelReport, SystemReport,
+    VolumeReading, VolumeReport,
 };
 use siga::connect::Kind;
 use siga::error::Violation;
@@ -25,6 +25,9 @@ pub struct Arguments {
     /// Show these alone, one or several [default: all there are]
     #[arg(value_name = "WHAT")]
     subjects: Vec<Subject>,
+    /// Show limits too of which nothing is used and nothing was refused
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -47,6 +50,8 @@ enum Subject {
     Tcpip,
     /// The volumes that guests serve, with their state and the use of their cache, and their devices: who may open which cylinders
     Dasd,
+    /// The limits, with their owners: how much each has and may have, how often more was refused, which setting changes it
+    Limits,
     /// Channel paths with their information units by kind, and subchannels with their measurement blocks: times for each program
     Channel,
 }
@@ -56,7 +61,7 @@ const RATE_TIME: Duration = Duration::from_millis(500);
 
 /// Shows guests, paths and resources.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
-    let Arguments { subjects, output, socket } = arguments;
+    let Arguments { subjects, all, output, socket } = arguments;
     let observer = Observer::attach(socket.path()?).map_err(Outcome::no)?;
     let mut report = observer.query().map_err(Outcome::no)?;
     if subjects.contains(&Subject::Iucv) && !subjects.contains(&Subject::Path) {
@@ -71,6 +76,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         if !is_about(Subject::Channel) {
             (unit.channel_paths, unit.subchannels) = (Vec::new(), Vec::new());
         }
+    }
+    if !all {
+        report.limits.retain(|limit| limit.used > 0 || limit.refused > 0);
     }
     if output.json {
         return print_json(&part(&report, subjects)?);
@@ -114,6 +122,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             }
             Subject::Dasd => &[volumes(units), devices(units)],
             Subject::Channel => &[channel_paths(units), subchannels(units)],
+            Subject::Limits => &[limits(&report.limits)],
         };
         tables.iter().try_for_each(print)?;
     }
@@ -154,6 +163,7 @@ fn part(report: &SystemReport, subjects: &[Subject]) -> Result<serde_json::Value
         Subject::Resource => "resources",
         Subject::Lan | Subject::Tcpip => "lans",
         Subject::Dasd | Subject::Channel => "control_units",
+        Subject::Limits => "limits",
     });
     let wanted: Vec<&str> = wanted.collect();
     if let Some(members) = part.as_object_mut() {
@@ -639,6 +649,33 @@ fn resources(resources: &[ResourceReport]) -> Table {
     let mut table = table(&["resource", "scope", "manager"], 3);
     for resource in resources {
         table.add_row([&resource.name, &resource.scope.to_string(), &resource.manager]);
+    }
+    table
+}
+
+/// The limits, with their owners. Sizes are people's.
+fn limits(limits: &[LimitReport]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["owner", "limit", "used", "most", "refused", "setting"]);
+    for column in table.column_iter_mut().skip(2).take(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for LimitReport { owner, limit, used, most, refused, setting, .. } in limits {
+        let is_size = limit == "memory" || limit == "storage";
+        let amount = |amount: u64| match amount {
+            u64::MAX => "-".to_owned(),
+            amount if is_size => Bytes(amount).to_string(),
+            amount => amount.to_string(),
+        };
+        table.add_row([
+            owner.clone(),
+            limit.clone(),
+            amount(*used),
+            amount(*most),
+            refused.to_string(),
+            setting.clone(),
+        ]);
     }
     table
 }

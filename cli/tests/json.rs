@@ -89,7 +89,7 @@ fn guests_paths_and_buffers_are_objects() {
     assert_eq!(report.len(), 1);
     assert_eq!(
         names(&report[0]),
-        ["control_units", "guests", "lans", "now_ns", "paths", "resources"]
+        ["control_units", "guests", "lans", "limits", "now_ns", "paths", "resources"]
     );
     assert_eq!(report[0]["guests"][0]["name"], "CLIENT");
     let number = report[0]["paths"][0]["path"].to_string();
@@ -101,6 +101,7 @@ fn guests_paths_and_buffers_are_objects() {
         ("tcpip", "lans"),
         ("dasd", "control_units"),
         ("channel", "control_units"),
+        ("limits", "limits"),
     ] {
         let part = objects(&system, &["query", subject, "--json"]);
         assert_eq!(names(&part[0]), {
@@ -109,6 +110,20 @@ fn guests_paths_and_buffers_are_objects() {
             both
         });
     }
+    let limits = |flags: &[&str]| {
+        let part = objects(&system, &[&["query", "limits", "--json"], flags].concat());
+        part[0]["limits"].as_array().unwrap().clone()
+    };
+    let (in_use, all) = (limits(&[]), limits(&["--all"]));
+    assert!(in_use.iter().all(|row| row["used"] != 0 || row["refused"] != 0));
+    assert!(
+        all.len() > in_use.len()
+            && in_use.iter().all(|row| all.iter().any(|one| one["limit"] == row["limit"]))
+    );
+    let guests =
+        in_use.iter().find(|row| row["owner"] == "the host" && row["limit"] == "guests").unwrap();
+    assert_eq!(guests["used"], 2);
+    assert_eq!(guests["setting"], "guests_max of [host] in the system file");
     let several = objects(&system, &["query", "guest", "channel", "dasd", "--json"]);
     assert_eq!(names(&several[0]), ["control_units", "guests", "now_ns"]);
     let printed = text(&system.run(&["query", "path", "guest"]).stdout);

@@ -4,9 +4,14 @@
 //! it again. It is driven by a thread that waits for its descriptor ([`Host::wait`]): a daemon's
 //! ([`crate::run`]) or one inside a program ([`crate::Embedded`]).
 
+mod accounts;
 mod brokering;
+mod bucket;
 mod lans;
+#[cfg(test)]
+mod quotas;
 mod resources;
+mod turns;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -17,8 +22,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fabric::control::{
-    Allowance, Kind, Malformed, NO_DATA, PACKET_BYTES_MAX, Pending, Problem, Reply, Request, Token,
-    version_refused,
+    Allowance, Kind, Limit, Malformed, NO_DATA, Owner, PACKET_BYTES_MAX, PENDING_MAX, Pending,
+    Problem, Reached, Reply, Request, Token, version_refused,
 };
 use fabric::name::Name;
 use fabric::path::Shape;
@@ -26,31 +31,53 @@ use os::doorbell::{Doorbell, Listen};
 use os::foreign::{self, Foreign, close_on_a_thread, spawn_closer};
 use os::packets::{Listener, Packet, Packets};
 use os::peer::{Credentials, Process};
-use os::poller::{Poller, wait_readable};
+use os::poller::{EVENTS_MAX, Poller, wait_readable};
 use os::storage::{Storage, StorageOptions};
 use os::words::LentWords;
 use tracing::{debug, info, warn};
 
-use crate::report::{self, AuditReport, GuestReport, PathReport, PathState, SystemReport};
+use crate::report::{
+    self, AuditReport, GuestReport, LimitReport, PathReport, PathState, SystemReport,
+};
 use crate::system::System;
+use accounts::{Accounts, Charge};
 use lans::Lans;
 use resources::Resources;
+use turns::Turns;
 use volumes::Volumes;
 
-/// Packets of one connection that are handled before the next has its turn.
-const PACKETS_PER_TURN: usize = 32;
+/// Packets of one connection that are handled before the next of the same user has its turn.
+const PACKETS_PER_TURN: usize = 4;
 
-/// Connections that have not attached yet, at most.
-const STRANGERS_MAX: usize = 256;
+/// Packets of the guest that has a name which another connection wants, or of a guest that is waited for.
+const PACKETS_AT_ONCE: usize = 32;
 
-/// Of these, those of one user: a user that may connect must not keep other users out.
-const STRANGERS_PER_USER_MAX: usize = 64;
+/// Connections that are taken in before guests have their turn.
+const ACCEPTED_PER_TURN: usize = 32;
+
+/// How often the kernel is asked for more that is ready before guests have their turn.
+const WAITS_PER_TURN: usize = 64;
+
+/// The cost of a request that has the host map a storage, in packets.
+const MAPPING_COST: i64 = 4;
+
+/// Bytes of a report that cost as much as a packet.
+const BYTES_PER_COST: usize = 4096;
 
 /// How long a connection may take to attach.
 const STRANGER_NS_MAX: u64 = 5_000_000_000;
 
 /// Observers, at most.
 const OBSERVERS_MAX: usize = 64;
+
+/// Descriptors that a connection takes: its socket, and its process.
+const CONNECTION_DESCRIPTORS: u64 = 2;
+
+/// Memory that a connection takes, by estimate: what is kept of it, and of the paths and resources of its guest.
+const CONNECTION_BYTES: u64 = 4096;
+
+/// Memory that a path takes, by estimate.
+const PATH_BYTES: u64 = 1024;
 
 /// How long not to listen when no descriptor is left for a new connection.
 const PAUSE_NS: u64 = 100_000_000;
@@ -62,7 +89,7 @@ const REFUSED_MAX: usize = 64;
 /// Packets that wait for one connection until the kernel has memory for them.
 const UNSENT_MAX: usize = 64;
 
-/// How long to leave a guest alone that is behind, or for which the kernel has no memory.
+/// How long to leave a guest alone for which the kernel has no memory.
 const BEHIND_NS: u64 = 10_000_000;
 
 /// What a descriptor of the poller stands for: the number of a connection, shifted, and one of these.
@@ -70,6 +97,11 @@ const SOCKET: u64 = 0;
 const PROCESS: u64 = 1;
 const LISTENER: u64 = 2;
 const BELL: u64 = 3;
+
+/// What the poller calls the socket of a connection.
+fn socket_name(number: u64) -> u64 {
+    number << 2 | SOCKET
+}
 
 /// The host.
 #[derive(Debug)]
@@ -79,6 +111,8 @@ pub struct Host {
     listener: Option<Listener>,
     /// When to listen again, if no descriptor was left.
     paused_until: Option<u64>,
+    /// Connections wait to be accepted.
+    is_called: bool,
     /// From threads of this process: connections, and the word to stop.
     orders: mpsc::Receiver<Order>,
     orders_bell: Doorbell,
@@ -86,7 +120,7 @@ pub struct Host {
     connections: HashMap<u64, Connection>,
     guests: BTreeMap<Name, Guest>,
     paths: BTreeMap<u64, PathRecord>,
-    /// Guests that have left so much unread that they are not notified of more pending paths for now.
+    /// Guests that have left so much unread that they are not notified of more pending paths until they have read.
     behind: BTreeSet<Name>,
     /// Connections for which packets wait that the kernel had no memory for.
     unsent: BTreeSet<u64>,
@@ -94,6 +128,13 @@ pub struct Host {
     /// connection, and so on.
     doomed: Vec<u64>,
     resources: Resources,
+    accounts: Accounts,
+    /// Connections that have something to be read, by the user who has made them.
+    turns: Turns,
+    /// Connections that have not attached, the oldest first.
+    strangers: BTreeSet<u64>,
+    now_ns: u64,
+    observers_refused: u64,
     lans: Lans,
     volumes: Volumes,
     next_connection: u64,
@@ -148,6 +189,11 @@ struct Connection {
     process: Option<Process>,
     role: Role,
     since_ns: u64,
+    /// Whose account it is charged to.
+    owner: Owner,
+    /// Of a connection that has not attached yet.
+    stranger: Option<Charge>,
+    _charges: [Charge; 2],
 }
 
 impl Connection {
@@ -184,9 +230,24 @@ struct Guest {
     connection: u64,
     paths: BTreeSet<u64>,
     /// Of these, connections it has not answered.
-    pending: usize,
+    pending: BTreeSet<u64>,
     /// Of these, connections it has not been notified of.
     unannounced: VecDeque<u64>,
+    _charge: Charge,
+    /// Of the counters that it shows as a member of a LAN, and of what it shows of volumes.
+    member: Option<[Charge; 2]>,
+    shown: Option<[Charge; 2]>,
+    /// How often it was refused a path, storage, a resource, or a connection that would wait for it.
+    refused: Refused,
+}
+
+/// Refusals of a guest's own limits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Refused {
+    paths: u64,
+    storage: u64,
+    resources: u64,
+    pending: u64,
 }
 
 #[derive(Debug)]
@@ -208,6 +269,7 @@ enum State {
         board: Foreign,
         lines: Foreign,
         event: Pending,
+        _charge: Charge,
     },
     Joined,
     /// Only the side `from` has this path: the other has not rejoined it yet, or has ended it.
@@ -219,7 +281,14 @@ struct End {
     guest: Name,
     shape: Shape,
     allowance: Allowance,
-    board: Option<LentWords>,
+    board: Option<Board>,
+}
+
+/// A board of a guest's that the host watches, and what it is charged with.
+#[derive(Debug)]
+struct Board {
+    words: LentWords,
+    _charges: [Charge; 2],
 }
 
 impl End {
@@ -253,11 +322,13 @@ impl Host {
         let (sender, receiver) = mpsc::channel();
         poller.add(&ours, BELL)?;
         let lans = Lans::new(&system)?;
+        let accounts = Accounts::new(&system);
         let host = Host {
             system,
             poller,
             listener: None,
             paused_until: None,
+            is_called: false,
             orders: receiver,
             orders_bell: ours,
             stopped: false,
@@ -268,6 +339,11 @@ impl Host {
             unsent: BTreeSet::new(),
             doomed: Vec::new(),
             resources: Resources::default(),
+            accounts,
+            turns: Turns::default(),
+            strangers: BTreeSet::new(),
+            now_ns: 0,
+            observers_refused: 0,
             lans,
             volumes: Volumes::default(),
             next_connection: 1,
@@ -302,31 +378,75 @@ impl Host {
     /// # Errors
     /// The kernel refuses the poll: not expected.
     pub fn poll(&mut self, now_ns: u64) -> io::Result<Option<Duration>> {
-        let ready = self.poller.wait(Some(Duration::ZERO))?.to_vec();
-        for name in std::mem::take(&mut self.behind) {
-            self.announce(name);
-        }
+        self.now_ns = now_ns;
         for connection in std::mem::take(&mut self.unsent) {
             self.send_unsent(connection);
         }
-        for name in ready {
-            match name {
-                LISTENER => self.accept(now_ns),
-                BELL => self.take_orders(now_ns),
-                name => {
-                    let connection = name >> 2;
-                    match name & 3 {
-                        SOCKET => self.hear(connection),
-                        PROCESS => self.detach(connection, "its process has ended"),
-                        _ => unreachable!("a connection has a socket and a process"),
-                    }
-                }
+        for _ in 0..WAITS_PER_TURN {
+            let ready = self.poller.wait(Some(Duration::ZERO))?.to_vec();
+            let has_more = ready.len() >= EVENTS_MAX;
+            ready.into_iter().for_each(|name| self.note(name));
+            if !has_more {
+                break;
             }
         }
+        if std::mem::take(&mut self.is_called) {
+            self.accept(now_ns);
+        }
+        self.serve(now_ns);
         while let Some(connection) = self.doomed.pop() {
             self.detach(connection, "it does not read what is sent to it");
         }
         Ok(self.next_turn(now_ns))
+    }
+
+    /// Takes note of what is ready. What a connection has sent is read when it is its user's turn.
+    fn note(&mut self, name: u64) {
+        match name {
+            LISTENER => self.is_called = true,
+            BELL => self.take_orders(self.now_ns),
+            name => {
+                let number = name >> 2;
+                match name & 3 {
+                    SOCKET => self.is_ready(number),
+                    PROCESS => self.detach(number, "its process has ended"),
+                    _ => unreachable!("a connection has a socket and a process"),
+                }
+            }
+        }
+    }
+
+    /// A connection may have something to be read, or room again.
+    fn is_ready(&mut self, number: u64) {
+        let Some(connection) = self.connections.get(&number) else { return };
+        self.turns.add(connection.owner, number);
+        if let Role::Guest(name) = connection.role
+            && self.behind.contains(&name)
+            && connection.has_room()
+        {
+            let _ = self.poller.wait_for_room(&connection.packets, socket_name(number), false);
+            self.behind.remove(&name);
+            self.announce(name);
+        }
+    }
+
+    /// Reads what connections have sent: a round over all users that have something, each of which has the same part
+    /// of it.
+    fn serve(&mut self, now_ns: u64) {
+        for owner in self.turns.begin_round() {
+            while let Some(number) = self.turns.next(owner) {
+                if self.accounts.due_ns(owner, now_ns).is_some() {
+                    self.accounts.put_off(owner, now_ns);
+                    self.turns.add(owner, number);
+                    break;
+                }
+                let (cost, has_more) = self.hear(number, PACKETS_PER_TURN);
+                self.turns.charge(owner, cost);
+                if has_more {
+                    self.turns.add(owner, number);
+                }
+            }
+        }
     }
 
     /// Whether it was stopped.
@@ -346,29 +466,25 @@ impl Host {
                 self.paused_until = Some(now_ns + PAUSE_NS);
             }
         }
-        let late = |connection: &Connection| {
-            connection.role == Role::Stranger
-                && now_ns.saturating_sub(connection.since_ns) >= STRANGER_NS_MAX
+        // Connections are numbered in the order in which they came.
+        let first = |host: &Host| {
+            let number = *host.strangers.first()?;
+            Some((number, host.connections.get(&number)?.since_ns + STRANGER_NS_MAX))
         };
-        let strangers: Vec<u64> = self
-            .connections
-            .iter()
-            .filter_map(|(number, connection)| late(connection).then_some(*number))
-            .collect();
-        for stranger in strangers {
+        while let Some((stranger, _)) = first(self).filter(|(_, due_ns)| *due_ns <= now_ns) {
             self.detach(stranger, "it did not attach in time");
         }
-        let strangers = self.connections.values().filter(|other| other.role == Role::Stranger);
-        let deadlines = strangers.map(|stranger| stranger.since_ns + STRANGER_NS_MAX);
-        let is_behind = !self.behind.is_empty() || !self.unsent.is_empty();
-        let behind = is_behind.then_some(now_ns + BEHIND_NS);
-        let next = deadlines.chain(self.paused_until).chain(behind).min()?;
+        let stranger = first(self).map(|(_, due_ns)| due_ns);
+        let unsent = (!self.unsent.is_empty()).then_some(now_ns + BEHIND_NS);
+        let due = |owner| self.accounts.due_ns(owner, now_ns).unwrap_or(now_ns);
+        let reading = self.turns.waiting().map(due).min();
+        let next = [stranger, unsent, reading, self.paused_until].into_iter().flatten().min()?;
         Some(Duration::from_nanos(next.saturating_sub(now_ns)))
     }
 
     /// Takes in those who have connected.
     fn accept(&mut self, now_ns: u64) {
-        for _ in 0..PACKETS_PER_TURN {
+        for _ in 0..ACCEPTED_PER_TURN {
             let Some(listener) = &self.listener else { return };
             // A process that may connect can pass a descriptor that takes long to close, and connect again.
             if foreign::waiting() > REFUSED_MAX {
@@ -419,15 +535,23 @@ impl Host {
                 return;
             }
         };
+        self.take_in_as(packets, credentials, now_ns);
+    }
+
+    fn take_in_as(&mut self, packets: Packets, credentials: Credentials, now_ns: u64) {
         let user = credentials.user;
-        let strangers = self.connections.values().filter(|other| other.role == Role::Stranger);
-        let (all, of_user) = strangers.fold((0, 0), |(all, of_user), other| {
-            (all + 1, of_user + usize::from(other.credentials.user == user))
-        });
-        if all >= STRANGERS_MAX || of_user >= STRANGERS_PER_USER_MAX {
-            warn!(user, "a connection is refused: too many have not attached");
-            return;
-        }
+        let owner = self.accounts.open(&self.system, &credentials, now_ns);
+        let charged = self.charge_connection(owner);
+        let (stranger, charges) = match charged {
+            Ok(charged) => charged,
+            Err(problem) => {
+                warn!(user, %problem, "a connection is refused");
+                // As an answer to nothing, because nothing was asked yet.
+                let refused = Reply::Failed { problem, data: NO_DATA };
+                let _ = packets.send(&refused.bytes(0), &[]);
+                return;
+            }
+        };
         let number = self.next_connection;
         self.next_connection += 1;
         let process = match Process::of_peer(&packets) {
@@ -442,7 +566,7 @@ impl Host {
                 return;
             }
         };
-        let added = self.poller.add(&packets, number << 2 | SOCKET).and_then(|()| {
+        let added = self.poller.add_arrivals(&packets, socket_name(number)).and_then(|()| {
             process
                 .as_ref()
                 .map_or(Ok(()), |process| self.poller.add(process, number << 2 | PROCESS))
@@ -455,19 +579,60 @@ impl Host {
         }
         let role = Role::Stranger;
         let unsent = VecDeque::new();
-        let connection =
-            Connection { packets, unsent, credentials, process, role, since_ns: now_ns };
+        let connection = Connection {
+            packets,
+            unsent,
+            credentials,
+            process,
+            role,
+            since_ns: now_ns,
+            owner,
+            stranger: Some(stranger),
+            _charges: charges,
+        };
         self.connections.insert(number, connection);
+        self.strangers.insert(number);
     }
 
-    /// Handles what a connection has sent, up to a bound.
-    fn hear(&mut self, number: u64) {
+    /// Charges a new connection to its user.
+    fn charge_connection(&mut self, owner: Owner) -> Result<(Charge, [Charge; 2]), Problem> {
+        let Host { accounts, system, .. } = self;
+        let stranger = accounts.charge_stranger(system, owner)?;
+        let descriptors =
+            accounts.charge(system, owner, Limit::Descriptors, CONNECTION_DESCRIPTORS)?;
+        let memory = accounts.charge(system, owner, Limit::Memory, CONNECTION_BYTES)?;
+        Ok((stranger, [descriptors, memory]))
+    }
+
+    /// Charges a mapping of so many bytes to the user of a guest. The host fills holes of what it reads, which is then
+    /// memory of the host.
+    fn charge_mapping(&mut self, name: Name, bytes: usize) -> Result<[Charge; 2], Problem> {
+        let owner = self.owner(name).ok_or(Problem::NotAttached)?;
+        let Host { accounts, system, .. } = self;
+        let mapping = accounts.charge(system, owner, Limit::Mappings, 1)?;
+        let memory = accounts.charge(system, owner, Limit::Memory, bytes as u64)?;
+        Ok([mapping, memory])
+    }
+
+    /// Whose account a guest is charged to.
+    fn owner(&self, name: Name) -> Option<Owner> {
+        let guest = self.guests.get(&name)?;
+        self.connections.get(&guest.connection).map(|connection| connection.owner)
+    }
+
+    /// Handles what a connection has sent, up to a bound. Returns what that has cost, in packets, and whether there
+    /// may be more.
+    fn hear(&mut self, number: u64, packets: usize) -> (i64, bool) {
         let mut buffer = [0; PACKET_BYTES_MAX];
-        for _ in 0..PACKETS_PER_TURN {
-            let Some(connection) = self.connections.get(&number) else { return };
+        let mut cost = 0;
+        for _ in 0..packets {
+            let Some(connection) = self.connections.get(&number) else { return (cost, false) };
+            if self.accounts.due_ns(connection.owner, self.now_ns).is_some() {
+                return (cost, true);
+            }
             if !connection.unsent.is_empty() {
-                // There are more notices for it.
-                return;
+                // There are more notices for it. It is read again when they are sent.
+                return (cost, false);
             }
             if connection.role == Role::Stranger
                 && foreign::waiting() > REFUSED_MAX
@@ -475,21 +640,35 @@ impl Host {
             {
                 // Unread, they count for the user that has sent them, and are closed with one descriptor of
                 // the host.
-                return self.detach(number, UNASKED);
+                self.detach(number, UNASKED);
+                return (cost, false);
             }
             match connection.packets.receive(&mut buffer) {
-                Ok(packet) if packet.bytes > 0 => self.handle(number, &buffer, packet),
-                Ok(_) => return self.detach(number, "it hung up"),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => return self.detach(number, "its connection broke"),
+                Ok(packet) if packet.bytes > 0 => {
+                    let owner = connection.owner;
+                    self.accounts.count_request(owner, self.now_ns);
+                    cost += self.handle(number, &buffer, packet);
+                }
+                received => {
+                    match received {
+                        Ok(_) => self.detach(number, "it hung up"),
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(_) => self.detach(number, "its connection broke"),
+                    }
+                    return (cost + 1, false);
+                }
             }
         }
+        (cost, true)
     }
 
-    fn handle(&mut self, number: u64, buffer: &[u8], packet: Packet) {
+    /// Handles a packet. Returns what that has cost, in packets.
+    fn handle(&mut self, number: u64, buffer: &[u8], packet: Packet) -> i64 {
         if packet.truncated {
-            return self.detach(number, "it sent a packet longer than any message");
+            self.detach(number, "it sent a packet longer than any message");
+            return 1;
         }
+        let mut cost = if packet.has_descriptors() { MAPPING_COST } else { 1 };
         match Request::parse(&buffer[..packet.bytes]) {
             Ok((_, request)) if packet.has_descriptors() && !self.may_pass(number, &request) => {
                 self.detach(number, UNASKED);
@@ -504,8 +683,8 @@ impl Host {
                     warn!(%error, "cannot take the descriptors of a guest");
                     Problem::HostResources
                 });
-                let answered =
-                    passed.and_then(|passed| self.answer(number, serial, request, passed));
+                let answered = passed
+                    .and_then(|passed| self.answer(number, serial, request, passed, &mut cost));
                 if let Err(problem) = answered {
                     debug!(connection = number, %problem, "refused");
                     self.send(number, serial, &Reply::Failed { problem, data: NO_DATA }, &[]);
@@ -522,6 +701,7 @@ impl Host {
                 self.detach(number, &malformed.to_string());
             }
         }
+        cost
     }
 
     /// Whether a connection may pass descriptors with a request: guests that lend storage for a path.
@@ -544,15 +724,18 @@ impl Host {
         serial: u32,
         request: Request,
         descriptors: Vec<Foreign>,
+        cost: &mut i64,
     ) -> Answer {
         let role = self.connections[&number].role;
         match (role, request) {
             (Role::Stranger, Request::Attach { name }) => self.attach(number, serial, name),
             (Role::Stranger, Request::Observe) => self.observe(number, serial),
-            (Role::Observer, Request::Query) => self.send_report(number, serial, &self.report()),
+            (Role::Observer, Request::Query) => {
+                self.send_report(number, serial, &self.report(), cost)
+            }
             (Role::Observer, Request::Audit { path }) => {
                 let report = self.audit(path)?;
-                self.send_report(number, serial, &report)
+                self.send_report(number, serial, &report, cost)
             }
             (Role::Guest(name), request) => self.broker(number, serial, name, request, descriptors),
             _ => Err(Problem::Request),
@@ -560,29 +743,36 @@ impl Host {
     }
 
     fn attach(&mut self, number: u64, serial: u32, name: Name) -> Answer {
-        if let Some(guest) = self.guests.get(&name) {
-            // It may have died a moment ago, with the news still unread.
-            self.hear(guest.connection);
-        }
         let connection = &self.connections[&number];
-        let rule = self.system.rule(name).ok_or(Problem::NotPermitted)?;
-        if !rule.permits(&connection.credentials) {
+        let permits =
+            self.system.rule(name).is_some_and(|rule| rule.permits(&connection.credentials));
+        if !permits {
             let Credentials { user, process, .. } = connection.credentials;
             warn!(%name, user, process, "may not attach");
             return Err(Problem::NotPermitted);
         }
+        if let Some(guest) = self.guests.get(&name) {
+            // It may have died a moment ago, with the news still unread.
+            self.hear(guest.connection, PACKETS_AT_ONCE);
+        }
         if self.guests.contains_key(&name) {
             return Err(Problem::NameTaken);
         }
-        if self.guests.len() >= self.system.guests_max {
-            return Err(Problem::GuestLimit);
-        }
+        let Some(connection) = self.connections.get(&number) else { return Ok(()) };
+        let rule = self.system.rule(name).ok_or(Problem::NotPermitted)?;
+        let is_free = |other: &Name| *other != name && !self.guests.contains_key(other);
+        let kept = self.system.named().filter(is_free).count() as u64;
+        let charge = self.accounts.charge_guest(&self.system, connection.owner, rule, kept)?;
         info!(%name, process = connection.credentials.process, "attached");
         let guest = Guest {
             connection: number,
             paths: BTreeSet::new(),
-            pending: 0,
+            pending: BTreeSet::new(),
             unannounced: VecDeque::new(),
+            _charge: charge,
+            member: None,
+            shown: None,
+            refused: Refused::default(),
         };
         self.guests.insert(name, guest);
         self.set_role(number, Role::Guest(name));
@@ -595,17 +785,24 @@ impl Host {
         if user != 0 && user != Credentials::own().user {
             return Err(Problem::NotPermitted);
         }
-        let observers = self.connections.values().filter(|other| other.role == Role::Observer);
-        if observers.count() >= OBSERVERS_MAX {
-            return Err(Problem::GuestLimit);
+        if self.observers() >= OBSERVERS_MAX {
+            self.observers_refused += 1;
+            let (limit, owner, most) = (Limit::Observers, Owner::Host, OBSERVERS_MAX as u64);
+            return Err(Problem::Limit(Reached { limit, owner, most }));
         }
         self.set_role(number, Role::Observer);
         self.send(number, serial, &Reply::Attached, &[]);
         Ok(())
     }
 
+    fn observers(&self) -> usize {
+        self.connections.values().filter(|other| other.role == Role::Observer).count()
+    }
+
     fn set_role(&mut self, number: u64, role: Role) {
-        self.connections.get_mut(&number).expect("it is being answered").role = role;
+        let connection = self.connections.get_mut(&number).expect("it is being answered");
+        (connection.role, connection.stranger) = (role, None);
+        self.strangers.remove(&number);
     }
 
     /// Sends to a connection. One that leaves so much unread that nothing more fits is given up: it can only
@@ -644,18 +841,16 @@ impl Host {
         }
         connection.unsent.push_back(bytes);
         if self.unsent.insert(number) {
+            // What it asks meanwhile stays unread.
             warn!(%error, connection = number, "a notice has to wait");
-            // What it asks meanwhile stays unread, and would keep us awake.
-            let _ = self.poller.remove(&connection.packets);
         }
     }
 
     /// Sends what waits until the kernel has memory for it.
     fn send_unsent(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        let sent = connection.send_unsent();
-        match sent.and_then(|()| self.poller.add(&connection.packets, number << 2 | SOCKET)) {
-            Ok(()) => {}
+        match connection.send_unsent() {
+            Ok(()) => self.is_ready(number),
             Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
                 self.unsent.insert(number);
             }
@@ -666,6 +861,7 @@ impl Host {
     /// Forgets a connection, and all that hangs on it.
     fn detach(&mut self, number: u64, why: &str) {
         let Some(connection) = self.connections.remove(&number) else { return };
+        self.strangers.remove(&number);
         // Gone from the poller with their descriptors, unless a child of the guest has inherited them.
         let _ = self.poller.remove(&connection.packets);
         if let Some(process) = &connection.process {
@@ -675,10 +871,13 @@ impl Host {
         if let Role::Guest(name) = connection.role {
             info!(%name, why, "detached");
             // Other members see it first in the table, and do not take the end of its paths for a mishap.
-            self.lans.leave(name);
+            if self.lans.leave(name) {
+                self.accounts.count_table_write(connection.owner, self.now_ns);
+            }
             self.forget_paths(name);
             self.resources.forget(name);
             self.volumes.forget(name);
+            self.behind.remove(&name);
             self.guests.remove(&name);
         } else {
             debug!(connection = number, why, "disconnected");
@@ -686,8 +885,15 @@ impl Host {
     }
 
     /// Sends a report in a storage of its own: it may be long.
-    fn send_report(&mut self, number: u64, serial: u32, report: &impl serde::Serialize) -> Answer {
+    fn send_report(
+        &mut self,
+        number: u64,
+        serial: u32,
+        report: &impl serde::Serialize,
+        cost: &mut i64,
+    ) -> Answer {
         let text = serde_json::to_vec(report).map_err(|_| Problem::HostResources)?;
+        *cost += (text.len() / BYTES_PER_COST) as i64;
         let options = StorageOptions::default();
         let (mut storage, descriptor) = Storage::create("siga report", text.len(), options)
             .map_err(|_| Problem::HostResources)?;
@@ -714,7 +920,7 @@ impl Host {
         });
         let paths = self.paths.iter().map(|(path, record)| {
             let side = |end: &End| match &end.board {
-                Some(board) => report::side(end.guest.to_string(), board, end.shape),
+                Some(board) => report::side(end.guest.to_string(), &board.words, end.shape),
                 None => report::SideReport { guest: end.guest.to_string(), ..Default::default() },
             };
             let state = match record.state {
@@ -725,14 +931,38 @@ impl Host {
             let sides = vec![side(&record.from), side(&record.to)];
             PathReport { path: *path, kind: record.kind.to_string(), state, sides }
         });
+        let now_ns = os::processor::now_ns();
         SystemReport {
-            now_ns: os::processor::now_ns(),
+            now_ns,
             guests: guests.collect(),
             paths: paths.collect(),
             resources: self.resources.report(),
             lans: self.lans.report(),
             control_units: self.volumes.report(),
+            limits: self.report_limits(now_ns),
         }
+    }
+
+    /// All limits with their owners.
+    fn report_limits(&self, now_ns: u64) -> Vec<LimitReport> {
+        let mut rows = self.accounts.report(&self.system, now_ns);
+        let (observers, most) = (self.observers() as u64, OBSERVERS_MAX as u64);
+        let refused = self.observers_refused;
+        rows.push(LimitReport::of(Limit::Observers, Owner::Host, observers, most, refused));
+        for (name, guest) in &self.guests {
+            let Some(rule) = self.system.rule(*name) else { continue };
+            let Refused { paths, storage, resources, pending } = guest.refused;
+            let owned = self.resources.managed_by(*name) as u64;
+            for (limit, used, most, refused) in [
+                (Limit::Paths, guest.paths.len() as u64, rule.paths_max as u64, paths),
+                (Limit::Storage, self.storage_bytes(*name), rule.storage_bytes_max, storage),
+                (Limit::Resources, owned, resources::RESOURCES_MAX as u64, resources),
+                (Limit::Pending, guest.pending.len() as u64, PENDING_MAX as u64, pending),
+            ] {
+                rows.push(LimitReport::of(limit, Owner::Guest(*name), used, most, refused));
+            }
+        }
+        rows
     }
 
     /// Every buffer of a path.
@@ -741,8 +971,8 @@ impl Host {
         let (Some(from_board), Some(to_board)) = (&from.board, &to.board) else {
             return Err(Problem::NoPath);
         };
-        let one = (from.guest.as_str(), from_board);
-        let other = (to.guest.as_str(), to_board);
+        let one = (from.guest.as_str(), &from_board.words);
+        let other = (to.guest.as_str(), &to_board.words);
         let mut queues = report::audit_queues(one, other, from.shape);
         queues.extend(report::audit_queues(other, one, to.shape));
         Ok(AuditReport { path, queues })
@@ -802,7 +1032,7 @@ mod tests {
             }
         };
         ask_much();
-        host.hear(number);
+        host.hear(number, PACKETS_AT_ONCE);
         assert!(host.doomed.is_empty());
         assert_eq!(answer(&mut host, &guest), Some(Reply::Withdrawn { path: 1 }));
         assert_eq!(answer(&mut host, &guest), Some(Reply::Done { path: 2 }));

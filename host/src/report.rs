@@ -38,6 +38,27 @@ pub struct SystemReport {
     /// The control units, by the guests that they are.
     #[serde(default)]
     pub control_units: Vec<ControlUnitReport>,
+    /// The limits, with their owners: of the host, then of its users, its rules and its guests.
+    #[serde(default)]
+    pub limits: Vec<LimitReport>,
+}
+
+/// A limit of an owner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LimitReport {
+    /// The owner: the host, a user, a rule of the system file, a guest.
+    pub owner: String,
+    /// The limit.
+    pub limit: String,
+    /// How much the owner has; of a rate the events of the last second, as far as they count still.
+    pub used: u64,
+    /// How much it may have.
+    pub most: u64,
+    /// How often more was refused, or, of a rate, had to wait.
+    pub refused: u64,
+    /// The setting that changes it, or `fixed`.
+    pub setting: String,
 }
 
 /// A guest that serves volumes, as it shows itself.

@@ -5,6 +5,17 @@
 //! socket = "/run/siga.sock"   # where guests attach
 //! mode = "0600"               # which users the file system lets attach
 //! guests_max = 1024
+//! memory_max = "4 GiB"        # that the host may have to hold for all its users: see docs/design/limits.md
+//!
+//! [[user]]                    # what one user's guests may take of the host, all together; left out: a share
+//! name = "www"                # or a number; or "*", every user without a table of its own but the host's
+//! guests_max = 64
+//! descriptors_max = 1024
+//! mappings_max = 4096
+//! memory_max = "256 MiB"
+//! pending_max = 32            # connections that may wait for one guest
+//! requests_per_s = 10000
+//! table_writes_per_s = 256    # changes of the address tables of LANs
 //!
 //! [[guest]]
 //! name = "SERVER"             # or a pattern: "WEB*"
@@ -12,6 +23,7 @@
 //! groups = ["web"]            # or any member of these groups
 //! connect = ["DATABASE"]      # which guests it may connect to; left out: none
 //! manage = ["PAY*"]           # which resources it may manage; left out: none
+//! guests_max = 16             # guests of this rule at once
 //! paths_max = 64
 //! messages_max = 1024         # messages that may wait: large ones in each queue of a path, all of a path of IUCV
 //! storage_max = "1 GiB"       # data storage that all its paths together may lend
@@ -22,6 +34,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use fabric::control::{Limit, Owner, PENDING_MAX, RuleName};
 use fabric::name::{NAME_BYTES, Name};
 use os::peer::Credentials;
 use serde::Deserialize;
@@ -49,6 +62,16 @@ pub const MESSAGES_MAX: u32 = 65_535;
 /// memory is taken by what is used of it.
 pub const STORAGE_BYTES_MAX: u64 = 64 << 30;
 
+/// Memory that the host may have to hold for all its users, unless the file sets another limit.
+pub const MEMORY_BYTES_MAX: u64 = 4 << 30;
+
+/// Requests of a user in a second, unless the file sets another limit. The host's own user has none.
+pub const REQUESTS_PER_S: u64 = 10_000;
+
+/// Changes of the address tables of LANs that a user may cause in a second, unless the file sets another limit. The
+/// host's own user has none.
+pub const TABLE_WRITES_PER_S: u64 = 256;
+
 /// A system, as a file describes it.
 #[derive(Clone, Debug)]
 pub struct System {
@@ -58,7 +81,10 @@ pub struct System {
     pub mode: u32,
     /// Guests at once.
     pub guests_max: usize,
+    /// Memory that the host may have to hold for all its users, in bytes.
+    pub memory_max: u64,
     rules: Vec<Rule>,
+    users: Vec<UserRule>,
     /// The LANs, by their names.
     pub lans: Vec<LanRule>,
     /// The volumes, if there are any.
@@ -75,12 +101,35 @@ pub struct Rule {
     groups: Vec<u32>,
     connect: Vec<Pattern>,
     manage: Vec<Pattern>,
+    /// Guests of this rule at once.
+    pub guests_max: u64,
     /// Paths at once.
     pub paths_max: usize,
     /// Messages that may wait: large ones in each queue of a path of messages, all of a path of IUCV.
     pub messages_max: u32,
     /// Data storage that all its paths together may lend, in bytes.
     pub storage_bytes_max: u64,
+}
+
+/// What the guests of a user may take of the host, all together. What is left out is a share of what there is.
+#[derive(Clone, Debug, Default)]
+struct UserRule {
+    /// None for every user that has no rule of its own.
+    user: Option<u32>,
+    guests_max: Option<u64>,
+    descriptors_max: Option<u64>,
+    mappings_max: Option<u64>,
+    memory_max: Option<u64>,
+    pending_max: Option<u64>,
+    requests_per_s: Option<u64>,
+    table_writes_per_s: Option<u64>,
+}
+
+/// How often in a second a user may have something done; none is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rates {
+    pub(crate) requests: Option<u64>,
+    pub(crate) table_writes: Option<u64>,
 }
 
 /// A name, or the beginning of names.
@@ -147,7 +196,17 @@ impl System {
             Rule { connect: vec![any.clone()], manage: vec![any.clone()], ..Rule::of_own(any) };
         let (rules, lans) = (vec![rule], vec![LanRule::open()]);
         let (volumes, warnings) = (None, Vec::new());
-        System { socket: None, mode: 0o600, guests_max: GUESTS_MAX, rules, lans, volumes, warnings }
+        System {
+            socket: None,
+            mode: 0o600,
+            guests_max: GUESTS_MAX,
+            memory_max: MEMORY_BYTES_MAX,
+            rules,
+            users: Vec::new(),
+            lans,
+            volumes,
+            warnings,
+        }
     }
 
     /// Reads a system file.
@@ -180,6 +239,20 @@ impl System {
             None => GUESTS_MAX,
             Some(number) => within(source, "guests_max", number, 1, 1 << 20)? as usize,
         };
+        let memory_max = match host.memory_max {
+            None => MEMORY_BYTES_MAX,
+            Some(bytes) => within_bytes(source, "memory_max", bytes, 1 << 20, 1 << 46)?,
+        };
+        let mut users: Vec<UserRule> = Vec::new();
+        for user in written.user {
+            let span = user.name.span();
+            let rule = user.rule(source)?;
+            if users.iter().any(|other| other.user == rule.user) {
+                let right = "must be described once";
+                return Err(source.error(span, "this user is described above", right));
+            }
+            users.push(rule);
+        }
         let mut rules: Vec<Rule> = Vec::new();
         for guest in written.guest {
             let span = guest.name.span();
@@ -195,7 +268,72 @@ impl System {
         if let Some(volumes) = &volumes {
             rules.push(Rule::of_own(Pattern::Name(volumes.control_unit)));
         }
-        Ok(System { socket: host.socket, mode, guests_max, rules, lans, volumes, warnings })
+        let socket = host.socket;
+        Ok(System { socket, mode, guests_max, memory_max, rules, users, lans, volumes, warnings })
+    }
+
+    /// Guests that have a rule of their own.
+    pub(crate) fn named(&self) -> impl Iterator<Item = Name> {
+        self.rules.iter().filter_map(|rule| match rule.name {
+            Pattern::Name(name) => Some(name),
+            Pattern::Beginning(_) => None,
+        })
+    }
+
+    /// Whether a process with these credentials may be some guest, or is the host's own user.
+    pub(crate) fn admits(&self, credentials: &Credentials) -> bool {
+        credentials.user == Credentials::own().user
+            || self.rules.iter().any(|rule| rule.permits(credentials))
+    }
+
+    /// Whether another user than the host's may be some guest.
+    pub(crate) fn admits_others(&self) -> bool {
+        let own = Credentials::own().user;
+        let admits =
+            |rule: &Rule| !rule.groups.is_empty() || rule.users.iter().any(|user| *user != own);
+        self.rules.iter().any(admits)
+    }
+
+    /// What the file sets for a user.
+    fn user_rule(&self, owner: Owner) -> Option<&UserRule> {
+        let user = match owner {
+            Owner::User(user) => Some(user),
+            _ => None,
+        };
+        let own = user.and_then(|user| self.users.iter().find(|rule| rule.user == Some(user)));
+        let is_own = user == Some(Credentials::own().user);
+        own.or_else(|| self.users.iter().find(|rule| rule.user.is_none() && !is_own))
+    }
+
+    /// What the file lets a user have of something; none if it leaves that out.
+    pub(crate) fn user_limit(&self, owner: Owner, limit: Limit) -> Option<u64> {
+        let rule = self.user_rule(owner)?;
+        match limit {
+            Limit::Guests => rule.guests_max,
+            Limit::Descriptors => rule.descriptors_max,
+            Limit::Mappings => rule.mappings_max,
+            Limit::Memory => rule.memory_max,
+            Limit::Pending => rule.pending_max,
+            _ => None,
+        }
+    }
+
+    /// How often in a second a user may have something done.
+    pub(crate) fn user_rates(&self, owner: Owner, is_own: bool) -> Rates {
+        let rule = self.user_rule(owner);
+        let or = |set: fn(&UserRule) -> Option<u64>, most| {
+            rule.and_then(set).or((!is_own).then_some(most))
+        };
+        Rates {
+            requests: or(|rule| rule.requests_per_s, REQUESTS_PER_S),
+            table_writes: or(|rule| rule.table_writes_per_s, TABLE_WRITES_PER_S),
+        }
+    }
+
+    /// Guests that a rule may have at once.
+    pub(crate) fn guests_max_of(&self, name: RuleName) -> u64 {
+        let rule = self.rules.iter().find(|rule| rule.rule_name() == name);
+        rule.map_or(0, |rule| rule.guests_max)
     }
 
     /// Whether a guest may connect to another: the file says so, or that other serves it a volume.
@@ -224,10 +362,26 @@ impl Rule {
             groups: Vec::new(),
             connect: Vec::new(),
             manage: Vec::new(),
+            guests_max: u64::MAX,
             paths_max: PATHS_MAX,
             messages_max: MESSAGES_MAX,
             storage_bytes_max: STORAGE_BYTES_MAX,
         }
+    }
+
+    /// The rule, as a refusal names it.
+    pub(crate) fn rule_name(&self) -> RuleName {
+        match &self.name {
+            Pattern::Name(name) => RuleName::of(*name),
+            Pattern::Beginning(text) => {
+                RuleName::beginning(text).expect("a beginning is shorter than a name")
+            }
+        }
+    }
+
+    /// Whether it is for one guest, and not for a pattern of names.
+    pub(crate) fn is_of_one_guest(&self) -> bool {
+        matches!(self.name, Pattern::Name(_))
     }
 
     /// Whether it is for the guest of this name, and not for a pattern of names.
@@ -263,6 +417,8 @@ struct Written {
     #[serde(default)]
     host: WrittenHost,
     #[serde(default)]
+    user: Vec<WrittenUser>,
+    #[serde(default)]
     guest: Vec<WrittenGuest>,
     #[serde(default)]
     lan: Vec<WrittenLan>,
@@ -277,6 +433,45 @@ struct WrittenHost {
     socket: Option<PathBuf>,
     mode: Option<Spanned<String>>,
     guests_max: Option<Spanned<u64>>,
+    memory_max: Option<Spanned<Bytes>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenUser {
+    name: Spanned<Account>,
+    guests_max: Option<Spanned<u64>>,
+    descriptors_max: Option<Spanned<u64>>,
+    mappings_max: Option<Spanned<u64>>,
+    memory_max: Option<Spanned<Bytes>>,
+    pending_max: Option<Spanned<u64>>,
+    requests_per_s: Option<Spanned<u64>>,
+    table_writes_per_s: Option<Spanned<u64>>,
+}
+
+impl WrittenUser {
+    fn rule(self, source: &Source) -> Result<UserRule, FileError> {
+        let user = match self.name.get_ref() {
+            Account::Name(name) if name == "*" => None,
+            _ => Some(Account::number(&self.name, source, "user", os::peer::user_number)?),
+        };
+        let number = |field, number: Option<_>, least, most| {
+            number.map(|number| within(source, field, number, least, most)).transpose()
+        };
+        Ok(UserRule {
+            user,
+            guests_max: number("guests_max", self.guests_max, 0, 1 << 20)?,
+            descriptors_max: number("descriptors_max", self.descriptors_max, 0, 1 << 30)?,
+            mappings_max: number("mappings_max", self.mappings_max, 0, 1 << 30)?,
+            memory_max: self
+                .memory_max
+                .map(|bytes| within_bytes(source, "memory_max", bytes, 0, 1 << 46))
+                .transpose()?,
+            pending_max: number("pending_max", self.pending_max, 0, PENDING_MAX as u64)?,
+            requests_per_s: number("requests_per_s", self.requests_per_s, 1, 1 << 30)?,
+            table_writes_per_s: number("table_writes_per_s", self.table_writes_per_s, 1, 1 << 30)?,
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -290,6 +485,7 @@ struct WrittenGuest {
     connect: Vec<Spanned<String>>,
     #[serde(default)]
     manage: Vec<Spanned<String>>,
+    guests_max: Option<Spanned<u64>>,
     paths_max: Option<Spanned<u64>>,
     messages_max: Option<Spanned<u64>>,
     storage_max: Option<Spanned<Bytes>>,
@@ -341,6 +537,10 @@ impl WrittenGuest {
             .collect::<Result<_, _>>()?;
         let connect = self.connect.iter().map(pattern).collect::<Result<_, _>>()?;
         let manage = self.manage.iter().map(pattern).collect::<Result<_, _>>()?;
+        let guests_max = match self.guests_max {
+            None => u64::MAX,
+            Some(number) => within(source, "guests_max", number, 0, 1 << 20)?,
+        };
         let paths_max = match self.paths_max {
             None => PATHS_MAX,
             Some(number) => within(source, "paths_max", number, 0, 1 << 20)? as usize,
@@ -351,10 +551,7 @@ impl WrittenGuest {
         };
         let storage_bytes_max = match self.storage_max {
             None => STORAGE_BYTES_MAX,
-            Some(bytes) => {
-                let (span, Bytes(bytes)) = (bytes.span(), bytes.into_inner());
-                within(source, "storage_max", Spanned::new(span, bytes), 1 << 20, 1 << 46)?
-            }
+            Some(bytes) => within_bytes(source, "storage_max", bytes, 1 << 20, 1 << 46)?,
         };
         let name = pattern(&self.name)?;
         Ok(Rule {
@@ -363,6 +560,7 @@ impl WrittenGuest {
             groups,
             connect,
             manage,
+            guests_max,
             paths_max,
             messages_max,
             storage_bytes_max,
@@ -383,6 +581,17 @@ fn within(
     }
     let what = format!("{field} = {found}");
     Err(source.error(number.span(), what, format!("must be {least} to {most}")))
+}
+
+fn within_bytes(
+    source: &Source,
+    field: &str,
+    bytes: Spanned<Bytes>,
+    least: u64,
+    most: u64,
+) -> Result<u64, FileError> {
+    let (span, Bytes(bytes)) = (bytes.span(), bytes.into_inner());
+    within(source, field, Spanned::new(span, bytes), least, most)
 }
 
 #[cfg(test)]
@@ -463,6 +672,14 @@ mod tests {
                 "[[guest]]\nname = \"A\"\n[[guest]]\nname = \"A\"",
                 "s.toml:4: a guest of this name is described above: must be described once",
             ),
+            (
+                "[[user]]\nname = 7\n[[user]]\nname = 7",
+                "s.toml:4: this user is described above: must be described once",
+            ),
+            (
+                "[[user]]\nname = \"*\"\npending_max = 65",
+                "s.toml:3: pending_max = 65: must be 0 to 64",
+            ),
             ("[[guest]]\nnane = \"A\"", "s.toml:2: unknown field `nane`: did you mean `name`?"),
         ] {
             assert_eq!(parse(text).unwrap_err(), error);
@@ -475,6 +692,42 @@ mod tests {
         let files = std::fs::read_dir(folder).unwrap();
         let read = files.map(|file| System::read(&file.unwrap().path()).unwrap());
         assert!(read.filter(|system| system.volumes.is_some()).count() >= 1);
+    }
+
+    #[test]
+    fn user_has_what_its_table_says_or_that_of_all_others_and_the_rest_is_a_share() {
+        let system = parse(
+            r#"
+            [[user]]
+            name = "*"
+            guests_max = 5
+            requests_per_s = 9
+            [[user]]
+            name = 1001
+            mappings_max = 7
+            memory_max = "1 MiB"
+            [[guest]]
+            name = "WEB*"
+            users = [1001]
+            guests_max = 3
+            "#,
+        )
+        .unwrap();
+        let limit = |user, limit| system.user_limit(Owner::User(user), limit);
+        assert_eq!(limit(1001, Limit::Guests), None, "it has a table of its own");
+        assert_eq!(limit(1001, Limit::Mappings), Some(7));
+        assert_eq!(limit(1001, Limit::Memory), Some(1 << 20));
+        assert_eq!(limit(1002, Limit::Guests), Some(5));
+        assert_eq!(system.user_limit(Owner::Others, Limit::Guests), Some(5));
+        let own = Credentials::own().user;
+        assert_eq!(limit(own, Limit::Guests), None);
+        let rates = |user, is_own| system.user_rates(Owner::User(user), is_own);
+        assert_eq!(rates(own, true), Rates { requests: None, table_writes: None });
+        let others = Rates { requests: Some(9), table_writes: Some(TABLE_WRITES_PER_S) };
+        assert_eq!(rates(1002, false), others);
+        assert_eq!(system.guests_max_of(RuleName::beginning("WEB").unwrap()), 3);
+        assert!(system.admits_others() && !System::open().admits_others());
+        assert!(system.admits(&credentials(1001, &[])) && !system.admits(&credentials(7, &[])));
     }
 
     #[test]

@@ -152,6 +152,21 @@ pub fn own_storage_mappings(prefix: &str) -> io::Result<Vec<StorageMapping>> {
     storage_mappings_of("self", prefix)
 }
 
+/// How many descriptors this process may have.
+pub fn descriptors_max() -> u64 {
+    use rustix::process::{Resource, getrlimit};
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// How many mappings a process may have, if the kernel cannot be asked: the kernel's default.
+const MAPPINGS_MAX: u64 = 65_530;
+
+/// How many mappings a process may have (`vm.max_map_count`).
+pub fn mappings_max() -> u64 {
+    let setting = fs::read_to_string("/proc/sys/vm/max_map_count");
+    setting.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(MAPPINGS_MAX)
+}
+
 /// Raises this process's limit of descriptors as far as it may, or to `most`, and returns the limit.
 pub fn allow_descriptors(most: u64) -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use std::sync::OnceLock;
 use std::{io, ptr};
 
 use rustix::process::{self, Pid, PidfdFlags, Signal};
@@ -44,6 +45,30 @@ impl Credentials {
         let (process, user) = (Some(std::process::id()), process::geteuid().as_raw());
         Credentials { process, user, groups }
     }
+}
+
+/// Whether this number stands for all users that have none in the user namespace of this process. In the first
+/// namespace, where every user has a number, no number does.
+pub fn is_unmapped(user: u32) -> bool {
+    static UNMAPPED: OnceLock<Option<u32>> = OnceLock::new();
+    *UNMAPPED.get_or_init(unmapped_user) == Some(user)
+}
+
+/// The user that the kernel names in the place of users without a number here, 65534 unless it was changed; none if
+/// every user has a number.
+fn unmapped_user() -> Option<u32> {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    if maps_everybody(&read("/proc/self/uid_map")) {
+        return None;
+    }
+    const NOBODY: u32 = 65_534;
+    Some(read("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(NOBODY))
+}
+
+/// Whether the map of a user namespace has all users: numbers from 0 to the last but one, since the last is none.
+fn maps_everybody(map: &str) -> bool {
+    let count = |line: &str| line.split_ascii_whitespace().nth(2)?.parse::<u64>().ok();
+    map.lines().filter_map(count).sum::<u64>() >= u64::from(u32::MAX)
 }
 
 /// The number of the user called `name`, if there is one.
@@ -330,6 +355,19 @@ mod tests {
     fn socket_without_a_peer_has_no_credentials() {
         let socket = std::os::unix::net::UnixDatagram::unbound().unwrap();
         assert!(Credentials::of(&socket).is_err());
+    }
+
+    #[test]
+    fn number_of_nobody_is_no_user_where_not_every_user_has_a_number() {
+        for (map, all) in [
+            ("         0          0 4294967295\n", true),
+            ("0 1000 1\n", false),
+            ("0 1000 1\n1 100000 65536\n", false),
+            ("0 0 1000\n1000 1000 4294966295\n", true),
+            ("", false),
+        ] {
+            assert_eq!(maps_everybody(map), all, "{map:?}");
+        }
     }
 
     #[test]

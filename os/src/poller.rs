@@ -14,7 +14,7 @@ use crate::fork::ForkSafeFd;
 use crate::limit::within;
 
 /// Events taken from the kernel at once; what is left comes with the next wait.
-const EVENTS_MAX: usize = 64;
+pub const EVENTS_MAX: usize = 64;
 
 /// Waits for any of the descriptors added to it to become readable. It is readable itself while one of
 /// them is, so it can be waited for elsewhere.
@@ -62,6 +62,29 @@ impl Poller {
         Ok(epoll::add(&*self.sleeper.epoll, descriptor, EventData::new_u64(name), flags)?)
     }
 
+    /// Waits for `descriptor` too, each time that something more comes or its other end is gone, and calls it `name`.
+    /// Whoever uses it reads until the kernel refuses.
+    ///
+    /// # Errors
+    /// As [`Poller::add`].
+    pub fn add_arrivals(&self, descriptor: impl AsFd, name: u64) -> io::Result<()> {
+        self.check_fork()?;
+        let data = EventData::new_u64(name);
+        Ok(epoll::add(&*self.sleeper.epoll, descriptor, data, arrivals())?)
+    }
+
+    /// Waits also for room to write to a descriptor of [`Poller::add_arrivals`], or no longer. What is there already is
+    /// returned once more.
+    ///
+    /// # Errors
+    /// As [`Poller::remove`].
+    pub fn wait_for_room(&self, descriptor: impl AsFd, name: u64, waits: bool) -> io::Result<()> {
+        self.check_fork()?;
+        let flags = if waits { arrivals() | EventFlags::OUT } else { arrivals() };
+        let data = EventData::new_u64(name);
+        Ok(epoll::modify(&*self.sleeper.epoll, descriptor, data, flags)?)
+    }
+
     /// Waits for `descriptor` no longer.
     ///
     /// # Errors
@@ -85,6 +108,11 @@ impl Poller {
     pub fn sleeper(&self) -> Sleeper {
         self.sleeper.clone()
     }
+}
+
+/// Edges of what comes.
+fn arrivals() -> EventFlags {
+    EventFlags::IN | EventFlags::RDHUP | EventFlags::ET
 }
 
 impl Sleeper {
@@ -180,6 +208,28 @@ mod tests {
         assert_eq!(wait_any(all, None).unwrap(), [false, false, true]);
         assert_eq!(theirs.hear(Listen::Now).rings, 1);
         assert_eq!(wait_any(all, Some(Duration::ZERO)).unwrap(), [false; 3]);
+    }
+
+    #[test]
+    fn arrivals_are_returned_once_each_and_room_when_it_is_waited_for() {
+        let (ours, theirs) = Doorbell::pair().unwrap();
+        let mut poller = Poller::new().unwrap();
+        poller.add_arrivals(&theirs, 1).unwrap();
+        let mut now = || poller.wait(Some(Duration::ZERO)).unwrap().to_vec();
+        assert!(now().is_empty(), "there is room to write");
+        ours.ring();
+        assert_eq!((now(), now()), (vec![1], vec![]), "though it is unread");
+        ours.ring();
+        assert_eq!((now(), now()), (vec![1], vec![]));
+        while theirs.ring() == crate::doorbell::Rung::Rung {}
+        poller.wait_for_room(&theirs, 1, true).unwrap();
+        let mut now = || poller.wait(Some(Duration::ZERO)).unwrap().to_vec();
+        assert_eq!((now(), now()), (vec![1], vec![]), "of what is there already");
+        while ours.hear(Listen::Now).rings > 0 {}
+        assert_eq!(now(), [1], "room");
+        poller.wait_for_room(&theirs, 1, false).unwrap();
+        drop(ours);
+        assert_eq!(poller.wait(None).unwrap(), [1], "the other end is gone");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::process::Command;
 
 fn run(arguments: &[&str]) -> (bool, String) {
-    let done = Command::new(env!("CARGO_BIN_EXE_siga-proof")).arg("stalls").args(arguments).output();
+    let done =
+        Command::new(env!("CARGO_BIN_EXE_siga-proof")).arg("stalls").args(arguments).output();
     let done = done.unwrap();
     (done.status.success(), String::from_utf8(done.stdout).unwrap())
 }
@@ -17,6 +18,7 @@ fn connections_between_members_that_sleep_do_not_stand_still() {
 
 #[test]
 fn side_that_nobody_wakes_is_found() {
-    let (is_well, said) = run(&["--trials", "3", "--ms", "30", "--asleep-ms", "200", "--nap-ms", "3000"]);
+    let (is_well, said) =
+        run(&["--trials", "3", "--ms", "30", "--asleep-ms", "200", "--nap-ms", "3000"]);
     assert!(!is_well && said.contains("all slept for"), "{said}");
 }

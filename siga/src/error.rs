@@ -1,7 +1,7 @@
 //! Why something was not done, and what the caller can do about it.
 
 pub use crate::guest::ResourceError;
-pub use fabric::control::Problem;
+pub use fabric::control::{Limit, Owner, Problem, Reached, RuleName};
 pub use fabric::name::NoName;
 pub use fabric::path::{JoinError, Lack, NotOurs, Reason, Severed};
 pub use fabric::queue::Violation;

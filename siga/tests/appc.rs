@@ -267,7 +267,7 @@ fn resource_is_found_while_somebody_manages_it_and_the_local_one_first() {
     let Two { host, client, server } = two();
     let far = Guest::attach_embedded(&host, "FAR").unwrap();
     let unknown = problem(Conversation::allocate(&client, "NOWHERE", &OPTIONS));
-    assert_eq!((unknown, Problem::NoResource as u16), (Some(Problem::NoResource), 21));
+    assert_eq!((unknown, Problem::NoResource.number()), (Some(Problem::NoResource), 21));
     far.identify("ECHO", Scope::Global).unwrap();
     // Accepts one conversation and gives the guest back.
     let accept = |guest: Guest| {

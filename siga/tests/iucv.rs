@@ -251,7 +251,7 @@ fn guest_that_may_not_connect_gets_the_code_that_iucv_gives() {
         panic!("a refusal")
     };
     assert_eq!((refused, problem), (path, Some(Problem::NotAuthorised)));
-    assert_eq!(Problem::NotAuthorised as u16, 15);
+    assert_eq!(Problem::NotAuthorised.number(), 15);
 }
 
 #[test]

@@ -14,21 +14,22 @@
 //! each kind, and which party may send it when. The host answers a version it does not speak with
 //! [`Problem::Version`], in a packet of that version, and ends the connection.
 
+mod limit;
 mod packet;
 
 use std::net::IpAddr;
 
-use crate::listed;
 use crate::name::{LanName, Name};
 use crate::path::Shape;
 
 pub use crate::path::{NO_DATA, USER_DATA_BYTES, UserData};
+pub use limit::{Limit, Owner, Reached, RuleName, setting};
 pub use packet::{Malformed, PACKET_BYTES_MAX};
 
 use packet::{Field, fields, messages};
 
 /// Version of this protocol.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Connections that a guest may leave unanswered. A host refuses more.
 pub const PENDING_MAX: usize = 64;
@@ -347,93 +348,173 @@ pub fn version_refused(found: u16, serial: u32) -> Vec<u8> {
     packet
 }
 
-listed! {
-    /// Why a request was not done. The numbers in brackets are those of IUCV's CONNECT, where it has one.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-    #[repr(u16)]
-    #[non_exhaustive]
-    pub enum Problem {
-        /// Another version of the protocol, or of the layout of boards.
-        #[error("the host and this program are of different versions of siga: both must be of one version")]
-        Version = 1,
-        /// The message makes no sense, or not here and now.
-        #[error("the host does not understand this request here")]
-        Request = 2,
-        /// Somebody is attached under this name.
-        #[error("a guest is attached under this name already")]
-        NameTaken = 3,
-        /// The system file does not let this user be this guest.
-        #[error("this user may not attach under this name")]
-        NotPermitted = 4,
-        /// The system has no more room for guests.
-        #[error("the host has no room for another guest")]
-        GuestLimit = 5,
-        /// (11) No such guest is attached.
-        #[error("the target is not attached")]
-        NotAttached = 11,
-        /// (12) The guest has as many unanswered connections as it may.
-        #[error("the target does not answer the connections it has pending")]
-        NotAnswering = 12,
-        /// (13) This guest has as many paths as it may.
-        #[error("this guest has as many paths as it may")]
-        OwnPathLimit = 13,
-        /// (14) The other guest has as many paths as it may.
-        #[error("the target has as many paths as it may")]
-        TargetPathLimit = 14,
-        /// (15) The system file does not let this guest connect to that one.
-        #[error("this guest may not connect to the target")]
-        NotAuthorised = 15,
-        /// The guest has lent as much storage as it may.
-        #[error("the paths of a guest would lend more storage than it may")]
-        StorageLimit = 16,
-        /// The other guest does not want the path.
-        #[error("the target refused the path")]
-        Refused = 17,
-        /// The connection is not pending any more, or there is no such path.
-        #[error("there is no such path, or not any more")]
-        NoPath = 18,
-        /// Storage or descriptors that came along are not what they must be.
-        #[error("the storage lent for the path is not what it must be")]
-        Storage = 19,
-        /// The host lacks memory or descriptors.
-        #[error("the host lacks memory or descriptors")]
-        HostResources = 20,
-        /// Nobody manages a resource of this name.
-        #[error("nobody manages this resource")]
-        NoResource = 21,
-        /// Somebody manages a resource of this name, or this guest as many as it may.
-        #[error("the resource is managed already, or too many are")]
-        ResourceTaken = 22,
-        /// There is no LAN of this name.
-        #[error("the system has no LAN of this name")]
-        NoLan = 23,
-        /// The guest is a member of a LAN already, or of none.
-        #[error("a guest is a member of one LAN at a time")]
-        LanMembership = 24,
-        /// The LAN has as many members as it may.
-        #[error("the LAN has as many members as it may")]
-        LanFull = 25,
-        /// Another member, whose name the data begins with, has this address.
-        #[error("another member of the LAN has this address")]
-        AddressTaken = 26,
-        /// The address is not in the LAN's range, not the one that the system file fixes, or one too many.
-        #[error("the LAN does not allow this address")]
-        AddressRefused = 27,
-        /// The system file does not let this guest capture in the LAN.
-        #[error("the system file does not let this guest capture in the LAN")]
-        CaptureRefused = 28,
-        /// As many guests show volumes as may.
-        #[error("the host shows the volumes of as many guests as it can")]
-        VolumesLimit = 29,
-    }
+/// Why a request was not done. The numbers in brackets are those of IUCV's CONNECT, where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// Another version of the protocol, or of the layout of boards.
+    #[error(
+        "the host and this program are of different versions of siga: both must be of one version"
+    )]
+    Version,
+    /// The message makes no sense, or not here and now.
+    #[error("the host does not understand this request here")]
+    Request,
+    /// Somebody is attached under this name.
+    #[error("a guest is attached under this name already")]
+    NameTaken,
+    /// The system file does not let this user be this guest.
+    #[error("this user may not attach under this name")]
+    NotPermitted,
+    /// (11) No such guest is attached.
+    #[error("the target is not attached")]
+    NotAttached,
+    /// (12) The guest has as many unanswered connections as it may.
+    #[error("the target does not answer the connections it has pending")]
+    NotAnswering,
+    /// (13) This guest has as many paths as it may.
+    #[error("this guest has as many paths as it may (paths_max in the system file)")]
+    OwnPathLimit,
+    /// (14) The other guest has as many paths as it may.
+    #[error("the target has as many paths as it may (paths_max in the system file)")]
+    TargetPathLimit,
+    /// (15) The system file does not let this guest connect to that one.
+    #[error("this guest may not connect to the target")]
+    NotAuthorised,
+    /// The guest has lent as much storage as it may.
+    #[error(
+        "the paths of a guest would lend more storage than it may (storage_max in the system file)"
+    )]
+    StorageLimit,
+    /// The other guest does not want the path.
+    #[error("the target refused the path")]
+    Refused,
+    /// The connection is not pending any more, or there is no such path.
+    #[error("there is no such path, or not any more")]
+    NoPath,
+    /// Storage or descriptors that came along are not what they must be.
+    #[error("the storage lent for the path is not what it must be")]
+    Storage,
+    /// The host lacks memory or descriptors.
+    #[error("the host lacks memory or descriptors")]
+    HostResources,
+    /// Nobody manages a resource of this name.
+    #[error("nobody manages this resource")]
+    NoResource,
+    /// Somebody manages a resource of this name.
+    #[error("the resource is managed already")]
+    ResourceTaken,
+    /// There is no LAN of this name.
+    #[error("the system has no LAN of this name")]
+    NoLan,
+    /// The guest is a member of a LAN already, or of none.
+    #[error("a guest is a member of one LAN at a time")]
+    LanMembership,
+    /// The LAN has as many members as it may.
+    #[error("the LAN has as many members as it may")]
+    LanFull,
+    /// Another member, whose name the data begins with, has this address.
+    #[error("another member of the LAN has this address")]
+    AddressTaken,
+    /// The address is not in the LAN's range, not the one that the system file fixes, or one too many.
+    #[error("the LAN does not allow this address")]
+    AddressRefused,
+    /// The system file does not let this guest capture in the LAN.
+    #[error("the system file does not let this guest capture in the LAN")]
+    CaptureRefused,
+    /// As many guests show volumes as may.
+    #[error("the host shows the volumes of as many guests as it can: 64 (fixed)")]
+    VolumesLimit,
+    /// A limit with an owner was reached.
+    #[error("{0}")]
+    Limit(Reached),
 }
 
+/// The number of [`Problem::Limit`].
+const LIMIT: u16 = 30;
+
 impl Problem {
+    /// All that their number says everything about, in its order.
+    pub const ALL: [Problem; 23] = [
+        Problem::Version,
+        Problem::Request,
+        Problem::NameTaken,
+        Problem::NotPermitted,
+        Problem::NotAttached,
+        Problem::NotAnswering,
+        Problem::OwnPathLimit,
+        Problem::TargetPathLimit,
+        Problem::NotAuthorised,
+        Problem::StorageLimit,
+        Problem::Refused,
+        Problem::NoPath,
+        Problem::Storage,
+        Problem::HostResources,
+        Problem::NoResource,
+        Problem::ResourceTaken,
+        Problem::NoLan,
+        Problem::LanMembership,
+        Problem::LanFull,
+        Problem::AddressTaken,
+        Problem::AddressRefused,
+        Problem::CaptureRefused,
+        Problem::VolumesLimit,
+    ];
+
+    /// The number that it has in a packet.
+    pub fn number(self) -> u16 {
+        match self {
+            Problem::Version => 1,
+            Problem::Request => 2,
+            Problem::NameTaken => 3,
+            Problem::NotPermitted => 4,
+            Problem::NotAttached => 11,
+            Problem::NotAnswering => 12,
+            Problem::OwnPathLimit => 13,
+            Problem::TargetPathLimit => 14,
+            Problem::NotAuthorised => 15,
+            Problem::StorageLimit => 16,
+            Problem::Refused => 17,
+            Problem::NoPath => 18,
+            Problem::Storage => 19,
+            Problem::HostResources => 20,
+            Problem::NoResource => 21,
+            Problem::ResourceTaken => 22,
+            Problem::NoLan => 23,
+            Problem::LanMembership => 24,
+            Problem::LanFull => 25,
+            Problem::AddressTaken => 26,
+            Problem::AddressRefused => 27,
+            Problem::CaptureRefused => 28,
+            Problem::VolumesLimit => 29,
+            Problem::Limit(_) => LIMIT,
+        }
+    }
+
     fn parse(number: u16) -> Problem {
         // A number from a later version is some problem all the same.
         Problem::ALL
             .into_iter()
-            .find(|problem| *problem as u16 == number)
+            .find(|problem| problem.number() == number)
             .unwrap_or(Problem::Request)
     }
 }
+
+/// The number, and behind that of [`Problem::Limit`] the limit.
+impl Field for Problem {
+    fn put(&self, packet: &mut Vec<u8>) {
+        self.number().put(packet);
+        if let Problem::Limit(reached) = self {
+            reached.put(packet);
+        }
+    }
+
+    fn take(left: &mut &[u8]) -> Option<Problem> {
+        match u16::take(left)? {
+            LIMIT => Field::take(left).map(Problem::Limit),
+            number => Some(Problem::parse(number)),
+        }
+    }
+}
+
+fields!(Reached { limit, owner, most });

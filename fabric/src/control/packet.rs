@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::{Allowance, Kind, Problem, Scope, Target, Token, UserData, VERSION, WantedAddress};
+use super::{Allowance, Kind, Scope, Target, Token, UserData, VERSION, WantedAddress};
 use crate::name::{LanName, NAME_BYTES, Name};
 use crate::path::Shape;
 
@@ -216,7 +216,6 @@ as_other! {
     };
     Token as UserData: |token| token.0, |bytes| Some(Token(bytes));
     Kind as u16: |kind| kind.0, |number| Some(Kind(number));
-    Problem as u16: |problem| *problem as u16, |number| Some(Problem::parse(number));
     Shape as (u8, u8): |shape| (shape.outputs as u8, shape.inputs as u8), |(outputs, inputs)| {
         let shape = Shape { outputs: outputs.into(), inputs: inputs.into() };
         shape.is_valid().then_some(shape)
@@ -268,7 +267,9 @@ fn address_of(bytes: [u8; 16]) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Joined, LanJoined, Pending, Reply, Request};
+    use super::super::{
+        Joined, LanJoined, Limit, Owner, Pending, Problem, Reached, Reply, Request, RuleName,
+    };
     use super::*;
 
     fn name(name: &str) -> Name {
@@ -367,12 +368,26 @@ mod tests {
             replies.push(Reply::LanJoined(joined));
         }
         replies.extend(Problem::ALL.map(|problem| Reply::Failed { problem, data }));
+        let owners = [
+            Owner::Host,
+            Owner::User(u32::MAX),
+            Owner::Unmapped,
+            Owner::Others,
+            Owner::Rule(RuleName::beginning("").unwrap()),
+            Owner::Rule(RuleName::of(name("SERVER"))),
+            Owner::Guest(name("A")),
+            Owner::Lan("hs0".parse().unwrap()),
+        ];
+        for (limit, owner) in Limit::ALL.into_iter().zip(owners.into_iter().cycle()) {
+            let problem = Problem::Limit(Reached { limit, owner, most: u64::MAX });
+            replies.push(Reply::Failed { problem, data });
+        }
         replies
     }
 
     #[test]
     fn attach_is_what_the_picture_says() {
-        let bytes = b"SIGA\x02\x00\x01\x00\x04\x03\x02\x01CLIENT  ";
+        let bytes = b"SIGA\x03\x00\x01\x00\x04\x03\x02\x01CLIENT  ";
         let request = Request::Attach { name: name("CLIENT") };
         assert_eq!(request.bytes(0x0102_0304), bytes);
         assert_eq!(Request::parse(bytes), Ok((0x0102_0304, request)));
@@ -410,7 +425,7 @@ mod tests {
         };
         assert_eq!(changed(0, b's'), Malformed::Magic);
         assert_eq!(changed(4, 1), Malformed::Version { found: 1, serial: 7 });
-        assert_eq!(changed(4, 3), Malformed::Version { found: 3, serial: 7 });
+        assert_eq!(changed(4, 2), Malformed::Version { found: 2, serial: 7 });
         assert_eq!(changed(6, 101), Malformed::Field { kind: 101, serial: 7, field: "kind" });
         assert_eq!(changed(12, b'c'), Malformed::Field { kind: 1, serial: 7, field: "name" });
         let mut connect = requests().swap_remove(2).bytes(7);

@@ -2,13 +2,15 @@
 
 use std::os::fd::AsFd;
 
+use disk::report::REPORT_BYTES;
 use fabric::control::{
-    Allowance, Joined, Kind, NO_DATA, PENDING_MAX, Pending, Problem, Reply, Request, Target, Token,
-    UserData,
+    Allowance, Joined, Kind, Limit, NO_DATA, Owner, PENDING_MAX, Pending, Problem, Reached, Reply,
+    Request, Target, Token, UserData,
 };
 use fabric::name::Name;
 use fabric::path::Shape;
 use fabric::path::board;
+use net::lan::counters::BOARD_BYTES;
 use net::lan::frame::Mac;
 use os::doorbell::Doorbell;
 use os::foreign::Foreign;
@@ -18,7 +20,7 @@ use os::words::LentWords;
 use tracing::info;
 
 use super::lans::{Change, JoinWish};
-use super::{Answer, Connection, End, Host, PathRecord, State};
+use super::{Answer, Board, End, Host, PATH_BYTES, PathRecord, Refused, State, socket_name};
 
 /// What a guest sends that asks for a path.
 struct Wish {
@@ -85,19 +87,61 @@ impl Host {
             }
             Request::JoinLan { lan, mac, address, captures } => {
                 let wish = JoinWish { lan, mac: Mac(mac), address, captures };
-                self.join_lan((number, serial), name, wish, descriptors)
+                self.charge_member(name)?;
+                self.count_table_write(name);
+                let answer = self.join_lan((number, serial), name, wish, descriptors);
+                self.settle_member(name);
+                answer
             }
-            Request::ShowVolumes => self.show_volumes((number, serial), name, descriptors),
-            Request::LeaveLan => self.change_membership((number, serial), name, Change::Leave),
+            Request::ShowVolumes => {
+                let charges = self.charge_mapping(name, REPORT_BYTES)?;
+                self.show_volumes((number, serial), name, descriptors)?;
+                if let Some(guest) = self.guests.get_mut(&name) {
+                    guest.shown = Some(charges);
+                }
+                Ok(())
+            }
+            Request::LeaveLan => {
+                self.count_table_write(name);
+                let answer = self.change_membership((number, serial), name, Change::Leave);
+                self.settle_member(name);
+                answer
+            }
             Request::Register { address } => {
+                self.count_table_write(name);
                 self.change_membership((number, serial), name, Change::Register(address))
             }
             Request::Unregister { address } => {
+                self.count_table_write(name);
                 self.change_membership((number, serial), name, Change::Unregister(address))
             }
             Request::Attach { .. } | Request::Observe | Request::Query | Request::Audit { .. } => {
                 Err(Problem::Request)
             }
+        }
+    }
+
+    /// A guest has the address table of its LAN changed, or tries to.
+    fn count_table_write(&mut self, name: Name) {
+        if let Some(owner) = self.owner(name) {
+            self.accounts.count_table_write(owner, self.now_ns);
+        }
+    }
+
+    /// Charges the counters of a member of a LAN, unless the guest is one.
+    fn charge_member(&mut self, name: Name) -> Answer {
+        if self.guests.get(&name).is_some_and(|guest| guest.member.is_none()) {
+            let charges = self.charge_mapping(name, BOARD_BYTES)?;
+            self.guests.get_mut(&name).expect("it is being answered").member = Some(charges);
+        }
+        Ok(())
+    }
+
+    /// Gives the charge back if the guest is a member no longer.
+    fn settle_member(&mut self, name: Name) {
+        let is_member = self.lans.share(name, name);
+        if let Some(guest) = self.guests.get_mut(&name).filter(|_| !is_member) {
+            guest.member = None;
         }
     }
 
@@ -126,22 +170,27 @@ impl Host {
             return Err(Problem::NotAuthorised);
         }
         let target_guest = self.guests.get(&target).ok_or(Problem::NotAttached)?;
-        if target_guest.pending >= PENDING_MAX {
+        if target_guest.pending.len() >= PENDING_MAX {
+            self.count_refusal(target, |refused| &mut refused.pending);
             return Err(Problem::NotAnswering);
         }
+        self.check_pending(from.guest, target)?;
         self.check_path_limit(from.guest, Problem::OwnPathLimit)?;
         self.check_path_limit(target, Problem::TargetPathLimit)?;
         from.allowance = self.grant(from.guest, from.allowance)?;
-        from.board = Some(borrow_board(&board, from.shape)?);
+        from.board = Some(self.borrow_board(from.guest, &board, from.shape)?);
+        let owner = self.owner(from.guest).ok_or(Problem::NotAttached)?;
+        // The board and the lines, until they are passed on.
+        let charge = self.accounts.charge(&self.system, owner, Limit::Descriptors, 2)?;
         let shape = from.shape.mirrored();
         let to = End::absent(target, shape);
         let path = self.next_path;
         let event = Pending { path, from: from.guest, resource, kind, flags, data, shape };
         let token = Token(random_token().map_err(|_| Problem::HostResources)?);
-        let state = State::Pending { connect, board, lines, event };
+        let state = State::Pending { connect, board, lines, event, _charge: charge };
         self.add_path(PathRecord { token, kind, state, from, to });
         let guest = self.guests.get_mut(&target).expect("looked up above");
-        guest.pending += 1;
+        guest.pending.insert(path);
         guest.unannounced.push_back(path);
         self.announce(target);
         Ok(())
@@ -155,8 +204,13 @@ impl Host {
             && !guest.unannounced.is_empty()
         {
             let connection = guest.connection;
-            if !self.connections.get(&connection).is_some_and(Connection::has_room) {
-                self.behind.insert(name);
+            let Some(known) = self.connections.get(&connection) else { return };
+            if !known.has_room() {
+                if self.behind.insert(name) {
+                    // If there is room by now, that is returned by the next wait.
+                    let _ =
+                        self.poller.wait_for_room(&known.packets, socket_name(connection), true);
+                }
                 return;
             }
             let path = guest.unannounced.pop_front().expect("there is one");
@@ -211,7 +265,7 @@ impl Host {
         let [board, lines] = <[Foreign; 2]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
         let allowance = self.grant(name, allowance)?;
         let shape = self.paths[&path].to.shape;
-        let words = borrow_board(&board, shape)?;
+        let words = self.borrow_board(name, &board, shape)?;
         let ends = self.paths[&path].kind.doorbells(shape);
         let bells = (0..ends).map(|_| Doorbell::ends()).collect::<Result<Vec<_>, _>>();
         let (ours, theirs): (Vec<_>, Vec<_>) =
@@ -247,7 +301,7 @@ impl Host {
         info!(path, from = %for_to.peer, to = %name, "joined");
         let from_connection = self.guests[&for_to.peer].connection;
         let guest = self.guests.get_mut(&name).expect("it is being answered");
-        guest.pending -= 1;
+        guest.pending.remove(&path);
         let to_connection = guest.connection;
         // The acceptor first: by the time the other side uses the path, it is there.
         let mut passed = vec![from_board.as_fd(), from_lines.as_fd()];
@@ -279,7 +333,7 @@ impl Host {
         let [board] = <[Foreign; 1]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
         self.check_path_limit(end.guest, Problem::OwnPathLimit)?;
         end.allowance = self.grant(end.guest, end.allowance)?;
-        end.board = Some(borrow_board(&board, end.shape)?);
+        end.board = Some(self.borrow_board(end.guest, &board, end.shape)?);
         let waits = |record: &PathRecord| {
             matches!(record.state, State::OneSided)
                 && record.token == token
@@ -314,20 +368,75 @@ impl Host {
         record.map(drop).ok_or(Problem::NoPath)
     }
 
-    fn check_path_limit(&self, name: Name, problem: Problem) -> Answer {
+    /// Checks that a guest, and its user, leave others something of the connections that may wait for a target.
+    fn check_pending(&self, from: Name, target: Name) -> Answer {
+        let owner = self.owner(from).ok_or(Problem::NotAttached)?;
+        let target = self.guests.get(&target).ok_or(Problem::NotAttached)?;
+        let (all, mut of_guest, mut of_owner) = (target.pending.len() as u64, 0, 0);
+        for requester in target.pending.iter().map(|path| self.paths[path].from.guest) {
+            of_guest += u64::from(requester == from);
+            of_owner += u64::from(self.owner(requester) == Some(owner));
+        }
+        let most = PENDING_MAX as u64;
+        let of_user = self.system.user_limit(owner, Limit::Pending);
+        let of_user = of_user.unwrap_or_else(|| self.accounts.share(owner, most, all - of_owner));
+        let half = most.saturating_sub(all - of_guest) / 2;
+        for (owner, used, most) in
+            [(owner, of_owner, of_user), (Owner::Guest(from), of_guest, half)]
+        {
+            if used >= most {
+                self.accounts.refuse_pending(owner);
+                return Err(Problem::Limit(Reached { limit: Limit::Pending, owner, most }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts that a guest has reached a limit of its own.
+    pub(super) fn count_refusal(&mut self, name: Name, which: fn(&mut Refused) -> &mut u64) {
+        if let Some(guest) = self.guests.get_mut(&name) {
+            *which(&mut guest.refused) += 1;
+        }
+    }
+
+    fn check_path_limit(&mut self, name: Name, problem: Problem) -> Answer {
         let paths = self.guests.get(&name).map_or(0, |guest| guest.paths.len());
         let most = self.system.rule(name).map_or(0, |rule| rule.paths_max);
-        if paths < most { Ok(()) } else { Err(problem) }
+        if paths < most {
+            return Ok(());
+        }
+        self.count_refusal(name, |refused| &mut refused.paths);
+        Err(problem)
     }
 
     /// What a guest is granted for a path when it asks for this.
-    fn grant(&self, name: Name, asked: Allowance) -> Result<Allowance, Problem> {
+    fn grant(&mut self, name: Name, asked: Allowance) -> Result<Allowance, Problem> {
         let rule = self.system.rule(name).ok_or(Problem::NotAuthorised)?;
         let left = rule.storage_bytes_max.saturating_sub(self.storage_bytes(name));
+        let granted = Allowance { messages: asked.messages.min(rule.messages_max), ..asked };
         if asked.storage_bytes > left {
+            self.count_refusal(name, |refused| &mut refused.storage);
             return Err(Problem::StorageLimit);
         }
-        Ok(Allowance { messages: asked.messages.min(rule.messages_max), ..asked })
+        Ok(granted)
+    }
+
+    /// Maps a board of a guest's, to watch it.
+    fn borrow_board(
+        &mut self,
+        name: Name,
+        descriptor: &Foreign,
+        shape: Shape,
+    ) -> Result<Board, Problem> {
+        let bytes = (shape.board_words() * 8).next_multiple_of(STORAGE_GRAIN_BYTES);
+        let charges = self.charge_mapping(name, bytes + PATH_BYTES as usize)?;
+        let borrowed =
+            Borrowed::borrow(descriptor, bytes..=bytes).map_err(|error| not_borrowed(&error))?;
+        let words = LentWords::borrow(borrowed);
+        if !board::is_established(&words, shape) {
+            return Err(Problem::Version);
+        }
+        Ok(Board { words, _charges: charges })
     }
 
     /// Data storage that all paths of a guest may lend.
@@ -384,7 +493,7 @@ impl Host {
         if record.is_pending()
             && let Some(target) = self.guests.get_mut(&record.to.guest)
         {
-            target.pending -= 1;
+            target.pending.remove(&path);
             target.unannounced.retain(|other| *other != path);
         }
     }
@@ -418,15 +527,6 @@ impl Host {
             }
         }
     }
-}
-
-/// Maps a side's board, to watch it.
-fn borrow_board(descriptor: &Foreign, shape: Shape) -> Result<LentWords, Problem> {
-    let bytes = (shape.board_words() * 8).next_multiple_of(STORAGE_GRAIN_BYTES);
-    let borrowed =
-        Borrowed::borrow(descriptor, bytes..=bytes).map_err(|error| not_borrowed(&error))?;
-    let words = LentWords::borrow(borrowed);
-    if board::is_established(&words, shape) { Ok(words) } else { Err(Problem::Version) }
 }
 
 /// Whose fault it is that a storage cannot be mapped: the host may lack memory, or have as many mappings as the

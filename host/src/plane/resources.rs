@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fabric::control::{Problem, Scope};
+use fabric::control::{Limit, Owner, Problem, Reached, Scope};
 use fabric::name::Name;
 
 use super::{Answer, Host};
@@ -22,6 +22,11 @@ impl Resources {
     pub(super) fn manager(&self, resource: Name) -> Option<Name> {
         let manager = |scope| self.managers.get(&(resource, scope)).copied();
         manager(Scope::Local).or_else(|| manager(Scope::Global))
+    }
+
+    /// How many resources a guest manages.
+    pub(super) fn managed_by(&self, guest: Name) -> usize {
+        self.managers.values().filter(|manager| **manager == guest).count()
     }
 
     /// Forgets a guest's resources.
@@ -46,9 +51,13 @@ impl Host {
         if !rule.may_manage(resource) {
             return Err(Problem::NotAuthorised);
         }
+        if self.resources.managed_by(guest) >= RESOURCES_MAX {
+            self.count_refusal(guest, |refused| &mut refused.resources);
+            let (limit, owner) = (Limit::Resources, Owner::Guest(guest));
+            return Err(Problem::Limit(Reached { limit, owner, most: RESOURCES_MAX as u64 }));
+        }
         let managers = &mut self.resources.managers;
-        let own = managers.values().filter(|manager| **manager == guest).count();
-        if own >= RESOURCES_MAX || managers.contains_key(&(resource, scope)) {
+        if managers.contains_key(&(resource, scope)) {
             return Err(Problem::ResourceTaken);
         }
         managers.insert((resource, scope), guest);

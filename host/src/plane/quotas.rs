@@ -1,0 +1,432 @@
+//! Tests of the limits: each is reached by one user while another goes on.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use fabric::control::{
+    Allowance, Kind, Limit, NO_DATA, Owner, PACKET_BYTES_MAX, PENDING_MAX, Problem, Reached, Reply,
+    Request, RuleName, Target, Token, WantedAddress,
+};
+use fabric::name::Name;
+use fabric::path::{Shape, Side, SideDescriptors};
+use os::packets::Packets;
+use os::peer::Credentials;
+
+use super::Host;
+use crate::config::Source;
+use crate::report::LimitReport;
+use crate::system::{REQUESTS_PER_S, System, TABLE_WRITES_PER_S};
+
+/// Users who may attach under names that begin with their letter, and who are not the host's.
+const GREEDY: u32 = 70_001;
+const OTHER: u32 = 70_002;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+const RULES: &str = r#"
+    [[guest]]
+    name = "A*"
+    users = [70001]
+    connect = ["*"]
+    [[guest]]
+    name = "B*"
+    users = [70002]
+    connect = ["*"]
+    [[guest]]
+    name = "DB"
+    users = [70001]
+    connect = ["*"]
+    [[lan]]
+    name = "hs0"
+    range = "10.7.0.0/16"
+    members = ["*"]
+"#;
+
+struct Scene {
+    host: Host,
+    now_ns: u64,
+}
+
+/// A connection of a user's.
+struct Party {
+    packets: Packets,
+    serial: u32,
+}
+
+impl Scene {
+    fn new(settings: &str) -> Scene {
+        let text = format!("{settings}{RULES}");
+        let system = System::parse(&Source::of("s.toml", &text)).unwrap();
+        let (host, _handle) = Host::new(system).unwrap();
+        Scene { host, now_ns: SECOND_NS }
+    }
+
+    fn connect(&mut self, user: u32) -> Party {
+        let (ours, theirs) = Packets::pair().unwrap();
+        let credentials =
+            Credentials { process: Some(std::process::id()), user, groups: Vec::new() };
+        self.host.take_in_as(theirs, credentials, self.now_ns);
+        Party { packets: ours, serial: 0 }
+    }
+
+    fn poll(&mut self) {
+        self.host.poll(self.now_ns).unwrap();
+    }
+
+    /// What the host answers when it is polled once.
+    fn ask(&mut self, party: &mut Party, request: &Request, passed: &[&OwnedFd]) -> Option<Reply> {
+        party.send(request, passed);
+        self.poll();
+        party.answer()
+    }
+
+    fn try_attach(&mut self, user: u32, name: &str) -> Result<Party, Problem> {
+        let mut party = self.connect(user);
+        let name = name.parse().unwrap();
+        // One that is not taken in is told before it asks.
+        let told = party.answer();
+        match told.or_else(|| self.ask(&mut party, &Request::Attach { name }, &[])) {
+            Some(Reply::Attached) => Ok(party),
+            Some(Reply::Failed { problem, .. }) => Err(problem),
+            reply => panic!("{reply:?}"),
+        }
+    }
+
+    fn attach(&mut self, user: u32, name: &str) -> Party {
+        self.try_attach(user, name).unwrap()
+    }
+
+    /// How many of the attempts succeed until one is refused, and how it is refused.
+    fn until_refused<T>(
+        &mut self,
+        mut attempt: impl FnMut(&mut Scene, usize) -> Result<T, Problem>,
+    ) -> (Vec<T>, Problem) {
+        let mut kept = Vec::new();
+        loop {
+            match attempt(self, kept.len()) {
+                Ok(next) => kept.push(next),
+                Err(problem) => return (kept, problem),
+            }
+            assert!(kept.len() < 10_000, "there is a limit");
+        }
+    }
+
+    fn rows(&self, owner: Owner, limit: Limit) -> Vec<LimitReport> {
+        let rows = self.host.report_limits(self.now_ns).into_iter();
+        let is_it = |row: &LimitReport| row.owner == owner.to_string() && row.limit == limit.name();
+        rows.filter(is_it).collect()
+    }
+
+    /// The row of the report: how much is used, may be used, and how often more was refused.
+    fn row(&self, owner: Owner, limit: Limit) -> (u64, u64, u64) {
+        let rows = self.rows(owner, limit);
+        let [row] = &rows[..] else { panic!("{rows:?}") };
+        (row.used, row.most, row.refused)
+    }
+}
+
+impl Party {
+    fn send(&mut self, request: &Request, passed: &[&OwnedFd]) {
+        self.serial += 1;
+        let passed: Vec<_> = passed.iter().map(|descriptor| descriptor.as_fd()).collect();
+        self.packets.send(&request.bytes(self.serial), &passed).unwrap();
+    }
+
+    /// The next packet that is an answer; none if none has come.
+    fn answer(&mut self) -> Option<Reply> {
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        loop {
+            let packet =
+                self.packets.receive(&mut buffer).ok().filter(|packet| packet.bytes > 0)?;
+            match Reply::parse(&buffer[..packet.bytes]).unwrap().1 {
+                Reply::Pending(_) | Reply::Withdrawn { .. } => {}
+                reply => return Some(reply),
+            }
+        }
+    }
+
+    fn answers(&mut self) -> u64 {
+        std::iter::from_fn(|| self.answer()).count() as u64
+    }
+}
+
+fn reached(limit: Limit, owner: Owner, most: u64) -> Problem {
+    Problem::Limit(Reached { limit, owner, most })
+}
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+const SHAPE: Shape = Shape::SIMPLE;
+const ALLOWANCE: Allowance = Allowance { storage_bytes: 4096, messages: 1 };
+
+fn rejoin(peer: &str, number: u64) -> Request {
+    let mut token = [0; 16];
+    token[..8].copy_from_slice(&number.to_le_bytes());
+    let (peer, kind) = (name(peer), Kind::MESSAGES);
+    Request::Rejoin { token: Token(token), peer, kind, shape: SHAPE, allowance: ALLOWANCE }
+}
+
+fn connect(target: &str) -> Request {
+    Request::Connect {
+        target: Target::Guest(name(target)),
+        kind: Kind::MESSAGES,
+        flags: 0,
+        data: NO_DATA,
+        shape: SHAPE,
+        allowance: ALLOWANCE,
+    }
+}
+
+fn result(reply: Option<Reply>) -> Result<(), Problem> {
+    match reply {
+        None | Some(Reply::Done { .. }) => Ok(()),
+        Some(Reply::Failed { problem, .. }) => Err(problem),
+        reply => panic!("{reply:?}"),
+    }
+}
+
+#[test]
+fn guests_of_a_user_are_half_of_what_others_leave_and_a_named_guest_has_its_place() {
+    let mut scene = Scene::new("[host]\nguests_max = 16\n");
+    let (_greedy, problem) =
+        scene.until_refused(|scene, number| scene.try_attach(GREEDY, &format!("A{number}")));
+    assert_eq!(problem, reached(Limit::Guests, Owner::User(GREEDY), 8));
+    assert_eq!(scene.row(Owner::User(GREEDY), Limit::Guests), (8, 8, 1));
+    // Of the same user, which has no more of its own.
+    let _db = scene.attach(GREEDY, "DB");
+    let (others, problem) =
+        scene.until_refused(|scene, number| scene.try_attach(OTHER, &format!("B{number}")));
+    assert_eq!(problem, reached(Limit::Guests, Owner::User(OTHER), others.len() as u64));
+    assert_eq!(others.len(), 3, "half of seven");
+    drop(others);
+    scene.poll();
+    assert_eq!(scene.row(Owner::Host, Limit::Guests), (9, 16, 0));
+    scene.attach(OTHER, "B");
+}
+
+#[test]
+fn guests_of_a_rule_are_as_many_as_it_says() {
+    let mut scene = Scene::new("");
+    let text = "[[guest]]\nname = \"WEB*\"\nusers = [70001]\nguests_max = 3\n[[guest]]\nname = \"*\"\nusers = [70001]";
+    let system = System::parse(&Source::of("s.toml", text)).unwrap();
+    scene.host = Host::new(system).unwrap().0;
+    let (_kept, problem) =
+        scene.until_refused(|scene, number| scene.try_attach(GREEDY, &format!("WEB{number}")));
+    let rule = Owner::Rule(RuleName::beginning("WEB").unwrap());
+    assert_eq!(problem, reached(Limit::Guests, rule, 3));
+    assert_eq!(scene.row(rule, Limit::Guests), (3, 3, 1));
+    scene.attach(GREEDY, "DB");
+}
+
+#[test]
+fn one_storage_that_is_rejoined_again_and_again_takes_the_mappings_of_its_user_alone() {
+    let mut scene = Scene::new("");
+    scene.host.accounts.set_most(Limit::Mappings, 100);
+    let (mut greedy, mut other) = (scene.attach(GREEDY, "A"), scene.attach(OTHER, "B"));
+    let (_side, SideDescriptors { board, .. }) = Side::create(SHAPE).unwrap();
+    let (kept, problem) = scene.until_refused(|scene, number| {
+        result(scene.ask(&mut greedy, &rejoin("B", number as u64), &[&board]))
+    });
+    assert_eq!(kept.len(), 50);
+    assert_eq!(problem, reached(Limit::Mappings, Owner::User(GREEDY), 50));
+    let (kept, _) = scene.until_refused(|scene, number| {
+        result(scene.ask(&mut other, &rejoin("A", 1000 + number as u64), &[&board]))
+    });
+    assert_eq!(kept.len(), 25, "half of what is left");
+    assert_eq!(scene.row(Owner::Host, Limit::Mappings), (75, 100, 0));
+    drop((greedy, other));
+    scene.poll();
+    assert_eq!(scene.row(Owner::Host, Limit::Mappings), (0, 100, 0), "all is given back");
+}
+
+#[test]
+fn memory_of_a_user_is_what_the_file_says() {
+    let mut scene = Scene::new("[[user]]\nname = 70001\nmemory_max = \"1 MiB\"\n");
+    let (mut greedy, mut other) = (scene.attach(GREEDY, "A"), scene.attach(OTHER, "B"));
+    let (_side, SideDescriptors { board, .. }) = Side::create(SHAPE).unwrap();
+    let (kept, problem) = scene.until_refused(|scene, number| {
+        result(scene.ask(&mut greedy, &rejoin("B", number as u64), &[&board]))
+    });
+    assert_eq!(problem, reached(Limit::Memory, Owner::User(GREEDY), 1 << 20));
+    let (used, most, refused) = scene.row(Owner::User(GREEDY), Limit::Memory);
+    assert!(used <= most && refused == 1 && !kept.is_empty());
+    assert_eq!(result(scene.ask(&mut other, &rejoin("A", 1), &[&board])), Ok(()));
+}
+
+#[test]
+fn descriptors_of_a_user_are_half_of_what_others_leave() {
+    let mut scene = Scene::new("");
+    scene.host.accounts.set_most(Limit::Descriptors, 48);
+    let (_greedy, problem) =
+        scene.until_refused(|scene, number| scene.try_attach(GREEDY, &format!("A{number}")));
+    assert_eq!(problem, reached(Limit::Descriptors, Owner::User(GREEDY), 24));
+    let (mut other, _target) = (scene.attach(OTHER, "B"), scene.attach(OTHER, "B1"));
+    let (_side, SideDescriptors { board, lines }) = Side::create(SHAPE).unwrap();
+    let (kept, problem) = scene
+        .until_refused(|scene, _| result(scene.ask(&mut other, &connect("B1"), &[&board, &lines])));
+    assert_eq!(problem, reached(Limit::Descriptors, Owner::User(OTHER), 12));
+    assert_eq!(kept.len(), 4, "two each, beside two guests");
+}
+
+#[test]
+fn pending_connections_of_a_guest_and_of_a_user_leave_room_for_others() {
+    let mut scene = Scene::new("");
+    let target = scene.attach(OTHER, "B");
+    let (_side, SideDescriptors { board, lines }) = Side::create(SHAPE).unwrap();
+    let mut one = scene.attach(GREEDY, "A1");
+    let (kept, problem) = scene
+        .until_refused(|scene, _| result(scene.ask(&mut one, &connect("B"), &[&board, &lines])));
+    assert_eq!(kept.len(), PENDING_MAX / 2);
+    assert_eq!(problem, reached(Limit::Pending, Owner::User(GREEDY), 32));
+    // Another guest of the same user.
+    let mut two = scene.attach(GREEDY, "A2");
+    let refused = result(scene.ask(&mut two, &connect("B"), &[&board, &lines]));
+    assert_eq!(refused, Err(reached(Limit::Pending, Owner::User(GREEDY), 32)));
+    assert_eq!(scene.rows(Owner::User(GREEDY), Limit::Pending)[0].refused, 2);
+    let mut other = scene.attach(OTHER, "B2");
+    let (kept, problem) = scene
+        .until_refused(|scene, _| result(scene.ask(&mut other, &connect("B"), &[&board, &lines])));
+    assert_eq!(kept.len(), PENDING_MAX / 4);
+    assert_eq!(problem, reached(Limit::Pending, Owner::User(OTHER), 16));
+    drop(target);
+}
+
+#[test]
+fn guests_of_the_only_user_leave_each_other_room_among_pending_connections() {
+    let (mut host, _handle) = Host::new(System::open()).unwrap();
+    let own = Credentials::own().user;
+    let mut scene = Scene::new("");
+    std::mem::swap(&mut scene.host, &mut host);
+    let _target = scene.attach(own, "TARGET");
+    let (_side, SideDescriptors { board, lines }) = Side::create(SHAPE).unwrap();
+    for (guest, half) in [("ONE", 32), ("TWO", 16), ("THREE", 8)] {
+        let mut guest = (scene.attach(own, guest), name(guest));
+        let (kept, problem) = scene.until_refused(|scene, _| {
+            result(scene.ask(&mut guest.0, &connect("TARGET"), &[&board, &lines]))
+        });
+        assert_eq!(kept.len(), half);
+        assert_eq!(problem, reached(Limit::Pending, Owner::Guest(guest.1), half as u64));
+        std::mem::forget(guest);
+    }
+}
+
+#[test]
+fn requests_of_a_user_are_as_many_in_a_second_as_it_may_make() {
+    let mut scene = Scene::new("");
+    let (mut greedy, mut other) = (scene.attach(GREEDY, "A"), scene.attach(OTHER, "B"));
+    let end_ns = scene.now_ns + 2 * SECOND_NS;
+    let (mut asked, mut answered, mut slowest_ns) = (0, 0, 0);
+    while scene.now_ns < end_ns {
+        while asked < answered + 64 {
+            greedy.send(&Request::Cancel { connect: 1 }, &[]);
+            asked += 1;
+        }
+        other.send(&Request::Cancel { connect: 1 }, &[]);
+        let since_ns = scene.now_ns;
+        scene.poll();
+        assert_eq!(other.answers(), 1, "at once, whatever the other user does");
+        answered += greedy.answers();
+        slowest_ns = slowest_ns.max(scene.now_ns - since_ns);
+        scene.now_ns += 1_000_000;
+    }
+    // A burst of a quarter of a second, and one for the attachment.
+    let most = 2 * REQUESTS_PER_S + REQUESTS_PER_S / 4 - 1;
+    assert!(answered <= most && answered > most - 64, "{answered} of {most}");
+    assert!(scene.rows(Owner::User(GREEDY), Limit::Requests)[0].refused > 1000);
+    assert_eq!(scene.rows(Owner::User(OTHER), Limit::Requests)[0].refused, 0);
+}
+
+#[test]
+fn table_writes_of_a_user_are_as_many_in_a_second_as_it_may_cause() {
+    let mut scene = Scene::new("");
+    let (mut greedy, mut other) = (scene.attach(GREEDY, "A"), scene.attach(OTHER, "B"));
+    let counters = || {
+        let bytes =
+            net::lan::counters::BOARD_BYTES.next_multiple_of(os::storage::STORAGE_GRAIN_BYTES);
+        os::storage::Storage::create("siga t", bytes, os::storage::StorageOptions::default())
+            .unwrap()
+    };
+    let join = Request::JoinLan {
+        lan: "hs0".parse().unwrap(),
+        mac: [0; 6],
+        address: WantedAddress::Chosen,
+        captures: false,
+    };
+    let lent = [counters(), counters()];
+    for (party, (_, lent)) in [&mut greedy, &mut other].into_iter().zip(&lent) {
+        let joined = scene.ask(party, &join, &[lent]);
+        assert!(matches!(joined, Some(Reply::LanJoined(_))), "{joined:?}");
+    }
+    let address = |number: u32| std::net::Ipv4Addr::from(0x0a07_f000 + number).into();
+    let end_ns = scene.now_ns + 4 * SECOND_NS;
+    let (mut asked, mut answered) = (0, 0);
+    while scene.now_ns < end_ns {
+        while asked < answered + 64 {
+            let (address, is_new) = (address(1), asked % 2 == 0);
+            let request = if is_new {
+                Request::Register { address }
+            } else {
+                Request::Unregister { address }
+            };
+            greedy.send(&request, &[]);
+            asked += 1;
+        }
+        scene.poll();
+        answered += greedy.answers();
+        scene.now_ns += 10_000_000;
+        if scene.now_ns.is_multiple_of(SECOND_NS) {
+            let reply = scene.ask(&mut other, &Request::Register { address: address(2) }, &[]);
+            assert_eq!(result(reply), Ok(()));
+        }
+    }
+    let most = 4 * TABLE_WRITES_PER_S + TABLE_WRITES_PER_S / 4;
+    assert!(answered <= most && answered > most - 64, "{answered} of {most}");
+    let (_, most, waited) = scene.row(Owner::User(GREEDY), Limit::TableWrites);
+    assert!(most == TABLE_WRITES_PER_S && waited > 100, "{waited}");
+}
+
+#[test]
+fn users_have_equal_parts_of_the_hosts_time_however_many_connections_they_have() {
+    let settings = "[[user]]\nname = \"*\"\nrequests_per_s = 1000000000\n";
+    let mut scene = Scene::new(settings);
+    let mut greedy: Vec<Party> =
+        (0..40).map(|number| scene.attach(GREEDY, &format!("A{number}"))).collect();
+    let mut other = scene.attach(OTHER, "B");
+    for party in &mut greedy {
+        (0..200).for_each(|_| party.send(&Request::Cancel { connect: 1 }, &[]));
+    }
+    (0..200).for_each(|_| other.send(&Request::Cancel { connect: 1 }, &[]));
+    let mut answered = [0, 0];
+    while answered[1] < 200 {
+        scene.poll();
+        answered[0] += greedy.iter_mut().map(Party::answers).sum::<u64>();
+        answered[1] += other.answers();
+    }
+    // A round may end in the middle of one user's part.
+    assert!(answered[0] <= 2 * 128 + 8, "{answered:?}");
+}
+
+#[test]
+fn connections_of_a_user_that_do_not_attach_leave_room_for_others() {
+    let mut scene = Scene::new("");
+    let mut strangers: Vec<Party> = (0..64).map(|_| scene.connect(GREEDY)).collect();
+    let mut one_more = scene.connect(GREEDY);
+    let refused = Some(Reply::Failed {
+        problem: reached(Limit::Strangers, Owner::User(GREEDY), 64),
+        data: NO_DATA,
+    });
+    assert_eq!(one_more.answer(), refused);
+    scene.attach(OTHER, "B");
+    // Users without a rule have one account among them.
+    let mut nobodies: Vec<Party> = (0..64).map(|user| scene.connect(80_000 + user)).collect();
+    assert!(nobodies.iter_mut().all(|party| party.answer().is_none()));
+    let problem = reached(Limit::Strangers, Owner::Others, 64);
+    let refused = Some(Reply::Failed { problem, data: NO_DATA });
+    assert_eq!(scene.connect(90_000).answer(), refused);
+    scene.attach(OTHER, "B1");
+    scene.now_ns += 6 * SECOND_NS;
+    scene.poll();
+    assert!(strangers.iter_mut().all(|party| party.answer().is_none()));
+    assert_eq!(scene.row(Owner::Host, Limit::Strangers).0, 0, "they did not attach in time");
+}
