@@ -222,7 +222,7 @@ impl Bare {
     /// The same, without marking the second cache line as present. Returns the hand-over.
     pub fn prime_unstamped(&mut self, word: WriterWord, body: [u64; BODY_WORDS]) -> Sequence {
         let sequence = self.next;
-        let line = sequence.index() * LINE_WORDS;
+        let line = sequence.line_word();
         let (first, second) = body.split_at(CACHE_LINE_WORDS - 1);
         for (start, words) in [(line + 1, first), (line + STAMP_WORD + 1, second)] {
             for (at, word) in words.iter().enumerate() {
@@ -238,7 +238,7 @@ impl Bare {
 
     /// Marks the second cache line of a hand-over as present, if this is the right count.
     pub fn stamp(&self, sequence: Sequence, count: u64) {
-        let word = sequence.index() * LINE_WORDS + STAMP_WORD;
+        let word = sequence.line_word() + STAMP_WORD;
         // Release: as in `prime_unstamped`.
         self.lines.lines.store(word, count, Ordering::Release);
     }

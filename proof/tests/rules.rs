@@ -9,8 +9,8 @@ use fabric::path::{
     Severed, Terms,
 };
 use fabric::queue::{
-    DATA_BUFFERS, ENTRIES_MAX, Entry, Form, IN_PLACE_BYTES_MAX, LINE_WORDS, QUEUE_BUFFERS,
-    Sequence, Violation, WriterWord,
+    DATA_BUFFERS, ENTRIES_MAX, Entry, Form, IN_PLACE_BYTES_MAX, QUEUE_BUFFERS, Sequence, Violation,
+    WriterWord,
 };
 use os::doorbell::Listen;
 use os::storage::{Storage, StorageOptions};
@@ -254,8 +254,10 @@ fn honest_writer_rings_who_sleeps_once_both_cache_lines_are_there() {
     bare.reader.control.store(SLEEP_WORD, 1, Ordering::SeqCst);
     let (_, bytes, _) = two_lines();
     sender.send(&[], &bytes[..FIRST_LINE_BYTES]).unwrap();
-    let stamp =
-        |buffer: usize| shown_lines.lines.load(buffer * LINE_WORDS + STAMP_WORD, Ordering::Acquire);
+    let stamp = |number: u64| {
+        let word = Sequence(number).line_word() + STAMP_WORD;
+        shown_lines.lines.load(word, Ordering::Acquire)
+    };
     assert_eq!(stamp(0), 0, "one cache line is enough");
     bare.reader.control.store(SLEEP_WORD, 3, Ordering::SeqCst);
     sender.send(&[], &bytes).unwrap();

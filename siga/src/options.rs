@@ -6,7 +6,7 @@ use fabric::control::{Allowance, Kind, UserData};
 use fabric::path::{SLOTS, Shape, Terms};
 use os::storage::StorageOptions;
 
-use crate::waiting::Wait;
+use crate::waiting::{SLIP_MAX, Wait};
 
 /// What to ask for when a path is made. All fields have defaults: write `PathOptions { wait: Wait::Spin,
 /// ..PathOptions::default() }`.
@@ -18,6 +18,9 @@ pub struct PathOptions {
     pub inputs: usize,
     /// How to wait for messages and for room.
     pub wait: Wait,
+    /// The longest that a receive lets messages of a stream gather before it polls again: 1.75 us unless set, zero for
+    /// never. See [`crate::Path::receive`].
+    pub slip: Duration,
     /// Bytes of data storage that this side may lend, over all its queues: 64 MiB unless set. It is address space
     /// until it is used. The longest message is half of it.
     pub storage_bytes: u64,
@@ -57,6 +60,7 @@ impl PathOptions {
         outputs: 1,
         inputs: 1,
         wait: Wait::Adaptive,
+        slip: SLIP_MAX,
         storage_bytes: 64 << 20,
         messages: SLOTS as u32,
         window_bytes: Terms::DEFAULT.window_bytes,

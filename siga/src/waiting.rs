@@ -31,6 +31,16 @@ pub const SPIN_NS_MAX: u64 = 50_000;
 /// The shortest: enough for an answer that is on its way.
 const SPIN_NS_MIN: u64 = 2_000;
 
+/// The longest that a receive lets messages of a stream gather, unless the user says otherwise.
+pub(crate) const SLIP_MAX: Duration = Duration::from_nanos(1750);
+
+/// For how many times as long as a cache line takes to come messages gather: a poll takes a line from the sender, which
+/// waits until the line is back. So it loses a small part of its time.
+const SLIP_LINES: u64 = 14;
+
+/// What a cache line takes to come from another processor, until it has been measured.
+const LINE_NS: u64 = 100;
+
 /// Polls between two polls at the clock, which is dearer than they are.
 pub(crate) const POLLS_PER_CLOCK: u64 = 32;
 
@@ -132,6 +142,60 @@ pub(crate) struct SpinPolicy {
     polls_found: u64,
 }
 
+/// When a receiver polls again that has caught up with a stream.
+///
+/// A receiver as fast as its sender would otherwise take each line away while the sender fills the next: each message
+/// would cost a line there and back. The literature calls the cure temporal slip.
+#[derive(Debug)]
+pub(crate) struct Slip {
+    max_ns: u64,
+    /// When the sender's lines were touched last.
+    touched_ns: u64,
+    /// Eight times what that takes, on average.
+    line_ns_by_8: u64,
+}
+
+impl Slip {
+    pub(crate) fn new(max: Duration) -> Slip {
+        let max_ns = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX);
+        Slip { max_ns, touched_ns: 0, line_ns_by_8: 8 * LINE_NS }
+    }
+
+    pub(crate) fn is_allowed(&self) -> bool {
+        self.max_ns > 0
+    }
+
+    /// When to poll again, by the machine's clock. A stream that is slower than this is polled at once.
+    fn due_ns(&self) -> u64 {
+        self.touched_ns.saturating_add(self.max_ns.min(SLIP_LINES * (self.line_ns_by_8 / 8)))
+    }
+
+    /// The lines were touched from one time to the other.
+    fn note_touched(&mut self, from_ns: u64, to_ns: u64) {
+        // Whoever measures may have lost the processor meanwhile.
+        let line_ns = self.line_ns_by_8 / 8;
+        let measured_ns = (to_ns - from_ns).clamp(1, 2 * line_ns.max(1));
+        self.line_ns_by_8 = self.line_ns_by_8 - line_ns + measured_ns;
+        self.touched_ns = to_ns;
+    }
+
+    /// Lets messages gather for `half`, which has caught up with its sender, and not beyond `deadline_ns`. It is awake
+    /// meanwhile, and whatever comes is there when it polls next.
+    #[cold]
+    pub(crate) fn wait(&mut self, half: &mut Receiver, deadline_ns: Option<u64>) {
+        let due_ns = self.due_ns().min(deadline_ns.unwrap_or(u64::MAX));
+        let start = now_ns();
+        let mut now = start;
+        while now < due_ns {
+            pause();
+            now = now_ns();
+        }
+        half.look_ahead();
+        self.note_touched(now, now_ns());
+        half.counters().add(Counter::SpinningNs, now - start);
+    }
+}
+
 /// What came of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
@@ -169,6 +233,12 @@ impl SpinPolicy {
         // A peer can always have something that brings nothing: that is not waited for beyond the limit.
         let is_over = deadline_ns.is_some_and(|deadline_ns| now_ns() >= deadline_ns);
         if is_over { Waited::TimedOut } else { Waited::Ready }
+    }
+
+    /// Whether to poll at all before sleeping.
+    #[inline]
+    pub(crate) fn polls(&self) -> bool {
+        self.policy != Wait::Block
     }
 
     /// Polls for a moment, if the policy is to look at all; whether `half` is ready.
@@ -380,6 +450,26 @@ mod tests {
         assert_eq!(after(100, u64::MAX), SPIN_NS_MIN, "an answer on its way is always waited for");
         assert_eq!(after(100, 1), SPIN_NS_MAX);
         assert_eq!(after(1, 1_000_000), SPIN_NS_MAX / 4);
+    }
+
+    #[test]
+    fn slip_is_as_long_as_some_cache_lines_take_and_no_longer_than_allowed() {
+        let mut slip = Slip::new(SLIP_MAX);
+        let mut now = 1_000_000;
+        let learn = |slip: &mut Slip, now: &mut u64, line_ns: u64| {
+            for _ in 0..100 {
+                slip.note_touched(*now, *now + line_ns);
+                *now += line_ns;
+            }
+            slip.due_ns() - *now
+        };
+        assert_eq!(learn(&mut slip, &mut now, 60), 14 * 60);
+        assert_eq!(learn(&mut slip, &mut now, 10_000), 1_750, "the limit");
+        assert!(learn(&mut slip, &mut now, 0) <= 14, "nothing is gained");
+        let mut never = Slip::new(Duration::ZERO);
+        assert!(!never.is_allowed());
+        assert_eq!(learn(&mut never, &mut now, 60), 0);
+        assert_eq!(Slip::new(Duration::MAX).max_ns, u64::MAX);
     }
 
     #[test]

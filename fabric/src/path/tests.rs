@@ -477,6 +477,30 @@ fn what_comes_next_can_be_foreseen_and_is_not_taken() {
 }
 
 #[test]
+fn receiver_learns_how_many_there_are_when_it_has_caught_up_with_a_stream() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
+    assert_eq!(receiver.receive(), Ok(None));
+    for number in 0..20 {
+        sender.send(&[], &pattern(number, 64)).unwrap();
+    }
+    for number in 0..4 {
+        assert!(!receiver.has_caught_up());
+        expect(&mut receiver, &[], &pattern(number, 64));
+    }
+    assert!(receiver.has_caught_up());
+    receiver.look_ahead();
+    for number in 4..20 {
+        assert!(!receiver.has_caught_up());
+        expect(&mut receiver, &[], &pattern(number, 64));
+    }
+    assert!(receiver.has_caught_up());
+    receiver.look_ahead();
+    assert!(receiver.has_caught_up(), "the sender shows no more");
+    assert_eq!(receiver.receive(), Ok(None));
+    assert!(!receiver.has_caught_up());
+}
+
+#[test]
 fn packed_messages_can_be_foreseen() {
     let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     // The first goes alone; while the receiver is behind, the others are packed.

@@ -15,6 +15,8 @@
 //!    segments  | the bytes that entries point to              |
 //! ```
 //!
+//! Line n is that of buffer n; within a page of 32, their order in memory is another: [`Sequence::line_word`].
+//!
 //! The writer fills a line, two cache lines beside each other, and counts its word up: the buffer is
 //! *primed*, the reader owns it. The second cache line has a stamp of its own, the same count in 64 bits, if
 //! there is something in it; the buffer is there when both have come. The writer primes buffers in order, so the
@@ -64,8 +66,19 @@ pub const DATA_BUFFERS: usize = QUEUE_BUFFERS - RESERVED_BUFFERS;
 /// withholds fewer.
 pub const RETURNS_WITHHELD_MAX: u64 = if cfg!(loom) { 2 } else { 64 };
 
-/// How many buffers ahead the lines are asked for that will be written, or read.
-const AHEAD_BUFFERS: u64 = 4;
+/// How many buffers ahead the writer asks for the lines that it will write.
+const WRITE_AHEAD_BUFFERS: u64 = 12;
+
+/// How many buffers ahead the reader asks for lines that it knows to be written.
+const READ_AHEAD_BUFFERS: u64 = 16;
+
+/// Lines of one page of memory, among which neighbours lie apart.
+const PAGE_LINES: usize = if cfg!(loom) { QUEUE_BUFFERS } else { 32 };
+const _: () = assert!(PAGE_LINES.is_power_of_two() && PAGE_LINES <= QUEUE_BUFFERS);
+
+/// So many lines lie between those of one buffer and the next, modulo those of the page.
+const LINE_STEP: usize = 11;
+const _: () = assert!(LINE_STEP % 2 == 1, "each line of a page is some buffer's");
 
 /// Entries of one buffer, as in a QDIO storage list.
 pub const ENTRIES_MAX: usize = 16;
@@ -115,6 +128,16 @@ impl Sequence {
     #[inline]
     pub fn index(self) -> usize {
         self.0 as usize & INDEX_MASK
+    }
+
+    /// The first word of the buffer's line.
+    // Not in the order of the buffers: processors guess from a row of loads which lines come next, and fetch them. Those
+    // are lines that the writer is about to fill, and it has to have them back first.
+    #[inline(always)]
+    pub fn line_word(self) -> usize {
+        let index = self.index();
+        let in_page = index.wrapping_mul(LINE_STEP) & (PAGE_LINES - 1);
+        (index & !(PAGE_LINES - 1) | in_page) * LINE_WORDS
     }
 
     /// The writer's count before this hand-over.

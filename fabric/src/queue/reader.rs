@@ -6,8 +6,8 @@ use os::words::{Block, LentBlock, LentWords, Words};
 use super::entry::Entry;
 use super::word::{Form, State, Violation, WriterWord, kept_word};
 use super::{
-    AHEAD_BUFFERS, Bits, CACHE_LINE_BYTES, CACHE_LINE_WORDS, ENTRIES_IN_LINE, ENTRIES_MAX,
-    IN_PLACE_BYTES_MAX, LATE_WORD, LINE_WORDS, LINES_WORDS, LIST_WORDS, LISTS_WORDS, QUEUE_BUFFERS,
+    Bits, CACHE_LINE_BYTES, CACHE_LINE_WORDS, ENTRIES_IN_LINE, ENTRIES_MAX, IN_PLACE_BYTES_MAX,
+    LATE_WORD, LINES_WORDS, LIST_WORDS, LISTS_WORDS, QUEUE_BUFFERS, READ_AHEAD_BUFFERS,
     RETURNED_WORD, RETURNS_WITHHELD_MAX, RETURNS_WORDS, Sequence,
 };
 
@@ -52,11 +52,15 @@ pub struct Reader {
     late_returns: u64,
     /// The hand-over that was not there yet at the last poll that found nothing.
     found_empty: Sequence,
+    /// All hand-overs before this one have been written, as the writer has shown. Nothing but prefetching goes by that.
+    written: Sequence,
+    /// The lines of those before this one have been asked for.
+    asked: Sequence,
 }
 
-/// Hand-overs taken in a row from which on the reader asks for lines ahead. Sooner, it would take back lines
-/// that the writer is about to fill.
-const BURST_MIN: u64 = 8;
+/// Hand-overs taken one after the other, without a poll between them that found nothing, from which on they are a
+/// stream. In an exchange it is one, and a pipeline of a few requests is answered at once too.
+const STREAM_MIN: u64 = if cfg!(loom) { 2 } else { 4 };
 
 impl Reader {
     /// The reader's half over the writer's `lines` and `lists`, and words of our own: what we return, and
@@ -76,6 +80,8 @@ impl Reader {
             passed: Bits::default(),
             late_returns: 0,
             found_empty: Sequence(0),
+            written: Sequence(0),
+            asked: Sequence(0),
         }
     }
 
@@ -90,7 +96,7 @@ impl Reader {
     // there is something in it (an exchange of 64 B: two misses one after the other, or one).
     #[inline(always)]
     fn peek(&self) -> Option<u64> {
-        let line = self.next.index() * LINE_WORDS;
+        let line = self.next.line_word();
         self.lines.expect(line + CACHE_LINE_WORDS);
         // Acquire: pairs with the Release in `Writer::hand_over`.
         let bits = self.lines.load(line, Ordering::Acquire);
@@ -106,7 +112,7 @@ impl Reader {
     /// Whether the second cache line of a hand-over has come too.
     #[inline(always)]
     fn has_second(&self, sequence: Sequence) -> bool {
-        let stamp = sequence.index() * LINE_WORDS + CACHE_LINE_WORDS;
+        let stamp = sequence.line_word() + CACHE_LINE_WORDS;
         // Acquire: as in `peek`.
         self.lines.load(stamp, Ordering::Acquire) == sequence.stamp()
     }
@@ -116,7 +122,7 @@ impl Reader {
     #[inline(always)]
     pub fn foresee(&self, behind: u64, label: u8) -> Option<[u8; CACHE_LINE_BYTES]> {
         let sequence = Sequence(self.next.0 + behind);
-        let line = sequence.index() * LINE_WORDS;
+        let line = sequence.line_word();
         // Acquire: as in `peek`.
         let bits = self.lines.load(line, Ordering::Acquire);
         WriterWord::in_place(sequence.count_after(), label, bits)?;
@@ -135,7 +141,7 @@ impl Reader {
         wanted: impl FnOnce(usize, usize) -> bool,
     ) -> Option<Taken> {
         let sequence = self.next;
-        let line = sequence.index() * LINE_WORDS;
+        let line = sequence.line_word();
         self.lines.expect(line + CACHE_LINE_WORDS);
         // Acquire: as in `peek`.
         let bits = self.lines.load(line, Ordering::Acquire);
@@ -149,14 +155,49 @@ impl Reader {
         {
             return None;
         }
-        // Lines that the writer has written take as long to come as several messages take to be read.
-        if sequence.0 - self.found_empty.0 >= BURST_MIN {
-            let ahead = Sequence(sequence.0 + AHEAD_BUFFERS).index() * LINE_WORDS;
-            self.lines.expect(ahead);
-            self.lines.expect(ahead + CACHE_LINE_WORDS);
+        if self.asked.0 < self.written.0 {
+            self.ask_ahead(sequence);
         }
         self.next = sequence.next();
         Some(Taken { sequence, word })
+    }
+
+    /// Asks for lines that have been written, so that they come while messages before them are read: they take as long
+    /// to come as several messages take to be read.
+    #[inline(always)]
+    fn ask_ahead(&mut self, sequence: Sequence) {
+        let end = self.written.0.min(sequence.0 + READ_AHEAD_BUFFERS + 1);
+        let mut ahead = self.asked.max(sequence.next());
+        while ahead.0 < end {
+            let line = ahead.line_word();
+            self.lines.expect(line);
+            self.lines.expect(line + CACHE_LINE_WORDS);
+            ahead = ahead.next();
+        }
+        self.asked = ahead;
+    }
+
+    /// True if buffers come in a stream, and all that were known to be written have been taken: a poll now would take
+    /// the line that the writer is about to fill, and it has to wait until it has the line back.
+    #[inline(always)]
+    pub fn has_caught_up(&self) -> bool {
+        self.next >= self.written && self.next.0 - self.found_empty.0 >= STREAM_MIN
+    }
+
+    /// Learns that the writer shows so many hand-overs. That is a hint: a number that is wrong makes lines come late or
+    /// for nothing, and changes nothing that is taken.
+    #[inline]
+    pub fn note_written(&mut self, primed: u64) {
+        let most = self.next.0 + QUEUE_BUFFERS as u64;
+        self.written = Sequence(primed.clamp(self.next.0, most));
+    }
+
+    /// Asks for the line of the next buffer.
+    #[inline]
+    pub fn expect_next(&self) {
+        let line = self.next.line_word();
+        self.lines.expect(line);
+        self.lines.expect(line + CACHE_LINE_WORDS);
     }
 
     /// Takes the next buffer, if there is one. What was taken before and is not held counts as read.
@@ -198,7 +239,7 @@ impl Reader {
     /// Copies the bytes in place of the buffer taken last. What is behind them in `target` may be anything.
     #[inline(always)]
     pub fn bytes(&self, taken: &Taken, target: &mut [u8; IN_PLACE_BYTES_MAX]) {
-        let line = taken.sequence.index() * LINE_WORDS;
+        let line = taken.sequence.line_word();
         let (first, second) = target.split_first_chunk_mut::<CACHE_LINE_BYTES>().expect("longer");
         // All of a cache line: there are no steps to be foreseen.
         self.lines.read(line + 1, first);
@@ -211,7 +252,7 @@ impl Reader {
     /// The entry of the buffer taken last, if it has one and no more.
     #[inline]
     pub fn only_entry(&self, taken: &Taken) -> Option<Entry> {
-        let line = taken.sequence.index() * LINE_WORDS;
+        let line = taken.sequence.line_word();
         // Relaxed: after the Acquire in `take`.
         let word = |word| self.lines.load(line + 1 + word, Ordering::Relaxed);
         let is_only = taken.word.form == Form::Entries && taken.word.size == 1;
@@ -227,12 +268,12 @@ impl Reader {
     ) -> &'a mut [Entry] {
         let WriterWord { form, size, .. } = taken.word;
         let entries = &mut space[..if form == Form::Entries { usize::from(size) } else { 0 }];
-        let index = taken.sequence.index();
+        let (index, line) = (taken.sequence.index(), taken.sequence.line_word());
         let in_line = entries.len() <= ENTRIES_IN_LINE;
         for (at, entry) in entries.iter_mut().enumerate() {
             // Relaxed: after the Acquire in `take`.
             let word = |word| match in_line {
-                true => self.lines.load(index * LINE_WORDS + 1 + 2 * at + word, Ordering::Relaxed),
+                true => self.lines.load(line + 1 + 2 * at + word, Ordering::Relaxed),
                 false => self.lists.load(index * LIST_WORDS + 2 * at + word, Ordering::Relaxed),
             };
             *entry = Entry::parse([word(0), word(1)]);
@@ -333,6 +374,7 @@ impl Reader {
 
     /// Goes on at a later hand-over, to which the words were set.
     pub(super) fn starting_at(self, start: Sequence) -> Reader {
-        Reader { next: start, shown: start, found_empty: start, ..self }
+        let (written, asked) = (start, start);
+        Reader { next: start, shown: start, found_empty: start, written, asked, ..self }
     }
 }

@@ -36,8 +36,8 @@ impl Queue {
         for number in start.0..start.0 + QUEUE_BUFFERS as u64 {
             let sequence = Sequence(number);
             let count = u64::from(sequence.count_before());
-            lines.store(sequence.index() * LINE_WORDS, count, Ordering::Relaxed);
-            let second = sequence.index() * LINE_WORDS + CACHE_LINE_WORDS;
+            lines.store(sequence.line_word(), count, Ordering::Relaxed);
+            let second = sequence.line_word() + CACHE_LINE_WORDS;
             lines.store(second, sequence.stamp() - 1, Ordering::Relaxed);
         }
         returns.store(RETURNED_WORD, start.0, Ordering::Relaxed);
@@ -123,6 +123,8 @@ enum Deed {
     GiveBack(u16),
     Show,
     Collect,
+    /// Has the reader believe that so many hand-overs are written.
+    Hint(u64),
 }
 
 fn goods() -> impl Strategy<Value = Goods> {
@@ -145,8 +147,38 @@ fn deed() -> impl Strategy<Value = Deed> {
         30 => take.prop_map(|(short, hold)| Deed::Take { short, hold }),
         12 => which.prop_map(Deed::GiveBack),
         6 => Just(Deed::Show),
+        3 => prop_oneof![any::<u64>(), 0..2000_u64].prop_map(Deed::Hint),
         8 => Just(Deed::Collect),
     ]
+}
+
+#[test]
+fn reader_has_caught_up_only_with_a_stream() {
+    let mut queue = Queue::new();
+    // An exchange: a poll that finds nothing between one message and the next.
+    for _ in 0..20 {
+        assert!(queue.reader.take().unwrap().is_none());
+        queue.prime(b"question");
+        queue.take();
+        assert!(!queue.reader.has_caught_up());
+    }
+    assert!(queue.reader.take().unwrap().is_none());
+    for _ in 0..20 {
+        queue.prime(b"one of many");
+    }
+    for _ in 0..4 {
+        assert!(!queue.reader.has_caught_up());
+        queue.take();
+    }
+    assert!(queue.reader.has_caught_up(), "it knows of no more");
+    queue.reader.note_written(queue.writer.next().0);
+    for _ in 4..20 {
+        assert!(!queue.reader.has_caught_up(), "they are there");
+        queue.take();
+    }
+    assert!(queue.reader.has_caught_up());
+    assert!(queue.reader.take().unwrap().is_none());
+    assert!(!queue.reader.has_caught_up(), "the stream is over");
 }
 
 /// Where a queue starts: fresh, in the middle, and a little before the 32-bit counts wrap.
@@ -298,6 +330,7 @@ fn act(queue: &mut Queue, model: &mut Model, deed: Deed) {
                 model.shown += model.withheld();
             }
         }
+        Deed::Hint(primed) => queue.reader.note_written(primed),
         Deed::Show => {
             let withheld = model.withheld();
             assert_eq!(queue.reader.show(), withheld > 0);
@@ -397,7 +430,7 @@ proptest! {
         for _ in 0..honest {
             queue.prime(b"honest");
         }
-        let index = honest * LINE_WORDS;
+        let index = Sequence(honest as u64).line_word();
         for (at, word) in line.into_iter().enumerate() {
             queue.lines.store(index + at, word, Ordering::Relaxed);
         }

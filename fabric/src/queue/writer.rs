@@ -6,9 +6,9 @@ use os::words::{Block, LentBlock, LentWords, Words};
 use super::entry::Entry;
 use super::word::{Form, Violation, WriterWord, keeps};
 use super::{
-    AHEAD_BUFFERS, Bits, CACHE_LINE_BYTES, CACHE_LINE_WORDS, ENTRIES_IN_LINE, ENTRIES_MAX,
-    IN_PLACE_BYTES_MAX, LATE_WORD, LINE_WORDS, LINES_WORDS, LIST_WORDS, LISTS_WORDS, QUEUE_BUFFERS,
-    RETURNED_WORD, RETURNS_WORDS, Sequence,
+    Bits, CACHE_LINE_BYTES, CACHE_LINE_WORDS, ENTRIES_IN_LINE, ENTRIES_MAX, IN_PLACE_BYTES_MAX,
+    LATE_WORD, LINES_WORDS, LIST_WORDS, LISTS_WORDS, QUEUE_BUFFERS, RETURNED_WORD, RETURNS_WORDS,
+    Sequence, WRITE_AHEAD_BUFFERS,
 };
 
 /// What a buffer is to hold.
@@ -117,7 +117,7 @@ impl Writer {
         }
         let sequence = self.next;
         let index = sequence.index();
-        let line = index * LINE_WORDS;
+        let line = sequence.line_word();
         let mut second: &[u8] = &[];
         let (form, size) = match filling.content {
             Content::InPlace(head, body) => {
@@ -139,7 +139,7 @@ impl Writer {
                 put_entry(&self.lines, line + 1, bits);
                 (Form::Entries, 1)
             }
-            Content::Entries(entries) => (Form::Entries, self.put_entries(index, entries)),
+            Content::Entries(entries) => (Form::Entries, self.put_entries(sequence, entries)),
         };
         let Filling { label, note, .. } = filling;
         let word = WriterWord { count: sequence.count_after(), halted, form, label, size, note };
@@ -152,10 +152,14 @@ impl Writer {
             // reader that polls would take a line back that is half written.
             self.lines.store(line + CACHE_LINE_WORDS, sequence.stamp(), Ordering::Release);
         }
-        // A line that the reader has read takes as long to come back as several messages take to be made.
-        let ahead = Sequence(sequence.0 + AHEAD_BUFFERS).index() * LINE_WORDS;
-        self.lines.expect(ahead);
-        self.lines.expect(ahead + CACHE_LINE_WORDS);
+        // A line that the reader has read takes as long to come back as several messages take to be made. One that it
+        // has not returned may still be read.
+        let ahead = Sequence(sequence.0 + WRITE_AHEAD_BUFFERS);
+        if ahead.0 < self.returned.0 + QUEUE_BUFFERS as u64 {
+            let line = ahead.line_word();
+            self.lines.expect(line);
+            self.lines.expect(line + CACHE_LINE_WORDS);
+        }
         if filling.tracked {
             self.tracked.insert(index);
         }
@@ -164,13 +168,13 @@ impl Writer {
     }
 
     /// Puts entries into the line, or into the list if they are too many, and returns how many.
-    fn put_entries(&mut self, index: usize, entries: &[Entry]) -> u8 {
+    fn put_entries(&mut self, sequence: Sequence, entries: &[Entry]) -> u8 {
         assert!((1..=ENTRIES_MAX).contains(&entries.len()), "one to sixteen entries");
         for (at, entry) in entries.iter().enumerate() {
             if entries.len() <= ENTRIES_IN_LINE {
-                put_entry(&self.lines, index * LINE_WORDS + 1 + 2 * at, entry.bits());
+                put_entry(&self.lines, sequence.line_word() + 1 + 2 * at, entry.bits());
             } else {
-                put_entry(&self.lists, index * LIST_WORDS + 2 * at, entry.bits());
+                put_entry(&self.lists, sequence.index() * LIST_WORDS + 2 * at, entry.bits());
             }
         }
         entries.len() as u8

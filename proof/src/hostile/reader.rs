@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use fabric::path::board::{HALT_WORD, LENT_TAKEN_WORD, QUIESCE_WORD, SLEEP_WORD};
 use fabric::path::{Counter, SLOTS};
-use fabric::queue::{LINE_WORDS, QUEUE_BUFFERS, Sequence, WriterWord};
+use fabric::queue::{QUEUE_BUFFERS, Sequence, WriterWord};
 use os::sync::Ordering;
 use os::words::LentWords;
 use rustix::net::send;
@@ -114,7 +114,7 @@ impl Vandal {
 
     /// The large message that a buffer announces, if it does.
     fn announcement(&self, sequence: Sequence) -> Option<(usize, u64)> {
-        let line = sequence.index() * LINE_WORDS;
+        let line = sequence.line_word();
         let word = WriterWord::parse(self.lines.load(line, Ordering::Acquire)).ok()?;
         let identity = self.lines.load(line + 1, Ordering::Relaxed);
         let is_it = word.label == label::ANNOUNCEMENT;

@@ -86,15 +86,15 @@ impl Vandal {
     fn scribble(&mut self, script: &mut Script<'_>) {
         let Bare { lines, writer, board, .. } = &self.bare;
         // The next lines and lists are the ones that are looked at.
-        let before = self.bare.next.index().saturating_sub(1);
+        let soon = Sequence(self.bare.next.0.saturating_sub(1) + script.below(4) as u64);
         let (words, first) = match script.below(6) {
-            0 | 1 => (&lines.lines, before * LINE_WORDS),
+            0 | 1 => (&lines.lines, soon.line_word()),
             2 => (&lines.filled, 0),
-            3 => (&lines.lists, before * LIST_WORDS),
+            3 => (&lines.lists, soon.index() * LIST_WORDS),
             4 => (&writer.control, 0),
             _ => (board, 0),
         };
-        let near = script.below(4 * LINE_WORDS);
+        let near = script.below(LINE_WORDS);
         let far = script.pick(&[0, 0, 0, words.count() / 2, words.count() - 1]);
         let at = (first + near + far) % words.count();
         let word = script.word(words.load(at, Ordering::Relaxed));

@@ -323,7 +323,7 @@ impl Guest {
         let halves = side.join(peer, descriptors.collect(), options.terms(kind, ours, theirs))?;
         let messages_max = (ours.messages, theirs.messages);
         let negotiated = Negotiated { flags, data, messages_max };
-        Ok(Path::new(halves, membership, negotiated, options.wait))
+        Ok(Path::new(halves, membership, negotiated, options))
     }
 
     /// Waits for a connection from another guest and accepts it.

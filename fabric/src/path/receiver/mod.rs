@@ -9,7 +9,8 @@ mod open;
 use std::os::fd::BorrowedFd;
 
 use os::storage::Scratch;
-use os::words::{LentWords, Words};
+use os::sync::Ordering;
+use os::words::{LentBlock, LentWords, Words};
 
 pub use incoming::{Announced, Fetched, InPage, Incoming, List, Message, MessageRef, View};
 
@@ -18,7 +19,7 @@ use self::incoming::Memory;
 use self::lent::Loan;
 use super::board::{LineBlock, ReaderBlock, WriterBlock};
 use super::budget::Budgets;
-use super::counters::{Counter, Counters, Tally};
+use super::counters::{COUNTER_WORDS, Counter, Counters, Tally};
 use super::doorbells::Doorbells;
 use super::half::{Half, NotOurs};
 use super::record::{HEAD_BYTES_MAX, Label, PACKED_HEADER_BYTES, Packed, packed_bytes};
@@ -60,6 +61,8 @@ pub struct Receiver {
     lent_taken: u64,
     slots: ReaderSlots,
     budgets: Budgets,
+    /// (w) the sender's counters, of which one tells how many buffers there are.
+    shown: LentBlock<COUNTER_WORDS>,
     quiesce: u64,
     known_point: Option<u64>,
 }
@@ -97,6 +100,7 @@ impl Receiver {
             lent_taken: 0,
             slots: ReaderSlots::new(lines.filled, own.slots, own.released),
             budgets,
+            shown: LentBlock::new(peer.counters),
             quiesce: 0,
             known_point: None,
         }
@@ -172,6 +176,28 @@ impl Receiver {
         self.half.doorbells.reason();
         self.show_if_due();
         Some(message)
+    }
+
+    /// True if messages come in a stream, and all that were known to be there have been taken. To poll now costs the
+    /// sender more than a message: it is filling the line that the poll takes away. A caller that waits a moment and
+    /// then calls [`Receiver::look_ahead`] finds many at once.
+    #[inline(always)]
+    pub fn has_caught_up(&self) -> bool {
+        self.reader.has_caught_up() && !self.has_staged() && !self.half.is_forked()
+    }
+
+    /// Reads how many buffers the sender shows, and prefetches the next of them. What can be received does not depend
+    /// on it.
+    #[inline]
+    pub fn look_ahead(&mut self) {
+        if self.half.is_forked() {
+            return;
+        }
+        // It will be polled in any case, and comes while the count does.
+        self.reader.expect_next();
+        // Relaxed: a hint.
+        let shown = self.shown.load(Counter::Buffers as usize, Ordering::Relaxed);
+        self.reader.note_written(shown);
     }
 
     #[inline(never)]
