@@ -57,7 +57,7 @@ fn files_of_the_package_name_the_same_places_and_users() {
     let user = field(&unit, "User");
     assert_eq!(field(&unit, "Group"), user);
     assert!(
-        read("packaging/siga.sysusers").lines().any(|line| line.starts_with(&format!("u {user} ")))
+        read("packaging/sysusers.conf").lines().any(|line| line.starts_with(&format!("u {user} ")))
     );
     let socket = Path::new(siga::SYSTEM_SOCKET);
     assert_eq!(
@@ -83,7 +83,7 @@ impl Place {
         let socket = place.join("siga.sock");
         let text = read("packaging/system.toml")
             .replace(siga::SYSTEM_SOCKET, socket.to_str().unwrap())
-            .replace("users = [\"siga\"]", "users = [65534, 0]")
+            .replace("users = [\"root\", \"siga\"]", "users = [0, 65534]")
             .replace("groups = [\"siga\"]", "groups = [65534]");
         fs::write(place.join("system.toml"), text).unwrap();
         Place(place)
@@ -104,6 +104,18 @@ impl Drop for Place {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+#[test]
+fn host_finds_nothing_to_say_about_the_system_file_of_the_package() {
+    let place = Place::new("packaged");
+    let unit = read("packaging/siga.service");
+    let words: Vec<&str> = field(&unit, "ExecStart").split(' ').collect();
+    let [_, arguments @ .., _] = &words[..] else { panic!("{words:?}") };
+    let file = place.file("system.toml");
+    let checked = place.siga(&[arguments, &["--check", file.as_str()]].concat()).output().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+    assert!(String::from_utf8(checked.stdout).unwrap().contains("hs0"));
 }
 
 /// A process that ends with the test.
