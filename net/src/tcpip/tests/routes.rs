@@ -498,6 +498,36 @@ fn targets_that_take_nothing_leave_room_for_others_and_lose_what_is_too_much() {
 }
 
 #[test]
+fn a_source_that_floods_a_target_loses_its_own_packets_alone() {
+    let mut town = two_lans([1500, 1500]);
+    town.streets.members.push((0, mac_of(3, 0), ip("10.1.0.3"), 3));
+    town.tell();
+    town.streets.full.insert(2);
+    let send = |town: &mut Town, last: u8, from: usize, number: u8| {
+        let source = ip(&format!("10.1.0.{last}"));
+        let mut frame = packet::begin(source, ip("10.2.0.2"), 253, 100);
+        frame.extend([number; 100]);
+        address(&mut frame, mac_of(1, 0), mac_of(from, 0));
+        town.give((1, 0, Offload::NONE, frame));
+    };
+    (0..200).for_each(|_| send(&mut town, 2, 0, 255));
+    let flooded = town.stacks[1].counter(Counter::TargetFull);
+    assert!((1..200).contains(&flooded), "{flooded} of 200");
+    // Another has room until it has as many.
+    (0..20).for_each(|number| send(&mut town, 3, 3, number));
+    assert_eq!(town.stacks[1].counter(Counter::TargetFull), flooded + 20);
+    (0..200).for_each(|_| send(&mut town, 2, 0, 255));
+    town.streets.full.clear();
+    let door = &mut Door { from: 1, streets: &mut town.streets };
+    town.stacks[1].poll(town.now, door);
+    let number = |flight: &Flight| *flight.3.last().unwrap();
+    let found: Vec<u8> = town.streets.under_way.iter().map(number).collect();
+    let of_other: Vec<u8> = found.iter().copied().filter(|number| *number != 255).collect();
+    assert_eq!(of_other, (0..20).collect::<Vec<u8>>(), "all, and in order");
+    assert_eq!(found.len() as u64, 200 - flooded);
+}
+
+#[test]
 fn packets_of_others_that_wait_do_not_hold_up_ours() {
     let mut town = two_lans([65_535, 65_535]);
     let ends = town.connect(1, 2, "10.2.0.2").unwrap();
