@@ -28,7 +28,7 @@ use fabric::control::{
 use fabric::name::Name;
 use fabric::path::Shape;
 use os::doorbell::{Doorbell, Listen};
-use os::foreign::{self, Foreign, close_on_a_thread, spawn_closer};
+use os::foreign::{Foreign, close_on_a_thread, spawn_closer};
 use os::packets::{Listener, Packet, Packets};
 use os::peer::{Credentials, Process};
 use os::poller::{EVENTS_MAX, Poller, wait_readable};
@@ -82,8 +82,8 @@ const PATH_BYTES: u64 = 1024;
 /// How long not to listen when no descriptor is left for a new connection.
 const PAUSE_NS: u64 = 100_000_000;
 
-/// Descriptors that wait to be closed. Beyond, no new connection is accepted: closing each can wait for its
-/// maker.
+/// Descriptors of one user that wait to be closed. Beyond, no new connection of that user is accepted: closing each can
+/// wait for its maker.
 const REFUSED_MAX: usize = 64;
 
 /// Packets that wait for one connection until the kernel has memory for them.
@@ -139,6 +139,15 @@ pub struct Host {
     volumes: Volumes,
     next_connection: u64,
     next_path: u64,
+}
+
+/// The way that a connection has come.
+#[derive(Clone, Copy, Debug)]
+enum Door {
+    /// From any process that may use the host's socket.
+    Socket,
+    /// From a thread of the host's process.
+    Process,
 }
 
 /// What another thread of this process wants from the host.
@@ -486,13 +495,8 @@ impl Host {
     fn accept(&mut self, now_ns: u64) {
         for _ in 0..ACCEPTED_PER_TURN {
             let Some(listener) = &self.listener else { return };
-            // A process that may connect can pass a descriptor that takes long to close, and connect again.
-            if foreign::waiting() > REFUSED_MAX {
-                warn!("no connection is accepted: too many descriptors wait to be closed");
-                return self.pause_listening(now_ns);
-            }
             match listener.accept() {
-                Ok(packets) => self.take_in(packets, now_ns),
+                Ok(packets) => self.take_in(packets, Door::Socket, now_ns),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     // No descriptors left, most likely.
@@ -517,7 +521,7 @@ impl Host {
         let heard = self.orders_bell.hear(Listen::Now);
         while let Ok(order) = self.orders.try_recv() {
             match order {
-                Order::Connect(packets) => self.take_in(packets, now_ns),
+                Order::Connect(packets) => self.take_in(packets, Door::Process, now_ns),
                 Order::Stop => self.stopped = true,
             }
         }
@@ -527,7 +531,7 @@ impl Host {
         }
     }
 
-    fn take_in(&mut self, packets: Packets, now_ns: u64) {
+    fn take_in(&mut self, packets: Packets, door: Door, now_ns: u64) {
         let credentials = match Credentials::of(&packets) {
             Ok(credentials) => credentials,
             Err(error) => {
@@ -535,13 +539,25 @@ impl Host {
                 return;
             }
         };
-        self.take_in_as(packets, credentials, now_ns);
+        self.take_in_as(packets, credentials, door, now_ns);
     }
 
-    fn take_in_as(&mut self, packets: Packets, credentials: Credentials, now_ns: u64) {
+    fn take_in_as(
+        &mut self,
+        mut packets: Packets,
+        credentials: Credentials,
+        door: Door,
+        now_ns: u64,
+    ) {
         let user = credentials.user;
         let owner = self.accounts.open(&self.system, &credentials, now_ns);
-        let charged = self.charge_connection(owner);
+        packets.charge_to(self.accounts.passed(owner));
+        // A process that may connect can pass a descriptor that takes long to close, and connect again.
+        let is_let_in = match door {
+            Door::Socket => self.accounts.check_refused(owner),
+            Door::Process => Ok(()),
+        };
+        let charged = is_let_in.and_then(|()| self.charge_connection(owner));
         let (stranger, charges) = match charged {
             Ok(charged) => charged,
             Err(problem) => {
@@ -635,7 +651,7 @@ impl Host {
                 return (cost, false);
             }
             if connection.role == Role::Stranger
-                && foreign::waiting() > REFUSED_MAX
+                && self.accounts.passed(connection.owner).waiting() > REFUSED_MAX
                 && connection.packets.holds_descriptors()
             {
                 // Unread, they count for the user that has sent them, and are closed with one descriptor of
@@ -674,7 +690,7 @@ impl Host {
                 self.detach(number, UNASKED);
             }
             // Each may take long to close, and a guest that passes one would pass more.
-            Ok(_) if !packet.has_only_memory_files() => {
+            _ if !packet.has_only_memory_files() => {
                 self.detach(number, "it lent what is no storage");
             }
             Ok((serial, request)) => {
@@ -689,6 +705,12 @@ impl Host {
                     debug!(connection = number, %problem, "refused");
                     self.send(number, serial, &Reply::Failed { problem, data: NO_DATA }, &[]);
                 }
+            }
+            // Guests of a later build ask for more, and manage without what this host cannot do.
+            Err(Malformed::Kind { kind, serial }) => {
+                debug!(connection = number, kind, "an unknown request");
+                let failed = Reply::Failed { problem: Problem::Request, data: NO_DATA };
+                self.send(number, serial, &failed, &[]);
             }
             Err(malformed) => {
                 let failed = match malformed {

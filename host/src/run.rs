@@ -4,6 +4,7 @@ use std::io;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use os::fork::ForkGuard;
 use os::packets::Packets;
 use os::processor::now_ns;
 
@@ -36,8 +37,10 @@ fn drive(
 /// A host on a thread of this process. It ends when this is dropped; paths that it made go on.
 #[derive(Debug)]
 pub struct Embedded {
-    handle: Handle,
+    /// Both none only while it is dropped.
+    handle: Option<Handle>,
     thread: Option<JoinHandle<io::Result<()>>>,
+    guard: ForkGuard,
 }
 
 impl Embedded {
@@ -52,21 +55,28 @@ impl Embedded {
             host.listen(&socket)?;
         }
         let thread = thread::Builder::new().name("siga host".into()).spawn(move || run(host))?;
-        Ok(Embedded { handle, thread: Some(thread) })
+        let guard = ForkGuard::here();
+        Ok(Embedded { handle: Some(handle), thread: Some(thread), guard })
     }
 
     /// A new connection to this host, for a guest in this process.
     ///
     /// # Errors
-    /// No descriptors left, or the host has failed.
+    /// No descriptors left, or the host has failed; `NotConnected` in a forked child, which has no host.
     pub fn connect(&self) -> io::Result<Packets> {
-        self.handle.connect()
+        let handle = self.handle.as_ref().filter(|_| !self.guard.in_child());
+        handle.ok_or(io::ErrorKind::NotConnected)?.connect()
     }
 }
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        self.handle.stop();
+        if self.guard.in_child() {
+            // The thread is the parent's, which may have held any lock at the fork.
+            std::mem::forget((self.handle.take(), self.thread.take()));
+            return;
+        }
+        self.handle.iter().for_each(Handle::stop);
         if let Some(thread) = self.thread.take() {
             // Errors were reported to the guests whose requests failed.
             let _ = thread.join();

@@ -345,6 +345,12 @@ impl System {
             || self.rule(guest).is_some_and(|rule| rule.may_connect(target))
     }
 
+    /// Whether both may be members of one LAN.
+    pub(crate) fn may_share_lan(&self, one: Name, other: Name) -> bool {
+        let may_be = |lan: &LanRule, guest| lan.may_join(guest) || lan.may_capture(guest);
+        self.lans.iter().any(|lan| may_be(lan, one) && may_be(lan, other))
+    }
+
     /// The rule for a guest of this name: the first whose name it is, or else the first whose pattern it
     /// matches.
     pub fn rule(&self, name: Name) -> Option<&Rule> {

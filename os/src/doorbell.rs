@@ -45,9 +45,10 @@ pub enum Listen {
 pub struct Heard {
     /// Rings, at most [`HEARD_RINGS_MAX`]; zero when the time ran out or a signal came.
     pub rings: usize,
-    /// A descriptor the peer passed, with the tag that it gave it. Never more than one at a time: others that
-    /// came with it were refused.
+    /// A descriptor the peer passed, with the tag that it gave it. Never more than one at a time.
     pub descriptor: Option<(Foreign, u8)>,
+    /// Others came with it, which were refused. No honest peer passes more than one with a ring.
+    pub has_others: bool,
     /// A descriptor was passed that this process had no number left for: no fault of the peer's.
     pub lost: bool,
     /// The peer is gone; there will be no more rings.
@@ -74,7 +75,7 @@ mod sockets {
     };
 
     use super::{HEARD_RINGS_MAX, Heard, Listen, Rung};
-    use crate::foreign::{self, End, Foreign, Received};
+    use crate::foreign::{End, Foreign, Received};
     use crate::limit::within;
 
     /// Our end of a doorbell: what rings the peer's, and what hears ours.
@@ -122,7 +123,8 @@ mod sockets {
             // An urgent byte that is left out of line is dropped by the kernel when what follows it is read,
             // and so is a descriptor that came with it: closed in that call, however long it takes.
             sockopt::set_socket_oobinline(&end, true)?;
-            let end = Arc::new(End::new(end.adopt()?));
+            let account = end.account();
+            let end = Arc::new(End::of(end.adopt()?, account));
             let hearer = Hearer { end: end.clone(), receive_timeout: Mutex::new(None) };
             Ok(Doorbell { ringer: Ringer { end }, hearer })
         }
@@ -230,9 +232,10 @@ mod sockets {
                 Listen::Forever => self.set_receive_timeout(None),
             }
             let mut rings = [0; HEARD_RINGS_MAX];
-            let mut descriptor = None;
+            let (mut descriptor, mut has_others) = (None, false);
             // All but the first are refused.
-            let received = foreign::receive(&*self.end, &mut rings, flags, |passed| {
+            let received = self.end.receive(&mut rings, flags, |passed| {
+                has_others |= descriptor.is_some();
                 descriptor.get_or_insert(passed);
             });
             match received {
@@ -240,6 +243,7 @@ mod sockets {
                     rings: bytes,
                     // The kernel ends what it gives out behind the ring that brings a descriptor.
                     descriptor: descriptor.map(|one| (one, rings[bytes.saturating_sub(1)])),
+                    has_others,
                     lost: has_lost,
                     gone: bytes == 0,
                 },

@@ -6,31 +6,56 @@
 //! was not adopted is closed by the thread that drops it only if that close is known not to wait. Otherwise
 //! it is *refused*: a thread that does nothing else closes it.
 //!
-//! [`close_on_a_thread`] registers the function that starts that thread, usually [`spawn_closer`]: hosts and
+//! Refused descriptors are charged to an [`Account`], one for each party that can pass some. Those of one account are
+//! closed one after the other, those of others meanwhile by other threads: what one party passes holds up only what
+//! it has passed itself.
+//!
+//! [`close_on_a_thread`] registers the function that starts such a thread, usually [`spawn_closer`]: hosts and
 //! guests do. In a process that has registered none, the thread that drops a refused descriptor closes it.
 
-use std::collections::VecDeque;
-use std::io::{self, IoSliceMut};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread;
 
 use rustix::fs;
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    Shutdown, SocketType, sockopt,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType,
+    sockopt,
 };
 
 use crate::fork::{ForkGuard, ForkSafeFd};
+
+/// A party that descriptors are refused of. A clone is the same.
+#[derive(Clone, Debug, Default)]
+pub struct Account {
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Account {
+    /// Descriptors of this process that wait to be closed because this party has passed them.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Tells accounts from each other while they live.
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.waiting).addr()
+    }
+}
 
 /// A descriptor that a peer passed. A forked child does not have it.
 #[derive(Debug)]
 pub struct Foreign {
     /// `None` only while it is dropped.
     descriptor: Option<ForkSafeFd>,
+    /// Whom it is charged to if it is refused; none for everybody without an account.
+    account: Option<Account>,
     /// Whether it is a memory file that we have mapped: then its close frees no page.
     is_mapped: AtomicBool,
 }
@@ -39,6 +64,7 @@ impl From<OwnedFd> for Foreign {
     fn from(descriptor: OwnedFd) -> Foreign {
         Foreign {
             descriptor: Some(ForkSafeFd::foreign(descriptor)),
+            account: None,
             is_mapped: AtomicBool::new(false),
         }
     }
@@ -51,6 +77,16 @@ impl Foreign {
     /// `NotConnected` in a forked child, which does not have it.
     pub fn trust(self) -> io::Result<OwnedFd> {
         self.adopt()?.into_owned().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Charges it to this account if it is refused, and what comes over it if it is adopted as a socket.
+    pub fn charge_to(&mut self, account: &Account) {
+        self.account = Some(account.clone());
+    }
+
+    /// The account that it is charged to.
+    pub(crate) fn account(&self) -> Option<Account> {
+        self.account.clone()
     }
 
     /// The descriptor, once it was found to be what was wanted.
@@ -98,9 +134,9 @@ impl Drop for Foreign {
             // reason a descriptor can lie in a stream without bytes: the owner of another copy of the end has
             // received the urgent byte that it came with.
             let held = descriptors_in(descriptor.as_fd());
-            close_or_refuse(descriptor, held);
+            close_or_refuse(descriptor, held, self.account.take());
         } else {
-            refuse(descriptor);
+            refuse(descriptor, self.account.take());
         }
     }
 }
@@ -114,11 +150,35 @@ const UNRECEIVED_MAX: usize = 64;
 pub(crate) struct End {
     /// `None` only while it is dropped.
     socket: Option<ForkSafeFd>,
+    /// Whom everything that comes is charged to.
+    account: Option<Account>,
 }
 
 impl End {
     pub(crate) fn new(socket: ForkSafeFd) -> End {
-        End { socket: Some(socket) }
+        End { socket: Some(socket), account: None }
+    }
+
+    /// An end of which everything that comes is charged to an account.
+    pub(crate) fn of(socket: ForkSafeFd, account: Option<Account>) -> End {
+        End { socket: Some(socket), account }
+    }
+
+    pub(crate) fn charge_to(&mut self, account: &Account) {
+        self.account = Some(account.clone());
+    }
+
+    /// Receives a message, as [`receive`].
+    pub(crate) fn receive(
+        &self,
+        buffer: &mut [u8],
+        flags: RecvFlags,
+        mut take: impl FnMut(Foreign),
+    ) -> rustix::io::Result<Received> {
+        receive(self, buffer, flags, |mut passed| {
+            passed.account.clone_from(&self.account);
+            take(passed);
+        })
     }
 
     /// Whether the caller is a forked child, which does not have the end.
@@ -147,12 +207,16 @@ impl Drop for End {
             return;
         }
         shut_down(&socket);
+        let account = self.account.take();
         if descriptors_in_adopted(socket.as_fd()).is_some_and(|held| held > 0) {
             // An honest peer has lent storage that was not heard of: that needs no thread.
             // Of another peer, what waits to be closed takes one number while it lies in the queue, not many.
             let mut is_honest = true;
             for _ in 0..UNRECEIVED_MAX {
-                let take = |passed: Foreign| is_honest &= closes_at_once(passed.as_fd());
+                let take = |mut passed: Foreign| {
+                    passed.account.clone_from(&account);
+                    is_honest &= closes_at_once(passed.as_fd());
+                };
                 match receive(&socket, &mut [0; 64], RecvFlags::DONTWAIT, take) {
                     Ok(Received { bytes: 1.., .. }) if is_honest => {}
                     _ => break,
@@ -160,7 +224,7 @@ impl Drop for End {
             }
         }
         let held = descriptors_in_adopted(socket.as_fd());
-        close_or_refuse(socket, held);
+        close_or_refuse(socket, held, account);
     }
 }
 
@@ -181,13 +245,13 @@ fn shut_down(end: &ForkSafeFd) {
 
 /// Closes an end to which nothing more comes, if nothing that waits is closed with it: `held` descriptors lie in
 /// its queue, as far as is known.
-fn close_or_refuse(end: ForkSafeFd, held: Option<u64>) {
+fn close_or_refuse(end: ForkSafeFd, held: Option<u64>, account: Option<Account>) {
     if held == Some(0) {
         return drop(end);
     }
     // The peer is notified now; when the end is closed is not known.
     let _ = net::shutdown(&end, Shutdown::Both);
-    refuse(end);
+    refuse_end(end, account);
 }
 
 /// Descriptors in the queue of an end that was adopted; none if that cannot be found out.
@@ -265,22 +329,43 @@ pub(crate) fn closes_at_once_in_child(descriptor: BorrowedFd<'_>) -> bool {
     sockopt::socket_domain(descriptor).is_ok() || fs::fcntl_get_seals(descriptor).is_ok()
 }
 
-/// Refused descriptors of one process, in the order in which they were dropped. There can be as many as the
-/// process may have descriptors: what a descriptor waits for that is being closed, those behind it wait for
-/// too.
+/// Refused descriptors of one process, by account. There can be as many as the process may have descriptors.
 struct Refused {
     guard: ForkGuard,
+    /// The account of those without one.
+    nobody: Account,
     queue: Mutex<Queue>,
     come: Condvar,
-    /// Whether there is a thread that closes them.
-    is_served: AtomicBool,
 }
+
+/// Threads that close descriptors, at most: so many accounts can have one whose close does not end.
+const CLOSERS_MAX: usize = 32;
 
 #[derive(Default)]
 struct Queue {
+    /// Accounts of which something waits or is being closed.
+    lines: HashMap<usize, Line>,
+    /// Those of them that no thread is at.
+    turn: VecDeque<usize>,
+    /// All that waits or is being closed.
+    waiting: usize,
+    /// Threads, and those of them that wait for something to close.
+    threads: usize,
+    idle: usize,
+}
+
+/// What waits of one account.
+struct Line {
+    account: Account,
     waiting: VecDeque<ForkSafeFd>,
-    /// The thread closes one that waits here no longer.
-    is_closing: bool,
+    /// Sockets in whose queues something lies, in the queue of a socket pair: many for two descriptors.
+    parked: Option<(OwnedFd, OwnedFd)>,
+}
+
+/// What a thread closes next.
+enum Next {
+    Descriptor(ForkSafeFd),
+    Parked((OwnedFd, OwnedFd)),
 }
 
 /// Starts the thread that does [`close_refused`].
@@ -288,9 +373,9 @@ type Start = fn() -> io::Result<()>;
 
 static START: OnceLock<Start> = OnceLock::new();
 
-/// Registers what starts a thread that does [`close_refused`]. It is called when the first descriptor is
-/// refused, by the thread that drops it; again if it fails, when the next is refused; and again in a forked
-/// child, which has its own. Only the first that is registered counts.
+/// Registers what starts a thread that does [`close_refused`]. It is called when a descriptor is refused and all such
+/// threads are busy with other accounts, by the thread that drops it; again if it fails, when the next is refused; and
+/// again in a forked child, which has its own. Only the first that is registered counts.
 pub fn close_on_a_thread(start: Start) {
     // Another thread was first, and starts the same.
     let _ = START.set(start);
@@ -315,44 +400,136 @@ pub fn spawn_closer() -> io::Result<()> {
 pub fn close_refused() -> ! {
     block_signals();
     let refused = refused();
+    let mut queue = refused.lock();
     loop {
-        let mut queue = refused.lock();
-        queue.is_closing = false;
-        let next = loop {
-            match queue.waiting.pop_front() {
-                Some(next) => break next,
+        let id = loop {
+            match queue.turn.pop_front() {
+                Some(id) => break id,
                 None => {
+                    queue.idle += 1;
                     let waited = refused.come.wait(queue);
                     queue = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+                    queue.idle -= 1;
                 }
             }
         };
-        queue.is_closing = true;
+        let line = queue.lines.get_mut(&id).expect("a line lives until nothing of it waits");
+        let account = line.account.clone();
+        let next = line.waiting.pop_front().map(Next::Descriptor);
+        let next = next.or_else(|| line.parked.take().map(Next::Parked));
         drop(queue);
-        drop(next);
+        // Waits here, if it waits.
+        match next {
+            Some(Next::Descriptor(descriptor)) => drop(descriptor),
+            Some(Next::Parked(ends)) => drop(ends),
+            None => {}
+        }
+        queue = refused.lock();
+        queue.waiting -= 1;
+        account.waiting.fetch_sub(1, Ordering::Relaxed);
+        let is_over = queue
+            .lines
+            .get(&id)
+            .is_none_or(|line| line.waiting.is_empty() && line.parked.is_none());
+        if is_over {
+            queue.lines.remove(&id);
+        } else {
+            queue.turn.push_back(id);
+        }
     }
 }
 
 /// Refused descriptors that are not closed yet.
 pub fn waiting() -> usize {
-    let queue = refused().lock();
-    queue.waiting.len() + usize::from(queue.is_closing)
+    refused().lock().waiting
 }
 
-/// Leaves a descriptor to be closed by the thread that may wait for it.
-pub(crate) fn refuse(descriptor: ForkSafeFd) {
+/// Leaves a descriptor to be closed by a thread that may wait for it.
+pub(crate) fn refuse(descriptor: ForkSafeFd, account: Option<Account>) {
     let Some(start) = START.get() else { return drop(descriptor) };
     let refused = refused();
-    refused.lock().waiting.push_back(descriptor);
-    refused.come.notify_one();
-    // Relaxed: only decides which thread starts it; the descriptor is passed under the lock.
-    if !refused.is_served.swap(true, Ordering::Relaxed) && start().is_err() {
-        // No thread is to be had. The descriptor waits until one is.
-        refused.is_served.store(false, Ordering::Relaxed);
+    let account = account.unwrap_or_else(|| refused.nobody.clone());
+    let mut queue = refused.lock();
+    queue.add(&account, |line| line.waiting.push_back(descriptor));
+    refused.serve(queue, *start);
+}
+
+/// The same for a socket in whose queue something lies. Behind others of its account it takes no descriptor of this
+/// process while it waits.
+fn refuse_end(end: ForkSafeFd, account: Option<Account>) {
+    let Some(start) = START.get() else { return drop(end) };
+    let refused = refused();
+    let account = account.unwrap_or_else(|| refused.nobody.clone());
+    let mut queue = refused.lock();
+    if let Some(is_first) =
+        queue.lines.get_mut(&account.id()).and_then(|line| line.park(end.as_fd()))
+    {
+        queue.waiting += usize::from(is_first);
+        account.waiting.fetch_add(usize::from(is_first), Ordering::Relaxed);
+        refused.serve(queue, *start);
+        // It is in the queue of the pair, so this is not its last close, and a socket is not told of others.
+        return drop(end);
+    }
+    queue.add(&account, |line| line.waiting.push_back(end));
+    refused.serve(queue, *start);
+}
+
+impl Line {
+    /// Puts a socket into the queue of the pair. True if it is the first there; none if there is no room, or no pair to be
+    /// had.
+    fn park(&mut self, end: BorrowedFd<'_>) -> Option<bool> {
+        if let Some((inside, _)) = &self.parked {
+            return pass(inside, end).then_some(false);
+        }
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let (inside, outside) = net::socketpair(AddressFamily::UNIX, kind, flags, None).ok()?;
+        let is_parked = pass(&inside, end);
+        is_parked.then(|| self.parked = Some((inside, outside))).map(|()| true)
+    }
+}
+
+/// Passes a descriptor, without waiting. False if there is no room.
+fn pass(socket: &OwnedFd, descriptor: BorrowedFd<'_>) -> bool {
+    let passed = [descriptor];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fits = ancillary.push(SendAncillaryMessage::ScmRights(&passed));
+    assert!(fits, "space for one descriptor holds one descriptor");
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    net::sendmsg(socket, &[IoSlice::new(&[0])], &mut ancillary, flags).is_ok()
+}
+
+impl Queue {
+    /// Adds something to the line of an account.
+    fn add(&mut self, account: &Account, put: impl FnOnce(&mut Line)) {
+        self.waiting += 1;
+        account.waiting.fetch_add(1, Ordering::Relaxed);
+        let turn = &mut self.turn;
+        let line = self.lines.entry(account.id()).or_insert_with(|| {
+            turn.push_back(account.id());
+            Line { account: account.clone(), waiting: VecDeque::new(), parked: None }
+        });
+        put(line);
     }
 }
 
 impl Refused {
+    /// Has a thread close what was added, a new one if all are at others.
+    fn serve(&self, mut queue: MutexGuard<'_, Queue>, start: Start) {
+        if queue.turn.len() <= queue.idle {
+            return self.come.notify_one();
+        }
+        if queue.threads >= CLOSERS_MAX {
+            return;
+        }
+        queue.threads += 1;
+        drop(queue);
+        if start().is_err() {
+            // No thread is to be had. The descriptor waits until one is.
+            self.lock().threads -= 1;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -373,9 +550,9 @@ fn refused() -> &'static Refused {
         // Once in a process, or twice if two threads refuse their first at the same time.
         let fresh = Box::leak(Box::new(Refused {
             guard: ForkGuard::here(),
+            nobody: Account::default(),
             queue: Mutex::default(),
             come: Condvar::new(),
-            is_served: AtomicBool::new(false),
         }));
         let (release, acquire) = (Ordering::Release, Ordering::Acquire);
         current = match CURRENT.compare_exchange(current, fresh, release, acquire) {
@@ -435,16 +612,55 @@ mod tests {
         let (_reader, writer) = io::pipe().unwrap();
         let passed = [writer.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = net::SendAncillaryBuffer::new(&mut space);
-        assert!(ancillary.push(net::SendAncillaryMessage::ScmRights(&passed)));
-        let urgent = net::SendFlags::OOB;
-        if net::sendmsg(&far, &[io::IoSlice::new(&[1])], &mut ancillary, urgent).is_err() {
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&passed)));
+        let urgent = SendFlags::OOB;
+        if net::sendmsg(&far, &[IoSlice::new(&[1])], &mut ancillary, urgent).is_err() {
             // A kernel without urgent bytes.
             return;
         }
         assert_eq!(net::recv(&copy, &mut [0; 1], RecvFlags::OOB).unwrap().1, 1);
         assert_eq!(rustix::io::ioctl_fionread(&end), Ok(0), "no byte");
         assert_eq!(descriptors_in(end.as_fd()), Some(1));
+    }
+
+    #[test]
+    fn descriptors_of_one_account_are_parked_and_those_of_another_closed_meanwhile() {
+        close_on_a_thread(spawn_closer);
+        let (slow, quick) = (Account::default(), Account::default());
+        // Closing a socket that lingers waits for its peer.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (reader, _) = listener.accept().unwrap();
+        sockopt::set_socket_linger(&stream, Some(std::time::Duration::from_secs(40))).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        while io::Write::write(&mut stream, &[0; 1 << 16]).is_ok() {}
+        let refused = |account: &Account, descriptor: OwnedFd| {
+            let mut foreign = Foreign::from(descriptor);
+            foreign.charge_to(account);
+            drop(foreign);
+        };
+        refused(&slow, stream.into());
+        let before = crate::memory::own_descriptors().unwrap();
+        for _ in 0..200 {
+            // An end in whose queue something lies.
+            let (end, far) = Doorbell::ends().unwrap();
+            let (_reader, writer) = io::pipe().unwrap();
+            Doorbell::adopt(far).unwrap().pass(writer.as_fd(), 0);
+            refused(&slow, end);
+        }
+        assert_eq!(slow.waiting(), 2, "the one that is being closed, and all that are parked");
+        // Other tests have descriptors too.
+        assert!(crate::memory::own_descriptors().unwrap() < before + 100);
+        refused(&quick, io::pipe().unwrap().1.into());
+        while quick.waiting() > 0 {
+            thread::yield_now();
+        }
+        assert_eq!(slow.waiting(), 2);
+        drop(reader);
+        while slow.waiting() > 0 {
+            thread::yield_now();
+        }
     }
 
     #[test]

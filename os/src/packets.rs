@@ -13,7 +13,7 @@ use rustix::net::{
     SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
 
-use crate::foreign::{self, End, Foreign, Received};
+use crate::foreign::{self, Account, End, Foreign, Received};
 use crate::fork::ForkSafeFd;
 use crate::place::Place;
 
@@ -83,7 +83,13 @@ impl Packets {
         if kind != Some((AddressFamily::UNIX, SocketType::SEQPACKET)) {
             return Err(io::Error::other("the descriptor passed as a connection is none"));
         }
-        Ok(Packets { socket: End::new(end.adopt()?) })
+        let account = end.account();
+        Ok(Packets { socket: End::of(end.adopt()?, account) })
+    }
+
+    /// Charges what comes over this connection to an account, if it is refused.
+    pub fn charge_to(&mut self, account: &Account) {
+        self.socket.charge_to(account);
     }
 
     /// Sends one packet, without waiting.
@@ -136,7 +142,7 @@ impl Packets {
         self.check_fork()?;
         let (mut descriptors, mut has_too_many) = (Vec::new(), false);
         let Received { bytes, is_cut, has_lost } =
-            foreign::receive(&self.socket, buffer, RecvFlags::DONTWAIT, |passed| {
+            self.socket.receive(buffer, RecvFlags::DONTWAIT, |passed| {
                 if descriptors.len() < PACKET_DESCRIPTORS_MAX {
                     descriptors.push(passed);
                 } else {

@@ -90,6 +90,10 @@ impl Storage {
             .ok_or(io::ErrorKind::InvalidInput)?;
         let descriptor = memory_file(name, huge_file)?;
         fs::ftruncate(&descriptor, bytes as u64)?;
+        if huge_file {
+            // Borrowers refuse holes here. Small pages are used if there are not so many huge ones.
+            fs::fallocate(&descriptor, fs::FallocateFlags::empty(), 0, bytes as u64)?;
+        }
         let mapping = Mapping::shared(descriptor.as_fd(), bytes, Access::ReadWrite)?;
         fs::fcntl_add_seals(&descriptor, SEALS)?;
         let huge = huge_file || (options.huge && mapping.advise_huge().is_ok());
@@ -135,6 +139,9 @@ impl Storage {
     }
 }
 
+/// The file system of memory files on huge pages that are set aside, as `fstatfs` names it.
+const HUGETLBFS: u64 = 0x9584_58f6;
+
 fn memory_file(name: &str, huge: bool) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let flags = if huge { flags | MemfdFlags::HUGETLB } else { flags };
@@ -168,6 +175,15 @@ pub enum BorrowError {
     /// It has pages beyond its end, which the process that closes it last would have to free.
     #[error("storage of {bytes} bytes with pages of {found} bytes")]
     Pages {
+        /// The size of the file.
+        bytes: u64,
+        /// What its pages take.
+        found: u64,
+    },
+    /// It is on huge pages that are set aside, and has holes: where this process may have no such page, reading a hole
+    /// would end the process.
+    #[error("storage of {bytes} bytes on huge pages has only {found} bytes: must be whole")]
+    Holes {
         /// The size of the file.
         bytes: u64,
         /// What its pages take.
@@ -252,6 +268,11 @@ impl Borrowed {
         let pages_bytes = facts.st_blocks as u64 * BLOCK_BYTES;
         if pages_bytes > found + HUGE_GRAIN_BYTES as u64 {
             return Err(BorrowError::Pages { bytes: found, found: pages_bytes });
+        }
+        // With its seals it gets no more holes than it has.
+        let system = fs::fstatfs(descriptor).map_err(io::Error::from)?;
+        if system.f_type as u64 & u64::from(u32::MAX) == HUGETLBFS && pages_bytes < found {
+            return Err(BorrowError::Holes { bytes: found, found: pages_bytes });
         }
         let mapping = Mapping::shared(descriptor.as_fd(), found as usize, Access::ReadOnly)?;
         descriptor.set_mapped();
@@ -464,6 +485,22 @@ mod tests {
     fn absurd_sizes_are_errors() {
         assert!(Storage::create("test", usize::MAX, StorageOptions::default()).is_err());
         assert!(Scratch::new(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn holes_on_huge_pages_are_not_borrowed() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+        // A kernel without huge pages has no such file.
+        let Ok(file) = fs::memfd_create("huge", flags) else { return };
+        fs::ftruncate(&file, HUGE_GRAIN_BYTES as u64).unwrap();
+        fs::fcntl_add_seals(&file, SEALS).unwrap();
+        let refused = Borrowed::borrow(Foreign::from(file), 1..=HUGE_GRAIN_BYTES).unwrap_err();
+        assert!(matches!(refused, BorrowError::Holes { found: 0, .. }), "{refused}");
+        // What we lend ourselves is whole, or on small pages.
+        let options = StorageOptions { huge: true, locked: false };
+        let (own, descriptor) = Storage::create("test", 1, options).unwrap();
+        let lent = Borrowed::borrow(Foreign::from(descriptor), 1..=own.bytes()).unwrap();
+        lent.read(own.bytes() - 1, &mut [0]).unwrap();
     }
 
     #[test]

@@ -13,8 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use fabric::control::{Kind, Reply, Request, Target};
-use fabric::path::{NO_DATA, Shape, Terms};
-use os::doorbell::{Doorbell, Listen};
+use fabric::path::{NO_DATA, Reason, Shape, Terms};
+use fabric::queue::Violation;
+use os::doorbell::{Doorbell, Listen, Rung};
 use os::packets::{Listener, Packets};
 use proof::bare::{Facing, face};
 use proof::plane::{ALLOWANCE, Plane};
@@ -99,13 +100,22 @@ fn receiver_does_not_wait_for_what_its_peer_passes() {
 
 /// Sends bytes with as many descriptors as the kernel lets a message carry, the last of which is `passed`.
 fn send_many(socket: impl AsFd, bytes: &[u8], passed: &OwnedFd, flags: SendFlags) {
+    try_send_many(socket, bytes, passed, flags).unwrap();
+}
+
+fn try_send_many(
+    socket: impl AsFd,
+    bytes: &[u8],
+    passed: &OwnedFd,
+    flags: SendFlags,
+) -> rustix::io::Result<usize> {
     let null = std::fs::File::open("/dev/null").unwrap();
     let mut all = [null.as_fd(); PASSED_MAX];
     all[PASSED_MAX - 1] = passed.as_fd();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     assert!(ancillary.push(SendAncillaryMessage::ScmRights(&all)));
-    sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags).unwrap();
+    sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags)
 }
 
 #[test]
@@ -128,12 +138,42 @@ fn receiver_does_not_wait_for_what_comes_with_an_urgent_ring() {
     drop(passed);
     bare.arrivals.ring();
     at_once(move || {
-        let mut rings = 0;
-        while rings < 2 {
-            rings += receiver.hear(Listen::Forever);
+        // The path ends with what came, and the ring behind it is heard no more.
+        while receiver.ended().is_none() {
+            receiver.hear(Listen::Forever);
         }
     });
     drop(reader);
+}
+
+#[test]
+fn path_ends_with_the_first_ring_that_brings_what_no_honest_peer_passes() {
+    let _registered = Plane::new(SYSTEM);
+    let before = os::memory::own_descriptors().unwrap();
+    let mut held = Vec::new();
+    for rings in [4, 1] {
+        let Facing { bare, mut receiver, .. } = face(Terms::DEFAULT);
+        let (passed, reader) = lingering();
+        for _ in 0..rings {
+            // The first may have been heard by now.
+            if rings > 1 {
+                let _ = try_send_many(&bare.arrivals, &[0], &passed, SendFlags::empty());
+            } else {
+                bare.arrivals.pass(passed.as_fd(), 0);
+            }
+        }
+        drop(passed);
+        for _ in 0..rings {
+            receiver.hear(Listen::Now);
+        }
+        let violation = Reason::Violation(Violation::Storage);
+        assert_eq!(receiver.ended().map(|ended| ended.reason), Some(violation));
+        assert_eq!(bare.arrivals.ring(), Rung::Gone, "nothing more is heard of this peer");
+        held.push((bare, receiver, reader));
+    }
+    // What came with one ring waits to be closed. Other tests of this process hold some too.
+    let now = os::memory::own_descriptors().unwrap();
+    assert!(now < before + 2 * PASSED_MAX, "{now} beside {before}");
 }
 
 #[test]

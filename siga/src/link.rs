@@ -33,7 +33,7 @@ struct Inner {
     /// By numbers of our own: a path of a guest with itself has two accounts, and one token.
     accounts: HashMap<u64, Entry>,
     next_account: u64,
-    /// Notifications that did not fit: at most one for each path.
+    /// Notifications that did not fit, at most [`UNSENT_MAX`].
     unsent: VecDeque<Vec<u8>>,
     /// Accounts that were not announced to a new host yet.
     unannounced: VecDeque<u64>,
@@ -60,6 +60,10 @@ pub(crate) fn unreachable(socket: &Path, error: &io::Error) -> String {
         _ => format!("no host at {socket}: {error}; start one with: siga up SYSTEM.toml"),
     }
 }
+
+/// Notifications that wait for room in the host's socket. A host that reads so little is given up as one that is gone:
+/// the next is told which paths there are.
+const UNSENT_MAX: usize = 8192;
 
 /// Why no host was reached.
 #[derive(Debug)]
@@ -171,6 +175,11 @@ impl Link {
         inner.accounts.values_mut().for_each(|entry| entry.is_known = false);
     }
 
+    /// Whether the host was given up because it does not read.
+    pub(crate) fn has_given_up(&self) -> bool {
+        !self.in_child() && self.lock().packets.is_none()
+    }
+
     /// Asks the host, and returns the serial that its answer will carry.
     pub(crate) fn ask(
         &self,
@@ -215,7 +224,12 @@ impl Link {
         let said = inner.send_unsent().and_then(|()| inner.send(&bytes, &[]));
         // A host that is gone needs no notification.
         if said.is_err_and(|unsent| unsent.is_for_now()) {
-            inner.unsent.push_back(bytes);
+            if inner.unsent.len() < UNSENT_MAX {
+                inner.unsent.push_back(bytes);
+            } else {
+                inner.unsent.clear();
+                inner.packets = None;
+            }
             inner.alarm.ring();
         }
     }

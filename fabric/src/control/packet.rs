@@ -25,8 +25,15 @@ pub enum Malformed {
         /// So that it can be answered.
         serial: u32,
     },
-    /// The kind does not exist, or not in this direction; the body is too short or too long; or a field of
-    /// it makes no sense.
+    /// The kind does not exist, or not in this direction: another build of the same version may know it.
+    #[error("control message of kind {kind}, which is not known here")]
+    Kind {
+        /// The kind.
+        kind: u16,
+        /// So that it can be answered.
+        serial: u32,
+    },
+    /// The body is too short or too long, or a field of it makes no sense.
     #[error("control message of kind {kind}: {field} makes no sense")]
     Field {
         /// The kind.
@@ -43,7 +50,9 @@ impl Malformed {
     pub fn serial(self) -> u32 {
         match self {
             Malformed::Magic => 0,
-            Malformed::Version { serial, .. } | Malformed::Field { serial, .. } => serial,
+            Malformed::Version { serial, .. }
+            | Malformed::Kind { serial, .. }
+            | Malformed::Field { serial, .. } => serial,
         }
     }
 }
@@ -110,7 +119,7 @@ macro_rules! messages {
                         $($($field: fields.take(stringify!($field))?,)*)?
                         $(0: fields.take(stringify!($part))?)?
                     },)*
-                    _ => return Err(fields.wrong("kind")),
+                    kind => return Err(Malformed::Kind { kind, serial: fields.serial }),
                 };
                 fields.end()?;
                 Ok((fields.serial, message))
@@ -426,7 +435,7 @@ mod tests {
         assert_eq!(changed(0, b's'), Malformed::Magic);
         assert_eq!(changed(4, 1), Malformed::Version { found: 1, serial: 7 });
         assert_eq!(changed(4, 2), Malformed::Version { found: 2, serial: 7 });
-        assert_eq!(changed(6, 101), Malformed::Field { kind: 101, serial: 7, field: "kind" });
+        assert_eq!(changed(6, 101), Malformed::Kind { kind: 101, serial: 7 });
         assert_eq!(changed(12, b'c'), Malformed::Field { kind: 1, serial: 7, field: "name" });
         let mut connect = requests().swap_remove(2).bytes(7);
         connect[12 + 9 + 4 + 16] = 9;

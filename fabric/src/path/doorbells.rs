@@ -70,6 +70,8 @@ struct HearingEnd {
     arrived_max: Arc<Budget>,
     /// One of them was lost for want of descriptors, whichever half listened then.
     has_lost: AtomicBool,
+    /// Something came that no honest peer passes: nothing is heard any more.
+    is_shut: AtomicBool,
 }
 
 /// What listening came to.
@@ -98,8 +100,19 @@ impl Doorbells {
 
     /// Listens.
     pub(super) fn hear(&self, listen: Listen) -> Heard {
-        let HearingEnd { hearer, unreasoned, sleeps_unheard, arrived, arrived_max, has_lost } =
-            &*self.hears;
+        let HearingEnd {
+            hearer,
+            unreasoned,
+            sleeps_unheard,
+            arrived,
+            arrived_max,
+            has_lost,
+            is_shut,
+        } = &*self.hears;
+        if is_shut.load(Ordering::Relaxed) {
+            let fault = Some(Reason::Violation(Violation::Storage));
+            return Heard { rings: 0, gone: true, fault };
+        }
         let heard = hearer.hear(listen);
         // Relaxed, all through: those who share the end are served by one thread.
         let before = unreasoned.load(Ordering::Relaxed).saturating_sub(RINGS_PER_LISTENING);
@@ -108,7 +121,14 @@ impl Doorbells {
         sleeps_unheard.store(if heard.rings == 0 { 0 } else { unheard }, Ordering::Relaxed);
         has_lost.fetch_or(heard.lost, Ordering::Relaxed);
         let mut fault = heard.lost.then_some(Reason::Lacking(Lack::Descriptors));
-        if let Some((descriptor, tag)) = heard.descriptor {
+        let is_storage = |(descriptor, _): &(Foreign, u8)| descriptor.is_memory_file();
+        if heard.has_others || heard.descriptor.as_ref().is_some_and(|passed| !is_storage(passed)) {
+            // An honest peer passes one storage with a ring. Each of these may take long to close, so nothing more is
+            // heard of this peer.
+            is_shut.store(true, Ordering::Relaxed);
+            hearer.hang_up();
+            fault = Some(Reason::Violation(Violation::Storage));
+        } else if let Some((descriptor, tag)) = heard.descriptor {
             let mut arrived = arrived.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             match (arrived.get_mut(usize::from(tag)), arrived_max.charge(1)) {
                 (Some(queue), Some(charge)) => queue.push_back((descriptor, charge)),
@@ -188,6 +208,7 @@ pub(super) fn assign<D: Into<Foreign>>(
             arrived: Mutex::default(),
             arrived_max: arrived_max.clone(),
             has_lost: AtomicBool::new(false),
+            is_shut: AtomicBool::new(false),
         };
         Ok((Arc::new(RingingEnd(ringer)), Arc::new(hears)))
     };

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fabric::control::{Limit, Owner, Problem, Reached, RuleName, setting};
+use os::foreign::Account;
 use os::peer::Credentials;
 
+use super::REFUSED_MAX;
 use super::bucket::Bucket;
 use crate::report::LimitReport;
 use crate::system::{Rule, System};
@@ -114,13 +116,17 @@ struct User {
     book: Book,
     requests: Bucket,
     writes: Bucket,
+    /// Descriptors that the user has passed, as far as they wait to be closed, and connections refused for that.
+    passed: Account,
+    turned_away: Gauge,
     /// Refusals of the share that the user has of the connections that wait for one guest.
     pending: Gauge,
 }
 
 impl User {
     fn is_idle(&self, now_ns: u64) -> bool {
-        self.book.is_empty() && self.requests.is_full(now_ns) && self.writes.is_full(now_ns)
+        let holds_nothing = self.book.is_empty() && self.passed.waiting() == 0;
+        holds_nothing && self.requests.is_full(now_ns) && self.writes.is_full(now_ns)
     }
 }
 
@@ -178,6 +184,8 @@ impl Accounts {
                 book: Book::default(),
                 requests: Bucket::new(rates.requests),
                 writes: Bucket::new(rates.table_writes),
+                passed: Account::default(),
+                turned_away: Gauge::default(),
                 pending: Gauge::default(),
             }
         });
@@ -286,6 +294,25 @@ impl Accounts {
         self.charge(system, owner, Limit::Strangers, 1)
     }
 
+    /// The account of descriptors that an owner has passed.
+    pub(super) fn passed(&self, owner: Owner) -> &Account {
+        &self.users.get(&owner).expect("it was opened").passed
+    }
+
+    /// Checks that not too many descriptors wait to be closed that an owner has passed.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    pub(super) fn check_refused(&self, owner: Owner) -> Result<(), Problem> {
+        let user = self.users.get(&owner).expect("it was opened");
+        if user.passed.waiting() <= REFUSED_MAX {
+            return Ok(());
+        }
+        user.turned_away.refuse();
+        let (limit, most) = (Limit::Refused, REFUSED_MAX as u64);
+        Err(Problem::Limit(Reached { limit, owner, most }))
+    }
+
     /// Counts that an owner was refused another connection to a guest.
     pub(super) fn refuse_pending(&self, owner: Owner) {
         if let Some(user) = self.users.get(&owner) {
@@ -348,6 +375,13 @@ impl Accounts {
                     rate.times_put_off(),
                 ));
             }
+            rows.push(LimitReport::of(
+                Limit::Refused,
+                *owner,
+                user.passed.waiting() as u64,
+                REFUSED_MAX as u64,
+                user.turned_away.refused(),
+            ));
             if user.pending.refused() > 0 {
                 let most = system.user_limit(*owner, Limit::Pending);
                 rows.push(row(

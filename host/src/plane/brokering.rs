@@ -331,6 +331,15 @@ impl Host {
         descriptors: Vec<Foreign>,
     ) -> Result<u64, Problem> {
         let [board] = <[Foreign; 1]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
+        // Either may have asked for the path. Guests rejoin before they are members of a LAN again.
+        let (own, system) = (end.guest, &self.system);
+        let may_have = match kind {
+            Kind::LAN => system.may_share_lan(own, peer),
+            _ => system.may_connect(own, peer) || system.may_connect(peer, own),
+        };
+        if !may_have {
+            return Err(Problem::NotAuthorised);
+        }
         self.check_path_limit(end.guest, Problem::OwnPathLimit)?;
         end.allowance = self.grant(end.guest, end.allowance)?;
         end.board = Some(self.borrow_board(end.guest, &board, end.shape)?);

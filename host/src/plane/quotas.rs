@@ -11,7 +11,7 @@ use fabric::path::{Shape, Side, SideDescriptors};
 use os::packets::Packets;
 use os::peer::Credentials;
 
-use super::Host;
+use super::{Door, Host};
 use crate::config::Source;
 use crate::report::LimitReport;
 use crate::system::{REQUESTS_PER_S, System, TABLE_WRITES_PER_S};
@@ -64,7 +64,7 @@ impl Scene {
         let (ours, theirs) = Packets::pair().unwrap();
         let credentials =
             Credentials { process: Some(std::process::id()), user, groups: Vec::new() };
-        self.host.take_in_as(theirs, credentials, self.now_ns);
+        self.host.take_in_as(theirs, credentials, Door::Socket, self.now_ns);
         Party { packets: ours, serial: 0 }
     }
 
@@ -429,4 +429,123 @@ fn connections_of_a_user_that_do_not_attach_leave_room_for_others() {
     scene.poll();
     assert!(strangers.iter_mut().all(|party| party.answer().is_none()));
     assert_eq!(scene.row(Owner::Host, Limit::Strangers).0, 0, "they did not attach in time");
+}
+
+/// A socket whose last close waits until the other side is dropped: any process can make one.
+fn lingering() -> (OwnedFd, std::net::TcpStream) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (reader, _) = listener.accept().unwrap();
+    let linger = Some(std::time::Duration::from_secs(40));
+    rustix::net::sockopt::set_socket_linger(&stream, linger).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while std::io::Write::write(&mut stream, &[0; 1 << 16]).is_ok() {}
+    (stream.into(), reader)
+}
+
+#[test]
+fn user_whose_descriptors_wait_to_be_closed_is_shut_out_and_nobody_else() {
+    let mut scene = Scene::new("");
+    let attach = |name: &str| Request::Attach { name: name.parse().unwrap() };
+    let (slow, reader) = lingering();
+    let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+    let (mut refusals, mut kept) = (0, Vec::new());
+    for number in 0..20 {
+        let mut party = scene.connect(GREEDY);
+        if let Some(Reply::Failed { problem, .. }) = party.answer() {
+            assert_eq!(problem, reached(Limit::Refused, Owner::User(GREEDY), 64));
+            refusals += 1;
+            continue;
+        }
+        let mut passed = vec![&null; 30];
+        passed.push(&slow);
+        party.send(&attach(&format!("A{number}")), &passed);
+        scene.poll();
+        assert_eq!(party.answer(), None, "a stranger passes nothing");
+        kept.push(party);
+    }
+    assert!(refusals >= 16, "{refusals} of 20");
+    let (used, most, refused) = scene.row(Owner::User(GREEDY), Limit::Refused);
+    assert!(used > most && used < 3 * 32 && refused == refusals, "{used} of {most}");
+    // Another user attaches, passes what is no storage, and attaches again.
+    let mut other = scene.attach(OTHER, "B");
+    other.send(&Request::Cancel { connect: 1 }, &[&null]);
+    scene.poll();
+    assert_eq!(other.answer(), None);
+    while scene.row(Owner::User(OTHER), Limit::Refused).0 > 0 {
+        std::thread::yield_now();
+    }
+    scene.attach(OTHER, "B");
+    drop((reader, slow));
+    while scene.row(Owner::User(GREEDY), Limit::Refused).0 > 0 {
+        std::thread::yield_now();
+    }
+    scene.attach(GREEDY, "A");
+}
+
+#[test]
+fn guest_of_a_later_build_is_told_what_the_host_cannot_do_and_stays() {
+    let mut scene = Scene::new("");
+    let mut guest = scene.attach(GREEDY, "A");
+    let mut unknown = Request::Observe.bytes(7);
+    unknown[6] = 99;
+    guest.packets.send(&unknown, &[]).unwrap();
+    scene.poll();
+    assert_eq!(guest.answer(), Some(Reply::Failed { problem: Problem::Request, data: NO_DATA }));
+    let reply = scene.ask(&mut guest, &Request::Cancel { connect: 1 }, &[]);
+    assert_eq!(result(reply), Err(Problem::NoPath));
+}
+
+#[test]
+fn path_is_rejoined_only_by_guests_that_may_have_one() {
+    let mut scene = Scene::new("");
+    let text = "[[guest]]\nname = \"A\"\nusers = [70001]\nconnect = [\"B\"]\n\
+                [[guest]]\nname = \"B\"\nusers = [70002]\n[[guest]]\nname = \"C\"\nusers = [70002]\n";
+    scene.host = Host::new(System::parse(&Source::of("s.toml", text)).unwrap()).unwrap().0;
+    let (_side, SideDescriptors { board, .. }) = Side::create(SHAPE).unwrap();
+    let parties = [("A", GREEDY), ("B", OTHER), ("C", OTHER)];
+    let mut parties = parties.map(|(name, user)| scene.attach(user, name));
+    for (party, peer, expected) in [
+        (0, "B", Ok(())),
+        // It was asked, and may not ask itself.
+        (1, "A", Ok(())),
+        (0, "C", Err(Problem::NotAuthorised)),
+        (2, "A", Err(Problem::NotAuthorised)),
+    ] {
+        let reply = scene.ask(&mut parties[party], &rejoin(peer, 1), &[&board]);
+        assert_eq!(result(reply), expected, "{party} with {peer}");
+    }
+}
+
+#[test]
+fn guest_that_does_not_read_costs_no_wake_ups() {
+    let mut scene = Scene::new("[[user]]\nname = \"*\"\nrequests_per_s = 1000000000\n");
+    let mut target = scene.attach(OTHER, "B");
+    let mut asking = scene.attach(GREEDY, "A");
+    let (_side, SideDescriptors { board, lines }) = Side::create(SHAPE).unwrap();
+    let mut serial = 0;
+    while !scene.host.behind.contains(&name("B")) {
+        serial += 1;
+        assert!(serial < 10_000, "it is behind some time");
+        asking.serial = serial;
+        asking.send(&connect("B"), &[&board, &lines]);
+        scene.poll();
+        asking.send(&Request::Cancel { connect: serial + 1 }, &[]);
+        scene.poll();
+        asking.answers();
+    }
+    asking.send(&connect("B"), &[&board, &lines]);
+    scene.poll();
+    assert_eq!(scene.host.poll(scene.now_ns).unwrap(), None, "nothing to do, and no time");
+    // What it was not notified of comes when it reads.
+    let mut buffer = [0; PACKET_BYTES_MAX];
+    let mut pending = 0;
+    while scene.host.behind.contains(&name("B")) || pending == 0 {
+        while let Ok(packet) = target.packets.receive(&mut buffer) {
+            let reply = Reply::parse(&buffer[..packet.bytes]).unwrap().1;
+            pending += usize::from(matches!(reply, Reply::Pending(_)));
+        }
+        scene.poll();
+    }
+    let _ = target.answer();
 }

@@ -88,7 +88,7 @@ fn lock() -> MutexGuard<'static, ()> {
 impl Watch {
     fn start() -> Watch {
         let alone = lock();
-        Watch { descriptors: all_descriptors(), mappings: mappings(), _alone: alone }
+        Watch { descriptors: descriptors(), mappings: mappings(), _alone: alone }
     }
 
     /// Everything was given back.
@@ -100,7 +100,7 @@ impl Watch {
         // Another test may read its seeds at this moment.
         let mut left_over = usize::MAX;
         for _ in 0..POLLS_MAX {
-            left_over = all_descriptors().saturating_sub(self.descriptors);
+            left_over = descriptors().saturating_sub(self.descriptors);
             if left_over == 0 {
                 break;
             }
@@ -120,13 +120,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Descriptors of this process, without those that were refused and wait for the thread that closes them.
+/// Descriptors of this process, those included that were refused and wait to be closed: they are as many as others.
 fn descriptors() -> usize {
-    let refused = os::foreign::waiting();
-    all_descriptors().saturating_sub(refused)
-}
-
-fn all_descriptors() -> usize {
     os::memory::own_descriptors().expect("our own")
 }
 

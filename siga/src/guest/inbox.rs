@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Weak};
 
-use fabric::control::{Pending, Reply};
+use fabric::control::{Pending, Problem, Reply};
 use os::foreign::Foreign;
 
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(super) struct Inbox {
     pub(super) rejoining: HashMap<u32, u64>,
     /// Connections that wait, in order, and whether they were handed out to be accepted or refused.
     pub(super) pending: VecDeque<(Pending, bool)>,
+    /// Why the host has taken no connection of ours.
+    pub(super) turned_away: Option<Box<Problem>>,
     /// There will be no host again, which was not reported yet.
     pub(super) is_newly_forsaken: bool,
     /// When somebody wants to look at something, though nothing may have come (`u64::MAX`: never); whether that time has
@@ -87,6 +89,7 @@ impl Inbox {
             answers: HashMap::new(),
             rejoining: HashMap::new(),
             pending: VecDeque::new(),
+            turned_away: None,
             is_newly_forsaken: false,
             reminder_ns: u64::MAX,
             is_reminded: false,

@@ -8,7 +8,7 @@ pub use error::{AttachError, ConnectError, ResourceError};
 
 use std::borrow::BorrowMut;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path as FilePath;
@@ -19,12 +19,13 @@ use std::time::Duration;
 #[cfg(feature = "embedded")]
 use ::host::Embedded;
 use fabric::control::{
-    Allowance, Joined, Kind, Pending, Problem, Reply, Request, Scope, Target, UserData,
+    Allowance, Joined, Kind, Limit, Owner, Pending, Problem, Reached, Reply, Request, Scope,
+    Target, UserData,
 };
 use fabric::name::Name;
 use fabric::path::{Side, SideDescriptors};
 use os::alarm::Alarm;
-use os::foreign::{Foreign, close_on_a_thread, spawn_closer};
+use os::foreign::{self, Foreign, close_on_a_thread, spawn_closer};
 use os::fork::ForkSafeFd;
 use os::packets::Packets;
 use os::poller::{Poller, wait_readable};
@@ -57,7 +58,13 @@ pub struct Guest {
     inbox: RefCell<Inbox>,
     /// Resources this guest manages, announced to each new host.
     resources: RefCell<Vec<(Name, Scope)>>,
+    /// What other guests have passed over their paths that waits to be closed.
+    passed: Box<RefCell<BTreeMap<Name, foreign::Account>>>,
 }
+
+/// Descriptors of one peer that wait to be closed. Beyond, no path to that peer is made: each of its paths could leave
+/// hundreds more.
+const REFUSED_MAX: usize = 64;
 
 /// A connection that was asked for, or is being accepted. Give it to [`Guest::complete`] of the guest that asked for it,
 /// or drop it to take it back.
@@ -149,18 +156,31 @@ impl Guest {
             poller,
             inbox: RefCell::new(Inbox::new()),
             resources: RefCell::default(),
+            passed: Box::default(),
         };
-        let claim = guest.ask(&Request::Attach { name }, &[]).map_err(|unsent| match unsent {
-            Unsent::Resources(error) => AttachError::Resources(error),
-            Unsent::HostGone | Unsent::HostBehind => AttachError::NoAnswer,
-        })?;
+        let claim = match guest.ask(&Request::Attach { name }, &[]) {
+            Ok(claim) => claim,
+            Err(Unsent::Resources(error)) => return Err(AttachError::Resources(error)),
+            // It may have said why.
+            Err(Unsent::HostGone | Unsent::HostBehind) => {
+                guest.poll();
+                return Err(guest.not_attached());
+            }
+        };
         match guest.wait_for_answer(&claim, after(ANSWER_TIME)) {
             Some(Answer::Reply(Reply::Attached, _)) => Ok(guest),
             Some(Answer::Reply(Reply::Failed { problem, .. }, _)) => {
                 Err(AttachError::Refused { name, problem })
             }
-            _ => Err(AttachError::NoAnswer),
+            _ => Err(guest.not_attached()),
         }
+    }
+
+    /// The error for a host that has not answered, or that takes no connection of ours.
+    fn not_attached(&self) -> AttachError {
+        let name = self.name;
+        let refused = |problem| AttachError::Refused { name, problem };
+        self.inbox.borrow().turned_away.as_deref().copied().map_or(AttachError::NoAnswer, refused)
     }
 
     /// The name we are attached under.
@@ -303,7 +323,15 @@ impl Guest {
         };
         let Joined { path, token, peer, flags, data, shape, ours, theirs } = joined;
         // The peer finds its doorbells closed.
-        let descriptors = descriptors.inspect_err(|_| self.give_up(path))?;
+        let mut descriptors = descriptors.inspect_err(|_| self.give_up(path))?;
+        let passed = self.passed_by(peer);
+        if passed.waiting() > REFUSED_MAX {
+            self.give_up(path);
+            let (limit, owner, most) = (Limit::Refused, Owner::Guest(peer), REFUSED_MAX as u64);
+            let problem = Problem::Limit(Reached { limit, owner, most });
+            return Err(ConnectError::Refused { problem, data: NO_DATA });
+        }
+        descriptors.iter_mut().for_each(|descriptor| descriptor.charge_to(&passed));
         let mut descriptors = descriptors.into_iter();
         let (Some(peer_board), Some(peer_lines)) = (descriptors.next(), descriptors.next()) else {
             return Err(ConnectError::HostGone);
@@ -324,6 +352,13 @@ impl Guest {
         let messages_max = (ours.messages, theirs.messages);
         let negotiated = Negotiated { flags, data, messages_max };
         Ok(Path::new(halves, membership, negotiated, options))
+    }
+
+    /// The account of what a peer passes over its paths.
+    fn passed_by(&self, peer: Name) -> foreign::Account {
+        let mut passed = RefCell::borrow_mut(&self.passed);
+        passed.retain(|name, account| *name == peer || account.waiting() > 0);
+        passed.entry(peer).or_default().clone()
     }
 
     /// Waits for a connection from another guest and accepts it.

@@ -78,6 +78,9 @@ impl Guest {
         match standing {
             Standing::Alone { retry_ns } if now_ns < retry_ns => return Some(retry_ns),
             Standing::Alone { .. } => self.connect_to_host(now_ns),
+            Standing::Attached | Standing::Asking { .. } if self.link.has_given_up() => {
+                self.lose_host(now_ns);
+            }
             Standing::Attached | Standing::Asking { .. } => {}
         }
         self.take_in(now_ns);
@@ -114,6 +117,9 @@ impl Guest {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // The host has closed the connection without reading all. That is reported once, before what it had
+                // sent: why, perhaps.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
                 _ => return self.lose_host(now_ns),
             }
         }
@@ -160,6 +166,10 @@ impl Guest {
             }
             (_, Reply::Withdrawn { path }) => {
                 inbox.forget_pending(path);
+            }
+            // The host takes no connection of ours.
+            (_, Reply::Failed { problem, .. }) if serial == 0 => {
+                inbox.turned_away = Some(problem.into())
             }
             // A path that we did not want to wait for any longer.
             (_, Reply::Joined(joined)) => self.give_up(joined.path),
