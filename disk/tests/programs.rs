@@ -585,7 +585,10 @@ fn failing_disk_is_a_unit_check_and_loses_nothing_that_was_acknowledged() {
                         false => {
                             assert!(status.has(DeviceStatus::UNIT_CHECK));
                             let sense = guest.client.answer().sense.unwrap();
-                            assert_eq!(sense.0[0], 0x10, "equipment check");
+                            // Behind a sync that has failed nobody writes.
+                            let is_protected = steps % 2 == 1 && number > steps / 2;
+                            let said = (sense.0[0] == 0x10, sense.0[1] == 0x02);
+                            assert_eq!(said, (!is_protected, is_protected), "equipment check");
                         }
                     }
                 }
@@ -981,36 +984,72 @@ fn chain_that_goes_on_after_a_failed_sync_is_not_acknowledged() {
     guest.start(0, &orb);
     round(&mut world);
     world.disk.0.lock().unwrap().steps_left = None;
-    // What another guest writes is synced, and does not make the first write good.
-    assert_eq!(write(&mut world, &mut other, Mode::Transport, 100, 1, 3), DeviceStatus::ENDED);
+    // Nobody writes any more: a sync that succeeds would say nothing of the first write.
+    let refused = write(&mut world, &mut other, Mode::Transport, 100, 1, 3);
+    assert!(refused.has(DeviceStatus::UNIT_CHECK));
+    assert_eq!(other.client.answer().sense.unwrap().0[1], 0x02, "write inhibited");
     world.run();
+    assert!(matches!(guest.poll(), Some(Event::Attention { may_write: false, .. })));
     assert_eq!(guest.poll(), Some(Event::Ended { subchannel: 0, parameter: 77 }));
     assert!(guest.client.answer().scsw.device.has(DeviceStatus::UNIT_CHECK));
     assert_eq!(guest.client.answer().sense.unwrap().0[0], 0x10, "equipment check");
-    // A chain whose write was synced while it went on ends without another sync.
-    let syncs = world.unit.counters().syncs;
-    let orb = writing_chain(&mut guest, 8, &behind);
-    assert!(guest.execute(&mut world, &orb).is_good());
-    assert_eq!(world.unit.counters().syncs, syncs + 1);
+    assert_eq!(world.unit.counters().syncs, 1);
 }
 
 #[test]
-fn failed_sync_forgets_what_a_guest_has_written_that_has_gone() {
+fn chain_whose_write_was_synced_while_it_went_on_ends_without_another_sync() {
     let mut world = World::new(2, 100);
-    let (mut guest, mut other) = (world.guest(0, 2, true, false), world.guest(0, 2, true, false));
-    read(&mut world, &mut other, Mode::Transport, 0, 1, |number| block(number, 0));
-    let misses = world.unit.misses(0);
-    let orb = writing_chain(&mut guest, 9, &[(0x03, SLI, 1, 0)]);
-    world.disk.0.lock().unwrap().steps_left = Some(1);
-    guest.start(0, &orb);
-    take(&mut world, &guest);
-    world.sides.0[guest.number] = None;
-    world.channel.detach(guest.number);
-    world.unit.poll();
-    world.disk.0.lock().unwrap().steps_left = None;
-    let orb = build(other.client.storage(), AT, DATA, Mode::Transport, Verb::Read, blocks(0, 1));
-    assert!(other.execute(&mut world, &orb).is_good());
-    assert_eq!(world.unit.misses(0), misses + 1, "the track was read from the disk again");
+    let mut guest = world.guest(0, 2, true, false);
+    let mut behind = vec![(0x03, CC_SLI, 1, 0); 100];
+    behind.push((0x03, SLI, 1, 0));
+    let orb = writing_chain(&mut guest, 8, &behind);
+    assert!(guest.execute(&mut world, &orb).is_good());
+    assert_eq!(world.unit.counters().syncs, 1);
+}
+
+#[test]
+fn track_that_a_failed_sync_has_lost_is_not_read_and_nobody_writes() {
+    // The guest that has written is still there, or is gone.
+    for is_gone in [false, true] {
+        let mut world = World::new(2, 100);
+        let mut guest = world.guest(0, 2, true, false);
+        let mut other = world.guest(0, 2, true, false);
+        read(&mut world, &mut other, Mode::Transport, 0, 1, |number| block(number, 0));
+        let orb = writing_chain(&mut guest, 9, &[(0x03, SLI, 1, 0)]);
+        world.disk.0.lock().unwrap().steps_left = Some(1);
+        guest.start(0, &orb);
+        take(&mut world, &guest);
+        if is_gone {
+            world.sides.0[guest.number] = None;
+            world.channel.detach(guest.number);
+        }
+        // A sync waits for a pass in which no further write ends.
+        while world.unit.poll() {}
+        world.disk.0.lock().unwrap().steps_left = None;
+        assert!(world.unit.failure(0).is_some() && !world.unit.is_writable(0));
+        {
+            // As a page cache that marks the page clean which it could not write.
+            let disk = world.disk.0.lock().unwrap();
+            assert!(data_in(disk.written(), 0) == block(0, 9));
+            assert!(data_in(disk.synced(), 0) == block(0, 0));
+        }
+        let misses = world.unit.misses(0);
+        for mode in MODES {
+            let storage = other.client.storage();
+            let orb = build(storage, AT, DATA, mode, Verb::Read, blocks(0, 1));
+            assert!(other.execute(&mut world, &orb).device.has(DeviceStatus::UNIT_CHECK));
+            assert_eq!(other.client.answer().sense.unwrap().0[0], 0x10, "equipment check");
+            // The other tracks are what they were.
+            read(&mut world, &mut other, mode, 12, 30, |number| block(number, 0));
+            let status = write(&mut world, &mut other, mode, 100, 1, 3);
+            assert!(status.has(DeviceStatus::UNIT_CHECK));
+            assert_eq!(other.client.answer().sense.unwrap().0[1], 0x02, "write inhibited");
+        }
+        assert_eq!(world.unit.misses(0), misses + 3, "the lost track was not read");
+        // Whoever opens the device now cannot write either.
+        let late = world.guest(0, 2, true, false);
+        assert!(!late.client.attached().unwrap().may_write);
+    }
 }
 
 #[test]
@@ -1356,23 +1395,26 @@ fn writes_to_one_volume_do_not_wait_for_those_to_another() {
 }
 
 #[test]
-fn track_that_cannot_be_read_is_damage_whenever_it_is_found() {
-    for (kind, is_damage) in [(io::ErrorKind::Other, true), (io::ErrorKind::OutOfMemory, false)] {
+fn track_that_cannot_be_read_fails_alone_and_is_tried_again() {
+    for kind in [io::ErrorKind::Other, io::ErrorKind::OutOfMemory] {
         let mut world = World::new(2, 100);
         let mut guest = world.guest(0, 2, true, false);
         let at = 512 + 3 * TRACK_BYTES as u64;
-        world.disk.0.lock().unwrap().unreadable = Some((at + 100..at + 101, kind));
-        let storage = guest.client.storage();
-        let orb = build(storage, AT, DATA, Mode::Transport, Verb::Read, blocks(36, 1));
-        assert!(guest.execute(&mut world, &orb).device.has(DeviceStatus::UNIT_CHECK));
-        assert_eq!(guest.client.answer().sense.unwrap().0[0], 0x10, "equipment check");
-        let track = Cchh { cylinder: 0, head: 3 };
-        let damage = DamagedTrack { track, file: 0, offset: at };
-        let expected = if is_damage { vec![damage] } else { vec![] };
-        assert_eq!(world.unit.damage(0), expected, "{kind}");
-        // Nobody writes any more.
-        let status = write(&mut world, &mut guest, Mode::Transport, 0, 1, 9);
-        assert_eq!(status.has(DeviceStatus::UNIT_CHECK), is_damage);
+        // The second time with a track that is not in the cache.
+        for (mode, number, at) in
+            [(Mode::Command, 36, at), (Mode::Transport, 48, at + TRACK_BYTES as u64)]
+        {
+            world.disk.0.lock().unwrap().unreadable = Some((at + 100..at + 101, kind));
+            let orb = build(guest.client.storage(), AT, DATA, mode, Verb::Read, blocks(number, 1));
+            assert!(guest.execute(&mut world, &orb).device.has(DeviceStatus::UNIT_CHECK));
+            assert_eq!(guest.client.answer().sense.unwrap().0[0], 0x10, "equipment check");
+            assert_eq!((world.unit.damage(0), world.unit.is_writable(0)), (&[][..], true));
+            // Other tracks are read and written.
+            assert_eq!(write(&mut world, &mut guest, mode, 0, 1, 9), DeviceStatus::ENDED);
+            // A later read may succeed.
+            world.disk.0.lock().unwrap().unreadable = None;
+            read(&mut world, &mut guest, mode, number, 1, |number| block(number, 0));
+        }
     }
 }
 

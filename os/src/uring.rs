@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::slice;
 
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
-use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::fs::{Advice, AtFlags, StatxFlags, fadvise, statx};
 use rustix::io::Errno;
 
 use crate::fork::ForkSafe;
@@ -304,6 +304,15 @@ pub fn direct_alignment(file: &File) -> io::Result<Option<usize>> {
     let fits = found.stx_dio_mem_align as usize <= PLACE_GRAIN_BYTES;
     let grain = found.stx_dio_offset_align as usize;
     Ok((is_told && fits && grain > 0).then_some(grain))
+}
+
+/// Has the kernel drop the pages of a file that it has cached and that are clean. It is a request: pages that are locked, or mapped by somebody,
+/// stay.
+///
+/// # Errors
+/// Those of `posix_fadvise`: a pipe has no pages.
+pub fn drop_cached(file: &File) -> io::Result<()> {
+    Ok(fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
 /// What the places and lengths of direct reads of a file are multiples of: 512, or 4096. Found out by reading the file's first bytes.

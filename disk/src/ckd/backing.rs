@@ -32,6 +32,9 @@ pub trait Backing: Debug + Send {
     /// Those of the place. What was written since the last sync may be lost then.
     fn sync(&mut self) -> io::Result<()>;
 
+    /// Forgets what is cached of it and is clean.
+    fn drop_cached(&mut self) {}
+
     /// The file, if it is one.
     fn file(&self) -> Option<&File> {
         None
@@ -66,6 +69,11 @@ impl Backing for File {
 
     fn sync(&mut self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    fn drop_cached(&mut self) {
+        // A kernel that refuses keeps its pages, and nothing reads them while the volume is served.
+        let _ = os::uring::drop_cached(self);
     }
 
     fn file(&self) -> Option<&File> {

@@ -254,6 +254,12 @@ impl Volume {
     pub fn sync(&mut self) -> io::Result<()> {
         self.parts.iter_mut().try_for_each(|part| part.backing.sync())
     }
+
+    /// Has the kernel drop what it has cached of the files, as far as that is clean: after a sync that has failed they may differ from the disk.
+    /// It is a request, and the kernel may keep pages.
+    pub fn drop_cached(&mut self) {
+        self.parts.iter_mut().for_each(|part| part.backing.drop_cached());
+    }
 }
 
 /// A file of a volume. A forked child does not have it: it would keep the lock, and the volume in use, when its parent is gone.
@@ -320,6 +326,12 @@ impl Backing for VolumeFile {
 
     fn sync(&mut self) -> io::Result<()> {
         self.ours()?.sync()
+    }
+
+    fn drop_cached(&mut self) {
+        if let Ok(file) = self.ours() {
+            file.drop_cached();
+        }
     }
 
     fn file(&self) -> Option<&File> {

@@ -123,15 +123,17 @@ impl Unit {
         output.send_with(link, head, &tail[..tail_bytes])
     }
 
-    /// Makes what was written to a volume survive a crash, and ends the operations that wrote.
+    /// Makes what was written to a volume survive a crash, and ends the operations that wrote. If that fails, nobody writes to the volume any
+    /// more, and nothing is begun that waits to be written.
     pub(super) fn sync(&mut self, volume: usize) {
         self.counters.syncs += 1;
         let mounted = &mut self.volumes[volume];
-        let is_synced = mounted.volume.sync().is_ok();
-        let unsynced = std::mem::take(&mut mounted.unsynced);
-        if !is_synced {
-            unsynced.iter().for_each(|track| mounted.forget(*track));
-            mounted.spoil_writes(&unsynced);
+        let synced = mounted.volume.sync();
+        let is_synced = synced.is_ok();
+        let mut lost = std::mem::take(&mut mounted.unsynced);
+        if let Err(error) = synced {
+            lost.extend(mounted.spoil_writes());
+            mounted.fail(error, &lost);
         }
         for ending in mounted.endings.values_mut() {
             ending.exchange.has_failed |= ending.exchange.is_unsynced && !is_synced;

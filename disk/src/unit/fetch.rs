@@ -6,7 +6,6 @@ use super::cache::{CacheError, Slot};
 use super::chain::Domain;
 use super::perform::Refusal;
 use super::{Awaited, Exchange, Mounted, SLOTS_PER_EXCHANGE_MAX, Syncing};
-use crate::ckd::backing::is_passing;
 use crate::ckd::model::TRACK_BYTES;
 use crate::ckd::track::Uniform;
 use crate::format::sense::Fault;
@@ -74,7 +73,7 @@ fn read_ahead(mounted: &mut Mounted, exchange: &mut Exchange, track: u32, record
     let Some(limits) = exchange.chain.limits else { return };
     let mut left = records;
     for track in (track + 1..=limits.last).take(TRACKS_AHEAD_MAX) {
-        if mounted.is_being_written(track) {
+        if mounted.is_being_written(track) || mounted.is_lost(track) {
             return;
         }
         let Mounted { volume, cache, flights: Some(flights), .. } = mounted else { return };
@@ -108,7 +107,11 @@ fn find_part(
     let clock = mounted.clock;
     exchange.disconnect_time.begin(clock);
     mounted.finish_writes(track);
-    let found = read_part(mounted, exchange, track, part, asked);
+    let found = match mounted.is_lost(track) {
+        // The page cache may say that it has the track, and the disk has something else.
+        true => Err(Fault::Equipment.into()),
+        false => read_part(mounted, exchange, track, part, asked),
+    };
     // Where it waits for a direct read, the caller puts it aside, and it waits until it goes on.
     if !matches!(found, Err(Refusal::Wait(_))) {
         exchange.disconnect_time.end(clock);
@@ -143,11 +146,9 @@ fn read_part(
     let slot = match cache.find(volume, track) {
         Ok(slot) => slot,
         Err(error) => {
-            match &error {
-                CacheError::Damaged(damage) => mounted.note_damage(track, damage.offset()),
-                // As when the volume is checked before it is served.
-                CacheError::Io(error) if !is_passing(error) => mounted.note_damage(track, 0),
-                CacheError::Io(_) | CacheError::Pinned => {}
+            // A sector that cannot be read says nothing of other tracks, and a later read may succeed.
+            if let CacheError::Damaged(damage) = &error {
+                mounted.note_damage(track, damage.offset());
             }
             return Err(error.into());
         }

@@ -53,7 +53,7 @@ mod transfer;
 mod transport;
 mod writes;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 
 use fabric::path::Lendable;
@@ -154,7 +154,20 @@ struct Mounted {
     reservations: Reservations,
     /// Tracks that were found damaged. There is none on a volume that may be written.
     damage: Vec<DamagedTrack>,
-    is_found_damaged: bool,
+    /// A sync has failed: nobody writes until the volume is mounted anew.
+    failure: Option<SyncFailure>,
+    /// Guests have to be told that they cannot write any more.
+    is_to_protect: bool,
+}
+
+/// A sync that has failed. The kernel reports such an error once, and then marks the pages that it could not write as clean: a later sync would
+/// succeed, and a read through the page cache would bring data that the disk does not have.
+#[derive(Debug)]
+struct SyncFailure {
+    /// The reason.
+    error: io::Error,
+    /// Tracks of which nobody knows what the disk has. They are not read.
+    tracks: HashSet<u32>,
 }
 
 /// A track of a volume that is damaged.
@@ -177,7 +190,7 @@ impl Mounted {
         if !is_known && self.damage.len() < DAMAGED_TRACKS_MAX {
             self.damage.push(found);
         }
-        self.is_found_damaged |= self.damage.len() == 1;
+        self.is_to_protect |= self.damage.len() == 1;
     }
 
     /// Nobody knows what the file has of a track.
@@ -194,8 +207,26 @@ impl Mounted {
         Ticket { connection, serial: self.writer_serial }
     }
 
+    /// A sync has failed, and with it nobody knows what the disk has of these tracks. Nobody writes from now on.
+    fn fail(&mut self, error: io::Error, tracks: &[u32]) {
+        tracks.iter().for_each(|track| self.forget(*track));
+        // Whoever mounts the volume next is to read the disk.
+        self.volume.drop_cached();
+        let failure =
+            self.failure.get_or_insert_with(|| SyncFailure { error, tracks: HashSet::new() });
+        failure.tracks.extend(tracks);
+        self.is_to_protect = true;
+    }
+
+    /// Whether a sync has failed that was to bring a track to the disk.
+    #[inline]
+    fn is_lost(&self, track: u32) -> bool {
+        self.failure.as_ref().is_some_and(|failure| failure.tracks.contains(&track))
+    }
+
     fn is_writable(&self) -> bool {
-        self.volume.access() == Access::Write && self.damage.is_empty()
+        let is_sound = self.damage.is_empty() && self.failure.is_none();
+        self.volume.access() == Access::Write && is_sound
     }
 }
 
@@ -310,7 +341,8 @@ impl Unit {
             gathering: 0,
             reservations: Reservations::default(),
             damage: Vec::new(),
-            is_found_damaged: false,
+            failure: None,
+            is_to_protect: false,
         });
         Ok(self.volumes.len() - 1)
     }
@@ -427,7 +459,7 @@ impl Unit {
         self.volumes[volume].volume.cylinders()
     }
 
-    /// Whether a volume may be written: it was opened for that, and no track of it was found damaged.
+    /// Whether a volume may be written: it was opened for that, no track of it was found damaged, and no sync has failed.
     pub fn is_writable(&self, volume: usize) -> bool {
         self.volumes[volume].is_writable()
     }
@@ -444,7 +476,15 @@ impl Unit {
     /// If there is no such volume, or no such track.
     pub fn note_damage(&mut self, volume: usize, track: u32, offset: usize) {
         self.volumes[volume].note_damage(track, offset);
-        self.protect_damaged();
+        self.protect();
+    }
+
+    /// Why nobody writes to a volume any more, if a sync of it has failed. That is so until the volume is mounted anew.
+    ///
+    /// # Panics
+    /// If there is no such volume.
+    pub fn failure(&self, volume: usize) -> Option<&io::Error> {
+        self.volumes[volume].failure.as_ref().map(|failure| &failure.error)
     }
 
     /// What was done so far.
@@ -549,8 +589,8 @@ impl Unit {
             found = true;
             self.sync(volume);
         }
-        if self.volumes.iter().any(|mounted| mounted.is_found_damaged) {
-            self.protect_damaged();
+        if self.volumes.iter().any(|mounted| mounted.is_to_protect) {
+            self.protect();
         }
         for volume in 0..self.volumes.len() {
             found |= self.call_waiting(volume);
@@ -561,12 +601,12 @@ impl Unit {
         found
     }
 
-    /// Nobody writes any more to a volume that was found damaged: what else is wrong with it is not known, and a write could make it
-    /// worse.
-    fn protect_damaged(&mut self) {
+    /// Nobody writes any more to a volume that was found damaged, or whose sync has failed: what else is wrong with it is not known, and a
+    /// write could make it worse.
+    fn protect(&mut self) {
         let Unit { volumes, connections, links, .. } = self;
         for (volume, mounted) in volumes.iter_mut().enumerate() {
-            if !std::mem::take(&mut mounted.is_found_damaged) {
+            if !std::mem::take(&mut mounted.is_to_protect) {
                 continue;
             }
             for (number, connection) in connections.iter_mut().enumerate() {

@@ -340,22 +340,21 @@ impl Mounted {
         }
     }
 
-    /// A sync has failed, and nobody knows what the file has of some tracks. The disk may have lost what is under way too, and what waits
-    /// for one of these tracks would go into the midst of what is lost.
-    pub(super) fn spoil_writes(&mut self, lost: &[u32]) {
-        let Some(writes) = &mut self.writes else { return };
+    /// A sync has failed. The disk may have lost what is under way too, and what waits is not written any more. Returns the tracks of all of
+    /// these.
+    pub(super) fn spoil_writes(&mut self) -> Vec<u32> {
+        let Some(writes) = &mut self.writes else { return Vec::new() };
         let failed = writes.failed.iter_mut().map(|(job, _)| job);
         writes.jobs.iter_mut().chain(failed).for_each(|job| job.is_spoiled = true);
         let under_way = writes.tracks.iter().filter(|track| **track != NO_TRACK);
         let failed = writes.failed.iter().map(|(job, _)| &job.track);
-        let tracks: Vec<u32> = lost.iter().chain(under_way).chain(failed).copied().collect();
-        for track in tracks {
-            let waiters = self.writes.as_mut().map(|writes| writes.drop_waiting(track));
-            let waiters = waiters.into_iter().flatten();
-            self.written.extend(waiters.map(|writer| (writer, false)));
-            // Whoever needs the track waits for what is under way, and reads the file.
-            self.forget(track);
+        let mut tracks: Vec<u32> = under_way.chain(failed).copied().collect();
+        writes.waiting_bytes = 0;
+        for (job, _) in writes.waiting.remove_where(|_| true) {
+            tracks.push(job.track);
+            self.written.extend(job.writers.into_iter().map(|writer| (writer, false)));
         }
+        tracks
     }
 
     /// What was to be written is in the file, and to be synced unless the file needs no sync; or nobody knows what the file has of its

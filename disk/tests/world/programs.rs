@@ -49,7 +49,7 @@ pub fn ended(guest: &mut Guest) -> Option<(u16, Scsw)> {
                 guest.client.place().unwrap();
                 return Some((subchannel, guest.client.answer().scsw));
             }
-            Event::Intermediate { .. } => {}
+            Event::Intermediate { .. } | Event::Attention { .. } => {}
             event => panic!("{event:?}"),
         }
     }
