@@ -208,7 +208,10 @@ fn volumes(units: &[ControlUnitReport]) -> Table {
         table.add_row([
             unit.guest.clone(),
             volume.volume.clone(),
-            volume.state.to_string(),
+            match &volume.failure {
+                Some(why) => format!("{}: {why}", volume.state),
+                None => volume.state.to_string(),
+            },
             volume.reading.to_string(),
             volume.writing.map_or_else(|| "-".to_owned(), |writing| writing.to_string()),
             volume.sync.map_or_else(|| "-".to_owned(), |sync| sync.to_string()),

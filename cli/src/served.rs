@@ -85,6 +85,10 @@ impl Checks {
         match (checking, &self.bar) {
             (Checking::Damaged(fault), Some(bar)) => bar.suspend(|| say_damaged(file, fault)),
             (Checking::Damaged(fault), None) => say_damaged(file, fault),
+            (Checking::Unreadable(fault), Some(bar)) => {
+                bar.suspend(|| say_unreadable(file, fault));
+            }
+            (Checking::Unreadable(fault), None) => say_unreadable(file, fault),
             (Checking::Tracks { done, all }, Some(bar)) if done < all => {
                 bar.set_position((*done).into());
             }
@@ -103,6 +107,10 @@ impl Checks {
 
 fn say_damaged(file: &Path, fault: &Fault) {
     say(format_args!("siga: {}: damaged, and only read: {fault}", file.display()));
+}
+
+fn say_unreadable(file: &Path, fault: &Fault) {
+    eprintln!("siga: {}: programs that need this track will fail: {fault}", file.display());
 }
 
 /// Says which volumes are not read directly, though that was wanted.

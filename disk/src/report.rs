@@ -4,15 +4,21 @@
 //! word 0       generation: odd while the server writes
 //! word 1       volumes 16 | devices 16 | subchannels 32     how many there are; the first of them have rows
 //! word 2       channel paths
+//! word 3       guests that have devices open
+//! word 4       opens that were refused because a guest had as much as it may
 //! word 16      a row of 16 words for each channel path
 //!              | guests | units of each kind, both directions together, in the order of their numbers |
 //! word 144     a row of 64 for each volume
 //!              | name | cylinders 32, flags 32 | slots 32, used 32 | pinned 32, damaged tracks 32 | lookups | misses |
+//!              | why a sync has failed: 1 32, code of the error 32 from its low bits on; 0 if none has |
 //!              word 16 of it: the name of its file, 256 bytes; word 48: for each damaged track offset 39, file 3, track 22
 //! word 4240    a row of 8 for each device
 //!              | name | volume 16, flags 16, guests that have it open 32 | first cylinder 32, cylinders 32 | guest |
 //! word 8336    a row of 12 for each subchannel
 //!              | guest | device 32, channel path 16, number 16 | starts | samples | times: see `Measurement` |
+//! word 20624   a row of 8 for each guest that has devices open
+//!              | name | opens 32, opens that it may have 32 | bytes of storage | bytes that it may have | opens that were refused 32 for
+//!              their number, 32 for their storage |
 //! ```
 //!
 //! Parts of a word are named from its low bits on. Names are 8 bytes of ASCII, with zeros or blanks behind. All words are written by
@@ -35,20 +41,26 @@ pub const VOLUMES_MAX: usize = 64;
 pub const DEVICES_MAX: usize = 512;
 /// Subchannels that have a row.
 pub const SUBCHANNELS_MAX: usize = 1024;
+/// Guests that have a row.
+pub const GUESTS_MAX: usize = 512;
 
 const PATHS: Rows = Rows { first: 16, words: 16, most: PATHS_MAX };
 const VOLUMES: Rows = Rows { first: PATHS.end(), words: 64, most: VOLUMES_MAX };
 const DEVICES: Rows = Rows { first: VOLUMES.end(), words: 8, most: DEVICES_MAX };
 const SUBCHANNELS: Rows = Rows { first: DEVICES.end(), words: 12, most: SUBCHANNELS_MAX };
+const GUESTS: Rows = Rows { first: SUBCHANNELS.end(), words: 8, most: GUESTS_MAX };
+const _: () = assert!(GUESTS.first == 20624);
 const _: () = assert!(VOLUMES.first == 144 && DEVICES.first == 4240 && SUBCHANNELS.first == 8336);
 const _: () = assert!(Kind::ALL.len() < PATHS.words);
 
 const GENERATION: usize = 0;
 const COUNTS: usize = 1;
 const PATH_COUNT: usize = 2;
+const GUEST_COUNT: usize = 3;
+const REFUSED: usize = 4;
 
 /// Words of a report.
-pub const REPORT_WORDS: usize = SUBCHANNELS.end();
+pub const REPORT_WORDS: usize = GUESTS.end();
 /// Bytes of the storage that a report is in.
 pub const REPORT_BYTES: usize = REPORT_WORDS * WORD_BYTES;
 
@@ -119,6 +131,10 @@ pub struct Totals {
     pub devices: usize,
     /// Subchannels.
     pub subchannels: usize,
+    /// Guests that have devices open.
+    pub guests: usize,
+    /// Opens that were refused because a guest had as much as it may.
+    pub refused: u64,
 }
 
 /// A volume.
@@ -151,6 +167,8 @@ pub struct VolumeState {
     pub lookups: u64,
     /// How often it had to be read from the file.
     pub misses: u64,
+    /// The code of the error with which a sync has failed. Nobody writes to the volume any more.
+    pub failure: Option<i32>,
 }
 
 /// A device.
@@ -202,6 +220,25 @@ pub struct SubchannelState {
     pub measurement: Measurement,
 }
 
+/// What a guest has of a server, and may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GuestState {
+    /// Its name.
+    pub name: String,
+    /// Devices that it has open.
+    pub opens: u32,
+    /// How many it may have open.
+    pub opens_max: u32,
+    /// Bytes of storage that these take.
+    pub storage_bytes: u64,
+    /// How many they may take.
+    pub storage_bytes_max: u64,
+    /// Opens that were refused because it had as many as it may, since it has had any.
+    pub opens_refused: u32,
+    /// Opens that were refused for their storage.
+    pub storage_refused: u32,
+}
+
 /// What a server shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
@@ -215,6 +252,8 @@ pub struct Shown {
     pub devices: Vec<DeviceState>,
     /// Subchannels.
     pub subchannels: Vec<SubchannelState>,
+    /// Guests that have devices open.
+    pub guests: Vec<GuestState>,
 }
 
 /// The server's side.
@@ -245,6 +284,7 @@ impl Showing {
             | count(totals.subchannels, u32::MAX as usize) << 32;
         let mut rewriting = Rewriting { words: &self.words };
         rewriting.put(COUNTS, &[counts, count(totals.paths, PATHS_MAX)]);
+        rewriting.put(GUEST_COUNT, &[count(totals.guests, u32::MAX as usize), totals.refused]);
         change(&mut rewriting);
         self.generation += 2;
         // Release: pairs with the Acquire in `read`. Who sees the even generation sees the words above.
@@ -311,6 +351,7 @@ impl Rewriting<'_> {
             u64::from(state.pinned) | (damaged as u64) << 32,
             state.lookups,
             state.misses,
+            state.failure.map_or(0, |code| u64::from(code as u32) | 1 << 32),
         ];
         self.put(VOLUMES.at(index) + 1, &figures);
         for (place, damage) in state.damage.iter().take(damaged).enumerate() {
@@ -319,6 +360,16 @@ impl Rewriting<'_> {
                 | (file as u64 & ((1 << FILE_BITS) - 1)) << OFFSET_BITS
                 | u64::from(track_number(track)) << (OFFSET_BITS + FILE_BITS);
             self.put(VOLUMES.at(index) + DAMAGE_AT + place, &[word]);
+        }
+    }
+
+    /// Puts what a guest has into its row.
+    pub fn guest(&mut self, index: usize, name: u64, state: &GuestState) {
+        if index < GUESTS.most {
+            let opens = u64::from(state.opens) | u64::from(state.opens_max) << 32;
+            let refused = u64::from(state.opens_refused) | u64::from(state.storage_refused) << 32;
+            let row = [name, opens, state.storage_bytes, state.storage_bytes_max, refused];
+            self.put(GUESTS.at(index), &row);
         }
     }
 
@@ -425,6 +476,8 @@ fn read_once(words: &LentWords) -> Shown {
         volumes: (counts & 0xffff) as usize,
         devices: (counts >> 16 & 0xffff) as usize,
         subchannels: high(counts) as usize,
+        guests: word(GUEST_COUNT) as u32 as usize,
+        refused: word(REFUSED),
     };
     let rows = |count: usize, rows: Rows| {
         (0..count.min(rows.most)).map(move |index| rows.first + rows.words * index)
@@ -469,6 +522,7 @@ fn read_once(words: &LentWords) -> Shown {
             pinned: low(pinned),
             lookups: word(at + 4),
             misses: word(at + 5),
+            failure: (high(word(at + 6)) != 0).then_some(word(at + 6) as i32),
         }
     };
     let device = |at: usize| {
@@ -505,12 +559,22 @@ fn read_once(words: &LentWords) -> Shown {
             },
         }
     };
+    let guest = |at: usize| GuestState {
+        name: text(&word(at).to_le_bytes()),
+        opens: low(word(at + 1)),
+        opens_max: high(word(at + 1)),
+        storage_bytes: word(at + 2),
+        storage_bytes_max: word(at + 3),
+        opens_refused: low(word(at + 4)),
+        storage_refused: high(word(at + 4)),
+    };
     Shown {
         totals,
         paths: rows(totals.paths, PATHS).map(path).collect(),
         volumes: rows(totals.volumes, VOLUMES).map(volume).collect(),
         devices: rows(totals.devices, DEVICES).map(device).collect(),
         subchannels: rows(totals.subchannels, SUBCHANNELS).map(subchannel).collect(),
+        guests: rows(totals.guests, GUESTS).map(guest).collect(),
     }
 }
 
@@ -550,6 +614,7 @@ mod tests {
             pinned: 2,
             lookups: 1 << 40,
             misses: 31,
+            failure: Some(5),
         }
     }
 
@@ -568,11 +633,24 @@ mod tests {
         }
     }
 
+    fn guest() -> GuestState {
+        GuestState {
+            name: "ALICE".into(),
+            opens: 5,
+            opens_max: 64,
+            storage_bytes: 7 << 30,
+            storage_bytes_max: 1 << 40,
+            opens_refused: 3,
+            storage_refused: 2,
+        }
+    }
+
     #[test]
     fn what_is_shown_is_read() {
         let (words, lent) = Words::pair(REPORT_WORDS).unwrap();
         let mut showing = Showing::new(words);
-        let totals = Totals { paths: 1, volumes: 1, devices: 2, subchannels: 1 };
+        let totals =
+            Totals { paths: 1, volumes: 1, devices: 2, subchannels: 1, guests: 1, refused: 9 };
         let measurement = Measurement {
             starts: 1,
             samples: 2,
@@ -589,8 +667,10 @@ mod tests {
             rows.volume(0, &volume());
             rows.device(1, &device());
             rows.subchannel(0, packed(b"ALICE   "), 1, 3, 200, &measurement);
+            rows.guest(0, packed(b"ALICE   "), &guest());
         });
         let shown = read(&lent);
+        assert_eq!(shown.guests, [guest()]);
         assert_eq!((shown.totals, &shown.volumes), (totals, &vec![volume()]));
         let units = std::array::from_fn(|kind| kind as u64 + 1);
         assert_eq!(shown.paths, [PathState { guests: 5, units }]);
@@ -603,11 +683,13 @@ mod tests {
     #[test]
     fn words_are_where_the_picture_has_them() {
         let (words, lent) = Words::pair(REPORT_WORDS).unwrap();
-        let totals = Totals { paths: 4, volumes: 2, devices: 3, subchannels: 5 };
+        let totals =
+            Totals { paths: 4, volumes: 2, devices: 3, subchannels: 5, guests: 2, refused: 6 };
         Showing::new(words).change(&totals, |rows| {
             rows.name_volume(1, "SIGA01", "f");
             rows.volume(1, &volume());
             rows.device(2, &device());
+            rows.guest(1, packed(b"ALICE   "), &guest());
         });
         let word = |at| lent.load(at, Ordering::Relaxed);
         assert_eq!([word(0), word(1), word(2)], [2, 5 << 32 | 3 << 16 | 2, 4]);
@@ -618,13 +700,15 @@ mod tests {
             [0x66, u64::MAX << 39 & 0x3ff_ffff_ffff | (262_668 * 15 - 1) << 42 | ((1 << 39) - 1)]
         );
         assert_eq!(word(4240 + 2 * 8 + 1), 1 | (1 | 8 | 16) << 16 | 3 << 32);
+        assert_eq!([word(3), word(4), word(20624 + 8 + 1)], [2, 6, 5 | 64 << 32]);
     }
 
     #[test]
     fn rows_that_there_is_no_room_for_are_counted_and_left_out() {
         let (words, lent) = Words::pair(REPORT_WORDS).unwrap();
         let many = 100_000;
-        let totals = Totals { paths: many, volumes: many, devices: many, subchannels: many };
+        let (paths, volumes, devices, subchannels) = (many, many, many, many);
+        let totals = Totals { paths, volumes, devices, subchannels, guests: many, refused: 0 };
         Showing::new(words).change(&totals, |rows| {
             rows.path(PATHS_MAX, 1, [9; 11].into_iter());
             rows.name_volume(VOLUMES_MAX, "A", &"x".repeat(1000));
@@ -632,11 +716,13 @@ mod tests {
             rows.volume(VOLUMES_MAX, &volume());
             rows.device(DEVICES_MAX, &device());
             rows.subchannel(SUBCHANNELS_MAX, 1, 1, 1, 1, &Measurement::default());
+            rows.guest(GUESTS_MAX, 1, &guest());
         });
-        let Shown { totals, paths, volumes, devices, subchannels } = read(&lent);
+        let Shown { totals, paths, volumes, devices, subchannels, guests } = read(&lent);
         assert_eq!((totals.volumes, totals.subchannels), (0xffff, many));
         let rows = (paths.len(), volumes.len(), devices.len(), subchannels.len());
         assert_eq!(rows, (PATHS_MAX, VOLUMES_MAX, DEVICES_MAX, SUBCHANNELS_MAX));
+        assert_eq!((guests.len(), totals.guests), (GUESTS_MAX, many));
         assert_eq!(volumes[0].file, "\u{e9}".repeat(128));
     }
 

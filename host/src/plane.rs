@@ -954,14 +954,17 @@ impl Host {
             PathReport { path: *path, kind: record.kind.to_string(), state, sides }
         });
         let now_ns = os::processor::now_ns();
+        let control_units = self.volumes.report();
+        let mut limits = self.report_limits(now_ns);
+        limits.extend(control_units.iter().flat_map(volumes::limits));
         SystemReport {
             now_ns,
             guests: guests.collect(),
             paths: paths.collect(),
             resources: self.resources.report(),
             lans: self.lans.report(),
-            control_units: self.volumes.report(),
-            limits: self.report_limits(now_ns),
+            control_units,
+            limits,
         }
     }
 

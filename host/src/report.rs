@@ -82,6 +82,32 @@ pub struct ControlUnitReport {
     /// How many volumes, devices and subchannels there are besides.
     #[serde(default)]
     pub not_shown: u64,
+    /// Guests that have devices open: what they have of the control unit, and may have.
+    #[serde(default)]
+    pub users: Vec<ControlUnitUserReport>,
+    /// Opens that were refused because a guest had as much as it may.
+    #[serde(default)]
+    pub opens_refused: u64,
+}
+
+/// What a guest has of a control unit, and may have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ControlUnitUserReport {
+    /// The guest.
+    pub guest: String,
+    /// Devices that it has open, each open counting.
+    pub opens: u32,
+    /// How many it may have open: `guest_opens_max`, or half of what all other guests leave.
+    pub opens_max: u32,
+    /// Bytes of storage that its opens take.
+    pub storage_bytes: u64,
+    /// How many they may take: `guest_storage_max`, or half of what all other guests leave.
+    pub storage_bytes_max: u64,
+    /// Opens that were refused because the guest had as many as it may, since it has had any.
+    pub opens_refused: u32,
+    /// Opens that were refused for their storage.
+    pub storage_refused: u32,
 }
 
 /// A volume.
@@ -110,6 +136,9 @@ pub struct VolumeReport {
     pub sync: Option<VolumeSync>,
     /// Tracks that were found damaged, 16 at most.
     pub damaged_tracks: Vec<DamagedTrackReport>,
+    /// Why a sync of it has failed, if one has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// Tracks that the cache has room for.
     pub cache_tracks_max: u32,
     /// Tracks that it has.
@@ -135,12 +164,14 @@ pub enum VolumeState {
     ReadOnly,
     /// It is only read, because tracks of it are damaged.
     Damaged,
+    /// It is only read until it is served anew, because a sync of it has failed.
+    Failed,
 }
 
 impl VolumeState {
     /// All states.
-    pub const ALL: [VolumeState; 3] =
-        [VolumeState::Online, VolumeState::ReadOnly, VolumeState::Damaged];
+    pub const ALL: [VolumeState; 4] =
+        [VolumeState::Online, VolumeState::ReadOnly, VolumeState::Damaged, VolumeState::Failed];
 }
 
 /// As in the JSON of a report.
@@ -150,6 +181,7 @@ impl fmt::Display for VolumeState {
             VolumeState::Online => "online",
             VolumeState::ReadOnly => "read-only",
             VolumeState::Damaged => "damaged",
+            VolumeState::Failed => "failed",
         })
     }
 }

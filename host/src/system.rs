@@ -266,7 +266,8 @@ impl System {
         let lans = lan::rules(source, written.lan)?;
         let volumes = volume::rules(source, written.control_unit, written.volume, &rules)?;
         if let Some(volumes) = &volumes {
-            rules.push(Rule::of_own(Pattern::Name(volumes.control_unit)));
+            let rule = Rule::of_own(Pattern::Name(volumes.control_unit));
+            rules.push(Rule { storage_bytes_max: volumes.storage_bytes_max, ..rule });
         }
         let socket = host.socket;
         Ok(System { socket, mode, guests_max, memory_max, rules, users, lans, volumes, warnings })

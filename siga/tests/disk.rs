@@ -12,8 +12,8 @@ use siga::disk::ckd::track::records_from;
 use siga::disk::ckd::volume::Access;
 use siga::disk::format::orb::{Orb, OrbFlags};
 use siga::disk::{
-    BLOCK_BYTES, Device, Disk, DiskError, DiskOptions, Mode, OpenDiskError, OpenVolume, Program,
-    Reading, Server, Syncing, UnitKind, Writing,
+    BLOCK_BYTES, Device, Disk, DiskError, DiskOptions, GuestLimit, Mode, OpenDiskError, OpenVolume,
+    Program, Reading, Server, ServerLimits, Syncing, UnitKind, Writing,
 };
 use siga::error::Problem;
 use siga::host::{Embedded, Observer, System};
@@ -283,12 +283,17 @@ fn devices_are_given_to_those_who_may_have_them() {
     let bob = Guest::attach_embedded(&host, "BOB").unwrap();
     let refused = |guest: &Guest, device: &str| {
         let opened = Disk::open(guest, "DASD", device, &options(Mode::Transport));
-        matches!(opened, Err(OpenDiskError::Connect(ConnectError::Refused { .. })))
+        match opened {
+            Err(OpenDiskError::Connect(ConnectError::Refused { .. })) => Some("no device"),
+            Err(OpenDiskError::InUse { .. }) => Some("in use"),
+            Err(error) => panic!("{error}"),
+            Ok(_) => None,
+        }
     };
-    assert!(refused(&bob, "SIGA01"));
-    assert!(refused(&alice, "OTHER"));
+    assert_eq!(refused(&bob, "SIGA01"), Some("no device"));
+    assert_eq!(refused(&alice, "OTHER"), Some("no device"));
     let mut disk = Disk::open(&alice, "DASD", "SIGA01", &options(Mode::Transport)).unwrap();
-    assert!(refused(&alice, "SIGA01"), "one guest at a time");
+    assert_eq!(refused(&alice, "SIGA01"), Some("in use"), "one guest at a time");
     assert!(!disk.may_write());
     let error = disk.write(0, &[1; BLOCK_BYTES]).unwrap_err().to_string();
     assert!(error.contains("write inhibited"), "{error}");
@@ -297,7 +302,7 @@ fn devices_are_given_to_those_who_may_have_them() {
     drop(disk);
     // The server learns of the end from the path.
     let mut tries = 0;
-    while refused(&alice, "SIGA01") {
+    while refused(&alice, "SIGA01").is_some() {
         tries += 1;
         assert!(tries < 1000);
         thread::yield_now();
@@ -338,6 +343,83 @@ fn what_a_guest_wants_is_bounded() {
         assert!(matches!(refused, Err(ConnectError::Refused { .. })), "{subchannels} {pages}");
     }
     drop(connect(&guest, 128, 256, 1).unwrap());
+    serving.stop();
+}
+
+#[test]
+fn guest_that_opens_again_and_again_leaves_others_something() {
+    let host = Embedded::start(System::open()).unwrap();
+    let place = Place::new("again");
+    let limits = ServerLimits { opens_max: 16, ..ServerLimits::default() };
+    let limits = ServerLimits { storage_bytes_max: 1 << 30, ..limits };
+    let serving = Serving::start_with(&host, Device::default(), |server| {
+        server.add_volume(&place.0, Access::Write, 4 << 20).unwrap();
+        server.set_limits(limits);
+    });
+    let [alice, bob] = ["ALICE", "BOB"].map(|name| Guest::attach_embedded(&host, name).unwrap());
+    let open = |guest: &Guest, depth| {
+        let options = DiskOptions { depth, ..options(Mode::Transport) };
+        Disk::open(guest, "DASD", "SIGA01", &options)
+    };
+    let mut disks = Vec::new();
+    let refused = loop {
+        match open(&alice, 1) {
+            Ok(disk) => disks.push(disk),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(disks.len(), 8);
+    let says = "limit opens of guest ALICE at DASD reached: 8 (guest_opens_max of [control_unit] in the system file)";
+    assert_eq!(refused.to_string(), says);
+    // Another guest finds room, and its own storage is bounded too: 128 subchannels take some 60 MiB.
+    let mut others = Vec::new();
+    let refused = loop {
+        match open(&bob, 128) {
+            Ok(disk) => others.push(disk),
+            Err(error) => break error,
+        }
+    };
+    let is_opens =
+        matches!(refused, OpenDiskError::Limit { limit: GuestLimit::Opens, most: 4, .. });
+    assert!(is_opens && others.len() == 4, "{refused}");
+    others[3].write(0, &pattern(1, 4)).unwrap();
+    // What is closed can be opened again, once the server has learned of it, within half of what the other guest leaves now: 6.
+    disks.truncate(5);
+    let mut tries = 0;
+    while let Err(error) = open(&alice, 1).map(|disk| disks.push(disk)) {
+        assert!(matches!(error, OpenDiskError::Limit { .. }), "{error}");
+        tries += 1;
+        assert!(tries < 1000);
+        thread::yield_now();
+    }
+    drop((disks, others));
+    serving.stop();
+}
+
+#[test]
+fn storage_of_the_opens_of_a_guest_is_bounded() {
+    let host = Embedded::start(System::open()).unwrap();
+    let place = Place::new("storage");
+    let limits =
+        ServerLimits { guest_storage_bytes_max: Some(300 << 20), ..ServerLimits::default() };
+    let serving = Serving::start_with(&host, Device::default(), |server| {
+        server.add_volume(&place.0, Access::Write, 4 << 20).unwrap();
+        server.set_limits(limits);
+    });
+    let alice = Guest::attach_embedded(&host, "ALICE").unwrap();
+    let options = DiskOptions { depth: 128, ..options(Mode::Transport) };
+    let mut disks = Vec::new();
+    let refused = loop {
+        match Disk::open(&alice, "DASD", "SIGA01", &options) {
+            Ok(disk) => disks.push(disk),
+            Err(error) => break error.to_string(),
+        }
+    };
+    // Results of 32 MiB, as much again in results that may wait, and messages.
+    assert!((4..8).contains(&disks.len()), "{}", disks.len());
+    let says = "limit storage of guest ALICE at DASD reached: 314572800 (guest_storage_max of [control_unit] in the system file)";
+    assert_eq!(refused, says);
+    drop(disks);
     serving.stop();
 }
 

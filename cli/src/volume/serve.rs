@@ -9,7 +9,7 @@ use disk::ckd::volume::Access;
 use host::system::System;
 use host::system::volume::Share;
 use siga::Wait;
-use siga::disk::{Device, OpenVolume, Server, Syncing, SystemVolumes};
+use siga::disk::{Device, OpenVolume, Server, ServerLimits, Syncing, SystemVolumes};
 
 use super::not_opened;
 use crate::outcome::Outcome;
@@ -35,7 +35,7 @@ pub struct Serve {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["name", "files", "read_only", "dedicated", "minidisk", "cache", "direct", "sync", "no_check"]
+        conflicts_with_all = ["name", "files", "read_only", "dedicated", "minidisk", "cache", "direct", "sync", "no_check", "guest_opens_max", "guest_storage_max"]
     )]
     system: Option<PathBuf>,
     /// Let guests only read
@@ -57,6 +57,12 @@ pub struct Serve {
     /// When to acknowledge a write
     #[arg(long, value_name = "WHEN", value_enum, default_value_t, conflicts_with = "read_only")]
     sync: SyncKind,
+    /// Devices that one guest has open at a time; without it half of what all other guests leave of 4096
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    guest_opens_max: Option<u64>,
+    /// MiB of storage that the opens of one guest take; without it half of what all other guests leave of 64 GiB
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 26))]
+    guest_storage_max: Option<u64>,
     /// Do not read every track first: a damaged one is found when a guest needs it
     #[arg(long)]
     no_check: bool,
@@ -199,6 +205,12 @@ fn serve_files(arguments: &Serve, name: &str) -> Result<(Server, Served), Outcom
     let volumes = files.iter().map(open).collect::<Result<Vec<_>, Outcome>>()?;
     let guest = siga::Guest::attach(socket.path()?, name).map_err(Outcome::no)?;
     let mut server = Server::new(guest, Wait::Adaptive).map_err(Outcome::no)?;
+    let storage = arguments.guest_storage_max;
+    server.set_limits(ServerLimits {
+        guest_opens_max: arguments.guest_opens_max,
+        guest_storage_bytes_max: storage.map(|mib| mib << 20),
+        ..ServerLimits::default()
+    });
     let syncing = Syncing::from(arguments.sync);
     let mut devices = Vec::new();
     for (number, (open, label)) in volumes.into_iter().enumerate() {

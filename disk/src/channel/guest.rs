@@ -4,17 +4,33 @@ use std::collections::VecDeque;
 
 use fabric::path::{Lendable, SendError, Sender, Shared, View};
 
-use super::request::{self, Answer, SKIPPED};
+use super::request::{self, Answer, PLACE_BYTES, SKIPPED};
 use super::subchannel::{Run, Subchannel};
 use super::walk::Piece;
-use crate::exchange::{Broken, Extent, Pieces, Syncing};
-use crate::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, control};
+use crate::exchange::{Broken, EXTENT_BYTES, Extent, Pieces, Syncing};
+use crate::format::scsw::{DeviceStatus, SCSW_BYTES, Scsw, SubchannelStatus, control};
+use crate::format::sense::SENSE_BYTES;
 use crate::format::tsb::TSB_BYTES;
 
 /// Results that are held back for a guest whose path has no room. A guest with more does not take what it has asked for.
 pub const HELD_BACK_MAX: usize = 512;
+/// Bytes of results that are held back for a guest besides those of its programs: refusals, and news of programs that go on.
+const OTHER_RESULT_BYTES_MAX: usize = 1 << 20;
 /// Places of the data of a program, and sources: what the head of a result can count, and then some.
 const PARTS_MAX: usize = 8192;
+
+/// Bytes of the longest result: status, places, sources, sense, and a status block with its address.
+const RESULT_BYTES_MAX: usize = SCSW_BYTES
+    + PARTS_MAX * (PLACE_BYTES + EXTENT_BYTES)
+    + SENSE_BYTES
+    + TSB_BYTES
+    + size_of::<u64>();
+
+/// Bytes of results that are held back for a guest with so many subchannels, at most. A guest for which more are held back is ended. One that
+/// takes its results has one for each subchannel at a time.
+pub const fn held_back_bytes_max(subchannels: u16) -> usize {
+    subchannels as usize * RESULT_BYTES_MAX + OTHER_RESULT_BYTES_MAX
+}
 
 /// Bytes of count fields between the records that one program reads which are copied along.
 const GAP_BYTES_MAX: u64 = 4096;
@@ -30,6 +46,39 @@ const FORESEEN_BYTES: usize = 256;
 /// Bytes of storage for the results of so many subchannels, whose programs each read up to `result_bytes`.
 pub fn result_storage_bytes(subchannels: u16, result_bytes: u32) -> u64 {
     u64::from(subchannels) * (u64::from(result_bytes) + GAP_BYTES_MAX)
+}
+
+/// Results that a guest's path had no room for, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    results: VecDeque<(request::Head, Vec<u8>)>,
+    /// Bytes of their bodies.
+    bytes: usize,
+}
+
+impl Backlog {
+    pub(super) fn len(&self) -> usize {
+        self.results.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.results.is_empty()
+    }
+
+    fn push(&mut self, head: request::Head, body: Vec<u8>) {
+        self.bytes += body.len();
+        self.results.push_back((head, body));
+    }
+
+    fn drop_first(&mut self) {
+        let first = self.results.pop_front();
+        self.bytes -= first.map_or(0, |(_, body)| body.len());
+    }
+
+    /// Whether there is more than a guest with so many subchannels may leave.
+    pub(super) fn is_full(&self, subchannels: u16) -> bool {
+        self.results.len() > HELD_BACK_MAX || self.bytes > held_back_bytes_max(subchannels)
+    }
 }
 
 #[derive(Debug)]
@@ -68,7 +117,7 @@ pub(super) struct Guest {
     /// How many are to be started again when the control unit says that their device is free.
     pub(super) waiting: usize,
     /// Results that the guest's path had no room for.
-    pub(super) backlog: VecDeque<(request::Head, Vec<u8>)>,
+    pub(super) backlog: Backlog,
     /// They wait for memory or descriptors of this side, and not for the guest.
     pub(super) lacks: bool,
     /// The body of the result that is sent, to use its memory again.
@@ -261,6 +310,11 @@ impl Guest {
         waits
     }
 
+    /// Whether more results are held back than the guest may leave.
+    pub(super) fn is_behind(&self) -> bool {
+        self.backlog.is_full(self.subchannels.len() as u16)
+    }
+
     pub(super) fn refuse(
         &mut self,
         subchannel: u16,
@@ -278,7 +332,7 @@ impl Guest {
         device: DeviceStatus,
         sender: &mut Sender,
     ) -> Result<(), Broken> {
-        if self.backlog.len() > HELD_BACK_MAX {
+        if self.is_behind() {
             // The guest is ended when it is polled.
             return Ok(());
         }
@@ -325,9 +379,9 @@ impl Guest {
     /// Sends what the path had no room for, as far as there is room now. Returns whether anything was sent.
     pub(super) fn send_backlog(&mut self, sender: &mut Sender) -> Result<bool, Broken> {
         let mut has_sent = false;
-        while let Some((head, body)) = self.backlog.front() {
+        while let Some((head, body)) = self.backlog.results.front() {
             match sender.send(&head.emit(), body) {
-                Ok(()) => drop(self.backlog.pop_front()),
+                Ok(()) => self.backlog.drop_first(),
                 Err(SendError::Severed(severed)) => return Err(severed.into()),
                 Err(error) => {
                     self.lacks = matches!(error, SendError::Lacking(_));
@@ -341,11 +395,11 @@ impl Guest {
     }
 }
 
-/// Sends a message to a guest. What the path has no room for waits. A guest for which more than [`HELD_BACK_MAX`] wait is ended
-/// when it is polled.
+/// Sends a message to a guest. What the path has no room for waits. A guest for which too much waits is ended when it is polled: see
+/// [`Backlog::is_full`].
 pub(super) fn send(
     sender: &mut Sender,
-    backlog: &mut VecDeque<(request::Head, Vec<u8>)>,
+    backlog: &mut Backlog,
     lacks: &mut bool,
     head: &request::Head,
     body: &[u8],
@@ -357,6 +411,28 @@ pub(super) fn send(
             Err(error) => *lacks = matches!(error, SendError::Lacking(_)),
         }
     }
-    backlog.push_back((*head, body.to_vec()));
+    backlog.push(*head, body.to_vec());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_that_are_held_back_are_bounded_in_number_and_in_bytes() {
+        let head = request::Head::new(request::Kind::Result, 0);
+        let mut backlog = Backlog::default();
+        (0..HELD_BACK_MAX).for_each(|_| backlog.push(head, vec![0; 100]));
+        assert!(!backlog.is_full(1));
+        backlog.push(head, Vec::new());
+        assert!(backlog.is_full(128));
+        (0..HELD_BACK_MAX).for_each(|_| backlog.drop_first());
+        assert_eq!((backlog.len(), backlog.bytes, backlog.is_full(1)), (1, 0, false));
+        // As many long results as there are subchannels.
+        (0..128).for_each(|_| backlog.push(head, vec![0; RESULT_BYTES_MAX]));
+        assert_eq!((backlog.is_full(128), backlog.is_full(100)), (false, true));
+        (0..128).for_each(|_| backlog.drop_first());
+        assert_eq!(backlog.bytes, RESULT_BYTES_MAX);
+    }
 }

@@ -24,5 +24,7 @@ pub mod stream;
 pub mod subchannel;
 pub mod walk;
 
-pub use guest::result_storage_bytes;
-pub use run::{AttachError, Channel, Counters, Guests, PATHS_MAX, SUBCHANNELS_MAX, Use};
+pub use guest::{held_back_bytes_max, result_storage_bytes};
+pub use run::{
+    AttachError, Channel, Counters, GUESTS_MAX, Guests, PATHS_MAX, SUBCHANNELS_MAX, Use,
+};

@@ -7,7 +7,7 @@ use fabric::path::{Lendable, Message, Receiver, Ringing, SendError, Sender, Shar
 use os::storage::StorageOptions;
 
 use super::ending::conditions;
-use super::guest::{Guest, HELD_BACK_MAX, result_storage_bytes};
+use super::guest::{Backlog, Guest, result_storage_bytes};
 use super::request::{self, Modification, START_BYTES};
 use super::storage::{OUTPUT_BYTES_MAX, Storage, gather_behind, gather_most};
 use super::stream;
@@ -258,7 +258,7 @@ impl Channel {
             told: 0,
             busy: VecDeque::new(),
             waiting: 0,
-            backlog: VecDeque::new(),
+            backlog: Backlog::default(),
             lacks: false,
             body: Vec::new(),
         });
@@ -397,7 +397,8 @@ impl Channel {
                 continue;
             }
             self.request(number, head, start, sender, now)?;
-            if self.held_back(number) > HELD_BACK_MAX {
+            let guest = self.guests.get(number).and_then(Option::as_ref);
+            if guest.is_some_and(Guest::is_behind) {
                 self.counters.violations += 1;
                 return Err(Broken::Rules);
             }

@@ -13,8 +13,8 @@ use os::words::LentWords;
 
 use super::{Answer, Host};
 use crate::report::{
-    ChannelPathReport, ControlUnitReport, DamagedTrackReport, DeviceReport, SubchannelReport,
-    VolumeReading, VolumeReport, VolumeState, VolumeWriting,
+    ChannelPathReport, ControlUnitReport, ControlUnitUserReport, DamagedTrackReport, DeviceReport,
+    LimitReport, SubchannelReport, VolumeReading, VolumeReport, VolumeState, VolumeWriting,
 };
 
 /// Guests that show volumes, at most: what they show is mapped here.
@@ -35,6 +35,26 @@ impl Volumes {
     pub(super) fn report(&self) -> Vec<ControlUnitReport> {
         self.of.iter().map(|(guest, words)| control_unit(*guest, read(words))).collect()
     }
+}
+
+/// The limits of the guests of a control unit, as the control unit shows them.
+pub(super) fn limits(unit: &ControlUnitReport) -> impl Iterator<Item = LimitReport> {
+    unit.users.iter().flat_map(move |user| {
+        let row = |limit: &str, used, most, refused: u32, setting: &str| LimitReport {
+            owner: format!("guest {} at {}", user.guest, unit.guest),
+            limit: limit.to_owned(),
+            used,
+            most,
+            refused: refused.into(),
+            setting: format!("[control_unit] {setting}"),
+        };
+        let (opens, most) = (user.opens.into(), user.opens_max.into());
+        let (bytes, bytes_max) = (user.storage_bytes, user.storage_bytes_max);
+        [
+            row("opens", opens, most, user.opens_refused, "guest_opens_max"),
+            row("storage", bytes, bytes_max, user.storage_refused, "guest_storage_max"),
+        ]
+    })
 }
 
 impl Host {
@@ -60,9 +80,10 @@ impl Host {
 
 /// What a guest shows, with names in the place of numbers.
 fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
-    let Shown { totals, paths, volumes, devices, subchannels } = shown;
+    let Shown { totals, paths, volumes, devices, subchannels, guests } = shown;
     let Totals { volumes: all_volumes, devices: all_devices, subchannels: all, .. } = totals;
     let hidden = [
+        totals.guests.saturating_sub(guests.len()),
         all_volumes.saturating_sub(volumes.len()),
         all_devices.saturating_sub(devices.len()),
         all.saturating_sub(subchannels.len()),
@@ -73,11 +94,13 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
         .enumerate()
         .map(|(number, volume)| VolumeReport {
             number,
-            state: match (volume.damage.is_empty(), volume.read_only) {
-                (false, _) => VolumeState::Damaged,
-                (true, true) => VolumeState::ReadOnly,
-                (true, false) => VolumeState::Online,
+            state: match (volume.failure, volume.damage.is_empty(), volume.read_only) {
+                (Some(_), ..) => VolumeState::Failed,
+                (None, false, _) => VolumeState::Damaged,
+                (None, true, true) => VolumeState::ReadOnly,
+                (None, true, false) => VolumeState::Online,
             },
+            failure: volume.failure.map(|code| std::io::Error::from_raw_os_error(code).to_string()),
             reading: match volume.reading {
                 Reading::Buffered => VolumeReading::Buffered,
                 Reading::Direct => VolumeReading::Direct,
@@ -150,7 +173,18 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
         }
     };
     let subchannels = subchannels.into_iter().map(subchannel).collect();
+    let users = guests.into_iter().map(|guest| ControlUnitUserReport {
+        guest: guest.name,
+        opens: guest.opens,
+        opens_max: guest.opens_max,
+        storage_bytes: guest.storage_bytes,
+        storage_bytes_max: guest.storage_bytes_max,
+        opens_refused: guest.opens_refused,
+        storage_refused: guest.storage_refused,
+    });
     ControlUnitReport {
+        users: users.collect(),
+        opens_refused: totals.refused,
         guest: guest.to_string(),
         channel_paths: paths.into_iter().enumerate().map(path).collect(),
         subchannels,
@@ -164,7 +198,7 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
 mod tests {
     use std::os::fd::{AsFd, OwnedFd};
 
-    use disk::report::{REPORT_WORDS, Showing, VolumeState as Shown};
+    use disk::report::{GuestState, REPORT_WORDS, Showing, VolumeState as Shown};
     use disk::unit::Syncing;
     use fabric::control::{PACKET_BYTES_MAX, Request};
     use os::packets::Packets;
@@ -215,12 +249,16 @@ mod tests {
         let mut showing = Showing::new(words);
         let reply = ask(&mut host, &packets, &Request::ShowVolumes, Some(&lent));
         assert_eq!(reply, Some(Reply::Done { path: 0 }));
-        showing.change(&Totals { volumes: 70, devices: 1, ..Totals::default() }, |rows| {
+        let totals = Totals { volumes: 70, devices: 1, guests: 1, refused: 9, ..Totals::default() };
+        showing.change(&totals, |rows| {
             rows.name_volume(0, "SIGA01", "a.ckd");
             rows.volume(0, &Shown { lookups: 5, misses: 7, ..Shown::default() });
             let syncing = Syncing::File;
             rows.volume(1, &Shown { syncing, ..Shown::default() });
-            rows.volume(2, &Shown { syncing, read_only: true, ..Shown::default() });
+            let failed = Shown { syncing, read_only: true, ..Shown::default() };
+            rows.volume(2, &Shown { failure: Some(5), ..failed });
+            let state = GuestState { opens: 3, opens_max: 64, ..GuestState::default() };
+            rows.guest(0, u64::from_le_bytes(*b"ALICE\0\0\0"), &state);
             // A device of a volume that is not there, with a name that is no text.
             let name = "a\u{7}b".to_owned();
             rows.device(0, &DeviceState { name, volume: 99, ..DeviceState::default() });
@@ -231,6 +269,14 @@ mod tests {
         assert_eq!((volume.volume.as_str(), volume.cache_hits), ("SIGA01", 0));
         let syncs = [0, 1, 2].map(|number: usize| unit.volumes[number].sync);
         assert_eq!(syncs, [Some(VolumeSync::Fdatasync), Some(VolumeSync::File), None]);
+        assert_eq!(unit.volumes[2].state, VolumeState::Failed);
+        assert!(unit.volumes[2].failure.as_ref().unwrap().starts_with("Input/output error"));
+        let user = &unit.users[0];
+        assert_eq!((user.guest.as_str(), user.opens, user.opens_max), ("ALICE", 3, 64));
+        assert_eq!(unit.opens_refused, 9);
+        let rows: Vec<_> = limits(unit).map(|row| (row.owner, row.limit, row.used)).collect();
+        let owner = || "guest ALICE at UNIT0".to_owned();
+        assert_eq!(rows, [(owner(), "opens".into(), 3), (owner(), "storage".into(), 0)]);
         assert_eq!((&*unit.devices[0].device, &*unit.devices[0].volume), ("a?b", "?"));
         // Another report takes its place.
         let (_storage, lent) = report(BYTES);

@@ -3,6 +3,9 @@
 //! ```toml
 //! [control_unit]
 //! name = "DASD"                 # the guest that serves the volumes; left out: DASD
+//! storage_max = "64 GiB"        # storage that it may lend to all guests together, caches of dedicated volumes included; left out: 64 GiB
+//! guest_opens_max = 64          # devices that one guest has open at a time; left out: half of what all other guests leave of 4096
+//! guest_storage_max = "1 GiB"   # storage that the opens of one guest take; left out: half of what all other guests leave of storage_max
 //!
 //! [[volume]]
 //! file = "pay001.ckd"           # or the first of several; beside this file, unless it begins with /
@@ -32,6 +35,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use disk::channel::GUESTS_MAX;
 use disk::ckd::model::CYLINDERS_MAX;
 use disk::report::{DEVICES_MAX, VOLUMES_MAX};
 use disk::unit::Syncing;
@@ -53,6 +57,9 @@ const CACHE_BYTES: u64 = 256 << 20;
 const CACHE_BYTES_MIN: u64 = 1 << 20;
 const CACHE_BYTES_MAX: u64 = 1 << 40;
 
+/// Storage that the opens of a guest, or of all guests, may take at least: one open takes some 5 MiB, and more with more subchannels.
+const STORAGE_BYTES_MIN: u64 = 16 << 20;
+
 const NAME_RIGHT: &str = "must be 1 to 8 of A-Z 0-9 $ # @ _ -";
 
 /// The volumes of a system, and the guest that serves them.
@@ -60,6 +67,12 @@ const NAME_RIGHT: &str = "must be 1 to 8 of A-Z 0-9 $ # @ _ -";
 pub struct Volumes {
     /// The guest that serves them.
     pub control_unit: Name,
+    /// Bytes of storage that it may lend to all guests together.
+    pub storage_bytes_max: u64,
+    /// Devices that one guest has open at a time. None if that is a share.
+    pub guest_opens_max: Option<u64>,
+    /// Bytes of storage that the opens of one guest take. None if that is a share.
+    pub guest_storage_bytes_max: Option<u64>,
     /// The volumes, in the order of the file.
     pub volumes: Vec<VolumeRule>,
 }
@@ -180,10 +193,38 @@ impl Volumes {
 }
 
 /// The table `[control_unit]`.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenUnit {
     name: Option<Spanned<String>>,
+    storage_max: Option<Spanned<Bytes>>,
+    guest_opens_max: Option<Spanned<u64>>,
+    guest_storage_max: Option<Spanned<Bytes>>,
+}
+
+impl WrittenUnit {
+    /// A part of the file that has something of it, if there is any.
+    fn span(&self) -> Option<Range<usize>> {
+        let of_bytes = |bytes: &Option<Spanned<Bytes>>| bytes.as_ref().map(Spanned::span);
+        let name = self.name.as_ref().map(Spanned::span);
+        let opens = self.guest_opens_max.as_ref().map(Spanned::span);
+        name.or(of_bytes(&self.storage_max)).or(opens).or(of_bytes(&self.guest_storage_max))
+    }
+}
+
+/// Bytes within these bounds, if they are written.
+fn bytes_within(
+    source: &Source,
+    field: &str,
+    written: Option<Spanned<Bytes>>,
+    least: u64,
+    most: u64,
+) -> Result<Option<u64>, FileError> {
+    let within = |bytes: Spanned<Bytes>| {
+        let (span, Bytes(bytes)) = (bytes.span(), bytes.into_inner());
+        within(source, field, Spanned::new(span, bytes), least, most)
+    };
+    written.map(within).transpose()
 }
 
 impl WrittenUnit {
@@ -240,17 +281,19 @@ pub(super) fn rules(
     written: Vec<WrittenVolume>,
     guests: &[Rule],
 ) -> Result<Option<Volumes>, FileError> {
-    let written_name = unit.and_then(|unit| unit.name);
+    let unit = unit.unwrap_or_default();
+    let unit_span = unit.span();
+    let WrittenUnit { name: written_name, storage_max, guest_opens_max, guest_storage_max } = unit;
     let control_unit = match &written_name {
         None => CONTROL_UNIT.parse().expect("a name"),
         Some(text) => name(source, text)?,
     };
     let Some(first) = written.first() else {
-        return match written_name {
+        return match unit_span {
             None => Ok(None),
-            Some(text) => {
+            Some(span) => {
                 let right = "must have a [[volume]], or be left out";
-                Err(source.error(text.span(), "a control unit without volumes", right))
+                Err(source.error(span, "a control unit without volumes", right))
             }
         };
     };
@@ -261,7 +304,24 @@ pub(super) fn rules(
         let right = "must be a name that no [[guest]] has, as [control_unit] name";
         return Err(source.error(span, what, right));
     }
-    let mut found = Volumes { control_unit, volumes: Vec::new() };
+    let storage = bytes_within(source, "storage_max", storage_max, STORAGE_BYTES_MIN, 1 << 46)?;
+    let storage_bytes_max = storage.unwrap_or(super::STORAGE_BYTES_MAX);
+    let guest_storage_bytes_max = bytes_within(
+        source,
+        "guest_storage_max",
+        guest_storage_max,
+        STORAGE_BYTES_MIN,
+        storage_bytes_max,
+    )?;
+    let opens = |opens| within(source, "guest_opens_max", opens, 1, GUESTS_MAX as u64);
+    let guest_opens_max = guest_opens_max.map(opens).transpose()?;
+    let mut found = Volumes {
+        control_unit,
+        storage_bytes_max,
+        guest_opens_max,
+        guest_storage_bytes_max,
+        volumes: Vec::new(),
+    };
     for volume in written {
         if found.volumes.len() == VOLUMES_MAX {
             let what = format!("there are more than {VOLUMES_MAX} volumes");
@@ -300,14 +360,8 @@ impl WrittenVolume {
         }
         let access = self.access.as_ref().map_or(WrittenAccess::Write, |access| *access.get_ref());
         let read_only = access == WrittenAccess::Read;
-        let cache_bytes = match self.cache {
-            None => CACHE_BYTES,
-            Some(bytes) => {
-                let (span, Bytes(bytes)) = (bytes.span(), bytes.into_inner());
-                let bytes = Spanned::new(span, bytes);
-                within(source, "cache", bytes, CACHE_BYTES_MIN, CACHE_BYTES_MAX)?
-            }
-        };
+        let cache = bytes_within(source, "cache", self.cache, CACHE_BYTES_MIN, CACHE_BYTES_MAX)?;
+        let cache_bytes = cache.unwrap_or(CACHE_BYTES);
         if let Some(sync) = self.sync.as_ref().filter(|_| read_only) {
             let what = "sync of a volume that is only read";
             let right = "must be left out, or the volume must have access = \"write\"";
@@ -465,6 +519,8 @@ mod tests {
             r#"
             [control_unit]
             name = "UNIT"
+            storage_max = "100 GiB"
+            guest_opens_max = 5
             [[volume]]
             file = "a.ckd"
             access = "read"
@@ -510,6 +566,8 @@ mod tests {
         let expected =
             [(100, Some(83), false, true), (183, None, false, false), (0, None, true, true)];
         assert_eq!(found, expected);
+        assert_eq!((volumes.guest_opens_max, volumes.guest_storage_bytes_max), (Some(5), None));
+        assert_eq!(system.rule(name("UNIT")).unwrap().storage_bytes_max, 100 << 30);
         // The control unit is this user's, and whoever has a device may connect to it.
         let rule = system.rule(name("UNIT")).unwrap();
         assert!(rule.permits(&os::peer::Credentials::own()));
@@ -537,6 +595,28 @@ mod tests {
             (
                 "[control_unit]\nname = \"UNIT\"\n".to_owned(),
                 "6: a control unit without volumes: must have a [[volume]], or be left out",
+            ),
+            (
+                "[control_unit]\nguest_opens_max = 5\n".to_owned(),
+                "6: a control unit without volumes: must have a [[volume]], or be left out",
+            ),
+            (
+                format!("[control_unit]\nguest_opens_max = 0\n{volume}"),
+                "6: guest_opens_max = 0: must be 1 to 4096",
+            ),
+            (
+                format!("[control_unit]\nstorage_max = \"1 MiB\"\n{volume}"),
+                "6: storage_max = 1048576: must be 16777216 to 70368744177664",
+            ),
+            (
+                format!(
+                    "[control_unit]\nstorage_max = \"1 GiB\"\nguest_storage_max = \"2 GiB\"\n{volume}"
+                ),
+                "7: guest_storage_max = 2147483648: must be 16777216 to 1073741824",
+            ),
+            (
+                format!("[control_unit]\nopens_max = 7\n{volume}"),
+                "6: unknown field `opens_max`: must be one of `name`, `storage_max`, `guest_opens_max`, `guest_storage_max`",
             ),
             (
                 format!("[control_unit]\nname = \"A\"\n{volume}"),

@@ -14,11 +14,11 @@ use disk::format::tsb::Tsb;
 use disk::program::blocks::{self, BLOCKS_MAX, Mode, PROGRAM_BYTES, Verb};
 use disk::program::client::{Client, ClientError, Event, LOOK_BYTES};
 use disk::program::tracks;
-use fabric::control::Kind;
+use fabric::control::{Kind, Problem};
 use fabric::path;
 use thiserror::Error;
 
-use super::{BLOCK_BYTES, Given, Wanted, device_name};
+use super::{BLOCK_BYTES, Given, NotOpened, Wanted, device_name};
 use crate::in_place::View;
 use crate::{ConnectError, Guest, Path, PathOptions, Severed, Wait};
 
@@ -78,6 +78,26 @@ pub enum OpenDiskError {
         /// What it may be.
         most: u32,
     },
+    /// The guest has as much of the server as it may. It finds more when it closes devices, and unless the limit was set, when others do.
+    #[error("limit {limit} of guest {guest} at {server} reached: {most} ({})", limit.setting())]
+    Limit {
+        /// Which limit.
+        limit: GuestLimit,
+        /// The guest, whose limit it is.
+        guest: String,
+        /// The server.
+        server: String,
+        /// How much the guest may have.
+        most: u64,
+    },
+    /// The device is dedicated, and open.
+    #[error("{device} of {server} is in use: it is for one guest at a time, and was opened before")]
+    InUse {
+        /// The device.
+        device: String,
+        /// The server.
+        server: String,
+    },
     /// No path to the server, or it has no such device for this guest.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -87,6 +107,35 @@ pub enum OpenDiskError {
     /// The server gave no device.
     #[error(transparent)]
     Disk(#[from] DiskError),
+}
+
+/// A limit of what one guest may have of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GuestLimit {
+    /// Devices that it has open.
+    Opens,
+    /// Bytes of storage that its opens take.
+    Storage,
+}
+
+impl GuestLimit {
+    /// The setting that changes it.
+    pub fn setting(self) -> &'static str {
+        match self {
+            GuestLimit::Opens => "guest_opens_max of [control_unit] in the system file",
+            GuestLimit::Storage => "guest_storage_max of [control_unit] in the system file",
+        }
+    }
+}
+
+impl std::fmt::Display for GuestLimit {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            GuestLimit::Opens => "opens",
+            GuestLimit::Storage => "storage",
+        })
+    }
 }
 
 /// Why a device is of no more use, or a program was not started.
@@ -277,7 +326,22 @@ impl Disk {
         };
         // A guest that only has devices waits for nothing else, and would never hear of another host.
         guest.poll();
-        let mut path = guest.connect(server, &path_options)?;
+        let mut path = guest.connect(server, &path_options).map_err(|error| {
+            let ConnectError::Refused { problem: Problem::Refused, data } = &error else {
+                return error.into();
+            };
+            let (limit, most) = match NotOpened::parse(data) {
+                NotOpened::NoDevice => return error.into(),
+                NotOpened::InUse => {
+                    let (device, server) = (device.to_owned(), server.to_owned());
+                    return OpenDiskError::InUse { device, server };
+                }
+                NotOpened::Opens { most } => (GuestLimit::Opens, most),
+                NotOpened::Storage { most } => (GuestLimit::Storage, most),
+            };
+            let (guest, server) = (guest.name().to_string(), server.to_owned());
+            OpenDiskError::Limit { limit, guest, server, most }
+        })?;
         let given = Given::parse(&path.user_data());
         let mut client = Client::new(bytes, path.sender().raw())?;
         client.set_look_bytes(options.look_bytes as usize);

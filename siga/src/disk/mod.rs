@@ -51,11 +51,14 @@
 
 mod client;
 mod server;
+mod shares;
 mod showing;
 mod spinning;
 mod volumes;
 
-pub use client::{Disk, DiskError, DiskOptions, Ended, OpenDiskError, Program, ProgramError};
+pub use client::{
+    Disk, DiskError, DiskOptions, Ended, GuestLimit, OpenDiskError, Program, ProgramError,
+};
 pub use disk::channel::request::Modification;
 pub use disk::channel::subchannel::Measurement;
 pub use disk::ckd;
@@ -64,6 +67,7 @@ pub use disk::format;
 pub use disk::program::blocks::Mode;
 pub use disk::unit::{DamagedTrack, Reading, Syncing, Writing};
 pub use server::{Device, Server, ServerError};
+pub use shares::ServerLimits;
 pub use volumes::{Checking, OpenVolume, open_volume, part_number};
 #[cfg(feature = "embedded")]
 pub use volumes::{SystemVolumes, VolumeDevice};
@@ -129,6 +133,47 @@ impl Given {
     /// The track of the device with block 0: behind the cylinder with the label, which a device has that begins with the volume.
     fn first_track(self) -> u32 {
         if self.first_cylinder == 0 { FIRST_BLOCK_TRACK } else { 0 }
+    }
+}
+
+/// Why a server does not let a guest open a device, in the user data with which it refuses the connection.
+///
+/// ```text
+/// | why 8 | 0 56 | limit 64 |     little-endian
+/// ```
+///
+/// Why: 0 there is no such device for the guest, or the request is wrong; 1 it is dedicated and open; 2 and 3 the guest has as many opens, or
+/// as much storage, as it may, which is the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotOpened {
+    NoDevice,
+    InUse,
+    Opens { most: u64 },
+    Storage { most: u64 },
+}
+
+impl NotOpened {
+    fn emit(self) -> crate::UserData {
+        let (why, most) = match self {
+            NotOpened::NoDevice => (0, 0),
+            NotOpened::InUse => (1, 0),
+            NotOpened::Opens { most } => (2, most),
+            NotOpened::Storage { most } => (3, most),
+        };
+        let mut bytes = [0; 16];
+        bytes[0] = why;
+        bytes[8..].copy_from_slice(&u64::to_le_bytes(most));
+        bytes
+    }
+
+    fn parse(bytes: &crate::UserData) -> NotOpened {
+        let most = u64::from_le_bytes(*bytes.last_chunk().expect("8 of 16"));
+        match bytes[0] {
+            1 => NotOpened::InUse,
+            2 => NotOpened::Opens { most },
+            3 => NotOpened::Storage { most },
+            _ => NotOpened::NoDevice,
+        }
     }
 }
 

@@ -6,12 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
-use disk::channel::{Channel, Guests, PATHS_MAX, SUBCHANNELS_MAX, Use, result_storage_bytes};
+use disk::channel::{
+    Channel, Guests, PATHS_MAX, SUBCHANNELS_MAX, Use, held_back_bytes_max, result_storage_bytes,
+};
 use disk::ckd::direct::{Direct, DirectWrites, NoDirect};
 use disk::ckd::model::TRACK_BYTES;
 use disk::ckd::volume::{Access, OpenError};
 use disk::exchange::{Broken, PairError, pair};
-use disk::report::{self, DeviceState, Totals, VolumeState};
+use disk::report::{self, DeviceState, GuestState, Totals, VolumeState};
 use disk::unit::{Clock, DamagedTrack, Reading, Syncing, Unit, Writing};
 use fabric::control::{Kind, Pending, Problem};
 use fabric::name::Name;
@@ -22,10 +24,11 @@ use os::processor::{now_ns, thread_ns};
 use os::storage::StorageOptions;
 use thiserror::Error;
 
+use super::shares::{ServerLimits, Shares};
 use super::showing::Shown;
 use super::spinning::Spinning;
 use super::volumes::OpenVolume;
-use super::{Given, Measurement, UnitKind, Wanted};
+use super::{Given, Measurement, NotOpened, UnitKind, Wanted};
 use crate::waiter::{Key, Member, OneOf};
 use crate::{Guest, Path, PathOptions, Wait, Waiter};
 
@@ -130,6 +133,7 @@ pub struct Server {
     cache_bytes: Vec<u64>,
     /// The volumes' files, or the first of each.
     files: Vec<PathBuf>,
+    shares: Shares,
     shown: Shown,
     /// What is shown of devices is out of date.
     has_new_devices: bool,
@@ -169,8 +173,24 @@ struct Opened {
     key: Key,
     /// Which device.
     device: usize,
-    /// The guest's name, as a report has it.
-    guest: u64,
+    /// The guest.
+    guest: Name,
+    /// Storage that the open takes of the guest's share.
+    storage_bytes: u64,
+}
+
+/// What a guest that opens a device gets.
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    /// The number of the path at the channel.
+    number: usize,
+    /// Which device.
+    device: usize,
+    wanted: Wanted,
+    /// Storage that the path lends, without a cache.
+    lent_bytes: u64,
+    /// Storage that the open takes of the guest's share.
+    storage_bytes: u64,
 }
 
 /// What the server waits for.
@@ -278,6 +298,7 @@ impl Server {
             numbers: HashMap::new(),
             cache_bytes,
             files: Vec::new(),
+            shares: Shares::default(),
             shown: Shown::new()?,
             has_new_devices: false,
             wait,
@@ -291,6 +312,11 @@ impl Server {
         }
         server.follow_host();
         Ok(server)
+    }
+
+    /// Sets what guests may have of the server from now on. What they have already stays.
+    pub fn set_limits(&mut self, limits: ServerLimits) {
+        self.shares.limits = limits;
     }
 
     /// Opens a volume, with a cache of at most `cache_bytes` for its tracks, and returns its number.
@@ -407,6 +433,9 @@ impl Server {
         }
         if self.devices.iter().any(|other| other.is_confused_with(bytes, &device)) {
             return Err(ServerError::Name { name });
+        }
+        if device.dedicated {
+            self.shares.cache_bytes += self.cache_bytes[device.volume];
         }
         let device = Device { cylinders: Some(cylinders), ..device };
         self.devices.push(Named { name: bytes, device });
@@ -546,6 +575,8 @@ impl Server {
             volumes: self.cache_bytes.len(),
             devices: self.devices.len(),
             subchannels: opened.map(|number| self.channel.measurements(number).count()).sum(),
+            guests: self.shares.taken().count(),
+            refused: self.shares.refused,
         }
     }
 
@@ -553,7 +584,7 @@ impl Server {
     fn show(&mut self) {
         let totals = self.totals();
         let are_new = std::mem::take(&mut self.has_new_devices);
-        let Server { unit, channel, devices, paths, shown, .. } = self;
+        let Server { unit, channel, devices, paths, shares, shown, .. } = self;
         let devices = if are_new { &devices[..] } else { &[] };
         shown.report.change(&totals, |rows| {
             for (index, (link, guests)) in channel.links().enumerate() {
@@ -574,6 +605,7 @@ impl Server {
                     pinned: cache.pinned() as u32,
                     lookups: cache.lookups(),
                     misses: cache.misses(),
+                    failure: unit.failure(volume).map(|error| error.raw_os_error().unwrap_or(0)),
                     ..VolumeState::default()
                 };
                 rows.volume(volume, &state);
@@ -595,11 +627,25 @@ impl Server {
                 };
                 rows.device(index, &state);
             }
+            for (row, (guest, taken)) in shares.taken().enumerate().take(report::GUESTS_MAX) {
+                let most = shares.most(guest);
+                let state = GuestState {
+                    opens: taken.opens as u32,
+                    opens_max: most.opens as u32,
+                    storage_bytes: taken.storage_bytes,
+                    storage_bytes_max: most.storage_bytes,
+                    opens_refused: taken.refused.0,
+                    storage_refused: taken.refused.1,
+                    ..GuestState::default()
+                };
+                rows.guest(row, report::packed(&guest.bytes()), &state);
+            }
             let mut row = 0;
             for (number, opened) in paths.iter().enumerate() {
                 let Some(Opened { device, guest, .. }) = *opened else { continue };
                 let path = channel.link_of(number).unwrap_or(0);
                 for (subchannel, measured) in channel.measurements(number).enumerate() {
+                    let guest = report::packed(&guest.bytes());
                     rows.subchannel(row, guest, device, path, subchannel as u16, &measured);
                     row += 1;
                 }
@@ -682,8 +728,9 @@ impl Server {
 
     /// A guest is gone, or broke the rules.
     fn leave(&mut self, number: usize) {
-        if let Some(Opened { key, .. }) = self.paths[number].take() {
+        if let Some(Opened { key, guest, storage_bytes, .. }) = self.paths[number].take() {
             self.has_new_devices = true;
+            self.shares.give_back(guest, storage_bytes);
             self.channel.detach(number);
             self.numbers.remove(&key);
             self.waiter.remove(key);
@@ -716,26 +763,29 @@ impl Server {
                     self.serve_member(opened.key, now_ns())?;
                 }
             }
-            let Some((number, which, wanted)) = self.wish(&pending) else {
-                let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else {
-                    return Ok(());
-                };
-                guest.refuse(pending, [0; 16]);
-                continue;
+            let grant = match self.grant(&pending) {
+                Ok(grant) => grant,
+                Err(why) => {
+                    let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else {
+                        return Ok(());
+                    };
+                    guest.refuse(pending, why.emit());
+                    continue;
+                }
             };
+            let Grant { number, device: which, wanted, lent_bytes, storage_bytes } = grant;
             let device = self.devices[which].device.clone();
             let result_bytes = u32::from(wanted.result_pages) * 4096;
             let cache = if device.dedicated { self.cache_bytes[device.volume] } else { 0 };
-            let results = result_storage_bytes(wanted.subchannels, result_bytes);
             let options = PathOptions {
-                storage_bytes: PATH_BYTES + results + cache,
+                storage_bytes: lent_bytes + cache,
                 data: Given { first_cylinder: device.first_cylinder }.emit(),
                 wait: self.wait,
                 ..PathOptions::default()
             };
             let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else { return Ok(()) };
             // It was withdrawn, or something is lacking, of which the asking guest learns.
-            let from = pending.from.bytes();
+            let from = pending.from;
             let Ok(mut path) = guest.accept_pending(pending, &options) else { continue };
             // What is lacking for this guest must not end the others: its path ends, which tells the guest.
             let lendable = device.dedicated.then(|| self.unit.lendable(device.volume)).transpose();
@@ -758,31 +808,43 @@ impl Server {
                     if self.paths.len() <= number {
                         self.paths.resize(number + 1, None);
                     }
-                    let guest = report::packed(&from);
                     self.has_new_devices = true;
                     self.numbers.insert(key, number);
-                    self.paths[number] = Some(Opened { key, device: which, guest });
+                    self.shares.take(from, storage_bytes);
+                    let (device, guest) = (which, from);
+                    self.paths[number] = Some(Opened { key, device, guest, storage_bytes });
                 }
                 Err(_) => self.channel.detach(number),
             }
         }
     }
 
-    /// What a guest may have of what it wants.
-    fn wish(&self, pending: &Pending) -> Option<(usize, usize, Wanted)> {
+    /// What a guest gets of what it wants.
+    ///
+    /// # Errors
+    /// Why it gets nothing.
+    fn grant(&mut self, pending: &Pending) -> Result<Grant, NotOpened> {
         let wanted = Wanted::parse(&pending.data);
-        let is_wanted = |named: &Named| named.name == wanted.name && named.may_open(pending.from);
-        let which = self.devices.iter().position(is_wanted)?;
-        let mut opened = self.paths.iter().flatten();
-        let is_taken =
-            self.devices[which].device.dedicated && opened.any(|opened| opened.device == which);
-        let result_bytes = u64::from(wanted.subchannels) * u64::from(wanted.result_pages) * 4096;
+        let result_bytes = u32::from(wanted.result_pages) * 4096;
+        let all = u64::from(wanted.subchannels) * u64::from(result_bytes);
         // Nobody reads a second queue.
-        let fits = (1..=RESULT_BYTES_MAX).contains(&result_bytes)
+        let fits = (1..=RESULT_BYTES_MAX).contains(&all)
             && wanted.subchannels <= SUBCHANNELS_MAX
-            && pending.shape == Shape::SIMPLE;
+            && pending.shape == Shape::SIMPLE
+            && pending.kind == Kind::DISK;
+        let is_wanted = |named: &Named| named.name == wanted.name && named.may_open(pending.from);
+        let device = self.devices.iter().position(is_wanted).filter(|_| fits);
+        let device = device.ok_or(NotOpened::NoDevice)?;
+        let mut opened = self.paths.iter().flatten();
+        if self.devices[device].device.dedicated && opened.any(|opened| opened.device == device) {
+            return Err(NotOpened::InUse);
+        }
+        let lent_bytes = PATH_BYTES + result_storage_bytes(wanted.subchannels, result_bytes);
+        // Results that the guest does not take are kept in memory of the server's.
+        let storage_bytes = lent_bytes + held_back_bytes_max(wanted.subchannels) as u64;
+        self.shares.check(pending.from, storage_bytes)?;
         let number = self.paths.iter().position(Option::is_none).unwrap_or(self.paths.len());
-        (pending.kind == Kind::DISK && !is_taken && fits).then_some((number, which, wanted))
+        Ok(Grant { number, device, wanted, lent_bytes, storage_bytes })
     }
 
     /// Guests that have a device open.
@@ -810,6 +872,14 @@ impl Server {
     /// Tracks of a volume that were found damaged, 16 at most. Nobody writes to a volume that has any.
     pub fn damage(&self, volume: usize) -> &[DamagedTrack] {
         self.unit.damage(volume)
+    }
+
+    /// Why nobody writes to a volume any more, if a sync of it has failed. That is so until the volume is served anew.
+    ///
+    /// # Panics
+    /// If there is no such volume.
+    pub fn failure(&self, volume: usize) -> Option<&io::Error> {
+        self.unit.failure(volume)
     }
 
     /// How tracks of a volume come from its file.

@@ -19,6 +19,8 @@ const LOCK_POLL_TIME: Duration = Duration::from_millis(2);
 pub enum Checking<'a> {
     /// A track is damaged.
     Damaged(&'a Fault),
+    /// A track cannot be read. That says nothing of other tracks, and a later read may succeed.
+    Unreadable(&'a Fault),
     /// Tracks have been read.
     Tracks {
         /// How many so far.
@@ -87,10 +89,12 @@ impl OpenVolume {
         // A volume needs no label to be served.
         let mut lack = None;
         check_tracks(volume, |number, checked| {
-            if let Err(Fault::Track { what: TrackFault::Io(error), .. }) = &checked
-                && disk::ckd::backing::is_passing(error)
-            {
-                lack.get_or_insert_with(|| io::Error::new(error.kind(), error.to_string()));
+            if let Err(fault @ Fault::Track { what: TrackFault::Io(error), .. }) = &checked {
+                if disk::ckd::backing::is_passing(error) {
+                    lack.get_or_insert_with(|| io::Error::new(error.kind(), error.to_string()));
+                } else {
+                    watch(Checking::Unreadable(fault));
+                }
             } else if let Err(fault) = &checked {
                 if let Fault::Track { offset, .. } = fault {
                     let (_, start) = volume.place(number);
@@ -204,11 +208,13 @@ mod of_system {
     use super::{Checking, OpenVolume, part_number};
     use crate::Name;
     use crate::disk::server::{Device, Server, ServerError};
+    use crate::disk::shares::ServerLimits;
 
     /// The volumes of a system file, opened and held against it.
     #[derive(Debug)]
     pub struct SystemVolumes {
         control_unit: Name,
+        limits: ServerLimits,
         volumes: Vec<(OpenVolume, VolumeRule)>,
     }
 
@@ -279,7 +285,13 @@ mod of_system {
                 }
                 volumes.push((open, rule.clone()));
             }
-            Ok(Some(SystemVolumes { control_unit: wanted.control_unit, volumes }))
+            let limits = ServerLimits {
+                storage_bytes_max: wanted.storage_bytes_max,
+                guest_opens_max: wanted.guest_opens_max,
+                guest_storage_bytes_max: wanted.guest_storage_bytes_max,
+                ..ServerLimits::default()
+            };
+            Ok(Some(SystemVolumes { control_unit: wanted.control_unit, limits, volumes }))
         }
 
         /// The guest that is to serve them.
@@ -314,6 +326,7 @@ mod of_system {
         /// # Errors
         /// [`ServerError`].
         pub fn serve(self, server: &mut Server) -> Result<(), ServerError> {
+            server.set_limits(self.limits);
             for (open, rule) in self.volumes {
                 let open = if rule.direct { open.read_directly() } else { open };
                 let open = open.with_syncing(rule.syncing);
