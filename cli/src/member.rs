@@ -35,7 +35,7 @@ pub struct Member {
     #[arg(long, value_name = "ADDRESS")]
     gateway: Vec<IpAddr>,
     /// The MAC address of the interface [default: the host chooses one]
-    #[arg(long)]
+    #[arg(long, value_parser = station)]
     mac: Option<Mac>,
     /// Bytes of the longest packet, 68 to the LAN's [default: the LAN's]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=65_535))]
@@ -48,6 +48,17 @@ pub struct Member {
     wait: WaitKind,
     #[command(flatten)]
     socket: Socket,
+}
+
+/// A MAC address that one station can have.
+fn station(text: &str) -> Result<Mac, String> {
+    let mac: Mac = text.parse().map_err(|error| format!("{error}"))?;
+    if mac.is_group() || mac == Mac([0; 6]) {
+        return Err(format!(
+            "{mac} is no station's: must be like 02:00:00:00:00:05, and its first byte even"
+        ));
+    }
+    Ok(mac)
 }
 
 /// How to wait for frames.

@@ -32,6 +32,9 @@ pub struct Arguments {
     lan: String,
     #[command(flatten)]
     member: Member,
+    /// Say on standard error which name and addresses the program has, before it starts
+    #[arg(short, long)]
+    verbose: bool,
     /// Append results to this file, one object in each line, because standard output is the program's: name and addresses
     /// before the program starts, exit code and counters when it has ended. docs/json.md describes them
     #[arg(long, value_name = "FILE")]
@@ -75,6 +78,9 @@ fn run_program(arguments: &Arguments) -> Result<u8, Outcome> {
     // The names are there before the program is.
     let agent = Agent::new(lan, tap, options.gateways.clone());
     let mut server = Server::new(agent, &held, options.wait, hosts).map_err(Outcome::no)?;
+    if arguments.verbose {
+        eprintln!("siga: {up}");
+    }
     if let Some(results) = &mut results {
         results.append(&up)?;
     }

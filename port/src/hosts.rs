@@ -17,6 +17,8 @@ pub struct Hosts {
     file: File,
     /// What is in the machine's own file.
     before: String,
+    /// What the machine is called, if it is.
+    machine: Option<String>,
     /// Of the members that were looked at last.
     changes: Option<u64>,
     /// What the file has.
@@ -38,9 +40,12 @@ impl Hosts {
         if !before.is_empty() && !before.ends_with('\n') {
             before.push('\n');
         }
+        let machine = rustix::system::uname();
+        let machine = machine.nodename().to_str().ok().filter(|name| is_name(name));
         Ok(Hosts {
             file,
             before,
+            machine: machine.map(str::to_owned),
             changes: None,
             text: None,
             #[cfg(test)]
@@ -58,13 +63,14 @@ impl Hosts {
         if self.changes == Some(changes) {
             return Ok(());
         }
+        let first = own_lines(lan.addresses(), self.machine.as_deref());
         let lan_name = lan.name();
         let members = lan
             .members()
             .flat_map(|member| member.addresses.iter().map(move |address| (*address, member.name)));
         // Names are looked up in small letters; most programs do not mind, and some do.
         let members = members.map(|(address, name)| (address, name.as_str().to_lowercase()));
-        let text = text(&self.before, lan_name.as_str(), members);
+        let text = text(&first, &self.before, lan_name.as_str(), members);
         self.put(text)?;
         self.changes = Some(changes);
         Ok(())
@@ -88,9 +94,33 @@ impl Hosts {
     }
 }
 
+/// Whether a word can stand in a hosts file as a name.
+fn is_name(word: &str) -> bool {
+    !word.is_empty()
+        && word
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
+}
+
+/// The lines that stand before the machine's own: what the machine is called is the program's address on the LAN. Elsewhere it is often an
+/// address of the loopback interface, and a server that binds its own name would be reached by nobody.
+fn own_lines(addresses: &[IpAddr], machine: Option<&str>) -> String {
+    let mut lines = String::new();
+    let Some(machine) = machine.filter(|machine| *machine != "localhost") else { return lines };
+    for address in addresses {
+        let _ = writeln!(lines, "{address}\t{machine}");
+    }
+    lines
+}
+
 /// The text of the file.
-fn text(before: &str, lan: &str, members: impl Iterator<Item = (IpAddr, String)>) -> String {
-    let mut text = format!("{before}\n# The members of the LAN {lan}, kept by siga.\n");
+fn text(
+    first: &str,
+    before: &str,
+    lan: &str,
+    members: impl Iterator<Item = (IpAddr, String)>,
+) -> String {
+    let mut text = format!("{first}{before}\n# The members of the LAN {lan}, kept by siga.\n");
     for (address, name) in members {
         // What follows the sign is a comment: such a name would be read as another guest's.
         if !name.contains('#') {
@@ -108,8 +138,10 @@ mod tests {
     fn members_stand_behind_what_was_there() {
         let members = [("10.1.0.5", "web"), ("fd00::5", "web")];
         let members = members.map(|(address, name)| (address.parse().unwrap(), name.to_owned()));
-        let text = text("127.0.0.1 localhost\n", "hs0", members.into_iter());
-        let expected = "127.0.0.1 localhost\n\n# The members of the LAN hs0, kept by siga.\n\
+        let addresses = ["10.1.0.7".parse().unwrap()];
+        let first = own_lines(&addresses, Some("machine"));
+        let text = text(&first, "127.0.0.1 localhost machine\n", "hs0", members.into_iter());
+        let expected = "10.1.0.7\tmachine\n127.0.0.1 localhost machine\n\n# The members of the LAN hs0, kept by siga.\n\
                         10.1.0.5\tweb\nfd00::5\tweb\n";
         assert_eq!(text, expected);
     }
@@ -118,7 +150,7 @@ mod tests {
     fn name_that_would_be_read_as_another_is_left_out() {
         let members = [("10.1.0.5", "web#"), ("10.1.0.6", "web"), ("10.1.0.7", "#1")];
         let members = members.map(|(address, name)| (address.parse().unwrap(), name.to_owned()));
-        let text = text("", "hs0", members.into_iter());
+        let text = text("", "", "hs0", members.into_iter());
         assert_eq!(text, "\n# The members of the LAN hs0, kept by siga.\n10.1.0.6\tweb\n");
     }
 
@@ -137,5 +169,14 @@ mod tests {
             assert_eq!(found, text.as_bytes());
         }
         assert_eq!(hosts.written, 3);
+    }
+
+    #[test]
+    fn machine_without_a_name_of_its_own_has_no_line() {
+        let addresses = ["10.1.0.7".parse().unwrap()];
+        for machine in [None, Some("localhost")] {
+            assert_eq!(own_lines(&addresses, machine), "");
+        }
+        assert!(is_name("a-1.example") && !is_name("") && !is_name("a b") && !is_name("(none)"));
     }
 }

@@ -130,9 +130,9 @@ fn set_up(setup: &Setup) -> Result<Made, String> {
             };
             let up = Links::open().and_then(|mut links| links.set_loopback_up());
             inside("the loopback interface cannot be set up", up)?;
-            if rights == Rights::UserNamespace {
-                allow_ping();
-            }
+            allow_ping(rights);
+            allow_ports();
+            ignore_routers("default");
             // Without them, what the program sent last may be lost.
             sockets.extend(SOCKETS.iter().filter_map(|file| File::open(file).ok()));
             let (directory, name) = HOSTS;
@@ -148,6 +148,7 @@ fn set_up(setup: &Setup) -> Result<Made, String> {
     }
     let interface = &setup.interface;
     let tap = Tap::create(interface).map_err(|error| no_tap(interface, error))?;
+    ignore_routers(interface);
     let made = Links::open()
         .and_then(|mut links| links.set_up(interface, setup.mac, setup.mtu, &setup.addresses));
     made.map_err(|error| format!("the interface {interface} cannot be set up: {error}"))?;
@@ -158,11 +159,31 @@ fn set_up(setup: &Setup) -> Result<Made, String> {
     Ok(Made { tap, hosts, sockets })
 }
 
-/// Lets a program without rights send echo requests, as distributions do outside. A new network allows it to nobody. If it
-/// cannot be allowed, `ping` says so.
-fn allow_ping() {
+/// Lets programs without rights send echo requests, as distributions do outside. A new network allows it to nobody. If it cannot be
+/// allowed, `ping` says so.
+fn allow_ping(rights: Rights) {
     let group = rustix::process::getegid().as_raw();
-    let _ = fs::write("/proc/sys/net/ipv4/ping_group_range", format!("{group} {group}"));
+    let groups = match rights {
+        // No other group is there.
+        Rights::UserNamespace => format!("{group} {group}"),
+        Rights::Own => "0 2147483647".to_owned(),
+    };
+    let _ = fs::write("/proc/sys/net/ipv4/ping_group_range", groups);
+}
+
+/// Lets programs without rights serve at ports below 1024: nobody else is in this network. If it cannot be allowed, who binds such a port is
+/// told so. IPv6 has the same setting.
+fn allow_ports() {
+    let _ = fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
+}
+
+/// Has an interface take no routes and no addresses from what others send, which the port lets nobody send. A kernel without IPv6 has no such
+/// settings.
+fn ignore_routers(interface: &str) {
+    for setting in ["accept_ra", "accept_redirects"] {
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/{setting}"), "0");
+    }
+    let _ = fs::write(format!("/proc/sys/net/ipv4/conf/{interface}/accept_redirects"), "0");
 }
 
 fn cover_hosts(directory: &str, name: &str) -> io::Result<File> {

@@ -93,7 +93,11 @@ impl Links {
         }
         if addresses.iter().any(|address| address.address.is_ipv4()) {
             // Groups of IPv6 have a route from the start. A route to elsewhere is added if a gateway is named.
-            self.request(RouteNetlinkMessage::NewRoute(to_groups(index)))?;
+            match self.request(RouteNetlinkMessage::NewRoute(to_groups(index))) {
+                // A network at two LANs: groups are reached over the first, unless a program names the interface.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                added => added?,
+            }
         }
         Ok(())
     }

@@ -28,9 +28,12 @@ impl Drop for System {
 
 impl System {
     pub fn start(name: &str) -> System {
+        System::of(name, siga::host::System::open())
+    }
+
+    pub fn of(name: &str, mut system: siga::host::System) -> System {
         let directory = std::env::temp_dir().join(format!("siga-{name}-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
-        let mut system = siga::host::System::open();
         system.socket = Some(directory.join("siga.sock"));
         System { directory, _host: siga::host::Embedded::start(system).unwrap() }
     }

@@ -13,7 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Process, text};
+use common::{Process, System, text};
 use lacking::skip;
 use programs::{TIME, code, read_until, spawn, system};
 use serde_json::Value;
@@ -98,7 +98,12 @@ fn names_are_those_of_the_members_and_only_inside() {
     let mut web = spawn(&mut system.script("web", "cat /etc/hosts; echo ready; read line"));
     let hosts = read_until(&mut web, "ready\n");
     assert!(hosts.contains("\tweb\n"), "{hosts}");
-    assert!(hosts.starts_with(String::from_utf8_lossy(&before).trim_end()), "{hosts}");
+    assert!(hosts.contains(String::from_utf8_lossy(&before).trim_end()), "{hosts}");
+    // A server that binds the machine's name is on the LAN.
+    let machine = rustix::system::uname().nodename().to_str().unwrap().to_owned();
+    let own =
+        hosts.lines().find(|line| line.split_whitespace().skip(1).any(|name| name == machine));
+    assert!(own.is_some_and(|line| line.starts_with("10.1.0.")), "{machine}: {hosts}");
     // One that comes later is known to those that were there.
     let mut other = spawn(&mut system.script("other", "echo ready; read line"));
     read_until(&mut other, "ready\n");
@@ -262,6 +267,11 @@ fn what_is_wrong_is_said_in_one_line() {
         assert_eq!(code(&run(options)), Some(2), "{options:?}");
     }
     assert_eq!(code(&run(&["--cpu", "4095"])), Some(2));
+    for mac in ["ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01", "00:00:00:00:00:00"] {
+        let output = run(&["--mac", mac]);
+        assert_eq!(code(&output), Some(2), "{mac}");
+        assert!(text(&output.stderr).contains("is no station's"), "{}", text(&output.stderr));
+    }
 }
 
 #[test]
@@ -317,6 +327,57 @@ fn network_that_is_there_joins_until_it_is_gone() {
         assert!(code(&output) == Some(1) && why.contains(says), "{why}");
         assert_eq!(why.lines().count(), 1, "{why}");
     }
+}
+
+#[test]
+fn network_joins_two_lans() {
+    let Some(system) = system("join-two", &["unshare", "nsenter", "ping"]) else { return };
+    let mut inside = Command::new("unshare");
+    let mut inside = Process(spawn(inside.args(["--net", "sh", "-c", "echo; read line"])));
+    read_until(&mut inside.0, "\n");
+    let number = inside.0.id().to_string();
+    let other = "[[guest]]\nname = \"*\"\n[[lan]]\nname = \"hs1\"\nrange = \"10.2.0.0/24\"\n";
+    let other = System::start_with("join-other", other);
+    let join = |system: &System, lan: &str| {
+        let join = ["join", lan, "--pid", &number, "--name", "box", "--json"];
+        let mut joined = Process(spawn(&mut system.command(&join)));
+        read_until(&mut joined.0, "\n");
+        joined
+    };
+    let _joined = [join(&system, "hs0"), join(&other, "hs1")];
+    for (system, lan) in [(&system, "hs0"), (&other, "hs1")] {
+        let run = ["run", "--lan", lan, "--", "ping", "-c", "1", "box"];
+        let output = system.run(&run);
+        assert_eq!(code(&output), Some(0), "{lan}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn user_without_rights_serves_at_port_80_and_pings() {
+    let Some(system) = system("run-port-80", &["setpriv", "perl", "ping"]) else { return };
+    if os::peer::Credentials::own().user != 0 {
+        return skip("run-port-80", "only root can become another user");
+    }
+    let own = text(&system.run(&["run", "-v", "--name", "me", "--", "true"]).stderr);
+    assert!(
+        own.starts_with("siga: ME is on the LAN hs0, as 10.1.0.") && own.lines().count() == 1,
+        "{own}"
+    );
+    let bind = "use Socket; socket(S, PF_INET, SOCK_STREAM, 0) && bind(S, sockaddr_in(80, INADDR_ANY)) \
+                && listen(S, 1) or die $!; print 'served'";
+    let user =
+        ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all"];
+    let run = |program: &[&str]| {
+        system.run(&[&["run", "--name", "me", "--"], &user[..], program].concat())
+    };
+    let output = run(&["perl", "-e", bind]);
+    assert_eq!(text(&output.stdout), "served", "{}", text(&output.stderr));
+    let output = run(&["ping", "-c", "1", "me"]);
+    assert_eq!(code(&output), Some(0), "{}", text(&output.stderr));
+    // What the port answers for, nobody else may say.
+    let script =
+        "cat /proc/sys/net/ipv6/conf/hs0/accept_ra /proc/sys/net/ipv6/conf/hs0/accept_redirects";
+    assert_eq!(text(&run(&["sh", "-c", script]).stdout), "0\n0\n");
 }
 
 #[test]

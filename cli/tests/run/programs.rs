@@ -26,6 +26,12 @@ pub fn system(test: &str, programs: &[&str]) -> Option<System> {
 }
 
 impl System {
+    /// A host with this system file.
+    pub fn start_with(name: &str, file: &str) -> System {
+        let source = siga::host::Source::of("system.toml", file);
+        System::of(name, siga::host::System::parse(&source).unwrap())
+    }
+
     /// Runs a shell script on the LAN.
     pub fn script(&self, name: &str, script: &str) -> Command {
         self.command(&["run", "--name", name, "--", "timeout", TIME, "sh", "-c", script])
