@@ -116,7 +116,7 @@ fn guest_table(guests: &[GuestOutline]) -> Table {
 }
 
 fn lan_table(lans: &[LanOutline]) -> Table {
-    let mut table = table(&["lan", "range", "largest frame", "members", "capture"], 5);
+    let mut table = table(&["lan", "range", "largest frame", "members", "capture", "routers"], 6);
     for lan in lans {
         table.add_row([
             lan.name.clone(),
@@ -124,6 +124,7 @@ fn lan_table(lans: &[LanOutline]) -> Table {
             Bytes(lan.frame_bytes.into()).to_string(),
             list(&lan.members),
             list(&lan.capture),
+            list(&lan.routers),
         ]);
     }
     table

@@ -203,6 +203,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         mtu: None,
         interface: None,
         gateways: Vec::new(),
+        routes: false,
         wait: Wait::Block,
     };
     let mut lan = member::join(&options, "FORWARD".as_ref()).map_err(Outcome::no)?;

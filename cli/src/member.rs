@@ -34,6 +34,10 @@ pub struct Member {
     /// A member of the LAN over which packets go to elsewhere, as one that `siga route` makes; one for each family of addresses
     #[arg(long, value_name = "ADDRESS")]
     gateway: Vec<IpAddr>,
+    /// Pass packets on, as a network with another way out does: take this member's word for the source of what it sends. The system file
+    /// has to name it among the LAN's routers
+    #[arg(long)]
+    router: bool,
     /// The MAC address of the interface [default: the host chooses one]
     #[arg(long, value_parser = station)]
     mac: Option<Mac>,
@@ -101,6 +105,7 @@ impl Member {
             mtu: self.mtu,
             interface: self.interface.clone(),
             gateways: self.gateway.clone(),
+            routes: self.router,
             wait,
         };
         let lan = member::join(&options, purpose).map_err(|error| no_member(&options, &error))?;

@@ -237,6 +237,7 @@ fn join(arguments: &Arguments, number: usize) -> Result<Lan, Outcome> {
         lan: lan.clone(),
         name: arguments.name.get(number).cloned(),
         address: first.map(|address| WrittenAddress { address: *address, prefix_bits: None }),
+        routes: true,
         wait: Wait::from(arguments.wait),
         ..Options::default()
     };

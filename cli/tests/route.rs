@@ -25,15 +25,18 @@ name = "*"
 [[lan]]
 name = "hs0"
 range = "10.1.0.0/24"
+routers = ["*"]
 
 [[lan]]
 name = "hs1"
 frame = "64 KiB"
 range = "10.2.0.0/24"
+routers = ["*"]
 
 [[lan]]
 name = "hs2"
 range = "10.3.0.0/16"
+routers = ["*"]
 
 [[lan.member]]
 guest = "ROUTER"

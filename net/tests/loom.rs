@@ -12,6 +12,7 @@ fn member(name: &str, last: u8) -> Member {
         vlans: vec![],
         addresses: vec![],
         captures: false,
+        routes: false,
         life: last.into(),
     }
 }

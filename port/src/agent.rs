@@ -8,6 +8,7 @@
 use std::io;
 use std::net::IpAddr;
 
+use net::lan::claim::{Claim, claim};
 use net::lan::frame;
 use net::lan::neighbour;
 use net::lan::offload::Offload;
@@ -165,7 +166,7 @@ impl Agent {
     fn send(&mut self, offload: Offload, (start, end): (usize, usize)) {
         let Agent { lan, tap, room, backlog, neighbours, counters } = self;
         let bytes = &room[start..end];
-        let find = |address| lan.find_address(address).map(|member| member.mac);
+        let find = |address| lan.find_owner(address).map(|member| member.mac);
         // The answer has no tag: to a question in a VLAN its members answer.
         let answer = if offload.vlan.is_none() { neighbour::answer(bytes, find) } else { None };
         if let Some(answer) = answer {
@@ -174,6 +175,12 @@ impl Agent {
             if tap.write(&[&[0; HEAD_BYTES], &answer], None).is_err() {
                 counters.dropped_device += 1;
             }
+            return;
+        }
+        // Nobody else is to be asked: no kernel would be told what another member answers.
+        if claim(bytes, offload, lan.own()) == Claim::Discovery {
+            counters.dropped_no_member += 1;
+            lan.count(Counter::DroppedDiscovery, 1);
             return;
         }
         let Some(mut target) = frame::destination(bytes) else {

@@ -80,13 +80,13 @@ impl Links {
         let index = index_of(interface)?;
         let attributes = vec![LinkAttribute::Address(mac.0.to_vec()), LinkAttribute::Mtu(mtu)];
         self.change(index, attributes, LinkFlags::empty())?;
-        if !addresses.iter().any(|address| address.address.is_ipv6()) {
-            // Or the interface would ask all members whether they have the address that it would give itself, and look
-            // for routers: a path to each member, for nothing. A kernel without IPv6 refuses this, and does not ask.
-            let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
-            let without = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
-            let _ = self.change(index, vec![without], LinkFlags::empty());
-        }
+        // In a LAN of IPv4 alone the interface would give itself an address for nothing. Elsewhere it is the one that follows from the
+        // MAC address, which the other members take for this one's. A kernel without IPv6 refuses both.
+        let has_six = addresses.iter().any(|address| address.address.is_ipv6());
+        let mode = if has_six { In6AddrGenMode::Eui64 } else { In6AddrGenMode::None };
+        let mode = AfSpecInet6::AddrGenMode(mode);
+        let mode = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
+        let _ = self.change(index, vec![mode], LinkFlags::empty());
         self.change(index, Vec::new(), LinkFlags::Up)?;
         for address in addresses {
             self.request(RouteNetlinkMessage::NewAddress(on_interface(index, *address)))?;

@@ -31,6 +31,8 @@ pub struct Options {
     pub interface: Option<String>,
     /// Members of the LAN over which packets go to elsewhere.
     pub gateways: Vec<IpAddr>,
+    /// Whether it passes packets on, from IP addresses that are not its own.
+    pub routes: bool,
     /// How the port waits.
     pub wait: Wait,
 }
@@ -100,6 +102,9 @@ fn hint(error: &JoinLanError) -> &'static str {
         JoinLanError::Refused { problem: Problem::NotAuthorised, .. } => {
             ": the system file must name this guest in the LAN's members"
         }
+        JoinLanError::Refused { problem: Problem::RoutingRefused, .. } => {
+            ": the system file must name this guest in the LAN's routers"
+        }
         _ => "",
     }
 }
@@ -117,7 +122,8 @@ const PREFIX_CHARACTERS: usize = 4;
 pub fn join(options: &Options, purpose: &OsStr) -> Result<Lan, MemberError> {
     let guest = attach(options, purpose)?;
     let address = options.address.map_or(Wanted::Chosen, |written| Wanted::This(written.address));
-    let lan_options = LanOptions { address, mac: options.mac, wait: options.wait };
+    let Options { mac, routes, wait, .. } = *options;
+    let lan_options = LanOptions { address, mac, routes, wait };
     let joined = Lan::join(guest, &options.lan, &lan_options);
     let lan = joined.map_err(|error| MemberError::Join { error })?;
     let most = lan.mtu();

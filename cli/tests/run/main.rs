@@ -1,6 +1,7 @@
 //! `siga run` and `siga join`: unmodified programs on a LAN. A test is skipped, and says so, where a program or a right is
 //! missing.
 
+mod claims;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../common/lacking.rs"]

@@ -24,14 +24,18 @@ fn times(few: usize) -> usize {
     std::env::var("SIGA_AGAIN").ok().and_then(|times| times.parse().ok()).unwrap_or(few)
 }
 
-fn member(system: &System, name: &str, address: &str, mac: Option<Mac>) -> Lan {
-    let guest = loop {
+pub fn attach(system: &System, name: &str) -> Guest {
+    loop {
         match Guest::attach(system.file("siga.sock"), name) {
             // A child of another test that is no program yet has all descriptors of this process, for a moment.
             Err(AttachError::Refused { problem: Problem::NameTaken, .. }) => thread::yield_now(),
             attached => break attached.unwrap(),
         }
-    };
+    }
+}
+
+pub fn member(system: &System, name: &str, address: &str, mac: Option<Mac>) -> Lan {
+    let guest = attach(system, name);
     let address = Address::This(address.parse().unwrap());
     Lan::join(guest, "hs0", &LanOptions { address, mac, ..LanOptions::default() }).unwrap()
 }
@@ -46,8 +50,8 @@ fn packet(to: Mac, from: Mac, ip: IpAddr) -> Vec<u8> {
             frame.extend(ip.octets());
         }
         IpAddr::V6(ip) => {
-            frame.extend([0x86, 0xdd, 0x60]);
-            frame.extend([0; 23]);
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 40, 17, 64]);
+            frame.extend([0; 16]);
             frame.extend(ip.octets());
         }
     }

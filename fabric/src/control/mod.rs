@@ -204,6 +204,8 @@ messages! {
         address: WantedAddress,
         /// Whether it captures, and is no receiver of frames of its own. It has no IP address then.
         captures: bool,
+        /// Whether it passes packets on, and so sends from IP addresses that are not its own.
+        routes: bool,
     },
     /// I leave the LAN.
     14 LeaveLan,
@@ -428,6 +430,9 @@ pub enum Problem {
     /// A limit with an owner was reached.
     #[error("{0}")]
     Limit(Reached),
+    /// The system file does not let this guest pass packets on in the LAN.
+    #[error("the system file does not let this guest pass packets on in the LAN")]
+    RoutingRefused,
 }
 
 /// The number of [`Problem::Limit`].
@@ -435,7 +440,7 @@ const LIMIT: u16 = 30;
 
 impl Problem {
     /// All that their number says everything about, in its order.
-    pub const ALL: [Problem; 23] = [
+    pub const ALL: [Problem; 24] = [
         Problem::Version,
         Problem::Request,
         Problem::NameTaken,
@@ -459,6 +464,7 @@ impl Problem {
         Problem::AddressRefused,
         Problem::CaptureRefused,
         Problem::VolumesLimit,
+        Problem::RoutingRefused,
     ];
 
     /// The number that it has in a packet.
@@ -488,6 +494,7 @@ impl Problem {
             Problem::CaptureRefused => 28,
             Problem::VolumesLimit => 29,
             Problem::Limit(_) => LIMIT,
+            Problem::RoutingRefused => 31,
         }
     }
 

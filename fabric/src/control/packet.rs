@@ -287,9 +287,9 @@ mod tests {
 
     const ALLOWANCE: Allowance = Allowance { storage_bytes: 1 << 33, messages: 7 };
 
-    fn join_lan(address: WantedAddress, captures: bool) -> Request {
+    fn join_lan(address: WantedAddress, captures: bool, routes: bool) -> Request {
         let (lan, mac) = ("hs0".parse().unwrap(), [2, 0, 0, 0, 0, 1]);
-        Request::JoinLan { lan, mac, address, captures }
+        Request::JoinLan { lan, mac, address, captures, routes }
     }
 
     fn requests() -> Vec<Request> {
@@ -329,9 +329,9 @@ mod tests {
             Request::Audit { path: 5 },
             Request::Identify { resource: name("PAYROLL"), scope: Scope::Global },
             Request::Revoke { resource: name("PAYROLL"), scope: Scope::Local },
-            join_lan(WantedAddress::None, true),
-            join_lan(WantedAddress::Chosen, false),
-            join_lan(WantedAddress::This("10.1.0.5".parse().unwrap()), false),
+            join_lan(WantedAddress::None, true, false),
+            join_lan(WantedAddress::Chosen, false, true),
+            join_lan(WantedAddress::This("10.1.0.5".parse().unwrap()), false, false),
             Request::LeaveLan,
             Request::ShowVolumes,
             Request::Register { address: "fe80::5".parse().unwrap() },

@@ -85,8 +85,8 @@ impl Host {
                 self.send(number, serial, &Reply::Done { path: 0 }, &[]);
                 Ok(())
             }
-            Request::JoinLan { lan, mac, address, captures } => {
-                let wish = JoinWish { lan, mac: Mac(mac), address, captures };
+            Request::JoinLan { lan, mac, address, captures, routes } => {
+                let wish = JoinWish { lan, mac: Mac(mac), address, captures, routes };
                 self.charge_member(name)?;
                 self.count_table_write(name);
                 let answer = self.join_lan((number, serial), name, wish, descriptors);

@@ -55,6 +55,7 @@ pub(super) struct JoinWish {
     pub(super) mac: Mac,
     pub(super) address: WantedAddress,
     pub(super) captures: bool,
+    pub(super) routes: bool,
 }
 
 /// Why somebody does not become a member, or does not get an address.
@@ -113,7 +114,7 @@ impl Lans {
     fn join(
         &mut self,
         guest: Name,
-        JoinWish { lan, mac, address, captures }: JoinWish,
+        JoinWish { lan, mac, address, captures, routes }: JoinWish,
         counters: LentWords,
     ) -> Result<LanJoined, Declined> {
         if self.of.contains_key(&guest) {
@@ -123,6 +124,9 @@ impl Lans {
         match captures {
             false if !found.rule.may_join(guest) => return Err(Problem::NotAuthorised.into()),
             true if !found.rule.may_capture(guest) => return Err(Problem::CaptureRefused.into()),
+            false if routes && !found.rule.may_route(guest) => {
+                return Err(Problem::RoutingRefused.into());
+            }
             _ => {}
         }
         // One that captures gets copies of all frames, and none of its own.
@@ -137,7 +141,7 @@ impl Lans {
         let (number, mac) = found.place(guest, mac, address)?;
         found.lives = found.lives.wrapping_add(1);
         let life = found.lives;
-        let member = Member { name: guest, mac, vlans, addresses, captures, life };
+        let member = Member { name: guest, mac, vlans, addresses, captures, routes, life };
         let address_shown = address.map(tracing::field::display);
         info!(%guest, %lan, number, %mac, address = address_shown, captures, "joined a LAN");
         found.table.set(number, Some(&member));

@@ -352,6 +352,7 @@ fn table_writes_of_a_user_are_as_many_in_a_second_as_it_may_cause() {
         mac: [0; 6],
         address: WantedAddress::Chosen,
         captures: false,
+        routes: false,
     };
     let lent = [counters(), counters()];
     for (party, (_, lent)) in [&mut greedy, &mut other].into_iter().zip(&lent) {

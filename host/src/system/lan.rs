@@ -7,6 +7,7 @@
 //! range = "10.1.0.0/16"         # IP addresses of members are in it, and chosen from it; left out: 10.1.0.0/16
 //! members = ["*"]               # guests that may join; left out: all
 //! capture = ["SNIFFER"]         # guests that may capture, and need not be among the members; left out: none
+//! routers = ["ROUTER"]          # guests that may pass packets on, and so send from addresses not their own; left out: none
 //!
 //! [[lan.member]]                # what is fixed for a guest
 //! guest = "WEB"
@@ -52,6 +53,7 @@ pub struct LanRule {
     pub range: IpNet,
     pub(super) members: Vec<Pattern>,
     pub(super) capture: Vec<Pattern>,
+    pub(super) routers: Vec<Pattern>,
     pub(super) fixed: Vec<FixedMember>,
 }
 
@@ -77,6 +79,7 @@ impl LanRule {
             range: OPEN_RANGE.parse().expect("a range"),
             members: vec![Pattern::Beginning(String::new())],
             capture: vec![Pattern::Beginning(String::new())],
+            routers: vec![Pattern::Beginning(String::new())],
             fixed: Vec::new(),
         }
     }
@@ -89,6 +92,11 @@ impl LanRule {
     /// Whether this guest may capture.
     pub fn may_capture(&self, guest: Name) -> bool {
         self.capture.iter().any(|pattern| pattern.matches(guest))
+    }
+
+    /// Whether this guest may pass packets on.
+    pub fn may_route(&self, guest: Name) -> bool {
+        self.routers.iter().any(|pattern| pattern.matches(guest))
     }
 
     /// What is fixed for a guest.
@@ -141,6 +149,8 @@ pub(super) struct WrittenLan {
     members: Option<Vec<Spanned<String>>>,
     #[serde(default)]
     capture: Vec<Spanned<String>>,
+    #[serde(default)]
+    routers: Vec<Spanned<String>>,
     #[serde(default)]
     member: Vec<WrittenMember>,
 }
@@ -216,6 +226,7 @@ impl WrittenLan {
         let members = self.members.iter().flatten();
         warnings.extend(members.filter_map(|text| guests.warn("members", text)));
         warnings.extend(self.capture.iter().filter_map(|text| guests.warn("capture", text)));
+        warnings.extend(self.routers.iter().filter_map(|text| guests.warn("routers", text)));
         let members = self.members.as_ref();
         let members: Option<Vec<Pattern>> = members
             .map(|texts| texts.iter().filter_map(|text| Pattern::parse(text.get_ref())).collect());
@@ -261,12 +272,14 @@ impl WrittenLan {
             Some(members) => patterns(members)?,
         };
         let capture = patterns(&self.capture)?;
+        let routers = patterns(&self.routers)?;
         let mut rule = LanRule {
             name,
             frame_bytes,
             range: range.trunc(),
             members,
             capture,
+            routers,
             fixed: Vec::new(),
         };
         for member in self.member {
@@ -348,6 +361,7 @@ mod tests {
             range = "10.9.0.7/24"
             members = ["WEB*", "SNIFF"]
             capture = ["SNIFF"]
+            routers = ["ROUT*"]
             [[lan.member]]
             guest = "WEB"
             mac = "02:00:00:00:00:05"
@@ -359,6 +373,7 @@ mod tests {
         let [lan] = &system.lans[..] else { panic!("one") };
         assert_eq!((lan.frame_bytes, lan.range.to_string().as_str()), (65_536, "10.9.0.0/24"));
         assert!(lan.may_join(name("WEB2")) && !lan.may_join(name("OTHER")));
+        assert!(lan.may_route(name("ROUTER")) && !lan.may_route(name("WEB")));
         assert!(lan.may_capture(name("SNIFF")) && !lan.may_capture(name("WEB")));
         let may = |guest: &str, address: &str| lan.may_have(name(guest), address.parse().unwrap());
         assert!(may("WEB", "10.9.0.5") && may("WEB", "fe80::5") && may("WEB2", "10.9.0.6"));

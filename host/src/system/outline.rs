@@ -62,6 +62,8 @@ pub struct LanOutline {
     pub members: Vec<String>,
     /// Guests that may capture.
     pub capture: Vec<String>,
+    /// Guests that may pass packets on.
+    pub routers: Vec<String>,
     /// What is fixed for guests.
     pub fixed: Vec<FixedOutline>,
 }
@@ -170,6 +172,7 @@ impl LanRule {
             frame_bytes: self.frame_bytes,
             members: texts(&self.members),
             capture: texts(&self.capture),
+            routers: texts(&self.routers),
             fixed: fixed.collect(),
         }
     }

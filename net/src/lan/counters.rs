@@ -40,6 +40,11 @@ listed! {
         DroppedSource => "dropped_source",
         /// Received frames dropped: the sender, or this member, does not belong to the VLAN.
         DroppedVlan => "dropped_vlan",
+        /// Received frames dropped: their IP source is not an address of the member that sent them.
+        DroppedAddress => "dropped_address",
+        /// Frames dropped, sent by a kernel or received for one: they say or ask who has an IP address, or is a router, which the address table
+        /// alone says.
+        DroppedDiscovery => "dropped_discovery",
         /// Received frames dropped because a device behind this member had no room.
         DroppedDevice => "dropped_device",
         /// Frames that this member answered itself, on behalf of the one that was asked.

@@ -577,7 +577,15 @@ mod tests {
 
     fn member(last: u8, vlans: &[u16]) -> Member {
         let (mac, name) = (Mac([2, 0, 0, 0, 0, last]), format!("G{last}").parse().unwrap());
-        Member { name, mac, vlans: vlans.to_vec(), addresses: Vec::new(), captures: false, life: 1 }
+        Member {
+            name,
+            mac,
+            vlans: vlans.to_vec(),
+            addresses: Vec::new(),
+            captures: false,
+            routes: false,
+            life: 1,
+        }
     }
 
     fn frame_of(to: Mac, from: Mac, bytes: usize) -> Vec<u8> {

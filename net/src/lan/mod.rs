@@ -5,6 +5,7 @@
 pub mod audience;
 #[cfg(not(loom))]
 pub mod capture;
+pub mod claim;
 pub mod counters;
 pub mod frame;
 pub mod group;

@@ -42,16 +42,17 @@ pub fn ip_destination(frame: &[u8]) -> Option<IpAddr> {
 }
 
 /// The MAC address that a frame to one station, with a packet for `ip`, is to go to now, if it is not `mac`, which its kernel believes in.
-/// The owner of the IP address has precedence. A member that is a gateway gets what the kernel sends over it; and if a gateway has another
+/// The owner of the IP address has precedence. A member that passes packets on, or is a gateway, gets what the kernel sends over it; and if a gateway has another
 /// MAC address by now, it is found by `gateways`, the IP addresses of those that the kernel uses.
 pub fn next_hop(table: &LentTable, gateways: &[IpAddr], mac: Mac, ip: IpAddr) -> Option<Mac> {
     let member = table.find(mac).map(|(_, member)| member);
-    let is_gateway = member
-        .is_some_and(|member| gateways.iter().any(|gateway| member.addresses.contains(gateway)));
+    let is_gateway = member.is_some_and(|member| {
+        member.routes || gateways.iter().any(|gateway| member.addresses.contains(gateway))
+    });
     if is_gateway {
         return None;
     }
-    if let Some((_, owner)) = table.find_address(ip) {
+    if let Some((_, owner)) = table.find_owner(ip) {
         return (owner.mac != mac).then_some(owner.mac);
     }
     if member.is_some() {
@@ -83,7 +84,8 @@ pub fn announcement(ip: IpAddr, mac: Mac) -> Vec<u8> {
 }
 
 /// The answer to a frame that asks who has an IP address, if `find` knows: it is to be given to the one that asks.
-/// None if the frame asks for nothing of the sort, or asks whether anybody else has its own address.
+/// None if the frame asks for nothing of the sort. An interface that asks whether anybody else has the address that it is about to take
+/// is answered if another member has it.
 pub fn answer(frame: &[u8], find: impl FnOnce(IpAddr) -> Option<Mac>) -> Option<Vec<u8>> {
     match u16_at(frame, 12)? {
         ARP => answer_arp(frame, find),
@@ -130,12 +132,15 @@ fn answer_solicitation(frame: &[u8], find: impl FnOnce(IpAddr) -> Option<Mac>) -
         && icmp.len() >= 24
         && (icmp[0], icmp[1]) == (SOLICITATION, 0);
     let source = Ipv6Addr::from(*ip[8..].first_chunk::<16>()?);
-    if !is_question || source.is_unspecified() {
-        // Without a source it asks whether anybody has the address that it is about to take.
+    if !is_question {
         return None;
     }
     let wanted = Ipv6Addr::from(*icmp[8..].first_chunk::<16>()?);
     let found = find(wanted.into()).filter(|found| *found != asking)?;
+    if source.is_unspecified() {
+        // It asks whether anybody has the address that it is about to take.
+        return Some(advertisement((wanted, found), (ALL_NODES, ALL_NODES_MAC), OVERRIDE));
+    }
     Some(advertisement((wanted, found), (source, asking), SOLICITED_OVERRIDE))
 }
 
@@ -254,6 +259,7 @@ mod tests {
             vlans: Vec::new(),
             addresses: vec![ip(address), format!("fd00::{address}").parse().unwrap()],
             captures: false,
+            routes: false,
             life: last.into(),
         };
         for (number, member) in

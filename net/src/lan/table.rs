@@ -8,7 +8,7 @@
 //!                   0      sequence: odd while the entry is being written
 //!                   1      MAC address, in the low 48 bits; 0: no member
 //!                   2      name of the guest, 8 characters
-//!                   3      bit 0: captures; bits 32..64: its life; the others 0
+//!                   3      bit 0: captures; bit 1: passes packets on; bits 32..64: its life; the others 0
 //!                   4..8   numbers of VLANs, 16 bits each; 0: none
 //!                   8..16  IP addresses, two words each in network order, IPv4 as IPv6 has it; 0: none
 //! ```
@@ -24,6 +24,7 @@ use fabric::name::{NAME_BYTES, Name};
 use os::sync::{Ordering, fence};
 use os::words::{LentWords, WORD_BYTES, Words};
 
+use super::claim::mac_in;
 use super::frame::Mac;
 
 /// Members of a LAN, at most.
@@ -56,6 +57,7 @@ const VLANS_PER_WORD: usize = 4;
 const AT_ADDRESSES: usize = AT_VLANS + MEMBER_VLANS_MAX.div_ceil(VLANS_PER_WORD);
 
 const CAPTURES: u64 = 1;
+const ROUTES: u64 = 2;
 
 /// A member of a LAN.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +72,8 @@ pub struct Member {
     pub addresses: Vec<IpAddr>,
     /// Whether it captures: the others give it copies of what they send, and it takes no frame of its own.
     pub captures: bool,
+    /// Whether it passes packets on: what it sends may come from IP addresses that are not its own.
+    pub routes: bool,
     /// Which membership of this LAN it is, as its host counts them: one that has left and come again has another. It begins
     /// anew, at 2^32 too: so often nobody comes while another looks away.
     pub life: u32,
@@ -86,7 +90,8 @@ impl Member {
         let [a, b, c, d, e, f] = self.mac.0;
         words[AT_MAC] = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
         words[AT_NAME] = u64::from_be_bytes(self.name.bytes());
-        let flags = if self.captures { CAPTURES } else { 0 };
+        let captures = if self.captures { CAPTURES } else { 0 };
+        let flags = captures | if self.routes { ROUTES } else { 0 };
         words[AT_FLAGS] = (u64::from(self.life) << 32) | flags;
         for (at, vlan) in self.vlans.iter().take(MEMBER_VLANS_MAX).enumerate() {
             words[AT_VLANS + at / VLANS_PER_WORD] |=
@@ -124,9 +129,10 @@ impl Member {
         let addresses = addresses.filter(|address| !address.is_unspecified());
         let addresses = addresses.map(|address| IpAddr::V6(address).to_canonical());
         let (vlans, addresses) = (vlans.collect(), addresses.collect());
-        let (name, captures) = (Name::parse(name)?, words[AT_FLAGS] & CAPTURES != 0);
+        let (name, flags) = (Name::parse(name)?, words[AT_FLAGS]);
+        let (captures, routes) = (flags & CAPTURES != 0, flags & ROUTES != 0);
         let life = (words[AT_FLAGS] >> 32) as u32;
-        Some(Member { name, mac, vlans, addresses, captures, life })
+        Some(Member { name, mac, vlans, addresses, captures, routes, life })
     }
 }
 
@@ -361,6 +367,15 @@ impl LentTable {
         Some((number, self.members[number].as_ref()?))
     }
 
+    /// The member that has this IP address, or from whose MAC address it follows, and its number.
+    pub fn find_owner(&self, address: IpAddr) -> Option<(usize, &Member)> {
+        let local = || match address {
+            IpAddr::V6(address) => self.find(mac_in(address)?),
+            IpAddr::V4(_) => None,
+        };
+        self.find_address(address).or_else(local)
+    }
+
     /// The member that this guest is, and its number.
     pub fn find_name(&self, name: Name) -> Option<(usize, &Member)> {
         self.members().find(|(_, member)| member.name == name)
@@ -386,7 +401,15 @@ mod tests {
         let mac = Mac([2, 0, 0, 0, 0, last]);
         let name = format!("GUEST{last}").parse().unwrap();
         let addresses = vec![IpAddr::from([10, 1, 0, last]), "fe80::1".parse().unwrap()];
-        Member { name, mac, vlans: vlans.to_vec(), addresses, captures: false, life: 7 }
+        Member {
+            name,
+            mac,
+            vlans: vlans.to_vec(),
+            addresses,
+            captures: false,
+            routes: false,
+            life: 7,
+        }
     }
 
     fn refreshed(lent: &mut LentTable) -> Vec<(usize, Option<Member>)> {
@@ -402,7 +425,7 @@ mod tests {
         let mut lent = LentTable::new(lent).unwrap();
         assert_eq!(refreshed(&mut lent), []);
         let (first, second) = (member(1, &[7, 4094]), member(2, &[]));
-        let second = Member { captures: true, ..second };
+        let second = Member { captures: true, routes: true, ..second };
         table.set(3, Some(&first));
         table.set(MEMBERS_MAX - 1, Some(&second));
         assert_eq!(lent.find(first.mac), None, "not refreshed yet");

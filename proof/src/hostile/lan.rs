@@ -24,7 +24,15 @@ const FRAME_MAX: usize = 16 << 10;
 
 fn member(name: &str, mac: Mac, vlans: &[u16]) -> Member {
     let name = name.parse().expect("a name");
-    Member { name, mac, vlans: vlans.to_vec(), addresses: Vec::new(), captures: false, life: 1 }
+    Member {
+        name,
+        mac,
+        vlans: vlans.to_vec(),
+        addresses: Vec::new(),
+        captures: false,
+        routes: false,
+        life: 1,
+    }
 }
 
 /// What the honest member takes.

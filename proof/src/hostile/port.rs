@@ -86,7 +86,8 @@ impl World {
         let host = Embedded::start(system).expect("a host");
         let member = |name: &str| {
             let guest = Guest::attach_embedded(&host, name).expect("a guest");
-            let options = LanOptions { address: Address::Chosen, wait: Wait::Block, mac: None };
+            let options =
+                LanOptions { address: Address::Chosen, wait: Wait::Block, ..LanOptions::default() };
             Lan::join(guest, "hs0", &options).expect("a member")
         };
         let port = member("PORT");

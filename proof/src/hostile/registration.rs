@@ -120,7 +120,7 @@ fn counters() -> OwnedFd {
 fn join_honestly(plane: &mut Plane, party: &mut Party) -> LentTable {
     let counters = counters();
     let (lan, address) = (lan("hs0"), WantedAddress::This(HONEST));
-    let request = Request::JoinLan { lan, mac: [0; 6], address, captures: false };
+    let request = Request::JoinLan { lan, mac: [0; 6], address, captures: false, routes: false };
     let heard = plane.answer_with(party, &request, &[counters.as_fd()]);
     let Reply::LanJoined(joined) = heard.reply else { panic!("{:?} to a join", heard.reply) };
     assert_eq!(joined.address, Some(HONEST));
@@ -144,7 +144,8 @@ fn join(party: &mut Party, script: &mut Script<'_>) {
         _ => WantedAddress::This(address(script)),
     };
     let captures = script.below(8) == 0;
-    let request = Request::JoinLan { lan: lan(script.pick(&LANS)), mac, address, captures };
+    let request =
+        Request::JoinLan { lan: lan(script.pick(&LANS)), mac, address, captures, routes: false };
     let descriptors = match script.below(8) {
         0 => Vec::new(),
         1 => vec![descriptor(script)],

@@ -57,7 +57,7 @@ impl Capture {
     /// guest must not capture.
     pub fn join(guest: Guest, lan: &str, wait: Wait) -> Result<Capture, JoinLanError> {
         let lan = lan.parse()?;
-        let (wish, counters) = Wish::new(lan, None, WantedAddress::None, true)?;
+        let (wish, counters) = Wish::new(lan, None, WantedAddress::None, true, false)?;
         let claim = wish.ask(&guest)?;
         let (joined, table) = wish.joined(guest.answer(&claim))?;
         let mesh = Mesh::new(guest, wish, joined, table, counters, wait)?;

@@ -23,6 +23,7 @@ pub(super) struct Wish {
     pub(super) mac: Mac,
     pub(super) address: WantedAddress,
     pub(super) captures: bool,
+    pub(super) routes: bool,
     /// Of our counters, to be lent to the host.
     counters: ForkSafeFd,
 }
@@ -34,19 +35,21 @@ impl Wish {
         mac: Option<Mac>,
         address: WantedAddress,
         captures: bool,
+        routes: bool,
     ) -> io::Result<(Wish, Counters)> {
         let bytes = BOARD_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
         let options = StorageOptions::default();
         let (storage, lent) = Storage::create("siga lan counters", bytes, options)?;
         let counters = Counters::new(Words::own(storage));
         let mac = mac.unwrap_or(Mac([0; 6]));
-        Ok((Wish { lan, mac, address, captures, counters: ForkSafeFd::new(lent) }, counters))
+        let lent = ForkSafeFd::new(lent);
+        Ok((Wish { lan, mac, address, captures, routes, counters: lent }, counters))
     }
 
     /// Asks the host.
     pub(super) fn ask(&self, guest: &Guest) -> Result<Claim, JoinLanError> {
-        let Wish { lan, mac, address, captures, .. } = *self;
-        let request = Request::JoinLan { lan, mac: mac.0, address, captures };
+        let Wish { lan, mac, address, captures, routes, .. } = *self;
+        let request = Request::JoinLan { lan, mac: mac.0, address, captures, routes };
         Ok(guest.ask(&request, &[self.counters.as_fd()])?)
     }
 

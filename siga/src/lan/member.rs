@@ -34,6 +34,9 @@ pub struct LanOptions {
     pub address: WantedAddress,
     /// The MAC address; the host chooses one unless set.
     pub mac: Option<Mac>,
+    /// Whether the guest passes packets on: those who receive what it sends take packets from IP addresses that are not its own. The system
+    /// file has to allow it.
+    pub routes: bool,
     /// How to wait for frames and for room.
     pub wait: Wait,
 }
@@ -41,7 +44,12 @@ pub struct LanOptions {
 impl Default for LanOptions {
     fn default() -> LanOptions {
         // With an address, because a stack needs one. A member that only exchanges frames does not notice.
-        LanOptions { address: WantedAddress::Chosen, mac: None, wait: Wait::default() }
+        LanOptions {
+            address: WantedAddress::Chosen,
+            mac: None,
+            routes: false,
+            wait: Wait::default(),
+        }
     }
 }
 
@@ -73,7 +81,7 @@ impl Lan {
     /// [`JoinLanError`].
     pub fn join(guest: Guest, lan: &str, options: &LanOptions) -> Result<Lan, JoinLanError> {
         let lan = lan.parse()?;
-        let (wish, counters) = Wish::new(lan, options.mac, options.address, false)?;
+        let (wish, counters) = Wish::new(lan, options.mac, options.address, false, options.routes)?;
         let claim = wish.ask(&guest)?;
         let (joined, table) = wish.joined(guest.answer(&claim))?;
         let mesh = Mesh::new(guest, wish, joined, table, counters, options.wait)?;
@@ -131,7 +139,13 @@ impl Lan {
         self.mesh.table().members().map(|(_, member)| member)
     }
 
-    /// The member that has an IP address.
+    /// The member that has an IP address, or from whose MAC address it follows as one of IPv6 that is local to the link.
+    pub fn find_owner(&mut self, address: IpAddr) -> Option<&Member> {
+        self.mesh.refresh();
+        self.mesh.table().find_owner(address).map(|(_, member)| member)
+    }
+
+    /// The member that has registered an IP address.
     pub fn find_address(&mut self, address: IpAddr) -> Option<&Member> {
         self.mesh.refresh();
         self.mesh.table().find_address(address).map(|(_, member)| member)
@@ -306,7 +320,8 @@ impl Lan {
         Ok(received.map(|received| self.mesh.frame(received)))
     }
 
-    /// The next frame, if there is one, for those who give it on to the kernel: the most of a long one stays in the page
+    /// The next frame, if there is one, for those who give it on to the kernel, which would believe what it claims: frames from an IP address
+    /// that is not their sender's, and frames that say who has an IP address or is a router, are dropped and counted. The most of a long one stays in the page
     /// of its sender, who can change it at any time, until the next verb that receives or waits. Call it until there is none:
     /// until then the sender lacks the page.
     ///

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use fabric::control::{Kind, LanJoined, Pending, Target};
 use fabric::path::{END_DATA_BYTES, Lack, SendError, Sender, Severed, Shape};
 use net::lan::audience::{Audience, Links};
 use net::lan::capture::{self, Content, ReceivedRecord};
+use net::lan::claim::{Claim, claim};
 use net::lan::counters::{Counter, Counters};
 use net::lan::frame::Mac;
 use net::lan::link::{Frame, FrameInPlace, Link, Received, ReceivedInPlace, Urgency};
@@ -66,6 +68,12 @@ const AUDIENCE_MIN: usize = 3;
 
 /// Looks at all links for one record, at most: what the first look finds was sent before the second.
 const RECORD_LOOKS: usize = 3;
+
+/// Frames in a row that are dropped for what they claim before a call returns.
+const CLAIMS_PER_CALL_MAX: usize = 64;
+
+/// IP addresses that a member had before, and that are remembered for what it sent from them.
+const FORMER_MAX: usize = 8;
 
 /// Requests for paths that one call takes.
 const PENDING_PER_CALL_MAX: usize = 4;
@@ -176,6 +184,8 @@ pub(super) struct Joint {
     /// The time of its last record, and a record that was not given out yet.
     time_ns: u64,
     waiting: Option<FoundRecord>,
+    /// IP addresses that the member had before, at this host or another: frames from there may be under way.
+    former: Vec<IpAddr>,
     _membership: Arc<Membership>,
 }
 
@@ -204,6 +214,20 @@ pub(super) struct FoundRecord {
     pub(super) lost: u64,
 }
 
+impl Joint {
+    /// The address table has another entry for the member.
+    fn set_peer(&mut self, peer: Member) {
+        for address in &self.link.peer().addresses {
+            if !peer.addresses.contains(address) && !self.former.contains(address) {
+                self.former.push(*address);
+            }
+        }
+        let most = self.former.len().saturating_sub(FORMER_MAX);
+        self.former.drain(..most);
+        self.link.set_peer(peer);
+    }
+}
+
 impl Mesh {
     pub(super) fn new(
         guest: Guest,
@@ -221,6 +245,7 @@ impl Mesh {
             vlans: Vec::new(),
             addresses: joined.address.into_iter().collect(),
             captures: wish.captures,
+            routes: wish.routes,
             life: 0,
         };
         let mut waiter = Waiter::new(wait)?;
@@ -412,7 +437,7 @@ impl Mesh {
             let Some(joint) = self.joint_of(number) else { continue };
             match found {
                 Some(found) if !is_reborn && is_same(&found, joint.link.peer()) => {
-                    joint.link.set_peer(found);
+                    joint.set_peer(found);
                 }
                 // Somebody else has its number, or nobody.
                 _ => self.leave(number),
@@ -1002,6 +1027,47 @@ impl Mesh {
     /// The next frame, left in its sender's page if it is long. The last one is given back.
     #[inline]
     pub(super) fn next_frame_in_place(&mut self) -> io::Result<Option<FoundInPlace>> {
+        for _ in 0..CLAIMS_PER_CALL_MAX {
+            match self.next_in_place()? {
+                Some(found) if !self.is_fair(found) => self.give_back(),
+                found => return Ok(found),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a frame claims nothing that is not so; else it is counted.
+    #[inline]
+    fn is_fair(&mut self, FoundInPlace { key, received }: FoundInPlace) -> bool {
+        let Some(joint) = joint(&mut self.waiter, key) else { return true };
+        let FrameInPlace { offload, start, .. } = joint.link.frame_in_place(received);
+        match claim(start, offload, joint.link.peer()) {
+            Claim::Fair => true,
+            Claim::Discovery => {
+                self.counters.add(Counter::DroppedDiscovery, 1);
+                false
+            }
+            Claim::Source(ip) => self.is_source(key, ip),
+        }
+    }
+
+    /// Whether an IP address is that of the member at the other end of a link, though its entry did not say so: it may have registered the
+    /// address just now, or have had it. What is dropped is counted.
+    #[cold]
+    fn is_source(&mut self, key: Key, ip: IpAddr) -> bool {
+        self.refresh();
+        let Mesh { waiter, table, counters, .. } = self;
+        let Some(joint) = joint(waiter, key) else { return false };
+        let is_its = joint.link.peer().addresses.contains(&ip)
+            || joint.former.contains(&ip) && table.find_address(ip).is_none();
+        if !is_its {
+            counters.add(Counter::DroppedAddress, 1);
+        }
+        is_its
+    }
+
+    #[inline]
+    fn next_in_place(&mut self) -> io::Result<Option<FoundInPlace>> {
         self.give_back();
         let receive = |joint: &mut Joint, own: &Member, counters: &mut Counters| {
             if joint.link.peer().captures {
@@ -1374,6 +1440,7 @@ impl Mesh {
             lost: 0,
             time_ns: 0,
             waiting: None,
+            former: Vec::new(),
             _membership: membership,
         };
         self.end_audience();

@@ -49,7 +49,7 @@ impl Rogue {
 
     fn join_with(guest: Guest, mac: Option<Mac>, address: WantedAddress) -> Rogue {
         let lan = "hs0".parse().unwrap();
-        let (wish, counters) = Wish::new(lan, mac, address, false).unwrap();
+        let (wish, counters) = Wish::new(lan, mac, address, false, false).unwrap();
         let claim = wish.ask(&guest).unwrap();
         let (joined, _) = wish.joined(guest.answer(&claim)).unwrap();
         Rogue { guest, mac: Mac(joined.mac), _counters: counters }

@@ -171,6 +171,7 @@ impl Member {
             address: Address::This(IpAddr::V4(address(self.own))),
             mac: Some(mac(self.own)),
             wait: Wait::Block,
+            ..LanOptions::default()
         };
         let stack_options = StackOptions {
             silence_max: SILENCE_MAX,

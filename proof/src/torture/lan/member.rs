@@ -91,6 +91,7 @@ fn join(arguments: &Arguments, post: &mut Post, talk: &Talk) -> Option<Lan> {
         address: Address::This(IpAddr::V4(address(party))),
         mac: Some(mac(party)),
         wait: Wait::Block,
+        ..LanOptions::default()
     };
     while post.obey(|| report(talk, None)) {
         let guest = Guest::attach(crew::host_socket(&arguments.birth.directory), &name(party));
