@@ -61,6 +61,11 @@ enum Command {
     /// Play one part of a trial: what `siga lab run` starts
     #[command(hide = true)]
     LabWorker,
+    /// Wait for the end of a port, and end what it has left behind: what `siga run` starts
+    #[command(hide = true, name = port::guard::COMMAND)]
+    PortGuard {
+        words: Vec<std::ffi::OsString>,
+    },
     /// Make a network and become the program in it: what `siga run` and `siga join` start
     #[command(hide = true, name = port::inside::COMMAND)]
     PortInside {
@@ -91,6 +96,7 @@ fn main() -> std::process::ExitCode {
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Monitor(arguments) => monitor::run(&arguments),
         Command::LabWorker => ::lab::worker::run().map_err(Outcome::no),
+        Command::PortGuard { words } => return port::guard::run(&words),
         Command::PortInside { words } => return port::inside::run(&words),
     };
     Outcome::exit(outcome)

@@ -8,8 +8,9 @@ use std::process::ExitCode;
 
 use os::signals::HeldSignals;
 use port::agent::Agent;
+use port::guard::Guard;
 use port::hosts::Hosts;
-use port::outside::{Made, StartError};
+use port::outside::{Made, OWN_EXECUTABLE, StartError};
 use port::serve::Server;
 use port::setup::Place;
 use serde::Serialize;
@@ -23,6 +24,9 @@ use crate::outcome::Outcome;
 /// names of the other members are in its hosts file. Input, output, terminal, signals, directory and environment are as
 /// with `env`; so is the exit code: the program's, 128 and the number of the signal that ended it, 127 if there is no such
 /// program, 126 if it cannot be executed, 125 if there is no LAN or no network for it.
+///
+/// If the program ends and processes go on that it has started, as a daemon's do, this command says so and stays until they have ended:
+/// without it they would be on no LAN. Ctrl-C ends them. If this command is killed, so are all of them.
 ///
 /// Without root, the kernel must allow user namespaces, and /dev/net/tun must be open to all.
 #[derive(Debug, clap::Args)]
@@ -84,8 +88,20 @@ fn run_program(arguments: &Arguments) -> Result<u8, Outcome> {
     if let Some(results) = &mut results {
         results.append(&up)?;
     }
+    // Before there is a process that the kernel does not kill with this one.
+    let guard = Guard::start(OWN_EXECUTABLE.as_ref(), waiting.process(), &held);
+    let guard = guard.map_err(Outcome::no)?;
+    port::adopted::adopt_orphans().map_err(Outcome::no)?;
     let mut program = waiting.go();
-    let end = server.serve_program(&mut program, &sockets).map_err(Outcome::no)?;
+    let own: Vec<u32> = guard.iter().map(Guard::process).collect();
+    let name = arguments.program[0].display();
+    let say = |others: usize| {
+        eprintln!(
+            "siga: {name} has ended, and {others} that it started go on: they are on the LAN until they end; Ctrl-C ends them"
+        );
+    };
+    let served = server.serve_program(&mut program, &sockets, &own, say);
+    let end = served.map_err(Outcome::no)?;
     // Its network goes with it, and the interface with the network: this process need not wait for that. If it cannot
     // be left, it goes with the device, a little later.
     let _ = server.agent().tap().leave_interface();

@@ -9,6 +9,8 @@
 //! | [`setup`] | what is set up for the program, and where |
 //! | [`outside`] | starting the process that sets it up |
 //! | [`inside`] | that process, which becomes the program |
+//! | [`adopted`] | processes that the program leaves behind |
+//! | [`guard`] | ending what a killed port would leave behind |
 //! | [`link`] | interfaces, addresses and routes, by netlink |
 //! | [`head`] | between the kernel's head of a frame and the LAN's |
 //! | [`agent`] | moving frames |
@@ -19,8 +21,10 @@
 //!
 //! The reasons are in `docs/design/port.md`.
 
+pub mod adopted;
 pub mod agent;
 mod backlog;
+pub mod guard;
 pub mod head;
 pub mod hosts;
 pub mod inside;

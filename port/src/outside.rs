@@ -112,6 +112,11 @@ fn receive(packets: &Packets) -> Result<Option<Made>, StartError> {
 }
 
 impl Waiting {
+    /// The number of the process inside, and then of the program.
+    pub fn process(&self) -> u32 {
+        self.program.process()
+    }
+
     /// Lets the process inside go on: it becomes the program, or ends if it was to join only.
     pub fn go(self) -> Program {
         // If it is gone, its end says how.

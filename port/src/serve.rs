@@ -11,6 +11,7 @@ use os::program::{Change, End, Program};
 use os::signals::{HeldSignals, Taken};
 use siga::Wait;
 
+use crate::adopted::{Ending, adopted, end_child};
 use crate::agent::{Agent, Ended, Ready};
 use crate::hosts::Hosts;
 use crate::watch::Watch;
@@ -35,6 +36,9 @@ const QUIET_TIME: Duration = Duration::from_millis(200);
 
 /// How long a port goes on for what its program has sent and the other ends have not received yet.
 const LINGER_NS: u64 = 2_000_000_000;
+
+/// How long processes that were asked to end have for that before they are killed.
+const ENDING_NS: u64 = 2_000_000_000;
 
 /// How often the sockets are looked at meanwhile, if nothing else happens.
 const LINGER_TIME: Duration = Duration::from_millis(20);
@@ -103,12 +107,22 @@ impl<'a> Server<'a> {
         Ok(server)
     }
 
-    /// Serves until the program has ended, and until what it has sent last has gone; returns how it ended.
+    /// Serves until the program and all processes that it has started have ended, and until what they have sent last has gone; returns how
+    /// the program ended. `say` is called once if others go on without the program. The children of this process in `own` are none of
+    /// those.
     ///
     /// # Errors
     /// As from the kernel, or the LAN cannot be received from. The program is still there then.
-    pub fn serve_program(&mut self, program: &mut Program, sockets: &[File]) -> Result<End, Ended> {
+    pub fn serve_program(
+        &mut self,
+        program: &mut Program,
+        sockets: &[File],
+        own: &[u32],
+        say: impl FnOnce(usize),
+    ) -> Result<End, Ended> {
         let mut is_there = true;
+        let known: Vec<u32> = own.iter().copied().chain([program.process()]).collect();
+        let mut was_asked = false;
         let end = loop {
             // It may have ended before its signal was held.
             if let Some(end) = self.take_changes(program)? {
@@ -117,21 +131,79 @@ impl<'a> Server<'a> {
             let event = match is_there {
                 true => self.next_event(None),
                 // Without an interface there is nothing but signals.
-                false => self.next_signal(),
+                false => self.next_signal(None),
             };
             match event {
-                Ok(Some(Event::Signal(taken))) => self.pass_on(taken, program),
+                Ok(Some(Event::Signal(taken))) => {
+                    self.pass_on(taken, program);
+                    was_asked |= taken.asks_to_end();
+                    if taken.is_of_a_child() {
+                        // Processes whose parents have ended before them: somebody has to wait for them.
+                        adopted(&known).map_err(Ended::Lan)?;
+                    }
+                }
                 Ok(_) => {}
                 // A program that is root in its network can remove its interface.
                 Err(Ended::Device) => is_there = false,
                 Err(error) => return Err(error),
             }
         };
+        // Ctrl-C is meant for all.
+        let was_asked = was_asked && end.exit_code() > 128;
+        self.serve_others(own, was_asked.then(now_ns), &mut is_there, say)?;
         if is_there {
             // What is lost then would be lost on a wire too.
             let _ = self.linger(sockets);
         }
         Ok(end)
+    }
+
+    /// Serves until no process is left that the program has started, since when they have been asked to end, if they have.
+    fn serve_others(
+        &mut self,
+        own: &[u32],
+        mut asked_ns: Option<u64>,
+        is_there: &mut bool,
+        say: impl FnOnce(usize),
+    ) -> Result<(), Ended> {
+        let mut say = Some(say);
+        let mut asked = Vec::new();
+        loop {
+            let others = adopted(own).map_err(Ended::Lan)?;
+            if others.is_empty() {
+                return Ok(());
+            }
+            match asked_ns {
+                None => {
+                    if let Some(say) = say.take() {
+                        say(others.len());
+                    }
+                }
+                Some(since_ns) if now_ns() - since_ns > ENDING_NS => {
+                    others.iter().for_each(|other| end_child(*other, Ending::Killed));
+                }
+                Some(_) => {
+                    // Once each: those whose parents end are found then.
+                    let new: Vec<u32> =
+                        others.into_iter().filter(|other| !asked.contains(other)).collect();
+                    new.iter().for_each(|other| end_child(*other, Ending::Asked));
+                    asked.extend(new);
+                }
+            }
+            let event = match *is_there {
+                true => self.next_event(asked_ns.map(|_| LINGER_TIME)),
+                false => self.next_signal(asked_ns.map(|_| LINGER_TIME)),
+            };
+            match event {
+                Ok(Some(Event::Signal(taken))) if taken.asks_to_end() => {
+                    asked_ns.get_or_insert(now_ns());
+                }
+                Ok(Some(Event::Signal(taken))) if taken.asks_to_stop() => self.stop(taken.number),
+                Ok(_) => {}
+                Err(Ended::Device) => *is_there = false,
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Serves until a signal asks to end, or what is watched is gone.
@@ -200,9 +272,9 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Waits for a signal alone.
-    fn next_signal(&mut self) -> Result<Option<Event>, Ended> {
-        os::poller::wait_readable(self.held, None).map_err(Ended::Lan)?;
+    /// Waits for a signal alone, for no longer than this.
+    fn next_signal(&mut self, time: Option<Duration>) -> Result<Option<Event>, Ended> {
+        os::poller::wait_readable(self.held, time).map_err(Ended::Lan)?;
         Ok(self.held.take().map_err(Ended::Lan)?.map(Event::Signal))
     }
 

@@ -195,6 +195,48 @@ fn nothing_is_left_when_the_port_is_killed() {
 }
 
 #[test]
+fn port_stays_for_what_its_program_leaves_behind() {
+    let Some(system) = system("run-daemon", &["setsid", "ping"]) else { return };
+    let mut run = spawn(&mut system.command(&[
+        "run",
+        "--name",
+        "box",
+        "--",
+        "sh",
+        "-c",
+        "setsid sleep 1000 & exit 3",
+    ]));
+    let mut said = String::new();
+    let mut stderr = std::io::BufReader::new(run.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut stderr, &mut said).unwrap();
+    assert!(said.starts_with("siga: sh has ended, and 1 that it started go on"), "{said}");
+    let output = system.script("client", "ping -c 1 box").output().unwrap();
+    assert_eq!(code(&output), Some(0), "{}", text(&output.stderr));
+    assert_eq!(run.try_wait().unwrap(), None);
+    assert!(Command::new("kill").arg(run.id().to_string()).status().unwrap().success());
+    assert_eq!(run.wait().unwrap().code(), Some(3), "how the program ended");
+    // One that ends by itself is no reason to stay.
+    let output = system.run(&["run", "--", "sh", "-c", "(sleep 0.1; echo late) & exit 4"]);
+    assert_eq!((code(&output), text(&output.stdout)), (Some(4), "late\n".to_owned()));
+}
+
+#[test]
+fn nothing_is_left_of_daemons_when_the_port_is_killed() {
+    let Some(system) = system("run-kill-daemon", &["setsid"]) else { return };
+    for _ in 0..5 {
+        let script = "readlink /proc/self/ns/net; setsid sh -c 'sleep 1000 & sleep 1000' & echo ready; read line";
+        let mut child = spawn(&mut system.command(&["run", "--", "sh", "-c", script]));
+        let network = read_until(&mut child, "\n");
+        read_until(&mut child, "ready\n");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        while networks().contains(&network.trim().to_owned()) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
 fn nothing_is_left_when_the_port_is_killed_at_any_moment() {
     let Some(system) = system("run-kill-any", &[]) else { return };
     let mark = format!("mark-{}", std::process::id());
