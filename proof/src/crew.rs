@@ -2,12 +2,14 @@
 //! it.
 
 use std::fs::Permissions;
-use std::io;
+use std::io::{self, BufRead, BufReader, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 use std::time::Duration;
 
 use os::foreign::Foreign;
@@ -164,4 +166,97 @@ impl AsFd for Line {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// A child that takes commands and answers, a line each. It is another process of this program, perhaps of another user or in a
+/// container, which [`commands`] ends with this one. Dropping it ends it.
+#[derive(Debug)]
+pub struct Told {
+    name: String,
+    child: Child,
+    say: Option<ChildStdin>,
+    lines: Receiver<String>,
+    patience: Duration,
+}
+
+impl Told {
+    /// Starts a command. `name` is for messages; `patience` is how long an answer may take.
+    ///
+    /// # Errors
+    /// As from the kernel.
+    pub fn start(name: String, command: &mut Command, patience: Duration) -> io::Result<Told> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (say, hear) = (child.stdin.take(), child.stdout.take().expect("it is piped"));
+        let (send, lines) = mpsc::channel();
+        thread::spawn(move || {
+            BufReader::new(hear).lines().map_while(Result::ok).all(|line| send.send(line).is_ok())
+        });
+        Ok(Told { name, child, say, lines, patience })
+    }
+
+    /// Its process number.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line that it prints.
+    ///
+    /// # Errors
+    /// It has ended, or takes too long.
+    pub fn line(&self) -> Result<String, String> {
+        let line = self.lines.recv_timeout(self.patience);
+        line.map_err(|error| format!("the {}: {error}", self.name))
+    }
+
+    /// Takes the next line, which has to be `expected`.
+    ///
+    /// # Errors
+    /// As [`Told::line`], or it is another.
+    pub fn expect(&self, expected: &str) -> Result<(), String> {
+        let line = self.line()?;
+        if line == expected {
+            return Ok(());
+        }
+        Err(format!("the {} says {line:?}: must be {expected:?}", self.name))
+    }
+
+    /// Gives it a command.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn tell(&mut self, what: &str) -> Result<(), String> {
+        let say = self.say.as_mut().expect("it is there until this is dropped");
+        writeln!(say, "{what}").map_err(|error| format!("the {}: {error}", self.name))
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.say = None;
+        let _ = self.child.wait();
+    }
+}
+
+/// The commands that a [`Told`] child is given. This process ends with them.
+pub fn commands() -> Receiver<String> {
+    let (send, commands) = mpsc::channel();
+    thread::spawn(move || {
+        for command in io::stdin().lock().lines().map_while(Result::ok) {
+            if command == DIE {
+                std::process::exit(1);
+            }
+            let _ = send.send(command);
+        }
+        std::process::exit(0);
+    });
+    commands
+}
+
+/// Tells a child to end without a word to anybody.
+pub const DIE: &str = "die";
+
+/// Prints a line for the process that has started this one.
+pub fn say(what: &str) {
+    // If nobody listens, standard input has ended too.
+    let _ = writeln!(io::stdout(), "{what}");
 }

@@ -6,6 +6,7 @@ mod crew;
 mod footprint;
 mod sleeps;
 mod stalls;
+mod tenant;
 mod torture;
 
 use std::process::ExitCode;
@@ -33,6 +34,9 @@ enum Command {
     ContainerPart(containers::PartArguments),
     Sleeps(sleeps::Arguments),
     Stalls(stalls::Arguments),
+    Tenant(tenant::Arguments),
+    #[command(hide = true)]
+    TenantPart(tenant::PartArguments),
     Torture(torture::Arguments),
     #[command(hide = true)]
     TortureHost(torture::birth::Birth),
@@ -64,6 +68,8 @@ fn main() -> ExitCode {
         Command::ContainerPart(arguments) => containers::play(&arguments),
         Command::Sleeps(arguments) => sleeps::run(&arguments),
         Command::Stalls(arguments) => stalls::run(&arguments),
+        Command::Tenant(arguments) => tenant::run(&arguments),
+        Command::TenantPart(arguments) => tenant::play(&arguments),
         Command::Torture(arguments) => torture::run(&arguments),
         Command::TortureHost(birth) => torture::host::run(&birth),
         Command::TortureGuest(arguments) => torture::guest::run(&arguments),

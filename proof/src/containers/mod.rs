@@ -5,12 +5,10 @@
 
 mod part;
 
-use std::io::{self, BufRead, BufReader, Write as _};
+use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use os::peer::Credentials;
@@ -18,7 +16,7 @@ use siga::host::report::SystemReport;
 
 use self::part::Role;
 pub use self::part::{Arguments as PartArguments, run as play};
-use crate::crew::Workplace;
+use crate::crew::{DIE, Told, Workplace};
 
 /// A host and two guests, each in a container of its own: messages, a LAN, work on a disk, and a death
 ///
@@ -156,81 +154,33 @@ impl Places {
     }
 }
 
-/// A program in a container. It ends when this is dropped.
-struct Contained {
+/// Starts a program in a container.
+fn start(
+    users: Users,
     role: Role,
-    child: Child,
-    /// Commands, a line for each. The program ends with it.
-    say: Option<ChildStdin>,
-    lines: Receiver<String>,
+    places: &Places,
+    has_proc: bool,
     patience: Duration,
+) -> io::Result<Told> {
+    let seen = if role == Role::Host { &places.shared } else { &places.seen };
+    let mut words = users.command(role, &places.shared, &places.seen, has_proc);
+    words.push(places.program.to_string_lossy().into_owned());
+    words.push("container-part".into());
+    words.push(format!("--role={role}"));
+    words.push(format!("--socket={}", seen.join("siga.sock").display()));
+    if role == Role::Host {
+        words.push(format!("--volume={}", places.volume.join("one.ckd").display()));
+        words.push(format!("--server-user={}", users.seen(Role::Server)));
+        words.push(format!("--client-user={}", users.seen(Role::Client)));
+    }
+    let mut command = Command::new(&words[0]);
+    Told::start(role.to_string(), command.args(&words[1..]).current_dir("/"), patience)
 }
 
-impl Contained {
-    fn start(
-        users: Users,
-        role: Role,
-        places: &Places,
-        has_proc: bool,
-        patience: Duration,
-    ) -> io::Result<Contained> {
-        let seen = if role == Role::Host { &places.shared } else { &places.seen };
-        let mut words = users.command(role, &places.shared, &places.seen, has_proc);
-        words.push(places.program.to_string_lossy().into_owned());
-        words.push("container-part".into());
-        words.push(format!("--role={role}"));
-        words.push(format!("--socket={}", seen.join("siga.sock").display()));
-        if role == Role::Host {
-            words.push(format!("--volume={}", places.volume.join("one.ckd").display()));
-            words.push(format!("--server-user={}", users.seen(Role::Server)));
-            words.push(format!("--client-user={}", users.seen(Role::Client)));
-        }
-        let mut child = Command::new(&words[0])
-            .args(&words[1..])
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (say, hear) = (child.stdin.take(), child.stdout.take().expect("it is piped"));
-        let (send, lines) = mpsc::channel();
-        thread::spawn(move || {
-            BufReader::new(hear).lines().map_while(Result::ok).all(|line| send.send(line).is_ok())
-        });
-        Ok(Contained { role, child, say, lines, patience })
-    }
-
-    /// The next line that it prints.
-    fn line(&self) -> Result<String, String> {
-        let role = self.role;
-        self.lines.recv_timeout(self.patience).map_err(|error| format!("the {role}: {error}"))
-    }
-
-    fn expect(&self, expected: &str) -> Result<(), String> {
-        let line = self.line()?;
-        if line == expected {
-            return Ok(());
-        }
-        Err(format!("the {} says {line:?}: must be {expected:?}", self.role))
-    }
-
-    fn tell(&mut self, what: &str) -> Result<(), String> {
-        let say = self.say.as_mut().expect("it is there until this is dropped");
-        writeln!(say, "{what}").map_err(|error| format!("the {}: {error}", self.role))
-    }
-
-    /// The host's report.
-    fn report(&mut self) -> Result<SystemReport, String> {
-        self.tell(part::REPORT)?;
-        serde_json::from_str(&self.line()?).map_err(|error| error.to_string())
-    }
-}
-
-impl Drop for Contained {
-    fn drop(&mut self) {
-        self.say = None;
-        // That it ends is what its last lines depend on.
-        let _ = self.child.wait();
-    }
+/// The host's report.
+fn report(host: &mut Told) -> Result<SystemReport, String> {
+    host.tell(part::REPORT)?;
+    serde_json::from_str(&host.line()?).map_err(|error| error.to_string())
 }
 
 /// Runs the containers, and prints what worked.
@@ -277,9 +227,8 @@ fn contain(
     has_proc: bool,
     patience: Duration,
 ) -> Result<String, String> {
-    let start = |role| {
-        Contained::start(users, role, places, has_proc, patience).map_err(|error| error.to_string())
-    };
+    let start =
+        |role| start(users, role, places, has_proc, patience).map_err(|error| error.to_string());
     let mut host = start(Role::Host)?;
     host.expect(part::READY)?;
     let mut server = start(Role::Server)?;
@@ -289,7 +238,7 @@ fn contain(
     if !done.starts_with(part::DONE) {
         return Err(format!("the client says {done:?}"));
     }
-    for guest in host.report()?.guests {
+    for guest in report(&mut host)?.guests {
         // The control unit is in the host's container.
         let is_beside = guest.name == part::UNIT;
         let role = if guest.name.starts_with('S') { Role::Server } else { Role::Client };
@@ -298,13 +247,13 @@ fn contain(
         }
     }
     // A guest that dies is missed by its host and by its peer.
-    server.tell(part::DIE)?;
+    server.tell(DIE)?;
     client.expect(part::SEVERED)?;
     client.tell(part::END)?;
     let has_left =
         |report: &SystemReport| report.guests.iter().all(|guest| guest.name == part::UNIT);
     let deadline = std::time::Instant::now() + patience;
-    while !has_left(&host.report()?) {
+    while !has_left(&report(&mut host)?) {
         if std::time::Instant::now() > deadline {
             return Err("the host keeps guests that have died".into());
         }

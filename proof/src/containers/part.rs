@@ -1,11 +1,10 @@
 //! What runs in a container: a host with a volume, or a guest.
 
 use std::fmt::{self, Display};
-use std::io::{self, BufRead, Read, Write as _};
+use std::io::{Read, Write as _};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -18,6 +17,8 @@ use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{Stack, StackOptions, TcpListener, TcpStream};
 use siga::{Guest, Path as MessagePath, PathOptions, Wait};
 
+use crate::crew::{commands, say};
+
 /// What a part says when others can begin.
 pub const READY: &str = "ready";
 /// What a client's line begins with when all has worked.
@@ -26,8 +27,6 @@ pub const DONE: &str = "done: ";
 pub const SEVERED: &str = "severed";
 /// Tells a host to print its report.
 pub const REPORT: &str = "report";
-/// Tells a guest to end without a word to anybody.
-pub const DIE: &str = "die";
 /// Tells a guest to end.
 pub const END: &str = "end";
 /// The guest that serves the volume.
@@ -97,26 +96,6 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn say(what: &str) {
-    // If nobody listens, standard input has ended too.
-    let _ = writeln!(io::stdout(), "{what}");
-}
-
-/// The commands of the process outside. This process ends with them.
-fn commands() -> mpsc::Receiver<String> {
-    let (send, commands) = mpsc::channel();
-    thread::spawn(move || {
-        for command in io::stdin().lock().lines().map_while(Result::ok) {
-            if command == DIE {
-                std::process::exit(1);
-            }
-            let _ = send.send(command);
-        }
-        std::process::exit(0);
-    });
-    commands
 }
 
 fn host(arguments: &Arguments) -> Outcome<()> {

@@ -1,0 +1,299 @@
+//! `siga-proof tenant`: a user who does only legal things, as fast as he can, takes nothing from other users.
+//!
+//! Neighbours of another user work: messages over a path, TCP on a LAN, blocks of a disk. Beside them a tenant does one legal
+//! thing without a pause, or, for the same time, a burner only takes processor time. The quotient of the neighbours' rates is
+//! what the tenant takes beyond his processor.
+
+mod part;
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use os::peer::Credentials;
+use siga::host::Observer;
+
+use self::part::{Act, Deeds, NEIGHBOUR_USER, READY, Role, TENANT_USER};
+pub use self::part::{Arguments as PartArguments, run as play};
+use crate::crew::{Told, Workplace};
+use crate::footprint::Footprint;
+
+/// A user who does only legal things, as fast as he can, beside others who go on
+///
+/// Prints for each thing what it takes from the neighbours' rates, over what a process takes that only burns processor time: medians of the rounds'
+/// quotients, and the interval that has the median with 95 %. Wrong is a neighbour that stands still or gets an error, a newcomer that does not get in
+/// meanwhile, and anything that the host still has of the tenant afterwards. Needs root, to be three users.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The thing that the tenant does [default: each in turn]
+    #[arg(long = "act", value_name = "ACT")]
+    acts: Vec<Act>,
+    /// Rounds for each: a window beside the tenant and a window beside the burner, in turn
+    #[arg(long, default_value_t = 9)]
+    rounds: usize,
+    /// How long each window is, in milliseconds
+    #[arg(long, default_value_t = 300)]
+    ms: u64,
+    /// How long a step may take before it counts as hanging, in seconds
+    #[arg(long, default_value_t = 60)]
+    patience_s: u64,
+}
+
+/// Neighbours that work.
+const NEIGHBOURS: [Role; 3] = [Role::Path, Role::Lan, Role::Disk];
+
+/// How long a tenant or a burner is at work before a window begins.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// For how long a host that has come to rest holds the same.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// Runs the rounds, and prints what was found.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    if Credentials::own().user != 0 {
+        println!("SKIPPED: only root can be several users");
+        return ExitCode::SUCCESS;
+    }
+    let acts = if arguments.acts.is_empty() { Act::value_variants() } else { &arguments.acts };
+    let mut is_well = true;
+    println!("{:10} {:>26} {:>26} {:>26}  the tenant", "act", "path", "LAN", "disk");
+    match Scene::start(arguments) {
+        Err(fault) => {
+            println!("NOT WELL: {fault}");
+            is_well = false;
+        }
+        Ok(mut scene) => {
+            for act in acts {
+                match scene.torture(*act, arguments) {
+                    Ok(line) => println!("{line}"),
+                    Err(fault) => {
+                        println!("{act:?}: NOT WELL: {fault}");
+                        is_well = false;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    println!("{}", if is_well { "all is well" } else { "NOT WELL" });
+    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A host and neighbours at work.
+struct Scene {
+    // Before the workplace and the host, which they need.
+    neighbours: Vec<Told>,
+    host: Told,
+    observer: Observer,
+    program: PathBuf,
+    socket: PathBuf,
+    _workplace: Workplace,
+    patience: Duration,
+}
+
+impl Scene {
+    fn start(arguments: &Arguments) -> Result<Scene, String> {
+        let words = |error: io::Error| error.to_string();
+        let workplace = Workplace::create().map_err(words)?;
+        workplace.open_to_all().map_err(words)?;
+        let program = workplace.directory().join("siga-proof");
+        // This one may lie where other users may not look.
+        std::fs::copy("/proc/self/exe", &program).map_err(words)?;
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).map_err(words)?;
+        let socket = workplace.directory().join("host");
+        let patience = Duration::from_secs(arguments.patience_s);
+        let start = |role| part(&program, &socket, role, Act::Attach, patience);
+        let host = start(Role::Host)?;
+        let neighbours = NEIGHBOURS.map(start).into_iter().collect::<Result<Vec<_>, _>>()?;
+        let observer = Observer::attach(&socket).map_err(|error| error.to_string())?;
+        Ok(Scene { neighbours, host, observer, program, socket, _workplace: workplace, patience })
+    }
+
+    /// Lets a tenant do one thing, in turn with a burner: a line of the table.
+    fn torture(&mut self, act: Act, arguments: &Arguments) -> Result<String, String> {
+        let window = Duration::from_millis(arguments.ms);
+        let before = self.footprint_after_one(act)?;
+        let mut quotients = NEIGHBOURS.map(|_| Vec::new());
+        let mut deeds = Deeds::default();
+        for round in 0..arguments.rounds {
+            let mut rates = [[0.0; NEIGHBOURS.len()]; 2];
+            // Each is first in every second round.
+            for turn in 0..2 {
+                let is_tenant = (round + turn) % 2 == 0;
+                let role = if is_tenant { Role::Tenant } else { Role::Burner };
+                let mut other = part(&self.program, &self.socket, role, act, self.patience)?;
+                thread::sleep(SETTLE);
+                rates[usize::from(!is_tenant)] = self.rates(window)?;
+                if is_tenant {
+                    let now = count(&mut other)?;
+                    deeds.done += now.done;
+                    for (error, times) in now.refused {
+                        *deeds.refused.entry(error).or_default() += times;
+                    }
+                    if round == 0 {
+                        self.newcomer().map_err(|error| format!("a newcomer: {error}"))?;
+                    }
+                }
+            }
+            for (number, quotients) in quotients.iter_mut().enumerate() {
+                quotients.push(rates[0][number] / rates[1][number]);
+            }
+        }
+        self.expect_nothing_left(&before)?;
+        let mut line = format!("{:10}", format!("{act:?}").to_lowercase());
+        for quotients in &mut quotients {
+            let (low, median, high) = median(quotients);
+            line.push_str(&format!(" {:>26}", format!("{median:.2} ({low:.2} to {high:.2})")));
+        }
+        line.push_str(&format!("  {} done", deeds.done));
+        for (error, times) in deeds.refused {
+            line.push_str(&format!("; {times} times: {error}"));
+        }
+        Ok(line)
+    }
+
+    /// The neighbours' rates in a window.
+    fn rates(&mut self, window: Duration) -> Result<[f64; NEIGHBOURS.len()], String> {
+        let mut before = [(0, Instant::now()); NEIGHBOURS.len()];
+        for (before, neighbour) in before.iter_mut().zip(&mut self.neighbours) {
+            *before = (count(neighbour)?.done, Instant::now());
+        }
+        thread::sleep(window);
+        let mut rates = [0.0; NEIGHBOURS.len()];
+        for ((rate, (before, since)), neighbour) in
+            rates.iter_mut().zip(before).zip(&mut self.neighbours)
+        {
+            // On a busy machine one that goes on may have had no turn yet.
+            let deadline = since + self.patience;
+            let mut done = count(neighbour)?.done - before;
+            while done == 0 && Instant::now() < deadline {
+                done = count(neighbour)?.done - before;
+            }
+            if done == 0 {
+                return Err("a neighbour stands still".into());
+            }
+            *rate = done as f64 / since.elapsed().as_secs_f64();
+        }
+        Ok(rates)
+    }
+
+    /// One more guest of the neighbours' user comes, is connected with, and leaves, while the tenant is at work.
+    fn newcomer(&self) -> Result<(), String> {
+        let mut new =
+            part(&self.program, &self.socket, Role::Newcomer, Act::Attach, self.patience)?;
+        count(&mut new).map(drop)
+    }
+
+    /// What the host has after a tenant has done it and has gone: what is made once and kept is there then.
+    fn footprint_after_one(&self, act: Act) -> Result<Footprint, String> {
+        let tenant = part(&self.program, &self.socket, Role::Tenant, act, self.patience)?;
+        thread::sleep(SETTLE);
+        drop(tenant);
+        let deadline = Instant::now() + self.patience;
+        let mut last = self.footprint()?;
+        loop {
+            thread::sleep(QUIET);
+            let now = self.footprint()?;
+            if now.leaks_since(&last).is_empty() && last.leaks_since(&now).is_empty() {
+                return Ok(now);
+            }
+            if Instant::now() > deadline {
+                return Err(format!("the host does not come to rest: {now}"));
+            }
+            last = now;
+        }
+    }
+
+    fn footprint(&self) -> Result<Footprint, String> {
+        Footprint::of(self.host.process()).map_err(|error| error.to_string())
+    }
+
+    /// Waits until the host has nothing of a tenant any more.
+    fn expect_nothing_left(&self, before: &Footprint) -> Result<(), String> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let report = self.observer.query().map_err(|error| error.to_string())?;
+            let guests = report.guests.iter().map(|guest| &guest.name);
+            let stayed: Vec<_> = guests.filter(|name| name.starts_with('T')).collect();
+            let leaks = self.footprint()?.leaks_since(before);
+            if stayed.is_empty() && leaks.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("the host keeps guests {stayed:?}, and {leaks:?}"));
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Starts a process, which is at work when this returns.
+fn part(
+    program: &Path,
+    socket: &Path,
+    role: Role,
+    act: Act,
+    patience: Duration,
+) -> Result<Told, String> {
+    let mut command = Command::new(program);
+    let word = |value: Option<clap::builder::PossibleValue>| {
+        value.expect("it is not hidden").get_name().to_owned()
+    };
+    command.arg("tenant-part").current_dir("/");
+    command.arg(format!("--role={}", word(role.to_possible_value())));
+    command.arg(format!("--act={}", word(act.to_possible_value())));
+    command.arg(format!("--socket={}", socket.display()));
+    let user = match role {
+        Role::Host => None,
+        Role::Tenant | Role::Burner => Some(TENANT_USER),
+        _ => Some(NEIGHBOUR_USER),
+    };
+    if let Some(user) = user {
+        command.uid(user).gid(user);
+    }
+    let told = Told::start(format!("{role:?}").to_lowercase(), &mut command, patience);
+    let told = told.map_err(|error| error.to_string())?;
+    told.expect(READY)?;
+    Ok(told)
+}
+
+fn count(part: &mut Told) -> Result<Deeds, String> {
+    part.tell(part::COUNT)?;
+    let line = part.line()?;
+    serde_json::from_str(&line).map_err(|_| line)
+}
+
+/// The median, and the ends of the interval that has it with at least 95 % if there are six or more: between which order statistics it
+/// is follows from tosses of a coin.
+fn median(quotients: &mut [f64]) -> (f64, f64, f64) {
+    quotients.sort_by(f64::total_cmp);
+    let count = quotients.len();
+    let (mut cut, mut tail, mut term) = (0, 0.0, 0.5_f64.powi(count as i32));
+    while cut < count / 2 && 2.0 * (tail + term) <= 0.05 {
+        tail += term;
+        cut += 1;
+        term *= (count - cut + 1) as f64 / cut as f64;
+    }
+    let cut = cut.saturating_sub(1);
+    let middle = (quotients[(count - 1) / 2] + quotients[count / 2]) / 2.0;
+    (quotients[cut], middle, quotients[count - 1 - cut])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interval_of_a_median_is_between_order_statistics() {
+        // One toss in 32 of six coins is all heads or all tails.
+        assert_eq!(median(&mut [6.0, 1.0, 2.0, 3.0, 4.0, 5.0]), (1.0, 3.5, 6.0));
+        let mut nine: Vec<f64> = (1..=9).map(f64::from).collect();
+        assert_eq!(median(&mut nine), (2.0, 5.0, 8.0));
+        assert_eq!(median(&mut [3.0]), (3.0, 3.0, 3.0));
+    }
+}

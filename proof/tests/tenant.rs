@@ -1,0 +1,22 @@
+//! A tenant who does only legal things as fast as he can, for a moment: the program runs for longer.
+
+use std::process::Command;
+
+#[test]
+fn tenant_who_does_all_that_is_legal_at_once_stops_no_neighbour_and_leaves_nothing() {
+    let done = Command::new(env!("CARGO_BIN_EXE_siga-proof"))
+        .args(["tenant", "--rounds", "1", "--ms", "50"])
+        .output()
+        .unwrap();
+    let (said, errors) =
+        (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{said}{errors}");
+    if said.starts_with("SKIPPED") {
+        return eprintln!("{said}");
+    }
+    for act in ["attach", "identify", "register", "join", "open", "connect", "ring"] {
+        let line =
+            said.lines().find(|line| line.starts_with(act)).unwrap_or_else(|| panic!("{said}"));
+        assert!(!line.contains(" 0 done"), "{line}");
+    }
+}
