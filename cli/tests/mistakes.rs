@@ -19,14 +19,19 @@ fn said(system: &System, arguments: &[&str], code: i32) -> String {
     said.strip_prefix("siga: ").unwrap_or(&said).trim_end().to_owned()
 }
 
-#[test]
-fn sender_is_told_what_is_missing() {
-    let directory = std::env::temp_dir().join(format!("siga-send-right-{}", std::process::id()));
+/// A host of one of the system files that come along, in this process.
+fn described(name: &str, file: &str) -> System {
+    let directory = std::env::temp_dir().join(format!("siga-{name}-{}", std::process::id()));
     std::fs::create_dir(&directory).unwrap();
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../systems/two-guests.toml");
+    let file = format!("{}/../systems/{file}", env!("CARGO_MANIFEST_DIR"));
     let mut described = siga::host::System::read(file.as_ref()).unwrap();
     described.socket = Some(directory.join("siga.sock"));
-    let system = System { directory, _host: siga::host::Embedded::start(described).unwrap() };
+    System { directory, _host: siga::host::Embedded::start(described).unwrap() }
+}
+
+#[test]
+fn sender_is_told_what_is_missing() {
+    let system = described("send-right", "two-guests.toml");
     let may_not = "this guest may not connect to the target; the system file must say so: connect";
     let server = Process(system.command(&["receive", "SERVER"]).spawn().unwrap());
     while !text(&system.run(&["query", "guest"]).stdout).contains("SERVER") {
@@ -104,12 +109,7 @@ fn program_of_a_manager_is_looked_for_before_anybody_relies_on_it() {
 
 #[test]
 fn refused_address_tells_a_reservation_from_a_range() {
-    let directory = std::env::temp_dir().join(format!("siga-kept-{}", std::process::id()));
-    std::fs::create_dir(&directory).unwrap();
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../systems/two-lans.toml");
-    let mut described = siga::host::System::read(file.as_ref()).unwrap();
-    described.socket = Some(directory.join("siga.sock"));
-    let system = System { directory, _host: siga::host::Embedded::start(described).unwrap() };
+    let system = described("kept", "two-lans.toml");
     assert_eq!(
         said(&system, &["run", "--address", "10.1.0.1", "--", "true"], 125),
         "the system file keeps this address of the LAN hs0 for the guest ROUTER: choose another, or attach as ROUTER"
