@@ -50,7 +50,7 @@ enum Standing<T> {
     /// This guest is to accept it.
     Pending(Pending),
     /// The other guest is to accept it.
-    Connecting(Connecting, T),
+    Connecting(Box<Connecting>, T),
     /// There is a path.
     Joined(Key),
 }
@@ -59,7 +59,7 @@ impl<T> Standing<T> {
     /// One that was asked for.
     fn connecting(&self) -> Option<&Connecting> {
         match self {
-            Standing::Connecting(connecting, _) => Some(connecting),
+            Standing::Connecting(connecting, _) => Some(connecting.as_ref()),
             Standing::Pending(_) | Standing::Joined(_) => None,
         }
     }
@@ -138,7 +138,7 @@ impl<C: Call> Switchboard<C> {
     ) -> Result<u16, ConnectError> {
         let number = self.free_number(&self.in_news())?;
         let connecting = ask(self.guest(), &terms)?;
-        self.places.insert(number, Standing::Connecting(connecting, terms));
+        self.places.insert(number, Standing::Connecting(Box::new(connecting), terms));
         Ok(number)
     }
 
