@@ -256,7 +256,7 @@ fn print_report(arguments: &Report) -> Result<(), Outcome> {
         records.extend(of_file);
     }
     if arguments.output.json || matches!(arguments.format, Format::Csv) {
-        notes.iter().for_each(|note| say(&note));
+        notes.iter().for_each(say);
     }
     if arguments.output.json {
         return report::figures(&records).iter().try_for_each(print_json);
@@ -507,7 +507,7 @@ impl Progress {
 
     /// Says something that stays.
     fn say(&self, line: &str) {
-        self.bar.suspend(|| say(&line));
+        self.bar.suspend(|| say(line));
     }
 }
 
