@@ -270,10 +270,13 @@ fn check_server(lan: &mut Lan, server: Server) -> Result<Option<String>, Outcome
     if lan.find_address(address).is_some() {
         return Ok(None);
     }
-    let own = lan.addresses().first().copied();
-    let range = own.and_then(|own| Prefix::of(own, lan.prefix_bits()));
-    if let Some(range) = range.filter(|range| !range.contains(address)) {
-        let what = format!("{address} is no address of the LAN {lan_name}, which has {range}");
+    let own = lan.addresses().iter();
+    let ranges: Vec<Prefix> =
+        own.filter_map(|own| Prefix::of(*own, lan.prefix_bits_of(*own))).collect();
+    if !ranges.is_empty() && !ranges.iter().any(|range| range.contains(address)) {
+        let ranges: Vec<String> = ranges.iter().map(Prefix::to_string).collect();
+        let ranges = ranges.join(" and ");
+        let what = format!("{address} is no address of the LAN {lan_name}, which has {ranges}");
         return Err(Outcome::No(format!("{what}: must be that of a member, or its name")));
     }
     Ok(Some(format!("nobody on the LAN {lan_name} has {address} now")))

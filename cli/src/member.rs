@@ -22,7 +22,8 @@ use crate::socket::Socket;
 /// The options of a member.
 #[derive(Debug, clap::Args)]
 pub struct Member {
-    /// The address of the interface, like 10.1.0.5 or 10.1.0.5/24 [default: the host chooses one of the LAN's]
+    /// The address of the interface, like 10.1.0.5 or 10.1.0.5/24 [default: the host chooses one of each range of the
+    /// LAN]
     #[arg(long, value_name = "ADDRESS")]
     address: Option<WrittenAddress>,
     /// The name to attach under, by which the others find it, in capital letters or small ones [default: a new one]
@@ -138,22 +139,24 @@ pub fn no_member(options: &Options, error: &MemberError) -> Outcome {
 
 /// Checks that a gateway can be a member of the LAN: it is in the network of an address that this member has.
 fn check_gateway(lan: &Lan, gateway: IpAddr) -> Result<(), Outcome> {
-    let bits = lan.prefix_bits().into();
+    let bits = lan.prefix_bits_of(gateway);
     let is_near = |own: &IpAddr| match (own, gateway) {
         (IpAddr::V4(own), IpAddr::V4(gateway)) => {
             let differs = own.to_bits() ^ gateway.to_bits();
-            differs.leading_zeros() >= bits
+            differs.leading_zeros() >= bits.into()
         }
         (IpAddr::V6(own), IpAddr::V6(gateway)) => {
             let differs = own.to_bits() ^ gateway.to_bits();
-            differs.leading_zeros() >= bits || gateway.is_unicast_link_local()
+            differs.leading_zeros() >= bits.into() || gateway.is_unicast_link_local()
         }
-        // A LAN has one range; of the other family, any address can be a member's.
-        _ => true,
+        _ => false,
     };
-    match lan.addresses().first() {
-        Some(own) if !is_near(own) => {
-            let right = format!("must be in the network of {own}/{bits}, where its members are");
+    // Of a family of which we have no address, any address can be a member's.
+    let own: Vec<_> =
+        lan.addresses().iter().filter(|own| own.is_ipv4() == gateway.is_ipv4()).collect();
+    match own.first() {
+        Some(first) if !own.iter().any(|own| is_near(own)) => {
+            let right = format!("must be in the network of {first}/{bits}, where its members are");
             Err(Outcome::Usage(format!(
                 "--gateway {gateway}: not in the LAN {}: {right}",
                 lan.name()

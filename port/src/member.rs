@@ -21,7 +21,7 @@ pub struct Options {
     pub lan: String,
     /// The guest's name; one that no other guest has, if none is given.
     pub name: Option<String>,
-    /// The address; the host chooses one from the LAN's range, if none is given.
+    /// The address; the host chooses one from each range of the LAN, if none is given.
     pub address: Option<WrittenAddress>,
     /// The MAC address; the host chooses one, if none is given.
     pub mac: Option<Mac>,
@@ -168,8 +168,8 @@ fn unique_name(purpose: &OsStr, number: u32) -> String {
 pub fn setup(lan: &Lan, options: &Options, place: Place) -> Setup {
     let written = options.address.and_then(|written| written.prefix_bits);
     let prefix_bits = |address: &IpAddr| match options.address {
-        Some(asked) if asked.address == *address => written.unwrap_or(lan.prefix_bits()),
-        _ => lan.prefix_bits(),
+        Some(asked) if asked.address == *address => written.unwrap_or(lan.prefix_bits_of(*address)),
+        _ => lan.prefix_bits_of(*address),
     };
     let addresses = lan.addresses().iter();
     let addresses =

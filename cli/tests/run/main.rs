@@ -4,6 +4,7 @@
 mod claims;
 #[path = "../common/mod.rs"]
 mod common;
+mod families;
 #[path = "../common/lacking.rs"]
 mod lacking;
 mod programs;

@@ -274,7 +274,7 @@ pub enum WantedAddress {
     /// None, but for those that the system file fixes.
     #[default]
     None,
-    /// One that the host chooses from the LAN's range.
+    /// One of each range of the LAN, which the host chooses.
     Chosen,
     /// This one.
     This(IpAddr),
@@ -289,13 +289,15 @@ pub struct LanJoined {
     pub mac: [u8; 6],
     /// Bytes of the LAN's largest frame.
     pub frame_bytes: u32,
-    /// Its IP address, if it has one.
+    /// Its first IP address, if it has one. The address table has all of them.
     pub address: Option<IpAddr>,
-    /// How many bits of that the LAN's range has in common.
-    pub prefix_bits: u8,
+    /// How many leading bits the addresses of IPv4 in this LAN have in common.
+    pub ipv4_prefix_bits: u8,
+    /// How many leading bits the addresses of IPv6 in this LAN have in common.
+    pub ipv6_prefix_bits: u8,
 }
 
-fields!(LanJoined { number, mac, frame_bytes, address, prefix_bits });
+fields!(LanJoined { number, mac, frame_bytes, address, ipv4_prefix_bits, ipv6_prefix_bits });
 
 /// A path that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

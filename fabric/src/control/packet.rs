@@ -372,8 +372,10 @@ mod tests {
         ];
         for address in [None, Some("10.1.0.5".parse().unwrap()), Some("fd00::1".parse().unwrap())] {
             let (number, mac) = (7, [2, 0, 0, 0, 0, 7]);
-            let (frame_bytes, prefix_bits) = (16 << 10, 24);
-            let joined = LanJoined { number, mac, frame_bytes, address, prefix_bits };
+            let frame_bytes = 16 << 10;
+            let (ipv4_prefix_bits, ipv6_prefix_bits) = (24, 64);
+            let joined =
+                LanJoined { number, mac, frame_bytes, address, ipv4_prefix_bits, ipv6_prefix_bits };
             replies.push(Reply::LanJoined(joined));
         }
         replies.extend(Problem::ALL.map(|problem| Reply::Failed { problem, data }));

@@ -1,11 +1,12 @@
 //! LANs: who is a member of which, under which addresses. The host alone writes their address tables.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, OwnedFd};
 
 use fabric::control::{LanJoined, NO_DATA, Problem, Reply, UserData, WantedAddress};
 use fabric::name::{LanName, NAME_BYTES, Name};
+use ipnet::IpNet;
 use net::lan::counters::{BOARD_BYTES, Counter};
 use net::lan::frame::Mac;
 use net::lan::table::{MEMBER_ADDRESSES_MAX, MEMBERS_MAX, Member, TABLE_BYTES, Table};
@@ -110,7 +111,7 @@ impl Lans {
         lan(one).is_some() && lan(one) == lan(other)
     }
 
-    /// Makes a guest a member. Returns its number and the prefix of the LAN's range.
+    /// Makes a guest a member. Returns its number and the prefixes of the LAN's ranges.
     fn join(
         &mut self,
         guest: Name,
@@ -147,17 +148,13 @@ impl Lans {
         found.table.set(number, Some(&member));
         found.members[number] = Some(Record { member, counters });
         self.of.insert(guest, (lan, number));
-        let prefix_bits = match address {
-            Some(address) if address.is_ipv4() == found.rule.range.addr().is_ipv4() => {
-                found.rule.range.prefix_len()
-            }
-            Some(IpAddr::V4(_)) => 32,
-            Some(IpAddr::V6(_)) => 64,
-            None => found.rule.range.prefix_len(),
-        };
+        let bits = |any: IpAddr| found.rule.prefix_bits_of(any);
+        let ipv4_prefix_bits = bits(Ipv4Addr::UNSPECIFIED.into());
+        let ipv6_prefix_bits = bits(Ipv6Addr::UNSPECIFIED.into());
         let frame_bytes = found.rule.frame_bytes;
         let number = u16::try_from(number).expect("a LAN has at most 65536 members");
-        Ok(LanJoined { number, mac: mac.0, frame_bytes, address, prefix_bits })
+        let mac = mac.0;
+        Ok(LanJoined { number, mac, frame_bytes, address, ipv4_prefix_bits, ipv6_prefix_bits })
     }
 
     /// A guest is a member no longer. False if it was none.
@@ -208,7 +205,7 @@ impl Lans {
             name: lan.rule.name.to_string(),
             frame_bytes: lan.rule.frame_bytes,
             mtu: lan.rule.frame_bytes - HEADROOM_BYTES,
-            range: lan.rule.range.to_string(),
+            range: lan.rule.ranges_text(),
             members: lan
                 .members
                 .iter()
@@ -309,8 +306,9 @@ impl Lan {
             WantedAddress::Chosen => {
                 let is_free = |address: &IpAddr| self.check_address(guest, *address).is_ok();
                 // At most one of these is taken by each member, and by each address that is fixed.
-                let address = self.rule.range.hosts().take(CHOSEN_FROM_MAX).find(is_free);
-                Ok(vec![address.ok_or(Problem::AddressRefused)?])
+                let chosen = |range: &IpNet| range.hosts().take(CHOSEN_FROM_MAX).find(is_free);
+                let addresses = self.rule.ranges.iter().map(chosen).collect::<Option<Vec<_>>>();
+                Ok(addresses.ok_or(Problem::AddressRefused)?)
             }
         }
     }
@@ -344,7 +342,7 @@ fn preferred(address: IpAddr) -> usize {
     usize::from(last) % MEMBERS_MAX
 }
 
-/// Addresses among which the host chooses one, at most.
+/// Addresses of a range among which the host chooses one, at most.
 const CHOSEN_FROM_MAX: usize = 1 << 12;
 
 impl Host {

@@ -4,7 +4,8 @@
 //! [[lan]]
 //! name = "hs0"
 //! frame = "16 KiB"              # largest frame, 16, 24, 40 or 64 KiB: the MTU is 8 KiB less; left out: 16 KiB
-//! range = "10.1.0.0/16"         # IP addresses of members are in it, and chosen from it; left out: 10.1.0.0/16
+//! range = "10.1.0.0/16"         # IP addresses of members are in it, and chosen from it; left out: 10.1.0.0/16;
+//!                               # both families: ["10.1.0.0/16", "fd00:1::/64"]
 //! members = ["*"]               # guests that may join; left out: all
 //! capture = ["SNIFFER"]         # guests that may capture, and need not be among the members; left out: none
 //! routers = ["ROUTER"]          # guests that may pass packets on, and so send from addresses not their own; left out: none
@@ -49,8 +50,8 @@ pub struct LanRule {
     pub name: LanName,
     /// Bytes of its largest frame.
     pub frame_bytes: u32,
-    /// Where its members' IP addresses of this family are.
-    pub range: IpNet,
+    /// Where its members' IP addresses are: one range, or one of each family. Never empty.
+    pub ranges: Vec<IpNet>,
     pub(super) members: Vec<Pattern>,
     pub(super) capture: Vec<Pattern>,
     pub(super) routers: Vec<Pattern>,
@@ -76,7 +77,7 @@ impl LanRule {
         LanRule {
             name: OPEN_NAME.parse().expect("a name"),
             frame_bytes: FRAME_BYTES[0],
-            range: OPEN_RANGE.parse().expect("a range"),
+            ranges: vec![OPEN_RANGE.parse().expect("a range")],
             members: vec![Pattern::Beginning(String::new())],
             capture: vec![Pattern::Beginning(String::new())],
             routers: vec![Pattern::Beginning(String::new())],
@@ -120,16 +121,36 @@ impl LanRule {
         fixed.map(|member| member.guest)
     }
 
-    /// Whether a guest may have an IP address, as far as this file says. Addresses of the other family than the
-    /// range's are free, and so are those of IPv6 that are local to a link.
+    /// The range of an address's family, if the LAN has one.
+    pub fn range_of(&self, address: IpAddr) -> Option<&IpNet> {
+        self.ranges.iter().find(|range| range.addr().is_ipv4() == address.is_ipv4())
+    }
+
+    /// How many leading bits the addresses of this one's family have in common. Those of a family without a range are each alone in IPv4,
+    /// and in networks of the usual size in IPv6.
+    pub fn prefix_bits_of(&self, address: IpAddr) -> u8 {
+        let alone = if address.is_ipv4() { 32 } else { 64 };
+        self.range_of(address).map_or(alone, IpNet::prefix_len)
+    }
+
+    /// The ranges as people read them.
+    pub fn ranges_text(&self) -> String {
+        let ranges: Vec<String> = self.ranges.iter().map(IpNet::to_string).collect();
+        ranges.join(", ")
+    }
+
+    /// Whether a guest may have an IP address, as far as this file says. Addresses of a family without a range are free, and so are
+    /// those of IPv6 that are local to a link.
     pub fn may_have(&self, guest: Name, address: IpAddr) -> bool {
         let is_local = match address {
             IpAddr::V4(_) => false,
             IpAddr::V6(address) => address.is_unicast_link_local(),
         };
-        let is_same_family = address.is_ipv4() == self.range.addr().is_ipv4();
-        let is_host = address != self.range.network() && address != self.range.broadcast();
-        let is_in_range = is_local || !is_same_family || self.range.contains(&address) && is_host;
+        let is_in = |range: &IpNet| {
+            let is_host = address != range.network() && address != range.broadcast();
+            range.contains(&address) && is_host
+        };
+        let is_in_range = is_local || self.range_of(address).is_none_or(is_in);
         let fixed = self.fixed(guest).map_or(&[][..], |member| &member.addresses);
         let is_of_one = !address.is_multicast() && !address.is_loopback();
         is_of_one
@@ -145,7 +166,7 @@ impl LanRule {
 pub(super) struct WrittenLan {
     name: Spanned<String>,
     frame: Option<Spanned<Bytes>>,
-    range: Option<Spanned<String>>,
+    range: Option<Spanned<WrittenRange>>,
     members: Option<Vec<Spanned<String>>>,
     #[serde(default)]
     capture: Vec<Spanned<String>>,
@@ -153,6 +174,23 @@ pub(super) struct WrittenLan {
     routers: Vec<Spanned<String>>,
     #[serde(default)]
     member: Vec<WrittenMember>,
+}
+
+/// One range, or a list of them.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a range, or a list of one of each family")]
+enum WrittenRange {
+    One(String),
+    List(Vec<String>),
+}
+
+impl WrittenRange {
+    fn texts(&self) -> &[String] {
+        match self {
+            WrittenRange::One(text) => std::slice::from_ref(text),
+            WrittenRange::List(texts) => texts,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -212,17 +250,41 @@ fn at_most<T>(
     Ok(list.into_inner())
 }
 
+/// The ranges of a LAN: one, or one of each family.
+fn ranges(source: &Source, written: &Spanned<WrittenRange>) -> Result<Vec<IpNet>, FileError> {
+    let mut ranges: Vec<IpNet> = Vec::new();
+    for text in written.get_ref().texts() {
+        let range: IpNet = text.parse().map_err(|_| {
+            let what = format!("{text:?} is no range of IP addresses");
+            let right = "must be an address and the bits that all have in common, like 10.1.0.0/16";
+            source.error(written.span(), what, right)
+        })?;
+        if ranges.iter().any(|other| other.addr().is_ipv4() == range.addr().is_ipv4()) {
+            let family = if range.addr().is_ipv4() { "IPv4" } else { "IPv6" };
+            let right = "must be one of each family at most";
+            return Err(source.error(written.span(), format!("two ranges of {family}"), right));
+        }
+        ranges.push(range.trunc());
+    }
+    if ranges.is_empty() {
+        let right = "must name one, or be left out for 10.1.0.0/16";
+        return Err(source.error(written.span(), "no range", right));
+    }
+    Ok(ranges)
+}
+
 impl WrittenLan {
     /// What is probably not meant.
     pub(super) fn warnings(&self, source: &Source, guests: &Guests<'_>) -> Vec<FileError> {
         let mut warnings = Vec::new();
-        let range = self.range.as_ref().and_then(|text| {
-            let range: IpNet = text.get_ref().parse().ok()?;
-            let what = format!("{range} has bits that are not in common");
-            let right = format!("did you mean {}?", range.trunc());
-            (range != range.trunc()).then(|| source.error(text.span(), what, right))
-        });
-        warnings.extend(range);
+        if let Some(written) = &self.range {
+            let ranges = written.get_ref().texts().iter().filter_map(|text| text.parse().ok());
+            warnings.extend(ranges.filter(|range: &IpNet| *range != range.trunc()).map(|range| {
+                let what = format!("{range} has bits that are not in common");
+                let right = format!("did you mean {}?", range.trunc());
+                source.error(written.span(), what, right)
+            }));
+        }
         let members = self.members.iter().flatten();
         warnings.extend(members.filter_map(|text| guests.warn("members", text)));
         warnings.extend(self.capture.iter().filter_map(|text| guests.warn("capture", text)));
@@ -259,10 +321,9 @@ impl WrittenLan {
                 })?
             }
         };
-        let right = "must be an address and the bits that all have in common, like 10.1.0.0/16";
-        let range: IpNet = match &self.range {
-            None => OPEN_RANGE.parse().expect("a range"),
-            Some(text) => parsed(source, text, "range of IP addresses", right)?,
+        let ranges = match &self.range {
+            None => vec![OPEN_RANGE.parse().expect("a range")],
+            Some(written) => ranges(source, written)?,
         };
         let patterns = |texts: &[Spanned<String>]| {
             texts.iter().map(|text| Pattern::read(text, source)).collect::<Result<Vec<_>, _>>()
@@ -273,15 +334,8 @@ impl WrittenLan {
         };
         let capture = patterns(&self.capture)?;
         let routers = patterns(&self.routers)?;
-        let mut rule = LanRule {
-            name,
-            frame_bytes,
-            range: range.trunc(),
-            members,
-            capture,
-            routers,
-            fixed: Vec::new(),
-        };
+        let mut rule =
+            LanRule { name, frame_bytes, ranges, members, capture, routers, fixed: Vec::new() };
         for member in self.member {
             let member = member.fixed(source, &rule)?;
             rule.fixed.push(member);
@@ -322,7 +376,7 @@ impl WrittenMember {
                 return twice(text.span(), "this address is another member's");
             }
             if !rule.may_have(guest, address) {
-                let what = format!("{address} is no member's address in {}", rule.range);
+                let what = format!("{address} is no member's address in {}", rule.ranges_text());
                 let right = "must be in the range, and neither its first nor its last address";
                 return Err(source.error(text.span(), what, right));
             }
@@ -371,7 +425,7 @@ mod tests {
         )
         .unwrap();
         let [lan] = &system.lans[..] else { panic!("one") };
-        assert_eq!((lan.frame_bytes, lan.range.to_string().as_str()), (65_536, "10.9.0.0/24"));
+        assert_eq!((lan.frame_bytes, lan.ranges_text().as_str()), (65_536, "10.9.0.0/24"));
         assert!(lan.may_join(name("WEB2")) && !lan.may_join(name("OTHER")));
         assert!(lan.may_route(name("ROUTER")) && !lan.may_route(name("WEB")));
         assert!(lan.may_capture(name("SNIFF")) && !lan.may_capture(name("WEB")));
@@ -393,6 +447,19 @@ mod tests {
     }
 
     #[test]
+    fn lan_of_both_families_keeps_each_to_its_range() {
+        let text = "[[lan]]\nname = \"hs0\"\nrange = [\"10.9.0.0/24\", \"fd00:9::7/64\"]";
+        let system = parse(text).unwrap();
+        let lan = &system.lans[0];
+        assert_eq!(lan.ranges_text(), "10.9.0.0/24, fd00:9::/64");
+        let may = |address: &str| lan.may_have(name("WEB"), address.parse().unwrap());
+        assert!(may("10.9.0.5") && may("fd00:9::5") && may("fe80::5"));
+        assert!(!may("10.9.1.5") && !may("fd00:8::5") && !may("fd00:9::"));
+        let bits = |address: &str| lan.prefix_bits_of(address.parse().unwrap());
+        assert_eq!([bits("10.9.0.5"), bits("fd00:9::5")], [24, 64]);
+    }
+
+    #[test]
     fn faults_are_named_with_their_line_and_the_cure() {
         for (text, error) in [
             (
@@ -406,6 +473,14 @@ mod tests {
             (
                 "[[lan]]\nname = \"hs0\"\nrange = \"10.1.0.0\"",
                 "s.toml:3: \"10.1.0.0\" is no range of IP addresses: must be an address and the bits that all have in common, like 10.1.0.0/16",
+            ),
+            (
+                "[[lan]]\nname = \"hs0\"\nrange = [\"10.1.0.0/16\", \"10.2.0.0/16\"]",
+                "s.toml:3: two ranges of IPv4: must be one of each family at most",
+            ),
+            (
+                "[[lan]]\nname = \"hs0\"\nrange = []",
+                "s.toml:3: no range: must name one, or be left out for 10.1.0.0/16",
             ),
             (
                 "[[lan]]\nname = \"hs0\"\n[[lan]]\nname = \"hs0\"",

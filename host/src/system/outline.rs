@@ -168,7 +168,7 @@ impl LanRule {
         });
         LanOutline {
             name: self.name.to_string(),
-            range: self.range.to_string(),
+            range: self.ranges_text(),
             frame_bytes: self.frame_bytes,
             members: texts(&self.members),
             capture: texts(&self.capture),

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use fabric::control::{Request, WantedAddress};
+use fabric::control::{LanJoined, Request, WantedAddress};
 use fabric::name::LanName;
 use net::lan::counters::Counter;
 use net::lan::frame::{Mac, destination};
@@ -30,7 +30,8 @@ use crate::waiting::{Wait, after};
 /// What a guest asks for when it joins a LAN. All fields have defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LanOptions {
-    /// The IP address to register: one that the host chooses unless set. The system file may fix one.
+    /// The IP address to register. Unless set, the host chooses one of each range that the LAN has. The system file may fix
+    /// some.
     pub address: WantedAddress,
     /// The MAC address; the host chooses one unless set.
     pub mac: Option<Mac>,
@@ -60,7 +61,8 @@ impl Default for LanOptions {
 pub struct Lan {
     pub(super) mesh: Mesh,
     lan: LanName,
-    prefix_bits: u8,
+    ipv4_prefix_bits: u8,
+    ipv6_prefix_bits: u8,
 }
 
 impl fmt::Debug for Lan {
@@ -85,7 +87,8 @@ impl Lan {
         let claim = wish.ask(&guest)?;
         let (joined, table) = wish.joined(guest.answer(&claim))?;
         let mesh = Mesh::new(guest, wish, joined, table, counters, options.wait)?;
-        Ok(Lan { mesh, lan, prefix_bits: joined.prefix_bits })
+        let LanJoined { ipv4_prefix_bits, ipv6_prefix_bits, .. } = joined;
+        Ok(Lan { mesh, lan, ipv4_prefix_bits, ipv6_prefix_bits })
     }
 
     /// Leaves the LAN, and gives the guest back.
@@ -118,9 +121,18 @@ impl Lan {
         &self.mesh.own().addresses
     }
 
-    /// How many bits the IP addresses of the LAN have in common.
+    /// How many leading bits the IP addresses of the LAN have in common that are of the family of our first address; of IPv4 if we
+    /// have none.
     pub fn prefix_bits(&self) -> u8 {
-        self.prefix_bits
+        self.addresses().first().map_or(self.ipv4_prefix_bits, |own| self.prefix_bits_of(*own))
+    }
+
+    /// How many leading bits the IP addresses of the LAN have in common that are of this one's family.
+    pub fn prefix_bits_of(&self, address: IpAddr) -> u8 {
+        match address {
+            IpAddr::V4(_) => self.ipv4_prefix_bits,
+            IpAddr::V6(_) => self.ipv6_prefix_bits,
+        }
     }
 
     /// Bytes of the largest frame that does not stand for segments, Ethernet header included.

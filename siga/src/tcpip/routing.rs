@@ -134,13 +134,7 @@ pub(super) fn interfaces(lans: &[Lan], routing: &Routing) -> io::Result<Vec<Inte
     Ok(interfaces)
 }
 
-/// The network of an address at a LAN. Its range is of one family: what the LAN's prefix is says that of the first address.
+/// The network of an address at a LAN.
 fn network_of(lan: &Lan, address: IpAddr) -> Option<Prefix> {
-    let first = lan.addresses().first()?;
-    let bits = match address {
-        _ if address.is_ipv4() == first.is_ipv4() => lan.prefix_bits(),
-        IpAddr::V4(_) => 32,
-        IpAddr::V6(_) => 64,
-    };
-    Prefix::of(address, bits)
+    Prefix::of(address, lan.prefix_bits_of(address))
 }
