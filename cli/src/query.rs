@@ -171,7 +171,7 @@ fn part(report: &SystemReport, subjects: &[Subject]) -> Result<serde_json::Value
     }
     let mut without = Vec::new();
     if !subjects.contains(&Subject::Dasd) {
-        without.extend(["volumes", "devices"]);
+        without.extend(["volumes", "devices", "users", "opens_refused"]);
     }
     if !subjects.contains(&Subject::Channel) {
         without.extend(["channel_paths", "subchannels"]);

@@ -149,6 +149,13 @@ fn volumes_and_subchannels_are_objects() {
     use siga::disk::{Device, Disk, DiskOptions, Mode, Server, ckd};
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    struct Stops<'a>(&'a AtomicBool);
+    impl Drop for Stops<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
     let system = System::start("json-dasd");
     let none = objects(&system, &["query", "dasd", "--json"]);
     assert_eq!(none[0]["control_units"].as_array().unwrap().len(), 0);
@@ -182,6 +189,8 @@ fn volumes_and_subchannels_are_objects() {
             }
         });
         is_ready.recv().unwrap();
+        // The server ends with this scope also if an assertion fails.
+        let _stops = Stops(stop);
         let alice = Guest::attach(system.file("siga.sock"), "ALICE").unwrap();
         let options = DiskOptions { mode: Mode::Command, depth: 2, ..DiskOptions::default() };
         let mut disk = Disk::open(&alice, "DASD", "0191", &options).unwrap();
@@ -197,7 +206,8 @@ fn volumes_and_subchannels_are_objects() {
                 break unit;
             }
         };
-        assert_eq!(names(&unit), ["devices", "guest", "not_shown", "volumes"]);
+        let members = ["devices", "guest", "not_shown", "opens_refused", "users", "volumes"];
+        assert_eq!(names(&unit), members);
         let volume = &unit["volumes"][0];
         let members = [
             "cache_hits",
@@ -287,9 +297,17 @@ fn volumes_and_subchannels_are_objects() {
         let words = tables.iter().flat_map(|(_, words)| words);
         words.for_each(|word| assert!(both.contains(word), "{word}: {both}"));
         let both = objects(&system, &["query", "dasd", "channel", "--json"]);
-        let members = ["channel_paths", "devices", "guest", "not_shown", "subchannels", "volumes"];
+        let members = [
+            "channel_paths",
+            "devices",
+            "guest",
+            "not_shown",
+            "opens_refused",
+            "subchannels",
+            "users",
+            "volumes",
+        ];
         assert_eq!(names(&both[0]["control_units"][0]), members);
-        stop.store(true, Ordering::Relaxed);
     });
     // What a server has shown goes with it.
     loop {
