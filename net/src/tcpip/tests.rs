@@ -1368,6 +1368,36 @@ fn panic_ends_its_connection_and_no_other() {
 }
 
 #[test]
+fn bytes_before_the_end_can_be_read_though_the_end_was_not_acknowledged_for_long() {
+    let mut world = World::plain();
+    let [near, far] = world.connect();
+    world.stacks[1].shut_sending(far);
+    assert!(world.until(SECOND, |world| world.stacks[0].readable(near) == Readable::Finished));
+    world.until(SECOND, |_| false);
+    // The acknowledgement of the bytes waits for room, and that of the end is not made before there is room again.
+    world.wires[1].faults.full = 100;
+    world.stacks[0].send_with(near, |room| {
+        room[..5].copy_from_slice(b"hello");
+        (5, ())
+    });
+    assert!(world.until(SECOND, |world| world.stacks[1].waits_for_room()));
+    world.stacks[0].shut_sending(near);
+    world.until(100_000, |_| false);
+    // What is sent again is lost for longer than a state machine keeps a connection that is over.
+    world.wires[0].faults.lost = 100;
+    for _ in 0..12 {
+        world.now += SECOND;
+        world.step();
+    }
+    world.wires[1].faults.full = 0;
+    assert!(world.until(10 * SECOND, |world| world.stacks.iter().all(Stack::is_quiet)));
+    let taken = world.stacks[1].receive_with(far, |bytes| (bytes.len(), bytes.to_vec()));
+    assert_eq!(taken.as_deref(), Some(&b"hello"[..]));
+    assert_eq!(world.stacks[1].readable(far), Readable::Finished);
+    assert_eq!(world.stacks.map(|stack| stack.counter(Counter::TimedOut)), [0, 0]);
+}
+
+#[test]
 fn pair_of_ports_in_time_wait_is_used_again_behind_its_last_bytes() {
     for number in 0..20u8 {
         let mut world = World::plain();

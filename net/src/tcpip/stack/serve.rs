@@ -91,6 +91,10 @@ impl Stack {
                 }
             }
         }
+        if machine.state() == State::TimeWait {
+            self.acknowledge_end(index, link);
+            return self.settle(now, index, false, None);
+        }
         let remote = connection.tuple.remote;
         let step = connection.keep(now);
         let Some(machine) = &mut connection.machine else { return };
@@ -160,6 +164,29 @@ impl Stack {
             Err(Broken) => self.break_down(index),
             Ok(has_more) => self.settle(now, index, has_more, reminder),
         }
+    }
+
+    /// Acknowledges the end of the other side's stream, after our own has ended, if the target has room. From then on the table of
+    /// TIME-WAIT answers.
+    ///
+    /// smoltcp would send the same acknowledgement. But ten seconds after the end has come, and before it sends anything, it
+    /// throws away the bytes that no program has read, even if the target had no room for the acknowledgement until then.
+    fn acknowledge_end(&mut self, index: u32, link: &mut impl Link) {
+        let Stack { connections, output, counters, .. } = self;
+        let Some(connection) = connections.get_mut(index) else { return };
+        let Tuple { local, remote } = connection.tuple;
+        let Some(machine) = &mut connection.machine else { return };
+        let acknowledgement = machine.expected();
+        if machine.known.sent.acknowledged == acknowledgement || output.is_full(remote.ip()) {
+            return;
+        }
+        machine.known.sent.acknowledged = acknowledgement;
+        let sequence = machine.known.sent.next;
+        let window = machine.window_to_say();
+        let bare = Bare { flags: ACK, sequence, acknowledgement, window };
+        let mut frame = packet::bare(local, remote, bare);
+        let offload = packet::leave_checksum(&mut frame);
+        output.send(link, counters, remote.ip(), offload, &mut frame);
     }
 
     /// Asks the other side of a connection that sleeps, which has no timers but for this.
