@@ -10,8 +10,10 @@ use std::net::IpAddr;
 
 use net::lan::claim::{Claim, claim};
 use net::lan::frame;
+use net::lan::link::Refused;
 use net::lan::neighbour;
 use net::lan::offload::Offload;
+use net::lan::too_long;
 use os::tap::{HEAD_BYTES, Tap};
 use siga::lan::{Counter, FrameInPlace, Lan, SendFrameError, TrySendFrameError};
 use siga::waiter::Member;
@@ -33,6 +35,10 @@ pub struct Agent {
     backlog: Backlog,
     neighbours: Neighbours,
     counters: Counters,
+    /// The user was told of frames from another MAC address, and of frames that are too long.
+    has_told: [bool; 2],
+    /// What the user is to be told next.
+    notice: Option<String>,
 }
 
 /// What may have something for a port.
@@ -86,7 +92,12 @@ impl Agent {
         let mut backlog = Backlog::default();
         let (room, counters) = (backlog.room(), Counters::default());
         let neighbours = Neighbours::new(gateways);
-        Agent { lan, tap, room, backlog, neighbours, counters }
+        Agent { lan, tap, room, backlog, neighbours, counters, has_told: [false; 2], notice: None }
+    }
+
+    /// Takes a sentence for the user: frames from the device do not go, for a reason that lasts. Each reason has one in the life of a port.
+    pub fn take_notice(&mut self) -> Option<String> {
+        self.notice.take()
     }
 
     /// Moves some frames in both directions, and says whether more may be there. Does not wait.
@@ -164,7 +175,7 @@ impl Agent {
 
     /// Sends the frame from `start` to `end` of the room, or answers it, or keeps it, or drops it.
     fn send(&mut self, offload: Offload, (start, end): (usize, usize)) {
-        let Agent { lan, tap, room, backlog, neighbours, counters } = self;
+        let Agent { lan, tap, room, backlog, neighbours, counters, .. } = self;
         let bytes = &room[start..end];
         let find = |address| lan.find_owner(address).map(|member| member.mac);
         // The answer has no tag: to a question in a VLAN its members answer.
@@ -201,11 +212,54 @@ impl Agent {
             match lan.try_push(offload, bytes) {
                 Ok(()) => return,
                 Err(TrySendFrameError::Full) => {}
-                Err(error) => return counters.drop_for(error),
+                Err(error) => {
+                    let refused = match &error {
+                        TrySendFrameError::Send(SendFrameError::Refused(refused)) => Some(*refused),
+                        _ => None,
+                    };
+                    counters.drop_for(error);
+                    if let Some(refused) = refused {
+                        self.tell_refused(refused, offload, (start, end));
+                    }
+                    return;
+                }
             }
         }
         if !backlog.keep(target, offload, room, (start, end)) {
             counters.dropped_full += 1;
+        }
+    }
+
+    /// Tells the sender and the user why the LAN refuses the frame from `start` to `end` of the room, where they can help it.
+    #[cold]
+    fn tell_refused(&mut self, refused: Refused, offload: Offload, (start, end): (usize, usize)) {
+        let Agent { lan, tap, room, counters, has_told, notice, .. } = self;
+        let reason = match refused {
+            Refused::Source { .. } => 0,
+            Refused::Length { .. } => 1,
+            _ => return,
+        };
+        if reason == 1
+            && let Some(answer) = too_long::answer(&room[start..end], lan.mtu())
+        {
+            let (head, tag) = head::to_kernel(Offload { vlan: offload.vlan, ..Offload::NONE });
+            let (addresses, behind) = answer.split_at(12);
+            let tag = tag.as_ref().map_or(&[][..], |tag| &tag[..]);
+            if tap.write(&[&head, addresses, tag, behind], None).is_err() {
+                counters.dropped_device += 1;
+            }
+        }
+        if !std::mem::replace(&mut has_told[reason], true) {
+            let what = match refused {
+                Refused::Source { found, own } => {
+                    format!("source address {found} is not the member's, which is {own}")
+                }
+                _ => format!("packets have at most {} bytes on this LAN: {refused}", lan.mtu()),
+            };
+            let name = lan.own().name;
+            *notice = Some(format!(
+                "{name}: {what}; such frames are dropped, and counted as refused (siga query lan)"
+            ));
         }
     }
 

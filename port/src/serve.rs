@@ -234,6 +234,7 @@ impl<'a> Server<'a> {
         loop {
             self.rounds = self.rounds.wrapping_add(1);
             let is_busy = self.agent.poll(std::mem::take(&mut self.ready))?;
+            self.tell_notice();
             if is_busy {
                 self.idle_since_ns = None;
             }
@@ -305,6 +306,14 @@ impl<'a> Server<'a> {
             let _ = writeln!(io::stderr(), "siga: {what}");
         }
         self.has_told = refused.is_some();
+    }
+
+    /// Tells the user what the agent has found.
+    fn tell_notice(&mut self) {
+        if let Some(notice) = self.agent.take_notice() {
+            // A reader that is gone is no reason to end.
+            let _ = writeln!(io::stderr(), "siga: {notice}");
+        }
     }
 
     /// Takes note of what the program did; how it ended, if it has.

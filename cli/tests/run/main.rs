@@ -9,6 +9,7 @@ mod families;
 mod lacking;
 mod programs;
 mod reached;
+mod refusals;
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;

@@ -14,3 +14,4 @@ pub mod link;
 pub mod neighbour;
 pub mod offload;
 pub mod table;
+pub mod too_long;
