@@ -22,6 +22,7 @@ use siga::{Name, Wait};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
+use crate::peer::guest_name;
 use crate::route::Told;
 use crate::socket::Socket;
 
@@ -138,9 +139,9 @@ impl FromStr for Server {
         if let Ok(address) = text.parse() {
             return Ok(Server::At(address));
         }
-        let named = text.rsplit_once(':').and_then(|(name, port)| {
-            Some(Server::Of(name.to_uppercase().parse().ok()?, port.parse().ok()?))
-        });
+        let named = text
+            .rsplit_once(':')
+            .and_then(|(name, port)| Some(Server::Of(guest_name(name)?, port.parse().ok()?)));
         named.ok_or_else(|| "must be like 10.1.0.5:80, [fd00::5]:80 or web:80".to_owned())
     }
 }

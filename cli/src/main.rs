@@ -13,6 +13,7 @@ mod monitor;
 mod notify;
 mod outcome;
 mod output;
+mod peer;
 mod present;
 mod query;
 mod receive;

@@ -16,6 +16,7 @@ use siga::error::Problem;
 use siga::lan::{JoinLanError, Lan, Mac};
 
 use crate::outcome::Outcome;
+use crate::peer::Peer;
 use crate::present::{lan_meant, lan_range};
 use crate::socket::Socket;
 
@@ -32,9 +33,10 @@ pub struct Member {
     /// The name of the interface [default: that of the LAN]
     #[arg(long)]
     interface: Option<String>,
-    /// A member of the LAN over which packets go to elsewhere, as one that `siga route` makes; one for each family of addresses
-    #[arg(long, value_name = "ADDRESS")]
-    gateway: Vec<IpAddr>,
+    /// A member of the LAN over which packets go to elsewhere, as one that `siga route` makes, by its address, one for each family,
+    /// or by the name of its guest, like router
+    #[arg(long, value_name = "ADDRESS|NAME")]
+    gateway: Vec<Peer>,
     /// Pass packets on, as a network with another way out does: take this member's word for the source of what it sends. The system file
     /// has to name it among the LAN's routers
     #[arg(long)]
@@ -97,7 +99,7 @@ impl Member {
     /// Joins a LAN.
     pub fn join(&self, lan: &str, purpose: &OsStr) -> Result<(Lan, Options), Outcome> {
         let wait = self.wait.into();
-        let options = Options {
+        let mut options = Options {
             socket: self.socket.path()?,
             lan: lan.to_owned(),
             name: self.name.clone(),
@@ -105,13 +107,15 @@ impl Member {
             mac: self.mac,
             mtu: self.mtu,
             interface: self.interface.clone(),
-            gateways: self.gateway.clone(),
+            gateways: Vec::new(),
             routes: self.router,
             wait,
         };
-        let lan = member::join(&options, purpose).map_err(|error| no_member(&options, &error))?;
+        let joined = member::join(&options, purpose);
+        let mut lan = joined.map_err(|error| no_member(&options, &error))?;
         for gateway in &self.gateway {
-            check_gateway(&lan, *gateway)?;
+            let gateways = gateways(&mut lan, *gateway)?;
+            options.gateways.extend(gateways);
         }
         Ok((lan, options))
     }
@@ -135,6 +139,26 @@ pub fn no_member(options: &Options, error: &MemberError) -> Outcome {
         _ => String::new(),
     };
     Outcome::No(format!("{error}{more}"))
+}
+
+/// The addresses of a gateway: of a guest, those of the families that this member has.
+fn gateways(lan: &mut Lan, gateway: Peer) -> Result<Vec<IpAddr>, Outcome> {
+    let mut addresses = gateway.addresses(lan);
+    if let Peer::At(address) = gateway {
+        check_gateway(lan, address)?;
+    } else {
+        let is_ours =
+            |address: &IpAddr| lan.addresses().iter().any(|own| own.is_ipv4() == address.is_ipv4());
+        addresses.retain(is_ours);
+    }
+    if addresses.is_empty() {
+        let what = format!(
+            "--gateway {gateway}: no such guest is on the LAN {} now, or it has no address of our family",
+            lan.name()
+        );
+        return Err(Outcome::No(what));
+    }
+    Ok(addresses)
 }
 
 /// Checks that a gateway can be a member of the LAN: it is in the network of an address that this member has.

@@ -17,6 +17,7 @@ use siga::tcpip::{
 use crate::member::{WaitKind, no_member, pin};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
+use crate::peer::Peer;
 use crate::socket::Socket;
 
 /// Pass packets on between LANs, and between the VLANs of one
@@ -31,7 +32,8 @@ pub struct Arguments {
     /// LAN's range first; without an address the host chooses one
     #[arg(required = true, value_name = "LAN[:ADDRESS]")]
     lans: Vec<AtLan>,
-    /// A way to addresses that no member has, over a member that passes packets on, like 10.9.0.0/16=10.1.0.9
+    /// A way to addresses that no member has, over a member that passes packets on, like 10.9.0.0/16=10.1.0.9 or, by
+    /// the name of its guest, 10.9.0.0/16=router
     #[arg(long, value_name = "NETWORK=GATEWAY")]
     to: Vec<WrittenRoute>,
     /// A VLAN that the system file puts us into, and the network that is in it, like hs0:7=10.1.7.0/24
@@ -75,20 +77,38 @@ impl FromStr for AtLan {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct WrittenRoute(Route);
+struct WrittenRoute {
+    to: Prefix,
+    via: Peer,
+}
 
 impl FromStr for WrittenRoute {
     type Err = String;
 
     fn from_str(text: &str) -> Result<WrittenRoute, String> {
-        let right = || "must be like 10.9.0.0/16=10.1.0.9".to_owned();
+        let right = || "must be like 10.9.0.0/16=10.1.0.9 or 10.9.0.0/16=router".to_owned();
         let (to, via) = text.split_once('=').ok_or_else(right)?;
         let to: Prefix = to.parse().map_err(|error| format!("{error}"))?;
-        let via: IpAddr = via.parse().map_err(|_| right())?;
-        if via.is_ipv4() != to.address().is_ipv4() {
+        let via: Peer = via.parse().map_err(|_| right())?;
+        if let Peer::At(via) = via
+            && via.is_ipv4() != to.address().is_ipv4()
+        {
             return Err("network and gateway must be of one family of addresses".to_owned());
         }
-        Ok(WrittenRoute(Route { to, via }))
+        Ok(WrittenRoute { to, via })
+    }
+}
+
+impl WrittenRoute {
+    /// The route. A guest is looked for on the LANs in their order.
+    fn route(self, lans: &mut [Lan]) -> Result<Route, Outcome> {
+        let WrittenRoute { to, via } = self;
+        let is_near = |via: &IpAddr| via.is_ipv4() == to.address().is_ipv4();
+        let found = lans.iter_mut().flat_map(|lan| via.addresses(lan)).find(is_near);
+        let via = found.ok_or_else(|| {
+            Outcome::No(format!("--to {to}={via}: no such guest is on these LANs now, or it has no address of this family"))
+        })?;
+        Ok(Route { to, via })
     }
 }
 
@@ -145,7 +165,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         return Err(Outcome::Usage(what));
     }
     let vlans = vlans(arguments)?;
-    let joined: Vec<Lan> =
+    let mut joined: Vec<Lan> =
         (0..lans.len()).map(|number| join(arguments, number)).collect::<Result<_, _>>()?;
     let members = joined.iter().map(|lan| UpMember {
         name: lan.own().name.to_string(),
@@ -153,7 +173,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         addresses: lan.addresses().to_vec(),
     });
     let up = Up { members: members.collect() };
-    let routes = to.iter().map(|written| written.0).collect();
+    let routes = to.iter().map(|written| written.route(&mut joined)).collect::<Result<_, _>>()?;
     let routing = Routing { vlans, routes, forwards: true };
     // The stack's thread passes packets on. This one waits for signals.
     let stack =

@@ -67,7 +67,11 @@ fn stack(system: &System, name: &str, lan: &str, address: &str, gateway: &str) -
 #[test]
 fn stacks_of_two_lans_reach_each_other() {
     let system = system("route-stacks");
-    let names = ["--name", "left", "--name", "right", "--to", "10.9.0.0/16=10.2.0.9"];
+    let names = ["--name", "left", "--name", "right", "--to", "10.9.0.0/16=away"];
+    let away = Guest::attach(system.file("siga.sock"), "AWAY").unwrap();
+    let options =
+        LanOptions { address: Address::This("10.2.0.9".parse().unwrap()), ..LanOptions::default() };
+    let away = Lan::join(away, "hs1", &options).unwrap();
     let (process, mut results, up) = begin(
         &system,
         "route",
@@ -75,6 +79,7 @@ fn stacks_of_two_lans_reach_each_other() {
     );
     assert_eq!(up["members"][0]["name"], "LEFT");
     assert_eq!(up["members"][1]["addresses"], serde_json::json!(["10.2.0.1", "fd00:2::1"]));
+    drop(away);
     let server = stack(&system, "SERVER", "hs1", "10.2.0.2", "10.2.0.1");
     let client = stack(&system, "CLIENT", "hs0", "10.1.0.2", "10.1.0.1");
     let listener = TcpListener::bind(&server, "0.0.0.0:80").unwrap();
