@@ -103,6 +103,9 @@ fn run_program(arguments: &Arguments) -> Result<u8, Outcome> {
     };
     let served = server.serve_program(&mut program, &sockets, &own, say_others);
     let end = served.map_err(Outcome::no)?;
+    if let Some(guard) = guard {
+        guard.dismiss();
+    }
     // Its network goes with it, and the interface with the network: this process need not wait for that. If it cannot
     // be left, it goes with the device, a little later.
     let _ = server.agent().tap().leave_interface();

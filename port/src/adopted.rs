@@ -16,20 +16,49 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// The numbers of the children of this process that are there still, but for those `known`, which are somebody else's to wait for. Those
-/// that have ended are gone after this.
+/// The numbers of the children of this process that are still running, but for those `known`, which are somebody else's to wait for. None is
+/// left if this is empty.
 ///
 /// # Errors
 /// `/proc` cannot be read.
 pub fn adopted(known: &[u32]) -> io::Result<Vec<u32>> {
-    let mut children = children()?;
+    adopted_of(known, children)
+}
+
+/// Waits for the children of this process that have ended, but for those `known`.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn reap(known: &[u32]) -> io::Result<()> {
+    reap_ended(known, children()?);
+    Ok(())
+}
+
+fn adopted_of(
+    known: &[u32],
+    mut list: impl FnMut() -> io::Result<Vec<u32>>,
+) -> io::Result<Vec<u32>> {
+    loop {
+        let (running, has_reaped) = reap_ended(known, list()?);
+        // A child that ends while `/proc` is read leaves its own children to this process, and they were not listed as such, as
+        // when a daemon forks twice.
+        if !running.is_empty() || !has_reaped {
+            return Ok(running);
+        }
+    }
+}
+
+/// Those of `children` that are still running, without those `known`, and whether others had ended, which are waited for.
+fn reap_ended(known: &[u32], mut children: Vec<u32>) -> (Vec<u32>, bool) {
     children.retain(|child| !known.contains(child));
+    let listed = children.len();
     children.retain(|child| {
         let number = i32::try_from(*child).ok().and_then(Pid::from_raw);
         // It is a child until it is waited for, so the number is its own.
         number.is_some_and(|number| matches!(waitpid(Some(number), WaitOptions::NOHANG), Ok(None)))
     });
-    Ok(children)
+    let has_reaped = children.len() < listed;
+    (children, has_reaped)
 }
 
 /// The numbers of the children of this process.
@@ -113,5 +142,22 @@ mod tests {
         child.wait().unwrap();
         assert!(network_of("self").is_some_and(|name| name.starts_with("net:[")));
         assert_eq!(kill_all_in("net:[0]").unwrap(), 0);
+    }
+
+    #[test]
+    fn child_that_comes_while_its_parent_ends_is_found() {
+        let ended = Command::new("true").spawn().unwrap().id();
+        let mut running = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        // The first was there when the children were listed, and has ended when it is waited for.
+        let number = Pid::from_raw(i32::try_from(ended).unwrap()).unwrap();
+        let _ = rustix::process::waitid(
+            rustix::process::WaitId::Pid(number),
+            rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
+        );
+        let mut lists = [vec![ended], vec![running.id()]].into_iter();
+        let found = adopted_of(&[], || Ok(lists.next().unwrap_or_default())).unwrap();
+        assert_eq!(found, [running.id()]);
+        running.kill().unwrap();
+        running.wait().unwrap();
     }
 }

@@ -133,6 +133,8 @@ fn set_up(setup: &Setup) -> Result<Made, String> {
             allow_ping(rights);
             allow_ports();
             ignore_routers("default");
+            // Redirects of IPv4 are taken if the setting of the interface or that of all allows it.
+            ignore_routers("all");
             // Without them, what the program sent last may be lost.
             sockets.extend(SOCKETS.iter().filter_map(|file| File::open(file).ok()));
             let (directory, name) = HOSTS;

@@ -11,7 +11,7 @@ use os::program::{Change, End, Program};
 use os::signals::{HeldSignals, Taken};
 use siga::Wait;
 
-use crate::adopted::{Ending, adopted, end_child};
+use crate::adopted::{Ending, adopted, end_child, reap};
 use crate::agent::{Agent, Ended, Ready};
 use crate::hosts::Hosts;
 use crate::watch::Watch;
@@ -139,7 +139,7 @@ impl<'a> Server<'a> {
                     was_asked |= taken.asks_to_end();
                     if taken.is_of_a_child() {
                         // Processes whose parents have ended before them: somebody has to wait for them.
-                        adopted(&known).map_err(Ended::Lan)?;
+                        reap(&known).map_err(Ended::Lan)?;
                     }
                 }
                 Ok(_) => {}

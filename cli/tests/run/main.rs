@@ -223,6 +223,56 @@ fn port_stays_for_what_its_program_leaves_behind() {
 }
 
 #[test]
+fn others_in_the_network_are_not_killed_at_an_end_in_good_order() {
+    let Some(system) = system("run-others", &["nsenter"]) else { return };
+    if os::peer::Credentials::own().user != 0 {
+        return skip("run-others", "only root can enter another network");
+    }
+    let script = "echo $$; readlink /proc/self/ns/net; read line";
+    let mut run = spawn(&mut system.command(&["run", "--", "sh", "-c", script]));
+    let said = read_until(&mut run, "]\n");
+    let (number, network) = said.trim().split_once('\n').unwrap();
+    let entered = format!("--net=/proc/{number}/ns/net");
+    let other = ["sh", "-c", "echo; read line"];
+    let mut other = Process(spawn(Command::new("nsenter").arg(entered).args(other)));
+    read_until(&mut other.0, "\n");
+    let guards = || commands().iter().filter(|command| command.contains(network)).count();
+    assert_eq!(guards(), 1);
+    writeln!(run.stdin.as_mut().unwrap()).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(0));
+    while guards() > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(other.0.try_wait().unwrap(), None);
+}
+
+/// Or its number would be another network's before the guard has looked for it.
+#[test]
+fn guard_holds_its_network() {
+    let Some(system) = system("run-guard", &[]) else { return };
+    let script = "readlink /proc/self/ns/net; read line";
+    let mut run = Process(spawn(&mut system.command(&["run", "--", "sh", "-c", script])));
+    let network = read_until(&mut run.0, "]\n");
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let is_guard = |process: &std::fs::DirEntry| {
+        let command = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&command).contains(network.trim())
+    };
+    let guards: Vec<_> = processes.filter(is_guard).collect();
+    let held = guards.iter().map(|guard| std::fs::read_link(guard.path().join("fd/1")).unwrap());
+    assert_eq!(held.collect::<Vec<_>>(), [Path::new(network.trim())]);
+}
+
+#[test]
+fn message_that_nobody_reads_is_no_reason_to_end() {
+    let Some(system) = system("run-unread", &[]) else { return };
+    let (unread, _) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut command = system.command(&["run", "-v", "--", "sh", "-c", "sleep 0.2 & exit 3"]);
+    command.stderr(Stdio::from(std::os::fd::OwnedFd::from(unread)));
+    assert_eq!(command.status().unwrap().code(), Some(3));
+}
+
+#[test]
 fn nothing_is_left_of_daemons_when_the_port_is_killed() {
     let Some(system) = system("run-kill-daemon", &["setsid"]) else { return };
     for _ in 0..5 {
@@ -422,6 +472,8 @@ fn user_without_rights_serves_at_port_80_and_pings() {
     // What the port answers for, nobody else may say.
     let script =
         "cat /proc/sys/net/ipv6/conf/hs0/accept_ra /proc/sys/net/ipv6/conf/hs0/accept_redirects";
+    assert_eq!(text(&run(&["sh", "-c", script]).stdout), "0\n0\n");
+    let script = "cd /proc/sys/net/ipv4/conf; cat all/accept_redirects hs0/accept_redirects";
     assert_eq!(text(&run(&["sh", "-c", script]).stdout), "0\n0\n");
 }
 
