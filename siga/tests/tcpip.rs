@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -31,11 +32,19 @@ fn run(
     let host = Embedded::start(System::open()).unwrap();
     let (served, asking) = (member(&host, "SERVER"), member(&host, "CLIENT"));
     let address = served.addresses()[0];
-    let server = thread::spawn(move || server(stack(served)));
-    let client = thread::spawn(move || client(stack(asking), address));
-    let (client, server) = (client.join(), server.join());
-    client.unwrap();
-    server.unwrap();
+    let (ended, has_ended) = mpsc::channel();
+    let start = |run: Box<dyn FnOnce() + Send>| {
+        let ended = ended.clone();
+        thread::spawn(move || ended.send(catch_unwind(AssertUnwindSafe(run))));
+    };
+    start(Box::new(move || server(stack(served))));
+    start(Box::new(move || client(stack(asking), address)));
+    // The first that fails ends the test: the other may wait for it without end.
+    for _ in 0..2 {
+        if let Err(panic) = has_ended.recv().unwrap() {
+            resume_unwind(panic);
+        }
+    }
 }
 
 #[test]
@@ -208,28 +217,41 @@ fn stream_dropped_with_unread_bytes_resets_the_connection() {
 
 #[test]
 fn stack_that_is_dropped_resets_its_connections() {
+    // Windows are offered in steps: the last bytes of the buffer stay empty.
+    const FULL: std::ops::RangeInclusive<usize> = (256 << 10) - 16..=256 << 10;
+    let (full, is_full) = mpsc::channel::<()>();
     let (gone, is_gone) = mpsc::channel::<()>();
     run(
         move |stack| {
             let listener = TcpListener::bind(&stack, "0.0.0.0:7").unwrap();
             let (mut stream, _) = listener.accept().unwrap();
             // Nobody reads meanwhile: so the client cannot send all.
+            let mut bytes = vec![0; 1 << 20];
+            while !FULL.contains(&stream.peek(&mut bytes).unwrap()) {
+                stack.wait(Duration::from_millis(10)).unwrap();
+            }
+            full.send(()).unwrap();
             while is_gone.try_recv() == Err(mpsc::TryRecvError::Empty) {
                 stack.wait(Duration::from_millis(10)).unwrap();
             }
             let mut bytes = Vec::new();
             let error = stream.read_to_end(&mut bytes).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-            // Windows are offered in steps: the last bytes of the buffer stay empty.
-            let full = (256 << 10) - 16..=256 << 10;
-            assert!(full.contains(&bytes.len()), "what has come is received first");
+            assert!(FULL.contains(&bytes.len()), "what has come is received first");
             assert!(bytes == pattern(bytes.len()));
         },
         move |stack, address| {
             let mut stream = TcpStream::connect(&stack, (address, 7)).unwrap();
             stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
-            let error = stream.write_all(&pattern(1 << 20)).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            let (body, mut written) = (pattern(1 << 20), 0);
+            let mut is_told = false;
+            while !is_told || written <= *FULL.end() {
+                is_told |= is_full.try_recv() != Err(mpsc::TryRecvError::Empty);
+                match stream.write(&body[written..]) {
+                    Ok(count) => written += count,
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+                }
+            }
             // Not finished: the program goes, and what is not acknowledged goes with it.
             drop(stream);
             drop(stack);
@@ -241,6 +263,7 @@ fn stack_that_is_dropped_resets_its_connections() {
 #[test]
 fn full_backlog_lets_nobody_in_until_one_is_accepted() {
     let (full, is_full) = mpsc::channel::<()>();
+    let (done, is_done) = mpsc::channel::<()>();
     run(
         move |stack| {
             let listener = TcpListener::bind_with_backlog(&stack, "0.0.0.0:7", 2).unwrap();
@@ -248,9 +271,14 @@ fn full_backlog_lets_nobody_in_until_one_is_accepted() {
             while is_full.try_recv().is_err() {
                 stack.wait(Duration::from_millis(10)).unwrap();
             }
-            assert!(stack.counter(Counter::BacklogFull) > 0);
+            // This side may have had no processor until now. The third request comes again each second.
+            while stack.counter(Counter::BacklogFull) == 0 {
+                stack.wait(Duration::from_millis(10)).unwrap();
+            }
             let streams = [0; 3].map(|_| listener.accept().unwrap());
             assert_eq!(stack.counter(Counter::Accepted), 3);
+            // The client still looks at the third, which is reset when it is dropped with an unread byte.
+            let _ = is_done.recv();
             drop(streams);
             assert!(stack.finish(LONG).unwrap());
         },
@@ -268,6 +296,7 @@ fn full_backlog_lets_nobody_in_until_one_is_accepted() {
             assert_eq!((&third).write(b"x").unwrap(), 1);
             assert_eq!(third.peer_addr().unwrap(), to);
             assert!(third.take_error().unwrap().is_none());
+            done.send(()).unwrap();
             drop((two, third));
             assert!(stack.finish(LONG).unwrap());
         },
@@ -527,9 +556,16 @@ fn time_limits_and_settings_are_those_of_the_standard_library() {
             assert!(!stream.nodelay().unwrap());
             stream.set_nodelay(true).unwrap();
             assert!(stream.nodelay().unwrap());
-            // Nobody reads: both buffers are full then, of 256 KiB each.
+            // Nobody reads: both buffers are full in the end, of 256 KiB each, but for the part of ours that has to be empty before
+            // more is put there. A limit passes sooner where the other side has no processor.
             let body = pattern(1 << 20);
             let mut written = 0;
+            while written < (448 << 10) - 16 {
+                match stream.write(&body[written..]) {
+                    Ok(count) => written += count,
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+                }
+            }
             let error = loop {
                 match stream.write(&body[written..]) {
                     Ok(count) => written += count,
@@ -537,7 +573,7 @@ fn time_limits_and_settings_are_those_of_the_standard_library() {
                 }
             };
             assert_eq!(error.kind(), ErrorKind::WouldBlock);
-            assert!(((512 << 10) - 16..=512 << 10).contains(&written), "{written}");
+            assert!(written <= 512 << 10, "{written}");
             done.send(()).unwrap();
         },
     );
