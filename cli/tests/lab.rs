@@ -141,7 +141,10 @@ fn wrong_use_ends_with_two_and_says_what_would_be_right() {
             "inbound-tcpip is a draft, whose workload network-stream, network-request is not built yet: must be a case; siga lab report ",
         ),
         (&["list", "line-drivers"], "line-drivers is a draft, whose workload network-stream is "),
-        (&["report", "--published", "nonsense"], "no case \"nonsense\": must be one of messages, "),
+        (
+            &["report", "--published", "nonsense"],
+            "there is no case \"nonsense\": must be a name that siga lab list prints",
+        ),
         (&["report", "--published", "none.toml"], "none.toml:1: cannot be read"),
         (&["report", "none.jsonl"], "none.jsonl:1: cannot be read"),
     ] {

@@ -166,6 +166,6 @@ system = [
     assert_eq!(refused().to_string(), wanted);
     std::fs::rename(&wrong, &none).unwrap();
     let error = refused().to_string();
-    let start = format!("{}:3: unknown field `conect`: must be ", none.display());
+    let start = format!("{}:3: unknown field `conect`: did you mean `connect`?", none.display());
     assert!(error.starts_with(&start), "{error}");
 }
