@@ -449,6 +449,7 @@ fn user_whose_descriptors_wait_to_be_closed_is_shut_out_and_nobody_else() {
     let mut scene = Scene::new("");
     let attach = |name: &str| Request::Attach { name: name.parse().unwrap() };
     let (slow, reader) = lingering();
+    let mut slow = Some(slow);
     let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
     let (mut refusals, mut kept) = (0, Vec::new());
     for number in 0..20 {
@@ -458,9 +459,11 @@ fn user_whose_descriptors_wait_to_be_closed_is_shut_out_and_nobody_else() {
             refusals += 1;
             continue;
         }
-        let mut passed = vec![&null; 30];
-        passed.push(&slow);
+        // The first that is passed is the last of its socket, so its close waits, and all others wait behind it.
+        let last = slow.take();
+        let passed: Vec<_> = last.iter().chain([&null; 31]).take(31).collect();
         party.send(&attach(&format!("A{number}")), &passed);
+        drop(last);
         scene.poll();
         assert_eq!(party.answer(), None, "a stranger passes nothing");
         kept.push(party);
@@ -477,7 +480,7 @@ fn user_whose_descriptors_wait_to_be_closed_is_shut_out_and_nobody_else() {
         std::thread::yield_now();
     }
     scene.attach(OTHER, "B");
-    drop((reader, slow));
+    drop(reader);
     while scene.row(Owner::User(GREEDY), Limit::Refused).0 > 0 {
         std::thread::yield_now();
     }
