@@ -249,8 +249,9 @@ impl Accounts {
         Ok(Charge::new([Some(of_host), Some(of_user), None], amount))
     }
 
-    /// Charges a guest to its user, its rule and the host. The system file lets `kept` other guests attach by name that
-    /// have not: their places are kept. A guest that the file names has its place, whatever else its user has.
+    /// Charges a guest to its rule and the host, and to its user unless the system file names the guest. The file lets
+    /// `kept` other guests attach by name that have not: their places are kept from guests of patterns. A guest that the
+    /// file names has its place, whatever else its user has.
     ///
     /// # Errors
     /// The limit that is reached.
@@ -263,8 +264,9 @@ impl Accounts {
     ) -> Result<Charge, Problem> {
         let limit = Limit::Guests;
         let name = rule.rule_name();
-        let most_of_user =
-            if rule.is_of_one_guest() { u64::MAX } else { self.most(system, owner, limit) };
+        let is_named = rule.is_of_one_guest();
+        let (most_of_user, kept) =
+            if is_named { (u64::MAX, 0) } else { (self.most(system, owner, limit), kept) };
         let of_rule = self.rules.entry(name).or_default();
         let of_host = self.host.gauge(limit);
         let of_user = self.users.get(&owner).expect("it was opened").book.gauge(limit);
@@ -279,7 +281,8 @@ impl Accounts {
                 return Err(Problem::Limit(Reached { limit, owner, most }));
             }
         }
-        Ok(Charge::new([Some(of_host), Some(of_user), Some(of_rule)], 1))
+        let of_user = Some(of_user).filter(|_| !is_named);
+        Ok(Charge::new([Some(of_host), of_user, Some(of_rule)], 1))
     }
 
     /// Charges a connection that has not attached. It has few of its own, because whoever may connect may do so.

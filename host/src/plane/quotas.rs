@@ -220,6 +220,28 @@ fn guests_of_a_rule_are_as_many_as_it_says() {
 }
 
 #[test]
+fn named_guests_have_places_though_the_file_names_more_than_may_attach() {
+    let mut scene = Scene::new("");
+    let guest = |name: &str| format!("[[guest]]\nname = \"{name}\"\nusers = [70001]\n");
+    let guests: String = ["DB1", "DB2", "DB3", "A*"].map(guest).concat();
+    let text = format!("[host]\nguests_max = 2\n{guests}");
+    scene.host = Host::new(System::parse(&Source::of("s.toml", &text)).unwrap()).unwrap().0;
+    let full = reached(Limit::Guests, Owner::Host, 2);
+    assert_eq!(scene.try_attach(GREEDY, "A").err(), Some(full), "both places are kept");
+    let _kept = ["DB1", "DB3"].map(|name| scene.attach(GREEDY, name));
+    assert_eq!(scene.try_attach(GREEDY, "DB2").err(), Some(full));
+}
+
+#[test]
+fn named_guest_is_none_of_the_guests_that_its_user_may_have() {
+    let mut scene = Scene::new("[[user]]\nname = 70001\nguests_max = 1\n");
+    let _named = scene.attach(GREEDY, "DB");
+    let _other = scene.attach(GREEDY, "A1");
+    let problem = scene.try_attach(GREEDY, "A2").err();
+    assert_eq!(problem, Some(reached(Limit::Guests, Owner::User(GREEDY), 1)));
+}
+
+#[test]
 fn one_storage_that_is_rejoined_again_and_again_takes_the_mappings_of_its_user_alone() {
     let mut scene = Scene::new("");
     scene.host.accounts.set_most(Limit::Mappings, 100);
