@@ -454,6 +454,20 @@ fn connections_of_a_user_that_do_not_attach_leave_room_for_others() {
     assert_eq!(scene.row(Owner::Host, Limit::Strangers).0, 0, "they did not attach in time");
 }
 
+#[test]
+fn connection_is_charged_with_what_is_read_of_the_guest_whose_name_it_wants() {
+    let mut scene = Scene::new("");
+    let mut guest = scene.attach(GREEDY, "A");
+    (0..100).for_each(|_| guest.send(&Request::Cancel { connect: 1 }, &[]));
+    let mut other = scene.connect(GREEDY);
+    other.send(&Request::Attach { name: name("A") }, &[]);
+    let number = *scene.host.strangers.first().unwrap();
+    let (cost, _) = scene.host.hear(number, 1);
+    assert_eq!(cost as u64, 1 + guest.answers());
+    let taken = Some(Reply::Failed { problem: Problem::NameTaken, data: NO_DATA });
+    assert_eq!(other.answer(), taken);
+}
+
 /// A socket whose last close waits until the other side is dropped: any process can make one.
 fn lingering() -> (OwnedFd, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
