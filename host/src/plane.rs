@@ -803,8 +803,7 @@ impl Host {
     }
 
     fn observe(&mut self, number: u64, serial: u32) -> Answer {
-        let user = self.connections[&number].credentials.user;
-        if user != 0 && user != Credentials::own().user {
+        if !System::lets_observe(&self.connections[&number].credentials) {
             return Err(Problem::NotPermitted);
         }
         if self.observers() >= OBSERVERS_MAX {

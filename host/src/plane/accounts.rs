@@ -20,7 +20,7 @@ use crate::system::{Rule, System};
 /// Connections that have not attached yet, at most.
 const STRANGERS_MAX: u64 = 256;
 
-/// Of these, those of one user.
+/// Of these, those of one user, whose share of them may be less.
 const STRANGERS_PER_USER_MAX: u64 = 64;
 
 /// Accounts of users that are kept. Accounts of users who have nothing make room for others; if all have something,
@@ -195,15 +195,16 @@ impl Accounts {
     /// How much of it an owner may have.
     fn most(&self, system: &System, owner: Owner, limit: Limit) -> u64 {
         let all = self.most[at(limit)];
-        if limit == Limit::Strangers {
-            return STRANGERS_PER_USER_MAX;
-        }
         if let Some(most) = system.user_limit(owner, limit) {
             return most;
         }
         let own = self.users.get(&owner).map_or(0, |user| user.book.gauge(limit).used());
         let others = self.host.gauge(limit).used().saturating_sub(own);
-        self.share(owner, all, others)
+        let share = self.share(owner, all, others);
+        match limit {
+            Limit::Strangers => share.min(STRANGERS_PER_USER_MAX),
+            _ => share,
+        }
     }
 
     /// How much an owner may have of `all`, of which other owners have `others`.

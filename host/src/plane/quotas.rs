@@ -455,6 +455,26 @@ fn connections_of_a_user_that_do_not_attach_leave_room_for_others() {
 }
 
 #[test]
+fn however_many_users_do_not_attach_the_next_can() {
+    let mut scene = Scene::new("");
+    let text = "[[guest]]\nname = \"*\"\nusers = [1, 2, 3, 4, 5, 6, 7, 8, 9]\n";
+    scene.host = Host::new(System::parse(&Source::of("s.toml", text)).unwrap()).unwrap().0;
+    let mut strangers: Vec<Party> = Vec::new();
+    for user in 1..=8 {
+        strangers.extend((0..64).map(|_| scene.connect(user)));
+    }
+    // With 64 for each user, four users took all that there are.
+    strangers.retain_mut(|party| party.answer().is_none());
+    assert!(strangers.len() > 192, "{}", strangers.len());
+    let own = Credentials::own().user;
+    assert!(scene.connect(own).answer().is_none(), "of the host's own user");
+    assert_eq!(scene.row(Owner::Host, Limit::Strangers).2, 0);
+    drop(strangers);
+    scene.poll();
+    scene.attach(9, "A");
+}
+
+#[test]
 fn connection_is_charged_with_what_is_read_of_the_guest_whose_name_it_wants() {
     let mut scene = Scene::new("");
     let mut guest = scene.attach(GREEDY, "A");
