@@ -49,7 +49,7 @@ use volumes::Volumes;
 /// Packets of one connection that are handled before the next of the same user has its turn.
 const PACKETS_PER_TURN: usize = 4;
 
-/// Packets of the guest that has a name which another connection wants, or of a guest that is waited for.
+/// Packets of the guest that has a name which another connection wants: that connection is charged with them.
 const PACKETS_AT_ONCE: usize = 32;
 
 /// Connections that are taken in before guests have their turn.
@@ -750,7 +750,7 @@ impl Host {
     ) -> Answer {
         let role = self.connections[&number].role;
         match (role, request) {
-            (Role::Stranger, Request::Attach { name }) => self.attach(number, serial, name),
+            (Role::Stranger, Request::Attach { name }) => self.attach(number, serial, name, cost),
             (Role::Stranger, Request::Observe) => self.observe(number, serial),
             (Role::Observer, Request::Query) => {
                 self.send_report(number, serial, &self.report(), cost)
@@ -764,7 +764,7 @@ impl Host {
         }
     }
 
-    fn attach(&mut self, number: u64, serial: u32, name: Name) -> Answer {
+    fn attach(&mut self, number: u64, serial: u32, name: Name, cost: &mut i64) -> Answer {
         let connection = &self.connections[&number];
         let permits =
             self.system.rule(name).is_some_and(|rule| rule.permits(&connection.credentials));
@@ -775,7 +775,7 @@ impl Host {
         }
         if let Some(guest) = self.guests.get(&name) {
             // It may have died a moment ago, with the news still unread.
-            self.hear(guest.connection, PACKETS_AT_ONCE);
+            *cost += self.hear(guest.connection, PACKETS_AT_ONCE).0;
         }
         if self.guests.contains_key(&name) {
             return Err(Problem::NameTaken);
@@ -803,8 +803,7 @@ impl Host {
     }
 
     fn observe(&mut self, number: u64, serial: u32) -> Answer {
-        let user = self.connections[&number].credentials.user;
-        if user != 0 && user != Credentials::own().user {
+        if !System::lets_observe(&self.connections[&number].credentials) {
             return Err(Problem::NotPermitted);
         }
         if self.observers() >= OBSERVERS_MAX {

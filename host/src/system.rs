@@ -281,10 +281,14 @@ impl System {
         })
     }
 
-    /// Whether a process with these credentials may be some guest, or is the host's own user.
+    /// Returns true if a process with these credentials may observe: root, and the host's own user.
+    pub(crate) fn lets_observe(credentials: &Credentials) -> bool {
+        credentials.user == 0 || credentials.user == Credentials::own().user
+    }
+
+    /// Returns true if a process with these credentials may be some guest, or observe.
     pub(crate) fn admits(&self, credentials: &Credentials) -> bool {
-        credentials.user == Credentials::own().user
-            || self.rules.iter().any(|rule| rule.permits(credentials))
+        System::lets_observe(credentials) || self.rules.iter().any(|rule| rule.permits(credentials))
     }
 
     /// Whether another user than the host's may be some guest.
@@ -735,6 +739,7 @@ mod tests {
         assert_eq!(system.guests_max_of(RuleName::beginning("WEB").unwrap()), 3);
         assert!(system.admits_others() && !System::open().admits_others());
         assert!(system.admits(&credentials(1001, &[])) && !system.admits(&credentials(7, &[])));
+        assert!(system.admits(&credentials(0, &[])), "root may observe");
     }
 
     #[test]

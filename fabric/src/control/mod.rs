@@ -440,6 +440,9 @@ pub enum Problem {
 /// The number of [`Problem::Limit`].
 const LIMIT: u16 = 30;
 
+/// Bytes of a [`Reached`] in a packet.
+const REACHED_BYTES: usize = 18;
+
 impl Problem {
     /// All that their number says everything about, in its order.
     pub const ALL: [Problem; 24] = [
@@ -520,7 +523,11 @@ impl Field for Problem {
 
     fn take(left: &mut &[u8]) -> Option<Problem> {
         match u16::take(left)? {
-            LIMIT => Field::take(left).map(Problem::Limit),
+            LIMIT => {
+                let reached = <[u8; REACHED_BYTES]>::take(left)?;
+                // So is a limit from a later build, or one with an owner of another kind.
+                Some(Field::take(&mut &reached[..]).map_or(Problem::Request, Problem::Limit))
+            }
             number => Some(Problem::parse(number)),
         }
     }

@@ -444,4 +444,19 @@ mod tests {
         let error = Request::parse(&connect).unwrap_err();
         assert_eq!(error, Malformed::Field { kind: 3, serial: 7, field: "shape" });
     }
+
+    #[test]
+    fn limit_from_a_later_build_is_some_problem_all_the_same() {
+        let data = [7; 16];
+        let reached = Reached { limit: Limit::Guests, owner: Owner::Host, most: 9 };
+        let bytes = Reply::Failed { problem: Problem::Limit(reached), data }.bytes(7);
+        let [limit, owner] = [14, 15];
+        assert_eq!(bytes[limit..=owner], [Limit::Guests as u8, 0]);
+        for at in [limit, owner] {
+            let mut later = bytes.clone();
+            later[at] = 200;
+            let failed = Reply::Failed { problem: Problem::Request, data };
+            assert_eq!(Reply::parse(&later), Ok((7, failed)));
+        }
+    }
 }

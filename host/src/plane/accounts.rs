@@ -20,7 +20,7 @@ use crate::system::{Rule, System};
 /// Connections that have not attached yet, at most.
 const STRANGERS_MAX: u64 = 256;
 
-/// Of these, those of one user.
+/// Of these, those of one user, whose share of them may be less.
 const STRANGERS_PER_USER_MAX: u64 = 64;
 
 /// Accounts of users that are kept. Accounts of users who have nothing make room for others; if all have something,
@@ -195,15 +195,16 @@ impl Accounts {
     /// How much of it an owner may have.
     fn most(&self, system: &System, owner: Owner, limit: Limit) -> u64 {
         let all = self.most[at(limit)];
-        if limit == Limit::Strangers {
-            return STRANGERS_PER_USER_MAX;
-        }
         if let Some(most) = system.user_limit(owner, limit) {
             return most;
         }
         let own = self.users.get(&owner).map_or(0, |user| user.book.gauge(limit).used());
         let others = self.host.gauge(limit).used().saturating_sub(own);
-        self.share(owner, all, others)
+        let share = self.share(owner, all, others);
+        match limit {
+            Limit::Strangers => share.min(STRANGERS_PER_USER_MAX),
+            _ => share,
+        }
     }
 
     /// How much an owner may have of `all`, of which other owners have `others`.
@@ -249,8 +250,9 @@ impl Accounts {
         Ok(Charge::new([Some(of_host), Some(of_user), None], amount))
     }
 
-    /// Charges a guest to its user, its rule and the host. The system file lets `kept` other guests attach by name that
-    /// have not: their places are kept. A guest that the file names has its place, whatever else its user has.
+    /// Charges a guest to its rule and the host, and to its user unless the system file names the guest. The file lets
+    /// `kept` other guests attach by name that have not: their places are kept from guests of patterns. A guest that the
+    /// file names has its place, whatever else its user has.
     ///
     /// # Errors
     /// The limit that is reached.
@@ -263,8 +265,9 @@ impl Accounts {
     ) -> Result<Charge, Problem> {
         let limit = Limit::Guests;
         let name = rule.rule_name();
-        let most_of_user =
-            if rule.is_of_one_guest() { u64::MAX } else { self.most(system, owner, limit) };
+        let is_named = rule.is_of_one_guest();
+        let (most_of_user, kept) =
+            if is_named { (u64::MAX, 0) } else { (self.most(system, owner, limit), kept) };
         let of_rule = self.rules.entry(name).or_default();
         let of_host = self.host.gauge(limit);
         let of_user = self.users.get(&owner).expect("it was opened").book.gauge(limit);
@@ -279,7 +282,8 @@ impl Accounts {
                 return Err(Problem::Limit(Reached { limit, owner, most }));
             }
         }
-        Ok(Charge::new([Some(of_host), Some(of_user), Some(of_rule)], 1))
+        let of_user = Some(of_user).filter(|_| !is_named);
+        Ok(Charge::new([Some(of_host), of_user, Some(of_rule)], 1))
     }
 
     /// Charges a connection that has not attached. It has few of its own, because whoever may connect may do so.

@@ -220,6 +220,28 @@ fn guests_of_a_rule_are_as_many_as_it_says() {
 }
 
 #[test]
+fn named_guests_have_places_though_the_file_names_more_than_may_attach() {
+    let mut scene = Scene::new("");
+    let guest = |name: &str| format!("[[guest]]\nname = \"{name}\"\nusers = [70001]\n");
+    let guests: String = ["DB1", "DB2", "DB3", "A*"].map(guest).concat();
+    let text = format!("[host]\nguests_max = 2\n{guests}");
+    scene.host = Host::new(System::parse(&Source::of("s.toml", &text)).unwrap()).unwrap().0;
+    let full = reached(Limit::Guests, Owner::Host, 2);
+    assert_eq!(scene.try_attach(GREEDY, "A").err(), Some(full), "both places are kept");
+    let _kept = ["DB1", "DB3"].map(|name| scene.attach(GREEDY, name));
+    assert_eq!(scene.try_attach(GREEDY, "DB2").err(), Some(full));
+}
+
+#[test]
+fn named_guest_is_none_of_the_guests_that_its_user_may_have() {
+    let mut scene = Scene::new("[[user]]\nname = 70001\nguests_max = 1\n");
+    let _named = scene.attach(GREEDY, "DB");
+    let _other = scene.attach(GREEDY, "A1");
+    let problem = scene.try_attach(GREEDY, "A2").err();
+    assert_eq!(problem, Some(reached(Limit::Guests, Owner::User(GREEDY), 1)));
+}
+
+#[test]
 fn one_storage_that_is_rejoined_again_and_again_takes_the_mappings_of_its_user_alone() {
     let mut scene = Scene::new("");
     scene.host.accounts.set_most(Limit::Mappings, 100);
@@ -432,6 +454,40 @@ fn connections_of_a_user_that_do_not_attach_leave_room_for_others() {
     assert_eq!(scene.row(Owner::Host, Limit::Strangers).0, 0, "they did not attach in time");
 }
 
+#[test]
+fn however_many_users_do_not_attach_the_next_can() {
+    let mut scene = Scene::new("");
+    let text = "[[guest]]\nname = \"*\"\nusers = [1, 2, 3, 4, 5, 6, 7, 8, 9]\n";
+    scene.host = Host::new(System::parse(&Source::of("s.toml", text)).unwrap()).unwrap().0;
+    let mut strangers: Vec<Party> = Vec::new();
+    for user in 1..=8 {
+        strangers.extend((0..64).map(|_| scene.connect(user)));
+    }
+    // With 64 for each user, four users took all that there are.
+    strangers.retain_mut(|party| party.answer().is_none());
+    assert!(strangers.len() > 192, "{}", strangers.len());
+    let own = Credentials::own().user;
+    assert!(scene.connect(own).answer().is_none(), "of the host's own user");
+    assert_eq!(scene.row(Owner::Host, Limit::Strangers).2, 0);
+    drop(strangers);
+    scene.poll();
+    scene.attach(9, "A");
+}
+
+#[test]
+fn connection_is_charged_with_what_is_read_of_the_guest_whose_name_it_wants() {
+    let mut scene = Scene::new("");
+    let mut guest = scene.attach(GREEDY, "A");
+    (0..100).for_each(|_| guest.send(&Request::Cancel { connect: 1 }, &[]));
+    let mut other = scene.connect(GREEDY);
+    other.send(&Request::Attach { name: name("A") }, &[]);
+    let number = *scene.host.strangers.first().unwrap();
+    let (cost, _) = scene.host.hear(number, 1);
+    assert_eq!(cost as u64, 1 + guest.answers());
+    let taken = Some(Reply::Failed { problem: Problem::NameTaken, data: NO_DATA });
+    assert_eq!(other.answer(), taken);
+}
+
 /// A socket whose last close waits until the other side is dropped: any process can make one.
 fn lingering() -> (OwnedFd, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -449,6 +505,7 @@ fn user_whose_descriptors_wait_to_be_closed_is_shut_out_and_nobody_else() {
     let mut scene = Scene::new("");
     let attach = |name: &str| Request::Attach { name: name.parse().unwrap() };
     let (slow, reader) = lingering();
+    let mut slow = Some(slow);
     let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
     let (mut refusals, mut kept) = (0, Vec::new());
     for number in 0..20 {
@@ -458,9 +515,11 @@ fn user_whose_descriptors_wait_to_be_closed_is_shut_out_and_nobody_else() {
             refusals += 1;
             continue;
         }
-        let mut passed = vec![&null; 30];
-        passed.push(&slow);
+        // The first that is passed is the last of its socket, so its close waits, and all others wait behind it.
+        let last = slow.take();
+        let passed: Vec<_> = last.iter().chain([&null; 31]).take(31).collect();
         party.send(&attach(&format!("A{number}")), &passed);
+        drop(last);
         scene.poll();
         assert_eq!(party.answer(), None, "a stranger passes nothing");
         kept.push(party);
@@ -477,7 +536,7 @@ fn user_whose_descriptors_wait_to_be_closed_is_shut_out_and_nobody_else() {
         std::thread::yield_now();
     }
     scene.attach(OTHER, "B");
-    drop((reader, slow));
+    drop(reader);
     while scene.row(Owner::User(GREEDY), Limit::Refused).0 > 0 {
         std::thread::yield_now();
     }
