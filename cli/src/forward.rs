@@ -658,7 +658,7 @@ impl Forwarder {
     /// Ends connections over which nothing has come for too long. When to look again.
     fn end_idle(&mut self) -> Duration {
         let Some(idle) = self.limits.idle else { return Duration::MAX };
-        let (now, idle_ns) = (now_ns(), idle.as_nanos() as u64);
+        let (now, idle_ns) = (now_ns(), u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
         if now >= self.idle_look_ns {
             let mut over = Vec::new();
             let mut oldest_ns = now;
@@ -676,7 +676,7 @@ impl Forwarder {
                 self.fail(source, &"nothing has come for as long as --idle says");
             }
             // Not for each of many one after the other.
-            self.idle_look_ns = (oldest_ns + idle_ns).max(now + MESSAGE_NS);
+            self.idle_look_ns = oldest_ns.saturating_add(idle_ns).max(now + MESSAGE_NS);
         }
         match self.sessions.is_empty() {
             true => Duration::MAX,
@@ -706,7 +706,8 @@ fn refusal(
         return Some(Refusal::All);
     }
     let free = connections_max - (open - of_source);
-    let is_too_many = !source.is_loopback() && of_source >= free.div_ceil(SOURCE_SHARE);
+    let is_too_many =
+        !source.to_canonical().is_loopback() && of_source >= free.div_ceil(SOURCE_SHARE);
     is_too_many.then_some(Refusal::Source(source))
 }
 
@@ -748,13 +749,14 @@ impl Session {
         let more = to_lan.carry(&mut &*system, &mut &*lan, || lan.shutdown(Shutdown::Write))?;
         let back =
             to_system.carry(&mut &*lan, &mut &*system, || system.shutdown(Shutdown::Write))?;
-        // A side that is not read while the other has no room may have failed nevertheless.
-        if to_lan.is_held_up()
+        // A side that is not read, because the other has no room or its own end has come, may have failed nevertheless.
+        let is_over = to_lan.is_shut && to_system.is_shut;
+        if (to_lan.is_held_up() || to_lan.is_shut && !is_over)
             && let Some(error) = system.take_error()?
         {
             return Err(error);
         }
-        if to_system.is_held_up()
+        if (to_system.is_held_up() || to_system.is_shut && !is_over)
             && let Some(error) = lan.take_error()?
         {
             return Err(error);
@@ -858,6 +860,8 @@ mod tests {
         // Programs of this system are one source to us, and share nothing.
         let own = IpAddr::from([127, 0, 0, 1]);
         assert_eq!(super::refusal(100, 99, own, 99), None);
+        let at_both_families = "::ffff:127.0.0.1".parse().unwrap();
+        assert_eq!(super::refusal(100, 99, at_both_families, 99), None);
         assert_eq!(super::refusal(100, 100, own, 100), Some(Refusal::All));
     }
 

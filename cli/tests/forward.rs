@@ -288,6 +288,41 @@ fn connections_over_which_nothing_comes_are_ended_if_that_is_asked_for() {
 }
 
 #[test]
+fn program_that_is_gone_after_its_end_keeps_no_place() {
+    let system = System::start("forward-half");
+    let server = stack(&system, "SERVER");
+    let listener = tcpip::TcpListener::bind(&server, "0.0.0.0:80").unwrap();
+    let to = SocketAddr::new(server.addresses()[0], 80).to_string();
+    let arguments = ["--connections", "1", "127.0.0.1:0", "hs0", &to];
+    let (process, mut results, up) = begin(&system, "forward", &arguments);
+    let at: SocketAddr = up["listening"].as_str().unwrap().parse().unwrap();
+    let client = TcpStream::connect(at).unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!((&accepted).read(&mut [0]).unwrap(), 0);
+    // The server says nothing more to this one, so nothing is written to the client that would find out.
+    os::socket::reset_when_closed(&client).unwrap();
+    drop(client);
+    thread::spawn(move || {
+        for mut next in listener.incoming().map_while(Result::ok) {
+            let _ = next.write_all(b"y");
+        }
+    });
+    let until = std::time::Instant::now() + LONG;
+    let next_is_served = || {
+        let mut next = TcpStream::connect(at).unwrap();
+        next.set_read_timeout(Some(LONG)).unwrap();
+        next.read_exact(&mut [0]).is_ok()
+    };
+    while !next_is_served() {
+        assert!(std::time::Instant::now() < until, "its place is kept");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(end(&process, &mut results)["failed"].as_u64().unwrap() >= 1);
+    drop(accepted);
+}
+
+#[test]
 fn wrong_use_is_said() {
     let system = System::start("forward-wrong");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
