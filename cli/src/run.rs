@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::member::{Done, Member, start};
 use crate::outcome::Outcome;
+use crate::output::say;
 
 /// Run a program on a LAN
 ///
@@ -83,7 +84,7 @@ fn run_program(arguments: &Arguments) -> Result<u8, Outcome> {
     let agent = Agent::new(lan, tap, options.gateways.clone());
     let mut server = Server::new(agent, &held, options.wait, hosts).map_err(Outcome::no)?;
     if arguments.verbose {
-        eprintln!("siga: {up}");
+        say(format_args!("siga: {up}"));
     }
     if let Some(results) = &mut results {
         results.append(&up)?;
@@ -95,12 +96,12 @@ fn run_program(arguments: &Arguments) -> Result<u8, Outcome> {
     let mut program = waiting.go();
     let own: Vec<u32> = guard.iter().map(Guard::process).collect();
     let name = arguments.program[0].display();
-    let say = |others: usize| {
-        eprintln!(
+    let say_others = |others: usize| {
+        say(format_args!(
             "siga: {name} has ended, and {others} that it started go on: they are on the LAN until they end; Ctrl-C ends them"
-        );
+        ));
     };
-    let served = server.serve_program(&mut program, &sockets, &own, say);
+    let served = server.serve_program(&mut program, &sockets, &own, say_others);
     let end = served.map_err(Outcome::no)?;
     // Its network goes with it, and the interface with the network: this process need not wait for that. If it cannot
     // be left, it goes with the device, a little later.

@@ -110,7 +110,7 @@ fn say_damaged(file: &Path, fault: &Fault) {
 }
 
 fn say_unreadable(file: &Path, fault: &Fault) {
-    eprintln!("siga: {}: programs that need this track will fail: {fault}", file.display());
+    say(format_args!("siga: {}: programs that need this track will fail: {fault}", file.display()));
 }
 
 /// Says which volumes are not read directly, though that was wanted.
