@@ -72,6 +72,13 @@ fn files_of_the_package_name_the_same_places_and_users() {
     assert!(package.contains(&format!("\"{}\"", file.trim_start_matches('/'))), "{file}");
 }
 
+/// The host reads its volumes before it is ready. The service manager waits 90 seconds for that, unless the unit says otherwise.
+#[test]
+fn service_may_take_as_long_as_its_volumes_take_to_be_read() {
+    let unit = read("packaging/siga.service");
+    assert_eq!((field(&unit, "Type"), field(&unit, "TimeoutStartSec")), ("notify", "infinity"));
+}
+
 /// A directory with the package's system file, for nobody instead of `siga`.
 struct Place(PathBuf);
 
