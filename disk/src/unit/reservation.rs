@@ -2,7 +2,8 @@
 //!
 //! A program that finds its device reserved ends busy, and nothing of it is kept here but that it waits. When the device is free, the channel is
 //! told by device end, which a real control unit owes in the same way after it was busy. Programs are told in the order in which they found
-//! the device reserved: all that only use the device, up to the first that reserves it.
+//! the device reserved: those that only use the device together, and those that reserve it one at a time, when nobody else uses it. A program
+//! that cannot reserve yet keeps no others from using the device, so it waits as long as others use the device without a pause.
 //!
 //! From then until the program comes, the device is kept for it: nobody else reserves the device, and if the program is to reserve it, nobody else
 //! uses it. So a program's output data cross twice at most, however often others reserve and release. The wait is short: the channel begins the
