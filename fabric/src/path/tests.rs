@@ -501,6 +501,25 @@ fn receiver_learns_how_many_there_are_when_it_has_caught_up_with_a_stream() {
 }
 
 #[test]
+fn receiver_of_half_a_large_message_has_not_caught_up() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
+    for number in 0..4 {
+        sender.send(&[], &pattern(number, 64)).unwrap();
+    }
+    // More than one call copies.
+    let large = pattern(4, 3 << 20);
+    sender.send(&[], &large).unwrap();
+    for number in 0..4 {
+        expect(&mut receiver, &[], &pattern(number, 64));
+    }
+    assert_eq!(receiver.receive(), Ok(None));
+    assert!(!receiver.has_caught_up(), "the rest of it is there, and no buffer is waited for");
+    assert_eq!(receiver.receive(), Ok(None));
+    expect(&mut receiver, &[], &large);
+    assert!(receiver.has_caught_up());
+}
+
+#[test]
 fn packed_messages_can_be_foreseen() {
     let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
     // The first goes alone; while the receiver is behind, the others are packed.

@@ -183,7 +183,11 @@ impl Receiver {
     /// then calls [`Receiver::look_ahead`] finds many at once.
     #[inline(always)]
     pub fn has_caught_up(&self) -> bool {
-        self.reader.has_caught_up() && !self.has_staged() && !self.half.is_forked()
+        // A large message that is being copied is filled elsewhere, and no line of a buffer is polled for it.
+        self.reader.has_caught_up()
+            && !self.has_staged()
+            && self.copying.is_none()
+            && !self.half.is_forked()
     }
 
     /// Reads how many buffers the sender shows, and prefetches the next of them. What can be received does not depend
