@@ -121,8 +121,11 @@ fn reader_who_has_read_enough_is_no_error() {
 #[test]
 fn wrong_use_ends_with_two_and_says_what_would_be_right() {
     for (arguments, right) in [
-        (&["run", "nonsense"][..], "no case \"nonsense\": must be one of messages, message-stream"),
-        (&["run", "--set", "byte=1"], "no factor \"byte\": must be one of bytes, "),
+        (
+            &["run", "nonsense"][..],
+            "there is no case \"nonsense\": must be a name that siga lab list prints",
+        ),
+        (&["run", "--set", "byte=1"], "there is no factor \"byte\": did you mean bytes?"),
         (&["run", "--set", "bytes=0"], "bytes = \"0\": must be 1 B to 16 MiB"),
         (&["run", "--set", "bytes"], "must be like bytes=64,1000"),
         (&["run", "--set", "bytes=1", "--set", "bytes=2"], "bytes is set twice: must be one list"),

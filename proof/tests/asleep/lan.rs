@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use siga::lan::{Counter, Lan, LanOptions, Mac, Offload, SendFrameError, TrySendFrameError};
+use siga::lan::{
+    Address, Counter, Lan, LanOptions, Mac, Offload, SendFrameError, TrySendFrameError,
+};
 use siga::waiter::Member;
 
 use crate::place::{Place, is_readable, settle};
@@ -173,7 +175,9 @@ impl World {
         }
         // Nobody else gets it at another host.
         let mac = Some(Mac([2, b'S', b'G', 0, 0, 200 + who as u8]));
-        let options = LanOptions { mac, ..LanOptions::default() };
+        // Without an IP address: at another host somebody may be faster to get that.
+        let address = Address::None;
+        let options = LanOptions { mac, address, ..LanOptions::default() };
         let guest = self.place.guest(&format!("MEMBER{who}"));
         let lan = self.place.meanwhile(|| Lan::join(guest, "hs0", &options)).unwrap();
         self.lives += 1;

@@ -396,6 +396,8 @@ impl Mesh {
         self.changes += 1;
         if is_new_table {
             self.changed_at.fill(self.changes);
+            // Another member may have the MAC address there.
+            self.last = None;
         }
         let mut are_capturers_changed = is_new_table;
         for (number, was) in changed {
