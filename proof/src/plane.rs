@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use fabric::control::{
     Allowance, Kind, Malformed, PACKET_BYTES_MAX, Problem, Reply, Request, Target, VERSION,
@@ -16,9 +17,12 @@ use os::foreign::Foreign;
 use os::packets::Packets;
 use os::storage::Borrowed;
 
-/// Turns within which a host answers, whatever others do to it meanwhile: one to take a connection in,
-/// one to hear it.
+/// Turns within which a host answers that has nothing else to read: one to take a connection in, one to
+/// hear it.
 const TURNS_MAX: usize = 2;
+
+/// Turns within which a host has read what a script has asked for, all of it as one user.
+const BUSY_TURNS_MAX: usize = 32;
 
 /// What honest guests ask for.
 pub const ALLOWANCE: Allowance = Allowance { storage_bytes: 1 << 20, messages: 8 };
@@ -86,12 +90,30 @@ impl Plane {
         party
     }
 
-    /// Lets the host do what there is to do, once.
+    /// Lets the host do what there is to do, once. Whether there is more: a turn reads only so much of one user.
     ///
     /// # Panics
     /// If the host fails.
-    pub fn turn(&mut self) {
-        self.host.poll(self.now_ns).expect("nothing keeps it from polling");
+    pub fn turn(&mut self) -> bool {
+        let next = self.host.poll(self.now_ns).expect("nothing keeps it from polling");
+        next == Some(Duration::ZERO)
+    }
+
+    /// Lets the host do all that there is to do.
+    ///
+    /// # Panics
+    /// If it finds no end.
+    #[track_caller]
+    pub fn settle(&mut self) {
+        let mut idle = 0;
+        for _ in 0..BUSY_TURNS_MAX {
+            // What a turn has accepted is read in the next.
+            idle = if self.turn() { 0 } else { idle + 1 };
+            if idle == TURNS_MAX {
+                return;
+            }
+        }
+        panic!("the host has something to do in each of {BUSY_TURNS_MAX} turns");
     }
 
     /// What the host answers, as soon as it must.
@@ -134,18 +156,20 @@ impl Plane {
         if let Some(heard) = kept.and_then(|at| party.inbox.remove(at)) {
             return heard;
         }
-        for turn in 0..=TURNS_MAX {
-            if turn > 0 {
-                self.turn();
-            }
+        let mut idle = 0;
+        for _ in 0..BUSY_TURNS_MAX {
             while let Some(heard) = party.hear() {
                 if wanted(&heard) {
                     return heard;
                 }
                 party.inbox.push_back(heard);
             }
+            if idle == TURNS_MAX {
+                break;
+            }
+            idle += usize::from(!self.turn());
         }
-        panic!("the host is silent for {TURNS_MAX} turns, but for {:?}", party.inbox);
+        panic!("the host is silent, but for {:?}", party.inbox);
     }
 
     /// The report that an observer gets.

@@ -72,7 +72,7 @@ pub fn control_protocol_host(program: &[u8]) {
                     intruders.swap_remove(script.below(intruders.len()));
                 }
                 2 => plane.now_ns += script.pick(&[1_000, 1_000_000_000, 6_000_000_000]),
-                3 => plane.turn(),
+                3 => _ = plane.turn(),
                 _ if !intruders.is_empty() => {
                     let intruder = script.below(intruders.len());
                     intruders[intruder].act(&mut script);
@@ -216,9 +216,7 @@ impl Honest {
 
     /// Nobody else is there any more, and nothing of theirs.
     fn finish(mut self, plane: &mut Plane) {
-        for _ in 0..3 {
-            plane.turn();
-        }
+        plane.settle();
         self.attend(plane);
         for (path, _) in std::mem::take(&mut self.taken) {
             assert!(self.server.ask(&Request::Ended { path }, &[]));
