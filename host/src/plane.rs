@@ -41,6 +41,7 @@ use crate::report::{
 };
 use crate::system::System;
 use accounts::{Accounts, Charge};
+use bucket::Bucket;
 use lans::Lans;
 use resources::Resources;
 use turns::Turns;
@@ -131,6 +132,8 @@ pub struct Host {
     accounts: Accounts,
     /// Connections that have something to be read, by the user who has made them.
     turns: Turns,
+    /// Connections of guests that have changed an address table too often, and when they are read again.
+    put_off: BTreeSet<(u64, u64)>,
     /// Connections that have not attached, the oldest first.
     strangers: BTreeSet<u64>,
     now_ns: u64,
@@ -248,6 +251,8 @@ struct Guest {
     shown: Option<[Charge; 2]>,
     /// How often it was refused a path, storage, a resource, or a connection that would wait for it.
     refused: Refused,
+    /// Changes of the address table that it causes.
+    writes: Bucket,
 }
 
 /// Refusals of a guest's own limits.
@@ -345,6 +350,7 @@ impl Host {
             guests: BTreeMap::new(),
             paths: BTreeMap::new(),
             behind: BTreeSet::new(),
+            put_off: BTreeSet::new(),
             unsent: BTreeSet::new(),
             doomed: Vec::new(),
             resources: Resources::default(),
@@ -402,6 +408,7 @@ impl Host {
         if std::mem::take(&mut self.is_called) {
             self.accept(now_ns);
         }
+        self.resume(now_ns);
         self.serve(now_ns);
         while let Some(connection) = self.doomed.pop() {
             self.detach(connection, "it does not read what is sent to it");
@@ -439,16 +446,26 @@ impl Host {
         }
     }
 
+    /// Has connections read again that were put off until now.
+    fn resume(&mut self, now_ns: u64) {
+        while self.put_off.first().is_some_and(|(due_ns, _)| *due_ns <= now_ns)
+            && let Some((_, number)) = self.put_off.pop_first()
+        {
+            self.is_ready(number);
+        }
+    }
+
     /// Reads what connections have sent: a round over all users that have something, each of which has the same part
     /// of it.
     fn serve(&mut self, now_ns: u64) {
         for owner in self.turns.begin_round() {
-            while let Some(number) = self.turns.next(owner) {
+            // Asked before a connection is taken: one that had to wait would be the last of its user's then.
+            while self.turns.has_next(owner) {
                 if self.accounts.due_ns(owner, now_ns).is_some() {
                     self.accounts.put_off(owner, now_ns);
-                    self.turns.add(owner, number);
                     break;
                 }
+                let Some(number) = self.turns.next(owner) else { break };
                 let (cost, has_more) = self.hear(number, PACKETS_PER_TURN);
                 self.turns.charge(owner, cost);
                 if has_more {
@@ -487,7 +504,9 @@ impl Host {
         let unsent = (!self.unsent.is_empty()).then_some(now_ns + BEHIND_NS);
         let due = |owner| self.accounts.due_ns(owner, now_ns).unwrap_or(now_ns);
         let reading = self.turns.waiting().map(due).min();
-        let next = [stranger, unsent, reading, self.paused_until].into_iter().flatten().min()?;
+        let put_off = self.put_off.first().map(|(due_ns, _)| *due_ns);
+        let next = [stranger, unsent, reading, put_off, self.paused_until];
+        let next = next.into_iter().flatten().min()?;
         Some(Duration::from_nanos(next.saturating_sub(now_ns)))
     }
 
@@ -646,6 +665,14 @@ impl Host {
             if self.accounts.due_ns(connection.owner, self.now_ns).is_some() {
                 return (cost, true);
             }
+            if let Role::Guest(name) = connection.role
+                && let Some(guest) = self.guests.get_mut(&name)
+                && let Some(due_ns) = guest.writes.due_ns(self.now_ns)
+            {
+                guest.writes.put_off(self.now_ns);
+                self.put_off.insert((due_ns, number));
+                return (cost, false);
+            }
             if !connection.unsent.is_empty() {
                 // There are more notices for it. It is read again when they are sent.
                 return (cost, false);
@@ -795,6 +822,7 @@ impl Host {
             member: None,
             shown: None,
             refused: Refused::default(),
+            writes: Bucket::new(self.accounts.table_writes_of_guest(connection.owner)),
         };
         self.guests.insert(name, guest);
         self.set_role(number, Role::Guest(name));
@@ -975,6 +1003,13 @@ impl Host {
         rows.push(LimitReport::of(Limit::Observers, Owner::Host, observers, most, refused));
         for (name, guest) in &self.guests {
             let Some(rule) = self.system.rule(*name) else { continue };
+            if guest.writes.times_put_off() > 0
+                && let Some(most) = guest.writes.per_s()
+            {
+                let (used, waits) = (guest.writes.used(now_ns), guest.writes.times_put_off());
+                let (limit, owner) = (Limit::TableWrites, Owner::Guest(*name));
+                rows.push(LimitReport::of(limit, owner, used, most, waits));
+            }
             let Refused { paths, storage, resources, pending } = guest.refused;
             let owned = self.resources.managed_by(*name) as u64;
             for (limit, used, most, refused) in [

@@ -30,6 +30,9 @@ const USERS_MAX: usize = 1024;
 /// The part of everything that the host's own user leaves to others, where the system file lets others attach.
 const OWN_USER_LEAVES: u64 = 8;
 
+/// The part of the table writes of its user that one guest may cause in a second.
+const GUEST_WRITES_SHARE: u64 = 2;
+
 /// Descriptors that the host needs for itself.
 const OWN_DESCRIPTORS: u64 = 64;
 
@@ -351,6 +354,12 @@ impl Accounts {
         if let Some(user) = self.users.get_mut(&owner) {
             user.writes.take(now_ns);
         }
+    }
+
+    /// Changes of address tables that each guest of an owner may cause in a second; none is no limit.
+    pub(super) fn table_writes_of_guest(&self, owner: Owner) -> Option<u64> {
+        let per_s = self.users.get(&owner)?.writes.per_s()?;
+        Some((per_s / GUEST_WRITES_SHARE).max(1))
     }
 
     /// All limits of the host, its users and its rules.

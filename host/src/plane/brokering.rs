@@ -126,6 +126,9 @@ impl Host {
         if let Some(owner) = self.owner(name) {
             self.accounts.count_table_write(owner, self.now_ns);
         }
+        if let Some(guest) = self.guests.get_mut(&name) {
+            guest.writes.take(self.now_ns);
+        }
     }
 
     /// Charges the counters of a member of a LAN, unless the guest is one.

@@ -362,7 +362,8 @@ fn requests_of_a_user_are_as_many_in_a_second_as_it_may_make() {
 #[test]
 fn table_writes_of_a_user_are_as_many_in_a_second_as_it_may_cause() {
     let mut scene = Scene::new("");
-    let (mut greedy, mut other) = (scene.attach(GREEDY, "A"), scene.attach(OTHER, "B"));
+    let mut greedy = [scene.attach(GREEDY, "A1"), scene.attach(GREEDY, "A2")];
+    let mut other = scene.attach(OTHER, "B");
     let counters = || {
         let bytes =
             net::lan::counters::BOARD_BYTES.next_multiple_of(os::storage::STORAGE_GRAIN_BYTES);
@@ -376,27 +377,31 @@ fn table_writes_of_a_user_are_as_many_in_a_second_as_it_may_cause() {
         captures: false,
         routes: false,
     };
-    let lent = [counters(), counters()];
-    for (party, (_, lent)) in [&mut greedy, &mut other].into_iter().zip(&lent) {
+    let lent = [counters(), counters(), counters()];
+    for (party, (_, lent)) in greedy.iter_mut().chain([&mut other]).zip(&lent) {
         let joined = scene.ask(party, &join, &[lent]);
         assert!(matches!(joined, Some(Reply::LanJoined(_))), "{joined:?}");
     }
     let address = |number: u32| std::net::Ipv4Addr::from(0x0a07_f000 + number).into();
     let end_ns = scene.now_ns + 4 * SECOND_NS;
-    let (mut asked, mut answered) = (0, 0);
+    let (mut asked, mut answered) = ([0; 2], [0; 2]);
     while scene.now_ns < end_ns {
-        while asked < answered + 64 {
-            let (address, is_new) = (address(1), asked % 2 == 0);
-            let request = if is_new {
-                Request::Register { address }
-            } else {
-                Request::Unregister { address }
-            };
-            greedy.send(&request, &[]);
-            asked += 1;
+        for (number, guest) in greedy.iter_mut().enumerate() {
+            while asked[number] < answered[number] + 64 {
+                let (address, is_new) = (address(3 + number as u32), asked[number] % 2 == 0);
+                let request = if is_new {
+                    Request::Register { address }
+                } else {
+                    Request::Unregister { address }
+                };
+                guest.send(&request, &[]);
+                asked[number] += 1;
+            }
         }
         scene.poll();
-        answered += greedy.answers();
+        for (answered, guest) in answered.iter_mut().zip(&mut greedy) {
+            *answered += guest.answers();
+        }
         scene.now_ns += 10_000_000;
         if scene.now_ns.is_multiple_of(SECOND_NS) {
             let reply = scene.ask(&mut other, &Request::Register { address: address(2) }, &[]);
@@ -404,9 +409,80 @@ fn table_writes_of_a_user_are_as_many_in_a_second_as_it_may_cause() {
         }
     }
     let most = 4 * TABLE_WRITES_PER_S + TABLE_WRITES_PER_S / 4;
+    let answered: u64 = answered.iter().sum();
     assert!(answered <= most && answered > most - 64, "{answered} of {most}");
     let (_, most, waited) = scene.row(Owner::User(GREEDY), Limit::TableWrites);
     assert!(most == TABLE_WRITES_PER_S && waited > 100, "{waited}");
+}
+
+/// Addresses that a guest registers beside greedy ones: no more than it may at once.
+const GUEST_ROUNDS: usize = 30;
+
+/// Guests of one user on a LAN: those that change its table all the time, and one that registers an address now and then.
+/// Returns the polls until each of these is answered, each poll at the time that the one before has asked for.
+fn polls_until_a_guest_beside_greedy_ones_is_answered(greedy: usize) -> (Scene, Vec<usize>) {
+    let mut scene = Scene::new("");
+    let bytes = net::lan::counters::BOARD_BYTES.next_multiple_of(os::storage::STORAGE_GRAIN_BYTES);
+    let options = os::storage::StorageOptions::default();
+    let join = Request::JoinLan {
+        lan: "hs0".parse().unwrap(),
+        mac: [0; 6],
+        address: WantedAddress::Chosen,
+        captures: false,
+        routes: false,
+    };
+    let mut storages = Vec::new();
+    let mut parties: Vec<Party> = Vec::new();
+    for number in 0..=greedy {
+        let mut party = scene.attach(GREEDY, &format!("A{number}"));
+        let (storage, lent) = os::storage::Storage::create("siga t", bytes, options).unwrap();
+        let joined = scene.ask(&mut party, &join, &[&lent]);
+        assert!(matches!(joined, Some(Reply::LanJoined(_))), "{joined:?}");
+        storages.push((storage, lent));
+        parties.push(party);
+    }
+    let mut other = parties.pop().unwrap();
+    let address = |number: usize| std::net::Ipv4Addr::from(0x0a07_f000 + number as u32).into();
+    let mut asked = 0;
+    let mut waits = Vec::new();
+    for round in 0..GUEST_ROUNDS {
+        other.send(&Request::Register { address: address(200 + round % 2) }, &[]);
+        let mut polls = 0;
+        loop {
+            for (number, party) in parties.iter_mut().enumerate() {
+                let answered = party.answers() as usize;
+                for _ in 0..if asked == 0 { 64 } else { answered } {
+                    let address = address(number);
+                    party.send(&Request::Register { address }, &[]);
+                }
+            }
+            asked += 1;
+            polls += 1;
+            let next = scene.host.poll(scene.now_ns).unwrap();
+            if other.answers() > 0 {
+                break;
+            }
+            assert!(polls < 1000, "the guest is never answered");
+            scene.now_ns += next.map_or(0, |next| next.as_nanos() as u64);
+        }
+        waits.push(polls);
+    }
+    drop(storages);
+    (scene, waits)
+}
+
+#[test]
+fn guest_that_changes_the_table_all_the_time_leaves_its_user_half_of_the_writes() {
+    let (scene, waits) = polls_until_a_guest_beside_greedy_ones_is_answered(1);
+    assert_eq!(waits, vec![1; GUEST_ROUNDS], "at once");
+    let (_, most, waited) = scene.row(Owner::Guest(name("A0")), Limit::TableWrites);
+    assert_eq!((most, waited), (TABLE_WRITES_PER_S / 2, 1));
+}
+
+#[test]
+fn guests_that_change_the_table_all_the_time_let_each_other_guest_have_its_turn() {
+    let (_, waits) = polls_until_a_guest_beside_greedy_ones_is_answered(5);
+    assert!(waits.iter().all(|polls| *polls <= 16), "{waits:?}");
 }
 
 #[test]

@@ -55,6 +55,11 @@ impl Turns {
         owners
     }
 
+    /// Whether a user has a connection to be read, and has not used up its budget.
+    pub(super) fn has_next(&self, owner: Owner) -> bool {
+        self.lines.get(&owner).is_some_and(|line| line.budget > 0 && !line.waiting.is_empty())
+    }
+
     /// The next connection of a user to be read; none if the user has none, or has used up its budget.
     pub(super) fn next(&mut self, owner: Owner) -> Option<u64> {
         let line = self.lines.get_mut(&owner).filter(|line| line.budget > 0)?;
