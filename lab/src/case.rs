@@ -739,7 +739,7 @@ note = "Who knows?"
             ),
             (
                 CASE.replace("only = { wait", "only = { system = \"open\", wait"),
-                "c.toml:27: there is no factor \"system\": must be one of transport, ring, bytes, mtu, wait, binary",
+                "c.toml:27: there is no factor \"system\": must be one of transport, ring, bytes, mtu, slip_ns, wait, binary",
             ),
             (
                 in_systems(r#"["open", "two.toml"]"#)
@@ -853,6 +853,8 @@ note = "Who knows?"
         let case = case.unwrap();
         let wait = case.factors.iter().find(|(factor, _)| factor.name == "wait").unwrap();
         assert_eq!(wait.1, [word("adaptive")]);
+        // It has no usual levels.
+        assert!(case.factors.iter().all(|(factor, _)| factor.name != "slip_ns"));
     }
 
     #[test]
@@ -878,7 +880,7 @@ note = "Who knows?"
             (
                 "bytes = [64, 1000]",
                 "binary = [\"this\"]",
-                "c.toml:11: there is no factor \"binary\": must be one of transport, ring, bytes, mtu, wait",
+                "c.toml:11: there is no factor \"binary\": must be one of transport, ring, bytes, mtu, slip_ns, wait",
             ),
             (
                 "bytes = 64 }]",
@@ -898,7 +900,7 @@ note = "Who knows?"
             (
                 "across = \"bytes\"",
                 "across = \"size\"",
-                "c.toml:26: there is no factor \"size\": must be one of transport, ring, bytes, mtu, wait, binary",
+                "c.toml:26: there is no factor \"size\": must be one of transport, ring, bytes, mtu, slip_ns, wait, binary",
             ),
             (
                 "down = [\"transport\", \"wait\"]\n",

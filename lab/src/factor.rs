@@ -52,7 +52,7 @@ pub struct Factor {
     pub meaning: &'static str,
     /// What its levels may be.
     pub domain: Domain,
-    /// The levels of a case that does not name the factor.
+    /// The levels of a case that does not name the factor. None: such a case does not have the factor.
     pub usual: &'static [&'static str],
 }
 

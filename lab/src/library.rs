@@ -17,6 +17,7 @@ const FILES: &[(&str, &str)] = &[
     ("cases/message-exchange.toml", include_str!("../../cases/message-exchange.toml")),
     ("cases/message-pairs.toml", include_str!("../../cases/message-pairs.toml")),
     ("cases/message-mixed.toml", include_str!("../../cases/message-mixed.toml")),
+    ("cases/message-slip.toml", include_str!("../../cases/message-slip.toml")),
     ("cases/message-load.toml", include_str!("../../cases/message-load.toml")),
     ("cases/lan-64.toml", include_str!("../../cases/lan-64.toml")),
     ("cases/lan-1500.toml", include_str!("../../cases/lan-1500.toml")),

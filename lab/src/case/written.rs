@@ -449,7 +449,8 @@ impl Checker<'_> {
             let levels = named.iter().find(|(name, _)| name == factor.name);
             (factor, levels.map_or_else(|| factor.usual(), |(_, levels)| levels.clone()))
         };
-        Ok(self.known_factors().map(levels).collect())
+        // A factor without usual levels is one that only those cases have which name it.
+        Ok(self.known_factors().map(levels).filter(|(_, levels)| !levels.is_empty()).collect())
     }
 
     /// The factors that are written, with their levels.

@@ -52,6 +52,8 @@ pub struct Transport {
     has_ring: bool,
     /// Whether the factor `mtu` applies.
     has_mtu: bool,
+    /// Whether the factor `slip_ns` applies.
+    has_slip: bool,
     /// How a side can wait. A side that cannot wait as asked waits in the first of these ways.
     waits: &'static [&'static str],
     /// How long messages can be.
@@ -114,6 +116,7 @@ const KERNEL: Transport = Transport {
     needs_host: false,
     has_ring: false,
     has_mtu: false,
+    has_slip: false,
     waits: &["block", "spin"],
     bytes: MessageBytes::Any,
 };
@@ -178,6 +181,9 @@ pub(crate) fn fit(factors: &mut Factors) {
     }
     if !transport.has_mtu {
         factors.remove("mtu");
+    }
+    if !transport.has_slip {
+        factors.remove("slip_ns");
     }
     if matches!(transport.bytes, MessageBytes::Fixed(_)) {
         factors.remove("bytes");

@@ -1,6 +1,7 @@
 //! Paths: messages copied in and out, or built and read where the sender's pages are.
 
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use host::report::Counts;
 use os::sync::pause;
@@ -10,6 +11,7 @@ use siga::{Guest, Path, PathOptions, Reason, SendError, Sender, Severed, Wait};
 
 use super::{End, KERNEL, Opened, Opening, PIECE_BYTES, Transport, is_source};
 use crate::control::{Control, Order};
+use crate::factor::Level;
 use crate::fault::{Doing, Fault};
 use crate::role::Address;
 
@@ -20,6 +22,7 @@ pub(super) const PATH: Transport = Transport {
     exchange: Some(|opening| opening.exchange(PathEnd::<Copied<Sent>>::open)),
     request: Some(|opening| opening.request(PathEnd::<Copied<Sent>>::open)),
     has_pairs: true,
+    has_slip: true,
     ..OVER_PATHS
 };
 
@@ -27,6 +30,7 @@ pub(super) const PATH_SEND: Transport = Transport {
     name: "path-send",
     meaning: "a path, each message receivable before the next is made",
     stream: Some(|opening| opening.stream(PathEnd::<Copied<Sent>>::open)),
+    has_slip: true,
     ..OVER_PATHS
 };
 
@@ -35,6 +39,7 @@ pub(super) const PATH_IN_PLACE: Transport = Transport {
     meaning: "a path, built in the sender's pages and read from there: one copy, the receiver's",
     stream: Some(|opening| opening.stream(PathEnd::<InPlace>::open)),
     exchange: Some(|opening| opening.exchange(PathEnd::<InPlace>::open)),
+    has_slip: true,
     ..OVER_PATHS
 };
 
@@ -97,7 +102,10 @@ pub(crate) fn connect(
     control: &mut Control,
     paths: usize,
 ) -> Result<(Guest, Vec<Path>), Fault> {
-    let options = PathOptions { wait: wait(order), ..PathOptions::default() };
+    let mut options = PathOptions { wait: wait(order), ..PathOptions::default() };
+    if let Some(Level::Number(slip_ns)) = order.factors.get("slip_ns") {
+        options.slip = Duration::from_nanos(*slip_ns);
+    }
     let target = guest_name(TARGET, order.number, order.copies);
     let guest = attach(order, control)?;
     let mut made = Vec::with_capacity(paths);

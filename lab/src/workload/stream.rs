@@ -25,6 +25,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         RING,
         BYTES,
         MTU,
+        SLIP,
         WAIT,
     ],
     roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
@@ -59,6 +60,14 @@ pub(super) const MTU: Factor = Factor {
     meaning: "MTU of networks that veth joins; of a LAN the greatest of 8, 16, 32, 56 KiB within it",
     domain: Domain::Bytes { least: 1280, most: 65_535 },
     usual: &["8 KiB"],
+};
+
+/// How long receivers over paths let messages gather.
+const SLIP: Factor = Factor {
+    name: "slip_ns",
+    meaning: "the longest that a receiver over a path lets messages of a stream gather, in ns; 0 for never",
+    domain: Domain::Number { least: 0, most: 1_000_000 },
+    usual: &[],
 };
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
