@@ -30,6 +30,7 @@ mod writing;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use fabric::path::{PAGE_BYTES, Terms};
 
@@ -54,8 +55,8 @@ const DEEDS_MAX: usize = 500;
 /// The neighbour's path is used once in so many deeds.
 const DEEDS_PER_VISIT: usize = 64;
 
-/// Polls before a descriptor counts as left over.
-const POLLS_MAX: usize = 1000;
+/// How long others of this process may hold descriptors of their own before a descriptor counts as left over.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Terms that are soon reached.
 const TERMS: Terms = Terms {
@@ -97,14 +98,13 @@ impl Watch {
         while os::foreign::waiting() > 0 {
             thread::yield_now();
         }
-        // Another test may read its seeds at this moment.
-        let mut left_over = usize::MAX;
-        for _ in 0..POLLS_MAX {
-            left_over = descriptors().saturating_sub(self.descriptors);
-            if left_over == 0 {
-                break;
-            }
+        // Another test may read its seeds at this moment, and lose the processor over it.
+        let began = Instant::now();
+        let more = || descriptors().saturating_sub(self.descriptors);
+        let mut left_over = more();
+        while left_over > 0 && began.elapsed() < PATIENCE {
             thread::yield_now();
+            left_over = more();
         }
         assert_eq!(left_over, 0, "descriptors are left over");
         assert_eq!(mappings(), self.mappings, "mappings are left over");
