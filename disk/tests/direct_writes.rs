@@ -688,6 +688,49 @@ fn device_is_reserved_when_all_writes_of_others_have_come_to_their_end() {
 }
 
 #[test]
+fn device_is_reserved_though_others_write_without_a_pause() {
+    let (mut world, gate) = unsynced_world(3, 100);
+    let mut others: Vec<Guest> = (0..2).map(|_| world.guest(0, 3, true, false)).collect();
+    let mut waiting = world.guest(0, 3, true, false);
+    let begin = |guest: &mut Guest, number: usize, seed: u8| {
+        begin_write(guest, 0, Mode::Transport, (number as u64 * TRACK * 4, 1), seed);
+    };
+    for (number, guest) in others.iter_mut().enumerate() {
+        begin(guest, number, 1);
+    }
+    world.run();
+    let reserve = ccws(&mut waiting, &[(command::RESERVE, 0, 32, 0x2000)]);
+    waiting.start(0, &reserve);
+    world.run();
+    let mut others_ended = 0;
+    for step in 0..10_000 {
+        // The other one's write is under way.
+        gate.end_oldest();
+        world.run();
+        for (number, guest) in others.iter_mut().enumerate() {
+            for (_, is_good) in all_ended(guest) {
+                assert!(is_good);
+                others_ended += 1;
+                begin(guest, number, step as u8);
+            }
+        }
+        world.run();
+        if let Some((_, scsw)) = ended(&mut waiting) {
+            assert_good(&scsw);
+            assert!(others_ended > 1000, "it keeps nobody waiting before: {others_ended}");
+            // Others wait by now, and the owner goes on.
+            let release = ccws(&mut waiting, &[(command::RELEASE, 0, 32, 0x2000)]);
+            assert_good(&waiting.execute(&mut world, &release));
+            run(&mut world, &gate);
+            assert!(others.iter_mut().all(|guest| all_ended(guest) == [(0, true)]));
+            assert_eq!(world.unit.waiting_for_devices(0), 0);
+            return;
+        }
+    }
+    panic!("the device is not reserved, while {others_ended} writes of others end");
+}
+
+#[test]
 fn submission_that_fails_for_a_while_is_tried_again() {
     for mode in MODES {
         let (mut world, gate) = world(1, 100);

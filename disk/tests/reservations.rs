@@ -3,14 +3,14 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
-use disk::channel::request;
+use disk::channel::{Use, request};
 use disk::exchange::Kind;
 use disk::format::eckd::command;
 use disk::format::orb::Orb;
 use disk::program::blocks::{Mode, Verb};
 
 use world::programs::{ended, start};
-use world::{Guest, MODES, World, ccws, round};
+use world::{Guest, MODES, World, ccws, round, wish};
 
 /// Units of all kinds that have crossed so far.
 fn units(world: &World) -> u64 {
@@ -221,4 +221,43 @@ fn program_that_has_become_wrong_while_it_waited_keeps_the_device_from_nobody() 
     }
     assert_eq!(world.unit.waiting_for_devices(0), 0);
     reserve(&mut world, &mut other);
+}
+
+#[test]
+fn one_poll_looks_at_a_bounded_number_of_programs_that_wait() {
+    const SUBCHANNELS: u16 = 128;
+    let mut world = World::new(3, 100);
+    let mut owner = world.guest(0, 3, true, false);
+    reserve(&mut world, &mut owner);
+    let mut guests: Vec<Guest> = Vec::new();
+    for number in 1..=8 {
+        world.sides.0.push(None);
+        let subchannels = SUBCHANNELS as _;
+        let wish = Use { subchannels, result_bytes: 1 << 16, ..wish(0, 3, true) };
+        let mut guest = world.guest_at(number, wish);
+        for subchannel in 0..SUBCHANNELS {
+            let orb = order(&mut guest, command::SENSE_ID);
+            guest.start(subchannel, &orb);
+            world.run();
+        }
+        guests.push(guest);
+    }
+    let waiting = world.unit.waiting_for_devices(0);
+    assert_eq!(waiting, 8 * usize::from(SUBCHANNELS));
+    let orb = order(&mut owner, command::SENSE_ID);
+    owner.start(0, &orb);
+    let mut most = 0;
+    for _ in 0..64 {
+        let before = world.unit.counters().waiters_visited;
+        round(&mut world);
+        most = most.max(world.unit.counters().waiters_visited - before);
+    }
+    assert!(most > 0 && most < 1200, "{most} of {waiting} programs");
+    assert!(ended(&mut owner).is_some());
+    release(&mut world, &mut owner);
+    world.run();
+    for guest in &mut guests {
+        assert_eq!(std::iter::from_fn(|| ended(guest)).count(), usize::from(SUBCHANNELS));
+    }
+    assert_eq!(world.unit.waiting_for_devices(0), 0);
 }

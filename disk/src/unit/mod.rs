@@ -245,6 +245,8 @@ pub struct Counters {
     pub writes: u64,
     /// How often an exchange was put aside until a track was there.
     pub asides: u64,
+    /// Programs, connections and the like that were looked at to find programs whose device has become free.
+    pub waiters_visited: u64,
 }
 
 /// Passes that a sync waits for at most while each brings more that is to be synced.

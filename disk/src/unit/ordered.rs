@@ -65,6 +65,12 @@ impl<K: Copy + Ord, V> Ordered<K, V> {
         keys.into_iter().filter_map(|key| self.remove(key)).collect()
     }
 
+    /// The first value at this position or behind it, with its position and key. Positions grow, and are not used again.
+    pub(super) fn at_or_after(&self, position: u64) -> Option<(u64, K, &V)> {
+        let (position, (key, value)) = self.values.range(position..).next()?;
+        Some((*position, *key, value))
+    }
+
     /// All values, in their order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
         self.values.values().map(|(key, value)| (*key, value))
@@ -98,6 +104,9 @@ mod tests {
         *ordered.get_mut(9).unwrap() = 'x';
         let all: String = ordered.iter().map(|(_, value)| value).collect();
         assert_eq!(all, "axdef");
+        assert_eq!(ordered.at_or_after(3), Some((3, 4, &'d')));
+        assert_eq!(ordered.at_or_after(1).map(|(at, ..)| at), Some(2), "the second is gone");
+        assert_eq!(ordered.at_or_after(6), None);
         assert_eq!(ordered.range(4..=8).collect::<String>(), "dae");
         assert_eq!(ordered.remove_range(7..=8), ['a', 'e']);
         assert_eq!(ordered.remove_where(|value| *value != 'd'), ['x', 'f']);

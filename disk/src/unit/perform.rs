@@ -319,7 +319,7 @@ impl Unit {
         if exchange.commands <= 1
             && mounted.reservations.are_any()
             && !exchange.is_admitted
-            && mounted.reservations.is_reserved(&self.connections, &device, number)
+            && mounted.reservations.must_wait(&self.connections, &device, number)
         {
             return Err(Refusal::Reserved { reserves: code == command::RESERVE });
         }

@@ -3,13 +3,15 @@
 //! A program that finds its device reserved ends busy, and nothing of it is kept here but that it waits. When the device is free, the channel is
 //! told by device end, which a real control unit owes in the same way after it was busy. Programs are told in the order in which they found
 //! the device reserved: those that only use the device together, and those that reserve it one at a time, when nobody else uses it. A program
-//! that cannot reserve yet keeps no others from using the device, so it waits as long as others use the device without a pause.
+//! that cannot reserve yet keeps no others from using the device, until [`ENDS_BEFORE_RESERVE`] programs have ended on the volume meanwhile.
+//! From then on new programs of others wait behind it, so it reserves the device when those that are under way have ended. An owner of a
+//! reservation is never kept waiting so: it is to release the device.
 //!
 //! From then until the program comes, the device is kept for it: nobody else reserves the device, and if the program is to reserve it, nobody else
 //! uses it. So a program's output data cross twice at most, however often others reserve and release. The wait is short: the channel begins the
 //! program at once, or says that it does not come any more, without waiting for the guest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::device::Device;
 use super::ordered::Ordered;
@@ -19,6 +21,16 @@ use crate::format::scsw::DeviceStatus;
 
 /// Programs of a volume that are told in one pass that their device is free.
 const CALLS_PER_PASS_MAX: usize = 64;
+
+/// Visits of one pass over the programs that wait: each looks at one program, connection, claim or unfinished end. A pass goes on with the
+/// next poll where it has stopped. One program is looked at in any case, which takes a visit for each of these.
+const VISITS_PER_PASS_MAX: usize = 1024;
+
+/// Programs that end on the volume before others wait for a program that waits to reserve its device.
+const ENDS_BEFORE_RESERVE: u64 = 1024;
+
+/// Programs of a volume for which others wait at the same time, because they have waited so long to reserve their devices.
+const OVERDUE_MAX: usize = 16;
 
 /// A connection, and one of its subchannels: the low bits of the number of an exchange.
 type Place = (u16, u8);
@@ -39,6 +51,25 @@ struct Waiter {
     exchange: u32,
     /// The program is to reserve the device.
     reserves: bool,
+    /// Programs that had ended on the volume when it began to wait.
+    ends_before: u64,
+}
+
+/// A device that the first program which is to reserve it cannot have yet.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    connection: u16,
+    device: Device,
+    /// Programs of others wait for this one.
+    is_overdue: bool,
+}
+
+/// A pass over the programs that wait, in their order, over several polls if they are many.
+#[derive(Debug, Default)]
+struct Pass {
+    /// The position in the order of the next program; none if no pass is under way.
+    next: Option<u64>,
+    claims: Vec<Claim>,
 }
 
 /// Reservations of the devices of a volume, and who waits.
@@ -50,15 +81,20 @@ pub(super) struct Reservations {
     waiting: Ordered<Place, Waiter>,
     /// Programs that were told that their device is free, and have not come yet.
     called: BTreeMap<Place, Waiter>,
+    /// Of those that wait to reserve their device: others wait for them.
+    overdue: BTreeSet<Place>,
+    /// Programs that have ended on the volume while others waited.
+    ends: u64,
     /// Something has changed that a program can wait for.
     has_changed: bool,
+    pass: Pass,
 }
 
 impl Reservations {
     /// Whether a program may find its device reserved, or kept for another program.
     #[inline]
     pub(super) fn are_any(&self) -> bool {
-        !self.owners.is_empty() || !self.called.is_empty()
+        !self.owners.is_empty() || !self.called.is_empty() || !self.overdue.is_empty()
     }
 
     pub(super) fn has(&self, connection: u16) -> bool {
@@ -86,19 +122,24 @@ impl Reservations {
         self.release(connection);
         self.waiting.remove_range(places(connection));
         self.called.retain(|(of, _), _| *of != connection);
+        self.overdue.retain(|(of, _)| *of != connection);
     }
 
     /// Something has ended that a program which is to reserve a device can wait for.
     #[inline]
     pub(super) fn note_end(&mut self) {
-        self.has_changed |= !self.waiting.is_empty();
+        if !self.waiting.is_empty() {
+            self.has_changed = true;
+            self.ends += 1;
+        }
     }
 
     /// A program waits from now on, whose exchange has ended.
     pub(super) fn wait(&mut self, connection: u16, exchange: u32, reserves: bool) {
         let place = place(connection, exchange);
         self.waiting.remove(place);
-        self.waiting.push(place, Waiter { exchange, reserves });
+        self.overdue.remove(&place);
+        self.waiting.push(place, Waiter { exchange, reserves, ends_before: self.ends });
         // What it waits for may have ended meanwhile.
         self.has_changed = true;
     }
@@ -110,15 +151,30 @@ impl Reservations {
             return false;
         }
         let place = place(connection, exchange);
-        self.waiting.remove(place);
+        let waited = self.waiting.remove(place).is_some();
+        self.overdue.remove(&place);
         let was_called = self.called.remove(&place).is_some();
-        self.has_changed |= was_called;
+        // Others may have waited for it.
+        self.has_changed |= waited || was_called;
         was_called
     }
 
-    /// Whether a device is reserved by another connection, or kept for a program of another one that is to reserve it.
+    /// Whether a new program of a connection has to wait: the device is reserved, or a program of another connection has waited too long to
+    /// reserve it.
     #[cold]
-    pub(super) fn is_reserved(
+    pub(super) fn must_wait(
+        &self,
+        connections: &[Option<Box<Connection>>],
+        device: &Device,
+        number: u16,
+    ) -> bool {
+        let is_overdue = |(of, _): &Place| *of != number && overlaps(connections, *of, device);
+        self.is_reserved(connections, device, number)
+            || !self.has(number) && self.overdue.iter().any(is_overdue)
+    }
+
+    /// Whether a device is reserved by another connection, or kept for a program of another one that is to reserve it.
+    fn is_reserved(
         &self,
         connections: &[Option<Box<Connection>>],
         device: &Device,
@@ -189,53 +245,88 @@ impl Unit {
         Exchange { is_admitted, ..exchange }
     }
 
-    /// Tells programs whose device has become free. Returns whether there was any.
+    /// Tells programs whose device has become free, a bounded number of visits. Returns whether there was any, or more are to be visited.
     pub(super) fn call_waiting(&mut self, volume: usize) -> bool {
-        let Unit { volumes, connections, links, .. } = self;
+        let Unit { volumes, connections, links, counters, .. } = self;
         let mounted = &mut volumes[volume];
-        if !std::mem::take(&mut mounted.reservations.has_changed) {
-            return false;
+        let reservations = &mut mounted.reservations;
+        if reservations.pass.next.is_none() {
+            if !std::mem::take(&mut reservations.has_changed) {
+                return false;
+            }
+            reservations.pass = Pass { next: Some(0), claims: Vec::new() };
         }
-        let places: Vec<Place> =
-            mounted.reservations.waiting.iter().map(|(place, _)| place).collect();
-        // Devices that the first who is to reserve them cannot have yet: whoever else is to reserve them waits behind.
-        let mut claimed: Vec<Device> = Vec::new();
-        let mut calls = 0;
-        for place in places {
-            if calls == CALLS_PER_PASS_MAX {
-                mounted.reservations.has_changed = true;
+        let (mut visits, mut calls) = (0, 0);
+        while let Some(next) = mounted.reservations.pass.next {
+            let Some((position, place, waiter)) = mounted.reservations.waiting.at_or_after(next)
+            else {
+                mounted.reservations.pass.next = None;
+                break;
+            };
+            if visits >= VISITS_PER_PASS_MAX || calls == CALLS_PER_PASS_MAX {
                 break;
             }
-            let (number, _) = place;
-            let connection = connections.get(usize::from(number)).and_then(Option::as_deref);
+            let waiter = *waiter;
+            mounted.reservations.pass.next = Some(position + 1);
+            let connection = connections.get(usize::from(place.0)).and_then(Option::as_deref);
             let Some(Connection { device, link, .. }) = connection else { continue };
-            let waiter = mounted.reservations.waiting.get_mut(place).map(|waiter| *waiter);
-            let Some(waiter) = waiter else { continue };
-            let can_begin = if waiter.reserves {
-                !claimed.iter().any(|other| other.overlaps(device))
-                    && is_free(mounted, connections, device, number)
-            } else {
-                !mounted.reservations.is_reserved(connections, device, number)
-            };
+            let (can_begin, visited) = mounted.judge(connections, device, place, waiter);
+            visits += visited;
             if !can_begin {
-                if waiter.reserves {
-                    claimed.push(*device);
-                }
                 continue;
             }
             calls += 1;
-            mounted.reservations.waiting.remove(place);
-            mounted.reservations.called.insert(place, waiter);
+            let reservations = &mut mounted.reservations;
+            reservations.waiting.remove(place);
+            reservations.overdue.remove(&place);
+            reservations.called.insert(place, waiter);
             let head = Head {
                 code: DeviceStatus::DEVICE_END.0,
                 count: device.may_write.into(),
-                ..Head::new(Kind::Attention, number, waiter.exchange)
+                ..Head::new(Kind::Attention, place.0, waiter.exchange)
             };
             if let Some(link) = &mut links[*link] {
                 // A link that has ended says so when it is polled.
                 let _ = link.send(&head, &[]);
             }
         }
-        calls > 0
+        counters.waiters_visited += visits as u64;
+        calls > 0 || mounted.reservations.pass.next.is_some()
+    }
+}
+
+impl Mounted {
+    /// Whether a program that waits can begin, and how many visits it took to find out. If it is to reserve its device and cannot, it claims it.
+    fn judge(
+        &mut self,
+        connections: &[Option<Box<Connection>>],
+        device: &Device,
+        place: Place,
+        waiter: Waiter,
+    ) -> (bool, usize) {
+        let reservations = &self.reservations;
+        let claims = &reservations.pass.claims;
+        let number = place.0;
+        let visits = 1 + reservations.owners.len() + reservations.called.len() + claims.len();
+        let mut claims = claims.iter().filter(|claim| claim.device.overlaps(device));
+        if !waiter.reserves {
+            let waits = claims.any(|claim| claim.is_overdue && claim.connection != number);
+            return (!waits && !reservations.is_reserved(connections, device, number), visits);
+        }
+        // Whoever else is to reserve the device waits behind the first.
+        if claims.next().is_some() {
+            return (false, visits);
+        }
+        let visits = visits + connections.len() + self.endings.len();
+        if is_free(self, connections, device, number) {
+            return (true, visits);
+        }
+        let Reservations { overdue, ends, pass, .. } = &mut self.reservations;
+        if *ends - waiter.ends_before >= ENDS_BEFORE_RESERVE && overdue.len() < OVERDUE_MAX {
+            overdue.insert(place);
+        }
+        let is_overdue = overdue.contains(&place);
+        pass.claims.push(Claim { connection: number, device: *device, is_overdue });
+        (false, visits)
     }
 }

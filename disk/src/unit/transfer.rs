@@ -80,7 +80,7 @@ impl Unit {
         let mounted = &self.volumes[connection.device.volume];
         let Connection { device, .. } = connection;
         let reservations = &mounted.reservations;
-        if !is_admitted && reservations.is_reserved(&self.connections, device, head.connection) {
+        if !is_admitted && reservations.must_wait(&self.connections, device, head.connection) {
             return Ok(Arrival::Reserved);
         }
         // A TCCB that is wrong needs no data either: it ends in a program check.
