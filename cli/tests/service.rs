@@ -290,3 +290,10 @@ fn missing_right_is_named_as_on_the_page_about_rights() {
         assert!(page.contains(message), "{message}");
     }
 }
+
+#[test]
+fn host_that_fails_is_started_again_however_often() {
+    let unit = read("packaging/siga.service");
+    assert_eq!((field(&unit, "Restart"), field(&unit, "RestartSec")), ("on-failure", "2s"));
+    assert!(fields(&unit, "Unit]").contains(&"StartLimitIntervalSec=0"));
+}
