@@ -37,8 +37,8 @@ struct Inner {
     unsent: VecDeque<Vec<u8>>,
     /// Accounts that were not announced to a new host yet.
     unannounced: VecDeque<u64>,
-    /// Accounts for which it lacks something, and when they are announced again.
-    deferred: Vec<u64>,
+    /// Accounts that it could not take in yet, and when the next of them are announced again.
+    deferred: VecDeque<u64>,
     deferred_until_ns: u64,
     /// When the guest is to be polled though the host says nothing.
     alarm: Alarm,
@@ -49,6 +49,11 @@ pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// How long to leave a host alone that is behind.
 const BEHIND_NS: u64 = 1_000_000;
+
+/// The interval between two attempts to have paths accounted that the host could not account before, and how many are announced at once:
+/// so few that the guest does not use up the requests of its user.
+const DEFERRED_NS: u64 = 100_000_000;
+const DEFERRED_AT_ONCE: usize = 32;
 
 /// The sentence for a socket at which no host was reached.
 pub(crate) fn unreachable(socket: &Path, error: &io::Error) -> String {
@@ -139,7 +144,7 @@ impl Link {
             next_account: 0,
             unsent: VecDeque::new(),
             unannounced: VecDeque::new(),
-            deferred: Vec::new(),
+            deferred: VecDeque::new(),
             deferred_until_ns: 0,
             alarm,
         };
@@ -242,9 +247,11 @@ impl Link {
             return rejoined;
         }
         let mut inner = self.lock();
-        if now_ns >= inner.deferred_until_ns {
+        if now_ns >= inner.deferred_until_ns && !inner.deferred.is_empty() {
             let Inner { unannounced, deferred, .. } = &mut *inner;
-            unannounced.extend(deferred.drain(..));
+            let count = deferred.len().min(DEFERRED_AT_ONCE);
+            unannounced.extend(deferred.drain(..count));
+            inner.deferred_until_ns = now_ns + DEFERRED_NS;
         }
         let mut sent = inner.send_unsent();
         while sent.is_ok()
@@ -299,11 +306,13 @@ impl Link {
         inner.unannounced = inner.accounts.keys().copied().collect();
     }
 
-    /// The host lacks what it takes to account a path: the path is announced again at `until_ns`.
-    pub(crate) fn defer(&self, key: u64, until_ns: u64) {
+    /// The host cannot account a path yet, because it lacks something or a limit is reached: the path is announced again later.
+    pub(crate) fn defer(&self, key: u64, now_ns: u64) {
         let mut inner = self.lock();
-        inner.deferred.push(key);
-        inner.deferred_until_ns = until_ns;
+        if inner.deferred.is_empty() {
+            inner.deferred_until_ns = now_ns + DEFERRED_NS;
+        }
+        inner.deferred.push_back(key);
     }
 
     /// Takes note of the number that a new host has given a path. False if there is no such path any more: the

@@ -152,9 +152,15 @@ impl Guest {
         if let Some(account) = inbox.rejoining.remove(&serial) {
             match reply {
                 Reply::Done { path } if !self.link.settle(account, path) => self.give_up(path),
-                Reply::Failed { problem: Problem::HostResources, .. } => {
-                    self.link.defer(account, now_ns + RETRY_NS);
-                }
+                // What is lacking now, or taken by other paths and guests, may be there later.
+                Reply::Failed {
+                    problem:
+                        Problem::HostResources
+                        | Problem::Limit(_)
+                        | Problem::OwnPathLimit
+                        | Problem::StorageLimit,
+                    ..
+                } => self.link.defer(account, now_ns),
                 // It is accounted, or never will be.
                 _ => {}
             }
