@@ -65,7 +65,7 @@ const MAPPING_COST: i64 = 4;
 /// Bytes of a report that cost as much as a packet.
 const BYTES_PER_COST: usize = 4096;
 
-/// How long a connection may take to attach.
+/// How long a connection may take to attach, while nothing that it has sent waits to be read.
 const STRANGER_NS_MAX: u64 = 5_000_000_000;
 
 /// Observers, at most.
@@ -134,8 +134,8 @@ pub struct Host {
     turns: Turns,
     /// Connections of guests that have changed an address table too often, and when they are read again.
     put_off: BTreeSet<(u64, u64)>,
-    /// Connections that have not attached, the oldest first.
-    strangers: BTreeSet<u64>,
+    /// Connections that have not attached, and when they are to be detached.
+    strangers: BTreeSet<(u64, u64)>,
     now_ns: u64,
     observers_refused: u64,
     lans: Lans,
@@ -200,7 +200,10 @@ struct Connection {
     /// another container: the socket alone reports the end then.
     process: Option<Process>,
     role: Role,
-    since_ns: u64,
+    /// When it is to be detached, if it has not attached by then.
+    due_ns: u64,
+    /// Something that it has sent was read.
+    is_heard: bool,
     /// Whose account it is charged to.
     owner: Owner,
     /// Of a connection that has not attached yet.
@@ -492,15 +495,8 @@ impl Host {
                 self.paused_until = Some(now_ns + PAUSE_NS);
             }
         }
-        // Connections are numbered in the order in which they came.
-        let first = |host: &Host| {
-            let number = *host.strangers.first()?;
-            Some((number, host.connections.get(&number)?.since_ns + STRANGER_NS_MAX))
-        };
-        while let Some((stranger, _)) = first(self).filter(|(_, due_ns)| *due_ns <= now_ns) {
-            self.detach(stranger, "it did not attach in time");
-        }
-        let stranger = first(self).map(|(_, due_ns)| due_ns);
+        self.detach_strangers(now_ns);
+        let stranger = self.strangers.first().map(|(due_ns, _)| *due_ns);
         let unsent = (!self.unsent.is_empty()).then_some(now_ns + BEHIND_NS);
         let due = |owner| self.accounts.due_ns(owner, now_ns).unwrap_or(now_ns);
         let reading = self.turns.waiting().map(due).min();
@@ -508,6 +504,23 @@ impl Host {
         let next = [stranger, unsent, reading, put_off, self.paused_until];
         let next = next.into_iter().flatten().min()?;
         Some(Duration::from_nanos(next.saturating_sub(now_ns)))
+    }
+
+    /// Detaches connections that have not attached in time. One that has sent something of which nothing was read yet has more time: its user
+    /// may not make another request yet, or the host had much else to do.
+    fn detach_strangers(&mut self, now_ns: u64) {
+        while let Some(&(due_ns, number)) = self.strangers.first()
+            && due_ns <= now_ns
+        {
+            let connection = self.connections.get_mut(&number).expect("a stranger is connected");
+            if !connection.is_heard && connection.packets.has_arrived() {
+                self.strangers.pop_first();
+                connection.due_ns = now_ns + STRANGER_NS_MAX;
+                self.strangers.insert((connection.due_ns, number));
+            } else {
+                self.detach(number, "it did not attach in time");
+            }
+        }
     }
 
     /// Takes in those who have connected.
@@ -612,21 +625,22 @@ impl Host {
             let _ = self.poller.remove(&packets);
             return;
         }
-        let role = Role::Stranger;
-        let unsent = VecDeque::new();
+        let (role, unsent) = (Role::Stranger, VecDeque::new());
+        let due_ns = now_ns + STRANGER_NS_MAX;
         let connection = Connection {
             packets,
             unsent,
             credentials,
             process,
             role,
-            since_ns: now_ns,
+            due_ns,
+            is_heard: false,
             owner,
             stranger: Some(stranger),
             _charges: charges,
         };
         self.connections.insert(number, connection);
-        self.strangers.insert(number);
+        self.strangers.insert((due_ns, number));
     }
 
     /// Charges a new connection to its user.
@@ -661,7 +675,7 @@ impl Host {
         let mut buffer = [0; PACKET_BYTES_MAX];
         let mut cost = 0;
         for _ in 0..packets {
-            let Some(connection) = self.connections.get(&number) else { return (cost, false) };
+            let Some(connection) = self.connections.get_mut(&number) else { return (cost, false) };
             if self.accounts.due_ns(connection.owner, self.now_ns).is_some() {
                 return (cost, true);
             }
@@ -688,6 +702,7 @@ impl Host {
             }
             match connection.packets.receive(&mut buffer) {
                 Ok(packet) if packet.bytes > 0 => {
+                    connection.is_heard = true;
                     let owner = connection.owner;
                     self.accounts.count_request(owner, self.now_ns);
                     cost += self.handle(number, &buffer, packet);
@@ -851,7 +866,7 @@ impl Host {
     fn set_role(&mut self, number: u64, role: Role) {
         let connection = self.connections.get_mut(&number).expect("it is being answered");
         (connection.role, connection.stranger) = (role, None);
-        self.strangers.remove(&number);
+        self.strangers.remove(&(connection.due_ns, number));
     }
 
     /// Sends to a connection. One that leaves so much unread that nothing more fits is given up: it can only
@@ -910,7 +925,7 @@ impl Host {
     /// Forgets a connection, and all that hangs on it.
     fn detach(&mut self, number: u64, why: &str) {
         let Some(connection) = self.connections.remove(&number) else { return };
-        self.strangers.remove(&number);
+        self.strangers.remove(&(connection.due_ns, number));
         // Gone from the poller with their descriptors, unless a child of the guest has inherited them.
         let _ = self.poller.remove(&connection.packets);
         if let Some(process) = &connection.process {

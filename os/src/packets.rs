@@ -129,6 +129,12 @@ impl Packets {
         poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
     }
 
+    /// Whether a packet, or the end of the connection, waits to be received.
+    pub fn has_arrived(&self) -> bool {
+        let mut asked = [PollFd::new(&self.socket, PollFlags::IN)];
+        poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+    }
+
     /// Whether descriptors lie in the queue of this end, to be received; also if that cannot be found out.
     pub fn holds_descriptors(&self) -> bool {
         !self.socket.in_child() && foreign::descriptors_in(self.as_fd()) != Some(0)

@@ -531,6 +531,46 @@ fn connections_of_a_user_that_do_not_attach_leave_room_for_others() {
 }
 
 #[test]
+fn connection_whose_user_has_to_wait_is_not_detached_meanwhile() {
+    let mut scene = Scene::new("[[user]]\nname = 70001\nrequests_per_s = 1\n");
+    // The first takes the one request of the second, and the others are read after it, one a second.
+    let _first = scene.attach(GREEDY, "A0");
+    let mut waiting: Vec<Party> = (1..=12).map(|_| scene.connect(GREEDY)).collect();
+    let silent = scene.connect(GREEDY);
+    for (number, party) in waiting.iter_mut().enumerate() {
+        party.send(&Request::Attach { name: name(&format!("A{}", number + 1)) }, &[]);
+    }
+    let mut attached = 0;
+    for _ in 0..20 {
+        scene.now_ns += SECOND_NS;
+        scene.poll();
+        attached += waiting.iter_mut().filter_map(Party::answer).count();
+    }
+    assert_eq!(attached, 12);
+    assert_eq!(scene.row(Owner::User(GREEDY), Limit::Strangers).0, 0);
+    assert!(
+        matches!(silent.packets.receive(&mut [0; PACKET_BYTES_MAX]), Ok(packet) if packet.bytes == 0)
+    );
+}
+
+#[test]
+fn connection_is_read_before_it_is_detached_though_the_host_was_late() {
+    let mut scene = Scene::new("");
+    let mut late = scene.connect(GREEDY);
+    let mut others: Vec<Party> = (0..40).map(|_| scene.connect(GREEDY)).collect();
+    scene.poll();
+    for party in &mut others {
+        // More than the user's part of one round, and wrong: a connection is to attach first.
+        (0..4).for_each(|_| party.send(&Request::Cancel { connect: 1 }, &[]));
+    }
+    late.send(&Request::Attach { name: name("A") }, &[]);
+    scene.now_ns += 60 * SECOND_NS;
+    scene.poll();
+    scene.poll();
+    assert_eq!(late.answer(), Some(Reply::Attached));
+}
+
+#[test]
 fn however_many_users_do_not_attach_the_next_can() {
     let mut scene = Scene::new("");
     let text = "[[guest]]\nname = \"*\"\nusers = [1, 2, 3, 4, 5, 6, 7, 8, 9]\n";
@@ -557,7 +597,7 @@ fn connection_is_charged_with_what_is_read_of_the_guest_whose_name_it_wants() {
     (0..100).for_each(|_| guest.send(&Request::Cancel { connect: 1 }, &[]));
     let mut other = scene.connect(GREEDY);
     other.send(&Request::Attach { name: name("A") }, &[]);
-    let number = *scene.host.strangers.first().unwrap();
+    let (_, number) = *scene.host.strangers.first().unwrap();
     let (cost, _) = scene.host.hear(number, 1);
     assert_eq!(cost as u64, 1 + guest.answers());
     let taken = Some(Reply::Failed { problem: Problem::NameTaken, data: NO_DATA });
