@@ -301,12 +301,19 @@ impl System {
 
     /// What the file sets for a user.
     fn user_rule(&self, owner: Owner) -> Option<&UserRule> {
+        self.user_rule_where(owner, os::peer::unmapped())
+    }
+
+    /// What the file sets for a user, where `unmapped` stands for all users without a number.
+    fn user_rule_where(&self, owner: Owner, unmapped: Option<u32>) -> Option<&UserRule> {
         let user = match owner {
             Owner::User(user) => Some(user),
+            Owner::Unmapped => unmapped,
             _ => None,
         };
         let own = user.and_then(|user| self.users.iter().find(|rule| rule.user == Some(user)));
-        let is_own = user == Some(Credentials::own().user);
+        // Users without a number are never the host's own user, which may have none either.
+        let is_own = owner == Owner::User(Credentials::own().user);
         own.or_else(|| self.users.iter().find(|rule| rule.user.is_none() && !is_own))
     }
 
@@ -740,6 +747,19 @@ mod tests {
         assert!(system.admits_others() && !System::open().admits_others());
         assert!(system.admits(&credentials(1001, &[])) && !system.admits(&credentials(7, &[])));
         assert!(system.admits(&credentials(0, &[])), "root may observe");
+    }
+
+    #[test]
+    fn limits_of_the_number_that_stands_for_many_users_are_theirs_together() {
+        let text = "[[user]]\nname = 65534\nguests_max = 3\n[[user]]\nname = \"*\"\nguests_max = 5";
+        let system = System::parse(&Source::of("s.toml", text)).unwrap();
+        let guests_max = |unmapped| {
+            let rule = system.user_rule_where(Owner::Unmapped, unmapped).unwrap();
+            rule.guests_max
+        };
+        assert_eq!((guests_max(Some(65_534)), guests_max(None)), (Some(3), Some(5)));
+        let nobody = system.user_rule_where(Owner::User(65_534), None).unwrap();
+        assert_eq!(nobody.guests_max, Some(3), "a user like others");
     }
 
     #[test]

@@ -50,8 +50,13 @@ impl Credentials {
 /// Whether this number stands for all users that have none in the user namespace of this process. In the first
 /// namespace, where every user has a number, no number does.
 pub fn is_unmapped(user: u32) -> bool {
+    unmapped() == Some(user)
+}
+
+/// The number that stands for all users that have none in the user namespace of this process; none if every user has one.
+pub fn unmapped() -> Option<u32> {
     static UNMAPPED: OnceLock<Option<u32>> = OnceLock::new();
-    *UNMAPPED.get_or_init(unmapped_user) == Some(user)
+    *UNMAPPED.get_or_init(unmapped_user)
 }
 
 /// The user that the kernel names in the place of users without a number here, 65534 unless it was changed; none if
