@@ -264,7 +264,9 @@ struct Refused {
     paths: u64,
     storage: u64,
     resources: u64,
+    /// Connections that would wait for the guest, and connections of the guest that would wait for another.
     pending: u64,
+    asked: u64,
 }
 
 #[derive(Debug)]
@@ -593,7 +595,9 @@ impl Host {
         let (stranger, charges) = match charged {
             Ok(charged) => charged,
             Err(problem) => {
-                warn!(user, %problem, "a connection is refused");
+                if let Some(before) = self.accounts.warn_refused(owner, now_ns) {
+                    warn!(user, %problem, before, "a connection is refused");
+                }
                 // As an answer to nothing, because nothing was asked yet.
                 let refused = Reply::Failed { problem, data: NO_DATA };
                 let _ = packets.send(&refused.bytes(0), &[]);
@@ -812,7 +816,10 @@ impl Host {
             self.system.rule(name).is_some_and(|rule| rule.permits(&connection.credentials));
         if !permits {
             let Credentials { user, process, .. } = connection.credentials;
-            warn!(%name, user, process, "may not attach");
+            let owner = connection.owner;
+            if let Some(before) = self.accounts.warn_refused(owner, self.now_ns) {
+                warn!(%name, user, process, before, "may not attach");
+            }
             return Err(Problem::NotPermitted);
         }
         if let Some(guest) = self.guests.get(&name) {
@@ -1025,7 +1032,11 @@ impl Host {
                 let (limit, owner) = (Limit::TableWrites, Owner::Guest(*name));
                 rows.push(LimitReport::of(limit, owner, used, most, waits));
             }
-            let Refused { paths, storage, resources, pending } = guest.refused;
+            let Refused { paths, storage, resources, pending, asked } = guest.refused;
+            if asked > 0 {
+                let (used, most) = (self.most_pending_of(*name), PENDING_MAX as u64 / 2);
+                rows.push(LimitReport::of(Limit::Pending, Owner::Guest(*name), used, most, asked));
+            }
             let owned = self.resources.managed_by(*name) as u64;
             for (limit, used, most, refused) in [
                 (Limit::Paths, guest.paths.len() as u64, rule.paths_max as u64, paths),

@@ -23,9 +23,15 @@ const STRANGERS_MAX: u64 = 256;
 /// Of these, those of one user, whose share of them may be less.
 const STRANGERS_PER_USER_MAX: u64 = 64;
 
-/// Accounts of users that are kept. Accounts of users who have nothing make room for others; if all have something,
-/// a new user shares the account of the users without a rule.
+/// Accounts of users that are kept, beside those of the host's own user and of root. Accounts of users who have nothing make room for others;
+/// if all have something, a new user shares the account of the users without a rule.
 const USERS_MAX: usize = 1024;
+
+/// The number of root, who may observe.
+const ROOT: u32 = 0;
+
+/// The shortest time between two lines of the log about one user's refused connections.
+const WARNING_NS: u64 = 1_000_000_000;
 
 /// The part of everything that the host's own user leaves to others, where the system file lets others attach.
 const OWN_USER_LEAVES: u64 = 8;
@@ -124,6 +130,9 @@ struct User {
     turned_away: Gauge,
     /// Refusals of the share that the user has of the connections that wait for one guest.
     pending: Gauge,
+    /// When the log may have the next line about its refused connections, and how many had none.
+    warned_until_ns: u64,
+    unwarned: u64,
 }
 
 impl User {
@@ -174,7 +183,8 @@ impl Accounts {
         now_ns: u64,
     ) -> Owner {
         let mut owner = owner_of(system, credentials);
-        if self.users.len() >= USERS_MAX && !self.users.contains_key(&owner) {
+        let has_place = owner == self.own_user || owner == Owner::User(ROOT);
+        if self.users.len() >= USERS_MAX && !has_place && !self.users.contains_key(&owner) {
             self.users.retain(|_, user| !user.is_idle(now_ns));
             if self.users.len() >= USERS_MAX {
                 owner = Owner::Others;
@@ -190,6 +200,8 @@ impl Accounts {
                 passed: Account::default(),
                 turned_away: Gauge::default(),
                 pending: Gauge::default(),
+                warned_until_ns: 0,
+                unwarned: 0,
             }
         });
         owner
@@ -318,6 +330,18 @@ impl Accounts {
         user.turned_away.refuse();
         let (limit, most) = (Limit::Refused, REFUSED_MAX as u64);
         Err(Problem::Limit(Reached { limit, owner, most }))
+    }
+
+    /// A connection of an owner is refused. Returns how many were refused that the log has no line about, if it is to have one now: a
+    /// user can connect as often as the machine lets it.
+    pub(super) fn warn_refused(&mut self, owner: Owner, now_ns: u64) -> Option<u64> {
+        let user = self.users.get_mut(&owner)?;
+        if now_ns < user.warned_until_ns {
+            user.unwarned += 1;
+            return None;
+        }
+        user.warned_until_ns = now_ns + WARNING_NS;
+        Some(std::mem::take(&mut user.unwarned))
     }
 
     /// Counts that an owner was refused another connection to a guest.
@@ -449,5 +473,47 @@ impl LimitReport {
             refused,
             setting: setting(limit, owner).unwrap_or("fixed").to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Source;
+
+    fn credentials(user: u32) -> Credentials {
+        Credentials { process: None, user, groups: Vec::new() }
+    }
+
+    #[test]
+    fn own_user_and_root_have_accounts_however_many_users_are_busy() {
+        let users: Vec<String> = (70_000..72_000).map(|user: u32| user.to_string()).collect();
+        let text = format!("[[guest]]\nname = \"*\"\nusers = [{}]\n", users.join(", "));
+        let system = System::parse(&Source::of("s.toml", &text)).unwrap();
+        let mut accounts = Accounts::new(&system);
+        // A system file that does not let the host's own user attach.
+        accounts.own_user = Owner::User(71_999);
+        let mut charges = Vec::new();
+        for user in 70_000..70_000 + USERS_MAX as u32 {
+            let owner = accounts.open(&system, &credentials(user), 0);
+            assert_eq!(owner, Owner::User(user));
+            charges.push(accounts.charge(&system, owner, Limit::Memory, 1).unwrap());
+        }
+        let mut owner_of = |user| accounts.open(&system, &credentials(user), 0);
+        assert_eq!(owner_of(71_500), Owner::Others);
+        assert_eq!(owner_of(71_999), Owner::User(71_999));
+        assert_eq!(owner_of(ROOT), Owner::User(ROOT));
+    }
+
+    #[test]
+    fn log_has_a_line_a_second_about_the_refused_connections_of_a_user() {
+        let system = System::open();
+        let mut accounts = Accounts::new(&system);
+        let owner = accounts.open(&system, &Credentials::own(), 0);
+        let start_ns = 5 * WARNING_NS;
+        assert_eq!(accounts.warn_refused(owner, start_ns), Some(0));
+        (1..1000).for_each(|at| assert_eq!(accounts.warn_refused(owner, start_ns + at), None));
+        assert_eq!(accounts.warn_refused(owner, start_ns + WARNING_NS), Some(999));
+        assert_eq!(accounts.warn_refused(owner, start_ns + 2 * WARNING_NS), Some(0));
     }
 }

@@ -1,5 +1,6 @@
 //! Paths: asked for, authorised, joined, accounted, forgotten.
 
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
 use disk::report::REPORT_BYTES;
@@ -381,7 +382,7 @@ impl Host {
     }
 
     /// Checks that a guest, and its user, leave others something of the connections that may wait for a target.
-    fn check_pending(&self, from: Name, target: Name) -> Answer {
+    fn check_pending(&mut self, from: Name, target: Name) -> Answer {
         let owner = self.owner(from).ok_or(Problem::NotAttached)?;
         let target = self.guests.get(&target).ok_or(Problem::NotAttached)?;
         let (all, mut of_guest, mut of_owner) = (target.pending.len() as u64, 0, 0);
@@ -397,11 +398,25 @@ impl Host {
             [(owner, of_owner, of_user), (Owner::Guest(from), of_guest, half)]
         {
             if used >= most {
-                self.accounts.refuse_pending(owner);
+                match owner {
+                    Owner::Guest(_) => self.count_refusal(from, |refused| &mut refused.asked),
+                    _ => self.accounts.refuse_pending(owner),
+                }
                 return Err(Problem::Limit(Reached { limit: Limit::Pending, owner, most }));
             }
         }
         Ok(())
+    }
+
+    /// Connections of a guest that wait for another guest: at the one where they are most.
+    pub(super) fn most_pending_of(&self, name: Name) -> u64 {
+        let Some(guest) = self.guests.get(&name) else { return 0 };
+        let mut waiting: BTreeMap<Name, u64> = BTreeMap::new();
+        let records = guest.paths.iter().map(|path| &self.paths[path]);
+        for record in records.filter(|record| record.is_pending() && record.from.guest == name) {
+            *waiting.entry(record.to.guest).or_default() += 1;
+        }
+        waiting.into_values().max().unwrap_or(0)
     }
 
     /// Counts that a guest has reached a limit of its own.

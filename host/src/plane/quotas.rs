@@ -329,6 +329,9 @@ fn guests_of_the_only_user_leave_each_other_room_among_pending_connections() {
         });
         assert_eq!(kept.len(), half);
         assert_eq!(problem, reached(Limit::Pending, Owner::Guest(guest.1), half as u64));
+        let rows = scene.rows(Owner::Guest(guest.1), Limit::Pending);
+        let refused = rows.iter().find(|row| row.refused > 0).expect("it is counted");
+        assert_eq!((refused.used, refused.most, refused.refused), (half as u64, 32, 1));
         std::mem::forget(guest);
     }
 }
