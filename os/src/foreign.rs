@@ -347,8 +347,9 @@ struct Queue {
     lines: HashMap<usize, Line>,
     /// Those of them that no thread is at.
     turn: VecDeque<usize>,
-    /// All that waits or is being closed.
+    /// All that waits or is being closed, and those of them that are parked.
     waiting: usize,
+    parked: usize,
     /// Threads, and those of them that wait for something to close.
     threads: usize,
     idle: usize,
@@ -359,13 +360,23 @@ struct Line {
     account: Account,
     waiting: VecDeque<ForkSafeFd>,
     /// Sockets in whose queues something lies, in the queue of a socket pair: many for two descriptors.
-    parked: Option<(OwnedFd, OwnedFd)>,
+    parked: Option<Parked>,
 }
+
+/// Sockets in the queue of a socket pair.
+struct Parked {
+    ends: (OwnedFd, OwnedFd),
+    count: usize,
+}
+
+/// The part of the descriptors that this process may have that may lie in queues of socket pairs: the kernel counts what is in flight by user,
+/// and refuses every process of this user to pass a descriptor when it is as many as the process may have.
+const PARKED_SHARE: u64 = 4;
 
 /// What a thread closes next.
 enum Next {
     Descriptor(ForkSafeFd),
-    Parked((OwnedFd, OwnedFd)),
+    Parked(Parked),
 }
 
 /// Starts the thread that does [`close_refused`].
@@ -419,14 +430,21 @@ pub fn close_refused() -> ! {
         let next = next.or_else(|| line.parked.take().map(Next::Parked));
         drop(queue);
         // Waits here, if it waits.
-        match next {
-            Some(Next::Descriptor(descriptor)) => drop(descriptor),
-            Some(Next::Parked(ends)) => drop(ends),
-            None => {}
-        }
+        let (closed, parked) = match next {
+            Some(Next::Descriptor(descriptor)) => {
+                drop(descriptor);
+                (1, 0)
+            }
+            Some(Next::Parked(Parked { ends, count })) => {
+                drop(ends);
+                (count, count)
+            }
+            None => (0, 0),
+        };
         queue = refused.lock();
-        queue.waiting -= 1;
-        account.waiting.fetch_sub(1, Ordering::Relaxed);
+        queue.waiting -= closed;
+        queue.parked -= parked;
+        account.waiting.fetch_sub(closed, Ordering::Relaxed);
         let is_over = queue
             .lines
             .get(&id)
@@ -460,12 +478,14 @@ fn refuse_end(end: ForkSafeFd, account: Option<Account>) {
     let Some(start) = START.get() else { return drop(end) };
     let refused = refused();
     let account = account.unwrap_or_else(|| refused.nobody.clone());
+    let parked_max = (crate::memory::descriptors_max() / PARKED_SHARE) as usize;
     let mut queue = refused.lock();
-    if let Some(is_first) =
-        queue.lines.get_mut(&account.id()).and_then(|line| line.park(end.as_fd()))
-    {
-        queue.waiting += usize::from(is_first);
-        account.waiting.fetch_add(usize::from(is_first), Ordering::Relaxed);
+    let may_park = queue.parked < parked_max;
+    let line = queue.lines.get_mut(&account.id()).filter(|_| may_park);
+    if line.is_some_and(|line| line.park(end.as_fd())) {
+        queue.waiting += 1;
+        queue.parked += 1;
+        account.waiting.fetch_add(1, Ordering::Relaxed);
         refused.serve(queue, *start);
         // It is in the queue of the pair, so this is not its last close, and a socket is not told of others.
         return drop(end);
@@ -475,16 +495,22 @@ fn refuse_end(end: ForkSafeFd, account: Option<Account>) {
 }
 
 impl Line {
-    /// Puts a socket into the queue of the pair. True if it is the first there; none if there is no room, or no pair to be
-    /// had.
-    fn park(&mut self, end: BorrowedFd<'_>) -> Option<bool> {
-        if let Some((inside, _)) = &self.parked {
-            return pass(inside, end).then_some(false);
+    /// Puts a socket into the queue of the pair. False if there is no room, or no pair to be had.
+    fn park(&mut self, end: BorrowedFd<'_>) -> bool {
+        if let Some(Parked { ends: (inside, _), count }) = &mut self.parked {
+            let is_parked = pass(inside, end);
+            *count += usize::from(is_parked);
+            return is_parked;
         }
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
-        let (inside, outside) = net::socketpair(AddressFamily::UNIX, kind, flags, None).ok()?;
-        let is_parked = pass(&inside, end);
-        is_parked.then(|| self.parked = Some((inside, outside))).map(|()| true)
+        let Ok(ends) = net::socketpair(AddressFamily::UNIX, kind, flags, None) else {
+            return false;
+        };
+        let is_parked = pass(&ends.0, end);
+        if is_parked {
+            self.parked = Some(Parked { ends, count: 1 });
+        }
+        is_parked
     }
 }
 
@@ -649,14 +675,18 @@ mod tests {
             Doorbell::adopt(far).unwrap().pass(writer.as_fd(), 0);
             refused(&slow, end);
         }
-        assert_eq!(slow.waiting(), 2, "the one that is being closed, and all that are parked");
+        assert_eq!(
+            slow.waiting(),
+            201,
+            "each counts: they are in flight, which the kernel bounds by user"
+        );
         // Other tests have descriptors too.
         assert!(crate::memory::own_descriptors().unwrap() < before + 100);
         refused(&quick, io::pipe().unwrap().1.into());
         while quick.waiting() > 0 {
             thread::yield_now();
         }
-        assert_eq!(slow.waiting(), 2);
+        assert_eq!(slow.waiting(), 201);
         drop(reader);
         while slow.waiting() > 0 {
             thread::yield_now();
