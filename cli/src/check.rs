@@ -1,13 +1,15 @@
 //! `siga up --check`: what a host would make of a system file, without one.
 
-use std::fs::File;
 use std::path::Path;
 
 use comfy_table::Table;
 use host::config::{Bytes, FileError};
 use host::system::System;
-use host::system::outline::{GuestOutline, LanOutline, Outline, VolumeOutline};
+use host::system::outline::{
+    GuestOutline, LanOutline, Outline, UnitOutline, UserOutline, VolumeOutline,
+};
 use serde::Serialize;
+use siga::disk::ckd::volume::check_file;
 
 use crate::outcome::Outcome;
 use crate::output::{Output, counted, print, print_json};
@@ -68,7 +70,7 @@ pub fn check(file: &Path, output: Output) -> Result<(), Outcome> {
 fn findings(system: &System) -> Vec<FileError> {
     let mut findings = system.warnings.clone();
     for volume in system.volumes.iter().flat_map(|volumes| &volumes.volumes) {
-        if let Err(error) = File::open(&volume.file) {
+        if let Err(error) = check_file(&volume.file) {
             let what = format!("{}: {error}", volume.file.display());
             let right = "must be a volume's file: siga volume create makes one";
             findings.push(volume.file_place.error(what, right));
@@ -79,13 +81,24 @@ fn findings(system: &System) -> Vec<FileError> {
 }
 
 fn print_outline(file: &Path, system: &Outline) -> Result<(), Outcome> {
-    let Outline { socket, mode, guests, lans, volumes, guests_max, .. } = system;
+    let Outline { socket, mode, users, guests, lans, volumes, guests_max, .. } = system;
     let has = [(guests.len(), "guest"), (lans.len(), "LAN"), (volumes.len(), "volume")];
     let has = has.map(|(count, what)| counted(count, what)).join(", ");
     let place = socket.as_ref().map_or("the usual place".to_owned(), |it| it.display().to_string());
     print(format!("{}: {has}", file.display()))?;
-    print(format!("listens at {place}, mode {mode}, for {}", counted(*guests_max, "guest")))?;
-    let tables = [guest_table(guests), lan_table(lans), fixed_table(lans), volume_table(volumes)];
+    let memory = Bytes(system.memory_bytes_max);
+    let most = counted(*guests_max, "guest");
+    print(format!("listens at {place}, mode {mode}, for {most} and {memory} of memory"))?;
+    if let (Some(unit), Some(limits)) = (&system.control_unit, &system.control_unit_limits) {
+        print(unit_line(unit, limits))?;
+    }
+    let tables = [
+        user_table(users),
+        guest_table(guests),
+        lan_table(lans),
+        fixed_table(lans),
+        volume_table(volumes),
+    ];
     tables.iter().filter(|table| table.row_count() > 0).try_for_each(print)
 }
 
@@ -96,9 +109,60 @@ fn list<T: ToString>(all: &[T]) -> String {
     }
 }
 
+fn unit_line(unit: &str, limits: &UnitOutline) -> String {
+    let UnitOutline { storage_bytes_max, guest_opens_max, guest_storage_bytes_max } = limits;
+    let (storage, opens) = (Bytes(*storage_bytes_max), or_share(guest_opens_max));
+    let bytes = or_share(&guest_storage_bytes_max.map(Bytes));
+    format!(
+        "control unit {unit}: storage {storage}; of it one guest {bytes}; opens of one guest {opens}"
+    )
+}
+
+/// A limit, or what there is without one.
+fn or_share<T: ToString>(limit: &Option<T>) -> String {
+    limit.as_ref().map_or("a share".to_owned(), T::to_string)
+}
+
+fn user_table(users: &[UserOutline]) -> Table {
+    let heads = [
+        "user",
+        "guests",
+        "descriptors",
+        "mappings",
+        "memory",
+        "pending",
+        "requests/s",
+        "table writes/s",
+    ];
+    let mut table = table(&heads, 1);
+    for user in users {
+        let rate = |rate: &Option<u64>| rate.map_or("default".to_owned(), |rate| rate.to_string());
+        table.add_row([
+            user.user.clone(),
+            or_share(&user.guests_max),
+            or_share(&user.descriptors_max),
+            or_share(&user.mappings_max),
+            or_share(&user.memory_bytes_max.map(Bytes)),
+            or_share(&user.pending_max),
+            rate(&user.requests_per_s),
+            rate(&user.table_writes_per_s),
+        ]);
+    }
+    table
+}
+
 fn guest_table(guests: &[GuestOutline]) -> Table {
-    let heads =
-        ["guest", "users", "groups", "connects to", "manages", "paths", "messages", "storage"];
+    let heads = [
+        "guest",
+        "users",
+        "groups",
+        "connects to",
+        "manages",
+        "guests",
+        "paths",
+        "messages",
+        "storage",
+    ];
     let mut table = table(&heads, 5);
     for guest in guests {
         table.add_row([
@@ -107,6 +171,7 @@ fn guest_table(guests: &[GuestOutline]) -> Table {
             list(&guest.groups),
             list(&guest.connect),
             list(&guest.manage),
+            guest.guests_max.map_or("-".to_owned(), |most| most.to_string()),
             guest.paths_max.to_string(),
             guest.messages_max.to_string(),
             Bytes(guest.storage_bytes_max).to_string(),

@@ -137,3 +137,43 @@ fn check_prints_what_a_host_would_make_and_fails_on_what_is_not_meant() {
         (&true.into(), &serde_json::Value::Null)
     );
 }
+
+#[test]
+fn check_shows_limits_and_waits_for_no_pipe() {
+    let place = System::start("up-check-limits");
+    let (name, pipe) = (place.file("system.toml"), place.file("pipe"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let text_of_file = format!(
+        "[host]\nmemory_max = \"2 GiB\"\n[[user]]\nname = 70001\nguests_max = 7\nmemory_max = \"3 MiB\"\n\
+         [[guest]]\nname = \"A\"\n[[guest]]\nname = \"B*\"\nguests_max = 5\n\
+         [control_unit]\nguest_opens_max = 9\n\
+         [[volume]]\nfile = \"{pipe}\"\naccess = \"read\"\ndedicated = {{ guest = \"A\", device = \"0200\" }}\n"
+    );
+    std::fs::write(&name, text_of_file).unwrap();
+    let output = place.run(&["up", "--check", &name]);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{out} {}", text(&output.stderr));
+    for part in [
+        "pipe: it is neither a regular file nor a block device",
+        "of memory",
+        "2 GiB",
+        "70001",
+        "3 MiB",
+        "opens of one guest 9",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let output = place.run(&["up", "--check", "--json", &name]);
+    let found: serde_json::Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    let system = &found["system"];
+    assert_eq!(system["memory_bytes_max"], 2_u64 << 30);
+    assert_eq!(system["users"][0]["guests_max"], 7);
+    assert_eq!(system["users"][0]["mappings_max"], serde_json::Value::Null);
+    assert_eq!(system["guests"][1]["guests_max"], 5);
+    assert_eq!(system["control_unit_limits"]["guest_opens_max"], 9);
+    // A host refuses it too, and does not wait either.
+    let output = place.run(&["up", &name, "--socket", &place.file("other.sock")]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("it is neither a regular file nor a block device"), "{said}");
+}

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use os::fork::ForkSafe;
@@ -272,9 +273,27 @@ struct VolumeFile {
     direct: Option<ForkSafe<File>>,
 }
 
+/// Of `open(2)`: the same on all machines that this runs on.
+const O_NONBLOCK: i32 = 0o4000;
+
+/// Checks that a file can be a volume's, without waiting: opening a pipe waits for its other end.
+///
+/// # Errors
+/// The file cannot be opened to be read, or is neither a regular file nor a block device.
+pub fn check_file(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    let kind = file.metadata()?.file_type();
+    match kind.is_file() || kind.is_block_device() {
+        true => Ok(()),
+        false => Err(io::Error::other("it is neither a regular file nor a block device")),
+    }
+}
+
 impl VolumeFile {
     fn open(path: &Path, access: Access) -> Result<VolumeFile, Problem> {
         let is_write = access == Access::Write;
+        // The flag of the check must not stay: a ring does not wait for files that have it.
+        check_file(path)?;
         let mut options = OpenOptions::new();
         options.read(true).write(is_write);
         let file = ForkSafe::new(options.open(path)?);

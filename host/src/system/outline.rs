@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::lan::LanRule;
 use super::volume::{DeviceRule, VolumeRule, Volumes};
-use super::{Pattern, Rule, System};
+use super::{Pattern, Rule, System, UserRule};
 use crate::report::VolumeSync;
 
 /// What a host makes of a system file.
@@ -18,14 +18,52 @@ pub struct Outline {
     pub mode: String,
     /// Guests at once.
     pub guests_max: usize,
+    /// Bytes of memory that the host may have to hold for all its users.
+    pub memory_bytes_max: u64,
+    /// Limits that the file sets for users, in its order.
+    pub users: Vec<UserOutline>,
     /// What guests may do, in the order of the file.
     pub guests: Vec<GuestOutline>,
     /// The LANs.
     pub lans: Vec<LanOutline>,
     /// The guest that serves the volumes, if there are any.
     pub control_unit: Option<String>,
+    /// Limits of this guest.
+    pub control_unit_limits: Option<UnitOutline>,
     /// The volumes.
     pub volumes: Vec<VolumeOutline>,
+}
+
+/// Limits of a user. None is a share, and for what is counted in a second the default.
+#[derive(Clone, Debug, Serialize)]
+pub struct UserOutline {
+    /// The number of the user, or `*` for all users without limits of their own.
+    pub user: String,
+    /// Guests at once.
+    pub guests_max: Option<u64>,
+    /// Descriptors that the host holds for it.
+    pub descriptors_max: Option<u64>,
+    /// Mappings that the host holds for it.
+    pub mappings_max: Option<u64>,
+    /// Bytes of memory that the host may have to hold for it.
+    pub memory_bytes_max: Option<u64>,
+    /// Connections that wait for one guest.
+    pub pending_max: Option<u64>,
+    /// Requests that the host reads in a second.
+    pub requests_per_s: Option<u64>,
+    /// Changes of address tables in a second.
+    pub table_writes_per_s: Option<u64>,
+}
+
+/// Limits of the guest that serves the volumes.
+#[derive(Clone, Debug, Serialize)]
+pub struct UnitOutline {
+    /// Bytes of storage that it may lend to all guests together.
+    pub storage_bytes_max: u64,
+    /// Devices that one guest has open. None is a share.
+    pub guest_opens_max: Option<u64>,
+    /// Bytes of storage that the opens of one guest take. None is a share.
+    pub guest_storage_bytes_max: Option<u64>,
 }
 
 /// What a guest may do.
@@ -41,6 +79,8 @@ pub struct GuestOutline {
     pub connect: Vec<String>,
     /// Resources that it may manage.
     pub manage: Vec<String>,
+    /// Guests of this rule at once. None is no limit.
+    pub guests_max: Option<u64>,
     /// Paths at once.
     pub paths_max: usize,
     /// Messages that may wait.
@@ -126,14 +166,18 @@ impl System {
         // The control unit's rule is not in the file.
         let unit = volumes.map(|volumes: &Volumes| volumes.control_unit);
         let guests = self.rules.iter().filter(|rule| unit.is_none_or(|unit| !rule.is_named(unit)));
+        let limits = volumes.map(Volumes::outline);
         let volumes = volumes.iter().flat_map(|volumes| &volumes.volumes);
         Outline {
             socket: self.socket.clone(),
             mode: format!("{:04o}", self.mode),
             guests_max: self.guests_max,
+            memory_bytes_max: self.memory_max,
+            users: self.users.iter().map(UserRule::outline).collect(),
             guests: guests.map(Rule::outline).collect(),
             lans: self.lans.iter().map(LanRule::outline).collect(),
             control_unit: unit.map(|unit| unit.to_string()),
+            control_unit_limits: limits,
             volumes: volumes.map(VolumeRule::outline).collect(),
         }
     }
@@ -141,6 +185,31 @@ impl System {
 
 fn texts(patterns: &[Pattern]) -> Vec<String> {
     patterns.iter().map(ToString::to_string).collect()
+}
+
+impl UserRule {
+    fn outline(&self) -> UserOutline {
+        UserOutline {
+            user: self.user.map_or("*".to_owned(), |user| user.to_string()),
+            guests_max: self.guests_max,
+            descriptors_max: self.descriptors_max,
+            mappings_max: self.mappings_max,
+            memory_bytes_max: self.memory_max,
+            pending_max: self.pending_max,
+            requests_per_s: self.requests_per_s,
+            table_writes_per_s: self.table_writes_per_s,
+        }
+    }
+}
+
+impl Volumes {
+    fn outline(&self) -> UnitOutline {
+        UnitOutline {
+            storage_bytes_max: self.storage_bytes_max,
+            guest_opens_max: self.guest_opens_max,
+            guest_storage_bytes_max: self.guest_storage_bytes_max,
+        }
+    }
 }
 
 impl Rule {
@@ -151,6 +220,7 @@ impl Rule {
             groups: self.groups.clone(),
             connect: texts(&self.connect),
             manage: texts(&self.manage),
+            guests_max: Some(self.guests_max).filter(|most| *most < u64::MAX),
             paths_max: self.paths_max,
             messages_max: self.messages_max,
             storage_bytes_max: self.storage_bytes_max,
