@@ -70,7 +70,8 @@ impl Shares {
     pub(super) fn most(&self, guest: Name) -> Taken {
         let own = self.taken.get(&guest).copied().unwrap_or_default();
         let ServerLimits { opens_max, storage_bytes_max, .. } = self.limits;
-        let half = |all: u64, of_others: u64| all.saturating_sub(of_others) / 2;
+        // Rounded up, so that whoever comes next finds something while anything is left.
+        let half = |all: u64, of_others: u64| all.saturating_sub(of_others).div_ceil(2);
         let opens = half(opens_max.min(GUESTS_MAX as u64), self.all.opens - own.opens);
         let storage = storage_bytes_max.saturating_sub(self.cache_bytes);
         let storage = half(storage, self.all.storage_bytes - own.storage_bytes);
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(shares.check(bob, 761), Err(NotOpened::Storage { most: 760 }));
         assert_eq!(shares.check(bob, 760), Ok(()));
         shares.take(bob, 760);
-        assert_eq!(shares.most(eve), Taken { opens: 3, storage_bytes: 380, refused: (0, 0) });
+        assert_eq!(shares.most(eve), Taken { opens: 4, storage_bytes: 380, refused: (0, 0) });
         // What was given back is there again.
         (0..8).for_each(|_| shares.give_back(alice, 10));
         assert_eq!(shares.most(bob), Taken { opens: 8, storage_bytes: 800, refused: (0, 0) });
@@ -151,6 +152,9 @@ mod tests {
             shares.taken().collect::<Vec<_>>(),
             [(bob, Taken { opens: 1, storage_bytes: 760, refused: (0, 0) })]
         );
+        // The last open is somebody's too.
+        shares.limits.opens_max = 2;
+        assert_eq!(shares.most(eve).opens, 1);
         shares.limits.guest_opens_max = Some(1);
         shares.limits.guest_storage_bytes_max = Some(2000);
         assert_eq!(shares.check(bob, 1), Err(NotOpened::Opens { most: 1 }));
