@@ -311,6 +311,36 @@ fn devices_are_given_to_those_who_may_have_them() {
     assert_eq!(server.misses(0), 1);
 }
 
+#[test]
+fn refusal_of_a_server_without_disks_is_no_limit_of_disks() {
+    let host = Embedded::start(System::open()).unwrap();
+    let plain = Guest::attach_embedded(&host, "PLAIN").unwrap();
+    // In a refusal of a server of disks the first byte is the reason, and the last ones are the limit.
+    for why in 0..4 {
+        let opened = thread::scope(|scope| {
+            let opening = scope.spawn(|| {
+                let alice = Guest::attach_embedded(&host, &format!("ALICE{why}")).unwrap();
+                Disk::open(&alice, "PLAIN", "SIGA01", &options(Mode::Transport)).map(drop)
+            });
+            let pending = loop {
+                if let Some(pending) = plain.pending() {
+                    break pending;
+                }
+                plain.poll();
+                thread::yield_now();
+            };
+            let mut data = [7; 16];
+            data[0] = why;
+            plain.refuse(pending, data);
+            opening.join().unwrap()
+        });
+        let Err(OpenDiskError::Connect(ConnectError::Refused { data, .. })) = opened else {
+            panic!("{why}: {opened:?}");
+        };
+        assert_eq!(data[0], why);
+    }
+}
+
 /// A path to a server, for a device: what a guest sends that does not use [`Disk`].
 fn connect(
     guest: &Guest,

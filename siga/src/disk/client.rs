@@ -331,13 +331,13 @@ impl Disk {
                 return error.into();
             };
             let (limit, most) = match NotOpened::parse(data) {
-                NotOpened::NoDevice => return error.into(),
-                NotOpened::InUse => {
+                None | Some(NotOpened::NoDevice) => return error.into(),
+                Some(NotOpened::InUse) => {
                     let (device, server) = (device.to_owned(), server.to_owned());
                     return OpenDiskError::InUse { device, server };
                 }
-                NotOpened::Opens { most } => (GuestLimit::Opens, most),
-                NotOpened::Storage { most } => (GuestLimit::Storage, most),
+                Some(NotOpened::Opens { most }) => (GuestLimit::Opens, most),
+                Some(NotOpened::Storage { most }) => (GuestLimit::Storage, most),
             };
             let (guest, server) = (guest.name().to_string(), server.to_owned());
             OpenDiskError::Limit { limit, guest, server, most }

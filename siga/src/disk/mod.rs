@@ -139,8 +139,10 @@ impl Given {
 /// Why a server does not let a guest open a device, in the user data with which it refuses the connection.
 ///
 /// ```text
-/// | why 8 | 0 56 | limit 64 |     little-endian
+/// | why 8 | 7 letters "SIGADSK" 56 | limit 64 |     little-endian
 /// ```
+///
+/// The letters tell it from what other servers give with a refusal.
 ///
 /// Why: 0 there is no such device for the guest, or the request is wrong; 1 it is dedicated and open; 2 and 3 the guest has as many opens, or
 /// as much storage, as it may, which is the limit.
@@ -162,20 +164,27 @@ impl NotOpened {
         };
         let mut bytes = [0; 16];
         bytes[0] = why;
+        bytes[1..8].copy_from_slice(&NOT_OPENED);
         bytes[8..].copy_from_slice(&u64::to_le_bytes(most));
         bytes
     }
 
-    fn parse(bytes: &crate::UserData) -> NotOpened {
+    /// The reason in user data; none if a server of another kind has given them.
+    fn parse(bytes: &crate::UserData) -> Option<NotOpened> {
         let most = u64::from_le_bytes(*bytes.last_chunk().expect("8 of 16"));
-        match bytes[0] {
+        let why = match bytes[0] {
+            0 => NotOpened::NoDevice,
             1 => NotOpened::InUse,
             2 => NotOpened::Opens { most },
             3 => NotOpened::Storage { most },
-            _ => NotOpened::NoDevice,
-        }
+            _ => return None,
+        };
+        (bytes[1..8] == NOT_OPENED).then_some(why)
     }
 }
+
+/// The letters in a refusal of a server of volumes.
+const NOT_OPENED: [u8; 7] = *b"SIGADSK";
 
 /// A device's name as it goes with a connection. None if it is too long, or empty.
 fn device_name(name: &str) -> Option<[u8; DEVICE_NAME_BYTES]> {
