@@ -5,12 +5,15 @@
 //! ([`crate::run`]) or one inside a program ([`crate::Embedded`]).
 
 mod accounts;
+mod arriving;
 mod brokering;
 mod bucket;
 mod lans;
 #[cfg(test)]
 mod quotas;
+mod reporting;
 mod resources;
+mod sending;
 mod turns;
 mod volumes;
 
@@ -22,23 +25,19 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fabric::control::{
-    Allowance, Kind, Limit, Malformed, NO_DATA, Owner, PACKET_BYTES_MAX, PENDING_MAX, Pending,
-    Problem, Reached, Reply, Request, Token, version_refused,
+    Allowance, Kind, Limit, Malformed, NO_DATA, Owner, PACKET_BYTES_MAX, Pending, Problem, Reached,
+    Reply, Request, Token, version_refused,
 };
 use fabric::name::Name;
 use fabric::path::Shape;
-use os::doorbell::{Doorbell, Listen};
+use os::doorbell::Doorbell;
 use os::foreign::{Foreign, close_on_a_thread, spawn_closer};
 use os::packets::{Listener, Packet, Packets};
 use os::peer::{Credentials, Process};
 use os::poller::{EVENTS_MAX, Poller, wait_readable};
-use os::storage::{Storage, StorageOptions};
 use os::words::LentWords;
 use tracing::{debug, info, warn};
 
-use crate::report::{
-    self, AuditReport, GuestReport, LimitReport, PathReport, PathState, SystemReport,
-};
 use crate::system::System;
 use accounts::{Accounts, Charge};
 use bucket::Bucket;
@@ -53,29 +52,14 @@ const PACKETS_PER_TURN: usize = 4;
 /// Packets of the guest that has a name which another connection wants: that connection is charged with them.
 const PACKETS_AT_ONCE: usize = 32;
 
-/// Connections that are taken in before guests have their turn.
-const ACCEPTED_PER_TURN: usize = 32;
-
 /// How often the kernel is asked for more that is ready before guests have their turn.
 const WAITS_PER_TURN: usize = 64;
 
 /// The cost of a request that has the host map a storage, in packets.
 const MAPPING_COST: i64 = 4;
 
-/// Bytes of a report that cost as much as a packet.
-const BYTES_PER_COST: usize = 4096;
-
-/// How long a connection may take to attach, while nothing that it has sent waits to be read.
-const STRANGER_NS_MAX: u64 = 5_000_000_000;
-
 /// Observers, at most.
 const OBSERVERS_MAX: usize = 64;
-
-/// Descriptors that a connection takes: its socket, and its process.
-const CONNECTION_DESCRIPTORS: u64 = 2;
-
-/// Memory that a connection takes, by estimate: what is kept of it, and of the paths and resources of its guest.
-const CONNECTION_BYTES: u64 = 4096;
 
 /// Memory that a path takes, by estimate.
 const PATH_BYTES: u64 = 1024;
@@ -508,155 +492,6 @@ impl Host {
         Some(Duration::from_nanos(next.saturating_sub(now_ns)))
     }
 
-    /// Detaches connections that have not attached in time. One that has sent something of which nothing was read yet has more time: its user
-    /// may not make another request yet, or the host had much else to do.
-    fn detach_strangers(&mut self, now_ns: u64) {
-        while let Some(&(due_ns, number)) = self.strangers.first()
-            && due_ns <= now_ns
-        {
-            let connection = self.connections.get_mut(&number).expect("a stranger is connected");
-            if !connection.is_heard && connection.packets.has_arrived() {
-                self.strangers.pop_first();
-                connection.due_ns = now_ns + STRANGER_NS_MAX;
-                self.strangers.insert((connection.due_ns, number));
-            } else {
-                self.detach(number, "it did not attach in time");
-            }
-        }
-    }
-
-    /// Takes in those who have connected.
-    fn accept(&mut self, now_ns: u64) {
-        for _ in 0..ACCEPTED_PER_TURN {
-            let Some(listener) = &self.listener else { return };
-            match listener.accept() {
-                Ok(packets) => self.take_in(packets, Door::Socket, now_ns),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    // No descriptors left, most likely.
-                    warn!(%error, "cannot accept a connection");
-                    return self.pause_listening(now_ns);
-                }
-            }
-        }
-    }
-
-    /// Does not poll the listener for a while, which stays readable.
-    fn pause_listening(&mut self, now_ns: u64) {
-        if let Some(listener) = &self.listener
-            && self.poller.remove(listener).is_ok()
-        {
-            self.paused_until = Some(now_ns + PAUSE_NS);
-        }
-    }
-
-    /// Takes the orders of other threads of this process, and carries them out.
-    fn take_orders(&mut self, now_ns: u64) {
-        let heard = self.orders_bell.hear(Listen::Now);
-        while let Ok(order) = self.orders.try_recv() {
-            match order {
-                Order::Connect(packets) => self.take_in(packets, Door::Process, now_ns),
-                Order::Stop => self.stopped = true,
-            }
-        }
-        if heard.gone {
-            // The handle was dropped: no order can come any more.
-            let _ = self.poller.remove(&self.orders_bell);
-        }
-    }
-
-    fn take_in(&mut self, packets: Packets, door: Door, now_ns: u64) {
-        let credentials = match Credentials::of(&packets) {
-            Ok(credentials) => credentials,
-            Err(error) => {
-                debug!(%error, "a connection ended at once");
-                return;
-            }
-        };
-        self.take_in_as(packets, credentials, door, now_ns);
-    }
-
-    fn take_in_as(
-        &mut self,
-        mut packets: Packets,
-        credentials: Credentials,
-        door: Door,
-        now_ns: u64,
-    ) {
-        let user = credentials.user;
-        let owner = self.accounts.open(&self.system, &credentials, now_ns);
-        packets.charge_to(self.accounts.passed(owner));
-        // A process that may connect can pass a descriptor that takes long to close, and connect again.
-        let is_let_in = match door {
-            Door::Socket => self.accounts.check_refused(owner),
-            Door::Process => Ok(()),
-        };
-        let charged = is_let_in.and_then(|()| self.charge_connection(owner));
-        let (stranger, charges) = match charged {
-            Ok(charged) => charged,
-            Err(problem) => {
-                if let Some(before) = self.accounts.warn_refused(owner, now_ns) {
-                    warn!(user, %problem, before, "a connection is refused");
-                }
-                // As an answer to nothing, because nothing was asked yet.
-                let refused = Reply::Failed { problem, data: NO_DATA };
-                let _ = packets.send(&refused.bytes(0), &[]);
-                return;
-            }
-        };
-        let number = self.next_connection;
-        self.next_connection += 1;
-        let process = match Process::of_peer(&packets) {
-            Ok(process) => Some(process),
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::Unsupported) =>
-            {
-                None
-            }
-            Err(error) => {
-                warn!(%error, "cannot watch the process of a new connection");
-                return;
-            }
-        };
-        let added = self.poller.add_arrivals(&packets, socket_name(number)).and_then(|()| {
-            process
-                .as_ref()
-                .map_or(Ok(()), |process| self.poller.add(process, number << 2 | PROCESS))
-        });
-        if let Err(error) = added {
-            warn!(%error, "cannot wait for a new connection");
-            // It may be closed only later, and would be readable for as long.
-            let _ = self.poller.remove(&packets);
-            return;
-        }
-        let (role, unsent) = (Role::Stranger, VecDeque::new());
-        let due_ns = now_ns + STRANGER_NS_MAX;
-        let connection = Connection {
-            packets,
-            unsent,
-            credentials,
-            process,
-            role,
-            due_ns,
-            is_heard: false,
-            owner,
-            stranger: Some(stranger),
-            _charges: charges,
-        };
-        self.connections.insert(number, connection);
-        self.strangers.insert((due_ns, number));
-    }
-
-    /// Charges a new connection to its user.
-    fn charge_connection(&mut self, owner: Owner) -> Result<(Charge, [Charge; 2]), Problem> {
-        let Host { accounts, system, .. } = self;
-        let stranger = accounts.charge_stranger(system, owner)?;
-        let descriptors =
-            accounts.charge(system, owner, Limit::Descriptors, CONNECTION_DESCRIPTORS)?;
-        let memory = accounts.charge(system, owner, Limit::Memory, CONNECTION_BYTES)?;
-        Ok((stranger, [descriptors, memory]))
-    }
-
     /// Charges a mapping of so many bytes to the user of a guest. The host fills holes of what it reads, which is then
     /// memory of the host.
     fn charge_mapping(&mut self, name: Name, bytes: usize) -> Result<[Charge; 2], Problem> {
@@ -876,59 +711,6 @@ impl Host {
         self.strangers.remove(&(connection.due_ns, number));
     }
 
-    /// Sends to a connection. One that leaves so much unread that nothing more fits is given up: it can only
-    /// be broken. If the host cannot pass the descriptors, the guest gets that error instead; if the kernel
-    /// has no memory for a packet, the packet waits. Whether the reply went, or needs not to go any more.
-    fn send(
-        &mut self,
-        number: u64,
-        serial: u32,
-        reply: &Reply,
-        descriptors: &[BorrowedFd<'_>],
-    ) -> bool {
-        let Some(connection) = self.connections.get_mut(&number) else { return true };
-        let bytes = reply.bytes(serial);
-        match connection.send(&bytes, descriptors) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::OutOfMemory && !descriptors.is_empty() => {
-                warn!(%error, "cannot pass descriptors to a guest");
-                let failed = Reply::Failed { problem: Problem::HostResources, data: NO_DATA };
-                self.send(number, serial, &failed, &[]);
-                false
-            }
-            Err(error) => {
-                self.not_sent(number, bytes, &error);
-                true
-            }
-        }
-    }
-
-    /// A packet could not be sent. It goes later if it is we who lack something; otherwise the connection is given
-    /// up.
-    fn not_sent(&mut self, number: u64, bytes: Vec<u8>, error: &io::Error) {
-        let Some(connection) = self.connections.get_mut(&number) else { return };
-        if error.kind() != io::ErrorKind::OutOfMemory || connection.unsent.len() >= UNSENT_MAX {
-            return self.doomed.push(number);
-        }
-        connection.unsent.push_back(bytes);
-        if self.unsent.insert(number) {
-            // What it asks meanwhile stays unread.
-            warn!(%error, connection = number, "a notice has to wait");
-        }
-    }
-
-    /// Sends what waits until the kernel has memory for it.
-    fn send_unsent(&mut self, number: u64) {
-        let Some(connection) = self.connections.get_mut(&number) else { return };
-        match connection.send_unsent() {
-            Ok(()) => self.is_ready(number),
-            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
-                self.unsent.insert(number);
-            }
-            Err(_) => self.doomed.push(number),
-        }
-    }
-
     /// Forgets a connection, and all that hangs on it.
     fn detach(&mut self, number: u64, why: &str) {
         let Some(connection) = self.connections.remove(&number) else { return };
@@ -953,114 +735,6 @@ impl Host {
         } else {
             debug!(connection = number, why, "disconnected");
         }
-    }
-
-    /// Sends a report in a storage of its own: it may be long.
-    fn send_report(
-        &mut self,
-        number: u64,
-        serial: u32,
-        report: &impl serde::Serialize,
-        cost: &mut i64,
-    ) -> Answer {
-        let text = serde_json::to_vec(report).map_err(|_| Problem::HostResources)?;
-        *cost += (text.len() / BYTES_PER_COST) as i64;
-        let options = StorageOptions::default();
-        let (mut storage, descriptor) = Storage::create("siga report", text.len(), options)
-            .map_err(|_| Problem::HostResources)?;
-        storage.bytes_mut(0, text.len()).copy_from_slice(&text);
-        let reply = Reply::Report { bytes: text.len() as u64 };
-        self.send(number, serial, &reply, &[descriptor.as_fd()]);
-        Ok(())
-    }
-
-    /// All guests and paths.
-    fn report(&self) -> SystemReport {
-        let guests = self.guests.iter().map(|(name, guest)| {
-            let credentials = &self.connections[&guest.connection].credentials;
-            let rule = self.system.rule(*name);
-            GuestReport {
-                name: name.to_string(),
-                process: credentials.process,
-                user: credentials.user,
-                paths: guest.paths.len(),
-                paths_max: rule.map_or(0, |rule| rule.paths_max),
-                storage_bytes: self.storage_bytes(*name),
-                storage_bytes_max: rule.map_or(0, |rule| rule.storage_bytes_max),
-            }
-        });
-        let paths = self.paths.iter().map(|(path, record)| {
-            let side = |end: &End| match &end.board {
-                Some(board) => report::side(end.guest.to_string(), &board.words, end.shape),
-                None => report::SideReport { guest: end.guest.to_string(), ..Default::default() },
-            };
-            let state = match record.state {
-                State::Pending { .. } => PathState::Pending,
-                State::Joined => PathState::Joined,
-                State::OneSided => PathState::OneSided,
-            };
-            let sides = vec![side(&record.from), side(&record.to)];
-            PathReport { path: *path, kind: record.kind.to_string(), state, sides }
-        });
-        let now_ns = os::processor::now_ns();
-        let control_units = self.volumes.report();
-        let mut limits = self.report_limits(now_ns);
-        limits.extend(control_units.iter().flat_map(volumes::limits));
-        SystemReport {
-            now_ns,
-            guests: guests.collect(),
-            paths: paths.collect(),
-            resources: self.resources.report(),
-            lans: self.lans.report(),
-            control_units,
-            limits,
-        }
-    }
-
-    /// All limits with their owners.
-    fn report_limits(&self, now_ns: u64) -> Vec<LimitReport> {
-        let mut rows = self.accounts.report(&self.system, now_ns);
-        let (observers, most) = (self.observers() as u64, OBSERVERS_MAX as u64);
-        let refused = self.observers_refused;
-        rows.push(LimitReport::of(Limit::Observers, Owner::Host, observers, most, refused));
-        for (name, guest) in &self.guests {
-            let Some(rule) = self.system.rule(*name) else { continue };
-            if guest.writes.times_put_off() > 0
-                && let Some(most) = guest.writes.per_s()
-            {
-                let (used, waits) = (guest.writes.used(now_ns), guest.writes.times_put_off());
-                let (limit, owner) = (Limit::TableWrites, Owner::Guest(*name));
-                rows.push(LimitReport::of(limit, owner, used, most, waits));
-            }
-            let Refused { paths, storage, resources, pending, asked } = guest.refused;
-            if asked > 0 {
-                let (used, most) = (self.most_pending_of(*name), PENDING_MAX as u64 / 2);
-                rows.push(LimitReport::of(Limit::Pending, Owner::Guest(*name), used, most, asked));
-            }
-            let owned = self.resources.managed_by(*name) as u64;
-            for (limit, used, most, refused) in [
-                (Limit::Paths, guest.paths.len() as u64, rule.paths_max as u64, paths),
-                (Limit::Storage, self.storage_bytes(*name), rule.storage_bytes_max, storage),
-                (Limit::Resources, owned, resources::RESOURCES_MAX as u64, resources),
-                (Limit::Pending, guest.pending.len() as u64, PENDING_MAX as u64, pending),
-            ] {
-                rows.push(LimitReport::of(limit, Owner::Guest(*name), used, most, refused));
-            }
-        }
-        rows
-    }
-
-    /// Every buffer of a path.
-    fn audit(&self, path: u64) -> Result<AuditReport, Problem> {
-        let PathRecord { from, to, .. } = self.paths.get(&path).ok_or(Problem::NoPath)?;
-        let (Some(from_board), Some(to_board)) = (&from.board, &to.board) else {
-            return Err(Problem::NoPath);
-        };
-        let one = (from.guest.as_str(), &from_board.words);
-        let other = (to.guest.as_str(), &to_board.words);
-        let mut queues = report::audit_queues(one, other, from.shape);
-        queues.extend(report::audit_queues(other, one, to.shape));
-        Ok(AuditReport { path, queues })
     }
 }
 

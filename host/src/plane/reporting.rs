@@ -1,0 +1,124 @@
+//! What observers are shown: guests, paths, limits, and the buffers of a path.
+
+use std::os::fd::AsFd;
+
+use fabric::control::{Limit, Owner, PENDING_MAX, Problem, Reply};
+use os::storage::{Storage, StorageOptions};
+
+use super::{Answer, End, Host, OBSERVERS_MAX, PathRecord, Refused, State, resources, volumes};
+use crate::report::{
+    self, AuditReport, GuestReport, LimitReport, PathReport, PathState, SystemReport,
+};
+
+/// Bytes of a report that cost as much as a packet.
+const BYTES_PER_COST: usize = 4096;
+
+impl Host {
+    /// Sends a report in a storage of its own: it may be long.
+    pub(super) fn send_report(
+        &mut self,
+        number: u64,
+        serial: u32,
+        report: &impl serde::Serialize,
+        cost: &mut i64,
+    ) -> Answer {
+        let text = serde_json::to_vec(report).map_err(|_| Problem::HostResources)?;
+        *cost += (text.len() / BYTES_PER_COST) as i64;
+        let options = StorageOptions::default();
+        let (mut storage, descriptor) = Storage::create("siga report", text.len(), options)
+            .map_err(|_| Problem::HostResources)?;
+        storage.bytes_mut(0, text.len()).copy_from_slice(&text);
+        let reply = Reply::Report { bytes: text.len() as u64 };
+        self.send(number, serial, &reply, &[descriptor.as_fd()]);
+        Ok(())
+    }
+
+    /// All guests and paths.
+    pub(super) fn report(&self) -> SystemReport {
+        let guests = self.guests.iter().map(|(name, guest)| {
+            let credentials = &self.connections[&guest.connection].credentials;
+            let rule = self.system.rule(*name);
+            GuestReport {
+                name: name.to_string(),
+                process: credentials.process,
+                user: credentials.user,
+                paths: guest.paths.len(),
+                paths_max: rule.map_or(0, |rule| rule.paths_max),
+                storage_bytes: self.storage_bytes(*name),
+                storage_bytes_max: rule.map_or(0, |rule| rule.storage_bytes_max),
+            }
+        });
+        let paths = self.paths.iter().map(|(path, record)| {
+            let side = |end: &End| match &end.board {
+                Some(board) => report::side(end.guest.to_string(), &board.words, end.shape),
+                None => report::SideReport { guest: end.guest.to_string(), ..Default::default() },
+            };
+            let state = match record.state {
+                State::Pending { .. } => PathState::Pending,
+                State::Joined => PathState::Joined,
+                State::OneSided => PathState::OneSided,
+            };
+            let sides = vec![side(&record.from), side(&record.to)];
+            PathReport { path: *path, kind: record.kind.to_string(), state, sides }
+        });
+        let now_ns = os::processor::now_ns();
+        let control_units = self.volumes.report();
+        let mut limits = self.report_limits(now_ns);
+        limits.extend(control_units.iter().flat_map(volumes::limits));
+        SystemReport {
+            now_ns,
+            guests: guests.collect(),
+            paths: paths.collect(),
+            resources: self.resources.report(),
+            lans: self.lans.report(),
+            control_units,
+            limits,
+        }
+    }
+
+    /// All limits with their owners.
+    pub(super) fn report_limits(&self, now_ns: u64) -> Vec<LimitReport> {
+        let mut rows = self.accounts.report(&self.system, now_ns);
+        let (observers, most) = (self.observers() as u64, OBSERVERS_MAX as u64);
+        let refused = self.observers_refused;
+        rows.push(LimitReport::of(Limit::Observers, Owner::Host, observers, most, refused));
+        for (name, guest) in &self.guests {
+            let Some(rule) = self.system.rule(*name) else { continue };
+            if guest.writes.times_put_off() > 0
+                && let Some(most) = guest.writes.per_s()
+            {
+                let (used, waits) = (guest.writes.used(now_ns), guest.writes.times_put_off());
+                let (limit, owner) = (Limit::TableWrites, Owner::Guest(*name));
+                rows.push(LimitReport::of(limit, owner, used, most, waits));
+            }
+            let Refused { paths, storage, resources, pending, asked } = guest.refused;
+            if asked > 0 {
+                let (used, most) = (self.most_pending_of(*name), PENDING_MAX as u64 / 2);
+                rows.push(LimitReport::of(Limit::Pending, Owner::Guest(*name), used, most, asked));
+            }
+            let owned = self.resources.managed_by(*name) as u64;
+            for (limit, used, most, refused) in [
+                (Limit::Paths, guest.paths.len() as u64, rule.paths_max as u64, paths),
+                (Limit::Storage, self.storage_bytes(*name), rule.storage_bytes_max, storage),
+                (Limit::Resources, owned, resources::RESOURCES_MAX as u64, resources),
+                (Limit::Pending, guest.pending.len() as u64, PENDING_MAX as u64, pending),
+            ] {
+                rows.push(LimitReport::of(limit, Owner::Guest(*name), used, most, refused));
+            }
+        }
+        rows
+    }
+
+    /// Every buffer of a path.
+    pub(super) fn audit(&self, path: u64) -> Result<AuditReport, Problem> {
+        let PathRecord { from, to, .. } = self.paths.get(&path).ok_or(Problem::NoPath)?;
+        let (Some(from_board), Some(to_board)) = (&from.board, &to.board) else {
+            return Err(Problem::NoPath);
+        };
+        let one = (from.guest.as_str(), &from_board.words);
+        let other = (to.guest.as_str(), &to_board.words);
+        let mut queues = report::audit_queues(one, other, from.shape);
+        queues.extend(report::audit_queues(other, one, to.shape));
+        Ok(AuditReport { path, queues })
+    }
+}
