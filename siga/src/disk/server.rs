@@ -1,6 +1,6 @@
 //! A guest that has volumes, with channel and control unit, and serves them to others.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path as FilePath, PathBuf};
@@ -129,7 +129,7 @@ pub struct Server {
     /// The paths of guests, by their number at the channel, with what each has opened.
     paths: Vec<Option<Opened>>,
     /// The numbers of these paths, by their keys.
-    numbers: HashMap<Key, usize>,
+    numbers: BTreeMap<Key, usize>,
     cache_bytes: Vec<u64>,
     /// The volumes' files, or the first of each.
     files: Vec<PathBuf>,
@@ -295,7 +295,7 @@ impl Server {
             channel,
             devices,
             paths,
-            numbers: HashMap::new(),
+            numbers: BTreeMap::new(),
             cache_bytes,
             files: Vec::new(),
             shares: Shares::default(),
