@@ -20,7 +20,7 @@ use crate::query::table;
 struct Checked<'a> {
     file: String,
     findings: Vec<Finding<'a>>,
-    /// What a host makes of the file. None if the file is wrong.
+    /// The system as a host reads it from the file. None if the file is wrong.
     system: Option<Outline>,
 }
 
@@ -66,7 +66,7 @@ pub fn check(file: &Path, output: Output) -> Result<(), Outcome> {
     }
 }
 
-/// What is probably not meant, and which files of volumes are not there.
+/// Findings that do not stop a host: fields that are probably not meant, and files of volumes that are missing.
 fn findings(system: &System) -> Vec<FileError> {
     let mut findings = system.warnings.clone();
     for volume in system.volumes.iter().flat_map(|volumes| &volumes.volumes) {

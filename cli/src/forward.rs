@@ -65,30 +65,33 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// When a connection is tried again that the system had no descriptor for.
 const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 
-/// What the poller calls the descriptors that are not a connection's. Connections are called by their numbers.
+/// The poller's token for all descriptors that are not a connection's. A connection's token is its number.
 const OTHERS: u64 = 0;
 
 /// Connect programs of this system and servers on a LAN, either way
 ///
 /// Without --from, programs of this system that connect to LISTEN reach the server TO on the LAN. With --from, members of
 /// the LAN that connect to its address reach the server of this system at TARGET. Ends, resets and back-pressure pass
-/// through. At most 4096 connections are open at once (--connections), or half as many as the system allows descriptors; a
-/// member of the LAN, or another machine, may have half of those that are free. More are refused, which is said and counted. A
-/// side that is silent is asked every minute whether it is there. Runs until Ctrl-C.
+/// through. At most 4096 connections are open at once (--connections), or half as many as this process may open descriptors
+/// (ulimit -n), if that is less. One member of the LAN, or one other machine, gets at most half of those that are free. More
+/// are refused, reported and counted. A side that is silent is probed every minute. Runs until Ctrl-C. Needs no rights
+/// but to attach to the host, and to listen at a port below 1024.
+///
+/// For example, with a server `siga run --name web -- python3 -m http.server 80`: siga forward 127.0.0.1:8080 hs0 web:80
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "siga forward [OPTIONS] <LISTEN> <LAN> <TO>
        siga forward [OPTIONS] --from <LAN:ADDRESS:PORT> <TARGET>")]
 pub struct Arguments {
-    /// Where to listen, like 127.0.0.1:8080; with --from, the server of this system that is to be reached
+    /// The address and port of this system to listen at, like 127.0.0.1:8080; with --from, those of the server to reach
     #[arg(value_name = "LISTEN")]
     local: SocketAddr,
-    /// The LAN
+    /// The LAN of the server, like hs0
     #[arg(required_unless_present = "from", conflicts_with = "from")]
     lan: Option<String>,
     /// The server on the LAN, like 10.1.0.5:80 or, by the name of its guest, web:80
     #[arg(required_unless_present = "from", conflicts_with = "from")]
     to: Option<Server>,
-    /// Listen on a LAN instead, at this address, which becomes ours: like hs0:10.1.0.9:80
+    /// Listen on a LAN instead, at this address, which this command takes for itself: like hs0:10.1.0.9:80
     #[arg(long, value_name = "LAN:ADDRESS:PORT")]
     from: Option<OnLan>,
     /// The name to attach under, in capital letters or small ones [default: a new one]
@@ -97,7 +100,7 @@ pub struct Arguments {
     /// Connections that may be open at once
     #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_MAX, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     connections: u64,
-    /// End connections over which nothing has come for so long [default: never]
+    /// End connections over which no bytes have come for this time, at least 1 [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     idle: Option<u64>,
     #[command(flatten)]
@@ -155,7 +158,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// What is forwarded, as `--json` prints it at the beginning.
+/// The two sides of the forwarding, as `--json` prints them at the beginning.
 #[derive(Debug, Serialize)]
 struct Up {
     name: String,
@@ -164,7 +167,7 @@ struct Up {
     to: String,
 }
 
-/// What was forwarded, as `--json` prints it at the end.
+/// Counters of connections and bytes, as `--json` prints them at the end.
 #[derive(Debug, Default, Serialize)]
 struct Done {
     connections: u64,
@@ -298,7 +301,7 @@ enum Entrance {
     Lan(tcpip::TcpListener, SocketAddr),
 }
 
-/// What may be open.
+/// Limits of connections: how many are open at once, and how long one is idle.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     connections_max: usize,
@@ -306,7 +309,7 @@ struct Limits {
     idle: Option<Duration>,
 }
 
-/// Why another connection is refused.
+/// The limit for which another connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     /// As many are open as may be.
@@ -355,7 +358,7 @@ struct Forwarder {
     told: Told,
 }
 
-/// Whether there may be another connection to accept.
+/// The state of accepting connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Accepting {
     /// None until somebody asks for one.
@@ -488,7 +491,7 @@ impl Forwarder {
         Ok(Accepting::More)
     }
 
-    /// Whether a source may have another connection. If not, that is counted and said.
+    /// Returns true if a source may have another connection. If not, counts and reports the refusal.
     fn admit(&mut self, source: IpAddr) -> bool {
         let open = self.sessions.len() + self.waiting.len();
         let of_source = self.sources.get(&source).copied().unwrap_or(0);
@@ -695,7 +698,7 @@ impl Forwarder {
     }
 }
 
-/// Why a source may not have another connection, if it may not.
+/// Returns the limit that another connection of a source would exceed, if there is one.
 fn refusal(
     connections_max: usize,
     open: usize,
@@ -774,17 +777,17 @@ impl Session {
 /// One direction of a connection.
 #[derive(Default)]
 struct Pipe {
-    /// What was read and is not written: `kept[written..]`.
+    /// Bytes that were read. Those not written yet are `kept[written..]`.
     kept: Vec<u8>,
     written: usize,
     has_ended: bool,
-    /// Whether the end was passed on.
+    /// True once the end of the stream was passed on.
     is_shut: bool,
     carried: u64,
 }
 
 impl Pipe {
-    /// Whether something was read that the other side has no room for.
+    /// Returns true if bytes were read that the other side has no room for.
     fn is_held_up(&self) -> bool {
         self.written < self.kept.len()
     }

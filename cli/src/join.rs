@@ -16,7 +16,12 @@ use crate::output::{Output, print_json, say};
 /// Put an existing network on a LAN, as a container's
 ///
 /// Makes an interface in the network namespace, and moves its frames until Ctrl-C, or until the process or the file is
-/// gone that the namespace was named by. The interface goes with this command.
+/// gone that the namespace was named by. The interface is removed when this command ends.
+///
+/// Needs root, or the rights of the user namespace that the network belongs to, and /dev/net/tun. Name the network by --pid
+/// or by --netns.
+///
+/// For example: ip netns add blue && siga join --netns /run/netns/blue
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The LAN

@@ -191,7 +191,7 @@ fn not_built_yet() -> String {
     format!("\nNot built yet; what was published: siga lab report --published CASE\n{drafts}")
 }
 
-/// What each transport is.
+/// Describes each transport in one line.
 fn transports() -> String {
     let line = |transport: &Transport| format!("    {:20} {}\n", transport.name, transport.meaning);
     format!("transports\n{}", TRANSPORTS.iter().map(line).collect::<String>())
@@ -431,7 +431,7 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
     }
 }
 
-/// Whether each claim that could be judged holds.
+/// Checks that each claim that could be judged holds.
 fn check(records: &[Record]) -> Result<(), Outcome> {
     let failing = report::failing_claims(records);
     match failing.len() {
@@ -480,7 +480,7 @@ fn about(time: Duration) -> String {
 /// case elsewhere.
 struct Progress {
     bar: ProgressBar,
-    /// What has been done when a step begins, and in the end, in milliseconds.
+    /// Work that has been done when each step begins, and at the end, in milliseconds.
     done_ms: Vec<u64>,
     /// The case that is running.
     case: String,
@@ -488,7 +488,7 @@ struct Progress {
     began: Option<Instant>,
 }
 
-/// What has to be done before what it took says how long the rest takes.
+/// Work that has to be done before the time left is estimated from it, in milliseconds.
 const TELLING_MS: u64 = 2000;
 
 impl Progress {

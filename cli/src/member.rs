@@ -1,4 +1,4 @@
-//! What `siga run` and `siga join` have in common: a member of a LAN with an interface.
+//! A member of a LAN with an interface, for `siga run` and `siga join`.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -126,7 +126,7 @@ impl Member {
     }
 }
 
-/// Why there is no member, with what the host knows about it: the LAN that was probably meant, or the range of the LAN.
+/// Explains why there is no member. Adds the LAN that was probably meant, or the range of the LAN, where the host reports them.
 pub fn no_member(options: &Options, error: &MemberError) -> Outcome {
     let problem = match error {
         MemberError::Join { error: JoinLanError::Refused { problem, .. } } => Some(*problem),
@@ -229,7 +229,7 @@ impl Up {
     }
 }
 
-/// What a port has done, as `--json` prints it at its end.
+/// Counters of a port, as `--json` prints them at its end.
 #[derive(Debug, Serialize)]
 pub struct Done {
     name: String,
@@ -249,7 +249,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// What an agent has done.
+    /// Collects the counters of an agent.
     pub fn new(agent: &mut Agent, exit_code: Option<u8>) -> Done {
         let Counters {
             frames_read,

@@ -1,4 +1,4 @@
-//! What a service manager is told: the protocol of `sd_notify(3)`, a datagram to the socket that `NOTIFY_SOCKET` names.
+//! Messages to a service manager: the protocol of `sd_notify(3)`, a datagram to the socket that `NOTIFY_SOCKET` names.
 
 use std::ffi::OsStr;
 use std::io;

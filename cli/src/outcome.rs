@@ -8,7 +8,7 @@ use miette::{Diagnostic, LabeledSpan, NamedSource, Report, SourceCode};
 
 use crate::output::say;
 
-/// Why a command did not do what it was asked to.
+/// The reason for which a command failed.
 #[derive(Debug)]
 pub enum Outcome {
     /// It could not: a sentence says why.

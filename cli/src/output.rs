@@ -34,8 +34,8 @@ pub fn say(what: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{what}");
 }
 
-/// Whether progress can be drawn: standard error is a terminal, and this command is in its foreground. One in the background would
-/// draw over what the one in the foreground draws.
+/// Returns true if progress can be drawn: standard error is a terminal, and this command is in its foreground. A command in the
+/// background would draw over the output of the one in the foreground.
 pub fn can_draw() -> bool {
     let is_in_foreground = || {
         let status = std::fs::read_to_string("/proc/self/stat").ok()?;

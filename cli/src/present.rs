@@ -6,7 +6,7 @@ use host::near::{near, question};
 use host::report::SystemReport;
 use siga::host::Observer;
 
-/// What the host reports of itself; nothing if this user may not observe.
+/// Asks the host for its report. None if there is no host, or if this user may not observe.
 fn report(socket: &Path) -> Option<SystemReport> {
     Observer::attach(socket).ok()?.query().ok()
 }

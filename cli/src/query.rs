@@ -146,7 +146,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     Ok(())
 }
 
-/// Whether a path is one of IUCV or APPC.
+/// Returns true if a path is one of IUCV or APPC.
 fn is_conversation(path: &PathReport) -> bool {
     [Kind::IUCV, Kind::APPC].iter().any(|kind| kind.to_string() == path.kind)
 }
@@ -701,7 +701,7 @@ fn queues(side: &SideReport) -> String {
     format!("{} + {}", side.outputs.len(), side.inputs.len())
 }
 
-/// What the sending halves of both sides have counted.
+/// Adds up a counter of the sending halves of both sides.
 pub fn both(path: &PathReport, counter: &str) -> u64 {
     let halves = path.sides.iter().flat_map(|side| &side.outputs);
     let counts = halves.filter_map(|half| half.counts.get(counter));

@@ -25,7 +25,10 @@ use crate::socket::Socket;
 /// Becomes a member of each LAN, and passes on what the members send to addresses elsewhere: they name its address there as
 /// their gateway, as with `siga run --gateway`. It filters nothing: LANs, and VLANs, that it is at are joined by it, and members
 /// that the system file keeps apart reach each other over it. Each LAN needs a range of its own in the system file. A source is believed only of
-/// those over which packets to that source would go. `siga query tcpip` shows its interfaces and routes. Runs until Ctrl-C.
+/// those over which packets to that source would go. `siga query tcpip` shows its interfaces and routes. Runs until Ctrl-C. Needs no
+/// rights but to attach to the host.
+///
+/// For example, with a host that has two LANs (siga up systems/two-lans.toml): siga route hs0:10.1.0.1 hs1:10.2.0.1
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The LANs, each with the addresses that become ours there, like hs0:10.1.0.1 or hs0:10.1.0.1,fd00:1::1, that of the
@@ -207,7 +210,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
 /// How often a router looks whether a new host has given it its addresses.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What was said of addresses that a new host does not give us.
+/// The last message about addresses that a new host does not give us, so that it is printed once.
 #[derive(Debug, Default)]
 pub struct Told(Option<String>);
 
@@ -226,7 +229,7 @@ impl Told {
     }
 }
 
-/// What was counted, but for counters that stand at zero, as `--json` prints it at the end.
+/// Collects the counters that are not zero, as `--json` prints them at the end.
 fn counted(stack: &Stack) -> BTreeMap<&'static str, u64> {
     let all = Counter::ALL.into_iter().map(|counter| (counter.name(), stack.counter(counter)));
     all.filter(|(_, count)| *count > 0).collect()

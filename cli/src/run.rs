@@ -30,6 +30,8 @@ use crate::output::say;
 /// without it they would be on no LAN. Ctrl-C ends them. If this command is killed, so are all of them.
 ///
 /// Without root, the kernel must allow user namespaces, and /dev/net/tun must be open to all.
+///
+/// For example: siga run --name web -- python3 -m http.server 80, and in a second terminal: siga run -- curl http://web/
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The LAN

@@ -16,6 +16,8 @@ use crate::transfer::{CHUNK_BYTES, GREETING, end, progress, written};
 ///
 /// Ends with 0 once the receiver has written everything. If the receiver ends earlier, ends with 1 and prints how many bytes were
 /// written.
+///
+/// For example, while `siga receive SERVER > copy.iso` waits in another terminal: siga send CLIENT SERVER < big.iso
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The name to attach under
@@ -55,7 +57,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     end(arguments.output, ("to", transfer.path.peer()), transfer.written, ended)
 }
 
-/// Why there is no path, and what would be right.
+/// Explains why there is no path, and what would be right.
 fn unconnected(arguments: &Arguments, socket: &FilePath, error: &ConnectError) -> Outcome {
     let Arguments { name, target: to, .. } = arguments;
     let refused = match error {
@@ -85,7 +87,7 @@ fn unconnected(arguments: &Arguments, socket: &FilePath, error: &ConnectError) -
 struct Transfer {
     path: Path,
     sent: u64,
-    /// What the receiver says it has written.
+    /// Bytes that the receiver has written, by its own report.
     written: u64,
 }
 

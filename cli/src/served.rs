@@ -11,7 +11,7 @@ use siga::disk::{Checking, Server, VolumeDevice};
 use crate::output::say;
 use crate::volume::bar;
 
-/// What is served.
+/// A volume that is served, and its devices.
 #[derive(Debug, Serialize)]
 pub struct Served {
     pub name: String,

@@ -40,7 +40,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What one path has done in one interval.
+/// Figures of one path for one interval.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 struct Figures {
     /// The end of the interval, in nanoseconds of the machine's clock.
@@ -84,7 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     Ok(())
 }
 
-/// What each path that was there all the time has done between two reports.
+/// Computes the figures of each path that is in both reports.
 fn figures(before: &SystemReport, now: &SystemReport) -> Vec<Figures> {
     let seconds = now.now_ns.saturating_sub(before.now_ns).max(1) as f64 / 1e9;
     let old: BTreeMap<u64, &PathReport> =

@@ -1,4 +1,4 @@
-//! What `siga send` and `siga receive` agree on, and how they show how far they are.
+//! The protocol of `siga send` and `siga receive`, and their display of progress.
 //!
 //! The sender's messages are the bytes of the file, in order. The receiver answers with how many bytes it
 //! has written so far, eight bytes each time, when there is room for it; after the last it answers in any
@@ -12,7 +12,7 @@ use siga::{Name, UserData};
 use crate::outcome::Outcome;
 use crate::output::{Output, can_draw, print_json, say};
 
-/// What the sender says when it connects, so that a receiver knows what is coming.
+/// User data with which the sender connects, so that a receiver recognizes it.
 pub const GREETING: UserData = *b"siga send 1\0\0\0\0\0";
 
 /// Bytes of the file that go as one message.
@@ -25,7 +25,7 @@ struct Delivery {
     peer: String,
     /// Bytes that the receiver has written.
     delivered_bytes: u64,
-    /// Whether these are all.
+    /// True if these are all bytes.
     complete: bool,
 }
 

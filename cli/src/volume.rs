@@ -126,7 +126,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     }
 }
 
-/// What a volume is.
+/// A volume, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct Described {
     file: PathBuf,
@@ -209,7 +209,7 @@ fn open(file: &Path, access: Access) -> Result<Volume, Outcome> {
     open_volume(file, access).map_err(|error| not_opened(file, &error))
 }
 
-/// Why a volume was not opened, with what is to be known of a file that the user has not named.
+/// Explains why a volume was not opened, also if the error is in a further file that the user has not named.
 fn not_opened(first: &Path, error: &OpenError) -> Outcome {
     match part_number(first, &error.file).filter(|part| *part > 1) {
         Some(part) => Outcome::No(format!(
@@ -367,7 +367,7 @@ impl Found {
     }
 }
 
-/// What a check has found in all.
+/// The result of a check.
 #[derive(Debug, Serialize)]
 struct Checked<'a> {
     file: &'a Path,
@@ -405,7 +405,7 @@ fn check_volume(arguments: &Check) -> Result<(), Outcome> {
     }
 }
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Debug, Serialize)]
 struct Copied<'a> {
     file: &'a Path,

@@ -147,7 +147,7 @@ fn datagram(data: &[u8]) -> (Offload, Vec<u8>) {
     (Offload { checksum, ..Offload::NONE }, packet)
 }
 
-/// What tshark finds in a file; none where it is not installed.
+/// Returns the packets that tshark finds in a file. None where it is not installed.
 fn tshark(file: &str) -> Option<Vec<String>> {
     let fields = [
         "frame.interface_name",

@@ -29,7 +29,7 @@ use siga::{Guest, Wait};
 
 use place::{Place, image};
 
-/// Whether Hercules's tools are there.
+/// Returns true if Hercules's tools are installed.
 fn has_hercules(test: &str) -> bool {
     lacking::has_program(test, "dasdls", "hercules")
 }
@@ -173,7 +173,7 @@ fn member() -> [Vec<u8>; 3] {
     [[card(CARDS[0]), card(CARDS[1])].concat(), card(CARDS[2]), Vec::new()]
 }
 
-/// What `dasdcat` prints of a member: the cards, and before them what it says of itself.
+/// Checks the output of `dasdcat` for a member: the cards, after lines about the program itself.
 fn assert_member(place: &Place, file: &str, member: &str) {
     let printed = place.tool("dasdcat", &["-i", file, &format!("{member}:ca")]);
     let lines: Vec<&str> = printed.lines().map(str::trim_end).collect();

@@ -20,7 +20,7 @@ fn wait_for(system: &System, guest: &str) {
     }
 }
 
-/// What a command prints, which ends well and says nothing else.
+/// Runs a command that must succeed and print nothing else, and returns its objects.
 fn objects(system: &System, arguments: &[&str]) -> Vec<Value> {
     let output = system.run(arguments);
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));

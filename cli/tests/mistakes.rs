@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use common::{Process, System, text};
 
-/// What a command says that ends with this code, in one line.
+/// Runs a command that must end with this code, and returns its message in one line.
 fn said(system: &System, arguments: &[&str], code: i32) -> String {
     let output = system.command(arguments).stdin(Stdio::null()).output().unwrap();
     let said = text(&output.stderr);

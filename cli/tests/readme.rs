@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use lacking::{has_program, skip};
 
-/// What a command may take: one that takes longer hangs.
+/// Seconds after which a command is taken to hang.
 const TIME: &str = "120";
 
 /// How a line is run.

@@ -25,7 +25,7 @@ fn siga(socket: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// What `receive` says to a connection, once it is there.
+/// Connects to `receive` once it is there, and returns its answer.
 fn asked(guest: &Guest, options: &PathOptions) -> Result<(), ConnectError> {
     loop {
         match guest.connect("RECEIVER", options) {

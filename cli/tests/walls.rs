@@ -223,7 +223,7 @@ fn walls_stand() {
     assert!(holes.is_empty(), "\n{}", holes.join("\n"));
 }
 
-/// Whether a line of code has this word, and not as the end of a longer one.
+/// Returns true if a line of code has this word, and not as the end of a longer one.
 fn mentions(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -26,9 +26,9 @@ use crate::top::seconds;
 /// Capture the frames of a LAN into a file that Wireshark opens
 ///
 /// Each member of the LAN is an interface of the file, and each frame is there once, at the member that sent it, with
-/// nanoseconds. Frames that the capture is too slow for are lost and counted, and slow nobody. Segments that leave the
+/// a time in nanoseconds. Frames for which the capture is too slow are lost and counted; members are not slowed down. Segments that leave the
 /// sender as one frame are one frame here. Ends with Ctrl-C. The system file says who may capture:
-/// capture = ["SNIFFER"] of a [[lan]].
+/// capture = ["SNIFFER"] of a [[lan]]. Without a system file, SNIFFER may. Needs no other rights.
 ///
 /// To watch: siga capture hs0 -w - | tshark -r -
 #[derive(Debug, clap::Args)]
@@ -120,7 +120,7 @@ struct Limits {
     deadline_ns: Option<u64>,
 }
 
-/// Why a capture ended that was not to end.
+/// The reason for which a capture ended early.
 enum Failure {
     Unwritten(io::Error),
     /// The kernel does not let us wait.
@@ -148,7 +148,7 @@ struct Source {
     lost_since: u64,
 }
 
-/// What came of a capture.
+/// The result of a capture, as `--json` prints it at the end.
 #[derive(Debug, serde::Serialize)]
 struct Summary {
     lan: String,

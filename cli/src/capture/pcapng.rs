@@ -59,7 +59,7 @@ pub struct Interface {
     pub mac: Mac,
 }
 
-/// What is written of a packet beside its bytes.
+/// The fields of a packet beside its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
     /// The number of its interface.
@@ -72,7 +72,7 @@ pub struct Packet {
     pub lost: u64,
 }
 
-/// What happened at an interface between two times.
+/// Counters of an interface between two times.
 #[derive(Clone, Copy, Debug)]
 pub struct Statistics {
     pub start_ns: u64,

@@ -18,7 +18,7 @@ pub struct Sources {
     modules: BTreeMap<String, Module>,
 }
 
-/// What is in one file, or between the braces of an inline module.
+/// Contents of one file, or between the braces of an inline module.
 #[derive(Default)]
 pub struct Module {
     /// Everything that is compiled, but for uses and macros.
@@ -233,7 +233,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Whether something is compiled for a user on x86-64 who has all features.
+/// Returns true if an item is compiled for a user on x86-64 who has all features.
 pub fn is_compiled(attributes: &[Attribute]) -> bool {
     let mut conditions = attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
     conditions.all(|attribute| holds(&attribute.parse_args().expect("`cfg` has a condition")))
@@ -295,7 +295,7 @@ fn gather(tree: &UseTree, mut path: Vec<String>, is_public: bool, found: &mut Ve
     }
 }
 
-/// What stands in `fabric::listed!`.
+/// The input of `fabric::listed!`.
 struct Listed {
     attributes: Vec<Attribute>,
     name: Ident,
@@ -332,7 +332,7 @@ impl Parse for Listed {
 }
 
 impl Listed {
-    /// What the macro makes of it.
+    /// Returns the items that the macro expands to.
     fn items(self) -> [Item; 2] {
         let Listed { attributes, name, variants, has_names } = self;
         let count = Index::from(variants.len());

@@ -1,4 +1,4 @@
-//! What a user of a crate can name, and what he meets beyond that.
+//! The items of a crate that a user can name, and those that he meets beyond that.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,7 +136,7 @@ pub struct Surface<'a> {
 }
 
 impl Surface<'_> {
-    /// What a definition is called: the shortest path by which it is reached.
+    /// Returns the name of a definition: the shortest path by which it is reached.
     pub fn name(&self, definition: &str) -> String {
         let shortest = self.names.get(definition).and_then(BTreeSet::first);
         shortest.map_or_else(|| definition.to_owned(), |(_, path)| path.clone())

@@ -124,7 +124,7 @@ impl Text<'_> {
         head.trim_end_matches("{}").trim_end().to_owned()
     }
 
-    /// What a trait requires or provides.
+    /// Describes an item that a trait requires or provides.
     fn required(&self, item: &TraitItem) -> String {
         match item {
             TraitItem::Fn(item) => {
@@ -147,7 +147,7 @@ impl Text<'_> {
         }
     }
 
-    /// What stands beside the name of a struct, and the lines below it.
+    /// Returns the text beside the name of a struct, and the lines below it.
     fn fields(&self, fields: &Fields) -> (String, Vec<String>) {
         match fields {
             Fields::Unit => (String::new(), Vec::new()),

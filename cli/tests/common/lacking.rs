@@ -1,4 +1,4 @@
-//! What a test lacks on this machine, and how that is reported.
+//! Reports what a test lacks on this machine.
 
 use std::io::Write;
 use std::process::Command;

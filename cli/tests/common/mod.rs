@@ -53,7 +53,7 @@ impl System {
     }
 }
 
-/// What was printed.
+/// Converts output to text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }

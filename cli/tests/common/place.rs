@@ -23,7 +23,7 @@ impl Place {
         self.run(env!("CARGO_BIN_EXE_siga"), &[&["volume"], arguments].concat())
     }
 
-    /// What a command prints that ends well.
+    /// Runs a command that must succeed, and returns its output.
     pub fn good(&self, arguments: &[&str]) -> String {
         let output = self.siga(arguments);
         let said = String::from_utf8_lossy(&output.stderr);

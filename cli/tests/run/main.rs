@@ -28,7 +28,7 @@ fn networks() -> Vec<String> {
     links.filter_map(|link| Some(link.ok()?.to_str()?.to_owned())).collect()
 }
 
-/// What processes were started with.
+/// Returns the command lines of all processes.
 fn commands() -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let commands = processes.map(|process| std::fs::read(process.path().join("cmdline")));

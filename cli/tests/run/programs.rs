@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use super::common::{System, text};
 use super::lacking::{has_program, skip};
 
-/// What a program may take: those that take longer hang.
+/// Seconds after which a program is taken to hang.
 pub const TIME: &str = "60";
 
 /// A host, if this user may make networks on this machine, and these programs are installed.

@@ -147,7 +147,7 @@ fn stack_reaches_a_server_that_comes_again_and_repeats_nothing() {
     }
 }
 
-/// What both programs begin with: how many segments the kernel of this network has sent again so far.
+/// The beginning of both programs: counts how many segments the kernel of this network has sent again so far.
 const AGAIN: &str = "import socket, sys\n\
 def again():
     names, counts = [l.split() for l in open('/proc/net/snmp') if l.startswith('Tcp:')]

@@ -103,7 +103,7 @@ impl Peer {
         ASKED_PORT
     }
 
-    /// What the program is to have received next, in hexadecimal.
+    /// Takes the bytes that the program must have received next, in hexadecimal.
     pub fn take_text(&mut self, bytes: usize) -> String {
         let start = 1 + self.read;
         self.read += bytes;
@@ -138,7 +138,7 @@ impl Peer {
         segment(offload, frame, &mut room, |bytes| self.segments.extend(Segment::parse(bytes)));
     }
 
-    /// What was not expected is told.
+    /// Checks that nothing arrives, and reports what does.
     pub fn expect_silence(&mut self, is_last: bool) -> Result<(), String> {
         self.receive(if is_last { LAST_SILENCE } else { SILENCE });
         match self.segments.is_empty() {
@@ -283,7 +283,7 @@ impl Segment {
         })
     }
 
-    /// What is behind the length of an option.
+    /// Returns the bytes after the length of an option.
     fn option(&self, kind: u8) -> Option<&[u8]> {
         let mut options = &self.options[..];
         loop {
