@@ -220,7 +220,7 @@ pub struct SubchannelState {
     pub measurement: Measurement,
 }
 
-/// What a guest has of a server, and may have.
+/// A guest's share of a server: what it uses, and its limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuestState {
     /// Its name.

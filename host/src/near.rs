@@ -53,7 +53,7 @@ pub fn question<T: Display>(words: &[T]) -> Option<String> {
     })
 }
 
-/// What would be right where one of several words must be written: the near ones, or all.
+/// Suggests a word where one of several must be written: those that are spelled alike, or else all.
 pub fn right(word: &str, known: &[impl AsRef<str>]) -> String {
     let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     let asked = question(&near(word, known.iter().copied()));

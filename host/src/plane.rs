@@ -83,7 +83,7 @@ const PROCESS: u64 = 1;
 const LISTENER: u64 = 2;
 const BELL: u64 = 3;
 
-/// What the poller calls the socket of a connection.
+/// Returns the poller's number for the socket of a connection.
 fn socket_name(number: u64) -> u64 {
     number << 2 | SOCKET
 }

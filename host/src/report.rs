@@ -90,7 +90,7 @@ pub struct ControlUnitReport {
     pub opens_refused: u64,
 }
 
-/// What a guest has of a control unit, and may have.
+/// A guest's share of a control unit: what it uses, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ControlUnitUserReport {
@@ -136,7 +136,7 @@ pub struct VolumeReport {
     pub sync: Option<VolumeSync>,
     /// Tracks that were found damaged, 16 at most.
     pub damaged_tracks: Vec<DamagedTrackReport>,
-    /// Why a sync of it has failed, if one has.
+    /// The error of a sync of the volume that failed. None if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Tracks that the cache has room for.

@@ -89,7 +89,7 @@ pub struct System {
     pub lans: Vec<LanRule>,
     /// The volumes, if there are any.
     pub volumes: Option<Volumes>,
-    /// What the file says that is probably not meant, in its order. A host serves such a system all the same.
+    /// Settings that are probably mistakes, in the order of the file. A host serves such a system all the same.
     pub warnings: Vec<FileError>,
 }
 
@@ -111,7 +111,7 @@ pub struct Rule {
     pub storage_bytes_max: u64,
 }
 
-/// What the guests of a user may take of the host, all together. What is left out is a share of what there is.
+/// Limits of all guests of one user together. A limit that is left out is a share of what the host has.
 #[derive(Clone, Debug, Default)]
 struct UserRule {
     /// None for every user that has no rule of its own.
@@ -160,7 +160,7 @@ impl Pattern {
         }
     }
 
-    /// Whether some name matches both.
+    /// Returns true if some name matches both.
     fn has_names_of(&self, other: &Pattern) -> bool {
         match (self, other) {
             (Pattern::Name(own), _) => other.matches(*own),
@@ -291,7 +291,7 @@ impl System {
         System::lets_observe(credentials) || self.rules.iter().any(|rule| rule.permits(credentials))
     }
 
-    /// Whether another user than the host's may be some guest.
+    /// Returns true if a user other than the host's may be some guest.
     pub(crate) fn admits_others(&self) -> bool {
         let own = Credentials::own().user;
         let admits =
@@ -299,12 +299,12 @@ impl System {
         self.rules.iter().any(admits)
     }
 
-    /// What the file sets for a user.
+    /// Returns the rule of the file for a user.
     fn user_rule(&self, owner: Owner) -> Option<&UserRule> {
         self.user_rule_where(owner, os::peer::unmapped())
     }
 
-    /// What the file sets for a user, where `unmapped` stands for all users without a number.
+    /// Returns the rule of the file for a user, where `unmapped` stands for all users without a number.
     fn user_rule_where(&self, owner: Owner, unmapped: Option<u32>) -> Option<&UserRule> {
         let user = match owner {
             Owner::User(user) => Some(user),
@@ -317,7 +317,7 @@ impl System {
         own.or_else(|| self.users.iter().find(|rule| rule.user.is_none() && !is_own))
     }
 
-    /// What the file lets a user have of something; none if it leaves that out.
+    /// Returns a user's limit as the file sets it. None if the file leaves it out.
     pub(crate) fn user_limit(&self, owner: Owner, limit: Limit) -> Option<u64> {
         let rule = self.user_rule(owner)?;
         match limit {
@@ -357,7 +357,7 @@ impl System {
             || self.rule(guest).is_some_and(|rule| rule.may_connect(target))
     }
 
-    /// Whether both may be members of one LAN.
+    /// Returns true if both may be members of one LAN.
     pub(crate) fn may_share_lan(&self, one: Name, other: Name) -> bool {
         let may_be = |lan: &LanRule, guest| lan.may_join(guest) || lan.may_capture(guest);
         self.lans.iter().any(|lan| may_be(lan, one) && may_be(lan, other))
@@ -397,7 +397,7 @@ impl Rule {
         }
     }
 
-    /// Whether it is for one guest, and not for a pattern of names.
+    /// Returns true if the rule is for one guest, and not for a pattern of names.
     pub(crate) fn is_of_one_guest(&self) -> bool {
         matches!(self.name, Pattern::Name(_))
     }

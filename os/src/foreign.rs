@@ -355,7 +355,7 @@ struct Queue {
     idle: usize,
 }
 
-/// What waits of one account.
+/// Descriptors of one account that wait to be closed.
 struct Line {
     account: Account,
     waiting: VecDeque<ForkSafeFd>,
@@ -373,7 +373,7 @@ struct Parked {
 /// and refuses every process of this user to pass a descriptor when it is as many as the process may have.
 const PARKED_SHARE: u64 = 4;
 
-/// What a thread closes next.
+/// The next thing that a thread closes.
 enum Next {
     Descriptor(ForkSafeFd),
     Parked(Parked),

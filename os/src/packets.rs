@@ -129,7 +129,7 @@ impl Packets {
         poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
     }
 
-    /// Whether a packet, or the end of the connection, waits to be received.
+    /// Returns true if a packet, or the end of the connection, waits to be received.
     pub fn has_arrived(&self) -> bool {
         let mut asked = [PollFd::new(&self.socket, PollFlags::IN)];
         poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)

@@ -47,7 +47,7 @@ impl Credentials {
     }
 }
 
-/// Whether this number stands for all users that have none in the user namespace of this process. In the first
+/// Returns true if this number stands for all users that have none in the user namespace of this process. In the first
 /// namespace, where every user has a number, no number does.
 pub fn is_unmapped(user: u32) -> bool {
     unmapped() == Some(user)
@@ -70,7 +70,7 @@ fn unmapped_user() -> Option<u32> {
     Some(read("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(NOBODY))
 }
 
-/// Whether the map of a user namespace has all users: numbers from 0 to the last but one, since the last is none.
+/// Returns true if the map of a user namespace has all users: numbers from 0 to the last but one, since the last is none.
 fn maps_everybody(map: &str) -> bool {
     let count = |line: &str| line.split_ascii_whitespace().nth(2)?.parse::<u64>().ok();
     map.lines().filter_map(count).sum::<u64>() >= u64::from(u32::MAX)
@@ -125,7 +125,7 @@ fn look_up(ask: impl Fn(&mut [u8]) -> (libc::c_int, Option<u32>)) -> Option<u32>
     }
 }
 
-/// What the kernel says of the peer's process, user and group. The type of rustix cannot hold the process number 0, which the
+/// Asks the kernel for the peer's process, user and group. The type of rustix cannot hold the process number 0, which the
 /// kernel gives for a process that has no number in this PID namespace.
 fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
@@ -288,7 +288,7 @@ mod tests {
         Process::of_peer(&ours).unwrap();
     }
 
-    /// What a child in a PID namespace that does not contain this process finds out. `None` if it may not be made.
+    /// Runs `find` in a child in a PID namespace that does not contain this process. `None` if the child may not be made.
     ///
     /// `find` runs while the process between, which has made what `find` looks at, waits; it is let go, and ends, when `find`
     /// closes what it is given.

@@ -177,7 +177,7 @@ pub enum BorrowError {
     Pages {
         /// The size of the file.
         bytes: u64,
-        /// What its pages take.
+        /// The bytes that its pages take.
         found: u64,
     },
     /// It is on huge pages that are set aside, and has holes: where this process may have no such page, reading a hole
@@ -186,7 +186,7 @@ pub enum BorrowError {
     Holes {
         /// The size of the file.
         bytes: u64,
-        /// What its pages take.
+        /// The bytes that its pages take.
         found: u64,
     },
     /// The kernel refused to examine or to map it.

@@ -37,7 +37,7 @@ pub struct Agent {
     counters: Counters,
     /// The user was told of frames from another MAC address, and of frames that are too long.
     has_told: [bool; 2],
-    /// What the user is to be told next.
+    /// The next message to the user.
     notice: Option<String>,
 }
 

@@ -17,11 +17,11 @@ pub struct Hosts {
     file: File,
     /// What is in the machine's own file.
     before: String,
-    /// What the machine is called, if it is.
+    /// The machine's own name, if it has one.
     machine: Option<String>,
     /// Of the members that were looked at last.
     changes: Option<u64>,
-    /// What the file has.
+    /// The text that was written to the file last.
     text: Option<String>,
     /// How often it was written.
     #[cfg(test)]
@@ -94,7 +94,7 @@ impl Hosts {
     }
 }
 
-/// Whether a word can stand in a hosts file as a name.
+/// Returns true if a word can be a name in a hosts file.
 fn is_name(word: &str) -> bool {
     !word.is_empty()
         && word

@@ -31,7 +31,7 @@ pub struct Options {
     pub interface: Option<String>,
     /// Members of the LAN over which packets go to elsewhere.
     pub gateways: Vec<IpAddr>,
-    /// Whether it passes packets on, from IP addresses that are not its own.
+    /// Set if the member passes packets on, from IP addresses that are not its own.
     pub routes: bool,
     /// How the port waits.
     pub wait: Wait,

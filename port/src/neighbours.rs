@@ -11,7 +11,7 @@ use net::lan::frame::Mac;
 use net::lan::neighbour;
 use siga::lan::Lan;
 
-/// What a port knows of its kernel's neighbours.
+/// A port's copy of its kernel's neighbours.
 #[derive(Debug, Default)]
 pub(crate) struct Neighbours {
     /// The IP addresses of members over which the kernel sends packets to elsewhere.

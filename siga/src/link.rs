@@ -180,7 +180,7 @@ impl Link {
         inner.accounts.values_mut().for_each(|entry| entry.is_known = false);
     }
 
-    /// Whether the host was given up because it does not read.
+    /// Returns true if the host was given up because it does not read.
     pub(crate) fn has_given_up(&self) -> bool {
         !self.in_child() && self.lock().packets.is_none()
     }

@@ -666,7 +666,7 @@ impl Receiver {
         Ok(Some(self.half.message(message)))
     }
 
-    /// Whether to let messages gather before the next poll.
+    /// Returns true if messages are to gather before the next poll.
     #[inline(always)]
     fn slips(&self) -> bool {
         self.half.has_caught_up() && self.spin.polls() && self.slip.is_allowed()

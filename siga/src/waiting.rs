@@ -38,7 +38,7 @@ pub(crate) const SLIP_MAX: Duration = Duration::from_nanos(1750);
 /// waits until the line is back. So it loses a small part of its time.
 const SLIP_LINES: u64 = 14;
 
-/// What a cache line takes to come from another processor, until it has been measured.
+/// Nanoseconds that a cache line takes to come from another processor, until they have been measured.
 const LINE_NS: u64 = 100;
 
 /// Polls between two polls at the clock, which is dearer than they are.
@@ -235,7 +235,7 @@ impl SpinPolicy {
         if is_over { Waited::TimedOut } else { Waited::Ready }
     }
 
-    /// Whether to poll at all before sleeping.
+    /// Returns true if a wait polls at all before it sleeps.
     #[inline]
     pub(crate) fn polls(&self) -> bool {
         self.policy != Wait::Block

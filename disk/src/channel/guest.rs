@@ -75,7 +75,7 @@ impl Backlog {
         self.bytes -= first.map_or(0, |(_, body)| body.len());
     }
 
-    /// Whether there is more than a guest with so many subchannels may leave.
+    /// Returns true if more results are held back than a guest with so many subchannels may leave unread.
     pub(super) fn is_full(&self, subchannels: u16) -> bool {
         self.results.len() > HELD_BACK_MAX || self.bytes > held_back_bytes_max(subchannels)
     }
@@ -310,7 +310,7 @@ impl Guest {
         waits
     }
 
-    /// Whether more results are held back than the guest may leave.
+    /// Returns true if more results are held back than the guest may leave unread.
     pub(super) fn is_behind(&self) -> bool {
         self.backlog.is_full(self.subchannels.len() as u16)
     }

@@ -434,13 +434,13 @@ impl Channel {
         self.guests.iter().flatten().any(|guest| guest.lacks)
     }
 
-    /// Whether a program waits because the control unit was busy.
+    /// Returns true if a program waits because the control unit was busy.
     pub fn is_busy(&self) -> bool {
         self.is_to_repeat() || self.guests.iter().flatten().any(|guest| guest.waiting > 0)
     }
 
-    /// Whether a program waits because the control unit was busy, which does not say when that is over. The caller decides when it begins
-    /// again: see [`Channel::repeat`].
+    /// Returns true if a program waits because the control unit was busy and will not announce when it is free. The caller decides when it
+    /// begins again: see [`Channel::repeat`].
     pub fn is_to_repeat(&self) -> bool {
         self.guests.iter().flatten().any(|guest| !guest.busy.is_empty())
     }

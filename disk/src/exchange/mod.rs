@@ -69,7 +69,7 @@ pub enum Syncing {
     /// A crash of the machine, and a loss of power: the volume's files are synced (`fdatasync`) before the write is acknowledged.
     #[default]
     Fdatasync,
-    /// What the file guarantees by itself: the control unit syncs nothing, and a write is acknowledged when the kernel says that it is
+    /// The guarantee of the file alone: the control unit syncs nothing, and a write is acknowledged when the kernel says that it is
     /// written. On an ordinary file a crash of the machine can lose the write, and an error that the kernel meets later, when it writes
     /// its page cache back, reaches no guest.
     ///

@@ -218,7 +218,7 @@ impl Mounted {
         self.is_to_protect = true;
     }
 
-    /// Whether a sync has failed that was to bring a track to the disk.
+    /// Returns true if a sync has failed that was to bring this track to the disk.
     #[inline]
     fn is_lost(&self, track: u32) -> bool {
         self.failure.as_ref().is_some_and(|failure| failure.tracks.contains(&track))
@@ -461,7 +461,7 @@ impl Unit {
         self.volumes[volume].volume.cylinders()
     }
 
-    /// Whether a volume may be written: it was opened for that, no track of it was found damaged, and no sync has failed.
+    /// Returns true if a volume may be written: it was opened for that, no track of it was found damaged, and no sync has failed.
     pub fn is_writable(&self, volume: usize) -> bool {
         self.volumes[volume].is_writable()
     }
@@ -481,7 +481,7 @@ impl Unit {
         self.protect();
     }
 
-    /// Why nobody writes to a volume any more, if a sync of it has failed. That is so until the volume is mounted anew.
+    /// Returns the error of a sync that failed. Nobody writes to such a volume until it is mounted anew.
     ///
     /// # Panics
     /// If there is no such volume.

@@ -91,7 +91,7 @@ pub(super) struct Reservations {
 }
 
 impl Reservations {
-    /// Whether a program may find its device reserved, or kept for another program.
+    /// Returns true if any device is reserved, or kept for a program that waits.
     #[inline]
     pub(super) fn are_any(&self) -> bool {
         !self.owners.is_empty() || !self.called.is_empty() || !self.overdue.is_empty()
@@ -159,8 +159,8 @@ impl Reservations {
         was_called
     }
 
-    /// Whether a new program of a connection has to wait: the device is reserved, or a program of another connection has waited too long to
-    /// reserve it.
+    /// Returns true if a new program of a connection has to wait: the device is reserved, or a program of another connection has waited too
+    /// long to reserve it.
     #[cold]
     pub(super) fn must_wait(
         &self,
@@ -173,7 +173,7 @@ impl Reservations {
             || !self.has(number) && self.overdue.iter().any(is_overdue)
     }
 
-    /// Whether a device is reserved by another connection, or kept for a program of another one that is to reserve it.
+    /// Returns true if a device is reserved by another connection, or kept for a program of another connection that is to reserve it.
     fn is_reserved(
         &self,
         connections: &[Option<Box<Connection>>],
@@ -185,7 +185,7 @@ impl Reservations {
         self.owners.iter().any(|owner| overlaps(*owner)) || called.any(|((of, _), _)| overlaps(*of))
     }
 
-    /// Whether a device is kept for a program of another connection.
+    /// Returns true if a device is kept for a program of another connection.
     fn is_kept(
         &self,
         connections: &[Option<Box<Connection>>],
@@ -202,8 +202,8 @@ fn overlaps(connections: &[Option<Box<Connection>>], number: u16, device: &Devic
     connection.is_some_and(|connection| connection.device.overlaps(device))
 }
 
-/// Whether a connection can reserve its device now: nobody else has reserved it, no program of others is under way there, and the device is not
-/// kept for one. What has not come to the disk yet could fail, and be gone, while the device is reserved.
+/// Returns true if a connection can reserve its device now: nobody else has reserved it, no program of others is under way there, and the
+/// device is not kept for one. What has not come to the disk yet could fail, and be gone, while the device is reserved.
 pub(super) fn is_free(
     mounted: &Mounted,
     connections: &[Option<Box<Connection>>],
@@ -296,7 +296,8 @@ impl Unit {
 }
 
 impl Mounted {
-    /// Whether a program that waits can begin, and how many visits it took to find out. If it is to reserve its device and cannot, it claims it.
+    /// Returns whether a program that waits can begin, and how many visits that took. If it is to reserve its device and cannot, it claims
+    /// it.
     fn judge(
         &mut self,
         connections: &[Option<Box<Connection>>],

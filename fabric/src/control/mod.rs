@@ -204,7 +204,7 @@ messages! {
         address: WantedAddress,
         /// Whether it captures, and is no receiver of frames of its own. It has no IP address then.
         captures: bool,
-        /// Whether it passes packets on, and so sends from IP addresses that are not its own.
+        /// Set if the member passes packets on, and so sends from IP addresses that are not its own.
         routes: bool,
     },
     /// I leave the LAN.
@@ -352,7 +352,7 @@ pub fn version_refused(found: u16, serial: u32) -> Vec<u8> {
     packet
 }
 
-/// Why a request was not done. The numbers in brackets are those of IUCV's CONNECT, where it has one.
+/// The reason for which a request was refused. The numbers in brackets are those of IUCV's CONNECT, where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {

@@ -109,7 +109,7 @@ impl Reader {
         is_there.then_some(bits)
     }
 
-    /// Whether the second cache line of a hand-over has come too.
+    /// Returns true if the second cache line of a hand-over has arrived too.
     #[inline(always)]
     fn has_second(&self, sequence: Sequence) -> bool {
         let stamp = sequence.line_word() + CACHE_LINE_WORDS;

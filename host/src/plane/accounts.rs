@@ -72,7 +72,7 @@ impl Gauge {
     }
 }
 
-/// What was charged to some owners, until this is dropped.
+/// A charge on the accounts of some owners, given back when it is dropped.
 #[derive(Debug)]
 #[must_use = "what is charged is given back when the charge is dropped"]
 pub(super) struct Charge {

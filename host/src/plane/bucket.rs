@@ -69,7 +69,7 @@ impl Bucket {
         ahead_ns.checked_div(self.interval_ns()).unwrap_or(0)
     }
 
-    /// Whether nothing that has happened counts any more.
+    /// Returns true if the bucket is full again: nothing taken earlier counts any more.
     pub(super) fn is_full(&self, now_ns: u64) -> bool {
         self.full_ns <= now_ns
     }

@@ -72,7 +72,7 @@ impl Scene {
         self.host.poll(self.now_ns).unwrap();
     }
 
-    /// What the host answers when it is polled once.
+    /// Sends a request, polls the host once, and returns its reply.
     fn ask(&mut self, party: &mut Party, request: &Request, passed: &[&OwnedFd]) -> Option<Reply> {
         party.send(request, passed);
         self.poll();

@@ -1,4 +1,4 @@
-//! What observers are shown: guests, paths, limits, and the buffers of a path.
+//! Reports for observers: guests, paths, limits, and the buffers of a path.
 
 use std::os::fd::AsFd;
 

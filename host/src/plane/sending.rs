@@ -1,4 +1,4 @@
-//! What the host sends to connections, and what waits until the kernel has memory for it.
+//! Packets from the host to connections, and those that wait until the kernel has memory for them.
 
 use std::io;
 use std::os::fd::BorrowedFd;

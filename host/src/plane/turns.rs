@@ -55,7 +55,7 @@ impl Turns {
         owners
     }
 
-    /// Whether a user has a connection to be read, and has not used up its budget.
+    /// Returns true if a user has a connection to be read, and has not used up its budget.
     pub(super) fn has_next(&self, owner: Owner) -> bool {
         self.lines.get(&owner).is_some_and(|line| line.budget > 0 && !line.waiting.is_empty())
     }

@@ -95,7 +95,7 @@ impl LanRule {
         self.capture.iter().any(|pattern| pattern.matches(guest))
     }
 
-    /// Whether this guest may pass packets on.
+    /// Returns true if this guest may pass packets on.
     pub fn may_route(&self, guest: Name) -> bool {
         self.routers.iter().any(|pattern| pattern.matches(guest))
     }
@@ -139,7 +139,7 @@ impl LanRule {
         ranges.join(", ")
     }
 
-    /// Whether a guest may have an IP address, as far as this file says. Addresses of a family without a range are free, and so are
+    /// Returns true if the file lets a guest have an IP address. Addresses of a family without a range are free, and so are
     /// those of IPv6 that are local to a link.
     pub fn may_have(&self, guest: Name, address: IpAddr) -> bool {
         let is_local = match address {
@@ -274,7 +274,7 @@ fn ranges(source: &Source, written: &Spanned<WrittenRange>) -> Result<Vec<IpNet>
 }
 
 impl WrittenLan {
-    /// What is probably not meant.
+    /// Returns warnings about settings that are probably mistakes.
     pub(super) fn warnings(&self, source: &Source, guests: &Guests<'_>) -> Vec<FileError> {
         let mut warnings = Vec::new();
         if let Some(written) = &self.range {

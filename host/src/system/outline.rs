@@ -9,7 +9,7 @@ use super::volume::{DeviceRule, VolumeRule, Volumes};
 use super::{Pattern, Rule, System, UserRule};
 use crate::report::VolumeSync;
 
-/// What a host makes of a system file.
+/// A system as a host reads it from a system file, with defaults filled in.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outline {
     /// Where guests attach. None for the usual place.
@@ -22,7 +22,7 @@ pub struct Outline {
     pub memory_bytes_max: u64,
     /// Limits that the file sets for users, in its order.
     pub users: Vec<UserOutline>,
-    /// What guests may do, in the order of the file.
+    /// Rights of guests, in the order of the file.
     pub guests: Vec<GuestOutline>,
     /// The LANs.
     pub lans: Vec<LanOutline>,
@@ -66,7 +66,7 @@ pub struct UnitOutline {
     pub guest_storage_bytes_max: Option<u64>,
 }
 
-/// What a guest may do.
+/// Rights of a guest.
 #[derive(Clone, Debug, Serialize)]
 pub struct GuestOutline {
     /// Its name, or the beginning of names and `*`.
@@ -104,11 +104,11 @@ pub struct LanOutline {
     pub capture: Vec<String>,
     /// Guests that may pass packets on.
     pub routers: Vec<String>,
-    /// What is fixed for guests.
+    /// Addresses that the file gives guests.
     pub fixed: Vec<FixedOutline>,
 }
 
-/// What is fixed for a member.
+/// A member's fixed addresses and VLANs.
 #[derive(Clone, Debug, Serialize)]
 pub struct FixedOutline {
     /// The guest.
@@ -136,7 +136,7 @@ pub struct VolumeOutline {
     pub sync: VolumeSync,
     /// Every track is read before the volume is served.
     pub check: bool,
-    /// Which guest has which of its cylinders.
+    /// Devices on the volume: the guests, and their cylinders.
     pub devices: Vec<DeviceOutline>,
 }
 
@@ -145,7 +145,7 @@ pub struct VolumeOutline {
 pub struct DeviceOutline {
     /// The guest.
     pub guest: String,
-    /// What the guest calls it.
+    /// The device's name at the guest.
     pub device: String,
     /// The guest has the whole volume for itself.
     pub dedicated: bool,
@@ -160,7 +160,7 @@ pub struct DeviceOutline {
 }
 
 impl System {
-    /// What a host makes of this system.
+    /// Returns the system as a host reads it, with defaults filled in.
     pub fn outline(&self) -> Outline {
         let volumes = self.volumes.as_ref();
         // The control unit's rule is not in the file.

@@ -1,4 +1,4 @@
-//! What a system file says that is probably not meant: names of guests that do not exist, and the like. A host serves such a system all the
+//! Warnings about settings that are probably mistakes: names of guests that do not exist, and the like. A host serves such a system all the
 //! same; `siga up` prints these warnings, and `siga up --check` fails on them.
 
 use toml::Spanned;

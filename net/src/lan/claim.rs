@@ -1,4 +1,5 @@
-//! What a frame claims: that an IP address is its sender's. Whoever gives frames to a kernel compares that with the address table.
+//! Claims of frames: a frame says that an IP address is its sender's. Whoever gives frames to a kernel compares that with the address
+//! table.
 //!
 //! A kernel believes what a packet says of its source, and whom an address belongs to it believes of anybody who says so. The first is
 //! compared with the sender's entry in the table. The second is known from the table alone: frames that say it are for nobody.
@@ -20,10 +21,10 @@ const DESTINATION: u8 = 60;
 /// Router advertisement, neighbour solicitation and advertisement, redirect.
 const DISCOVERY: std::ops::RangeInclusive<u8> = 134..=137;
 
-/// What a frame claims.
+/// A claim of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Nothing that is not so.
+    /// Only what the address table says too.
     Fair,
     /// That an IP address is the sender's, which is not in its entry.
     Source(IpAddr),
@@ -31,8 +32,8 @@ pub enum Claim {
     Discovery,
 }
 
-/// What a frame without a tag claims, of which `start` has the headers. A frame with a tag claims nothing: whom the system file has put into
-/// a VLAN, the others there know from each other.
+/// Returns the claim of a frame without a tag, of which `start` has the headers. A frame with a tag claims nothing: whom the system file
+/// has put into a VLAN, the others there know from each other.
 ///
 /// A member that passes packets on may send from any address. All may send from no address, as who asks for one does, and from the address
 /// of IPv6 that is local to the link and follows from their MAC address.
@@ -68,7 +69,7 @@ pub fn claim(start: &[u8], offload: Offload, from: &Member) -> Claim {
     }
 }
 
-/// Whether a packet of IPv6 belongs to neighbour discovery. Headers that go beyond what is at hand hide something.
+/// Returns true if a packet of IPv6 may belong to neighbour discovery. It may where its headers go on beyond the bytes given here.
 fn is_discovery(ip: &[u8]) -> bool {
     let (mut next, mut at) = (ip[6], IPV6_BYTES);
     loop {

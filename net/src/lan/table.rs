@@ -72,7 +72,7 @@ pub struct Member {
     pub addresses: Vec<IpAddr>,
     /// Whether it captures: the others give it copies of what they send, and it takes no frame of its own.
     pub captures: bool,
-    /// Whether it passes packets on: what it sends may come from IP addresses that are not its own.
+    /// Set if the member passes packets on: what it sends may come from IP addresses that are not its own.
     pub routes: bool,
     /// Which membership of this LAN it is, as its host counts them: one that has left and come again has another. It begins
     /// anew, at 2^32 too: so often nobody comes while another looks away.
@@ -288,7 +288,7 @@ impl LentTable {
         }
     }
 
-    /// Whether it was read at all: before, nobody is in it.
+    /// Returns true if the table has been read at least once. Before, it has no members.
     pub fn was_read(&self) -> bool {
         self.read_up_to.is_some()
     }

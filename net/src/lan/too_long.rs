@@ -1,4 +1,4 @@
-//! What a sender is told whose packet is longer than the packets of the LAN: the message of ICMP that a router would send it, so that its
+//! The answer to a packet that is longer than the packets of the LAN: the message of ICMP that a router would send, so that the sender's
 //! kernel makes the next ones shorter (RFC 1191, RFC 8201).
 
 use super::frame::{ETHERNET_BYTES, Mac, destination, u16_at};

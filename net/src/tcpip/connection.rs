@@ -125,7 +125,7 @@ pub(super) struct Connection {
     pub(super) keeper: Option<Box<Keeper>>,
     /// The same, after its host may have become another, until something comes from there.
     pub(super) questioner: Option<Box<Keeper>>,
-    /// Whether it is among those that are to be asked so.
+    /// Set if the connection is in the queue of those that are to be asked so.
     pub(super) is_questioned: bool,
 }
 
@@ -171,7 +171,7 @@ impl Connection {
         }
     }
 
-    /// Whether the other side has all that was sent.
+    /// Returns true if the other side has acknowledged all that was sent.
     fn is_idle(&self) -> bool {
         self.asleep.is_some() || self.machine.as_ref().is_some_and(Machine::is_idle)
     }

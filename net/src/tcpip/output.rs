@@ -118,7 +118,7 @@ impl Passed {
         held.frame.len()
     }
 
-    /// Which packet goes for another of `source`: the last of the source that has the most, if that has more than this one
+    /// Finds the packet to drop for another of `source`: the last of the source that has the most, if that has more than this one
     /// will have then. So a source that floods a target is in nobody's way but its own.
     fn evictable(&self, source: IpAddr) -> Option<usize> {
         let own = self.of_sources.get(&source).copied().unwrap_or(0);

@@ -253,7 +253,7 @@ impl Routes {
         }
     }
 
-    /// Whether a route leads over the neighbour with this address.
+    /// Returns true if a route leads over the neighbour with this address.
     pub(super) fn is_gateway(&self, address: IpAddr) -> bool {
         self.routes.iter().any(|route| route.via == address)
     }

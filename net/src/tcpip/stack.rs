@@ -336,12 +336,12 @@ impl Stack {
         }
     }
 
-    /// Whether a route leads over the neighbour with this address: what becomes of it concerns hosts that are further away.
+    /// Returns true if a route leads over the neighbour with this address: its changes concern hosts that are further away.
     pub fn is_gateway(&self, address: IpAddr) -> bool {
         self.output.routes.is_gateway(address)
     }
 
-    /// Whether [`Stack::change_neighbours`] is asked for: there are several interfaces, or routes.
+    /// Returns true if [`Stack::change_neighbours`] matters: there are several interfaces, or routes.
     pub fn has_choice(&self) -> bool {
         self.output.routes.has_choice()
     }

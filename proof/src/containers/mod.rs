@@ -20,7 +20,7 @@ use crate::crew::{DIE, Told, Workplace};
 
 /// A host and two guests, each in a container of its own: messages, a LAN, work on a disk, and a death
 ///
-/// What this machine does not allow is skipped, with the reason.
+/// Skips whatever this machine does not allow, and prints the reason.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// How long a step may take before it counts as hanging, in seconds
@@ -102,7 +102,7 @@ impl Users {
         }
     }
 
-    /// Why there can be no such containers here; none if there can.
+    /// Returns the reason why there can be no such containers here. None if there can.
     fn obstacle(self, places: &Places, has_proc: bool) -> Option<String> {
         let mut words = self.command(Role::Server, &places.shared, &places.seen, has_proc);
         words.push("true".to_owned());

@@ -1,4 +1,4 @@
-//! What runs in a container: a host with a volume, or a guest.
+//! The program in a container: a host with a volume, or a guest.
 
 use std::fmt::{self, Display};
 use std::io::{Read, Write as _};
@@ -19,11 +19,11 @@ use siga::{Guest, Path as MessagePath, PathOptions, Wait};
 
 use crate::crew::{commands, say};
 
-/// What a part says when others can begin.
+/// The line of a part when others can begin.
 pub const READY: &str = "ready";
-/// What a client's line begins with when all has worked.
+/// The beginning of a client's line when all has worked.
 pub const DONE: &str = "done: ";
-/// What a client says when its path to the server has ended.
+/// The line of a client when its path to the server has ended.
 pub const SEVERED: &str = "severed";
 /// Tells a host to print its report.
 pub const REPORT: &str = "report";
@@ -32,7 +32,7 @@ pub const END: &str = "end";
 /// The guest that serves the volume.
 pub const UNIT: &str = "UNIT";
 
-/// What is in a container.
+/// The role of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Role {
     Host,
@@ -53,7 +53,7 @@ impl Display for Role {
 /// The arguments of a program in a container.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// What it is
+    /// Role of this process
     #[arg(long)]
     role: Role,
     /// Where the host listens

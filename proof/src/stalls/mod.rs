@@ -35,7 +35,7 @@ pub struct Arguments {
     /// How long each, in milliseconds
     #[arg(long, default_value_t = 100)]
     ms: u64,
-    /// What the sides do [default: each in turn]
+    /// Exchange between the two sides [default: each in turn]
     #[arg(long = "manner", value_name = "MANNER")]
     manners: Vec<Manner>,
     /// How many threads take the processors from the trial

@@ -15,7 +15,7 @@ use siga::{Guest, Wait};
 
 use super::threads;
 
-/// What a client and a server do with each other.
+/// The exchange between a client and a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Manner {
     /// 64 bytes there and 64 bytes back, over one connection
@@ -32,7 +32,7 @@ pub struct Plan {
     pub manner: Manner,
     pub wait: Wait,
     pub drive: Drive,
-    /// Whether each side has one processor, as in the lab.
+    /// Set if each side has one processor, as in the lab.
     pub is_pinned: bool,
     /// How long.
     pub time: Duration,
@@ -44,7 +44,7 @@ pub struct Plan {
     pub patience: Duration,
 }
 
-/// What a trial has found.
+/// The result of a trial.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Messages that were received, or connections that were answered.
@@ -57,7 +57,7 @@ pub struct Found {
     pub ran_ns: u64,
     /// Segments that were sent again.
     pub resent: u64,
-    /// What was seen of sleeps that were too long.
+    /// Descriptions of sleeps that were too long.
     pub scenes: Vec<String>,
 }
 

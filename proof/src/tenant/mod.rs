@@ -189,7 +189,7 @@ impl Scene {
         count(&mut new).map(drop)
     }
 
-    /// What the host has after a tenant has done it and has gone: what is made once and kept is there then.
+    /// Returns the footprint of the host after a tenant has done the deed once and has gone. It includes all that is made once and kept.
     fn footprint_after_one(&self, act: Act) -> Result<Footprint, String> {
         let tenant = part(&self.program, &self.socket, Role::Tenant, act, self.patience)?;
         thread::sleep(SETTLE);

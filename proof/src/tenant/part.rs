@@ -22,7 +22,7 @@ use siga::{Guest, PathOptions, Wait};
 
 use crate::crew::{commands, say};
 
-/// What a part says when it is at work.
+/// The line of a part when it is at work.
 pub const READY: &str = "ready";
 /// Asks a neighbour how much it has done, and a tenant for [`Deeds`].
 pub const COUNT: &str = "count";
@@ -33,7 +33,7 @@ pub const TENANT_USER: u32 = 1002;
 
 const UNIT: &str = "UNIT";
 
-/// What a process is.
+/// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Role {
     Host,
@@ -73,25 +73,25 @@ pub enum Act {
 /// The arguments of a process.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// What it is
+    /// Role of this process
     #[arg(long)]
     role: Role,
     /// Where the host listens
     #[arg(long)]
     socket: PathBuf,
-    /// What a tenant does
+    /// Deed of a tenant
     #[arg(long, default_value = "attach")]
     act: Act,
 }
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// What a tenant has done so far.
+/// Counts of a tenant's deeds so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Deeds {
-    /// What was done.
+    /// Deeds that were done.
     pub done: u64,
-    /// What was refused, by the words of the error.
+    /// Deeds that were refused, by the words of the error.
     pub refused: BTreeMap<String, u64>,
 }
 

@@ -81,7 +81,7 @@ pub enum OpenDiskError {
     /// The guest has as much of the server as it may. It finds more when it closes devices, and unless the limit was set, when others do.
     #[error("limit {limit} of guest {guest} at {server} reached: {most} ({})", limit.setting())]
     Limit {
-        /// Which limit.
+        /// The limit that was reached.
         limit: GuestLimit,
         /// The guest, whose limit it is.
         guest: String,
@@ -692,9 +692,9 @@ impl Disk {
 
     /// Writes blocks, and waits until the server acknowledges them. No other program may run.
     ///
-    /// What an acknowledged write survives is the setting `sync` of the volume: [`Disk::durability`] tells. By default the blocks are on the
-    /// server's disk when this returns. With `sync = "file"` the kernel of the server's machine has them, and a crash of that machine can
-    /// lose them.
+    /// The setting `sync` of the volume decides which crashes an acknowledged write survives: see [`Disk::durability`]. By default the
+    /// blocks are on the server's disk when this returns. With `sync = "file"` the kernel of the server's machine has them, and a crash of
+    /// that machine can lose them.
     ///
     /// # Errors
     /// [`DiskError`]. The blocks before the fault were written then.

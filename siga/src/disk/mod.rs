@@ -136,7 +136,7 @@ impl Given {
     }
 }
 
-/// Why a server does not let a guest open a device, in the user data with which it refuses the connection.
+/// The reason why a server does not let a guest open a device, in the user data with which it refuses the connection.
 ///
 /// ```text
 /// | why 8 | 7 letters "SIGADSK" 56 | limit 64 |     little-endian

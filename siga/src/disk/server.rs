@@ -171,7 +171,7 @@ impl Named {
 #[derive(Clone, Copy, Debug)]
 struct Opened {
     key: Key,
-    /// Which device.
+    /// The number of the device.
     device: usize,
     /// The guest.
     guest: Name,
@@ -179,12 +179,12 @@ struct Opened {
     storage_bytes: u64,
 }
 
-/// What a guest that opens a device gets.
+/// The share of a guest that opens a device.
 #[derive(Clone, Copy, Debug)]
 struct Grant {
     /// The number of the path at the channel.
     number: usize,
-    /// Which device.
+    /// The number of the device.
     device: usize,
     wanted: Wanted,
     /// Storage that the path lends, without a cache.
@@ -819,10 +819,10 @@ impl Server {
         }
     }
 
-    /// What a guest gets of what it wants.
+    /// Decides how much of its wish a guest gets.
     ///
     /// # Errors
-    /// Why it gets nothing.
+    /// The reason why it gets nothing.
     fn grant(&mut self, pending: &Pending) -> Result<Grant, NotOpened> {
         let wanted = Wanted::parse(&pending.data);
         let result_bytes = u32::from(wanted.result_pages) * 4096;
@@ -874,7 +874,7 @@ impl Server {
         self.unit.damage(volume)
     }
 
-    /// Why nobody writes to a volume any more, if a sync of it has failed. That is so until the volume is served anew.
+    /// Returns the error of a sync that failed. Nobody writes to such a volume until it is served anew.
     ///
     /// # Panics
     /// If there is no such volume.

@@ -1,4 +1,4 @@
-//! What the guests of a server may have of it: how many devices they have open, and how much storage these take.
+//! Limits of the guests of a server: how many devices they have open, and how much storage these take.
 //!
 //! A limit that is not set is half of what all other guests leave, as with the limits of the host: see `docs/design/limits.md`. So whatever some
 //! guests take, the next finds something, and nothing is kept for guests that do not come.
@@ -13,7 +13,7 @@ use super::NotOpened;
 /// Storage that a guest which serves volumes may lend, unless its host says otherwise.
 const STORAGE_BYTES_MAX: u64 = 64 << 30;
 
-/// What the guests of a server may have of it at a time.
+/// The limits of a server for its guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Devices that all guests together have open, each open counting: at most 4096, which is the default.
@@ -38,7 +38,7 @@ impl Default for ServerLimits {
     }
 }
 
-/// What a guest has of a server.
+/// A guest's use of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) opens: u64,
@@ -47,7 +47,7 @@ pub(super) struct Taken {
     pub(super) refused: (u32, u32),
 }
 
-/// What each guest has of a server, and may have.
+/// Each guest's use of a server, and its limits.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     pub(super) limits: ServerLimits,
@@ -66,7 +66,7 @@ impl Shares {
         self.taken.iter().map(|(guest, taken)| (*guest, *taken))
     }
 
-    /// What a guest may have now.
+    /// Returns the most that a guest may have now.
     pub(super) fn most(&self, guest: Name) -> Taken {
         let own = self.taken.get(&guest).copied().unwrap_or_default();
         let ServerLimits { opens_max, storage_bytes_max, .. } = self.limits;
@@ -82,7 +82,7 @@ impl Shares {
         }
     }
 
-    /// Whether a guest may open one more device, which takes so much storage.
+    /// Checks that a guest may open one more device, which takes so much storage.
     ///
     /// # Errors
     /// The limit that is reached.

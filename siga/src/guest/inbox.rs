@@ -20,7 +20,7 @@ pub(super) struct Inbox {
     pub(super) rejoining: HashMap<u32, u64>,
     /// Connections that wait, in order, and whether they were handed out to be accepted or refused.
     pub(super) pending: VecDeque<(Pending, bool)>,
-    /// Why the host has taken no connection of ours.
+    /// The reason why the host last refused a connection of this guest.
     pub(super) turned_away: Option<Box<Problem>>,
     /// There will be no host again, which was not reported yet.
     pub(super) is_newly_forsaken: bool,

@@ -58,7 +58,7 @@ pub struct Guest {
     inbox: RefCell<Inbox>,
     /// Resources this guest manages, announced to each new host.
     resources: RefCell<Vec<(Name, Scope)>>,
-    /// What other guests have passed over their paths that waits to be closed.
+    /// Accounts of descriptors that other guests have passed over their paths and that wait to be closed.
     passed: Box<RefCell<BTreeMap<Name, foreign::Account>>>,
 }
 

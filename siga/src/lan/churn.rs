@@ -10,7 +10,7 @@ const PATHS_AT_ONCE: u64 = 16;
 /// The shortest time from the beginning of one audience to that of the next. Meanwhile each member gets a copy.
 pub(super) const AUDIENCE_NS: u64 = 100_000_000;
 
-/// What one member number has asked for lately.
+/// Recent requests of one member number.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Asked {
     /// The membership that had its first path: see [`net::lan::table::Member::life`].
@@ -20,7 +20,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Whether a member may have the path that it asks for.
+    /// Returns true if a member may have the path that it asks for.
     pub(super) fn allows(&mut self, now_ns: u64, life: u32) -> bool {
         if self.life != Some(life) {
             *self = Asked { life: Some(life), full_at_ns: 0 };

@@ -74,7 +74,7 @@ impl Following {
     }
 }
 
-/// Whether a host goes on refusing what it has refused for this reason, as far as it depends on the host and the other members.
+/// Returns true if a host goes on refusing for this reason, as far as that depends on the host and the other members.
 #[cfg(feature = "tcpip")]
 fn lasts(error: &JoinLanError) -> bool {
     match error {

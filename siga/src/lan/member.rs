@@ -35,7 +35,7 @@ pub struct LanOptions {
     pub address: WantedAddress,
     /// The MAC address; the host chooses one unless set.
     pub mac: Option<Mac>,
-    /// Whether the guest passes packets on: those who receive what it sends take packets from IP addresses that are not its own. The system
+    /// Set if the guest passes packets on: its receivers accept packets from IP addresses that are not its own. The system
     /// file has to allow it.
     pub routes: bool,
     /// How to wait for frames and for room.

@@ -88,7 +88,7 @@ pub(super) struct Mesh {
     pub(super) wish: Wish,
     pub(super) table: LentTable,
     changes: u64,
-    /// What `changes` was when each entry of the table became another.
+    /// The value of `changes` when each entry of the table last changed.
     changed_at: Vec<u64>,
     number: usize,
     frame_bytes_max: usize,
@@ -1038,7 +1038,7 @@ impl Mesh {
         Ok(None)
     }
 
-    /// Whether a frame claims nothing that is not so; else it is counted.
+    /// Returns true if all claims of a frame are true. If not, counts the frame.
     #[inline]
     fn is_fair(&mut self, FoundInPlace { key, received }: FoundInPlace) -> bool {
         let Some(joint) = joint(&mut self.waiter, key) else { return true };
@@ -1053,8 +1053,8 @@ impl Mesh {
         }
     }
 
-    /// Whether an IP address is that of the member at the other end of a link, though its entry did not say so: it may have registered the
-    /// address just now, or have had it. What is dropped is counted.
+    /// Returns true if an IP address is that of the member at the other end of a link, though its entry did not say so: it may have
+    /// registered the address just now, or have had it. What is dropped is counted.
     #[cold]
     fn is_source(&mut self, key: Key, ip: IpAddr) -> bool {
         self.refresh();

@@ -305,7 +305,7 @@ impl Core {
         *lost = refused;
     }
 
-    /// Why an address of ours is not ours now, if it is not. For the unspecified address: if none is.
+    /// Checks that an address of the stack is its own now. For the unspecified address: that at least one is.
     pub(super) fn check_own(&self, address: IpAddr) -> io::Result<()> {
         if self.lost.is_empty() {
             return Ok(());
@@ -328,7 +328,7 @@ impl Core {
         }
     }
 
-    /// Why the stack does not have all of its addresses now.
+    /// Returns the first address that the stack does not have now, and the reason. None if it has all.
     pub(super) fn refused(&self) -> Option<(IpAddr, &str)> {
         self.lost.iter().next().map(|(address, why)| (*address, why.as_str()))
     }

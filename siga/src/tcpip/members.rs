@@ -1,4 +1,4 @@
-//! What a stack notes of the members of its LANs: taken over from their tables entry by entry, as these change.
+//! A stack's copy of the members of its LANs: taken over from their tables entry by entry, as these change.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;

@@ -17,7 +17,7 @@ pub(super) struct Questions {
 struct Asked {
     /// When it may be asked again.
     due_ns: u64,
-    /// Whether there is a reason to.
+    /// Set if there is a reason to.
     is_wanted: bool,
 }
 

@@ -15,7 +15,7 @@ impl Stack {
         self.by_host.keys().filter(is_other).copied().collect()
     }
 
-    /// Whether there are connections with a host, which is not ourselves.
+    /// Returns true if there are connections with a host, which is not this stack itself.
     pub fn has_connections_with(&self, host: IpAddr) -> bool {
         self.by_host.contains_key(&host) && !self.has_address(host)
     }

@@ -43,7 +43,7 @@ impl Stack {
         self.has_more()
     }
 
-    /// Whether there is something to do at once.
+    /// Returns true if there is work to do at once.
     fn has_more(&self) -> bool {
         !self.busy.is_empty() || !self.questioned.is_empty() || self.output.own_waiting() > 0
     }
