@@ -252,7 +252,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         say(format_args!("{name} is on the LAN {lan}, and forwards {listening} to {to}"));
     }
     if let Some(absent) = absent {
-        say(format_args!("siga: {absent}: connections are reset until somebody has"));
+        say(format_args!("siga: {absent}: connections are reset until the server is there"));
     }
     forwarder.serve(&held).map_err(Outcome::no)?;
     if output.json {

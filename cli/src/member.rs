@@ -178,6 +178,12 @@ fn check_gateway(lan: &Lan, gateway: IpAddr) -> Result<(), Outcome> {
     // Of a family of which we have no address, any address can be a member's.
     let own: Vec<_> =
         lan.addresses().iter().filter(|own| own.is_ipv4() == gateway.is_ipv4()).collect();
+    if own.contains(&&gateway) {
+        return Err(Outcome::Usage(format!(
+            "--gateway {gateway}: this is the program's own address in the LAN {}: start the gateway first, which has it then",
+            lan.name()
+        )));
+    }
     match own.first() {
         Some(first) if !own.iter().any(|own| is_near(own)) => {
             let right = format!("must be in the network of {first}/{bits}, where its members are");

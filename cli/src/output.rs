@@ -19,7 +19,7 @@ pub struct Output {
 pub fn print(result: impl std::fmt::Display) -> Result<(), Outcome> {
     writeln!(std::io::stdout(), "{result}").map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => Outcome::Unread,
-        _ => Outcome::no(error),
+        _ => Outcome::No(format!("standard output cannot be written: {error}")),
     })
 }
 

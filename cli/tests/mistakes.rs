@@ -120,4 +120,20 @@ fn refused_address_tells_a_reservation_from_a_range() {
     let gateway = ["run", "--lan", "hs1", "--gateway", "10.9.0.1", "--", "true"];
     let right = "not in the LAN hs1: must be in the network of 10.2.0.1/24, where its members are";
     assert_eq!(said(&system, &gateway, 2), format!("--gateway 10.9.0.1: {right}"));
+    // The host gives the first member of hs1 the address that the router would have.
+    let gateway = ["run", "--lan", "hs1", "--gateway", "10.2.0.1", "--", "true"];
+    let right = "this is the program's own address in the LAN hs1: start the gateway first, which has it then";
+    assert_eq!(said(&system, &gateway, 2), format!("--gateway 10.2.0.1: {right}"));
+}
+
+#[test]
+fn results_that_cannot_be_written_name_standard_output() {
+    let system = System::start("mistakes-full");
+    for arguments in [["query", "limits"], ["query", "--json"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = system.command(&arguments).stdout(full).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.starts_with("siga: standard output cannot be written: No space"), "{error}");
+    }
 }

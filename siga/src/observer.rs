@@ -44,7 +44,7 @@ pub enum ObserveError {
     #[error("cannot observe: {0}")]
     Resources(#[source] io::Error),
     /// The host refused the request.
-    #[error("{0}")]
+    #[error("{}", refusal(.0))]
     Refused(Problem),
     /// The host accepts no connections, or did not answer within 10 seconds.
     #[error("the host does not answer")]
@@ -152,6 +152,27 @@ impl Observer {
     }
 }
 
+/// Explains a refusal. An observer has no name, which the text of [`Problem::NotPermitted`] speaks of.
+fn refusal(problem: &Problem) -> String {
+    match problem {
+        Problem::NotPermitted => "only root and the host's own user may observe a host".into(),
+        problem => problem.to_string(),
+    }
+}
+
 fn unexpected(reply: &Reply) -> ObserveError {
     ObserveError::Answer(format!("{reply:?} is no answer to this request"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_of_an_observer_speaks_of_no_name() {
+        let refused = ObserveError::Refused(Problem::NotPermitted);
+        assert_eq!(refused.to_string(), "only root and the host's own user may observe a host");
+        let refused = ObserveError::Refused(Problem::NoPath);
+        assert_eq!(refused.to_string(), Problem::NoPath.to_string());
+    }
 }
