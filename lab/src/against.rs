@@ -168,6 +168,10 @@ fn judge(
     }
     let records = record::parse(&Source::of("result.jsonl", text));
     let mut records = records.map_err(|error| TrialError::Failed(error.to_string()))?;
+    // It has tried again by itself.
+    if records.iter().any(|record| record.failed.is_none()) {
+        records.retain(|record| record.failed.is_none());
+    }
     match (records.pop(), records.len()) {
         (Some(record), 0) => checked(record, trial),
         (Some(_), more) => Err(TrialError::Unable(format!(
@@ -247,6 +251,9 @@ fn case_of(trial: &Trial) -> String {
 fn checked(record: Record, trial: &Trial) -> Result<Record, TrialError> {
     if let Some(why) = record.unable {
         return Err(TrialError::Unable(why));
+    }
+    if let Some(why) = record.failed {
+        return Err(TrialError::Failed(why));
     }
     for (factor, level) in &record.factors {
         if let Some(wanted) = trial.factors.get(factor).filter(|wanted| *wanted != level) {

@@ -11,7 +11,7 @@
 //! `length` is that of the text, `checksum` is what `cksum` prints of it. The text is JSON: in the first record
 //! a [`Head`], in all others an [`Interval`].
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -83,6 +83,21 @@ impl Intervals {
     /// The file of a party.
     pub fn file(&self, role: &str, number: usize) -> PathBuf {
         self.directory.join(format!("{}-{role}-{number}.intervals", self.name))
+    }
+
+    /// Removes the files of all parties: those of an attempt that failed.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn discard(&self) -> io::Result<()> {
+        let own = format!("{}-", self.name);
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(&own) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -15,7 +15,7 @@ use crate::machine::Machine;
 use crate::published::{Published, Sheet};
 use crate::quantity::Party;
 
-/// One trial.
+/// One trial: measured, failed, or not possible here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// Of which case.
@@ -49,6 +49,9 @@ pub struct Record {
     /// Why nothing could be measured, if nothing could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unable: Option<String>,
+    /// Why it failed, if it did. A trial that failed was done once more: the record of that follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
     /// The text of the case, with the first of its trials in a run: a report needs nothing but the results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<String>,
@@ -85,6 +88,13 @@ impl Tables {
             Tables::One(text) => Some(text),
             Tables::Named(tables) => tables.get(file.to_str()?).map(String::as_str),
         }
+    }
+}
+
+impl Record {
+    /// A trial that has figures.
+    pub fn is_measured(&self) -> bool {
+        self.unable.is_none() && self.failed.is_none()
     }
 }
 

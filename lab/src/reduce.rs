@@ -52,7 +52,7 @@ pub fn reduce(records: &mut [Record], file: &Path) -> Reduced {
             reduced.faults.push(why);
         }
         for record in records.iter_mut().filter(|r| r.case == name && r.run == run) {
-            if record.unable.is_none() {
+            if record.is_measured() {
                 reduce_trial(record, case.as_ref(), kept.as_ref(), &mut reduced);
             }
         }

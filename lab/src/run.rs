@@ -23,16 +23,16 @@ use crate::trial::{Crew, Measured, Trial, TrialError};
 pub trait Watcher {
     /// A trial is about to begin.
     fn begins(&mut self, step: usize, job: &Job, cell: &Factors, trial: u32);
-    /// A trial has no result: it failed, or this machine does not allow it.
+    /// An attempt at a trial has no result: it failed, or this machine does not allow it.
     fn failed(&mut self, job: &Job, cell: &Factors, trial: u32, error: &TrialError);
 }
 
 /// The result of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// The trials that have results, and those that this machine does not allow.
+    /// All trials: those that have results, those that this machine does not allow, and those that failed.
     pub records: Vec<Record>,
-    /// How many trials failed.
+    /// How many trials failed in every attempt.
     pub failed: usize,
     /// Why the results can no longer be kept, as on a full disk: the run has ended with the first trial that
     /// is not in the file.
@@ -52,8 +52,11 @@ pub enum RunError {
     Results(#[source] io::Error),
 }
 
-/// Runs all steps of a plan, and writes each result at once. A trial that fails does not end
-/// the run. `against` measures the cells of the other binary.
+/// Attempts at a trial before it counts as failed.
+const ATTEMPTS_MAX: u32 = 2;
+
+/// Runs all steps of a plan, and writes each result at once. A trial that fails is done once more, then the run goes
+/// on without it; each attempt is a record. `against` measures the cells of the other binary.
 ///
 /// # Errors
 /// [`RunError`].
@@ -88,7 +91,7 @@ pub fn run(
             outcome.unrecorded = Some(error);
             None
         });
-        let to_measure = Trial {
+        let mut to_measure = Trial {
             workload,
             factors: trial_factors,
             warm_up: job.case.warm_up,
@@ -97,53 +100,66 @@ pub fn run(
             place: job.case.place.clone(),
             intervals,
         };
-        let measured = if is_against(factors) {
-            let against = against.expect("a plan of two binaries has another");
-            against.run(&to_measure, machine)
-        } else {
-            crew.run(&to_measure).map(|measured| (measured, machine.clone()))
-        };
-        if let Err(error) = &measured {
-            watcher.failed(job, factors, trial, error);
-        }
-        let ((mut measured, machine), unable) = match measured {
-            Ok(measured) => (measured, None),
-            // The report says why there is no figure.
-            Err(TrialError::Unable(why)) => ((Measured::default(), machine.clone()), Some(why)),
-            Err(TrialError::Failed(_)) => {
-                outcome.failed += 1;
-                continue;
+        for attempt in 1..=ATTEMPTS_MAX {
+            let measured = if is_against(factors) {
+                let against = against.expect("a plan of two binaries has another");
+                against.run(&to_measure, machine)
+            } else {
+                crew.run(&to_measure).map(|measured| (measured, machine.clone()))
+            };
+            if let Err(error) = &measured {
+                watcher.failed(job, factors, trial, error);
             }
-        };
-        if !measured.parties.is_empty() {
-            measured.metrics.extend(values(&job.case, &measured.parties));
-        }
-        let is_first = !std::mem::replace(&mut defined[index], true);
-        let record = Record {
-            case: job.case.name.clone(),
-            system: system_name,
-            trial,
-            factors: factors.clone(),
-            metrics: measured.metrics,
-            counters: measured.counters,
-            unexplained_ns: unexplained_ns(&measured.parties),
-            machine: Machine { pinned: pinned(&measured.parties).or(machine.pinned), ..machine },
-            parties: measured.parties,
-            binary: against.map(|against| against.binary(factors).clone()),
-            run: began.as_millis() as u64,
-            seconds: job.case.window.as_secs_f64(),
-            unable,
-            definition: is_first.then(|| job.case.text.to_string()),
-            file: (is_first && !library::has(&job.case.text))
-                .then(|| job.case.file.display().to_string()),
-            published: Tables::of(&job.case).filter(|_| is_first),
-        };
-        let kept = results.as_mut().map_or(Ok(()), |results| results.add(&record));
-        outcome.records.push(record);
-        if let Err(error) = kept {
-            // What was kept and what was measured are whole: only what would follow is left out.
-            outcome.unkept = Some(error);
-            break;
+            // The report says why there is no figure.
+            let nothing = || (Measured::default(), machine.clone());
+            let ((mut measured, machine), unable, failed) = match measured {
+                Ok(measured) => (measured, None, None),
+                Err(TrialError::Unable(why)) => (nothing(), Some(why), None),
+                Err(TrialError::Failed(why)) => (nothing(), None, Some(why)),
+            };
+            let is_over = failed.is_none() || attempt == ATTEMPTS_MAX;
+            outcome.failed += usize::from(failed.is_some() && is_over);
+            if !measured.parties.is_empty() {
+                measured.metrics.extend(values(&job.case, &measured.parties));
+            }
+            let is_first = !std::mem::replace(&mut defined[index], true);
+            let record = Record {
+                case: job.case.name.clone(),
+                system: system_name.clone(),
+                trial,
+                factors: factors.clone(),
+                metrics: measured.metrics,
+                counters: measured.counters,
+                unexplained_ns: unexplained_ns(&measured.parties),
+                machine: Machine {
+                    pinned: pinned(&measured.parties).or(machine.pinned),
+                    ..machine
+                },
+                parties: measured.parties,
+                binary: against.map(|against| against.binary(factors).clone()),
+                run: began.as_millis() as u64,
+                seconds: job.case.window.as_secs_f64(),
+                unable,
+                failed,
+                definition: is_first.then(|| job.case.text.to_string()),
+                file: (is_first && !library::has(&job.case.text))
+                    .then(|| job.case.file.display().to_string()),
+                published: Tables::of(&job.case).filter(|_| is_first),
+            };
+            let kept = results.as_mut().map_or(Ok(()), |results| results.add(&record));
+            outcome.records.push(record);
+            if let Err(error) = kept {
+                // What was kept and what was measured are whole: only what would follow is left out.
+                outcome.unkept = Some(error);
+                return Ok(outcome);
+            }
+            if is_over {
+                break;
+            }
+            if let Some(Err(error)) = to_measure.intervals.as_ref().map(Intervals::discard) {
+                outcome.unrecorded = Some(error);
+                to_measure.intervals = None;
+            }
         }
     }
     Ok(outcome)

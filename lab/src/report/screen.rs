@@ -3,7 +3,7 @@
 
 use super::claim::{Tally, tally};
 use super::series::{Found, Series};
-use super::sure::{STOLEN_MAX, percent, spreads, stolen, stolen_line};
+use super::sure::{STOLEN_MAX, percent, shown_trials, spreads, stolen, stolen_line, trials_of};
 use super::table::NOTHING;
 use super::{Block, Grid, Report, render};
 use crate::case::{Case, Screen, ScreenColumn, ScreenRow};
@@ -133,14 +133,36 @@ fn machine(all: &[Series<'_>]) -> Vec<String> {
 /// How often it was measured, how far trials lie apart, and what has become of the claims.
 fn sure(all: &[Series<'_>], tallies_max: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    let trials = all.iter().flat_map(|series| &series.records).map(|record| record.trial).max();
+    let trials = all
+        .iter()
+        .map(trials_of)
+        .reduce(|(least, most), (fewest, greatest)| (least.min(fewest), most.max(greatest)));
     let mut spreads: Vec<f64> = all.iter().flat_map(spreads).map(|(spread, _)| spread).collect();
     spreads.sort_by(f64::total_cmp);
     if let (Some(trials), Some(worst)) = (trials, spreads.last()) {
         let (half, worst) = (percent(spreads[spreads.len() / 2]), percent(*worst));
         lines.push(format!(
-            "Medians of {trials} trials. Spread (max - min)/median: {half} typical, {worst} worst."
+            "Medians of {} trials. Spread (max - min)/median: {half} typical, {worst} worst.",
+            shown_trials(trials)
         ));
+    }
+    let lost: usize = all
+        .iter()
+        .map(|series| -> usize { series.cells().into_iter().map(|cell| series.lost(cell)).sum() })
+        .sum();
+    let failed = all
+        .iter()
+        .flat_map(|series| &series.records)
+        .filter(|record| record.failed.is_some())
+        .count();
+    if failed > 0 {
+        let attempts = if failed == 1 { "1 attempt" } else { &format!("{failed} attempts") };
+        let without = match lost {
+            0 => "all were done again".to_owned(),
+            1 => "1 trial has no figure".to_owned(),
+            _ => format!("{lost} trials have no figure"),
+        };
+        lines.push(format!("FAILED: {attempts}; {without}. Why: siga lab report last"));
     }
     let tallies: Vec<(&str, Tally)> =
         all.iter().map(|series| (series.name, tally(series))).filter(|(_, t)| t.all > 0).collect();

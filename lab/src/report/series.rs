@@ -220,7 +220,19 @@ impl<'a> Series<'a> {
     /// The representative trial of a cell.
     pub(super) fn trial(&self, cell: &Factors, trial: u32) -> Option<&'a Record> {
         let mut records = self.records.iter();
-        records.find(|record| record.factors == *cell && record.trial == trial).copied()
+        let is_it = |record: &&&Record| record.factors == *cell && record.trial == trial;
+        records.find(|record| is_it(record) && record.is_measured()).copied()
+    }
+
+    /// Trials of a cell that failed in every attempt.
+    pub(super) fn lost(&self, cell: &Factors) -> usize {
+        let own = || self.records.iter().filter(|record| record.factors == *cell);
+        let failed = own().filter(|record| record.failed.is_some());
+        let mut lost: Vec<u32> = failed.map(|record| record.trial).collect();
+        lost.sort_unstable();
+        lost.dedup();
+        lost.retain(|trial| !own().any(|one| one.trial == *trial && one.is_measured()));
+        lost.len()
     }
 }
 

@@ -1,7 +1,7 @@
 //! How sure the figures are: spread, machine, and what took its time away.
 
 use super::series::Series;
-use crate::factor::{AGAINST, THIS, describe, is_against};
+use crate::factor::{AGAINST, Factors, THIS, describe, is_against};
 use crate::quantity::total;
 use crate::record::Record;
 use crate::statistics::Summary;
@@ -33,6 +33,7 @@ pub(super) fn spreads(series: &Series<'_>) -> Vec<(f64, String)> {
 pub(super) fn how_sure(all: &[Series<'_>]) -> Vec<String> {
     let mut lines: Vec<String> = all.iter().map(trials_and_spread).collect();
     lines.extend(all.iter().flat_map(not_measured));
+    lines.extend(all.iter().flat_map(failures));
     let mut machines = Vec::new();
     for record in all.iter().flat_map(|series| &series.records) {
         if !machines.contains(&&record.machine) {
@@ -64,7 +65,7 @@ pub(super) fn stolen(all: &[Series<'_>]) -> f64 {
         total(counters.filter(|(name, _)| name.ends_with("_stolen_ns")).map(|(_, ns)| *ns))
     };
     let stolen_s = total(records().map(stolen)) as f64 / 1e9;
-    let measured = records().filter(|record| record.unable.is_none());
+    let measured = records().filter(|record| record.is_measured());
     let measured_s: f64 =
         measured.map(|record| noted_processors(record) as f64 * record.seconds).sum();
     if measured_s > 0.0 { stolen_s / measured_s } else { 0.0 }
@@ -74,7 +75,7 @@ pub(super) fn stolen(all: &[Series<'_>]) -> f64 {
 /// processor: their figures are of another time than those of the other parties.
 fn short_windows(all: &[Series<'_>]) -> Option<String> {
     let records = all.iter().flat_map(|series| &series.records);
-    let measured: Vec<_> = records.filter(|record| record.unable.is_none()).collect();
+    let measured: Vec<_> = records.filter(|record| record.is_measured()).collect();
     let is_short = |record: &Record| {
         let least_ns = record.seconds * 1e9 * WINDOW_PART_MIN;
         // The guests of path-connect have no window: theirs is 0.
@@ -124,6 +125,32 @@ fn both_binaries(all: &[Series<'_>]) -> Vec<String> {
     lines
 }
 
+/// The trials that failed, and why: each reason once, with how often and where first.
+fn failures(series: &Series<'_>) -> Vec<String> {
+    let failed = series.records.iter().filter_map(|record| Some((record, record.failed.as_ref()?)));
+    let mut reasons: Vec<(&str, &Record, usize)> = Vec::new();
+    for (record, why) in failed {
+        match reasons
+            .iter_mut()
+            .find(|(known, first, _)| *known == why && first.factors == record.factors)
+        {
+            Some((.., times)) => *times += 1,
+            None => reasons.push((why, record, 1)),
+        }
+    }
+    let line = |(why, record, times): (&str, &Record, usize)| {
+        let cell = describe(&record.factors, &series.order());
+        let trials = series.lost(&record.factors);
+        let became = match trials {
+            0 => "done again".to_owned(),
+            lost => format!("{lost} of its trials have no figure"),
+        };
+        let times = if times == 1 { String::new() } else { format!(" {times} times") };
+        format!("Warning: {} ({cell}) failed{times}, {became}: {why}", series.name)
+    };
+    reasons.into_iter().map(line).collect()
+}
+
 /// The cells that could not be measured, and why.
 fn not_measured(series: &Series<'_>) -> Vec<String> {
     let mut lines = Vec::new();
@@ -138,11 +165,27 @@ fn not_measured(series: &Series<'_>) -> Vec<String> {
     lines
 }
 
+/// The fewest and the most trials with a figure that cells have which have any.
+pub(super) fn trials_of(series: &Series<'_>) -> (usize, usize) {
+    let measured = |cell: &Factors| {
+        let own = series.records.iter().filter(|record| record.factors == *cell);
+        own.filter(|record| record.is_measured()).count()
+    };
+    let counts = series.cells().into_iter().map(measured).filter(|count| *count > 0);
+    counts.fold((usize::MAX, 0), |(least, most), count| (least.min(count), most.max(count)))
+}
+
+/// How many trials there are, as people read it: `3`, or `2 to 3`.
+pub(super) fn shown_trials((least, most): (usize, usize)) -> String {
+    if least < most { format!("{least} to {most}") } else { most.to_string() }
+}
+
 fn trials_and_spread(series: &Series<'_>) -> String {
-    let trials = series.records.iter().map(|record| record.trial).max().unwrap_or_default();
+    let trials = trials_of(series);
     let seconds = series.records.first().map_or(0.0, |record| record.seconds);
-    let plural = if trials == 1 { "" } else { "s" };
-    let first = format!("{}: {trials} trial{plural} of {seconds} s per cell", series.name);
+    let plural = if trials == (1, 1) { "" } else { "s" };
+    let shown = shown_trials(trials);
+    let first = format!("{}: {shown} trial{plural} of {seconds} s per cell", series.name);
     let spreads = spreads(series);
     match spreads.last() {
         None => format!("{first}; one trial shows no spread"),

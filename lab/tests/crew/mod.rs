@@ -15,12 +15,14 @@ fn worker() {
     }
 }
 
+/// Starts a worker that is this test program.
+pub fn worker_command() -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["crew::worker", "--exact", "--nocapture"]).env(WORKER, "1");
+    command
+}
+
 /// A crew whose workers are this test program.
 pub fn crew() -> Crew {
-    let command = || {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["crew::worker", "--exact", "--nocapture"]).env(WORKER, "1");
-        command
-    };
-    Crew::new(command, None)
+    Crew::new(worker_command, None)
 }
