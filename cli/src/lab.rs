@@ -18,7 +18,7 @@ use lab::plan::{Job, Plan, Wishes};
 use lab::record::{self, Record, Results};
 use lab::redefine::redefine;
 use lab::reduce::reduce;
-use lab::report;
+use lab::report::{self, InDoubt};
 use lab::run::{RunError, Watcher};
 use lab::store::Store;
 use lab::transport::{TRANSPORTS, Transport};
@@ -62,7 +62,8 @@ struct List {
 /// prints one screen. The run is kept: `siga lab report last` prints its tables.
 ///
 /// Exit code: 0 if every trial has a result or cannot have one on this machine, 1 if a trial failed, 2 for wrong
-/// use. With --check: 1 if a claim does not hold, 3 if a trial failed or anything else went wrong.
+/// use. With --check: 1 if a claim does not hold, 3 if a trial failed or anything else went wrong, 4 if no claim
+/// fails and some are undecided.
 #[derive(Debug, clap::Args)]
 struct Run {
     /// Names of cases or of groups of cases, or case files [default: messages studies, and --quick]
@@ -96,7 +97,8 @@ struct Run {
     /// Print each trial as a line of JSON, and no tables; or append the lines to FILE, for `siga lab report`
     #[arg(long, value_name = "FILE")]
     json: Option<Option<PathBuf>>,
-    /// Exit with 1 if a claim does not hold, and with 3 if a trial failed or anything else went wrong
+    /// Exit with 1 if a claim does not hold, with 4 if some are undecided, and with 3 if a trial failed or anything
+    /// else went wrong
     #[arg(long)]
     check: bool,
 }
@@ -433,14 +435,20 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
 
 /// Checks that each claim that could be judged holds.
 fn check(records: &[Record]) -> Result<(), Outcome> {
-    let failing = report::failing_claims(records);
-    match failing.len() {
-        0 => Ok(()),
-        1 => Err(Outcome::No(format!("1 claim does not hold: {}", failing[0]))),
-        count => {
-            Err(Outcome::No(format!("{count} claims do not hold:\n  {}", failing.join("\n  "))))
-        }
+    let InDoubt { failing, undecided } = report::in_doubt(records);
+    let named = |claims: &[String], one: &str, many: &str| match claims {
+        [claim] => format!("1 claim {one}: {claim}"),
+        _ => format!("{} claims {many}:\n  {}", claims.len(), claims.join("\n  ")),
+    };
+    if !failing.is_empty() {
+        return Err(Outcome::No(named(&failing, "does not hold", "do not hold")));
     }
+    if !undecided.is_empty() {
+        let more = "more trials or longer ones may decide: --trials, --seconds";
+        let named = named(&undecided, "is undecided", "are undecided");
+        return Err(Outcome::Undecided(format!("{named}\n{more}")));
+    }
+    Ok(())
 }
 
 /// The program that measures peers, if the plan needs it. A program that the user names must be the right

@@ -19,6 +19,8 @@ pub enum Outcome {
     Usage(String),
     /// The reader of its results has read enough. That is well.
     Unread,
+    /// A check was made, and its answer is neither yes nor no.
+    Undecided(String),
     /// A check could not be made, which is not the same as a check that fails.
     Broken(String),
 }
@@ -48,6 +50,10 @@ impl Outcome {
             Err(Outcome::Broken(why)) => {
                 say(format_args!("siga: {why}"));
                 ExitCode::from(3)
+            }
+            Err(Outcome::Undecided(why)) => {
+                say(format_args!("siga: {why}"));
+                ExitCode::from(4)
             }
         }
     }

@@ -18,16 +18,19 @@ pub struct Summary {
     pub min: f64,
     /// The greatest.
     pub max: f64,
-    /// The range of the noise: from the least to the greatest, without these two from five trials on.
-    pub noise: (f64, f64),
+    /// Where the true median lies, with a certainty of at least 95 %; none below six trials, which cannot say.
+    pub interval: Option<(f64, f64)>,
     /// How many trials there were.
     pub trials: usize,
     /// The trial nearest to the median. Reports show its counters.
     pub representative: u32,
 }
 
-/// Trials from which on the two extremes are left out of the noise.
-const TRIMMED_TRIALS_MIN: usize = 5;
+/// Trials from which on there is an interval.
+pub const TRIALS_MIN: usize = 6;
+
+/// How often an interval may miss the true median.
+const ERROR_MAX: f64 = 0.05;
 
 impl Summary {
     /// Of these samples; none if there are none.
@@ -37,13 +40,12 @@ impl Summary {
         let (min, max) = (*values.first()?, *values.last()?);
         let median = median(&values)?;
         let trials = values.len();
-        let inner = if trials >= TRIMMED_TRIALS_MIN { &values[1..trials - 1] } else { &values };
-        let noise = (inner[0], inner[inner.len() - 1]);
+        let interval = interval(&values);
         let distance = |sample: &&Sample| (sample.value - median).abs();
         let nearest = samples.iter().min_by(|one, other| {
             distance(one).total_cmp(&distance(other)).then(one.trial.cmp(&other.trial))
         })?;
-        Some(Summary { median, min, max, noise, trials, representative: nearest.trial })
+        Some(Summary { median, min, max, interval, trials, representative: nearest.trial })
     }
 
     /// The distance from the least to the greatest, as a part of the median: infinite if the median is zero, and
@@ -53,10 +55,30 @@ impl Summary {
         if distance == 0.0 { 0.0 } else { distance / self.median.abs() }
     }
 
-    /// Whether `bound` cannot be told from the median.
+    /// Whether `bound` cannot be told from the true median: it lies within the interval, or in trials too few for one
+    /// among them.
     pub fn is_in_noise(&self, bound: f64) -> bool {
-        self.noise.0 < bound && bound < self.noise.1
+        let (least, most) = self.interval.unwrap_or((self.min, self.max));
+        least < bound && bound < most
     }
+}
+
+/// The narrowest pair of sorted samples, both equally far from the ends, between which the median of what they are
+/// drawn from lies in at least 95 % of all cases: whatever is drawn, each sample is on either side of it with the same
+/// chance, so that the number on one side has a binomial distribution. Six samples are the fewest that say so.
+fn interval(sorted: &[f64]) -> Option<(f64, f64)> {
+    let count = sorted.len();
+    // The chance that exactly, and that at most, so many samples lie below.
+    let mut exactly = 0.5_f64.powi(i32::try_from(count).ok()?);
+    let mut at_most = exactly;
+    let mut outside = 0;
+    while 2.0 * at_most <= ERROR_MAX {
+        outside += 1;
+        exactly *= (count - outside + 1) as f64 / outside as f64;
+        at_most += exactly;
+    }
+    let least = outside.checked_sub(1)?;
+    Some((sorted[least], sorted[count - 1 - least]))
 }
 
 /// The middle of sorted numbers; of an even number of them, the mean of the two in the middle.
@@ -120,7 +142,7 @@ mod tests {
         let ratios = ratio(&samples(&[40.0, 20.0, 10.0]), &samples(&[10.0, 5.0, 4.0]));
         let summary = Summary::of(&ratios).unwrap();
         assert_eq!((summary.median, summary.min, summary.max), (4.0, 2.5, 4.0));
-        assert_eq!(summary.noise, (2.5, 4.0));
+        assert_eq!(summary.interval, None, "three trials do not say how sure they are");
         assert!(summary.is_in_noise(3.0));
         assert!(!summary.is_in_noise(2.5) && !summary.is_in_noise(4.5));
     }
@@ -134,10 +156,32 @@ mod tests {
         );
     }
 
+    /// The places in tables of the sign test: for so many samples the interval ends so many before the ends.
     #[test]
-    fn extremes_are_left_out_of_five_trials() {
-        let summary = Summary::of(&samples(&[1.0, 9.0, 4.0, 5.0, 6.0])).unwrap();
-        assert_eq!((summary.min, summary.max, summary.noise), (1.0, 9.0, (4.0, 6.0)));
+    fn interval_is_that_of_the_tables() {
+        for (count, outside) in [
+            (6, 1),
+            (8, 1),
+            (9, 2),
+            (11, 2),
+            (12, 3),
+            (15, 4),
+            (20, 6),
+            (25, 8),
+            (30, 10),
+            (50, 18),
+            (100, 40),
+        ] {
+            let sorted: Vec<f64> = (1..=count).map(f64::from).collect();
+            let (least, most) = interval(&sorted).unwrap();
+            assert_eq!(
+                (least, most),
+                (f64::from(outside), f64::from(count + 1 - outside)),
+                "{count}"
+            );
+        }
+        assert_eq!(interval(&[1.0; TRIALS_MIN - 1]), None);
+        assert_eq!(interval(&[]), None);
     }
 
     #[test]

@@ -163,7 +163,7 @@ fn differences_stand_below_what_they_are_of() {
           Delta              0 (noise)        0 (noise) 
           %Delta        +0.0 % (noise)   +0.0 % (noise) 
  64 KiB   unix-stream         500 ±20%         500 ±20% 
-(noise): some trials lie above the base and some below.
+(noise): the trials do not say whether it is more or less than the base.
 
 "
     );

@@ -1,46 +1,44 @@
 //! Claims: what was promised of the figures, and whether it is so here.
 
 use super::series::{Found, Series, levels};
-use super::table::{measured, with_range};
 use super::{Block, Grid};
 use crate::case::{Bound, Claim, Comparison, Test};
 use crate::factor::{Factors, describe, matches};
-use crate::statistics::{Summary, difference, ratio};
-use crate::unit::three_digits;
+use crate::statistics::{Summary, TRIALS_MIN, difference, ratio};
+use crate::unit::{self, Unit, three_digits};
 
 /// What has become of a claim: the worse, the later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     Holds,
-    /// By the median; but some trials lie on the other side of the bound.
-    HoldsInNoise,
-    FailsInNoise,
+    /// The interval has the bound in it, there are too few trials for one, or trials failed.
+    Undecided,
     Fails,
     NotMeasured,
 }
 
 impl Verdict {
-    fn of(bound: Bound, found: Summary) -> Verdict {
-        match (bound.holds(found.median), bound.numbers().any(|one| found.is_in_noise(one))) {
-            (true, false) => Verdict::Holds,
-            (true, true) => Verdict::HoldsInNoise,
-            (false, true) => Verdict::FailsInNoise,
-            (false, false) => Verdict::Fails,
+    /// By where the true median lies.
+    fn of(bound: Bound, found: &Summary) -> Verdict {
+        let Some((least, most)) = found.interval else { return Verdict::Undecided };
+        if bound.holds(least) && bound.holds(most) {
+            Verdict::Holds
+        } else if bound.at_least.is_some_and(|bound| most < bound)
+            || bound.at_most.is_some_and(|bound| least > bound)
+        {
+            Verdict::Fails
+        } else {
+            Verdict::Undecided
         }
     }
 
     fn words(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
-            Verdict::HoldsInNoise => "holds (noise)",
-            Verdict::FailsInNoise => "does not hold (noise)",
+            Verdict::Undecided => "undecided",
             Verdict::Fails => "does not hold",
             Verdict::NotMeasured => "not measured",
         }
-    }
-
-    fn holds(self) -> bool {
-        matches!(self, Verdict::Holds | Verdict::HoldsInNoise)
     }
 }
 
@@ -50,21 +48,16 @@ pub(super) struct Tally {
     pub(super) all: usize,
     pub(super) hold: usize,
     pub(super) fail: usize,
-    /// Of those that hold or fail, the ones whose bound lies among the trials.
-    pub(super) noisy: usize,
+    pub(super) undecided: usize,
 }
 
 impl Tally {
     fn of(verdicts: impl Iterator<Item = Verdict>) -> Tally {
-        verdicts.fold(Tally::default(), |tally, verdict| {
-            let is_noisy = matches!(verdict, Verdict::HoldsInNoise | Verdict::FailsInNoise);
-            let is_measured = verdict != Verdict::NotMeasured;
-            Tally {
-                all: tally.all + 1,
-                hold: tally.hold + usize::from(verdict.holds()),
-                fail: tally.fail + usize::from(is_measured && !verdict.holds()),
-                noisy: tally.noisy + usize::from(is_noisy),
-            }
+        verdicts.fold(Tally::default(), |tally, verdict| Tally {
+            all: tally.all + 1,
+            hold: tally.hold + usize::from(verdict == Verdict::Holds),
+            fail: tally.fail + usize::from(verdict == Verdict::Fails),
+            undecided: tally.undecided + usize::from(verdict == Verdict::Undecided),
         })
     }
 
@@ -74,28 +67,24 @@ impl Tally {
             all: self.all + other.all,
             hold: self.hold + other.hold,
             fail: self.fail + other.fail,
-            noisy: self.noisy + other.noisy,
+            undecided: self.undecided + other.undecided,
         }
     }
 
     /// A sentence: `2 of 4 claims hold here, 1 does not, 1 is not measured.`
     pub(super) fn sentence(self) -> String {
-        let Tally { all, hold, fail, noisy } = self;
+        let Tally { all, hold, fail, undecided } = self;
         let part = |count: usize, one: &str, many: &str| match count {
             0 => String::new(),
             1 => format!(", 1 {one}"),
             count => format!(", {count} {many}"),
         };
         let fails = part(fail, "does not", "do not");
-        let missing = part(all - hold - fail, "is not measured", "are not measured");
-        let noise = match noisy {
-            0 => String::new(),
-            1 => " 1 is within the noise: trials lie on both sides of the bound.".to_owned(),
-            _ => format!(" {noisy} are within the noise: trials lie on both sides of the bound."),
-        };
+        let open = part(undecided, "is undecided", "are undecided");
+        let missing = part(all - hold - fail - undecided, "is not measured", "are not measured");
         let plural = if all == 1 { "claim" } else { "claims" };
         let verb = if hold == 1 { "holds" } else { "hold" };
-        format!("{hold} of {all} {plural} {verb} here{fails}{missing}.{noise}")
+        format!("{hold} of {all} {plural} {verb} here{fails}{open}{missing}.")
     }
 }
 
@@ -104,11 +93,17 @@ pub(super) fn tally(series: &Series<'_>) -> Tally {
     Tally::of(claims_of(series).iter().map(|claim| judge(series, claim).0))
 }
 
-/// The names of the claims of a series that do not hold.
-pub(super) fn failing<'a>(series: &'a Series<'_>) -> impl Iterator<Item = &'a str> {
-    let fails =
-        |claim: &&Claim| matches!(judge(series, claim).0, Verdict::FailsInNoise | Verdict::Fails);
-    claims_of(series).iter().filter(fails).map(|claim| claim.name.as_str())
+/// The names of the claims of a series that do not hold, and of those that are undecided.
+pub(super) fn in_doubt<'a>(series: &'a Series<'_>) -> (Vec<&'a str>, Vec<&'a str>) {
+    let judged: Vec<(&str, Verdict)> = claims_of(series)
+        .iter()
+        .map(|claim| (claim.name.as_str(), judge(series, claim).0))
+        .collect();
+    [Verdict::Fails, Verdict::Undecided]
+        .map(|wanted| {
+            judged.iter().filter(|(_, one)| *one == wanted).map(|(name, _)| *name).collect()
+        })
+        .into()
 }
 
 fn claims_of<'a>(series: &'a Series<'_>) -> &'a [Claim] {
@@ -200,9 +195,17 @@ fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> 
     let with = |own: &Factors| -> Factors {
         series.meant(&here.clone().into_iter().chain(own.clone()).collect(), &[])
     };
-    let of = series.best_of(&test.metric, &with(&test.of))?;
-    let sides = test.against.iter().map(|side| series.best_of(&test.metric, &with(side)));
-    let sides: Vec<Found<'_>> = sides.collect::<Option<_>>()?;
+    let wanted: Vec<Factors> = std::iter::once(&test.of).chain(&test.against).map(with).collect();
+    let meant = |cell: &&Factors| wanted.iter().any(|wanted| matches(cell, wanted));
+    let lost: usize = series.cells().into_iter().filter(meant).map(|cell| series.lost(cell)).sum();
+    let best_of = |wanted: &Factors| series.best_of(&test.metric, wanted);
+    let found: Option<Vec<Found<'_>>> = wanted.iter().map(best_of).collect();
+    let Some(mut sides) = found else {
+        // What failed every time is not what this machine cannot do.
+        let figures = lost_trials(lost);
+        return (lost > 0).then_some(Judged { verdict: Verdict::Undecided, margin: 0.0, figures });
+    };
+    let of = sides.remove(0);
     let best = series.best(&test.metric, |cell| sides.iter().any(|side| side.cell == cell));
     // Without anything against it the metric itself is what is bounded.
     let (judged, mut figures) = match &best {
@@ -221,8 +224,36 @@ fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> 
         let count = record.and_then(|record| record.counters.get(name)).copied().unwrap_or(0);
         figures += &format!("\n{name} {count}");
     }
-    let verdict = Verdict::of(test.bound, judged);
+    let mut verdict = Verdict::of(test.bound, &judged);
+    if lost > 0 {
+        // The worst trials may be the ones that are missing.
+        verdict = Verdict::Undecided;
+        figures += &format!("\n{}", lost_trials(lost));
+    }
     Some(Judged { verdict, margin: test.margin(judged.median), figures })
+}
+
+fn lost_trials(lost: usize) -> String {
+    let plural = if lost == 1 { "" } else { "s" };
+    format!("{lost} trial{plural} failed: nothing is said of what is missing")
+}
+
+/// A figure and where it truly lies, as people read it: `4.20 µs (4.01..4.52 at 95 %, 9 trials)`.
+fn with_interval(summary: &Summary, unit: Option<&Unit>, rounds: &str) -> String {
+    let (scale, short) = unit.map_or((1.0, ""), |unit| (unit.scale, &*unit.short));
+    let shown = |number: f64| three_digits(number / scale);
+    let Summary { min, max, trials, .. } = *summary;
+    let median = format!("{} {short}", shown(summary.median));
+    let far = match summary.interval {
+        Some((least, most)) => {
+            format!("{}..{} at 95 %, {trials} {rounds}", shown(least), shown(most))
+        }
+        None if trials < 2 => format!("{trials} of {TRIALS_MIN} {rounds} that decide"),
+        None => {
+            format!("{}..{}, {trials} of {TRIALS_MIN} {rounds} that decide", shown(min), shown(max))
+        }
+    };
+    format!("{} ({far})", median.trim_end())
 }
 
 fn against(
@@ -238,11 +269,13 @@ fn against(
     };
     let compared = match test.comparison {
         Comparison::Ratio => {
-            format!("ratio {}, {}", with_range(compared, 1.0), wanted(test.bound, three_digits))
+            let ratio = with_interval(&compared, None, "rounds");
+            format!("ratio {ratio}, {}", wanted(test.bound, three_digits))
         }
         Comparison::Difference => {
-            let wanted = wanted(test.bound, |number| metric.show(number));
-            format!("{} more, {wanted}", measured(&metric, compared))
+            let unit = unit::for_one(&metric.units, compared.median);
+            let more = with_interval(&compared, Some(unit), "rounds");
+            format!("{more} more, {}", wanted(test.bound, |number| metric.show(number)))
         }
     };
     format!("{compared}\n{} against {}", side(of), side(best))
@@ -251,7 +284,8 @@ fn against(
 fn alone(series: &Series<'_>, test: &Test, of: &Found<'_>) -> String {
     let metric = series.metric(&test.metric);
     let wanted = wanted(test.bound, |number| metric.show(number));
-    let number = measured(&metric, of.summary);
+    let unit = unit::for_one(&metric.units, of.summary.median);
+    let number = with_interval(&of.summary, Some(unit), "trials");
     format!("{number}, {wanted}\n{}", describe(of.cell, &series.order()))
 }
 
@@ -260,4 +294,85 @@ fn wanted(bound: Bound, shown: impl Fn(f64) -> String) -> String {
     let most = bound.at_most.map(|most| format!("at most {}", shown(most)));
     let both: Vec<String> = [least, most].into_iter().flatten().collect();
     format!("wanted {}", both.join(" and "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use crate::statistics::Sample;
+
+    const RUNS: u32 = 10_000;
+
+    /// Draws noise whose median is 0 and whose standard deviation is about 1 without outliers.
+    type Noise = fn(&mut Random) -> f64;
+
+    fn uniform(random: &mut Random) -> f64 {
+        (random.below(1 << 40) as f64 + 0.5) / (1_u64 << 40) as f64
+    }
+
+    fn normal(random: &mut Random) -> f64 {
+        (0..12).map(|_| uniform(random)).sum::<f64>() - 6.0
+    }
+
+    fn skewed(random: &mut Random) -> f64 {
+        -uniform(random).ln() - std::f64::consts::LN_2
+    }
+
+    fn with_outliers(random: &mut Random) -> f64 {
+        let times = if random.below(10) == 0 { 50.0 } else { 1.0 };
+        times * normal(random)
+    }
+
+    /// The verdict over so many rounds whose ratios scatter by a tenth about `ratio`.
+    fn verdict(random: &mut Random, ratio: f64, rounds: u32, noise: Noise) -> Verdict {
+        let sample = |trial| Sample { trial, value: ratio + 0.1 * noise(random) };
+        let samples: Vec<Sample> = (1..=rounds).map(sample).collect();
+        let bound = Bound { at_least: Some(1.0), at_most: None };
+        Verdict::of(bound, &Summary::of(&samples).expect("there are samples"))
+    }
+
+    fn part(
+        random: &mut Random,
+        ratio: f64,
+        rounds: u32,
+        noise: Noise,
+        wanted: fn(Verdict) -> bool,
+    ) -> f64 {
+        let found = (0..RUNS).filter(|_| wanted(verdict(random, ratio, rounds, noise))).count();
+        found as f64 / f64::from(RUNS)
+    }
+
+    #[test]
+    fn claim_whose_figure_is_its_bound_is_decided_one_time_in_twenty_at_most() {
+        let mut random = Random::new();
+        for noise in [normal as Noise, skewed, with_outliers] {
+            for rounds in 3..=30 {
+                let decided =
+                    part(&mut random, 1.0, rounds, noise, |one| one != Verdict::Undecided);
+                // A twentieth, and four standard deviations of the simulation itself.
+                assert!(decided <= 0.059, "{rounds} rounds: {decided}");
+                assert!(rounds >= 6 || decided == 0.0, "{rounds} rounds: {decided}");
+            }
+        }
+    }
+
+    #[test]
+    fn nine_rounds_decide_of_a_fifth_where_rounds_scatter_by_a_tenth() {
+        let mut random = Random::new();
+        let held = part(&mut random, 1.2, 9, normal, |one| one == Verdict::Holds);
+        let failed = part(&mut random, 0.8, 9, normal, |one| one == Verdict::Fails);
+        assert!(held >= 0.95 && failed >= 0.95, "{held} {failed}");
+    }
+
+    #[test]
+    fn figure_that_is_always_its_bound_keeps_to_it() {
+        let same = |value| (1..=6).map(move |trial| Sample { trial, value });
+        let of = |value, bound| {
+            Verdict::of(bound, &Summary::of(&same(value).collect::<Vec<_>>()).unwrap())
+        };
+        let both = Bound { at_least: Some(1.0), at_most: Some(1.0) };
+        assert_eq!(of(1.0, both), Verdict::Holds);
+        assert_eq!((of(0.9, both), of(1.1, both)), (Verdict::Fails, Verdict::Fails));
+    }
 }

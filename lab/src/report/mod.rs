@@ -87,13 +87,25 @@ pub fn report(records: &[Record]) -> Report {
     Report { blocks }
 }
 
-/// The names of the claims that do not hold, with their cases.
-pub fn failing_claims(records: &[Record]) -> Vec<String> {
-    let all = Series::all(records);
-    let named = |series: &Series<'_>| -> Vec<String> {
-        claim::failing(series).map(|claim| format!("{}: {claim}", series.name)).collect()
-    };
-    all.iter().flat_map(named).collect()
+/// Claims that do not hold, and claims that are undecided: their names, with those of their cases.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InDoubt {
+    /// Those that do not hold.
+    pub failing: Vec<String>,
+    /// Those of which these results do not say whether they hold.
+    pub undecided: Vec<String>,
+}
+
+/// The claims that do not hold, or are undecided.
+pub fn in_doubt(records: &[Record]) -> InDoubt {
+    let mut all = InDoubt::default();
+    for series in Series::all(records) {
+        let named = |claim: &str| format!("{}: {claim}", series.name);
+        let (failing, undecided) = claim::in_doubt(&series);
+        all.failing.extend(failing.into_iter().map(named));
+        all.undecided.extend(undecided.into_iter().map(named));
+    }
+    all
 }
 
 fn case_blocks(series: &Series<'_>) -> Vec<Block> {

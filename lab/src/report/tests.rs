@@ -87,31 +87,85 @@ fn records() -> Vec<Record> {
     parse(&Source::of("r.jsonl", &lines.concat())).unwrap()
 }
 
+/// The same trials three times: enough for an interval.
+fn often(records: &[Record]) -> Vec<Record> {
+    let trials = records.iter().map(|record| record.trial).max().unwrap();
+    let again = |round: u32| {
+        let shifted = move |record: &Record| Record {
+            trial: record.trial + round * trials,
+            ..record.clone()
+        };
+        records.iter().map(shifted)
+    };
+    (0..3).flat_map(again).collect()
+}
+
+#[test]
+fn claims_are_judged_by_the_interval_of_the_median() {
+    let found = markdown(&report(&often(&records())));
+    for part in [
+        "1 of 4 claims holds here, 2 are undecided, 1 is not measured.\n",
+        "| holds | a path is much faster<br>ratio 40.0 (30.0..40.0 at 95 %, 9 rounds), wanted at least 10.0<br>",
+        "| undecided | a path reaches the limit<br>ratio 0.900 (0.800..0.962 at 95 %, 9 rounds), wanted at least 0.900<br>",
+        "| undecided | nobody waits long<br>1.60 µs (1.00..2.00 at 95 %, 9 trials), wanted at most 1.50 µs<br>",
+    ] {
+        assert!(found.contains(part), "{part}\nis not in\n{found}");
+    }
+    let in_doubt = super::in_doubt(&often(&records()));
+    assert_eq!(in_doubt.failing, [""; 0]);
+    assert_eq!(in_doubt.undecided, ["small: a path reaches the limit", "small: nobody waits long"]);
+}
+
+#[test]
+fn claim_over_trials_that_failed_is_undecided() {
+    let fail = |record: &mut Record| {
+        record.metrics.clear();
+        record.failed = Some("SOURCE: killed".into());
+    };
+    // One of the trials that would have made it hold, or all of one side.
+    for lost in [1, 9] {
+        let mut records = often(&records());
+        let stream = Level::Word("unix-stream".into());
+        let own = records.iter_mut().filter(|record| record.factors["transport"] == stream);
+        own.take(lost).for_each(fail);
+        let found = text(&report(&records), 100);
+        assert!(found.contains(" undecided      a path is much faster "), "{found}");
+        let said = format!("{lost} trial{} failed", if lost == 1 { "" } else { "s" });
+        assert!(found.contains(&said), "{said}\nis not in\n{found}");
+    }
+    // What was done again is there.
+    let mut records = often(&records());
+    let mut first = records[0].clone();
+    fail(&mut first);
+    records.insert(0, first);
+    let found = text(&report(&records), 100);
+    assert!(found.contains(" holds          a path is much faster "), "{found}");
+    assert!(found.contains("failed, done again: SOURCE: killed"), "{found}");
+}
+
 /// The whole report as text.
 const TEXT: &str = "\
 small
 =====
 Which is faster?
 
-2 of 4 claims hold here, 1 does not, 1 is not measured. 2 are within the noise: trials lie on both
-sides of the bound.
+0 of 4 claims hold here, 3 are undecided, 1 is not measured.
 
- here                    claim, and the figures that judge it                                       
+ here           claim, and the figures that judge it                                                
 ────────────────────────────────────────────────────────────────────────────────────────────────────
- holds                   a path is much faster                                                      
-                         ratio 40.0 (30.0..40.0), wanted at least 10.0                              
-                         90.0 million/s (path, 64, adaptive) against 2.50 million/s (unix-stream,   
-                         64, block)                                                                 
-                         source_output_packs 2                                                      
-                         source_output_rings 0                                                      
- holds (noise)           a path reaches the limit                                                   
-                         ratio 0.900 (0.800..0.962), wanted at least 0.900                          
-                         90.0 million/s (path, 64, adaptive) against 100 million/s (copy-limit,     
-                         4194304, 64, spin)                                                         
- does not hold (noise)   nobody waits long                                                          
-                         1.60 (1.00..2.00) µs, wanted at most 1.50 µs                               
-                         path, 64, adaptive                                                         
- not measured            large messages are good too                                                
+ undecided      a path is much faster                                                               
+                ratio 40.0 (30.0..40.0, 3 of 6 rounds that decide), wanted at least 10.0            
+                90.0 million/s (path, 64, adaptive) against 2.50 million/s (unix-stream, 64, block) 
+                source_output_packs 2                                                               
+                source_output_rings 0                                                               
+ undecided      a path reaches the limit                                                            
+                ratio 0.900 (0.800..0.962, 3 of 6 rounds that decide), wanted at least 0.900        
+                90.0 million/s (path, 64, adaptive) against 100 million/s (copy-limit, 4194304, 64, 
+                spin)                                                                               
+ undecided      nobody waits long                                                                   
+                1.60 µs (1.00..2.00, 3 of 6 trials that decide), wanted at most 1.50 µs             
+                path, 64, adaptive                                                                  
+ not measured   large messages are good too                                                         
 
 million messages/s
  transport                  64 B   64 KiB 
@@ -178,7 +232,7 @@ fn markdown_and_page_have_the_same_tables() {
     let found = markdown(&report(&records()));
     for part in [
         "## small\n\nWhich is faster?\n",
-        "| holds | a path is much faster<br>ratio 40.0 (30.0..40.0), wanted at least 10.0<br>90.0 million/s",
+        "| undecided | a path is much faster<br>ratio 40.0 (30.0..40.0, 3 of 6 rounds that decide), wanted at least 10.0<br>90.0 million/s",
         "million messages/s\n\n| transport | 64 B | 64 KiB |\n| --- | --- | --- |\n| path | 90.0 (80.0..100) | 0.500 |\n",
         "| copy-limit | 41.6 (33.3..50.0) |\n\nOf several levels of ring, the best is shown.\n",
         "## How sure\n\n- small: 1 to 3 trials",
@@ -434,12 +488,12 @@ fn parts_are_taken_from_the_whole() {
 
 #[test]
 fn claim_for_every_level_is_judged_by_the_worst() {
-    let found = markdown(&report(&study()));
+    let found = markdown(&report(&often(&study())));
     for part in [
-        "| does not hold | always half of a second<br>the worst of 3 by bytes: 52.5 (50.0..55.0) µs, wanted at most 20.0 µs<br>iucv, 65536, block |\n",
-        "| does not hold | spinning is about twice as fast<br>the worst of 3 by bytes: ratio 1.25 (1.25..1.25), wanted at least 1.50 and at most 2.50<br>52.5 µs (iucv, 65536, block) against 42.0 µs (iucv, 65536, spin)<br>Who spins does not sleep. |\n",
+        "| does not hold | always half of a second<br>the worst of 3 by bytes: 52.5 µs (50.0..55.0 at 95 %, 6 trials), wanted at most 20.0 µs<br>iucv, 65536, block |\n",
+        "| does not hold | spinning is about twice as fast<br>the worst of 3 by bytes: ratio 1.25 (1.25..1.25 at 95 %, 6 rounds), wanted at least 1.50 and at most 2.50<br>52.5 µs (iucv, 65536, block) against 42.0 µs (iucv, 65536, spin)<br>Who spins does not sleep. |\n",
         // Each difference is of two figures of the same trial: 50 - 40, and 55 - 44.
-        "| does not hold | sleeping costs little more<br>the worst of 3 by bytes: 10.5 (10.0..11.0) µs more, wanted at most 5.10 µs<br>52.5 µs (iucv, 65536, block) against 42.0 µs (iucv, 65536, spin) |\n",
+        "| does not hold | sleeping costs little more<br>the worst of 3 by bytes: 10.5 µs (10.0..11.0 at 95 %, 6 rounds) more, wanted at most 5.10 µs<br>52.5 µs (iucv, 65536, block) against 42.0 µs (iucv, 65536, spin) |\n",
         "| not measured | somebody else is slower<br>He is not here. |\n",
     ] {
         assert!(found.contains(part), "{part}\nis not in\n{found}");
@@ -480,14 +534,14 @@ fn records_of(case: &str) -> Vec<Record> {
 
 #[test]
 fn two_binaries_stand_beside_each_other_where_the_case_names_neither() {
-    let found = markdown(&report(&records_of_two(CASE)));
+    let found = markdown(&report(&often(&records_of_two(CASE))));
     for part in [
         // The case's own claims and tables are of this binary.
-        "| holds | a path is much faster<br>ratio 40.0 (30.0..40.0), wanted at least 10.0<br>90.0 million/s (path, 64, adaptive, this) against 2.50 million/s (unix-stream, 64, block, this)<br>",
-        "| transport | 64 B | 64 KiB |\n| --- | --- | --- |\n| path | 90.0 (80.0..100) | 0.500 |\n",
+        "| holds | a path is much faster<br>ratio 40.0 (30.0..40.0 at 95 %, 9 rounds), wanted at least 10.0<br>90.0 million/s (path, 64, adaptive, this) against 2.50 million/s (unix-stream, 64, block, this)<br>",
+        "| transport | 64 B | 64 KiB |\n| --- | --- | --- |\n| path | 90.0 (80.0..100) | 0.500 (0.500..0.500) |\n",
         "This binary and the other\n\n| metric | transport | ring | bytes | wait | this | against | this / against |\n",
         "| messages | path | any | 64 B | adaptive | 90.0 (80.0..100) million/s | 40.0 (33.3..45.0) million/s | 2.00 (2.00..3.00) |\n",
-        "| messages | path | any | 64 KiB | adaptive | 500 thousand/s | - | - |\n",
+        "| messages | path | any | 64 KiB | adaptive | 500 (500..500) thousand/s | - | - |\n",
         "| p99 delay | path | any | 64 B | adaptive | 1.60 (1.00..2.00) µs | 1.60 (1.00..2.00) µs | 1.00 (1.00..1.00) |\n",
         "- small (path, 65536, adaptive, against) was not measured: too large\n",
         "- this: siga 0.1.0, /bin/this, cksum 7\n- against: siga 0.1.0, /bin/against, cksum 7\n",
@@ -545,11 +599,11 @@ at_least = 10
 
 #[test]
 fn claims_and_tables_are_of_the_binary_that_they_name() {
-    let found = markdown(&report(&records_of_two(OF_TWO)));
+    let found = markdown(&report(&often(&records_of_two(OF_TWO))));
     for part in [
-        "| holds | twice as fast as before<br>ratio 2.00 (2.00..3.00), wanted at least 2.00<br>90.0 million/s (path, 64, adaptive, this) against 40.0 million/s (path, 64, adaptive, against) |\n",
+        "| holds | twice as fast as before<br>ratio 2.00 (2.00..3.00 at 95 %, 9 rounds), wanted at least 2.00<br>90.0 million/s (path, 64, adaptive, this) against 40.0 million/s (path, 64, adaptive, against) |\n",
         "| not measured | large messages too |\n",
-        "| holds | much faster<br>ratio 40.0 (30.0..40.0), ",
+        "| holds | much faster<br>ratio 40.0 (30.0..40.0 at 95 %, 9 rounds), ",
         "| path | this | 90.0 (80.0..100) |\n| path | against | 40.0 (33.3..45.0) |\n",
         "÷ against\n\n| transport | messages |\n| --- | --- |\n| path | 2.00 (2.00..3.00) |\n",
     ] {
@@ -560,12 +614,12 @@ fn claims_and_tables_are_of_the_binary_that_they_name() {
 
 #[test]
 fn claim_of_two_binaries_is_not_measured_with_one() {
-    let found = markdown(&report(&records_of(OF_TWO)));
+    let found = markdown(&report(&often(&records_of(OF_TWO))));
     let needs = "compares two binaries: run it with --against PATH";
     for part in [
         &format!("| not measured | twice as fast as before<br>{needs} |\n"),
         &format!("| not measured | large messages too<br>{needs} |\n"),
-        "| holds | much faster<br>ratio 40.0 (30.0..40.0), ",
+        "| holds | much faster<br>ratio 40.0 (30.0..40.0 at 95 %, 9 rounds), ",
         "| transport | binary | million messages/s |\n| --- | --- | --- |\n| path | this | 90.0 (80.0..100) |\n",
     ] {
         assert!(found.contains(part), "{part}\nis not in\n{found}");

@@ -14,7 +14,8 @@ pub(in crate::report) const NOTHING: &str = "-";
 const NOISE: &str = " (noise)";
 
 /// Explains [`NOISE`] under a table.
-pub(super) const NOISE_NOTE: &str = "(noise): some trials lie above the base and some below.";
+pub(super) const NOISE_NOTE: &str =
+    "(noise): the trials do not say whether it is more or less than the base.";
 
 /// What stands in one place of a table.
 #[derive(Clone, Debug, PartialEq)]
