@@ -267,11 +267,11 @@ fn run_is_kept_and_reported_as_the_last() {
     assert_eq!(kept, 1);
 }
 
-/// A case whose claim holds if `at_least` is small.
-fn claim(directory: &Directory, at_least: &str) -> String {
+/// A case whose claim holds if `at_least` is small, and if there are enough trials.
+fn claim(directory: &Directory, at_least: &str, trials: u32) -> String {
     let case = directory.file("case.toml");
     let text = format!(
-        "name = \"mine\"\nasks = \"?\"\nworkload = \"message-stream\"\ntrials = 1\nseconds = 0.05\n\
+        "name = \"mine\"\nasks = \"?\"\nworkload = \"message-stream\"\ntrials = {trials}\nseconds = 0.02\n\
          warm_up_seconds = 0\n[factors]\ntransport = [\"pipe\"]\nbytes = [64]\n[[claim]]\n\
          name = \"fast\"\nmetric = \"rate_messages_per_s\"\nof = {{ transport = \"pipe\" }}\n\
          at_least = {at_least}\n"
@@ -281,18 +281,20 @@ fn claim(directory: &Directory, at_least: &str) -> String {
 }
 
 #[test]
-fn check_ends_with_one_if_a_claim_does_not_hold() {
+fn check_ends_with_one_if_a_claim_does_not_hold_and_with_four_if_one_is_undecided() {
     let directory = Directory::new("check");
-    for (at_least, without, with) in [("1", 0, 0), ("1e12", 0, 1)] {
-        let case = claim(&directory, at_least);
-        assert_eq!(siga(&["lab", "run", &case]).status.code(), Some(without));
+    for (at_least, trials, with) in [("1", 6, 0), ("1e12", 6, 1), ("1", 5, 4)] {
+        let case = claim(&directory, at_least, trials);
+        assert_eq!(siga(&["lab", "run", &case]).status.code(), Some(0));
         let output = siga(&["lab", "run", &case, "--check"]);
         assert_eq!(output.status.code(), Some(with), "{}", text(&output.stderr));
         let said = text(&output.stderr).contains("1 claim does not hold: mine: fast\n");
         assert_eq!(said, with == 1);
+        let said = text(&output.stderr).contains("1 claim is undecided: mine: fast\n");
+        assert_eq!(said, with == 4);
     }
     assert_eq!(siga(&["lab", "run", "nonsense", "--check"]).status.code(), Some(2));
-    let case = claim(&directory, "1");
+    let case = claim(&directory, "1", 6);
     for (results, reader) in
         [("--json=/dev/full", true), ("--json=/none/r.jsonl", true), ("--json", false)]
     {
