@@ -445,7 +445,7 @@ mod tests {
             select(&["message-stream".to_owned(), file.to_str().unwrap().to_owned()])
         };
         assert_eq!(selected(text).unwrap().len(), 1);
-        let error = selected(&text.replace("trials = 3", "trials = 4")).unwrap_err().to_string();
+        let error = selected(&text.replace("trials = 7", "trials = 4")).unwrap_err().to_string();
         assert!(error.starts_with("two that differ are called message-stream: "), "{error}");
         std::fs::remove_dir_all(&directory).unwrap();
     }
