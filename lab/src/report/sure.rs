@@ -100,7 +100,7 @@ fn noted_processors(record: &Record) -> usize {
 
 /// A spread as people read it.
 pub(super) fn percent(spread: f64) -> String {
-    if spread.is_finite() { format!("{:.0} %", spread * 100.0) } else { "over 100 %".to_owned() }
+    if spread < 10.0 { format!("{:.0} %", spread * 100.0) } else { "over 1000 %".to_owned() }
 }
 
 pub(super) fn stolen_line(part: f64) -> String {
