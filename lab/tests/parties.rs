@@ -131,5 +131,7 @@ fn run_goes_on_after_trials_that_fail() {
     let mut counts = Counts::default();
     let machine = Machine::default();
     let outcome = run(&plan, &crew_of("invents"), None, &machine, None, &mut counts).unwrap();
-    assert_eq!((counts.0, counts.1, outcome.failed, outcome.records.len()), (3, 3, 3, 0));
+    // Each trial is tried twice.
+    assert_eq!((counts.0, counts.1, outcome.failed, outcome.records.len()), (3, 6, 3, 6));
+    assert!(outcome.records.iter().all(|record| record.failed.is_some()));
 }
