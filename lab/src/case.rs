@@ -97,6 +97,7 @@
 //! against = [{ transport = "unix-stream", bytes = 64 }, { transport = "pipe", bytes = 64 }]
 //! at_least = 10                       # or at_most; the ratio, or without against the metric itself
 //! # at_most_more = 45                 # instead: the difference, in the unit that the metric's name ends in
+//! # interval_reaches = 11             # also: no 95 % interval of the median may lie wholly below this
 //! every = "bytes"                     # judged at each of its levels, and the worst counts; left out: once
 //! counters = ["source_output_packs"]  # what shows why
 //! note = "A path packs."              # what one should know; alone: why it is not measured
@@ -289,6 +290,8 @@ pub struct Test {
     pub every: Vec<String>,
     /// The bound.
     pub bound: Bound,
+    /// What the upper end of the 95 % interval of the median has to reach, if anything.
+    pub interval_reaches: Option<f64>,
     /// Counters that show why.
     pub counters: Vec<String>,
 }
@@ -983,6 +986,11 @@ note = "Who knows?"
             (
                 "at_least = 2",
                 "at_least = nan",
+                "c.toml:44: a bound without an end: must be a number",
+            ),
+            (
+                "at_least = 2",
+                "at_least = 2\ninterval_reaches = nan",
                 "c.toml:44: a bound without an end: must be a number",
             ),
             (

@@ -115,6 +115,7 @@ struct WrittenClaim {
     at_least: Option<f64>,
     at_most: Option<f64>,
     at_most_more: Option<f64>,
+    interval_reaches: Option<f64>,
     #[serde(default)]
     counters: Vec<String>,
     note: Option<String>,
@@ -142,7 +143,7 @@ impl WrittenClaim {
     /// The same, of bounds that something can keep to.
     fn checked_bound(&self) -> Result<(Comparison, Bound), (&'static str, &'static str)> {
         let (comparison, bound) = self.bound()?;
-        if bound.numbers().any(|number| !number.is_finite()) {
+        if bound.numbers().chain(self.interval_reaches).any(|number| !number.is_finite()) {
             return Err(("a bound without an end", "must be a number"));
         }
         match (bound.at_least, bound.at_most) {
@@ -560,6 +561,7 @@ impl Checker<'_> {
                     comparison,
                     every: self.factor_names(written.every)?,
                     bound,
+                    interval_reaches: written.interval_reaches,
                     counters: written.counters,
                 })
             }

@@ -225,6 +225,12 @@ fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> 
         figures += &format!("\n{name} {count}");
     }
     let mut verdict = Verdict::of(test.bound, &judged);
+    if let Some(least) = test.interval_reaches {
+        if judged.interval.is_some_and(|(_, most)| most < least) {
+            verdict = Verdict::Fails;
+        }
+        figures += &format!("\nwanted: an interval that reaches {}", three_digits(least));
+    }
     if lost > 0 {
         // The worst trials may be the ones that are missing.
         verdict = Verdict::Undecided;

@@ -650,6 +650,37 @@ fn mine(workload: &str, rest: &str) -> String {
 }
 
 #[test]
+fn claim_fails_whose_interval_lies_wholly_below_what_it_is_to_reach() {
+    let judged = |figures: &[f64]| {
+        let rest = "[factors]\ntransport = [\"path\"]\n[[claim]]\nname = \"much is left\"\n\
+                    metric = \"rate_messages_per_s\"\nof = { transport = \"path\", bytes = 64 }\n\
+                    against = [{ transport = \"path\", bytes = 1000 }]\nat_least = 0.8\n\
+                    interval_reaches = 0.9\n";
+        let case = mine("message-stream", rest);
+        let case =
+            case.replace("transport = [\"path\"]", "transport = [\"path\"]\nbytes = [64, 1000]");
+        let whole = vec![1.0; figures.len()];
+        let cells: [(&str, &[f64]); 2] = [
+            (r#""transport":"path","bytes":64,"wait":"adaptive""#, figures),
+            (r#""transport":"path","bytes":1000,"wait":"adaptive""#, &whole),
+        ];
+        markdown(&report(&trials(&case, "rate_messages_per_s", &cells)))
+    };
+    // The greatest of nine lies outside the interval, and reaches it in vain.
+    let mut figures = [0.85, 0.85, 0.85, 0.85, 0.86, 0.86, 0.86, 0.89, 0.95];
+    let found = judged(&figures);
+    assert!(found.contains("| does not hold | much is left"), "{found}");
+    assert!(
+        found.contains("(0.850..0.890 at 95 %, 9 rounds)")
+            && found.contains("an interval that reaches 0.900"),
+        "{found}"
+    );
+    figures[7] = 0.91;
+    let found = judged(&figures);
+    assert!(found.contains("| holds | much is left"), "{found}");
+}
+
+#[test]
 fn base_of_a_cell_waits_as_the_cell_does() {
     let factors =
         "[factors]\ntransport = [\"path\", \"unix-stream\"]\nwait = [\"spin\", \"block\"]\n";
