@@ -91,6 +91,7 @@ pub const METRICS: &[Metric] = &[
     less("unit_status_per_io", "status", "of them, status"),
     less("unit_transport_per_io", "transport", "of them, transport commands and responses"),
     less("unit_ready_per_io", "ready", "of them, transfer ready"),
+    more("deeds_per_s", "deeds", "actions of the tenant that were not refused, per second"),
     less("cpu_percent_of_core", "CPU", "CPU time of host and guests, as part of one processor"),
     less(
         "resident_bytes_per_idle_connection",

@@ -17,7 +17,7 @@ use crate::role::Address;
 use crate::times::Times;
 
 /// Kinds of work.
-pub const WORK: &[&str] = &["messages", "transactions", "bytes", "ios", "packets"];
+pub const WORK: &[&str] = &["messages", "transactions", "bytes", "ios", "packets", "deeds"];
 
 /// Kinds of times.
 pub const TIMES: &[&str] = &["latency", "exchange", "receive", "service", "connect"];

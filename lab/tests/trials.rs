@@ -213,6 +213,19 @@ fn one_path_of_many_carries_a_stream() {
 }
 
 #[test]
+fn user_works_beside_a_tenant_of_another_user() {
+    for work in ["path", "lan", "disk"] {
+        for beside in ["burns", "attaches", "registers", "joins", "opens", "asks", "rings"] {
+            let levels = [("work", work), ("beside", beside), ("wait", "adaptive")];
+            let Some(measured) = run_if_able("tenant-beside", &levels) else { return };
+            assert!(measured.metrics["rate_messages_per_s"] > 0.0, "{levels:?}");
+            let deeds = measured.counters.get("neighbour_deeds").copied().unwrap_or(0);
+            assert_eq!(deeds > 0, beside != "burns", "{levels:?}: {:?}", measured.counters);
+        }
+    }
+}
+
+#[test]
 fn requests_go_by_a_schedule_or_after_a_time_to_think() {
     for workload in ["message-exchange", "message-request"] {
         let open =

@@ -60,6 +60,7 @@ const ROWS: &[Row] = &[
     ("unit_status_per_io", Quantity::Counter, "unit_status", "", Attending, IO, 1.0),
     ("unit_transport_per_io", Quantity::Counter, "unit_transport", "", Attending, IO, 1.0),
     ("unit_ready_per_io", Quantity::Counter, "unit_ready", "", Attending, IO, 1.0),
+    ("deeds_per_s", Quantity::Work, "deeds", "", Guests, Per::Second, 1.0),
     // A second in a second is all of a processor.
     ("cpu_percent_of_core", Quantity::Cpu, "", "", All, Per::Second, S / 100.0),
     (

@@ -14,6 +14,7 @@ mod spread;
 pub(crate) mod stream;
 pub(crate) mod tcp_crr;
 mod tcp_many;
+pub(crate) mod tenant;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -75,6 +76,7 @@ pub const WORKLOADS: &[Workload] = &[
     outstanding::WORKLOAD,
     pairs::WORKLOAD,
     spread::WORKLOAD,
+    tenant::WORKLOAD,
     tcp_crr::WORKLOAD,
     tcp_many::WORKLOAD,
     io3390::WORKLOAD,
@@ -194,6 +196,7 @@ pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault
             let text = std::fs::read_to_string(file).doing("read the system")?;
             System::parse(&Source::of(name, &text)).doing("read the system")?
         }
+        None if order.workload == tenant::WORKLOAD.name => tenant::system()?,
         None => {
             let mut system = System::open();
             lan::set_mtu(&mut system, order);

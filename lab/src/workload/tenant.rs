@@ -1,0 +1,511 @@
+//! The work of one user beside a tenant: another user of the same host, who repeats one legal action as fast as possible.
+//!
+//! The source makes exchanges over a path, exchanges on a LAN, or reads of a disk. The tenant attaches, registers, joins, opens,
+//! connects or sends, or only burns processor time. The rate beside a tenant who acts, over the rate beside one who burns,
+//! is the part of the rate that the tenant leaves to the source.
+//!
+//! Source and target are one user, the tenant is another, and the host is a third: the lab's own. So the lab has to be root. Each
+//! worker opens the host's socket as root, since the directory of the trial is closed to other users, and becomes its user then.
+
+use std::fs::File;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use host::config::Source;
+use host::report::Counts;
+use os::processor::now_ns;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{
+    DumpableBehavior, Signal, set_dumpable_behavior, set_parent_process_death_signal,
+};
+use rustix::thread::{Gid, Uid, set_thread_gid, set_thread_groups, set_thread_uid};
+use siga::disk::ckd::create::{NewVolume, create};
+use siga::disk::ckd::volume::Access;
+use siga::disk::{BLOCK_BYTES, Device, Disk, DiskOptions, OpenVolume, Server};
+use siga::host::System;
+use siga::lan::{Lan, Offload};
+use siga::{Connecting, Guest, PathOptions, Wait};
+
+use super::{AT_ONCE, Reports, WAIT, Workload, attend, units};
+use crate::control::{Control, Order};
+use crate::factor::{Domain, Factor};
+use crate::fault::{Doing, Fault};
+use crate::measure::Meter;
+use crate::pattern::{Reading, fill};
+use crate::quantity::Report;
+use crate::role::{self, A_SOURCE, A_TARGET, NEIGHBOUR, RoleSpec, SOURCE};
+use crate::transport::lan::{HEADER_BYTES, MESSAGE, content, header, member_of};
+use crate::transport::wait;
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "tenant-beside",
+    summary: "one user works beside a tenant: another user who repeats one legal action as fast as possible",
+    factors: &[
+        Factor {
+            name: "work",
+            meaning: "what the first user does: exchanges of 1000 bytes, or reads of blocks of 4096",
+            domain: Domain::Words(&["path", "lan", "disk"]),
+            usual: &["path", "lan", "disk"],
+        },
+        Factor {
+            name: "beside",
+            meaning: "what the tenant does meanwhile, on the processors of the others",
+            domain: Domain::Words(&[
+                BURNS,
+                "attaches",
+                "registers",
+                "joins",
+                "opens",
+                "asks",
+                "rings",
+            ]),
+            usual: &[BURNS, "attaches", "registers", "joins", "opens", "asks", "rings"],
+        },
+        WAIT,
+    ],
+    roles: &[
+        role::host(|_| 1),
+        role::neighbour(|_| 1),
+        RoleSpec { is_measured: true, ..A_SOURCE },
+        RoleSpec { is_measured: false, ..A_TARGET },
+    ],
+    metrics: &["rate_messages_per_s", "cpu_ns_per_message", "deeds_per_s"],
+    fit: |_| {},
+    set_up_time: AT_ONCE,
+    work,
+    parts: &[],
+    unit: "messages",
+    check,
+};
+
+/// The tenant only takes processor time.
+const BURNS: &str = "burns";
+
+/// The users of source and target, and of the tenant. Accounts of these numbers are unlikely, and none is needed.
+const WORKING_USER: u32 = 64_101;
+const TENANT_USER: u32 = 64_102;
+
+/// Bytes of a message of an exchange.
+const MESSAGE_BYTES: usize = 1000;
+
+/// Blocks that the source reads in turn.
+const BLOCKS: u64 = 100;
+
+/// Connections that the tenant asks for before it withdraws them all.
+const ASKED_MAX: usize = 1000;
+
+/// Bytes of a message that needs storage of its own, whose descriptor goes to the receiver.
+const LARGE_BYTES: usize = 1 << 20;
+
+/// The guest that serves the disks.
+const UNIT: &str = "UNIT";
+
+/// The system of a trial: two users who may each attach as some guests, a LAN, and a control unit.
+pub(super) fn system() -> Result<System, Fault> {
+    let text = format!(
+        r#"
+        [host]
+        mode = "0666"
+        [[guest]]
+        name = "{UNIT}"
+        users = [{WORKING_USER}]
+        [[guest]]
+        name = "N*"
+        users = [{WORKING_USER}]
+        connect = ["N*", "{UNIT}"]
+        [[guest]]
+        name = "T*"
+        users = [{TENANT_USER}]
+        connect = ["T*", "{UNIT}"]
+        [[lan]]
+        name = "hs0"
+        range = "10.9.0.0/16"
+        members = ["N*", "T*"]
+        "#
+    );
+    System::parse(&Source::of("tenant.toml", &text)).doing("read the system")
+}
+
+fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    os::memory::allow_descriptors(1 << 20);
+    let socket = Socket::open(order)?;
+    match &*order.role {
+        SOURCE => {
+            become_user(WORKING_USER)?;
+            source(order, control, &socket.path())
+        }
+        NEIGHBOUR => {
+            become_user(TENANT_USER)?;
+            tenant(order, control, &socket.path())
+        }
+        _ => {
+            let volume = volume(order)?;
+            become_user(WORKING_USER)?;
+            target(order, control, &socket.path(), volume)
+        }
+    }
+}
+
+/// The host's socket, opened where only the lab's user finds it.
+struct Socket(File);
+
+impl Socket {
+    fn open(order: &Order) -> Result<Socket, Fault> {
+        let socket = order.socket.as_ref().expect("trials with paths have a host");
+        let file = rustix::fs::open(socket, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        Ok(Socket(File::from(file.doing("open the host's socket")?)))
+    }
+
+    /// A path that leads this process to the socket, also after the directory of the trial is gone.
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
+    }
+}
+
+/// Makes this thread, and those that it starts, another user's.
+///
+/// # Errors
+/// [`Fault::Unable`] if this process is not allowed to: a tenant of the same user would share the limits of the others, and
+/// a rate beside that tenant would say nothing.
+fn become_user(user: u32) -> Result<(), Fault> {
+    let (group, user) = (Gid::from_raw(user), Uid::from_raw(user));
+    let changed = set_thread_groups(&[])
+        .and_then(|()| set_thread_gid(group))
+        .and_then(|()| set_thread_uid(user));
+    changed.map_err(|error| {
+        Fault::Unable(format!("the tenant must be another user: run the lab as root ({error})"))
+    })?;
+    // The kernel resets both when a process changes its user.
+    set_dumpable_behavior(DumpableBehavior::Dumpable)
+        .doing("let this process see its own files")?;
+    set_parent_process_death_signal(Some(Signal::KILL)).doing("ask to end with the lab")
+}
+
+fn attach(socket: &Path, name: &str) -> Result<Guest, Fault> {
+    Guest::attach(socket, name).doing("attach to the host")
+}
+
+fn source(order: &Order, control: &mut Control, socket: &Path) -> Result<Report, Fault> {
+    control.parcel()?;
+    let report = match order.word("work") {
+        "path" => {
+            let guest = attach(socket, "NSOURCE")?;
+            let options = PathOptions { wait: wait(order), ..PathOptions::default() };
+            let mut path = guest.connect("NTARGET", &options).doing("connect")?;
+            let mut body = vec![0; MESSAGE_BYTES];
+            repeat(order, control, MESSAGE_BYTES, |number| {
+                fill(&mut body, number);
+                path.send(&body).doing("send")?;
+                verify(path.receive().doing("receive")?.body, number)
+            })
+        }
+        "lan" => {
+            let mut lan = member_of(order, attach(socket, "NSOURCE")?)?;
+            let mut members = lan.members();
+            let target = members.find(|member| member.name.as_str() == "NTARGET");
+            let Some(to) = target.map(|member| member.mac) else { return Err(Fault::Ended) };
+            drop(members);
+            let mut frame = vec![0; HEADER_BYTES + MESSAGE_BYTES];
+            header(&mut frame, to, lan.mac(), MESSAGE);
+            repeat(order, control, MESSAGE_BYTES, |number| {
+                fill(&mut frame[HEADER_BYTES..], number);
+                lan.send(Offload::NONE, &frame).doing("send a frame")?;
+                loop {
+                    // Other members announce themselves with frames of other kinds.
+                    if let Some(body) = content(lan.receive().doing("receive a frame")?) {
+                        return verify(body, number);
+                    }
+                }
+            })
+        }
+        _ => {
+            let guest = attach(socket, "NDISK")?;
+            let options = DiskOptions { first_track: Some(0), ..DiskOptions::default() };
+            let mut disk = Disk::open(&guest, UNIT, "NDISK", &options).doing("open a disk")?;
+            let mut block = vec![0; BLOCK_BYTES];
+            for number in 0..BLOCKS {
+                fill(&mut block, number);
+                disk.write(number, &block).doing("write a block")?;
+            }
+            repeat(order, control, BLOCK_BYTES, |number| {
+                let number = number % BLOCKS;
+                disk.read(number, &mut block).doing("read a block")?;
+                verify(&block, number)
+            })
+        }
+    };
+    // The target serves until the source is done.
+    control.pass("done", &[])?;
+    report
+}
+
+/// Repeats the work until the window is over, once before it opens.
+fn repeat(
+    order: &Order,
+    control: &mut Control,
+    bytes: usize,
+    mut once: impl FnMut(u64) -> Result<(), Fault>,
+) -> Result<Report, Fault> {
+    once(0)?;
+    let window = control.ready()?;
+    let mut meter = Meter::new(window, order, &units(bytes));
+    let mut number = 1;
+    while meter.poll(now_ns(), number, Counts::new) < window.end_ns {
+        once(number)?;
+        number += 1;
+    }
+    meter.close(number, Counts::new)
+}
+
+fn verify(body: &[u8], number: u64) -> Result<(), Fault> {
+    let mut reading = Reading::new(number, false);
+    reading.take(0, body);
+    if reading.is_whole(body.len()) { Ok(()) } else { Err(Fault::Corrupt(number)) }
+}
+
+/// A new volume with a minidisk for each user, opened as the lab's user.
+fn volume(order: &Order) -> Result<OpenVolume, Fault> {
+    let socket = order.socket.as_ref().expect("trials with paths have a host");
+    let file = socket.with_file_name("shared.ckd");
+    let new = NewVolume { cylinders: 5, name: "SHARED".into(), today: (2000, 1), split: false };
+    create(&file, &new, |_| ()).doing("create a volume")?;
+    OpenVolume::open(&file, Access::Write).doing("open a volume")
+}
+
+/// Answers the source, and serves the disks of both users, each in a thread of its own.
+fn target(
+    order: &Order,
+    control: &mut Control,
+    socket: &Path,
+    volume: OpenVolume,
+) -> Result<Report, Fault> {
+    let (ready, is_ready) = channel();
+    let unit = attach(socket, UNIT)?;
+    let serving = ready.clone();
+    thread::spawn(move || serve(unit, volume, &serving));
+    match order.word("work") {
+        "path" => {
+            let guest = attach(socket, "NTARGET")?;
+            let options = PathOptions { wait: wait(order), ..PathOptions::default() };
+            thread::spawn(move || answer_messages(&guest, &options));
+        }
+        "lan" => {
+            let lan = member_of(order, attach(socket, "NTARGET")?)?;
+            thread::spawn(move || answer_frames(lan));
+        }
+        _ => {}
+    }
+    is_ready.recv().map_err(|_| Fault::Ended)??;
+    control.pass("attached", &[])?;
+    attend(control)
+}
+
+/// Serves the disks until the process ends. An error before the first I/O goes to the target, which waits for it.
+fn serve(unit: Guest, volume: OpenVolume, ready: &Sender<Result<(), Fault>>) {
+    let made = || -> Result<Server, Fault> {
+        let mut server = Server::new(unit, Wait::Block).doing("serve disks")?;
+        let volume = server.mount(volume, 8 << 20).doing("mount a volume")?;
+        for (name, first_cylinder) in [("NDISK", 1), ("TDISK", 3)] {
+            let device = Device { volume, first_cylinder, cylinders: Some(2), ..Device::default() };
+            server.add_device(name, device).doing("add a device")?;
+        }
+        Ok(server)
+    };
+    // The target is there as long as its process is.
+    match made() {
+        Err(fault) => drop(ready.send(Err(fault))),
+        Ok(mut server) => {
+            let _ = ready.send(Ok(()));
+            let _ = server.serve();
+        }
+    }
+}
+
+/// Sends each message back. The source reports an error of the path.
+fn answer_messages(guest: &Guest, options: &PathOptions) {
+    let Ok(mut path) = guest.accept_with(options) else { return };
+    let mut body = Vec::with_capacity(MESSAGE_BYTES);
+    while let Ok(message) = path.receive() {
+        body.clear();
+        body.extend_from_slice(message.body);
+        if path.send(&body).is_err() {
+            return;
+        }
+    }
+}
+
+/// Sends each frame back. The source reports an error of the LAN.
+fn answer_frames(mut lan: Lan) {
+    let mut answer = Vec::with_capacity(HEADER_BYTES + MESSAGE_BYTES);
+    let own = lan.mac();
+    loop {
+        let Ok(frame) = lan.receive() else { return };
+        if frame.bytes[12..HEADER_BYTES] != MESSAGE {
+            continue;
+        }
+        answer.clear();
+        answer.extend_from_slice(frame.bytes);
+        let (to, from) = answer[..12].split_at_mut(6);
+        to.copy_from_slice(from);
+        from.copy_from_slice(&own.0);
+        if lan.send(Offload::NONE, &answer).is_err() {
+            return;
+        }
+    }
+}
+
+/// Counters of the tenant.
+pub(crate) const COUNTERS: [&str; 2] = ["deeds", "refused"];
+
+/// Actions of the tenant: those that the host and others let it do, and those that were refused.
+#[derive(Default)]
+struct Deeds {
+    done: u64,
+    refused: u64,
+}
+
+impl Deeds {
+    /// Counts the outcome of an action, and returns what came of it.
+    fn tried<T, E>(&mut self, outcome: Result<T, E>) -> Option<T> {
+        match outcome {
+            Ok(made) => {
+                self.done += 1;
+                Some(made)
+            }
+            Err(_) => {
+                self.refused += 1;
+                None
+            }
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        COUNTERS.map(str::to_owned).into_iter().zip([self.done, self.refused]).collect()
+    }
+}
+
+/// Repeats one action until the window is over.
+fn tenant(order: &Order, control: &mut Control, socket: &Path) -> Result<Report, Fault> {
+    match order.word("beside") {
+        BURNS => {
+            let window = control.ready()?;
+            let mut meter = Meter::new(window, order, &[]);
+            while meter.poll(now_ns(), 0, Counts::new) < window.end_ns {}
+            meter.close(0, Counts::new)
+        }
+        "attaches" => {
+            let mut guests = Vec::new();
+            act(order, control, |deeds| {
+                match deeds.tried(Guest::attach(socket, &format!("T{}", guests.len()))) {
+                    Some(guest) => guests.push(guest),
+                    None => guests.clear(),
+                }
+            })
+        }
+        "registers" => {
+            let mut lan = member_of(order, attach(socket, "T")?)?;
+            let address = IpAddr::from([10, 9, 200, 7]);
+            act(order, control, |deeds| {
+                deeds.tried(lan.register(address));
+                deeds.tried(lan.unregister(address));
+            })
+        }
+        "joins" => act(order, control, |deeds| {
+            if let Some(guest) = deeds.tried(Guest::attach(socket, "T")) {
+                deeds.tried(member_of(order, guest));
+            }
+        }),
+        "opens" => {
+            let guest = attach(socket, "T")?;
+            let options = DiskOptions { first_track: Some(0), ..DiskOptions::default() };
+            act(order, control, |deeds| {
+                deeds.tried(Disk::open(&guest, UNIT, "TDISK", &options));
+            })
+        }
+        "asks" => {
+            let (guest, _deaf) = (attach(socket, "T0")?, attach(socket, "T1")?);
+            let mut asked: Vec<Connecting> = Vec::new();
+            act(order, control, |deeds| {
+                let started = guest.start_connecting("T1", &PathOptions::default());
+                let Some(mut connecting) = deeds.tried(started) else { return asked.clear() };
+                match guest.try_complete(&mut connecting) {
+                    Ok(_) if asked.len() < ASKED_MAX => asked.push(connecting),
+                    Ok(_) => asked.clear(),
+                    Err(_) => {
+                        deeds.refused += 1;
+                        asked.clear();
+                    }
+                }
+            })
+        }
+        _ => {
+            let (guest, other) = (attach(socket, "T0")?, attach(socket, "T1")?);
+            thread::spawn(move || {
+                while let Ok(mut path) = other.accept() {
+                    while path.receive().is_ok() {}
+                }
+            });
+            let large = vec![7; LARGE_BYTES];
+            act(order, control, |deeds| {
+                let path = guest.connect("T1", &PathOptions::default());
+                let Some(mut path) = deeds.tried(path) else { return };
+                for _ in 0..4 {
+                    deeds.tried(path.send(&large));
+                }
+                path.close();
+            })
+        }
+    }
+}
+
+/// Repeats an action until the window is over. It begins when all parties are ready.
+fn act(
+    order: &Order,
+    control: &mut Control,
+    mut action: impl FnMut(&mut Deeds),
+) -> Result<Report, Fault> {
+    let window = control.ready()?;
+    let mut meter = Meter::new(window, order, &[("deeds", 1.0)]);
+    let mut deeds = Deeds::default();
+    while meter.poll(now_ns(), deeds.done, || deeds.counts()) < window.end_ns {
+        action(&mut deeds);
+    }
+    meter.close(deeds.done, || deeds.counts())
+}
+
+/// Checks that the source worked, and that a tenant who was to act did.
+fn check(reports: &Reports) -> Result<(), Fault> {
+    if reports.of(SOURCE).any(|report| report.work("messages") == 0) {
+        return Err(Fault::Nothing);
+    }
+    let is_still = |report: &Report| report.work.get("deeds") == Some(&0);
+    if reports.of(NEIGHBOUR).any(is_still) {
+        let why = Fault::Nothing.to_string();
+        return Err(Fault::Refused { what: "count the actions of the tenant", why });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::Party;
+
+    #[test]
+    fn tenant_who_was_to_act_and_did_not_fails_the_trial() {
+        let party = |role: &str, kind: &str, done| {
+            let report = Report { work: [(kind.to_owned(), done)].into(), ..Report::default() };
+            Party { role: role.into(), report, ..Party::default() }
+        };
+        let trial = |messages, kind, done| {
+            check(&Reports(vec![party(SOURCE, "messages", messages), party(NEIGHBOUR, kind, done)]))
+        };
+        assert!(trial(1, "deeds", 1).is_ok());
+        assert!(matches!(trial(1, "deeds", 0), Err(Fault::Refused { .. })));
+        assert!(trial(1, "bytes", 0).is_ok(), "one who burns has no actions to count");
+        assert!(matches!(trial(0, "deeds", 1), Err(Fault::Nothing)));
+    }
+}
