@@ -27,7 +27,7 @@ use siga::disk::ckd::volume::Access;
 use siga::disk::{BLOCK_BYTES, Device, Disk, DiskOptions, OpenVolume, Server};
 use siga::host::System;
 use siga::lan::{Lan, Offload};
-use siga::{Connecting, Guest, PathOptions, Wait};
+use siga::{ConnectError, Connecting, Guest, PathOptions, Wait};
 
 use super::{AT_ONCE, Reports, WAIT, Workload, attend, units};
 use crate::control::{Control, Order};
@@ -426,18 +426,26 @@ fn tenant(order: &Order, control: &mut Control, socket: &Path) -> Result<Report,
             })
         }
         "asks" => {
-            let (guest, _deaf) = (attach(socket, "T0")?, attach(socket, "T1")?);
+            let _deaf = attach(socket, "T1")?;
+            let mut guest = None;
             let mut asked: Vec<Connecting> = Vec::new();
             act(order, control, |deeds| {
-                let started = guest.start_connecting("T1", &PathOptions::default());
-                let Some(mut connecting) = deeds.tried(started) else { return asked.clear() };
-                match guest.try_complete(&mut connecting) {
-                    Ok(_) if asked.len() < ASKED_MAX => asked.push(connecting),
-                    Ok(_) => asked.clear(),
-                    Err(_) => {
-                        deeds.refused += 1;
-                        asked.clear();
-                    }
+                // A guest that asks and withdraws much faster than it is read is told so, and comes again.
+                if guest.is_none() {
+                    guest = Guest::attach(socket, "T0").ok();
+                }
+                let started = guest.as_ref().map(|guest| {
+                    let mut connecting = guest.start_connecting("T1", &PathOptions::default())?;
+                    guest.try_complete(&mut connecting)?;
+                    Ok::<Connecting, ConnectError>(connecting)
+                });
+                let started = started.unwrap_or(Err(ConnectError::HostGone));
+                if matches!(started, Err(ConnectError::HostGone | ConnectError::HostBehind)) {
+                    guest = None;
+                }
+                match deeds.tried(started) {
+                    Some(connecting) if asked.len() < ASKED_MAX => asked.push(connecting),
+                    _ => asked.clear(),
                 }
             })
         }
