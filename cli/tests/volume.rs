@@ -495,7 +495,7 @@ fn volumes_that_do_not_fit_their_system_file_are_refused_with_the_line() {
             file_b,
             "directory\"",
             16,
-            "directory: Is a directory (os error 21): must be a file: siga volume create makes a volume",
+            "directory: it is neither a regular file nor a block device: must be a file: siga volume create makes a volume",
         ),
         (file_b, "text.ckd\"", 16, "text.ckd: "),
         ("a.ckd", "d1.ckd", 0, ""),

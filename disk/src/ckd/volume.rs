@@ -285,7 +285,10 @@ pub fn check_file(path: &Path) -> io::Result<()> {
     let kind = file.metadata()?.file_type();
     match kind.is_file() || kind.is_block_device() {
         true => Ok(()),
-        false => Err(io::Error::other("it is neither a regular file nor a block device")),
+        false => {
+            let what = "it is neither a regular file nor a block device";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+        }
     }
 }
 

@@ -408,7 +408,7 @@ mod of_system {
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem if !read_only => {
                     "must be a file that this user may write, or have access = \"read\""
                 }
-                ErrorKind::IsADirectory | ErrorKind::NotADirectory => {
+                ErrorKind::IsADirectory | ErrorKind::NotADirectory | ErrorKind::InvalidInput => {
                     "must be a file: siga volume create makes a volume"
                 }
                 ErrorKind::OutOfMemory => "must be opened when there is memory for it",
