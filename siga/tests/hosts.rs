@@ -4,7 +4,7 @@ mod common;
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fabric::control::{
     Limit, Owner, PACKET_BYTES_MAX, Reached, Reply, Request, VERSION, version_refused,
@@ -362,6 +362,32 @@ fn host_that_is_behind_is_told_everything_in_the_end() {
     drop(client.start_connecting("CLIENT", &PathOptions::default()).unwrap());
     handle.stop();
     driving.join().unwrap().unwrap();
+}
+
+#[test]
+fn guest_that_only_asks_is_not_behind_for_ever() {
+    // More than the sockets hold of questions, and of answers that nobody asks for.
+    const QUESTIONS: usize = 5000;
+    const PATIENCE: Duration = Duration::from_secs(20);
+    let place = Place::new("asks");
+    let _host = place.host();
+    let (client, _server) = (place.guest("CLIENT"), place.guest("SERVER"));
+    let mut began = Instant::now();
+    let mut asked = 0;
+    while asked < QUESTIONS {
+        match client.start_connecting("SERVER", &PathOptions::default()) {
+            Ok(connecting) => {
+                drop(connecting);
+                asked += 1;
+                began = Instant::now();
+            }
+            Err(ConnectError::HostBehind) => {
+                assert!(began.elapsed() < PATIENCE, "behind for ever, after {asked} questions");
+                std::thread::yield_now();
+            }
+            Err(error) => panic!("{error} after {asked} questions"),
+        }
+    }
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub(super) struct Inbox {
     pub(super) has_come: bool,
     /// A waiter waits for the descriptor, and polls when it is readable.
     pub(super) is_asleep: bool,
+    /// Questions since the last that took in what the host had sent.
+    pub(super) questions: u8,
 }
 
 /// Keeps an answer awaited: dropping the claim abandons the answer.
@@ -95,6 +97,7 @@ impl Inbox {
             is_reminded: false,
             has_come: false,
             is_asleep: false,
+            questions: 0,
         }
     }
 

@@ -62,6 +62,10 @@ pub struct Guest {
     passed: Box<RefCell<BTreeMap<Name, foreign::Account>>>,
 }
 
+/// Questions after which a guest takes in what the host has sent: their answers, and as many notices, are fewer than a
+/// socket holds, and than one poll takes in.
+const QUESTIONS_MAX: u8 = 32;
+
 /// Descriptors of one peer that wait to be closed. Beyond, no path to that peer is made: each of its paths could leave
 /// hundreds more.
 const REFUSED_MAX: usize = 64;
@@ -608,8 +612,23 @@ impl Guest {
         request: &Request,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Claim, Unsent> {
-        let serial = self.link.ask(request, descriptors)?;
-        Ok(self.inbox.borrow_mut().await_answer(serial))
+        let asked = self.link.ask(request, descriptors);
+        let is_behind = matches!(asked, Err(Unsent::HostBehind));
+        let mut inbox = self.inbox.borrow_mut();
+        let claim = asked.map(|serial| inbox.await_answer(serial));
+        inbox.questions += 1;
+        let is_due = is_behind || inbox.questions == QUESTIONS_MAX;
+        if is_due {
+            inbox.questions = 0;
+        }
+        drop(inbox);
+        if is_due {
+            // A host gives up a guest that leaves its answers unread. Whoever only asks reads them nowhere else.
+            self.take_in(now_ns());
+            self.forget_unclaimed();
+            self.pass_on();
+        }
+        claim
     }
 
     /// The answer to what was asked, which is waited for at most 10 s.

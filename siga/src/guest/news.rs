@@ -99,7 +99,8 @@ impl Guest {
         }
     }
 
-    fn take_in(&self, now_ns: u64) {
+    /// Takes in what the host has sent, and nothing else of a poll.
+    pub(super) fn take_in(&self, now_ns: u64) {
         let mut buffer = [0; PACKET_BYTES_MAX];
         for _ in 0..PACKETS_PER_POLL {
             let Some(packets) = self.link.packets() else { return };
@@ -126,7 +127,7 @@ impl Guest {
     }
 
     /// Drops answers whose claims were dropped.
-    fn forget_unclaimed(&self) {
+    pub(super) fn forget_unclaimed(&self) {
         let mut inbox = self.inbox.borrow_mut();
         let unclaimed = inbox.answers.extract_if(|_, awaited| !awaited.is_claimed());
         for (_, Awaited { answer, .. }) in unclaimed {
