@@ -1,8 +1,7 @@
 //! `siga-proof tenant`: a user who does only legal things, as fast as he can, takes nothing from other users.
 //!
 //! Neighbours of another user work: messages over a path, TCP on a LAN, blocks of a disk. Beside them a tenant does one legal
-//! thing without a pause, or, for the same time, a burner only takes processor time. The quotient of the neighbours' rates is
-//! what the tenant takes beyond his processor.
+//! thing without a pause. `siga lab run tenant` measures what that takes from the rates of others.
 
 mod part;
 
@@ -25,18 +24,17 @@ use crate::footprint::Footprint;
 
 /// A user who does only legal things, as fast as he can, beside others who go on
 ///
-/// Prints for each thing what it takes from the neighbours' rates, over what a process takes that only burns processor time: medians of the rounds'
-/// quotients, and the interval that has the median with 95 %. Wrong is a neighbour that stands still or gets an error, a newcomer that does not get in
-/// meanwhile, and anything that the host still has of the tenant afterwards. Needs root, to be three users.
+/// Wrong is a neighbour that stands still or gets an error, a newcomer that does not get in meanwhile, and anything that the host still has of the
+/// tenant afterwards. Needs root, to be three users. `siga lab run tenant` measures the rates of others beside such a user.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The thing that the tenant does [default: each in turn]
     #[arg(long = "act", value_name = "ACT")]
     acts: Vec<Act>,
-    /// Rounds for each: a window beside the tenant and a window beside the burner, in turn
+    /// Rounds for each: so often the tenant comes and goes
     #[arg(long, default_value_t = 9)]
     rounds: usize,
-    /// How long each window is, in milliseconds
+    /// How long the tenant is at work in a round, in milliseconds
     #[arg(long, default_value_t = 300)]
     ms: u64,
     /// How long a step may take before it counts as hanging, in seconds
@@ -46,9 +44,6 @@ pub struct Arguments {
 
 /// Neighbours that work.
 const NEIGHBOURS: [Role; 3] = [Role::Path, Role::Lan, Role::Disk];
-
-/// How long a tenant or a burner is at work before a window begins.
-const SETTLE: Duration = Duration::from_millis(50);
 
 /// For how long a host that has come to rest holds the same.
 const QUIET: Duration = Duration::from_millis(200);
@@ -61,7 +56,6 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
     let acts = if arguments.acts.is_empty() { Act::value_variants() } else { &arguments.acts };
     let mut is_well = true;
-    println!("{:10} {:>26} {:>26} {:>26}  the tenant", "act", "path", "LAN", "disk");
     match Scene::start(arguments) {
         Err(fault) => {
             println!("NOT WELL: {fault}");
@@ -114,72 +108,58 @@ impl Scene {
         Ok(Scene { neighbours, host, observer, program, socket, _workplace: workplace, patience })
     }
 
-    /// Lets a tenant do one thing, in turn with a burner: a line of the table.
+    /// Lets a tenant do one thing, in some rounds. Returns a line about it.
     fn torture(&mut self, act: Act, arguments: &Arguments) -> Result<String, String> {
-        let window = Duration::from_millis(arguments.ms);
         let before = self.footprint_after_one(act)?;
-        let mut quotients = NEIGHBOURS.map(|_| Vec::new());
         let mut deeds = Deeds::default();
         for round in 0..arguments.rounds {
-            let mut rates = [[0.0; NEIGHBOURS.len()]; 2];
-            // Each is first in every second round.
-            for turn in 0..2 {
-                let is_tenant = (round + turn) % 2 == 0;
-                let role = if is_tenant { Role::Tenant } else { Role::Burner };
-                let mut other = part(&self.program, &self.socket, role, act, self.patience)?;
-                thread::sleep(SETTLE);
-                rates[usize::from(!is_tenant)] = self.rates(window)?;
-                if is_tenant {
-                    let now = count(&mut other)?;
-                    deeds.done += now.done;
-                    for (error, times) in now.refused {
-                        *deeds.refused.entry(error).or_default() += times;
-                    }
-                    if round == 0 {
-                        self.newcomer().map_err(|error| format!("a newcomer: {error}"))?;
-                    }
-                }
+            let mut tenant = self.tenant(act)?;
+            self.expect_work(Duration::from_millis(arguments.ms))?;
+            let now = count(&mut tenant)?;
+            deeds.done += now.done;
+            for (error, times) in now.refused {
+                *deeds.refused.entry(error).or_default() += times;
             }
-            for (number, quotients) in quotients.iter_mut().enumerate() {
-                quotients.push(rates[0][number] / rates[1][number]);
+            if round == 0 {
+                self.newcomer().map_err(|error| format!("a newcomer: {error}"))?;
             }
         }
         self.expect_nothing_left(&before)?;
-        let mut line = format!("{:10}", format!("{act:?}").to_lowercase());
-        for quotients in &mut quotients {
-            let (low, median, high) = median(quotients);
-            line.push_str(&format!(" {:>26}", format!("{median:.2} ({low:.2} to {high:.2})")));
-        }
-        line.push_str(&format!("  {} done", deeds.done));
+        let mut line = format!("{:10} {} done", format!("{act:?}").to_lowercase(), deeds.done);
         for (error, times) in deeds.refused {
             line.push_str(&format!("; {times} times: {error}"));
         }
         Ok(line)
     }
 
-    /// The neighbours' rates in a window.
-    fn rates(&mut self, window: Duration) -> Result<[f64; NEIGHBOURS.len()], String> {
-        let mut before = [(0, Instant::now()); NEIGHBOURS.len()];
+    /// A tenant who has done the thing at least once.
+    fn tenant(&self, act: Act) -> Result<Told, String> {
+        let mut tenant = part(&self.program, &self.socket, Role::Tenant, act, self.patience)?;
+        let deadline = Instant::now() + self.patience;
+        while count(&mut tenant)?.done == 0 {
+            if Instant::now() > deadline {
+                return Err("the tenant does nothing".into());
+            }
+        }
+        Ok(tenant)
+    }
+
+    /// Every neighbour does something within a window, or on a busy machine a while after it.
+    fn expect_work(&mut self, window: Duration) -> Result<(), String> {
+        let mut before = [0; NEIGHBOURS.len()];
         for (before, neighbour) in before.iter_mut().zip(&mut self.neighbours) {
-            *before = (count(neighbour)?.done, Instant::now());
+            *before = count(neighbour)?.done;
         }
         thread::sleep(window);
-        let mut rates = [0.0; NEIGHBOURS.len()];
-        for ((rate, (before, since)), neighbour) in
-            rates.iter_mut().zip(before).zip(&mut self.neighbours)
-        {
-            // On a busy machine one that goes on may have had no turn yet.
-            let deadline = since + self.patience;
-            let mut done = count(neighbour)?.done - before;
-            while done == 0 && Instant::now() < deadline {
-                done = count(neighbour)?.done - before;
+        let deadline = Instant::now() + self.patience;
+        for (before, neighbour) in before.into_iter().zip(&mut self.neighbours) {
+            while count(neighbour)?.done == before {
+                if Instant::now() > deadline {
+                    return Err("a neighbour stands still".into());
+                }
             }
-            if done == 0 {
-                return Err("a neighbour stands still".into());
-            }
-            *rate = done as f64 / since.elapsed().as_secs_f64();
         }
-        Ok(rates)
+        Ok(())
     }
 
     /// One more guest of the neighbours' user comes, is connected with, and leaves, while the tenant is at work.
@@ -191,9 +171,7 @@ impl Scene {
 
     /// Returns the footprint of the host after a tenant has done the deed once and has gone. It includes all that is made once and kept.
     fn footprint_after_one(&self, act: Act) -> Result<Footprint, String> {
-        let tenant = part(&self.program, &self.socket, Role::Tenant, act, self.patience)?;
-        thread::sleep(SETTLE);
-        drop(tenant);
+        drop(self.tenant(act)?);
         let deadline = Instant::now() + self.patience;
         let mut last = self.footprint()?;
         loop {
@@ -250,7 +228,7 @@ fn part(
     command.arg(format!("--socket={}", socket.display()));
     let user = match role {
         Role::Host => None,
-        Role::Tenant | Role::Burner => Some(TENANT_USER),
+        Role::Tenant => Some(TENANT_USER),
         _ => Some(NEIGHBOUR_USER),
     };
     if let Some(user) = user {
@@ -266,34 +244,4 @@ fn count(part: &mut Told) -> Result<Deeds, String> {
     part.tell(part::COUNT)?;
     let line = part.line()?;
     serde_json::from_str(&line).map_err(|_| line)
-}
-
-/// The median, and the ends of the interval that has it with at least 95 % if there are six or more: between which order statistics it
-/// is follows from tosses of a coin.
-fn median(quotients: &mut [f64]) -> (f64, f64, f64) {
-    quotients.sort_by(f64::total_cmp);
-    let count = quotients.len();
-    let (mut cut, mut tail, mut term) = (0, 0.0, 0.5_f64.powi(count as i32));
-    while cut < count / 2 && 2.0 * (tail + term) <= 0.05 {
-        tail += term;
-        cut += 1;
-        term *= (count - cut + 1) as f64 / cut as f64;
-    }
-    let cut = cut.saturating_sub(1);
-    let middle = (quotients[(count - 1) / 2] + quotients[count / 2]) / 2.0;
-    (quotients[cut], middle, quotients[count - 1 - cut])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn interval_of_a_median_is_between_order_statistics() {
-        // One toss in 32 of six coins is all heads or all tails.
-        assert_eq!(median(&mut [6.0, 1.0, 2.0, 3.0, 4.0, 5.0]), (1.0, 3.5, 6.0));
-        let mut nine: Vec<f64> = (1..=9).map(f64::from).collect();
-        assert_eq!(median(&mut nine), (2.0, 5.0, 8.0));
-        assert_eq!(median(&mut [3.0]), (3.0, 3.0, 3.0));
-    }
 }

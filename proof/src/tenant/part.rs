@@ -1,4 +1,4 @@
-//! The processes beside a tenant: the host with a volume, neighbours that work, the tenant, and a burner.
+//! The processes beside a tenant: the host with a volume, neighbours that work, and the tenant.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -47,8 +47,6 @@ pub enum Role {
     Newcomer,
     /// Does one legal thing as fast as it can.
     Tenant,
-    /// Takes processor time.
-    Burner,
 }
 
 /// A legal thing that a tenant does as fast as it can.
@@ -150,12 +148,6 @@ fn work(role: Role, act: Act, socket: &Path) -> Outcome<()> {
         Role::Disk => disk(socket),
         Role::Newcomer => newcomer(socket),
         Role::Tenant => tenant(act, socket),
-        Role::Burner => {
-            say(READY);
-            loop {
-                std::hint::spin_loop();
-            }
-        }
     }
 }
 
