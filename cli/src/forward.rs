@@ -83,7 +83,7 @@ const OTHERS: u64 = 0;
        siga forward [OPTIONS] --from <LAN:ADDRESS:PORT> <TARGET>")]
 pub struct Arguments {
     /// The address and port of this system to listen at, like 127.0.0.1:8080; with --from, those of the server to reach
-    #[arg(value_name = "LISTEN")]
+    #[arg(value_name = "LISTEN", value_parser = address)]
     local: SocketAddr,
     /// The LAN of the server, like hs0
     #[arg(required_unless_present = "from", conflicts_with = "from")]
@@ -107,6 +107,11 @@ pub struct Arguments {
     socket: Socket,
     #[command(flatten)]
     output: Output,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "must be an address and a port, like 127.0.0.1:8080 or [::1]:8080".to_owned())
 }
 
 /// An address on a LAN.

@@ -27,7 +27,7 @@ pub struct Arguments {
     /// The LAN
     #[arg(default_value = "hs0")]
     lan: String,
-    /// The network of this process, for example the first one of a container
+    /// The network of this process, for example the first one of a container; or name a namespace with --netns
     #[arg(long, value_name = "NUMBER", required_unless_present = "netns")]
     pid: Option<u32>,
     /// The network namespace at this path, for example /run/netns/NAME

@@ -20,6 +20,7 @@ use siga::{Guest, Name, Wait};
 use self::pcapng::{Interface, Packet, Statistics, Writer};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
+use crate::present::lan_meant;
 use crate::socket::Socket;
 use crate::top::seconds;
 
@@ -71,11 +72,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         return Err(Outcome::Usage(format!("{why}: name a file for the frames with -w FILE")));
     }
     let signals = HeldSignals::hold().map_err(Outcome::no)?;
-    let guest = Guest::attach(arguments.socket.path()?, name).map_err(Outcome::no)?;
+    let socket = arguments.socket.path()?;
+    let guest = Guest::attach(&socket, name).map_err(Outcome::no)?;
     let capture = Capture::join(guest, lan, Wait::Block).map_err(|error| match error {
         JoinLanError::Refused { problem: Problem::CaptureRefused, .. } => Outcome::No(format!(
             "{name} may not capture in the LAN {lan}: the system file must say so: capture = [\"{name}\"]"
         )),
+        JoinLanError::Refused { problem: Problem::NoLan, .. } => {
+            Outcome::No(format!("{error}{}", lan_meant(&socket, lan)))
+        }
         error => Outcome::no(error),
     })?;
     let target = if is_standard { "standard output" } else { file };
