@@ -373,6 +373,9 @@ struct Parked {
 /// and refuses every process of this user to pass a descriptor when it is as many as the process may have.
 const PARKED_SHARE: u64 = 4;
 
+/// The most that may lie there, since other processes of the user may have far fewer descriptors than this one.
+const PARKED_MAX: u64 = 256;
+
 /// The next thing that a thread closes.
 enum Next {
     Descriptor(ForkSafeFd),
@@ -478,7 +481,7 @@ fn refuse_end(end: ForkSafeFd, account: Option<Account>) {
     let Some(start) = START.get() else { return drop(end) };
     let refused = refused();
     let account = account.unwrap_or_else(|| refused.nobody.clone());
-    let parked_max = (crate::memory::descriptors_max() / PARKED_SHARE) as usize;
+    let parked_max = (crate::memory::descriptors_max() / PARKED_SHARE).min(PARKED_MAX) as usize;
     let mut queue = refused.lock();
     let may_park = queue.parked < parked_max;
     let line = queue.lines.get_mut(&account.id()).filter(|_| may_park);
@@ -486,9 +489,10 @@ fn refuse_end(end: ForkSafeFd, account: Option<Account>) {
         queue.waiting += 1;
         queue.parked += 1;
         account.waiting.fetch_add(1, Ordering::Relaxed);
-        refused.serve(queue, *start);
-        // It is in the queue of the pair, so this is not its last close, and a socket is not told of others.
-        return drop(end);
+        // It is in the queue of the pair, which nobody closes while this thread has the lock: so this is not its last close, and a socket
+        // is not told of others.
+        drop(end);
+        return refused.serve(queue, *start);
     }
     queue.add(&account, |line| line.waiting.push_back(end));
     refused.serve(queue, *start);

@@ -129,9 +129,15 @@ impl Packets {
         poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
     }
 
-    /// Returns true if a packet, or the end of the connection, waits to be received.
+    /// Returns true if a packet, or the end of the connection, waits to be received; also if that cannot be found out.
     pub fn has_arrived(&self) -> bool {
         let mut asked = [PollFd::new(&self.socket, PollFlags::IN)];
+        poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).map_or(true, |ready| ready > 0)
+    }
+
+    /// Returns true if the peer has closed its end, whatever of it is not received yet.
+    pub fn has_hung_up(&self) -> bool {
+        let mut asked = [PollFd::new(&self.socket, PollFlags::RDHUP)];
         poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
     }
 
