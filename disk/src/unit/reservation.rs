@@ -291,7 +291,8 @@ impl Unit {
             }
         }
         counters.waiters_visited += visits as u64;
-        calls > 0 || mounted.reservations.pass.next.is_some()
+        let Reservations { pass, has_changed, .. } = &mounted.reservations;
+        calls > 0 || pass.next.is_some() || *has_changed
     }
 }
 
@@ -311,7 +312,9 @@ impl Mounted {
         let visits = 1 + reservations.owners.len() + reservations.called.len() + claims.len();
         let mut claims = claims.iter().filter(|claim| claim.device.overlaps(device));
         if !waiter.reserves {
-            let waits = claims.any(|claim| claim.is_overdue && claim.connection != number);
+            // An owner may be waited for by whoever has that claim.
+            let waits = !reservations.has(number)
+                && claims.any(|claim| claim.is_overdue && claim.connection != number);
             return (!waits && !reservations.is_reserved(connections, device, number), visits);
         }
         // Whoever else is to reserve the device waits behind the first.
