@@ -522,6 +522,11 @@ impl Host {
                 && let Some(guest) = self.guests.get_mut(&name)
                 && let Some(due_ns) = guest.writes.due_ns(self.now_ns)
             {
+                if connection.packets.has_hung_up() {
+                    // Its name is free again.
+                    self.detach(number, "it hung up");
+                    return (cost, false);
+                }
                 guest.writes.put_off(self.now_ns);
                 self.put_off.insert((due_ns, number));
                 return (cost, false);

@@ -40,6 +40,8 @@ struct Inner {
     /// Accounts that it could not take in yet, and when the next of them are announced again.
     deferred: VecDeque<u64>,
     deferred_until_ns: u64,
+    /// How long after that the next are.
+    deferred_ns: u64,
     /// When the guest is to be polled though the host says nothing.
     alarm: Alarm,
 }
@@ -53,6 +55,7 @@ const BEHIND_NS: u64 = 1_000_000;
 /// The interval between two attempts to have paths accounted that the host could not account before, and how many are announced at once:
 /// so few that the guest does not use up the requests of its user.
 const DEFERRED_NS: u64 = 100_000_000;
+const DEFERRED_NS_MAX: u64 = 5_000_000_000;
 const DEFERRED_AT_ONCE: usize = 32;
 
 /// The sentence for a socket at which no host was reached.
@@ -146,6 +149,7 @@ impl Link {
             unannounced: VecDeque::new(),
             deferred: VecDeque::new(),
             deferred_until_ns: 0,
+            deferred_ns: DEFERRED_NS,
             alarm,
         };
         Link { inner: Mutex::new(inner), guard: ForkGuard::here() }
@@ -251,7 +255,7 @@ impl Link {
             let Inner { unannounced, deferred, .. } = &mut *inner;
             let count = deferred.len().min(DEFERRED_AT_ONCE);
             unannounced.extend(deferred.drain(..count));
-            inner.deferred_until_ns = now_ns + DEFERRED_NS;
+            inner.defer_until(now_ns);
         }
         let mut sent = inner.send_unsent();
         while sent.is_ok()
@@ -310,7 +314,7 @@ impl Link {
     pub(crate) fn defer(&self, key: u64, now_ns: u64) {
         let mut inner = self.lock();
         if inner.deferred.is_empty() {
-            inner.deferred_until_ns = now_ns + DEFERRED_NS;
+            inner.defer_until(now_ns);
         }
         inner.deferred.push_back(key);
     }
@@ -320,6 +324,7 @@ impl Link {
     #[must_use = "the host accounts a path that is over"]
     pub(crate) fn settle(&self, key: u64, number: u64) -> bool {
         let mut inner = self.lock();
+        inner.deferred_ns = DEFERRED_NS;
         let Some(entry) = inner.accounts.get_mut(&key) else { return false };
         entry.account.number.store(number, Ordering::Relaxed);
         entry.is_known = true;
@@ -328,6 +333,12 @@ impl Link {
 }
 
 impl Inner {
+    /// The host is asked again after a while, which is longer each time until it accounts a path.
+    fn defer_until(&mut self, now_ns: u64) {
+        self.deferred_until_ns = now_ns + self.deferred_ns;
+        self.deferred_ns = (2 * self.deferred_ns).min(DEFERRED_NS_MAX);
+    }
+
     /// The serial of the next request. Zero is for what is no answer.
     fn next_serial(&mut self) -> u32 {
         self.serial = self.serial.checked_add(1).unwrap_or(1);

@@ -15,7 +15,7 @@ use super::{Connection, Door, Host, Order, PAUSE_NS, PROCESS, Role, socket_name}
 /// Connections that are taken in before guests have their turn.
 const ACCEPTED_PER_TURN: usize = 32;
 
-/// How long a connection may take to attach, while nothing that it has sent waits to be read.
+/// How long a connection may take to attach; one that has sent something and was never read has as long again.
 const STRANGER_NS_MAX: u64 = 5_000_000_000;
 
 /// Descriptors that a connection takes: its socket, and its process.
