@@ -117,8 +117,9 @@ pub fn run(
                 Err(TrialError::Unable(why)) => (nothing(), Some(why), None),
                 Err(TrialError::Failed(why)) => (nothing(), None, Some(why)),
             };
-            let is_over = failed.is_none() || attempt == ATTEMPTS_MAX;
-            outcome.failed += usize::from(failed.is_some() && is_over);
+            let has_failed = failed.is_some();
+            let is_over = !has_failed || attempt == ATTEMPTS_MAX;
+            outcome.failed += usize::from(has_failed && is_over);
             if !measured.parties.is_empty() {
                 measured.metrics.extend(values(&job.case, &measured.parties));
             }
@@ -153,12 +154,14 @@ pub fn run(
                 outcome.unkept = Some(error);
                 return Ok(outcome);
             }
-            if is_over {
-                break;
-            }
-            if let Some(Err(error)) = to_measure.intervals.as_ref().map(Intervals::discard) {
+            if has_failed
+                && let Some(Err(error)) = to_measure.intervals.as_ref().map(Intervals::discard)
+            {
                 outcome.unrecorded = Some(error);
                 to_measure.intervals = None;
+            }
+            if is_over {
+                break;
             }
         }
     }
