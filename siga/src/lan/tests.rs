@@ -152,8 +152,8 @@ fn member_that_asks_for_paths_all_the_time_gets_some_and_makes_no_audiences() {
     }
     let tenths = (now_ns() - begin) / 100_000_000 + 1;
     let granted = lan.counter(Counter::PathsMade) - made;
-    // One of the sixteen may have gone to the path that it has already, if both have asked for that.
-    assert!((15..=16 + tenths).contains(&granted), "{granted} in {tenths} tenths of a second");
+    // Some of the sixteen may have gone to the path that it has already, if both have asked for that, and asked again.
+    assert!((8..=16 + tenths).contains(&granted), "{granted} in {tenths} tenths of a second");
     assert_eq!(lan.counter(Counter::PathsRefused), 200 - granted);
     assert_eq!(refused, 200 - granted);
     assert!(u64::from(lan.mesh.audiences - before) <= tenths, "an audience for each path");
