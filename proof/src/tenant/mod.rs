@@ -17,7 +17,7 @@ use clap::ValueEnum;
 use os::peer::Credentials;
 use siga::host::Observer;
 
-use self::part::{Act, Deeds, NEIGHBOUR_USER, READY, Role, TENANT_USER};
+use self::part::{Act, CHANNEL_PATHS, Deeds, NEIGHBOUR_USER, READY, Role, TENANT_USER};
 pub use self::part::{Arguments as PartArguments, run as play};
 use crate::crew::{Told, Workplace};
 use crate::footprint::Footprint;
@@ -45,9 +45,8 @@ pub struct Arguments {
 /// Neighbours that work.
 const NEIGHBOURS: [Role; 3] = [Role::Path, Role::Lan, Role::Disk];
 
-/// What a tenant does in its first visit. The host makes some things once and keeps them: each channel path gets storage for data when it first
-/// carries some.
-const FIRST_DEEDS: u64 = 100;
+/// Deeds of a tenant in its first visit: the host makes some things once, and keeps them.
+const FIRST_DEEDS: u64 = 20;
 
 /// For how long a host that has come to rest holds the same.
 const QUIET: Duration = Duration::from_millis(200);
@@ -109,7 +108,29 @@ impl Scene {
         let host = start(Role::Host)?;
         let neighbours = NEIGHBOURS.map(start).into_iter().collect::<Result<Vec<_>, _>>()?;
         let observer = Observer::attach(&socket).map_err(|error| error.to_string())?;
-        Ok(Scene { neighbours, host, observer, program, socket, _workplace: workplace, patience })
+        let scene =
+            Scene { neighbours, host, observer, program, socket, _workplace: workplace, patience };
+        scene.expect_channel_paths_in_use()?;
+        Ok(scene)
+    }
+
+    /// All channel paths of the control unit have carried a write, and have the storage for its data.
+    fn expect_channel_paths_in_use(&self) -> Result<(), String> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let report = self.observer.query().map_err(|error| error.to_string())?;
+            let units = report.control_units.iter().flat_map(|unit| &unit.channel_paths);
+            let writes: Vec<u64> = units
+                .map(|path| path.units.get("transport response").copied().unwrap_or(0))
+                .collect();
+            if writes.len() == CHANNEL_PATHS && !writes.contains(&0) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("writes that each channel path has carried: {writes:?}"));
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Lets a tenant do one thing, in some rounds. Returns a line about it.

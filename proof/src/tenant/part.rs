@@ -262,8 +262,14 @@ fn lan(socket: &Path) -> Outcome<()> {
 fn disk(socket: &Path) -> Outcome<()> {
     let guest = Guest::attach(socket, "NDISK")?;
     let options = DiskOptions { first_track: Some(0), ..DiskOptions::default() };
-    let mut disk = Disk::open(&guest, UNIT, "NDISK", &options)?;
+    let open = |_| Disk::open(&guest, UNIT, "NDISK", &options);
+    let mut disks = (0..CHANNEL_PATHS).map(open).collect::<Result<Vec<_>, _>>()?;
     let mut block = vec![7; BLOCK_BYTES];
+    for disk in &mut disks {
+        disk.write(0, &block)?;
+    }
+    disks.truncate(1);
+    let mut disk = disks.pop().expect("one is left");
     for number in 0..BLOCKS {
         disk.write(number, &block)?;
     }
@@ -274,6 +280,10 @@ fn disk(socket: &Path) -> Outcome<()> {
     }
     Ok(())
 }
+
+/// Channel paths of the control unit. Each open at the same time has the next in turn, and a channel path gets storage when it first carries data,
+/// and keeps it: the neighbour has all of them carry some before the footprint of the host is taken.
+pub const CHANNEL_PATHS: usize = 4;
 
 /// Records that a neighbour reads again and again.
 const BLOCKS: u64 = 100;
