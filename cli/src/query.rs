@@ -171,7 +171,15 @@ fn part(report: &SystemReport, subjects: &[Subject]) -> Result<serde_json::Value
     }
     let mut without = Vec::new();
     if !subjects.contains(&Subject::Dasd) {
-        without.extend(["volumes", "devices", "users", "opens_refused"]);
+        without.extend([
+            "volumes",
+            "devices",
+            "users",
+            "opens_refused",
+            "opens_of_second",
+            "opens_per_s",
+            "opens_waited",
+        ]);
     }
     if !subjects.contains(&Subject::Channel) {
         without.extend(["channel_paths", "subchannels"]);

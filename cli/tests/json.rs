@@ -206,7 +206,17 @@ fn volumes_and_subchannels_are_objects() {
                 break unit;
             }
         };
-        let members = ["devices", "guest", "not_shown", "opens_refused", "users", "volumes"];
+        let members = [
+            "devices",
+            "guest",
+            "not_shown",
+            "opens_of_second",
+            "opens_per_s",
+            "opens_refused",
+            "opens_waited",
+            "users",
+            "volumes",
+        ];
         assert_eq!(names(&unit), members);
         let volume = &unit["volumes"][0];
         let members = [
@@ -302,7 +312,10 @@ fn volumes_and_subchannels_are_objects() {
             "devices",
             "guest",
             "not_shown",
+            "opens_of_second",
+            "opens_per_s",
             "opens_refused",
+            "opens_waited",
             "subchannels",
             "users",
             "volumes",

@@ -6,6 +6,8 @@
 //! word 2       channel paths
 //! word 3       guests that have devices open
 //! word 4       opens that were refused because a guest had as much as it may
+//! word 5       opens of the last second 32, as far as they count still | opens that there may be in a second 32
+//! word 6       how often opens had to wait for that
 //! word 16      a row of 16 words for each channel path
 //!              | guests | units of each kind, both directions together, in the order of their numbers |
 //! word 144     a row of 64 for each volume
@@ -58,6 +60,8 @@ const COUNTS: usize = 1;
 const PATH_COUNT: usize = 2;
 const GUEST_COUNT: usize = 3;
 const REFUSED: usize = 4;
+const RATE: usize = 5;
+const WAITS: usize = 6;
 
 /// Words of a report.
 pub const REPORT_WORDS: usize = GUESTS.end();
@@ -135,6 +139,19 @@ pub struct Totals {
     pub guests: usize,
     /// Opens that were refused because a guest had as much as it may.
     pub refused: u64,
+    /// How often guests open devices.
+    pub rate: OpenRate,
+}
+
+/// How often guests open devices of a control unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenRate {
+    /// Opens of the last second, as far as they count still.
+    pub used: u32,
+    /// Opens that there may be in a second; 0 from a server that has no such limit.
+    pub most: u32,
+    /// How often opens had to wait.
+    pub waits: u64,
 }
 
 /// A volume.
@@ -284,7 +301,10 @@ impl Showing {
             | count(totals.subchannels, u32::MAX as usize) << 32;
         let mut rewriting = Rewriting { words: &self.words };
         rewriting.put(COUNTS, &[counts, count(totals.paths, PATHS_MAX)]);
-        rewriting.put(GUEST_COUNT, &[count(totals.guests, u32::MAX as usize), totals.refused]);
+        let OpenRate { used, most, waits } = totals.rate;
+        let rate = u64::from(used) | u64::from(most) << 32;
+        let guests = count(totals.guests, u32::MAX as usize);
+        rewriting.put(GUEST_COUNT, &[guests, totals.refused, rate, waits]);
         change(&mut rewriting);
         self.generation += 2;
         // Release: pairs with the Acquire in `read`. Who sees the even generation sees the words above.
@@ -478,6 +498,7 @@ fn read_once(words: &LentWords) -> Shown {
         subchannels: high(counts) as usize,
         guests: word(GUEST_COUNT) as u32 as usize,
         refused: word(REFUSED),
+        rate: OpenRate { used: low(word(RATE)), most: high(word(RATE)), waits: word(WAITS) },
     };
     let rows = |count: usize, rows: Rows| {
         (0..count.min(rows.most)).map(move |index| rows.first + rows.words * index)
@@ -649,8 +670,16 @@ mod tests {
     fn what_is_shown_is_read() {
         let (words, lent) = Words::pair(REPORT_WORDS).unwrap();
         let mut showing = Showing::new(words);
-        let totals =
-            Totals { paths: 1, volumes: 1, devices: 2, subchannels: 1, guests: 1, refused: 9 };
+        let rate = OpenRate { used: 7, most: 512, waits: 1 << 40 };
+        let totals = Totals {
+            paths: 1,
+            volumes: 1,
+            devices: 2,
+            subchannels: 1,
+            guests: 1,
+            refused: 9,
+            rate,
+        };
         let measurement = Measurement {
             starts: 1,
             samples: 2,
@@ -683,8 +712,16 @@ mod tests {
     #[test]
     fn words_are_where_the_picture_has_them() {
         let (words, lent) = Words::pair(REPORT_WORDS).unwrap();
-        let totals =
-            Totals { paths: 4, volumes: 2, devices: 3, subchannels: 5, guests: 2, refused: 6 };
+        let rate = OpenRate { used: 7, most: 512, waits: 8 };
+        let totals = Totals {
+            paths: 4,
+            volumes: 2,
+            devices: 3,
+            subchannels: 5,
+            guests: 2,
+            refused: 6,
+            rate,
+        };
         Showing::new(words).change(&totals, |rows| {
             rows.name_volume(1, "SIGA01", "f");
             rows.volume(1, &volume());
@@ -701,6 +738,7 @@ mod tests {
         );
         assert_eq!(word(4240 + 2 * 8 + 1), 1 | (1 | 8 | 16) << 16 | 3 << 32);
         assert_eq!([word(3), word(4), word(20624 + 8 + 1)], [2, 6, 5 | 64 << 32]);
+        assert_eq!([word(5), word(6)], [7 | 512 << 32, 8]);
     }
 
     #[test]
@@ -708,7 +746,8 @@ mod tests {
         let (words, lent) = Words::pair(REPORT_WORDS).unwrap();
         let many = 100_000;
         let (paths, volumes, devices, subchannels) = (many, many, many, many);
-        let totals = Totals { paths, volumes, devices, subchannels, guests: many, refused: 0 };
+        let totals =
+            Totals { paths, volumes, devices, subchannels, guests: many, ..Totals::default() };
         Showing::new(words).change(&totals, |rows| {
             rows.path(PATHS_MAX, 1, [9; 11].into_iter());
             rows.name_volume(VOLUMES_MAX, "A", &"x".repeat(1000));

@@ -19,3 +19,4 @@ pub mod name;
 #[cfg(not(loom))]
 pub mod path;
 pub mod queue;
+pub mod rate;

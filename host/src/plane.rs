@@ -7,7 +7,6 @@
 mod accounts;
 mod arriving;
 mod brokering;
-mod bucket;
 mod lans;
 #[cfg(test)]
 mod quotas;
@@ -30,6 +29,7 @@ use fabric::control::{
 };
 use fabric::name::Name;
 use fabric::path::Shape;
+use fabric::rate::TokenBucket;
 use os::doorbell::Doorbell;
 use os::foreign::{Foreign, close_on_a_thread, spawn_closer};
 use os::packets::{Listener, Packet, Packets};
@@ -40,7 +40,6 @@ use tracing::{debug, info, warn};
 
 use crate::system::System;
 use accounts::{Accounts, Charge};
-use bucket::Bucket;
 use lans::Lans;
 use resources::Resources;
 use turns::Turns;
@@ -239,7 +238,7 @@ struct Guest {
     /// How often it was refused a path, storage, a resource, or a connection that would wait for it.
     refused: Refused,
     /// Changes of the address table that it causes.
-    writes: Bucket,
+    writes: TokenBucket,
 }
 
 /// Refusals of a guest's own limits.
@@ -520,7 +519,7 @@ impl Host {
             }
             if let Role::Guest(name) = connection.role
                 && let Some(guest) = self.guests.get_mut(&name)
-                && let Some(due_ns) = guest.writes.due_ns(self.now_ns)
+                && guest.writes.due_ns(self.now_ns).is_some()
             {
                 if connection.packets.has_hung_up() {
                     // Its name is free again.
@@ -528,6 +527,7 @@ impl Host {
                     return (cost, false);
                 }
                 guest.writes.put_off(self.now_ns);
+                let due_ns = guest.writes.due_ns(self.now_ns).unwrap_or(self.now_ns);
                 self.put_off.insert((due_ns, number));
                 return (cost, false);
             }
@@ -548,8 +548,9 @@ impl Host {
                 Ok(packet) if packet.bytes > 0 => {
                     connection.is_heard = true;
                     let owner = connection.owner;
-                    self.accounts.count_request(owner, self.now_ns);
-                    cost += self.handle(number, &buffer, packet);
+                    let packet_cost = self.handle(number, &buffer, packet);
+                    self.accounts.count_requests(owner, packet_cost.unsigned_abs(), self.now_ns);
+                    cost += packet_cost;
                 }
                 received => {
                     match received {
@@ -673,7 +674,8 @@ impl Host {
         let rule = self.system.rule(name).ok_or(Problem::NotPermitted)?;
         let is_free = |other: &Name| *other != name && !self.guests.contains_key(other);
         let kept = self.system.named().filter(is_free).count() as u64;
-        let charge = self.accounts.charge_guest(&self.system, connection.owner, rule, kept)?;
+        let owner = connection.owner;
+        let charge = self.accounts.charge_guest(&self.system, owner, rule, kept)?;
         info!(%name, process = connection.credentials.process, "attached");
         let guest = Guest {
             connection: number,
@@ -684,7 +686,7 @@ impl Host {
             member: None,
             shown: None,
             refused: Refused::default(),
-            writes: Bucket::new(self.accounts.table_writes_of_guest(connection.owner)),
+            writes: self.accounts.writes_of_guest(owner, name),
         };
         self.guests.insert(name, guest);
         self.set_role(number, Role::Guest(name));
@@ -693,7 +695,7 @@ impl Host {
     }
 
     fn observe(&mut self, number: u64, serial: u32) -> Answer {
-        if !System::lets_observe(&self.connections[&number].credentials) {
+        if !self.system.lets_observe(&self.connections[&number].credentials) {
             return Err(Problem::NotPermitted);
         }
         if self.observers() >= OBSERVERS_MAX {
@@ -729,14 +731,20 @@ impl Host {
         if let Role::Guest(name) = connection.role {
             info!(%name, why, "detached");
             // Other members see it first in the table, and do not take the end of its paths for a mishap.
-            if self.lans.leave(name) {
+            let has_left = self.lans.leave(name);
+            if has_left {
                 self.accounts.count_table_write(connection.owner, self.now_ns);
             }
             self.forget_paths(name);
             self.resources.forget(name);
             self.volumes.forget(name);
             self.behind.remove(&name);
-            self.guests.remove(&name);
+            if let Some(mut guest) = self.guests.remove(&name) {
+                if has_left {
+                    guest.writes.take(1, self.now_ns);
+                }
+                self.accounts.keep_writes(connection.owner, name, guest.writes, self.now_ns);
+            }
         } else {
             debug!(connection = number, why, "disconnected");
         }

@@ -88,6 +88,15 @@ pub struct ControlUnitReport {
     /// Opens that were refused because a guest had as much as it may.
     #[serde(default)]
     pub opens_refused: u64,
+    /// Opens of the last second, as far as they count still.
+    #[serde(default)]
+    pub opens_of_second: u32,
+    /// How many opens there may be in a second; 0 for a server that has no such limit.
+    #[serde(default)]
+    pub opens_per_s: u32,
+    /// How often opens had to wait because there were as many in a second.
+    #[serde(default)]
+    pub opens_waited: u64,
 }
 
 /// A guest's share of a control unit: what it uses, and its limits.

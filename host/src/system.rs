@@ -83,6 +83,8 @@ pub struct System {
     pub guests_max: usize,
     /// Memory that the host may have to hold for all its users, in bytes.
     pub memory_max: u64,
+    /// The user that the host runs as, by the number that it had when the system was described: asked for once.
+    own_user: u32,
     rules: Vec<Rule>,
     users: Vec<UserRule>,
     /// The LANs, by their names.
@@ -201,6 +203,7 @@ impl System {
             mode: 0o600,
             guests_max: GUESTS_MAX,
             memory_max: MEMORY_BYTES_MAX,
+            own_user: Credentials::own().user,
             rules,
             users: Vec::new(),
             lans,
@@ -270,7 +273,18 @@ impl System {
             rules.push(Rule { storage_bytes_max: volumes.storage_bytes_max, ..rule });
         }
         let socket = host.socket;
-        Ok(System { socket, mode, guests_max, memory_max, rules, users, lans, volumes, warnings })
+        Ok(System {
+            socket,
+            mode,
+            guests_max,
+            memory_max,
+            own_user: Credentials::own().user,
+            rules,
+            users,
+            lans,
+            volumes,
+            warnings,
+        })
     }
 
     /// Guests that have a rule of their own.
@@ -282,20 +296,20 @@ impl System {
     }
 
     /// Returns true if a process with these credentials may observe: root, and the host's own user.
-    pub(crate) fn lets_observe(credentials: &Credentials) -> bool {
-        credentials.user == 0 || credentials.user == Credentials::own().user
+    pub(crate) fn lets_observe(&self, credentials: &Credentials) -> bool {
+        credentials.user == 0 || credentials.user == self.own_user
     }
 
     /// Returns true if a process with these credentials may be some guest, or observe.
     pub(crate) fn admits(&self, credentials: &Credentials) -> bool {
-        System::lets_observe(credentials) || self.rules.iter().any(|rule| rule.permits(credentials))
+        self.lets_observe(credentials) || self.rules.iter().any(|rule| rule.permits(credentials))
     }
 
     /// Returns true if a user other than the host's may be some guest.
     pub(crate) fn admits_others(&self) -> bool {
-        let own = Credentials::own().user;
-        let admits =
-            |rule: &Rule| !rule.groups.is_empty() || rule.users.iter().any(|user| *user != own);
+        let admits = |rule: &Rule| {
+            !rule.groups.is_empty() || rule.users.iter().any(|user| *user != self.own_user)
+        };
         self.rules.iter().any(admits)
     }
 
@@ -313,7 +327,7 @@ impl System {
         };
         let own = user.and_then(|user| self.users.iter().find(|rule| rule.user == Some(user)));
         // Users without a number are never the host's own user, which may have none either.
-        let is_own = owner == Owner::User(Credentials::own().user);
+        let is_own = owner == Owner::User(self.own_user);
         own.or_else(|| self.users.iter().find(|rule| rule.user.is_none() && !is_own))
     }
 

@@ -427,6 +427,53 @@ fn guest_that_opens_again_and_again_leaves_others_something() {
 }
 
 #[test]
+fn guest_that_opens_as_fast_as_it_can_waits_and_others_go_on() {
+    let socket = std::env::temp_dir().join(format!("siga-dasd-fast-{}.sock", std::process::id()));
+    let mut system = System::open();
+    system.socket = Some(socket.clone());
+    let host = Embedded::start(system).unwrap();
+    let place = Place::new("fast");
+    let serving = Serving::start(&host, &place, Device::default());
+    let guest = |name| Guest::attach_embedded(&host, name).unwrap();
+    let (bob, observer) = (guest("BOB"), Observer::attach(&socket).unwrap());
+    let mut disk = Disk::open(&bob, "DASD", "SIGA01", &options(Mode::Transport)).unwrap();
+    disk.write(0, &pattern(1, 1)).unwrap();
+    let rate = || {
+        let report = observer.query().unwrap();
+        let limits = report.limits.into_iter();
+        let mut limits = limits.filter(|row| row.owner == "control unit DASD");
+        limits.find(|row| row.limit == "opens a second").map(|row| (row.most, row.refused))
+    };
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (host, seen) = (&host, &done);
+        let opener = scope.spawn(move || {
+            let alice = Guest::attach_embedded(host, "ALICE").unwrap();
+            let mut opens = 0;
+            while !seen.load(Ordering::Relaxed) {
+                // Each is opened in the end.
+                Disk::open(&alice, "DASD", "SIGA01", &options(Mode::Transport)).unwrap();
+                opens += 1;
+            }
+            opens
+        });
+        // The burst is over when opens have waited; then there is time for many more reads than opens.
+        let mut block = [0; BLOCK_BYTES];
+        while rate().is_none_or(|(_, waits)| waits == 0) {
+            disk.read(0, &mut block).unwrap();
+        }
+        for _ in 0..1000 {
+            disk.read(0, &mut block).unwrap();
+        }
+        assert_eq!(block[..], pattern(1, 1)[..]);
+        done.store(true, Ordering::Relaxed);
+        assert!(opener.join().unwrap() > 100, "a burst, at least");
+    });
+    assert_eq!(rate().map(|(most, _)| most), Some(512));
+    serving.stop();
+}
+
+#[test]
 fn storage_of_the_opens_of_a_guest_is_bounded() {
     let host = Embedded::start(System::open()).unwrap();
     let place = Place::new("storage");

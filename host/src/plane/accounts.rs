@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fabric::control::{Limit, Owner, Problem, Reached, RuleName, setting};
+use fabric::name::Name;
+use fabric::rate::TokenBucket;
 use os::foreign::Account;
 use os::peer::Credentials;
 
 use super::REFUSED_MAX;
-use super::bucket::Bucket;
 use crate::report::LimitReport;
 use crate::system::{Rule, System};
 
@@ -123,8 +124,10 @@ fn at(limit: Limit) -> usize {
 #[derive(Debug)]
 struct User {
     book: Book,
-    requests: Bucket,
-    writes: Bucket,
+    requests: TokenBucket,
+    writes: TokenBucket,
+    /// Table writes of guests that have left, as far as they count still: who attaches again has no others.
+    writes_of_former: BTreeMap<Name, TokenBucket>,
     /// Descriptors that the user has passed, as far as they wait to be closed, and connections refused for that.
     passed: Account,
     turned_away: Gauge,
@@ -195,8 +198,9 @@ impl Accounts {
             let rates = system.user_rates(owner, is_own);
             User {
                 book: Book::default(),
-                requests: Bucket::new(rates.requests),
-                writes: Bucket::new(rates.table_writes),
+                requests: TokenBucket::new(rates.requests),
+                writes: TokenBucket::new(rates.table_writes),
+                writes_of_former: BTreeMap::new(),
                 passed: Account::default(),
                 turned_away: Gauge::default(),
                 pending: Gauge::default(),
@@ -366,24 +370,42 @@ impl Accounts {
         }
     }
 
-    /// An owner has made a request.
-    pub(super) fn count_request(&mut self, owner: Owner, now_ns: u64) {
+    /// An owner has made requests, or one that costs as much.
+    pub(super) fn count_requests(&mut self, owner: Owner, cost: u64, now_ns: u64) {
         if let Some(user) = self.users.get_mut(&owner) {
-            user.requests.take(now_ns);
+            user.requests.take(cost, now_ns);
         }
     }
 
     /// An owner has had the address table of a LAN changed.
     pub(super) fn count_table_write(&mut self, owner: Owner, now_ns: u64) {
         if let Some(user) = self.users.get_mut(&owner) {
-            user.writes.take(now_ns);
+            user.writes.take(1, now_ns);
         }
     }
 
-    /// Changes of address tables that each guest of an owner may cause in a second; none is no limit.
-    pub(super) fn table_writes_of_guest(&self, owner: Owner) -> Option<u64> {
-        let per_s = self.users.get(&owner)?.writes.per_s()?;
-        Some((per_s / GUEST_WRITES_SHARE).max(1))
+    /// Changes of address tables that a guest of an owner may cause, which attaches now. What it has caused under that name before
+    /// counts still.
+    pub(super) fn writes_of_guest(&mut self, owner: Owner, name: Name) -> TokenBucket {
+        let Some(user) = self.users.get_mut(&owner) else { return TokenBucket::new(None) };
+        let per_s = user.writes.per_s().map(|per_s| (per_s / GUEST_WRITES_SHARE).max(1));
+        user.writes_of_former.remove(&name).unwrap_or_else(|| TokenBucket::new(per_s))
+    }
+
+    /// A guest of an owner has left. What does not count any more is forgotten, so that as many are kept as a user can have change a
+    /// table in a second, at most.
+    pub(super) fn keep_writes(
+        &mut self,
+        owner: Owner,
+        name: Name,
+        writes: TokenBucket,
+        now_ns: u64,
+    ) {
+        let Some(user) = self.users.get_mut(&owner) else { return };
+        user.writes_of_former.retain(|_, writes| !writes.is_full(now_ns));
+        if !writes.is_full(now_ns) {
+            user.writes_of_former.insert(name, writes);
+        }
     }
 
     /// All limits of the host, its users and its rules.

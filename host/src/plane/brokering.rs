@@ -128,7 +128,7 @@ impl Host {
             self.accounts.count_table_write(owner, self.now_ns);
         }
         if let Some(guest) = self.guests.get_mut(&name) {
-            guest.writes.take(self.now_ns);
+            guest.writes.take(1, self.now_ns);
         }
     }
 

@@ -37,9 +37,17 @@ impl Volumes {
     }
 }
 
-/// The limits of the guests of a control unit, as the control unit shows them.
+/// The limits of a control unit and of its guests, as the control unit shows them.
 pub(super) fn limits(unit: &ControlUnitReport) -> impl Iterator<Item = LimitReport> {
-    unit.users.iter().flat_map(move |user| {
+    let rate = (unit.opens_per_s > 0).then(|| LimitReport {
+        owner: format!("control unit {}", unit.guest),
+        limit: "opens a second".to_owned(),
+        used: unit.opens_of_second.into(),
+        most: unit.opens_per_s.into(),
+        refused: unit.opens_waited,
+        setting: "fixed".to_owned(),
+    });
+    let of_guests = unit.users.iter().flat_map(move |user| {
         let row = |limit: &str, used, most, refused: u32, setting: &str| LimitReport {
             owner: format!("guest {} at {}", user.guest, unit.guest),
             limit: limit.to_owned(),
@@ -54,7 +62,8 @@ pub(super) fn limits(unit: &ControlUnitReport) -> impl Iterator<Item = LimitRepo
             row("opens", opens, most, user.opens_refused, "guest_opens_max"),
             row("storage", bytes, bytes_max, user.storage_refused, "guest_storage_max"),
         ]
-    })
+    });
+    rate.into_iter().chain(of_guests)
 }
 
 impl Host {
@@ -185,6 +194,9 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
     ControlUnitReport {
         users: users.collect(),
         opens_refused: totals.refused,
+        opens_of_second: totals.rate.used,
+        opens_per_s: totals.rate.most,
+        opens_waited: totals.rate.waits,
         guest: guest.to_string(),
         channel_paths: paths.into_iter().enumerate().map(path).collect(),
         subchannels,
@@ -198,7 +210,7 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
 mod tests {
     use std::os::fd::{AsFd, OwnedFd};
 
-    use disk::report::{GuestState, REPORT_WORDS, Showing, VolumeState as Shown};
+    use disk::report::{GuestState, OpenRate, REPORT_WORDS, Showing, VolumeState as Shown};
     use disk::unit::Syncing;
     use fabric::control::{PACKET_BYTES_MAX, Request};
     use os::packets::Packets;
@@ -249,7 +261,9 @@ mod tests {
         let mut showing = Showing::new(words);
         let reply = ask(&mut host, &packets, &Request::ShowVolumes, Some(&lent));
         assert_eq!(reply, Some(Reply::Done { path: 0 }));
-        let totals = Totals { volumes: 70, devices: 1, guests: 1, refused: 9, ..Totals::default() };
+        let rate = OpenRate { used: 4, most: 512, waits: 1 };
+        let totals =
+            Totals { volumes: 70, devices: 1, guests: 1, refused: 9, rate, ..Totals::default() };
         showing.change(&totals, |rows| {
             rows.name_volume(0, "SIGA01", "a.ckd");
             rows.volume(0, &Shown { lookups: 5, misses: 7, ..Shown::default() });
@@ -276,7 +290,8 @@ mod tests {
         assert_eq!(unit.opens_refused, 9);
         let rows: Vec<_> = limits(unit).map(|row| (row.owner, row.limit, row.used)).collect();
         let owner = || "guest ALICE at UNIT0".to_owned();
-        assert_eq!(rows, [(owner(), "opens".into(), 3), (owner(), "storage".into(), 0)]);
+        let rate = ("control unit UNIT0".into(), "opens a second".into(), 4);
+        assert_eq!(rows, [rate, (owner(), "opens".into(), 3), (owner(), "storage".into(), 0)]);
         assert_eq!((&*unit.devices[0].device, &*unit.devices[0].volume), ("a?b", "?"));
         // Another report takes its place.
         let (_storage, lent) = report(BYTES);

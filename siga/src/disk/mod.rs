@@ -50,6 +50,7 @@
 //! to name ([`Disk::paths`]). [`Ended::irb`] is what TEST SUBCHANNEL would store of the program's end. `docs/design/disk.md` has the reasons.
 
 mod client;
+mod opening;
 mod server;
 mod shares;
 mod showing;

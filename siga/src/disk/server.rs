@@ -1,42 +1,40 @@
 //! A guest that has volumes, with channel and control unit, and serves them to others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
-use disk::channel::{
-    Channel, Guests, PATHS_MAX, SUBCHANNELS_MAX, Use, held_back_bytes_max, result_storage_bytes,
-};
+use disk::channel::{Channel, Guests, PATHS_MAX};
 use disk::ckd::direct::{Direct, DirectWrites, NoDirect};
 use disk::ckd::model::TRACK_BYTES;
 use disk::ckd::volume::{Access, OpenError};
 use disk::exchange::{Broken, PairError, pair};
-use disk::report::{self, DeviceState, GuestState, Totals, VolumeState};
+use disk::report::{self, DeviceState, GuestState, OpenRate, Totals, VolumeState};
 use disk::unit::{Clock, DamagedTrack, Reading, Syncing, Unit, Writing};
-use fabric::control::{Kind, Pending, Problem};
+use fabric::control::{Pending, Problem};
 use fabric::name::Name;
-use fabric::path::{self, Shape, Terms};
+use fabric::path::{self, Terms};
+use fabric::rate::TokenBucket;
 use os::fork::{ForkGuard, ForkSafeFd};
 use os::memory::{Shortage, shortage};
 use os::processor::{now_ns, thread_ns};
 use os::storage::StorageOptions;
 use thiserror::Error;
 
+use super::opening::OPENS_PER_S;
 use super::shares::{ServerLimits, Shares};
 use super::showing::Shown;
 use super::spinning::Spinning;
 use super::volumes::OpenVolume;
-use super::{Given, Measurement, NotOpened, UnitKind, Wanted};
+use super::{Measurement, UnitKind};
 use crate::waiter::{Key, Member, OneOf};
-use crate::{Guest, Path, PathOptions, Wait, Waiter};
+use crate::{Guest, Path, Wait, Waiter};
 
 /// Channel paths between channel and control unit.
 const LINKS: usize = 4;
 const _: () = assert!(LINKS <= PATHS_MAX);
-/// Bytes that a guest's path lends besides results and cache.
-const PATH_BYTES: u64 = 4 << 20;
 /// Polls that find nothing before the control unit is told what guests have done with, and the thread waits.
 const IDLE_POLLS: u32 = 200;
 
@@ -121,23 +119,26 @@ pub enum ServerError {
 pub struct Server {
     /// A forked child has none of the storage that the server writes.
     guard: ForkGuard,
-    waiter: Waiter<Party>,
-    guest: Key,
-    unit: Unit,
-    channel: Channel,
-    devices: Vec<Named>,
+    pub(super) waiter: Waiter<Party>,
+    pub(super) guest: Key,
+    pub(super) unit: Unit,
+    pub(super) channel: Channel,
+    pub(super) devices: Vec<Named>,
+    /// Guests that want to open a device, and how often one may.
+    pub(super) asking: VecDeque<Pending>,
+    pub(super) opens: TokenBucket,
     /// The paths of guests, by their number at the channel, with what each has opened.
-    paths: Vec<Option<Opened>>,
+    pub(super) paths: Vec<Option<Opened>>,
     /// The numbers of these paths, by their keys.
-    numbers: BTreeMap<Key, usize>,
-    cache_bytes: Vec<u64>,
+    pub(super) numbers: BTreeMap<Key, usize>,
+    pub(super) cache_bytes: Vec<u64>,
     /// The volumes' files, or the first of each.
     files: Vec<PathBuf>,
-    shares: Shares,
+    pub(super) shares: Shares,
     shown: Shown,
     /// What is shown of devices is out of date.
-    has_new_devices: bool,
-    wait: Wait,
+    pub(super) has_new_devices: bool,
+    pub(super) wait: Wait,
     /// When programs that found the control unit busy were begun again, and the like.
     tended_ns: u64,
     /// When the last poll began, whether it found nothing, and the processor time of all such polls.
@@ -148,13 +149,13 @@ pub struct Server {
 
 /// A device, and what it is called.
 #[derive(Debug)]
-struct Named {
-    name: [u8; super::DEVICE_NAME_BYTES],
-    device: Device,
+pub(super) struct Named {
+    pub(super) name: [u8; super::DEVICE_NAME_BYTES],
+    pub(super) device: Device,
 }
 
 impl Named {
-    fn may_open(&self, guest: Name) -> bool {
+    pub(super) fn may_open(&self, guest: Name) -> bool {
         self.device.guests.is_empty() || self.device.guests.contains(&guest)
     }
 
@@ -169,33 +170,19 @@ impl Named {
 
 /// A device that a guest has opened.
 #[derive(Clone, Copy, Debug)]
-struct Opened {
-    key: Key,
+pub(super) struct Opened {
+    pub(super) key: Key,
     /// The number of the device.
-    device: usize,
+    pub(super) device: usize,
     /// The guest.
-    guest: Name,
+    pub(super) guest: Name,
     /// Storage that the open takes of the guest's share.
-    storage_bytes: u64,
-}
-
-/// The share of a guest that opens a device.
-#[derive(Clone, Copy, Debug)]
-struct Grant {
-    /// The number of the path at the channel.
-    number: usize,
-    /// The number of the device.
-    device: usize,
-    wanted: Wanted,
-    /// Storage that the path lends, without a cache.
-    lent_bytes: u64,
-    /// Storage that the open takes of the guest's share.
-    storage_bytes: u64,
+    pub(super) storage_bytes: u64,
 }
 
 /// What the server waits for.
 #[derive(Debug)]
-enum Party {
+pub(super) enum Party {
     Guest(Guest),
     Path(Path),
     Ring(Ring),
@@ -230,7 +217,7 @@ impl OneOf for Party {
 
 /// The direct reads or writes of a volume, to be woken by. The control unit takes what is over.
 #[derive(Debug)]
-struct Ring {
+pub(super) struct Ring {
     /// Readable while one is over.
     ring: ForkSafeFd,
     is_over: bool,
@@ -294,6 +281,8 @@ impl Server {
             unit,
             channel,
             devices,
+            asking: VecDeque::new(),
+            opens: TokenBucket::new(Some(OPENS_PER_S)),
             paths,
             numbers: BTreeMap::new(),
             cache_bytes,
@@ -479,10 +468,13 @@ impl Server {
     }
 
     /// How long to wait at most, of so much time. Nobody rings when another guest releases what it has pinned, when memory or
-    /// descriptors that were lacking come back, or when the host can be asked again.
+    /// descriptors that were lacking come back, when the host can be asked again, or when the next guest may open a device.
     fn longest_wait(&self, time: Duration) -> Duration {
         let is_short = self.channel.is_to_repeat() || self.channel.lacks() || self.is_to_ask();
-        if is_short { time.min(REPEAT_TIME) } else { time }
+        let time = if is_short { time.min(REPEAT_TIME) } else { time };
+        let now = now_ns();
+        let opening = self.next_open_ns(now).map(|due| Duration::from_nanos(due - now));
+        opening.map_or(time, |opening| time.min(opening))
     }
 
     /// Serves until that time, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds). A server that
@@ -562,7 +554,7 @@ impl Server {
         }
     }
 
-    fn follow_host(&mut self) {
+    pub(super) fn follow_host(&mut self) {
         if let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) {
             self.shown.follow_host(guest, now_ns());
         }
@@ -577,6 +569,11 @@ impl Server {
             subchannels: opened.map(|number| self.channel.measurements(number).count()).sum(),
             guests: self.shares.taken().count(),
             refused: self.shares.refused,
+            rate: OpenRate {
+                used: self.opens.used(self.polled_ns) as u32,
+                most: OPENS_PER_S as u32,
+                waits: self.opens.times_put_off(),
+            },
         }
     }
 
@@ -681,6 +678,7 @@ impl Server {
             self.serve_member(key, begun)?;
             found = true;
         }
+        found |= self.let_open(begun)?;
         found |= self.unit.poll();
         let now = now_ns();
         let mut paths = Paths { waiter: &mut self.waiter, paths: &self.paths };
@@ -704,7 +702,7 @@ impl Server {
         }
     }
 
-    fn serve_member(&mut self, key: Key, now: u64) -> Result<(), ServerError> {
+    pub(super) fn serve_member(&mut self, key: Key, now: u64) -> Result<(), ServerError> {
         if key == self.guest {
             return self.accept();
         }
@@ -748,103 +746,6 @@ impl Server {
             }
         }
         Ok(())
-    }
-
-    fn accept(&mut self) -> Result<(), ServerError> {
-        self.follow_host();
-        loop {
-            let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else { return Ok(()) };
-            let Some(pending) = guest.pending() else { return Ok(()) };
-            // A guest that has just closed a device may open it again.
-            for number in 0..self.paths.len() {
-                if let Some(opened) = self.paths[number]
-                    && self.devices[opened.device].device.dedicated
-                {
-                    self.serve_member(opened.key, now_ns())?;
-                }
-            }
-            let grant = match self.grant(&pending) {
-                Ok(grant) => grant,
-                Err(why) => {
-                    let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else {
-                        return Ok(());
-                    };
-                    guest.refuse(pending, why.emit());
-                    continue;
-                }
-            };
-            let Grant { number, device: which, wanted, lent_bytes, storage_bytes } = grant;
-            let device = self.devices[which].device.clone();
-            let result_bytes = u32::from(wanted.result_pages) * 4096;
-            let cache = if device.dedicated { self.cache_bytes[device.volume] } else { 0 };
-            let options = PathOptions {
-                storage_bytes: lent_bytes + cache,
-                data: Given { first_cylinder: device.first_cylinder }.emit(),
-                wait: self.wait,
-                ..PathOptions::default()
-            };
-            let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else { return Ok(()) };
-            // It was withdrawn, or something is lacking, of which the asking guest learns.
-            let from = pending.from;
-            let Ok(mut path) = guest.accept_pending(pending, &options) else { continue };
-            // What is lacking for this guest must not end the others: its path ends, which tells the guest.
-            let lendable = device.dedicated.then(|| self.unit.lendable(device.volume)).transpose();
-            let Ok(lendable) = lendable else { continue };
-            let wish = Use {
-                volume: device.volume,
-                first_cylinder: device.first_cylinder,
-                cylinders: device.cylinders.unwrap_or(0),
-                may_write: !device.read_only && self.unit.is_writable(device.volume),
-                subchannels: wanted.subchannels,
-                result_bytes,
-                is_cached: !device.uncached,
-                cache: lendable,
-            };
-            if self.channel.attach(number, path.sender().raw(), wish).is_err() {
-                continue;
-            }
-            match self.waiter.add(Party::Path(path)) {
-                Ok(key) => {
-                    if self.paths.len() <= number {
-                        self.paths.resize(number + 1, None);
-                    }
-                    self.has_new_devices = true;
-                    self.numbers.insert(key, number);
-                    self.shares.take(from, storage_bytes);
-                    let (device, guest) = (which, from);
-                    self.paths[number] = Some(Opened { key, device, guest, storage_bytes });
-                }
-                Err(_) => self.channel.detach(number),
-            }
-        }
-    }
-
-    /// Decides how much of its wish a guest gets.
-    ///
-    /// # Errors
-    /// The reason why it gets nothing.
-    fn grant(&mut self, pending: &Pending) -> Result<Grant, NotOpened> {
-        let wanted = Wanted::parse(&pending.data);
-        let result_bytes = u32::from(wanted.result_pages) * 4096;
-        let all = u64::from(wanted.subchannels) * u64::from(result_bytes);
-        // Nobody reads a second queue.
-        let fits = (1..=RESULT_BYTES_MAX).contains(&all)
-            && wanted.subchannels <= SUBCHANNELS_MAX
-            && pending.shape == Shape::SIMPLE
-            && pending.kind == Kind::DISK;
-        let is_wanted = |named: &Named| named.name == wanted.name && named.may_open(pending.from);
-        let device = self.devices.iter().position(is_wanted).filter(|_| fits);
-        let device = device.ok_or(NotOpened::NoDevice)?;
-        let mut opened = self.paths.iter().flatten();
-        if self.devices[device].device.dedicated && opened.any(|opened| opened.device == device) {
-            return Err(NotOpened::InUse);
-        }
-        let lent_bytes = PATH_BYTES + result_storage_bytes(wanted.subchannels, result_bytes);
-        // Results that the guest does not take are kept in memory of the server's.
-        let storage_bytes = lent_bytes + held_back_bytes_max(wanted.subchannels) as u64;
-        self.shares.check(pending.from, storage_bytes)?;
-        let number = self.paths.iter().position(Option::is_none).unwrap_or(self.paths.len());
-        Ok(Grant { number, device, wanted, lent_bytes, storage_bytes })
     }
 
     /// Guests that have a device open.

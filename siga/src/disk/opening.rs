@@ -1,0 +1,163 @@
+//! Guests open devices: how often, which, and how much each gets.
+
+use disk::channel::{SUBCHANNELS_MAX, Use, held_back_bytes_max, result_storage_bytes};
+use fabric::control::{Kind, Pending};
+use fabric::path::Shape;
+use os::processor::now_ns;
+
+use super::server::{Named, Opened, Party, RESULT_BYTES_MAX, Server, ServerError};
+use super::{Given, NotOpened, Wanted};
+use crate::PathOptions;
+
+/// Bytes that a guest's path lends besides results and cache.
+const PATH_BYTES: u64 = 4 << 20;
+
+/// Opens in a second, of all guests together: each takes the control unit some tenth of a millisecond, in which it serves nobody.
+pub(super) const OPENS_PER_S: u64 = 512;
+
+/// The share of a guest that opens a device.
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    /// The number of the path at the channel.
+    number: usize,
+    /// The number of the device.
+    device: usize,
+    wanted: Wanted,
+    /// Storage that the path lends, without a cache.
+    lent_bytes: u64,
+    /// Storage that the open takes of the guest's share.
+    storage_bytes: u64,
+}
+
+impl Server {
+    /// Takes in the guests that want to open a device, and lets those open it whose turn it is.
+    pub(super) fn accept(&mut self) -> Result<(), ServerError> {
+        self.follow_host();
+        let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else { return Ok(()) };
+        // As many as the host lets wait for one guest.
+        while let Some(pending) = guest.pending() {
+            self.asking.push_back(pending);
+        }
+        let now = now_ns();
+        self.let_open(now).map(drop)
+    }
+
+    /// When the next guest may open a device; none if now, or if nobody wants to.
+    pub(super) fn next_open_ns(&self, now: u64) -> Option<u64> {
+        self.opens.due_ns(now).filter(|_| !self.asking.is_empty())
+    }
+
+    /// Lets guests open devices, in the order in which they asked, as often as the rate allows. Returns whether any did.
+    pub(super) fn let_open(&mut self, now: u64) -> Result<bool, ServerError> {
+        let mut found = false;
+        while !self.asking.is_empty() {
+            if self.opens.due_ns(now).is_some() {
+                self.opens.put_off(now);
+                break;
+            }
+            let Some(pending) = self.asking.pop_front() else { break };
+            let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else { break };
+            // Who has taken it back does not count.
+            if guest.still_waits(&pending) {
+                self.opens.take(1, now);
+                self.open(pending)?;
+                found = true;
+            }
+        }
+        Ok(found)
+    }
+
+    /// A guest opens a device, or is refused.
+    fn open(&mut self, pending: Pending) -> Result<(), ServerError> {
+        // A guest that has just closed a device may open it again.
+        for number in 0..self.paths.len() {
+            if let Some(opened) = self.paths[number]
+                && self.devices[opened.device].device.dedicated
+            {
+                self.serve_member(opened.key, now_ns())?;
+            }
+        }
+        let grant = match self.grant(&pending) {
+            Ok(grant) => grant,
+            Err(why) => {
+                let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else {
+                    return Ok(());
+                };
+                guest.refuse(pending, why.emit());
+                return Ok(());
+            }
+        };
+        let Grant { number, device: which, wanted, lent_bytes, storage_bytes } = grant;
+        let device = self.devices[which].device.clone();
+        let result_bytes = u32::from(wanted.result_pages) * 4096;
+        let cache = if device.dedicated { self.cache_bytes[device.volume] } else { 0 };
+        let options = PathOptions {
+            storage_bytes: lent_bytes + cache,
+            data: Given { first_cylinder: device.first_cylinder }.emit(),
+            wait: self.wait,
+            ..PathOptions::default()
+        };
+        let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else { return Ok(()) };
+        // It was withdrawn, or something is lacking, of which the asking guest learns.
+        let from = pending.from;
+        let Ok(mut path) = guest.accept_pending(pending, &options) else { return Ok(()) };
+        // What is lacking for this guest must not end the others: its path ends, which tells the guest.
+        let lendable = device.dedicated.then(|| self.unit.lendable(device.volume)).transpose();
+        let Ok(lendable) = lendable else { return Ok(()) };
+        let wish = Use {
+            volume: device.volume,
+            first_cylinder: device.first_cylinder,
+            cylinders: device.cylinders.unwrap_or(0),
+            may_write: !device.read_only && self.unit.is_writable(device.volume),
+            subchannels: wanted.subchannels,
+            result_bytes,
+            is_cached: !device.uncached,
+            cache: lendable,
+        };
+        if self.channel.attach(number, path.sender().raw(), wish).is_err() {
+            return Ok(());
+        }
+        match self.waiter.add(Party::Path(path)) {
+            Ok(key) => {
+                if self.paths.len() <= number {
+                    self.paths.resize(number + 1, None);
+                }
+                self.has_new_devices = true;
+                self.numbers.insert(key, number);
+                self.shares.take(from, storage_bytes);
+                let (device, guest) = (which, from);
+                self.paths[number] = Some(Opened { key, device, guest, storage_bytes });
+            }
+            Err(_) => self.channel.detach(number),
+        }
+        Ok(())
+    }
+
+    /// Decides how much of its wish a guest gets.
+    ///
+    /// # Errors
+    /// The reason why it gets nothing.
+    fn grant(&mut self, pending: &Pending) -> Result<Grant, NotOpened> {
+        let wanted = Wanted::parse(&pending.data);
+        let result_bytes = u32::from(wanted.result_pages) * 4096;
+        let all = u64::from(wanted.subchannels) * u64::from(result_bytes);
+        // Nobody reads a second queue.
+        let fits = (1..=RESULT_BYTES_MAX).contains(&all)
+            && wanted.subchannels <= SUBCHANNELS_MAX
+            && pending.shape == Shape::SIMPLE
+            && pending.kind == Kind::DISK;
+        let is_wanted = |named: &Named| named.name == wanted.name && named.may_open(pending.from);
+        let device = self.devices.iter().position(is_wanted).filter(|_| fits);
+        let device = device.ok_or(NotOpened::NoDevice)?;
+        let mut opened = self.paths.iter().flatten();
+        if self.devices[device].device.dedicated && opened.any(|opened| opened.device == device) {
+            return Err(NotOpened::InUse);
+        }
+        let lent_bytes = PATH_BYTES + result_storage_bytes(wanted.subchannels, result_bytes);
+        // Results that the guest does not take are kept in memory of the server's.
+        let storage_bytes = lent_bytes + held_back_bytes_max(wanted.subchannels) as u64;
+        self.shares.check(pending.from, storage_bytes)?;
+        let number = self.paths.iter().position(Option::is_none).unwrap_or(self.paths.len());
+        Ok(Grant { number, device, wanted, lent_bytes, storage_bytes })
+    }
+}
