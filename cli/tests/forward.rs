@@ -308,18 +308,52 @@ fn program_that_is_gone_after_its_end_keeps_no_place() {
             let _ = next.write_all(b"y");
         }
     });
+    until_one_is_served(|| {
+        let mut next = TcpStream::connect(at)?;
+        next.set_read_timeout(Some(LONG))?;
+        next.read_exact(&mut [0])
+    });
+    assert!(end(&process, &mut results)["failed"].as_u64().unwrap() >= 1);
+    drop(accepted);
+}
+
+/// Connects again and again, until the only place is free.
+fn until_one_is_served(connect: impl Fn() -> std::io::Result<()>) {
     let until = std::time::Instant::now() + LONG;
-    let next_is_served = || {
-        let mut next = TcpStream::connect(at).unwrap();
-        next.set_read_timeout(Some(LONG)).unwrap();
-        next.read_exact(&mut [0]).is_ok()
-    };
-    while !next_is_served() {
+    while connect().is_err() {
         assert!(std::time::Instant::now() < until, "its place is kept");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn member_that_is_gone_after_its_end_keeps_no_place() {
+    let system = System::start("forward-half-from");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    let arguments = ["--connections", "1", "--from", "hs0:0.0.0.0:80", &to];
+    let (process, mut results, up) = begin(&system, "forward", &arguments);
+    let at: SocketAddr = up["listening"].as_str().unwrap().parse().unwrap();
+    let stack = stack(&system, "CLIENT");
+    let client = tcpip::TcpStream::connect(&stack, at).unwrap();
+    let (mut accepted, _) = listener.accept().unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(accepted.read(&mut [0]).unwrap(), 0);
+    // As above, and nothing else is ever said to this client.
+    client.reset().unwrap();
+    thread::spawn(move || {
+        for mut next in listener.incoming().map_while(Result::ok) {
+            let _ = next.write_all(b"y");
+        }
+    });
+    until_one_is_served(|| {
+        let mut next = tcpip::TcpStream::connect(&stack, at)?;
+        next.set_read_timeout(Some(LONG))?;
+        next.read_exact(&mut [0])
+    });
+    // Its server is told, too.
+    assert_eq!(accepted.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
     assert!(end(&process, &mut results)["failed"].as_u64().unwrap() >= 1);
-    drop(accepted);
 }
 
 #[test]

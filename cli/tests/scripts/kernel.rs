@@ -142,6 +142,7 @@ impl Sockets {
                 };
                 let expected = match words[1] {
                     "reset" => Errno::CONNRESET,
+                    "pipe" => Errno::PIPE,
                     "refused" => Errno::CONNREFUSED,
                     _ => Errno::TIMEDOUT,
                 };

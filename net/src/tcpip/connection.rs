@@ -43,6 +43,8 @@ pub enum End {
     Refused,
     /// The other side has reset it.
     Reset,
+    /// The other side has reset it after the end of its own half: it takes nothing of ours.
+    Unwanted,
     /// The other side was silent for too long.
     TimedOut,
     /// The other side's member has left the LAN.
@@ -66,7 +68,8 @@ pub enum Readable {
     Nothing,
     /// Nothing more: the other side has closed its half, or all has been told of how the connection ended.
     Finished,
-    /// The connection has failed. [`Stack::take_end`](super::Stack::take_end) says how, once.
+    /// The connection has failed before the other side has closed its half. [`Stack::take_end`](super::Stack::take_end) says
+    /// how, once.
     Failed,
 }
 
@@ -112,6 +115,8 @@ pub(super) struct Connection {
     pub(super) is_receive_shut: bool,
     /// What had come before that and was not received.
     pub(super) kept: Vec<u8>,
+    /// Whether the end of the other side's half has come.
+    pub(super) has_finished: bool,
     pub(super) end: Option<End>,
     /// When it is to be served, in the table of timers.
     pub(super) due: Option<u64>,
@@ -152,6 +157,7 @@ impl Connection {
             is_ready: false,
             is_receive_shut: false,
             kept: Vec::new(),
+            has_finished: false,
             end: None,
             due: None,
             deadline: None,
@@ -265,7 +271,8 @@ impl Connection {
         if self.is_live && self.asleep.is_some() {
             return Readable::Nothing;
         }
-        if self.end.is_some() { Readable::Failed } else { Readable::Finished }
+        // As with Linux: whatever becomes of our half, theirs is complete.
+        if self.end.is_some() && !self.has_finished { Readable::Failed } else { Readable::Finished }
     }
 
     pub(super) fn writable(&self) -> Writable {

@@ -522,7 +522,7 @@ impl Machine {
     }
 
     /// Whether the other side's stream has come to its end.
-    fn has_end(&self) -> bool {
+    pub(super) fn has_end(&self) -> bool {
         matches!(self.state(), State::CloseWait | State::LastAck | State::Closing | State::TimeWait)
     }
 

@@ -308,9 +308,8 @@ fn transfer(world: &mut World, ids: [ConnectionId; 2], bytes: usize) -> [Outcome
     }
     // A side that has received all may have failed since, with its last bytes or its end under way.
     for side in [0, 1] {
-        if world.stacks[side].readable(ids[side]) == Readable::Failed {
-            let end = world.stacks[side].take_end(ids[side]);
-            outcomes[side] = end.map(Outcome::Failed);
+        if let Some(end) = world.stacks[side].take_end(ids[side]) {
+            outcomes[side] = Some(Outcome::Failed(end));
         }
     }
     let has_failed = outcomes.iter().any(|outcome| matches!(outcome, Some(Outcome::Failed(_))));
@@ -935,6 +934,8 @@ fn blind_byte_does_not_reset_a_connection_that_is_being_closed() {
     // The other side knows where it is.
     say(&mut world, expected, next);
     assert_eq!(world.stacks[1].counts(), (0, 0));
+    assert_eq!(world.stacks[0].writable(ids[0]), Writable::Failed);
+    assert_eq!(world.stacks[0].take_end(ids[0]), Some(End::Unwanted));
     assert_eq!(world.stacks[0].writable(ids[0]), Writable::Closed);
 }
 

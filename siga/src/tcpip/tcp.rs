@@ -687,6 +687,7 @@ fn ended(end: End) -> io::Error {
     let kind = match end {
         End::Refused => io::ErrorKind::ConnectionRefused,
         End::Reset => io::ErrorKind::ConnectionReset,
+        End::Unwanted => io::ErrorKind::BrokenPipe,
         End::TimedOut => io::ErrorKind::TimedOut,
         End::Gone | End::HostUnreachable => io::ErrorKind::HostUnreachable,
         End::NetworkUnreachable => io::ErrorKind::NetworkUnreachable,

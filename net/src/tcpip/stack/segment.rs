@@ -213,6 +213,7 @@ impl Stack {
             return Ok(());
         }
         let after = machine.state();
+        connection.has_finished |= machine.has_end();
         // A side that has no room says so for as long as a program here waits for it.
         if progress == Progress::Some || progress == Progress::Closed && !is_orphan {
             connection.deadline = None;
@@ -225,11 +226,14 @@ impl Stack {
             (State::SynSent, State::Established | State::CloseWait) => {
                 counters.count(Counter::Connected);
             }
-            // After the other side has closed its half, a reset means that it does not want ours.
-            (
-                State::CloseWait | State::LastAck | State::Closing | State::TimeWait,
-                State::Closed,
-            ) => {}
+            // Both halves are complete.
+            (State::TimeWait, State::Closed) => {}
+            // After the other side has closed its half, a reset means that it does not want ours: the program may have
+            // nothing to read or write, and waits for this alone.
+            (State::CloseWait, State::Closed) if segment.has(RST) => {
+                connection.end = Some(End::Unwanted);
+                counters.count(Counter::Reset);
+            }
             (_, State::Closed) if segment.has(RST) => {
                 connection.end = Some(End::Reset);
                 counters.count(Counter::Reset);

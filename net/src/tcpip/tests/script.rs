@@ -9,7 +9,7 @@
 //! connect, accept, nodelay, close, abort, shut        verbs of the program
 //! write 1000                         so many bytes are taken from the program
 //! read 1000                          so many have come, and no more; they are taken
-//! eof, failed reset, failed refused, failed timed_out, alive        how it stands
+//! eof, failed reset, failed pipe, failed refused, failed timed_out, alive        how it stands
 //! < S 0:0 win 8000 mss 1000          the other side sends a segment
 //! > S. 0:0 ack 1                     the stack has sent this one next
 //! +0.2                               seconds pass
@@ -241,6 +241,7 @@ impl Stage {
                 let end = self.stack.take_end(self.id()?);
                 let expected = match words.next() {
                     Some("reset") => End::Reset,
+                    Some("pipe") => End::Unwanted,
                     Some("refused") => End::Refused,
                     _ => End::TimedOut,
                 };
