@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use host::system::System;
 use host::{Handle, Host};
+use os::signals::HeldSignals;
 use serde_json::json;
 use siga::disk::SystemVolumes;
 use tracing_subscriber::EnvFilter;
@@ -25,6 +26,8 @@ use crate::volume::serve_system;
 /// Guests attach to it, and it makes paths between them. Volumes that the system file names are served too, by a guest of
 /// their own on a thread of the host. Paths between guests go on when the host ends; guests attach again to the next host. Set
 /// RUST_LOG=debug to see each request.
+///
+/// Runs until Ctrl-C, SIGTERM or SIGHUP: then the host removes its socket, with the lock file beside it, and the exit code is 0.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The system file: which guests, LANs and volumes there are, and who may do what; for example systems/two-guests.toml. Without
@@ -43,7 +46,7 @@ pub struct Arguments {
     socket: Socket,
 }
 
-/// Runs the host until it is killed.
+/// Runs the host until a signal ends it.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     if let (true, Some(file)) = (arguments.check, &arguments.system) {
         return check(file, arguments.output);
@@ -77,6 +80,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         true => None,
         false => SystemVolumes::open(&system, |file, checking| checks.see(file, &checking))?,
     };
+    // From here on there is something to remove. Checking volumes takes minutes: a signal ends that at once.
+    let held = HeldSignals::hold().map_err(Outcome::no)?;
     let (mut host, handle) = Host::new(system).map_err(|error| Outcome::kernel(&error))?;
     host.listen(&socket).map_err(|error| {
         let hint = match error.kind() {
@@ -89,13 +94,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     })?;
     let Some(volumes) = volumes else {
         announce(&socket, None, arguments.output);
-        return host::run(host).map_err(Outcome::no);
+        host::run_until(host, &held).map_err(Outcome::no)?;
+        // Nothing but a signal has ended it. It is not delivered.
+        return held.take().map(drop).map_err(Outcome::no);
     };
     let output = arguments.output;
-    run_with(host, handle, move || serve(&socket, volumes, output))
+    run_with(host, handle, &held, move || serve(&socket, volumes, output))
 }
 
-/// Runs a host, and a control unit on a thread of its own. If the control unit ends, by an error or a panic, the host ends too: a host without
+/// Runs a host, and a control unit on a thread of its own, until a signal ends both. The control unit is left in the middle of its work
+/// then: what it has acknowledged is on the disk, as after a kill. If the control unit ends, by an error or a panic, the host ends too: a host without
 /// its disks would look healthy to its supervisor and to its guests. The control unit is not started again here, because whatever ended
 /// it would probably end it again; a supervisor starts both, with a delay. Paths between guests go on meanwhile.
 ///
@@ -104,6 +112,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
 fn run_with(
     host: Host,
     handle: Handle,
+    held: &HeldSignals,
     control_unit: impl FnOnce() -> Result<Infallible, Outcome> + Send + 'static,
 ) -> Result<(), Outcome> {
     let stopping = StopHost(handle);
@@ -113,8 +122,11 @@ fn run_with(
         control_unit()
     });
     let serving = serving.map_err(Outcome::no)?;
-    host::run(host).map_err(Outcome::no)?;
-    // Only the end of the thread stops the host.
+    host::run_until(host, held).map_err(Outcome::no)?;
+    if held.take().map_err(Outcome::no)?.is_some() {
+        return Ok(());
+    }
+    // Nothing else but the end of the thread stops the host.
     match serving.join() {
         Ok(Ok(never)) => match never {},
         Ok(Err(outcome)) => Err(outcome),
@@ -180,7 +192,7 @@ mod tests {
         control_unit: impl FnOnce() -> Result<Infallible, Outcome> + Send + 'static,
     ) -> Result<(), Outcome> {
         let (host, handle) = Host::new(System::open()).unwrap();
-        run_with(host, handle, control_unit)
+        run_with(host, handle, &HeldSignals::hold().unwrap(), control_unit)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{ChildStderr, Command, Stdio};
 
 use common::{Process, System, text};
@@ -47,8 +47,11 @@ fn start(place: &System, arguments: &[&str], socket: &str) -> (Process, ChildStd
     let mut up = Process(up.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(up.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, format!("listening at {socket}\n"));
-    let log = up.0.stderr.take().unwrap();
+    let mut log = up.0.stderr.take().unwrap();
+    if line != format!("listening at {socket}\n") {
+        let _ = log.read_to_string(&mut line);
+        panic!("{line}");
+    }
     (up, log)
 }
 
@@ -63,6 +66,44 @@ fn closed_reader_of_the_log_does_not_end_the_host() {
         siga::Guest::attach(&socket, name).unwrap();
     }
     assert_eq!(up.0.try_wait().unwrap(), None, "the host has ended");
+}
+
+/// Whether this process, and so each that it starts, ignores a signal: those started in the background by a script ignore Ctrl-C.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(ignored.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
+}
+
+#[test]
+fn signal_ends_a_host_in_good_order() {
+    let place = System::start("up-signal");
+    let (volume, file) = (place.file("alone1.ckd"), place.file("system.toml"));
+    let create = ["volume", "create", &volume, "--cylinders", "2", "--name", "ALONE1"];
+    assert!(place.run(&create).status.success());
+    let written = format!(
+        "[[guest]]\nname = \"A\"\n[[volume]]\nfile = \"{volume}\"\ndedicated = {{ guest = \"A\", device = \"0200\" }}\n"
+    );
+    std::fs::write(&file, written).unwrap();
+    let socket = place.file("other.sock");
+    for (signal, number) in [("-TERM", 15), ("-INT", 2), ("-HUP", 1)] {
+        if is_ignored(number) {
+            continue;
+        }
+        for arguments in [&[][..], &[file.as_str()]] {
+            let (mut up, mut log) = start(&place, arguments, &socket);
+            let _guest = siga::Guest::attach(&socket, "A").unwrap();
+            let kill = Command::new("kill").args([signal, &up.0.id().to_string()]).status();
+            assert!(kill.unwrap().success());
+            let end = up.0.wait().unwrap();
+            let mut said = String::new();
+            log.read_to_string(&mut said).unwrap();
+            assert_eq!(end.code(), Some(0), "{signal} {arguments:?}: {said}");
+            for name in ["other.sock", "other.sock.lock"] {
+                assert!(!place.directory.join(name).exists(), "{signal} {arguments:?}: {name}");
+            }
+        }
+    }
 }
 
 #[test]

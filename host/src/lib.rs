@@ -12,4 +12,4 @@ mod run;
 pub mod system;
 
 pub use plane::{Handle, Host};
-pub use run::{Embedded, run};
+pub use run::{Embedded, run, run_until};

@@ -1,11 +1,13 @@
 //! Driving a host: as a daemon, or on a thread inside a program.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use os::fork::ForkGuard;
 use os::packets::Packets;
+use os::poller::wait_any;
 use os::processor::now_ns;
 
 use crate::plane::{Handle, Host};
@@ -16,21 +18,39 @@ use crate::system::System;
 /// # Errors
 /// The kernel refuses the wait: not expected.
 pub fn run(host: Host) -> io::Result<()> {
-    drive(host, now_ns, Host::wait)
+    drive(host, now_ns, |host, time| host.wait(time).map(|()| Woken::ToServe))
+}
+
+/// Drives a host on this thread until it is stopped, or until `end` is readable, as held signals are when one has come. Nothing is
+/// read from `end`.
+///
+/// # Errors
+/// The kernel refuses the wait: not expected.
+pub fn run_until(host: Host, end: &impl AsFd) -> io::Result<()> {
+    drive(host, now_ns, |host, time| {
+        let [_, is_over] = wait_any([Some(host.as_fd()), Some(end.as_fd())], time)?;
+        Ok(if is_over { Woken::ToEnd } else { Woken::ToServe })
+    })
+}
+
+/// What a driver does after a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    ToServe,
+    ToEnd,
 }
 
 /// Drives a host. The clock is read after each wait: what happened during the wait happened just now.
 fn drive(
     mut host: Host,
     clock: impl Fn() -> u64,
-    mut wait: impl FnMut(&Host, Option<Duration>) -> io::Result<()>,
+    mut wait: impl FnMut(&Host, Option<Duration>) -> io::Result<Woken>,
 ) -> io::Result<()> {
     loop {
         let time = host.poll(clock())?;
-        if host.is_stopped() {
+        if host.is_stopped() || wait(&host, time)? == Woken::ToEnd {
             return Ok(());
         }
-        wait(&host, time)?;
     }
 }
 
@@ -120,7 +140,7 @@ mod tests {
                     handle.stop();
                 }
             }
-            Ok(())
+            Ok(Woken::ToServe)
         };
         drive(host, || now_ns.get(), wait).unwrap();
         assert_eq!(waits, 4);
