@@ -1,6 +1,7 @@
 //! A program that this process has started and stands for.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::process::Child;
 
 use rustix::io::Errno;
@@ -111,6 +112,26 @@ impl Program {
     }
 }
 
+/// A child of this process that has ended and was not waited for, by its number; the one that came first, if there are several. It stays
+/// to be waited for.
+///
+/// # Errors
+/// As from the kernel: none is expected.
+pub fn ended_child() -> io::Result<Option<u32>> {
+    let mut found = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: changes nothing, and fills in the structure, for which there is room.
+    if unsafe { libc::waitid(libc::P_ALL, 0, found.as_mut_ptr(), how) } != 0 {
+        let error = io::Error::last_os_error();
+        return if error.raw_os_error() == Some(libc::ECHILD) { Ok(None) } else { Err(error) };
+    }
+    // SAFETY: filled in above, and zeros would be valid too.
+    let found = unsafe { found.assume_init() };
+    // SAFETY: what is found of a child has this field, and zero in it if there is none.
+    let number = unsafe { found.si_pid() };
+    Ok(u32::try_from(number).ok().filter(|number| *number != 0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +146,17 @@ mod tests {
         assert_eq!(run("exit 7"), End::Exit(7));
         assert_eq!(run("kill -TERM $$").exit_code(), 143);
         assert_eq!(run("kill -KILL $$"), End::Signal(9));
+    }
+
+    #[test]
+    fn child_that_has_ended_is_named_until_it_is_waited_for() {
+        let mut child = Command::new("true").spawn().unwrap();
+        // Children of other tests may end before it.
+        while ended_child().unwrap() != Some(child.id()) {
+            std::thread::yield_now();
+        }
+        assert!(child.wait().unwrap().success());
+        assert_ne!(ended_child().unwrap(), Some(child.id()));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 
+use os::program::ended_child;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal,
     set_child_subreaper, waitpid,
@@ -25,13 +26,27 @@ pub fn adopted(known: &[u32]) -> io::Result<Vec<u32>> {
     adopted_of(known, children)
 }
 
-/// Waits for the children of this process that have ended, but for those `known`.
+/// Waits for the children of this process that have ended, but for those `known`. The kernel names them, and no other process of the
+/// machine is looked at, unless one of those `known` has ended before them.
 ///
 /// # Errors
 /// `/proc` cannot be read.
 pub fn reap(known: &[u32]) -> io::Result<()> {
-    reap_ended(known, children()?);
+    while let Some(child) = ended_child()? {
+        if known.contains(&child) {
+            reap_ended(known, children()?);
+            break;
+        }
+        is_running(child);
+    }
     Ok(())
+}
+
+/// Returns true if a child of this process is still running. One that has ended is waited for.
+pub fn is_running(child: u32) -> bool {
+    let number = i32::try_from(child).ok().and_then(Pid::from_raw);
+    // It is a child until it is waited for, so the number is its own.
+    number.is_some_and(|number| matches!(waitpid(Some(number), WaitOptions::NOHANG), Ok(None)))
 }
 
 fn adopted_of(
@@ -52,11 +67,7 @@ fn adopted_of(
 fn reap_ended(known: &[u32], mut children: Vec<u32>) -> (Vec<u32>, bool) {
     children.retain(|child| !known.contains(child));
     let listed = children.len();
-    children.retain(|child| {
-        let number = i32::try_from(*child).ok().and_then(Pid::from_raw);
-        // It is a child until it is waited for, so the number is its own.
-        number.is_some_and(|number| matches!(waitpid(Some(number), WaitOptions::NOHANG), Ok(None)))
-    });
+    children.retain(|child| is_running(*child));
     let has_reaped = children.len() < listed;
     (children, has_reaped)
 }

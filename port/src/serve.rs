@@ -11,7 +11,7 @@ use os::program::{Change, End, Program};
 use os::signals::{HeldSignals, Taken};
 use siga::Wait;
 
-use crate::adopted::{Ending, adopted, end_child, reap};
+use crate::adopted::{Ending, adopted, end_child, is_running, reap};
 use crate::agent::{Agent, Ended, Ready};
 use crate::hosts::Hosts;
 use crate::watch::Watch;
@@ -168,8 +168,13 @@ impl<'a> Server<'a> {
     ) -> Result<(), Ended> {
         let mut say = Some(say);
         let mut asked = Vec::new();
+        let mut others = Vec::new();
         loop {
-            let others = adopted(own).map_err(Ended::Lan)?;
+            // To find those that have been adopted since, every process of the machine is looked at: only when none is left that is
+            // known, or all are to end.
+            if others.is_empty() || asked_ns.is_some() {
+                others = adopted(own).map_err(Ended::Lan)?;
+            }
             if others.is_empty() {
                 return Ok(());
             }
@@ -184,8 +189,8 @@ impl<'a> Server<'a> {
                 }
                 Some(_) => {
                     // Once each: those whose parents end are found then.
-                    let new: Vec<u32> =
-                        others.into_iter().filter(|other| !asked.contains(other)).collect();
+                    let mut new = others.clone();
+                    new.retain(|other| !asked.contains(other));
                     new.iter().for_each(|other| end_child(*other, Ending::Asked));
                     asked.extend(new);
                 }
@@ -199,6 +204,10 @@ impl<'a> Server<'a> {
                     asked_ns.get_or_insert(now_ns());
                 }
                 Ok(Some(Event::Signal(taken))) if taken.asks_to_stop() => self.stop(taken.number),
+                Ok(Some(Event::Signal(taken))) if taken.is_of_a_child() => {
+                    reap(own).map_err(Ended::Lan)?;
+                    others.retain(|other| is_running(*other));
+                }
                 Ok(_) => {}
                 Err(Ended::Device) => *is_there = false,
                 Err(error) => return Err(error),

@@ -222,6 +222,26 @@ fn port_stays_for_what_its_program_leaves_behind() {
     assert_eq!((code(&output), text(&output.stdout)), (Some(4), "late\n".to_owned()));
 }
 
+/// While its program runs, and afterwards.
+#[test]
+fn processes_that_are_left_to_a_port_are_waited_for_when_they_end() {
+    let Some(system) = system("run-orphans", &["setsid"]) else { return };
+    let script = r#"exec 3<&0; (sh -c 'echo $$' &); read line
+        setsid sh -c 'read line <&3; (sh -c "echo \$\$" &); exec sleep 1000' & exit 3"#;
+    let mut run = spawn(&mut system.command(&["run", "--", "sh", "-c", script]));
+    for _ in 0..2 {
+        let orphan = read_until(&mut run, "\n");
+        let orphan = Path::new("/proc").join(orphan.trim());
+        while orphan.exists() {
+            std::thread::yield_now();
+        }
+        writeln!(run.stdin.as_mut().unwrap()).unwrap();
+        writeln!(run.stdin.as_mut().unwrap()).unwrap();
+    }
+    assert!(Command::new("kill").arg(run.id().to_string()).status().unwrap().success());
+    assert_eq!(run.wait().unwrap().code(), Some(3));
+}
+
 #[test]
 fn others_in_the_network_are_not_killed_at_an_end_in_good_order() {
     let Some(system) = system("run-others", &["nsenter"]) else { return };
