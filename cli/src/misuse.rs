@@ -11,8 +11,14 @@ use crate::output::say;
 /// Ends after a command line that was not understood, or that asks for help.
 pub fn exit(error: &clap::Error, program: &mut Command) -> ExitCode {
     program.build();
-    let words = std::env::args_os().skip(1);
-    let command = named(program, words.filter_map(|word| word.into_string().ok()));
+    let words = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
+    let words: Vec<String> = words.collect();
+    if let Some(command) = explained(program, &words) {
+        // A reader that is gone has read enough.
+        let _ = command.clone().print_long_help();
+        return ExitCode::SUCCESS;
+    }
+    let command = named(program, words.into_iter());
     match sentence(error, command) {
         Some(sentence) => say(format_args!("siga: {sentence}")),
         // A reader that is gone has read enough.
@@ -31,6 +37,19 @@ fn named(program: &Command, words: impl Iterator<Item = String>) -> &Command {
         }
     }
     command
+}
+
+/// The command whose help `siga help run --help` asks for, which is not wrong, if too much. None of anything else.
+fn explained<'a>(program: &'a Command, words: &[String]) -> Option<&'a Command> {
+    let (last, words) = words.split_last()?;
+    let is_asked_twice =
+        matches!(last.as_str(), "-h" | "--help") && words.iter().any(|word| word == "help");
+    let words = words.iter().filter(|word| *word != "help");
+    let mut command = program;
+    for word in words {
+        command = command.find_subcommand(word)?;
+    }
+    is_asked_twice.then_some(command)
 }
 
 /// A line about an unknown word. None for everything else that can be wrong, which clap says well.
@@ -118,6 +137,30 @@ mod tests {
         }
         assert_eq!(said(&["send", "A"]), None, "clap says what is missing");
         assert_eq!(said(&["--help"]), None);
+    }
+
+    #[test]
+    fn help_that_is_asked_for_twice_is_of_the_command_named() {
+        let mut program = Arguments::command();
+        program.build();
+        let explained = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let command = explained(&program, &words)?;
+            Some(command.get_bin_name().unwrap_or(command.get_name()).to_owned())
+        };
+        for (words, name) in [
+            (&["help", "--help"][..], Some("siga")),
+            (&["help", "run", "-h"], Some("siga run")),
+            (&["help", "lab", "run", "--help"], Some("siga lab run")),
+            (&["lab", "help", "--help"], Some("siga lab")),
+            (&["lab", "help", "run", "--help"], Some("siga lab run")),
+            (&["help", "nosuch", "--help"], None),
+            (&["help", "nosuch"], None),
+            (&["help"], None),
+            (&["run", "--nmae", "--help"], None),
+        ] {
+            assert_eq!(explained(words).as_deref(), name, "{words:?}");
+        }
     }
 
     #[test]
