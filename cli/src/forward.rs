@@ -20,6 +20,7 @@ use siga::lan::Lan;
 use siga::tcpip::{self, Drive, Prefix, Stack, StackOptions};
 use siga::{Name, Wait};
 
+use crate::member::no_member;
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
 use crate::peer::guest_name;
@@ -215,7 +216,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         routes: false,
         wait: Wait::Block,
     };
-    let mut lan = member::join(&options, "FORWARD".as_ref()).map_err(Outcome::no)?;
+    let joined = member::join(&options, "FORWARD".as_ref());
+    let mut lan = joined.map_err(|error| no_member(&options, &error))?;
     let name = lan.own().name.to_string();
     let absent = match arguments.to {
         Some(server) => check_server(&mut lan, server)?,

@@ -11,9 +11,9 @@ use port::member::{self, MemberError, Options, WrittenAddress};
 use port::outside::{self, Made, StartError, Waiting};
 use port::setup::{Place, Setup};
 use serde::Serialize;
-use siga::Wait;
 use siga::error::Problem;
 use siga::lan::{JoinLanError, Lan, Mac};
+use siga::{AttachError, Wait};
 
 use crate::outcome::Outcome;
 use crate::peer::Peer;
@@ -130,10 +130,13 @@ impl Member {
 pub fn no_member(options: &Options, error: &MemberError) -> Outcome {
     let problem = match error {
         MemberError::Join { error: JoinLanError::Refused { problem, .. } } => Some(*problem),
+        MemberError::Attach(AttachError::Refused { problem, .. }) => Some(*problem),
         _ => None,
     };
-    let Options { socket, lan, .. } = options;
+    let Options { socket, lan, name, .. } = options;
     let more = match problem {
+        // A name that was made up here.
+        Some(Problem::NotPermitted) if name.is_none() => "; choose one with --name".to_owned(),
         Some(Problem::NoLan) => lan_meant(socket, lan),
         Some(Problem::AddressRefused) => lan_range(socket, lan),
         _ => String::new(),

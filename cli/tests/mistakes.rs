@@ -69,6 +69,8 @@ fn name_that_is_nearly_a_guests_is_asked_about() {
     assert!(error.ends_with("; did you mean hs0?"), "{error}");
     let error = said(&system, &["join", "prod", "--netns", "/proc/self/ns/net"], 1);
     assert!(error.ends_with("; it has hs0"), "{error}");
+    let error = said(&system, &["forward", "127.0.0.1:0", "hs9", "10.1.0.5:80"], 1);
+    assert!(error.ends_with("; did you mean hs0?"), "{error}");
     let error = said(&system, &["route", "hs9"], 1);
     assert!(error.ends_with("; did you mean hs0?"), "{error}");
 }
@@ -105,6 +107,17 @@ fn program_of_a_manager_is_looked_for_before_anybody_relies_on_it() {
         let error = said(&system, &["identify", "CLERK", "UPPER", "--", program], 2);
         assert_eq!(error, format!("there is no program {program}: {right}"));
     }
+}
+
+#[test]
+fn name_that_the_system_file_does_not_have_is_to_be_chosen() {
+    let system = described("no-name", "lan.toml");
+    let right = "a [[guest]] of the system file must have this name, and this user among its users";
+    let error = said(&system, &["run", "--", "true"], 125);
+    assert!(error.starts_with("cannot attach as TRUE"), "{error}");
+    assert!(error.ends_with(&format!("{right}; choose one with --name")), "{error}");
+    let error = said(&system, &["run", "--name", "other", "--", "true"], 125);
+    assert!(error.starts_with("cannot attach as OTHER") && error.ends_with(right), "{error}");
 }
 
 #[test]

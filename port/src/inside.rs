@@ -263,7 +263,7 @@ fn no_tap(interface: &str, error: CreateTapError) -> String {
                     "there is one of this name: choose another with --interface"
                 }
                 Some(Errno::INVAL) => {
-                    "a name has 1 to 15 characters, and no /, : or %: choose another with --interface"
+                    "a name has 1 to 15 characters, and no space, /, : or %: choose another with --interface"
                 }
                 Some(Errno::PERM) if rustix::process::geteuid().is_root() => {
                     "this root lacks the right CAP_NET_ADMIN, as in a container"

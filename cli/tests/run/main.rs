@@ -368,6 +368,10 @@ fn what_is_wrong_is_said_in_one_line() {
         (&["--name", "a name of more"], "is no name: must be 1 to 8 of A-Z"),
         (&["--mtu", "9000"], "an MTU of 9000: must be at most 8192, that of the LAN hs0"),
         (&["--interface", "a/b"], "choose another with --interface"),
+        (
+            &["--interface", "sixteen-letters-"],
+            "a name has 1 to 15 characters, and no space, /, : or %",
+        ),
         (&["--interface", "lo"], "there is one of this name: choose another"),
         (&["--socket", "/no/such/socket"], "start one with: siga up"),
     ] {

@@ -27,7 +27,7 @@ pub enum AttachError {
         error: io::Error,
     },
     /// The host refused the name.
-    #[error("cannot attach as {name}: {problem}")]
+    #[error("cannot attach as {name}: {problem}{}", right(*.problem))]
     Refused {
         /// As whom.
         name: Name,
@@ -40,6 +40,16 @@ pub enum AttachError {
     /// This process lacks descriptors or memory.
     #[error("cannot attach: {0}")]
     Resources(#[from] io::Error),
+}
+
+/// What would be right, where the problem does not say it.
+fn right(problem: Problem) -> &'static str {
+    match problem {
+        Problem::NotPermitted => {
+            ": a [[guest]] of the system file must have this name, and this user among its users"
+        }
+        _ => "",
+    }
 }
 
 /// Why there is no path. Starting to connect fails with `Name`, `Shape`, `HostGone`, `HostBehind` or `Resources`;
@@ -164,6 +174,14 @@ mod tests {
         assert!(matches!(unreached(11), AttachError::NoAnswer), "its backlog is full");
         let may_not = "the host at s is not for this user: Permission denied (os error 13); in its system file, ";
         assert!(unreached(13).to_string().starts_with(may_not), "{}", unreached(13));
+        let refused =
+            |problem| AttachError::Refused { name: "A".parse().unwrap(), problem }.to_string();
+        assert_eq!(
+            refused(Problem::NotPermitted),
+            "cannot attach as A: this user may not attach under this name: a [[guest]] of the system file must have this name, \
+             and this user among its users"
+        );
+        assert!(refused(Problem::NameTaken).ends_with("under this name already"));
         let none = "no host at s: No such file or directory (os error 2); start one with: siga up SYSTEM.toml";
         assert_eq!(unreached(2).to_string(), none);
     }
