@@ -5,6 +5,7 @@ mod common;
 use std::process::Stdio;
 
 use common::{Process, System, text};
+use siga::lan::{Lan, LanOptions};
 
 /// Runs a command that must end with this code, and returns its message in one line.
 fn said(system: &System, arguments: &[&str], code: i32) -> String {
@@ -131,12 +132,20 @@ fn refused_address_tells_a_reservation_from_a_range() {
     assert!(error.contains("does not allow this address"), "{error}");
     assert!(error.ends_with("; its range is 10.2.0.0/24"), "{error}");
     let gateway = ["run", "--lan", "hs1", "--gateway", "10.9.0.1", "--", "true"];
-    let right = "not in the LAN hs1: must be in the network of 10.2.0.1/24, where its members are";
+    let right = "not in the LAN hs1: must be in the network of 10.2.0.2/24, where its members are";
     assert_eq!(said(&system, &gateway, 2), format!("--gateway 10.9.0.1: {right}"));
-    // The host gives the first member of hs1 the address that the router would have.
-    let gateway = ["run", "--lan", "hs1", "--gateway", "10.2.0.1", "--", "true"];
-    let right = "this is the program's own address in the LAN hs1: start the gateway first, which has it then";
-    assert_eq!(said(&system, &gateway, 2), format!("--gateway 10.2.0.1: {right}"));
+    // No member is given an address that is kept for the router: the gateway is near, and there is nobody yet.
+    for (lan, first) in [("hs0", "10.1.0.2"), ("hs1", "10.2.0.2")] {
+        let guest = siga::Guest::attach(system.file("siga.sock"), "FIRST").unwrap();
+        let options = LanOptions { address: siga::lan::Address::Chosen, ..LanOptions::default() };
+        let lan = Lan::join(guest, lan, &options).unwrap();
+        assert_eq!(lan.addresses(), [first.parse::<std::net::IpAddr>().unwrap()]);
+    }
+    // Where none is kept, the first member may have it.
+    let open = System::start("kept-none");
+    let gateway = ["run", "--gateway", "10.1.0.1", "--", "true"];
+    let right = "this is the program's own address in the LAN hs0: start the gateway first, which has it then";
+    assert_eq!(said(&open, &gateway, 2), format!("--gateway 10.1.0.1: {right}"));
 }
 
 #[test]
