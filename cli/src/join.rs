@@ -16,7 +16,8 @@ use crate::output::{Output, print_json, say};
 /// Put an existing network on a LAN, as a container's
 ///
 /// Makes an interface in the network namespace, and moves its frames until Ctrl-C, or until the process or the file is
-/// gone that the namespace was named by. The interface is removed when this command ends.
+/// gone that the namespace was named by. The interface is removed when this command ends. The hosts file of a container stays as it is: the
+/// names of the members are not in it.
 ///
 /// Needs root, or the rights of the user namespace that the network belongs to, and /dev/net/tun. Name the network by --pid
 /// or by --netns.

@@ -22,7 +22,7 @@ use crate::output::say;
 /// Run a program on a LAN
 ///
 /// The program is not changed: it runs in a network of its own, with one interface, which is a member of the LAN. The
-/// names of the other members are in its hosts file. Input, output, terminal, signals, directory and environment are as
+/// names of the other members are in its hosts file; those of another LAN, behind a gateway, are not. Input, output, terminal, signals, directory and environment are as
 /// with `env`; so is the exit code: the program's, 128 and the number of the signal that ended it, 127 if there is no such
 /// program, 126 if it cannot be executed, 125 if there is no LAN or no network for it.
 ///

@@ -31,7 +31,7 @@ use crate::volume::serve_system;
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The system file: which guests, LANs and volumes there are, and who may do what; for example systems/two-guests.toml. Without
-    /// it, processes of this user may attach under any name, and there is a LAN hs0
+    /// it, processes of this user may attach under any name, and there is a LAN hs0 with addresses of IPv4, 10.1.0.0/16
     system: Option<PathBuf>,
     /// Leave the volumes of the system file to `siga volume serve --system`, which goes on when the host ends
     #[arg(long)]

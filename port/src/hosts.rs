@@ -103,7 +103,8 @@ fn is_name(word: &str) -> bool {
 }
 
 /// The lines that stand before the machine's own: what the machine is called is the program's address on the LAN. Elsewhere it is often an
-/// address of the loopback interface, and a server that binds its own name would be reached by nobody.
+/// address of the loopback interface, and a server that binds its own name would be reached by nobody. They stand before the members' lines,
+/// too: a member that takes the machine's name must not have the servers of others bind its address.
 fn own_lines(addresses: &[IpAddr], machine: Option<&str>) -> String {
     let mut lines = String::new();
     let Some(machine) = machine.filter(|machine| *machine != "localhost") else { return lines };
