@@ -2,13 +2,16 @@
 
 mod common;
 
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fabric::control::{
-    Limit, Owner, PACKET_BYTES_MAX, Reached, Reply, Request, VERSION, version_refused,
+    Kind, Limit, Owner, PACKET_BYTES_MAX, Pending, Reached, Reply, Request, VERSION,
+    version_refused,
 };
+use fabric::path::Shape;
 use os::packets::{Listener, Packets};
 use os::poller::{wait_any, wait_readable};
 
@@ -387,6 +390,52 @@ fn guest_that_only_asks_is_not_behind_for_ever() {
             }
             Err(error) => panic!("{error} after {asked} questions"),
         }
+    }
+}
+
+/// A guest answers each connection that it refuses: one more packet that such a host leaves unread.
+#[test]
+fn host_that_asks_and_reads_nothing_is_given_up() {
+    // More than the sockets hold, and than a guest keeps for a host.
+    const REFUSALS: u64 = 20_000;
+    let place = Place::new("unread");
+    let listener = Listener::bind(&place.0, 0o600).unwrap();
+    let host = std::thread::spawn(move || {
+        wait_readable(listener.as_fd(), None).unwrap();
+        let packets = listener.accept().unwrap();
+        let serial = received(&packets)[8..12].try_into().unwrap();
+        packets.send(&Reply::Attached.bytes(u32::from_le_bytes(serial)), &[]).unwrap();
+        for path in 1.. {
+            let pending = Reply::Pending(Pending {
+                path,
+                from: "CLIENT".parse().unwrap(),
+                resource: None,
+                kind: Kind::MESSAGES,
+                flags: 0,
+                data: [0; 16],
+                shape: Shape::SIMPLE,
+            });
+            while let Err(error) = packets.send(&pending.bytes(0), &[]) {
+                match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::OutOfMemory => std::thread::yield_now(),
+                    // The guest has hung up.
+                    _ => return,
+                }
+            }
+        }
+    });
+    let server = place.guest("SERVER");
+    let mut refusals = 0;
+    while server.is_attached() {
+        let Some(pending) = server.pending() else { continue };
+        server.refuse(pending, [0; 16]);
+        refusals += 1;
+        assert!(refusals < REFUSALS, "all are kept for a host that reads nothing");
+    }
+    host.join().unwrap();
+    let _next = place.host();
+    while !server.is_attached() {
+        server.poll();
     }
 }
 
