@@ -159,3 +159,11 @@ fn results_that_cannot_be_written_name_standard_output() {
         assert!(error.starts_with("siga: standard output cannot be written: No space"), "{error}");
     }
 }
+
+#[test]
+fn one_guest_is_not_called_guests() {
+    let system = System::start("mistakes-one");
+    let _one = siga::Guest::attach(system.file("siga.sock"), "ONE").unwrap();
+    let shown = text(&system.run(&["top", "--count", "1", "--seconds", "0.05"]).stdout);
+    assert!(shown.starts_with("1 guest, 0 paths\n"), "{shown}");
+}

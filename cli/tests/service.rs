@@ -281,6 +281,10 @@ fn missing_right_is_named_as_on_the_page_about_rights() {
             format!("{WITHOUT_RIGHTS} {siga} join --netns /proc/1/ns/net"),
             "it is another user's: run siga as root, or as its owner",
         ),
+        (
+            format!("{no_capability} {siga} join --pid 1"),
+            "this root lacks rights, as in a container: CAP_SYS_PTRACE to open it, CAP_SYS_ADMIN to join it",
+        ),
     ] {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--net", "sh", "-c", &script]);

@@ -107,6 +107,18 @@ fn signal_ends_a_host_in_good_order() {
 }
 
 #[test]
+fn addresses_in_the_log_are_written_as_people_do() {
+    let place = System::start("up-addresses");
+    let socket = place.file("other.sock");
+    let (_up, log) = start(&place, &[], &socket);
+    let guest = siga::Guest::attach(&socket, "MEMBER").unwrap();
+    let _lan = siga::lan::Lan::join(guest, "hs0", &siga::lan::LanOptions::default()).unwrap();
+    let joined = BufReader::new(log).lines().map(Result::unwrap);
+    let joined = { joined }.find(|line| line.contains("joined a LAN")).unwrap();
+    assert!(joined.contains(" address=10.1.0.1 "), "{joined}");
+}
+
+#[test]
 fn commands_whose_readers_are_gone_end_in_good_order() {
     let file = format!("{}/../systems/disks.toml", env!("CARGO_MANIFEST_DIR"));
     for arguments in [

@@ -5,6 +5,8 @@
 mod place;
 
 mod common;
+#[path = "common/lacking.rs"]
+mod lacking;
 
 use std::fs;
 use std::process::Command;
@@ -12,6 +14,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use common::text;
+use lacking::has_program;
 use place::{Place, image};
 
 #[test]
@@ -212,6 +215,32 @@ fn track_whose_records_are_no_blocks_any_more_is_found() {
     // Tracks of others may have any records: those of the label and of the table of contents have.
     place.write("a.ckd", &bytes);
     place.good(&["check", "a.ckd"]);
+}
+
+#[test]
+fn size_of_a_volume_is_said_before_its_disk_is_taken() {
+    let place = Place::new("size");
+    let created = place.siga(&["create", "a.ckd", "--cylinders", "3"]);
+    assert_eq!(text(&created.stderr), "a.ckd: 3 cylinders take 3 MB on the disk\n");
+    assert_eq!(place.read("a.ckd").len(), 512 + 3 * 15 * 56832);
+}
+
+/// A command in the background of a terminal would draw over the output of the one in the foreground.
+#[test]
+fn progress_is_drawn_in_the_foreground_alone() {
+    let place = Place::new("progress");
+    if !has_program("progress", "script", "bsdutils") {
+        return;
+    }
+    for (file, behind, is_drawn) in [("a.ckd", "", true), ("b.ckd", " & wait", false)] {
+        let create = concat!(env!("CARGO_BIN_EXE_siga"), " volume create");
+        // With -m the shell gives each command a process group of its own, as at a prompt.
+        let script = format!("sh -mc '{create} {file} --cylinders 3{behind}'");
+        let output = place.run("script", &["-qec", &script, "/dev/null"]);
+        let shown = text(&output.stdout);
+        assert!(output.status.success() && shown.contains("3 cylinders, in one file"), "{shown}");
+        assert_eq!(shown.contains("\u{2591}"), is_drawn, "{shown}");
+    }
 }
 
 #[test]
