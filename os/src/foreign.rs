@@ -431,18 +431,19 @@ pub fn close_refused() -> ! {
         let account = line.account.clone();
         let next = line.waiting.pop_front().map(Next::Descriptor);
         let next = next.or_else(|| line.parked.take().map(Next::Parked));
+        // Only the thread that has taken a line out of the turn takes anything out of the line.
+        let next = next.expect("a line in the turn has something to close");
         drop(queue);
         // Waits here, if it waits.
         let (closed, parked) = match next {
-            Some(Next::Descriptor(descriptor)) => {
+            Next::Descriptor(descriptor) => {
                 drop(descriptor);
                 (1, 0)
             }
-            Some(Next::Parked(Parked { ends, count })) => {
+            Next::Parked(Parked { ends, count }) => {
                 drop(ends);
                 (count, count)
             }
-            None => (0, 0),
         };
         queue = refused.lock();
         queue.waiting -= closed;
