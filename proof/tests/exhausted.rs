@@ -127,11 +127,14 @@ fn host_that_cannot_take_what_a_guest_passes_says_so_and_keeps_the_guest() {
 }
 
 #[test]
-fn host_that_cannot_watch_over_a_process_does_not_take_it_in() {
+fn host_that_cannot_watch_over_a_process_says_so_and_does_not_take_it_in() {
     let _alone = alone();
     let mut plane = Plane::new(SYSTEM);
-    let guest = plane.connect();
+    let mut guest = plane.connect();
     without(Exhaustion::Descriptors, || plane.turn());
+    let heard = guest.receive().expect("why");
+    let refused = Reply::Failed { problem: Problem::HostResources, data: NO_DATA };
+    assert_eq!((heard.serial, heard.reply), (0, refused), "an answer to nothing");
     assert!(guest.is_cut(), "its death might not be noticed");
 }
 

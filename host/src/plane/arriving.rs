@@ -7,6 +7,7 @@ use fabric::control::{Limit, NO_DATA, Owner, Problem, Reply};
 use os::doorbell::Listen;
 use os::packets::Packets;
 use os::peer::{Credentials, Process};
+use tracing::field::display;
 use tracing::{debug, warn};
 
 use super::accounts::Charge;
@@ -111,15 +112,7 @@ impl Host {
         let charged = is_let_in.and_then(|()| self.charge_connection(owner));
         let (stranger, charges) = match charged {
             Ok(charged) => charged,
-            Err(problem) => {
-                if let Some(before) = self.accounts.warn_refused(owner, now_ns) {
-                    warn!(user, %problem, before, "a connection is refused");
-                }
-                // As an answer to nothing, because nothing was asked yet.
-                let refused = Reply::Failed { problem, data: NO_DATA };
-                let _ = packets.send(&refused.bytes(0), &[]);
-                return;
-            }
+            Err(problem) => return self.turn_away(&packets, (user, owner), problem, None, now_ns),
         };
         let number = self.next_connection;
         self.next_connection += 1;
@@ -131,8 +124,8 @@ impl Host {
                 None
             }
             Err(error) => {
-                warn!(%error, "cannot watch the process of a new connection");
-                return;
+                let (problem, error) = (Problem::HostResources, Some(&error));
+                return self.turn_away(&packets, (user, owner), problem, error, now_ns);
             }
         };
         let added = self.poller.add_arrivals(&packets, socket_name(number)).and_then(|()| {
@@ -141,10 +134,10 @@ impl Host {
                 .map_or(Ok(()), |process| self.poller.add(process, number << 2 | PROCESS))
         });
         if let Err(error) = added {
-            warn!(%error, "cannot wait for a new connection");
             // It may be closed only later, and would be readable for as long.
             let _ = self.poller.remove(&packets);
-            return;
+            let (problem, error) = (Problem::HostResources, Some(&error));
+            return self.turn_away(&packets, (user, owner), problem, error, now_ns);
         }
         let (role, unsent) = (Role::Stranger, VecDeque::new());
         let due_ns = now_ns + STRANGER_NS_MAX;
@@ -162,6 +155,25 @@ impl Host {
         };
         self.connections.insert(number, connection);
         self.strangers.insert((due_ns, number));
+    }
+
+    /// Refuses a new connection, with a line in the log now and then: a user can connect as often as the machine lets it. `error` is the kernel's,
+    /// if the host lacks something.
+    fn turn_away(
+        &mut self,
+        packets: &Packets,
+        (user, owner): (u32, Owner),
+        problem: Problem,
+        error: Option<&io::Error>,
+        now_ns: u64,
+    ) {
+        if let Some(before) = self.accounts.warn_refused(owner, now_ns) {
+            let error = error.map(display);
+            warn!(user, %problem, error, before, "a connection is refused");
+        }
+        // As an answer to nothing, because nothing was asked yet.
+        let refused = Reply::Failed { problem, data: NO_DATA };
+        let _ = packets.send(&refused.bytes(0), &[]);
     }
 
     /// Charges a new connection to its user.
