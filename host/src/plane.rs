@@ -57,6 +57,9 @@ const WAITS_PER_TURN: usize = 64;
 /// The cost of a request that has the host map a storage, in packets.
 const MAPPING_COST: i64 = 4;
 
+/// The cost of attaching, in packets: a connection is accepted, its process is watched, and both are closed in the end.
+const ATTACHING_COST: i64 = 4;
+
 /// Observers, at most.
 const OBSERVERS_MAX: usize = 64;
 
@@ -652,6 +655,7 @@ impl Host {
     }
 
     fn attach(&mut self, number: u64, serial: u32, name: Name, cost: &mut i64) -> Answer {
+        *cost += ATTACHING_COST - 1;
         let connection = &self.connections[&number];
         let permits =
             self.system.rule(name).is_some_and(|rule| rule.permits(&connection.credentials));

@@ -13,6 +13,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use host::config::Source;
 use host::report::Counts;
@@ -99,6 +100,12 @@ const ASKED_MAX: usize = 1000;
 
 /// Bytes of a message that needs storage of its own, whose descriptor goes to the receiver.
 const LARGE_BYTES: usize = 1 << 20;
+
+/// Such messages that the tenant sends over each path that it makes.
+const LARGE_MESSAGES: usize = 4;
+
+/// How long a connection may take until the guest that it is for is notified.
+const REFUSED_AFTER: Duration = Duration::from_secs(1);
 
 /// The guest that serves the disks.
 const UNIT: &str = "UNIT";
@@ -451,21 +458,27 @@ fn tenant(order: &Order, control: &mut Control, socket: &Path) -> Result<Report,
         }
         _ => {
             let (guest, other) = (attach(socket, "T0")?, attach(socket, "T1")?);
-            thread::spawn(move || {
-                while let Ok(mut path) = other.accept() {
-                    while path.receive().is_ok() {}
-                }
-            });
             let large = vec![7; LARGE_BYTES];
             act(order, control, |deeds| {
-                let path = guest.connect("T1", &PathOptions::default());
-                let Some(mut path) = deeds.tried(path) else { return };
-                for _ in 0..4 {
-                    deeds.tried(path.send(&large));
+                let made = deeds.tried(path_between(&guest, &other));
+                let Some((mut sender, mut receiver)) = made else { return };
+                for _ in 0..LARGE_MESSAGES {
+                    deeds.tried(sender.send(&large));
+                    deeds.tried(receiver.receive().map(drop));
                 }
-                path.close();
+                sender.close();
             })
         }
+    }
+}
+
+/// A path between two guests of this thread: a tenant who acts is one thread, as one who burns is.
+fn path_between(from: &Guest, to: &Guest) -> Result<(siga::Path, siga::Path), ConnectError> {
+    let connecting = from.start_connecting(to.name().as_str(), &PathOptions::default())?;
+    match to.accept_within(&PathOptions::default(), REFUSED_AFTER)? {
+        Some(receiver) => Ok((from.complete(connecting)?, receiver)),
+        // It was refused, which its own side is told.
+        None => Err(from.complete(connecting).err().unwrap_or(ConnectError::TimedOut)),
     }
 }
 
