@@ -408,8 +408,14 @@ impl Accounts {
         }
     }
 
-    /// All limits of the host, its users and its rules.
-    pub(super) fn report(&self, system: &System, now_ns: u64) -> Vec<LimitReport> {
+    /// All limits of the host, its users and its rules. `pending` has the connections of each user that wait for one guest, where they are
+    /// most.
+    pub(super) fn report(
+        &self,
+        system: &System,
+        pending: &BTreeMap<Owner, u64>,
+        now_ns: u64,
+    ) -> Vec<LimitReport> {
         let row = |limit, owner, gauge: &Gauge, most| {
             LimitReport::of(limit, owner, gauge.used(), most, gauge.refused())
         };
@@ -441,14 +447,12 @@ impl Accounts {
                 REFUSED_MAX as u64,
                 user.turned_away.refused(),
             ));
-            if user.pending.refused() > 0 {
+            let (used, refused) =
+                (pending.get(owner).copied().unwrap_or(0), user.pending.refused());
+            if used > 0 || refused > 0 {
                 let most = system.user_limit(*owner, Limit::Pending);
-                rows.push(row(
-                    Limit::Pending,
-                    *owner,
-                    &user.pending,
-                    most.unwrap_or_else(|| self.share(*owner, PENDING, 0)),
-                ));
+                let most = most.unwrap_or_else(|| self.share(*owner, PENDING, 0));
+                rows.push(LimitReport::of(Limit::Pending, *owner, used, most, refused));
             }
         }
         for (name, gauge) in &self.rules {

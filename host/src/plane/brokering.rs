@@ -408,15 +408,22 @@ impl Host {
         Ok(())
     }
 
-    /// Connections of a guest that wait for another guest: at the one where they are most.
-    pub(super) fn most_pending_of(&self, name: Name) -> u64 {
-        let Some(guest) = self.guests.get(&name) else { return 0 };
-        let mut waiting: BTreeMap<Name, u64> = BTreeMap::new();
-        let records = guest.paths.iter().map(|path| &self.paths[path]);
-        for record in records.filter(|record| record.is_pending() && record.from.guest == name) {
-            *waiting.entry(record.to.guest).or_default() += 1;
+    /// Connections of each user, and of each guest that asks, that wait for one guest: at the guest where they are most.
+    pub(super) fn most_pending(&self) -> BTreeMap<Owner, u64> {
+        let mut most: BTreeMap<Owner, u64> = BTreeMap::new();
+        for target in self.guests.values() {
+            let mut at_target: BTreeMap<Owner, u64> = BTreeMap::new();
+            for from in target.pending.iter().map(|path| self.paths[path].from.guest) {
+                for owner in [self.owner(from), Some(Owner::Guest(from))].into_iter().flatten() {
+                    *at_target.entry(owner).or_default() += 1;
+                }
+            }
+            for (owner, waiting) in at_target {
+                let most = most.entry(owner).or_default();
+                *most = waiting.max(*most);
+            }
         }
-        waiting.into_values().max().unwrap_or(0)
+        most
     }
 
     /// Counts that a guest has reached a limit of its own.

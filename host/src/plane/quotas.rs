@@ -305,12 +305,22 @@ fn pending_connections_of_a_guest_and_of_a_user_leave_room_for_others() {
     let mut two = scene.attach(GREEDY, "A2");
     let refused = result(scene.ask(&mut two, &connect("B"), &[&board, &lines]));
     assert_eq!(refused, Err(reached(Limit::Pending, Owner::User(GREEDY), 32)));
-    assert_eq!(scene.rows(Owner::User(GREEDY), Limit::Pending)[0].refused, 2);
+    assert_eq!(scene.row(Owner::User(GREEDY), Limit::Pending), (32, 32, 2));
     let mut other = scene.attach(OTHER, "B2");
     let (kept, problem) = scene
         .until_refused(|scene, _| result(scene.ask(&mut other, &connect("B"), &[&board, &lines])));
     assert_eq!(kept.len(), PENDING_MAX / 4);
     assert_eq!(problem, reached(Limit::Pending, Owner::User(OTHER), 16));
+    let rows = scene.host.report_limits(scene.now_ns);
+    let mut named: Vec<_> = rows.iter().map(|row| (&row.owner, &row.limit)).collect();
+    named.sort();
+    assert!(
+        named.is_sorted_by(|one, next| one < next),
+        "a row for each limit and owner: {named:?}"
+    );
+    let waiting = rows.iter().filter(|row| row.limit == "connections that wait for it");
+    let waiting = waiting.filter(|row| row.used > 0).map(|row| (&*row.owner, row.used));
+    assert_eq!(waiting.collect::<Vec<_>>(), [("guest B", 48)]);
     drop(target);
 }
 
@@ -329,9 +339,7 @@ fn guests_of_the_only_user_leave_each_other_room_among_pending_connections() {
         });
         assert_eq!(kept.len(), half);
         assert_eq!(problem, reached(Limit::Pending, Owner::Guest(guest.1), half as u64));
-        let rows = scene.rows(Owner::Guest(guest.1), Limit::Pending);
-        let refused = rows.iter().find(|row| row.refused > 0).expect("it is counted");
-        assert_eq!((refused.used, refused.most, refused.refused), (half as u64, 32, 1));
+        assert_eq!(scene.row(Owner::Guest(guest.1), Limit::Pending), (half as u64, 32, 1));
         std::mem::forget(guest);
     }
 }

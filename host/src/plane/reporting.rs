@@ -13,6 +13,10 @@ use crate::report::{
 /// Bytes of a report that cost as much as a packet.
 const BYTES_PER_COST: usize = 4096;
 
+/// The limit of the connections that wait for a guest, in a report. A refusal does not name it: the guest that asks is told that the other does
+/// not answer.
+const WAITING: &str = "connections that wait for it";
+
 impl Host {
     /// Sends a report in a storage of its own: it may be long.
     pub(super) fn send_report(
@@ -78,7 +82,8 @@ impl Host {
 
     /// All limits with their owners.
     pub(super) fn report_limits(&self, now_ns: u64) -> Vec<LimitReport> {
-        let mut rows = self.accounts.report(&self.system, now_ns);
+        let most_pending = self.most_pending();
+        let mut rows = self.accounts.report(&self.system, &most_pending, now_ns);
         let (observers, most) = (self.observers() as u64, OBSERVERS_MAX as u64);
         let refused = self.observers_refused;
         rows.push(LimitReport::of(Limit::Observers, Owner::Host, observers, most, refused));
@@ -92,8 +97,10 @@ impl Host {
                 rows.push(LimitReport::of(limit, owner, used, most, waits));
             }
             let Refused { paths, storage, resources, pending, asked } = guest.refused;
-            if asked > 0 {
-                let (used, most) = (self.most_pending_of(*name), PENDING_MAX as u64 / 2);
+            // Of those that the guest has asked for; those that wait for it have a name of their own.
+            let used = most_pending.get(&Owner::Guest(*name)).copied().unwrap_or(0);
+            if used > 0 || asked > 0 {
+                let most = PENDING_MAX as u64 / 2;
                 rows.push(LimitReport::of(Limit::Pending, Owner::Guest(*name), used, most, asked));
             }
             let owned = self.resources.managed_by(*name) as u64;
@@ -101,10 +108,19 @@ impl Host {
                 (Limit::Paths, guest.paths.len() as u64, rule.paths_max as u64, paths),
                 (Limit::Storage, self.storage_bytes(*name), rule.storage_bytes_max, storage),
                 (Limit::Resources, owned, resources::RESOURCES_MAX as u64, resources),
-                (Limit::Pending, guest.pending.len() as u64, PENDING_MAX as u64, pending),
             ] {
                 rows.push(LimitReport::of(limit, Owner::Guest(*name), used, most, refused));
             }
+            rows.push(LimitReport {
+                limit: WAITING.to_owned(),
+                ..LimitReport::of(
+                    Limit::Pending,
+                    Owner::Guest(*name),
+                    guest.pending.len() as u64,
+                    PENDING_MAX as u64,
+                    pending,
+                )
+            });
         }
         rows
     }
