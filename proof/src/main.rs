@@ -4,6 +4,7 @@ mod conformance;
 mod containers;
 mod crew;
 mod footprint;
+mod quotas;
 mod sleeps;
 mod stalls;
 mod tenant;
@@ -32,6 +33,9 @@ enum Command {
     Containers(containers::Arguments),
     #[command(hide = true)]
     ContainerPart(containers::PartArguments),
+    Quotas(quotas::Arguments),
+    #[command(hide = true)]
+    QuotasPart(quotas::PartArguments),
     Sleeps(sleeps::Arguments),
     Stalls(stalls::Arguments),
     Tenant(tenant::Arguments),
@@ -66,6 +70,8 @@ fn main() -> ExitCode {
         Command::ConformancePart(arguments) => conformance::play(&arguments),
         Command::Containers(arguments) => containers::run(&arguments),
         Command::ContainerPart(arguments) => containers::play(&arguments),
+        Command::Quotas(arguments) => quotas::run(&arguments),
+        Command::QuotasPart(arguments) => quotas::play(&arguments),
         Command::Sleeps(arguments) => sleeps::run(&arguments),
         Command::Stalls(arguments) => stalls::run(&arguments),
         Command::Tenant(arguments) => tenant::run(&arguments),
