@@ -107,6 +107,14 @@ fn main() -> std::process::ExitCode {
 mod tests {
     use super::*;
 
+    #[test]
+    fn volumes_are_listed_as_cases_are() {
+        for verb in ["ls", "list"] {
+            let words = ["siga", "volume", verb, "a.ckd"];
+            assert!(Arguments::try_parse_from(words).is_ok(), "{verb}");
+        }
+    }
+
     /// Calls `check` with each command, and the words that name it.
     fn each(command: &clap::Command, check: &mut impl FnMut(&clap::Command)) {
         check(command);

@@ -68,6 +68,7 @@ struct Create {
 
 /// List the data sets of volumes
 #[derive(Debug, Args)]
+#[command(visible_alias = "list")]
 struct Ls {
     /// The volumes' files, or the first of each
     #[arg(required = true, value_name = "FILE")]
