@@ -9,8 +9,9 @@ use disk::ckd::track::Uniform;
 use disk::ckd::volume::{Access, FILES_MAX, OpenError, Problem, Volume, next_file};
 use disk::unit::{Syncing, Writing};
 
-/// How long to wait for a volume that is in use, and how often to try meanwhile.
-const LOCK_TIME: Duration = Duration::from_millis(250);
+/// How long to wait for a volume that is in use, and how often to try meanwhile. After the end of a process the kernel takes its rings apart
+/// when it comes to that: on a busy machine 250 ms were too few for one of some hundred hosts that started again at once.
+const LOCK_TIME: Duration = Duration::from_secs(2);
 const LOCK_POLL_TIME: Duration = Duration::from_millis(2);
 
 /// What the check of a volume comes upon, in the order of its tracks.
@@ -159,7 +160,7 @@ impl OpenVolume {
     }
 }
 
-/// Opens a volume. Waits a quarter of a second if another process has it: the kernel keeps the lock of a writer that was killed until its
+/// Opens a volume. Waits two seconds if another process has it: the kernel keeps the lock of a writer that has ended until its
 /// last writes have ended, and nothing tells when that is.
 ///
 /// # Errors
