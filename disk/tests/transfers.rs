@@ -562,6 +562,32 @@ fn guests_take_turns_for_room() {
 }
 
 #[test]
+fn poll_that_looks_for_a_free_device_counts_the_writes_that_have_not_begun() {
+    const WRITES: u32 = 100;
+    let mut world = World::new(3, 100);
+    let [mut owner, mut other]: [Guest; 2] =
+        std::array::from_fn(|_| world.guest(0, 3, true, false));
+    let mut raw = Raw::new(&mut world, 4, &[5]);
+    for exchange in 0..WRITES {
+        raw.write(5, 0x100 + exchange, 1 << 20);
+        raw.readies(&mut world);
+    }
+    let reserve = ccws(&mut owner, &[(command::RESERVE, 0, 32, 0x2000)]);
+    assert!(owner.execute(&mut world, &reserve).is_good());
+    let reserve = ccws(&mut other, &[(command::RESERVE, 0, 32, 0x2000)]);
+    other.start(0, &reserve);
+    world.run();
+    assert_eq!(world.unit.waiting_for_devices(0), 1);
+    let before = world.unit.counters().waiters_visited;
+    let release = ccws(&mut owner, &[(command::RELEASE, 0, 32, 0x2000)]);
+    assert!(owner.execute(&mut world, &release).is_good());
+    world.run();
+    assert!(ended(&mut other).is_some_and(|(_, scsw)| scsw.is_good()), "none has begun");
+    let visited = world.unit.counters().waiters_visited - before;
+    assert!(visited >= u64::from(WRITES), "{visited}");
+}
+
+#[test]
 fn guest_at_its_limit_is_passed_over_and_keeps_its_turn() {
     let mut world = World::new(1, 6);
     let mut raw = Raw::new(&mut world, 4, &[1, 2, 3]);

@@ -358,7 +358,7 @@ impl Unit {
                 if !device.may_write {
                     return Err(Fault::WriteInhibited.into());
                 }
-                if !is_free(mounted, &self.connections, &device, number) {
+                if !is_free(mounted, &self.connections, &device, number, &mut 0) {
                     return Err(Refusal::Reserved { reserves: true });
                 }
                 mounted.reservations.reserve(number);

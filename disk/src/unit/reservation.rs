@@ -22,7 +22,7 @@ use crate::format::scsw::DeviceStatus;
 /// Programs of a volume that are told in one pass that their device is free.
 const CALLS_PER_PASS_MAX: usize = 64;
 
-/// Visits of one pass over the programs that wait: each looks at one program, connection, claim or unfinished end. A pass goes on with the
+/// Visits of one pass over the programs that wait: each looks at one program, connection, exchange, claim or unfinished end. A pass goes on with the
 /// next poll where it has stopped. One program is looked at in any case, which takes a visit for each of these.
 const VISITS_PER_PASS_MAX: usize = 1024;
 
@@ -203,28 +203,39 @@ fn overlaps(connections: &[Option<Box<Connection>>], number: u16, device: &Devic
 }
 
 /// Returns true if a connection can reserve its device now: nobody else has reserved it, no program of others is under way there, and the
-/// device is not kept for one. What has not come to the disk yet could fail, and be gone, while the device is reserved.
+/// device is not kept for one. What has not come to the disk yet could fail, and be gone, while the device is reserved. Adds to `visits` the
+/// connections, exchanges and unfinished ends that it looks at.
 pub(super) fn is_free(
     mounted: &Mounted,
     connections: &[Option<Box<Connection>>],
     device: &Device,
     number: u16,
+    visits: &mut usize,
 ) -> bool {
+    let reservations = &mounted.reservations;
+    if reservations.is_reserved(connections, device, number)
+        || reservations.is_kept(connections, device, number)
+    {
+        return false;
+    }
     // What waits for its output data has not begun, and finds the device reserved then, unless the device is kept for it.
     let has_begun = |exchange: &Exchange| exchange.transfer.is_none() || exchange.is_admitted;
-    let is_under_way = |(other, connection): (usize, &Option<Box<Connection>>)| {
-        connection.as_ref().is_some_and(|connection| {
-            other != usize::from(number)
-                && connection.device.overlaps(device)
-                && connection.exchanges.iter().any(has_begun)
-        })
-    };
+    *visits += connections.len();
+    let mut others = connections.iter().enumerate().filter_map(|(other, connection)| {
+        connection
+            .as_deref()
+            .filter(|connection| other != usize::from(number) && connection.device.overlaps(device))
+    });
+    let is_under_way = others.any(|connection| {
+        *visits += connection.exchanges.len();
+        connection.exchanges.iter().any(has_begun)
+    });
+    if is_under_way {
+        return false;
+    }
+    *visits += mounted.endings.len();
     let is_unwritten = |of: u16| of != number && overlaps(connections, of, device);
-    let reservations = &mounted.reservations;
-    !reservations.is_reserved(connections, device, number)
-        && !reservations.is_kept(connections, device, number)
-        && !connections.iter().enumerate().any(is_under_way)
-        && !mounted.endings.iter().any(|((of, _), _)| is_unwritten(of))
+    !mounted.endings.iter().any(|((of, _), _)| is_unwritten(of))
 }
 
 impl Unit {
@@ -309,7 +320,7 @@ impl Mounted {
         let reservations = &self.reservations;
         let claims = &reservations.pass.claims;
         let number = place.0;
-        let visits = 1 + reservations.owners.len() + reservations.called.len() + claims.len();
+        let mut visits = 1 + reservations.owners.len() + reservations.called.len() + claims.len();
         let mut claims = claims.iter().filter(|claim| claim.device.overlaps(device));
         if !waiter.reserves {
             // An owner may be waited for by whoever has that claim.
@@ -321,8 +332,7 @@ impl Mounted {
         if claims.next().is_some() {
             return (false, visits);
         }
-        let visits = visits + connections.len() + self.endings.len();
-        if is_free(self, connections, device, number) {
+        if is_free(self, connections, device, number, &mut visits) {
             return (true, visits);
         }
         let Reservations { overdue, ends, pass, .. } = &mut self.reservations;
