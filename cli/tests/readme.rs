@@ -292,11 +292,14 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_siga")).parent().unwrap().join("examples").join(name)
 }
 
+/// The example that a line runs, and its arguments.
+fn example_of(line: &str) -> Option<(&str, &str)> {
+    line.split_once(" --example ")?.1.split_once(" -- ")
+}
+
 /// A line as it is run: what was built is not built again, and the container has a number.
 fn as_run(place: &Place, line: &str, lasting: &mut Vec<Lasting>) -> String {
-    if let Some((_, rest)) = line.split_once(" --example ") {
-        let (name, arguments) = rest.split_once(" -- ").unwrap();
-        fs::copy(example(name), place.folder.join("bin").join(name)).unwrap();
+    if let Some((name, arguments)) = example_of(line) {
         return format!("{name} {arguments}");
     }
     if !line.contains("PID") {
@@ -319,6 +322,10 @@ fn play(user: User) {
             continue;
         }
         let Some(place) = Place::make(user, number) else { continue };
+        // Before anything lasts: what lasts has an end, and a build may take longer.
+        for (name, _) in scene.iter().filter_map(|(line, _)| example_of(line)) {
+            fs::copy(example(name), place.folder.join("bin").join(name)).unwrap();
+        }
         let mut lasting = Vec::new();
         for (line, run) in *scene {
             let line = as_run(&place, line, &mut lasting);
