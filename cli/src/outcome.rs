@@ -35,13 +35,15 @@ impl Outcome {
                 ExitCode::from(1)
             }
             Err(Outcome::File(error)) => {
+                // A supervisor may try again what may pass.
+                let code = if error.may_pass { 1 } else { 2 };
                 // The picture is for people, the plain line for programs, and for what there is no picture of.
                 if std::io::stderr().is_terminal() && !error.text.is_empty() {
                     say(format_args!("{:?}", Report::new(Picture::of(*error))));
                 } else {
                     say(&error);
                 }
-                ExitCode::from(2)
+                ExitCode::from(code)
             }
             Err(Outcome::Usage(what)) => {
                 say(format_args!("siga: {what}"));

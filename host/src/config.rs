@@ -32,6 +32,8 @@ pub struct FileError {
     pub what: String,
     /// What would be right.
     pub right: String,
+    /// It may be right the next time though the file stays as it is: something that it names is in use, or lacking, now.
+    pub may_pass: bool,
 }
 
 /// A file's text, to point at places in it.
@@ -106,6 +108,7 @@ impl Source {
             span,
             what: what.into(),
             right: right.into(),
+            may_pass: false,
         }
     }
 }

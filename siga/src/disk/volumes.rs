@@ -392,7 +392,14 @@ mod of_system {
             let right = format!("must be there: it is part {part} of the volume in {first}");
             return rule.file_place.error(error.to_string(), right);
         }
-        rule.file_place.error(error.to_string(), right(rule.read_only, &error.problem))
+        let may_pass = match &error.problem {
+            Problem::Io(error) => shortage(error).is_some(),
+            problem => matches!(problem, Problem::InUse),
+        };
+        let right = right(rule.read_only, &error.problem);
+        let mut refused = rule.file_place.error(error.to_string(), right);
+        refused.may_pass = may_pass;
+        refused
     }
 
     /// What would be right, of a volume that was not opened.
