@@ -2,12 +2,14 @@
 
 use std::convert::Infallible;
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use host::system::System;
 use host::{Handle, Host};
+use os::poller::wait_any;
 use os::signals::HeldSignals;
 use serde_json::json;
 use siga::disk::SystemVolumes;
@@ -27,7 +29,8 @@ use crate::volume::serve_system;
 /// their own on a thread of the host. Paths between guests go on when the host ends; guests attach again to the next host. Set
 /// RUST_LOG=debug to see each request.
 ///
-/// Runs until Ctrl-C, SIGTERM or SIGHUP: then the host removes its socket, with the lock file beside it, and the exit code is 0.
+/// Runs until Ctrl-C, SIGTERM or SIGHUP: then the host removes its socket, with the lock file beside it, and the exit code is 0. A host
+/// that cannot, because nobody reads its log, ends after three seconds with 1.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The system file: which guests, LANs and volumes there are, and who may do what; for example systems/two-guests.toml. Without
@@ -45,6 +48,9 @@ pub struct Arguments {
     #[command(flatten)]
     socket: Socket,
 }
+
+/// How long a host has after a signal that asks it to end.
+const END_TIME: Duration = Duration::from_secs(3);
 
 /// Runs the host until a signal ends it.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
@@ -82,6 +88,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     };
     // From here on there is something to remove. Checking volumes takes minutes: a signal ends that at once.
     let held = HeldSignals::hold().map_err(Outcome::no)?;
+    end_in_time(&held).map_err(Outcome::no)?;
     let (mut host, handle) = Host::new(system).map_err(|error| Outcome::kernel(&error))?;
     host.listen(&socket).map_err(|error| {
         let hint = match error.kind() {
@@ -95,11 +102,32 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let Some(volumes) = volumes else {
         announce(&socket, None, arguments.output);
         host::run_until(host, &held).map_err(Outcome::no)?;
-        // Nothing but a signal has ended it. It is not delivered.
-        return held.take().map(drop).map_err(Outcome::no);
+        // Nothing but a signal has ended it.
+        return take_all(&held).map(drop);
     };
     let output = arguments.output;
     run_with(host, handle, &held, move || serve(&socket, volumes, output))
+}
+
+/// Takes the signals that wait, so that none of them is delivered. Returns whether there was one.
+fn take_all(held: &HeldSignals) -> Result<bool, Outcome> {
+    let mut found = false;
+    while held.take().map_err(Outcome::no)?.is_some() {
+        found = true;
+    }
+    Ok(found)
+}
+
+/// Ends the process some time after a signal that asks it to end, if it has not ended by then: the host stands still, in a write to a log
+/// that nobody reads perhaps. What it would have removed stays, as after a kill.
+fn end_in_time(held: &HeldSignals) -> std::io::Result<()> {
+    let asked = held.as_fd().try_clone_to_owned()?;
+    let watch = move || {
+        while !matches!(wait_any([Some(asked.as_fd())], None), Ok([true]) | Err(_)) {}
+        thread::sleep(END_TIME);
+        std::process::exit(1);
+    };
+    thread::Builder::new().name("end".into()).spawn(watch).map(drop)
 }
 
 /// Runs a host, and a control unit on a thread of its own, until a signal ends both. The control unit is left in the middle of its work
@@ -123,7 +151,7 @@ fn run_with(
     });
     let serving = serving.map_err(Outcome::no)?;
     host::run_until(host, held).map_err(Outcome::no)?;
-    if held.take().map_err(Outcome::no)?.is_some() {
+    if take_all(held)? {
         return Ok(());
     }
     // Nothing else but the end of the thread stops the host.

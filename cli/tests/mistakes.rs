@@ -113,7 +113,7 @@ fn program_of_a_manager_is_looked_for_before_anybody_relies_on_it() {
 #[test]
 fn name_that_the_system_file_does_not_have_is_to_be_chosen() {
     let system = described("no-name", "lan.toml");
-    let right = "a [[guest]] of the system file must have this name, and this user among its users";
+    let right = "a [[guest]] of the system file must have this name, and this user among its users or groups";
     let error = said(&system, &["run", "--", "true"], 125);
     assert!(error.starts_with("cannot attach as TRUE"), "{error}");
     assert!(error.ends_with(&format!("{right}; choose one with --name")), "{error}");

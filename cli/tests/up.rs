@@ -107,6 +107,36 @@ fn signal_ends_a_host_in_good_order() {
 }
 
 #[test]
+fn signal_ends_a_host_whose_log_nobody_reads() {
+    use std::io::Write as _;
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    if is_ignored(15) {
+        return;
+    }
+    let place = System::start("up-full");
+    let socket = place.file("other.sock");
+    let (_unread, full) = std::io::pipe().unwrap();
+    // Filled over another open file, so that the host waits where it cannot write.
+    let nonblocking = std::fs::OpenOptions::new()
+        .write(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
+        .open(format!("/proc/self/fd/{}", full.as_raw_fd()));
+    let mut filling = nonblocking.unwrap();
+    while filling.write(&[b'.']).is_ok() {}
+    let mut command = place.command(&["up", "--socket", &socket]);
+    let mut up = Process(command.stdout(full).spawn().unwrap());
+    while !std::path::Path::new(&socket).exists() {
+        std::thread::yield_now();
+    }
+    // It listens, and says so, or stands in the attempt.
+    let kill = Command::new("kill").args(["-TERM", &up.0.id().to_string()]).status();
+    assert!(kill.unwrap().success());
+    assert!(up.0.wait().unwrap().code().is_some());
+}
+
+#[test]
 fn addresses_in_the_log_are_written_as_people_do() {
     let place = System::start("up-addresses");
     let socket = place.file("other.sock");

@@ -6,8 +6,9 @@
 //! word 2       channel paths
 //! word 3       guests that have devices open
 //! word 4       opens that were refused because a guest had as much as it may
-//! word 5       opens of the last second 32, as far as they count still | opens that there may be in a second 32
-//! word 6       how often opens had to wait for that
+//! word 5       opens that there may be in a second
+//! word 6       when none of those until now counts any more, on the clock CLOCK_MONOTONIC, in nanoseconds
+//! word 7       how often opens had to wait for that
 //! word 16      a row of 16 words for each channel path
 //!              | guests | units of each kind, both directions together, in the order of their numbers |
 //! word 144     a row of 64 for each volume
@@ -61,7 +62,8 @@ const PATH_COUNT: usize = 2;
 const GUEST_COUNT: usize = 3;
 const REFUSED: usize = 4;
 const RATE: usize = 5;
-const WAITS: usize = 6;
+const FULL: usize = 6;
+const WAITS: usize = 7;
 
 /// Words of a report.
 pub const REPORT_WORDS: usize = GUESTS.end();
@@ -146,10 +148,10 @@ pub struct Totals {
 /// How often guests open devices of a control unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenRate {
-    /// Opens of the last second, as far as they count still.
-    pub used: u32,
     /// Opens that there may be in a second; 0 from a server that has no such limit.
     pub most: u32,
+    /// When none of those until now counts any more, on the clock that all processes share (`CLOCK_MONOTONIC`).
+    pub full_ns: u64,
     /// How often opens had to wait.
     pub waits: u64,
 }
@@ -301,10 +303,9 @@ impl Showing {
             | count(totals.subchannels, u32::MAX as usize) << 32;
         let mut rewriting = Rewriting { words: &self.words };
         rewriting.put(COUNTS, &[counts, count(totals.paths, PATHS_MAX)]);
-        let OpenRate { used, most, waits } = totals.rate;
-        let rate = u64::from(used) | u64::from(most) << 32;
+        let OpenRate { most, full_ns, waits } = totals.rate;
         let guests = count(totals.guests, u32::MAX as usize);
-        rewriting.put(GUEST_COUNT, &[guests, totals.refused, rate, waits]);
+        rewriting.put(GUEST_COUNT, &[guests, totals.refused, most.into(), full_ns, waits]);
         change(&mut rewriting);
         self.generation += 2;
         // Release: pairs with the Acquire in `read`. Who sees the even generation sees the words above.
@@ -498,7 +499,7 @@ fn read_once(words: &LentWords) -> Shown {
         subchannels: high(counts) as usize,
         guests: word(GUEST_COUNT) as u32 as usize,
         refused: word(REFUSED),
-        rate: OpenRate { used: low(word(RATE)), most: high(word(RATE)), waits: word(WAITS) },
+        rate: OpenRate { most: low(word(RATE)), full_ns: word(FULL), waits: word(WAITS) },
     };
     let rows = |count: usize, rows: Rows| {
         (0..count.min(rows.most)).map(move |index| rows.first + rows.words * index)
@@ -670,7 +671,7 @@ mod tests {
     fn what_is_shown_is_read() {
         let (words, lent) = Words::pair(REPORT_WORDS).unwrap();
         let mut showing = Showing::new(words);
-        let rate = OpenRate { used: 7, most: 512, waits: 1 << 40 };
+        let rate = OpenRate { most: 512, full_ns: 1 << 50, waits: 1 << 40 };
         let totals = Totals {
             paths: 1,
             volumes: 1,
@@ -712,7 +713,7 @@ mod tests {
     #[test]
     fn words_are_where_the_picture_has_them() {
         let (words, lent) = Words::pair(REPORT_WORDS).unwrap();
-        let rate = OpenRate { used: 7, most: 512, waits: 8 };
+        let rate = OpenRate { most: 512, full_ns: 7, waits: 8 };
         let totals = Totals {
             paths: 4,
             volumes: 2,
@@ -738,7 +739,7 @@ mod tests {
         );
         assert_eq!(word(4240 + 2 * 8 + 1), 1 | (1 | 8 | 16) << 16 | 3 << 32);
         assert_eq!([word(3), word(4), word(20624 + 8 + 1)], [2, 6, 5 | 64 << 32]);
-        assert_eq!([word(5), word(6)], [7 | 512 << 32, 8]);
+        assert_eq!([word(5), word(6), word(7)], [512, 7, 8]);
     }
 
     #[test]

@@ -45,24 +45,24 @@ impl TokenBucket {
     }
 
     /// When the next event may happen; none if now. After a wait there is room for a portion of events.
-    pub fn due_ns(&self, now_ns: u64) -> Option<u64> {
+    pub fn due_ns(&self, at_ns: u64) -> Option<u64> {
         self.per_s?;
         let interval_ns = self.interval_ns();
         let room_ns = if self.is_put_off { interval_ns.max(PORTION_NS) } else { interval_ns };
-        let due_ns = (self.full_ns + room_ns).saturating_sub(self.burst_ns());
-        (due_ns > now_ns).then_some(due_ns)
+        let due_ns = self.full_ns.saturating_add(room_ns).saturating_sub(self.burst_ns());
+        (due_ns > at_ns).then_some(due_ns)
     }
 
     /// An event happens that costs as much as so many.
-    pub fn take(&mut self, cost: u64, now_ns: u64) {
+    pub fn take(&mut self, cost: u64, at_ns: u64) {
         self.is_put_off = false;
         let taken_ns = cost.saturating_mul(self.interval_ns());
-        self.full_ns = self.full_ns.max(now_ns).saturating_add(taken_ns);
+        self.full_ns = self.full_ns.max(at_ns).saturating_add(taken_ns);
     }
 
     /// Counts that an event has to wait, if it has to: once for each wait.
-    pub fn put_off(&mut self, now_ns: u64) {
-        if !self.is_put_off && self.due_ns(now_ns).is_some() {
+    pub fn put_off(&mut self, at_ns: u64) {
+        if !self.is_put_off && self.due_ns(at_ns).is_some() {
             (self.is_put_off, self.put_off) = (true, self.put_off + 1);
         }
     }
@@ -72,15 +72,25 @@ impl TokenBucket {
         self.put_off
     }
 
-    /// Events of the last second, as far as they count still.
-    pub fn used(&self, now_ns: u64) -> u64 {
-        let ahead_ns = self.full_ns.saturating_sub(now_ns);
+    /// Events that count still: at most those of a quarter of a second, and what the last has cost beyond.
+    pub fn used(&self, at_ns: u64) -> u64 {
+        let ahead_ns = self.full_ns.saturating_sub(at_ns);
         ahead_ns.checked_div(self.interval_ns()).unwrap_or(0)
     }
 
+    /// When the bucket will be full again, or was.
+    pub fn full_ns(&self) -> u64 {
+        self.full_ns
+    }
+
+    /// A bucket of this rate that will be full at that time, as another process shows it.
+    pub fn full_at(per_s: u64, full_ns: u64) -> TokenBucket {
+        TokenBucket { full_ns, ..TokenBucket::new(Some(per_s)) }
+    }
+
     /// Returns true if the bucket is full again: nothing taken earlier counts any more.
-    pub fn is_full(&self, now_ns: u64) -> bool {
-        self.full_ns <= now_ns
+    pub fn is_full(&self, at_ns: u64) -> bool {
+        self.full_ns <= at_ns
     }
 }
 
@@ -90,35 +100,35 @@ mod tests {
 
     /// Lets events happen as soon as each may, for ten seconds. Returns how many did, and when the last one had happened.
     fn events_of_ten_seconds(bucket: &mut TokenBucket, cost: u64) -> (u64, u64) {
-        let (mut now_ns, mut events) = (5 * SECOND_NS, 0);
-        let end_ns = now_ns + 10 * SECOND_NS;
-        while now_ns < end_ns {
-            match bucket.due_ns(now_ns) {
+        let (mut at_ns, mut events) = (5 * SECOND_NS, 0);
+        let end_ns = at_ns + 10 * SECOND_NS;
+        while at_ns < end_ns {
+            match bucket.due_ns(at_ns) {
                 None => {
-                    bucket.take(cost, now_ns);
+                    bucket.take(cost, at_ns);
                     events += 1;
                 }
                 Some(due_ns) => {
-                    bucket.put_off(now_ns);
-                    bucket.put_off(now_ns);
-                    now_ns = bucket.due_ns(now_ns).unwrap_or(due_ns);
+                    bucket.put_off(at_ns);
+                    bucket.put_off(at_ns);
+                    at_ns = bucket.due_ns(at_ns).unwrap_or(due_ns);
                 }
             }
         }
-        (events, now_ns)
+        (events, at_ns)
     }
 
     #[test]
     fn rate_is_exact_after_a_burst_and_goes_in_portions() {
         let mut bucket = TokenBucket::new(Some(1000));
-        let (events, now_ns) = events_of_ten_seconds(&mut bucket, 1);
+        let (events, at_ns) = events_of_ten_seconds(&mut bucket, 1);
         assert_eq!(
             events,
             1000 / BURST_PER_S + 10 * 1000 - 10,
             "the last portion is due at the end"
         );
         assert_eq!(bucket.times_put_off(), 10 * 100, "ten at a time");
-        assert!(!bucket.is_full(now_ns) && bucket.is_full(now_ns + SECOND_NS));
+        assert!(!bucket.is_full(at_ns) && bucket.is_full(at_ns + SECOND_NS));
     }
 
     #[test]

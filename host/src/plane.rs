@@ -66,6 +66,21 @@ const OBSERVERS_MAX: usize = 64;
 /// Memory that a path takes, by estimate.
 const PATH_BYTES: u64 = 1024;
 
+/// What it costs to handle a packet, in packets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cost {
+    /// Of the request.
+    own: i64,
+    /// Of other requests that were read for it, each of which counts for its own user too.
+    of_others: i64,
+}
+
+impl Cost {
+    fn all(self) -> i64 {
+        self.own + self.of_others
+    }
+}
+
 /// How long not to listen when no descriptor is left for a new connection.
 const PAUSE_NS: u64 = 100_000_000;
 
@@ -518,6 +533,10 @@ impl Host {
         for _ in 0..packets {
             let Some(connection) = self.connections.get_mut(&number) else { return (cost, false) };
             if self.accounts.due_ns(connection.owner, self.now_ns).is_some() {
+                if connection.packets.has_hung_up() {
+                    self.detach(number, "it hung up");
+                    return (cost, false);
+                }
                 return (cost, true);
             }
             if let Role::Guest(name) = connection.role
@@ -551,9 +570,9 @@ impl Host {
                 Ok(packet) if packet.bytes > 0 => {
                     connection.is_heard = true;
                     let owner = connection.owner;
-                    let packet_cost = self.handle(number, &buffer, packet);
-                    self.accounts.count_requests(owner, packet_cost.unsigned_abs(), self.now_ns);
-                    cost += packet_cost;
+                    let of_packet = self.handle(number, &buffer, packet);
+                    self.accounts.count_requests(owner, of_packet.own.unsigned_abs(), self.now_ns);
+                    cost += of_packet.all();
                 }
                 received => {
                     match received {
@@ -568,13 +587,14 @@ impl Host {
         (cost, true)
     }
 
-    /// Handles a packet. Returns what that has cost, in packets.
-    fn handle(&mut self, number: u64, buffer: &[u8], packet: Packet) -> i64 {
+    /// Handles a packet. Returns what that has cost.
+    fn handle(&mut self, number: u64, buffer: &[u8], packet: Packet) -> Cost {
         if packet.truncated {
             self.detach(number, "it sent a packet longer than any message");
-            return 1;
+            return Cost { own: 1, ..Cost::default() };
         }
-        let mut cost = if packet.has_descriptors() { MAPPING_COST } else { 1 };
+        let own = if packet.has_descriptors() { MAPPING_COST } else { 1 };
+        let mut cost = Cost { own, ..Cost::default() };
         match Request::parse(&buffer[..packet.bytes]) {
             Ok((_, request)) if packet.has_descriptors() && !self.may_pass(number, &request) => {
                 self.detach(number, UNASKED);
@@ -636,26 +656,26 @@ impl Host {
         serial: u32,
         request: Request,
         descriptors: Vec<Foreign>,
-        cost: &mut i64,
+        cost: &mut Cost,
     ) -> Answer {
         let role = self.connections[&number].role;
         match (role, request) {
             (Role::Stranger, Request::Attach { name }) => self.attach(number, serial, name, cost),
             (Role::Stranger, Request::Observe) => self.observe(number, serial),
             (Role::Observer, Request::Query) => {
-                self.send_report(number, serial, &self.report(), cost)
+                self.send_report(number, serial, &self.report(), &mut cost.own)
             }
             (Role::Observer, Request::Audit { path }) => {
                 let report = self.audit(path)?;
-                self.send_report(number, serial, &report, cost)
+                self.send_report(number, serial, &report, &mut cost.own)
             }
             (Role::Guest(name), request) => self.broker(number, serial, name, request, descriptors),
             _ => Err(Problem::Request),
         }
     }
 
-    fn attach(&mut self, number: u64, serial: u32, name: Name, cost: &mut i64) -> Answer {
-        *cost += ATTACHING_COST - 1;
+    fn attach(&mut self, number: u64, serial: u32, name: Name, cost: &mut Cost) -> Answer {
+        cost.own += ATTACHING_COST - 1;
         let connection = &self.connections[&number];
         let permits =
             self.system.rule(name).is_some_and(|rule| rule.permits(&connection.credentials));
@@ -669,7 +689,7 @@ impl Host {
         }
         if let Some(guest) = self.guests.get(&name) {
             // It may have died a moment ago, with the news still unread.
-            *cost += self.hear(guest.connection, PACKETS_AT_ONCE).0;
+            cost.of_others += self.hear(guest.connection, PACKETS_AT_ONCE).0;
         }
         if self.guests.contains_key(&name) {
             return Err(Problem::NameTaken);

@@ -88,9 +88,9 @@ pub struct ControlUnitReport {
     /// Opens that were refused because a guest had as much as it may.
     #[serde(default)]
     pub opens_refused: u64,
-    /// Opens of the last second, as far as they count still.
+    /// Opens that count still: at most those of a quarter of a second.
     #[serde(default)]
-    pub opens_of_second: u32,
+    pub opens_of_second: u64,
     /// How many opens there may be in a second; 0 for a server that has no such limit.
     #[serde(default)]
     pub opens_per_s: u32,

@@ -141,7 +141,8 @@ struct User {
 impl User {
     fn is_idle(&self, now_ns: u64) -> bool {
         let holds_nothing = self.book.is_empty() && self.passed.waiting() == 0;
-        holds_nothing && self.requests.is_full(now_ns) && self.writes.is_full(now_ns)
+        let mut rates = self.writes_of_former.values().chain([&self.requests, &self.writes]);
+        holds_nothing && rates.all(|rate| rate.is_full(now_ns))
     }
 }
 

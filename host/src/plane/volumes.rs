@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use disk::exchange::Kind;
-use disk::report::{DeviceState, PathState, REPORT_BYTES, Shown, SubchannelState, Totals, read};
+use disk::report::{
+    DeviceState, OpenRate, PathState, REPORT_BYTES, Shown, SubchannelState, Totals, read,
+};
 use disk::unit::{Reading, Writing};
 use fabric::control::{Problem, Reply};
 use fabric::name::Name;
+use fabric::rate::TokenBucket;
 use os::foreign::Foreign;
 use os::storage::{Borrowed, STORAGE_GRAIN_BYTES};
 use os::words::LentWords;
@@ -37,12 +40,18 @@ impl Volumes {
     }
 }
 
+/// Opens of a control unit that count still, by what it shows: no more than there may be in a second, whatever that is.
+fn opens_of_second(rate: &OpenRate, now_ns: u64) -> u64 {
+    let most = rate.most.into();
+    TokenBucket::full_at(most, rate.full_ns).used(now_ns).min(most)
+}
+
 /// The limits of a control unit and of its guests, as the control unit shows them.
 pub(super) fn limits(unit: &ControlUnitReport) -> impl Iterator<Item = LimitReport> {
     let rate = (unit.opens_per_s > 0).then(|| LimitReport {
         owner: format!("control unit {}", unit.guest),
         limit: "opens a second".to_owned(),
-        used: unit.opens_of_second.into(),
+        used: unit.opens_of_second,
         most: unit.opens_per_s.into(),
         refused: unit.opens_waited,
         setting: "fixed".to_owned(),
@@ -194,7 +203,7 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
     ControlUnitReport {
         users: users.collect(),
         opens_refused: totals.refused,
-        opens_of_second: totals.rate.used,
+        opens_of_second: opens_of_second(&totals.rate, os::processor::now_ns()),
         opens_per_s: totals.rate.most,
         opens_waited: totals.rate.waits,
         guest: guest.to_string(),
@@ -210,7 +219,7 @@ fn control_unit(guest: Name, shown: Shown) -> ControlUnitReport {
 mod tests {
     use std::os::fd::{AsFd, OwnedFd};
 
-    use disk::report::{GuestState, OpenRate, REPORT_WORDS, Showing, VolumeState as Shown};
+    use disk::report::{GuestState, REPORT_WORDS, Showing, VolumeState as Shown};
     use disk::unit::Syncing;
     use fabric::control::{PACKET_BYTES_MAX, Request};
     use os::packets::Packets;
@@ -261,7 +270,8 @@ mod tests {
         let mut showing = Showing::new(words);
         let reply = ask(&mut host, &packets, &Request::ShowVolumes, Some(&lent));
         assert_eq!(reply, Some(Reply::Done { path: 0 }));
-        let rate = OpenRate { used: 4, most: 512, waits: 1 };
+        // A time that no clock has reached: as much as can count.
+        let rate = OpenRate { most: 512, full_ns: u64::MAX, waits: 1 };
         let totals =
             Totals { volumes: 70, devices: 1, guests: 1, refused: 9, rate, ..Totals::default() };
         showing.change(&totals, |rows| {
@@ -290,7 +300,7 @@ mod tests {
         assert_eq!(unit.opens_refused, 9);
         let rows: Vec<_> = limits(unit).map(|row| (row.owner, row.limit, row.used)).collect();
         let owner = || "guest ALICE at UNIT0".to_owned();
-        let rate = ("control unit UNIT0".into(), "opens a second".into(), 4);
+        let rate = ("control unit UNIT0".into(), "opens a second".into(), 512);
         assert_eq!(rows, [rate, (owner(), "opens".into(), 3), (owner(), "storage".into(), 0)]);
         assert_eq!((&*unit.devices[0].device, &*unit.devices[0].volume), ("a?b", "?"));
         // Another report takes its place.

@@ -1,6 +1,6 @@
 //! A guest that has volumes, with channel and control unit, and serves them to others.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path as FilePath, PathBuf};
@@ -13,7 +13,7 @@ use disk::ckd::volume::{Access, OpenError};
 use disk::exchange::{Broken, PairError, pair};
 use disk::report::{self, DeviceState, GuestState, OpenRate, Totals, VolumeState};
 use disk::unit::{Clock, DamagedTrack, Reading, Syncing, Unit, Writing};
-use fabric::control::{Pending, Problem};
+use fabric::control::Problem;
 use fabric::name::Name;
 use fabric::path::{self, Terms};
 use fabric::rate::TokenBucket;
@@ -23,7 +23,7 @@ use os::processor::{now_ns, thread_ns};
 use os::storage::StorageOptions;
 use thiserror::Error;
 
-use super::opening::OPENS_PER_S;
+use super::opening::{Asking, OPENS_PER_S};
 use super::shares::{ServerLimits, Shares};
 use super::showing::Shown;
 use super::spinning::Spinning;
@@ -125,7 +125,7 @@ pub struct Server {
     pub(super) channel: Channel,
     pub(super) devices: Vec<Named>,
     /// Guests that want to open a device, and how often one may.
-    pub(super) asking: VecDeque<Pending>,
+    pub(super) asking: Asking,
     pub(super) opens: TokenBucket,
     /// The paths of guests, by their number at the channel, with what each has opened.
     pub(super) paths: Vec<Option<Opened>>,
@@ -281,7 +281,7 @@ impl Server {
             unit,
             channel,
             devices,
-            asking: VecDeque::new(),
+            asking: Asking::default(),
             opens: TokenBucket::new(Some(OPENS_PER_S)),
             paths,
             numbers: BTreeMap::new(),
@@ -308,7 +308,8 @@ impl Server {
         self.shares.limits = limits;
     }
 
-    /// Opens a volume, with a cache of at most `cache_bytes` for its tracks, and returns its number.
+    /// Opens a volume, with a cache of at most `cache_bytes` for its tracks, and returns its number. Waits for two seconds if another process
+    /// has the volume, as [`super::open_volume`] does: where guests are served meanwhile, open it on another thread, and [`Server::mount`] it.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -473,7 +474,8 @@ impl Server {
         let is_short = self.channel.is_to_repeat() || self.channel.lacks() || self.is_to_ask();
         let time = if is_short { time.min(REPEAT_TIME) } else { time };
         let now = now_ns();
-        let opening = self.next_open_ns(now).map(|due| Duration::from_nanos(due - now));
+        let opening =
+            self.next_open_ns(now).map(|due| Duration::from_nanos(due.saturating_sub(now)));
         opening.map_or(time, |opening| time.min(opening))
     }
 
@@ -570,8 +572,8 @@ impl Server {
             guests: self.shares.taken().count(),
             refused: self.shares.refused,
             rate: OpenRate {
-                used: self.opens.used(self.polled_ns) as u32,
                 most: OPENS_PER_S as u32,
+                full_ns: self.opens.full_ns(),
                 waits: self.opens.times_put_off(),
             },
         }

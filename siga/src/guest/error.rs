@@ -46,7 +46,7 @@ pub enum AttachError {
 fn right(problem: Problem) -> &'static str {
     match problem {
         Problem::NotPermitted => {
-            ": a [[guest]] of the system file must have this name, and this user among its users"
+            ": a [[guest]] of the system file must have this name, and this user among its users or groups"
         }
         _ => "",
     }
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(
             refused(Problem::NotPermitted),
             "cannot attach as A: this user may not attach under this name: a [[guest]] of the system file must have this name, \
-             and this user among its users"
+             and this user among its users or groups"
         );
         assert!(refused(Problem::NameTaken).ends_with("under this name already"));
         let none = "no host at s: No such file or directory (os error 2); start one with: siga up SYSTEM.toml";
