@@ -124,7 +124,7 @@ fn signal_ends_a_host_whose_log_nobody_reads() {
         .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
         .open(format!("/proc/self/fd/{}", full.as_raw_fd()));
     let mut filling = nonblocking.unwrap();
-    while filling.write(&[b'.']).is_ok() {}
+    while filling.write(b".").is_ok() {}
     let mut command = place.command(&["up", "--socket", &socket]);
     let mut up = Process(command.stdout(full).spawn().unwrap());
     while !std::path::Path::new(&socket).exists() {
