@@ -128,6 +128,7 @@ fn signal_ends_a_host_whose_log_nobody_reads() {
     let mut command = place.command(&["up", "--socket", &socket]);
     let mut up = Process(command.stdout(full).spawn().unwrap());
     while !std::path::Path::new(&socket).exists() {
+        assert!(up.0.try_wait().unwrap().is_none(), "it has ended");
         std::thread::yield_now();
     }
     // It listens, and says so, or stands in the attempt.
