@@ -8,6 +8,7 @@
 //! | [`path`] | messages over queues: in place, packed, in pages, announced |
 //! | [`control`] | what guests and the host send each other before there is a path |
 //! | [`mod@name`] | names of guests |
+//! | [`rate`] | how often an owner may have something done in a second |
 //!
 //! Conversations over paths are in the crate `message`. Programs use the crate `siga`, which adds waiting.
 //! The reasons are in `docs/design`.

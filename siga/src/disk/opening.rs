@@ -95,7 +95,7 @@ impl Server {
             }
             let Some(pending) = self.asking.next() else { break };
             let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else { break };
-            // Who has taken it back does not count, and who is refused takes nothing from others: the host bounds how often that is.
+            // An open that was taken back does not count, and one that is refused takes nothing from others: the host bounds how often guests ask.
             if guest.still_waits(&pending) && self.open(pending)? {
                 self.opens.take(1, now);
             }
