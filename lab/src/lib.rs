@@ -32,6 +32,7 @@ pub mod reduce;
 pub mod report;
 pub mod role;
 pub mod run;
+pub mod state;
 pub mod statistics;
 pub mod store;
 pub mod times;

@@ -14,6 +14,7 @@ use crate::factor::Factors;
 use crate::machine::Machine;
 use crate::published::{Published, Sheet};
 use crate::quantity::Party;
+use crate::state::State;
 
 /// One trial: measured, failed, or not possible here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +43,9 @@ pub struct Record {
     /// Which file measured it, in a run of two binaries. The factor `binary` says which of the two it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binary: Option<Binary>,
+    /// The state of the machine around the trial. Results of older labs have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<State>,
     /// When the run began, in milliseconds since 1970: trials of one run were interleaved.
     pub run: u64,
     /// How long it counted, in seconds.

@@ -17,6 +17,7 @@ use crate::machine::Machine;
 use crate::plan::{Job, Plan, Step};
 use crate::quantity::{Party, unexplained_ns};
 use crate::record::{Record, Results, Tables};
+use crate::state::{State, Watch};
 use crate::trial::{Crew, Measured, Trial, TrialError};
 
 /// Watches a run. Its methods are called between trials only, so that they cannot disturb a measurement.
@@ -68,129 +69,187 @@ pub fn run(
     crew: &Crew,
     against: Option<&Against>,
     machine: &Machine,
-    mut results: Option<&mut Results>,
+    results: Option<&mut Results>,
     watcher: &mut impl Watcher,
 ) -> Result<Outcome, RunError> {
     let systems = plan.jobs.iter().map(|job| systems(&job.case)).collect::<Result<Vec<_>, _>>()?;
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut outcome = Outcome::default();
-    let mut defined = vec![false; plan.jobs.len()];
+    let mut running = Running {
+        crew,
+        against,
+        machine,
+        results,
+        began_ms: began.as_millis() as u64,
+        defined: vec![false; plan.jobs.len()],
+        outcome: Outcome::default(),
+    };
     for (number, step) in plan.steps().into_iter().enumerate() {
-        let Step { job: index, cell, trial } = step;
-        let job = &plan.jobs[index];
-        let factors = &job.cells[cell];
-        watcher.begins(number, job, factors, trial);
-        let workload = job.case.workload;
-        let mut trial_factors = factors.clone();
-        trial_factors.retain(|name, _| workload.factor(name).is_some());
-        let system = job.case.system(factors).and_then(|at| systems[index][at].clone());
+        let job = &plan.jobs[step.job];
+        watcher.begins(number, job, &job.cells[step.cell], step.trial);
+        if let Err(error) = running.step(&step, job, &systems[step.job], watcher) {
+            // What was kept and what was measured are whole: only what would follow is left out.
+            running.outcome.unkept = Some(error);
+            break;
+        }
+    }
+    Ok(running.outcome)
+}
+
+/// A run that is under way.
+struct Running<'a> {
+    crew: &'a Crew,
+    against: Option<&'a Against>,
+    machine: &'a Machine,
+    results: Option<&'a mut Results>,
+    /// When it began, in milliseconds since 1970.
+    began_ms: u64,
+    /// The jobs of which a record has the case's text.
+    defined: Vec<bool>,
+    outcome: Outcome,
+}
+
+/// What came of an attempt at a trial, and on which machine.
+type Attempt = (Result<Measured, TrialError>, Machine, State);
+
+impl Running<'_> {
+    /// Does one trial, and once more if it fails.
+    ///
+    /// # Errors
+    /// The results cannot be kept.
+    fn step(
+        &mut self,
+        step: &Step,
+        job: &Job,
+        systems: &[SystemText],
+        watcher: &mut impl Watcher,
+    ) -> io::Result<()> {
+        let factors = &job.cells[step.cell];
+        let system = job.case.system(factors).and_then(|at| systems[at].clone());
         let system_name = system.as_ref().map_or(OPEN, |(name, _)| name).to_owned();
-        let intervals = intervals(job, results.as_deref(), began.as_millis() as u64, &step);
-        let intervals = intervals.unwrap_or_else(|error| {
+        let intervals = self.intervals(job, step).unwrap_or_else(|error| {
             // Parties measure without records too.
-            outcome.unrecorded = Some(error);
+            self.outcome.unrecorded = Some(error);
             None
         });
-        let mut to_measure = Trial {
-            workload,
-            factors: trial_factors,
-            warm_up: job.case.warm_up,
-            window: job.case.window,
-            system,
-            place: job.case.place.clone(),
-            intervals,
-        };
+        let mut trial = trial_of(job, factors, system, intervals);
         for attempt in 1..=ATTEMPTS_MAX {
-            let measured = if is_against(factors) {
-                let against = against.expect("a plan of two binaries has another");
-                against.run(&to_measure, machine)
-            } else {
-                crew.run(&to_measure).map(|measured| (measured, machine.clone()))
-            };
-            if let Err(error) = &measured {
-                watcher.failed(job, factors, trial, error);
+            let found = self.attempt(&trial, factors);
+            if let Err(error) = &found.0 {
+                watcher.failed(job, factors, step.trial, error);
             }
-            // The report says why there is no figure.
-            let nothing = || (Measured::default(), machine.clone());
-            let ((mut measured, machine), unable, failed) = match measured {
-                Ok(measured) => (measured, None, None),
-                Err(TrialError::Unable(why)) => (nothing(), Some(why), None),
-                Err(TrialError::Failed(why)) => (nothing(), None, Some(why)),
-            };
-            let has_failed = failed.is_some();
+            let has_failed = matches!(found.0, Err(TrialError::Failed(_)));
             let is_over = !has_failed || attempt == ATTEMPTS_MAX;
-            outcome.failed += usize::from(has_failed && is_over);
-            if !measured.parties.is_empty() {
-                measured.metrics.extend(values(&job.case, &measured.parties));
-            }
-            let is_first = !std::mem::replace(&mut defined[index], true);
-            let record = Record {
-                case: job.case.name.clone(),
-                system: system_name.clone(),
-                trial,
-                factors: factors.clone(),
-                metrics: measured.metrics,
-                counters: measured.counters,
-                unexplained_ns: unexplained_ns(&measured.parties),
-                machine: Machine {
-                    pinned: pinned(&measured.parties).or(machine.pinned),
-                    ..machine
-                },
-                parties: measured.parties,
-                binary: against.map(|against| against.binary(factors).clone()),
-                run: began.as_millis() as u64,
-                seconds: job.case.window.as_secs_f64(),
-                unable,
-                failed,
-                definition: is_first.then(|| job.case.text.to_string()),
-                file: (is_first && !library::has(&job.case.text))
-                    .then(|| job.case.file.display().to_string()),
-                published: Tables::of(&job.case).filter(|_| is_first),
-            };
-            let kept = results.as_mut().map_or(Ok(()), |results| results.add(&record));
-            outcome.records.push(record);
-            if let Err(error) = kept {
-                // What was kept and what was measured are whole: only what would follow is left out.
-                outcome.unkept = Some(error);
-                return Ok(outcome);
-            }
-            if has_failed
-                && let Some(Err(error)) = to_measure.intervals.as_ref().map(Intervals::discard)
-            {
-                outcome.unrecorded = Some(error);
-                to_measure.intervals = None;
-            }
+            self.outcome.failed += usize::from(has_failed && is_over);
+            let record = self.record(step, job, system_name.clone(), found);
+            let kept = self.results.as_mut().map_or(Ok(()), |results| results.add(&record));
+            self.outcome.records.push(record);
+            kept?;
             if is_over {
                 break;
             }
+            if let Some(Err(error)) = trial.intervals.as_ref().map(Intervals::discard) {
+                self.outcome.unrecorded = Some(error);
+                trial.intervals = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn attempt(&self, trial: &Trial, factors: &Factors) -> Attempt {
+        let watch = Watch::begin(self.crew.processors());
+        let (measured, machine) = if is_against(factors) {
+            let against = self.against.expect("a plan of two binaries has another");
+            match against.run(trial, self.machine) {
+                Ok((measured, machine)) => (Ok(measured), machine),
+                Err(error) => (Err(error), self.machine.clone()),
+            }
+        } else {
+            (self.crew.run(trial), self.machine.clone())
+        };
+        (measured, machine, watch.end())
+    }
+
+    fn record(
+        &mut self,
+        step: &Step,
+        job: &Job,
+        system: String,
+        (measured, machine, state): Attempt,
+    ) -> Record {
+        let Job { case, cells } = job;
+        let factors = &cells[step.cell];
+        // The report says why there is no figure.
+        let (mut measured, unable, failed) = match measured {
+            Ok(measured) => (measured, None, None),
+            Err(TrialError::Unable(why)) => (Measured::default(), Some(why), None),
+            Err(TrialError::Failed(why)) => (Measured::default(), None, Some(why)),
+        };
+        if !measured.parties.is_empty() {
+            measured.metrics.extend(values(case, &measured.parties));
+        }
+        let is_first = !std::mem::replace(&mut self.defined[step.job], true);
+        Record {
+            case: case.name.clone(),
+            system,
+            trial: step.trial,
+            factors: factors.clone(),
+            metrics: measured.metrics,
+            counters: measured.counters,
+            unexplained_ns: unexplained_ns(&measured.parties),
+            machine: Machine { pinned: pinned(&measured.parties).or(machine.pinned), ..machine },
+            parties: measured.parties,
+            binary: self.against.map(|against| against.binary(factors).clone()),
+            state: Some(state),
+            run: self.began_ms,
+            seconds: case.window.as_secs_f64(),
+            unable,
+            failed,
+            definition: is_first.then(|| case.text.to_string()),
+            file: (is_first && !library::has(&case.text)).then(|| case.file.display().to_string()),
+            published: Tables::of(case).filter(|_| is_first),
         }
     }
-    Ok(outcome)
+
+    /// Where the parties of a trial keep interval records: in a directory beside the results.
+    fn intervals(&self, job: &Job, step: &Step) -> io::Result<Option<Intervals>> {
+        let file = self.results.as_deref().and_then(Results::path);
+        let (Some(interval), Some(file)) = (job.case.interval, file) else { return Ok(None) };
+        let directory = interval::directory(file);
+        fs::create_dir_all(&directory)?;
+        let Step { cell, trial, .. } = *step;
+        let run = self.began_ms;
+        let head = Head {
+            case: job.case.name.clone(),
+            run,
+            trial,
+            factors: job.cells[cell].clone(),
+            role: String::new(),
+            number: 0,
+            interval_ms: interval.as_millis() as u64,
+        };
+        let name = format!("{}-{run}-{cell}-{trial}", job.case.name);
+        Ok(Some(Intervals { interval, directory, name, head }))
+    }
 }
 
-/// Where the parties of a trial keep interval records: in a directory beside the results.
-fn intervals(
+fn trial_of(
     job: &Job,
-    results: Option<&Results>,
-    run: u64,
-    step: &Step,
-) -> io::Result<Option<Intervals>> {
-    let file = results.and_then(Results::path);
-    let (Some(interval), Some(file)) = (job.case.interval, file) else { return Ok(None) };
-    let directory = interval::directory(file);
-    fs::create_dir_all(&directory)?;
-    let Step { cell, trial, .. } = *step;
-    let head = Head {
-        case: job.case.name.clone(),
-        run,
-        trial,
-        factors: job.cells[cell].clone(),
-        role: String::new(),
-        number: 0,
-        interval_ms: interval.as_millis() as u64,
-    };
-    let name = format!("{}-{run}-{cell}-{trial}", job.case.name);
-    Ok(Some(Intervals { interval, directory, name, head }))
+    factors: &Factors,
+    system: SystemText,
+    intervals: Option<Intervals>,
+) -> Trial {
+    let case = &job.case;
+    let mut factors = factors.clone();
+    factors.retain(|name, _| case.workload.factor(name).is_some());
+    Trial {
+        workload: case.workload,
+        factors,
+        warm_up: case.warm_up,
+        window: case.window,
+        system,
+        place: case.place.clone(),
+        intervals,
+    }
 }
 
 /// The processors that parties were placed on, in the order of their roles.

@@ -1,5 +1,7 @@
 //! Medians, spreads and ratios of several trials.
 
+use crate::state::{LineRange, is_one_state, join};
+
 /// A figure of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
@@ -7,6 +9,8 @@ pub struct Sample {
     pub trial: u32,
     /// Its figure.
     pub value: f64,
+    /// How near the processors were; none if nobody measured it.
+    pub line: Option<LineRange>,
 }
 
 /// The figures of several trials.
@@ -93,12 +97,12 @@ pub(crate) fn median(sorted: &[f64]) -> Option<f64> {
 
 /// The ratio of each sample to the base's sample of the same trial. Samples of the same trial ran in the same
 /// round, so a disturbance that lasts longer than a round cancels out. A trial that only one side has does not
-/// count, nor one whose base is zero.
+/// count, nor one whose base is zero, nor one whose processors were nearer on one side than on the other.
 pub fn ratio(samples: &[Sample], base: &[Sample]) -> Vec<Sample> {
     pairwise(samples, base, |one, other| (other != 0.0).then(|| one / other))
 }
 
-/// The difference of each sample from the base's sample of the same trial.
+/// The difference of each sample from the base's sample of the same trial. It leaves out what [`ratio`] does, but for zeros.
 pub fn difference(samples: &[Sample], base: &[Sample]) -> Vec<Sample> {
     pairwise(samples, base, |one, other| Some(one - other))
 }
@@ -110,17 +114,39 @@ fn pairwise(
 ) -> Vec<Sample> {
     let compared = |sample: &Sample| {
         let other = base.iter().find(|other| other.trial == sample.trial)?;
-        Some(Sample { value: compare(sample.value, other.value)?, ..*sample })
+        let line = joined(sample, other);
+        let is_mixed = line.is_some_and(|line| !is_one_state(line));
+        let value = (!is_mixed).then(|| compare(sample.value, other.value))??;
+        Some(Sample { value, line, ..*sample })
     };
     samples.iter().filter_map(compared).collect()
+}
+
+fn joined(one: &Sample, other: &Sample) -> Option<LineRange> {
+    Some(join(one.line?, other.line?))
+}
+
+/// Rounds that both sides have, and that no ratio or difference is made of: the processors were nearer on one side than on the
+/// other, or moved during a trial.
+pub fn mixed_rounds(samples: &[Sample], base: &[Sample]) -> usize {
+    let is_mixed = |sample: &&Sample| {
+        let other = base.iter().find(|other| other.trial == sample.trial);
+        let line = other.and_then(|other| joined(sample, other));
+        line.is_some_and(|line| !is_one_state(line))
+    };
+    samples.iter().filter(is_mixed).count()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn sample(trial: u32, value: f64) -> Sample {
+        Sample { trial, value, line: None }
+    }
+
     fn samples(values: &[f64]) -> Vec<Sample> {
-        (1..).zip(values).map(|(trial, value)| Sample { trial, value: *value }).collect()
+        (1..).zip(values).map(|(trial, value)| sample(trial, *value)).collect()
     }
 
     #[test]
@@ -149,11 +175,8 @@ mod tests {
 
     #[test]
     fn differences_are_of_the_same_trial() {
-        let late = [Sample { trial: 2, value: 1.5 }, Sample { trial: 9, value: 1.0 }];
-        assert_eq!(
-            difference(&samples(&[5.0, 7.0, 9.0]), &late),
-            [Sample { trial: 2, value: 5.5 }]
-        );
+        let late = [sample(2, 1.5), sample(9, 1.0)];
+        assert_eq!(difference(&samples(&[5.0, 7.0, 9.0]), &late), [sample(2, 5.5)]);
     }
 
     /// The places in tables of the sign test: for so many samples the interval ends so many before the ends.
@@ -185,11 +208,28 @@ mod tests {
     }
 
     #[test]
+    fn trials_whose_processors_were_nearer_than_their_partners_do_not_count() {
+        let of = |lines: [Option<LineRange>; 3]| {
+            let with = |(sample, line): (Sample, Option<LineRange>)| Sample { line, ..sample };
+            samples(&[6.0, 8.0, 9.0]).into_iter().zip(lines).map(with).collect::<Vec<_>>()
+        };
+        let near = Some((100.0, 120.0));
+        let sides = [of([near, near, None]), of([near, Some((110.0, 400.0)), near])];
+        let ratios = ratio(&sides[0], &sides[1]);
+        assert_eq!(ratios.iter().map(|sample| sample.trial).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(difference(&sides[1], &sides[0]).len(), 2);
+        assert_eq!(mixed_rounds(&sides[0], &sides[1]), 1);
+        // In one state each, and not in the same.
+        let far = of([Some((400.0, 410.0)); 3]);
+        assert_eq!((ratio(&sides[0], &far).len(), mixed_rounds(&sides[0], &far)), (1, 2));
+    }
+
+    #[test]
     fn trials_without_a_partner_do_not_count_for_the_noise() {
-        let late = [Sample { trial: 9, value: 1.0 }];
+        let late = [sample(9, 1.0)];
         assert_eq!(ratio(&samples(&[1.0]), &late), []);
         assert_eq!(ratio(&samples(&[1.0]), &[]), []);
         let zero = ratio(&samples(&[0.0, 3.0]), &samples(&[0.0, 2.0]));
-        assert_eq!(zero, [Sample { trial: 2, value: 1.5 }], "nothing is so many times nothing");
+        assert_eq!(zero, [sample(2, 1.5)], "nothing is so many times nothing");
     }
 }

@@ -234,6 +234,11 @@ impl Crew {
         Crew { peers, ..self }
     }
 
+    /// The processors that it places workers on, in this order; none if the kernel does.
+    pub fn processors(&self) -> &[usize] {
+        self.processors.as_deref().unwrap_or_default()
+    }
+
     /// Does a trial, and sleeps meanwhile.
     ///
     /// # Errors

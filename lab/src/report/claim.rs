@@ -4,7 +4,7 @@ use super::series::{Found, Series, levels};
 use super::{Block, Grid};
 use crate::case::{Bound, Claim, Comparison, Test};
 use crate::factor::{Factors, describe, matches};
-use crate::statistics::{Summary, TRIALS_MIN, difference, ratio};
+use crate::statistics::{Summary, TRIALS_MIN, difference, mixed_rounds, ratio};
 use crate::unit::{self, Unit, three_digits};
 
 /// What has become of a claim: the worse, the later.
@@ -207,6 +207,7 @@ fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> 
     };
     let of = sides.remove(0);
     let best = series.best(&test.metric, |cell| sides.iter().any(|side| side.cell == cell));
+    let mixed = best.as_ref().map_or(0, |best| mixed_rounds(&of.samples, &best.samples));
     // Without anything against it the metric itself is what is bounded.
     let (judged, mut figures) = match &best {
         Some(best) => {
@@ -214,11 +215,18 @@ fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> 
                 Comparison::Ratio => ratio,
                 Comparison::Difference => difference,
             };
-            let compared = Summary::of(&compare(&of.samples, &best.samples))?;
+            let Some(compared) = Summary::of(&compare(&of.samples, &best.samples)) else {
+                let undecided = Verdict::Undecided;
+                let judged = Judged { verdict: undecided, margin: 0.0, figures: mixed_line(mixed) };
+                return (mixed > 0).then_some(judged);
+            };
             (compared, against(series, test, [&of, best], compared))
         }
         None => (of.summary, alone(series, test, &of)),
     };
+    if mixed > 0 {
+        figures += &format!("\n{}", mixed_line(mixed));
+    }
     let record = series.trial(of.cell, of.summary.representative);
     for name in &test.counters {
         let count = record.and_then(|record| record.counters.get(name)).copied().unwrap_or(0);
@@ -237,6 +245,13 @@ fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> 
         figures += &format!("\n{}", lost_trials(lost));
     }
     Some(Judged { verdict, margin: test.margin(judged.median), figures })
+}
+
+fn mixed_line(rounds: usize) -> String {
+    let plural = if rounds == 1 { "" } else { "s" };
+    format!(
+        "{rounds} round{plural} left out: the processors were nearer in one trial than in the other"
+    )
 }
 
 fn lost_trials(lost: usize) -> String {
@@ -332,7 +347,7 @@ mod tests {
 
     /// The verdict over so many rounds whose ratios scatter by a tenth about `ratio`.
     fn verdict(random: &mut Random, ratio: f64, rounds: u32, noise: Noise) -> Verdict {
-        let sample = |trial| Sample { trial, value: ratio + 0.1 * noise(random) };
+        let sample = |trial| Sample { trial, value: ratio + 0.1 * noise(random), line: None };
         let samples: Vec<Sample> = (1..=rounds).map(sample).collect();
         let bound = Bound { at_least: Some(1.0), at_most: None };
         Verdict::of(bound, &Summary::of(&samples).expect("there are samples"))
@@ -373,7 +388,7 @@ mod tests {
 
     #[test]
     fn figure_that_is_always_its_bound_keeps_to_it() {
-        let same = |value| (1..=6).map(move |trial| Sample { trial, value });
+        let same = |value| (1..=6).map(move |trial| Sample { trial, value, line: None });
         let of = |value, bound| {
             Verdict::of(bound, &Summary::of(&same(value).collect::<Vec<_>>()).unwrap())
         };

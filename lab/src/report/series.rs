@@ -6,6 +6,7 @@ use crate::case::Case;
 use crate::factor::{BINARY, Domain, Factors, Level, THIS, matches};
 use crate::metric::{Better, METRICS, Shown};
 use crate::record::{Record, case_of};
+use crate::state::State;
 use crate::statistics::{Sample, Summary};
 use crate::workload::split;
 
@@ -187,7 +188,8 @@ impl<'a> Series<'a> {
         let trials = self.records.iter().filter(|record| record.factors == *cell);
         let sample = |record: &&Record| {
             let value = *record.metrics.get(metric)?;
-            Some(Sample { trial: record.trial, value })
+            let line = record.state.as_ref().and_then(State::line_range);
+            Some(Sample { trial: record.trial, value, line })
         };
         trials.filter_map(sample).collect()
     }

@@ -4,7 +4,9 @@ use super::series::Series;
 use crate::factor::{AGAINST, Factors, THIS, describe, is_against};
 use crate::quantity::total;
 use crate::record::Record;
+use crate::state::{LineRange, states};
 use crate::statistics::Summary;
+use crate::unit::three_digits;
 
 /// The part of the processor time that the hypervisor may take without a warning.
 pub(super) const STOLEN_MAX: f64 = 0.01;
@@ -50,6 +52,7 @@ pub(super) fn how_sure(all: &[Series<'_>]) -> Vec<String> {
         lines.push(format!("Warning: {}", stolen_line(part)));
     }
     lines.extend(short_windows(all));
+    lines.extend(states_line(all));
     let earlier: usize = all.iter().map(|series| series.earlier_runs).sum();
     if earlier > 0 {
         lines.push(format!("{earlier} earlier runs of the same cases are left out"));
@@ -69,6 +72,37 @@ pub(super) fn stolen(all: &[Series<'_>]) -> f64 {
     let measured_s: f64 =
         measured.map(|record| noted_processors(record) as f64 * record.seconds).sum();
     if measured_s > 0.0 { stolen_s / measured_s } else { 0.0 }
+}
+
+/// How near the processors were, in how many trials; nothing if nobody measured it.
+pub(super) fn states_line(all: &[Series<'_>]) -> Option<String> {
+    let records = all.iter().flat_map(|series| &series.records).filter(|one| one.is_measured());
+    let ranges = records.filter_map(|record| record.state.as_ref()?.line_range());
+    let (states, of_two) = states(ranges);
+    let trips = |(least, most): LineRange| {
+        let [least, most] = [least, most].map(three_digits);
+        if least == most { format!("{least} ns") } else { format!("{least}..{most} ns") }
+    };
+    let shown: Vec<String> = match &states[..] {
+        [] if of_two == 0 => return None,
+        [(range, _)] if of_two == 0 => {
+            return Some(format!("Cache line, there and back: {} in all trials", trips(*range)));
+        }
+        states => states
+            .iter()
+            .map(|(range, trials)| format!("{} in {}", trips(*range), counted(*trials)))
+            .collect(),
+    };
+    let moved = match of_two {
+        0 => String::new(),
+        trials => format!("; it changed during {trials}"),
+    };
+    let shown = shown.join(", ");
+    Some(format!("Cache line, there and back: {shown}{moved}. Ratios are of rounds in one state"))
+}
+
+fn counted(trials: usize) -> String {
+    if trials == 1 { "1 trial".to_owned() } else { format!("{trials} trials") }
 }
 
 /// How many trials had a party whose window was much shorter than ordered. Windows open late where a party has no
