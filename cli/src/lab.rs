@@ -18,7 +18,7 @@ use lab::plan::{Job, Plan, Wishes};
 use lab::record::{self, Record, Results};
 use lab::redefine::redefine;
 use lab::reduce::reduce;
-use lab::report::{self, InDoubt};
+use lab::report::{self, Judgement, Verdict};
 use lab::run::{RunError, Watcher};
 use lab::store::Store;
 use lab::transport::{TRANSPORTS, Transport};
@@ -261,7 +261,9 @@ fn print_report(arguments: &Report) -> Result<(), Outcome> {
         notes.iter().for_each(say);
     }
     if arguments.output.json {
-        return report::figures(&records).iter().try_for_each(print_json);
+        report::figures(&records).iter().try_for_each(print_json)?;
+        report::judgements(&records).iter().try_for_each(print_json)?;
+        return report::failures(&records).iter().try_for_each(print_json);
     }
     let mut report = report::report(&records);
     if arguments.intervals {
@@ -330,7 +332,7 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
         Outcome::Unread => Outcome::Broken("the reader of the results is gone".to_owned()),
         other => other,
     })?;
-    check(&records)
+    check(&report::judgements(&records), matches!(arguments.json, Some(None)))
 }
 
 /// Runs cases, and prints and keeps their results.
@@ -433,13 +435,24 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
     }
 }
 
-/// Checks that each claim that could be judged holds.
-fn check(records: &[Record]) -> Result<(), Outcome> {
-    let InDoubt { failing, undecided } = report::in_doubt(records);
+/// Checks that each claim that could be judged holds. Each claim has a line, on standard error if the results of trials
+/// are on standard output.
+fn check(judged: &[Judgement], is_beside_trials: bool) -> Result<(), Outcome> {
+    for judgement in judged {
+        match is_beside_trials {
+            true => say(judgement.line()),
+            false => print(judgement.line())?,
+        }
+    }
+    let of = |wanted: Verdict| -> Vec<String> {
+        let those = judged.iter().filter(|judgement| judgement.verdict == wanted);
+        those.map(|judgement| format!("{}: {}", judgement.case, judgement.claim)).collect()
+    };
     let named = |claims: &[String], one: &str, many: &str| match claims {
         [claim] => format!("1 claim {one}: {claim}"),
         _ => format!("{} claims {many}:\n  {}", claims.len(), claims.join("\n  ")),
     };
+    let (failing, undecided) = (of(Verdict::Fails), of(Verdict::Undecided));
     if !failing.is_empty() {
         return Err(Outcome::No(named(&failing, "does not hold", "do not hold")));
     }

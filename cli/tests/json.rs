@@ -429,16 +429,41 @@ fn lab_prints_cases_trials_and_figures() {
     let members = [
         "case",
         "factors",
+        "failed",
+        "interval",
         "max",
         "median",
         "metric",
         "min",
         "representative",
         "run",
+        "spread",
         "system",
         "trials",
+        "unit",
     ];
     assert_eq!(names(figure), members);
+    let claim = figures.iter().find(|object| object["verdict"].is_string()).unwrap();
+    let members = [
+        "against",
+        "at_least",
+        "at_most",
+        "case",
+        "cell",
+        "claim",
+        "failed",
+        "interval",
+        "interval_reaches",
+        "median",
+        "metric",
+        "of",
+        "run",
+        "trials",
+        "unit",
+        "verdict",
+    ];
+    assert_eq!(names(claim), members);
+    assert_eq!((&claim["verdict"], &claim["trials"]), (&"not measured".into(), &0.into()));
     assert_eq!((&figure["trials"], &figure["factors"]["bytes"]), (&2.into(), &4000.into()));
 
     let output = system.run(&["lab", "run", "--json", "border-64"]);

@@ -292,6 +292,12 @@ fn check_ends_with_one_if_a_claim_does_not_hold_and_with_four_if_one_is_undecide
         assert_eq!(said, with == 1);
         let said = text(&output.stderr).contains("1 claim is undecided: mine: fast\n");
         assert_eq!(said, with == 4);
+        let verdict = ["holds", "does not hold", "", "", "undecided"][with as usize];
+        let line = format!("claim verdict=\"{verdict}\" case=\"mine\" claim=\"fast\" metric=");
+        let shown = text(&output.stdout);
+        let found = shown.lines().filter(|shown| shown.starts_with(&line)).count();
+        assert_eq!(found, 1, "{line}\n{shown}");
+        assert_eq!(shown.contains(" interval="), trials >= 6);
     }
     assert_eq!(siga(&["lab", "run", "nonsense", "--check"]).status.code(), Some(2));
     let case = claim(&directory, "1", 6);

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use serde::Serialize;
+
 use crate::definition::MetricDef;
 use crate::unit::{self, Unit, three_digits};
 
@@ -19,7 +21,8 @@ pub struct Metric {
 }
 
 /// Which way is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Better {
     /// More is.
     More,
@@ -167,6 +170,11 @@ impl Shown {
             Some(unit) if !unit.label.is_empty() => format!("{label}, {}", unit.label),
             _ => label.clone(),
         }
+    }
+
+    /// The unit of its numbers in results, empty if they have none.
+    pub fn unit(&self) -> &str {
+        self.units.iter().find(|unit| unit.scale == 1.0).map_or("", |unit| &unit.label)
     }
 
     /// A number with the unit that suits it: `9.43 thousand/s`.

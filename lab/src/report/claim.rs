@@ -1,5 +1,7 @@
 //! Claims: what was promised of the figures, and whether it is so here.
 
+use serde::Serialize;
+
 use super::series::{Found, Series, levels};
 use super::{Block, Grid};
 use crate::case::{Bound, Claim, Comparison, Test};
@@ -8,13 +10,116 @@ use crate::statistics::{Summary, TRIALS_MIN, difference, mixed_rounds, ratio};
 use crate::unit::{self, Unit, three_digits};
 
 /// What has become of a claim: the worse, the later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Verdict {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Verdict {
+    /// The whole interval keeps to the bound.
+    #[serde(rename = "holds")]
     Holds,
     /// The interval has the bound in it, there are too few trials for one, or trials failed.
+    #[serde(rename = "undecided")]
     Undecided,
+    /// The whole interval lies beyond the bound.
+    #[serde(rename = "does not hold")]
     Fails,
+    /// Something that the claim needs was not measured.
+    #[serde(rename = "not measured")]
     NotMeasured,
+}
+
+/// What a claim bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bounded {
+    /// The ratio of two cells, by rounds.
+    Ratio,
+    /// The difference of two cells, by rounds.
+    Difference,
+    /// The figure of one cell.
+    Figure,
+}
+
+/// A claim, judged by the results of one run. Numbers are in the unit of results, `unit`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judgement {
+    /// Of which case.
+    pub case: String,
+    /// When the run began, in milliseconds since 1970.
+    pub run: u64,
+    /// The claim's name.
+    pub claim: String,
+    /// What has become of it.
+    pub verdict: Verdict,
+    /// The metric; none of a claim that says why nothing is measured.
+    pub metric: Option<String>,
+    /// What is bounded.
+    pub of: Option<Bounded>,
+    /// The unit of the numbers; none of a ratio.
+    pub unit: Option<String>,
+    /// The median of the trials or rounds.
+    pub median: Option<f64>,
+    /// Where the true median lies, with a certainty of at least 95 %; none below six trials.
+    pub interval: Option<(f64, f64)>,
+    /// How many trials or rounds the median is of.
+    pub trials: usize,
+    /// What the interval has to reach at least.
+    pub at_least: Option<f64>,
+    /// What it may reach at most.
+    pub at_most: Option<f64>,
+    /// What the upper end of the interval has to reach.
+    pub interval_reaches: Option<f64>,
+    /// The deciding cell: of those that the claim is judged at the worst.
+    pub cell: Option<Factors>,
+    /// What that is compared with.
+    pub against: Option<Factors>,
+    /// Trials of both that have no figure, because they failed.
+    pub failed: usize,
+}
+
+impl Judgement {
+    /// One line of words like `key=value`, which a script can rely on: `claim verdict="holds" case="border-64" ..`. What
+    /// there is none of is left out.
+    pub fn line(&self) -> String {
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        let word = |key: &str, text: Option<String>| text.map(|text| format!(" {key}={text}"));
+        let number = |key, number: Option<f64>| word(key, number.map(three_digits));
+        let interval = self
+            .interval
+            .map(|(least, most)| format!("{}..{}", three_digits(least), three_digits(most)));
+        let words = [
+            word("verdict", Some(quoted(self.verdict.words()))),
+            word("case", Some(quoted(&self.case))),
+            word("claim", Some(quoted(&self.claim))),
+            word("metric", self.metric.as_deref().map(quoted)),
+            word("of", self.of.map(|of| quoted(of.word()))),
+            word("unit", self.unit.as_deref().map(quoted)),
+            number("median", self.median),
+            word("interval", interval),
+            word("trials", Some(self.trials.to_string())),
+            number("at_least", self.at_least),
+            number("at_most", self.at_most),
+            number("interval_reaches", self.interval_reaches),
+            word("failed", Some(self.failed.to_string())),
+        ];
+        format!("claim{}", words.into_iter().flatten().collect::<String>())
+    }
+}
+
+impl Bounded {
+    fn of(test: &Test) -> Bounded {
+        match test.comparison {
+            _ if test.against.is_empty() => Bounded::Figure,
+            Comparison::Ratio => Bounded::Ratio,
+            Comparison::Difference => Bounded::Difference,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Bounded::Ratio => "ratio",
+            Bounded::Difference => "difference",
+            Bounded::Figure => "figure",
+        }
+    }
 }
 
 impl Verdict {
@@ -90,20 +195,37 @@ impl Tally {
 
 /// What has become of the claims of a series.
 pub(super) fn tally(series: &Series<'_>) -> Tally {
-    Tally::of(claims_of(series).iter().map(|claim| judge(series, claim).0))
+    Tally::of(claims_of(series).iter().map(|claim| judge(series, claim).verdict))
 }
 
-/// The names of the claims of a series that do not hold, and of those that are undecided.
-pub(super) fn in_doubt<'a>(series: &'a Series<'_>) -> (Vec<&'a str>, Vec<&'a str>) {
-    let judged: Vec<(&str, Verdict)> = claims_of(series)
-        .iter()
-        .map(|claim| (claim.name.as_str(), judge(series, claim).0))
-        .collect();
-    [Verdict::Fails, Verdict::Undecided]
-        .map(|wanted| {
-            judged.iter().filter(|(_, one)| *one == wanted).map(|(name, _)| *name).collect()
-        })
-        .into()
+/// The claims of a series, judged.
+pub(super) fn judgements(series: &Series<'_>) -> Vec<Judgement> {
+    let run = series.records.first().map_or(0, |record| record.run);
+    let judgement = |claim: &Claim| {
+        let Judged { verdict, found, sides, lost, .. } = judge(series, claim);
+        let (test, mut sides) = (claim.test.as_ref(), sides.into_iter());
+        let of = test.map(Bounded::of);
+        let unit = |test: &Test| series.metric(&test.metric).unit().to_owned();
+        Judgement {
+            case: series.name.to_owned(),
+            run,
+            claim: claim.name.clone(),
+            verdict,
+            metric: test.map(|test| test.metric.clone()),
+            of,
+            unit: test.filter(|_| of != Some(Bounded::Ratio)).map(unit),
+            median: found.map(|found| found.median),
+            interval: found.and_then(|found| found.interval),
+            trials: found.map_or(0, |found| found.trials),
+            at_least: test.and_then(|test| test.bound.at_least),
+            at_most: test.and_then(|test| test.bound.at_most),
+            interval_reaches: test.and_then(|test| test.interval_reaches),
+            cell: sides.next(),
+            against: sides.next(),
+            failed: lost,
+        }
+    };
+    claims_of(series).iter().map(judgement).collect()
 }
 
 fn claims_of<'a>(series: &'a Series<'_>) -> &'a [Claim] {
@@ -116,12 +238,12 @@ pub(super) fn claims(series: &Series<'_>) -> Vec<Block> {
     if claims.is_empty() {
         return Vec::new();
     }
-    let judged: Vec<(Verdict, String)> = claims.iter().map(|claim| judge(series, claim)).collect();
-    let row = |(claim, (verdict, figures)): (&Claim, &(Verdict, String))| {
-        let lines = [claim.name.as_str(), figures].into_iter().filter(|line| !line.is_empty());
-        vec![verdict.words().to_owned(), lines.collect::<Vec<_>>().join("\n")]
+    let judged: Vec<Judged> = claims.iter().map(|claim| judge(series, claim)).collect();
+    let row = |(claim, judged): (&Claim, &Judged)| {
+        let lines = [&*claim.name, &*judged.figures].into_iter().filter(|line| !line.is_empty());
+        vec![judged.verdict.words().to_owned(), lines.collect::<Vec<_>>().join("\n")]
     };
-    let tally = Tally::of(judged.iter().map(|(verdict, _)| *verdict));
+    let tally = Tally::of(judged.iter().map(|judged| judged.verdict));
     let grid = Grid {
         title: String::new(),
         head: ["here", "claim, and the figures that judge it"].map(str::to_owned).into(),
@@ -139,21 +261,23 @@ pub(super) fn claims(series: &Series<'_>) -> Vec<Block> {
 const NEEDS_ANOTHER: &str = "compares two binaries: run it with --against PATH";
 
 /// Whether a claim holds, and the figures that say so.
-fn judge(series: &Series<'_>, claim: &Claim) -> (Verdict, String) {
+fn judge(series: &Series<'_>, claim: &Claim) -> Judged {
     let judged = claim.test.as_ref().and_then(|test| judge_all(series, test));
-    let (verdict, figures) = judged.unwrap_or_else(|| {
+    let mut judged = judged.unwrap_or_else(|| {
         let needs_another =
             !series.is_of_two && claim.test.as_ref().is_some_and(Test::needs_another);
         let why = if needs_another { NEEDS_ANOTHER } else { "" };
-        (Verdict::NotMeasured, why.to_owned())
+        Judged { figures: why.to_owned(), ..Judged::without(Verdict::NotMeasured) }
     });
-    let lines = [Some(figures), claim.note.clone()];
-    let lines: Vec<String> = lines.into_iter().flatten().filter(|line| !line.is_empty()).collect();
-    (verdict, lines.join("\n"))
+    let lines = [Some(&judged.figures), claim.note.as_ref()];
+    let lines: Vec<&str> =
+        lines.into_iter().flatten().map(String::as_str).filter(|line| !line.is_empty()).collect();
+    judged.figures = lines.join("\n");
+    judged
 }
 
 /// The worst of what is judged; none if nothing can be.
-fn judge_all(series: &Series<'_>, test: &Test) -> Option<(Verdict, String)> {
+fn judge_all(series: &Series<'_>, test: &Test) -> Option<Judged> {
     let mut all: Vec<Factors> = Vec::new();
     let of = series.meant(&test.of, &test.every);
     for cell in series.cells().into_iter().filter(|cell| matches(cell, &of)) {
@@ -168,7 +292,7 @@ fn judge_all(series: &Series<'_>, test: &Test) -> Option<(Verdict, String)> {
     let worst = |one: &Judged, other: &Judged| {
         one.verdict.cmp(&other.verdict).then(other.margin.total_cmp(&one.margin))
     };
-    let Judged { verdict, figures, .. } = judged.into_iter().max_by(worst)?;
+    let mut judged = judged.into_iter().max_by(worst)?;
     let which = if test.every.is_empty() {
         String::new()
     } else {
@@ -178,7 +302,8 @@ fn judge_all(series: &Series<'_>, test: &Test) -> Option<(Verdict, String)> {
         };
         format!("the worst of {of} by {}: ", test.every.join(", "))
     };
-    Some((verdict, which + &figures))
+    judged.figures.insert_str(0, &which);
+    Some(judged)
 }
 
 /// A claim, judged at one level of the factors that it is judged by.
@@ -187,6 +312,20 @@ struct Judged {
     /// How many times better it is than it has to be.
     margin: f64,
     figures: String,
+    /// What is bounded, as far as there are figures.
+    found: Option<Summary>,
+    /// The deciding cell, and what it is compared with.
+    sides: Vec<Factors>,
+    /// Trials of both that have no figure.
+    lost: usize,
+}
+
+impl Judged {
+    /// One that no figure decides.
+    fn without(verdict: Verdict) -> Judged {
+        let (figures, sides) = (String::new(), Vec::new());
+        Judged { verdict, margin: 0.0, figures, found: None, sides, lost: 0 }
+    }
 }
 
 /// Judges a claim `here`; none if something that it needs was not measured.
@@ -203,7 +342,8 @@ fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> 
     let Some(mut sides) = found else {
         // What failed every time is not what this machine cannot do.
         let figures = lost_trials(lost);
-        return (lost > 0).then_some(Judged { verdict: Verdict::Undecided, margin: 0.0, figures });
+        let undecided = || Judged { figures, lost, ..Judged::without(Verdict::Undecided) };
+        return (lost > 0).then(undecided);
     };
     let of = sides.remove(0);
     let best = series.best(&test.metric, |cell| sides.iter().any(|side| side.cell == cell));
@@ -244,7 +384,9 @@ fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> 
         verdict = Verdict::Undecided;
         figures += &format!("\n{}", lost_trials(lost));
     }
-    Some(Judged { verdict, margin: test.margin(judged.median), figures })
+    let sides = std::iter::once(&of).chain(&best).map(|side| side.cell.clone()).collect();
+    let margin = test.margin(judged.median);
+    Some(Judged { verdict, margin, figures, found: Some(judged), sides, lost })
 }
 
 fn mixed_line(rounds: usize) -> String {

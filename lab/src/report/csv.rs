@@ -20,18 +20,22 @@ pub fn csv(records: &[Record]) -> String {
     });
     let mut head = vec!["case", "system", "run"];
     head.extend(&factors);
-    head.extend(["metric", "median", "min", "max", "trials", "representative"]);
+    head.extend(["metric", "unit", "median", "min", "max", "interval_least", "interval_most"]);
+    head.extend(["spread", "trials", "failed", "representative"]);
     let mut out = csv::Writer::from_writer(Vec::new());
     let mut write = |fields: &[String]| out.write_record(fields).expect("memory takes every line");
     write(&head.iter().map(ToString::to_string).collect::<Vec<String>>());
     for figure in figures(records) {
-        let Figure { case, system, run, metric, median, min, max, .. } = figure;
+        let Figure { case, system, run, metric, unit, median, min, max, interval, .. } = figure;
         let mut fields = vec![case, system, run.to_string()];
         let level = |factor: &&str| figure.factors.get(*factor).map(ToString::to_string);
         fields.extend(factors.iter().map(|factor| level(factor).unwrap_or_default()));
-        fields.push(metric);
-        fields.extend([median, min, max].map(|number| number.to_string()));
-        fields.extend([figure.trials.to_string(), figure.representative.to_string()]);
+        fields.extend([metric, unit]);
+        let (least, most) = interval.unzip();
+        let numbers = [Some(median), Some(min), Some(max), least, most, figure.spread];
+        fields.extend(numbers.map(|number| number.map_or_else(String::new, |it| it.to_string())));
+        fields.extend([figure.trials, figure.failed].map(|count| count.to_string()));
+        fields.push(figure.representative.to_string());
         write(&fields);
     }
     let bytes = out.into_inner().expect("memory takes every line");

@@ -20,16 +20,53 @@ pub struct Figure {
     pub factors: Factors,
     /// The metric.
     pub metric: String,
+    /// The unit of the numbers, empty if they have none.
+    pub unit: String,
     /// The middle of the trials.
     pub median: f64,
     /// The least of them.
     pub min: f64,
     /// The greatest of them.
     pub max: f64,
+    /// Where the true median lies, with a certainty of at least 95 %; none below six trials.
+    pub interval: Option<(f64, f64)>,
+    /// From the least to the greatest, as a part of the median; none if the median is zero and some trial is not.
+    pub spread: Option<f64>,
     /// How many trials there are.
     pub trials: usize,
+    /// Trials of the cell that have no figure, because they failed.
+    pub failed: usize,
     /// The trial that is nearest to the median, from 1.
     pub representative: u32,
+}
+
+/// An attempt at a trial that failed, and why.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Failure {
+    /// The case.
+    pub case: String,
+    /// On which system.
+    pub system: String,
+    /// When the run began, in milliseconds since 1970.
+    pub run: u64,
+    /// The levels of the cell.
+    pub factors: Factors,
+    /// Which trial, from 1.
+    pub trial: u32,
+    /// Why it failed.
+    pub failed: String,
+}
+
+/// All attempts that failed, also of trials that had a figure when they were done again. Of a case that was run several
+/// times, the latest run counts.
+pub fn failures(records: &[Record]) -> Vec<Failure> {
+    let all = Series::all(records);
+    let failure = |record: &&Record| {
+        let Record { case, system, run, factors, trial, .. } = (*record).clone();
+        let failed = record.failed.clone()?;
+        Some(Failure { case, system, run, factors, trial, failed })
+    };
+    all.iter().flat_map(|series| &series.records).filter_map(failure).collect()
 }
 
 /// All figures of results. Of a case that was run several times, the latest run counts.
@@ -42,19 +79,24 @@ fn of_series(series: &Series<'_>) -> Vec<Figure> {
     for cell in series.cells() {
         let first = series.records.iter().find(|record| record.factors == *cell);
         let first = first.expect("a cell comes from a record");
+        let failed = series.lost(cell);
         for metric in series.metrics() {
             let Some(summary) = Summary::of(&series.samples(cell, metric)) else { continue };
-            let Summary { median, min, max, trials, representative, .. } = summary;
+            let Summary { median, min, max, interval, trials, representative } = summary;
             figures.push(Figure {
                 case: series.name.to_owned(),
                 system: first.system.clone(),
                 run: first.run,
                 factors: cell.clone(),
                 metric: metric.to_owned(),
+                unit: series.metric(metric).unit().to_owned(),
                 median,
                 min,
                 max,
+                interval,
+                spread: Some(summary.spread()).filter(|spread| spread.is_finite()),
                 trials,
+                failed,
                 representative,
             });
         }

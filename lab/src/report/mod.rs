@@ -21,8 +21,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use claim::{Bounded, Judgement, Verdict};
 pub use csv::csv;
-pub use figure::{Figure, figures};
+pub use figure::{Failure, Figure, failures, figures};
 pub use html::html;
 pub use published::{PublishedCell, published, published_cells, published_csv};
 pub use render::{WIDTH, markdown, text};
@@ -87,25 +88,9 @@ pub fn report(records: &[Record]) -> Report {
     Report { blocks }
 }
 
-/// Claims that do not hold, and claims that are undecided: their names, with those of their cases.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct InDoubt {
-    /// Those that do not hold.
-    pub failing: Vec<String>,
-    /// Those of which these results do not say whether they hold.
-    pub undecided: Vec<String>,
-}
-
-/// The claims that do not hold, or are undecided.
-pub fn in_doubt(records: &[Record]) -> InDoubt {
-    let mut all = InDoubt::default();
-    for series in Series::all(records) {
-        let named = |claim: &str| format!("{}: {claim}", series.name);
-        let (failing, undecided) = claim::in_doubt(&series);
-        all.failing.extend(failing.into_iter().map(named));
-        all.undecided.extend(undecided.into_iter().map(named));
-    }
-    all
+/// All claims, judged. Of a case that was run several times, the latest run counts.
+pub fn judgements(records: &[Record]) -> Vec<Judgement> {
+    Series::all(records).iter().flat_map(claim::judgements).collect()
 }
 
 fn case_blocks(series: &Series<'_>) -> Vec<Block> {

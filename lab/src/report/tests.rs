@@ -2,7 +2,7 @@
 
 use host::config::Source;
 
-use super::{csv, html, markdown, report, text};
+use super::{Judgement, csv, failures, figures, html, judgements, markdown, report, text};
 use crate::binary::Binary;
 use crate::factor::Level;
 use crate::record::{Record, parse};
@@ -87,6 +87,10 @@ fn records() -> Vec<Record> {
     parse(&Source::of("r.jsonl", &lines.concat())).unwrap()
 }
 
+fn json(object: &impl serde::Serialize) -> String {
+    serde_json::to_string(object).unwrap()
+}
+
 /// The same trials three times: enough for an interval.
 fn often(records: &[Record]) -> Vec<Record> {
     let trials = records.iter().map(|record| record.trial).max().unwrap();
@@ -111,9 +115,44 @@ fn claims_are_judged_by_the_interval_of_the_median() {
     ] {
         assert!(found.contains(part), "{part}\nis not in\n{found}");
     }
-    let in_doubt = super::in_doubt(&often(&records()));
-    assert_eq!(in_doubt.failing, [""; 0]);
-    assert_eq!(in_doubt.undecided, ["small: a path reaches the limit", "small: nobody waits long"]);
+    let judged = judgements(&often(&records()));
+    let lines: Vec<String> = judged.iter().map(Judgement::line).collect();
+    assert_eq!(
+        lines,
+        [
+            r#"claim verdict="holds" case="small" claim="a path is much faster" metric="rate_messages_per_s" of="ratio" median=40.0 interval=30.0..40.0 trials=9 at_least=10.0 failed=0"#,
+            r#"claim verdict="undecided" case="small" claim="a path reaches the limit" metric="rate_messages_per_s" of="ratio" median=0.900 interval=0.800..0.962 trials=9 at_least=0.900 failed=0"#,
+            r#"claim verdict="undecided" case="small" claim="nobody waits long" metric="latency_p99_ns" of="figure" unit="ns" median=1600 interval=1000..2000 trials=9 at_most=1500 failed=0"#,
+            r#"claim verdict="not measured" case="small" claim="large messages are good too" metric="rate_messages_per_s" of="ratio" trials=0 at_least=2.00 failed=0"#,
+        ]
+    );
+}
+
+#[test]
+fn figures_claims_and_failures_are_objects() {
+    let mut records = often(&records());
+    let mut failed = records[0].clone();
+    failed.metrics.clear();
+    failed.failed = Some("SOURCE: killed".into());
+    // One was done again, the other was not.
+    records.insert(0, failed.clone());
+    records.push(Record { trial: 10, ..failed });
+    let figure = &figures(&records)[0];
+    assert_eq!(
+        json(figure),
+        r#"{"case":"small","system":"open","run":7,"factors":{"bytes":64,"transport":"path","wait":"adaptive"},"metric":"rate_messages_per_s","unit":"messages/s","median":90000000.0,"min":80000000.0,"max":100000000.0,"interval":[80000000.0,100000000.0],"spread":0.2222222222222222,"trials":9,"failed":1,"representative":2}"#
+    );
+    let judged = judgements(&records);
+    assert_eq!(
+        json(&judged[0]),
+        r#"{"case":"small","run":7,"claim":"a path is much faster","verdict":"undecided","metric":"rate_messages_per_s","of":"ratio","unit":null,"median":40.0,"interval":[30.0,40.0],"trials":9,"at_least":10.0,"at_most":null,"interval_reaches":null,"cell":{"bytes":64,"transport":"path","wait":"adaptive"},"against":{"bytes":64,"transport":"unix-stream","wait":"block"},"failed":1}"#
+    );
+    let failures = failures(&records);
+    assert_eq!(failures.len(), 2);
+    assert_eq!(
+        json(&failures[1]),
+        r#"{"case":"small","system":"open","run":7,"factors":{"bytes":64,"transport":"path","wait":"adaptive"},"trial":10,"failed":"SOURCE: killed"}"#
+    );
 }
 
 #[test]
@@ -264,10 +303,10 @@ fn csv_has_raw_numbers() {
     assert_eq!(
         first,
         [
-            "case,system,run,transport,ring,bytes,mtu,wait,metric,median,min,max,trials,representative",
-            "small,open,7,path,,64,,adaptive,rate_messages_per_s,90000000,80000000,100000000,3,2",
-            "small,open,7,path,,64,,adaptive,latency_p99_ns,1600,1000,2000,3,3",
-            "small,open,7,unix-stream,,64,,block,rate_messages_per_s,2500000,2000000,3000000,3,3",
+            "case,system,run,transport,ring,bytes,mtu,wait,metric,unit,median,min,max,interval_least,interval_most,spread,trials,failed,representative",
+            "small,open,7,path,,64,,adaptive,rate_messages_per_s,messages/s,90000000,80000000,100000000,,,0.2222222222222222,3,0,2",
+            "small,open,7,path,,64,,adaptive,latency_p99_ns,ns,1600,1000,2000,,,0.625,3,0,3",
+            "small,open,7,unix-stream,,64,,block,rate_messages_per_s,messages/s,2500000,2000000,3000000,,,0.4,3,0,3",
         ]
     );
 }
