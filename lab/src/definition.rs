@@ -45,8 +45,12 @@ pub struct MetricDef {
 }
 
 impl MetricDef {
-    /// The units in which its numbers can be shown, the smallest first. A definition that names one has that.
+    /// The units in which its numbers can be shown, the smallest first. A definition that names one has that. One whose
+    /// numbers are multiplied with something has the unit that its label says.
     pub fn units(&self) -> Cow<'static, [unit::Unit]> {
+        if self.unit.label.is_empty() && self.unit.scale != 1.0 {
+            return Cow::Borrowed(unit::plain());
+        }
         let per = match self.per {
             Per::Second => "/s",
             Per::Mib => "/MiB",
@@ -183,5 +187,34 @@ impl fmt::Display for Quantity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = QUANTITIES.iter().find(|(_, quantity)| quantity == self);
         formatter.write_str(named.map_or("", |(name, _)| name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_multiplied_have_no_unit_of_their_own() {
+        let metric = |unit, per| MetricDef {
+            name: "mine".into(),
+            quantity: Quantity::Cpu,
+            kind: None,
+            part: None,
+            roles: Vec::new(),
+            per,
+            unit,
+            label: "%CP-CPU".into(),
+            better: Better::Less,
+            meaning: String::new(),
+        };
+        let labels = |metric: &MetricDef| -> Vec<String> {
+            metric.units().iter().map(|unit| unit.label.to_string()).collect()
+        };
+        let times = Unit { scale: 1e7, ..UNITS[0] };
+        assert_eq!(labels(&metric(times, Per::Work("ios"))), [""]);
+        assert_eq!(labels(&metric(times, Per::Second)), [""]);
+        assert_eq!(labels(&metric(UNITS[0], Per::Second)), ["ns/s", "µs/s", "ms/s", "s/s"]);
+        assert_eq!(labels(&metric(Unit::find("ms").unwrap(), Per::Mib)), ["ms/MiB"]);
     }
 }

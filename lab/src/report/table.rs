@@ -364,6 +364,7 @@ impl Layout<'_> {
             Some(Level::Word(metric)) if factor == METRIC => self.heading(metric, units, show),
             level => self.describe_level(factor, level.as_ref(), factors, each),
         });
+        let named = Some(named.collect::<Vec<_>>().join(", ")).filter(|named| !named.is_empty());
         let mut parts: Vec<String> = title.iter().cloned().chain(named).collect();
         // The heading of the only metric stands above its columns, unless these are named by levels.
         if let ([metric], true) = (metrics.as_slice(), across.len() > 1 && !is_down) {
@@ -504,7 +505,7 @@ impl Layout<'_> {
         self.series.order().into_iter().filter(is_reduced).collect()
     }
 
-    /// A level beside the others of a tuple, in words that need no heading.
+    /// A level beside the others of a tuple, in words that need no heading: `64 KiB`, `spin`, `records 64`.
     fn describe_level(
         &self,
         factor: &str,
@@ -512,9 +513,12 @@ impl Layout<'_> {
         factors: &[String],
         tuple: &Levels,
     ) -> String {
-        match self.series.level(factor, level, |cell| self.is_of(cell, factors, tuple)) {
-            word if level.is_none() && word == ANY => format!("{ANY} {factor}"),
-            level => level,
+        let word = self.series.level(factor, level, |cell| self.is_of(cell, factors, tuple));
+        match level {
+            None if word == ANY => format!("{ANY} {factor}"),
+            // A number that no unit tells what it is.
+            _ if word.bytes().all(|byte| byte.is_ascii_digit()) => format!("{factor} {word}"),
+            _ => word,
         }
     }
 

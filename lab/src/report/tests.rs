@@ -832,6 +832,20 @@ fn levels_that_are_not_measured_are_counted() {
 }
 
 #[test]
+fn number_in_a_title_says_of_what_it_is() {
+    let case = mine(
+        "io3390",
+        "[[table]]\neach = [\"records\", \"read_percent\"]\ndown = \"mode\"\nacross = \"depth\"\n\
+         metric = \"busy\"\n[[metric]]\nname = \"busy\"\nquantity = \"counter\"\nkind = \"service_ns\"\n\
+         role = \"channel\"\nper = \"second\"\ntimes = 1e-7\nlabel = \"busy, %\"\n",
+    );
+    let cell = r#""mode":"command","records":1,"read_percent":0,"depth":4"#;
+    let found = markdown(&report(&trials(&case, "busy", &[(cell, &[42.0])])));
+    let right = "records 1, read_percent 0: busy, %\n\n| mode | depth 4 |\n| --- | --- |\n| command | 42.0 |\n";
+    assert!(found.contains(right), "{found}");
+}
+
+#[test]
 fn stolen_time_is_a_part_of_the_time_of_all_noted_processors() {
     let mut records = records();
     let noted = r#"{"role":"source","number":0,"place":[],"report":{"messages":1,"window_ns":1,"work":{},"times":{},"cpu":[],"spinning_ns":0,"processors":[{"processor":0,"busy_ns":1,"stolen_ns":0},{"processor":1,"busy_ns":1,"stolen_ns":0}],"counters":{}}}"#;
