@@ -356,9 +356,9 @@ fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> 
                 Comparison::Difference => difference,
             };
             let Some(compared) = Summary::of(&compare(&of.samples, &best.samples)) else {
-                let undecided = Verdict::Undecided;
-                let judged = Judged { verdict: undecided, margin: 0.0, figures: mixed_line(mixed) };
-                return (mixed > 0).then_some(judged);
+                let figures = mixed_line(mixed);
+                let undecided = || Judged { figures, lost, ..Judged::without(Verdict::Undecided) };
+                return (mixed > 0).then(undecided);
             };
             (compared, against(series, test, [&of, best], compared))
         }
