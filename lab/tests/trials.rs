@@ -562,6 +562,8 @@ fn same_records_are_read_and_written_by_calls_and_rings_on_a_file() {
         ("calls-two", "100", "memory", "cached"),
         ("calls-two", "100", "disk", "direct"),
         ("copy-limit", "100", "memory", "cached"),
+        ("mmap", "100", "memory", "cached"),
+        ("mmap", "100", "disk", "cached"),
         ("io-uring", "100", "memory", "cached"),
         ("io-uring", "100", "disk", "direct"),
         ("io-uring", "0", "disk", "cached"),

@@ -27,4 +27,5 @@ pub mod sync;
 pub mod tap;
 #[cfg(feature = "uring")]
 pub mod uring;
+pub mod view;
 pub mod words;

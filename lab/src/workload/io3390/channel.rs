@@ -79,16 +79,22 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
             break window;
         }
     };
-    let mut meter = Meter::new(window, order, &[]);
+    // What the channel costs and counts is of the I/Os that have ended in its own window.
+    let mut meter = Meter::new(window, order, &[("ios", 1.0)]);
     let counts = |server: &Server| counts(server, &layout);
-    while meter.poll(now_ns(), 0, || counts(&server)) < window.end_ns {
+    while meter.poll(now_ns(), ended(&server), || counts(&server)) < window.end_ns {
         server.serve_until(meter.edge_ns()).doing("serve volumes")?;
     }
-    let report = meter.close(0, || counts(&server))?;
+    let report = meter.close(ended(&server), || counts(&server))?;
     while !control.is_told()? {
         server.serve_until(now_ns() + SLICE_NS).doing("serve volumes")?;
     }
     Ok(report)
+}
+
+/// I/Os that have ended so far, by the measurement blocks.
+fn ended(server: &Server) -> u64 {
+    server.measurements().map(|(_, block)| u64::from(block.samples)).sum()
 }
 
 /// What was counted so far: information units by kind, and the measurement blocks of all subchannels.

@@ -8,7 +8,7 @@ use siga::disk::{Disk, DiskOptions, Mode, Program};
 
 use super::channel::SERVER;
 use super::content::{Dice, is_of, make};
-use super::{Layout, RECORD_BYTES};
+use super::{Layout, RECORD_BYTES, verified_bytes};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::measure::Meter;
@@ -51,8 +51,7 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
         player.load()?;
     }
     let window = control.ready()?;
-    let bytes = f64::from(player.records) * RECORD_BYTES as f64;
-    let units = [("ios", 1.0), ("bytes", bytes)];
+    let units = [("ios", 1.0), ("bytes", verified_bytes(&order.factors))];
     let mut meter = Meter::new(window, order, &units).timing("latency", 1);
     let depth = order.number("depth");
     let mut number = 0;

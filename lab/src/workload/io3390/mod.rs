@@ -29,12 +29,13 @@ pub(super) const WORKLOAD: Workload = Workload {
     factors: &[
         Factor {
             name: "mode",
-            meaning: "how an I/O goes: a chain of commands, one transport command; or calls of the kernel on a plain file",
+            meaning: "how an I/O goes: a chain of commands, one transport command; or calls of the kernel on a plain file, its mapped pages, its rings",
             domain: Domain::Words(&[
                 "command",
                 "transport",
                 CALLS,
                 TWO_CALLERS,
+                MAPPED,
                 RING,
                 POLLED_RING,
                 COPY_LIMIT,
@@ -67,7 +68,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         Factor {
             name: "look_bytes",
-            meaning: "bytes of each record read that the guest verifies",
+            meaning: "bytes of each record read that the guest verifies: a data rate is of these",
             domain: Domain::Number { least: 64, most: 4096 },
             usual: &["4096"],
         },
@@ -163,6 +164,7 @@ const GUEST: &str = "guest";
 /// Peers, which do without a channel.
 const CALLS: &str = "calls";
 const TWO_CALLERS: &str = "calls-two";
+const MAPPED: &str = "mmap";
 const RING: &str = "io-uring";
 const POLLED_RING: &str = "io-uring-polled";
 const COPY_LIMIT: &str = "copy-limit";
@@ -194,9 +196,20 @@ fn is_level(factors: &Factors, name: &str, word: &str) -> bool {
     factors.get(name) == Some(&Level::Word(word.to_owned()))
 }
 
+/// Bytes of an I/O that are verified: all of a write is made anew, of a record read the guest looks at some.
+fn verified_bytes(factors: &Factors) -> f64 {
+    let of = |name: &str, usual: usize| match factors.contains_key(name) {
+        true => number(factors, name) as f64,
+        false => usual as f64,
+    };
+    let read_part = of("read_percent", 100) / 100.0;
+    let looked = of("look_bytes", RECORD_BYTES);
+    of("records", 1) * (read_part * looked + (1.0 - read_part) * RECORD_BYTES as f64)
+}
+
 /// Whether an I/O is a channel program.
 fn has_channel(factors: &Factors) -> bool {
-    let peers = [CALLS, TWO_CALLERS, RING, POLLED_RING, COPY_LIMIT];
+    let peers = [CALLS, TWO_CALLERS, MAPPED, RING, POLLED_RING, COPY_LIMIT];
     !peers.iter().any(|mode| is_level(factors, "mode", mode))
 }
 
@@ -212,16 +225,17 @@ fn fit(factors: &mut Factors) {
             factors.remove(name);
         }
     }
-    if is_level(factors, "mode", TWO_CALLERS) {
+    if [TWO_CALLERS, MAPPED].iter().any(|mode| is_level(factors, "mode", mode)) {
         factors.insert("read_percent".to_owned(), Level::Number(100));
     }
     let only_reads = factors.get("read_percent") == Some(&Level::Number(100));
-    // Peers write plain files, which are in the page cache.
-    if is_peer && !only_reads {
+    // Peers write plain files, which are in the page cache; so are mapped pages.
+    if is_peer && (!only_reads || is_level(factors, "mode", MAPPED)) {
         factors.remove("reads");
     }
     // Calls read one after the other, and write as many before a sync as there are I/Os under way.
-    if [CALLS, TWO_CALLERS].iter().any(|mode| is_level(factors, "mode", mode)) && only_reads {
+    if [CALLS, TWO_CALLERS, MAPPED].iter().any(|mode| is_level(factors, "mode", mode)) && only_reads
+    {
         factors.remove("depth");
     }
     if is_level(factors, "disk", DEDICATED) {
@@ -340,6 +354,7 @@ mod tests {
         assert_eq!(fitted("calls", 100), "calls, direct");
         assert_eq!(fitted("calls", 33), "calls, 8");
         assert_eq!(fitted("calls-two", 33), "calls-two, direct");
+        assert_eq!(fitted("mmap", 33), "mmap");
         assert_eq!(fitted("io-uring", 100), "io-uring, 8, direct");
         assert_eq!(fitted("io-uring", 33), "io-uring, 8");
         assert_eq!(fitted("copy-limit", 100), "copy-limit, 8");
@@ -356,6 +371,21 @@ mod tests {
         };
         assert!(time("transport", 8, 100) >= 8 * (time("transport", 1, 100) - GUEST_TIME));
         assert!(time("calls", 1, 2800) > 20 * time("calls", 1, 100));
+    }
+
+    #[test]
+    fn data_rate_is_of_bytes_that_are_verified() {
+        let of = |read_percent, look_bytes| {
+            verified_bytes(&factors(&[
+                ("read_percent", Level::Number(read_percent)),
+                ("records", Level::Number(64)),
+                ("look_bytes", Level::Number(look_bytes)),
+            ]))
+        };
+        assert_eq!((of(100, 4096), of(100, 64), of(0, 64)), (262_144.0, 4096.0, 262_144.0));
+        assert_eq!(of(50, 64), (262_144.0 + 4096.0) / 2.0);
+        // Copying alone has neither.
+        assert_eq!(verified_bytes(&factors(&[("records", Level::Number(2))])), 8192.0);
     }
 
     #[test]

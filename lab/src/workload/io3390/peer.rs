@@ -8,13 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use host::report::Counts;
 use os::processor::{keep_on, now_ns};
 use os::uring::{Ended, Piece, Transfers, direct_grain, open_direct};
+use os::view::FileView;
 use siga::disk::ckd::header::HEADER_BYTES;
 use siga::disk::ckd::model::{BLOCKS_PER_TRACK, TRACK_BYTES};
 use siga::disk::ckd::track::{HOME_BYTES, RECORD_0_BYTES};
 use siga::disk::format::eckd::COUNT_BYTES;
 
 use super::content::{Dice, is_of, make, records, unnamed, write_plain, write_volume};
-use super::{CALLS, COPY_LIMIT, DIRECT, POLLED_RING, RECORD_BYTES, TWO_CALLERS, is_level};
+use super::{
+    CALLS, COPY_LIMIT, DIRECT, MAPPED, POLLED_RING, RECORD_BYTES, TWO_CALLERS, is_level,
+    verified_bytes,
+};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::measure::Meter;
@@ -37,6 +41,7 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
         COPY_LIMIT => copy(order, control),
         CALLS => call(order, control),
         TWO_CALLERS => call_in_two(order, control),
+        MAPPED => look(order, control),
         _ => ring(order, control),
     }
 }
@@ -83,7 +88,7 @@ fn ring(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     // Places of writes that have ended, and wait for the sync.
     let mut written = Vec::with_capacity(depth);
     let window = control.ready()?;
-    let units = [("ios", 1.0), ("bytes", count as f64 * RECORD_BYTES as f64)];
+    let units = [("ios", 1.0), ("bytes", verified_bytes(&order.factors))];
     let mut meter = Meter::new(window, order, &units).timing("latency", 1);
     let mut number = 0;
     let mut now = now_ns();
@@ -263,7 +268,7 @@ fn call_in_two(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let look_bytes = order.number("look_bytes") as usize;
     let end = records.count + 1 - count;
     let window = control.ready()?;
-    let units = [("ios", 1.0), ("bytes", count as f64 * RECORD_BYTES as f64)];
+    let units = [("ios", 1.0), ("bytes", verified_bytes(&order.factors))];
     let mut meter = Meter::new(window, order, &units).timing("latency", 1);
     let others = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -308,7 +313,7 @@ fn call(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let mut buffer = Buffer::new(records.piece_bytes_max(count));
     let (mut dice, end) = (Dice::of(order.number), records.count + 1 - count);
     let window = control.ready()?;
-    let units = [("ios", 1.0), ("bytes", count as f64 * RECORD_BYTES as f64)];
+    let units = [("ios", 1.0), ("bytes", verified_bytes(&order.factors))];
     let mut meter = Meter::new(window, order, &units).timing("latency", 1);
     let (mut number, mut written) = (0, 0);
     let mut now = now_ns();
@@ -338,6 +343,40 @@ fn call(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     meter.close(number, Counts::new)
 }
 
+/// Reads in mapped pages of the file: no call at all, but for what the guest copies out to look at it.
+fn look(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let records = Records::make(order)?;
+    let view = FileView::of(&records.file).doing("map a file")?;
+    let count = order.number("records");
+    let mut record = vec![0; order.number("look_bytes") as usize];
+    let (mut dice, end) = (Dice::of(order.number), records.count + 1 - count);
+    let mut read = |first: u64| {
+        for number in first..first + count {
+            view.read(records.at(number) as usize, &mut record).doing("read a mapped file")?;
+            if !is_of(&record, number) {
+                return Err(Fault::Corrupt(first));
+            }
+        }
+        Ok(())
+    };
+    // The kernel has a part in the first read of each page.
+    for first in (0..end).step_by(count as usize).chain([end - 1]) {
+        read(first)?;
+    }
+    let window = control.ready()?;
+    let units = [("ios", 1.0), ("bytes", verified_bytes(&order.factors))];
+    let mut meter = Meter::new(window, order, &units).timing("latency", 1);
+    let (mut number, mut now) = (0, now_ns());
+    while now < window.end_ns {
+        read(dice.below(end))?;
+        number += 1;
+        let before = std::mem::replace(&mut now, now_ns());
+        meter.time(now - before);
+        now = meter.poll(now, number, Counts::new);
+    }
+    meter.close(number, Counts::new)
+}
+
 /// Copies pieces from random places of as many bytes as a volume has to as many places as there are I/Os under way.
 fn copy(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let count = order.number("records");
@@ -351,7 +390,7 @@ fn copy(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let mut target = vec![0; depth * bytes];
     let (mut dice, end) = (Dice::of(order.number), records + 1 - count);
     let window = control.ready()?;
-    let units = [("ios", 1.0), ("bytes", bytes as f64)];
+    let units = [("ios", 1.0), ("bytes", verified_bytes(&order.factors))];
     let mut meter = Meter::new(window, order, &units);
     let mut number: u64 = 0;
     while meter.poll(now_ns(), number, Counts::new) < window.end_ns {
