@@ -742,7 +742,7 @@ note = "Who knows?"
             ),
             (
                 CASE.replace("only = { wait", "only = { system = \"open\", wait"),
-                "c.toml:27: there is no factor \"system\": must be one of transport, ring, bytes, mtu, slip_ns, wait, binary",
+                "c.toml:27: there is no factor \"system\": must be one of transport, ring, bytes, mtu, load_percent, arrivals, slip_ns, wait, binary",
             ),
             (
                 in_systems(r#"["open", "two.toml"]"#)
@@ -883,7 +883,7 @@ note = "Who knows?"
             (
                 "bytes = [64, 1000]",
                 "binary = [\"this\"]",
-                "c.toml:11: there is no factor \"binary\": must be one of transport, ring, bytes, mtu, slip_ns, wait",
+                "c.toml:11: there is no factor \"binary\": must be one of transport, ring, bytes, mtu, load_percent, arrivals, slip_ns, wait",
             ),
             (
                 "bytes = 64 }]",
@@ -903,7 +903,7 @@ note = "Who knows?"
             (
                 "across = \"bytes\"",
                 "across = \"size\"",
-                "c.toml:26: there is no factor \"size\": must be one of transport, ring, bytes, mtu, slip_ns, wait, binary",
+                "c.toml:26: there is no factor \"size\": must be one of transport, ring, bytes, mtu, load_percent, arrivals, slip_ns, wait, binary",
             ),
             (
                 "down = [\"transport\", \"wait\"]\n",

@@ -19,6 +19,7 @@ const FILES: &[(&str, &str)] = &[
     ("cases/message-mixed.toml", include_str!("../../cases/message-mixed.toml")),
     ("cases/message-slip.toml", include_str!("../../cases/message-slip.toml")),
     ("cases/message-load.toml", include_str!("../../cases/message-load.toml")),
+    ("cases/message-open.toml", include_str!("../../cases/message-open.toml")),
     ("cases/lan-64.toml", include_str!("../../cases/lan-64.toml")),
     ("cases/lan-1500.toml", include_str!("../../cases/lan-1500.toml")),
     ("cases/lan-spread.toml", include_str!("../../cases/lan-spread.toml")),

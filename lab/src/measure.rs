@@ -12,7 +12,8 @@ use self::cost::{Costs, Sampler};
 use crate::control::Order;
 use crate::fault::Fault;
 use crate::interval::{Interval, Recorder};
-use crate::quantity::Report;
+use crate::quantity::{Report, ThreadCpu};
+use crate::role::PACING;
 use crate::times::{Taken, Times};
 use crate::workload::named;
 
@@ -38,6 +39,8 @@ pub struct Meter {
     /// What was done with each message.
     units: Vec<Unit>,
     times: Taken,
+    /// Processor time that passed in the window until something was due.
+    pacing_ns: u64,
     /// What is known only when the window closes, and what the party was set to.
     added: Report,
     /// Which times are taken, and of how many events each; nothing if none are.
@@ -90,6 +93,7 @@ impl Meter {
             sampler,
             units: units.to_vec(),
             times: Taken::new(),
+            pacing_ns: 0,
             added: Report::default(),
             kind: None,
             recorder: None,
@@ -173,6 +177,13 @@ impl Meter {
         }
     }
 
+    /// Adds processor time of this thread in which it waited until something was due, if the window is open.
+    pub(crate) fn pace(&mut self, ns: u64) {
+        if self.is_open() {
+            self.pacing_ns += ns;
+        }
+    }
+
     /// Takes a time of what was due in the window and ends behind it.
     pub(crate) fn time_late(&mut self, time_ns: u64) {
         self.times.add(time_ns);
@@ -233,13 +244,33 @@ impl Meter {
             window_ns: end.ns.saturating_sub(start.ns),
             work: work.collect(),
             times: self.kind.map(|(kind, of)| times(kind, of, &self.times)).unwrap_or_default(),
-            cpu: self.sampler.cpu_between(&start.costs, &end.costs),
+            cpu: with_pacing(self.sampler.cpu_between(&start.costs, &end.costs), self.pacing_ns),
             spinning_ns: counts_spinning.then_some(spinning_ns),
             processors: start.costs.processors_until(&end.costs),
             counters,
             ..Report::default()
         }
     }
+}
+
+/// Makes a party of its own of the time that the first of these threads has spent until something was due. It polls the clock
+/// then, which is in the program.
+fn with_pacing(mut cpu: Vec<ThreadCpu>, ns: u64) -> Vec<ThreadCpu> {
+    let Some(own) = cpu.first_mut().filter(|_| ns > 0) else { return cpu };
+    let ns = ns.min(own.ns);
+    let user_ns = ns.min(own.user_ns);
+    own.ns -= ns;
+    own.user_ns -= user_ns;
+    let pacing = ThreadCpu {
+        thread: own.thread.clone(),
+        role: PACING.to_owned(),
+        ns,
+        user_ns,
+        system_ns: 0,
+        error_ns: own.error_ns,
+    };
+    cpu.push(pacing);
+    cpu
 }
 
 /// Times of one kind, for a report.
@@ -286,6 +317,31 @@ mod tests {
         assert_eq!(report.times["latency"].counts, [(3, 1)]);
         assert!(report.window_ns > 0);
         assert_eq!(report.counters, Counts::from([("rings".to_owned(), 1)]));
+    }
+
+    #[test]
+    fn time_until_something_is_due_is_a_party_of_its_own() {
+        let thread = |role: &str, ns, user_ns| ThreadCpu {
+            thread: "main".into(),
+            role: role.into(),
+            ns,
+            user_ns,
+            system_ns: 3,
+            error_ns: None,
+        };
+        let found = with_pacing(vec![thread("source", 100, 70), thread("source", 9, 9)], 80);
+        let paced = ThreadCpu { system_ns: 0, ..thread("pacing", 80, 70) };
+        assert_eq!(found, [thread("source", 20, 0), thread("source", 9, 9), paced]);
+        let all = with_pacing(vec![thread("source", 100, 70)], 500);
+        assert_eq!((all[0].ns, all[1].ns), (0, 100), "no more than there is");
+        assert_eq!(with_pacing(vec![thread("source", 5, 5)], 0).len(), 1);
+        let window = Window { start_ns: 1, end_ns: u64::MAX };
+        let mut meter = meter(window);
+        meter.pace(1 << 40);
+        meter.poll(now_ns(), 3, || counts(0));
+        meter.pace(1);
+        let report = meter.close(9, || counts(0)).unwrap();
+        assert_eq!(report.cpu.last().map(|one| (&*one.role, one.ns)), Some((PACING, 1)));
     }
 
     #[test]

@@ -22,6 +22,10 @@ pub const TARGET: &str = "target";
 /// The role that has no part in the work that is measured, and goes about its own beside it.
 pub const NEIGHBOUR: &str = "neighbour";
 
+/// The role of processor time that a party spends until its next request is due. It is not the work's, and stands in no sum
+/// that does not name it.
+pub const PACING: &str = "pacing";
+
 /// Copies of all roles of a trial.
 pub const PARTIES_MAX: usize = 512;
 

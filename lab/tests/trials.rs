@@ -253,6 +253,33 @@ fn requests_go_by_a_schedule_or_after_a_time_to_think() {
 }
 
 #[test]
+fn messages_go_at_a_share_of_what_goes() {
+    for (transport, wait) in [("path", "adaptive"), ("unix-stream", "block"), ("pipe", "block")] {
+        for load in ["5", "150"] {
+            let levels = [
+                ("transport", transport),
+                ("bytes", "1000"),
+                ("wait", wait),
+                ("load_percent", load),
+                ("arrivals", "poisson"),
+            ];
+            let warm_up = Duration::from_millis(60);
+            let trial = Trial { warm_up, ..trial("message-stream", &levels) };
+            let Measured { metrics, parties, .. } = run_trial(trial);
+            assert!(metrics["latency_p50_ns"] > 0.0, "{levels:?}");
+            let source = parties.iter().find(|party| party.role == "source").unwrap();
+            let counters = &source.report.counters;
+            assert!(counters.contains_key("requests_unsent"), "{levels:?} {counters:?}");
+            // Waiting is no cost of the transport.
+            if load == "5" {
+                let pacing = source.report.cpu.iter().find(|thread| thread.role == "pacing");
+                assert!(pacing.unwrap().ns > 0, "{levels:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn many_connections_carry_messages_over_every_transport() {
     for transport in transports("tcp-many") {
         // 1001 bytes are cut within words; 300,000 are more than a connection's buffer holds.

@@ -8,6 +8,7 @@ use super::written::{OneOrMany, unknown};
 use crate::definition::{MetricDef, PERS, Per, QUANTITIES, Quantity, UNITS, Unit};
 use crate::metric::Better;
 use crate::quantity::{TIMES, WORK};
+use crate::role::PACING;
 use crate::times::TimePart;
 use crate::workload::Workload;
 
@@ -90,7 +91,10 @@ impl WrittenMetric {
                 return Err(unknown(source, &format!("part of {quantity}"), part, known));
             }
         }
-        let known: Vec<&str> = workload.roles.iter().map(|role| role.name).collect();
+        let mut known: Vec<&str> = workload.roles.iter().map(|role| role.name).collect();
+        if quantity == Quantity::Cpu {
+            known.push(PACING);
+        }
         let roles = self.role.map(OneOrMany::names).unwrap_or_default();
         if let Some(role) = roles.iter().find(|role| !known.contains(&role.get_ref().as_str())) {
             return Err(unknown(source, "role", role, &known));

@@ -4,8 +4,9 @@ use super::{MetricDef, Per, Quantity};
 use crate::quantity::{
     Party, Report, SPLIT_NS_MIN, TICKS_NS_MIN, split_error_ns, total, unexplained_ns,
 };
+use crate::role::PACING;
 use crate::times::{TimePart, Times};
-use crate::workload::{Part, Workload};
+use crate::workload::{Part, Workload, split};
 
 /// 2^20 bytes.
 const MIB: f64 = 1_048_576.0;
@@ -39,7 +40,7 @@ impl<'a> Scope<'a> {
         Scope { workload, parties }
     }
 
-    /// The roles that a definition sums over: those it names, or else all; of work only the measured one, or
+    /// The roles that a definition sums over: those it names, or else all but pacing; of work only the measured one, or
     /// the same bytes would count at each party that they come by.
     fn roles(&self, definition: &MetricDef) -> Vec<&'a str> {
         let mut roles: Vec<&str> = Vec::new();
@@ -53,7 +54,7 @@ impl<'a> Scope<'a> {
         let is_of_work = definition.quantity == Quantity::Work && definition.per != Per::CpuSecond;
         roles.retain(|role| match &*definition.roles {
             [] if is_of_work => self.measured(role) == *role,
-            [] => true,
+            [] => split(role).1 != PACING,
             named => named.iter().any(|name| name == role),
         });
         roles

@@ -303,10 +303,10 @@ fn csv_has_raw_numbers() {
     assert_eq!(
         first,
         [
-            "case,system,run,transport,ring,bytes,mtu,wait,metric,unit,median,min,max,interval_least,interval_most,spread,trials,failed,representative",
-            "small,open,7,path,,64,,adaptive,rate_messages_per_s,messages/s,90000000,80000000,100000000,,,0.2222222222222222,3,0,2",
-            "small,open,7,path,,64,,adaptive,latency_p99_ns,ns,1600,1000,2000,,,0.625,3,0,3",
-            "small,open,7,unix-stream,,64,,block,rate_messages_per_s,messages/s,2500000,2000000,3000000,,,0.4,3,0,3",
+            "case,system,run,transport,ring,bytes,mtu,load_percent,arrivals,wait,metric,unit,median,min,max,interval_least,interval_most,spread,trials,failed,representative",
+            "small,open,7,path,,64,,,,adaptive,rate_messages_per_s,messages/s,90000000,80000000,100000000,,,0.2222222222222222,3,0,2",
+            "small,open,7,path,,64,,,,adaptive,latency_p99_ns,ns,1600,1000,2000,,,0.625,3,0,3",
+            "small,open,7,unix-stream,,64,,,,block,rate_messages_per_s,messages/s,2500000,2000000,3000000,,,0.4,3,0,3",
         ]
     );
 }
@@ -590,7 +590,7 @@ fn two_binaries_stand_beside_each_other_where_the_case_names_neither() {
     }
     let head = csv(&records_of_two(CASE)).lines().next().unwrap().to_owned();
     assert!(
-        head.starts_with("case,system,run,transport,ring,bytes,mtu,wait,binary,metric,"),
+        head.starts_with("case,system,run,transport,ring,bytes,mtu,load_percent,arrivals,wait,binary,metric,"),
         "{head}"
     );
 }

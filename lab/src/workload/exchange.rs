@@ -4,7 +4,7 @@ use std::thread;
 
 use os::processor::{now_ns, pin};
 
-use super::pace::{self, Pace, RATE, THINK, THINK_TIMES};
+use super::pace::{self, ARRIVALS, Pace, RATE, THINK, THINK_TIMES};
 use super::stream::{BYTES, MTU, check};
 use super::{AT_ONCE, MESSAGE_METRICS, WAIT, Workload};
 use crate::control::{Control, Order};
@@ -29,6 +29,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         BYTES,
         MTU,
         RATE,
+        ARRIVALS,
         THINK,
         THINK_TIMES,
         WAIT,

@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use host::report::Counts;
-use os::processor::now_ns;
+use os::processor::{now_ns, thread_ns};
 use os::sync::pause;
 
 use crate::control::Order;
@@ -40,17 +40,33 @@ pub(super) const THINK_TIMES: Factor = Factor {
     usual: &["constant"],
 };
 
-/// Takes out what does not apply: an open loop does not think.
+/// How the times between requests of a schedule are distributed.
+pub(super) const ARRIVALS: Factor = Factor {
+    name: "arrivals",
+    meaning: "how the times between requests of a schedule are distributed: all alike, or as if nobody knew of the others",
+    domain: Domain::Words(&["constant", "poisson"]),
+    usual: &["constant"],
+};
+
+/// Takes out what does not apply: an open loop does not think, and a closed one has no schedule. Arrivals that are all alike are
+/// not named.
 pub(super) fn fit(factors: &mut Factors) {
     let is_zero = |level: Option<&Level>| level == Some(&Level::Number(0));
-    if is_zero(factors.get("rate")) {
-        factors.remove("rate");
+    for name in ["rate", "think", "load_percent"] {
+        if is_zero(factors.get(name)) {
+            factors.remove(name);
+        }
     }
-    if is_zero(factors.get("think")) || factors.contains_key("rate") {
+    let is_open = factors.contains_key("rate") || factors.contains_key("load_percent");
+    if is_open {
         factors.remove("think");
     }
     if !factors.contains_key("think") {
         factors.remove("think_times");
+    }
+    let is_constant = factors.get("arrivals") == Some(&Level::Word("constant".to_owned()));
+    if !is_open || is_constant {
+        factors.remove("arrivals");
     }
 }
 
@@ -66,8 +82,8 @@ pub(super) struct Pace {
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// A schedule, with so much time between two.
-    Open { interval_ns: f64 },
+    /// A schedule, with so much time between two; on average, if it is random.
+    Open { interval_ns: f64, is_random: bool },
     /// So much time after each answer.
     Closed { think_ns: f64, is_exponential: bool },
 }
@@ -75,6 +91,9 @@ enum Kind {
 /// How much earlier than asked a sleeper gets up, to poll the clock for the rest: the kernel's timers and the
 /// way out of sleep are this late.
 const EARLY: Duration = Duration::from_micros(100);
+
+/// A wait in which nobody is interrupted in most cases: the clock says what it cost, which asking the kernel would double.
+const SHORT: Duration = Duration::from_micros(5);
 
 /// Times of requests that were never sent, at most: beyond, a distribution says nothing more.
 const UNSENT_TIMES_MAX: u64 = 1_000_000;
@@ -87,17 +106,27 @@ impl Pace {
             _ => None,
         };
         let kind = match (number("rate"), number("think")) {
-            (Some(rate), _) => Kind::Open { interval_ns: 1e9 / rate },
+            (Some(rate), _) => return Some(Pace::at(order, rate, now_ns)),
             (None, Some(think)) => Kind::Closed {
                 think_ns: think * 1e3,
                 is_exponential: order.word("think_times") == "exponential",
             },
             (None, None) => return None,
         };
+        Some(Pace::new(order, kind, now_ns))
+    }
+
+    /// A schedule of so many requests in a second.
+    pub(super) fn at(order: &Order, rate: f64, now_ns: u64) -> Pace {
+        let is_random = order.factors.contains_key("arrivals");
+        Pace::new(order, Kind::Open { interval_ns: 1e9 / rate, is_random }, now_ns)
+    }
+
+    fn new(order: &Order, kind: Kind, now_ns: u64) -> Pace {
         let spins = order.word("wait") == "spin";
         // Copies of a role do not think in step.
         let random = 0x9e37_79b9_7f4a_7c15 ^ (order.number as u64) << 32 | 1;
-        Some(Pace { kind, spins, due_ns: now_ns as f64, random })
+        Pace { kind, spins, due_ns: now_ns as f64, random }
     }
 
     /// Makes each exchange when it is due, and takes its time. The meter counts `messages` of an exchange. A loop of
@@ -116,7 +145,7 @@ impl Pace {
             // Edges of the window that come before it are noted when they come.
             loop {
                 let edge = meter.edge_ns().min(window.end_ns);
-                let now = self.wait(due.min(edge));
+                let now = self.wait(due.min(edge), &mut meter);
                 meter.poll(now, messages * number, || end.counts());
                 if edge > due || now >= window.end_ns {
                     break;
@@ -140,25 +169,24 @@ impl Pace {
     }
 
     /// When the next request is due.
-    fn due_ns(&self) -> u64 {
+    pub(super) fn due_ns(&self) -> u64 {
         self.due_ns as u64
     }
 
     /// The answer came at `now_ns`: sets when the next request is due.
-    fn answered(&mut self, now_ns: u64) {
-        self.due_ns = match self.kind {
-            Kind::Open { interval_ns } => self.due_ns + interval_ns,
-            Kind::Closed { think_ns, is_exponential } => {
-                let part = if is_exponential { -self.next_part().ln() } else { 1.0 };
-                now_ns as f64 + think_ns * part
-            }
+    pub(super) fn answered(&mut self, now_ns: u64) {
+        let (from_ns, mean_ns, is_random) = match self.kind {
+            Kind::Open { interval_ns, is_random } => (self.due_ns, interval_ns, is_random),
+            Kind::Closed { think_ns, is_exponential } => (now_ns as f64, think_ns, is_exponential),
         };
+        let part = if is_random { -self.next_part().ln() } else { 1.0 };
+        self.due_ns = from_ns + mean_ns * part;
     }
 
     /// Ends a schedule at `end_ns`: requests that were due before it and were not sent are counted, and each has waited
     /// at least until then. Without these a party that stalls would report the times of its good part alone.
-    fn leave_unsent(&mut self, end_ns: u64, mut waited: impl FnMut(u64)) -> Counts {
-        let Kind::Open { interval_ns } = self.kind else { return Counts::new() };
+    pub(super) fn leave_unsent(&mut self, end_ns: u64, mut waited: impl FnMut(u64)) -> Counts {
+        let Kind::Open { interval_ns, .. } = self.kind else { return Counts::new() };
         let mut unsent = 0;
         while self.due_ns() < end_ns {
             if unsent < UNSENT_TIMES_MAX {
@@ -170,19 +198,22 @@ impl Pace {
         [("requests_unsent".to_owned(), unsent)].into()
     }
 
-    /// Waits until `until_ns`, and returns the time.
-    fn wait(&self, until_ns: u64) -> u64 {
-        let left = Duration::from_nanos(until_ns.saturating_sub(now_ns()));
+    /// Waits until `until_ns`, and returns the time. What that costs is pacing.
+    pub(super) fn wait(&self, until_ns: u64, meter: &mut Meter) -> u64 {
+        let began_ns = now_ns();
+        let left = Duration::from_nanos(until_ns.saturating_sub(began_ns));
+        if left < SHORT {
+            let now = poll_clock(until_ns);
+            meter.pace(now - began_ns);
+            return now;
+        }
+        let spent_ns = thread_ns();
         if !self.spins && left > EARLY {
             sleep(left - EARLY);
         }
-        loop {
-            let now = now_ns();
-            if now >= until_ns {
-                return now;
-            }
-            pause();
-        }
+        let now = poll_clock(until_ns);
+        meter.pace(thread_ns() - spent_ns);
+        now
     }
 
     /// A number above 0 and up to 1, anything but in order (xorshift).
@@ -191,6 +222,16 @@ impl Pace {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         ((self.random >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+}
+
+fn poll_clock(until_ns: u64) -> u64 {
+    loop {
+        let now = now_ns();
+        if now >= until_ns {
+            return now;
+        }
+        pause();
     }
 }
 
@@ -204,13 +245,31 @@ mod tests {
 
     #[test]
     fn schedule_goes_on_whether_the_party_keeps_up_or_not() {
-        let mut open = pace(Kind::Open { interval_ns: 100.0 });
+        let mut open = pace(Kind::Open { interval_ns: 100.0, is_random: false });
         assert_eq!(open.due_ns(), 1000);
         open.answered(1050);
         assert_eq!(open.due_ns(), 1100);
         // Late by far: the next was due long ago.
         open.answered(5000);
         assert_eq!(open.due_ns(), 1200);
+    }
+
+    #[test]
+    fn random_arrivals_come_as_often_and_as_far_apart_as_poisson_says() {
+        let mut open = pace(Kind::Open { interval_ns: 1e3, is_random: true });
+        let mut gaps = Vec::new();
+        for _ in 0..20_000 {
+            let before = open.due_ns;
+            open.answered(0);
+            gaps.push(open.due_ns - before);
+        }
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        assert!((0.95e3..1.05e3).contains(&mean), "{mean}");
+        // Of exponential times the deviation is as great as the mean, and e^-3 of them are longer than three means.
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((0.9e3..1.1e3).contains(&variance.sqrt()), "{variance}");
+        let long = gaps.iter().filter(|gap| **gap > 3e3).count() as f64 / gaps.len() as f64;
+        assert!((0.04..0.06).contains(&long), "{long}");
     }
 
     #[test]
@@ -235,12 +294,13 @@ mod tests {
                 .map(|(n, l)| (n.into(), Level::Number(l)))
                 .into();
             factors.insert("think_times".into(), Level::Word("constant".into()));
+            factors.insert("arrivals".into(), Level::Word("poisson".into()));
             fit(&mut factors);
             factors.into_keys().collect::<Vec<_>>().join(" ")
         };
         assert_eq!(fitted(0, 0), "");
-        assert_eq!(fitted(100, 0), "rate");
-        assert_eq!(fitted(100, 5), "rate", "an open loop does not think");
+        assert_eq!(fitted(100, 0), "arrivals rate");
+        assert_eq!(fitted(100, 5), "arrivals rate", "an open loop does not think");
         assert_eq!(fitted(0, 5), "think think_times");
     }
 }

@@ -1,6 +1,6 @@
 //! Many pairs of parties, each of which does what two do alone.
 
-use super::pace::{self, RATE, THINK, THINK_TIMES};
+use super::pace::{self, ARRIVALS, RATE, THINK, THINK_TIMES};
 use super::stream::{self, BYTES, MTU};
 use super::{AT_ONCE, MESSAGE_METRICS, Reports, WAIT, Workload};
 use crate::control::{Control, Order};
@@ -52,6 +52,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         BYTES,
         MTU,
         RATE,
+        ARRIVALS,
         THINK,
         THINK_TIMES,
         WAIT,

@@ -15,7 +15,7 @@
 
 use os::processor::now_ns;
 
-use super::pace::{self, Pace, RATE, THINK, THINK_TIMES};
+use super::pace::{self, ARRIVALS, Pace, RATE, THINK, THINK_TIMES};
 use super::stream::{BYTES, RING, check_count};
 use super::{AT_ONCE, Reports, WAIT, Workload, check_work};
 use crate::control::{Control, Order};
@@ -41,6 +41,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor { usual: &["1 MiB"], ..RING },
         Factor { meaning: "the value: bytes that come back", ..BYTES },
         RATE,
+        ARRIVALS,
         THINK,
         THINK_TIMES,
         WAIT,

@@ -2,9 +2,10 @@
 
 use os::processor::now_ns;
 
+use super::pace::{self, ARRIVALS, Pace};
 use super::{AT_ONCE, MESSAGE_METRICS, Reports, WAIT, Workload, check_work, units};
 use crate::control::{Control, Order};
-use crate::factor::{Domain, Factor};
+use crate::factor::{Domain, Factor, Factors, Level};
 use crate::fault::Fault;
 use crate::measure::Meter;
 use crate::pattern::{Reading, STAMPED_BYTES_MIN, fill, stamp};
@@ -25,17 +26,27 @@ pub(super) const WORKLOAD: Workload = Workload {
         RING,
         BYTES,
         MTU,
+        LOAD,
+        ARRIVALS,
         SLIP,
         WAIT,
     ],
     roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
     metrics: MESSAGE_METRICS,
-    fit: transport::fit,
+    fit,
     set_up_time: AT_ONCE,
     work,
     parts: &[],
     unit: "messages",
     check,
+};
+
+/// How much is sent.
+const LOAD: Factor = Factor {
+    name: "load_percent",
+    meaning: "messages that are due, in percent of what goes, which the source measures before; 0: as many as go",
+    domain: Domain::Number { least: 0, most: 200 },
+    usual: &["0"],
 };
 
 /// The ring of the copy limit.
@@ -70,12 +81,26 @@ const SLIP: Factor = Factor {
     usual: &[],
 };
 
+fn fit(factors: &mut Factors) {
+    transport::fit(factors);
+    // It is a limit for what goes at most.
+    if factors.get("transport") == Some(&Level::Word("copy-limit".to_owned())) {
+        factors.remove("load_percent");
+    }
+    pace::fit(factors);
+}
+
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     transport::carry(Can::Stream, order, control, order.number("bytes") as usize)
 }
 
 pub(crate) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    if order.is_source() { source(end, order, control) } else { target(end, order, control) }
+    let is_paced = order.factors.contains_key("load_percent");
+    match (order.is_source(), is_paced) {
+        (true, false) => source(end, order, control),
+        (true, true) => paced_source(end, order, control),
+        (false, _) => target(end, order, control),
+    }
 }
 
 /// Bytes that go between two reads of the clock, which costs as much as a small message.
@@ -112,6 +137,85 @@ fn source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
         }
         number += stride;
     }
+    end.flush()?;
+    end.finish()?;
+    meter.add_settings(end.settings());
+    meter.close(number, || end.counts())
+}
+
+/// How much of the time before the window goes by until the source reckons what goes, in which queues fill; and until it has
+/// measured that. In the rest they have come to what the load makes of them.
+const FILLED_PART: f64 = 0.2;
+const MEASURED_PART: f64 = 0.6;
+
+/// Sends messages when they are due, by a schedule that is a part of what goes as fast as it can. A message has the time with it
+/// at which it was due, so that one that had to wait for room is seen to be late.
+fn paced_source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let bytes = order.number("bytes") as usize;
+    let (stride, is_stamped) = (stride(bytes), bytes >= STAMPED_BYTES_MIN);
+    let window = control.ready()?;
+    let mut meter = Meter::new(window, order, &units(bytes)).timing("latency", 1);
+    let began_ns = now_ns();
+    let before_ns = window.start_ns.saturating_sub(began_ns) as f64;
+    let at = |part: f64| began_ns + (before_ns * part) as u64;
+    let (filled_ns, measured_ns) = (at(FILLED_PART), at(MEASURED_PART));
+    let mut number = 0;
+    // As many as go: from when queues are full.
+    let mut filled = None;
+    let rate = loop {
+        for number in number..number + stride {
+            end.send(bytes, |message| {
+                fill(message, number);
+                if is_stamped && number % stride == 0 {
+                    stamp(message, now_ns());
+                }
+            })?;
+        }
+        number += stride;
+        let now = now_ns();
+        match filled {
+            None if now >= filled_ns => filled = Some((now, number)),
+            Some((since_ns, before)) if now >= measured_ns && now > since_ns => {
+                break (number - before) as f64 * 1e9 / (now - since_ns) as f64;
+            }
+            _ => {}
+        }
+    };
+    let load = order.number("load_percent") as f64 / 100.0;
+    let mut now = now_ns();
+    let mut pace = Pace::at(order, rate * load, now);
+    while now < window.end_ns {
+        let due_ns = pace.due_ns();
+        if due_ns > now {
+            end.flush()?;
+            // Edges of the window that come before it are noted when they come.
+            let edge_ns = meter.edge_ns().min(window.end_ns);
+            now = pace.wait(due_ns.min(edge_ns), &mut meter);
+            now = meter.poll(now, number, || end.counts());
+            continue;
+        }
+        end.send(bytes, |message| {
+            fill(message, number);
+            if is_stamped && number % stride == 0 {
+                stamp(message, due_ns);
+            }
+        })?;
+        pace.answered(now);
+        number += 1;
+        // Of several that are due none waits for the clock, unless it falls behind.
+        if number % stride == 0 {
+            now = meter.poll(now_ns(), number, || end.counts());
+        }
+    }
+    // Of so many one has the time with it.
+    let mut late = 0;
+    let unsent = pace.leave_unsent(window.end_ns, |waited_ns| {
+        if late % stride == 0 {
+            meter.time_late(waited_ns);
+        }
+        late += 1;
+    });
+    meter.add_settings(unsent);
     end.flush()?;
     end.finish()?;
     meter.add_settings(end.settings());
