@@ -3,6 +3,7 @@
 mod audit;
 mod capture;
 mod check;
+mod export;
 mod forward;
 mod identify;
 mod join;
@@ -56,6 +57,7 @@ enum Command {
     Audit(audit::Arguments),
     Capture(capture::Arguments),
     Top(top::Arguments),
+    Export(export::Arguments),
     Volume(volume::Arguments),
     Lab(lab::Arguments),
     Monitor(monitor::Arguments),
@@ -93,6 +95,7 @@ fn main() -> std::process::ExitCode {
         Command::Audit(arguments) => audit::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Volume(arguments) => volume::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Monitor(arguments) => monitor::run(&arguments),

@@ -35,7 +35,7 @@ pub struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Subject {
+pub enum Subject {
     /// The guests that are attached
     Guest,
     /// The paths between them
@@ -147,7 +147,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
 }
 
 /// Returns true if a path is one of IUCV or APPC.
-fn is_conversation(path: &PathReport) -> bool {
+pub fn is_conversation(path: &PathReport) -> bool {
     [Kind::IUCV, Kind::APPC].iter().any(|kind| kind.to_string() == path.kind)
 }
 

@@ -69,8 +69,8 @@ fn every_command_has_it() {
             }
         }
     }
-    let all = "up send receive identify run join forward route query audit capture top volume create volume ls \
-               volume check volume import volume export volume serve lab list lab run lab report \
+    let all = "up send receive identify run join forward route query audit capture top export volume create \
+               volume ls volume check volume import volume export volume serve lab list lab run lab report \
                monitor dump";
     assert_eq!(found.join(" "), all);
 }

@@ -72,6 +72,17 @@ fn files_of_the_package_name_the_same_places_and_users() {
     assert!(package.contains(&format!("\"{}\"", file.trim_start_matches('/'))), "{file}");
 }
 
+#[test]
+fn exporter_of_the_package_asks_the_host_of_the_system_and_listens_at_loopback() {
+    let (host, unit) = (read("packaging/siga.service"), read("packaging/siga-export.service"));
+    assert_eq!(field(&unit, "User"), field(&host, "User"), "the host's own user may observe");
+    let socket = siga::SYSTEM_SOCKET;
+    let command = format!("/usr/bin/siga export --socket {socket} --listen 127.0.0.1:9750");
+    assert_eq!(field(&unit, "ExecStart"), command);
+    assert!(read("docs/metrics.md").contains("127.0.0.1:9750/metrics"));
+    assert!(read("cli/Cargo.toml").contains("\"../packaging/siga-export.service\""));
+}
+
 /// The host reads its volumes before it is ready. The service manager waits 90 seconds for that, unless the unit says otherwise.
 #[test]
 fn service_may_take_as_long_as_its_volumes_take_to_be_read() {

@@ -1,0 +1,122 @@
+//! `siga export`: the host's counters as metrics of Prometheus.
+
+mod counted;
+mod disks;
+#[cfg(test)]
+#[path = "../../tests/common/exposition.rs"]
+mod exposition;
+mod metrics;
+mod page;
+mod serve;
+mod source;
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::json;
+
+use self::source::Source;
+use crate::outcome::Outcome;
+use crate::output::{Output, print, print_json};
+use crate::query::Subject;
+use crate::socket::Socket;
+use crate::top::seconds;
+
+/// Export what `siga query` shows as metrics of Prometheus
+///
+/// Prints the metrics once, or serves them over HTTP, or writes them into a file. Counters are read from boards while guests run: a
+/// scrape costs them nothing. While there is no host, siga_up is 0. docs/metrics.md describes each metric, and alerts.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Export these alone, one or several [default: all there are]
+    #[arg(value_name = "WHAT")]
+    subjects: Vec<Subject>,
+    /// Serve the metrics over HTTP, at /metrics. Without an address, at 127.0.0.1. Anybody who reaches the port can read
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = address, conflicts_with = "file")]
+    listen: Option<SocketAddr>,
+    /// Write the metrics into this file, whole or not at all, for node_exporter's textfile collector: its name must end in .prom there
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Write the file anew each so many seconds, until the command is stopped
+    #[arg(long, value_name = "S", requires = "file", value_parser = seconds)]
+    seconds: Option<f64>,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    socket: Socket,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let address = port.ok().or_else(|| text.parse().ok());
+    address.ok_or_else(|| format!("{text}: must be a port, or like 127.0.0.1:9750 or [::1]:9750"))
+}
+
+/// Exports metrics.
+pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
+    let Arguments { subjects, listen, file, seconds, output, socket } = arguments;
+    let mut source = Source::new(socket.clone(), subjects.clone());
+    if let Some(address) = listen {
+        let (listener, address) = serve::listen(*address)?;
+        match output.json {
+            true => print_json(&json!({ "listening": address }))?,
+            false => print(format_args!("metrics at http://{address}/metrics"))?,
+        }
+        return serve::serve(listener, source).map(|never| match never {});
+    }
+    let Some(file) = file else {
+        if output.json {
+            let why =
+                "--json prints to standard output, where the metrics go: add --listen or --file";
+            return Err(Outcome::Usage(why.to_owned()));
+        }
+        let page = source.page();
+        print(String::from_utf8_lossy(&page).trim_end())?;
+        return end(&source);
+    };
+    loop {
+        let page = source.page();
+        replace(file, &page).map_err(|error| {
+            Outcome::No(format!("{} cannot be written: {error}", file.display()))
+        })?;
+        if output.json {
+            let bytes = page.len();
+            print_json(&json!({ "file": file, "bytes": bytes, "up": source.why().is_none() }))?;
+        }
+        match seconds {
+            Some(seconds) => {
+                source.say_change();
+                thread::sleep(Duration::from_secs_f64(*seconds));
+            }
+            None => return end(&source),
+        }
+    }
+}
+
+/// The end of a command that asks once: 1 if there was no host, which standard error says already.
+fn end(source: &Source) -> Result<(), Outcome> {
+    source.why().map_or(Ok(()), |why| Err(Outcome::no(why)))
+}
+
+/// Replaces a file in one step, so that its readers see the old text or the new.
+fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = file.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    // node_exporter reads what ends in .prom.
+    let new = format!(".{}.{}", name.display(), std::process::id());
+    let new = file.with_file_name(new);
+    // What a process of this number has left, or somebody else has put there.
+    let _ = fs::remove_file(&new);
+    let written =
+        OpenOptions::new().write(true).create_new(true).open(&new).and_then(|mut target| {
+            target.write_all(bytes)?;
+            fs::rename(&new, file)
+        });
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}

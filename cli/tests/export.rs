@@ -1,0 +1,336 @@
+//! `siga export`: a page that scrapers read, whose counters are those of `siga query`, whatever clients and hosts do.
+
+mod common;
+#[path = "common/exposition.rs"]
+mod exposition;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::symlink;
+use std::process::Stdio;
+use std::time::Instant;
+
+use serde_json::Value;
+use siga::{Guest, PathOptions};
+
+use common::{Process, System, text};
+use exposition::Page;
+
+/// An exporter that listens at a port of its own.
+struct Exporter {
+    _process: Process,
+    address: String,
+}
+
+impl Exporter {
+    fn start(system: &System) -> Exporter {
+        let mut command = system.command(&["export", "--listen", "0", "--json"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = Process(command.spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let value: Value = serde_json::from_str(&line).unwrap();
+        let address = value["listening"].as_str().unwrap().to_owned();
+        assert!(address.starts_with("127.0.0.1:"), "{address}");
+        Exporter { _process: process, address }
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).unwrap()
+    }
+
+    /// Sends a request, and returns the head and the body of the answer.
+    fn ask(&self, request: &str) -> (String, String) {
+        let mut stream = self.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), body.to_owned())
+    }
+
+    fn scrape(&self) -> Page {
+        let (head, body) = self.ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert!(head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{head}");
+        Page::read(&body)
+    }
+
+    /// Scrapes until the page says that the host is there, or is not.
+    fn until(&self, up: f64) -> Page {
+        loop {
+            let page = self.scrape();
+            if page.value("siga_up", &[]) == up {
+                return page;
+            }
+        }
+    }
+}
+
+/// The report that `siga query --json` prints.
+fn report(system: &System) -> Value {
+    serde_json::from_slice(&system.run(&["query", "--json", "--all"]).stdout).unwrap()
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> &'a Vec<Value> {
+    value[name].as_array().unwrap_or_else(|| panic!("{name}: {value}"))
+}
+
+/// Checks that the counters of a report are on a page.
+fn is_that_of(page: &Page, report: &Value) {
+    let mut checked = 0;
+    let mut is = |name: &str, labels: &[(&str, &str)], value: f64| {
+        assert_eq!(page.value(name, labels), value, "{name} {labels:?}");
+        checked += 1;
+    };
+    let number = |value: &Value| value.as_u64().unwrap() as f64;
+    is("siga_guests", &[], list(report, "guests").len() as f64);
+    for guest in list(report, "guests") {
+        let labels = [("guest", guest["name"].as_str().unwrap())];
+        is("siga_guest_paths", &labels, number(&guest["paths"]));
+        is("siga_guest_storage_bytes", &labels, number(&guest["storage_bytes"]));
+    }
+    for path in list(report, "paths") {
+        let path_number = path["path"].to_string();
+        for (from, to) in [(0, 1), (1, 0)] {
+            let (source, target) = (&path["sides"][from], &path["sides"][to]);
+            let halves = [("writer", list(source, "outputs")), ("reader", list(target, "inputs"))];
+            for (side, halves) in halves {
+                for (queue, half) in halves.iter().enumerate() {
+                    let queue = queue.to_string();
+                    let mut labels = vec![
+                        ("path", path_number.as_str()),
+                        ("from", source["guest"].as_str().unwrap()),
+                        ("to", target["guest"].as_str().unwrap()),
+                        ("queue", queue.as_str()),
+                    ];
+                    let received = if side == "reader" { "received_" } else { "" };
+                    for (counter, name) in [
+                        ("messages", "messages"),
+                        ("bytes", "bytes"),
+                        ("buffers", "buffers"),
+                        ("in_place", "buffers_in_place"),
+                        ("packs", "packed_buffers"),
+                        ("announced", "large_messages"),
+                        ("control", "control_records"),
+                    ] {
+                        let name = format!("siga_path_{received}{name}_total");
+                        is(&name, &labels, number(&half["counts"][counter]));
+                    }
+                    labels.push(("side", side));
+                    for counter in ["full", "rings", "polls", "polls_empty", "sleeps"] {
+                        let name = format!("siga_path_{counter}_total");
+                        is(&name, &labels, number(&half["counts"][counter]));
+                    }
+                    let spinning = number(&half["counts"]["spinning_ns"]) / 1e9;
+                    is("siga_path_spinning_seconds_total", &labels, spinning);
+                    is("siga_path_lent_bytes", &labels, number(&half["counts"]["lent_bytes"]));
+                }
+            }
+        }
+    }
+    for limit in list(report, "limits") {
+        let owner = limit["owner"].as_str().unwrap();
+        // What the host itself has changes with those who ask.
+        if owner.starts_with("guest ") {
+            let labels = [("owner", owner), ("limit", limit["limit"].as_str().unwrap())];
+            is("siga_limit_used", &labels, number(&limit["used"]));
+            is("siga_limit_max", &labels, number(&limit["most"]));
+            is("siga_limit_refused_total", &labels, number(&limit["refused"]));
+        }
+    }
+    println!("{checked} samples are those of the report");
+}
+
+#[test]
+fn page_of_a_hundred_guests_has_the_counters_of_the_report() {
+    let system = System::start("export-hundred");
+    let attach = |number| Guest::attach(system.file("siga.sock"), &format!("G{number}")).unwrap();
+    let mut guests: VecDeque<Guest> = (0..100).map(attach).collect();
+    // A ring: each guest has two paths.
+    let mut paths = Vec::new();
+    for number in 0..100 {
+        let next = guests.pop_front().unwrap();
+        let accepting = std::thread::spawn(move || (next.accept().unwrap(), next));
+        let before = guests.back().unwrap();
+        paths.push(before.connect(&format!("G{number}"), &PathOptions::default()).unwrap());
+        let (path, next) = accepting.join().unwrap();
+        paths.push(path);
+        guests.push_back(next);
+    }
+    for (number, path) in paths.iter_mut().enumerate() {
+        for _ in 0..=number % 7 {
+            path.send(&vec![7; 10 * number]).unwrap();
+        }
+    }
+    let exporter = Exporter::start(&system);
+    let report = report(&system);
+    assert_eq!((list(&report, "guests").len(), list(&report, "paths").len()), (100, 100));
+    let (mut times, mut reports) = (Vec::new(), Vec::new());
+    for _ in 0..20 {
+        let begin = Instant::now();
+        let page = exporter.scrape();
+        times.push(begin.elapsed());
+        reports.push(page.value("siga_export_report_seconds", &[]));
+        is_that_of(&page, &report);
+    }
+    times.sort_unstable();
+    reports.sort_by(f64::total_cmp);
+    println!("a scrape: median {:?}, of which {} s for a report", times[10], reports[10]);
+    // A file has the same.
+    let file = system.file("siga.prom");
+    assert!(system.run(&["export", "--file", &file]).status.success());
+    is_that_of(&Page::read(&fs::read_to_string(&file).unwrap()), &report);
+}
+
+#[test]
+fn host_that_goes_is_down_and_the_next_is_up() {
+    let mut system = System::start("export-host");
+    let exporter = Exporter::start(&system);
+    exporter.until(1.0);
+    let again = System::start("export-other");
+    drop(std::mem::replace(
+        &mut system._host,
+        siga::host::Embedded::start(again_at(None)).unwrap(),
+    ));
+    let page = exporter.until(0.0);
+    assert!(page.value("siga_export_failures_total", &[]) >= 1.0);
+    assert!(!page.types.contains_key("siga_guests"), "nothing is known of guests");
+    let printed = system.run(&["export"]);
+    assert_eq!((printed.status.code(), text(&printed.stderr).lines().count()), (Some(1), 1));
+    assert_eq!(Page::read(&text(&printed.stdout)).value("siga_up", &[]), 0.0);
+    system._host = siga::host::Embedded::start(again_at(Some(system.file("siga.sock")))).unwrap();
+    exporter.until(1.0);
+    drop(again);
+}
+
+/// An open system at this socket.
+fn again_at(socket: Option<String>) -> siga::host::System {
+    let mut described = siga::host::System::open();
+    described.socket = socket.map(Into::into);
+    described
+}
+
+#[test]
+fn clients_that_are_slow_or_wrong_keep_nobody_from_the_page() {
+    let system = System::start("export-clients");
+    let exporter = Exporter::start(&system);
+    // More than there is room for: each says a part of its request, or nothing, and waits.
+    let slow: Vec<TcpStream> = (0..40)
+        .map(|number| {
+            let mut stream = exporter.connect();
+            stream.write_all(&b"GET /metrics HTTP/1.1\r\nHost: "[..number % 20]).unwrap();
+            if number % 3 == 0 {
+                stream.shutdown(Shutdown::Write).unwrap();
+            }
+            stream
+        })
+        .collect();
+    exporter.until(1.0);
+    drop(slow);
+    // Clients that ask and never read, for as long as the system lets them write.
+    let unread: Vec<TcpStream> = (0..4)
+        .map(|_| {
+            let mut stream = exporter.connect();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            stream
+        })
+        .collect();
+    for (request, status) in [
+        ("POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", "405"),
+        ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", "404"),
+        ("GET /metrics/../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", "404"),
+        ("nonsense\r\n\r\n", "400"),
+    ] {
+        let (head, _) = exporter.ask(request);
+        assert_eq!(head.split(' ').nth(1), Some(status), "{request}: {head}");
+    }
+    let (head, body) = exporter.ask("HEAD /metrics HTTP/1.0\r\n\r\n");
+    assert!(head.contains(" 200 ") && body.is_empty(), "{head}");
+    // A head without an end.
+    let mut stream = exporter.connect();
+    let line = format!("GET /metrics HTTP/1.1\r\nX: {}", "x".repeat(1 << 20));
+    let written = stream.write_all(line.as_bytes());
+    let mut answer = Vec::new();
+    let read = stream.read_to_end(&mut answer);
+    let is_refused = answer.starts_with(b"HTTP/1.1 431 ")
+        || written.or(read.map(drop)).is_err_and(|error| {
+            matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+        });
+    assert!(is_refused, "{}", String::from_utf8_lossy(&answer));
+    exporter.until(1.0);
+    drop(unread);
+}
+
+#[test]
+fn file_is_replaced_in_one_step() {
+    let system = System::start("export-file");
+    let file = system.file("siga.prom");
+    // Somebody else's file that a link names is not written.
+    let other = system.file("other");
+    fs::write(&other, "other").unwrap();
+    symlink(&other, &file).unwrap();
+    let mut command = system.command(&["export", "guest", "--file", &file, "--seconds", "0.05"]);
+    let process = Process(command.spawn().unwrap());
+    let page = loop {
+        match fs::read_to_string(&file).unwrap().as_str() {
+            "other" => {}
+            page => break Page::read(page),
+        }
+    };
+    assert_eq!(page.value("siga_guests", &[]), 0.0);
+    assert!(!page.types.contains_key("siga_paths"), "guests alone were asked for");
+    let _guest = Guest::attach(system.file("siga.sock"), "ONE").unwrap();
+    while Page::read(&fs::read_to_string(&file).unwrap()).value("siga_guests", &[]) == 0.0 {
+        std::thread::yield_now();
+    }
+    drop(process);
+    assert_eq!(fs::read_to_string(&other).unwrap(), "other");
+    let output = system.run(&["export", "--file", "/nonexistent/siga.prom"]);
+    let error =
+        "siga: /nonexistent/siga.prom cannot be written: No such file or directory (os error 2)\n";
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(1), error));
+}
+
+#[test]
+fn wrong_use_is_answered_with_what_would_be_right() {
+    let system = System::start("export-wrong");
+    let busy = Exporter::start(&system);
+    for (arguments, code, right) in [
+        (&["--listen", "host:1"][..], 2, "must be a port, or like 127.0.0.1:9750 or [::1]:9750"),
+        (&["--listen", "70000"], 2, "must be a port"),
+        (&["--listen", &busy.address], 1, "something else listens there: choose another port"),
+        (&["--listen", "192.0.2.1:0"], 1, "must be an address of this machine"),
+        (&["--listen", "0", "--file", "x"], 2, "cannot be used with"),
+        (&["--seconds", "1"], 2, "--file <FILE>"),
+        (&["--json"], 2, "add --listen or --file"),
+        (&["gest"], 2, "did you mean guest?"),
+    ] {
+        let output = system.run(&[&["export"], arguments].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+        assert!(error.contains(right), "{arguments:?}: {error}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn every_metric_is_described_and_no_other() {
+    let system = System::start("export-described");
+    let page = Page::read(&text(&system.run(&["export"]).stdout));
+    let described = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
+    let described = fs::read_to_string(described).unwrap();
+    let rows = described.lines().filter_map(|line| line.strip_prefix("| `siga_"));
+    let mut names: Vec<String> =
+        rows.map(|row| format!("siga_{}", row.split('`').next().unwrap())).collect();
+    names.sort_unstable();
+    let there: Vec<String> = page.types.keys().cloned().collect();
+    assert_eq!(names, there);
+    // Rules and examples name metrics that there are.
+    let words = described.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    for word in words.filter(|word| word.starts_with("siga_")) {
+        assert!(there.iter().any(|name| name == word), "{word}");
+    }
+}
