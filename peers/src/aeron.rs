@@ -30,14 +30,8 @@ const FRAME_BYTES_MAX: usize = 65504;
 /// A frame begins with this many bytes of header.
 const HEADER_BYTES: usize = 32;
 
-/// Messages up to this length are copied out many at a time, longer ones are read in the log.
-const BATCHED_BYTES_MAX: usize = 1024;
-
-/// What is copied out at a time.
-const BATCH_BYTES: usize = 16 << 10;
-
-/// Messages copied out at a time.
-const BATCH_MESSAGES_MAX: usize = 256;
+/// Frames that one call shows at most. Aeron's own samples take ten; with more its price is shared by more.
+const FRAMES_MAX: usize = 256;
 
 /// How long the two sides may take to find each other.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
@@ -82,10 +76,8 @@ pub struct Output {
 struct Input {
     image: AeronImage,
     _subscription: AeronSubscription,
-    /// Messages that were copied out: where the next one is, and where they end.
-    batch: Vec<u8>,
-    next: usize,
-    end: usize,
+    /// How much of a message in several frames has been shown.
+    at: usize,
     has_ended: bool,
 }
 
@@ -104,8 +96,7 @@ impl<W: Way> AeronEnd<W> {
         let aeron = Aeron::new(&context).doing("connect to Aeron's media driver")?;
         aeron.start().doing("start an Aeron client")?;
         let [forth, back] = STREAMS;
-        let (output, input) =
-            if order.is_source() { (forth, back) } else { (back, forth) };
+        let (output, input) = if order.is_source() { (forth, back) } else { (back, forth) };
         let subscription = aeron
             .add_subscription(&channel, input, Handlers::NONE, Handlers::NONE, CONNECT_TIME_MAX)
             .doing("subscribe")?;
@@ -125,14 +116,7 @@ impl<W: Way> AeronEnd<W> {
         };
         let claim = AeronBufferClaim::new_zeroed_on_heap();
         let output = Output { publication, claim, buffer: vec![0; bytes] };
-        let input = Input {
-            image,
-            _subscription: subscription,
-            batch: vec![0; BATCH_BYTES.max(bytes)],
-            next: 0,
-            end: 0,
-            has_ended: false,
-        };
+        let input = Input { image, _subscription: subscription, at: 0, has_ended: false };
         Ok(AeronEnd { output, input, term_bytes, way: std::marker::PhantomData, _aeron: aeron })
     }
 }
@@ -184,51 +168,36 @@ impl Way for Claimed {
 }
 
 impl Input {
-    /// Copies out what has come, at least one message unless the other side has finished.
-    #[inline(never)]
-    fn refill(&mut self, bytes: usize) -> Result<(), Fault> {
-        let most = (BATCH_BYTES / bytes).clamp(1, BATCH_MESSAGES_MAX);
-        let (mut end, mut is_right) = (0, true);
-        while end == 0 && !self.has_ended {
-            let copy_out = |message: &[u8]| {
-                if message.len() == bytes {
-                    self.batch[end..end + bytes].copy_from_slice(message);
-                    end += bytes;
-                } else {
-                    self.has_ended = message.is_empty();
-                    is_right &= self.has_ended;
-                }
-            };
-            if poll(&self.image, copy_out, most)? == 0 {
-                spin_loop();
-            }
-            if !is_right {
-                return Err(Fault::Refused { what: "receive", why: "another length".into() });
-            }
-        }
-        (self.next, self.end) = (0, end);
-        Ok(())
-    }
-
-    /// Shows a message where it lies, frame by frame. False if the other side has finished.
+    /// Shows the frames that have come, at most so many, where they lie in the log. False if the other side has finished.
     #[inline(always)]
-    fn read(&mut self, bytes: usize, mut read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
-        let mut at = 0;
-        while at < bytes && !self.has_ended {
-            let frames = (bytes - at).div_ceil(FRAME_BYTES_MAX - HEADER_BYTES);
-            let show = |piece: &[u8]| {
-                if piece.is_empty() {
-                    self.has_ended = true;
-                } else {
-                    read(at, piece);
-                    at += piece.len();
+    fn show(
+        &mut self,
+        bytes: usize,
+        most: usize,
+        mut read: impl FnMut(usize, &[u8]),
+    ) -> Result<bool, Fault> {
+        let mut is_right = true;
+        let show = |piece: &[u8]| {
+            if piece.is_empty() {
+                self.has_ended = true;
+            } else if piece.len() > bytes - self.at {
+                is_right = false;
+            } else {
+                read(self.at, piece);
+                self.at += piece.len();
+                if self.at == bytes {
+                    self.at = 0;
                 }
-            };
-            if poll(&self.image, show, frames)? == 0 {
-                spin_loop();
             }
+        };
+        if poll(&self.image, show, most)? == 0 {
+            spin_loop();
         }
-        Ok(!self.has_ended)
+        if is_right {
+            Ok(!self.has_ended)
+        } else {
+            Err(Fault::Refused { what: "receive", why: "another length".into() })
+        }
     }
 }
 
@@ -248,21 +217,27 @@ impl<W: Way> End for AeronEnd<W> {
         Ok(())
     }
 
+    const SHOWS_MANY: bool = true;
+
     #[inline(always)]
     fn receive(&mut self, bytes: usize, mut read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
-        let input = &mut self.input;
-        if bytes > BATCHED_BYTES_MAX {
-            return input.read(bytes, read);
-        }
-        if input.next == input.end {
-            input.refill(bytes)?;
-            if input.end == 0 {
+        let (mut shown, frames) = (0, bytes.div_ceil(FRAME_BYTES_MAX - HEADER_BYTES));
+        while shown < bytes {
+            let goes_on =
+                self.input.show(bytes, frames - shown / FRAME_BYTES_MAX, |at, piece| {
+                    read(at, piece);
+                    shown = at + piece.len();
+                })?;
+            if !goes_on {
                 return Ok(false);
             }
         }
-        read(0, &input.batch[input.next..input.next + bytes]);
-        input.next += bytes;
         Ok(true)
+    }
+
+    #[inline(always)]
+    fn show(&mut self, bytes: usize, read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
+        self.input.show(bytes, FRAMES_MAX, read)
     }
 
     /// A message of no bytes is the last one.

@@ -21,8 +21,7 @@ const SLEEP_NS: u64 = 100_000;
 pub fn attend(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let driver = start(order).doing("start Aeron's media driver")?;
     let mut report = lab::worker::attend(control)?;
-    let counted =
-        [("media_driver_cpu_ns", report.cpu_ns()), ("media_driver_sleep_ns", SLEEP_NS)];
+    let counted = [("media_driver_cpu_ns", report.cpu_ns()), ("media_driver_sleep_ns", SLEEP_NS)];
     report.counters.extend(counted.map(|(name, count)| (name.to_owned(), count)));
     drop(driver);
     Ok(report)

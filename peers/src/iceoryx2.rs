@@ -143,7 +143,8 @@ fn config() -> Result<Config, Fault> {
     // Another user may have made it first, and would own the place of our files.
     let found = std::fs::symlink_metadata(&directory).doing("look at the directory of iceoryx2")?;
     if !found.is_dir() || found.uid() != user || found.mode() & 0o077 != 0 {
-        let what = format!("{} is not a directory of this user alone: remove it", directory.display());
+        let what =
+            format!("{} is not a directory of this user alone: remove it", directory.display());
         return Err(Fault::Unable(what));
     }
     let mut config = Config::default();

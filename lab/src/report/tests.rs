@@ -590,7 +590,9 @@ fn two_binaries_stand_beside_each_other_where_the_case_names_neither() {
     }
     let head = csv(&records_of_two(CASE)).lines().next().unwrap().to_owned();
     assert!(
-        head.starts_with("case,system,run,transport,ring,bytes,mtu,load_percent,arrivals,wait,binary,metric,"),
+        head.starts_with(
+            "case,system,run,transport,ring,bytes,mtu,load_percent,arrivals,wait,binary,metric,"
+        ),
         "{head}"
     );
 }

@@ -272,6 +272,18 @@ pub trait End {
     /// [`Fault`]: nothing more can be received.
     fn receive(&mut self, bytes: usize, read: impl FnMut(usize, &[u8])) -> Result<bool, Fault>;
 
+    /// Whether [`show`](End::show) shows several messages in one call.
+    const SHOWS_MANY: bool = false;
+
+    /// The same as [`receive`](End::receive), of all messages that are there and where they lie: one of another program's
+    /// transport that cannot be asked for one message. False if the other end has finished behind them.
+    ///
+    /// # Errors
+    /// As [`receive`](End::receive).
+    fn show(&mut self, bytes: usize, read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
+        self.receive(bytes, read)
+    }
+
     /// Says that nothing more will be sent.
     ///
     /// # Errors

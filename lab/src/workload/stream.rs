@@ -99,6 +99,7 @@ pub(crate) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Resul
     match (order.is_source(), is_paced) {
         (true, false) => source(end, order, control),
         (true, true) => paced_source(end, order, control),
+        (false, _) if E::SHOWS_MANY => target_of_many(end, order, control),
         (false, _) => target(end, order, control),
     }
 }
@@ -253,6 +254,45 @@ fn target<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
             }
             number += 1;
         }
+    }
+    meter.close(number, || end.counts())
+}
+
+/// The same over a transport that shows many messages in one call: each is verified where it lies.
+fn target_of_many<E: End>(
+    mut end: E,
+    order: &Order,
+    control: &mut Control,
+) -> Result<Report, Fault> {
+    let bytes = order.number("bytes") as usize;
+    let (stride, is_stamped) = (stride(bytes), bytes >= STAMPED_BYTES_MIN);
+    let window = control.ready()?;
+    let mut meter = Meter::new(window, order, &units(bytes)).timing("latency", 1);
+    let has_stamp = |number: u64| is_stamped && number.is_multiple_of(stride);
+    let mut reading = Reading::new(0, has_stamp(0));
+    let (mut number, mut corrupt) = (0, None);
+    loop {
+        let goes_on = end.show(bytes, |at, piece| {
+            reading.take(at, piece);
+            if at + piece.len() < bytes {
+                return;
+            }
+            if !reading.is_whole(bytes) {
+                corrupt.get_or_insert(number);
+            }
+            if has_stamp(number) {
+                meter.time(now_ns().saturating_sub(reading.stamp_ns()));
+            }
+            number += 1;
+            reading = Reading::new(number, has_stamp(number));
+        })?;
+        if let Some(number) = corrupt {
+            return Err(Fault::Corrupt(number));
+        }
+        if !goes_on {
+            break;
+        }
+        meter.poll(now_ns(), number, || end.counts());
     }
     meter.close(number, || end.counts())
 }
