@@ -188,7 +188,7 @@ fn list(arguments: &List) -> Result<(), Outcome> {
 /// The drafts, with the workloads that they wait for.
 fn not_built_yet() -> String {
     let drafts = library::drafts().into_iter();
-    let drafts = drafts.map(|draft| format!("    {} ({})\n", draft.name, draft.missing.join(", ")));
+    let drafts = drafts.map(|draft| format!("    {} ({})\n", draft.name, draft.workload.name));
     let drafts: String = drafts.collect();
     format!("\nNot built yet; what was published: siga lab report --published CASE\n{drafts}")
 }
@@ -239,12 +239,12 @@ fn as_json(job: &Job) -> serde_json::Value {
 
 fn print_report(arguments: &Report) -> Result<(), Outcome> {
     if let Some(names) = &arguments.published {
-        let studies = library::published(names).map_err(refused)?;
+        let cases = library::published(names).map_err(refused)?;
         if arguments.output.json {
-            return report::published_cells(&studies).iter().try_for_each(print_json);
+            return report::published_cells(&cases).iter().try_for_each(print_json);
         }
-        let report = shown(&report::published(&studies), arguments.format);
-        return print(report.unwrap_or_else(|| report::published_csv(&studies)).trim_end());
+        let report = shown(&report::published(&cases), arguments.format);
+        return print(report.unwrap_or_else(|| report::published_csv(&cases)).trim_end());
     }
     let cases = if arguments.case.is_empty() { Vec::new() } else { select(&arguments.case)? };
     let (mut records, mut notes) = (Vec::new(), Vec::new());

@@ -122,7 +122,6 @@ pub use self::layout::{
     Beside, Breakdown, Knee, METRIC, Part, Screen, ScreenColumn, ScreenRow, Show, Table,
 };
 use self::written::Written;
-pub(crate) use self::written::{OneOrMany, WrittenLevels, WrittenTables, unknown};
 use crate::definition::MetricDef;
 use crate::factor::{AGAINST, BINARY, Factor, Factors, Level, SYSTEM, THIS, is_against, matches};
 use crate::placement::Placements;

@@ -34,6 +34,8 @@ pub struct MetricDef {
     pub roles: Vec<String>,
     /// Divided by what.
     pub per: Per,
+    /// Divided by this quantity of the trial too, if by one.
+    pub whole: Option<Box<Amount>>,
     /// The unit of the results.
     pub unit: Unit,
     /// What stands above its column.
@@ -44,21 +46,37 @@ pub struct MetricDef {
     pub meaning: String,
 }
 
+/// A quantity of some roles, as [`MetricDef`] has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Amount {
+    /// Which quantity.
+    pub quantity: Quantity,
+    /// Which kind of it.
+    pub kind: Option<String>,
+    /// Which part of it.
+    pub part: Option<String>,
+    /// Summed over these roles; over all that have it if there are none.
+    pub roles: Vec<String>,
+}
+
 impl MetricDef {
     /// The units in which its numbers can be shown, the smallest first. A definition that names one has that. One whose
     /// numbers are multiplied with something has the unit that its label says.
     pub fn units(&self) -> Cow<'static, [unit::Unit]> {
-        if self.unit.label.is_empty() && self.unit.scale != 1.0 {
-            return Cow::Borrowed(unit::plain());
-        }
+        // A unit that only this metric has is named by its label.
+        let is_own = self.unit.scale != Unit::find(self.unit.label).map_or(1.0, |unit| unit.scale);
+        let is_same = |own: &Amount| own.quantity == self.quantity && own.kind == self.kind;
+        let is_share = self.per == Per::Share || self.whole.as_deref().is_some_and(is_same);
         let per = match self.per {
+            _ if is_own => "",
             Per::Second => "/s",
             Per::Mib => "/MiB",
             Per::CpuSecond => "/CPU-s",
             Per::Trial | Per::Work(_) | Per::Share => "",
         };
         let usual = match (self.quantity, self.per) {
-            (_, Per::Share) => unit::plain(),
+            _ if is_own => unit::plain(),
+            _ if is_share => unit::plain(),
             (Quantity::Time | Quantity::Cpu | Quantity::Processor | Quantity::Unexplained, _) => {
                 unit::of_time()
             }
@@ -203,6 +221,7 @@ mod tests {
             part: None,
             roles: Vec::new(),
             per,
+            whole: None,
             unit,
             label: "%CP-CPU".into(),
             better: Better::Less,

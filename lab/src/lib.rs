@@ -9,7 +9,6 @@ pub mod binary;
 pub mod case;
 mod control;
 pub mod definition;
-pub mod draft;
 pub mod factor;
 pub mod fault;
 pub mod interval;

@@ -1,6 +1,5 @@
-//! The cases that come with siga, and the drafts of cases.
+//! The cases that come with siga, and the drafts of cases: cases whose workload is not built yet.
 
-use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
@@ -8,122 +7,39 @@ use host::config::{FileError, Source};
 use host::near::{near, question};
 
 use crate::case::Case;
-use crate::draft::Draft;
-use crate::published::Study;
+
+/// Files of the repository, each with its path and its text.
+macro_rules! files {
+    (in $folder:literal end $end:literal: $($name:literal)*) => {
+        &[$((concat!($folder, $name, $end), include_str!(concat!("../../", $folder, $name, $end)))),*]
+    };
+}
 
 /// The case files, as they lie in the repository.
-const FILES: &[(&str, &str)] = &[
-    ("cases/message-stream.toml", include_str!("../../cases/message-stream.toml")),
-    ("cases/message-exchange.toml", include_str!("../../cases/message-exchange.toml")),
-    ("cases/message-pairs.toml", include_str!("../../cases/message-pairs.toml")),
-    ("cases/message-mixed.toml", include_str!("../../cases/message-mixed.toml")),
-    ("cases/message-slip.toml", include_str!("../../cases/message-slip.toml")),
-    ("cases/message-load.toml", include_str!("../../cases/message-load.toml")),
-    ("cases/message-open.toml", include_str!("../../cases/message-open.toml")),
-    ("cases/lan-64.toml", include_str!("../../cases/lan-64.toml")),
-    ("cases/lan-1500.toml", include_str!("../../cases/lan-1500.toml")),
-    ("cases/lan-spread.toml", include_str!("../../cases/lan-spread.toml")),
-    ("cases/lan-broadcast.toml", include_str!("../../cases/lan-broadcast.toml")),
-    ("cases/lan-beside.toml", include_str!("../../cases/lan-beside.toml")),
-    ("cases/tenant-beside.toml", include_str!("../../cases/tenant-beside.toml")),
-    ("cases/lan-tcp-stream.toml", include_str!("../../cases/lan-tcp-stream.toml")),
-    ("cases/lan-tcp-exchange.toml", include_str!("../../cases/lan-tcp-exchange.toml")),
-    ("cases/tcp-stream.toml", include_str!("../../cases/tcp-stream.toml")),
-    ("cases/tcp-rr.toml", include_str!("../../cases/tcp-rr.toml")),
-    ("cases/tcp-crr.toml", include_str!("../../cases/tcp-crr.toml")),
-    ("cases/tcp-streams.toml", include_str!("../../cases/tcp-streams.toml")),
-    ("cases/tcp-pairs.toml", include_str!("../../cases/tcp-pairs.toml")),
-    ("cases/tcp-idle.toml", include_str!("../../cases/tcp-idle.toml")),
-    ("cases/iucv-pipe.toml", include_str!("../../cases/iucv-pipe.toml")),
-    ("cases/border-64.toml", include_str!("../../cases/border-64.toml")),
-    ("cases/border-1000.toml", include_str!("../../cases/border-1000.toml")),
-    ("cases/border-32764.toml", include_str!("../../cases/border-32764.toml")),
-    ("cases/border-1000000.toml", include_str!("../../cases/border-1000000.toml")),
-    ("cases/border-spin.toml", include_str!("../../cases/border-spin.toml")),
-    ("cases/border-sleep.toml", include_str!("../../cases/border-sleep.toml")),
-    ("cases/border-idle.toml", include_str!("../../cases/border-idle.toml")),
-    ("cases/border-connect.toml", include_str!("../../cases/border-connect.toml")),
-    ("cases/border-crowd.toml", include_str!("../../cases/border-crowd.toml")),
-    ("cases/border-2-single.toml", include_str!("../../cases/border-2-single.toml")),
-    ("cases/border-2-packed.toml", include_str!("../../cases/border-2-packed.toml")),
-    ("cases/border-2-1000.toml", include_str!("../../cases/border-2-1000.toml")),
-    ("cases/border-2-spin.toml", include_str!("../../cases/border-2-spin.toml")),
-    ("cases/border-2-sleep.toml", include_str!("../../cases/border-2-sleep.toml")),
-    ("cases/iucv-64.toml", include_str!("../../cases/iucv-64.toml")),
-    ("cases/iucv-reply.toml", include_str!("../../cases/iucv-reply.toml")),
-    ("cases/iucv-pipe-large.toml", include_str!("../../cases/iucv-pipe-large.toml")),
-    ("cases/iucv-pipe-1.toml", include_str!("../../cases/iucv-pipe-1.toml")),
-    ("cases/iucv-outstanding.toml", include_str!("../../cases/iucv-outstanding.toml")),
-    ("cases/channel-io.toml", include_str!("../../cases/channel-io.toml")),
-    ("cases/channel-read.toml", include_str!("../../cases/channel-read.toml")),
-    ("cases/channel-cost.toml", include_str!("../../cases/channel-cost.toml")),
-    ("cases/channel-large.toml", include_str!("../../cases/channel-large.toml")),
-    ("cases/channel-direct.toml", include_str!("../../cases/channel-direct.toml")),
-    ("cases/channel-write.toml", include_str!("../../cases/channel-write.toml")),
-    ("cases/channel-io-sweep.toml", include_str!("../../cases/channel-io-sweep.toml")),
-];
+const FILES: &[(&str, &str)] = files!(in "cases/" end ".toml":
+    "message-stream" "message-exchange" "message-pairs" "message-mixed" "message-slip" "message-load" "message-open"
+    "lan-64" "lan-1500" "lan-spread" "lan-broadcast" "lan-beside" "tenant-beside" "lan-tcp-stream" "lan-tcp-exchange"
+    "tcp-stream" "tcp-rr" "tcp-crr" "tcp-streams" "tcp-pairs" "tcp-idle" "iucv-pipe" "border-64" "border-1000"
+    "border-32764" "border-1000000" "border-spin" "border-sleep" "border-idle" "border-connect" "border-crowd"
+    "border-2-single" "border-2-packed" "border-2-1000" "border-2-spin" "border-2-sleep" "iucv-64" "iucv-reply"
+    "iucv-pipe-large" "iucv-pipe-1" "iucv-outstanding" "channel-io" "channel-read" "channel-cost" "channel-large"
+    "channel-direct" "channel-write" "channel-io-sweep"
+);
 
 /// The drafts of cases, in the order of their documents.
-const DRAFTS: &[(&str, &str)] = &[
-    ("cases/drafts/line-drivers.toml", include_str!("../../cases/drafts/line-drivers.toml")),
-    (
-        "cases/drafts/line-driver-costs.toml",
-        include_str!("../../cases/drafts/line-driver-costs.toml"),
-    ),
-    ("cases/drafts/qdio-gigabit.toml", include_str!("../../cases/drafts/qdio-gigabit.toml")),
-    (
-        "cases/drafts/qdio-gigabit-five.toml",
-        include_str!("../../cases/drafts/qdio-gigabit-five.toml"),
-    ),
-    (
-        "cases/drafts/device-mp-stream.toml",
-        include_str!("../../cases/drafts/device-mp-stream.toml"),
-    ),
-    (
-        "cases/drafts/device-mp-connect.toml",
-        include_str!("../../cases/drafts/device-mp-connect.toml"),
-    ),
-    ("cases/drafts/inbound-tcpip.toml", include_str!("../../cases/drafts/inbound-tcpip.toml")),
-    ("cases/drafts/inbound-vtam.toml", include_str!("../../cases/drafts/inbound-vtam.toml")),
-    ("cases/drafts/inbound-shared.toml", include_str!("../../cases/drafts/inbound-shared.toml")),
-    ("cases/drafts/inbound-queues.toml", include_str!("../../cases/drafts/inbound-queues.toml")),
-    ("cases/drafts/inbound-mixed.toml", include_str!("../../cases/drafts/inbound-mixed.toml")),
-];
+const DRAFTS: &[(&str, &str)] = files!(in "cases/drafts/" end ".toml":
+    "line-drivers" "line-driver-costs" "qdio-gigabit" "qdio-gigabit-five" "device-mp-stream" "device-mp-connect"
+    "inbound-tcpip" "inbound-vtam" "inbound-shared" "inbound-queues" "inbound-mixed"
+);
 
 /// All published tables, by the names of their files.
-const TABLES: &[(&str, &str)] = &[
-    ("channel_io.csv", include_str!("../../published/channel_io.csv")),
-    ("channel_io_delta.csv", include_str!("../../published/channel_io_delta.csv")),
-    ("channel_io_percent.csv", include_str!("../../published/channel_io_percent.csv")),
-    ("device_mp_crr.csv", include_str!("../../published/device_mp_crr.csv")),
-    ("device_mp_crr_percent.csv", include_str!("../../published/device_mp_crr_percent.csv")),
-    ("device_mp_streaming.csv", include_str!("../../published/device_mp_streaming.csv")),
-    (
-        "device_mp_streaming_percent.csv",
-        include_str!("../../published/device_mp_streaming_percent.csv"),
-    ),
-    ("inbound_queues.csv", include_str!("../../published/inbound_queues.csv")),
-    ("inbound_tcpip.csv", include_str!("../../published/inbound_tcpip.csv")),
-    ("inbound_tcpip_averages.csv", include_str!("../../published/inbound_tcpip_averages.csv")),
-    ("inbound_terminals.csv", include_str!("../../published/inbound_terminals.csv")),
-    ("inbound_vtam.csv", include_str!("../../published/inbound_vtam.csv")),
-    ("inbound_vtam_averages.csv", include_str!("../../published/inbound_vtam_averages.csv")),
-    ("iucv_pipe.csv", include_str!("../../published/iucv_pipe.csv")),
-    ("linux_line_driver_costs.csv", include_str!("../../published/linux_line_driver_costs.csv")),
-    (
-        "linux_line_driver_costs_to_cms.csv",
-        include_str!("../../published/linux_line_driver_costs_to_cms.csv"),
-    ),
-    (
-        "linux_line_driver_costs_to_iucv.csv",
-        include_str!("../../published/linux_line_driver_costs_to_iucv.csv"),
-    ),
-    ("linux_line_drivers.csv", include_str!("../../published/linux_line_drivers.csv")),
-    ("qdio_gigabit.csv", include_str!("../../published/qdio_gigabit.csv")),
-    ("qdio_gigabit_ratio.csv", include_str!("../../published/qdio_gigabit_ratio.csv")),
-    ("qdio_packets.csv", include_str!("../../published/qdio_packets.csv")),
-    ("shared_adapters.csv", include_str!("../../published/shared_adapters.csv")),
-];
+const TABLES: &[(&str, &str)] = files!(in "published/" end ".csv":
+    "channel_io" "channel_io_delta" "channel_io_percent" "device_mp_crr" "device_mp_crr_percent"
+    "device_mp_streaming" "device_mp_streaming_percent" "inbound_queues" "inbound_tcpip" "inbound_tcpip_averages"
+    "inbound_terminals" "inbound_vtam" "inbound_vtam_averages" "iucv_pipe" "linux_line_driver_costs"
+    "linux_line_driver_costs_to_cms" "linux_line_driver_costs_to_iucv" "linux_line_drivers" "qdio_gigabit"
+    "qdio_gigabit_ratio" "qdio_packets" "shared_adapters"
+);
 
 /// The groups and cases that run by default.
 pub const DEFAULTS: [&str; 3] = ["messages", "studies", "tcp-crr"];
@@ -133,10 +49,14 @@ pub const DEFAULTS: [&str; 3] = ["messages", "studies", "tcp-crr"];
 /// # Panics
 /// If one of them is wrong: a broken promise inside this program.
 pub fn cases() -> Vec<Case> {
+    parsed(FILES)
+}
+
+fn parsed(files: &[(&str, &str)]) -> Vec<Case> {
     let case = |(file, text): &(&str, &str)| {
         Case::parse(&Source::of(file, text), &read_table).unwrap_or_else(|error| panic!("{error}"))
     };
-    FILES.iter().map(case).collect()
+    files.iter().map(case).collect()
 }
 
 /// Whether a case of this text comes with siga.
@@ -148,18 +68,15 @@ pub(crate) fn has(text: &str) -> bool {
 ///
 /// # Panics
 /// If one of them is wrong: a broken promise inside this program.
-pub fn drafts() -> Vec<Draft> {
-    let draft = |(file, text): &(&str, &str)| {
-        Draft::parse(&Source::of(file, text), &read_table).unwrap_or_else(|error| panic!("{error}"))
-    };
-    DRAFTS.iter().map(draft).collect()
+pub fn drafts() -> Vec<Case> {
+    parsed(DRAFTS)
 }
 
 /// A published table that comes with siga, as cases and drafts name it: `../published/NAME`, `../../published/NAME`.
 fn read_table(file: &Path) -> io::Result<String> {
     let is_published = file.parent().is_some_and(|folder| folder.ends_with("published"));
     let mut tables = TABLES.iter().filter(|_| is_published);
-    let table = tables.find(|(name, _)| file.file_name() == Some(OsStr::new(name)));
+    let table = tables.find(|(name, _)| file.file_name() == Path::new(name).file_name());
     table.map(|(_, text)| (*text).to_owned()).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
@@ -179,10 +96,10 @@ pub enum SelectError {
         "{name} is a draft, whose workload {missing} is not built yet: must be a case; siga lab report --published {name} prints its published tables"
     )]
     NotBuilt {
-        /// What was asked for.
+        /// What it is called.
         name: String,
         /// The workloads that are not built yet.
-        missing: String,
+        missing: &'static str,
     },
     /// Two that differ have this name.
     #[error("two that differ are called {0}: must have names of their own, or be one of the two")]
@@ -199,20 +116,44 @@ pub enum SelectError {
 pub fn select(names: &[String]) -> Result<Vec<Case>, SelectError> {
     let default = DEFAULTS.map(str::to_owned);
     let names = if names.is_empty() { &default } else { names };
+    let selected = among(names, &cases());
+    let draft = match &selected {
+        Ok(selected) => selected.iter().find(|case| case.workload.is_planned()).cloned(),
+        Err(SelectError::Unknown { name, .. }) => {
+            drafts().into_iter().find(|draft| draft.name == *name)
+        }
+        Err(_) => None,
+    };
+    match draft {
+        None => selected,
+        Some(Case { name, workload, .. }) => {
+            Err(SelectError::NotBuilt { name, missing: workload.name })
+        }
+    }
+}
+
+/// The cases and drafts of these names, as [`select`] takes them, whose published tables can be shown. Without names,
+/// all that name a published table.
+///
+/// # Errors
+/// [`SelectError`]. A draft is no error here.
+pub fn published(names: &[String]) -> Result<Vec<Case>, SelectError> {
+    let mut all = [cases(), drafts()].concat();
+    if names.is_empty() {
+        all.retain(|case| !case.published.is_empty());
+        return Ok(all);
+    }
+    among(names, &all)
+}
+
+/// Those of `all` that have these names or belong to these groups, and the cases of files with these names, each once.
+fn among(names: &[String], all: &[Case]) -> Result<Vec<Case>, SelectError> {
     let mut selected: Vec<Case> = Vec::new();
     for name in names {
-        let is_meant = |case: &Case| case.name == *name || case.group.as_ref() == Some(name);
-        let mut found: Vec<Case> = cases().into_iter().filter(is_meant).collect();
+        let is_meant = |case: &&Case| case.name == *name || case.group.as_ref() == Some(name);
+        let mut found: Vec<Case> = all.iter().filter(is_meant).cloned().collect();
         if found.is_empty() {
-            if let Some(draft) = drafts().into_iter().find(|draft| draft.name == *name) {
-                return Err(not_built(name, &draft));
-            }
-            let known = || cases().into_iter().map(|case| (case.group, case.name)).collect();
-            let file = file(name, known)?;
-            if Draft::is_draft(&Source::read(file)?) {
-                return Err(not_built(name, &Draft::read(file)?));
-            }
-            found.push(Case::read(file)?);
+            found.push(Case::read(file(name, all)?)?);
         }
         let differs = |case: &&Case| {
             selected.iter().any(|other| other.name == case.name && other.text != case.text)
@@ -256,70 +197,17 @@ pub fn in_full(cases: Vec<Case>) -> Result<Vec<Case>, SelectError> {
     Ok(all)
 }
 
-fn not_built(name: &str, draft: &Draft) -> SelectError {
-    SelectError::NotBuilt { name: name.to_owned(), missing: draft.missing.join(", ") }
-}
-
-/// Groups, if any, and names of cases.
-type Names = Vec<(Option<String>, String)>;
-
-/// The case file of this name. `known` are the groups and names that it could have been instead.
-fn file(name: &str, known: impl FnOnce() -> Names) -> Result<&Path, SelectError> {
+/// The case file of this name. The cases are what it could have been instead.
+fn file<'a>(name: &'a str, all: &[Case]) -> Result<&'a Path, SelectError> {
     let file = Path::new(name);
     if file.extension().is_some_and(|extension| extension == "toml") {
         return Ok(file);
     }
-    let names = known().into_iter().flat_map(|(group, name)| group.into_iter().chain([name]));
-    let names: Vec<String> = names.collect();
-    let right = question(&near(name, names.iter().map(String::as_str)));
+    let names = all.iter().flat_map(|case| case.group.as_ref().into_iter().chain([&case.name]));
+    let right = question(&near(name, names.map(String::as_str)));
     let list = "must be a name that siga lab list prints, or a file whose name ends in .toml";
     let right = right.unwrap_or_else(|| list.to_owned());
     Err(SelectError::Unknown { name: name.to_owned(), right })
-}
-
-/// The published tables of cases and drafts of these names: names of cases and drafts, of groups, or files. Without
-/// names, of all cases and drafts that name a published table.
-///
-/// # Errors
-/// [`SelectError`]. A draft is no error here.
-pub fn published(names: &[String]) -> Result<Vec<Study>, SelectError> {
-    let of_case =
-        |case: Case| Study { name: case.name, missing: Vec::new(), tables: case.published };
-    let cases = cases().into_iter().map(|case| (case.group.clone(), of_case(case)));
-    let drafts = drafts().into_iter().map(|draft| (draft.group.clone(), draft.study()));
-    let all: Vec<(Option<String>, Study)> = cases.chain(drafts).collect();
-    if names.is_empty() {
-        let studies = all.into_iter().map(|(_, study)| study);
-        return Ok(studies.filter(|study| !study.tables.is_empty()).collect());
-    }
-    let mut selected: Vec<Study> = Vec::new();
-    for name in names {
-        let is_meant = |(group, study): &&(Option<String>, Study)| {
-            study.name == *name || group.as_ref() == Some(name)
-        };
-        let mut found: Vec<Study> =
-            all.iter().filter(is_meant).map(|(_, study)| study.clone()).collect();
-        if found.is_empty() {
-            let known =
-                || all.iter().map(|(group, study)| (group.clone(), study.name.clone())).collect();
-            let file = file(name, known)?;
-            let is_draft = Draft::is_draft(&Source::read(file)?);
-            found.push(if is_draft {
-                Draft::read(file)?.study()
-            } else {
-                of_case(Case::read(file)?)
-            });
-        }
-        let differs = |study: &&Study| {
-            selected.iter().any(|other| other.name == study.name && other != *study)
-        };
-        if let Some(study) = found.iter().find(differs) {
-            return Err(SelectError::Twice(study.name.clone()));
-        }
-        found.retain(|study| selected.iter().all(|other| other.name != study.name));
-        selected.append(&mut found);
-    }
-    Ok(selected)
 }
 
 #[cfg(test)]
@@ -346,7 +234,9 @@ mod tests {
         let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
         let tables = entries.filter(|file| file.extension().is_some_and(|is| is == "csv"));
         let (mut there, mut ours): (Vec<String>, Vec<String>) = (
-            tables.map(|file| file.file_name().unwrap().display().to_string()).collect(),
+            tables
+                .map(|file| format!("published/{}", file.file_name().unwrap().display()))
+                .collect(),
             TABLES.iter().map(|(name, _)| (*name).to_owned()).collect(),
         );
         there.sort_unstable();
@@ -494,24 +384,23 @@ mod tests {
         let draft = concat!(env!("CARGO_MANIFEST_DIR"), "/../cases/drafts/line-drivers.toml");
         for name in ["line-drivers", draft] {
             let error = select(&[name.to_owned()]).unwrap_err().to_string();
-            let start =
-                format!("{name} is a draft, whose workload network-stream is not built yet: ");
-            assert!(error.starts_with(&start), "{error}");
-            let studies = published(&[name.to_owned()]).unwrap();
-            assert_eq!(studies[0].name.as_str(), "line-drivers");
+            let start = "line-drivers is a draft, whose workload network-stream is not built yet: ";
+            assert!(error.starts_with(start), "{error}");
+            let cases = published(&[name.to_owned()]).unwrap();
+            assert_eq!(cases[0].name.as_str(), "line-drivers");
         }
         let named = |names: &[&str]| -> Vec<String> {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            published(&names).unwrap().into_iter().map(|study| study.name).collect()
+            published(&names).unwrap().into_iter().map(|case| case.name).collect()
         };
         assert_eq!(named(&["iucv-pipe", "line-drivers"]), ["iucv-pipe", "line-drivers"]);
         assert!(named(&["studies"]).contains(&"inbound-queues".to_owned()));
         let used: Vec<String> = published(&[])
             .unwrap()
             .iter()
-            .flat_map(|study| &study.tables)
+            .flat_map(|case| &case.published)
             .flat_map(|table| table.sheets())
-            .map(|sheet| sheet.file().file_name().unwrap().display().to_string())
+            .map(|sheet| format!("published/{}", sheet.file().file_name().unwrap().display()))
             .collect();
         for (name, _) in TABLES {
             assert!(used.iter().any(|own| own == name), "{name} is in no report");

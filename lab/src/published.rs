@@ -17,17 +17,6 @@ pub use self::derived::{Agreement, Derivation, Derived, Recomputed};
 pub(crate) use self::derived::{WrittenDerived, places};
 pub use self::sheet::Sheet;
 
-/// The published tables of a case or of a draft.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Study {
-    /// What the case or the draft is called.
-    pub name: String,
-    /// The workloads that are not built yet; none if it is a case.
-    pub missing: Vec<String>,
-    /// Its tables.
-    pub tables: Vec<Published>,
-}
-
 /// A table that was published.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Published {

@@ -50,7 +50,7 @@ pub struct RoleSpec {
 }
 
 /// A role of which there is one copy, in a process of its own.
-const ONE: RoleSpec = RoleSpec {
+pub(crate) const ONE: RoleSpec = RoleSpec {
     name: "",
     count: |_| 1,
     is_of_threads: |_| false,

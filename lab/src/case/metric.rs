@@ -5,7 +5,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::written::{OneOrMany, unknown};
-use crate::definition::{MetricDef, PERS, Per, QUANTITIES, Quantity, UNITS, Unit};
+use crate::definition::{Amount, MetricDef, PERS, Per, QUANTITIES, Quantity, UNITS, Unit};
 use crate::metric::Better;
 use crate::quantity::{TIMES, WORK};
 use crate::role::PACING;
@@ -21,13 +21,31 @@ pub(super) struct WrittenMetric {
     kind: Option<Spanned<String>>,
     part: Option<Spanned<String>>,
     role: Option<Spanned<OneOrMany>>,
-    per: Option<Spanned<String>>,
+    per: Option<Spanned<WrittenPer>>,
     unit: Option<Spanned<String>>,
     times: Option<Spanned<f64>>,
     label: Option<String>,
     better: Option<Spanned<String>>,
     #[serde(default)]
     meaning: String,
+}
+
+/// What a metric is divided by.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a name, or a quantity with its kind, part and role")]
+enum WrittenPer {
+    Word(String),
+    Amount(WrittenAmount),
+}
+
+/// A quantity of some roles.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenAmount {
+    quantity: String,
+    kind: Option<String>,
+    part: Option<String>,
+    role: Option<OneOrMany>,
 }
 
 /// The parts of processor time, and of the time of whole processors.
@@ -54,58 +72,29 @@ impl WrittenMetric {
             let right = format!("must be another than {}", workload.metrics.join(", "));
             return wrong(&self.name, "there is already a metric", right);
         }
-        let quantity = one_of(source, "quantity", Some(&self.quantity), QUANTITIES)?;
-        let quantity = quantity.expect("it is written");
-        let kinds = match quantity {
-            Quantity::Work => Some(WORK),
-            Quantity::Time => Some(TIMES),
-            _ => None,
-        };
-        match (&self.kind, kinds) {
-            (Some(kind), Some(known)) if !known.contains(&kind.get_ref().as_str()) => {
-                return Err(unknown(source, &format!("kind of {quantity}"), kind, known));
-            }
-            (None, _)
-                if matches!(quantity, Quantity::Work | Quantity::Counter | Quantity::Level) =>
-            {
-                let right = "must have a kind, for example kind = \"messages\"".to_owned();
-                return wrong(&self.quantity, "of no kind: quantity", right);
-            }
-            _ => {}
-        }
-        if let Some(part) = &self.part {
-            let known = match quantity {
-                Quantity::Cpu => CPU_PARTS,
-                Quantity::Processor => PROCESSOR_PARTS,
-                Quantity::Time if TimePart::of(part.get_ref()).is_some() => &[],
-                Quantity::Time => &["p50", "p99", "p999", "median", "mean", "max"],
-                _ => {
-                    return wrong(
-                        part,
-                        &format!("{quantity} has no part"),
-                        "must be left out".into(),
-                    );
-                }
-            };
-            if !known.is_empty() && !known.contains(&part.get_ref().as_str()) {
-                return Err(unknown(source, &format!("part of {quantity}"), part, known));
+        let kinds = [self.kind.as_ref(), self.part.as_ref()];
+        let (quantity, roles) = amount(source, workload, &self.quantity, kinds, self.role)?;
+        let (mut word, mut whole) = (None, None);
+        match self.per.map(|per| (per.span(), per.into_inner())) {
+            None => {}
+            Some((span, WrittenPer::Word(name))) => word = Some(Spanned::new(span, name)),
+            Some((span, WrittenPer::Amount(written))) => {
+                let at = |text: String| Spanned::new(span.clone(), text);
+                let WrittenAmount { quantity, kind, part, role } = written;
+                let (own, kind, part) = (at(quantity), kind.map(at), part.map(at));
+                let role = role.map(|role| Spanned::new(span.clone(), role));
+                let (quantity, roles) =
+                    amount(source, workload, &own, [kind.as_ref(), part.as_ref()], role)?;
+                let [kind, part] = [kind, part].map(|text| text.map(Spanned::into_inner));
+                whole = Some(Box::new(Amount { quantity, kind, part, roles }));
             }
         }
-        let mut known: Vec<&str> = workload.roles.iter().map(|role| role.name).collect();
-        if quantity == Quantity::Cpu {
-            known.push(PACING);
-        }
-        let roles = self.role.map(OneOrMany::names).unwrap_or_default();
-        if let Some(role) = roles.iter().find(|role| !known.contains(&role.get_ref().as_str())) {
-            return Err(unknown(source, "role", role, &known));
-        }
-        let per = one_of(source, "denominator", self.per.as_ref(), PERS)?.unwrap_or(Per::Trial);
-        if let Some(written) = self.per.as_ref().filter(|_| !is_divided(quantity, &self.part, per))
-        {
+        let per = one_of(source, "denominator", word.as_ref(), PERS)?.unwrap_or(Per::Trial);
+        if let Some(written) = word.as_ref().filter(|_| !is_divided(quantity, &self.part, per)) {
             let what = format!("{quantity}, of that part, is not divided by");
             return wrong(written, &what, "must be another one, or left out".into());
         }
-        let unit = match &self.unit {
+        let mut unit = match &self.unit {
             None => UNITS[0],
             Some(written) => match Unit::find(written.get_ref()) {
                 Some(unit) => unit,
@@ -115,11 +104,24 @@ impl WrittenMetric {
                 }
             },
         };
-        let units = units_of(quantity, self.kind.as_ref().map(|kind| kind.get_ref().as_str()), per);
+        let is_same = |own: &Amount| {
+            own.quantity == quantity
+                && own.kind.as_ref() == self.kind.as_ref().map(Spanned::get_ref)
+        };
+        let is_share = per == Per::Share || whole.as_deref().is_some_and(is_same);
+        // All of a processor is a second in a second.
+        let is_of_processor =
+            per == Per::Second && matches!(quantity, Quantity::Cpu | Quantity::Processor);
+        if unit.label == "%" && is_of_processor {
+            unit.scale *= 1e9;
+        }
+        let kind = self.kind.as_ref().map(|kind| kind.get_ref().as_str());
+        let units = units_of(quantity, kind, is_share);
         if let Some(written) = &self.unit
             && !units.contains(&unit.label)
+            && !(unit.label == "%" && is_of_processor)
         {
-            let share = if per == Per::Share { "a share of " } else { "" };
+            let share = if is_share { "a share of " } else { "" };
             let right = host::near::right(written.get_ref(), units);
             return wrong(written, &format!("{share}{quantity} is not in the unit"), right);
         }
@@ -141,8 +143,9 @@ impl WrittenMetric {
             quantity,
             kind: self.kind.map(Spanned::into_inner),
             part: self.part.map(Spanned::into_inner),
-            roles: roles.into_iter().map(Spanned::into_inner).collect(),
+            roles,
             per,
+            whole,
             unit,
             better: better.unwrap_or(usual),
             meaning: self.meaning,
@@ -151,14 +154,69 @@ impl WrittenMetric {
     }
 }
 
+/// The quantity and the roles of a metric or of what it is divided by, if they make sense of a workload.
+fn amount(
+    source: &Source,
+    workload: &Workload,
+    written: &Spanned<String>,
+    [kind, part]: [Option<&Spanned<String>>; 2],
+    role: Option<Spanned<OneOrMany>>,
+) -> Result<(Quantity, Vec<String>), FileError> {
+    let wrong = |written: &Spanned<String>, what: &str, right: String| {
+        Err(source.error(written.span(), format!("{what} {:?}", written.get_ref()), right))
+    };
+    let quantity = one_of(source, "quantity", Some(written), QUANTITIES)?;
+    let quantity = quantity.expect("it is written");
+    let kinds = match quantity {
+        // A workload that is not built yet may count and time what no other does.
+        _ if workload.is_planned() => None,
+        Quantity::Work => Some(WORK),
+        Quantity::Time => Some(TIMES),
+        _ => None,
+    };
+    match (kind, kinds) {
+        (Some(kind), Some(known)) if !known.contains(&kind.get_ref().as_str()) => {
+            return Err(unknown(source, &format!("kind of {quantity}"), kind, known));
+        }
+        (None, _) if matches!(quantity, Quantity::Work | Quantity::Counter | Quantity::Level) => {
+            let right = "must have a kind, for example kind = \"messages\"".to_owned();
+            return wrong(written, "of no kind: quantity", right);
+        }
+        _ => {}
+    }
+    if let Some(part) = part {
+        let known = match quantity {
+            Quantity::Cpu => CPU_PARTS,
+            Quantity::Processor => PROCESSOR_PARTS,
+            Quantity::Time if TimePart::of(part.get_ref()).is_some() => &[],
+            Quantity::Time => &["p50", "p99", "p999", "median", "mean", "max"],
+            _ => {
+                return wrong(part, &format!("{quantity} has no part"), "must be left out".into());
+            }
+        };
+        if !known.is_empty() && !known.contains(&part.get_ref().as_str()) {
+            return Err(unknown(source, &format!("part of {quantity}"), part, known));
+        }
+    }
+    let mut known: Vec<&str> = workload.roles.iter().map(|role| role.name).collect();
+    if quantity == Quantity::Cpu {
+        known.push(PACING);
+    }
+    let roles = role.map(OneOrMany::names).unwrap_or_default();
+    if let Some(role) = roles.iter().find(|role| !known.contains(&role.get_ref().as_str())) {
+        return Err(unknown(source, "role", role, &known));
+    }
+    Ok((quantity, roles.into_iter().map(Spanned::into_inner).collect()))
+}
+
 const TIME_UNITS: &[&str] = &["ns", "us", "µs", "ms", "s"];
 const BYTE_UNITS: &[&str] = &["B", "KiB", "MiB", "kB", "MB", "GB", "thousand", "million"];
 const COUNT_UNITS: &[&str] = &["thousand", "million"];
 
 /// The units that numbers of a quantity can have.
-fn units_of(quantity: Quantity, kind: Option<&str>, per: Per) -> &'static [&'static str] {
+fn units_of(quantity: Quantity, kind: Option<&str>, is_share: bool) -> &'static [&'static str] {
     match quantity {
-        _ if per == Per::Share => &["%"],
+        _ if is_share => &["%"],
         Quantity::Time | Quantity::Cpu | Quantity::Processor | Quantity::Unexplained => TIME_UNITS,
         Quantity::Work if kind != Some("bytes") => COUNT_UNITS,
         // Counters and levels can be of bytes.

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use self::layout::{WrittenBreakdown, WrittenKnee, WrittenScreen, WrittenTable};
-pub(crate) use self::tables::WrittenTables;
+use self::tables::WrittenTables;
 use super::metric::WrittenMetric;
 use super::{
     Bound, Case, CaseSystem, Claim, Comparison, Quick, ReadTable, SECONDS_MAX, TRIALS_MAX, Test,
@@ -31,7 +31,8 @@ pub(super) struct Written {
     name: Spanned<String>,
     group: Option<String>,
     asks: String,
-    workload: Spanned<WrittenWorkload>,
+    workload: Option<Spanned<WrittenWorkload>>,
+    planned: Option<WrittenPlanned>,
     trials: Spanned<u32>,
     seconds: Spanned<f64>,
     warm_up_seconds: Spanned<f64>,
@@ -62,7 +63,7 @@ pub(super) struct Written {
 
 type WrittenFactors = BTreeMap<Spanned<String>, Spanned<Vec<Spanned<Level>>>>;
 type WrittenPlaces = BTreeMap<Spanned<String>, Placement>;
-pub(crate) type WrittenLevels = BTreeMap<Spanned<String>, Spanned<Level>>;
+type WrittenLevels = BTreeMap<Spanned<String>, Spanned<Level>>;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -76,14 +77,14 @@ struct WrittenQuick {
 
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a name, or a list of names")]
-pub(crate) enum OneOrMany {
+pub(super) enum OneOrMany {
     One(String),
     Many(Vec<String>),
 }
 
 impl OneOrMany {
     /// Each name.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+    fn all(&self) -> impl Iterator<Item = &str> {
         let names = match self {
             OneOrMany::One(name) => std::slice::from_ref(name),
             OneOrMany::Many(names) => names,
@@ -92,7 +93,7 @@ impl OneOrMany {
     }
 
     /// Each name, all of them at the place of the list.
-    pub(crate) fn names(written: Spanned<OneOrMany>) -> Vec<Spanned<String>> {
+    pub(super) fn names(written: Spanned<OneOrMany>) -> Vec<Spanned<String>> {
         let span = written.span();
         let names = match written.into_inner() {
             OneOrMany::One(name) => vec![name],
@@ -174,6 +175,54 @@ struct WrittenOne {
     workload: String,
 }
 
+/// Workloads that are not built yet, in place of `workload`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenPlanned {
+    workload: Spanned<OneOrMany>,
+    /// Copies of each role: a number, or a factor whose levels are numbers.
+    roles: WrittenLevels,
+}
+
+impl WrittenPlanned {
+    fn find(
+        &self,
+        source: &Source,
+        factors: &WrittenFactors,
+        quick: &WrittenFactors,
+    ) -> Result<&'static Workload, FileError> {
+        let names: Vec<&str> = self.workload.get_ref().all().collect();
+        if let Some(name) = names.iter().find(|name| workload::find(name).is_some()) {
+            let what = format!("{name} is built");
+            let right = "must be workload = .., or the name of a workload that is not built yet";
+            return Err(source.error(self.workload.span(), what, right));
+        }
+        if names.is_empty() {
+            let right = "must name the workloads that the case waits for";
+            return Err(source.error(self.workload.span(), "a list without names", right));
+        }
+        let own = factors.iter().filter(|(name, _)| name.get_ref() != SYSTEM.name);
+        let levels = |name: &str| -> Vec<Level> {
+            let both = factors.iter().chain(quick).filter(|(own, _)| own.get_ref() == name);
+            let levels = both.flat_map(|(_, levels)| levels.get_ref());
+            levels.map(|level| level.get_ref().clone()).collect()
+        };
+        let own: Vec<(&str, Vec<Level>)> =
+            own.map(|(name, _)| (name.get_ref().as_str(), levels(name.get_ref()))).collect();
+        let known: Vec<&str> = own.iter().map(|(name, _)| *name).collect();
+        for copies in self.roles.values() {
+            if let Level::Word(factor) = copies.get_ref()
+                && !known.contains(&factor.as_str())
+            {
+                let factor = Spanned::new(copies.span(), factor.clone());
+                return Err(unknown(source, "factor", &factor, &known));
+            }
+        }
+        let roles: Vec<String> = self.roles.keys().map(|role| role.get_ref().clone()).collect();
+        Ok(workload::planned(&names.join(", "), &roles, &own))
+    }
+}
+
 /// Workloads of one case.
 const WORKLOADS_MAX: usize = 8;
 
@@ -221,7 +270,21 @@ impl Written {
             let what = format!("{name:?} is no name of a case");
             return Err(source.error(self.name.span(), what, "must be letters, digits, - _ ."));
         }
-        let workload = self.workload.get_ref().find(source, self.workload.span())?;
+        let (workload, span) = match (&self.workload, &self.planned) {
+            (Some(built), None) => (built.get_ref().find(source, built.span())?, built.span()),
+            (None, Some(planned)) => {
+                (planned.find(source, &self.factors, &self.quick.factors)?, planned.workload.span())
+            }
+            (found, _) => {
+                let what = if found.is_none() {
+                    "a case without a"
+                } else {
+                    "a case with a built and a planned"
+                };
+                let right = "must be workload = \"NAME\", several [[workload]], or [planned]";
+                return Err(source.error(self.name.span(), format!("{what} workload"), right));
+            }
+        };
         for (at, metric) in self.metric.iter().enumerate() {
             let name = &metric.name;
             if self.metric[..at].iter().any(|other| other.name.get_ref() == name.get_ref()) {
@@ -246,7 +309,7 @@ impl Written {
         let quick = checker.quick(&self.quick)?;
         for levels in [factors.clone(), quick.levels(&factors)] {
             if let Err((what, right)) = check_product(&levels) {
-                return Err(source.error(self.workload.span(), what, right));
+                return Err(source.error(span.clone(), what, right));
             }
         }
         let full = self.full.map(|full| checker.names(full)).transpose()?.unwrap_or_default();
@@ -321,7 +384,7 @@ impl Written {
     }
 }
 
-pub(crate) fn unknown(
+pub(super) fn unknown(
     source: &Source,
     kind: &str,
     written: &Spanned<String>,

@@ -113,6 +113,7 @@ fn define(name: &str, part: &Part) -> MetricDef {
         part: word(part_of),
         roles: roles.map(|role| named(part.name, role.name)).collect(),
         per,
+        whole: None,
         // The name ends in the unit.
         unit: Unit { label: "", scale },
         label: shown.label.to_owned(),

@@ -1,6 +1,6 @@
 //! Computing a metric from the quantities of the parties.
 
-use super::{MetricDef, Per, Quantity};
+use super::{Amount, MetricDef, Per, Quantity, Unit};
 use crate::quantity::{
     Party, Report, SPLIT_NS_MIN, TICKS_NS_MIN, split_error_ns, total, unexplained_ns,
 };
@@ -30,7 +30,17 @@ pub fn compute(definition: &MetricDef, scope: &Scope<'_>) -> Option<f64> {
             scope.sum(definition)
         }
     };
-    let value = value? / definition.unit.scale;
+    let whole = match &definition.whole {
+        None => 1.0,
+        Some(whole) => {
+            let Amount { quantity, kind, part, roles } = (**whole).clone();
+            let unit = Unit { label: "", scale: 1.0 };
+            let own =
+                MetricDef { whole: None, quantity, kind, part, roles, unit, ..definition.clone() };
+            compute(&own, scope)?
+        }
+    };
+    let value = value? / whole / definition.unit.scale;
     value.is_finite().then_some(value)
 }
 

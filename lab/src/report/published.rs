@@ -6,8 +6,8 @@ mod layout;
 pub use cells::{PublishedCell, published_cells, published_csv};
 
 use super::{Block, Grid, Report};
-use crate::case::METRIC;
-use crate::published::{Agreement, Derivation, Derived, Published, Recomputed, Study, places};
+use crate::case::{Case, METRIC};
+use crate::published::{Agreement, Derivation, Derived, Published, Recomputed, places};
 
 /// How many tables, cells and derived figures there are, and how these agree with the figures that they are
 /// computed from.
@@ -20,22 +20,22 @@ struct Tally {
     differs: usize,
 }
 
-/// Every cell of the published tables of studies, and where printed ratios and differences are not what the printed
+/// Every cell of the published tables of cases, and where printed ratios and differences are not what the printed
 /// figures give.
-pub fn published(studies: &[Study]) -> Report {
+pub fn published(cases: &[Case]) -> Report {
     let mut blocks = Vec::new();
     let mut tally = Tally::default();
-    for study in studies {
-        blocks.push(Block::Heading(study.name.clone()));
-        if !study.missing.is_empty() {
-            let missing = study.missing.join(", ");
+    for case in cases {
+        blocks.push(Block::Heading(case.name.clone()));
+        if case.workload.is_planned() {
+            let missing = case.workload.name;
             blocks.push(Block::Text(format!("A draft. Workload not built yet: {missing}.")));
         }
-        if study.tables.is_empty() {
-            let text = format!("{} names no published table.", study.name);
+        if case.published.is_empty() {
+            let text = format!("{} names no published table.", case.name);
             blocks.push(Block::Text(text));
         }
-        for table in &study.tables {
+        for table in &case.published {
             table_blocks(table, &mut blocks, &mut tally);
         }
     }

@@ -9,6 +9,7 @@ mod io3390;
 mod outstanding;
 mod pace;
 mod pairs;
+mod planned;
 pub(crate) mod request;
 mod spread;
 pub(crate) mod stream;
@@ -30,6 +31,7 @@ use host::report::Counts;
 use os::processor::now_ns;
 
 pub use composed::{Part, compose, named, split};
+pub(crate) use planned::planned;
 
 /// Metrics by name.
 pub type Figures = BTreeMap<String, f64>;
@@ -91,6 +93,11 @@ impl Workload {
     /// The factor of this name.
     pub fn factor(&self, name: &str) -> Option<&'static Factor> {
         self.factors.iter().find(|factor| factor.name == name)
+    }
+
+    /// Whether nothing of it is built yet: a built workload measures something.
+    pub fn is_planned(&self) -> bool {
+        self.metrics.is_empty()
     }
 
     /// The names of its factors.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use host::config::{FileError, Source};
+use host::config::FileError;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
@@ -12,29 +12,25 @@ use toml::Spanned;
 
 use super::Checker;
 use crate::case::ReadTable;
-use crate::factor::Level;
 use crate::published::{About, Published, Rows, WrittenDerived};
 
 /// The published tables of a case: `[published]` if there is one, `[[published]]` if there are several.
 #[derive(Default)]
-pub(crate) struct WrittenTables(pub(crate) Vec<WrittenPublished>);
+pub(super) struct WrittenTables(pub(super) Vec<WrittenPublished>);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct WrittenPublished {
-    pub(crate) name: Spanned<String>,
+pub(super) struct WrittenPublished {
+    name: Spanned<String>,
     document: String,
     file: PathBuf,
     factors: BTreeMap<Spanned<String>, String>,
-    pub(crate) metrics: BTreeMap<Spanned<String>, String>,
+    metrics: BTreeMap<Spanned<String>, String>,
     /// Rows with these texts in these columns. Left out: all.
     #[serde(default, rename = "where")]
     only: BTreeMap<String, String>,
     #[serde(default)]
     rows: Rows,
-    /// Whether cells may have no row. Only drafts are held to rows for all cells.
-    #[serde(default)]
-    pub(crate) partial: bool,
     #[serde(default)]
     each: Vec<String>,
     #[serde(default)]
@@ -71,56 +67,39 @@ impl<'de> Deserialize<'de> for WrittenTables {
     }
 }
 
-impl WrittenPublished {
-    /// Reads the table. `factor` and `metric` check a name, `level` reads a level of a factor.
-    pub(crate) fn read(
-        self,
-        source: &Source,
-        read_table: ReadTable<'_>,
-        factor: &dyn Fn(&Spanned<String>) -> Result<String, FileError>,
-        metric: &dyn Fn(&Spanned<String>) -> Result<String, FileError>,
-        level: &dyn Fn(&str, &str) -> Result<Level, String>,
-    ) -> Result<Published, FileError> {
-        let named =
-            |columns: &BTreeMap<Spanned<String>, String>,
-             check: &dyn Fn(&Spanned<String>) -> Result<String, FileError>| {
-                let named = columns.iter().map(|(name, column)| Ok((check(name)?, column.clone())));
-                named.collect::<Result<Vec<(String, String)>, FileError>>()
-            };
-        let about = About {
-            factors: named(&self.factors, factor)?,
-            metrics: named(&self.metrics, metric)?,
-            file: &self.file,
-            only: self.only,
-            rows: self.rows,
-            each: self.each,
-            derived: self.derived,
-            document: self.document,
-            level,
-            name: self.name.get_ref().clone(),
-        };
-        Published::read(about, read_table).map_err(|error| {
-            let right = match error.is_unreadable {
-                true => "must be a file, as seen from here",
-                false => "must be a table with these columns",
-            };
-            source.error(self.name.span(), error.what, right)
-        })
-    }
-}
-
 impl Checker<'_> {
     pub(super) fn published(
         &self,
         written: WrittenPublished,
         read_table: ReadTable<'_>,
     ) -> Result<Published, FileError> {
-        let factor = |name: &Spanned<String>| Ok(self.factor(name)?.name.to_owned());
-        let metric = |name: &Spanned<String>| self.metric(name);
+        let factor = |(name, column): (&Spanned<String>, &String)| {
+            Ok((self.factor(name)?.name.to_owned(), column.clone()))
+        };
+        let metric =
+            |(name, column): (&Spanned<String>, &String)| Ok((self.metric(name)?, column.clone()));
         let level = |name: &str, text: &str| {
             let factor = self.known_factors().find(|factor| factor.name == name);
             factor.expect("it was checked").level(text)
         };
-        written.read(self.source, read_table, &factor, &metric, &level)
+        let about = About {
+            factors: written.factors.iter().map(factor).collect::<Result<_, FileError>>()?,
+            metrics: written.metrics.iter().map(metric).collect::<Result<_, FileError>>()?,
+            file: &written.file,
+            only: written.only,
+            rows: written.rows,
+            each: written.each,
+            derived: written.derived,
+            document: written.document,
+            level: &level,
+            name: written.name.get_ref().clone(),
+        };
+        Published::read(about, read_table).map_err(|error| {
+            let right = match error.is_unreadable {
+                true => "must be a file, as seen from here",
+                false => "must be a table with these columns",
+            };
+            self.source.error(written.name.span(), error.what, right)
+        })
     }
 }

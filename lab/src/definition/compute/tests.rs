@@ -201,6 +201,7 @@ fn definition(quantity: Quantity, part: Option<&str>, roles: &[&str], per: Per) 
         part: part.map(str::to_owned),
         roles: roles.iter().map(|role| (*role).to_owned()).collect(),
         per,
+        whole: None,
         unit: Unit { label: "", scale: 1.0 },
         label: String::new(),
         better: Better::Less,

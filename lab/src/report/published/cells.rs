@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::published::{Agreement, Derivation, Published, Recomputed, Sheet, Study};
+use crate::case::Case;
+use crate::published::{Agreement, Derivation, Published, Recomputed, Sheet};
 
 /// A cell of a published table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,12 +46,12 @@ pub struct RecomputedCell {
     pub agrees: Agreement,
 }
 
-/// Every cell of the published tables of studies.
-pub fn published_cells(studies: &[Study]) -> Vec<PublishedCell> {
-    let of = |study: &Study| -> Vec<PublishedCell> {
-        study.tables.iter().flat_map(|table| table_cells(&study.name, table)).collect()
+/// Every cell of the published tables of cases.
+pub fn published_cells(cases: &[Case]) -> Vec<PublishedCell> {
+    let of = |case: &Case| -> Vec<PublishedCell> {
+        case.published.iter().flat_map(|table| table_cells(&case.name, table)).collect()
     };
-    studies.iter().flat_map(of).collect()
+    cases.iter().flat_map(of).collect()
 }
 
 fn table_cells(case: &str, table: &Published) -> Vec<PublishedCell> {
@@ -103,7 +104,7 @@ fn sheet_cells(case: &str, table: &Published, sheet: &Sheet, rows: &[usize]) -> 
 }
 
 /// The cells as comma-separated values.
-pub fn published_csv(studies: &[Study]) -> String {
+pub fn published_csv(cases: &[Case]) -> String {
     let head = [
         "case",
         "published",
@@ -121,7 +122,7 @@ pub fn published_csv(studies: &[Study]) -> String {
     ];
     let mut out = csv::Writer::from_writer(Vec::new());
     out.write_record(head).expect("memory takes every line");
-    for cell in published_cells(studies) {
+    for cell in published_cells(cases) {
         let levels: Vec<String> =
             cell.levels.iter().map(|(column, text)| format!("{column}={text}")).collect();
         let mut fields = vec![
