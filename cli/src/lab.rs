@@ -111,8 +111,7 @@ struct Report {
     /// Files that `siga lab run --json` wrote; `last` is the latest run of this user
     #[arg(value_name = "FILE", required_unless_present = "published")]
     files: Vec<PathBuf>,
-    /// Instead of results: the published tables of these cases and drafts, or of all, and which printed ratios and
-    /// differences do not follow from the printed figures
+    /// Instead of results: the published tables of these cases and drafts, or of all
     #[arg(long, value_name = "CASE", num_args = 0.., conflicts_with = "files")]
     published: Option<Vec<String>>,
     /// Output format

@@ -69,7 +69,7 @@ fn full_run_says_first_how_long_it_takes_and_runs_what_the_case_names() {
 }
 
 #[test]
-fn published_tables_are_printed_with_every_cell_and_the_differences() {
+fn published_tables_are_printed_with_every_cell() {
     let published = |more: &[&str]| {
         let output = siga(&[&["lab", "report", "--published"], more].concat());
         assert_eq!((text(&output.stderr).as_str(), output.status.code()), ("", Some(0)));
@@ -80,33 +80,25 @@ fn published_tables_are_printed_with_every_cell_and_the_differences() {
         "iucv-pipe\n=========\n",
         "A draft. Workload not built yet: network-connect.",
         "direction outbound, mtu 1500\n pairs ",
-        "Differences in device_mp_crr_percent.csv\n",
+        "Difference in percent of device cpu 0:\n",
     ] {
         assert!(all.contains(part), "{part}\nis not in\n{all}");
     }
-    let summary = all.lines().rev().nth(1).unwrap();
-    assert!(summary.contains(" tables with ") && summary.contains(" cells. "), "{summary}");
+    let summary = all.lines().next_back().unwrap();
+    assert!(summary.contains(" tables with ") && summary.contains(" cells."), "{summary}");
     let one = published(&["line-driver-costs", "--format", "markdown"]);
-    assert!(
-        one.contains("| iucv, 9000 | cp cpu s per mib | differs | 3 | 1.770 | 1.7690 |"),
-        "{one}"
-    );
+    assert!(one.contains("Ratio to driver cms:\n") && one.contains("| 1.770 |"), "{one}");
     assert!(
         published(&["iucv-pipe", "--format", "html"]).contains("<td class=\"figure\">502.066</td>")
     );
     let cells = published(&["line-driver-costs", "--format", "csv"]);
-    assert!(
-        cells
-            .lines()
-            .any(|line| line.contains(",driver=iucv mtu=9000,cp_cpu_s_per_mib,1.770,ratio,1.7689"))
-    );
+    let line = ",driver=iucv mtu=9000,cp_cpu_s_per_mib,1.770";
+    assert!(cells.lines().any(|cell| cell.ends_with(line)), "{cells}");
     let cells = published(&["line-driver-costs", "--json"]);
     let cells: Vec<serde_json::Value> =
         cells.lines().map(|cell| serde_json::from_str(cell).unwrap()).collect();
     assert_eq!(cells.len(), 3 * 9 + 18 + 9);
-    let differs = cells.iter().filter(|cell| cell["agrees"] == "differs");
-    assert_eq!(differs.map(|cell| cell["printed"].as_str()).collect::<Vec<_>>(), [Some("1.770")]);
-    assert!(cells.iter().any(|cell| cell["printed"] == "294.8" && cell["computed"].is_null()));
+    assert!(cells.iter().any(|cell| cell["printed"] == "294.8" && cell["line"].is_u64()));
 }
 
 #[test]

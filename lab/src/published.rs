@@ -13,8 +13,7 @@ use crate::case::METRIC;
 use crate::factor::{Factors, Level, matches};
 use crate::statistics::median;
 
-pub use self::derived::{Agreement, Derivation, Derived, Recomputed};
-pub(crate) use self::derived::{WrittenDerived, places};
+pub use self::derived::{Derivation, Derived};
 pub use self::sheet::Sheet;
 
 /// A table that was published.
@@ -92,7 +91,7 @@ pub(crate) struct About<'a> {
     pub(crate) only: BTreeMap<String, String>,
     pub(crate) rows: Rows,
     pub(crate) each: Vec<String>,
-    pub(crate) derived: Vec<WrittenDerived>,
+    pub(crate) derived: Vec<Derived>,
     /// The level of a factor, as it is written; or what would be right.
     pub(crate) level: &'a dyn Fn(&str, &str) -> Result<Level, String>,
 }
@@ -126,10 +125,10 @@ impl Published {
         let mut keys = about.each.clone();
         keys.extend(about.factors.iter().map(|(_, column)| column.clone()));
         keys.extend(about.only.keys().cloned());
-        keys.extend(about.derived.iter().flat_map(WrittenDerived::keys));
+        keys.extend(about.derived.iter().flat_map(Derived::keys).cloned());
         let is_key = |column: &&String| keys.contains(column);
         let keys = sheet.head().iter().filter(is_key).cloned().collect();
-        let derived = about.derived.into_iter().map(|derived| derived.check(&sheet, read));
+        let derived = about.derived.into_iter().map(|derived| derived.read(&sheet, read));
         let derived = derived.collect::<Result<_, TableError>>()?;
         let About { name, document, each, .. } = about;
         Ok(Published { name, document, sheet, rows, keys, each, derived, levels, are_trials })

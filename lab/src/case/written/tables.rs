@@ -12,7 +12,7 @@ use toml::Spanned;
 
 use super::Checker;
 use crate::case::ReadTable;
-use crate::published::{About, Published, Rows, WrittenDerived};
+use crate::published::{About, Derived, Published, Rows};
 
 /// The published tables of a case: `[published]` if there is one, `[[published]]` if there are several.
 #[derive(Default)]
@@ -34,7 +34,7 @@ pub(super) struct WrittenPublished {
     #[serde(default)]
     each: Vec<String>,
     #[serde(default)]
-    derived: Vec<WrittenDerived>,
+    derived: Vec<Derived>,
 }
 
 // Written out, because an untagged enum would lose the places of what is wrong.
