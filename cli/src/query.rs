@@ -413,10 +413,10 @@ fn print_lans(before: &SystemReport, report: &SystemReport) -> Result<(), Outcom
     ];
     let mut rates = table(&heads, 2);
     let seconds = report.now_ns.saturating_sub(before.now_ns).max(1) as f64 / 1e9;
-    for (name, counters) in each_member(report) {
+    for (name, MemberReport { counters, .. }) in each_member(report) {
         let count = |counters: &Counts, what: &str| counters.get(what).copied().unwrap_or(0);
         let rate = |what: &str| {
-            let then = old.get(&name).map_or(0, |old| count(old, what));
+            let then = old.get(&name).map_or(0, |old| count(&old.counters, what));
             let more = count(counters, what).saturating_sub(then);
             format!("{:.0}", more as f64 / seconds)
         };
@@ -567,11 +567,11 @@ fn socket_row(guest: &str, socket: &SocketReport) -> [String; 8] {
     ]
 }
 
-/// The counters of each member of each LAN.
-fn each_member(report: &SystemReport) -> impl Iterator<Item = ((&str, &str), &Counts)> {
+/// Each member of each LAN, by the names of the LAN and of the guest.
+pub fn each_member(report: &SystemReport) -> impl Iterator<Item = ((&str, &str), &MemberReport)> {
     report.lans.iter().flat_map(|lan| {
         let members = lan.members.iter();
-        members.map(|member| ((lan.name.as_str(), member.guest.as_str()), &member.counters))
+        members.map(|member| ((lan.name.as_str(), member.guest.as_str()), member))
     })
 }
 

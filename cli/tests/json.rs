@@ -142,6 +142,7 @@ fn guests_paths_and_buffers_are_objects() {
     assert_eq!(figures.len(), 2);
     assert_eq!((&figures[0]["from"], &figures[0]["to"]), (&"CLIENT".into(), &"SERVER".into()));
     assert!(figures[0]["now_ns"].as_u64() < figures[1]["now_ns"].as_u64());
+    assert_eq!(figures[0]["kind"], "path");
 }
 
 #[test]
@@ -303,6 +304,13 @@ fn volumes_and_subchannels_are_objects() {
             words.iter().for_each(|word| assert!(table.contains(word), "{word}: {table}"));
         }
         assert!(text(&system.run(&["query"]).stdout).contains("MINE01"));
+        let now = ["top", "--seconds", "0.05", "--count", "1"];
+        let now_as_json = objects(&system, &[&now[..], &["--json"]].concat());
+        let kinds: Vec<&str> = now_as_json.iter().filter_map(|row| row["kind"].as_str()).collect();
+        assert_eq!(kinds, ["path", "volume", "disk"], "a device has one path");
+        let shown = text(&system.run(&now).stdout);
+        let words = ["ALICE", "MINE01", "disk of", "hits/s"];
+        words.iter().for_each(|word| assert!(shown.contains(word), "{word}: {shown}"));
         let both = text(&system.run(&["query", "dasd", "channel"]).stdout);
         let words = tables.iter().flat_map(|(_, words)| words);
         words.for_each(|word| assert!(both.contains(word), "{word}: {both}"));
@@ -518,6 +526,12 @@ fn stacks_are_shown_with_their_connections_and_sockets() {
         let member = members.iter().find(|member| member["guest"] == guest).unwrap();
         member["stack"].clone()
     };
+    let now = objects(&system, &["top", "--seconds", "0.05", "--count", "1", "--json"]);
+    for kind in ["lan", "stack"] {
+        let rows = now.iter().filter(|row| row["kind"] == kind);
+        let guests: Vec<&Value> = rows.map(|row| &row["guest"]).collect();
+        assert_eq!(guests, ["SERVER", "CLIENT"], "{kind}");
+    }
     let sockets = stack_of("SERVER")["sockets"].as_array().unwrap().clone();
     let found = |state: &str| sockets.iter().find(|socket| socket["state"] == state).unwrap();
     assert_eq!(found("listen")["local"], at.to_string());

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+pub use self::counted::{FAILED, GIVEN_BACK, OPENED};
 use self::source::Source;
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json};
