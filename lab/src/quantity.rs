@@ -72,6 +72,9 @@ pub struct ThreadCpu {
 /// Processor time too short to be split: the kernel has sampled it less than 25 times.
 pub(crate) const SPLIT_NS_MIN: u64 = 25 * TICK_NS;
 
+/// The same of several trials together.
+pub(crate) const POOLED_SPLIT_NS_MIN: u64 = 10 * TICK_NS;
+
 /// A window too short for a count of whole ticks to say something.
 pub(crate) const TICKS_NS_MIN: u64 = 100 * TICK_NS;
 

@@ -28,6 +28,9 @@ pub struct Summary {
     pub trials: usize,
     /// The trial nearest to the median. Reports show its counters.
     pub representative: u32,
+    /// Whether it is of all trials together, each of which is too short for it: then the ends of the interval stand for the least
+    /// and the greatest.
+    pub is_pooled: bool,
 }
 
 /// Trials from which on there is an interval.
@@ -49,7 +52,15 @@ impl Summary {
         let nearest = samples.iter().min_by(|one, other| {
             distance(one).total_cmp(&distance(other)).then(one.trial.cmp(&other.trial))
         })?;
-        Some(Summary { median, min, max, interval, trials, representative: nearest.trial })
+        Some(Summary {
+            median,
+            min,
+            max,
+            interval,
+            trials,
+            representative: nearest.trial,
+            is_pooled: false,
+        })
     }
 
     /// The distance from the least to the greatest, as a part of the median: infinite if the median is zero, and

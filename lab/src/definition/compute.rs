@@ -2,7 +2,8 @@
 
 use super::{Amount, MetricDef, Per, Quantity, Unit};
 use crate::quantity::{
-    Party, Report, SPLIT_NS_MIN, TICKS_NS_MIN, split_error_ns, total, unexplained_ns,
+    POOLED_SPLIT_NS_MIN, Party, Report, SPLIT_NS_MIN, TICKS_NS_MIN, split_error_ns, total,
+    unexplained_ns,
 };
 use crate::role::PACING;
 use crate::times::{TimePart, Times};
@@ -18,6 +19,8 @@ const S: f64 = 1e9;
 pub struct Scope<'a> {
     workload: &'static Workload,
     parties: &'a [Party],
+    /// Processor time too short to be split.
+    split_ns_min: u64,
 }
 
 /// The value of a metric, in its unit; none if the parties do not say enough.
@@ -47,7 +50,12 @@ pub fn compute(definition: &MetricDef, scope: &Scope<'_>) -> Option<f64> {
 impl<'a> Scope<'a> {
     /// The parties of a trial of a workload.
     pub fn new(workload: &'static Workload, parties: &'a [Party]) -> Scope<'a> {
-        Scope { workload, parties }
+        Scope { workload, parties, split_ns_min: SPLIT_NS_MIN }
+    }
+
+    /// The sums of the parties of several trials, of which the error is known better than by its samples alone.
+    pub(crate) fn together(workload: &'static Workload, sums: &'a [Party]) -> Scope<'a> {
+        Scope { workload, parties: sums, split_ns_min: POOLED_SPLIT_NS_MIN }
     }
 
     /// The roles that a definition sums over: those it names, or else all but pacing; of work only the measured one, or
@@ -193,7 +201,7 @@ impl<'a> Scope<'a> {
         match (definition.quantity, definition.part.as_deref()) {
             (Quantity::Cpu, Some("user" | "system" | "error")) => {
                 let cpu = roles.iter().filter_map(|role| self.cpu(role, None));
-                cpu.sum::<f64>() >= SPLIT_NS_MIN as f64
+                cpu.sum::<f64>() >= self.split_ns_min as f64
             }
             // The others' figure would pass for that of all.
             (Quantity::Cpu, Some("busy")) => roles.iter().all(|role| {

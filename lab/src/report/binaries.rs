@@ -32,8 +32,8 @@ pub(super) fn binaries(series: &Series<'_>) -> Option<Block> {
     let mut rows = Vec::new();
     for metric in metrics(series) {
         for cell in &cells {
-            let Some(figures) = figures(series, cell, metric) else { continue };
-            let mut row = vec![series.metric(metric).label];
+            let Some(figures) = figures(series, cell, &metric) else { continue };
+            let mut row = vec![series.metric(&metric).label];
             let here = |other: &Factors| other == *cell;
             let level = |factor: &&str| series.level(factor, cell.get(*factor), here);
             row.extend(factors.iter().map(level));
@@ -55,12 +55,12 @@ pub(super) fn binaries(series: &Series<'_>) -> Option<Block> {
 }
 
 /// The metrics that the case shows; all that were measured if it shows none.
-fn metrics<'a>(series: &'a Series<'_>) -> Vec<&'a str> {
+fn metrics(series: &Series<'_>) -> Vec<String> {
     let tables = series.case.as_ref().map_or(&[][..], |case| &case.tables);
-    let mut shown: Vec<&str> = Vec::new();
+    let mut shown: Vec<String> = Vec::new();
     for metric in tables.iter().flat_map(|table| &table.metrics) {
-        if !shown.contains(&metric.as_str()) {
-            shown.push(metric);
+        if !shown.contains(metric) {
+            shown.push(metric.clone());
         }
     }
     if shown.is_empty() { series.metrics() } else { shown }

@@ -6,7 +6,7 @@ use super::series::{Found, Series, levels};
 use super::{Block, Grid};
 use crate::case::{Bound, Claim, Comparison, Test};
 use crate::factor::{Factors, describe, matches};
-use crate::statistics::{Summary, TRIALS_MIN, difference, mixed_rounds, ratio};
+use crate::statistics::{Summary, TRIALS_MIN, mixed_rounds};
 use crate::unit::{self, Unit, three_digits};
 
 /// What has become of a claim: the worse, the later.
@@ -351,11 +351,8 @@ fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> 
     // Without anything against it the metric itself is what is bounded.
     let (judged, mut figures) = match &best {
         Some(best) => {
-            let compare = match test.comparison {
-                Comparison::Ratio => ratio,
-                Comparison::Difference => difference,
-            };
-            let Some(compared) = Summary::of(&compare(&of.samples, &best.samples)) else {
+            let compared = series.compared(&test.metric, test.comparison, [&of, best]);
+            let Some(compared) = compared else {
                 let figures = mixed_line(mixed);
                 let undecided = || Judged { figures, lost, ..Judged::without(Verdict::Undecided) };
                 return (mixed > 0).then(undecided);
@@ -405,7 +402,8 @@ fn lost_trials(lost: usize) -> String {
 fn with_interval(summary: &Summary, unit: Option<&Unit>, rounds: &str) -> String {
     let (scale, short) = unit.map_or((1.0, ""), |unit| (unit.scale, &*unit.short));
     let shown = |number: f64| three_digits(number / scale);
-    let Summary { min, max, trials, .. } = *summary;
+    let Summary { min, max, trials, is_pooled, .. } = *summary;
+    let rounds = if is_pooled { &format!("{rounds} together") } else { rounds };
     let median = format!("{} {short}", shown(summary.median));
     let far = match summary.interval {
         Some((least, most)) => {

@@ -38,6 +38,9 @@ pub struct Figure {
     pub failed: usize,
     /// The trial that is nearest to the median, from 1.
     pub representative: u32,
+    /// Whether it is of all trials together, each of which is too short for it: `min` and `max` are the ends of the interval then.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_pooled: bool,
 }
 
 /// An attempt at a trial that failed, and why.
@@ -81,15 +84,16 @@ fn of_series(series: &Series<'_>) -> Vec<Figure> {
         let first = first.expect("a cell comes from a record");
         let failed = series.lost(cell);
         for metric in series.metrics() {
-            let Some(summary) = Summary::of(&series.samples(cell, metric)) else { continue };
-            let Summary { median, min, max, interval, trials, representative } = summary;
+            let Some(found) = series.found(cell, &metric) else { continue };
+            let summary = found.summary;
+            let Summary { median, min, max, interval, trials, representative, is_pooled } = summary;
             figures.push(Figure {
                 case: series.name.to_owned(),
                 system: first.system.clone(),
                 run: first.run,
                 factors: cell.clone(),
-                metric: metric.to_owned(),
-                unit: series.metric(metric).unit().to_owned(),
+                unit: series.metric(&metric).unit().to_owned(),
+                metric,
                 median,
                 min,
                 max,
@@ -98,6 +102,7 @@ fn of_series(series: &Series<'_>) -> Vec<Figure> {
                 trials,
                 failed,
                 representative,
+                is_pooled,
             });
         }
     }

@@ -12,6 +12,7 @@ mod figure;
 mod html;
 mod knee;
 mod next;
+mod pool;
 mod published;
 mod render;
 mod screen;

@@ -2,12 +2,13 @@
 
 use host::config::Bytes;
 
-use crate::case::Case;
+use super::pool::{self, Pooled};
+use crate::case::{Case, Comparison};
 use crate::factor::{BINARY, Domain, Factors, Level, THIS, matches};
 use crate::metric::{Better, METRICS, Shown};
 use crate::record::{Record, case_of};
 use crate::state::State;
-use crate::statistics::{Sample, Summary};
+use crate::statistics::{Sample, Summary, difference, ratio};
 use crate::workload::split;
 
 /// The trials of one case in one run.
@@ -31,6 +32,13 @@ pub(super) struct Found<'a> {
     pub(super) cell: &'a Factors,
     pub(super) samples: Vec<Sample>,
     pub(super) summary: Summary,
+}
+
+impl Found<'_> {
+    /// Whether it is of all trials together, each of which is too short for it. Then there are no samples.
+    fn is_pooled(&self) -> bool {
+        self.summary.is_pooled
+    }
 }
 
 /// What stands for the level of a factor that does not apply.
@@ -160,9 +168,13 @@ impl<'a> Series<'a> {
     }
 
     /// The metrics that were measured, in the order in which they are shown: those of siga, then others.
-    pub(super) fn metrics(&self) -> Vec<&'a str> {
+    pub(super) fn metrics(&self) -> Vec<String> {
         let measured = self.records.iter().flat_map(|record| record.metrics.keys());
-        let mut names: Vec<&str> = measured.map(String::as_str).collect();
+        let mut names: Vec<String> = measured.cloned().collect();
+        let together = pool::metrics(self);
+        let is_said =
+            |name: &String| self.cells.iter().any(|cell| self.found(cell, name).is_some());
+        names.extend(together.into_iter().filter(is_said));
         names.sort_unstable();
         names.dedup();
         let own = self.case.as_ref().map_or(&[][..], |case| &case.metrics);
@@ -194,17 +206,26 @@ impl<'a> Series<'a> {
         trials.filter_map(sample).collect()
     }
 
+    /// What the trials of a cell say, each by itself or all together; none if they do not say it.
+    pub(super) fn found(&self, cell: &'a Factors, metric: &str) -> Option<Found<'a>> {
+        let samples = self.samples(cell, metric);
+        let own = |record: &&&Record| record.factors == *cell && record.is_measured();
+        if samples.len() < self.records.iter().filter(own).count()
+            && let Some(pooled) = Pooled::of(self, cell, metric)
+        {
+            return Some(Found { cell, samples: Vec::new(), summary: pooled.summary() });
+        }
+        let summary = Summary::of(&samples)?;
+        Some(Found { cell, samples, summary })
+    }
+
     /// The best of the cells that `is_meant`, by their medians; none if none has the metric.
     pub(super) fn best(
         &self,
         metric: &str,
         is_meant: impl Fn(&Factors) -> bool,
     ) -> Option<Found<'a>> {
-        let found = |cell: &'a Factors| {
-            let samples = self.samples(cell, metric);
-            let summary = Summary::of(&samples)?;
-            Some(Found { cell, samples, summary })
-        };
+        let found = |cell: &'a Factors| self.found(cell, metric);
         let meant = self.cells().into_iter().filter(|cell| is_meant(cell));
         let better = self.metric(metric).better;
         let by_median = |one: &Found, other: &Found| {
@@ -212,6 +233,28 @@ impl<'a> Series<'a> {
             if better == Better::More { order.reverse() } else { order }
         };
         meant.filter_map(found).min_by(by_median)
+    }
+
+    /// A figure compared with another: round by round, or all rounds together where single ones are too short.
+    pub(super) fn compared(
+        &self,
+        metric: &str,
+        comparison: Comparison,
+        [own, base]: [&Found<'_>; 2],
+    ) -> Option<Summary> {
+        if own.is_pooled() || base.is_pooled() {
+            let [own, base] = [own, base].map(|found| Pooled::of(self, found.cell, metric));
+            let compared = match comparison {
+                Comparison::Ratio => own?.ratio(base?)?,
+                Comparison::Difference => own?.difference(base?),
+            };
+            return Some(compared.summary());
+        }
+        let compare = match comparison {
+            Comparison::Ratio => ratio,
+            Comparison::Difference => difference,
+        };
+        Summary::of(&compare(&own.samples, &base.samples))
     }
 
     /// The best of the cells that have these levels; factors that are not named are open.

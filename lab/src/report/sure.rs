@@ -17,7 +17,7 @@ const WINDOW_PART_MIN: f64 = 0.5;
 /// The metric that a series is judged by: the first that its case shows.
 fn main_metric(series: &Series<'_>) -> Option<String> {
     let shown = series.case.as_ref().and_then(|case| Some(case.tables.first()?.metrics[0].clone()));
-    shown.or_else(|| series.metrics().first().map(|name| (*name).to_owned()))
+    shown.or_else(|| series.metrics().into_iter().next())
 }
 
 /// The spreads of all cells, the narrowest first, with the name of the cell.

@@ -4,13 +4,12 @@ mod figure;
 
 pub(super) use figure::{NOTHING, measured, with_range};
 
-use self::figure::{Figure, NOISE_NOTE, Units};
+use self::figure::{Figure, NOISE_NOTE, POOLED_NOTE, Units};
 use super::series::{ANY, Found, Levels, Series, levels};
 use super::{Block, Grid};
-use crate::case::{METRIC, Show, Table};
+use crate::case::{Comparison, METRIC, Show, Table};
 use crate::factor::{BINARY, Factors, Level, matches};
 use crate::published::Published;
-use crate::statistics::{Summary, difference, ratio};
 
 /// The tables of a series, as its case lays them out.
 pub(super) fn tables(series: &Series<'_>) -> Vec<Block> {
@@ -38,7 +37,7 @@ const USUAL_COLUMNS_MAX: usize = 6;
 /// One row for each cell and one column for each metric; or the other way round where there are many metrics.
 /// Factors of which all cells have one level stand above the table.
 fn usual_layout(series: &Series<'_>) -> Table {
-    let metrics: Vec<String> = series.metrics().into_iter().map(str::to_owned).collect();
+    let metrics = series.metrics();
     let cells = series.cells();
     let differs = |factor: &&str| {
         let level = |cell: &Factors| cell.get(*factor).cloned();
@@ -211,10 +210,14 @@ impl Layout<'_> {
                 }
             }
         }
-        let units = Units::of(self.series, rows.iter().flat_map(|row| &row.figures), units);
+        let figures = || rows.iter().flat_map(|row| &row.figures);
+        let units = Units::of(self.series, figures(), units);
         let mut notes = Vec::new();
-        if rows.iter().flat_map(|row| &row.figures).any(Figure::is_noise) {
+        if figures().any(Figure::is_noise) {
             notes.push(NOISE_NOTE.to_owned());
+        }
+        if figures().any(Figure::is_pooled) {
+            notes.push(POOLED_NOTE.to_owned());
         }
         let figure = |row: &Row, index: usize| row.figures.get(index).cloned();
         let is_kept = |index: usize| {
@@ -454,7 +457,8 @@ impl Layout<'_> {
         }
         let Some(base) = self.base(metric, found) else { return Figure::Nothing };
         // A base of zero has a difference, and no ratio.
-        let times = || Summary::of(&ratio(&found.samples, &base.samples));
+        let compared = |comparison| self.series.compared(metric, comparison, [found, &base]);
+        let times = || compared(Comparison::Ratio);
         match show {
             Show::Absolute => unreachable!("returned above"),
             Show::Ratio => times().map_or(Figure::Nothing, Figure::Ratio),
@@ -464,7 +468,7 @@ impl Layout<'_> {
                 is_noise: times.is_in_noise(1.0),
             }),
             Show::Delta => {
-                let delta = Summary::of(&difference(&found.samples, &base.samples));
+                let delta = compared(Comparison::Difference);
                 delta.map_or(Figure::Nothing, |delta| Figure::Delta {
                     metric: metric.to_owned(),
                     median: delta.median,

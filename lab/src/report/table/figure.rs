@@ -17,6 +17,9 @@ const NOISE: &str = " (noise)";
 pub(super) const NOISE_NOTE: &str =
     "(noise): the trials do not say whether it is more or less than the base.";
 
+/// Explains figures of all trials together under a table.
+pub(super) const POOLED_NOTE: &str = "What the kernel samples is of all trials of a cell together, each of which is too short; its range is its error.";
+
 /// What stands in one place of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Figure {
@@ -65,6 +68,11 @@ impl Figure {
 
     pub(super) fn is_zero(&self) -> bool {
         *self != Figure::Nothing && self.is_empty()
+    }
+
+    /// Whether it is of all trials together, each of which is too short for it.
+    pub(super) fn is_pooled(&self) -> bool {
+        matches!(self, Figure::Absolute { summary, .. } | Figure::Ratio(summary) if summary.is_pooled)
     }
 
     pub(super) fn is_noise(&self) -> bool {

@@ -94,7 +94,7 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
 
 /// I/Os that have ended so far, by the measurement blocks.
 fn ended(server: &Server) -> u64 {
-    server.measurements().map(|(_, block)| u64::from(block.samples)).sum()
+    server.measurements().map(|(_, block)| block.samples).sum()
 }
 
 /// What was counted so far: information units by kind, and the measurement blocks of all subchannels.
