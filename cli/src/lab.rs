@@ -27,6 +27,7 @@ use serde_json::json;
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json, say};
+use crate::shell::CaseName;
 
 /// Measure this machine: run cases, print their tables
 ///
@@ -50,7 +51,7 @@ enum LabCommand {
 #[derive(Debug, clap::Args)]
 struct List {
     /// Names of cases or of groups of cases, or case files [default: all that come with siga]
-    #[arg(value_name = "CASE")]
+    #[arg(value_name = "CASE", value_parser = CaseName, hide_possible_values = true)]
     cases: Vec<String>,
     #[command(flatten)]
     output: Output,
@@ -67,7 +68,7 @@ struct List {
 #[derive(Debug, clap::Args)]
 struct Run {
     /// Names of cases or of groups of cases, or case files [default: messages studies, and --quick]
-    #[arg(value_name = "CASE")]
+    #[arg(value_name = "CASE", value_parser = CaseName, hide_possible_values = true)]
     cases: Vec<String>,
     /// Run the quick form of each case that has one: fewer levels, fewer or shorter trials
     #[arg(long)]

@@ -22,6 +22,7 @@ mod route;
 mod run;
 mod send;
 mod served;
+mod shell;
 mod socket;
 mod top;
 mod transfer;
@@ -61,6 +62,8 @@ enum Command {
     Volume(volume::Arguments),
     Lab(lab::Arguments),
     Monitor(monitor::Arguments),
+    Completions(shell::Completions),
+    Man(shell::Man),
     /// Play one part of a trial: what `siga lab run` starts
     #[command(hide = true)]
     LabWorker,
@@ -99,6 +102,8 @@ fn main() -> std::process::ExitCode {
         Command::Volume(arguments) => volume::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Monitor(arguments) => monitor::run(&arguments),
+        Command::Completions(arguments) => shell::completions(&arguments, &Arguments::command()),
+        Command::Man(arguments) => shell::man(&arguments, Arguments::command()),
         Command::LabWorker => ::lab::worker::run().map_err(Outcome::no),
         Command::PortGuard { words } => return port::guard::run(&words),
         Command::PortInside { words } => return port::inside::run(&words),
