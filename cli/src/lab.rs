@@ -1,5 +1,8 @@
 //! `siga lab`: measure.
 
+mod compare;
+mod history;
+
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -20,7 +23,7 @@ use lab::redefine::redefine;
 use lab::reduce::reduce;
 use lab::report::{self, Judgement, Verdict};
 use lab::run::{RunError, Watcher};
-use lab::store::Store;
+use lab::store::{self, LAST, Store};
 use lab::transport::{TRANSPORTS, Transport};
 use lab::trial::{Crew, TrialError};
 use serde_json::json;
@@ -45,6 +48,8 @@ enum LabCommand {
     List(List),
     Run(Run),
     Report(Report),
+    Compare(compare::Compare),
+    History(history::History),
 }
 
 /// List cases, their questions and their factors
@@ -109,7 +114,7 @@ struct Run {
 /// Of a case that was run several times, the latest run counts.
 #[derive(Debug, clap::Args)]
 struct Report {
-    /// Files that `siga lab run --json` wrote; `last` is the latest run of this user
+    /// Files that `siga lab run --json` wrote; `last` is the latest run of this user, and `siga lab history` names the others
     #[arg(value_name = "FILE", required_unless_present = "published")]
     files: Vec<PathBuf>,
     /// Instead of results: the published tables of these cases and drafts, or of all
@@ -152,6 +157,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         LabCommand::List(arguments) => list(arguments),
         LabCommand::Run(arguments) => run_cases(arguments),
         LabCommand::Report(arguments) => print_report(arguments),
+        LabCommand::Compare(arguments) => compare::run(arguments),
+        LabCommand::History(arguments) => history::run(arguments),
     }
 }
 
@@ -249,8 +256,7 @@ fn print_report(arguments: &Report) -> Result<(), Outcome> {
     let cases = if arguments.case.is_empty() { Vec::new() } else { select(&arguments.case)? };
     let (mut records, mut notes) = (Vec::new(), Vec::new());
     for file in &arguments.files {
-        let file = if file == Path::new("last") { last_run()? } else { file.clone() };
-        let mut of_file = record::read(&file)?;
+        let (file, mut of_file) = results_of(file)?;
         cases.iter().for_each(|case| redefine(&mut of_file, case));
         if arguments.intervals {
             notes.extend(reduce(&mut of_file, &file).lines());
@@ -283,11 +289,27 @@ fn shown(report: &report::Report, format: Format) -> Option<String> {
     }
 }
 
-/// The file of the latest run of this user.
-fn last_run() -> Result<PathBuf, Outcome> {
-    let found = Store::of_user().map(|store| store.last()).transpose();
-    let none = "no run is kept yet: siga lab run";
-    found.map_err(Outcome::no)?.flatten().ok_or_else(|| Outcome::No(none.to_owned()))
+/// The results that a user names: of a file, or of a run that is kept; and the file.
+fn results_of(name: &Path) -> Result<(PathBuf, Vec<Record>), Outcome> {
+    let run = name.to_str().filter(|name| store::is_run_name(name));
+    let Some(run) = run else { return Ok((name.to_owned(), record::read(name)?)) };
+    let found = Store::of_user().map(|store| store.find(run)).transpose();
+    let none = || match run {
+        LAST => "no run is kept yet: siga lab run".to_owned(),
+        _ => format!("no run {run} is kept: siga lab history lists them, and ./{run} is a file"),
+    };
+    let file = found.map_err(Outcome::no)?.flatten().ok_or_else(|| Outcome::No(none()))?;
+    Ok((file.clone(), record::read(&file)?))
+}
+
+/// What goes wrong in a check: 1 is the answer no, and nothing else.
+fn broken(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::No(why) => Outcome::Broken(why),
+        Outcome::File(error) if error.may_pass => Outcome::Broken(error.to_string()),
+        Outcome::Unread => Outcome::Broken("the reader of the results is gone".to_owned()),
+        other => other,
+    }
 }
 
 /// Columns of the terminal, or of text that goes elsewhere.
@@ -326,12 +348,7 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
     if !arguments.check {
         return records.map(|_| ());
     }
-    // With --check, 1 says that a claim does not hold, and nothing else.
-    let records = records.map_err(|outcome| match outcome {
-        Outcome::No(why) => Outcome::Broken(why),
-        Outcome::Unread => Outcome::Broken("the reader of the results is gone".to_owned()),
-        other => other,
-    })?;
+    let records = records.map_err(broken)?;
     check(&report::judgements(&records), matches!(arguments.json, Some(None)))
 }
 

@@ -59,7 +59,7 @@ fn every_command_has_it() {
     }
     let all = "up send receive identify run join forward route query audit capture top export volume create \
                volume ls volume check volume import volume export volume serve lab list lab run lab report \
-               monitor dump";
+               lab compare lab history monitor dump";
     assert_eq!(found.join(" "), all);
 }
 
@@ -461,6 +461,25 @@ fn lab_prints_cases_trials_and_figures() {
     assert_eq!(names(claim), members);
     assert_eq!((&claim["verdict"], &claim["trials"]), (&"not measured".into(), &0.into()));
     assert_eq!((&figure["trials"], &figure["factors"]["bytes"]), (&2.into(), &4000.into()));
+
+    let compared = objects(&system, &["lab", "compare", &results, &results, "--json"]);
+    let members = [
+        "a",
+        "b",
+        "better",
+        "case",
+        "factors",
+        "interval",
+        "is_beyond_margin",
+        "metric",
+        "ratio",
+        "unit",
+        "verdict",
+    ];
+    assert_eq!(names(&compared[0]), members);
+    let members = ["failed", "interval", "median", "other_state", "run", "trials"];
+    assert_eq!(names(&compared[0]["a"]), members);
+    assert_eq!(compared[0]["verdict"], "undecided", "there are two trials");
 
     let output = system.run(&["lab", "run", "--json", "border-64"]);
     assert_eq!(output.status.code(), Some(2));

@@ -212,7 +212,19 @@ pub fn read(file: &Path) -> Result<Vec<Record>, FileError> {
 /// # Errors
 /// As [`read`].
 pub fn parse(source: &Source) -> Result<Vec<Record>, FileError> {
-    let mut records = Vec::new();
+    parse_counting(source).map(|(records, _)| records)
+}
+
+/// Reads results, and counts the lines that were cut off.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_counting(file: &Path) -> Result<(Vec<Record>, usize), FileError> {
+    parse_counting(&Source::read(file)?)
+}
+
+fn parse_counting(source: &Source) -> Result<(Vec<Record>, usize), FileError> {
+    let (mut records, mut cut_off) = (Vec::new(), 0);
     let mut at = 0;
     for line in source.text().split_inclusive('\n') {
         let span = at..at + line.trim_end().len();
@@ -223,7 +235,7 @@ pub fn parse(source: &Source) -> Result<Vec<Record>, FileError> {
         match serde_json::from_str(line) {
             Ok(record) => records.push(record),
             // The run was ended in the middle of it; another may have added its own after it.
-            Err(_) if !line.ends_with('\n') || is_cut_off(line) => {}
+            Err(_) if !line.ends_with('\n') || is_cut_off(line) => cut_off += 1,
             Err(error) => {
                 let what = format!("this is no result: {error}");
                 return Err(source.error(
@@ -234,7 +246,7 @@ pub fn parse(source: &Source) -> Result<Vec<Record>, FileError> {
             }
         }
     }
-    Ok(records)
+    Ok((records, cut_off))
 }
 
 /// Whether a line begins as results do, and does not end as they do.
@@ -293,7 +305,8 @@ mod tests {
         let text = format!("{LINE}\n{}", &LINE[..50]);
         assert_eq!(parse(&Source::of("r.jsonl", &text)).unwrap().len(), 1);
         let text = format!("{LINE}\n{}\n{LINE}\n", &LINE[..50]);
-        assert_eq!(parse(&Source::of("r.jsonl", &text)).unwrap().len(), 2);
+        let (records, cut_off) = parse_counting(&Source::of("r.jsonl", &text)).unwrap();
+        assert_eq!((records.len(), cut_off), (2, 1));
     }
 
     #[test]

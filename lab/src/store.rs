@@ -3,7 +3,7 @@
 //! Each run is a file of results, `run-<when it began, in milliseconds since 1970>.jsonl`, in a directory of the
 //! user; interval records of its parties are in a directory beside it. The oldest runs are removed, but none that a
 //! process still writes: the process holds a lock on the file, which ends with the process. Nothing else in the user's
-//! directory is touched.
+//! directory is touched, and no file of another user.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -13,13 +13,68 @@ use std::path::{Path, PathBuf};
 
 use crate::interval;
 
-/// Runs that are kept.
-pub const RUNS_KEPT_MAX: usize = 20;
+/// Runs that are kept: a run in each of the last two hundred nights, or the last week of somebody who works on one thing.
+pub const RUNS_KEPT_MAX: usize = 200;
+
+/// Bytes that kept runs may have together, with their interval records. A run of all default cases has some 6 MB, most runs
+/// of one case some hundred KB; more is a nuisance in a home directory. The latest run is kept whatever its size.
+pub const BYTES_KEPT_MAX: u64 = 256 << 20;
 
 /// A directory of runs.
 #[derive(Clone, Debug)]
 pub struct Store {
     directory: PathBuf,
+}
+
+/// A run that is kept.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kept {
+    /// When it began, in milliseconds since 1970.
+    pub began_ms: u64,
+    /// Its results.
+    pub file: PathBuf,
+    /// How many bytes these are.
+    pub bytes: u64,
+}
+
+/// Returns true if this names a run, and no file: `last`, `2` for the one before, `1795227234955` for the one that began
+/// then, `2026-11-21` or `2026-11-21T09:13` for the last one that began on this day or in this minute, in UTC.
+pub fn is_run_name(text: &str) -> bool {
+    let shape: String =
+        text.chars().map(|letter| if letter.is_ascii_digit() { '0' } else { letter }).collect();
+    let is_number = !text.is_empty() && shape.bytes().all(|byte| byte == b'0');
+    let is_date = shape.len() >= DAY.len() && "0000-00-00T00:00:00".starts_with(&shape);
+    text == LAST || is_number || is_date
+}
+
+/// The name of the latest run.
+pub const LAST: &str = "last";
+const DAY: &str = "0000-00-00";
+
+/// Numbers up to this count runs back from the latest; larger ones are times.
+const NUMBER_MAX: u64 = 9999;
+
+/// A time in milliseconds since 1970 as `2026-11-21T09:13:54`, in UTC.
+pub fn date(time_ms: u64) -> String {
+    let (mut day, second) = (time_ms / 86_400_000, time_ms / 1000 % 86_400);
+    // Years of 400 repeat; a time that is nonsense ends with the loop.
+    let (mut year, mut month) = (1970 + 400 * (day / 146_097), 0);
+    day %= 146_097;
+    let is_leap = |year: u64| year.is_multiple_of(if year.is_multiple_of(100) { 400 } else { 4 });
+    loop {
+        let february = if is_leap(year) { 29 } else { 28 };
+        let days = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month];
+        if day < days {
+            break;
+        }
+        day -= days;
+        month += 1;
+        if month == 12 {
+            (year, month) = (year + 1, 0);
+        }
+    }
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}", month + 1, day + 1)
 }
 
 impl Store {
@@ -42,7 +97,7 @@ impl Store {
     }
 
     /// Makes a file for a run that begins at `now_ms`, in milliseconds since 1970, and removes the oldest runs
-    /// above [`RUNS_KEPT_MAX`]. Returns where the file is, and the file, to append to. Until it is closed, the run is
+    /// above [`RUNS_KEPT_MAX`] and [`BYTES_KEPT_MAX`]. Returns where the file is, and the file, to append to. Until it is closed, the run is
     /// not removed.
     ///
     /// # Errors
@@ -67,9 +122,14 @@ impl Store {
         };
         // A clock that was set back makes the new run the oldest by its name.
         let mut others = self.runs()?;
-        others.retain(|(_, other)| *other != path);
-        for (_, old) in others.iter().rev().skip(RUNS_KEPT_MAX - 1) {
-            match remove(old) {
+        others.retain(|other| other.file != path);
+        let mut bytes = 0;
+        for (older, old) in others.iter().rev().enumerate() {
+            bytes += old.bytes + interval_bytes(&old.file);
+            if older == 0 || (older < RUNS_KEPT_MAX - 1 && bytes <= BYTES_KEPT_MAX) {
+                continue;
+            }
+            match remove(&old.file) {
                 // Another run that begins has removed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 removed => removed?,
@@ -78,32 +138,54 @@ impl Store {
         Ok((path, file))
     }
 
-    /// The latest run that has results; none if there is none.
+    /// The run of this name, see [`is_run_name`]; none if there is none, or if it has no results yet.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn last(&self) -> io::Result<Option<PathBuf>> {
-        if !self.directory.exists() {
-            return Ok(None);
-        }
-        let has_results = |file: &PathBuf| fs::metadata(file).is_ok_and(|about| about.len() > 0);
-        Ok(self.runs()?.into_iter().rev().map(|(_, file)| file).find(has_results))
+    pub fn find(&self, name: &str) -> io::Result<Option<PathBuf>> {
+        let mut runs = self.runs()?;
+        runs.retain(|run| run.bytes > 0);
+        let number = if name == LAST { Some(1) } else { name.parse().ok() };
+        let found = match number {
+            Some(number @ 1..=NUMBER_MAX) => runs.iter().rev().nth(number as usize - 1),
+            Some(when) => runs.iter().find(|run| run.began_ms == when),
+            None => runs.iter().rev().find(|run| date(run.began_ms).starts_with(name)),
+        };
+        Ok(found.map(|run| run.file.clone()))
     }
 
-    /// All runs, the oldest first.
-    fn runs(&self) -> io::Result<Vec<(u64, PathBuf)>> {
+    /// All runs of this user, the oldest first.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn runs(&self) -> io::Result<Vec<Kept>> {
         let mut runs = Vec::new();
-        for entry in fs::read_dir(&self.directory)? {
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(runs),
+            entries => entries?,
+        };
+        let own = rustix::process::geteuid().as_raw();
+        for entry in entries {
             let entry = entry?;
-            if let Some(when) = entry.file_name().to_str().and_then(began)
-                && entry.file_type()?.is_file()
-            {
-                runs.push((when, entry.path()));
+            let Some(began_ms) = entry.file_name().to_str().and_then(began) else { continue };
+            match entry.metadata() {
+                Ok(about) if about.is_file() && about.uid() == own => {
+                    runs.push(Kept { began_ms, file: entry.path(), bytes: about.len() });
+                }
+                // A run that begins elsewhere may have removed it.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
             }
         }
         runs.sort_unstable();
         Ok(runs)
     }
+}
+
+/// Bytes of the interval records beside a run.
+fn interval_bytes(run: &Path) -> u64 {
+    let files = fs::read_dir(interval::directory(run)).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|about| about.len()).sum()
 }
 
 /// Removes a run, unless a process writes it.
@@ -154,15 +236,15 @@ mod tests {
     fn latest_run_with_results_is_the_last() {
         let place = Place::make().unwrap();
         let store = Store::at(&place.file("a").join("b"));
-        assert_eq!(store.last().unwrap(), None);
+        assert_eq!(store.find(LAST).unwrap(), None);
         let (first, _) = store.begin(5).unwrap();
-        assert_eq!(store.last().unwrap(), None, "it has no results yet");
+        assert_eq!(store.find(LAST).unwrap(), None, "it has no results yet");
         fs::write(&first, "a line").unwrap();
         let (second, _) = store.begin(5).unwrap();
         assert_ne!(first, second, "two runs of the same millisecond");
-        assert_eq!(store.last().unwrap(), Some(first));
+        assert_eq!(store.find(LAST).unwrap(), Some(first));
         fs::write(&second, "a line").unwrap();
-        assert_eq!(store.last().unwrap(), Some(second));
+        assert_eq!(store.find(LAST).unwrap(), Some(second));
     }
 
     #[test]
@@ -181,7 +263,7 @@ mod tests {
         for now in 10..10 + RUNS_KEPT_MAX as u64 {
             store.begin(now).unwrap();
         }
-        let runs: Vec<u64> = store.runs().unwrap().into_iter().map(|(when, _)| when).collect();
+        let runs: Vec<u64> = store.runs().unwrap().iter().map(|run| run.began_ms).collect();
         assert_eq!(runs, (10..10 + RUNS_KEPT_MAX as u64).collect::<Vec<_>>());
         let left = fs::read_dir(&store.directory).unwrap().count();
         assert_eq!(left, RUNS_KEPT_MAX + 5 + 2);
@@ -200,5 +282,77 @@ mod tests {
         drop(written);
         begin(100);
         assert!(!first.exists() && !intervals.exists());
+    }
+    #[test]
+    fn runs_are_kept_within_their_bytes_and_the_latest_always() {
+        let place = Place::make().unwrap();
+        let store = Store::at(&place.file("lab"));
+        let begin = |now, bytes| {
+            let (path, file) = store.begin(now).unwrap();
+            file.set_len(bytes).unwrap();
+            path
+        };
+        let half = BYTES_KEPT_MAX / 2;
+        let first = begin(1, half);
+        let second = begin(2, half - 2);
+        let intervals = interval::directory(&second);
+        fs::create_dir(&intervals).unwrap();
+        fs::write(intervals.join("a"), "123").unwrap();
+        let third = begin(3, 2 * BYTES_KEPT_MAX);
+        assert!(!first.exists(), "both and the records are too many");
+        let fourth = begin(4, 0);
+        assert!(!second.exists() && !intervals.exists() && third.exists());
+        begin(5, 0);
+        assert!(!third.exists() && fourth.exists());
+    }
+
+    #[test]
+    fn runs_are_found_by_number_and_by_time() {
+        let place = Place::make().unwrap();
+        let store = Store::at(&place.file("lab"));
+        let begin = |now, text: &str| {
+            let (path, _) = store.begin(now).unwrap();
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let first = begin(1_795_227_234_955, "a");
+        let second = begin(1_795_227_235_000, "a");
+        begin(1_795_327_235_000, "");
+        let found = |name: &str| {
+            assert!(is_run_name(name), "{name}");
+            store.find(name).unwrap()
+        };
+        for (name, run) in [
+            ("last", Some(&second)),
+            ("1", Some(&second)),
+            ("2", Some(&first)),
+            ("3", None),
+            ("0", None),
+            ("99999999999999999999", None),
+            ("1795227234955", Some(&first)),
+            ("2026-11-21", Some(&second)),
+            ("2026-11-21T02:13", Some(&second)),
+            ("2026-11-21T02:13:54", Some(&first)),
+            ("2026-11-22", None),
+        ] {
+            assert_eq!(found(name).as_ref(), run, "{name}");
+        }
+        for file in ["", "lasts", "2026-11", "2026-11-21.jsonl", "./1", "r.jsonl", "-1"] {
+            assert!(!is_run_name(file), "{file}");
+        }
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00"),
+            (951_782_399, "2000-02-28T23:59:59"),
+            (951_782_400, "2000-02-29T00:00:00"),
+            (1_735_689_599, "2024-12-31T23:59:59"),
+            (4_107_542_400, "2100-03-01T00:00:00"),
+        ] {
+            assert_eq!(date(seconds * 1000), text);
+        }
+        assert!(date(u64::MAX).len() > 19);
     }
 }

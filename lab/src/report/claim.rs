@@ -458,7 +458,7 @@ fn wanted(bound: Bound, shown: impl Fn(f64) -> String) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::random::Random;
     use crate::statistics::Sample;
@@ -466,21 +466,21 @@ mod tests {
     const RUNS: u32 = 10_000;
 
     /// Draws noise whose median is 0 and whose standard deviation is about 1 without outliers.
-    type Noise = fn(&mut Random) -> f64;
+    pub(in crate::report) type Noise = fn(&mut Random) -> f64;
 
     fn uniform(random: &mut Random) -> f64 {
         (random.below(1 << 40) as f64 + 0.5) / (1_u64 << 40) as f64
     }
 
-    fn normal(random: &mut Random) -> f64 {
+    pub(in crate::report) fn normal(random: &mut Random) -> f64 {
         (0..12).map(|_| uniform(random)).sum::<f64>() - 6.0
     }
 
-    fn skewed(random: &mut Random) -> f64 {
+    pub(in crate::report) fn skewed(random: &mut Random) -> f64 {
         -uniform(random).ln() - std::f64::consts::LN_2
     }
 
-    fn with_outliers(random: &mut Random) -> f64 {
+    pub(in crate::report) fn with_outliers(random: &mut Random) -> f64 {
         let times = if random.below(10) == 0 { 50.0 } else { 1.0 };
         times * normal(random)
     }

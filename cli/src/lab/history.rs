@@ -1,0 +1,91 @@
+//! `siga lab history`: the runs that are kept.
+
+use lab::record;
+use lab::report::{self, KeptRun, Trend};
+use lab::store::{Kept, Store};
+
+use super::{Format, shown};
+use crate::outcome::Outcome;
+use crate::output::{Output, print, print_json, say};
+
+/// List kept runs, or how a case's figures went from run to run
+///
+/// Each `siga lab run` is kept, in $XDG_STATE_HOME/siga/lab or ~/.local/state/siga/lab: the latest 200 runs, of at most 256 MiB. A
+/// number of the list, or when a run began, names a run for `siga lab report` and `siga lab compare`.
+#[derive(Debug, clap::Args)]
+pub struct History {
+    /// A case, whose figures are shown over all runs [default: a list of the runs]
+    #[arg(value_name = "CASE")]
+    case: Option<String>,
+    /// A metric of it, with a row for each run [default: those of its tables and claims, without]. May be repeated
+    #[arg(long, value_name = "METRIC", requires = "case")]
+    metric: Vec<String>,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text", conflicts_with = "json")]
+    format: Format,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub fn run(arguments: &History) -> Result<(), Outcome> {
+    if matches!(arguments.format, Format::Csv) {
+        let right = "must be --json, or another format";
+        return Err(Outcome::Usage(format!("a history has no form as CSV: {right}")));
+    }
+    let runs = Store::of_user().map(|store| store.runs()).transpose().map_err(Outcome::no)?;
+    let runs = runs.unwrap_or_default();
+    match &arguments.case {
+        None => list(arguments, runs),
+        Some(case) => trend(arguments, case, runs),
+    }
+}
+
+fn list(arguments: &History, runs: Vec<Kept>) -> Result<(), Outcome> {
+    // Only those with results have a number. One at a time is in memory: each can have many megabytes.
+    let summary = |(number, Kept { began_ms, file, bytes }): (usize, Kept)| {
+        let name = file.display().to_string();
+        let run =
+            KeptRun { number: number + 1, run: began_ms, file: name, bytes, ..KeptRun::default() };
+        match record::read_counting(&file) {
+            Ok((records, cut_off)) => KeptRun { cut_off, ..run }.with(&records),
+            Err(error) => KeptRun { refused: Some(error.to_string()), ..run },
+        }
+    };
+    let runs = runs.into_iter().rev().filter(|run| run.bytes > 0).enumerate();
+    if arguments.output.json {
+        return runs.map(summary).try_for_each(|run| print_json(&run));
+    }
+    let report = shown(&report::kept(&runs.map(summary).collect::<Vec<_>>()), arguments.format);
+    print(report.unwrap_or_default().trim_end())
+}
+
+fn trend(arguments: &History, case: &str, runs: Vec<Kept>) -> Result<(), Outcome> {
+    let mut trend = Trend::of(case);
+    for run in runs {
+        match record::read(&run.file) {
+            Ok(records) => trend.add(&records),
+            Err(error) => say(format_args!("warning: left out: {error}")),
+        }
+    }
+    let known: Vec<&str> = trend.metrics().collect();
+    if known.is_empty() {
+        return Err(Outcome::No(format!(
+            "no kept run has figures of {case:?}: siga lab history lists them"
+        )));
+    }
+    if let Some(unknown) = arguments.metric.iter().find(|metric| !known.contains(&metric.as_str()))
+    {
+        let right = host::near::right(unknown, &known);
+        return Err(Outcome::Usage(format!(
+            "no kept run of {case} has the metric {unknown:?}: {right}"
+        )));
+    }
+    if arguments.output.json {
+        let wanted = &arguments.metric;
+        let figures = trend.figures.iter();
+        let mut own = figures.filter(|one| wanted.is_empty() || wanted.contains(&one.metric));
+        return own.try_for_each(print_json);
+    }
+    let report = shown(&trend.report(&arguments.metric), arguments.format);
+    print(report.unwrap_or_default().trim_end())
+}
