@@ -9,6 +9,8 @@ use host::config::Bytes;
 use host::near::right;
 use serde::{Deserialize, Serialize};
 
+use crate::workload::split;
+
 /// One value of a factor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(untagged, expecting = "a number or a word")]
@@ -34,7 +36,18 @@ pub type Factors = BTreeMap<String, Level>;
 /// Whether `factors` are among those that `wanted` means: each factor that is named there has the level
 /// named there. Those that are not named are open.
 pub fn matches(factors: &Factors, wanted: &Factors) -> bool {
-    wanted.iter().all(|(name, level)| factors.get(name) == Some(level))
+    wanted.iter().all(|(name, level)| match factors.get(name) {
+        None => is_absent(name, level),
+        found => found == Some(level),
+    })
+}
+
+/// Factors that a cell does not have where they are 0: nothing is due by a schedule, and nobody thinks.
+pub(crate) const ABSENT_AT_ZERO: &[&str] = &["rate", "think", "load_percent"];
+
+/// Whether a cell without this factor has this level.
+pub(crate) fn is_absent(name: &str, level: &Level) -> bool {
+    *level == Level::Number(0) && ABSENT_AT_ZERO.contains(&split(name).1)
 }
 
 /// Levels as people read them: `path, 64, adaptive`.

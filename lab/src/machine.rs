@@ -1,6 +1,7 @@
 //! The machine that is measured: facts that stand with every result, and what may spoil one.
 
 use std::fs;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,18 @@ pub struct Machine {
     pub is_virtual: bool,
     /// How the kernel chooses the processors' speed, if it says.
     pub governor: Option<String>,
+    /// Version of the processors' microcode, if they say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub microcode: Option<String>,
+    /// The faults of the processors that the kernel works around, which costs something with each call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mitigations: Vec<String>,
+    /// When memory gets huge pages by itself: `always`, `madvise` or `never`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub huge_pages: Option<String>,
+    /// What idles the processors, if the kernel says: deep sleep is slow to leave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_driver: Option<String>,
     /// Processes that wanted to run in the minute before, on average.
     pub load: f64,
     /// Version of siga.
@@ -37,6 +50,7 @@ impl Machine {
         let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
         let information = read("/proc/cpuinfo");
         let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+        let said = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         Machine {
             processor: field(&information, "model name").unwrap_or("unknown").to_owned(),
             processors: allowed.len(),
@@ -45,7 +59,12 @@ impl Machine {
             memory_bytes: memory_bytes(&read("/proc/meminfo")).unwrap_or_default(),
             is_virtual: field(&information, "flags")
                 .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
-            governor: Some(governor.trim().to_owned()).filter(|governor| !governor.is_empty()),
+            governor: said(&governor),
+            microcode: field(&information, "microcode").map(str::to_owned),
+            mitigations: mitigations(Path::new("/sys/devices/system/cpu/vulnerabilities")),
+            huge_pages: chosen(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
+            idle_driver: said(&read("/sys/devices/system/cpu/cpuidle/current_driver"))
+                .filter(|driver| driver != "none"),
             load: load(&read("/proc/loadavg")).unwrap_or_default(),
             siga: env!("CARGO_PKG_VERSION").to_owned(),
             is_debug: cfg!(debug_assertions),
@@ -111,22 +130,59 @@ const BUSY_LOAD_MIN: f64 = 0.3;
 /// The processors of this process, in the order in which they are given to parties: the first two for the two
 /// guests of most trials, then the others, the last first.
 pub fn processors() -> Vec<usize> {
-    given_away(&os::processor::allowed(), siblings)
+    given_away(&os::processor::allowed(), siblings, neighbours)
 }
 
-fn given_away(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
-    let Some(pair) = pair(allowed, siblings) else { return allowed.to_vec() };
+fn given_away(
+    allowed: &[usize],
+    siblings: impl Fn(usize) -> Vec<usize>,
+    neighbours: impl Fn(usize) -> Vec<usize>,
+) -> Vec<usize> {
+    let Some(pair) = pair(allowed, siblings, neighbours) else { return allowed.to_vec() };
     let others = allowed.iter().rev().filter(|processor| !pair.contains(processor));
     pair.into_iter().chain(others.copied()).collect()
 }
 
-/// Two processors for two guests: on different cores, of the same kind of distance each time. The first of
-/// many serve most interrupts, so the last are taken.
-fn pair(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Option<[usize; 2]> {
+/// Two processors for two guests: on different cores that share their last cache if there are such, so that the distance is of
+/// the same kind each time. The first of many serve most interrupts, so the last are taken.
+fn pair(
+    allowed: &[usize],
+    siblings: impl Fn(usize) -> Vec<usize>,
+    neighbours: impl Fn(usize) -> Vec<usize>,
+) -> Option<[usize; 2]> {
     let (last, others) = allowed.split_last()?;
-    let together = siblings(*last);
-    let apart = others.iter().rev().find(|processor| !together.contains(processor));
-    apart.or(others.last()).map(|other| [*other, *last])
+    let (together, near) = (siblings(*last), neighbours(*last));
+    let mut apart = others.iter().rev().filter(|processor| !together.contains(processor));
+    let nearest = apart.clone().find(|processor| near.contains(processor));
+    nearest.or_else(|| apart.next()).or(others.last()).map(|other| [*other, *last])
+}
+
+/// The processors that share the last cache with this one.
+fn neighbours(processor: usize) -> Vec<usize> {
+    let file = |level: u8| {
+        format!("/sys/devices/system/cpu/cpu{processor}/cache/index{level}/shared_cpu_list")
+    };
+    // The last of those that are there.
+    let text = (2..=3).rev().find_map(|level| fs::read_to_string(file(level)).ok());
+    list(text.unwrap_or_default().trim())
+}
+
+/// The names of the faults in this directory of the kernel that are worked around.
+fn mitigations(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let is_met =
+        |path: &Path| fs::read_to_string(path).is_ok_and(|text| text.starts_with("Mitigation"));
+    let names = entries.filter(|entry| is_met(&entry.path()));
+    let mut names: Vec<String> =
+        names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The choice that the kernel has put in brackets: `always [madvise] never`.
+fn chosen(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('[')?;
+    rest.split_once(']').map(|(chosen, _)| chosen.to_owned())
 }
 
 /// The processors that share a core with this one.
@@ -166,13 +222,25 @@ mod tests {
     fn guests_get_cores_of_their_own() {
         let alone = |processor: usize| vec![processor];
         let in_pairs = |processor: usize| vec![processor & !1, processor | 1];
-        assert_eq!(pair(&[0, 1], alone), Some([0, 1]));
-        assert_eq!(pair(&[0, 1, 2, 3], in_pairs), Some([1, 3]));
-        assert_eq!(pair(&[6, 7], in_pairs), Some([6, 7]), "one core is better than one thread");
-        assert_eq!(pair(&[5], alone), None);
-        assert_eq!(pair(&[], alone), None);
-        assert_eq!(given_away(&[0, 1, 2, 3], in_pairs), [1, 3, 2, 0]);
-        assert_eq!(given_away(&[5], alone), [5]);
+        let all = |_: usize| (0..8).collect::<Vec<_>>();
+        assert_eq!(pair(&[0, 1], alone, all), Some([0, 1]));
+        assert_eq!(pair(&[0, 1, 2, 3], in_pairs, all), Some([1, 3]));
+        assert_eq!(
+            pair(&[6, 7], in_pairs, all),
+            Some([6, 7]),
+            "one core is better than one thread"
+        );
+        assert_eq!(pair(&[5], alone, all), None);
+        assert_eq!(pair(&[], alone, all), None);
+        // Caches of every second core, as where nodes take turns.
+        let every_second =
+            |processor: usize| (processor & 2..8).step_by(4).flat_map(|at| [at, at + 1]).collect();
+        assert_eq!(pair(&[0, 1, 2, 3, 4, 5, 6, 7], in_pairs, every_second), Some([3, 7]));
+        assert_eq!(pair(&[4, 5, 6, 7], in_pairs, every_second), Some([5, 7]), "none shares it");
+        assert_eq!(given_away(&[0, 1, 2, 3], in_pairs, all), [1, 3, 2, 0]);
+        assert_eq!(given_away(&[5], alone, all), [5]);
+        assert_eq!(chosen("always [madvise] never\n").as_deref(), Some("madvise"));
+        assert_eq!(chosen("never"), None);
         assert_eq!(list("0-2,8"), [0, 1, 2, 8]);
         assert_eq!(list(""), Vec::<usize>::new());
     }

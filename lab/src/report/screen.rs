@@ -3,14 +3,16 @@
 
 use super::claim::{Tally, tally};
 use super::series::{Found, Series};
-use super::sure::{STOLEN_MAX, percent, shown_trials, spreads, stolen, stolen_line, trials_of};
+use super::sure::{STOLEN_MAX, percent, shown_trials, states_line, stolen, stolen_line, trials_of};
 use super::table::NOTHING;
 use super::{Block, Grid, Report, render};
 use crate::case::{Case, Screen, ScreenColumn, ScreenRow};
-use crate::factor::Factors;
+use crate::factor::{ABSENT_AT_ZERO, Factors, is_absent};
 use crate::metric::Better;
 use crate::record::Record;
+use crate::statistics::Summary;
 use crate::unit::{self, three_digits};
+use crate::workload::split;
 
 /// The most lines of the first screen, and columns of each.
 pub const LINES_MAX: usize = 24;
@@ -21,7 +23,7 @@ pub const COLUMNS_MAX: u16 = 100;
 const TALLIES_MAX: usize = 4;
 
 /// The most columns of figures, and rows: those of the first cases. The others are in the report.
-const FIGURES_MAX: usize = 5;
+const FIGURES_MAX: usize = 6;
 const ROWS_MAX: usize = 7;
 
 /// The first screen of a run and where its tables are, as text for a terminal of `width` columns: at most
@@ -104,8 +106,9 @@ pub(super) fn blocks(all: &[Series<'_>]) -> Vec<Block> {
 }
 
 fn blocks_within(all: &[Series<'_>], limits: Limits) -> Vec<Block> {
-    let Some(grid) = grid(all, limits.rows) else { return Vec::new() };
-    vec![Block::Lines(machine(all)), Block::Table(grid), Block::Lines(sure(all, limits.tallies))]
+    let Some((grid, shown)) = grid(all, limits.rows) else { return Vec::new() };
+    let sure = sure(all, &shown, limits.tallies);
+    vec![Block::Lines(machine(all)), Block::Table(grid), Block::Lines(sure)]
 }
 
 /// What was measured on, and what spoils it.
@@ -127,25 +130,48 @@ fn machine(all: &[Series<'_>]) -> Vec<String> {
         false => format!("Quiet: {busy}; {}", stolen_line(stolen)),
     };
     lines.push(line);
+    lines.extend(states_line(all));
     lines
 }
 
-/// How often it was measured, how far trials lie apart, and what has become of the claims.
-fn sure(all: &[Series<'_>], tallies_max: usize) -> Vec<String> {
+/// Beyond these parts of a figure its interval is marked, the second where there is none as well.
+const MARKED: [f64; 2] = [0.1, 0.5];
+const MARKS: [&str; 2] = ["~", "?"];
+
+/// Half of the interval, as a part of the figure; none where too few trials say one.
+fn half_interval(summary: &Summary) -> Option<f64> {
+    let (least, most) = summary.interval?;
+    Some((most - least) / 2.0 / summary.median.abs()).filter(|half| half.is_finite())
+}
+
+/// How sure a figure of the screen is, in one sign.
+fn mark(summary: &Summary) -> &'static str {
+    match half_interval(summary) {
+        Some(half) if half <= MARKED[0] => "",
+        Some(half) if half <= MARKED[1] => MARKS[0],
+        _ => MARKS[1],
+    }
+}
+
+/// How often it was measured, how sure the figures of the screen are, and what has become of the claims.
+fn sure(all: &[Series<'_>], shown: &[Summary], tallies_max: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let trials = all
         .iter()
         .map(trials_of)
         .reduce(|(least, most), (fewest, greatest)| (least.min(fewest), most.max(greatest)));
-    let mut spreads: Vec<f64> = all.iter().flat_map(spreads).map(|(spread, _)| spread).collect();
-    spreads.sort_by(f64::total_cmp);
-    if let (Some(trials), Some(worst)) = (trials, spreads.last()) {
-        let (half, worst) = (percent(spreads[spreads.len() / 2]), percent(*worst));
-        lines.push(format!(
-            "Medians of {} trials. Spread (max - min)/median: {half} typical, {worst} worst.",
-            shown_trials(trials)
-        ));
-    }
+    let mut halves: Vec<f64> = shown.iter().filter_map(half_interval).collect();
+    halves.sort_by(f64::total_cmp);
+    let medians = trials.map(|trials| format!("Medians of {} trials", shown_trials(trials)));
+    let within = halves.last().map_or_else(String::new, |worst| {
+        let typical = percent(halves[halves.len() / 2]);
+        format!(", at 95 % within ±{typical} typically, ±{} at worst", percent(*worst))
+    });
+    let marks = shown.iter().any(|summary| !mark(summary).is_empty());
+    let [some, much] = MARKED.map(percent);
+    let legend = format!(". {} beyond ±{some}, {} beyond ±{much} or unknown", MARKS[0], MARKS[1]);
+    let legend = if marks { legend } else { String::new() };
+    lines.extend(medians.map(|medians| format!("{medians}{within}{legend}.")));
     let lost: usize = all
         .iter()
         .map(|series| -> usize { series.cells().into_iter().map(|cell| series.lost(cell)).sum() })
@@ -178,8 +204,8 @@ fn sure(all: &[Series<'_>], tallies_max: usize) -> Vec<String> {
 /// A column and the case that has it.
 type Column<'a> = (&'a Series<'a>, &'a ScreenColumn);
 
-fn grid(all: &[Series<'_>], rows_max: usize) -> Option<Grid> {
-    let mut names = Vec::new();
+fn grid(all: &[Series<'_>], rows_max: usize) -> Option<(Grid, Vec<Summary>)> {
+    let (mut names, mut summaries) = (Vec::new(), Vec::new());
     let mut columns: Vec<(String, Vec<String>)> = Vec::new();
     let screens = || all.iter().filter_map(|series| Some((series, &series.case.as_ref()?.screen)));
     screens().for_each(|(_, screen)| add_rows(&mut names, screen));
@@ -190,6 +216,7 @@ fn grid(all: &[Series<'_>], rows_max: usize) -> Option<Grid> {
                 rows.map(|row| figure((series, column), row?)).collect();
             if columns.len() < FIGURES_MAX && figures.iter().any(Option::is_some) {
                 columns.push(shown((series, column), &figures));
+                summaries.extend(figures.iter().flatten().map(|(summary, _)| *summary));
             }
         }
     }
@@ -213,11 +240,11 @@ fn grid(all: &[Series<'_>], rows_max: usize) -> Option<Grid> {
         count => vec![format!("{count} rows are left out.")],
     };
     let grid = Grid { title: String::new(), head, words: 1, rows, notes };
-    (!grid.rows.is_empty()).then_some(grid)
+    (!grid.rows.is_empty()).then_some((grid, summaries))
 }
 
 /// A figure, and what is said of the cell that it is of.
-type Figure<'a> = (f64, &'a str);
+type Figure<'a> = (Summary, &'a str);
 
 /// The best of the cells of a row; none if none was measured.
 fn figure<'a>((series, column): Column<'_>, row: &'a ScreenRow) -> Option<Figure<'a>> {
@@ -231,28 +258,32 @@ fn figure<'a>((series, column): Column<'_>, row: &'a ScreenRow) -> Option<Figure
         if series.metric(&column.metric).better == Better::More { order.reverse() } else { order }
     };
     let (found, name) = row.of.iter().filter_map(found).min_by(by_median)?;
-    Some((found.summary.median, name))
+    Some((found.summary, name))
 }
 
 /// Whether a cell has all wanted levels, of those factors that apply to the cell.
 fn applies(cell: &Factors, wanted: &Factors) -> bool {
-    wanted.iter().all(|(factor, level)| cell.get(factor).is_none_or(|own| own == level))
+    wanted.iter().all(|(factor, level)| match cell.get(factor) {
+        None => is_absent(factor, level) || !ABSENT_AT_ZERO.contains(&split(factor).1),
+        Some(own) => own == level,
+    })
 }
 
 /// The heading and the cells of a column, in one unit.
 fn shown((series, column): Column<'_>, figures: &[Option<Figure<'_>>]) -> (String, Vec<String>) {
     let ScreenColumn { heading: above, metric, unit, .. } = column;
-    let numbers: Vec<f64> = figures.iter().flatten().map(|(number, _)| *number).collect();
+    let numbers: Vec<f64> = figures.iter().flatten().map(|(summary, _)| summary.median).collect();
     let metric = series.metric(metric);
     let fixed = unit.as_ref().and_then(|label| unit::named(&metric.units, label));
     let unit = fixed.or_else(|| unit::for_all(&metric.units, &numbers));
     let cell = |figure: &Option<Figure<'_>>| {
-        let Some((number, name)) = figure else { return NOTHING.to_owned() };
+        let Some((summary, name)) = figure else { return NOTHING.to_owned() };
         let number = match unit {
-            Some(unit) => three_digits(number / unit.scale),
-            None => metric.show(*number),
+            Some(unit) => three_digits(summary.median / unit.scale),
+            None => metric.show(summary.median),
         };
-        if name.is_empty() { number } else { format!("{number} ({name})") }
+        let number = format!("{number}{}", mark(summary));
+        if name.is_empty() { number } else { format!("{number} {name}") }
     };
     let head = match unit {
         Some(unit) => format!("{above}\n{}", unit.short),
@@ -384,14 +415,14 @@ Some CPU @ 2 GHz, 2 processors
 BUSY: load 0.8 of 2 processors before the run; the hypervisor took 5 % of the processor time during
 the measurement: figures are low
 
-                   64 B one way             CPU   answer, spinning   answer, asleep 
-                      million/s              ns                 µs               µs 
-────────────────────────────────────────────────────────────────────────────────────
- siga                      63.5            31.0              0.770             71.0 
- best kernel way    1.80 (pipe)   900 (packets)                  -                - 
- limit                     72.8            27.0              0.270             70.0 
+                   64 B one way           CPU   answer, spinning   answer, asleep 
+                      million/s            ns                 µs               µs 
+──────────────────────────────────────────────────────────────────────────────────
+ siga                      63.5          31.0              0.770             71.0 
+ best kernel way      1.80 pipe   900 packets                  -                - 
+ limit                     72.8          27.0              0.270             70.0 
 
-Medians of 6 trials. Spread (max - min)/median: 0 % typical, 0 % worst.
+Medians of 6 trials, at 95 % within ±0 % typically, ±0 % at worst.
 stream: 1 of 2 claims holds here, 1 does not.
 
 All tables: siga lab report last     As a page: siga lab report last --format html
@@ -502,7 +533,8 @@ All tables: siga lab report last     As a page: siga lab report last --format ht
         fits(&found);
         let table = found.split("\n\n").nth(1).unwrap();
         let Shape { rows, .. } = shape(&library::select(&[]).unwrap());
-        assert_eq!(table.lines().count(), 3 + rows.len(), "a line is wrapped:\n{found}");
+        // A heading may have two lines above its unit, a row has one.
+        assert!(table.lines().count() <= 4 + rows.len(), "a line is wrapped:\n{found}");
         assert!(found.contains("are undecided") && !found.contains("left out"), "{found}");
     }
 

@@ -4,7 +4,7 @@ use host::config::Bytes;
 
 use super::pool::{self, Pooled};
 use crate::case::{Case, Comparison};
-use crate::factor::{BINARY, Domain, Factors, Level, THIS, matches};
+use crate::factor::{ABSENT_AT_ZERO, BINARY, Domain, Factors, Level, THIS, matches};
 use crate::metric::{Better, METRICS, Shown};
 use crate::record::{Record, case_of};
 use crate::state::State;
@@ -156,7 +156,7 @@ impl<'a> Series<'a> {
     /// Whether a factor that a cell lacks is 0 there: a closed loop has no rate, and asks without thinking. A stream
     /// asks nothing, so that neither applies.
     fn is_zero(&self, factor: &str, cell: &Factors) -> bool {
-        if !["rate", "think"].contains(&split(factor).1) || cell.contains_key(factor) {
+        if !ABSENT_AT_ZERO.contains(&split(factor).1) || cell.contains_key(factor) {
             return false;
         }
         let mut other = cell.clone();

@@ -10,7 +10,7 @@ use os::processor::{now_ns, thread_ns};
 use os::sync::pause;
 
 use crate::control::Order;
-use crate::factor::{Domain, Factor, Factors, Level};
+use crate::factor::{ABSENT_AT_ZERO, Domain, Factor, Factors, Level};
 use crate::fault::Fault;
 use crate::measure::{Meter, Window};
 use crate::quantity::Report;
@@ -52,9 +52,9 @@ pub(super) const ARRIVALS: Factor = Factor {
 /// not named.
 pub(super) fn fit(factors: &mut Factors) {
     let is_zero = |level: Option<&Level>| level == Some(&Level::Number(0));
-    for name in ["rate", "think", "load_percent"] {
-        if is_zero(factors.get(name)) {
-            factors.remove(name);
+    for name in ABSENT_AT_ZERO {
+        if is_zero(factors.get(*name)) {
+            factors.remove(*name);
         }
     }
     let is_open = factors.contains_key("rate") || factors.contains_key("load_percent");
