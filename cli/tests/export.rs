@@ -119,6 +119,9 @@ fn is_that_of(page: &Page, report: &Value) {
                         let name = format!("siga_path_{received}{name}_total");
                         is(&name, &labels, number(&half["counts"][counter]));
                     }
+                    let lent = if side == "reader" { "borrowed" } else { "lent" };
+                    let name = format!("siga_path_{lent}_bytes");
+                    is(&name, &labels, number(&half["counts"]["lent_bytes"]));
                     labels.push(("side", side));
                     for counter in ["full", "rings", "polls", "polls_empty", "sleeps"] {
                         let name = format!("siga_path_{counter}_total");
@@ -126,7 +129,6 @@ fn is_that_of(page: &Page, report: &Value) {
                     }
                     let spinning = number(&half["counts"]["spinning_ns"]) / 1e9;
                     is("siga_path_spinning_seconds_total", &labels, spinning);
-                    is("siga_path_lent_bytes", &labels, number(&half["counts"]["lent_bytes"]));
                 }
             }
         }

@@ -190,47 +190,91 @@ pub struct OfHalf {
     pub counter: &'static str,
     /// Its metric behind `siga_path_`, without `_total`.
     pub name: &'static str,
-    /// Its metric where readers count other things than writers; otherwise a label tells the sides apart.
-    pub of_reader: Option<&'static str>,
-    pub is_gauge: bool,
     pub help: &'static str,
+    /// Name and help of the readers' metric, where both sides count the same things, which a sum would count twice. Otherwise a
+    /// label tells the sides apart.
+    pub of_reader: Option<(&'static str, &'static str)>,
+    pub is_gauge: bool,
 }
 
 impl OfHalf {
-    /// A counter of what flows: writers and readers have a metric each, so that a sum counts nothing twice.
+    /// A counter of what goes from the writer to the reader.
     const fn flow(
         counter: &'static str,
-        name: &'static str,
-        of_reader: &'static str,
-        help: &'static str,
+        (name, help): (&'static str, &'static str),
+        of_reader: (&'static str, &'static str),
     ) -> OfHalf {
-        OfHalf { counter, name, of_reader: Some(of_reader), is_gauge: false, help }
+        OfHalf { counter, name, help, of_reader: Some(of_reader), is_gauge: false }
     }
 
     /// A counter of what a side does.
     const fn deed(counter: &'static str, name: &'static str, help: &'static str) -> OfHalf {
-        OfHalf { counter, name, of_reader: None, is_gauge: false, help }
+        OfHalf { counter, name, help, of_reader: None, is_gauge: false }
     }
 
     const fn gauge(counter: &'static str, name: &'static str, help: &'static str) -> OfHalf {
-        OfHalf { counter, name, of_reader: None, is_gauge: true, help }
+        OfHalf { counter, name, help, of_reader: None, is_gauge: true }
     }
 }
 
 /// Of the halves of a path's queues.
 pub const HALVES: &[OfHalf] = &[
-    OfHalf::flow("messages", "messages", "received_messages", "Messages"),
-    OfHalf::flow("bytes", "bytes", "received_bytes", "Bytes of messages"),
-    OfHalf::flow("buffers", "buffers", "received_buffers", "Buffers"),
-    OfHalf::flow("in_place", "buffers_in_place", "received_buffers_in_place", "Buffers in place"),
+    OfHalf::flow(
+        "messages",
+        ("messages", "Messages sent."),
+        ("received_messages", "Messages received."),
+    ),
+    OfHalf::flow(
+        "bytes",
+        ("bytes", "Bytes of messages sent."),
+        ("received_bytes", "Bytes of messages received."),
+    ),
+    OfHalf::flow(
+        "buffers",
+        ("buffers", "Buffers sent."),
+        ("received_buffers", "Buffers received."),
+    ),
+    OfHalf::flow(
+        "in_place",
+        ("buffers_in_place", "Buffers sent with their bytes in place."),
+        ("received_buffers_in_place", "Buffers received with their bytes in place."),
+    ),
     OfHalf::flow(
         "packs",
-        "packed_buffers",
-        "received_packed_buffers",
-        "Buffers with several messages",
+        ("packed_buffers", "Buffers sent with several messages."),
+        ("received_packed_buffers", "Buffers received with several messages."),
     ),
-    OfHalf::flow("announced", "large_messages", "received_large_messages", "Large messages"),
-    OfHalf::flow("control", "control_records", "received_control_records", "Control records"),
+    OfHalf::flow(
+        "announced",
+        ("large_messages", "Large messages sent."),
+        ("received_large_messages", "Large messages received."),
+    ),
+    OfHalf::flow(
+        "control",
+        ("control_records", "Control records sent."),
+        ("received_control_records", "Control records received."),
+    ),
+    OfHalf {
+        is_gauge: true,
+        ..OfHalf::flow(
+            "lent_bytes",
+            ("lent_bytes", "Storage that the writer lends now."),
+            ("borrowed_bytes", "Storage that the reader has borrowed now."),
+        )
+    },
+    OfHalf::flow(
+        "lent",
+        ("storages_lent", "Storages lent by the writer."),
+        ("storages_borrowed", "Storages borrowed by the reader."),
+    ),
+    OfHalf::flow(
+        "retired",
+        ("lent_storages_retired", "Storages that the writer has lent and retired."),
+        (
+            "borrowed_storages_retired",
+            "Storages that the reader has borrowed and that were retired.",
+        ),
+    ),
     OfHalf::deed("full", "full", "Sends refused because the reader is too far behind."),
     OfHalf::deed("rings", "rings", "Doorbells rung."),
     OfHalf::deed("heard", "rings_heard", "Doorbells heard."),
@@ -239,9 +283,6 @@ pub const HALVES: &[OfHalf] = &[
     OfHalf::deed("sleeps", "sleeps", "Times gone to sleep."),
     OfHalf::deed("wakes_unproductive", "wakes_unproductive", "Times woken without finding work."),
     OfHalf::deed("spinning_ns", "spinning_seconds", "Time spent polling an empty queue."),
-    OfHalf::gauge("lent_bytes", "lent_bytes", "Storage lent now."),
-    OfHalf::deed("lent", "storages_lent", "Storages lent."),
-    OfHalf::deed("retired", "storages_retired", "Storages retired."),
     OfHalf::gauge(
         "violation",
         "violation",

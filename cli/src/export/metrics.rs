@@ -148,8 +148,8 @@ fn paths(page: &mut Page, report: &SystemReport, all: bool) {
             });
             continue;
         };
-        for (is_reader, metric, deed) in [(false, of.name, "sent"), (true, of_reader, "received")] {
-            page.metric(&name(metric), kind, &format!("{} {deed}.", of.help), |samples| {
+        for (is_reader, (metric, help)) in [(false, (of.name, of.help)), (true, of_reader)] {
+            page.metric(&name(metric), kind, help, |samples| {
                 for half in halves.iter().filter(|half| half.is_reader == is_reader) {
                     samples.add(half.labels.clone(), value(half, of.counter));
                 }

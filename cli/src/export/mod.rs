@@ -98,7 +98,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     }
 }
 
-/// The end of a command that asks once: 1 if there was no host, which standard error says already.
+/// The end of a command that asks once: 1 if there was no host, with the reason.
 fn end(source: &Source) -> Result<(), Outcome> {
     source.why().map_or(Ok(()), |why| Err(Outcome::no(why)))
 }
