@@ -14,23 +14,30 @@ const BEGINNING_LETTERS: usize = 3;
 /// The words of `known` that `word` was probably meant to be, in the order of `known`: three at most, and none if none is near.
 ///
 /// A word is near if at most a third of its letters are wrong, or one letter of a short word. Two letters that changed places are
-/// one error, and capital letters are none. The nearest are returned; if no word is near, those that begin with `word`.
+/// one error, and capital letters are none. The nearest are returned; if no word is near, those that begin with `word`, or whose first
+/// parts between hyphens are near.
 pub fn near<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     if word.len() > WORD_BYTES_MAX {
         return Vec::new();
     }
     let word = word.to_lowercase();
     let letters = word.chars().count();
+    let parts = word.split('-').count();
+    let is_similar = |other: &str| {
+        let errors = strsim::damerau_levenshtein(&word, other);
+        let longer = letters.max(other.chars().count());
+        (errors, errors <= (longer / 3).max(1) && errors < longer)
+    };
     let mut found: Vec<(bool, usize, &str)> = Vec::new();
     for other in known.into_iter().filter(|other| other.len() <= WORD_BYTES_MAX) {
         let small = other.to_lowercase();
-        let errors = strsim::damerau_levenshtein(&word, &small);
-        let longer = letters.max(small.chars().count());
-        let is_similar = errors <= (longer / 3).max(1) && errors < longer;
-        let is_beginning = letters >= BEGINNING_LETTERS && small.starts_with(&word);
+        let (errors, is_whole) = is_similar(&small);
+        let first = small.splitn(parts + 1, '-').take(parts).collect::<Vec<_>>().join("-");
+        let is_beginning =
+            letters >= BEGINNING_LETTERS && (small.starts_with(&word) || is_similar(&first).1);
         let is_new = found.iter().all(|(_, _, known)| *known != other);
-        if is_new && (is_similar || is_beginning) {
-            found.push((!is_similar, errors, other));
+        if is_new && (is_whole || is_beginning) {
+            found.push((!is_whole, errors, other));
         }
     }
     // Those that are as near as the nearest; of beginnings, all.
@@ -77,6 +84,8 @@ mod tests {
         let cases = ["message-stream", "message-exchange", "tcp-rr", "border-64", "border"];
         assert_eq!(near("bordr", cases), ["border"]);
         assert_eq!(near("message", cases), ["message-stream", "message-exchange"]);
+        assert_eq!(near("mesage", cases), ["message-stream", "message-exchange"]);
+        assert_eq!(near("--warn", ["--quick", "--warm-up"]), ["--warm-up"]);
         assert_eq!(near("", cases), [""; 0]);
         assert_eq!(near(&"x".repeat(1 << 20), [&*"x".repeat(1 << 20)]), [""; 0]);
     }
