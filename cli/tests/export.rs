@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::symlink;
 use std::process::Stdio;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use siga::{Guest, PathOptions};
@@ -52,10 +52,17 @@ impl Exporter {
     }
 
     fn scrape(&self) -> Page {
+        self.timed().0
+    }
+
+    /// A page, and how long it took to come.
+    fn timed(&self) -> (Page, Duration) {
+        let begin = Instant::now();
         let (head, body) = self.ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        let took = begin.elapsed();
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
         assert!(head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{head}");
-        Page::read(&body)
+        (Page::read(&body), took)
     }
 
     /// Scrapes until the page says that the host is there, or is not.
@@ -143,7 +150,7 @@ fn is_that_of(page: &Page, report: &Value) {
             is("siga_limit_refused_total", &labels, number(&limit["refused"]));
         }
     }
-    println!("{checked} samples are those of the report");
+    assert!(checked > 0);
 }
 
 #[test]
@@ -170,17 +177,20 @@ fn page_of_a_hundred_guests_has_the_counters_of_the_report() {
     let exporter = Exporter::start(&system);
     let report = report(&system);
     assert_eq!((list(&report, "guests").len(), list(&report, "paths").len()), (100, 100));
-    let (mut times, mut reports) = (Vec::new(), Vec::new());
-    for _ in 0..20 {
-        let begin = Instant::now();
-        let page = exporter.scrape();
-        times.push(begin.elapsed());
-        reports.push(page.value("siga_export_report_seconds", &[]));
+    // Of pages that share a report only the first says what a scrape takes.
+    let (mut times, mut last) = (Vec::new(), 0.0);
+    while times.len() < 20 {
+        let (page, took) = exporter.timed();
+        let report_seconds = page.value("siga_export_report_seconds", &[]);
+        if report_seconds != last {
+            times.push((took, report_seconds));
+            last = report_seconds;
+        }
         is_that_of(&page, &report);
     }
-    times.sort_unstable();
-    reports.sort_by(f64::total_cmp);
-    println!("a scrape: median {:?}, of which {} s for a report", times[10], reports[10]);
+    times.sort_by_key(|(took, _)| *took);
+    let (took, of_report) = times[times.len() / 2];
+    println!("a scrape took {took:?} in the median, with {of_report} s for the report");
     // A file has the same.
     let file = system.file("siga.prom");
     assert!(system.run(&["export", "--file", &file]).status.success());
