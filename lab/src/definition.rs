@@ -1,9 +1,8 @@
 //! Definitions of metrics: which quantity of which roles, divided by what.
 //!
 //! A metric is computed from the quantities that the parties of a trial have reported, so it can be defined
-//! after the run. Those that come with siga are definitions too ([`built_in`]).
+//! after the run. Those that come with siga are definitions too ([`crate::metric::built_in`]).
 
-mod built_in;
 mod compute;
 
 use std::borrow::Cow;
@@ -11,11 +10,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::case::Case;
-use crate::metric::Better;
+use crate::metric::{Better, built_in};
 use crate::quantity::Party;
 use crate::unit;
 
-pub use built_in::built_in;
 pub use compute::{Scope, compute};
 
 /// How a metric is computed.
@@ -198,6 +196,12 @@ impl Unit {
     /// The unit of this label.
     pub(crate) fn find(label: &str) -> Option<Unit> {
         UNITS.iter().copied().find(|unit| unit.label == label)
+    }
+
+    /// How many nanoseconds, bytes or events in a second the unit is, if it is one of what is divided by seconds: all of a
+    /// processor is a second in a second.
+    pub(crate) fn scale_per(self, per: Per) -> f64 {
+        if self.label == "%" && per == Per::Second { self.scale * 1e9 } else { self.scale }
     }
 }
 

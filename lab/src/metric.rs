@@ -1,27 +1,53 @@
 //! Metrics: what is measured, in which unit, and which way is better.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::definition::MetricDef;
-use crate::unit::{self, Unit, three_digits};
+use crate::definition::{MetricDef, PERS, QUANTITIES, UNITS, Unit};
+use crate::role::RoleSpec;
+use crate::unit::{self, three_digits};
+use crate::workload::{Part, Workload, named};
 
-/// A metric. Its name ends in the unit of the numbers in results.
-#[derive(Debug)]
+/// The metrics that come with siga, in the format of case files.
+const TEXT: &str = include_str!("metrics.toml");
+
+/// A metric that comes with siga. Its name ends in the unit of the numbers in results.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Metric {
     /// What it is called.
-    pub name: &'static str,
+    pub name: String,
     /// What stands above its column.
-    pub label: &'static str,
+    pub label: String,
     /// What it is.
-    pub meaning: &'static str,
+    pub meaning: String,
     /// Which way is better.
     pub better: Better,
+    quantity: String,
+    kind: Option<String>,
+    part: Option<String>,
+    of: Of,
+    per: String,
+    unit: Option<String>,
+    shown: String,
+}
+
+/// Which roles a metric sums over, whatever they are called.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Of {
+    All,
+    /// All but those that attend, as a host.
+    Guests,
+    /// Those that attend.
+    Attending,
+    Measured,
 }
 
 /// Which way is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
     /// More is.
@@ -30,100 +56,63 @@ pub enum Better {
     Less,
 }
 
-/// All metrics there are, in the order in which they are shown.
-pub const METRICS: &[Metric] = &[
-    more("rate_mib_per_s", "rate", "bytes that the requester has verified, per second"),
-    more("rate_mib_per_cpu_s", "per CPU second", "the same, per second of CPU time of both sides"),
-    less("cpu_s_per_s", "CPU", "CPU time of both sides per second"),
-    less("cpu_spinning_s_per_s", "spinning", "of it, spent polling an empty queue"),
-    less("cpu_cp_s_per_mib", "CP per MiB", "CPU time of the kernel on behalf of both sides"),
-    less("cpu_cp_percent", "CP part", "the kernel's part of the CPU time"),
-    less("cpu_cp_error_percent", "CP error", "how many points the kernel's part may be off"),
-    less(
-        "exchange_p50_ns",
-        "exchange",
-        "time per exchange: mean of each sample, median over the samples",
-    ),
-    more("rate_messages_per_s", "messages", "messages that the receiver has verified, per second"),
-    more("rate_bytes_per_s", "data rate", "bytes of those messages"),
-    less("latency_p50_ns", "median delay", "median delay of a message, or of an exchange"),
-    less("latency_p99_ns", "p99 delay", "delay that 99 of 100 do not exceed"),
-    less("latency_p999_ns", "p99.9 delay", "delay that 999 of 1000 do not exceed"),
-    less(
-        "receive_p50_ns",
-        "receive",
-        "time to receive one message: mean of each batch of eight, median over the batches",
-    ),
-    less("cpu_ns_per_message", "CPU per message", "CPU time of all processes per message"),
-    less("cpu_spinning_ns_per_message", "spinning", "of it, spent polling an empty queue"),
-    less("cpu_virtual_ns_per_message", "virtual", "of it, in the programs"),
-    less("cpu_cp_ns_per_message", "CP", "of it, in the kernel on behalf of the programs"),
-    less("cpu_split_error_ns_per_message", "split error", "how far the last two may be off"),
-    less(
-        "cpu_processors_ns_per_message",
-        "processors",
-        "busy time of both processors per message, interrupts and kernel threads included",
-    ),
-    more(
-        "rate_ios_per_s",
-        "I/Os",
-        "I/Os that have ended, whose data the guest has verified, per second",
-    ),
-    more(
-        "rate_ios_per_cpu_s",
-        "I/Os per CPU second",
-        "the same, per second of CPU time of all processes",
-    ),
-    less(
-        "service_ns_per_io",
-        "service",
-        "time from start to end of an I/O, in the measurement blocks of the channel",
-    ),
-    less("disconnect_ns_per_io", "disconnect", "of the service time, waiting for the file"),
-    less(
-        "cp_cpu_ns_per_io",
-        "CP CPU",
-        "CPU time of channel and control unit per I/O, in which they found something to do",
-    ),
-    less("cp_spinning_ns_per_io", "CP spinning", "the rest of their CPU time"),
-    less("guest_cpu_ns_per_io", "guest CPU", "CPU time of the guests per I/O, with what they wait"),
-    less("units_per_io", "units", "information units between channel and control unit"),
-    less("unit_commands_per_io", "command", "of them, commands"),
-    less("unit_responses_per_io", "response", "of them, command responses"),
-    less("unit_data_per_io", "data", "of them, data"),
-    less("unit_status_per_io", "status", "of them, status"),
-    less("unit_transport_per_io", "transport", "of them, transport commands and responses"),
-    less("unit_ready_per_io", "ready", "of them, transfer ready"),
-    more("deeds_per_s", "deeds", "actions of the tenant that were not refused, per second"),
-    less("cpu_percent_of_core", "CPU", "CPU time of host and guests, as part of one processor"),
-    less(
-        "resident_bytes_per_idle_connection",
-        "resident",
-        "memory that an idle connection takes in a process, with page tables: the larger of the two sides",
-    ),
-    less(
-        "resident_bytes_per_path_side",
-        "resident",
-        "memory that an idle path takes in a guest: the larger of the two guests",
-    ),
-    less(
-        "resident_after_burst_bytes_per_path_side",
-        "resident after a burst",
-        "memory that the path takes after a burst and one quiet window",
-    ),
-];
-
-const fn more(name: &'static str, label: &'static str, meaning: &'static str) -> Metric {
-    Metric { name, label, meaning, better: Better::More }
-}
-
-const fn less(name: &'static str, label: &'static str, meaning: &'static str) -> Metric {
-    Metric { name, label, meaning, better: Better::Less }
-}
+/// All metrics that come with siga, in the order in which they are shown. They are read where they are first needed.
+///
+/// # Panics
+/// If they are not as described: a broken promise inside this program.
+pub static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
+    #[derive(Deserialize)]
+    struct All {
+        metric: Vec<Metric>,
+    }
+    let all: All = toml::from_str(TEXT).expect("the metrics of siga are right");
+    all.metric
+});
 
 /// The metric of this name.
 pub fn find(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
+}
+
+/// The definitions of the metrics of a workload.
+///
+/// # Panics
+/// If the workload names a metric that does not come with siga: a broken promise inside this program.
+pub fn built_in(workload: &'static Workload) -> Vec<MetricDef> {
+    let define = |part: &Part, name| find(name).expect("every metric is defined").define(part);
+    let of_part = |part: Part| part.workload.metrics.iter().map(move |name| define(&part, name));
+    workload.parts().into_iter().flat_map(of_part).collect()
+}
+
+impl Metric {
+    /// Its definition for a workload of a trial.
+    fn define(&self, part: &Part) -> MetricDef {
+        let is_meant = |role: &&RoleSpec| match self.of {
+            Of::All => true,
+            Of::Guests => !role.attends,
+            Of::Attending => role.attends,
+            Of::Measured => role.is_measured,
+        };
+        let quantity = QUANTITIES.iter().find(|(name, _)| *name == self.quantity);
+        let per = PERS.iter().find(|(name, _)| *name == self.per).expect("it is known").1;
+        let unit =
+            self.unit.as_deref().map_or(UNITS[0], |unit| Unit::find(unit).expect("it is known"));
+        let roles = part.workload.roles.iter().filter(is_meant);
+        MetricDef {
+            name: named(part.name, &self.name),
+            quantity: quantity.expect("it is known").1,
+            kind: self.kind.clone(),
+            part: self.part.clone(),
+            roles: roles.map(|role| named(part.name, role.name)).collect(),
+            per,
+            whole: None,
+            // The name ends in the unit.
+            unit: Unit { label: "", scale: unit.scale_per(per) },
+            label: self.label.clone(),
+            better: self.better,
+            meaning: self.meaning.clone(),
+        }
+    }
 }
 
 /// A metric as people see it.
@@ -136,7 +125,7 @@ pub struct Shown {
     /// Which way is better.
     pub better: Better,
     /// In which units, the smallest first. At least one.
-    pub units: Cow<'static, [Unit]>,
+    pub units: Cow<'static, [unit::Unit]>,
 }
 
 impl Shown {
@@ -152,17 +141,17 @@ impl Shown {
             None => (None, name),
         };
         let known = find(own);
-        let label = known.map_or(own, |metric| metric.label);
+        let label = known.map_or(own, |metric| &metric.label);
         Shown {
             name: name.to_owned(),
             label: part.map_or_else(|| label.to_owned(), |part| format!("{part}: {label}")),
             better: known.map_or(Better::More, |metric| metric.better),
-            units: Cow::Borrowed(unit::units(own)),
+            units: Cow::Borrowed(known.map_or(unit::plain(), |metric| unit::shown(&metric.shown))),
         }
     }
 
     /// What it is called, with its unit: `median delay, µs`. Without a unit each number shows its own.
-    pub fn heading(&self, unit: Option<&Unit>) -> String {
+    pub fn heading(&self, unit: Option<&unit::Unit>) -> String {
         let Shown { label, .. } = self;
         match unit {
             // The unit says it all: million messages/s.
@@ -187,12 +176,22 @@ impl Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::WORKLOADS;
 
     #[test]
-    fn every_metric_ends_in_a_unit() {
-        for metric in METRICS {
-            assert!(!unit::units(metric.name)[0].label.is_empty(), "{}", metric.name);
+    fn every_metric_is_shown_in_a_unit_and_every_workload_has_its_definitions() {
+        for metric in METRICS.iter() {
+            assert!(!unit::shown(&metric.shown)[0].label.is_empty(), "{}", metric.name);
         }
+        let mut used = Vec::new();
+        for workload in WORKLOADS {
+            let definitions = built_in(workload);
+            assert_eq!(definitions.len(), workload.metrics.len());
+            used.extend(definitions.into_iter().map(|metric| metric.name));
+            assert_eq!(workload.roles.iter().filter(|role| role.is_measured).count(), 1);
+        }
+        let unused = METRICS.iter().find(|metric| !used.contains(&metric.name));
+        assert_eq!(unused.map(|metric| &metric.name), None, "no workload has it");
     }
 
     #[test]

@@ -14,10 +14,11 @@ use rustix::io::Errno;
 
 use self::stage::Stage;
 use crate::control::Order;
-use crate::definition::{self, MetricDef, Scope, compute};
+use crate::definition::{MetricDef, Scope, compute};
 use crate::factor::Factors;
 use crate::interval::Intervals;
 use crate::measure::Window;
+use crate::metric::built_in;
 use crate::peers::{self, Peers, PeersError};
 use crate::place::Place;
 use crate::placement::{self, NoSuchProcessor, Placement, Placements};
@@ -181,7 +182,7 @@ impl Measured {
     /// What these parties of a workload say.
     pub(crate) fn of(workload: &'static Workload, parties: Vec<Party>) -> Measured {
         let scope = Scope::new(workload, &parties);
-        let definitions = definition::built_in(workload);
+        let definitions = built_in(workload);
         let value = |metric: MetricDef| Some((metric.name.clone(), compute(&metric, &scope)?));
         let metrics = definitions.into_iter().filter_map(value).collect();
         Measured { metrics, counters: workload::counters(&parties), parties }

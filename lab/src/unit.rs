@@ -46,35 +46,29 @@ const BYTES: &[Unit] = &[unit("B", 1.0), unit("KiB", 1024.0), unit("MiB", 1_048_
 const CPU_PER_MIB: &[Unit] =
     &[unit("CPU-µs/MiB", 1e-6), unit("CPU-ms/MiB", 1e-3), unit("CPU-s/MiB", 1.0)];
 
-/// Of a metric whose name ends in none of the ends below.
+/// Of what has no unit.
 const PLAIN: &[Unit] = &[unit("", 1.0)];
 
-/// The units of a metric, by the end of its name: the longest end first, the smallest unit first.
+/// The units in which metrics of siga's can be shown, as they name them, the smallest first.
 const FAMILIES: &[(&str, &[Unit])] = &[
-    ("_bytes_per_idle_connection", BYTES),
-    ("_bytes_per_path_side", BYTES),
-    ("_percent_of_core", &[unit("%", 1.0)]),
-    ("_mib_per_cpu_s", &[unit("MiB/CPU-s", 1.0)]),
-    ("_s_per_mib", CPU_PER_MIB),
-    ("_mib_per_s", &[unit("MiB/s", 1.0)]),
-    ("_s_per_s", &[unit("CPU-s/s", 1.0)]),
-    ("_percent", &[unit("%", 1.0)]),
-    ("_ios_per_cpu_s", IOS_PER_CPU_S),
-    ("_ns_per_io", TIME),
-    ("_per_io", UNITS),
-    ("_ns_per_message", TIME),
-    ("_ns_per_exchange", TIME),
-    ("_messages_per_s", MESSAGES),
-    ("_ios_per_s", IOS),
-    ("_bytes_per_s", BYTES_PER_S),
-    ("_ns", TIME),
-    ("_per_s", PER_S),
+    ("bytes", BYTES),
+    ("percent", &[unit("%", 1.0)]),
+    ("MiB per CPU second", &[unit("MiB/CPU-s", 1.0)]),
+    ("MiB per second", &[unit("MiB/s", 1.0)]),
+    ("CPU time per MiB", CPU_PER_MIB),
+    ("CPU time per second", &[unit("CPU-s/s", 1.0)]),
+    ("I/Os per CPU second", IOS_PER_CPU_S),
+    ("I/Os per second", IOS),
+    ("units per I/O", UNITS),
+    ("time", TIME),
+    ("messages per second", MESSAGES),
+    ("bytes per second", BYTES_PER_S),
+    ("per second", PER_S),
 ];
 
-/// The units in which a metric of siga's can be shown, by its name, the smallest first. At least one.
-pub fn units(metric: &str) -> &'static [Unit] {
-    let family = FAMILIES.iter().find(|(end, _)| metric.ends_with(end));
-    family.map_or(PLAIN, |(_, units)| units)
+/// The units of this name, the smallest first. At least one.
+pub fn shown(name: &str) -> &'static [Unit] {
+    FAMILIES.iter().find(|(own, _)| *own == name).map_or(PLAIN, |(_, units)| units)
 }
 
 /// Units of a quantity of time, of bytes, or of neither.
@@ -150,15 +144,15 @@ mod tests {
 
     #[test]
     fn unit_of_one_number_is_the_greatest_that_is_whole() {
-        let label = |metric, number| &*for_one(units(metric), number).label;
-        assert_eq!(label("rate_messages_per_s", 9430.0), "thousand messages/s");
-        assert_eq!(label("rate_messages_per_s", 999_600.0), "million messages/s");
-        assert_eq!(label("latency_p50_ns", 212_053.0), "µs");
-        assert_eq!(label("latency_p50_ns", -2e9), "s");
-        assert_eq!(label("cpu_cp_s_per_mib", 0.002), "CPU-ms/MiB");
-        assert_eq!(label("cpu_ns_per_message", 0.0), "ns");
-        assert_eq!(label("exchanges_per_s", 5.0), "1/s");
-        assert_eq!(label("something_else", 5.0), "");
+        let label = |name, number| &*for_one(shown(name), number).label;
+        assert_eq!(label("messages per second", 9430.0), "thousand messages/s");
+        assert_eq!(label("messages per second", 999_600.0), "million messages/s");
+        assert_eq!(label("time", 212_053.0), "µs");
+        assert_eq!(label("time", -2e9), "s");
+        assert_eq!(label("CPU time per MiB", 0.002), "CPU-ms/MiB");
+        assert_eq!(label("time", 0.0), "ns");
+        assert_eq!(label("per second", 5.0), "1/s");
+        assert_eq!(label("something else", 5.0), "");
     }
 
     #[test]
@@ -171,7 +165,7 @@ mod tests {
         assert_eq!(label(&[31.0, 1_000_000.0]), None);
         assert_eq!(label(&[0.0]), Some("ns"));
         assert_eq!(label(&[]), Some("ns"));
-        assert_eq!(for_all(units("cpu_cp_percent"), &[0.001]).unwrap().label, "%");
+        assert_eq!(for_all(shown("percent"), &[0.001]).unwrap().label, "%");
     }
 
     #[test]

@@ -112,9 +112,7 @@ impl WrittenMetric {
         // All of a processor is a second in a second.
         let is_of_processor =
             per == Per::Second && matches!(quantity, Quantity::Cpu | Quantity::Processor);
-        if unit.label == "%" && is_of_processor {
-            unit.scale *= 1e9;
-        }
+        unit.scale = unit.scale_per(per);
         let kind = self.kind.as_ref().map(|kind| kind.get_ref().as_str());
         let units = units_of(quantity, kind, is_share);
         if let Some(written) = &self.unit

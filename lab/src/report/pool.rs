@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 
 use super::series::Series;
-use crate::definition::{MetricDef, Quantity, Scope, built_in, compute};
+use crate::definition::{MetricDef, Quantity, Scope, compute};
 use crate::factor::Factors;
+use crate::metric::built_in;
 use crate::quantity::{Party, Report, ThreadCpu};
 use crate::statistics::{Summary, TRIALS_MIN};
 

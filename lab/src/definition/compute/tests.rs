@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::definition::{Unit, built_in};
-use crate::metric::Better;
+use crate::definition::Unit;
+use crate::metric::{Better, built_in};
 use crate::quantity::{ProcessorTime, ThreadCpu};
 use crate::random::Random;
 use crate::workload;
