@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::definition::{MetricDef, PERS, QUANTITIES, UNITS, Unit};
 use crate::role::RoleSpec;
 use crate::unit::{self, three_digits};
-use crate::workload::{Part, Workload, named};
+use crate::workload::{Part, Workload, named, split};
 
 /// The metrics that come with siga, in the format of case files.
 const TEXT: &str = include_str!("metrics.toml");
@@ -19,6 +19,7 @@ const TEXT: &str = include_str!("metrics.toml");
 pub struct Metric {
     /// What it is called.
     pub name: String,
+    was: Option<String>,
     /// What stands above its column.
     pub label: String,
     /// What it is.
@@ -72,6 +73,14 @@ pub static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
 /// The metric of this name.
 pub fn find(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
+}
+
+/// The name that a metric of siga's has now, of one that older case files and results may have. Other names are as they
+/// were.
+pub fn renamed(name: &str) -> String {
+    let (part, own) = split(name);
+    let metric = METRICS.iter().find(|metric| metric.was.as_deref() == Some(own));
+    metric.map_or_else(|| name.to_owned(), |metric| named(part, &metric.name))
 }
 
 /// The definitions of the metrics of a workload.
@@ -175,7 +184,11 @@ impl Shown {
 
 #[cfg(test)]
 mod tests {
+    use host::config::Source;
+
     use super::*;
+    use crate::case::Case;
+    use crate::record;
     use crate::workload::WORKLOADS;
 
     #[test]
@@ -192,6 +205,22 @@ mod tests {
         }
         let unused = METRICS.iter().find(|metric| !used.contains(&metric.name));
         assert_eq!(unused.map(|metric| &metric.name), None, "no workload has it");
+    }
+
+    #[test]
+    fn older_names_are_those_of_today() {
+        assert_eq!(renamed("cpu_cp_percent"), "kernel_cpu_percent");
+        assert_eq!(renamed("bulk.cp_cpu_ns_per_io"), "bulk.channel_busy_cpu_ns_per_io");
+        for name in ["kernel_cpu_percent", "mine", "a.b.c", ""] {
+            assert_eq!(renamed(name), name);
+        }
+        let line = r#"{"case":"mine","system":"open","trial":1,"factors":{},"metrics":{"cpu_cp_percent":5.5},"counters":{},"machine":{"pinned":[0,1]},"run":7,"seconds":0.5}"#;
+        let records = record::parse(&Source::of("r.jsonl", &format!("{line}\n"))).unwrap();
+        assert_eq!(records[0].metrics["kernel_cpu_percent"], 5.5);
+        let case = "name = \"mine\"\nasks = \"?\"\nworkload = \"message-request\"\ntrials = 1\nseconds = 1\n\
+            warm_up_seconds = 0\n[[table]]\nmetric = \"cpu_cp_percent\"\n";
+        let case = Case::parse(&Source::of("c.toml", case), &|_| unreachable!("it names none"));
+        assert_eq!(case.unwrap().tables[0].metrics, ["kernel_cpu_percent"]);
     }
 
     #[test]

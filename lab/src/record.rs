@@ -12,6 +12,7 @@ use crate::binary::Binary;
 use crate::case::Case;
 use crate::factor::Factors;
 use crate::machine::Machine;
+use crate::metric::renamed;
 use crate::published::{Published, Sheet};
 use crate::quantity::Party;
 use crate::state::State;
@@ -232,8 +233,13 @@ fn parse_counting(source: &Source) -> Result<(Vec<Record>, usize), FileError> {
         if span.is_empty() {
             continue;
         }
-        match serde_json::from_str(line) {
-            Ok(record) => records.push(record),
+        match serde_json::from_str::<Record>(line) {
+            Ok(mut record) => {
+                let metrics: BTreeMap<String, f64> = std::mem::take(&mut record.metrics);
+                record.metrics =
+                    metrics.into_iter().map(|(name, value)| (renamed(&name), value)).collect();
+                records.push(record);
+            }
             // The run was ended in the middle of it; another may have added its own after it.
             Err(_) if !line.ends_with('\n') || is_cut_off(line) => cut_off += 1,
             Err(error) => {

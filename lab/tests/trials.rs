@@ -546,7 +546,7 @@ fn volumes_are_read_and_written_by_channel_programs_of_both_modes() {
                 assert!(metrics[metric] > 0.0, "{metric} {levels:?}");
             }
             // Not 0, also where others interrupt the polls.
-            assert!(metrics["cp_cpu_ns_per_io"] > 0.0, "{levels:?}");
+            assert!(metrics["channel_busy_cpu_ns_per_io"] > 0.0, "{levels:?}");
             // Each mode has its own information units.
             let has = |metric: &str| metrics.get(metric).is_some_and(|units| *units > 0.0);
             assert_eq!(has("unit_commands_per_io"), mode == "command", "{levels:?}");

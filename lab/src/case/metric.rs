@@ -6,7 +6,7 @@ use toml::Spanned;
 
 use super::written::{OneOrMany, unknown};
 use crate::definition::{Amount, MetricDef, PERS, Per, QUANTITIES, Quantity, UNITS, Unit};
-use crate::metric::Better;
+use crate::metric::{Better, renamed};
 use crate::quantity::{TIMES, WORK};
 use crate::role::PACING;
 use crate::times::TimePart;
@@ -70,6 +70,10 @@ impl WrittenMetric {
         }
         if workload.metrics.contains(&name.as_str()) {
             let right = format!("must be another than {}", workload.metrics.join(", "));
+            return wrong(&self.name, "there is already a metric", right);
+        }
+        if renamed(name) != *name {
+            let right = format!("must be another: this is the older name of {}", renamed(name));
             return wrong(&self.name, "there is already a metric", right);
         }
         let kinds = [self.kind.as_ref(), self.part.as_ref()];
@@ -313,6 +317,11 @@ down = "transport"
                 "\"worst\"\nq",
                 "\"rate_bytes_per_s\"\nq",
                 "c.toml:18: there is already a metric \"rate_bytes_per_s\": must be another than ",
+            ),
+            (
+                "\"worst\"\nq",
+                "\"cpu_cp_percent\"\nq",
+                "c.toml:18: there is already a metric \"cpu_cp_percent\": must be another: this is the older name of kernel_",
             ),
             (
                 "\"cpu\"",

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::definition::MetricDef;
 use crate::factor::{BINARY, Factor, Factors, Level, OPEN, SYSTEM, matches};
+use crate::metric::renamed;
 use crate::placement::{Placement, Placements};
 use crate::published::Published;
 use crate::workload::{self, WORKLOADS, Workload};
@@ -576,8 +577,9 @@ impl Checker<'_> {
     fn metric(&self, written: &Spanned<String>) -> Result<String, FileError> {
         let own = self.metrics.iter().map(|metric| metric.name.as_str());
         let known: Vec<&str> = self.workload.metrics.iter().copied().chain(own).collect();
-        if known.contains(&written.get_ref().as_str()) {
-            return Ok(written.get_ref().clone());
+        let name = renamed(written.get_ref());
+        if known.contains(&name.as_str()) {
+            return Ok(name);
         }
         Err(unknown(self.source, "metric", written, &known))
     }

@@ -118,7 +118,7 @@ fn about_published(case: &Case) -> Option<Block> {
     for table in &case.published {
         let name = &table.name;
         lines.push(format!(
-            "{name}: {}. ÷ {name}: the figure here, divided by the one there.",
+            "{name}: {}. siga / {name}: the figure here, divided by the one there.",
             table.document
         ));
     }

@@ -341,7 +341,7 @@ impl Layout<'_> {
         let Table { metrics, across, .. } = self.layout;
         match column.kind {
             Kind::Published(at) => return self.published[at].name.clone(),
-            Kind::Quotient(at) => return format!("÷ {}", self.published[at].name),
+            Kind::Quotient(at) => return format!("siga / {}", self.published[at].name),
             Kind::Own => {}
         }
         let named = across.iter().zip(&column.levels).filter(|(factor, _)| *factor != METRIC);

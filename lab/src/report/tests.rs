@@ -489,8 +489,8 @@ fn study() -> Vec<Record> {
 fn study_stands_beside_what_was_published() {
     let found = markdown(&report(&study()));
     for part in [
-        "there: A Book, table 1. ÷ there: the figure here, divided by the one there.\n\n",
-        "| bytes | rate, MiB/s | there | ÷ there | exchange, µs |\n",
+        "there: A Book, table 1. siga / there: the figure here, divided by the one there.\n\n",
+        "| bytes | rate, MiB/s | there | siga / there | exchange, µs |\n",
         "| 1 B | 0.100 ±0% | 0.0500 | 2.00 | 10.5 ±5% |\n",
         "| 64 KiB | 1000 ±0% | 160 | 6.25 | 52.5 ±5% |\n",
     ] {

@@ -156,7 +156,7 @@ const MESSAGE_METRICS: &[&str] = &[
     "cpu_ns_per_message",
     "cpu_spinning_ns_per_message",
     "cpu_virtual_ns_per_message",
-    "cpu_cp_ns_per_message",
+    "kernel_cpu_ns_per_message",
     "cpu_split_error_ns_per_message",
     "cpu_processors_ns_per_message",
 ];

@@ -42,7 +42,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_ns_per_message",
         "cpu_spinning_ns_per_message",
         "cpu_virtual_ns_per_message",
-        "cpu_cp_ns_per_message",
+        "kernel_cpu_ns_per_message",
         "cpu_split_error_ns_per_message",
         "cpu_processors_ns_per_message",
     ],

@@ -94,7 +94,7 @@ fn figures_of_streams_and_exchanges_are_those_of_the_plain_formulas() {
             ("rate_bytes_per_s", Some(rate * bytes as f64)),
             ("cpu_ns_per_message", Some(each(&|guest| guest.cpu_ns() as f64) + of_host)),
             ("cpu_virtual_ns_per_message", split(each(&|guest| guest.cpu[0].user_ns as f64))),
-            ("cpu_cp_ns_per_message", split(each(&|guest| guest.cpu[0].system_ns as f64))),
+            ("kernel_cpu_ns_per_message", split(each(&|guest| guest.cpu[0].system_ns as f64))),
             ("cpu_split_error_ns_per_message", split(each(&error))),
             (
                 "cpu_processors_ns_per_message",
@@ -149,9 +149,9 @@ fn figures_of_requests_are_those_of_the_plain_formulas() {
                 "cpu_spinning_s_per_s",
                 is_path.then(|| for_a_second(&|guest| guest.spinning_ns.unwrap() as f64)),
             ),
-            ("cpu_cp_percent", is_split.then_some(100.0 * cp)),
-            ("cpu_cp_s_per_mib", is_split.then_some(cp * cpu_s / mib)),
-            ("cpu_cp_error_percent", is_split.then(|| 50.0 / (split_ns as f64 / 1e7).sqrt())),
+            ("kernel_cpu_percent", is_split.then_some(100.0 * cp)),
+            ("kernel_cpu_s_per_mib", is_split.then_some(cp * cpu_s / mib)),
+            ("kernel_cpu_error_percent", is_split.then(|| 50.0 / (split_ns as f64 / 1e7).sqrt())),
             ("exchange_p50_ns", Some(30.0)),
         ];
         let parties = [party("source", 0, source.clone()), party("target", 0, target.clone())];
@@ -284,7 +284,7 @@ fn processor_time_beside_polls_is_not_measured_where_polls_took_all_of_it() {
         let parties = [parties, &[party("guest", 0, guest)]].concat();
         let definition = definition(Quantity::Cpu, Some("busy"), &["channel"], Per::Work("ios"));
         let of_case = compute(&definition, &Scope::new(workload, &parties));
-        assert_eq!(figures("io3390", &parties).get("cp_cpu_ns_per_io").copied(), of_case);
+        assert_eq!(figures("io3390", &parties).get("channel_busy_cpu_ns_per_io").copied(), of_case);
         of_case
     };
     assert_eq!(busy(&[channel(0, 1000, Some(400))]), Some(60.0));
