@@ -81,6 +81,10 @@ struct Run {
     /// Also run the cases that a case names for this, with all levels of its factors. The time that all takes is printed first
     #[arg(long, conflicts_with = "quick")]
     full: bool,
+    /// Run as the documents measured that the cases repeat: their lengths, trials and samples. The time that all takes is printed
+    /// first, and the report names the trial of each cell that is nearest to the median
+    #[arg(long, conflicts_with_all = ["quick", "full"], requires = "cases")]
+    as_published: bool,
     /// Trials per cell (overrides the case)
     #[arg(long, value_name = "N")]
     trials: Option<u32>,
@@ -369,6 +373,7 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
     }
     let wishes = Wishes {
         quick: arguments.quick || (arguments.cases.is_empty() && !arguments.full),
+        as_published: arguments.as_published,
         trials: arguments.trials,
         seconds: arguments.seconds,
         warm_up_seconds: arguments.warm_up,
@@ -406,7 +411,7 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
         command
     };
     let crew = Crew::new(worker, Some(processors())).with_peers(peers);
-    if arguments.full {
+    if arguments.full || arguments.as_published {
         let cells: usize = plan.jobs.iter().map(|job| job.cells.len()).sum();
         let names: Vec<&str> = plan.jobs.iter().map(|job| &*job.case.name).collect();
         let time = about(plan.jobs.iter().map(Job::time).sum());

@@ -218,6 +218,8 @@ pub struct Case {
     pub screen: Screen,
     /// What is different when it is run quickly.
     pub quick: Quick,
+    /// What is different when it is run as the document measured that it repeats; none if it repeats none.
+    pub as_published: Option<Quick>,
     /// Cases that are run behind it when it is run in full: names of those that come with siga, or files as seen from its own.
     pub full: Vec<String>,
     /// The case file, as it was named.
@@ -237,7 +239,7 @@ pub struct CaseSystem {
     pub span: Range<usize>,
 }
 
-/// What is different when a case is run quickly.
+/// What is different when a case is run quickly, or as a document measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quick {
     /// How often each cell is measured.
@@ -246,6 +248,8 @@ pub struct Quick {
     pub warm_up: Option<Duration>,
     /// How long it counts.
     pub window: Option<Duration>,
+    /// How often each party keeps a record of what it did.
+    pub interval: Option<Duration>,
     /// Factors, and their levels.
     pub factors: Vec<(String, Vec<Level>)>,
 }
@@ -397,10 +401,22 @@ impl Case {
     #[must_use]
     pub fn quickly(mut self) -> Case {
         let quick = std::mem::take(&mut self.quick);
-        self.trials = quick.trials.unwrap_or(self.trials);
-        self.warm_up = quick.warm_up.unwrap_or(self.warm_up);
-        self.window = quick.window.unwrap_or(self.window);
-        self.factors = quick.levels(&self.factors);
+        self.in_form(&quick)
+    }
+
+    /// The same, as the document measured that it repeats; none if it repeats none.
+    #[must_use]
+    pub fn like_published(mut self) -> Option<Case> {
+        let form = self.as_published.take()?;
+        Some(self.in_form(&form))
+    }
+
+    fn in_form(mut self, form: &Quick) -> Case {
+        self.trials = form.trials.unwrap_or(self.trials);
+        self.warm_up = form.warm_up.unwrap_or(self.warm_up);
+        self.window = form.window.unwrap_or(self.window);
+        self.interval = form.interval.or(self.interval);
+        self.factors = form.levels(&self.factors);
         self
     }
 
@@ -647,6 +663,20 @@ note = "Who knows?"
         let case = parse(CASE).unwrap();
         let quick = case.clone().quickly();
         assert_eq!((quick.trials, quick.window), (1, case.window));
+        assert!(case.clone().like_published().is_none());
+        let text =
+            CASE.replacen("[quick]", "[as_published]\nseconds = 9\ninterval_ms = 500\n[quick]", 1);
+        let long = parse(&text).unwrap().like_published().unwrap();
+        assert_eq!((long.trials, long.window.as_secs()), (case.trials, 9));
+        assert_eq!(long.interval.unwrap().as_millis(), 500);
+        let error = parse(&text.replacen("interval_ms = 500", "interval_ms = 0", 1)).unwrap_err();
+        assert_eq!(error, "c.toml:15: interval_ms = 0: must be 1 to 3600000");
+        let many = text.replacen("seconds = 9", "seconds = 3600", 1).replacen("= 500", "= 1", 1);
+        let error = parse(&many).unwrap_err();
+        assert!(
+            error.starts_with("c.toml:15: interval_ms = 1: 3600000 records of each party in "),
+            "{error}"
+        );
         assert!(quick.cells().iter().all(|cell| cell["bytes"] == Level::Number(64)));
         assert_eq!(quick.cells().len() * 2, case.cells().len());
     }

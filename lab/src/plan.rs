@@ -12,6 +12,8 @@ use crate::factor::Factors;
 pub struct Wishes {
     /// Whether cases are to be run in their quick form, if they have one.
     pub quick: bool,
+    /// Whether cases are to be run as the documents measured that they repeat.
+    pub as_published: bool,
     /// How often each cell is measured.
     pub trials: Option<u32>,
     /// How long each trial counts, in seconds.
@@ -153,7 +155,16 @@ fn are_known(name: &str, levels: &[String], cases: &[Case]) -> Result<(), String
 
 /// The case as it is wished for; none if it knows none of the levels that one of its factors is to have.
 fn as_wished(case: Case, wishes: &Wishes) -> Result<Option<Case>, String> {
-    let mut case = if wishes.quick { case.quickly() } else { case };
+    let mut case = match (wishes.as_published, wishes.quick) {
+        (true, _) => {
+            let name = case.name.clone();
+            let right = "must be a case whose file has [as_published]";
+            let wrong = || format!("{name} says nothing of how a document measured: {right}");
+            case.like_published().ok_or_else(wrong)?
+        }
+        (false, true) => case.quickly(),
+        (false, false) => case,
+    };
     if let Some(trials) = wishes.trials {
         if !(1..=TRIALS_MAX).contains(&trials) {
             return Err(format!("{trials} trials: must be 1 to {TRIALS_MAX}"));
@@ -195,6 +206,7 @@ fn as_wished(case: Case, wishes: &Wishes) -> Result<Option<Case>, String> {
 mod tests {
     use super::*;
     use crate::factor::{Level, describe};
+    use crate::library;
     use host::config::Source;
 
     fn case(name: &str, workload: &str, factors: &str) -> Case {
@@ -242,6 +254,18 @@ mod tests {
         );
         let time: Duration = plan.jobs.iter().map(Job::time).sum();
         assert_eq!(time, Duration::from_millis(10 * 1530));
+    }
+
+    #[test]
+    fn case_is_run_as_its_document_measured_if_it_repeats_one() {
+        let wishes = Wishes { as_published: true, trials: Some(2), ..Wishes::default() };
+        let error = Plan::new(two_cases(), &wishes).unwrap_err();
+        let right = "stream says nothing of how a document measured: must be a case whose file has [as_published]";
+        assert_eq!(error, right);
+        let draft = library::drafts().into_iter().find(|case| case.name == "qdio-gigabit").unwrap();
+        let Plan { jobs } = Plan::new(vec![draft.clone()], &wishes).unwrap();
+        assert_eq!((jobs[0].case.trials, jobs[0].case.window.as_secs()), (2, 150));
+        assert_eq!(jobs[0].cells, draft.cells());
     }
 
     #[test]

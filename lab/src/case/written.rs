@@ -46,6 +46,7 @@ pub(super) struct Written {
     factors: WrittenFactors,
     #[serde(default)]
     quick: WrittenQuick,
+    as_published: Option<WrittenQuick>,
     full: Option<Spanned<OneOrMany>>,
     #[serde(default)]
     published: WrittenTables,
@@ -72,6 +73,7 @@ struct WrittenQuick {
     trials: Option<Spanned<u32>>,
     seconds: Option<Spanned<f64>>,
     warm_up_seconds: Option<Spanned<f64>>,
+    interval_ms: Option<Spanned<u64>>,
     #[serde(default)]
     factors: WrittenFactors,
 }
@@ -308,19 +310,32 @@ impl Written {
             self.skip.iter().flat_map(|skip| skip.get_ref()).map(|cells| checker.levels(cells));
         let skip = skip.collect::<Result<_, _>>()?;
         let quick = checker.quick(&self.quick)?;
-        for levels in [factors.clone(), quick.levels(&factors)] {
+        let as_published =
+            self.as_published.as_ref().map(|form| checker.quick(form)).transpose()?;
+        let forms = || std::iter::once(&quick).chain(&as_published);
+        let levels = forms().map(|form| form.levels(&factors));
+        for levels in std::iter::once(factors.clone()).chain(levels) {
             if let Err((what, right)) = check_product(&levels) {
                 return Err(source.error(span.clone(), what, right));
             }
         }
         let full = self.full.map(|full| checker.names(full)).transpose()?.unwrap_or_default();
         let place = checker.places(&self.place)?;
-        let interval_span = self.interval_ms.as_ref().map(Spanned::span);
-        let interval = self.interval_ms.map(|written| checker.interval(&written)).transpose()?;
-        for window in [Some(window), quick.window].into_iter().flatten() {
-            if let Some((interval, span)) = interval.zip(interval_span.clone()) {
+        let of_case = self.interval_ms.as_ref();
+        let interval = of_case.map(|written| checker.interval(written)).transpose()?;
+        let own = [(None, of_case), (Some(&quick), self.quick.interval_ms.as_ref())].into_iter();
+        let own = own.chain(
+            self.as_published
+                .as_ref()
+                .zip(as_published.as_ref())
+                .map(|(written, form)| (Some(form), written.interval_ms.as_ref())),
+        );
+        for (form, written) in own {
+            let interval = form.and_then(|form| form.interval).or(interval);
+            let window = form.and_then(|form| form.window).unwrap_or(window);
+            if let Some((interval, written)) = interval.zip(written.or(of_case)) {
                 let checked = check_records(interval, window);
-                checked.map_err(|(what, right)| source.error(span, what, right))?;
+                checked.map_err(|(what, right)| source.error(written.span(), what, right))?;
             }
         }
         let published =
@@ -356,6 +371,7 @@ impl Written {
             published,
             screen: screen.unwrap_or_default(),
             quick,
+            as_published,
             full: full.into_iter().map(Spanned::into_inner).collect(),
             claims: claims.iter().map(|(claim, _)| claim.clone()).collect(),
             file: source.file().to_owned(),
@@ -557,11 +573,12 @@ impl Checker<'_> {
     }
 
     fn quick(&self, written: &WrittenQuick) -> Result<Quick, FileError> {
-        let WrittenQuick { trials, seconds, warm_up_seconds, factors } = written;
+        let WrittenQuick { trials, seconds, warm_up_seconds, interval_ms, factors } = written;
         Ok(Quick {
             trials: trials.as_ref().map(|trials| self.trials(trials)).transpose()?,
             window: seconds.as_ref().map(|seconds| self.window(seconds)).transpose()?,
             warm_up: warm_up_seconds.as_ref().map(|seconds| self.warm_up(seconds)).transpose()?,
+            interval: interval_ms.as_ref().map(|interval| self.interval(interval)).transpose()?,
             factors: self.named_factors(factors)?,
         })
     }

@@ -106,6 +106,7 @@ fn case_blocks(series: &Series<'_>) -> Vec<Block> {
     }
     blocks.extend(claim::claims(series));
     blocks.extend(table::tables(series));
+    blocks.extend(sure::representatives(series));
     blocks.extend(binaries::binaries(series));
     blocks.extend(knee::knees(series));
     blocks.extend(breakdown::breakdowns(series));

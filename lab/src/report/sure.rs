@@ -1,6 +1,7 @@
 //! How sure the figures are: spread, machine, and what took its time away.
 
 use super::series::Series;
+use super::{Block, Grid};
 use crate::factor::{AGAINST, Factors, THIS, describe, is_against};
 use crate::quantity::total;
 use crate::record::Record;
@@ -18,6 +19,25 @@ const WINDOW_PART_MIN: f64 = 0.5;
 fn main_metric(series: &Series<'_>) -> Option<String> {
     let shown = series.case.as_ref().and_then(|case| Some(case.tables.first()?.metrics[0].clone()));
     shown.or_else(|| series.metrics().into_iter().next())
+}
+
+/// The trial of each cell that is nearest to the median, where a case was run as a document measured: documents print the figures
+/// of one run.
+pub(super) fn representatives(series: &Series<'_>) -> Option<Block> {
+    let window = series.case.as_ref()?.as_published.as_ref()?.window?;
+    let is_long = |record: &&Record| record.seconds >= window.as_secs_f64();
+    if !series.records.iter().all(is_long) {
+        return None;
+    }
+    let metric = main_metric(series)?;
+    let row = |cell: &Factors| {
+        let trial = Summary::of(&series.samples(cell, &metric))?.representative;
+        Some(vec![describe(cell, &series.order()), trial.to_string()])
+    };
+    let title = format!("Representative trials, by {}", series.metric(&metric).label);
+    let head = ["cell", "trial"].map(str::to_owned).to_vec();
+    let rows = series.cells().into_iter().filter_map(row).collect();
+    Some(Block::Table(Grid { title, head, words: 1, rows, notes: Vec::new() }))
 }
 
 /// The spreads of all cells, the narrowest first, with the name of the cell.

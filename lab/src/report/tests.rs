@@ -873,3 +873,22 @@ fn curve_without_a_best_figure_has_no_knee() {
     assert_eq!(bend(0.95, Better::More, vec![(1, 0.0)]), None);
     assert_eq!(bend(0.95, Better::More, vec![(1, 0.0), (2, 1.0)]).unwrap().level, 2);
 }
+
+#[test]
+fn run_as_published_names_the_trial_of_each_cell_that_is_nearest_to_the_median() {
+    let title = "Representative trials, by messages";
+    let mut records = records();
+    assert!(!markdown(&report(&records)).contains(title));
+    let mut published = |seconds: f64| {
+        let text = CASE.replacen(
+            "[factors]",
+            &format!("[as_published]\nseconds = {seconds}\n[factors]"),
+            1,
+        );
+        records[0].definition = Some(text);
+        markdown(&report(&records))
+    };
+    let found = published(0.5);
+    assert!(found.contains(title) && found.contains("| path, 64, adaptive | 2 |\n"), "{found}");
+    assert!(!published(150.0).contains(title), "the trials are shorter than the document's");
+}
