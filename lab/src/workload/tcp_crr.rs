@@ -5,7 +5,7 @@
 //! connect
 //!                              accept
 //! send 64 B
-//!                              send 8 KB, close
+//!                              send 8 KiB, close
 //! receive them, and the end
 //! close
 //! ```
@@ -31,7 +31,7 @@ use crate::transport::{self, Dials};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "tcp-crr",
-    summary: "a connection of TCP for each question of 64 B and answer of 8 KB",
+    summary: "a connection of TCP for each question of 64 B and answer of 8 KiB",
     factors: &[
         Factor {
             name: "transport",
@@ -68,7 +68,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 pub(crate) const BACKLOG: u16 = 1024;
 
 const QUESTION_BYTES: usize = 64;
-const ANSWER_BYTES: usize = 8000;
+const ANSWER_BYTES: usize = 8192;
 const _: () = assert!(QUESTION_BYTES >= STAMPED_BYTES_MIN);
 
 /// Bytes of each buffer of a connection of the stack.
