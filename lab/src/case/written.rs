@@ -1,10 +1,12 @@
 //! Case files as they are written, and checked.
 
+mod claim;
 mod layout;
 mod tables;
+mod workload;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+
 use std::time::Duration;
 
 use host::config::{FileError, Source};
@@ -12,19 +14,21 @@ use host::near::right;
 use serde::Deserialize;
 use toml::Spanned;
 
+use self::claim::WrittenClaim;
 use self::layout::{WrittenBreakdown, WrittenKnee, WrittenScreen, WrittenTable};
 use self::tables::WrittenTables;
+use self::workload::{WrittenPlanned, WrittenWorkload};
 use super::metric::WrittenMetric;
 use super::{
-    Bound, Case, CaseSystem, Claim, Comparison, Quick, ReadTable, SECONDS_MAX, TRIALS_MAX, Test,
-    check_product, check_records, level_of,
+    Case, CaseSystem, Quick, ReadTable, SECONDS_MAX, TRIALS_MAX, Test, check_product,
+    check_records, level_of,
 };
 use crate::definition::MetricDef;
 use crate::factor::{BINARY, Factor, Factors, Level, OPEN, SYSTEM, matches};
 use crate::metric::renamed;
 use crate::placement::{Placement, Placements};
 use crate::published::Published;
-use crate::workload::{self, WORKLOADS, Workload};
+use crate::workload::Workload;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -103,160 +107,6 @@ impl OneOrMany {
             OneOrMany::Many(names) => names,
         };
         names.into_iter().map(|name| Spanned::new(span.clone(), name)).collect()
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenClaim {
-    name: Spanned<String>,
-    metric: Option<Spanned<String>>,
-    #[serde(default)]
-    of: WrittenLevels,
-    #[serde(default)]
-    against: Vec<WrittenLevels>,
-    every: Option<Spanned<OneOrMany>>,
-    at_least: Option<f64>,
-    at_most: Option<f64>,
-    at_most_more: Option<f64>,
-    interval_reaches: Option<f64>,
-    #[serde(default)]
-    counters: Vec<String>,
-    note: Option<String>,
-}
-
-impl WrittenClaim {
-    /// What the claim bounds, and the bound; or what is wrong, and what would be right.
-    fn bound(&self) -> Result<(Comparison, Bound), (&'static str, &'static str)> {
-        let is_alone = self.against.is_empty();
-        match (self.at_least, self.at_most, self.at_most_more) {
-            (None, None, None) => {
-                Err(("a claim without a bound", "must have at_least, at_most or at_most_more"))
-            }
-            (None, None, Some(_)) if is_alone => {
-                Err(("a difference without cells to compare with", "must have against"))
-            }
-            (None, None, at_most) => {
-                Ok((Comparison::Difference, Bound { at_least: None, at_most }))
-            }
-            (at_least, at_most, None) => Ok((Comparison::Ratio, Bound { at_least, at_most })),
-            _ => Err(("a claim bounds a ratio and a difference", "must be two claims")),
-        }
-    }
-
-    /// The same, of bounds that something can keep to.
-    fn checked_bound(&self) -> Result<(Comparison, Bound), (&'static str, &'static str)> {
-        let (comparison, bound) = self.bound()?;
-        if bound.numbers().chain(self.interval_reaches).any(|number| !number.is_finite()) {
-            return Err(("a bound without an end", "must be a number"));
-        }
-        match (bound.at_least, bound.at_most) {
-            (Some(least), Some(most)) if least > most => {
-                Err(("at_least is more than at_most", "must be at most at_most"))
-            }
-            _ => Ok((comparison, bound)),
-        }
-    }
-}
-
-/// What is done: a workload, or several side by side.
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "the name of a workload, or [[workload]] with a name and a workload each"
-)]
-enum WrittenWorkload {
-    One(String),
-    Several(Vec<WrittenOne>),
-}
-
-/// One of several workloads.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenOne {
-    name: String,
-    workload: String,
-}
-
-/// Workloads that are not built yet, in place of `workload`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenPlanned {
-    workload: Spanned<OneOrMany>,
-    /// Copies of each role: a number, or a factor whose levels are numbers.
-    roles: WrittenLevels,
-}
-
-impl WrittenPlanned {
-    fn find(
-        &self,
-        source: &Source,
-        factors: &WrittenFactors,
-        quick: &WrittenFactors,
-    ) -> Result<&'static Workload, FileError> {
-        let names: Vec<&str> = self.workload.get_ref().all().collect();
-        if let Some(name) = names.iter().find(|name| workload::find(name).is_some()) {
-            let what = format!("{name} is built");
-            let right = "must be workload = .., or the name of a workload that is not built yet";
-            return Err(source.error(self.workload.span(), what, right));
-        }
-        if names.is_empty() {
-            let right = "must name the workloads that the case waits for";
-            return Err(source.error(self.workload.span(), "a list without names", right));
-        }
-        let own = factors.iter().filter(|(name, _)| name.get_ref() != SYSTEM.name);
-        let levels = |name: &str| -> Vec<Level> {
-            let both = factors.iter().chain(quick).filter(|(own, _)| own.get_ref() == name);
-            let levels = both.flat_map(|(_, levels)| levels.get_ref());
-            levels.map(|level| level.get_ref().clone()).collect()
-        };
-        let own: Vec<(&str, Vec<Level>)> =
-            own.map(|(name, _)| (name.get_ref().as_str(), levels(name.get_ref()))).collect();
-        let known: Vec<&str> = own.iter().map(|(name, _)| *name).collect();
-        for copies in self.roles.values() {
-            if let Level::Word(factor) = copies.get_ref()
-                && !known.contains(&factor.as_str())
-            {
-                let factor = Spanned::new(copies.span(), factor.clone());
-                return Err(unknown(source, "factor", &factor, &known));
-            }
-        }
-        let roles: Vec<String> = self.roles.keys().map(|role| role.get_ref().clone()).collect();
-        Ok(workload::planned(&names.join(", "), &roles, &own))
-    }
-}
-
-/// Workloads of one case.
-const WORKLOADS_MAX: usize = 8;
-
-impl WrittenWorkload {
-    fn find(&self, source: &Source, span: Range<usize>) -> Result<&'static Workload, FileError> {
-        let find = |name: &String| {
-            workload::find(name).ok_or_else(|| {
-                let known: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
-                unknown(source, "workload", &Spanned::new(span.clone(), name.clone()), &known)
-            })
-        };
-        let parts = match self {
-            WrittenWorkload::One(name) => return find(name),
-            WrittenWorkload::Several(parts) => parts,
-        };
-        let is_name = |name: &str| {
-            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
-        };
-        for (at, part) in parts.iter().enumerate() {
-            let is_new = parts[..at].iter().all(|other| other.name != part.name);
-            if !is_name(&part.name) || !is_new {
-                let what = format!("{:?} is no name of a workload here", part.name);
-                return Err(source.error(span, what, "must be small letters and -, each once"));
-            }
-        }
-        if !(1..=WORKLOADS_MAX).contains(&parts.len()) {
-            let right = format!("must be 1 to {WORKLOADS_MAX}");
-            return Err(source.error(span, format!("{} workloads", parts.len()), right));
-        }
-        let parts = parts.iter().map(|part| Ok((part.name.clone(), find(&part.workload)?)));
-        Ok(workload::compose(&parts.collect::<Result<Vec<_>, FileError>>()?))
     }
 }
 
@@ -626,34 +476,5 @@ impl Checker<'_> {
     fn factor_names(&self, written: Option<Spanned<OneOrMany>>) -> Result<Vec<String>, FileError> {
         let names = written.map(|written| self.names(written)).transpose()?.unwrap_or_default();
         names.iter().map(|name| Ok(self.factor_or_binary(name)?.name.to_owned())).collect()
-    }
-
-    fn claim(&self, written: WrittenClaim) -> Result<(Claim, Range<usize>), FileError> {
-        let span = written.name.span();
-        let bound = written.checked_bound();
-        let test = match written.metric {
-            Some(metric) => {
-                let refused = |(what, right)| self.source.error(span.clone(), what, right);
-                let (comparison, bound) = bound.map_err(refused)?;
-                let against = written.against.iter().map(|side| self.levels(side));
-                Some(Test {
-                    metric: self.metric(&metric)?,
-                    of: self.levels(&written.of)?,
-                    against: against.collect::<Result<_, _>>()?,
-                    comparison,
-                    every: self.factor_names(written.every)?,
-                    bound,
-                    interval_reaches: written.interval_reaches,
-                    counters: written.counters,
-                })
-            }
-            None if written.note.is_some() => None,
-            None => {
-                let what = "a claim without a metric";
-                let right = "must have one, or a note that says why it is not measured";
-                return Err(self.source.error(span, what, right));
-            }
-        };
-        Ok((Claim { name: written.name.into_inner(), test, note: written.note }, span))
     }
 }
