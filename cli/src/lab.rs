@@ -191,7 +191,7 @@ fn list(arguments: &List) -> Result<(), Outcome> {
             print(not_built_yet())?;
         }
         print(
-            "Run them: siga lab run CASE.. --set FACTOR=LEVEL,..   Without CASE: messages, studies and tcp-crr, quick forms",
+            "A cell has the levels that apply together: combinations that differ in others are one cell.\nRun them: siga lab run CASE.. --set FACTOR=LEVEL,..   Without CASE: messages, studies and tcp-crr, quick forms",
         )
     }
 }
@@ -214,7 +214,8 @@ fn as_text(job: &Job) -> String {
     let case = &job.case;
     let group = case.group.as_ref().map_or(String::new(), |group| format!(" ({group})"));
     let time = about(job.time());
-    let mut text = format!("{}{group}, {time}\n    {}\n", case.name, case.asks);
+    let cells = job.cells.len();
+    let mut text = format!("{}{group}, {cells} cells, {time}\n    {}\n", case.name, case.asks);
     if !case.full.is_empty() {
         text += &format!("    with --full also {}\n", case.full.join(", "));
     }

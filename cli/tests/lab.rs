@@ -24,7 +24,7 @@ fn text(bytes: &[u8]) -> String {
 fn cases_are_listed_with_what_can_be_varied() {
     let listed = text(&siga(&["lab", "list", "border-64"]).stdout);
     for part in [
-        "border-64 (border), about ",
+        "border-64 (border), ",
         "    transport: path, unix-stream-batched, unix-stream\n",
         "        size of a message; 1 B to 16 MiB\n",
     ] {
