@@ -103,14 +103,21 @@ impl Record {
     }
 }
 
-/// The case of these results of one run, as it was then; none if they come from a siga that knows other cases.
-pub fn case_of<'a>(name: &str, mut records: impl Iterator<Item = &'a Record>) -> Option<Case> {
-    let record = records.find(|record| record.definition.is_some())?;
+/// The case of these results of one run, as it was then; none if they do not have it.
+///
+/// # Errors
+/// [`FileError`]: they come from a siga that knows other cases. Its figures are shown without it.
+pub fn case_of<'a>(
+    name: &str,
+    mut records: impl Iterator<Item = &'a Record>,
+) -> Result<Option<Case>, FileError> {
+    let Some(record) = records.find(|record| record.definition.is_some()) else { return Ok(None) };
     let table = |file: &Path| {
         let text = record.published.as_ref().and_then(|tables| tables.text(file));
         text.map(str::to_owned).ok_or_else(|| io::ErrorKind::NotFound.into())
     };
-    Case::parse(&Source::of(name, record.definition.as_ref()?), &table).ok()
+    let definition = record.definition.as_deref().unwrap_or_default();
+    Case::parse(&Source::of(name, definition), &table).map(Some)
 }
 
 /// Where results are kept: in each of some files.

@@ -54,6 +54,10 @@ pub(super) fn spreads(series: &Series<'_>) -> Vec<(f64, String)> {
 
 pub(super) fn how_sure(all: &[Series<'_>]) -> Vec<String> {
     let mut lines: Vec<String> = all.iter().map(trials_and_spread).collect();
+    lines.extend(all.iter().filter_map(|series| {
+        let why = series.refused.as_ref()?;
+        Some(format!("Warning: without the claims and tables of the case as it was then: {why}"))
+    }));
     lines.extend(all.iter().flat_map(not_measured));
     lines.extend(all.iter().flat_map(failures));
     let mut machines = Vec::new();
