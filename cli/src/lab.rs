@@ -402,7 +402,8 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
     })?;
     let mut results = results(arguments)?;
     let machine = Machine::here();
-    for warning in machine.warnings() {
+    let short = plan.jobs.iter().filter_map(|job| report::too_short(&job.case));
+    for warning in machine.warnings().into_iter().chain(short) {
         say(format_args!("warning: {warning}"));
     }
     let program = std::env::current_exe().map_err(Outcome::no)?;

@@ -103,11 +103,16 @@ impl Record {
     }
 }
 
-/// The case of these results of one run, as it was then; none if they do not have it.
+/// The case of these results of one run, as it was then; none if they come from a siga that knows other cases.
+pub fn case_of<'a>(name: &str, records: impl Iterator<Item = &'a Record>) -> Option<Case> {
+    read_case(name, records).ok()?
+}
+
+/// The case of these results; none if they do not have it.
 ///
 /// # Errors
-/// [`FileError`]: they come from a siga that knows other cases. Its figures are shown without it.
-pub fn case_of<'a>(
+/// [`FileError`]: they come from a siga that knows other cases.
+pub fn read_case<'a>(
     name: &str,
     mut records: impl Iterator<Item = &'a Record>,
 ) -> Result<Option<Case>, FileError> {

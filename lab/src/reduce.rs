@@ -46,10 +46,7 @@ pub fn reduce(records: &mut [Record], file: &Path) -> Reduced {
     }
     for (name, run) in latest {
         let own = || records.iter().filter(|record| record.case == name && record.run == run);
-        let case = case_of(&name, own()).unwrap_or_else(|error| {
-            reduced.faults.push(error.to_string());
-            None
-        });
+        let case = case_of(&name, own());
         if case.is_none() {
             let why = format!("{name}: the results do not say how its metrics are computed");
             reduced.faults.push(why);

@@ -30,6 +30,7 @@ pub use csv::csv;
 pub use figure::{Failure, Figure, failures, figures};
 pub use history::{KeptRun, Trend, kept};
 pub use html::html;
+pub use pool::too_short;
 pub use published::{PublishedCell, published, published_cells, published_csv};
 pub use render::{WIDTH, markdown, text};
 pub use screen::{COLUMNS_MAX, LINES_MAX, Shape, first_screen, shape};

@@ -7,11 +7,13 @@
 
 use std::collections::BTreeMap;
 
+use super::compare::headlines;
 use super::series::Series;
+use crate::case::Case;
 use crate::definition::{MetricDef, Quantity, Scope, compute};
 use crate::factor::Factors;
 use crate::metric::built_in;
-use crate::quantity::{Party, Report, ThreadCpu};
+use crate::quantity::{POOLED_SPLIT_NS_MIN, Party, Report, TICKS_NS_MIN, ThreadCpu};
 use crate::statistics::{Summary, TRIALS_MIN};
 
 /// A figure of all trials together.
@@ -98,11 +100,44 @@ pub(super) fn metrics(series: &Series<'_>) -> Vec<String> {
 
 /// Whether a metric is of what the kernel samples, or counts in ticks.
 fn needs_several(definition: &MetricDef) -> bool {
+    together_ns_min(definition).is_some()
+}
+
+/// How long the windows of all trials together have to be at least, for a metric of what the kernel samples or counts in ticks:
+/// that of a party which is always busy.
+fn together_ns_min(definition: &MetricDef) -> Option<u64> {
     match definition.quantity {
-        Quantity::Cpu => matches!(definition.part.as_deref(), Some("user" | "system" | "error")),
-        Quantity::Processor | Quantity::Unexplained => true,
-        _ => false,
+        Quantity::Cpu => matches!(definition.part.as_deref(), Some("user" | "system" | "error"))
+            .then_some(POOLED_SPLIT_NS_MIN),
+        Quantity::Processor | Quantity::Unexplained => Some(TICKS_NS_MIN),
+        _ => None,
     }
+}
+
+/// Says which metrics that a case's tables or claims show its trials are too short for, all of a cell together, and what would be
+/// right; nothing if there are none.
+pub fn too_short(case: &Case) -> Option<String> {
+    let shown = headlines(case);
+    let all = built_in(case.workload).into_iter().chain(case.metrics.iter().cloned());
+    let together_ns = case.window.as_nanos() as u64 * u64::from(case.trials);
+    let is_missed = |metric: &(String, u64)| metric.1 > together_ns;
+    let of = all.filter(|metric| shown.contains(&metric.name.as_str()));
+    let missed: Vec<(String, u64)> = of
+        .filter_map(|one| Some((one.name.clone(), together_ns_min(&one)?)))
+        .filter(is_missed)
+        .collect();
+    let needs_ns = missed.iter().map(|(_, ns)| *ns).max()?;
+    let names: Vec<&str> = missed.iter().map(|(name, _)| &**name).collect();
+    let Case { name, trials, window, .. } = case;
+    // In steps of 10 ms, so that what is asked for is enough.
+    let right = needs_ns.div_ceil(u64::from(*trials).max(1)).div_ceil(10_000_000) as f64 / 100.0;
+    let (seconds, needs) = (window.as_secs_f64(), needs_ns as f64 / 1e9);
+    let trials =
+        if *trials == 1 { "1 trial is".to_owned() } else { format!("{trials} trials are") };
+    Some(format!(
+        "{name}: {trials} of {seconds} s, too short for {}, which needs {needs} s of them together: --seconds {right}",
+        names.join(", ")
+    ))
 }
 
 /// What the same parties of several trials did and spent, each added up. Levels and times are of one trial, and are left out.
@@ -303,5 +338,28 @@ mod tests {
                 "{missed} of {CASES}: {rounds} rounds, {share} % +-{spread}"
             );
         }
+    }
+
+    #[test]
+    fn windows_too_short_for_a_metric_that_is_shown_are_named() {
+        let case = |trials: u32, seconds: f64, metric: &str| {
+            let text = format!(
+                "name = \"mine\"\nasks = \"?\"\nworkload = \"message-stream\"\ntrials = {trials}\nseconds = {seconds}\n\
+                 warm_up_seconds = 0\n[[table]]\nmetric = [\"rate_messages_per_s\", \"{metric}\"]\ndown = \"bytes\"\n"
+            );
+            let none = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
+            too_short(&Case::parse(&Source::of("mine.toml", &text), &none).unwrap())
+        };
+        assert_eq!(case(9, 0.05, "cpu_ns_per_message"), None);
+        assert_eq!(case(9, 0.05, "kernel_cpu_ns_per_message"), None);
+        assert_eq!(case(5, 0.2, "cpu_processors_ns_per_message"), None);
+        assert_eq!(
+            case(9, 0.05, "cpu_processors_ns_per_message").unwrap(),
+            "mine: 9 trials are of 0.05 s, too short for cpu_processors_ns_per_message, which needs 1 s of them together: --seconds 0.12"
+        );
+        assert_eq!(
+            case(1, 0.05, "kernel_cpu_ns_per_message").unwrap(),
+            "mine: 1 trial is of 0.05 s, too short for kernel_cpu_ns_per_message, which needs 0.1 s of them together: --seconds 0.1"
+        );
     }
 }

@@ -17,8 +17,6 @@ pub(super) struct Series<'a> {
     pub(super) name: &'a str,
     /// None if the results come from a siga that knows other cases.
     pub(super) case: Option<Case>,
-    /// Why this lab does not read the case, if so.
-    pub(super) refused: Option<String>,
     pub(super) records: Vec<&'a Record>,
     /// All cells that were measured, in the order in which they were.
     cells: Vec<&'a Factors>,
@@ -65,10 +63,7 @@ impl<'a> Series<'a> {
             runs.dedup();
             let last = *runs.last().expect("a name comes from a record");
             let records: Vec<&Record> = own().filter(|record| record.run == last).collect();
-            let (case, refused) = match case_of(name, records.iter().copied()) {
-                Ok(case) => (case, None),
-                Err(error) => (None, Some(error.to_string())),
-            };
+            let case = case_of(name, records.iter().copied());
             let is_of_two = records.iter().any(|record| record.factors.contains_key(BINARY.name));
             let mut cells: Vec<&Factors> = Vec::new();
             for record in &records {
@@ -76,8 +71,7 @@ impl<'a> Series<'a> {
                     cells.push(&record.factors);
                 }
             }
-            let earlier_runs = runs.len() - 1;
-            Series { name, case, refused, records, cells, is_of_two, earlier_runs }
+            Series { name, case, records, cells, is_of_two, earlier_runs: runs.len() - 1 }
         };
         names.into_iter().map(latest).collect()
     }

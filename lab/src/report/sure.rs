@@ -4,7 +4,7 @@ use super::series::Series;
 use super::{Block, Grid};
 use crate::factor::{AGAINST, Factors, THIS, describe, is_against};
 use crate::quantity::total;
-use crate::record::Record;
+use crate::record::{Record, read_case};
 use crate::state::{LineRange, states};
 use crate::statistics::Summary;
 use crate::unit::three_digits;
@@ -55,7 +55,7 @@ pub(super) fn spreads(series: &Series<'_>) -> Vec<(f64, String)> {
 pub(super) fn how_sure(all: &[Series<'_>]) -> Vec<String> {
     let mut lines: Vec<String> = all.iter().map(trials_and_spread).collect();
     lines.extend(all.iter().filter_map(|series| {
-        let why = series.refused.as_ref()?;
+        let why = read_case(series.name, series.records.iter().copied()).err()?;
         Some(format!("Warning: without the claims and tables of the case as it was then: {why}"))
     }));
     lines.extend(all.iter().flat_map(not_measured));
