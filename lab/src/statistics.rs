@@ -47,7 +47,7 @@ impl Summary {
         let (min, max) = (*values.first()?, *values.last()?);
         let median = median(&values)?;
         let trials = values.len();
-        let interval = interval(&values);
+        let interval = interval(&values, ERROR_MAX);
         let distance = |sample: &&Sample| (sample.value - median).abs();
         let nearest = samples.iter().min_by(|one, other| {
             distance(one).total_cmp(&distance(other)).then(one.trial.cmp(&other.trial))
@@ -78,16 +78,24 @@ impl Summary {
     }
 }
 
+/// The interval that misses the true median so seldom that one of `questions` such intervals does in at most one case of twenty;
+/// none if there are too few samples.
+pub fn interval_of_many(samples: &[Sample], questions: usize) -> Option<(f64, f64)> {
+    let mut values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
+    values.sort_by(f64::total_cmp);
+    interval(&values, ERROR_MAX / questions as f64)
+}
+
 /// The narrowest pair of sorted samples, both equally far from the ends, between which the median of what they are
-/// drawn from lies in at least 95 % of all cases: whatever is drawn, each sample is on either side of it with the same
+/// drawn from lies in all cases but `error_max` of them: whatever is drawn, each sample is on either side of it with the same
 /// chance, so that the number on one side has a binomial distribution. Six samples are the fewest that say so.
-fn interval(sorted: &[f64]) -> Option<(f64, f64)> {
+fn interval(sorted: &[f64], error_max: f64) -> Option<(f64, f64)> {
     let count = sorted.len();
     // The chance that exactly, and that at most, so many samples lie below.
     let mut exactly = 0.5_f64.powi(i32::try_from(count).ok()?);
     let mut at_most = exactly;
     let mut outside = 0;
-    while 2.0 * at_most <= ERROR_MAX {
+    while 2.0 * at_most <= error_max {
         outside += 1;
         exactly *= (count - outside + 1) as f64 / outside as f64;
         at_most += exactly;
@@ -243,15 +251,19 @@ mod tests {
             (100, 40),
         ] {
             let sorted: Vec<f64> = (1..=count).map(f64::from).collect();
-            let (least, most) = interval(&sorted).unwrap();
+            let (least, most) = interval(&sorted, ERROR_MAX).unwrap();
             assert_eq!(
                 (least, most),
                 (f64::from(outside), f64::from(count + 1 - outside)),
                 "{count}"
             );
         }
-        assert_eq!(interval(&[1.0; TRIALS_MIN - 1]), None);
-        assert_eq!(interval(&[]), None);
+        assert_eq!(interval(&[1.0; TRIALS_MIN - 1], ERROR_MAX), None);
+        assert_eq!(interval(&[], ERROR_MAX), None);
+        let nine = samples(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
+        assert_eq!(interval_of_many(&nine, 1), Some((2.0, 8.0)));
+        assert_eq!(interval_of_many(&nine, 12), Some((1.0, 9.0)));
+        assert_eq!(interval_of_many(&nine, 13), None);
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use super::series::{Found, Series, levels};
+use super::series::{Found, Series, compared_by_rounds, levels};
 use super::{Block, Grid};
 use crate::case::{Bound, Claim, Comparison, Test};
 use crate::factor::{Factors, describe, matches};
-use crate::statistics::{Summary, TRIALS_MIN, mixed_rounds};
+use crate::statistics::{Summary, TRIALS_MIN, interval_of_many, mixed_rounds};
 use crate::unit::{self, Unit, three_digits};
 
 /// What has become of a claim: the worse, the later.
@@ -287,7 +287,8 @@ fn judge_all(series: &Series<'_>, test: &Test) -> Option<Judged> {
             all.push(here);
         }
     }
-    let judged: Vec<Judged> = all.iter().filter_map(|here| judge_at(series, test, here)).collect();
+    let judged: Vec<Judged> =
+        all.iter().filter_map(|here| judge_at(series, test, here, all.len())).collect();
     let (count, levels) = (judged.len(), all.len());
     let worst = |one: &Judged, other: &Judged| {
         one.verdict.cmp(&other.verdict).then(other.margin.total_cmp(&one.margin))
@@ -328,8 +329,8 @@ impl Judged {
     }
 }
 
-/// Judges a claim `here`; none if something that it needs was not measured.
-fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> {
+/// Judges a claim `here`, which is one of so many levels; none if something that it needs was not measured.
+fn judge_at(series: &Series<'_>, test: &Test, here: &Factors, levels: usize) -> Option<Judged> {
     // What a side says itself goes before what holds for all.
     let with = |own: &Factors| -> Factors {
         series.meant(&here.clone().into_iter().chain(own.clone()).collect(), &[])
@@ -370,6 +371,20 @@ fn judge_at(series: &Series<'_>, test: &Test, here: &Factors) -> Option<Judged> 
         figures += &format!("\n{name} {count}");
     }
     let mut verdict = Verdict::of(test.bound, &judged);
+    if verdict == Verdict::Fails && levels > 1 && !judged.is_pooled {
+        let samples = match &best {
+            Some(best) => compared_by_rounds(test.comparison, [&of, best]),
+            None => of.samples.clone(),
+        };
+        // One of many is found outside its interval by chance more often than one of twenty.
+        let surer = Summary { interval: interval_of_many(&samples, levels), ..judged };
+        if Verdict::of(test.bound, &surer) != Verdict::Fails {
+            verdict = Verdict::Undecided;
+            figures += &format!(
+                "\nbeyond its bound at 95 %, which by chance one of {levels} levels may be"
+            );
+        }
+    }
     if let Some(least) = test.interval_reaches {
         if judged.interval.is_some_and(|(_, most)| most < least) {
             verdict = Verdict::Fails;

@@ -34,6 +34,17 @@ pub(super) struct Found<'a> {
     pub(super) summary: Summary,
 }
 
+/// A figure compared with another in each round that both have.
+pub(super) fn compared_by_rounds(
+    comparison: Comparison,
+    [own, base]: [&Found<'_>; 2],
+) -> Vec<Sample> {
+    match comparison {
+        Comparison::Ratio => ratio(&own.samples, &base.samples),
+        Comparison::Difference => difference(&own.samples, &base.samples),
+    }
+}
+
 impl Found<'_> {
     /// Whether it is of all trials together, each of which is too short for it. Then there are no samples.
     fn is_pooled(&self) -> bool {
@@ -250,11 +261,7 @@ impl<'a> Series<'a> {
             };
             return Some(compared.summary());
         }
-        let compare = match comparison {
-            Comparison::Ratio => ratio,
-            Comparison::Difference => difference,
-        };
-        Summary::of(&compare(&own.samples, &base.samples))
+        Summary::of(&compared_by_rounds(comparison, [own, base]))
     }
 
     /// The best of the cells that have these levels; factors that are not named are open.
