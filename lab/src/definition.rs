@@ -58,6 +58,23 @@ pub struct Amount {
 }
 
 impl MetricDef {
+    /// All of a quantity, divided by this: to be computed, without what people need.
+    pub(crate) fn of(quantity: Quantity, per: Per) -> MetricDef {
+        MetricDef {
+            name: String::new(),
+            quantity,
+            kind: None,
+            part: None,
+            roles: Vec::new(),
+            per,
+            whole: None,
+            unit: UNITS[0],
+            label: String::new(),
+            better: Better::Less,
+            meaning: String::new(),
+        }
+    }
+
     /// The units in which its numbers can be shown, the smallest first. A definition that names one has that. One whose
     /// numbers are multiplied with something has the unit that its label says.
     pub fn units(&self) -> Cow<'static, [unit::Unit]> {
@@ -218,18 +235,9 @@ mod tests {
 
     #[test]
     fn numbers_that_are_multiplied_have_no_unit_of_their_own() {
-        let metric = |unit, per| MetricDef {
-            name: "mine".into(),
-            quantity: Quantity::Cpu,
-            kind: None,
-            part: None,
-            roles: Vec::new(),
-            per,
-            whole: None,
-            unit,
-            label: "%CP-CPU".into(),
-            better: Better::Less,
-            meaning: String::new(),
+        let metric = |unit, per| {
+            let label = "%CP-CPU".into();
+            MetricDef { unit, label, ..MetricDef::of(Quantity::Cpu, per) }
         };
         let labels = |metric: &MetricDef| -> Vec<String> {
             metric.units().iter().map(|unit| unit.label.to_string()).collect()

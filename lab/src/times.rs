@@ -90,15 +90,38 @@ impl Times {
         Times { of: self.of, counts: counts.into_iter().collect() }
     }
 
-    /// A part of the distribution of all these together, in nanoseconds of one event; none if there are no
-    /// times.
-    pub fn part(all: &[&Times], part: TimePart) -> Option<f64> {
+    /// The least times that these parts, in ascending order, keep to, of all these together, in nanoseconds of one event; 0
+    /// if there are no times.
+    pub fn quantiles(all: &[&Times], parts: &[f64]) -> Vec<f64> {
+        let each = Times::sorted(all);
+        let count = total(each.iter().map(|(_, count)| *count));
+        let (mut at, mut seen) = (0, 0u64);
+        let quantile = |part: &f64| {
+            let rank = ((part * count as f64).ceil() as u64).max(1);
+            while at < each.len() && seen < rank {
+                seen = seen.saturating_add(each[at].1);
+                at += 1;
+            }
+            each.get(at.saturating_sub(1)).map_or(0.0, |(time, _)| *time)
+        };
+        parts.iter().map(quantile).collect()
+    }
+
+    /// All times of one event, ascending, and how often each was found.
+    fn sorted(all: &[&Times]) -> Vec<(f64, u64)> {
         let each = all.iter().flat_map(|times| {
             let of = times.of.max(1) as f64;
             times.counts.iter().map(move |(time, count)| (*time as f64 / of, *count))
         });
         let mut each: Vec<(f64, u64)> = each.collect();
         each.sort_by(|one, other| one.0.total_cmp(&other.0));
+        each
+    }
+
+    /// A part of the distribution of all these together, in nanoseconds of one event; none if there are no
+    /// times.
+    pub fn part(all: &[&Times], part: TimePart) -> Option<f64> {
+        let each = Times::sorted(all);
         let count = total(each.iter().map(|(_, count)| *count));
         let at_rank = |rank: u64| {
             let mut seen = 0u64;

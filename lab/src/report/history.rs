@@ -124,7 +124,7 @@ pub fn kept(runs: &[KeptRun]) -> Report {
 const CASES_MAX: usize = 4;
 
 /// `2026-11-21 09:13`
-fn when(run: u64) -> String {
+pub(super) fn when(run: u64) -> String {
     date(run).replace('T', " ").chars().take(16).collect()
 }
 

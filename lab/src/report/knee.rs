@@ -6,6 +6,7 @@ use super::{Block, Grid};
 use crate::case::Knee;
 use crate::factor::{Factors, Level, matches};
 use crate::metric::Better;
+use crate::statistics::Summary;
 use crate::unit::{self, Unit, three_digits};
 
 /// A curve: levels and figures, by level.
@@ -26,7 +27,8 @@ fn blocks(series: &Series<'_>, knee: &Knee) -> [Block; 2] {
         let here = |cell: &Factors| levels(cell, each) == which;
         let words =
             named.map(|(factor, level)| series.level(factor, level.as_ref(), here)).collect();
-        rows.push((words, bend(*part, better, curve)));
+        let medians = curve.iter().map(|(level, summary)| (*level, summary.median));
+        rows.push((words, bend(*part, better, medians.collect())));
     }
     let published = series.case.as_ref().map_or(&[][..], |case| &case.published);
     for table in published.iter().filter(|table| table.knows(metric)) {
@@ -71,8 +73,8 @@ fn blocks(series: &Series<'_>, knee: &Knee) -> [Block; 2] {
 }
 
 /// The curves, by the levels that tell them apart.
-fn curves(series: &Series<'_>, knee: &Knee) -> Vec<(Levels, Curve)> {
-    let mut curves: Vec<(Levels, Curve)> = Vec::new();
+pub(super) fn curves(series: &Series<'_>, knee: &Knee) -> Vec<(Levels, Vec<(u64, Summary)>)> {
+    let mut curves: Vec<(Levels, Vec<(u64, Summary)>)> = Vec::new();
     let only = series.meant(&knee.only, &knee.each);
     for cell in series.cells().into_iter().filter(|cell| matches(cell, &only)) {
         let which = levels(cell, &knee.each);
@@ -83,7 +85,7 @@ fn curves(series: &Series<'_>, knee: &Knee) -> Vec<(Levels, Curve)> {
                 && other.get(&knee.along) == cell.get(&knee.along)
         };
         let Some(found) = series.best(&knee.metric, is_on_curve) else { continue };
-        let point = (*level, found.summary.median);
+        let point = (*level, found.summary);
         match curves.iter_mut().find(|(own, _)| *own == which) {
             Some((_, curve)) if curve.contains(&point) => {}
             Some((_, curve)) => curve.push(point),

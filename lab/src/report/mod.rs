@@ -11,9 +11,9 @@ mod compare;
 mod csv;
 mod figure;
 mod history;
-mod html;
 mod knee;
 mod next;
+mod page;
 mod pool;
 mod published;
 mod render;
@@ -29,7 +29,7 @@ pub use compare::{Change, Compared, Comparison, Difference, Side, Uncompared, Wi
 pub use csv::csv;
 pub use figure::{Failure, Figure, failures, figures};
 pub use history::{KeptRun, Trend, kept};
-pub use html::html;
+pub use page::{html, page};
 pub use pool::too_short;
 pub use published::{PublishedCell, published, published_cells, published_csv};
 pub use render::{WIDTH, markdown, text};
@@ -77,6 +77,14 @@ pub(crate) struct Grid {
     pub(crate) rows: Vec<Vec<String>>,
     /// Sentences that stand below it.
     pub(crate) notes: Vec<String>,
+}
+
+impl Grid {
+    /// A table without a title and without notes.
+    fn of(head: &[&str], words: usize, rows: Vec<Vec<String>>) -> Grid {
+        let head = head.iter().map(|cell| (*cell).to_owned()).collect();
+        Grid { title: String::new(), head, words, rows, notes: Vec::new() }
+    }
 }
 
 /// A report of results. Of a case that was run several times, the latest run counts.

@@ -50,7 +50,7 @@ fn other_levels(series: &Series<'_>) -> Option<String> {
 }
 
 /// What a command calls a case: by its name, or by the file that the user named.
-fn called(series: &Series<'_>) -> String {
+pub(super) fn called(series: &Series<'_>) -> String {
     let file = series.records.iter().find_map(|record| record.file.as_deref());
     word(file.unwrap_or(series.name))
 }

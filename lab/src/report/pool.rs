@@ -141,7 +141,7 @@ pub fn too_short(case: &Case) -> Option<String> {
 }
 
 /// What the same parties of several trials did and spent, each added up. Levels and times are of one trial, and are left out.
-fn sum<'a>(trials: impl Iterator<Item = &'a [Party]>) -> Vec<Party> {
+pub(super) fn sum<'a>(trials: impl Iterator<Item = &'a [Party]>) -> Vec<Party> {
     let mut sum: Vec<Party> = Vec::new();
     for party in trials.flatten() {
         let known = sum.iter_mut().find(|one| one.role == party.role && one.number == party.number);

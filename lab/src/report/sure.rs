@@ -16,7 +16,7 @@ pub(super) const STOLEN_MAX: f64 = 0.01;
 const WINDOW_PART_MIN: f64 = 0.5;
 
 /// The metric that a series is judged by: the first that its case shows.
-fn main_metric(series: &Series<'_>) -> Option<String> {
+pub(super) fn main_metric(series: &Series<'_>) -> Option<String> {
     let shown = series.case.as_ref().and_then(|case| Some(case.tables.first()?.metrics[0].clone()));
     shown.or_else(|| series.metrics().into_iter().next())
 }
@@ -86,8 +86,13 @@ pub(super) fn how_sure(all: &[Series<'_>]) -> Vec<String> {
 
 /// The part of the processor time that the hypervisor took during the measurement.
 pub(super) fn stolen(all: &[Series<'_>]) -> f64 {
-    let records = || all.iter().flat_map(|series| &series.records);
-    let stolen = |record: &&Record| -> u64 {
+    stolen_of(all.iter().flat_map(|series| &series.records).copied())
+}
+
+/// The same of some trials.
+pub(super) fn stolen_of<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> f64 {
+    let records = || records.clone();
+    let stolen = |record: &Record| -> u64 {
         let counters = record.counters.iter();
         total(counters.filter(|(name, _)| name.ends_with("_stolen_ns")).map(|(_, ns)| *ns))
     };
@@ -134,12 +139,6 @@ fn counted(trials: usize) -> String {
 fn short_windows(all: &[Series<'_>]) -> Option<String> {
     let records = all.iter().flat_map(|series| &series.records);
     let measured: Vec<_> = records.filter(|record| record.is_measured()).collect();
-    let is_short = |record: &Record| {
-        let least_ns = record.seconds * 1e9 * WINDOW_PART_MIN;
-        // The guests of path-connect have no window: theirs is 0.
-        let mut windows = record.parties.iter().map(|party| party.report.window_ns);
-        windows.any(|ns| ns > 0 && (ns as f64) < least_ns)
-    };
     let short = measured.iter().filter(|record| is_short(record)).count();
     let of = measured.len();
     (short > 0).then(|| {
@@ -147,6 +146,14 @@ fn short_windows(all: &[Series<'_>]) -> Option<String> {
             "Warning: in {short} of {of} trials a party's window was less than half as long as ordered: the machine was taken away"
         )
     })
+}
+
+/// Whether a party's window was much shorter than ordered.
+pub(super) fn is_short(record: &Record) -> bool {
+    let least_ns = record.seconds * 1e9 * WINDOW_PART_MIN;
+    // The guests of path-connect have no window: theirs is 0.
+    let mut windows = record.parties.iter().map(|party| party.report.window_ns);
+    windows.any(|ns| ns > 0 && (ns as f64) < least_ns)
 }
 
 /// How many processors' stolen time is in a record. Older labs noted those of source and target, and kept no
@@ -184,7 +191,7 @@ fn both_binaries(all: &[Series<'_>]) -> Vec<String> {
 }
 
 /// The trials that failed, and why: each reason once, with how often and where first.
-fn failures(series: &Series<'_>) -> Vec<String> {
+pub(super) fn failures(series: &Series<'_>) -> Vec<String> {
     let failed = series.records.iter().filter_map(|record| Some((record, record.failed.as_ref()?)));
     let mut reasons: Vec<(&str, &Record, usize)> = Vec::new();
     for (record, why) in failed {

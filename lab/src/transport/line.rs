@@ -18,6 +18,7 @@ use crate::workload::exchange;
 
 pub(super) const CACHE_LINE_1: Transport = Transport {
     name: "cache-line-1",
+    is_reference: true,
     meaning: "both sides exchange one cache line, as two threads",
     exchange: Some(exchange::in_one_process),
     ..LINES
@@ -25,6 +26,7 @@ pub(super) const CACHE_LINE_1: Transport = Transport {
 
 pub(super) const CACHE_LINE_2: Transport = Transport {
     name: "cache-line-2",
+    is_reference: true,
     meaning: "each side writes a cache line of its own and polls the other's",
     exchange: Some(|opening| opening.exchange(TwoLinesEnd::open)),
     ..LINES

@@ -46,6 +46,8 @@ pub struct Transport {
     has_pairs: bool,
     /// Whether another program provides it. `siga-peers` measures such transports.
     is_peer: bool,
+    /// Whether it is no way to send anything, but what the machine allows at most.
+    is_reference: bool,
     /// Whether a trial needs a host, or a party in its place, as Aeron's media driver.
     needs_host: bool,
     /// Whether the factor `ring` applies.
@@ -113,6 +115,7 @@ const KERNEL: Transport = Transport {
     request: None,
     has_pairs: false,
     is_peer: false,
+    is_reference: false,
     needs_host: false,
     has_ring: false,
     has_mtu: false,
@@ -171,6 +174,11 @@ pub(crate) const fn names<const N: usize>(what: Can) -> [&'static str; N] {
 pub(crate) fn of(factors: &Factors) -> Option<&'static Transport> {
     let Some(Level::Word(word)) = factors.get("transport") else { return None };
     TRANSPORTS.iter().find(|transport| transport.name == word)
+}
+
+/// Whether these levels are of what the machine allows at most, with which transports are compared.
+pub(crate) fn is_reference(factors: &Factors) -> bool {
+    of(factors).is_some_and(|transport| transport.is_reference)
 }
 
 /// Takes out the factors that do not apply to the transport, and sets those in which it has no choice.

@@ -20,6 +20,7 @@ use crate::fault::{Doing, Fault};
 
 pub(super) const COPY_LIMIT: Transport = Transport {
     name: "copy-limit",
+    is_reference: true,
     meaning: "a plain ring in shared memory: what memory allows at most",
     stream: Some(|opening| opening.stream(RingEnd::open)),
     exchange: Some(|opening| opening.exchange(RingEnd::open)),

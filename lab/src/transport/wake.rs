@@ -10,6 +10,7 @@ use crate::fault::{Doing, Fault};
 
 pub(super) const WAKE: Transport = Transport {
     name: "wake",
+    is_reference: true,
     meaning: "a sleeper is woken and wakes the other, over doorbells; no bytes",
     exchange: Some(|opening| opening.exchange(WakeEnd::open)),
     waits: &["block"],

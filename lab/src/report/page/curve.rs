@@ -1,0 +1,145 @@
+//! Curves: figures over a factor whose levels are numbers, with the interval of each.
+
+use super::blocks::{folded_table, note};
+use super::panel::name;
+use super::plot::{Axis, CURVES_MAX, Curve, Plot, Point};
+use super::scale::Scale;
+use super::strip::{figure_heads, figures, tick};
+use crate::factor::{Factors, Level};
+use crate::metric::Shown;
+use crate::report::Grid;
+use crate::report::series::Series;
+use crate::statistics::Summary;
+use crate::unit;
+
+/// The height of a plot, in pixels.
+pub(super) const HEIGHT: u32 = 240;
+
+/// A curve.
+#[derive(Default)]
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) style: usize,
+    pub(super) dash: usize,
+    pub(super) spots: Vec<Spot>,
+}
+
+/// A figure of it, and where it lies: also in words.
+pub(super) struct Spot {
+    pub(super) x: f64,
+    pub(super) place: String,
+    pub(super) figure: Summary,
+    /// As that of a [`Point`].
+    pub(super) mark: &'static str,
+}
+
+/// Draws the figures of a metric over what `along` says, with a table of them.
+pub(super) fn draw(
+    along: &str,
+    x_tick: &dyn Fn(f64) -> String,
+    shown: &Shown,
+    lines: &[Line],
+) -> String {
+    let spots = || lines.iter().flat_map(|line| &line.spots);
+    let xs = || spots().map(|spot| spot.x);
+    let medians: Vec<f64> = spots().map(|spot| spot.figure.median).collect();
+    let one = unit::for_all(&shown.units, &medians);
+    let ends = spots().filter_map(|spot| spot.figure.interval).flat_map(|ends| [ends.0, ends.1]);
+    let point = |spot: &Spot| Point {
+        x: spot.x,
+        y: spot.figure.median,
+        interval: spot.figure.interval,
+        mark: Some(spot.mark),
+        words: format!("{}: {}", spot.place, shown.show(spot.figure.median)),
+    };
+    let curve = |line: &Line| Curve {
+        name: line.name.clone(),
+        style: line.style,
+        dash: line.dash,
+        is_joined: true,
+        points: line.spots.iter().map(point).collect(),
+        ..Curve::default()
+    };
+    let rows = lines.iter().flat_map(|line| line.spots.iter().map(move |spot| (line, spot)));
+    let row = |(line, spot): (&Line, &Spot)| {
+        let words = vec![line.name.clone(), spot.place.clone()];
+        [words, figures(Some(&spot.figure), one, &shown.units, 0)].concat()
+    };
+    let heading = shown.heading(one);
+    let head = [&["", along], &figure_heads(&heading)[..]].concat();
+    let table = Grid::of(&head, 2, rows.map(row).collect());
+    Plot {
+        caption: format!("{} over {along}", shown.label),
+        about: format!(
+            "{heading}, over {along}: medians and their intervals, as in the table below."
+        ),
+        x: Axis {
+            label: along.to_owned(),
+            scale: if xs().any(|x| x == 0.0) { Scale::linear(xs()) } else { Scale::log(xs()) },
+            tick: x_tick,
+        },
+        y: Axis {
+            label: heading.clone(),
+            scale: Scale::log(medians.iter().copied().chain(ends)),
+            tick: &|number| tick(&shown.units, number),
+        },
+        curves: &lines.iter().take(LINES_MAX).map(curve).collect::<Vec<Curve>>(),
+        height: HEIGHT,
+    }
+    .markup(&(left_out(lines.len(), LINES_MAX) + &folded_table("As a table", &table)))
+}
+
+/// Curves of a plot: each colour up to three times, dashed in other ways.
+const LINES_MAX: usize = 3 * CURVES_MAX;
+
+/// A sentence about curves that are too many.
+pub(super) fn left_out(curves: usize, most: usize) -> String {
+    match curves.saturating_sub(most) {
+        0 => String::new(),
+        more => note(&format!("{more} more curves are in the table only.")),
+    }
+}
+
+/// A metric along a factor: a curve for each group of cells that differ in nothing else.
+pub(super) fn over(series: &Series<'_>, metric: &str, along: &str) -> String {
+    let line = |(style, (name, cells)): (usize, Group<'_>)| {
+        let spot = |(level, cell): (u64, &Factors)| {
+            spot(series, along, level, series.found(cell, metric)?.summary)
+        };
+        let spots = cells.into_iter().filter_map(spot).collect();
+        Line { name, style, spots, ..Line::default() }
+    };
+    let lines: Vec<Line> = groups(series, along).into_iter().enumerate().map(line).collect();
+    draw(along, &|level| shown_level(series, along, level as u64), &series.metric(metric), &lines)
+}
+
+/// The figure at a level.
+pub(super) fn spot(series: &Series<'_>, along: &str, level: u64, figure: Summary) -> Option<Spot> {
+    Some(Spot { x: level as f64, place: shown_level(series, along, level), figure, mark: "" })
+}
+
+pub(super) fn shown_level(series: &Series<'_>, along: &str, level: u64) -> String {
+    series.level(along, Some(&Level::Number(level)), |_| true)
+}
+
+/// Cells that differ in one factor alone, sorted by its level, and what they are called together.
+pub(super) type Group<'a> = (String, Vec<(u64, &'a Factors)>);
+
+/// The groups of all cells that have a level of a factor.
+pub(super) fn groups<'a>(series: &Series<'a>, along: &str) -> Vec<Group<'a>> {
+    let mut groups: Vec<(Factors, Vec<(u64, &Factors)>)> = Vec::new();
+    let cells = series.cells();
+    for cell in &cells {
+        let mut others = (*cell).clone();
+        let Some(Level::Number(level)) = others.remove(along) else { continue };
+        match groups.iter_mut().find(|(own, _)| *own == others) {
+            Some((_, group)) => group.push((level, cell)),
+            None => groups.push((others, vec![(level, cell)])),
+        }
+    }
+    let named = |(_, mut group): (Factors, Vec<(u64, &'a Factors)>)| {
+        group.sort_by_key(|(level, _)| *level);
+        (name(series, group[0].1, &cells, &[along]), group)
+    };
+    groups.into_iter().map(named).collect()
+}

@@ -1,0 +1,97 @@
+//! Studies: figures divided by those that were published, and curves with their knees.
+
+use super::curve::{self, Line, shown_level, spot};
+use super::scale::Scale;
+use super::strip::{Row, Strip, mark};
+use crate::case::{Knee, METRIC};
+use crate::factor::{Factors, matches};
+use crate::report::knee;
+use crate::report::series::{Levels, Series, levels};
+use crate::statistics::{Summary, median};
+use crate::unit::three_digits;
+
+/// The curves whose knees the case asks for.
+pub(super) fn knees(series: &Series<'_>) -> String {
+    let knees = series.case.as_ref().map_or(&[][..], |case| &case.knees);
+    knees.iter().map(|knee| curves(series, knee)).collect()
+}
+
+fn curves(series: &Series<'_>, knee: &Knee) -> String {
+    let Knee { metric, along, each, part, .. } = knee;
+    let shown = series.metric(metric);
+    let line = |(style, (which, mut points)): (usize, (Levels, Vec<(u64, Summary)>))| {
+        points.sort_by_key(|(level, _)| *level);
+        let medians = points.iter().map(|(level, figure)| (*level, figure.median)).collect();
+        let bend = knee::bend(*part, shown.better, medians).map(|bend| bend.level);
+        let here = |cell: &Factors| levels(cell, each) == which;
+        let words = each.iter().zip(&which);
+        let words = words.map(|(factor, level)| series.level(factor, level.as_ref(), here));
+        let mut spots: Vec<_> = points
+            .iter()
+            .filter_map(|(level, figure)| spot(series, along, *level, *figure))
+            .collect();
+        let at = points.iter().position(|(level, _)| Some(*level) == bend);
+        at.into_iter().for_each(|at| spots[at].mark = "knee");
+        Line { name: words.collect::<Vec<_>>().join(" · "), style, spots, ..Line::default() }
+    };
+    let lines: Vec<Line> = knee::curves(series, knee).into_iter().enumerate().map(line).collect();
+    curve::draw(along, &|level| shown_level(series, along, level as u64), &shown, &lines)
+        + &super::blocks::note("A mark with a dark edge is the knee.")
+}
+
+/// How many times the published figures those here are: a row for each metric of each table, a mark for each cell.
+pub(super) fn ratios(series: &Series<'_>) -> String {
+    let Some(case) = &series.case else { return String::new() };
+    let mut groups: Vec<(String, Vec<f64>)> = Vec::new();
+    for table in &case.tables {
+        let only =
+            series.meant(&table.only, &[&table.each[..], &table.down, &table.across].concat());
+        let each: Vec<String> =
+            table.each.iter().filter(|factor| *factor != METRIC).cloned().collect();
+        for published in case.published.iter().filter(|one| table.published.has(&one.name)) {
+            for metric in table.metrics.iter().filter(|metric| published.knows(metric)) {
+                for cell in series.cells().into_iter().filter(|cell| matches(cell, &only)) {
+                    let Some(there) = published.figure(metric, cell) else { continue };
+                    let Some(here) = series.found(cell, metric) else { continue };
+                    let own = levels(cell, &each);
+                    let words = each.iter().zip(&own).map(|(factor, level)| {
+                        format!("{factor} {}", series.level(factor, level.as_ref(), |_| true))
+                    });
+                    let label = format!("{} ÷ {}", series.metric(metric).label, published.name);
+                    let name = std::iter::once(label).chain(words).collect::<Vec<_>>().join(", ");
+                    let ratio = here.summary.median / there;
+                    match groups.iter_mut().find(|(own, _)| *own == name) {
+                        Some((_, ratios)) => ratios.push(ratio),
+                        None => groups.push((name, vec![ratio])),
+                    }
+                }
+            }
+        }
+    }
+    groups.iter_mut().for_each(|(_, ratios)| ratios.sort_by(f64::total_cmp));
+    let scale = Scale::log(groups.iter().flat_map(|(_, ratios)| ratios).copied().chain([1.0]));
+    let row = |(name, ratios): &(String, Vec<f64>)| {
+        let ends = [ratios[0], ratios[ratios.len() - 1]].map(three_digits);
+        let middle = median(ratios).map_or_else(String::new, three_digits);
+        Row {
+            name: name.clone(),
+            picture_words: format!("{} to {} times what was published", ends[0], ends[1]),
+            picture: ratios
+                .iter()
+                .filter_map(|ratio| Some(mark("there", scale?, "m0", *ratio)))
+                .collect(),
+            figures: vec![middle, ends.join(" to "), ratios.len().to_string()],
+            ..Row::default()
+        }
+    };
+    Strip {
+        caption: "Here divided by what was published; a mark is a cell of the tables".into(),
+        head: &["figure", "median of the cells", "from and to", "cells"],
+        scale,
+        tick: &|number| format!("{number} ×"),
+        line: Some(1.0),
+        rows: groups.iter().map(row).collect(),
+        notes: Vec::new(),
+    }
+    .markup()
+}
