@@ -2,6 +2,7 @@
 
 mod compare;
 mod history;
+mod page;
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -50,6 +51,7 @@ enum LabCommand {
     Report(Report),
     Compare(compare::Compare),
     History(history::History),
+    Page(page::Page),
 }
 
 /// List cases, their questions and their factors
@@ -163,6 +165,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         LabCommand::Report(arguments) => print_report(arguments),
         LabCommand::Compare(arguments) => compare::run(arguments),
         LabCommand::History(arguments) => history::run(arguments),
+        LabCommand::Page(arguments) => page::make(arguments),
     }
 }
 
@@ -275,6 +278,9 @@ fn print_report(arguments: &Report) -> Result<(), Outcome> {
         report::figures(&records).iter().try_for_each(print_json)?;
         report::judgements(&records).iter().try_for_each(print_json)?;
         return report::failures(&records).iter().try_for_each(print_json);
+    }
+    if matches!(arguments.format, Format::Html) {
+        return print(report::page(&records, &notes).trim_end());
     }
     let mut report = report::report(&records);
     if arguments.intervals {

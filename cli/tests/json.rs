@@ -59,7 +59,7 @@ fn every_command_has_it() {
     }
     let all = "up send receive identify run join forward route query audit capture top export volume create \
                volume ls volume check volume import volume export volume serve lab list lab run lab report \
-               lab compare lab history monitor dump";
+               lab compare lab history lab page monitor dump";
     assert_eq!(found.join(" "), all);
 }
 
