@@ -110,7 +110,7 @@ pub(super) fn over(series: &Series<'_>, metric: &str, along: &str) -> String {
         Line { name, style, spots, ..Line::default() }
     };
     let lines: Vec<Line> = groups(series, along).into_iter().enumerate().map(line).collect();
-    draw(along, &|level| shown_level(series, along, level as u64), &series.metric(metric), &lines)
+    draw(along, &|level| at_tick(series, along, level), &series.metric(metric), &lines)
 }
 
 /// The figure at a level.
@@ -118,8 +118,15 @@ pub(super) fn spot(series: &Series<'_>, along: &str, level: u64, figure: Summary
     Some(Spot { x: level as f64, place: shown_level(series, along, level), figure, mark: "" })
 }
 
-pub(super) fn shown_level(series: &Series<'_>, along: &str, level: u64) -> String {
+fn shown_level(series: &Series<'_>, along: &str, level: u64) -> String {
     series.level(along, Some(&Level::Number(level)), |_| true)
+}
+
+/// A tick of an axis of levels; nothing between whole ones.
+pub(super) fn at_tick(series: &Series<'_>, along: &str, tick: f64) -> String {
+    let level = tick.round();
+    let is_whole = (tick - level).abs() < 1e-9 * level.max(1.0);
+    if is_whole { shown_level(series, along, level as u64) } else { String::new() }
 }
 
 /// Cells that differ in one factor alone, sorted by its level, and what they are called together.

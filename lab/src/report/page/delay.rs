@@ -135,16 +135,14 @@ pub(super) fn under_load(series: &Series<'_>, along: &str) -> String {
             let spot = |(level, cell): &(u64, &Factors)| {
                 let achieved = measured(series, cell).filter_map(|record| achieved(series, record));
                 let achieved = Summary::of(&achieved.collect::<Vec<Sample>>())?.median;
-                let counters = measured(series, cell).flat_map(|record| &record.counters);
-                let unsent: u64 = counters
-                    .filter(|(name, _)| name.ends_with("_requests_unsent"))
-                    .map(|(_, count)| *count)
-                    .sum();
+                let mut counters = measured(series, cell).flat_map(|record| &record.counters);
+                let unsent =
+                    counters.any(|(name, count)| name.ends_with("_requests_unsent") && *count > 0);
                 Some(Spot {
                     x: achieved,
                     place: format!("{} of {level} offered", three_digits(achieved)),
                     figure: series.found(cell, &delay.name)?.summary,
-                    mark: if unsent > 0 { "open" } else { "" },
+                    mark: if unsent { "open" } else { "" },
                 })
             };
             let spots: Vec<Spot> = cells.iter().filter_map(spot).collect();

@@ -1,6 +1,6 @@
 //! Studies: figures divided by those that were published, and curves with their knees.
 
-use super::curve::{self, Line, shown_level, spot};
+use super::curve::{self, Line, at_tick, spot};
 use super::scale::Scale;
 use super::strip::{Row, Strip, mark};
 use crate::case::{Knee, METRIC};
@@ -35,7 +35,7 @@ fn curves(series: &Series<'_>, knee: &Knee) -> String {
         Line { name: words.collect::<Vec<_>>().join(" · "), style, spots, ..Line::default() }
     };
     let lines: Vec<Line> = knee::curves(series, knee).into_iter().enumerate().map(line).collect();
-    curve::draw(along, &|level| shown_level(series, along, level as u64), &shown, &lines)
+    curve::draw(along, &|level| at_tick(series, along, level), &shown, &lines)
         + &super::blocks::note("A mark with a dark edge is the knee.")
 }
 
