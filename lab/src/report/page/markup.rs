@@ -51,8 +51,8 @@ pub(super) fn folded(summary: &str, inner: &str) -> String {
     format!("<details>\n<summary>{}</summary>\n{inner}</details>\n", escaped(summary))
 }
 
-/// What no record can undo: no script runs, and nothing is fetched.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+/// How a page begins. Its policy is what no record can undo: no script runs, and nothing is fetched.
+const HEAD: &str = include_str!("head.html");
 
 /// The marks of plots, each of another shape, drawn around the origin; the others are drawn where they are used.
 const MARKS: [&str; 8] = [
@@ -74,11 +74,7 @@ pub(super) fn page(title: &str, body: &str) -> String {
     let marks: String =
         (0..).zip(MARKS).map(|(number, mark)| format!("<g id=\"m{number}\">{mark}</g>")).collect();
     format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-         <title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n\
+        "{HEAD}<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n\
          <svg class=\"marks\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs>{marks}\
          <path id=\"x\" d=\"M-4-4 4 4M-4 4 4-4\"/></defs></svg>\n{body}</body>\n</html>\n",
         escaped(title),

@@ -28,9 +28,9 @@ use super::{
     Block, Figure, Grid, Report, binaries, breakdown, claim, history, knee, next, screen, sure,
     table,
 };
-use crate::definition::{Quantity, built_in};
+use crate::definition::Quantity;
 use crate::factor::describe;
-use crate::metric::Better;
+use crate::metric::{Better, built_in};
 use crate::record::Record;
 use crate::workload::split;
 
