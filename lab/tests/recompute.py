@@ -77,17 +77,17 @@ def table(case, table, grids):
 def claim(case, claim, row):
     metric, of, low, high = claim.get("metric"), claim.get("of", {}), claim.get("at_least", -math.inf), claim.get("at_most", math.inf)
     every = distinct([{f: cell[f] for f in many(claim.get("every"))} for cell in case.cells if metric and has(cell, of)])
-    judged, words = {1: [], len(every): []}, ["holds", "undecided", "does not hold"]  # One of many may fail by chance.
+    judged, words = [], ["holds", "undecided", "does not hold"]
     for here in every:
         sides = [case.best(metric, lambda cell: has(cell, {**here, **side})) for side in [of, *claim.get("against", [])]]
         if None in sides: continue
         values = case.values(sides[0], metric)
         if sides[1:]: values = case.rounds(sides[0], case.best(metric, lambda cell: cell in sides[1:]), metric, True)
-        for levels, one in judged.items():
-            (least, most), surer = [interval(values, 0.05 / count) or (-math.inf, math.inf) for count in (1, levels)]
-            verdict = 0 if low <= least and most <= high else 2 if surer[1] < low or surer[0] > high else 1
-            one.append((verdict, max(-high / statistics.median(values), -statistics.median(values) / low if low > 0 else -math.inf), values))
-    found = next((max(one) for one in judged.values() if one and words[max(one)[0]] == row[0]), max(judged[1], default=None))
+        # One of many levels may be beyond its bound by chance.
+        (least, most), surer = [interval(values, 0.05 / count) or (-math.inf, math.inf) for count in (1, len(every))]
+        verdict = 0 if low <= least and most <= high else 2 if surer[1] < low or surer[0] > high else 1
+        judged.append((verdict, max(-high / statistics.median(values), -statistics.median(values) / low if low > 0 else -math.inf), values))
+    found = max(judged, default=None)
     if found: check(claim["name"] + ", ", re.sub("^(the worst of .*?: )?(ratio )?|, wanted.*", "", row[1].split("<br>")[1]), found[2], metric)
     if row[0] != (words[found[0]] if found else "not measured") and not any("failed" in line for line in case.lines): wrong.append((claim, row))
 lines, text = [json.loads(line) for line in open(sys.argv[1])], open(sys.argv[2]).read()

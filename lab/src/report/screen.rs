@@ -3,7 +3,7 @@
 
 use super::claim::{Tally, tally};
 use super::series::{Found, Series};
-use super::sure::{STOLEN_MAX, percent, shown_trials, states_line, stolen, stolen_line, trials_of};
+use super::sure::{STOLEN_MAX, percent, shown_trials, stolen, trials_of, usual_state};
 use super::table::NOTHING;
 use super::{Block, Grid, Report, render};
 use crate::case::{Case, Screen, ScreenColumn, ScreenRow};
@@ -125,12 +125,13 @@ fn machine(all: &[Series<'_>]) -> Vec<String> {
     let load = machine.load;
     let (stolen, of) = (stolen(all), machine.processors);
     let busy = format!("load {load:.1} of {of} processors before the run");
+    let stolen_shown = percent(stolen);
     let line = match machine.is_busy() || stolen > STOLEN_MAX {
-        true => format!("BUSY: {busy}; {}: figures are low", stolen_line(stolen)),
-        false => format!("Quiet: {busy}; {}", stolen_line(stolen)),
+        true => format!("BUSY: {busy}, {stolen_shown} stolen during it: figures are low"),
+        false => format!("Quiet: {busy}, {stolen_shown} stolen during it"),
     };
     lines.push(line);
-    lines.extend(states_line(all));
+    lines.extend(usual_state(all));
     lines
 }
 
@@ -169,7 +170,7 @@ fn sure(all: &[Series<'_>], shown: &[Summary], tallies_max: usize) -> Vec<String
     });
     let marks = shown.iter().any(|summary| !mark(summary).is_empty());
     let [some, much] = MARKED.map(percent);
-    let legend = format!(". {} beyond ±{some}, {} beyond ±{much} or unknown", MARKS[0], MARKS[1]);
+    let legend = format!(". {} beyond {some}, {} beyond {much}", MARKS[0], MARKS[1]);
     let legend = if marks { legend } else { String::new() };
     lines.extend(medians.map(|medians| format!("{medians}{within}{legend}.")));
     let lost: usize = all
@@ -412,8 +413,7 @@ of = [{ transport = "cache-line-2" }, { transport = "wake" }]
 
     const SCREEN: &str = "\
 Some CPU @ 2 GHz, 2 processors
-BUSY: load 0.8 of 2 processors before the run; the hypervisor took 5 % of the processor time during
-the measurement: figures are low
+BUSY: load 0.8 of 2 processors before the run, 5 % stolen during it: figures are low
 
                    64 B one way           CPU   answer, spinning   answer, asleep 
                       million/s            ns                 µs               µs 

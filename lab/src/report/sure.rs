@@ -103,15 +103,29 @@ pub(super) fn stolen_of<'a>(records: impl Iterator<Item = &'a Record> + Clone) -
     if measured_s > 0.0 { stolen_s / measured_s } else { 0.0 }
 }
 
-/// How near the processors were, in how many trials; nothing if nobody measured it.
-pub(super) fn states_line(all: &[Series<'_>]) -> Option<String> {
+/// How near the processors were in most trials, in less than a line; nothing if nobody measured it.
+pub(super) fn usual_state(all: &[Series<'_>]) -> Option<String> {
+    let (states, of_two) = states(line_ranges(all));
+    let all_trials = of_two + states.iter().map(|(_, trials)| trials).sum::<usize>();
+    let (range, trials) = states.into_iter().max_by_key(|(_, trials)| *trials)?;
+    let of = if trials == all_trials { String::new() } else { format!(" of {all_trials}") };
+    let range = trips(range);
+    Some(format!("A cache line goes there and back in {range} in {trials} trials{of}."))
+}
+
+fn line_ranges(all: &[Series<'_>]) -> impl Iterator<Item = LineRange> {
     let records = all.iter().flat_map(|series| &series.records).filter(|one| one.is_measured());
-    let ranges = records.filter_map(|record| record.state.as_ref()?.line_range());
-    let (states, of_two) = states(ranges);
-    let trips = |(least, most): LineRange| {
-        let [least, most] = [least, most].map(three_digits);
-        if least == most { format!("{least} ns") } else { format!("{least}..{most} ns") }
-    };
+    records.filter_map(|record| record.state.as_ref()?.line_range())
+}
+
+fn trips((least, most): LineRange) -> String {
+    let [least, most] = [least, most].map(three_digits);
+    if least == most { format!("{least} ns") } else { format!("{least}..{most} ns") }
+}
+
+/// How near the processors were, in how many trials; nothing if nobody measured it.
+fn states_line(all: &[Series<'_>]) -> Option<String> {
+    let (states, of_two) = states(line_ranges(all));
     let shown: Vec<String> = match &states[..] {
         [] if of_two == 0 => return None,
         [(range, _)] if of_two == 0 => {
@@ -168,7 +182,7 @@ pub(super) fn percent(spread: f64) -> String {
     if spread < 10.0 { format!("{:.0} %", spread * 100.0) } else { "over 1000 %".to_owned() }
 }
 
-pub(super) fn stolen_line(part: f64) -> String {
+fn stolen_line(part: f64) -> String {
     let percent = part * 100.0;
     format!("the hypervisor took {percent:.0} % of the processor time during the measurement")
 }
