@@ -345,6 +345,7 @@ fn results(arguments: &Run) -> Result<Results, Outcome> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let keep = |store: Store| {
         let (path, file) = store.begin(now.as_millis() as u64)?;
+        results.begin_at(store::when(&path).unwrap_or(now.as_millis() as u64));
         results.write_spare_to(path, file);
         Ok::<(), io::Error>(())
     };

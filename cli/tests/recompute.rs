@@ -1,5 +1,8 @@
 //! What the lab prints, computed again by a script that shares no code with it.
 
+#[path = "common/lacking.rs"]
+mod lacking;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -32,16 +35,20 @@ const ATTEMPTS: u32 = 5;
 
 #[test]
 fn figures_of_the_first_screen_and_of_a_study_follow_from_the_lines_of_json() {
+    let test = "figures_of_the_first_screen_and_of_a_study_follow_from_the_lines_of_json";
+    if !lacking::has_program(test, "python3", "python3") {
+        return;
+    }
     // The script reads cases, which are TOML.
     if !python(&["-c", "import tomllib"]).is_some_and(|output| output.status.success()) {
-        println!("SKIPPED: there is no Python 3.11 that could compute the figures again");
+        lacking::skip(test, "there is no Python 3.11 that could compute the figures again");
         return;
     }
     let name = format!("siga-cli-recompute-{}", std::process::id());
     let directory = Directory(std::env::temp_dir().join(name));
     std::fs::create_dir(&directory.0).unwrap();
     let results = directory.file("run.jsonl");
-    let short = ["--trials", "6", "--seconds", "0.05", "--warm-up", "0", "--json", &results];
+    let short = ["--trials", "6", "--seconds", "0.05", "--warm-up", "0.02", "--json", &results];
     let transports = "transport=path,unix-stream,unix-seqpacket,copy-limit";
     for case in [
         &["message-stream", "--set", transports, "--set", "bytes=64", "--set", "ring=65536"][..],

@@ -253,20 +253,22 @@ impl Meter {
     }
 }
 
-/// Makes a party of its own of the time that the first of these threads has spent until something was due. It polls the clock
-/// then, which is in the program.
+/// Makes a party of its own of the time that the first of these threads has spent until something was due. The kernel samples both
+/// together, so its split is in proportion.
 fn with_pacing(mut cpu: Vec<ThreadCpu>, ns: u64) -> Vec<ThreadCpu> {
     let Some(own) = cpu.first_mut().filter(|_| ns > 0) else { return cpu };
     let ns = ns.min(own.ns);
-    let user_ns = ns.min(own.user_ns);
+    let part = |of: u64| (u128::from(of) * u128::from(ns) / u128::from(own.ns.max(1))) as u64;
+    let (user_ns, system_ns) = (part(own.user_ns), part(own.system_ns));
     own.ns -= ns;
     own.user_ns -= user_ns;
+    own.system_ns -= system_ns;
     let pacing = ThreadCpu {
         thread: own.thread.clone(),
         role: PACING.to_owned(),
         ns,
         user_ns,
-        system_ns: 0,
+        system_ns,
         error_ns: own.error_ns,
     };
     cpu.push(pacing);
@@ -321,20 +323,20 @@ mod tests {
 
     #[test]
     fn time_until_something_is_due_is_a_party_of_its_own() {
-        let thread = |role: &str, ns, user_ns| ThreadCpu {
+        let thread = |role: &str, ns, user_ns, system_ns| ThreadCpu {
             thread: "main".into(),
             role: role.into(),
             ns,
             user_ns,
-            system_ns: 3,
+            system_ns,
             error_ns: None,
         };
-        let found = with_pacing(vec![thread("source", 100, 70), thread("source", 9, 9)], 80);
-        let paced = ThreadCpu { system_ns: 0, ..thread("pacing", 80, 70) };
-        assert_eq!(found, [thread("source", 20, 0), thread("source", 9, 9), paced]);
-        let all = with_pacing(vec![thread("source", 100, 70)], 500);
+        let found = with_pacing(vec![thread("source", 100, 70, 30), thread("source", 9, 9, 0)], 80);
+        let paced = thread("pacing", 80, 56, 24);
+        assert_eq!(found, [thread("source", 20, 14, 6), thread("source", 9, 9, 0), paced]);
+        let all = with_pacing(vec![thread("source", 100, 70, 30)], 500);
         assert_eq!((all[0].ns, all[1].ns), (0, 100), "no more than there is");
-        assert_eq!(with_pacing(vec![thread("source", 5, 5)], 0).len(), 1);
+        assert_eq!(with_pacing(vec![thread("source", 5, 5, 0)], 0).len(), 1);
         let window = Window { start_ns: 1, end_ns: u64::MAX };
         let mut meter = meter(window);
         meter.pace(1 << 40);

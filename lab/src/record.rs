@@ -130,6 +130,7 @@ pub fn read_case<'a>(
 pub struct Results {
     files: Vec<Kept>,
     lost: Option<io::Error>,
+    began_ms: Option<u64>,
 }
 
 /// A file of results.
@@ -151,6 +152,16 @@ impl Results {
     /// [`lost`](Results::lost) says why.
     pub fn write_spare_to(&mut self, path: PathBuf, file: File) {
         self.files.push(Kept { path: Some(path), file, is_spare: true });
+    }
+
+    /// Says when the run began, in milliseconds since 1970, where its file is named after that.
+    pub fn begin_at(&mut self, ms: u64) {
+        self.began_ms = Some(ms);
+    }
+
+    /// When the run began; none if nobody said.
+    pub fn began_ms(&self) -> Option<u64> {
+        self.began_ms
     }
 
     /// Opens one more file to append to.

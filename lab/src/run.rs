@@ -73,13 +73,14 @@ pub fn run(
     watcher: &mut impl Watcher,
 ) -> Result<Outcome, RunError> {
     let systems = plan.jobs.iter().map(|job| systems(&job.case)).collect::<Result<Vec<_>, _>>()?;
-    let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let began = results.as_ref().and_then(|results| results.began_ms());
     let mut running = Running {
         crew,
         against,
         machine,
+        began_ms: began.unwrap_or(now.as_millis() as u64),
         results,
-        began_ms: began.as_millis() as u64,
         defined: vec![false; plan.jobs.len()],
         outcome: Outcome::default(),
     };

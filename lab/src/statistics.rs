@@ -116,7 +116,11 @@ fn interval(sorted: &[f64], error_max: f64) -> Option<(f64, f64)> {
 pub fn independent_ratio(of: &Summary, base: &Summary) -> Option<(f64, Option<(f64, f64)>)> {
     let ratio = (base.median > 0.0).then(|| of.median / base.median)?;
     let interval = of.interval.zip(base.interval).filter(|(_, base)| base.0 > 0.0);
-    Some((ratio, interval.map(|(of, base)| (of.0 / base.1, of.1 / base.0))))
+    // An end below zero is farthest from it over the least base.
+    let end = |of: f64, far: f64, near: f64| of / if of < 0.0 { near } else { far };
+    let interval =
+        interval.map(|(of, base)| (end(of.0, base.1, base.0), end(of.1, base.0, base.1)));
+    Some((ratio, interval))
 }
 
 /// Leaves the samples of one state of the machine on both sides: of that in which both have most. None are left where

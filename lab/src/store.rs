@@ -124,9 +124,11 @@ impl Store {
         let mut others = self.runs()?;
         others.retain(|other| other.file != path);
         let mut bytes = 0;
-        for (older, old) in others.iter().rev().enumerate() {
-            bytes += old.bytes + interval_bytes(&old.file);
-            if older == 0 || (older < RUNS_KEPT_MAX - 1 && bytes <= BYTES_KEPT_MAX) {
+        // The latest is kept whatever its size, and takes no room from the others.
+        for (older, old) in others.iter().rev().enumerate().skip(1) {
+            let own = old.bytes + interval_bytes(&old.file);
+            if older < RUNS_KEPT_MAX - 1 && bytes + own <= BYTES_KEPT_MAX {
+                bytes += own;
                 continue;
             }
             match remove(&old.file) {
@@ -203,6 +205,11 @@ fn remove(run: &Path) -> io::Result<()> {
 
 fn name(when_ms: u64) -> String {
     format!("run-{when_ms}.jsonl")
+}
+
+/// When the run of a file that is kept began, in milliseconds since 1970.
+pub fn when(run: &Path) -> Option<u64> {
+    began(run.file_name()?.to_str()?)
 }
 
 /// When the run began whose file has this name; none if it is no name of a run.
@@ -283,6 +290,7 @@ mod tests {
         begin(100);
         assert!(!first.exists() && !intervals.exists());
     }
+
     #[test]
     fn runs_are_kept_within_their_bytes_and_the_latest_always() {
         let place = Place::make().unwrap();
@@ -299,11 +307,12 @@ mod tests {
         fs::create_dir(&intervals).unwrap();
         fs::write(intervals.join("a"), "123").unwrap();
         let third = begin(3, 2 * BYTES_KEPT_MAX);
+        assert!(first.exists() && second.exists(), "the latest takes no room from others");
+        begin(4, 0);
         assert!(!first.exists(), "both and the records are too many");
-        let fourth = begin(4, 0);
-        assert!(!second.exists() && !intervals.exists() && third.exists());
+        assert!(second.exists() && intervals.exists() && third.exists());
         begin(5, 0);
-        assert!(!third.exists() && fourth.exists());
+        assert!(!third.exists() && second.exists(), "one that is too large costs no other");
     }
 
     #[test]

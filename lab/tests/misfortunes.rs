@@ -32,7 +32,7 @@ const CASE: &str = r#"name = "c"
 asks = "?"
 workload = "message-stream"
 trials = 50
-seconds = 0.01
+seconds = 0.02
 warm_up_seconds = 0.005
 [factors]
 transport = ["pipe"]

@@ -221,13 +221,14 @@ impl<W: Way> End for AeronEnd<W> {
 
     #[inline(always)]
     fn receive(&mut self, bytes: usize, mut read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
-        let (mut shown, frames) = (0, bytes.div_ceil(FRAME_BYTES_MAX - HEADER_BYTES));
+        let mut shown = 0;
         while shown < bytes {
-            let goes_on =
-                self.input.show(bytes, frames - shown / FRAME_BYTES_MAX, |at, piece| {
-                    read(at, piece);
-                    shown = at + piece.len();
-                })?;
+            // None of the next message.
+            let frames = (bytes - shown).div_ceil(FRAME_BYTES_MAX - HEADER_BYTES);
+            let goes_on = self.input.show(bytes, frames, |at, piece| {
+                read(at, piece);
+                shown = at + piece.len();
+            })?;
             if !goes_on {
                 return Ok(false);
             }

@@ -22,7 +22,7 @@ use serde_json::json;
 pub use self::counted::{FAILED, GIVEN_BACK, OPENED};
 use self::source::Source;
 use crate::outcome::Outcome;
-use crate::output::{Output, print, print_json};
+use crate::output::{Output, print, print_json, say};
 use crate::query::Subject;
 use crate::socket::Socket;
 use crate::top::seconds;
@@ -79,11 +79,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         print(String::from_utf8_lossy(&page).trim_end())?;
         return end(&source);
     };
+    let mut has_written = false;
     loop {
         let page = source.page();
-        replace(file, &page).map_err(|error| {
-            Outcome::No(format!("{} cannot be written: {error}", file.display()))
-        })?;
+        if let Err(error) = replace(file, &page) {
+            let why = format!("{} cannot be written: {error}", file.display());
+            // A disk that is full now may have room the next time.
+            let Some(seconds) = seconds.filter(|_| has_written) else {
+                return Err(Outcome::No(why));
+            };
+            say(&why);
+            thread::sleep(Duration::from_secs_f64(seconds));
+            continue;
+        }
+        has_written = true;
         if output.json {
             let bytes = page.len();
             print_json(&json!({ "file": file, "bytes": bytes, "up": source.why().is_none() }))?;

@@ -20,9 +20,10 @@ use tokio::time::{sleep, timeout};
 use super::page::MEDIA_TYPE;
 use super::source::Source;
 use crate::outcome::Outcome;
+use crate::output::say;
 
 /// Connections at once. Others wait in the kernel until one has ended.
-const CONNECTIONS_MAX: usize = 16;
+const CONNECTIONS_MAX: usize = 64;
 
 /// How long the head of a request may take.
 const HEAD_TIME: Duration = Duration::from_secs(5);
@@ -33,7 +34,7 @@ const HEAD_BYTES_MAX: usize = 8192;
 /// How long a page waits for the host. Prometheus waits 10 s for the page.
 const HOST_TIME: Duration = Duration::from_secs(5);
 
-/// How long a connection lasts, from the first byte of its request to the last of its page.
+/// How long a connection lasts, from when it is accepted to the last byte of its page.
 const CONNECTION_TIME: Duration = Duration::from_secs(15);
 
 /// How long the server pauses if a connection cannot be accepted, as without a free descriptor.
@@ -63,12 +64,22 @@ pub fn serve(listener: TcpListener, source: Source) -> Result<Infallible, Outcom
             // A scraper that keeps its connection would keep a place.
             .keep_alive(false)
             .half_close(true);
+        let mut is_said = false;
         loop {
             let place = places.clone().acquire_owned().await;
-            let Ok((stream, _)) = listener.accept().await else {
-                sleep(PAUSE).await;
-                continue;
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    if !std::mem::replace(&mut is_said, true) {
+                        say(format_args!(
+                            "no connection can be accepted, and is tried again: {error}"
+                        ));
+                    }
+                    sleep(PAUSE).await;
+                    continue;
+                }
             };
+            is_said = false;
             let source = source.clone();
             let service = service_fn(move |request| answer(request, source.clone()));
             let connection = http.serve_connection(TokioIo::new(stream), service);

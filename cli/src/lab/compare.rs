@@ -89,10 +89,11 @@ fn compare(arguments: &Compare) -> Result<Found, Outcome> {
         return Err(Outcome::No(format!("{what}: must be of the same cases and cells")));
     }
     let worse = found.compared.iter().filter(|one| one.is_beyond_margin);
-    Ok(Found {
-        worse: worse.map(|one| found.line(one, wishes)).collect(),
-        undecided: found.lines(Change::Undecided, wishes),
-    })
+    // What is in one of them only is not known to be as good.
+    let mut undecided = found.lines(Change::Undecided, wishes);
+    undecided.extend(found.missing());
+    let worse = worse.map(|one| found.line(one, wishes)).collect();
+    Ok(Found { worse, undecided })
 }
 
 impl Found {

@@ -109,7 +109,7 @@ impl<'a> Scope<'a> {
 
     /// The work that a role's costs are divided by; none if nobody has done any.
     fn work(&self, role: &str, kind: &str) -> Option<f64> {
-        let done = |role: &str| self.of(role).map(|report| report.work(kind)).sum::<u64>();
+        let done = |role: &str| total(self.of(role).map(|report| report.work(kind)));
         let found = [role, self.measured(role)].into_iter().map(done).find(|work| *work > 0);
         found.map(|work| work as f64)
     }
@@ -189,7 +189,7 @@ impl<'a> Scope<'a> {
     /// What a role costs for each unit of a kind of work: of its own, or else, for a role that does none, of that of the
     /// measured role in the same time.
     fn for_each(&self, role: &str, definition: &MetricDef, kind: &str) -> Option<f64> {
-        let own = self.of(role).map(|report| report.work(kind)).sum::<u64>();
+        let own = total(self.of(role).map(|report| report.work(kind)));
         if own > 0 {
             return Some(self.amount(role, definition)? / own as f64);
         }
@@ -301,7 +301,7 @@ impl<'a> Scope<'a> {
         let left = unexplained_ns(self.parties)? as f64;
         let busy = || self.reports().filter(|report| !report.processors.is_empty());
         let busy_ns = |report: &Report| {
-            let busy = report.processors.iter().map(|processor| processor.busy_ns).sum::<u64>();
+            let busy = total(report.processors.iter().map(|processor| processor.busy_ns));
             per_window(busy as f64, report.window_ns)
         };
         let window_ns = mean_window_ns(self.reports())?;

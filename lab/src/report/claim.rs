@@ -371,13 +371,22 @@ fn judge_at(series: &Series<'_>, test: &Test, here: &Factors, levels: usize) -> 
         figures += &format!("\n{name} {count}");
     }
     let mut verdict = Verdict::of(test.bound, &judged);
-    if verdict == Verdict::Fails && levels > 1 && !judged.is_pooled {
+    if verdict == Verdict::Fails && levels > 1 {
         let samples = match &best {
             Some(best) => compared_by_rounds(test.comparison, [&of, best]),
             None => of.samples.clone(),
         };
         // One of many is found outside its interval by chance more often than one of twenty.
-        let surer = Summary { interval: interval_of_many(&samples, levels), ..judged };
+        let interval = match judged.is_pooled {
+            true => series.pooled_of_many(
+                &test.metric,
+                test.comparison,
+                [Some(&of), best.as_ref()],
+                levels,
+            ),
+            false => interval_of_many(&samples, levels),
+        };
+        let surer = Summary { interval, ..judged };
         if Verdict::of(test.bound, &surer) != Verdict::Fails {
             verdict = Verdict::Undecided;
             figures += &format!(

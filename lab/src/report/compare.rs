@@ -324,10 +324,14 @@ fn differences(a: &[Series<'_>], b: &[Series<'_>]) -> Vec<Difference> {
     };
     let machines = [machines(a), machines(b)];
     type Fact = fn(&Machine) -> String;
-    let facts: [(&'static str, Fact); 8] = [
+    let facts: [(&'static str, Fact); 12] = [
         ("processor", |machine| machine.processor.clone()),
         ("processors", |machine| machine.processors.to_string()),
         ("kernel", |machine| machine.kernel.clone()),
+        ("microcode", |machine| machine.microcode.clone().unwrap_or_default()),
+        ("mitigations", |machine| machine.mitigations.join(", ")),
+        ("huge pages", |machine| machine.huge_pages.clone().unwrap_or_default()),
+        ("idle driver", |machine| machine.idle_driver.clone().unwrap_or_default()),
         ("memory", |machine| format!("{} GiB", machine.memory_bytes >> 30)),
         ("virtual machine", |machine| if machine.is_virtual { "yes" } else { "no" }.to_owned()),
         ("governor", |machine| machine.governor.clone().unwrap_or_else(|| "unknown".to_owned())),

@@ -58,7 +58,7 @@ impl KeptRun {
             all.iter().map(tally).fold(Tally::default(), Tally::with);
         KeptRun {
             cases: all.iter().map(|series| series.name.to_owned()).collect(),
-            trials: records.len(),
+            trials: records.iter().filter(|record| record.is_measured()).count(),
             failed: records.iter().filter(|record| record.failed.is_some()).count(),
             siga: machine.siga + if machine.is_debug { " debug" } else { "" },
             processor: machine.processor,
@@ -149,8 +149,9 @@ impl Trend {
 
     /// Adds a run, which must be later than those before.
     pub fn add(&mut self, records: &[Record]) {
-        let own: Vec<Record> =
-            records.iter().filter(|record| record.case == self.case).cloned().collect();
+        // Figures of a debug build mean nothing.
+        let is_own = |record: &&Record| record.case == self.case && !record.machine.is_debug;
+        let own: Vec<Record> = records.iter().filter(is_own).cloned().collect();
         for series in Series::all(&own) {
             self.order = series.order().into_iter().map(str::to_owned).collect();
             let names = series.metrics();

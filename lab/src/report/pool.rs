@@ -14,6 +14,8 @@ use crate::definition::{MetricDef, Quantity, Scope, compute};
 use crate::factor::Factors;
 use crate::metric::built_in;
 use crate::quantity::{POOLED_SPLIT_NS_MIN, Party, Report, TICKS_NS_MIN, ThreadCpu};
+use os::processor::TICK_NS;
+
 use crate::statistics::{Summary, TRIALS_MIN};
 
 /// A figure of all trials together.
@@ -40,21 +42,28 @@ impl Pooled {
         let trials: Vec<(u32, &[Party])> =
             records.map(|record| (record.trial, record.parties.as_slice())).collect();
         let parties: Vec<&[Party]> = trials.iter().map(|(_, parties)| *parties).collect();
-        let value_of = |definition: &MetricDef, left_out: Option<usize>| {
-            let kept = parties.iter().enumerate().filter(|(at, _)| Some(*at) != left_out);
-            let sum = sum(kept.map(|(_, parties)| *parties));
-            compute(definition, &Scope::together(case.workload, &sum))
+        // Of many trials groups are left out: some tens of them say as much.
+        let groups = parties.len().min(GROUPS_MAX);
+        let sum_without = |left_out: Option<usize>| {
+            let kept = parties.iter().enumerate().filter(|(at, _)| Some(at % groups) != left_out);
+            sum(kept.map(|(_, parties)| *parties))
         };
-        let value = value_of(&definition, None)?;
+        let all = sum_without(None);
+        let value_of = |definition: &MetricDef, sum: &[Party]| {
+            compute(definition, &Scope::together(case.workload, sum))
+        };
+        let value = value_of(&definition, &all)?;
         let sampling = match definition.quantity {
             Quantity::Cpu => {
                 let error = MetricDef { part: Some("error".to_owned()), ..definition.clone() };
-                value_of(&error, None)?
+                value_of(&error, &all)?
             }
-            _ => 0.0,
+            _ => tick_error(&definition, &all, parties.len(), value, &|definition, sum| {
+                value_of(definition, sum)
+            }),
         };
         let without: Option<Vec<f64>> =
-            (0..parties.len()).map(|at| value_of(&definition, Some(at))).collect();
+            (0..groups).map(|group| value_of(&definition, &sum_without(Some(group)))).collect();
         let error = without.map_or(f64::INFINITY, |without| jackknife(&without)).max(sampling);
         let representative = trials.first()?.0;
         Some(Pooled { value, error, trials: parties.len(), representative })
@@ -62,13 +71,23 @@ impl Pooled {
 
     /// As a figure among others.
     pub(super) fn summary(self) -> Summary {
-        let Pooled { value, error, trials, representative } = self;
-        let interval = (trials >= TRIALS_MIN && error.is_finite()).then(|| {
-            let half = error * student(trials - 1);
-            (value - half, value + half)
-        });
+        let Pooled { value, trials, representative, .. } = self;
+        let interval = self.interval_of_many(1);
         let (min, max) = interval.unwrap_or((value, value));
         Summary { median: value, min, max, interval, trials, representative, is_pooled: true }
+    }
+
+    /// Where the true figure lies if it is one of so many that are judged together; none if too few trials say it.
+    pub(super) fn interval_of_many(self, questions: usize) -> Option<(f64, f64)> {
+        let quantile = match questions {
+            1 => QUANTILE,
+            2..=QUESTIONS_MAX => QUANTILE_OF_MANY,
+            _ => return None,
+        };
+        (self.trials >= TRIALS_MIN && self.error.is_finite()).then(|| {
+            let half = self.error * student(quantile, self.trials.min(GROUPS_MAX) - 1);
+            (self.value - half, self.value + half)
+        })
     }
 
     /// How many times another's figure it is; none if that is zero. Errors of both count, as parts of the figures.
@@ -80,6 +99,9 @@ impl Pooled {
         } else {
             (value * parts).abs()
         };
+        // Over a base that may be nearly zero the ratio has no such error.
+        let is_known = other.error <= BASE_ERROR_MAX * other.value.abs();
+        let error = if is_known { error } else { f64::INFINITY };
         let trials = self.trials.min(other.trials);
         value.is_finite().then_some(Pooled { value, error, trials, ..self })
     }
@@ -140,21 +162,38 @@ pub fn too_short(case: &Case) -> Option<String> {
     ))
 }
 
+/// The error of a figure of whole processors, which the kernel counts in ticks: each of a trial's windows is off by up to one at
+/// either end, a sixth of a tick squared together.
+fn tick_error(
+    definition: &MetricDef,
+    all: &[Party],
+    trials: usize,
+    value: f64,
+    value_of: &dyn Fn(&MetricDef, &[Party]) -> Option<f64>,
+) -> f64 {
+    let processors = all.iter().map(|party| party.report.processors.len()).sum::<usize>();
+    let error_ns = TICK_NS as f64 * ((trials * processors) as f64 / 6.0).sqrt();
+    // So much more on one processor, in the figure's own unit.
+    let mut more = all.to_vec();
+    let noted = more.iter_mut().flat_map(|party| &mut party.report.processors).next();
+    let Some(noted) = noted else { return 0.0 };
+    noted.busy_ns = noted.busy_ns.saturating_add(error_ns as u64);
+    noted.stolen_ns = noted.stolen_ns.saturating_add(error_ns as u64);
+    value_of(definition, &more).map_or(0.0, |more| (more - value).abs())
+}
+
 /// What the same parties of several trials did and spent, each added up. Levels and times are of one trial, and are left out.
 pub(super) fn sum<'a>(trials: impl Iterator<Item = &'a [Party]>) -> Vec<Party> {
-    let mut sum: Vec<Party> = Vec::new();
+    let mut sums: Vec<Party> = Vec::new();
+    let mut places: BTreeMap<(&str, usize), usize> = BTreeMap::new();
     for party in trials.flatten() {
-        let known = sum.iter_mut().find(|one| one.role == party.role && one.number == party.number);
-        match known {
-            Some(known) => add(&mut known.report, &party.report),
-            None => {
-                let mut report = Report::default();
-                add(&mut report, &party.report);
-                sum.push(Party { report, ..party.clone() });
-            }
-        }
+        let place = *places.entry((&party.role, party.number)).or_insert_with(|| {
+            sums.push(Party { report: Report::default(), ..party.clone() });
+            sums.len() - 1
+        });
+        add(&mut sums[place].report, &party.report);
     }
-    sum
+    sums
 }
 
 fn add(to: &mut Report, one: &Report) {
@@ -203,15 +242,30 @@ fn jackknife(without: &[f64]) -> f64 {
     if count < 2.0 { f64::INFINITY } else { ((count - 1.0) / count * squares).sqrt() }
 }
 
-/// How many standard deviations of so many degrees of freedom hold 97 % of all cases: Student's t by its expansion in the normal
-/// quantile, to a hundredth from five degrees on. Two of a hundred are for what the jackknife misses in few and skewed trials.
-fn student(freedom: usize) -> f64 {
-    const Z: f64 = 2.170_090;
+/// Standard deviations of a normal distribution that hold 97 % of all cases. Two of a hundred are for what the jackknife misses in
+/// few and skewed trials.
+const QUANTILE: f64 = 2.170_090;
+
+/// The same so that one of [`QUESTIONS_MAX`] figures is missed in three of a hundred cases: 99.9 % of each.
+const QUANTILE_OF_MANY: f64 = 3.290_527;
+
+/// Figures that can be judged together.
+const QUESTIONS_MAX: usize = 30;
+
+/// Groups of trials that are left out in turn.
+const GROUPS_MAX: usize = 30;
+
+/// The error of a base, as a part of it, above which a ratio has no interval.
+const BASE_ERROR_MAX: f64 = 0.2;
+
+/// How many standard deviations of so many degrees of freedom hold as much as a normal quantile: Student's t by its expansion in
+/// it, to a hundredth from five degrees on.
+fn student(z: f64, freedom: usize) -> f64 {
     let freedom = freedom as f64;
-    let first = (Z.powi(3) + Z) / 4.0;
-    let second = (5.0 * Z.powi(5) + 16.0 * Z.powi(3) + 3.0 * Z) / 96.0;
-    let third = (3.0 * Z.powi(7) + 19.0 * Z.powi(5) + 17.0 * Z.powi(3) - 15.0 * Z) / 384.0;
-    Z + first / freedom + second / freedom.powi(2) + third / freedom.powi(3)
+    let first = (z.powi(3) + z) / 4.0;
+    let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
+    let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
+    z + first / freedom + second / freedom.powi(2) + third / freedom.powi(3)
 }
 
 #[cfg(test)]
@@ -220,8 +274,6 @@ mod tests {
     use crate::random::Random;
     use crate::record::{Record, parse};
     use host::config::Source;
-
-    const TICK_NS: u64 = os::processor::TICK_NS;
 
     /// Trials of a window of 40 ms, of which each thread was sampled `user` and `system` times.
     fn trials(sampled: &[(u64, u64)]) -> Vec<Record> {
@@ -289,7 +341,9 @@ mod tests {
             (ratio.value - 2.0).abs() < 1e-9 && (ratio.error - 2.0 * 0.02f64.sqrt()).abs() < 1e-9
         );
         assert_eq!(of(1.0, 1.0).ratio(of(0.0, 1.0)), None);
-        assert_eq!(of(0.0, 1.0).ratio(of(2.0, 1.0)).unwrap().error, 0.5);
+        assert_eq!(of(0.0, 1.0).ratio(of(10.0, 1.0)).unwrap().error, 0.1);
+        let over_little = of(1.0, 0.1).ratio(of(2.0, 1.0)).unwrap();
+        assert_eq!(over_little.summary().interval, None, "a base that may be nearly zero");
         let less = of(5.0, 3.0).difference(of(1.0, 4.0));
         assert_eq!((less.value, less.error), (4.0, 5.0));
     }
@@ -297,7 +351,7 @@ mod tests {
     #[test]
     fn quantiles_are_those_of_the_tables() {
         for (freedom, quantile) in [(5, 3.003), (10, 2.527), (20, 2.336), (30, 2.278)] {
-            assert!((student(freedom) - quantile).abs() < 0.01, "{freedom}: {}", student(freedom));
+            assert!((student(QUANTILE, freedom) - quantile).abs() < 0.01, "{freedom}");
         }
     }
 

@@ -166,11 +166,11 @@ fn sure(all: &[Series<'_>], shown: &[Summary], tallies_max: usize) -> Vec<String
     let medians = trials.map(|trials| format!("Medians of {} trials", shown_trials(trials)));
     let within = halves.last().map_or_else(String::new, |worst| {
         let typical = percent(halves[halves.len() / 2]);
-        format!(", at 95 % within ±{typical} typically, ±{} at worst", percent(*worst))
+        format!(", within ±{typical} typically, ±{} at worst", percent(*worst))
     });
     let marks = shown.iter().any(|summary| !mark(summary).is_empty());
     let [some, much] = MARKED.map(percent);
-    let legend = format!(". {} beyond {some}, {} beyond {much}", MARKS[0], MARKS[1]);
+    let legend = format!(". {} over {some}, {} over {much} or unknown", MARKS[0], MARKS[1]);
     let legend = if marks { legend } else { String::new() };
     lines.extend(medians.map(|medians| format!("{medians}{within}{legend}.")));
     let lost: usize = all
@@ -422,7 +422,7 @@ BUSY: load 0.8 of 2 processors before the run, 5 % stolen during it: figures are
  best kernel way      1.80 pipe   900 packets                  -                - 
  limit                     72.8          27.0              0.270             70.0 
 
-Medians of 6 trials, at 95 % within ±0 % typically, ±0 % at worst.
+Medians of 6 trials, within ±0 % typically, ±0 % at worst.
 stream: 1 of 2 claims holds here, 1 does not.
 
 All tables: siga lab report last     As a page: siga lab report last --format html

@@ -254,14 +254,37 @@ impl<'a> Series<'a> {
         [own, base]: [&Found<'_>; 2],
     ) -> Option<Summary> {
         if own.is_pooled() || base.is_pooled() {
-            let [own, base] = [own, base].map(|found| Pooled::of(self, found.cell, metric));
-            let compared = match comparison {
-                Comparison::Ratio => own?.ratio(base?)?,
-                Comparison::Difference => own?.difference(base?),
-            };
-            return Some(compared.summary());
+            let compared = self.pooled(metric, comparison, [Some(own), Some(base)]);
+            return compared.map(Pooled::summary);
         }
         Summary::of(&compared_by_rounds(comparison, [own, base]))
+    }
+
+    /// A figure of all rounds together, compared with another's if there is one.
+    fn pooled(
+        &self,
+        metric: &str,
+        comparison: Comparison,
+        [own, base]: [Option<&Found<'_>>; 2],
+    ) -> Option<Pooled> {
+        let of = |found: &Found<'_>| Pooled::of(self, found.cell, metric);
+        let own = of(own?)?;
+        let Some(base) = base else { return Some(own) };
+        match comparison {
+            Comparison::Ratio => own.ratio(of(base)?),
+            Comparison::Difference => Some(own.difference(of(base)?)),
+        }
+    }
+
+    /// The interval of such a figure that is one of so many which are judged together.
+    pub(super) fn pooled_of_many(
+        &self,
+        metric: &str,
+        comparison: Comparison,
+        sides: [Option<&Found<'_>>; 2],
+        questions: usize,
+    ) -> Option<(f64, f64)> {
+        self.pooled(metric, comparison, sides)?.interval_of_many(questions)
     }
 
     /// The best of the cells that have these levels; factors that are not named are open.

@@ -204,7 +204,8 @@ impl Pace {
         let left = Duration::from_nanos(until_ns.saturating_sub(began_ns));
         if left < SHORT {
             let now = poll_clock(until_ns);
-            meter.pace(now - began_ns);
+            // Whoever is interrupted meanwhile has not paid for that.
+            meter.pace((now - began_ns).min(SHORT.as_nanos() as u64));
             return now;
         }
         let spent_ns = thread_ns();

@@ -149,42 +149,31 @@ fn source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
 const FILLED_PART: f64 = 0.2;
 const MEASURED_PART: f64 = 0.6;
 
-/// Sends messages when they are due, by a schedule that is a part of what goes as fast as it can. A message has the time with it
-/// at which it was due, so that one that had to wait for room is seen to be late.
+/// The least time in which it can be measured, in nanoseconds.
+const MEASURED_NS_MIN: u64 = 2_000_000;
+
+/// Sends messages when they are due, by a schedule that is a part of what goes as fast as it can. Until that is measured every
+/// message is due at once, in the same loop. A message has the time with it at which it was due, so that one that had to wait for room is
+/// seen to be late.
 fn paced_source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = order.number("bytes") as usize;
     let (stride, is_stamped) = (stride(bytes), bytes >= STAMPED_BYTES_MIN);
+    let load = order.number("load_percent") as f64 / 100.0;
     let window = control.ready()?;
     let mut meter = Meter::new(window, order, &units(bytes)).timing("latency", 1);
-    let began_ns = now_ns();
-    let before_ns = window.start_ns.saturating_sub(began_ns) as f64;
-    let at = |part: f64| began_ns + (before_ns * part) as u64;
-    let (filled_ns, measured_ns) = (at(FILLED_PART), at(MEASURED_PART));
-    let mut number = 0;
-    // As many as go: from when queues are full.
-    let mut filled = None;
-    let rate = loop {
-        for number in number..number + stride {
-            end.send(bytes, |message| {
-                fill(message, number);
-                if is_stamped && number % stride == 0 {
-                    stamp(message, now_ns());
-                }
-            })?;
-        }
-        number += stride;
-        let now = now_ns();
-        match filled {
-            None if now >= filled_ns => filled = Some((now, number)),
-            Some((since_ns, before)) if now >= measured_ns && now > since_ns => {
-                break (number - before) as f64 * 1e9 / (now - since_ns) as f64;
-            }
-            _ => {}
-        }
-    };
-    let load = order.number("load_percent") as f64 / 100.0;
     let mut now = now_ns();
-    let mut pace = Pace::at(order, rate * load, now);
+    let before_ns = window.start_ns.saturating_sub(now) as f64;
+    let at = |part: f64| now + (before_ns * part) as u64;
+    let (filled_ns, measured_ns) = (at(FILLED_PART), at(MEASURED_PART));
+    if measured_ns - filled_ns < MEASURED_NS_MIN {
+        let why =
+            "too short a warm-up to measure what goes: must be 0.01 s or more with a load_percent";
+        return Err(Fault::Unable(why.to_owned()));
+    }
+    let mut pace = Pace::at(order, f64::INFINITY, now);
+    // When queues were full, and how many messages had gone; then what goes in a second.
+    let (mut filled, mut capacity) = (None, None);
+    let mut number = 0;
     while now < window.end_ns {
         let due_ns = pace.due_ns();
         if due_ns > now {
@@ -204,10 +193,22 @@ fn paced_source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Res
         pace.answered(now);
         number += 1;
         // Of several that are due none waits for the clock, unless it falls behind.
-        if number % stride == 0 {
-            now = meter.poll(now_ns(), number, || end.counts());
+        if number % stride != 0 {
+            continue;
+        }
+        now = meter.poll(now_ns(), number, || end.counts());
+        match (capacity, filled) {
+            (None, None) if now >= filled_ns => filled = Some((now, number)),
+            (None, Some((since_ns, before))) if now >= measured_ns && now > since_ns => {
+                let rate = (number - before) as f64 * 1e9 / (now - since_ns) as f64;
+                capacity = Some(rate);
+                pace = Pace::at(order, rate * load, now);
+            }
+            _ => {}
         }
     }
+    // Without it nothing is due later than now.
+    let capacity = capacity.ok_or(Fault::Nothing)? as u64;
     // Of so many one has the time with it.
     let mut late = 0;
     let unsent = pace.leave_unsent(window.end_ns, |waited_ns| {
@@ -217,6 +218,7 @@ fn paced_source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Res
         late += 1;
     });
     meter.add_settings(unsent);
+    meter.add_settings([("capacity_messages_per_s".to_owned(), capacity)].into());
     end.flush()?;
     end.finish()?;
     meter.add_settings(end.settings());

@@ -41,10 +41,10 @@ fn suffer(misfortune: &str) {
     let began = Instant::now();
     std::thread::spawn(move || {
         std::thread::sleep(after);
-        std::fs::write(&file, "").unwrap();
         if began.elapsed() > latest {
-            return std::fs::remove_file(&file).unwrap();
+            return;
         }
+        std::fs::write(&file, "").unwrap();
         kill_process(getpid(), signal).unwrap();
     });
 }

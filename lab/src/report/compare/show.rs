@@ -85,6 +85,17 @@ impl Comparison<'_> {
         lines
     }
 
+    /// Cells and figures that A has of a case and B lacks: nobody knows whether they became worse.
+    pub fn missing(&self) -> Vec<String> {
+        let is_gone = |one: &&Uncompared| one.factors.is_some() && one.not_compared == "only in A";
+        let line = |one: &Uncompared| {
+            let cell = one.factors.iter().flatten().map(|(name, level)| format!("{name} {level}"));
+            let metric = one.metric.as_ref().map_or(String::new(), |metric| format!(": {metric}"));
+            format!("{} ({}){metric}: only in A", one.case, cell.collect::<Vec<_>>().join(", "))
+        };
+        self.uncompared.iter().filter(is_gone).take(NAMED_MAX).map(line).collect()
+    }
+
     /// A figure, and what became of it: `border-64 (path, 64): messages 0.912 (0.880..0.940) times A's`.
     pub fn line(&self, compared: &Compared, wishes: Wishes) -> String {
         let Compared { case, factors, metric, .. } = compared;

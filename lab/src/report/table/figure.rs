@@ -18,7 +18,7 @@ pub(super) const NOISE_NOTE: &str =
     "(noise): the trials do not say whether it is more or less than the base.";
 
 /// Explains figures of all trials together under a table.
-pub(super) const POOLED_NOTE: &str = "What the kernel samples is of all trials of a cell together, each of which is too short; its range is its error.";
+pub(super) const POOLED_NOTE: &str = "What the kernel samples is of all trials of a cell together, in whichever state; its range is its error.";
 
 /// What stands in one place of a table.
 #[derive(Clone, Debug, PartialEq)]
