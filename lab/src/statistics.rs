@@ -91,14 +91,15 @@ pub fn interval_of_many(samples: &[Sample], questions: usize) -> Option<(f64, f6
 /// chance, so that the number on one side has a binomial distribution. Six samples are the fewest that say so.
 fn interval(sorted: &[f64], error_max: f64) -> Option<(f64, f64)> {
     let count = sorted.len();
-    // The chance that exactly, and that at most, so many samples lie below.
-    let mut exactly = 0.5_f64.powi(i32::try_from(count).ok()?);
-    let mut at_most = exactly;
+    // The logarithm of the chance that exactly so many samples lie below: for a thousand samples and more the chance itself
+    // rounds to zero. And the chance that at most so many do.
+    let mut exactly = count as f64 * 0.5_f64.ln();
+    let mut at_most = exactly.exp();
     let mut outside = 0;
     while 2.0 * at_most <= error_max {
         outside += 1;
-        exactly *= (count - outside + 1) as f64 / outside as f64;
-        at_most += exactly;
+        exactly += ((count - outside + 1) as f64 / outside as f64).ln();
+        at_most += exactly.exp();
     }
     let least = outside.checked_sub(1)?;
     Some((sorted[least], sorted[count - 1 - least]))
@@ -264,6 +265,9 @@ mod tests {
         }
         assert_eq!(interval(&[1.0; TRIALS_MIN - 1], ERROR_MAX), None);
         assert_eq!(interval(&[], ERROR_MAX), None);
+        let thousands: Vec<f64> = (0..5000).map(f64::from).collect();
+        let (least, most) = interval(&thousands, ERROR_MAX).unwrap();
+        assert!((2428.0..2433.0).contains(&least) && most == 4999.0 - least, "{least} to {most}");
         let nine = samples(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
         assert_eq!(interval_of_many(&nine, 1), Some((2.0, 8.0)));
         assert_eq!(interval_of_many(&nine, 12), Some((1.0, 9.0)));
