@@ -52,7 +52,7 @@ pub(super) fn table(grid: &Grid) -> String {
     let left_out = grid.rows.len().saturating_sub(ROWS_MAX);
     let left_out =
         (left_out > 0).then(|| format!("{left_out} more rows: siga lab report FILE --format csv"));
-    let notes = grid.notes.iter().chain(&left_out).map(|note| element("p", "note", &escaped(note)));
+    let notes = grid.notes.iter().chain(&left_out).map(|text| note(text));
     scrolling(name, &table) + &notes.collect::<String>()
 }
 

@@ -1,9 +1,10 @@
 //! Where processor time goes: for each unit of work, by role and by what it is spent on.
 
-use super::markup::element;
+use super::delay::measured;
+use super::markup::{element, escaped};
 use super::panel::{Panel, name, panels};
 use super::scale::Scale;
-use super::strip::{Row, Strip, percent, tick};
+use super::strip::{ROWS_MAX, Row, Strip, percent, tick};
 use crate::definition::{MetricDef, Per, Quantity, Scope, compute};
 use crate::factor::Factors;
 use crate::report::pool;
@@ -48,11 +49,12 @@ pub(super) fn legend() -> String {
 }
 
 fn strip(series: &Series<'_>, workload: &'static Workload, panel: &Panel<'_>) -> String {
-    let cells: Vec<(&Factors, Vec<Role>, usize)> = panel
-        .cells
-        .iter()
+    let mut rest = panel.cells.iter();
+    let cells: Vec<(&Factors, Vec<Role>, usize)> = rest
+        .by_ref()
         .map(|cell| of_cell(series, workload, cell))
         .filter(|(_, roles, _)| !roles.is_empty())
+        .take(ROWS_MAX)
         .collect();
     let sum = |role: &Role| role.parts.iter().sum::<f64>();
     let widest = cells.iter().flat_map(|(_, roles, _)| roles).map(sum).fold(0.0, f64::max);
@@ -75,7 +77,7 @@ fn strip(series: &Series<'_>, workload: &'static Workload, panel: &Panel<'_>) ->
         let words = roles.iter().map(|role| format!("{} {}", role.name, shown(sum(role))));
         let figures = std::iter::once(all).chain((0..PARTS.len()).map(of_part)).map(shown);
         Row {
-            name: name(series, cell, &panel.cells, &panel.by()),
+            name: name(series, cell, &panel.called_by),
             height: 12 * visible.len().max(2) as u32 + 8,
             picture_words: words.collect::<Vec<_>>().join(", "),
             picture: bars
@@ -104,6 +106,7 @@ fn strip(series: &Series<'_>, workload: &'static Workload, panel: &Panel<'_>) ->
         tick: &|ns| tick(of_time(), ns),
         line: None,
         rows: cells.iter().map(row).collect(),
+        left_out: rest.len(),
         notes: Vec::new(),
     }
     .markup()
@@ -120,7 +123,7 @@ fn bar(role: &Role, scale: Scale, y: u32) -> String {
         );
         from += ns;
     }
-    let (at, name) = (percent(scale.clamped(from)), super::markup::escaped(&role.name));
+    let (at, name) = (percent(scale.clamped(from)), escaped(&role.name));
     format!("{drawn}<text class=\"role\" x=\"{at}\" y=\"{}\" dx=\"5\">{name}</text>", y + 8)
 }
 
@@ -130,8 +133,7 @@ fn of_cell<'a>(
     workload: &'static Workload,
     cell: &'a Factors,
 ) -> (&'a Factors, Vec<Role>, usize) {
-    let records = || series.records.iter().filter(|one| one.factors == *cell && one.is_measured());
-    let parties = pool::sum(records().map(|record| record.parties.as_slice()));
+    let parties = pool::sum(measured(series, cell).map(|record| record.parties.as_slice()));
     let mut names: Vec<&str> = Vec::new();
     for thread in parties.iter().flat_map(|party| &party.report.cpu) {
         if !names.contains(&&*thread.role) {
@@ -168,5 +170,5 @@ fn of_cell<'a>(
     roles.extend(
         left.map(|ns| Role { name: "nobody".into(), parts: [0.0, 0.0, 0.0, 0.0, 0.0, ns] }),
     );
-    (cell, roles, records().count())
+    (cell, roles, measured(series, cell).count())
 }

@@ -1,10 +1,10 @@
 //! Curves: figures over a factor whose levels are numbers, with the interval of each.
 
 use super::blocks::{folded_table, note};
-use super::panel::name;
+use super::panel::{name, telling_apart};
 use super::plot::{Axis, CURVES_MAX, Curve, Plot, Point};
 use super::scale::Scale;
-use super::strip::{figure_heads, figures, tick};
+use super::strip::{every, figure_heads, figures, tick};
 use crate::factor::{Factors, Level};
 use crate::metric::Shown;
 use crate::report::Grid;
@@ -52,12 +52,27 @@ pub(super) fn draw(
         mark: Some(spot.mark),
         words: format!("{}: {}", spot.place, shown.show(spot.figure.median)),
     };
+    let longest = lines.iter().map(|line| line.spots.len()).max().unwrap_or(0);
+    let every = every(longest, POINTS_MAX);
+    // A knee is always drawn.
+    let is_drawn =
+        |(index, spot): &(usize, &Spot)| index.is_multiple_of(every) || spot.mark == "knee";
+    let thinned = match every {
+        1 => String::new(),
+        _ => note(&format!("1 of {every} points of a curve is drawn.")),
+    };
     let curve = |line: &Line| Curve {
         name: line.name.clone(),
         style: line.style,
         dash: line.dash,
         is_joined: true,
-        points: line.spots.iter().map(point).collect(),
+        points: line
+            .spots
+            .iter()
+            .enumerate()
+            .filter(is_drawn)
+            .map(|(_, spot)| point(spot))
+            .collect(),
         ..Curve::default()
     };
     let rows = lines.iter().flat_map(|line| line.spots.iter().map(move |spot| (line, spot)));
@@ -86,8 +101,11 @@ pub(super) fn draw(
         curves: &lines.iter().take(LINES_MAX).map(curve).collect::<Vec<Curve>>(),
         height: HEIGHT,
     }
-    .markup(&(left_out(lines.len(), LINES_MAX) + &folded_table("As a table", &table)))
+    .markup(&(thinned + &left_out(lines.len(), LINES_MAX) + &folded_table("As a table", &table)))
 }
+
+/// Points of a curve. Of more, some are drawn.
+const POINTS_MAX: usize = 200;
 
 /// Curves of a plot: each colour up to three times, dashed in other ways.
 const LINES_MAX: usize = 3 * CURVES_MAX;
@@ -104,7 +122,7 @@ pub(super) fn left_out(curves: usize, most: usize) -> String {
 pub(super) fn over(series: &Series<'_>, metric: &str, along: &str) -> String {
     let line = |(style, (name, cells)): (usize, Group<'_>)| {
         let spot = |(level, cell): (u64, &Factors)| {
-            spot(series, along, level, series.found(cell, metric)?.summary)
+            Some(spot(series, along, level, series.found(cell, metric)?.summary))
         };
         let spots = cells.into_iter().filter_map(spot).collect();
         Line { name, style, spots, ..Line::default() }
@@ -114,8 +132,8 @@ pub(super) fn over(series: &Series<'_>, metric: &str, along: &str) -> String {
 }
 
 /// The figure at a level.
-pub(super) fn spot(series: &Series<'_>, along: &str, level: u64, figure: Summary) -> Option<Spot> {
-    Some(Spot { x: level as f64, place: shown_level(series, along, level), figure, mark: "" })
+pub(super) fn spot(series: &Series<'_>, along: &str, level: u64, figure: Summary) -> Spot {
+    Spot { x: level as f64, place: shown_level(series, along, level), figure, mark: "" }
 }
 
 fn shown_level(series: &Series<'_>, along: &str, level: u64) -> String {
@@ -124,9 +142,13 @@ fn shown_level(series: &Series<'_>, along: &str, level: u64) -> String {
 
 /// A tick of an axis of levels; nothing between whole ones.
 pub(super) fn at_tick(series: &Series<'_>, along: &str, tick: f64) -> String {
-    let level = tick.round();
-    let is_whole = (tick - level).abs() < 1e-9 * level.max(1.0);
-    if is_whole { shown_level(series, along, level as u64) } else { String::new() }
+    whole(tick).map_or_else(String::new, |level| shown_level(series, along, level))
+}
+
+/// The whole number that a tick is, if it is one.
+pub(super) fn whole(tick: f64) -> Option<u64> {
+    let number = tick.round();
+    ((tick - number).abs() < 1e-9 * number.max(1.0)).then_some(number as u64)
 }
 
 /// Cells that differ in one factor alone, sorted by its level, and what they are called together.
@@ -144,9 +166,10 @@ pub(super) fn groups<'a>(series: &Series<'a>, along: &str) -> Vec<Group<'a>> {
             None => groups.push((others, vec![(level, cell)])),
         }
     }
+    let called_by = telling_apart(series, &cells, &[along.to_owned()]);
     let named = |(_, mut group): (Factors, Vec<(u64, &'a Factors)>)| {
         group.sort_by_key(|(level, _)| *level);
-        (name(series, group[0].1, &cells, &[along]), group)
+        (name(series, group[0].1, &called_by), group)
     };
     groups.into_iter().map(named).collect()
 }

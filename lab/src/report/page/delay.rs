@@ -52,8 +52,8 @@ fn distribution<'a>(series: &Series<'a>, kind: &str, panel: &Panel<'a>) -> Strin
     };
     let mut cells: Vec<Taken<'_>> = panel.cells.iter().filter_map(|cell| taken(cell)).collect();
     // What the case makes claims about has the first colours.
-    cells.sort_by_key(|taken| !is_claimed(series, taken.cell));
-    let called = |taken: &Taken<'_>| name(series, taken.cell, &panel.cells, &panel.by());
+    cells.sort_by_cached_key(|taken| !is_claimed(series, taken.cell));
+    let called = |taken: &Taken<'_>| name(series, taken.cell, &panel.called_by);
     let curve = |(style, taken): (usize, &Taken<'_>)| {
         let steps =
             (0..=POINTS * TENFOLDS_MAX).map(|step| 10f64.powf(f64::from(step) / f64::from(POINTS)));
@@ -107,7 +107,11 @@ fn distribution<'a>(series: &Series<'a>, kind: &str, panel: &Panel<'a>) -> Strin
     .markup(&(left_out(cells.len(), CURVES_MAX) + &folded_table("As a table", &table)))
 }
 
-fn measured<'s>(series: &'s Series<'_>, cell: &'s Factors) -> impl Iterator<Item = &'s Record> {
+/// The trials of a cell that have figures.
+pub(super) fn measured<'s>(
+    series: &'s Series<'_>,
+    cell: &'s Factors,
+) -> impl Iterator<Item = &'s Record> {
     let is_of = |record: &&Record| record.factors == *cell && record.is_measured();
     series.records.iter().copied().filter(is_of)
 }

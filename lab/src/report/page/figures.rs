@@ -3,7 +3,9 @@
 use super::blocks;
 use super::panel::{Panel, is_claimed, name, panels};
 use super::scale::Scale;
-use super::strip::{Row, Strip, figure_heads, figures, tick, trials, trials_in_words};
+use super::strip::{
+    ROWS_MAX, Row, Strip, figure_heads, figures, some_only, tick, trials, trials_in_words,
+};
 use crate::factor::Factors;
 use crate::metric::Better;
 use crate::report::series::{Found, Series};
@@ -38,7 +40,8 @@ fn strip<'a>(series: &Series<'a>, metric: &str, panel: &Panel<'a>) -> String {
         let cell = Cell { levels, found: series.found(levels, metric), lost: series.lost(levels) };
         (cell.found.is_some() || cell.lost > 0).then_some(cell)
     };
-    let cells: Vec<Cell<'_>> = panel.cells.iter().filter_map(cell).collect();
+    let mut rest = panel.cells.iter();
+    let cells: Vec<Cell<'_>> = rest.by_ref().filter_map(cell).take(ROWS_MAX).collect();
     let median = |cell: &Cell<'_>| Some(cell.found.as_ref()?.summary.median);
     let one = unit::for_all(&shown.units, &cells.iter().filter_map(median).collect::<Vec<f64>>());
     let values = || cells.iter().flat_map(|cell| cell.samples()).map(|sample| sample.value);
@@ -50,7 +53,7 @@ fn strip<'a>(series: &Series<'a>, metric: &str, panel: &Panel<'a>) -> String {
     };
     let summary = |cell: &Cell<'_>| cell.found.as_ref().map(|found| found.summary);
     let row = |cell: &Cell<'_>| Row {
-        name: name(series, cell.levels, &panel.cells, &panel.by()),
+        name: name(series, cell.levels, &panel.called_by),
         class: match () {
             () if cell.found.is_none() => "bad",
             () if is_claimed(series, cell.levels) => "claimed",
@@ -66,6 +69,7 @@ fn strip<'a>(series: &Series<'a>, metric: &str, panel: &Panel<'a>) -> String {
         [&*heading, &*panel.name].into_iter().filter(|part| !part.is_empty()).collect();
     let unplaced =
         values().filter(|value| scale.is_none_or(|scale| scale.at(*value).is_none())).count();
+    let longest = cells.iter().map(|cell| cell.samples().len()).max().unwrap_or(0);
     let reference = line.map(|_| "Green line: what the machine allows.".to_owned());
     let unplaced = (unplaced > 0)
         .then(|| format!("{unplaced} trials have no place on a logarithmic axis: zero or less."));
@@ -76,7 +80,8 @@ fn strip<'a>(series: &Series<'a>, metric: &str, panel: &Panel<'a>) -> String {
         tick: &|number| tick(&shown.units, number),
         line,
         rows: cells.iter().map(row).collect(),
-        notes: reference.into_iter().chain(unplaced).collect(),
+        left_out: rest.len(),
+        notes: reference.into_iter().chain(unplaced).chain(some_only(longest)).collect(),
     }
     .markup()
 }

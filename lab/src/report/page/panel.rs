@@ -11,14 +11,8 @@ pub(super) struct Panel<'a> {
     /// The levels that all cells of the panel have, in words; empty if there is one panel.
     pub(super) name: String,
     pub(super) cells: Vec<&'a Factors>,
-    by: Vec<String>,
-}
-
-impl Panel<'_> {
-    /// The factors in which panels differ.
-    pub(super) fn by(&self) -> Vec<&str> {
-        self.by.iter().map(String::as_str).collect()
-    }
+    /// The factors by which the cells are called, as [`name`] takes them.
+    pub(super) called_by: Vec<String>,
 }
 
 /// The panels of a series, and how many of them are left out.
@@ -46,14 +40,9 @@ pub(super) fn panels<'a>(series: &Series<'a>) -> (Vec<Panel<'a>>, usize) {
     let keys: Vec<&Levels> = keys.iter().filter(|key| !is_general(key)).collect();
     let panel = |key: &&Levels| {
         let is_here = |cell: &&Factors| covers(&levels(cell, &by), key);
-        let shown = by.iter().zip(*key).map(|(factor, level)| {
-            format!("{factor} {}", series.level(factor, level.as_ref(), |_| true))
-        });
-        Panel {
-            name: shown.collect::<Vec<_>>().join(", "),
-            cells: cells.iter().copied().filter(is_here).collect(),
-            by: by.clone(),
-        }
+        let cells: Vec<&Factors> = cells.iter().copied().filter(is_here).collect();
+        let called_by = telling_apart(series, &cells, &by);
+        Panel { name: words(series, &by, key).join(", "), cells, called_by }
     };
     let left_out = keys.len().saturating_sub(PANELS_MAX);
     (keys.iter().take(PANELS_MAX).map(panel).collect(), left_out)
@@ -68,18 +57,30 @@ fn varying(series: &Series<'_>, cells: &[&Factors]) -> Vec<String> {
     series.order().into_iter().filter(varies).map(str::to_owned).collect()
 }
 
-/// What a cell is called among others: the levels in which they differ, but for those of the factors `without`.
-pub(super) fn name(
+/// Levels with the names of their factors.
+pub(super) fn words(series: &Series<'_>, factors: &[String], levels: &Levels) -> Vec<String> {
+    let word = |(factor, level): (&String, &Option<Level>)| {
+        format!("{factor} {}", series.level(factor, level.as_ref(), |_| true))
+    };
+    factors.iter().zip(levels).map(word).collect()
+}
+
+/// The factors by which these cells are called: those in which they differ, but for some.
+pub(super) fn telling_apart(
     series: &Series<'_>,
-    cell: &Factors,
-    among: &[&Factors],
-    without: &[&str],
-) -> String {
-    let mut factors = varying(series, among);
-    factors.retain(|factor| !without.contains(&factor.as_str()));
+    cells: &[&Factors],
+    without: &[String],
+) -> Vec<String> {
+    let mut factors = varying(series, cells);
+    factors.retain(|factor| !without.contains(factor));
     if factors.is_empty() {
         factors.extend(series.order().first().map(|first| (*first).to_owned()));
     }
+    factors
+}
+
+/// What a cell is called: its levels of the factors that [tell it from others](telling_apart).
+pub(super) fn name(series: &Series<'_>, cell: &Factors, factors: &[String]) -> String {
     let shown = factors.iter().filter_map(|factor| {
         let level = cell.get(factor)?;
         let shown = series.level(factor, Some(level), |_| true);

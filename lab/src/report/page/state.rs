@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use super::blocks::{item, note, table};
-use super::curve::HEIGHT;
+use super::curve::{HEIGHT, whole};
 use super::markup::{element, escaped, folded};
 use super::plot::{Axis, Curve, Plot, Point};
 use super::scale::Scale;
-use super::strip::tick;
+use super::strip::{every, times};
 use crate::factor::{Factors, describe};
 use crate::machine::Machine;
 use crate::metric::Better;
@@ -15,9 +15,9 @@ use crate::record::Record;
 use crate::report::series::Series;
 use crate::report::{Grid, sure};
 use crate::statistics::median;
-use crate::unit::{plain, three_digits};
+use crate::unit::three_digits;
 
-/// Trials that a plot has. Of more, some are drawn.
+/// Trials that a plot has, and failed ones that it has beside them. Of more, some are drawn.
 const TRIALS_MAX: usize = 3000;
 
 /// What the machine is, what spoils the figures, and which trials failed.
@@ -95,11 +95,11 @@ const NOTED: [Noted; 4] = [
 
 /// The state of the machine, trial by trial.
 pub(super) fn by_trial(all: &[Series<'_>]) -> String {
-    let records: Vec<&Record> =
-        all.iter().flat_map(|series| series.records.iter().copied()).collect();
+    let records = || all.iter().flat_map(|series| series.records.iter().copied());
+    let drawn = drawn(all);
     let plot = |(name, unit, of): &Noted| {
-        let noted = (1..).zip(&records).step_by(records.len().div_ceil(TRIALS_MAX).max(1));
-        let points = noted.filter_map(|(index, record): (u32, &&Record)| {
+        let noted = (1..).zip(records()).zip(&drawn.0).filter(|(_, is_drawn)| **is_drawn);
+        let points = noted.filter_map(|((index, record), _): ((u32, &Record), _)| {
             let (least, most) = of(record)?;
             let interval = (least < most).then_some((least, most));
             Some(Point {
@@ -125,17 +125,35 @@ pub(super) fn by_trial(all: &[Series<'_>]) -> String {
             three_digits(most)
         );
         let curve = Curve { is_small: true, points, ..Curve::default() };
-        Ok(over_trials(format!("By trial: {name}"), about, y, records.len(), &[curve], 90))
+        Ok(over_trials(format!("By trial: {name}"), about, y, &drawn, &[curve], 90))
     };
     let plots: Vec<Result<String, String>> = NOTED.iter().map(plot).collect();
     let without: Vec<&str> =
         plots.iter().filter_map(|plot| plot.as_deref().err()).map(String::as_str).collect();
-    let without = if without.is_empty() {
-        String::new()
-    } else {
-        format!("By trial, {}.", without.join("; "))
+    let without = (!without.is_empty()).then(|| format!("By trial, {}.", without.join("; ")));
+    let plots: String = plots.iter().flatten().map(String::as_str).collect();
+    plots + &note(&without.unwrap_or_default())
+}
+
+/// The trials that plots have, in the order of the run, and a sentence about it where some are left out. Of good trials every
+/// nth is drawn; those that failed are counted by themselves, so that they do not vanish among them.
+fn drawn(all: &[Series<'_>]) -> (Vec<bool>, String) {
+    let trials = all.iter().flat_map(|series| &series.records);
+    let is_bad: Vec<bool> = trials.map(|record| mark(record) == "bad").collect();
+    let bad = is_bad.iter().filter(|is_bad| **is_bad).count();
+    let every = [is_bad.len() - bad, bad].map(|count| every(count, TRIALS_MAX));
+    let mut seen = [0; 2];
+    let is_drawn = is_bad.iter().map(|is_bad| {
+        let kind = usize::from(*is_bad);
+        seen[kind] += 1;
+        (seen[kind] - 1_usize).is_multiple_of(every[kind])
+    });
+    let thinned = match every {
+        [1, 1] => String::new(),
+        [good, 1] => format!("1 of {good} trials is drawn, and each that failed."),
+        [good, bad] => format!("1 of {good} trials is drawn, and 1 of {bad} that failed."),
     };
-    plots.iter().flatten().map(String::as_str).collect::<String>() + &note(&without)
+    (is_drawn.collect(), thinned)
 }
 
 fn mark(record: &Record) -> &'static str {
@@ -146,24 +164,25 @@ fn over_trials(
     caption: String,
     about: String,
     y: Axis<'_>,
-    trials: usize,
+    (is_drawn, thinned): &(Vec<bool>, String),
     curves: &[Curve],
     height: u32,
 ) -> String {
     let x = Axis {
         label: "trial, in the order of the run".into(),
-        scale: Scale::linear([trials as f64]),
-        tick: &|number| format!("{number:.0}"),
+        scale: Scale::linear([is_drawn.len() as f64]),
+        tick: &|number| whole(number).map_or_else(String::new, |trial| trial.to_string()),
     };
-    Plot { caption, about, x, y, curves, height }.markup("")
+    Plot { caption, about, x, y, curves, height }.markup(&note(thinned))
 }
 
 /// Every trial over time: its figure beside the median of its cell, so that all cells have one axis.
 pub(super) fn drift(all: &[Series<'_>]) -> String {
-    let count: usize = all.iter().map(|series| series.records.len()).sum();
-    let step = count.div_ceil(TRIALS_MAX).max(1);
+    let drawn = drawn(all);
     let (mut curves, mut index) = (Vec::new(), 0);
     for (style, series) in all.iter().enumerate() {
+        let first = index;
+        index += series.records.len();
         let Some(metric) = sure::main_metric(series) else { continue };
         let better = series.metric(&metric).better;
         let mut cells: HashMap<&Factors, Vec<f64>> = HashMap::new();
@@ -176,8 +195,7 @@ pub(super) fn drift(all: &[Series<'_>]) -> String {
         };
         let medians: HashMap<&Factors, f64> = cells.into_iter().filter_map(middle).collect();
         let mut points = Vec::new();
-        for record in &series.records {
-            index += 1;
+        for (index, record) in (first..).zip(&series.records) {
             let figures = record.metrics.get(&metric).zip(medians.get(&record.factors));
             let y = match (figures, better) {
                 (Some((own, median)), Better::More) => own / median,
@@ -185,9 +203,9 @@ pub(super) fn drift(all: &[Series<'_>]) -> String {
                 // What failed has no figure, and a place all the same.
                 (None, _) => 1.0,
             };
-            let is_drawn = index % step == 0 && (figures.is_some() || record.failed.is_some());
-            points.extend(is_drawn.then(|| Point {
-                x: index as f64,
+            let has_place = figures.is_some() || record.failed.is_some();
+            points.extend((drawn.0[index] && has_place).then(|| Point {
+                x: (index + 1) as f64,
                 y,
                 mark: Some(mark(record)),
                 ..Point::default()
@@ -205,8 +223,8 @@ pub(super) fn drift(all: &[Series<'_>]) -> String {
     let y = Axis {
         label: "how good, beside the median of its cell".into(),
         scale: Scale::log(ys),
-        tick: &|number| tick(plain(), number) + " ×",
+        tick: &times,
     };
     let about = "Above 1 a trial was better than the median of its cell; a slope is drift. The figures are in the last section.";
-    over_trials("Every trial".into(), about.into(), y, count, &curves, HEIGHT)
+    over_trials("Every trial".into(), about.into(), y, &drawn, &curves, HEIGHT)
 }

@@ -1,11 +1,12 @@
 //! Rows of figures, each with its trials drawn beside it on an axis that all rows share: a table with a picture in it.
 
+use super::blocks::note;
 use super::markup::{attribute, element, escaped, heading, scrolling};
 use super::scale::Scale;
 use crate::statistics::{Sample, Summary, TRIALS_MIN};
-use crate::unit::{self, Unit, three_digits};
+use crate::unit::{self, Unit, plain, three_digits};
 
-/// Rows that are drawn in one table, and trials that are drawn in one row.
+/// Rows that a table of cells has, and marks that are drawn in one row.
 pub(super) const ROWS_MAX: usize = 60;
 const DOTS_MAX: usize = 60;
 
@@ -23,6 +24,8 @@ pub(super) struct Strip<'a> {
     /// The place on the axis that all rows are compared with.
     pub(super) line: Option<f64>,
     pub(super) rows: Vec<Row>,
+    /// How many more rows there would be.
+    pub(super) left_out: usize,
     pub(super) notes: Vec<String>,
 }
 
@@ -55,7 +58,7 @@ impl Strip<'_> {
         let mut grid: String = places.iter().map(|(_, at)| upright("g", *at)).collect();
         let line = self.line.and_then(|line| self.scale?.at(line));
         grid.extend(line.map(|at| upright("r", at)));
-        let rows = self.rows.iter().take(ROWS_MAX).map(|row| self.row(row, &grid));
+        let rows = self.rows.iter().map(|row| self.row(row, &grid));
         let tick = |(tick, at): &(f64, f64)| {
             let text = escaped(&(self.tick)(*tick));
             format!("<text x=\"{}\" y=\"14\" text-anchor=\"middle\">{text}</text>", percent(*at))
@@ -73,10 +76,9 @@ impl Strip<'_> {
             escaped(&self.caption),
             rows.collect::<String>()
         );
-        let left_out = self.rows.len().saturating_sub(ROWS_MAX);
-        let left_out = (left_out > 0).then(|| format!("{left_out} more rows are not drawn."));
-        let notes =
-            self.notes.iter().chain(&left_out).map(|note| element("p", "note", &escaped(note)));
+        let left_out =
+            (self.left_out > 0).then(|| format!("{} more rows are not drawn.", self.left_out));
+        let notes = self.notes.iter().chain(&left_out).map(|text| note(text));
         element("figure", "", &(scrolling(&self.caption, &table) + &notes.collect::<String>()))
     }
 
@@ -142,6 +144,22 @@ pub(super) fn mark(class: &str, scale: Scale, mark: &str, number: f64) -> String
     format!("<use href=\"#{mark}\" class=\"{class}\" x=\"{at}\" y=\"{middle}\"/>")
 }
 
+/// Those of so many that a row draws: every nth.
+pub(super) fn some<T>(all: &[T]) -> impl Iterator<Item = &T> {
+    all.iter().step_by(every(all.len(), DOTS_MAX))
+}
+
+/// A sentence about rows that do not draw all their marks, by how many the longest has.
+pub(super) fn some_only(longest: usize) -> Option<String> {
+    (longest > DOTS_MAX)
+        .then(|| format!("A row has at most {DOTS_MAX} marks: of more, every nth is drawn."))
+}
+
+/// The least n so that of `count` things at most `most` are left where every nth is drawn.
+pub(super) fn every(count: usize, most: usize) -> usize {
+    count.div_ceil(most).max(1)
+}
+
 /// The trials as dots, their median as an upright line, and the interval of the median, if there are enough trials.
 pub(super) fn trials(
     scale: Option<Scale>,
@@ -149,8 +167,7 @@ pub(super) fn trials(
     summary: Option<&Summary>,
 ) -> String {
     let Some(scale) = scale else { return String::new() };
-    let every = samples.len().div_ceil(DOTS_MAX).max(1);
-    let dots = samples.iter().step_by(every).filter_map(|sample| {
+    let dots = some(samples).filter_map(|sample| {
         let at = percent(scale.at(sample.value)?);
         // One above the other in the order of the trials, so that equal ones are seen.
         let y = HEIGHT / 2 - 6 + sample.trial % 7 * 2;
@@ -212,6 +229,11 @@ pub(super) fn tick(units: &[Unit], number: f64) -> String {
     let unit = unit::for_one(units, number);
     let shown = short(number / unit.scale);
     format!("{shown} {}", unit.short).trim_end().to_owned()
+}
+
+/// How many times something is something else, at an axis.
+pub(super) fn times(number: f64) -> String {
+    tick(plain(), number) + " ×"
 }
 
 /// A number of three digits without needless zeros.

@@ -1,8 +1,11 @@
 //! Studies: figures divided by those that were published, and curves with their knees.
 
+use std::collections::HashSet;
+
 use super::curve::{self, Line, at_tick, spot};
+use super::panel;
 use super::scale::Scale;
-use super::strip::{Row, Strip, mark};
+use super::strip::{ROWS_MAX, Row, Strip, mark, some, some_only, times};
 use crate::case::{Knee, METRIC};
 use crate::factor::{Factors, matches};
 use crate::report::knee;
@@ -26,10 +29,8 @@ fn curves(series: &Series<'_>, knee: &Knee) -> String {
         let here = |cell: &Factors| levels(cell, each) == which;
         let words = each.iter().zip(&which);
         let words = words.map(|(factor, level)| series.level(factor, level.as_ref(), here));
-        let mut spots: Vec<_> = points
-            .iter()
-            .filter_map(|(level, figure)| spot(series, along, *level, *figure))
-            .collect();
+        let mut spots: Vec<_> =
+            points.iter().map(|(level, figure)| spot(series, along, *level, *figure)).collect();
         let at = points.iter().position(|(level, _)| Some(*level) == bend);
         at.into_iter().for_each(|at| spots[at].mark = "knee");
         Line { name: words.collect::<Vec<_>>().join(" · "), style, spots, ..Line::default() }
@@ -42,7 +43,7 @@ fn curves(series: &Series<'_>, knee: &Knee) -> String {
 /// How many times the published figures those here are: a row for each metric of each table, a mark for each cell.
 pub(super) fn ratios(series: &Series<'_>) -> String {
     let Some(case) = &series.case else { return String::new() };
-    let mut groups: Vec<(String, Vec<f64>)> = Vec::new();
+    let (mut groups, mut left_out) = (Vec::<(String, Vec<f64>)>::new(), HashSet::new());
     for table in &case.tables {
         let only =
             series.meant(&table.only, &[&table.each[..], &table.down, &table.across].concat());
@@ -52,16 +53,18 @@ pub(super) fn ratios(series: &Series<'_>) -> String {
             for metric in table.metrics.iter().filter(|metric| published.knows(metric)) {
                 for cell in series.cells().into_iter().filter(|cell| matches(cell, &only)) {
                     let Some(there) = published.figure(metric, cell) else { continue };
-                    let Some(here) = series.found(cell, metric) else { continue };
-                    let own = levels(cell, &each);
-                    let words = each.iter().zip(&own).map(|(factor, level)| {
-                        format!("{factor} {}", series.level(factor, level.as_ref(), |_| true))
-                    });
+                    let words = panel::words(series, &each, &levels(cell, &each));
                     let label = format!("{} ÷ {}", series.metric(metric).label, published.name);
-                    let name = std::iter::once(label).chain(words).collect::<Vec<_>>().join(", ");
+                    let name = [vec![label], words].concat().join(", ");
+                    let own = groups.iter().position(|(own, _)| *own == name);
+                    if own.is_none() && groups.len() == ROWS_MAX {
+                        left_out.insert(name);
+                        continue;
+                    }
+                    let Some(here) = series.found(cell, metric) else { continue };
                     let ratio = here.summary.median / there;
-                    match groups.iter_mut().find(|(own, _)| *own == name) {
-                        Some((_, ratios)) => ratios.push(ratio),
+                    match own {
+                        Some(own) => groups[own].1.push(ratio),
                         None => groups.push((name, vec![ratio])),
                     }
                 }
@@ -76,22 +79,23 @@ pub(super) fn ratios(series: &Series<'_>) -> String {
         Row {
             name: name.clone(),
             picture_words: format!("{} to {} times what was published", ends[0], ends[1]),
-            picture: ratios
-                .iter()
+            picture: some(ratios)
                 .filter_map(|ratio| Some(mark("there", scale?, "m0", *ratio)))
                 .collect(),
             figures: vec![middle, ends.join(" to "), ratios.len().to_string()],
             ..Row::default()
         }
     };
+    let longest = groups.iter().map(|(_, ratios)| ratios.len()).max().unwrap_or(0);
     Strip {
         caption: "Here divided by what was published; a mark is a cell of the tables".into(),
         head: &["figure", "median of the cells", "from and to", "cells"],
         scale,
-        tick: &|number| format!("{number} ×"),
+        tick: &times,
         line: Some(1.0),
         rows: groups.iter().map(row).collect(),
-        notes: Vec::new(),
+        left_out: left_out.len(),
+        notes: some_only(longest).into_iter().collect(),
     }
     .markup()
 }

@@ -1,7 +1,5 @@
 //! Pages of made-up results: what they hold, and what cannot get into them.
 
-use std::fmt::Write;
-
 use host::config::Source;
 
 use super::{html, page};
@@ -36,6 +34,9 @@ against = [{ transport = "pipe", bytes = 64 }]
 at_most = 0.5
 "#;
 
+/// What a source says of a trial.
+const PARTIES: &str = r#","parties":[{"role":"source","number":0,"report":{"window_ns":500000000,"work":{"messages":1000,"transactions":500},"times":{"latency":{"counts":[[700,900],[900,99],[5000,1]]}},"cpu":[{"thread":"main","role":"source","ns":400000000,"user_ns":300000000,"system_ns":100000000}],"spinning_ns":100000000}}]"#;
+
 /// A line of results; `more` are further members.
 fn line(case: &str, trial: u32, factors: &str, metrics: &str, more: &str) -> String {
     format!(
@@ -65,14 +66,13 @@ fn measured(trials: u32) -> String {
                 let factors = format!(r#""transport":"{transport}","wait":"spin"{bytes}"#);
                 let metrics =
                     format!(r#""latency_p50_ns":{},"latency_p99_ns":{}"#, ns + trial, 2 * ns);
-                let parties = r#","parties":[{"role":"source","number":0,"report":{"window_ns":500000000,"work":{"messages":1000,"transactions":500},"times":{"latency":{"counts":[[700,900],[900,99],[5000,1]]}},"cpu":[{"thread":"main","role":"source","ns":400000000,"user_ns":300000000,"system_ns":100000000}],"spinning_ns":100000000}}]"#;
                 let state = r#","state":{"line_ns":[90.5,91.0],"stolen_ns":0,"neighbours":1}"#;
                 lines += &line(
                     "made-up",
                     trial,
                     &factors,
                     &metrics,
-                    &(definition(CASE) + parties + state),
+                    &(definition(CASE) + PARTIES + state),
                 );
             }
         }
@@ -123,6 +123,19 @@ fn check(page: &str) {
     }
     for broken in ["=\"NaN", "=\"inf", "=\"-inf"] {
         assert!(!page.contains(broken), "{broken}");
+    }
+    for text in page.split("<text").skip(1).filter_map(|text| text.split("</text>").next()) {
+        let text = text.split_once('>').unwrap().1;
+        let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
+        assert!(!fraction.contains("00000000"), "{text}");
+    }
+    for axis in page.split("<g class=\"x\">").skip(1).filter_map(|axis| axis.split("</g>").next()) {
+        let texts = axis.split("</text>").filter_map(|text| text.rsplit('>').next());
+        let mut texts: Vec<&str> = texts.map(str::trim).filter(|text| !text.is_empty()).collect();
+        let count = texts.len();
+        texts.sort_unstable();
+        texts.dedup();
+        assert_eq!(texts.len(), count, "{texts:?}");
     }
 }
 
@@ -256,31 +269,105 @@ fn curves_are_drawn_over_factors_of_numbers() {
     }
 }
 
-/// More cells than a page can show have a page all the same.
+/// Verdicts stand nowhere else: all have a row, those that fail the first ones.
+#[test]
+fn every_claim_has_a_row() {
+    let claim = |number: u32| {
+        let most = if number == 69 { 0.1 } else { 0.5 };
+        format!(
+            "[[claim]]\nname = \"claim {number}\"\nmetric = \"latency_p50_ns\"\nof = {{ transport = \"path\", bytes = 64 }}\n\
+             against = [{{ transport = \"pipe\", bytes = 64 }}]\nat_most = {most}\n"
+        )
+    };
+    let text = CASE.to_owned() + &(0..70).map(claim).collect::<String>();
+    let found = page(&records(&measured(7).replace(&definition(CASE), &definition(&text))), &[]);
+    check(&found);
+    let verdicts = found.split("<section id=\"verdicts\"").nth(1).unwrap();
+    let verdicts = verdicts.split("</section>").next().unwrap();
+    let place = |number| verdicts.find(&format!(">claim {number}</th>")).unwrap();
+    let places: Vec<usize> = (0..70).map(place).collect();
+    assert!(places[69] < places[0] && places[..69].is_sorted(), "{places:?}");
+    assert_eq!(verdicts.matches("class=\"above\"").count(), 1, "all are of one case");
+}
+
+#[test]
+fn failed_trials_are_drawn_whatever_is_left_out() {
+    let trial = |trial: u32| {
+        let failed = if trial == 1001 { r#","failed":"killed""# } else { "" };
+        let state = r#","state":{"line_ns":[90.5,91.0],"neighbours":1}"#;
+        line("many", trial, "", r#""latency_p50_ns":5"#, &(state.to_owned() + failed))
+    };
+    let found = page(&records(&(1..=7000).map(trial).collect::<String>()), &[]);
+    check(&found);
+    assert!(found.contains("1 of 3 trials is drawn, and each that failed."), "{found:.9000}");
+    let plots = found.matches("By trial: ").count() / 2;
+    assert!(plots > 0 && found.matches("<use href=\"#x\"").count() >= plots);
+    check(&page(&records(&trial(1)), &[]));
+}
+
+/// More cells than a page can show have a page all the same: without a definition, and with those that ask for panels, for
+/// curves over a load and over another number, and for published figures.
 #[test]
 fn thousands_of_cells_stay_below_a_bound() {
+    let levels = 64..284_u32;
+    let list = levels.clone().map(|level| level.to_string()).collect::<Vec<_>>().join(", ");
+    let by_bytes = CASE.replace("bytes = [64, 1000]", &format!("bytes = [{list}]"));
+    let by_bytes = by_bytes.replace(", \"cache-line-2\"", "");
+    let over = |factor: &str| CASE.replace("[factors]", &format!("[factors]\n{factor} = [{list}]"));
+    let study = by_bytes.replace(
+        "[[table]]\n",
+        "[[published]]\nname = \"there\"\ndocument = \"A Book\"\nfile = \"book.csv\"\nfactors = { bytes = \"size\" }\n\
+         metrics = { latency_p50_ns = \"ns\", latency_p99_ns = \"late\" }\n\
+         [[knee]]\nmetric = \"latency_p50_ns\"\nalong = \"bytes\"\neach = \"transport\"\n\
+         [[table]]\nmetric = \"latency_p99_ns\"\ndown = [\"transport\", \"bytes\"]\npublished = true\n\
+         [[table]]\npublished = true\n",
+    );
+    let rows = levels.clone().map(|level| format!("{level},{level},{level}\n"));
+    let sheet = format!("size,ns,late\n{}", rows.collect::<String>());
+    let sheet = format!(r#","published":{}"#, serde_json::to_string(&sheet).unwrap());
+    let target = r#"{"role":"target","number":0,"report":{"window_ns":500000000,"work":{"messages":1000,"transactions":500}}}"#;
+    let parties = format!("{},{target}]", PARTIES.strip_suffix(']').unwrap());
     let mut lines = String::new();
     for cell in 0..2000 {
-        write!(
-            lines,
-            "{}",
-            line(
-                "many",
-                1,
-                &format!(r#""bytes":{cell}"#),
-                &format!(r#""latency_p50_ns":{}"#, cell + 1),
-                ""
-            )
-        )
-        .unwrap();
+        let metrics = format!(r#""latency_p50_ns":{}"#, cell + 1);
+        lines += &line("many", 1, &format!(r#""bytes":{cell}"#), &metrics, "");
+    }
+    for (name, factor, cells, text, sheet) in [
+        ("panels", "bytes", 40, &by_bytes, ""),
+        ("study", "bytes", 70, &study, &*sheet),
+        ("load", "rate", 210, &over("rate"), ""),
+        ("number", "think", 210, &over("think"), ""),
+    ] {
+        let mut about = definition(text) + sheet;
+        for level in levels.clone().take(cells) {
+            for transport in ["path", "pipe"] {
+                let bytes = if factor == "bytes" { "" } else { r#""bytes":64,"# };
+                let factors =
+                    format!(r#""transport":"{transport}","wait":"spin",{bytes}"{factor}":{level}"#);
+                let metrics =
+                    format!(r#""latency_p50_ns":{},"latency_p99_ns":{}"#, level + 1, level + 2);
+                lines += &line(name, 1, &factors, &metrics, &(parties.clone() + &about));
+                about.clear();
+            }
+        }
     }
     let found = page(&records(&lines), &[]);
     check(&found);
-    assert!(found.len() < 2_000_000, "{}", found.len());
+    assert!(found.len() < 5_000_000, "{}", found.len());
     for part in [
         "1940 more rows are not drawn.",
         "Too many cells for tables on a page",
         "more rows: siga lab report FILE --format csv",
+        "28 more tables of this kind are left out.",
+        "panels, bytes 64 B: processor time for each message",
+        "latency by percentile, bytes 64 B",
+        "Here divided by what was published",
+        "81 more rows are not drawn.",
+        "A row has at most 60 marks: of more, every nth is drawn.",
+        "median delay over bytes",
+        "delay over achieved rate, 1/s",
+        "median delay over think",
+        "1 of 2 points of a curve is drawn.",
     ] {
         assert!(found.contains(part), "{part}");
     }

@@ -1,23 +1,24 @@
-//! Claims: each verdict with the distance from its bound.
+//! Claims: each verdict with the distance from its bound. Verdicts stand nowhere else, so that every claim has a row.
 
 use super::scale::Scale;
-use super::strip::{Row, Strip, along, band, counted, mark, short};
+use super::strip::{Row, Strip, along, band, counted, mark, short, times};
 use crate::report::claim::{self, Bounded, Judgement, Verdict};
 use crate::report::series::Series;
 use crate::unit::{self, three_digits};
 
-/// All claims, the cases in the order of the run.
+/// All claims: those that do not hold, then the others, the cases in the order of the run.
 pub(super) fn strip(all: &[Series<'_>]) -> String {
-    let judged: Vec<(&Series<'_>, Vec<Judgement>)> =
-        all.iter().map(|series| (series, claim::judgements(series))).collect();
-    let relative = judged.iter().flat_map(|(_, all)| all).filter_map(Relative::of);
+    let of_case = |series| claim::judgements(series).into_iter().map(move |one| (series, one));
+    let mut judged: Vec<(&Series<'_>, Judgement)> = all.iter().flat_map(of_case).collect();
+    judged.sort_by_key(|(_, judgement)| judgement.verdict != Verdict::Fails);
+    let relative = judged.iter().filter_map(|(_, judgement)| Relative::of(judgement));
     let ends = relative.flat_map(|one| [one.median, one.interval.0, one.interval.1, one.keeps.0]);
     let scale = Scale::log(ends.map(|end| end.clamp(SCALE.0, SCALE.1)).chain([0.5, 2.0]));
-    let rows = judged.iter().flat_map(|(series, judgements)| {
-        judgements.iter().enumerate().map(move |(index, judgement)| {
-            let above = (index == 0).then(|| series.name.to_owned());
-            Row { above, ..row(series, judgement, scale) }
-        })
+    let mut last = "";
+    let rows = judged.iter().map(|(series, judgement)| {
+        let is_other = std::mem::replace(&mut last, series.name) != series.name;
+        let above = is_other.then(|| series.name.to_owned());
+        Row { above, ..row(series, judgement, scale) }
     });
     Strip {
         caption: "Claims, and how far each figure is from its bound".into(),
@@ -25,10 +26,11 @@ pub(super) fn strip(all: &[Series<'_>]) -> String {
         scale,
         tick: &|number| match number {
             number if number < 1.0 => format!("1/{}", short(1.0 / number)),
-            number => format!("{} ×", short(number)),
+            number => times(number),
         },
         line: None,
         rows: rows.collect(),
+        left_out: 0,
         notes: vec![
             "Shaded: where the claim holds; the further to the right, the better. Filled: decided; hollow: undecided. \
              The line is the 95 % interval. Differences, and bounds of zero or less, have no place on this axis."
