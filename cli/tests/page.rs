@@ -184,8 +184,9 @@ fn page_fits_every_window_and_fetches_nothing() {
                 (format!("--window-size={width},3000"), format!("--screenshot={picture}"));
             run(browser, &directory, scheme, &[&size, &to, &address("page.html")]);
             let picture = fs::read(&picture).unwrap();
-            // The width of a picture is in its header.
             assert!(picture.starts_with(b"\x89PNG") && picture.len() > 20_000, "{width}");
+            // The width of a picture is in its header.
+            assert_eq!(picture[16..20], width.to_be_bytes(), "{width}");
         }
     }
     let _ = fs::remove_dir_all(directory.join("profile"));
