@@ -32,7 +32,7 @@ const HEAD_BYTES: usize = 12;
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Whose records a file has.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Head {
     /// Of which case.
     pub case: String,
@@ -134,19 +134,21 @@ impl Recorder {
 
 /// A text with its head.
 fn whole(text: &[u8]) -> Vec<u8> {
-    let mut checksum = Checksum::default();
-    checksum.take(text);
-    let numbers = [text.len() as u32, VERSION, checksum.finish()];
-    let head = numbers.into_iter().flat_map(u32::to_le_bytes);
-    head.chain(text.iter().copied()).collect()
+    let numbers = [text.len() as u32, VERSION, checksum(text)];
+    [numbers.map(u32::to_le_bytes).as_flattened(), text].concat()
 }
 
-/// The texts of records, one after the other, up to the first record that is not whole.
+fn checksum(text: &[u8]) -> u32 {
+    let mut checksum = Checksum::default();
+    checksum.take(text);
+    checksum.finish()
+}
+
+/// The texts of records, one after the other, up to the first record that is not whole. What comes behind that cannot be
+/// told apart: nobody asks for a text after it.
 #[derive(Debug)]
 pub struct Texts<R> {
     input: R,
-    /// Whether a record was not whole: the rest cannot be told apart.
-    is_over: bool,
     /// Bytes that were read after the last record that is whole.
     read: u64,
 }
@@ -154,24 +156,21 @@ pub struct Texts<R> {
 impl<R: Read> Texts<R> {
     /// The texts that `input` has.
     pub fn of(input: R) -> Texts<R> {
-        Texts { input, is_over: false, read: 0 }
+        Texts { input, read: 0 }
     }
 
     /// The next text; none if no whole record follows.
     fn text(&mut self) -> io::Result<Option<String>> {
         let Some(head) = self.bytes(HEAD_BYTES)? else { return Ok(None) };
-        let number = |at: usize| {
-            let (bytes, _) = head[at..].split_first_chunk::<4>().expect("a head has three numbers");
-            u32::from_le_bytes(*bytes)
-        };
-        let (length, version, wanted) = (number(0) as usize, number(4), number(8));
-        if version != VERSION || length > TEXT_BYTES_MAX {
+        let (numbers, _) = head.as_chunks::<4>();
+        let [length, version, wanted] = [0, 1, 2].map(|at| u32::from_le_bytes(numbers[at]));
+        if version != VERSION || length as usize > TEXT_BYTES_MAX {
             return Ok(None);
         }
-        let Some(text) = self.bytes(length)? else { return Ok(None) };
-        let mut checksum = Checksum::default();
-        checksum.take(&text);
-        Ok(String::from_utf8(text).ok().filter(|_| checksum.finish() == wanted))
+        let Some(text) = self.bytes(length as usize)? else { return Ok(None) };
+        Ok(Some(text)
+            .filter(|text| checksum(text) == wanted)
+            .and_then(|it| String::from_utf8(it).ok()))
     }
 
     /// So many bytes; none if there are fewer.
@@ -195,15 +194,11 @@ impl<R: Read> Iterator for Texts<R> {
     type Item = io::Result<String>;
 
     fn next(&mut self) -> Option<io::Result<String>> {
-        if self.is_over {
-            return None;
+        let text = self.text().transpose()?;
+        if text.is_ok() {
+            self.read = 0;
         }
-        let text = self.text().transpose();
-        match &text {
-            Some(Ok(_)) => self.read = 0,
-            _ => self.is_over = true,
-        }
-        text
+        Some(text)
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::case::Case;
 use crate::definition::values;
-use crate::factor::{Factors, describe};
+use crate::factor::describe;
 use crate::interval::{self, Head, Interval, Recorded};
 use crate::quantity::{Party, Report, unexplained_ns};
 use crate::record::{Record, case_of};
@@ -28,11 +28,8 @@ pub struct Reduced {
 /// Sentences about faults: there can be one for each party of each trial.
 const FAULTS_MAX: usize = 20;
 
-/// Whose records: case, run, trial, levels, role and number.
-type Owner = (String, u64, u32, Factors, String, usize);
-
-/// All records, by owner.
-type Kept = BTreeMap<Owner, Recorded>;
+/// All records, by whose they are. How long their intervals are does not count, and is 0.
+type Kept = BTreeMap<Head, Recorded>;
 
 /// Reduces the results of a file, of the latest run of each case, from the interval records beside the file.
 pub fn reduce(records: &mut [Record], file: &Path) -> Reduced {
@@ -85,10 +82,16 @@ fn reduce_trial(
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for party in &parties {
         let who = format!("{} {}", party.role, party.number);
-        let (case, factors, role) = (&record.case, &record.factors, &party.role);
-        let (case, factors, role) = (case.clone(), factors.clone(), role.clone());
-        let owner = (case, record.run, record.trial, factors, role, party.number);
-        let Some(recorded) = kept.get(&owner) else {
+        let head = Head {
+            case: record.case.clone(),
+            run: record.run,
+            trial: record.trial,
+            factors: record.factors.clone(),
+            role: party.role.clone(),
+            number: party.number,
+            interval_ms: 0,
+        };
+        let Some(recorded) = kept.get(&head) else {
             missing.push(who);
             continue;
         };
@@ -132,8 +135,7 @@ fn read_all(reduced: &mut Reduced) -> Option<Kept> {
     for file in files {
         match interval::read(&file) {
             Ok(recorded) => {
-                let Head { case, run, trial, factors, role, number, .. } = recorded.head.clone();
-                kept.insert((case, run, trial, factors, role, number), recorded);
+                kept.insert(Head { interval_ms: 0, ..recorded.head.clone() }, recorded);
             }
             Err(error) => faults.push(format!("{}: {error}", file.display())),
         }

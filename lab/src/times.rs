@@ -51,12 +51,10 @@ impl TimePart {
             "max" => TimePart::Max,
             _ => {
                 let digits = name.strip_prefix('p').filter(|digits| digits.len() >= 2)?;
-                let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
                 // p100 is no quantile: it would be read as p10.
                 let is_whole = digits.len() > 2 && digits.trim_end_matches('0') == "1";
-                let is_number = is_number && !is_whole;
-                let part: f64 = is_number.then(|| format!("0.{digits}").parse().ok())??;
-                TimePart::Quantile(part)
+                let is_part = digits.bytes().all(|byte| byte.is_ascii_digit()) && !is_whole;
+                TimePart::Quantile(is_part.then(|| format!("0.{digits}").parse().ok())??)
             }
         })
     }
@@ -65,9 +63,14 @@ impl TimePart {
 impl Times {
     /// These times, each of `of` events.
     pub fn new(of: u64, times: impl IntoIterator<Item = u64>) -> Times {
+        Times::counted(of, times.into_iter().map(|time| (time, 1)))
+    }
+
+    fn counted(of: u64, times: impl Iterator<Item = (u64, u64)>) -> Times {
         let mut counts = BTreeMap::<u64, u64>::new();
-        for time in times {
-            *counts.entry(time).or_default() += 1;
+        for (time, count) in times {
+            let sum = counts.entry(time).or_default();
+            *sum = sum.saturating_add(count);
         }
         Times { of, counts: counts.into_iter().collect() }
     }
@@ -80,68 +83,67 @@ impl Times {
     /// The same with times to a hundredth: the middle of steps of less than a 64th.
     #[must_use]
     pub(crate) fn coarser(&self) -> Times {
-        let mut counts = BTreeMap::<u64, u64>::new();
-        for (time, count) in &self.counts {
+        let coarse = self.counts.iter().map(|(time, count)| {
             let digits = 64 - time.leading_zeros();
             let step = 1u64 << digits.saturating_sub(7);
-            let sum = counts.entry(time / step * step + step / 2).or_default();
-            *sum = sum.saturating_add(*count);
-        }
-        Times { of: self.of, counts: counts.into_iter().collect() }
+            (time / step * step + step / 2, *count)
+        });
+        Times::counted(self.of, coarse)
     }
 
-    /// The least times that these parts, in ascending order, keep to, of all these together, in nanoseconds of one event; 0
-    /// if there are no times.
+    /// The least times that these parts keep to, of all these together, in nanoseconds of one event; 0 if there are no
+    /// times.
     pub fn quantiles(all: &[&Times], parts: &[f64]) -> Vec<f64> {
-        let each = Times::sorted(all);
-        let count = total(each.iter().map(|(_, count)| *count));
-        let (mut at, mut seen) = (0, 0u64);
-        let quantile = |part: &f64| {
-            let rank = ((part * count as f64).ceil() as u64).max(1);
-            while at < each.len() && seen < rank {
-                seen = seen.saturating_add(each[at].1);
-                at += 1;
-            }
-            each.get(at.saturating_sub(1)).map_or(0.0, |(time, _)| *time)
-        };
-        parts.iter().map(quantile).collect()
+        let ranked = Times::ranked(all);
+        parts.iter().map(|part| quantile(&ranked, *part).unwrap_or(0.0)).collect()
     }
 
-    /// All times of one event, ascending, and how often each was found.
-    fn sorted(all: &[&Times]) -> Vec<(f64, u64)> {
-        let each = all.iter().flat_map(|times| {
+    /// All times of one event, and how often each was found.
+    fn each(all: &[&Times]) -> impl Iterator<Item = (f64, u64)> {
+        all.iter().flat_map(|times| {
             let of = times.of.max(1) as f64;
             times.counts.iter().map(move |(time, count)| (*time as f64 / of, *count))
-        });
-        let mut each: Vec<(f64, u64)> = each.collect();
-        each.sort_by(|one, other| one.0.total_cmp(&other.0));
-        each
+        })
+    }
+
+    /// The same, ascending, each with how many there are up to it.
+    fn ranked(all: &[&Times]) -> Vec<(f64, u64)> {
+        let mut ranked: Vec<(f64, u64)> = Times::each(all).collect();
+        ranked.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let mut count = 0u64;
+        for (_, up_to) in &mut ranked {
+            count = count.saturating_add(*up_to);
+            *up_to = count;
+        }
+        ranked
     }
 
     /// A part of the distribution of all these together, in nanoseconds of one event; none if there are no
     /// times.
     pub fn part(all: &[&Times], part: TimePart) -> Option<f64> {
-        let each = Times::sorted(all);
-        let count = total(each.iter().map(|(_, count)| *count));
-        let at_rank = |rank: u64| {
-            let mut seen = 0u64;
-            let found = each.iter().find(|(_, count)| {
-                seen = seen.saturating_add(*count);
-                seen >= rank
-            });
-            found.map(|(time, _)| *time)
-        };
+        let ranked = Times::ranked(all);
+        let (longest, count) = *ranked.last().filter(|(_, count)| *count > 0)?;
         match part {
-            _ if count == 0 => None,
-            TimePart::Quantile(part) => at_rank(((part * count as f64).ceil() as u64).max(1)),
-            TimePart::Median => at_rank(count / 2 + 1),
+            TimePart::Quantile(part) => quantile(&ranked, part),
+            TimePart::Median => at_rank(&ranked, count / 2 + 1),
             TimePart::Mean => {
-                let sum: f64 = each.iter().map(|(time, count)| time * *count as f64).sum();
+                let sum: f64 = Times::each(all).map(|(time, count)| time * count as f64).sum();
                 Some(sum / count as f64)
             }
-            TimePart::Max => each.last().map(|(time, _)| *time),
+            TimePart::Max => Some(longest),
         }
     }
+}
+
+/// The time of this rank, from 1.
+fn at_rank(ranked: &[(f64, u64)], rank: u64) -> Option<f64> {
+    let place = ranked.partition_point(|(_, up_to)| *up_to < rank);
+    ranked.get(place).or(ranked.last()).map(|(time, _)| *time)
+}
+
+fn quantile(ranked: &[(f64, u64)], part: f64) -> Option<f64> {
+    let (_, count) = ranked.last()?;
+    at_rank(ranked, ((part * *count as f64).ceil() as u64).max(1))
 }
 
 /// Times that are being taken.
