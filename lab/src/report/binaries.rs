@@ -2,7 +2,7 @@
 
 use super::series::Series;
 use super::table::{NOTHING, measured, with_range};
-use super::{Block, Grid};
+use super::{Block, Grid, distinct};
 use crate::factor::{AGAINST, BINARY, Factors, Level, THIS, is_against};
 use crate::statistics::{Summary, ratio};
 
@@ -18,51 +18,29 @@ pub(super) fn binaries(series: &Series<'_>) -> Option<Block> {
     factors
         .retain(|factor| *factor != BINARY.name && cells.iter().any(|c| c.contains_key(*factor)));
     // What is the same in every cell is said once.
-    let (factors, same): (Vec<&str>, Vec<&str>) = factors.into_iter().partition(|factor| {
-        let mut levels = cells.iter().map(|cell| cell.get(*factor));
-        let first = levels.next().flatten();
-        levels.any(|level| level != first)
-    });
-    let said = same.iter().filter_map(|factor| {
-        let cell = cells.first()?;
-        let level = series.level(factor, cell.get(*factor), |_: &Factors| true);
-        Some(format!("{factor} {level}"))
-    });
-    let said = said.collect::<Vec<_>>().join(", ");
-    let mut rows = Vec::new();
-    for metric in metrics(series) {
-        for cell in &cells {
-            let Some(figures) = figures(series, cell, &metric) else { continue };
-            let mut row = vec![series.metric(&metric).label];
-            let here = |other: &Factors| other == *cell;
-            let level = |factor: &&str| series.level(factor, cell.get(*factor), here);
-            row.extend(factors.iter().map(level));
-            row.extend(figures);
-            rows.push(row);
-        }
-    }
-    let mut head = vec!["metric"];
-    head.extend(&factors);
-    head.extend([THIS, AGAINST, "this / against"]);
-    let grid = Grid {
-        title: "This binary and the other".to_owned(),
-        head: head.into_iter().map(str::to_owned).collect(),
-        words: 1 + factors.len(),
-        rows,
-        notes: if said.is_empty() { Vec::new() } else { vec![format!("In all rows: {said}.")] },
+    let (factors, same) = series.varying(factors, &cells);
+    let row = |cell: &Factors, metric: &String| {
+        let label = series.metric(metric).label;
+        let level = |factor: &&str| series.level(factor, cell.get(*factor), |other| other == cell);
+        let words = [label].into_iter().chain(factors.iter().map(level));
+        Some(words.chain(figures(series, cell, metric)?).collect())
     };
+    let metrics = metrics(series);
+    let rows =
+        metrics.iter().flat_map(|metric| cells.iter().filter_map(move |cell| row(cell, metric)));
+    let head = [&["metric"], &factors[..], &[THIS, AGAINST, "this / against"]].concat();
+    let mut grid = Grid::of(&head, 1 + factors.len(), rows.collect());
+    "This binary and the other".clone_into(&mut grid.title);
+    if !same.is_empty() {
+        grid.notes.push(format!("In all rows: {same}."));
+    }
     (!grid.rows.is_empty()).then_some(Block::Table(grid))
 }
 
 /// The metrics that the case shows; all that were measured if it shows none.
 fn metrics(series: &Series<'_>) -> Vec<String> {
-    let tables = series.case.as_ref().map_or(&[][..], |case| &case.tables);
-    let mut shown: Vec<String> = Vec::new();
-    for metric in tables.iter().flat_map(|table| &table.metrics) {
-        if !shown.contains(metric) {
-            shown.push(metric.clone());
-        }
-    }
+    let tables = series.laid_out(|case| &case.tables).iter();
+    let shown = distinct(tables.flat_map(|table| &table.metrics).cloned());
     if shown.is_empty() { series.metrics() } else { shown }
 }
 
@@ -78,11 +56,12 @@ fn figures(series: &Series<'_>, cell: &Factors, metric: &str) -> Option<[String;
     if summaries.iter().all(Option::is_none) {
         return None;
     }
-    let nothing = || NOTHING.to_owned();
-    let [this_shown, against_shown] = summaries.map(|summary| {
-        summary.map_or_else(nothing, |summary| measured(&series.metric(metric), summary))
-    });
+    let shown = |summary: Option<Summary>, shown: &dyn Fn(Summary) -> String| {
+        summary.map_or(NOTHING.to_owned(), shown)
+    };
+    let metric = series.metric(metric);
+    let [this_shown, against_shown] =
+        summaries.map(|summary| shown(summary, &|summary| measured(&metric, summary)));
     let times = Summary::of(&ratio(&this, &against));
-    let times = times.map_or_else(nothing, |times| with_range(times, 1.0));
-    Some([this_shown, against_shown, times])
+    Some([this_shown, against_shown, shown(times, &|times| with_range(times, 1.0))])
 }

@@ -1,65 +1,54 @@
 //! What something consists of: its parts are differences between cells.
 
-use super::series::{Levels, Series, levels};
-use super::table::NOTHING;
-use super::{Block, Grid};
+use super::series::{Series, levels};
+use super::table::{NOTHING, in_unit};
+use super::{Block, Grid, grouped};
 use crate::case::Breakdown;
 use crate::factor::{Factors, describe, matches};
 use crate::statistics::{Sample, Summary, difference};
-use crate::unit::{self, three_digits};
+use crate::unit;
 
 /// The breakdowns that the case of a series asks for.
 pub(super) fn breakdowns(series: &Series<'_>) -> Vec<Block> {
-    let breakdowns = series.case.as_ref().map_or(&[][..], |case| &case.breakdowns);
+    let breakdowns = series.laid_out(|case| &case.breakdowns);
     breakdowns.iter().flat_map(|breakdown| blocks(series, breakdown)).collect()
 }
 
 fn blocks(series: &Series<'_>, breakdown: &Breakdown) -> [Block; 2] {
     let Breakdown { name, metric, down, of, parts, rest } = breakdown;
-    let mut rows = Vec::new();
-    let mut seen = Vec::new();
     let whole = series.meant(of, down);
-    for cell in series.cells().into_iter().filter(|cell| matches(cell, &whole)) {
-        let row = levels(cell, down);
-        if !seen.contains(&row) {
-            rows.push(row_of(series, breakdown, cell));
-            seen.push(row);
-        }
-    }
-    let numbers: Vec<f64> = rows.iter().flatten().copied().flatten().collect();
+    let cells = series.cells().into_iter().filter(|cell| matches(cell, &whole));
+    let row = |(which, cells): (_, Vec<&Factors>)| {
+        let words = series.words(down, &which, |cell| levels(cell, down) == which);
+        (words, row_of(series, breakdown, cells[0]))
+    };
+    let rows = grouped(cells.map(|cell| (levels(cell, down), cell))).into_iter().map(row);
+    let rows: Vec<(Vec<String>, Vec<Option<f64>>)> = rows.collect();
+    let numbers: Vec<f64> =
+        rows.iter().flat_map(|(_, figures)| figures).copied().flatten().collect();
     let metric = series.metric(metric);
     let one = unit::for_all(&metric.units, &numbers);
-    let shown = |number: &Option<f64>| {
-        let Some(number) = number else { return NOTHING.to_owned() };
-        match one {
-            Some(unit) => three_digits(number / unit.scale),
-            None => metric.show(*number),
-        }
+    let shown = |number: Option<f64>| {
+        number.map_or(NOTHING.to_owned(), |number| in_unit(&metric, one, number))
     };
-    let row = |(tuple, figures): (&Levels, &Vec<Option<f64>>)| {
-        let named = down.iter().zip(tuple);
-        let here = |cell: &Factors| levels(cell, down) == *tuple;
-        let words = named.map(|(factor, level)| series.level(factor, level.as_ref(), here));
-        words.chain(figures.iter().map(shown)).collect()
-    };
+    let rows = rows
+        .into_iter()
+        .map(|(words, figures)| words.into_iter().chain(figures.into_iter().map(shown)).collect());
     let order = series.order();
-    let mut head = down.clone();
-    head.push(describe(of, &order));
-    head.extend(parts.iter().map(|part| part.name.clone()));
-    head.push(rest.clone());
+    let heads = parts.iter().map(|part| part.name.clone()).chain([rest.clone()]);
+    let head: Vec<String> =
+        down.iter().cloned().chain([describe(of, &order)]).chain(heads).collect();
     let derived = parts.iter().map(|part| {
         let less = part.less.as_ref().map(|less| format!(" - ({})", describe(less, &order)));
         format!("{} = ({}){}", part.name, describe(&part.from, &order), less.unwrap_or_default())
     });
-    let derived: Vec<String> = derived.collect();
     let what = format!(
         "{}; {rest} = the remainder, at the row's {}.",
-        derived.join("; "),
+        derived.collect::<Vec<_>>().join("; "),
         down.join(" and ")
     );
     let title = format!("{name}: {}", metric.heading(one));
-    let rows = seen.iter().zip(&rows).map(row).collect();
-    let grid = Grid { title, head, words: down.len(), rows, notes: Vec::new() };
+    let grid = Grid { title, ..Grid::of(&head, down.len(), rows.collect()) };
     [Block::Text(what), Block::Table(grid)]
 }
 

@@ -1,13 +1,17 @@
 //! Claims: what was promised of the figures, and whether it is so here.
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::series::{Found, Series, compared_by_rounds, levels};
-use super::{Block, Grid};
+use super::series::{Found, Series, levels};
+use super::{Block, Grid, counted, distinct};
 use crate::case::{Bound, Claim, Comparison, Test};
 use crate::factor::{Factors, describe, matches};
-use crate::statistics::{Summary, TRIALS_MIN, interval_of_many, mixed_rounds};
+use crate::statistics::{Summary, TRIALS_MIN, mixed_rounds};
 use crate::unit::{self, Unit, three_digits};
+
+#[cfg(test)]
+pub(super) mod tests;
 
 /// What has become of a claim: the worse, the later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -73,34 +77,74 @@ pub struct Judgement {
     pub against: Option<Factors>,
     /// Trials of both that have no figure, because they failed.
     pub failed: usize,
+    /// The figures that judge it, in words.
+    #[serde(skip)]
+    figures: String,
+    /// How many times better it is than it has to be.
+    #[serde(skip)]
+    margin: f64,
 }
+
+/// The words of a line, in their order.
+const WORDS: [&str; 13] = [
+    "verdict",
+    "case",
+    "claim",
+    "metric",
+    "of",
+    "unit",
+    "median",
+    "interval",
+    "trials",
+    "at_least",
+    "at_most",
+    "interval_reaches",
+    "failed",
+];
 
 impl Judgement {
     /// One line of words like `key=value`, which a script can rely on: `claim verdict="holds" case="border-64" ..`. What
     /// there is none of is left out.
     pub fn line(&self) -> String {
-        let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        let word = |key: &str, text: Option<String>| text.map(|text| format!(" {key}={text}"));
-        let number = |key, number: Option<f64>| word(key, number.map(three_digits));
-        let interval = self
-            .interval
-            .map(|(least, most)| format!("{}..{}", three_digits(least), three_digits(most)));
-        let words = [
-            word("verdict", Some(quoted(self.verdict.words()))),
-            word("case", Some(quoted(&self.case))),
-            word("claim", Some(quoted(&self.claim))),
-            word("metric", self.metric.as_deref().map(quoted)),
-            word("of", self.of.map(|of| quoted(of.word()))),
-            word("unit", self.unit.as_deref().map(quoted)),
-            number("median", self.median),
-            word("interval", interval),
-            word("trials", Some(self.trials.to_string())),
-            number("at_least", self.at_least),
-            number("at_most", self.at_most),
-            number("interval_reaches", self.interval_reaches),
-            word("failed", Some(self.failed.to_string())),
-        ];
-        format!("claim{}", words.into_iter().flatten().collect::<String>())
+        let fields = json!(self);
+        let number = |number: &Value| number.as_f64().map(three_digits);
+        let word = |key: &&str| {
+            let text = match &fields[*key] {
+                Value::Null => return None,
+                Value::Array(ends) => ends.iter().filter_map(number).collect::<Vec<_>>().join(".."),
+                float if float.is_f64() => number(float)?,
+                other => other.to_string(),
+            };
+            Some(format!(" {key}={text}"))
+        };
+        format!("claim{}", WORDS.iter().filter_map(word).collect::<String>())
+    }
+
+    /// One that no figure decides.
+    fn without(series: &Series<'_>, claim: &Claim, verdict: Verdict, figures: String) -> Judgement {
+        let test = claim.test.as_ref();
+        let of = test.map(Bounded::of);
+        let unit = |test: &Test| series.metric(&test.metric).unit().to_owned();
+        Judgement {
+            case: series.name.to_owned(),
+            run: series.records.first().map_or(0, |record| record.run),
+            claim: claim.name.clone(),
+            verdict,
+            metric: test.map(|test| test.metric.clone()),
+            of,
+            unit: test.filter(|_| of != Some(Bounded::Ratio)).map(unit),
+            median: None,
+            interval: None,
+            trials: 0,
+            at_least: test.and_then(|test| test.bound.at_least),
+            at_most: test.and_then(|test| test.bound.at_most),
+            interval_reaches: test.and_then(|test| test.interval_reaches),
+            cell: None,
+            against: None,
+            failed: 0,
+            figures,
+            margin: 0.0,
+        }
     }
 }
 
@@ -110,14 +154,6 @@ impl Bounded {
             _ if test.against.is_empty() => Bounded::Figure,
             Comparison::Ratio => Bounded::Ratio,
             Comparison::Difference => Bounded::Difference,
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Bounded::Ratio => "ratio",
-            Bounded::Difference => "difference",
-            Bounded::Figure => "figure",
         }
     }
 }
@@ -136,19 +172,10 @@ impl Verdict {
             Verdict::Undecided
         }
     }
-
-    fn words(self) -> &'static str {
-        match self {
-            Verdict::Holds => "holds",
-            Verdict::Undecided => "undecided",
-            Verdict::Fails => "does not hold",
-            Verdict::NotMeasured => "not measured",
-        }
-    }
 }
 
 /// How many claims there are, and what has become of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) all: usize,
     pub(super) hold: usize,
@@ -157,22 +184,18 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    fn of(verdicts: impl Iterator<Item = Verdict>) -> Tally {
-        verdicts.fold(Tally::default(), |tally, verdict| Tally {
-            all: tally.all + 1,
-            hold: tally.hold + usize::from(verdict == Verdict::Holds),
-            fail: tally.fail + usize::from(verdict == Verdict::Fails),
-            undecided: tally.undecided + usize::from(verdict == Verdict::Undecided),
-        })
+    /// Of all claims of some series.
+    pub(super) fn of<'a>(all: impl IntoIterator<Item = &'a Series<'a>>) -> Tally {
+        Tally::count(&all.into_iter().flat_map(judgements).collect::<Vec<_>>())
     }
 
-    /// Both together.
-    pub(super) fn with(self, other: Tally) -> Tally {
+    fn count(all: &[Judgement]) -> Tally {
+        let count = |verdict| all.iter().filter(|one| one.verdict == verdict).count();
         Tally {
-            all: self.all + other.all,
-            hold: self.hold + other.hold,
-            fail: self.fail + other.fail,
-            undecided: self.undecided + other.undecided,
+            all: all.len(),
+            hold: count(Verdict::Holds),
+            fail: count(Verdict::Fails),
+            undecided: count(Verdict::Undecided),
         }
     }
 
@@ -187,239 +210,187 @@ impl Tally {
         let fails = part(fail, "does not", "do not");
         let open = part(undecided, "is undecided", "are undecided");
         let missing = part(all - hold - fail - undecided, "is not measured", "are not measured");
-        let plural = if all == 1 { "claim" } else { "claims" };
-        let verb = if hold == 1 { "holds" } else { "hold" };
-        format!("{hold} of {all} {plural} {verb} here{fails}{open}{missing}.")
+        let (claims, verb) = (counted(all, "claim"), if hold == 1 { "holds" } else { "hold" });
+        format!("{hold} of {claims} {verb} here{fails}{open}{missing}.")
     }
-}
-
-/// What has become of the claims of a series.
-pub(super) fn tally(series: &Series<'_>) -> Tally {
-    Tally::of(claims_of(series).iter().map(|claim| judge(series, claim).verdict))
-}
-
-/// The claims of a series, judged.
-pub(super) fn judgements(series: &Series<'_>) -> Vec<Judgement> {
-    let run = series.records.first().map_or(0, |record| record.run);
-    let judgement = |claim: &Claim| {
-        let Judged { verdict, found, sides, lost, .. } = judge(series, claim);
-        let (test, mut sides) = (claim.test.as_ref(), sides.into_iter());
-        let of = test.map(Bounded::of);
-        let unit = |test: &Test| series.metric(&test.metric).unit().to_owned();
-        Judgement {
-            case: series.name.to_owned(),
-            run,
-            claim: claim.name.clone(),
-            verdict,
-            metric: test.map(|test| test.metric.clone()),
-            of,
-            unit: test.filter(|_| of != Some(Bounded::Ratio)).map(unit),
-            median: found.map(|found| found.median),
-            interval: found.and_then(|found| found.interval),
-            trials: found.map_or(0, |found| found.trials),
-            at_least: test.and_then(|test| test.bound.at_least),
-            at_most: test.and_then(|test| test.bound.at_most),
-            interval_reaches: test.and_then(|test| test.interval_reaches),
-            cell: sides.next(),
-            against: sides.next(),
-            failed: lost,
-        }
-    };
-    claims_of(series).iter().map(judgement).collect()
-}
-
-fn claims_of<'a>(series: &'a Series<'_>) -> &'a [Claim] {
-    series.case.as_ref().map_or(&[][..], |case| &case.claims)
 }
 
 /// What becomes of the claims of a series: a sentence, and a table.
 pub(super) fn claims(series: &Series<'_>) -> Vec<Block> {
-    let claims = claims_of(series);
-    if claims.is_empty() {
-        return Vec::new();
-    }
-    let judged: Vec<Judged> = claims.iter().map(|claim| judge(series, claim)).collect();
-    let row = |(claim, judged): (&Claim, &Judged)| {
-        let lines = [&*claim.name, &*judged.figures].into_iter().filter(|line| !line.is_empty());
-        vec![judged.verdict.words().to_owned(), lines.collect::<Vec<_>>().join("\n")]
+    let all = judgements(series);
+    let row = |one: &Judgement| {
+        let verdict = json!(one.verdict).as_str().map(str::to_owned);
+        vec![verdict.unwrap_or_default(), joined([&*one.claim, &*one.figures])]
     };
-    let tally = Tally::of(judged.iter().map(|judged| judged.verdict));
-    let grid = Grid {
-        title: String::new(),
-        head: ["here", "claim, and the figures that judge it"].map(str::to_owned).into(),
-        words: 2,
-        rows: claims.iter().zip(&judged).map(row).collect(),
-        notes: Vec::new(),
-    };
-    match tally.all {
-        1 => vec![Block::Table(grid)],
-        _ => vec![Block::Text(tally.sentence()), Block::Table(grid)],
+    let head = ["here", "claim, and the figures that judge it"];
+    let table = Block::Table(Grid::of(&head, 2, all.iter().map(row).collect()));
+    match all.len() {
+        0 => Vec::new(),
+        1 => vec![table],
+        _ => vec![Block::Text(Tally::count(&all).sentence()), table],
     }
+}
+
+/// Those lines that are not empty.
+fn joined<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
+    lines.into_iter().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 /// Said of a claim that needs two binaries, in a run of one.
 const NEEDS_ANOTHER: &str = "compares two binaries: run it with --against PATH";
 
-/// Whether a claim holds, and the figures that say so.
-fn judge(series: &Series<'_>, claim: &Claim) -> Judged {
-    let judged = claim.test.as_ref().and_then(|test| judge_all(series, test));
-    let mut judged = judged.unwrap_or_else(|| {
-        let needs_another =
-            !series.is_of_two && claim.test.as_ref().is_some_and(Test::needs_another);
+/// The claims of a series, judged.
+pub(super) fn judgements(series: &Series<'_>) -> Vec<Judgement> {
+    series.laid_out(|case| &case.claims).iter().map(|claim| judge(series, claim)).collect()
+}
+
+fn judge(series: &Series<'_>, claim: &Claim) -> Judgement {
+    let test = claim.test.as_ref();
+    let mut judgement = test.and_then(|test| judge_all(series, claim, test)).unwrap_or_else(|| {
+        let needs_another = !series.is_of_two && test.is_some_and(Test::needs_another);
         let why = if needs_another { NEEDS_ANOTHER } else { "" };
-        Judged { figures: why.to_owned(), ..Judged::without(Verdict::NotMeasured) }
+        Judgement::without(series, claim, Verdict::NotMeasured, why.to_owned())
     });
-    let lines = [Some(&judged.figures), claim.note.as_ref()];
-    let lines: Vec<&str> =
-        lines.into_iter().flatten().map(String::as_str).filter(|line| !line.is_empty()).collect();
-    judged.figures = lines.join("\n");
-    judged
+    judgement.figures = joined([&*judgement.figures, claim.note.as_deref().unwrap_or_default()]);
+    judgement
 }
 
 /// The worst of what is judged; none if nothing can be.
-fn judge_all(series: &Series<'_>, test: &Test) -> Option<Judged> {
-    let mut all: Vec<Factors> = Vec::new();
+fn judge_all(series: &Series<'_>, claim: &Claim, test: &Test) -> Option<Judgement> {
     let of = series.meant(&test.of, &test.every);
-    for cell in series.cells().into_iter().filter(|cell| matches(cell, &of)) {
+    let cells = series.cells().into_iter().filter(|cell| matches(cell, &of));
+    let all = distinct(cells.map(|cell| -> Factors {
         let named = test.every.iter().zip(levels(cell, &test.every));
-        let here = named.filter_map(|(factor, level)| Some((factor.clone(), level?))).collect();
-        if !all.contains(&here) {
-            all.push(here);
-        }
-    }
-    let judged: Vec<Judged> =
-        all.iter().filter_map(|here| judge_at(series, test, here, all.len())).collect();
-    let (count, levels) = (judged.len(), all.len());
-    let worst = |one: &Judged, other: &Judged| {
+        named.filter_map(|(factor, level)| Some((factor.clone(), level?))).collect()
+    }));
+    let judge = |here| judge_at(series, claim, test, here, all.len());
+    let judged: Vec<Judgement> = all.iter().filter_map(judge).collect();
+    let count = judged.len();
+    let mut worst = judged.into_iter().max_by(|one, other| {
         one.verdict.cmp(&other.verdict).then(other.margin.total_cmp(&one.margin))
-    };
-    let mut judged = judged.into_iter().max_by(worst)?;
-    let which = if test.every.is_empty() {
-        String::new()
-    } else {
-        let of = match count == levels {
-            true => format!("{count}"),
-            false => format!("{count} of {levels} levels measured,"),
+    })?;
+    if !test.every.is_empty() {
+        let of = match all.len() {
+            levels if levels == count => format!("{count}"),
+            levels => format!("{count} of {levels} levels measured,"),
         };
-        format!("the worst of {of} by {}: ", test.every.join(", "))
-    };
-    judged.figures.insert_str(0, &which);
-    Some(judged)
-}
-
-/// A claim, judged at one level of the factors that it is judged by.
-struct Judged {
-    verdict: Verdict,
-    /// How many times better it is than it has to be.
-    margin: f64,
-    figures: String,
-    /// What is bounded, as far as there are figures.
-    found: Option<Summary>,
-    /// The deciding cell, and what it is compared with.
-    sides: Vec<Factors>,
-    /// Trials of both that have no figure.
-    lost: usize,
-}
-
-impl Judged {
-    /// One that no figure decides.
-    fn without(verdict: Verdict) -> Judged {
-        let (figures, sides) = (String::new(), Vec::new());
-        Judged { verdict, margin: 0.0, figures, found: None, sides, lost: 0 }
+        let which = format!("the worst of {of} by {}: ", test.every.join(", "));
+        worst.figures.insert_str(0, &which);
     }
+    Some(worst)
 }
 
 /// Judges a claim `here`, which is one of so many levels; none if something that it needs was not measured.
-fn judge_at(series: &Series<'_>, test: &Test, here: &Factors, levels: usize) -> Option<Judged> {
+fn judge_at(
+    series: &Series<'_>,
+    claim: &Claim,
+    test: &Test,
+    here: &Factors,
+    levels: usize,
+) -> Option<Judgement> {
     // What a side says itself goes before what holds for all.
     let with = |own: &Factors| -> Factors {
         series.meant(&here.clone().into_iter().chain(own.clone()).collect(), &[])
     };
-    let wanted: Vec<Factors> = std::iter::once(&test.of).chain(&test.against).map(with).collect();
+    let wanted: Vec<Factors> = test.sides().map(with).collect();
     let meant = |cell: &&Factors| wanted.iter().any(|wanted| matches(cell, wanted));
-    let lost: usize = series.cells().into_iter().filter(meant).map(|cell| series.lost(cell)).sum();
-    let best_of = |wanted: &Factors| series.best_of(&test.metric, wanted);
-    let found: Option<Vec<Found<'_>>> = wanted.iter().map(best_of).collect();
-    let Some(mut sides) = found else {
+    let failed = series.cells().into_iter().filter(meant).map(|cell| series.lost(cell)).sum();
+    let undecided = |figures| Judgement {
+        failed,
+        ..Judgement::without(series, claim, Verdict::Undecided, figures)
+    };
+    let lost = format!("{} failed: nothing is said of what is missing", counted(failed, "trial"));
+    let found = wanted.iter().map(|wanted| series.best_of(&test.metric, wanted));
+    let Some(mut sides) = found.collect::<Option<Vec<Found<'_>>>>() else {
         // What failed every time is not what this machine cannot do.
-        let figures = lost_trials(lost);
-        let undecided = || Judged { figures, lost, ..Judged::without(Verdict::Undecided) };
-        return (lost > 0).then(undecided);
+        return (failed > 0).then(|| undecided(lost));
     };
     let of = sides.remove(0);
-    let best = series.best(&test.metric, |cell| sides.iter().any(|side| side.cell == cell));
-    let mixed = best.as_ref().map_or(0, |best| mixed_rounds(&of.samples, &best.samples));
     // Without anything against it the metric itself is what is bounded.
-    let (judged, mut figures) = match &best {
-        Some(best) => {
-            let compared = series.compared(&test.metric, test.comparison, [&of, best]);
-            let Some(compared) = compared else {
-                let figures = mixed_line(mixed);
-                let undecided = || Judged { figures, lost, ..Judged::without(Verdict::Undecided) };
-                return (mixed > 0).then(undecided);
-            };
-            (compared, against(series, test, [&of, best], compared))
-        }
-        None => (of.summary, alone(series, test, &of)),
+    let best = sides.into_iter().min_by(Found::best_first(series.metric(&test.metric).better));
+    let mixed = best.as_ref().map_or(0, |best| mixed_rounds(&of.samples, &best.samples));
+    let rounds = counted(mixed, "round");
+    let mixed_line =
+        format!("{rounds} left out: the processors were nearer in one trial than in the other");
+    let evidence = series.compared(&test.metric, test.comparison, &of, best.as_ref());
+    let Some((judged, evidence)) = evidence.and_then(|all| Some((all.summary()?, all))) else {
+        return (mixed > 0).then(|| undecided(mixed_line));
     };
+    let mut lines = figures(series, test, &judged, &of, best.as_ref());
     if mixed > 0 {
-        figures += &format!("\n{}", mixed_line(mixed));
+        lines.push(mixed_line);
     }
-    let record = series.trial(of.cell, of.summary.representative);
-    for name in &test.counters {
+    let record = series.measured(of.cell).find(|one| one.trial == of.summary.representative);
+    lines.extend(test.counters.iter().map(|name| {
         let count = record.and_then(|record| record.counters.get(name)).copied().unwrap_or(0);
-        figures += &format!("\n{name} {count}");
-    }
+        format!("{name} {count}")
+    }));
     let mut verdict = Verdict::of(test.bound, &judged);
     if verdict == Verdict::Fails && levels > 1 {
-        let samples = match &best {
-            Some(best) => compared_by_rounds(test.comparison, [&of, best]),
-            None => of.samples.clone(),
-        };
         // One of many is found outside its interval by chance more often than one of twenty.
-        let interval = match judged.is_pooled {
-            true => series.pooled_of_many(
-                &test.metric,
-                test.comparison,
-                [Some(&of), best.as_ref()],
-                levels,
-            ),
-            false => interval_of_many(&samples, levels),
-        };
-        let surer = Summary { interval, ..judged };
+        let surer = Summary { interval: evidence.interval_of_many(levels), ..judged };
         if Verdict::of(test.bound, &surer) != Verdict::Fails {
             verdict = Verdict::Undecided;
-            figures += &format!(
-                "\nbeyond its bound at 95 %, which by chance one of {levels} levels may be"
-            );
+            lines.push(format!(
+                "beyond its bound at 95 %, which by chance one of {levels} levels may be"
+            ));
         }
     }
     if let Some(least) = test.interval_reaches {
         if judged.interval.is_some_and(|(_, most)| most < least) {
             verdict = Verdict::Fails;
         }
-        figures += &format!("\nwanted: an interval that reaches {}", three_digits(least));
+        lines.push(format!("wanted: an interval that reaches {}", three_digits(least)));
     }
-    if lost > 0 {
+    if failed > 0 {
         // The worst trials may be the ones that are missing.
         verdict = Verdict::Undecided;
-        figures += &format!("\n{}", lost_trials(lost));
+        lines.push(lost);
     }
-    let sides = std::iter::once(&of).chain(&best).map(|side| side.cell.clone()).collect();
-    let margin = test.margin(judged.median);
-    Some(Judged { verdict, margin, figures, found: Some(judged), sides, lost })
+    Some(Judgement {
+        verdict,
+        median: Some(judged.median),
+        interval: judged.interval,
+        trials: judged.trials,
+        cell: Some(of.cell.clone()),
+        against: best.map(|best| best.cell.clone()),
+        margin: test.margin(judged.median),
+        ..undecided(lines.join("\n"))
+    })
 }
 
-fn mixed_line(rounds: usize) -> String {
-    let plural = if rounds == 1 { "" } else { "s" };
-    format!(
-        "{rounds} round{plural} left out: the processors were nearer in one trial than in the other"
-    )
-}
-
-fn lost_trials(lost: usize) -> String {
-    let plural = if lost == 1 { "" } else { "s" };
-    format!("{lost} trial{plural} failed: nothing is said of what is missing")
+/// What is judged, beside what was wanted, and the cells that it is of.
+fn figures(
+    series: &Series<'_>,
+    test: &Test,
+    judged: &Summary,
+    of: &Found<'_>,
+    best: Option<&Found<'_>>,
+) -> Vec<String> {
+    let (order, metric) = (series.order(), series.metric(&test.metric));
+    let side = |found: &Found<'_>| {
+        let number = metric.show(found.summary.median);
+        format!("{number} ({})", describe(found.cell, &order))
+    };
+    let unit = unit::for_one(&metric.units, judged.median);
+    let number = match Bounded::of(test) {
+        Bounded::Ratio => format!("ratio {}", with_interval(judged, None, "rounds")),
+        Bounded::Difference => format!("{} more", with_interval(judged, Some(unit), "rounds")),
+        Bounded::Figure => with_interval(judged, Some(unit), "trials"),
+    };
+    let shown = |bound: f64| match Bounded::of(test) {
+        Bounded::Ratio => three_digits(bound),
+        _ => metric.show(bound),
+    };
+    let Bound { at_least, at_most } = test.bound;
+    let bounds = [("at least", at_least), ("at most", at_most)].into_iter();
+    let wanted = bounds.filter_map(|(which, bound)| Some(format!("{which} {}", shown(bound?))));
+    let wanted = wanted.collect::<Vec<_>>().join(" and ");
+    let sides = match best {
+        Some(best) => format!("{} against {}", side(of), side(best)),
+        None => describe(of.cell, &order),
+    };
+    vec![format!("{number}, wanted {wanted}"), sides]
 }
 
 /// A figure and where it truly lies, as people read it: `4.20 µs (4.01..4.52 at 95 %, 9 trials)`.
@@ -439,125 +410,4 @@ fn with_interval(summary: &Summary, unit: Option<&Unit>, rounds: &str) -> String
         }
     };
     format!("{} ({far})", median.trim_end())
-}
-
-fn against(
-    series: &Series<'_>,
-    test: &Test,
-    [of, best]: [&Found<'_>; 2],
-    compared: Summary,
-) -> String {
-    let (order, metric) = (series.order(), series.metric(&test.metric));
-    let side = |found: &Found<'_>| {
-        let number = metric.show(found.summary.median);
-        format!("{number} ({})", describe(found.cell, &order))
-    };
-    let compared = match test.comparison {
-        Comparison::Ratio => {
-            let ratio = with_interval(&compared, None, "rounds");
-            format!("ratio {ratio}, {}", wanted(test.bound, three_digits))
-        }
-        Comparison::Difference => {
-            let unit = unit::for_one(&metric.units, compared.median);
-            let more = with_interval(&compared, Some(unit), "rounds");
-            format!("{more} more, {}", wanted(test.bound, |number| metric.show(number)))
-        }
-    };
-    format!("{compared}\n{} against {}", side(of), side(best))
-}
-
-fn alone(series: &Series<'_>, test: &Test, of: &Found<'_>) -> String {
-    let metric = series.metric(&test.metric);
-    let wanted = wanted(test.bound, |number| metric.show(number));
-    let unit = unit::for_one(&metric.units, of.summary.median);
-    let number = with_interval(&of.summary, Some(unit), "trials");
-    format!("{number}, {wanted}\n{}", describe(of.cell, &series.order()))
-}
-
-fn wanted(bound: Bound, shown: impl Fn(f64) -> String) -> String {
-    let least = bound.at_least.map(|least| format!("at least {}", shown(least)));
-    let most = bound.at_most.map(|most| format!("at most {}", shown(most)));
-    let both: Vec<String> = [least, most].into_iter().flatten().collect();
-    format!("wanted {}", both.join(" and "))
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use crate::random::Random;
-    use crate::statistics::Sample;
-
-    const RUNS: u32 = 10_000;
-
-    /// Draws noise whose median is 0 and whose standard deviation is about 1 without outliers.
-    pub(in crate::report) type Noise = fn(&mut Random) -> f64;
-
-    fn uniform(random: &mut Random) -> f64 {
-        (random.below(1 << 40) as f64 + 0.5) / (1_u64 << 40) as f64
-    }
-
-    pub(in crate::report) fn normal(random: &mut Random) -> f64 {
-        (0..12).map(|_| uniform(random)).sum::<f64>() - 6.0
-    }
-
-    pub(in crate::report) fn skewed(random: &mut Random) -> f64 {
-        -uniform(random).ln() - std::f64::consts::LN_2
-    }
-
-    pub(in crate::report) fn with_outliers(random: &mut Random) -> f64 {
-        let times = if random.below(10) == 0 { 50.0 } else { 1.0 };
-        times * normal(random)
-    }
-
-    /// The verdict over so many rounds whose ratios scatter by a tenth about `ratio`.
-    fn verdict(random: &mut Random, ratio: f64, rounds: u32, noise: Noise) -> Verdict {
-        let sample = |trial| Sample { trial, value: ratio + 0.1 * noise(random), line: None };
-        let samples: Vec<Sample> = (1..=rounds).map(sample).collect();
-        let bound = Bound { at_least: Some(1.0), at_most: None };
-        Verdict::of(bound, &Summary::of(&samples).expect("there are samples"))
-    }
-
-    fn part(
-        random: &mut Random,
-        ratio: f64,
-        rounds: u32,
-        noise: Noise,
-        wanted: fn(Verdict) -> bool,
-    ) -> f64 {
-        let found = (0..RUNS).filter(|_| wanted(verdict(random, ratio, rounds, noise))).count();
-        found as f64 / f64::from(RUNS)
-    }
-
-    #[test]
-    fn claim_whose_figure_is_its_bound_is_decided_one_time_in_twenty_at_most() {
-        let mut random = Random::new();
-        for noise in [normal as Noise, skewed, with_outliers] {
-            for rounds in 3..=30 {
-                let decided =
-                    part(&mut random, 1.0, rounds, noise, |one| one != Verdict::Undecided);
-                // A twentieth, and four standard deviations of the simulation itself.
-                assert!(decided <= 0.059, "{rounds} rounds: {decided}");
-                assert!(rounds >= 6 || decided == 0.0, "{rounds} rounds: {decided}");
-            }
-        }
-    }
-
-    #[test]
-    fn nine_rounds_decide_of_a_fifth_where_rounds_scatter_by_a_tenth() {
-        let mut random = Random::new();
-        let held = part(&mut random, 1.2, 9, normal, |one| one == Verdict::Holds);
-        let failed = part(&mut random, 0.8, 9, normal, |one| one == Verdict::Fails);
-        assert!(held >= 0.95 && failed >= 0.95, "{held} {failed}");
-    }
-
-    #[test]
-    fn figure_that_is_always_its_bound_keeps_to_it() {
-        let same = |value| (1..=6).map(move |trial| Sample { trial, value, line: None });
-        let of = |value, bound| {
-            Verdict::of(bound, &Summary::of(&same(value).collect::<Vec<_>>()).unwrap())
-        };
-        let both = Bound { at_least: Some(1.0), at_most: Some(1.0) };
-        assert_eq!(of(1.0, both), Verdict::Holds);
-        assert_eq!((of(0.9, both), of(1.1, both)), (Verdict::Fails, Verdict::Fails));
-    }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::series::Series;
+use super::series::{self, Series};
 use crate::factor::Factors;
 use crate::record::Record;
 use crate::statistics::Summary;
@@ -64,12 +64,12 @@ pub struct Failure {
 /// times, the latest run counts.
 pub fn failures(records: &[Record]) -> Vec<Failure> {
     let all = Series::all(records);
-    let failure = |record: &&Record| {
-        let Record { case, system, run, factors, trial, .. } = (*record).clone();
+    let failure = |record: &Record| {
+        let Record { case, system, run, factors, trial, .. } = record.clone();
         let failed = record.failed.clone()?;
         Some(Failure { case, system, run, factors, trial, failed })
     };
-    all.iter().flat_map(|series| &series.records).filter_map(failure).collect()
+    series::records(&all).filter_map(failure).collect()
 }
 
 /// All figures of results. Of a case that was run several times, the latest run counts.
@@ -80,8 +80,7 @@ pub fn figures(records: &[Record]) -> Vec<Figure> {
 fn of_series(series: &Series<'_>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for cell in series.cells() {
-        let first = series.records.iter().find(|record| record.factors == *cell);
-        let first = first.expect("a cell comes from a record");
+        let first = series.trials(cell)[0];
         let failed = series.lost(cell);
         for metric in series.metrics() {
             let Some(found) = series.found(cell, &metric) else { continue };

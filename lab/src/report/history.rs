@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::claim::{Tally, tally};
+use super::claim::Tally;
 use super::compare::headlines;
 use super::figure::{Figure, figures};
 use super::series::Series;
@@ -54,8 +54,7 @@ impl KeptRun {
     pub fn with(self, records: &[Record]) -> KeptRun {
         let all = Series::all(records);
         let machine = records.first().map(|record| record.machine.clone()).unwrap_or_default();
-        let Tally { hold, fail, undecided, .. } =
-            all.iter().map(tally).fold(Tally::default(), Tally::with);
+        let Tally { hold, fail, undecided, .. } = Tally::of(&all);
         KeptRun {
             cases: all.iter().map(|series| series.name.to_owned()).collect(),
             trials: records.iter().filter(|record| record.is_measured()).count(),

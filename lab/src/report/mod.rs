@@ -35,7 +35,10 @@ pub use published::{PublishedCell, published, published_cells, published_csv};
 pub use render::{WIDTH, markdown, text};
 pub use screen::{COLUMNS_MAX, LINES_MAX, Shape, first_screen, shape};
 
+use std::collections::BTreeMap;
+
 use crate::case::Case;
+use crate::published::Published;
 use crate::record::Record;
 
 use self::series::Series;
@@ -81,8 +84,8 @@ pub(crate) struct Grid {
 
 impl Grid {
     /// A table without a title and without notes.
-    fn of(head: &[&str], words: usize, rows: Vec<Vec<String>>) -> Grid {
-        let head = head.iter().map(|cell| (*cell).to_owned()).collect();
+    fn of<S: AsRef<str>>(head: &[S], words: usize, rows: Vec<Vec<String>>) -> Grid {
+        let head = head.iter().map(|cell| cell.as_ref().to_owned()).collect();
         Grid { title: String::new(), head, words, rows, notes: Vec::new() }
     }
 }
@@ -95,10 +98,11 @@ pub fn report(records: &[Record]) -> Report {
     }
     let mut blocks = screen::blocks(&all);
     blocks.extend(all.iter().flat_map(case_blocks));
-    blocks.push(Block::Heading("How sure".into()));
-    blocks.push(Block::List(sure::how_sure(&all)));
-    blocks.push(Block::Heading("What to try next".into()));
-    blocks.push(Block::List(next::what_next(&all)));
+    for (heading, lines) in
+        [("How sure", sure::how_sure(&all)), ("What to try next", next::what_next(&all))]
+    {
+        blocks.extend([Block::Heading(heading.into()), Block::List(lines)]);
+    }
     Report { blocks }
 }
 
@@ -122,15 +126,41 @@ fn case_blocks(series: &Series<'_>) -> Vec<Block> {
     blocks
 }
 
+/// Values by key, keys in the order in which they come first.
+fn grouped<K: Ord + Clone, V>(all: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    let mut places = BTreeMap::new();
+    for (key, value) in all {
+        let place = *places.entry(key.clone()).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push((key, Vec::new()));
+        }
+        groups[place].1.push(value);
+    }
+    groups
+}
+
+/// Each value once, in the order in which they come first.
+fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for one in all {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    found
+}
+
+/// So many of what is counted: `1 trial`, `2 trials`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// What the names of published tables mean, before the first table that uses them.
 fn about_published(case: &Case) -> Option<Block> {
-    let mut lines: Vec<String> = Vec::new();
-    for table in &case.published {
-        let name = &table.name;
-        lines.push(format!(
-            "{name}: {}. siga / {name}: the figure here, divided by the one there.",
-            table.document
-        ));
-    }
+    let line = |Published { name, document, .. }: &Published| {
+        format!("{name}: {document}. siga / {name}: the figure here, divided by the one there.")
+    };
+    let lines: Vec<String> = case.published.iter().map(line).collect();
     (!lines.is_empty()).then_some(Block::Lines(lines))
 }

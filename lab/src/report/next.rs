@@ -1,6 +1,6 @@
 //! What to try next, as commands.
 
-use super::series::Series;
+use super::series::{Series, records};
 use super::sure::spreads;
 use crate::factor::is_against;
 
@@ -12,7 +12,7 @@ const TRIALS_ENOUGH: usize = 5;
 
 pub(super) fn what_next(all: &[Series<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
-    let records = || all.iter().flat_map(|series| &series.records);
+    let records = || records(all);
     let names = all.iter().map(called).collect::<Vec<_>>().join(" ");
     if records().any(|record| record.machine.is_debug) {
         lines.push("cargo build --release, and run it again: these figures mean nothing".into());

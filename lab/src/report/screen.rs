@@ -1,17 +1,16 @@
 //! The first screen of a run: what siga does here beside what else there is, how many claims hold, how busy the
 //! machine was. Its columns and rows are data of the cases.
 
-use super::claim::{Tally, tally};
-use super::series::{Found, Series};
+use super::claim::Tally;
+use super::series::{Found, Series, records};
 use super::sure::{STOLEN_MAX, percent, shown_trials, stolen, trials_of, usual_state};
-use super::table::NOTHING;
-use super::{Block, Grid, Report, render};
+use super::table::{NOTHING, in_unit};
+use super::{Block, Grid, Report, counted, distinct, render};
 use crate::case::{Case, Screen, ScreenColumn, ScreenRow};
 use crate::factor::{ABSENT_AT_ZERO, Factors, is_absent};
-use crate::metric::Better;
 use crate::record::Record;
 use crate::statistics::Summary;
-use crate::unit::{self, three_digits};
+use crate::unit;
 use crate::workload::split;
 
 /// The most lines of the first screen, and columns of each.
@@ -32,39 +31,23 @@ const ROWS_MAX: usize = 7;
 pub fn first_screen(records: &[Record], width: u16) -> String {
     let all = Series::all(records);
     let width = width.min(COLUMNS_MAX);
-    let shrunk = (1..ROWS_MAX).rev().map(|rows| Limits { tallies: 1, rows });
-    let limits = [Limits::USUAL, Limits { tallies: 1, ..Limits::USUAL }].into_iter().chain(shrunk);
+    let shrunk = (1..=ROWS_MAX).rev().map(|rows| (1, rows));
     let mut text = String::new();
-    for limits in limits {
-        text = render::text(&screen(&all, limits), width);
+    for (tallies_max, rows_max) in [(TALLIES_MAX, ROWS_MAX)].into_iter().chain(shrunk) {
+        let mut blocks = blocks_within(&all, tallies_max, rows_max);
+        if blocks.is_empty() {
+            blocks.push(Block::Text("There are no results for the first screen.".into()));
+        }
+        blocks.push(Block::Text(
+            "All tables: siga lab report last     As a page: siga lab report last --format html"
+                .into(),
+        ));
+        text = render::text(&Report { blocks }, width);
         if text.lines().count() <= LINES_MAX {
             break;
         }
     }
     text
-}
-
-fn screen(all: &[Series<'_>], limits: Limits) -> Report {
-    let mut blocks = blocks_within(all, limits);
-    if blocks.is_empty() {
-        blocks.push(Block::Text("There are no results for the first screen.".into()));
-    }
-    blocks.push(Block::Text(
-        "All tables: siga lab report last     As a page: siga lab report last --format html".into(),
-    ));
-    Report { blocks }
-}
-
-/// How much of everything the first screen has.
-#[derive(Clone, Copy)]
-struct Limits {
-    /// The most cases whose claims have a line each; the claims of more cases have one line together.
-    tallies: usize,
-    rows: usize,
-}
-
-impl Limits {
-    const USUAL: Limits = Limits { tallies: TALLIES_MAX, rows: ROWS_MAX };
 }
 
 /// What stands at the top and at the left of the first screen.
@@ -78,20 +61,16 @@ pub struct Shape {
 
 /// The shape of the first screen of these cases, if everything can be measured.
 pub fn shape(cases: &[Case]) -> Shape {
-    let mut shape = Shape::default();
-    for screen in cases.iter().map(|case| &case.screen) {
-        shape.headings.extend(screen.columns.iter().map(heading));
-        add_rows(&mut shape.rows, screen);
+    let screens = || cases.iter().map(|case| &case.screen);
+    Shape {
+        headings: screens().flat_map(|screen| &screen.columns).map(heading).collect(),
+        rows: names(screens()).into_iter().map(str::to_owned).collect(),
     }
-    shape
 }
 
-fn add_rows(names: &mut Vec<String>, screen: &Screen) {
-    for row in &screen.rows {
-        if !names.contains(&row.name) {
-            names.push(row.name.clone());
-        }
-    }
+/// The names of the rows of some screens.
+fn names<'a>(screens: impl Iterator<Item = &'a Screen>) -> Vec<&'a str> {
+    distinct(screens.flat_map(|screen| &screen.rows).map(|row| &*row.name))
 }
 
 /// What a case fixes of a heading: without a unit, the figures choose it.
@@ -102,35 +81,36 @@ fn heading(column: &ScreenColumn) -> String {
 
 /// The blocks of the first screen. Empty if no case has a part of it.
 pub(super) fn blocks(all: &[Series<'_>]) -> Vec<Block> {
-    blocks_within(all, Limits::USUAL)
+    blocks_within(all, TALLIES_MAX, ROWS_MAX)
 }
 
-fn blocks_within(all: &[Series<'_>], limits: Limits) -> Vec<Block> {
-    let Some((grid, shown)) = grid(all, limits.rows) else { return Vec::new() };
-    let sure = sure(all, &shown, limits.tallies);
+/// The same with at most so many rows, and so many cases whose claims have a line each: those of more have one together.
+fn blocks_within(all: &[Series<'_>], tallies_max: usize, rows_max: usize) -> Vec<Block> {
+    let Some((grid, shown)) = grid(all, rows_max) else { return Vec::new() };
+    let sure = sure(all, &shown, tallies_max);
     vec![Block::Lines(machine(all)), Block::Table(grid), Block::Lines(sure)]
 }
 
 /// What was measured on, and what spoils it.
 fn machine(all: &[Series<'_>]) -> Vec<String> {
-    let Some(record) = all.iter().find_map(|series| series.records.first()) else {
-        return Vec::new();
-    };
+    let Some(record) = records(all).next() else { return Vec::new() };
     let machine = &record.machine;
     let processor = machine.processor.chars().take(60).collect::<String>();
     let mut lines = vec![format!("{processor}, {} processors", machine.processors)];
     if machine.is_debug {
         lines.push("DEBUG BUILD: the figures mean nothing. cargo build --release".to_owned());
     }
-    let load = machine.load;
-    let (stolen, of) = (stolen(all), machine.processors);
-    let busy = format!("load {load:.1} of {of} processors before the run");
-    let stolen_shown = percent(stolen);
-    let line = match machine.is_busy() || stolen > STOLEN_MAX {
-        true => format!("BUSY: {busy}, {stolen_shown} stolen during it: figures are low"),
-        false => format!("Quiet: {busy}, {stolen_shown} stolen during it"),
+    let stolen = stolen(all);
+    let (which, low) = match machine.is_busy() || stolen > STOLEN_MAX {
+        true => ("BUSY", ": figures are low"),
+        false => ("Quiet", ""),
     };
-    lines.push(line);
+    lines.push(format!(
+        "{which}: load {:.1} of {} processors before the run, {} stolen during it{low}",
+        machine.load,
+        machine.processors,
+        percent(stolen)
+    ));
     lines.extend(usual_state(all));
     lines
 }
@@ -156,14 +136,8 @@ fn mark(summary: &Summary) -> &'static str {
 
 /// How often it was measured, how sure the figures of the screen are, and what has become of the claims.
 fn sure(all: &[Series<'_>], shown: &[Summary], tallies_max: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    let trials = all
-        .iter()
-        .map(trials_of)
-        .reduce(|(least, most), (fewest, greatest)| (least.min(fewest), most.max(greatest)));
     let mut halves: Vec<f64> = shown.iter().filter_map(half_interval).collect();
     halves.sort_by(f64::total_cmp);
-    let medians = trials.map(|trials| format!("Medians of {} trials", shown_trials(trials)));
     let within = halves.last().map_or_else(String::new, |worst| {
         let typical = percent(halves[halves.len() / 2]);
         format!(", within ±{typical} typically, ±{} at worst", percent(*worst))
@@ -172,30 +146,24 @@ fn sure(all: &[Series<'_>], shown: &[Summary], tallies_max: usize) -> Vec<String
     let [some, much] = MARKED.map(percent);
     let legend = format!(". {} over {some}, {} over {much} or unknown", MARKS[0], MARKS[1]);
     let legend = if marks { legend } else { String::new() };
-    lines.extend(medians.map(|medians| format!("{medians}{within}{legend}.")));
-    let lost: usize = all
-        .iter()
-        .map(|series| -> usize { series.cells().into_iter().map(|cell| series.lost(cell)).sum() })
-        .sum();
-    let failed = all
-        .iter()
-        .flat_map(|series| &series.records)
-        .filter(|record| record.failed.is_some())
-        .count();
+    let mut lines =
+        vec![format!("Medians of {} trials{within}{legend}.", shown_trials(trials_of(all)))];
+    let failed = records(all).filter(|record| record.failed.is_some()).count();
     if failed > 0 {
-        let attempts = if failed == 1 { "1 attempt" } else { &format!("{failed} attempts") };
-        let without = match lost {
+        let cells =
+            all.iter().flat_map(|series| series.cells().into_iter().map(move |it| (series, it)));
+        let without = match cells.map(|(series, cell)| series.lost(cell)).sum::<usize>() {
             0 => "all were done again".to_owned(),
             1 => "1 trial has no figure".to_owned(),
-            _ => format!("{lost} trials have no figure"),
+            lost => format!("{lost} trials have no figure"),
         };
+        let attempts = counted(failed, "attempt");
         lines.push(format!("FAILED: {attempts}; {without}. Why: siga lab report last"));
     }
-    let tallies: Vec<(&str, Tally)> =
-        all.iter().map(|series| (series.name, tally(series))).filter(|(_, t)| t.all > 0).collect();
+    let tallies = all.iter().map(|series| (series.name, Tally::of([series])));
+    let tallies: Vec<(&str, Tally)> = tallies.filter(|(_, tally)| tally.all > 0).collect();
     if tallies.len() > tallies_max {
-        let sum = tallies.iter().fold(Tally::default(), |sum, (_, one)| sum.with(*one));
-        lines.push(format!("{} cases: {}", tallies.len(), sum.sentence()));
+        lines.push(format!("{} cases: {}", tallies.len(), Tally::of(all).sentence()));
     } else {
         lines.extend(tallies.iter().map(|(name, tally)| format!("{name}: {}", tally.sentence())));
     }
@@ -206,41 +174,35 @@ fn sure(all: &[Series<'_>], shown: &[Summary], tallies_max: usize) -> Vec<String
 type Column<'a> = (&'a Series<'a>, &'a ScreenColumn);
 
 fn grid(all: &[Series<'_>], rows_max: usize) -> Option<(Grid, Vec<Summary>)> {
-    let (mut names, mut summaries) = (Vec::new(), Vec::new());
-    let mut columns: Vec<(String, Vec<String>)> = Vec::new();
     let screens = || all.iter().filter_map(|series| Some((series, &series.case.as_ref()?.screen)));
-    screens().for_each(|(_, screen)| add_rows(&mut names, screen));
-    for (series, screen) in screens() {
-        for column in &screen.columns {
-            let rows = names.iter().map(|name| screen.rows.iter().find(|row| row.name == *name));
-            let figures: Vec<Option<Figure<'_>>> =
-                rows.map(|row| figure((series, column), row?)).collect();
-            if columns.len() < FIGURES_MAX && figures.iter().any(Option::is_some) {
-                columns.push(shown((series, column), &figures));
-                summaries.extend(figures.iter().flatten().map(|(summary, _)| *summary));
-            }
-        }
+    let names = names(screens().map(|(_, screen)| screen));
+    let columns = screens().flat_map(|(series, screen)| {
+        screen.columns.iter().map(move |column| ((series, column), screen))
+    });
+    let columns = columns.map(|(column, screen)| {
+        let row = |name: &&str| screen.rows.iter().find(|row| row.name == *name);
+        let figures = names.iter().map(|name| figure(column, row(name)?));
+        (column, figures.collect::<Vec<Option<Figure<'_>>>>())
+    });
+    let columns = columns.filter(|(_, figures)| figures.iter().any(Option::is_some));
+    let columns: Vec<_> = columns.take(FIGURES_MAX).collect();
+    let summaries = columns.iter().flat_map(|(_, figures)| figures.iter().flatten());
+    let summaries = summaries.map(|(summary, _)| *summary).collect();
+    let (heads, columns): (Vec<String>, Vec<Vec<String>>) =
+        columns.iter().map(|(column, figures)| shown(*column, figures)).unzip();
+    let rows = names.iter().enumerate().map(|(index, name)| -> Vec<String> {
+        let figures = columns.iter().map(|cells| cells[index].clone());
+        [(*name).to_owned()].into_iter().chain(figures).collect()
+    });
+    let mut rows: Vec<Vec<String>> =
+        rows.filter(|row| row[1..].iter().any(|figure| figure != NOTHING)).collect();
+    let left_out = rows.len().saturating_sub(rows_max);
+    rows.truncate(rows_max);
+    let mut grid = Grid::of(&[&[String::new()], &heads[..]].concat(), 1, rows);
+    if left_out > 0 {
+        let are = if left_out == 1 { "is" } else { "are" };
+        grid.notes.push(format!("{} {are} left out.", counted(left_out, "row")));
     }
-    let (mut rows, mut left_out) = (Vec::new(), 0);
-    for (index, name) in names.into_iter().enumerate() {
-        let figures: Vec<String> = columns.iter().map(|(_, cells)| cells[index].clone()).collect();
-        if figures.iter().all(|figure| figure == NOTHING) {
-            continue;
-        }
-        if rows.len() < rows_max {
-            rows.push([vec![name], figures].concat());
-        } else {
-            left_out += 1;
-        }
-    }
-    let head = std::iter::once(String::new()).chain(columns.into_iter().map(|(head, _)| head));
-    let head: Vec<String> = head.collect();
-    let notes = match left_out {
-        0 => Vec::new(),
-        1 => vec!["1 row is left out.".to_owned()],
-        count => vec![format!("{count} rows are left out.")],
-    };
-    let grid = Grid { title: String::new(), head, words: 1, rows, notes };
     (!grid.rows.is_empty()).then_some((grid, summaries))
 }
 
@@ -252,13 +214,12 @@ fn figure<'a>((series, column): Column<'_>, row: &'a ScreenRow) -> Option<Figure
     let found = |(name, levels): &'a (String, Factors)| -> Option<(Found<'_>, &'a str)> {
         let wanted = column.only.clone().into_iter().chain(levels.clone()).collect();
         let wanted = series.meant(&wanted, &[]);
-        Some((series.best(&column.metric, |cell| applies(cell, &wanted))?, name))
+        let cells = series.cells().into_iter().filter(|cell| applies(cell, &wanted));
+        Some((series.best(&column.metric, cells)?, name))
     };
-    let by_median = |(one, _): &(Found<'_>, &str), (other, _): &(Found<'_>, &str)| {
-        let order = one.summary.median.total_cmp(&other.summary.median);
-        if series.metric(&column.metric).better == Better::More { order.reverse() } else { order }
-    };
-    let (found, name) = row.of.iter().filter_map(found).min_by(by_median)?;
+    let best_first = Found::best_first(series.metric(&column.metric).better);
+    let all = row.of.iter().filter_map(found);
+    let (found, name) = all.min_by(|(one, _), (other, _)| best_first(one, other))?;
     Some((found.summary, name))
 }
 
@@ -279,17 +240,10 @@ fn shown((series, column): Column<'_>, figures: &[Option<Figure<'_>>]) -> (Strin
     let unit = fixed.or_else(|| unit::for_all(&metric.units, &numbers));
     let cell = |figure: &Option<Figure<'_>>| {
         let Some((summary, name)) = figure else { return NOTHING.to_owned() };
-        let number = match unit {
-            Some(unit) => three_digits(summary.median / unit.scale),
-            None => metric.show(summary.median),
-        };
-        let number = format!("{number}{}", mark(summary));
-        if name.is_empty() { number } else { format!("{number} {name}") }
+        let number = in_unit(&metric, unit, summary.median);
+        format!("{number}{} {name}", mark(summary)).trim_end().to_owned()
     };
-    let head = match unit {
-        Some(unit) => format!("{above}\n{}", unit.short),
-        None => above.clone(),
-    };
+    let head = unit.map_or_else(|| above.clone(), |unit| format!("{above}\n{}", unit.short));
     (head, figures.iter().map(cell).collect())
 }
 

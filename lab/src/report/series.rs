@@ -1,14 +1,18 @@
 //! The trials of one case in one run, and questions to them.
 
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
 use host::config::Bytes;
 
+use super::grouped;
 use super::pool::{self, Pooled};
 use crate::case::{Case, Comparison};
 use crate::factor::{ABSENT_AT_ZERO, BINARY, Domain, Factors, Level, THIS, matches};
 use crate::metric::{Better, METRICS, Shown};
 use crate::record::{Record, case_of};
 use crate::state::State;
-use crate::statistics::{Sample, Summary, difference, ratio};
+use crate::statistics::{Sample, Summary, difference, interval_of_many, ratio};
 use crate::workload::split;
 
 /// The trials of one case in one run.
@@ -20,6 +24,8 @@ pub(super) struct Series<'a> {
     pub(super) records: Vec<&'a Record>,
     /// All cells that were measured, in the order in which they were.
     cells: Vec<&'a Factors>,
+    /// The records of each cell.
+    trials: BTreeMap<&'a Factors, Vec<&'a Record>>,
     /// Whether it is a run of two binaries.
     pub(super) is_of_two: bool,
     /// Earlier runs of the same case in the same results, which are not looked at.
@@ -30,25 +36,43 @@ pub(super) struct Series<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Found<'a> {
     pub(super) cell: &'a Factors,
+    /// Empty if the summary is of all trials together.
     pub(super) samples: Vec<Sample>,
     pub(super) summary: Summary,
 }
 
-/// A figure compared with another in each round that both have.
-pub(super) fn compared_by_rounds(
-    comparison: Comparison,
-    [own, base]: [&Found<'_>; 2],
-) -> Vec<Sample> {
-    match comparison {
-        Comparison::Ratio => ratio(&own.samples, &base.samples),
-        Comparison::Difference => difference(&own.samples, &base.samples),
+impl Found<'_> {
+    /// Orders figures by their medians, the better one first.
+    pub(super) fn best_first(better: Better) -> impl Fn(&Found<'_>, &Found<'_>) -> Ordering {
+        move |one, other| {
+            let order = one.summary.median.total_cmp(&other.summary.median);
+            if better == Better::More { order.reverse() } else { order }
+        }
     }
 }
 
-impl Found<'_> {
-    /// Whether it is of all trials together, each of which is too short for it. Then there are no samples.
-    fn is_pooled(&self) -> bool {
-        self.summary.is_pooled
+/// What a figure or a comparison follows from.
+pub(super) enum Evidence {
+    /// Each trial or round by itself.
+    Rounds(Vec<Sample>),
+    /// All together, where single ones are too short.
+    Together(Pooled),
+}
+
+impl Evidence {
+    pub(super) fn summary(&self) -> Option<Summary> {
+        match self {
+            Evidence::Rounds(samples) => Summary::of(samples),
+            Evidence::Together(pooled) => Some(pooled.summary()),
+        }
+    }
+
+    /// Where the true median lies if it is one of so many that are judged together; none if too few trials say it.
+    pub(super) fn interval_of_many(&self, questions: usize) -> Option<(f64, f64)> {
+        match self {
+            Evidence::Rounds(samples) => interval_of_many(samples, questions),
+            Evidence::Together(pooled) => pooled.interval_of_many(questions),
+        }
     }
 }
 
@@ -61,30 +85,23 @@ pub(super) type Levels = Vec<Option<Level>>;
 impl<'a> Series<'a> {
     /// The latest run of each case, in the order in which they come first.
     pub(super) fn all(records: &'a [Record]) -> Vec<Series<'a>> {
-        let mut names: Vec<&str> = Vec::new();
-        for record in records {
-            if !names.contains(&record.case.as_str()) {
-                names.push(&record.case);
-            }
+        let cases = grouped(records.iter().map(|record| (&*record.case, record)));
+        cases.into_iter().map(|(name, records)| Series::latest(name, records)).collect()
+    }
+
+    fn latest(name: &'a str, mut records: Vec<&'a Record>) -> Series<'a> {
+        let runs: BTreeSet<u64> = records.iter().map(|record| record.run).collect();
+        records.retain(|record| Some(&record.run) == runs.last());
+        let trials = grouped(records.iter().map(|record| (&record.factors, *record)));
+        Series {
+            name,
+            case: case_of(name, records.iter().copied()),
+            is_of_two: records.iter().any(|record| record.factors.contains_key(BINARY.name)),
+            records,
+            cells: trials.iter().map(|(cell, _)| *cell).collect(),
+            trials: trials.into_iter().collect(),
+            earlier_runs: runs.len() - 1,
         }
-        let latest = |name: &'a str| {
-            let own = || records.iter().filter(|record| record.case == name);
-            let mut runs: Vec<u64> = own().map(|record| record.run).collect();
-            runs.sort_unstable();
-            runs.dedup();
-            let last = *runs.last().expect("a name comes from a record");
-            let records: Vec<&Record> = own().filter(|record| record.run == last).collect();
-            let case = case_of(name, records.iter().copied());
-            let is_of_two = records.iter().any(|record| record.factors.contains_key(BINARY.name));
-            let mut cells: Vec<&Factors> = Vec::new();
-            for record in &records {
-                if !cells.contains(&&record.factors) {
-                    cells.push(&record.factors);
-                }
-            }
-            Series { name, case, records, cells, is_of_two, earlier_runs: runs.len() - 1 }
-        };
-        names.into_iter().map(latest).collect()
     }
 
     /// All cells that were measured, in the order in which they were.
@@ -92,17 +109,29 @@ impl<'a> Series<'a> {
         self.cells.clone()
     }
 
+    /// All records of a cell, in the order in which they were written.
+    pub(super) fn trials(&self, cell: &Factors) -> &[&'a Record] {
+        self.trials.get(cell).map_or(&[], Vec::as_slice)
+    }
+
+    /// The trials of a cell that have figures.
+    pub(super) fn measured(&self, cell: &Factors) -> impl Iterator<Item = &'a Record> {
+        self.trials(cell).iter().copied().filter(|record| record.is_measured())
+    }
+
+    /// What the case lays out of one kind, as its tables; nothing if no case is known.
+    pub(super) fn laid_out<T>(&self, of: fn(&Case) -> &Vec<T>) -> &[T] {
+        self.case.as_ref().map_or(&[], |case| of(case))
+    }
+
     /// The factors in the order of the case, or else of the alphabet; then `binary`, if there are two.
     pub(super) fn order(&self) -> Vec<&str> {
         let mut names = match &self.case {
             Some(case) => case.factor_names(),
             None => {
-                let keys = self.records.iter().flat_map(|record| record.factors.keys());
-                let mut names: Vec<&str> = keys.map(String::as_str).collect();
-                names.sort_unstable();
-                names.dedup();
-                names.retain(|name| *name != BINARY.name);
-                names
+                let keys = self.cells.iter().flat_map(|cell| cell.keys()).map(String::as_str);
+                let names: BTreeSet<&str> = keys.filter(|name| *name != BINARY.name).collect();
+                names.into_iter().collect()
             }
         };
         if self.is_of_two {
@@ -188,7 +217,7 @@ impl<'a> Series<'a> {
         names.extend(together.into_iter().filter(is_said));
         names.sort_unstable();
         names.dedup();
-        let own = self.case.as_ref().map_or(&[][..], |case| &case.metrics);
+        let own = self.laid_out(|case| &case.metrics);
         let place = |name: &str| {
             let (part, known) = name.split_once('.').unwrap_or(("", name));
             let known = METRICS.iter().position(|metric| metric.name == known);
@@ -203,25 +232,23 @@ impl<'a> Series<'a> {
 
     /// A metric as people see it.
     pub(super) fn metric(&self, name: &str) -> Shown {
-        Shown::of(name, self.case.as_ref().map_or(&[], |case| &case.metrics))
+        Shown::of(name, self.laid_out(|case| &case.metrics))
     }
 
     /// What the trials of a cell say; none if they do not say it.
     pub(super) fn samples(&self, cell: &Factors, metric: &str) -> Vec<Sample> {
-        let trials = self.records.iter().filter(|record| record.factors == *cell);
         let sample = |record: &&Record| {
             let value = *record.metrics.get(metric)?;
             let line = record.state.as_ref().and_then(State::line_range);
             Some(Sample { trial: record.trial, value, line })
         };
-        trials.filter_map(sample).collect()
+        self.trials(cell).iter().filter_map(sample).collect()
     }
 
     /// What the trials of a cell say, each by itself or all together; none if they do not say it.
     pub(super) fn found(&self, cell: &'a Factors, metric: &str) -> Option<Found<'a>> {
         let samples = self.samples(cell, metric);
-        let own = |record: &&&Record| record.factors == *cell && record.is_measured();
-        if samples.len() < self.records.iter().filter(own).count()
+        if samples.len() < self.measured(cell).count()
             && let Some(pooled) = Pooled::of(self, cell, metric)
         {
             return Some(Found { cell, samples: Vec::new(), summary: pooled.summary() });
@@ -230,85 +257,87 @@ impl<'a> Series<'a> {
         Some(Found { cell, samples, summary })
     }
 
-    /// The best of the cells that `is_meant`, by their medians; none if none has the metric.
+    /// The best of some cells, by their medians; none if none has the metric.
     pub(super) fn best(
         &self,
         metric: &str,
-        is_meant: impl Fn(&Factors) -> bool,
+        cells: impl IntoIterator<Item = &'a Factors>,
     ) -> Option<Found<'a>> {
-        let found = |cell: &'a Factors| self.found(cell, metric);
-        let meant = self.cells().into_iter().filter(|cell| is_meant(cell));
-        let better = self.metric(metric).better;
-        let by_median = |one: &Found, other: &Found| {
-            let order = one.summary.median.total_cmp(&other.summary.median);
-            if better == Better::More { order.reverse() } else { order }
-        };
-        meant.filter_map(found).min_by(by_median)
-    }
-
-    /// A figure compared with another: round by round, or all rounds together where single ones are too short.
-    pub(super) fn compared(
-        &self,
-        metric: &str,
-        comparison: Comparison,
-        [own, base]: [&Found<'_>; 2],
-    ) -> Option<Summary> {
-        if own.is_pooled() || base.is_pooled() {
-            let compared = self.pooled(metric, comparison, [Some(own), Some(base)]);
-            return compared.map(Pooled::summary);
-        }
-        Summary::of(&compared_by_rounds(comparison, [own, base]))
-    }
-
-    /// A figure of all rounds together, compared with another's if there is one.
-    fn pooled(
-        &self,
-        metric: &str,
-        comparison: Comparison,
-        [own, base]: [Option<&Found<'_>>; 2],
-    ) -> Option<Pooled> {
-        let of = |found: &Found<'_>| Pooled::of(self, found.cell, metric);
-        let own = of(own?)?;
-        let Some(base) = base else { return Some(own) };
-        match comparison {
-            Comparison::Ratio => own.ratio(of(base)?),
-            Comparison::Difference => Some(own.difference(of(base)?)),
-        }
-    }
-
-    /// The interval of such a figure that is one of so many which are judged together.
-    pub(super) fn pooled_of_many(
-        &self,
-        metric: &str,
-        comparison: Comparison,
-        sides: [Option<&Found<'_>>; 2],
-        questions: usize,
-    ) -> Option<(f64, f64)> {
-        self.pooled(metric, comparison, sides)?.interval_of_many(questions)
+        let found = cells.into_iter().filter_map(|cell| self.found(cell, metric));
+        found.min_by(Found::best_first(self.metric(metric).better))
     }
 
     /// The best of the cells that have these levels; factors that are not named are open.
     pub(super) fn best_of(&self, metric: &str, wanted: &Factors) -> Option<Found<'a>> {
-        self.best(metric, |cell| matches(cell, wanted))
+        self.best(metric, self.cells.iter().copied().filter(|cell| matches(cell, wanted)))
     }
 
-    /// The representative trial of a cell.
-    pub(super) fn trial(&self, cell: &Factors, trial: u32) -> Option<&'a Record> {
-        let mut records = self.records.iter();
-        let is_it = |record: &&&Record| record.factors == *cell && record.trial == trial;
-        records.find(|record| is_it(record) && record.is_measured()).copied()
+    /// What a figure follows from, compared with `base` if there is one: round by round, or all rounds together where
+    /// single ones are too short.
+    pub(super) fn compared(
+        &self,
+        metric: &str,
+        comparison: Comparison,
+        own: &Found<'_>,
+        base: Option<&Found<'_>>,
+    ) -> Option<Evidence> {
+        if [own].into_iter().chain(base).any(|side| side.summary.is_pooled) {
+            let of = |found: &Found<'_>| Pooled::of(self, found.cell, metric);
+            let own = of(own)?;
+            let together = match (base, comparison) {
+                (None, _) => Some(own),
+                (Some(base), Comparison::Ratio) => own.ratio(of(base)?),
+                (Some(base), Comparison::Difference) => Some(own.difference(of(base)?)),
+            };
+            return together.map(Evidence::Together);
+        }
+        Some(Evidence::Rounds(match (base, comparison) {
+            (None, _) => own.samples.clone(),
+            (Some(base), Comparison::Ratio) => ratio(&own.samples, &base.samples),
+            (Some(base), Comparison::Difference) => difference(&own.samples, &base.samples),
+        }))
     }
 
     /// Trials of a cell that failed in every attempt.
     pub(super) fn lost(&self, cell: &Factors) -> usize {
-        let own = || self.records.iter().filter(|record| record.factors == *cell);
-        let failed = own().filter(|record| record.failed.is_some());
-        let mut lost: Vec<u32> = failed.map(|record| record.trial).collect();
-        lost.sort_unstable();
-        lost.dedup();
-        lost.retain(|trial| !own().any(|one| one.trial == *trial && one.is_measured()));
-        lost.len()
+        let failed = self.trials(cell).iter().filter(|record| record.failed.is_some());
+        let failed: BTreeSet<u32> = failed.map(|record| record.trial).collect();
+        let measured: BTreeSet<u32> = self.measured(cell).map(|record| record.trial).collect();
+        failed.difference(&measured).count()
     }
+
+    /// Some levels, each as people read it: those of the cells that are `here`.
+    pub(super) fn words(
+        &self,
+        factors: &[String],
+        levels: &Levels,
+        here: impl Fn(&Factors) -> bool,
+    ) -> Vec<String> {
+        let named = factors.iter().zip(levels);
+        named.map(|(factor, level)| self.level(factor, level.as_ref(), &here)).collect()
+    }
+
+    /// Factors of these that have several levels in some cells, and those that have one, in words: `bytes 64 B`.
+    pub(super) fn varying<'f>(
+        &self,
+        factors: Vec<&'f str>,
+        cells: &[&Factors],
+    ) -> (Vec<&'f str>, String) {
+        let level = |factor: &str, cell: &Factors| cell.get(factor).cloned();
+        let varies =
+            |factor: &&str| cells.iter().any(|cell| level(factor, cell) != level(factor, cells[0]));
+        let (varying, common): (Vec<&str>, Vec<&str>) = factors.into_iter().partition(varies);
+        let common = common.into_iter().filter_map(|factor| {
+            let level = cells.first()?.get(factor)?;
+            Some(format!("{factor} {}", self.level(factor, Some(level), |_| true)))
+        });
+        (varying, common.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// All records of some series.
+pub(super) fn records<'a>(all: &'a [Series<'a>]) -> impl Iterator<Item = &'a Record> + Clone {
+    all.iter().flat_map(|series| &series.records).copied()
 }
 
 /// The levels that a cell has of some factors. In a run of one binary each cell was measured by this one.

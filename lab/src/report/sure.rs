@@ -1,7 +1,7 @@
 //! How sure the figures are: spread, machine, and what took its time away.
 
-use super::series::Series;
-use super::{Block, Grid};
+use super::series::{Series, records};
+use super::{Block, Grid, counted, distinct, grouped};
 use crate::factor::{AGAINST, Factors, THIS, describe, is_against};
 use crate::quantity::total;
 use crate::record::{Record, read_case};
@@ -35,9 +35,8 @@ pub(super) fn representatives(series: &Series<'_>) -> Option<Block> {
         Some(vec![describe(cell, &series.order()), trial.to_string()])
     };
     let title = format!("Representative trials, by {}", series.metric(&metric).label);
-    let head = ["cell", "trial"].map(str::to_owned).to_vec();
     let rows = series.cells().into_iter().filter_map(row).collect();
-    Some(Block::Table(Grid { title, head, words: 1, rows, notes: Vec::new() }))
+    Some(Block::Table(Grid { title, ..Grid::of(&["cell", "trial"], 1, rows) }))
 }
 
 /// The spreads of all cells, the narrowest first, with the name of the cell.
@@ -60,20 +59,21 @@ pub(super) fn how_sure(all: &[Series<'_>]) -> Vec<String> {
     }));
     lines.extend(all.iter().flat_map(not_measured));
     lines.extend(all.iter().flat_map(failures));
-    let mut machines = Vec::new();
-    for record in all.iter().flat_map(|series| &series.records) {
-        if !machines.contains(&&record.machine) {
-            machines.push(&record.machine);
-        }
-    }
-    for machine in machines {
+    for machine in distinct(records(all).map(|record| &record.machine)) {
         lines.push(machine.line());
         lines.extend(machine.warnings().iter().map(|warning| format!("Warning: {warning}")));
     }
-    lines.extend(both_binaries(all));
+    // Which files the two binaries were, if there were two.
+    lines.extend(distinct(records(all).filter_map(|record| {
+        let which = if is_against(&record.factors) { AGAINST } else { THIS };
+        Some(format!("{which}: {}", record.binary.as_ref()?.line()))
+    })));
     let part = stolen(all);
     if part > STOLEN_MAX {
-        lines.push(format!("Warning: {}", stolen_line(part)));
+        lines.push(format!(
+            "Warning: the hypervisor took {:.0} % of the processor time during the measurement",
+            part * 100.0
+        ));
     }
     lines.extend(short_windows(all));
     lines.extend(states_line(all));
@@ -86,7 +86,7 @@ pub(super) fn how_sure(all: &[Series<'_>]) -> Vec<String> {
 
 /// The part of the processor time that the hypervisor took during the measurement.
 pub(super) fn stolen(all: &[Series<'_>]) -> f64 {
-    stolen_of(all.iter().flat_map(|series| &series.records).copied())
+    stolen_of(records(all))
 }
 
 /// The same of some trials.
@@ -114,8 +114,8 @@ pub(super) fn usual_state(all: &[Series<'_>]) -> Option<String> {
 }
 
 fn line_ranges(all: &[Series<'_>]) -> impl Iterator<Item = LineRange> {
-    let records = all.iter().flat_map(|series| &series.records).filter(|one| one.is_measured());
-    records.filter_map(|record| record.state.as_ref()?.line_range())
+    let measured = records(all).filter(|record| record.is_measured());
+    measured.filter_map(|record| record.state.as_ref()?.line_range())
 }
 
 fn trips((least, most): LineRange) -> String {
@@ -126,35 +126,29 @@ fn trips((least, most): LineRange) -> String {
 /// How near the processors were, in how many trials; nothing if nobody measured it.
 fn states_line(all: &[Series<'_>]) -> Option<String> {
     let (states, of_two) = states(line_ranges(all));
-    let shown: Vec<String> = match &states[..] {
-        [] if of_two == 0 => return None,
-        [(range, _)] if of_two == 0 => {
-            return Some(format!("Cache line, there and back: {} in all trials", trips(*range)));
+    let shown = match (&states[..], of_two) {
+        ([], 0) => return None,
+        ([(range, _)], 0) => format!("{} in all trials", trips(*range)),
+        (states, of_two) => {
+            let state =
+                |(range, count): &_| format!("{} in {}", trips(*range), counted(*count, "trial"));
+            let shown = states.iter().map(state).collect::<Vec<String>>().join(", ");
+            let moved = match of_two {
+                0 => String::new(),
+                trials => format!("; it changed during {trials}"),
+            };
+            format!("{shown}{moved}. Ratios are of rounds in one state")
         }
-        states => states
-            .iter()
-            .map(|(range, trials)| format!("{} in {}", trips(*range), counted(*trials)))
-            .collect(),
     };
-    let moved = match of_two {
-        0 => String::new(),
-        trials => format!("; it changed during {trials}"),
-    };
-    let shown = shown.join(", ");
-    Some(format!("Cache line, there and back: {shown}{moved}. Ratios are of rounds in one state"))
-}
-
-fn counted(trials: usize) -> String {
-    if trials == 1 { "1 trial".to_owned() } else { format!("{trials} trials") }
+    Some(format!("Cache line, there and back: {shown}"))
 }
 
 /// How many trials had a party whose window was much shorter than ordered. Windows open late where a party has no
 /// processor: their figures are of another time than those of the other parties.
 fn short_windows(all: &[Series<'_>]) -> Option<String> {
-    let records = all.iter().flat_map(|series| &series.records);
-    let measured: Vec<_> = records.filter(|record| record.is_measured()).collect();
-    let short = measured.iter().filter(|record| is_short(record)).count();
-    let of = measured.len();
+    let measured = records(all).filter(|record| record.is_measured());
+    let (of, short) =
+        (measured.clone().count(), measured.filter(|record| is_short(record)).count());
     (short > 0).then(|| {
         format!(
             "Warning: in {short} of {of} trials a party's window was less than half as long as ordered: the machine was taken away"
@@ -182,75 +176,42 @@ pub(super) fn percent(spread: f64) -> String {
     if spread < 10.0 { format!("{:.0} %", spread * 100.0) } else { "over 1000 %".to_owned() }
 }
 
-fn stolen_line(part: f64) -> String {
-    let percent = part * 100.0;
-    format!("the hypervisor took {percent:.0} % of the processor time during the measurement")
-}
-
-/// Which files the two binaries were, if there were two.
-fn both_binaries(all: &[Series<'_>]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for record in all.iter().flat_map(|series| &series.records) {
-        let Some(binary) = &record.binary else { continue };
-        let line = format!(
-            "{}: {}",
-            if is_against(&record.factors) { AGAINST } else { THIS },
-            binary.line()
-        );
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    lines
-}
-
 /// The trials that failed, and why: each reason once, with how often and where first.
 pub(super) fn failures(series: &Series<'_>) -> Vec<String> {
-    let failed = series.records.iter().filter_map(|record| Some((record, record.failed.as_ref()?)));
-    let mut reasons: Vec<(&str, &Record, usize)> = Vec::new();
-    for (record, why) in failed {
-        match reasons
-            .iter_mut()
-            .find(|(known, first, _)| *known == why && first.factors == record.factors)
-        {
-            Some((.., times)) => *times += 1,
-            None => reasons.push((why, record, 1)),
-        }
-    }
-    let line = |(why, record, times): (&str, &Record, usize)| {
-        let cell = describe(&record.factors, &series.order());
-        let trials = series.lost(&record.factors);
-        let became = match trials {
+    let failed = series
+        .records
+        .iter()
+        .filter_map(|record| Some(((record.failed.as_deref()?, &record.factors), ())));
+    let line = |((why, factors), times): ((&str, &Factors), Vec<()>)| {
+        let cell = describe(factors, &series.order());
+        let became = match series.lost(factors) {
             0 => "done again".to_owned(),
             lost => format!("{lost} of its trials have no figure"),
         };
-        let times = if times == 1 { String::new() } else { format!(" {times} times") };
+        let times = match times.len() {
+            1 => String::new(),
+            times => format!(" {times} times"),
+        };
         format!("Warning: {} ({cell}) failed{times}, {became}: {why}", series.name)
     };
-    reasons.into_iter().map(line).collect()
+    grouped(failed).into_iter().map(line).collect()
 }
 
 /// The cells that could not be measured, and why.
 fn not_measured(series: &Series<'_>) -> Vec<String> {
-    let mut lines = Vec::new();
-    for record in &series.records {
-        let Some(why) = &record.unable else { continue };
+    distinct(series.records.iter().filter_map(|record| {
+        let why = record.unable.as_ref()?;
         let cell = describe(&record.factors, &series.order());
-        let line = format!("{} ({cell}) was not measured: {why}", series.name);
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    lines
+        Some(format!("{} ({cell}) was not measured: {why}", series.name))
+    }))
 }
 
 /// The fewest and the most trials with a figure that cells have which have any.
-pub(super) fn trials_of(series: &Series<'_>) -> (usize, usize) {
-    let measured = |cell: &Factors| {
-        let own = series.records.iter().filter(|record| record.factors == *cell);
-        own.filter(|record| record.is_measured()).count()
+pub(super) fn trials_of<'a>(all: impl IntoIterator<Item = &'a Series<'a>>) -> (usize, usize) {
+    let count = |series: &'a Series<'a>| {
+        series.cells().into_iter().map(|cell| series.measured(cell).count())
     };
-    let counts = series.cells().into_iter().map(measured).filter(|count| *count > 0);
+    let counts = all.into_iter().flat_map(count).filter(|count| *count > 0);
     counts.fold((usize::MAX, 0), |(least, most), count| (least.min(count), most.max(count)))
 }
 
@@ -260,7 +221,7 @@ pub(super) fn shown_trials((least, most): (usize, usize)) -> String {
 }
 
 fn trials_and_spread(series: &Series<'_>) -> String {
-    let trials = trials_of(series);
+    let trials = trials_of([series]);
     let seconds = series.records.first().map_or(0.0, |record| record.seconds);
     let plural = if trials == (1, 1) { "" } else { "s" };
     let shown = shown_trials(trials);

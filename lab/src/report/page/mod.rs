@@ -25,8 +25,7 @@ use self::markup::{element, escaped, folded};
 use super::claim::Tally;
 use super::series::Series;
 use super::{
-    Block, Figure, Grid, Report, binaries, breakdown, claim, history, knee, next, screen, sure,
-    table,
+    Block, Figure, Grid, Report, binaries, breakdown, history, knee, next, screen, sure, table,
 };
 use crate::definition::Quantity;
 use crate::factor::describe;
@@ -94,8 +93,7 @@ fn answer(all: &[Series<'_>]) -> String {
     if all.is_empty() {
         return element("p", "", "There are no results.");
     }
-    let tally = all.iter().map(claim::tally).fold(Tally::default(), Tally::with);
-    let Tally { all: count, hold, fail, undecided } = tally;
+    let Tally { all: count, hold, fail, undecided } = Tally::of(all);
     let rest = count - hold - fail - undecided;
     let parts = [
         ("holds", hold, "hold"),

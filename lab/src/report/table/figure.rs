@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::case::Show;
 use crate::metric::Shown;
 use crate::report::series::Series;
 use crate::statistics::Summary;
@@ -22,115 +23,95 @@ pub(super) const POOLED_NOTE: &str = "What the kernel samples is of all trials o
 
 /// What stands in one place of a table.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Figure {
+pub(super) struct Figure<'a> {
+    pub(super) metric: &'a str,
+    pub(super) what: What,
+}
+
+/// What is said of a metric in one place.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum What {
     Nothing,
     /// The metric, with its range or with half of its range in percent.
     Absolute {
-        metric: String,
         summary: Summary,
         has_range: bool,
     },
     /// The metric, published by others.
-    Published {
-        metric: String,
-        number: f64,
-    },
+    Published(f64),
     /// A number without a unit, with its range.
     Ratio(Summary),
     /// A number without a unit, alone.
     Quotient(f64),
-    /// How much more than the base.
-    Delta {
-        metric: String,
-        median: f64,
-        is_noise: bool,
-    },
+    /// How much more than the base, and whether it is noise.
+    Delta(f64, bool),
     /// The same, in percent of the base.
-    Percent {
-        median: f64,
-        is_noise: bool,
-    },
+    Percent(f64, bool),
     /// The place is the base itself.
     Base,
 }
 
-impl Figure {
+impl What {
     /// Whether a column of such figures can be left out.
     pub(super) fn is_empty(&self) -> bool {
         match self {
-            Figure::Nothing => true,
-            Figure::Absolute { summary, .. } => summary.min == 0.0 && summary.max == 0.0,
-            Figure::Published { number, .. } => *number == 0.0,
-            Figure::Delta { median, is_noise, .. } => *median == 0.0 && !is_noise,
+            What::Nothing => true,
+            What::Absolute { summary, .. } => summary.min == 0.0 && summary.max == 0.0,
+            What::Published(number) => *number == 0.0,
+            What::Delta(median, is_noise) => *median == 0.0 && !is_noise,
             _ => false,
         }
     }
 
     pub(super) fn is_zero(&self) -> bool {
-        *self != Figure::Nothing && self.is_empty()
+        *self != What::Nothing && self.is_empty()
     }
 
     /// Whether it is of all trials together, each of which is too short for it.
     pub(super) fn is_pooled(&self) -> bool {
-        matches!(self, Figure::Absolute { summary, .. } | Figure::Ratio(summary) if summary.is_pooled)
+        matches!(self, What::Absolute { summary, .. } | What::Ratio(summary) if summary.is_pooled)
     }
 
     pub(super) fn is_noise(&self) -> bool {
-        matches!(
-            self,
-            Figure::Delta { is_noise: true, .. } | Figure::Percent { is_noise: true, .. }
-        )
+        matches!(self, What::Delta(_, true) | What::Percent(_, true))
     }
 
-    /// The metric and the number that choose a unit.
-    fn number(&self) -> Option<(&str, f64)> {
+    /// The number that chooses a unit.
+    fn number(&self) -> Option<f64> {
         match self {
-            Figure::Absolute { metric, summary, .. } => Some((metric, summary.median)),
-            Figure::Published { metric, number } => Some((metric, *number)),
+            What::Absolute { summary, .. } => Some(summary.median),
+            What::Published(number) => Some(*number),
             _ => None,
         }
     }
+}
 
-    /// The metric of which it is a number.
-    fn metric(&self) -> Option<&str> {
-        match self {
-            Figure::Absolute { metric, .. }
-            | Figure::Published { metric, .. }
-            | Figure::Delta { metric, .. } => Some(metric),
-            _ => None,
-        }
-    }
-
+impl Figure<'_> {
     pub(super) fn show(&self, units: &Units<'_>) -> String {
-        match self {
-            Figure::Nothing => NOTHING.to_owned(),
-            Figure::Base => "base".to_owned(),
-            Figure::Ratio(summary) => with_range(*summary, 1.0),
-            Figure::Quotient(number) => three_digits(*number),
-            Figure::Percent { median, is_noise } => {
-                format!("{median:+.1} %{}", if *is_noise { NOISE } else { "" })
-            }
-            Figure::Delta { metric, median, is_noise } => {
+        let noise = if self.what.is_noise() { NOISE } else { "" };
+        let number =
+            |number: f64| units.show(self.metric, number, |scale| three_digits(number / scale));
+        match &self.what {
+            What::Nothing => NOTHING.to_owned(),
+            What::Base => "base".to_owned(),
+            What::Ratio(summary) => with_range(*summary, 1.0),
+            What::Quotient(number) => three_digits(*number),
+            What::Percent(median, _) => format!("{median:+.1} %{noise}"),
+            What::Delta(median, _) => {
                 let sign = if *median > 0.0 { "+" } else { "" };
-                let noise = if *is_noise { NOISE } else { "" };
-                let number = units.show(metric, *median, |scale| three_digits(median / scale));
-                format!("{sign}{number}{noise}")
+                format!("{sign}{}{noise}", number(*median))
             }
-            Figure::Published { metric, number } => {
-                units.show(metric, *number, |scale| three_digits(number / scale))
+            What::Published(published) => number(*published),
+            What::Absolute { summary, has_range: true } => {
+                units.show(self.metric, summary.median, |scale| with_range(*summary, scale))
             }
-            Figure::Absolute { metric, summary, has_range: true } => {
-                units.show(metric, summary.median, |scale| with_range(*summary, scale))
-            }
-            Figure::Absolute { metric, summary, has_range: false } => {
-                let half = (summary.spread() * 50.0).round();
-                let half = match summary.trials {
-                    ..2 => String::new(),
-                    _ if half > 100.0 => " ±>100%".to_owned(),
-                    _ => format!(" ±{half:.0}%"),
+            What::Absolute { summary, has_range: false } => {
+                let half = match (summary.spread() * 50.0).round() {
+                    _ if summary.trials < 2 => String::new(),
+                    half if half > 100.0 => " ±>100%".to_owned(),
+                    half => format!(" ±{half:.0}%"),
                 };
-                units.show(metric, summary.median, |scale| three_digits(summary.median / scale))
-                    + &half
+                number(summary.median) + &half
             }
         }
     }
@@ -148,13 +129,12 @@ impl<'a> Units<'a> {
     /// Chooses the units. `fixed` has the labels of those that the case fixes.
     pub(super) fn of<'f>(
         series: &'a Series<'a>,
-        figures: impl Iterator<Item = &'f Figure>,
+        figures: impl Iterator<Item = &'f Figure<'f>>,
         fixed: &[String],
     ) -> Units<'a> {
         let mut numbers: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         for figure in figures {
-            let Some(metric) = figure.metric() else { continue };
-            numbers.entry(metric).or_default().extend(figure.number().map(|(_, number)| number));
+            numbers.entry(figure.metric).or_default().extend(figure.what.number());
         }
         let unit = |(metric, numbers): (&str, Vec<f64>)| {
             let Shown { units, .. } = series.metric(metric);
@@ -167,27 +147,30 @@ impl<'a> Units<'a> {
         Units { series, chosen: numbers.into_iter().filter_map(unit).collect() }
     }
 
-    /// What stands above the figures of a metric.
-    pub(super) fn heading(&self, metric: &str) -> String {
-        self.series.metric(metric).heading(self.chosen.get(metric))
-    }
-
-    /// The same of ratios, which have no unit.
-    pub(super) fn label(&self, metric: &str) -> String {
-        self.series.metric(metric).label
+    /// What stands above figures of a metric. Ratios have no unit.
+    pub(super) fn heading(&self, metric: &str, show: Show) -> String {
+        let has_unit = matches!(show, Show::Absolute | Show::Delta);
+        self.series.metric(metric).heading(self.chosen.get(metric).filter(|_| has_unit))
     }
 
     /// A number by `shown`, in the unit that the table has or else in the one that suits `number`.
     fn show(&self, metric: &str, number: f64, shown: impl Fn(f64) -> String) -> String {
         match self.chosen.get(metric) {
             Some(unit) => shown(unit.scale),
-            None => {
-                let Shown { units, .. } = self.series.metric(metric);
-                let unit = unit::for_one(&units, number);
-                format!("{} {}", shown(unit.scale), unit.short).trim_end().to_owned()
-            }
+            None => in_own_unit(&self.series.metric(metric), number, shown),
         }
     }
+}
+
+/// A number of a metric by `shown`, with the unit that suits it.
+fn in_own_unit(metric: &Shown, number: f64, shown: impl Fn(f64) -> String) -> String {
+    let unit = unit::for_one(&metric.units, number);
+    format!("{} {}", shown(unit.scale), unit.short).trim_end().to_owned()
+}
+
+/// A number of a metric, in a unit that a heading names or else with its own.
+pub(in crate::report) fn in_unit(metric: &Shown, one: Option<&Unit>, number: f64) -> String {
+    one.map_or_else(|| metric.show(number), |unit| three_digits(number / unit.scale))
 }
 
 /// The median of trials and their range, in units of `scale`.
@@ -199,6 +182,5 @@ pub(in crate::report) fn with_range(summary: Summary, scale: f64) -> String {
 
 /// The same of a metric, in the unit that suits the median: `90.0 (80.0..100) million/s`.
 pub(in crate::report) fn measured(metric: &Shown, summary: Summary) -> String {
-    let unit = unit::for_one(&metric.units, summary.median);
-    format!("{} {}", with_range(summary, unit.scale), unit.short).trim_end().to_owned()
+    in_own_unit(metric, summary.median, |scale| with_range(summary, scale))
 }
