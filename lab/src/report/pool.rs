@@ -7,15 +7,17 @@
 
 use std::collections::BTreeMap;
 
+use os::processor::TICK_NS;
+
 use super::compare::headlines;
 use super::series::Series;
+use super::{counted, grouped};
 use crate::case::Case;
 use crate::definition::{MetricDef, Quantity, Scope, compute};
 use crate::factor::Factors;
 use crate::metric::built_in;
-use crate::quantity::{POOLED_SPLIT_NS_MIN, Party, Report, TICKS_NS_MIN, ThreadCpu};
-use os::processor::TICK_NS;
-
+use crate::quantity::{POOLED_SPLIT_NS_MIN, Party, Report, TICKS_NS_MIN};
+use crate::record::Record;
 use crate::statistics::{Summary, TRIALS_MIN};
 
 /// A figure of all trials together.
@@ -32,23 +34,11 @@ impl Pooled {
     /// What the trials of a cell say together of a metric; none if that is no metric that needs several, or too little.
     pub(super) fn of(series: &Series<'_>, cell: &Factors, metric: &str) -> Option<Pooled> {
         let case = series.case.as_ref()?;
-        let named = |one: &MetricDef| one.name == metric;
-        let own = case.metrics.iter().find(|one| named(one)).cloned();
-        let definition = own.or_else(|| built_in(case.workload).into_iter().find(named))?;
-        if !needs_several(&definition) {
-            return None;
-        }
-        let records = series.records.iter().filter(|one| one.factors == *cell && one.is_measured());
-        let trials: Vec<(u32, &[Party])> =
-            records.map(|record| (record.trial, record.parties.as_slice())).collect();
-        let parties: Vec<&[Party]> = trials.iter().map(|(_, parties)| *parties).collect();
-        // Of many trials groups are left out: some tens of them say as much.
-        let groups = parties.len().min(GROUPS_MAX);
-        let sum_without = |left_out: Option<usize>| {
-            let kept = parties.iter().enumerate().filter(|(at, _)| Some(at % groups) != left_out);
-            sum(kept.map(|(_, parties)| *parties))
-        };
-        let all = sum_without(None);
+        let definition = definitions(case).find(|one| one.name == metric)?;
+        together_ns_min(&definition)?;
+        let trials: Vec<&Record> = series.measured(cell).collect();
+        let parties = || trials.iter().map(|record| &*record.parties);
+        let all = sum(parties());
         let value_of = |definition: &MetricDef, sum: &[Party]| {
             compute(definition, &Scope::together(case.workload, sum))
         };
@@ -58,15 +48,18 @@ impl Pooled {
                 let error = MetricDef { part: Some("error".to_owned()), ..definition.clone() };
                 value_of(&error, &all)?
             }
-            _ => tick_error(&definition, &all, parties.len(), value, &|definition, sum| {
-                value_of(definition, sum)
-            }),
+            _ => tick_error(&all, trials.len(), value, &|sum| value_of(&definition, sum)),
         };
-        let without: Option<Vec<f64>> =
-            (0..groups).map(|group| value_of(&definition, &sum_without(Some(group)))).collect();
+        // Of many trials groups are left out: some tens of them say as much.
+        let groups = trials.len().min(GROUPS_MAX);
+        let without = |group| {
+            let left_out = sum(parties().skip(group).step_by(groups));
+            value_of(&definition, &without(&all, &left_out)?)
+        };
+        let without: Option<Vec<f64>> = (0..groups).map(without).collect();
         let error = without.map_or(f64::INFINITY, |without| jackknife(&without)).max(sampling);
-        let representative = trials.first()?.0;
-        Some(Pooled { value, error, trials: parties.len(), representative })
+        let representative = trials.first()?.trial;
+        Some(Pooled { value, error, trials: trials.len(), representative })
     }
 
     /// As a figure among others.
@@ -93,12 +86,7 @@ impl Pooled {
     /// How many times another's figure it is; none if that is zero. Errors of both count, as parts of the figures.
     pub(super) fn ratio(self, other: Pooled) -> Option<Pooled> {
         let value = self.value / other.value;
-        let parts = (self.error / self.value).hypot(other.error / other.value);
-        let error = if self.value == 0.0 {
-            (self.error / other.value).abs()
-        } else {
-            (value * parts).abs()
-        };
+        let error = (self.error / other.value).hypot(value * other.error / other.value);
         // Over a base that may be nearly zero the ratio has no such error.
         let is_known = other.error <= BASE_ERROR_MAX * other.value.abs();
         let error = if is_known { error } else { f64::INFINITY };
@@ -115,14 +103,13 @@ impl Pooled {
 
 /// The metrics of a series that several trials may say together.
 pub(super) fn metrics(series: &Series<'_>) -> Vec<String> {
-    let Some(case) = &series.case else { return Vec::new() };
-    let all = built_in(case.workload).into_iter().chain(case.metrics.iter().cloned());
-    all.filter(needs_several).map(|metric| metric.name).collect()
+    let all = series.case.iter().flat_map(definitions);
+    all.filter(|one| together_ns_min(one).is_some()).map(|one| one.name).collect()
 }
 
-/// Whether a metric is of what the kernel samples, or counts in ticks.
-fn needs_several(definition: &MetricDef) -> bool {
-    together_ns_min(definition).is_some()
+/// The metrics of a case: its own, and those of its workload.
+fn definitions(case: &Case) -> impl Iterator<Item = MetricDef> {
+    case.metrics.iter().cloned().chain(built_in(case.workload))
 }
 
 /// How long the windows of all trials together have to be at least, for a metric of what the kernel samples or counts in ticks:
@@ -140,24 +127,20 @@ fn together_ns_min(definition: &MetricDef) -> Option<u64> {
 /// right; nothing if there are none.
 pub fn too_short(case: &Case) -> Option<String> {
     let shown = headlines(case);
-    let all = built_in(case.workload).into_iter().chain(case.metrics.iter().cloned());
     let together_ns = case.window.as_nanos() as u64 * u64::from(case.trials);
-    let is_missed = |metric: &(String, u64)| metric.1 > together_ns;
-    let of = all.filter(|metric| shown.contains(&metric.name.as_str()));
-    let missed: Vec<(String, u64)> = of
-        .filter_map(|one| Some((one.name.clone(), together_ns_min(&one)?)))
-        .filter(is_missed)
-        .collect();
-    let needs_ns = missed.iter().map(|(_, ns)| *ns).max()?;
-    let names: Vec<&str> = missed.iter().map(|(name, _)| &**name).collect();
+    let all = definitions(case).filter(|one| shown.contains(&&*one.name));
+    let needs = all.filter_map(|one| Some((together_ns_min(&one)?, one.name)));
+    let missed: Vec<(u64, String)> = needs.filter(|(ns, _)| *ns > together_ns).collect();
+    let needs_ns = missed.iter().map(|(ns, _)| *ns).max()?;
+    let names: Vec<&str> = missed.iter().map(|(_, name)| &**name).collect();
     let Case { name, trials, window, .. } = case;
     // In steps of 10 ms, so that what is asked for is enough.
     let right = needs_ns.div_ceil(u64::from(*trials).max(1)).div_ceil(10_000_000) as f64 / 100.0;
     let (seconds, needs) = (window.as_secs_f64(), needs_ns as f64 / 1e9);
-    let trials =
-        if *trials == 1 { "1 trial is".to_owned() } else { format!("{trials} trials are") };
+    let (are, trials) =
+        (if *trials == 1 { "is" } else { "are" }, counted(*trials as usize, "trial"));
     Some(format!(
-        "{name}: {trials} of {seconds} s, too short for {}, which needs {needs} s of them together: --seconds {right}",
+        "{name}: {trials} {are} of {seconds} s, too short for {}, which needs {needs} s of them together: --seconds {right}",
         names.join(", ")
     ))
 }
@@ -165,11 +148,10 @@ pub fn too_short(case: &Case) -> Option<String> {
 /// The error of a figure of whole processors, which the kernel counts in ticks: each of a trial's windows is off by up to one at
 /// either end, a sixth of a tick squared together.
 fn tick_error(
-    definition: &MetricDef,
     all: &[Party],
     trials: usize,
     value: f64,
-    value_of: &dyn Fn(&MetricDef, &[Party]) -> Option<f64>,
+    value_of: &dyn Fn(&[Party]) -> Option<f64>,
 ) -> f64 {
     let processors = all.iter().map(|party| party.report.processors.len()).sum::<usize>();
     let error_ns = TICK_NS as f64 * ((trials * processors) as f64 / 6.0).sqrt();
@@ -179,59 +161,40 @@ fn tick_error(
     let Some(noted) = noted else { return 0.0 };
     noted.busy_ns = noted.busy_ns.saturating_add(error_ns as u64);
     noted.stolen_ns = noted.stolen_ns.saturating_add(error_ns as u64);
-    value_of(definition, &more).map_or(0.0, |more| (more - value).abs())
+    value_of(&more).map_or(0.0, |more| (more - value).abs())
 }
 
 /// What the same parties of several trials did and spent, each added up. Levels and times are of one trial, and are left out.
 pub(super) fn sum<'a>(trials: impl Iterator<Item = &'a [Party]>) -> Vec<Party> {
-    let mut sums: Vec<Party> = Vec::new();
-    let mut places: BTreeMap<(&str, usize), usize> = BTreeMap::new();
-    for party in trials.flatten() {
-        let place = *places.entry((&party.role, party.number)).or_insert_with(|| {
-            sums.push(Party { report: Report::default(), ..party.clone() });
-            sums.len() - 1
+    let parties = trials.flatten().map(|party| ((&*party.role, party.number), party));
+    let sum = |((role, number), parties): ((&str, usize), Vec<&Party>)| {
+        let report = parties.iter().fold(Report::default(), |sum, Party { report, .. }| {
+            sum.and(&Report {
+                work: report.work.clone(),
+                times: BTreeMap::new(),
+                levels: BTreeMap::new(),
+                cpu: report.cpu.clone(),
+                processors: report.processors.clone(),
+                counters: report.counters.clone(),
+                ..*report
+            })
         });
-        add(&mut sums[place].report, &party.report);
-    }
-    sums
+        Party { role: role.to_owned(), number, place: parties[0].place.clone(), report }
+    };
+    grouped(parties).into_iter().map(sum).collect()
 }
 
-fn add(to: &mut Report, one: &Report) {
-    to.messages = to.messages.saturating_add(one.messages);
-    to.window_ns = to.window_ns.saturating_add(one.window_ns);
-    add_counts(&mut to.work, &one.work);
-    add_counts(&mut to.counters, &one.counters);
-    for thread in &one.cpu {
-        let is_it =
-            |known: &&mut ThreadCpu| known.thread == thread.thread && known.role == thread.role;
-        match to.cpu.iter_mut().find(is_it) {
-            Some(known) => {
-                known.ns = known.ns.saturating_add(thread.ns);
-                known.user_ns = known.user_ns.saturating_add(thread.user_ns);
-                known.system_ns = known.system_ns.saturating_add(thread.system_ns);
-            }
-            None => to.cpu.push(ThreadCpu { error_ns: None, ..thread.clone() }),
-        }
-    }
-    if let Some(ns) = one.spinning_ns {
-        to.spinning_ns = Some(to.spinning_ns.unwrap_or(0).saturating_add(ns));
-    }
-    for processor in &one.processors {
-        match to.processors.iter_mut().find(|known| known.processor == processor.processor) {
-            Some(known) => {
-                known.busy_ns = known.busy_ns.saturating_add(processor.busy_ns);
-                known.stolen_ns = known.stolen_ns.saturating_add(processor.stolen_ns);
-            }
-            None => to.processors.push(*processor),
-        }
-    }
-}
-
-fn add_counts(to: &mut BTreeMap<String, u64>, one: &BTreeMap<String, u64>) {
-    for (name, count) in one {
-        let sum = to.entry(name.clone()).or_default();
-        *sum = sum.saturating_add(*count);
-    }
+/// What parties did and spent without what they did in the trials that are left out.
+fn without(all: &[Party], left_out: &[Party]) -> Option<Vec<Party>> {
+    let rest = |party: &Party| {
+        let is_it = |other: &&Party| other.number == party.number && other.role == party.role;
+        let report = match left_out.iter().find(is_it) {
+            Some(left_out) => party.report.since(&left_out.report)?,
+            None => party.report.clone(),
+        };
+        Some(Party { report, ..party.clone() })
+    };
+    all.iter().map(rest).collect()
 }
 
 /// The standard deviation of a figure, from the same figure without each of the trials.
@@ -271,8 +234,9 @@ fn student(z: f64, freedom: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quantity::ThreadCpu;
     use crate::random::Random;
-    use crate::record::{Record, parse};
+    use crate::record::parse;
     use host::config::Source;
 
     /// Trials of a window of 40 ms, of which each thread was sampled `user` and `system` times.
