@@ -1,5 +1,6 @@
 //! Results as comma-separated values: a line for each metric of each cell.
 
+use super::distinct;
 use super::figure::{Figure, figures};
 use super::series::Series;
 use crate::factor::SYSTEM;
@@ -9,35 +10,36 @@ use crate::record::Record;
 /// was run several times, the latest run counts.
 pub fn csv(records: &[Record]) -> String {
     let all = Series::all(records);
-    let mut factors: Vec<&str> = all.iter().flat_map(Series::order).collect();
     // The second column has the system.
-    factors.retain(|factor| *factor != SYSTEM.name);
-    let mut seen = Vec::new();
-    factors.retain(|factor| {
-        let is_new = !seen.contains(factor);
-        seen.push(factor);
-        is_new
-    });
-    let mut head = vec!["case", "system", "run"];
-    head.extend(&factors);
-    head.extend(["metric", "unit", "median", "min", "max", "interval_least", "interval_most"]);
-    head.extend(["spread", "trials", "failed", "representative"]);
-    let mut out = csv::Writer::from_writer(Vec::new());
-    let mut write = |fields: &[String]| out.write_record(fields).expect("memory takes every line");
-    write(&head.iter().map(ToString::to_string).collect::<Vec<String>>());
-    for figure in figures(records) {
+    let factors = all.iter().flat_map(Series::order).filter(|factor| *factor != SYSTEM.name);
+    let factors: Vec<&str> = distinct(factors);
+    let head = [
+        &["case", "system", "run"],
+        &factors[..],
+        &["metric", "unit", "median", "min", "max", "interval_least", "interval_most"],
+        &["spread", "trials", "failed", "representative"],
+    ];
+    let row = |figure: Figure| {
         let Figure { case, system, run, metric, unit, median, min, max, interval, .. } = figure;
-        let mut fields = vec![case, system, run.to_string()];
         let level = |factor: &&str| figure.factors.get(*factor).map(ToString::to_string);
-        fields.extend(factors.iter().map(|factor| level(factor).unwrap_or_default()));
-        fields.extend([metric, unit]);
+        let levels = factors.iter().map(|factor| level(factor).unwrap_or_default());
         let (least, most) = interval.unzip();
         let numbers = [Some(median), Some(min), Some(max), least, most, figure.spread];
-        fields.extend(numbers.map(|number| number.map_or_else(String::new, |it| it.to_string())));
-        fields.extend([figure.trials, figure.failed].map(|count| count.to_string()));
-        fields.push(figure.representative.to_string());
-        write(&fields);
-    }
+        let numbers = numbers.map(|number| number.map_or_else(String::new, |it| it.to_string()));
+        let counts = [figure.trials, figure.failed, figure.representative as usize];
+        let mut fields = vec![case, system, run.to_string()];
+        fields.extend(levels.chain([metric, unit]).chain(numbers));
+        fields.extend(counts.map(|count| count.to_string()));
+        fields
+    };
+    written(&head.concat(), figures(records).into_iter().map(row))
+}
+
+/// Lines of comma-separated values below a line of names.
+pub(super) fn written(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    out.write_record(head).expect("memory takes every line");
+    rows.for_each(|row| out.write_record(row).expect("memory takes every line"));
     let bytes = out.into_inner().expect("memory takes every line");
     String::from_utf8(bytes).expect("it was written from strings")
 }

@@ -6,13 +6,13 @@ mod layout;
 pub use cells::{PublishedCell, published_cells, published_csv};
 
 use super::{Block, Report};
-use crate::case::{Case, METRIC};
-use crate::published::{Derivation, Derived};
+use crate::case::Case;
+use crate::published::{Derivation, Derived, Published, Sheet};
 
 /// Every cell of the published tables of cases.
 pub fn published(cases: &[Case]) -> Report {
     let mut blocks = Vec::new();
-    let (mut tables, mut figures) = (0, 0);
+    let mut tables = 0;
     for case in cases {
         blocks.push(Block::Heading(case.name.clone()));
         if case.workload.is_planned() {
@@ -25,35 +25,34 @@ pub fn published(cases: &[Case]) -> Report {
         }
         for table in &case.published {
             blocks.push(Block::Text(format!("{}: {}.", table.name, table.document)));
-            let mut sheets = vec![(String::new(), &table.sheet, table.rows.clone())];
-            for derived in &table.derived {
-                let Some(sheet) = &derived.sheet else { continue };
-                sheets.push((format!("{}:", heading(derived)), sheet, (0..sheet.len()).collect()));
-            }
-            for (heading, sheet, rows) in sheets {
-                let is_there =
-                    |column: &&String| *column == METRIC || sheet.head().contains(column);
-                let each: Vec<String> = table.each.iter().filter(is_there).cloned().collect();
-                let grids = layout::grids(sheet, &rows, &table.keys, &each);
-                figures += layout::cells(sheet, &rows, &table.keys);
-                if heading.is_empty() {
-                    tables += grids.len();
-                } else {
-                    blocks.push(Block::Text(heading));
+            for (sheet, rows, derived) in sheets(table) {
+                let grids = layout::grids(sheet, &rows, &table.keys, &table.each);
+                match derived {
+                    None => tables += grids.len(),
+                    Some(derived) => blocks.push(Block::Text(format!("{}:", heading(derived)))),
                 }
                 blocks.extend(grids.into_iter().flatten().map(Block::Table));
             }
         }
     }
+    let figures = published_cells(cases).len();
     blocks.push(Block::Text(format!("{tables} tables with {figures} cells.")));
     Report { blocks }
 }
 
+/// The sheet of a table and those derived from it, each with its rows that count.
+fn sheets(table: &Published) -> impl Iterator<Item = (&Sheet, Vec<usize>, Option<&Derived>)> {
+    let derived = table.derived.iter().filter_map(|derived| {
+        let sheet = derived.sheet.as_ref()?;
+        Some((sheet, (0..sheet.len()).collect(), Some(derived)))
+    });
+    [(&table.sheet, table.rows.clone(), None)].into_iter().chain(derived)
+}
+
 /// What derived figures are: `Ratio to pairs 1`.
 fn heading(derived: &Derived) -> String {
-    let base =
-        derived.base.iter().map(|(column, text)| format!("{} {text}", layout::words(column)));
-    let base = base.collect::<Vec<_>>().join(", ");
+    let level = |(column, text): (&String, &String)| format!("{} {text}", layout::words(column));
+    let base = derived.base.iter().map(level).collect::<Vec<_>>().join(", ");
     match derived.kind {
         Derivation::Ratio => format!("Ratio to {base}"),
         Derivation::Delta => format!("Difference from {base}"),

@@ -11,25 +11,17 @@ pub const WIDTH: u16 = 100;
 
 /// For terminals of this width.
 pub fn text(report: &Report, width: u16) -> String {
-    let mut out = String::new();
-    for block in &report.blocks {
-        match block {
-            Block::Heading(heading) => {
-                out += &format!("{heading}\n{}\n", "=".repeat(heading.chars().count()));
-            }
-            Block::Text(text) => out += &format!("{}\n\n", wrapped(text, "", width)),
-            Block::Lines(lines) => {
-                lines.iter().for_each(|line| out += &format!("{}\n", wrapped(line, "", width)));
-                out += "\n";
-            }
-            Block::List(items) => {
-                items.iter().for_each(|item| out += &format!("{}\n", wrapped(item, "- ", width)));
-                out += "\n";
-            }
-            Block::Table(grid) => out += &format!("{}\n", table(grid, width)),
-        }
-    }
-    out
+    let lines = |lines: &[String], first| -> String {
+        lines.iter().map(|line| wrapped(line, first, width) + "\n").collect()
+    };
+    let block = |block: &Block| match block {
+        Block::Heading(heading) => format!("{heading}\n{}\n", "=".repeat(heading.chars().count())),
+        Block::Text(text) => format!("{}\n\n", wrapped(text, "", width)),
+        Block::Lines(all) => lines(all, "") + "\n",
+        Block::List(items) => lines(items, "- ") + "\n",
+        Block::Table(grid) => table(grid, width) + "\n",
+    };
+    report.blocks.iter().map(block).collect()
 }
 
 /// Lines of at most `width` columns, the first behind `first`, the others as far to the right.
@@ -111,29 +103,25 @@ fn longest_word(grid: &Grid, column: usize) -> u16 {
 
 /// For documents.
 pub fn markdown(report: &Report) -> String {
-    let mut out = String::new();
-    for block in &report.blocks {
-        match block {
-            Block::Heading(heading) => out += &format!("## {heading}\n\n"),
-            Block::Text(text) => out += &format!("{text}\n\n"),
-            Block::Lines(lines) => out += &format!("{}\n\n", lines.join("  \n")),
-            Block::List(items) => {
-                items.iter().for_each(|item| out += &format!("- {item}\n"));
-                out += "\n";
-            }
-            Block::Table(grid) => {
-                if !grid.title.is_empty() {
-                    out += &format!("{}\n\n", grid.title);
-                }
-                out += &line(&grid.head);
-                out += &line(&vec!["---".to_owned(); grid.head.len()]);
-                grid.rows.iter().for_each(|row| out += &line(row));
-                out += "\n";
-                grid.notes.iter().for_each(|note| out += &format!("{note}\n\n"));
-            }
+    let block = |block: &Block| match block {
+        Block::Heading(heading) => format!("## {heading}\n\n"),
+        Block::Text(text) => format!("{text}\n\n"),
+        Block::Lines(lines) => format!("{}\n\n", lines.join("  \n")),
+        Block::List(items) => {
+            items.iter().map(|item| format!("- {item}\n")).collect::<String>() + "\n"
         }
-    }
-    out
+        Block::Table(Grid { title, head, rows, notes, .. }) => {
+            let paragraph = |text: &String| format!("{text}\n\n");
+            let title: String =
+                Some(title).filter(|title| !title.is_empty()).map(paragraph).unwrap_or_default();
+            let rule = vec!["---".to_owned(); head.len()];
+            let lines: String =
+                [head, &rule].into_iter().chain(rows).map(|row| line(row)).collect();
+            let notes: String = notes.iter().map(paragraph).collect();
+            format!("{title}{lines}\n{notes}")
+        }
+    };
+    report.blocks.iter().map(block).collect()
 }
 
 fn line(cells: &[String]) -> String {

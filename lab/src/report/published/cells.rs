@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::sheets;
 use crate::case::Case;
-use crate::published::{Published, Sheet};
+use crate::published::Published;
+use crate::report::csv::written;
 
 /// A cell of a published table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,35 +32,27 @@ pub struct PublishedCell {
 
 /// Every cell of the published tables of cases.
 pub fn published_cells(cases: &[Case]) -> Vec<PublishedCell> {
-    let of = |case: &Case| -> Vec<PublishedCell> {
-        case.published.iter().flat_map(|table| table_cells(&case.name, table)).collect()
-    };
-    cases.iter().flat_map(of).collect()
+    let tables =
+        cases.iter().flat_map(|case| case.published.iter().map(move |table| (case, table)));
+    tables.flat_map(|(case, table)| table_cells(&case.name, table)).collect()
 }
 
 fn table_cells(case: &str, table: &Published) -> Vec<PublishedCell> {
-    let mut cells = sheet_cells(case, table, &table.sheet, &table.rows);
-    for sheet in table.derived.iter().flat_map(|derived| &derived.sheet) {
-        let rows: Vec<usize> = (0..sheet.len()).collect();
-        cells.extend(sheet_cells(case, table, sheet, &rows));
-    }
-    cells
-}
-
-fn sheet_cells(case: &str, table: &Published, sheet: &Sheet, rows: &[usize]) -> Vec<PublishedCell> {
     let is_key = |column: &String| table.keys.contains(column);
     let mut cells = Vec::new();
-    for row in rows {
-        let level = |key: &String| Some((key.clone(), sheet.at(*row, key)?.to_owned()));
+    for (sheet, row) in
+        sheets(table).flat_map(|(sheet, rows, _)| rows.into_iter().map(move |row| (sheet, row)))
+    {
+        let level = |key: &String| Some((key.clone(), sheet.at(row, key)?.to_owned()));
         let levels: BTreeMap<String, String> = table.keys.iter().filter_map(level).collect();
         for column in sheet.head().iter().filter(|column| !is_key(column)) {
-            let Some(printed) = sheet.at(*row, column) else { continue };
+            let Some(printed) = sheet.at(row, column) else { continue };
             cells.push(PublishedCell {
                 case: case.to_owned(),
                 published: table.name.clone(),
                 document: table.document.clone(),
                 file: sheet.file().display().to_string(),
-                line: sheet.line(*row),
+                line: sheet.line(row),
                 levels: levels.clone(),
                 column: column.clone(),
                 printed: printed.to_owned(),
@@ -70,17 +64,12 @@ fn sheet_cells(case: &str, table: &Published, sheet: &Sheet, rows: &[usize]) -> 
 
 /// The cells as comma-separated values.
 pub fn published_csv(cases: &[Case]) -> String {
-    let mut out = csv::Writer::from_writer(Vec::new());
     let head = ["case", "published", "document", "file", "line", "levels", "column", "printed"];
-    out.write_record(head).expect("memory takes every line");
-    for cell in published_cells(cases) {
+    let row = |cell: PublishedCell| {
         let PublishedCell { case, published, document, file, line, levels, column, printed } = cell;
         let levels = levels.iter().map(|(column, text)| format!("{column}={text}"));
         let levels = levels.collect::<Vec<_>>().join(" ");
-        let line = line.to_string();
-        let fields = [case, published, document, file, line, levels, column, printed];
-        out.write_record(fields).expect("memory takes every line");
-    }
-    let bytes = out.into_inner().expect("memory takes every line");
-    String::from_utf8(bytes).expect("it was written from strings")
+        [case, published, document, file, line.to_string(), levels, column, printed].to_vec()
+    };
+    written(&head, published_cells(cases).into_iter().map(row))
 }

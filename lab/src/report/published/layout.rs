@@ -1,7 +1,7 @@
 //! How a published table is laid out: a table for each level of some columns, and where these are too wide for a
 //! page, as documents print them, with a column for each row.
 
-use super::super::{Grid, WIDTH};
+use super::super::{Grid, WIDTH, grouped};
 use crate::case::METRIC;
 use crate::published::Sheet;
 
@@ -17,36 +17,24 @@ pub(super) fn grids(
     each: &[String],
 ) -> Vec<Vec<Grid>> {
     let is_of_metrics = each.iter().any(|column| column == METRIC);
-    let each: Vec<&String> = each.iter().filter(|column| *column != METRIC).collect();
-    let levels = |row: usize| -> Vec<&str> {
-        each.iter().map(|column| sheet.at(row, column).unwrap_or_default()).collect()
-    };
-    let mut groups: Vec<(Vec<&str>, Vec<usize>)> = Vec::new();
-    for row in rows {
-        match groups.iter_mut().find(|(own, _)| *own == levels(*row)) {
-            Some((_, rows)) => rows.push(*row),
-            None => groups.push((levels(*row), vec![*row])),
-        }
-    }
+    let each: Vec<&String> = each.iter().filter(|column| sheet.head().contains(column)).collect();
     let columns: Vec<&String> = sheet.head().iter().filter(|name| !each.contains(name)).collect();
-    let is_key = |column: &&String| keys.contains(column);
     let sets: Vec<Vec<&String>> = if is_of_metrics {
-        let figures = columns.iter().copied().filter(|column| !is_key(column));
-        let own = || columns.iter().copied().filter(is_key);
-        figures.map(|figure| own().chain([figure]).collect()).collect()
+        let (own, figures): (Vec<&String>, Vec<&String>) =
+            columns.iter().partition(|column| keys.contains(column));
+        figures.into_iter().map(|figure| [&own[..], &[figure]].concat()).collect()
     } else {
         vec![columns]
     };
+    let level = |row: usize, column: &str| sheet.at(row, column).unwrap_or_default();
+    let levels =
+        |row: usize| -> Vec<&str> { each.iter().map(|column| level(row, column)).collect() };
     let mut grids = Vec::new();
-    for (levels, rows) in &groups {
-        let named: Vec<String> = each
-            .iter()
-            .zip(levels)
-            .map(|(column, text)| format!("{} {text}", words(column)))
-            .collect();
-        for columns in &sets {
-            grids.push(grid(sheet, rows, columns, named.join(", ")));
-        }
+    for (levels, rows) in grouped(rows.iter().map(|row| (levels(*row), *row))) {
+        let named =
+            each.iter().zip(levels).map(|(column, text)| format!("{} {text}", words(column)));
+        let named = named.collect::<Vec<_>>().join(", ");
+        grids.extend(sets.iter().map(|columns| grid(sheet, &rows, columns, named.clone())));
     }
     grids
 }
@@ -76,7 +64,7 @@ fn grid(sheet: &Sheet, rows: &[usize], columns: &[&String], title: String) -> Ve
             let mut lines = columns.iter().map(line);
             let head = lines.next().unwrap_or_default();
             let title = if at == 0 { title.clone() } else { String::new() };
-            Grid { title, head, words: 1, rows: lines.collect(), notes: Vec::new() }
+            Grid { title, ..Grid::of(&head, 1, lines.collect()) }
         };
         return rows.chunks(rows_of_part).enumerate().map(part).collect();
     }
@@ -84,16 +72,9 @@ fn grid(sheet: &Sheet, rows: &[usize], columns: &[&String], title: String) -> Ve
     let is_word =
         |column: &&String| rows.iter().any(|row| text(*row, column).parse::<f64>().is_err());
     let count = columns.iter().take_while(|column| is_word(column)).count();
-    let head = columns.iter().map(|column| words(column)).collect();
+    let head: Vec<String> = columns.iter().map(|column| words(column)).collect();
     let cells = |row: &usize| columns.iter().map(|column| text(*row, column)).collect();
-    let rows = rows.iter().map(cells).collect();
-    vec![Grid { title, head, words: count, rows, notes: Vec::new() }]
-}
-
-/// How many fields of these rows have something, apart from those that tell rows apart.
-pub(super) fn cells(sheet: &Sheet, rows: &[usize], keys: &[String]) -> usize {
-    let columns = || sheet.head().iter().filter(|column| !keys.contains(column));
-    rows.iter().flat_map(|row| columns().filter_map(|column| sheet.at(*row, column))).count()
+    vec![Grid { title, ..Grid::of(&head, count, rows.iter().map(cells).collect()) }]
 }
 
 /// The name of a column as words, which a narrow table can break between.
