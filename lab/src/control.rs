@@ -52,7 +52,7 @@ impl Said for FromWorker {
 }
 
 /// What a worker is to do.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Order {
     /// Of which workload of the trial it is a party; nothing if there is one.
     pub part: String,

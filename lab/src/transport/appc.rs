@@ -5,21 +5,19 @@ use siga::appc::{Conversation, Data, Options, State, Then};
 use siga::{Guest, Target};
 
 use super::path::{OVER_PATHS, TARGET, add_counters};
-use super::{End, Opened, Opening, PIECE_BYTES, Transport, attach, is_source, wait};
+use super::{Can, End, Opening, PIECE_BYTES, Transport, attach, wait};
 use crate::fault::{Doing, Fault};
 
 pub(super) const APPC: Transport = Transport {
     name: "appc",
     meaning: "a conversation of APPC/VM; records are pushed in a stream, and hand over the turn elsewhere",
-    stream: Some(|opening| opening.stream(|opening| AppcEnd::open(opening, false))),
-    exchange: Some(|opening| opening.exchange(|opening| AppcEnd::open(opening, true))),
-    request: Some(|opening| opening.request(|opening| AppcEnd::open(opening, true))),
+    carry: |opening| opening.over(AppcEnd::open),
     ..OVER_PATHS
 };
 
 /// One end of a conversation.
 #[derive(Debug)]
-pub(crate) struct AppcEnd {
+struct AppcEnd {
     conversation: Conversation,
     /// Whether the turn goes to the other side with each record.
     in_turn: bool,
@@ -28,17 +26,18 @@ pub(crate) struct AppcEnd {
 }
 
 impl AppcEnd {
-    pub(crate) fn open(opening: Opening<'_>, in_turn: bool) -> Opened<AppcEnd> {
-        let Opening { order, control, bytes } = opening;
+    fn open(opening: &mut Opening<'_>) -> Result<AppcEnd, Fault> {
+        let Opening { what, order, control, bytes } = opening;
         let options = Options { wait: wait(order), ..Options::default() };
         let guest = attach(order, control)?;
-        let conversation = if is_source(order) {
+        let conversation = if order.is_source() {
             let target = Target::Guest(TARGET.parse().expect("it is a name"));
             Conversation::allocate_to(&guest, target, &options).doing("allocate")?
         } else {
             Conversation::accept(&guest, &options).doing("accept")?
         };
-        Ok(AppcEnd { conversation, in_turn, buffer: vec![0; bytes], _guest: guest })
+        let (in_turn, buffer) = (!matches!(what, Can::Stream), vec![0; *bytes]);
+        Ok(AppcEnd { conversation, in_turn, buffer, _guest: guest })
     }
 }
 

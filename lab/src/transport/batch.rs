@@ -2,16 +2,16 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use super::{End, KERNEL, Opened, Opening, Transport, is_source};
+use super::{Can, End, KERNEL, Opening, Transport};
 use crate::fault::{Doing, Fault};
 
 pub(super) const UNIX_STREAM_BATCHED: Transport = Transport {
     name: "unix-stream-batched",
     meaning: "a Unix stream, framed by the program and written 64 KiB at a time",
-    stream: Some(|opening| opening.stream(BatchEnd::open)),
+    can: &[Can::Stream],
+    carry: |opening| opening.over(BatchEnd::open),
     waits: &["block"],
     ..KERNEL
 };
@@ -24,7 +24,7 @@ const HEADER_BYTES: usize = 4;
 
 /// One end of a Unix stream whose program collects its messages.
 #[derive(Debug)]
-pub(crate) struct BatchEnd {
+struct BatchEnd {
     stream: UnixStream,
     /// What is to be written: messages are built in it, so that they are copied by the kernel alone.
     output: Vec<u8>,
@@ -35,17 +35,9 @@ pub(crate) struct BatchEnd {
 }
 
 impl BatchEnd {
-    pub(crate) fn open(opening: Opening<'_>) -> Opened<BatchEnd> {
-        let Opening { order, control, bytes, .. } = opening;
-        let stream = if is_source(order) {
-            let (ours, theirs) = UnixStream::pair().doing("make a Unix stream")?;
-            control.pass("stream", &[theirs.as_fd()])?;
-            ours
-        } else {
-            let [ours] = control.descriptors()?;
-            UnixStream::from(ours)
-        };
-        let room = BATCH_BYTES.max(HEADER_BYTES + bytes);
+    fn open(opening: &mut Opening<'_>) -> Result<BatchEnd, Fault> {
+        let stream = opening.end(|| UnixStream::pair().doing("make a Unix stream"))?;
+        let room = BATCH_BYTES.max(HEADER_BYTES + opening.bytes);
         let (output, input) = (vec![0; room], vec![0; room]);
         Ok(BatchEnd { stream, output, output_end: 0, input, input_at: 0, input_end: 0 })
     }

@@ -3,46 +3,29 @@
 //! Who spins calls again and again without sleeping in the kernel.
 
 use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write, pipe as new_pipe};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
+use host::report::Counts;
 use os::sync::pause;
 use rustix::io::ioctl_fionbio;
 use rustix::net::{Shutdown, shutdown};
 use rustix::pipe::fcntl_setpipe_size;
 
-use super::{End, KERNEL, Opened, Opening, Transport, is_source, spins};
-use crate::control::Order;
+use super::{End, KERNEL, Opening, Transport, spins};
 use crate::fault::{Doing, Fault};
 
 pub(super) const UNIX_STREAM: Transport = Transport {
     name: "unix-stream",
     meaning: "a Unix stream, one system call for each message on each side",
-    stream: Some(|opening| opening.stream(unix)),
-    exchange: Some(|opening| opening.exchange(unix)),
-    request: Some(|opening| opening.request(unix)),
-    has_pairs: true,
+    carry: |opening| opening.over(unix),
     ..KERNEL
 };
 
 pub(super) const PIPE: Transport = Transport {
     name: "pipe",
     meaning: "a pipe of 1 MiB",
-    stream: Some(|opening| opening.stream(pipe)),
-    exchange: Some(|opening| opening.exchange(pipe)),
-    request: Some(|opening| opening.request(pipe)),
-    has_pairs: true,
-    ..KERNEL
-};
-
-pub(super) const TCP_LOOPBACK: Transport = Transport {
-    name: "tcp-loopback",
-    meaning: "TCP over loopback with TCP_NODELAY",
-    stream: Some(|opening| opening.stream(tcp)),
-    exchange: Some(|opening| opening.exchange(tcp)),
-    request: Some(|opening| opening.request(tcp)),
-    has_pairs: true,
+    carry: |opening| opening.over(pipe),
     ..KERNEL
 };
 
@@ -53,6 +36,8 @@ pub(crate) struct ByteEnd<I, O> {
     /// None once it has finished.
     output: Option<O>,
     buffer: Vec<u8>,
+    /// Counts what goes below the stream.
+    pub(super) count: fn() -> Counts,
 }
 
 /// A pipe holds this much: the most that an ordinary user is allowed. (64 B: twice the rate of the usual
@@ -60,43 +45,16 @@ pub(crate) struct ByteEnd<I, O> {
 const PIPE_BYTES: usize = 1 << 20;
 
 /// A Unix stream. Its buffers are left alone: larger ones move the queue out of the cache.
-pub(crate) fn unix(opening: Opening<'_>) -> Opened<ByteEnd<UnixStream, UnixStream>> {
-    let Opening { order, control, bytes, .. } = opening;
-    let ours = if is_source(order) {
-        let (ours, theirs) = UnixStream::pair().doing("make a Unix stream")?;
-        control.pass("stream", &[theirs.as_fd()])?;
-        ours
-    } else {
-        let [ours] = control.descriptors()?;
-        UnixStream::from(ours)
-    };
+fn unix(opening: &mut Opening<'_>) -> Result<ByteEnd<UnixStream, UnixStream>, Fault> {
+    let ours = opening.end(|| UnixStream::pair().doing("make a Unix stream"))?;
     let input = ours.try_clone().doing("duplicate a descriptor")?;
-    ByteEnd::new(input, ours, order, bytes)
-}
-
-/// TCP over the loopback interface, without delay for small messages.
-pub(crate) fn tcp(opening: Opening<'_>) -> Opened<ByteEnd<TcpStream, TcpStream>> {
-    let Opening { order, control, bytes, .. } = opening;
-    let ours = if is_source(order) {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing("listen on loopback")?;
-        let address = listener.local_addr().doing("listen on loopback")?;
-        let ours = TcpStream::connect(address).doing("connect on loopback")?;
-        let (theirs, _) = listener.accept().doing("accept on loopback")?;
-        control.pass("stream", &[theirs.as_fd()])?;
-        ours
-    } else {
-        let [ours] = control.descriptors()?;
-        TcpStream::from(ours)
-    };
-    ours.set_nodelay(true).doing("set TCP_NODELAY")?;
-    let input = ours.try_clone().doing("duplicate a descriptor")?;
-    ByteEnd::new(input, ours, order, bytes)
+    ByteEnd::new(input, ours, opening)
 }
 
 /// Two pipes.
-pub(crate) fn pipe(opening: Opening<'_>) -> Opened<ByteEnd<PipeReader, PipeWriter>> {
-    let Opening { order, control, bytes, .. } = opening;
-    let (input, output) = if is_source(order) {
+fn pipe(opening: &mut Opening<'_>) -> Result<ByteEnd<PipeReader, PipeWriter>, Fault> {
+    let Opening { order, control, .. } = opening;
+    let (input, output) = if order.is_source() {
         let (their_input, output) = new_pipe().doing("make a pipe")?;
         let (input, their_output) = new_pipe().doing("make a pipe")?;
         for pipe in [output.as_fd(), their_output.as_fd()] {
@@ -108,16 +66,17 @@ pub(crate) fn pipe(opening: Opening<'_>) -> Opened<ByteEnd<PipeReader, PipeWrite
         let [input, output] = control.descriptors()?;
         (PipeReader::from(input), PipeWriter::from(output))
     };
-    ByteEnd::new(input, output, order, bytes)
+    ByteEnd::new(input, output, opening)
 }
 
 impl<I: AsFd, O: AsFd> ByteEnd<I, O> {
-    pub(super) fn new(input: I, output: O, order: &Order, bytes: usize) -> Opened<ByteEnd<I, O>> {
-        if spins(order) {
+    pub(super) fn new(input: I, output: O, opening: &Opening<'_>) -> Result<Self, Fault> {
+        if spins(opening.order) {
             ioctl_fionbio(&input, true).doing("keep reading from sleeping")?;
             ioctl_fionbio(&output, true).doing("keep writing from sleeping")?;
         }
-        Ok(ByteEnd { input, output: Some(output), buffer: vec![0; bytes] })
+        let buffer = vec![0; opening.bytes];
+        Ok(ByteEnd { input, output: Some(output), buffer, count: Counts::new })
     }
 }
 
@@ -136,10 +95,6 @@ impl<I: Read, O: Write + AsFd> End for ByteEnd<I, O> {
                 Err(error) => return Err(error).doing("write"),
             }
         }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), Fault> {
         Ok(())
     }
 
@@ -166,5 +121,9 @@ impl<I: Read, O: Write + AsFd> End for ByteEnd<I, O> {
             let _ = shutdown(&output, Shutdown::Write);
         }
         Ok(())
+    }
+
+    fn counts(&mut self) -> Counts {
+        (self.count)()
     }
 }

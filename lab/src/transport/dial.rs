@@ -12,7 +12,7 @@ use rustix::net::{
 use siga::tcpip::{self, Drive, Stack};
 
 use super::tcpip::{FINISH_MAX, PORT, counts_of_stack, join};
-use super::{is_source, network, spins};
+use super::{network, spins};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::workload::tcp_crr::BACKLOG;
@@ -32,8 +32,6 @@ pub(crate) trait Receive: Read + Write {
 }
 
 impl Receive for TcpStream {}
-
-impl Receive for tcpip::TcpStream {}
 
 /// Makes connections, or accepts them.
 pub(crate) trait Dials {
@@ -81,6 +79,7 @@ pub(crate) struct StackDials {
     /// The target's address, for the source.
     target: Option<SocketAddr>,
     spins: bool,
+    is_in_place: bool,
 }
 
 impl StackDials {
@@ -90,39 +89,38 @@ impl StackDials {
         control: &mut Control,
         buffer_bytes: usize,
     ) -> Result<StackDials, Fault> {
-        let spins = spins(order);
+        let (spins, is_in_place) = (spins(order), order.word("transport") == "tcp-lan-in-place");
         let (stack, address) = join(order, control, buffer_bytes, Drive::Inline)?;
-        if is_source(order) {
+        if order.is_source() {
             let target = address.map(|address| SocketAddr::new(address, PORT));
-            return Ok(StackDials { stack, listener: None, target, spins });
+            return Ok(StackDials { stack, listener: None, target, spins, is_in_place });
         }
         let at = ("0.0.0.0", PORT);
         let listener = tcpip::TcpListener::bind_with_backlog(&stack, at, BACKLOG.into());
         let listener = listener.doing("listen on a LAN")?;
         listener.set_nonblocking(spins).doing("keep accepting from waiting")?;
         control.pass("listening", &[])?;
-        Ok(StackDials { stack, listener: Some(listener), target: None, spins })
+        Ok(StackDials { stack, listener: Some(listener), target: None, spins, is_in_place })
     }
 }
 
 impl Dials for StackDials {
-    type Stream = tcpip::TcpStream;
+    type Stream = StackStream;
 
-    fn connect(&mut self) -> io::Result<tcpip::TcpStream> {
+    fn connect(&mut self) -> io::Result<StackStream> {
         let target = self.target.ok_or(ErrorKind::HostUnreachable)?;
-        match self.spins {
+        let stream = match self.spins {
             true => tcpip::TcpStream::start_connecting(&self.stack, target),
             false => tcpip::TcpStream::connect(&self.stack, target),
-        }
+        };
+        Ok(StackStream { stream: stream?, is_in_place: self.is_in_place })
     }
 
-    fn accept(&mut self) -> io::Result<Option<tcpip::TcpStream>> {
+    fn accept(&mut self) -> io::Result<Option<StackStream>> {
         let listener = self.listener.as_ref().ok_or(ErrorKind::Unsupported)?;
-        let accepted = accepted(listener.accept().map(|(stream, _)| stream))?;
-        if let Some(stream) = &accepted {
-            stream.set_nonblocking(self.spins)?;
-        }
-        Ok(accepted)
+        let Some((stream, _)) = accepted(listener.accept())? else { return Ok(None) };
+        stream.set_nonblocking(self.spins)?;
+        Ok(Some(StackStream { stream, is_in_place: self.is_in_place }))
     }
 
     fn rest(&mut self, time: Duration) -> io::Result<()> {
@@ -144,61 +142,42 @@ impl Dials for StackDials {
     }
 }
 
-/// A connection of the stack from which nothing is copied: what has come is verified in the connection's buffer.
+/// A connection of the stack.
 #[derive(Debug)]
-pub(crate) struct InPlaceStream(tcpip::TcpStream);
+pub(crate) struct StackStream {
+    stream: tcpip::TcpStream,
+    /// Whether nothing is copied: what has come is verified in the connection's buffer.
+    is_in_place: bool,
+}
 
-impl Read for InPlaceStream {
+impl Read for StackStream {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.0.read(bytes)
+        self.stream.read(bytes)
     }
 }
 
-impl Write for InPlaceStream {
+impl Write for StackStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
+        self.stream.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.stream.flush()
     }
 }
 
-impl Receive for InPlaceStream {
+impl Receive for StackStream {
     fn receive(&mut self, room: &mut [u8], verify: impl FnOnce(&[u8])) -> io::Result<usize> {
-        self.0.receive_with(|piece| {
+        if !self.is_in_place {
+            let count = self.stream.read(room)?;
+            verify(&room[..count]);
+            return Ok(count);
+        }
+        self.stream.receive_with(|piece| {
             let count = piece.len().min(room.len());
             verify(&piece[..count]);
             (count, count)
         })
-    }
-}
-
-/// Connections of the stack that are received in place.
-#[derive(Debug)]
-pub(crate) struct InPlaceDials(pub(crate) StackDials);
-
-impl Dials for InPlaceDials {
-    type Stream = InPlaceStream;
-
-    fn connect(&mut self) -> io::Result<InPlaceStream> {
-        self.0.connect().map(InPlaceStream)
-    }
-
-    fn accept(&mut self) -> io::Result<Option<InPlaceStream>> {
-        Ok(self.0.accept()?.map(InPlaceStream))
-    }
-
-    fn rest(&mut self, time: Duration) -> io::Result<()> {
-        self.0.rest(time)
-    }
-
-    fn counts(&self) -> Counts {
-        self.0.counts()
-    }
-
-    fn finish(self) -> Result<(), Fault> {
-        self.0.finish()
     }
 }
 
@@ -214,9 +193,8 @@ pub(crate) struct KernelDials {
 const SETTINGS: [(&str, &str); 2] = [("ip_local_port_range", "1024 65535"), ("tcp_tw_reuse", "1")];
 
 impl KernelDials {
-    /// The target listens, and says where.
+    /// In the networks that the transport says.
     pub(crate) fn open(order: &Order, control: &mut Control) -> Result<KernelDials, Fault> {
-        let spins = spins(order);
         let own = match order.word("transport") {
             "tcp-veth" => {
                 let own = network::join_veth(order, control)?;
@@ -228,7 +206,17 @@ impl KernelDials {
             }
             _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
         };
-        if is_source(order) {
+        KernelDials::at(own, spins(order), order, control)
+    }
+
+    /// The target listens at `own`, and says where.
+    pub(super) fn at(
+        own: IpAddr,
+        spins: bool,
+        order: &Order,
+        control: &mut Control,
+    ) -> Result<KernelDials, Fault> {
+        if order.is_source() {
             let target = control.note()?.parse().doing("read an address")?;
             return Ok(KernelDials { listener: None, target, spins });
         }
@@ -267,11 +255,9 @@ impl Dials for KernelDials {
 
     fn accept(&mut self) -> io::Result<Option<TcpStream>> {
         let listener = self.listener.as_ref().ok_or(ErrorKind::Unsupported)?;
-        let accepted = accepted(listener.accept().map(|(stream, _)| stream))?;
-        if let Some(stream) = &accepted {
-            stream.set_nonblocking(self.spins)?;
-        }
-        Ok(accepted)
+        let Some((stream, _)) = accepted(listener.accept())? else { return Ok(None) };
+        stream.set_nonblocking(self.spins)?;
+        Ok(Some(stream))
     }
 
     fn rest(&mut self, time: Duration) -> io::Result<()> {

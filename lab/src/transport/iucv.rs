@@ -6,23 +6,28 @@ use siga::connect::END_DATA_BYTES;
 use siga::iucv::{Answered, IucvPath, MessageId, Options, Outgoing, ReceiveError};
 
 use super::path::{OVER_PATHS, TARGET, add_counters};
-use super::{End, Opened, Opening, PIECE_BYTES, Transport, attach, ended, is_source, wait};
+use super::{Can, End, Opening, PIECE_BYTES, Transport, attach, ended, wait};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 
 pub(super) const IUCV: Transport = Transport {
     name: "iucv",
     meaning: "a path of IUCV; quiet one-way messages in a stream, two-way messages and replies elsewhere",
-    stream: Some(|opening| opening.stream(|opening| OneWayEnd::open(opening, true))),
-    exchange: Some(|opening| opening.exchange(TwoWayEnd::open)),
-    request: Some(|opening| opening.request(TwoWayEnd::open)),
+    carry: |opening| match opening.what {
+        Can::Stream => opening.over(|opening| IucvEnd::open(opening, Way::Pushed)),
+        _ if opening.order.is_source() => {
+            opening.over(|opening| IucvEnd::open(opening, Way::Asked))
+        }
+        _ => opening.over(|opening| IucvEnd::open(opening, Way::Replied)),
+    },
     ..OVER_PATHS
 };
 
 pub(super) const IUCV_SEND: Transport = Transport {
     name: "iucv-send",
     meaning: "a path of IUCV, each message receivable before the next is made",
-    stream: Some(|opening| opening.stream(|opening| OneWayEnd::open(opening, false))),
+    can: &[Can::Stream],
+    carry: |opening| opening.over(|opening| IucvEnd::open(opening, Way::Sent)),
     ..OVER_PATHS
 };
 
@@ -39,7 +44,7 @@ pub(crate) fn connect_iucv(
 ) -> Result<(Guest, IucvPath), Fault> {
     let options = Options { limit, wait: wait(order), ..Options::default() };
     let guest = attach(order, control)?;
-    let path = if is_source(order) {
+    let path = if order.is_source() {
         IucvPath::connect(&guest, TARGET, &options).doing("connect")?
     } else {
         IucvPath::accept(&guest, &options).doing("accept")?
@@ -56,112 +61,86 @@ pub(crate) fn counts_of_iucv(path: &mut IucvPath) -> Counts {
     counts
 }
 
-/// What can still be received has been, and the path has ended; everything else is a fault.
-#[cold]
-pub(crate) fn ended_iucv(error: ReceiveError) -> Result<bool, Fault> {
-    match error {
-        ReceiveError::Severed(severed) => ended(severed),
-        error => Err(error).doing("receive"),
-    }
+/// How an end sends its messages.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// One way, and nobody wants to know when they were received. They may go together while the receiver is behind.
+    Pushed,
+    /// The same, one by one.
+    Sent,
+    /// As questions.
+    Asked,
+    /// As replies to what was received last.
+    Replied,
 }
 
-/// One end of a path over which messages go one way, and nobody wants to know when they were received.
+/// One end of a path.
 #[derive(Debug)]
-pub(crate) struct OneWayEnd {
+struct IucvEnd {
     path: IucvPath,
+    way: Way,
     outgoing: Outgoing,
-    /// Whether messages may go together while the receiver is behind.
-    is_pushed: bool,
-    buffer: Vec<u8>,
-    _guest: Guest,
-}
-
-impl OneWayEnd {
-    pub(crate) fn open(opening: Opening<'_>, is_pushed: bool) -> Opened<OneWayEnd> {
-        let Opening { order, control, bytes, .. } = opening;
-        let (guest, path) = connect_iucv(order, control, LIMIT)?;
-        let outgoing = Outgoing { quiet: true, ..Outgoing::default() };
-        Ok(OneWayEnd { path, outgoing, is_pushed, buffer: vec![0; bytes], _guest: guest })
-    }
-}
-
-impl End for OneWayEnd {
-    #[inline(always)]
-    fn send(&mut self, bytes: usize, mut build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
-        let body = &mut self.buffer[..bytes];
-        build(body);
-        let sent = if self.is_pushed {
-            self.path.push(&self.outgoing, body)
-        } else {
-            self.path.send(&self.outgoing, body)
-        };
-        sent.map(drop).doing("send")
-    }
-
-    #[inline]
-    fn flush(&mut self) -> Result<(), Fault> {
-        self.path.flush();
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn receive(
-        &mut self,
-        _bytes: usize,
-        mut read: impl FnMut(usize, &[u8]),
-    ) -> Result<bool, Fault> {
-        match self.path.next() {
-            Ok((_, body)) => {
-                read(0, body);
-                Ok(true)
-            }
-            Err(error) => ended_iucv(error),
-        }
-    }
-
-    fn finish(&mut self) -> Result<(), Fault> {
-        self.path.raw().sever([0; END_DATA_BYTES]);
-        Ok(())
-    }
-
-    fn counts(&mut self) -> Counts {
-        counts_of_iucv(&mut self.path)
-    }
-}
-
-/// One end of a path over which the source asks and the target replies.
-#[derive(Debug)]
-pub(crate) struct TwoWayEnd {
-    path: IucvPath,
-    is_source: bool,
     /// What was asked and not replied to.
     asked: Option<MessageId>,
     buffer: Vec<u8>,
     _guest: Guest,
 }
 
-impl TwoWayEnd {
-    pub(crate) fn open(opening: Opening<'_>) -> Opened<TwoWayEnd> {
+impl IucvEnd {
+    fn open(opening: &mut Opening<'_>, way: Way) -> Result<IucvEnd, Fault> {
         let Opening { order, control, bytes, .. } = opening;
-        let (guest, path) = connect_iucv(order, control, Options::DEFAULT.limit)?;
-        let (is_source, buffer) = (is_source(order), vec![0; bytes]);
-        Ok(TwoWayEnd { path, is_source, asked: None, buffer, _guest: guest })
+        let one_way = Outgoing { quiet: true, ..Outgoing::default() };
+        let two_way = Outgoing { reply_bytes_max: Some(*bytes as u32), ..Outgoing::default() };
+        let (limit, outgoing) = match way {
+            Way::Pushed | Way::Sent => (LIMIT, one_way),
+            Way::Asked | Way::Replied => (Options::DEFAULT.limit, two_way),
+        };
+        let (guest, path) = connect_iucv(order, control, limit)?;
+        let buffer = vec![0; *bytes];
+        Ok(IucvEnd { path, way, outgoing, asked: None, buffer, _guest: guest })
+    }
+
+    fn take_asked(&mut self) -> MessageId {
+        self.asked.take().expect("a reply comes after its question")
+    }
+
+    /// Receives a reply of at most so many bytes, piece by piece.
+    #[inline(always)]
+    fn receive_reply(
+        &mut self,
+        bytes: usize,
+        mut read: impl FnMut(usize, &[u8]),
+    ) -> Result<bool, Fault> {
+        let asked = self.take_asked();
+        let room = bytes.min(PIECE_BYTES);
+        let mut at = 0;
+        loop {
+            let answered = self.path.answer(asked, 0, &mut self.buffer[..room]);
+            let Answered { bytes, residual, .. } = answered.doing("take a reply")?;
+            read(at, &self.buffer[..bytes]);
+            at += bytes;
+            if residual == 0 {
+                return Ok(true);
+            }
+        }
     }
 }
 
-impl End for TwoWayEnd {
+impl End for IucvEnd {
     #[inline(always)]
     fn send(&mut self, bytes: usize, mut build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
-        let most = self.buffer.len() as u32;
-        let body = &mut self.buffer[..bytes];
-        build(body);
-        if self.is_source {
-            let outgoing = Outgoing { reply_bytes_max: Some(most), ..Outgoing::default() };
-            self.asked = Some(self.path.send(&outgoing, body).doing("send")?);
-            return Ok(());
+        build(&mut self.buffer[..bytes]);
+        if let Way::Replied = self.way {
+            let asked = self.take_asked();
+            return self.path.reply(asked, &self.buffer[..bytes]).doing("reply");
         }
-        let asked = self.asked.take().expect("a reply comes after its question");
-        self.path.reply(asked, body).doing("reply")
+        let body = &self.buffer[..bytes];
+        let sent = match self.way {
+            Way::Pushed => self.path.push(&self.outgoing, body),
+            _ => self.path.send(&self.outgoing, body),
+        };
+        self.asked = Some(sent.doing("send")?);
+        Ok(())
     }
 
     #[inline]
@@ -172,19 +151,8 @@ impl End for TwoWayEnd {
 
     #[inline(always)]
     fn receive(&mut self, bytes: usize, mut read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
-        if self.is_source {
-            let asked = self.asked.take().expect("a reply comes after its question");
-            let room = bytes.min(PIECE_BYTES);
-            let mut at = 0;
-            loop {
-                let answered = self.path.answer(asked, 0, &mut self.buffer[..room]);
-                let Answered { bytes, residual, .. } = answered.doing("take a reply")?;
-                read(at, &self.buffer[..bytes]);
-                at += bytes;
-                if residual == 0 {
-                    return Ok(true);
-                }
-            }
+        if let Way::Asked = self.way {
+            return self.receive_reply(bytes, read);
         }
         match self.path.next() {
             Ok((pending, body)) => {
@@ -192,7 +160,8 @@ impl End for TwoWayEnd {
                 self.asked = Some(pending.id);
                 Ok(true)
             }
-            Err(error) => ended_iucv(error),
+            Err(ReceiveError::Severed(severed)) => ended(severed),
+            Err(error) => Err(error).doing("receive"),
         }
     }
 

@@ -6,8 +6,8 @@ use host::system::lan::{FRAME_BYTES, HEADROOM_BYTES};
 use siga::Guest;
 use siga::lan::{Counter, Frame, Lan, LanOptions, Mac, Offload, TrySendFrameError};
 
-use super::path::{OVER_PATHS, guest_name, role_name};
-use super::{End, MessageBytes, Opened, Opening, Transport, is_source, wait};
+use super::path::{OVER_PATHS, SOURCE, TARGET, guest_name, own_name};
+use super::{Can, End, MESSAGES_AND_PAIRS, MessageBytes, Opening, Transport, wait};
 use crate::control::{Control, Order};
 use crate::factor::Level;
 use crate::fault::{Doing, Fault};
@@ -15,10 +15,8 @@ use crate::fault::{Doing, Fault};
 pub(super) const LAN: Transport = Transport {
     name: "lan",
     meaning: "each in an Ethernet frame between two members; in a stream small frames go together",
-    stream: Some(|opening| opening.stream(LanEnd::open_pushing)),
-    exchange: Some(|opening| opening.exchange(LanEnd::open_sending)),
-    request: Some(|opening| opening.request(LanEnd::open_sending)),
-    has_pairs: true,
+    can: MESSAGES_AND_PAIRS,
+    carry: |opening| opening.over(LanEnd::open),
     bytes: MessageBytes::Most((FRAME_BYTES_MAX - HEADER_BYTES) as u64),
     ..OVER_PATHS
 };
@@ -69,7 +67,7 @@ pub(crate) const END: [u8; 2] = [0x88, 0xb6];
 
 /// One end: a member of the LAN that talks with one other.
 #[derive(Debug)]
-pub(crate) struct LanEnd {
+struct LanEnd {
     lan: Lan,
     /// The frame that is being built, its header at the start.
     frame: Vec<u8>,
@@ -77,20 +75,11 @@ pub(crate) struct LanEnd {
 }
 
 impl LanEnd {
-    fn open_pushing(opening: Opening<'_>) -> Opened<LanEnd> {
-        LanEnd::open(opening, true)
-    }
-
-    fn open_sending(opening: Opening<'_>) -> Opened<LanEnd> {
-        LanEnd::open(opening, false)
-    }
-
-    fn open(opening: Opening<'_>, pushes: bool) -> Opened<LanEnd> {
-        let Opening { order, control, bytes } = opening;
+    fn open(opening: &mut Opening<'_>) -> Result<LanEnd, Fault> {
+        let Opening { what, order, control, bytes } = opening;
         let mut lan = join(order, control)?;
-        let other = if is_source(order) { super::path::TARGET } else { super::path::SOURCE };
         // Each waits until the other is there.
-        let name = guest_name(other, order.number, order.copies);
+        let name = guest_name(if order.is_source() { TARGET } else { SOURCE }, order);
         let to = loop {
             let found = lan.members().find(|member| member.name.as_str() == name);
             if let Some(member) = found {
@@ -98,9 +87,9 @@ impl LanEnd {
             }
             control.parcel()?;
         };
-        let mut frame = vec![0; HEADER_BYTES + bytes];
+        let mut frame = vec![0; HEADER_BYTES + *bytes];
         header(&mut frame, to, lan.mac(), MESSAGE);
-        Ok(LanEnd { lan, frame, pushes })
+        Ok(LanEnd { lan, frame, pushes: matches!(what, Can::Stream) })
     }
 
     /// Sends what was built, up to `end`.
@@ -127,11 +116,10 @@ pub(crate) fn push(lan: &mut Lan, frame: &[u8]) -> Result<(), TrySendFrameError>
 
 /// Makes this party's guest a member. The source comes after the target.
 fn join(order: &Order, control: &mut Control) -> Result<Lan, Fault> {
-    if is_source(order) {
+    if order.is_source() {
         control.parcel()?;
     }
-    let name = guest_name(role_name(order), order.number, order.copies);
-    let lan = member(order, &name)?;
+    let lan = member(order, &own_name(order))?;
     control.pass("joined", &[])?;
     Ok(lan)
 }

@@ -18,6 +18,8 @@ mod ring;
 mod tcpip;
 mod wake;
 
+use std::os::fd::{AsFd, OwnedFd};
+
 use host::report::Counts;
 
 use crate::control::{Control, Order};
@@ -26,7 +28,7 @@ use crate::fault::Fault;
 use crate::quantity::Report;
 use crate::workload::{exchange, request, stream};
 
-pub(crate) use dial::{Dials, InPlaceDials, KernelDials, Receive, StackDials};
+pub(crate) use dial::{Dials, KernelDials, Receive, StackDials};
 pub(crate) use iucv::{connect_iucv, counts_of_iucv};
 pub(crate) use line::OneLineEnd;
 pub(crate) use path::{attach, connect, counts_of, ended, wait};
@@ -38,32 +40,24 @@ pub struct Transport {
     pub name: &'static str,
     /// What it is.
     pub meaning: &'static str,
-    /// Carries a stream over this transport. None if the transport has no streams; the same for the next two.
-    stream: Option<Carry>,
-    exchange: Option<Carry>,
-    request: Option<Carry>,
-    /// Whether a trial can have many pairs, each with a connection of its own.
-    has_pairs: bool,
-    /// Whether another program provides it. `siga-peers` measures such transports.
-    is_peer: bool,
+    /// What it can do.
+    can: &'static [Can],
+    /// Runs the ordered workload over it.
+    carry: fn(Opening<'_>) -> Result<Report, Fault>,
     /// Whether it is no way to send anything, but what the machine allows at most.
     is_reference: bool,
     /// Whether a trial needs a host, or a party in its place, as Aeron's media driver.
     needs_host: bool,
-    /// Whether the factor `ring` applies.
-    has_ring: bool,
-    /// Whether the factor `mtu` applies.
-    has_mtu: bool,
-    /// Whether the factor `slip_ns` applies.
-    has_slip: bool,
+    /// The factors of [`OPTIONAL_FACTORS`] that apply.
+    factors: &'static [&'static str],
     /// How a side can wait. A side that cannot wait as asked waits in the first of these ways.
     waits: &'static [&'static str],
     /// How long messages can be.
     bytes: MessageBytes,
 }
 
-/// Opens an end and runs a workload over it. Called once in a trial, compiled for each end.
-type Carry = fn(Opening<'_>) -> Result<Report, Fault>;
+/// Factors that apply to some transports alone.
+const OPTIONAL_FACTORS: [&str; 3] = ["ring", "mtu", "slip_ns"];
 
 /// How long the messages of a transport can be.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +86,7 @@ pub const TRANSPORTS: &[Transport] = &[
     batch::UNIX_STREAM_BATCHED,
     packets::UNIX_SEQPACKET,
     bytes::PIPE,
-    bytes::TCP_LOOPBACK,
+    network::TCP_LOOPBACK,
     network::TCP_PORT,
     network::TCP_VETH,
     network::TCP_VETH_BIG,
@@ -106,20 +100,21 @@ pub const TRANSPORTS: &[Transport] = &[
     peer::ICEORYX2,
 ];
 
-/// The fields that an entry leaves out: those of a transport of the kernel without workloads.
+/// The workloads of messages between two parties.
+const MESSAGES: &[Can] = &[Can::Stream, Can::Exchange, Can::Request];
+
+/// The same, and many pairs of parties.
+const MESSAGES_AND_PAIRS: &[Can] = &[Can::Stream, Can::Exchange, Can::Request, Can::Pairs];
+
+/// The fields that an entry leaves out: those of a transport of the kernel.
 const KERNEL: Transport = Transport {
     name: "",
     meaning: "",
-    stream: None,
-    exchange: None,
-    request: None,
-    has_pairs: false,
-    is_peer: false,
+    can: MESSAGES_AND_PAIRS,
+    carry: |opening| unreachable!("{:?} over no transport", opening.what),
     is_reference: false,
     needs_host: false,
-    has_ring: false,
-    has_mtu: false,
-    has_slip: false,
+    factors: &[],
     waits: &["block", "spin"],
     bytes: MessageBytes::Any,
 };
@@ -130,19 +125,22 @@ pub(crate) enum Can {
     Stream,
     Exchange,
     Request,
+    /// Many pairs in a trial, each with a connection of its own.
     Pairs,
+    /// Be measured by `siga-peers`, because another program provides it.
     Peer,
 }
 
 impl Transport {
     const fn can(&self, what: Can) -> bool {
-        match what {
-            Can::Stream => self.stream.is_some(),
-            Can::Exchange => self.exchange.is_some(),
-            Can::Request => self.request.is_some(),
-            Can::Pairs => self.has_pairs,
-            Can::Peer => self.is_peer,
+        let mut at = 0;
+        while at < self.can.len() {
+            if self.can[at] as u8 == what as u8 {
+                return true;
+            }
+            at += 1;
         }
+        false
     }
 }
 
@@ -184,14 +182,8 @@ pub(crate) fn is_reference(factors: &Factors) -> bool {
 /// Takes out the factors that do not apply to the transport, and sets those in which it has no choice.
 pub(crate) fn fit(factors: &mut Factors) {
     let Some(transport) = of(factors) else { return };
-    if !transport.has_ring {
-        factors.remove("ring");
-    }
-    if !transport.has_mtu {
-        factors.remove("mtu");
-    }
-    if !transport.has_slip {
-        factors.remove("slip_ns");
+    for factor in OPTIONAL_FACTORS.iter().filter(|factor| !transport.factors.contains(factor)) {
+        factors.remove(*factor);
     }
     if matches!(transport.bytes, MessageBytes::Fixed(_)) {
         factors.remove("bytes");
@@ -245,15 +237,9 @@ pub(crate) fn carry(
     control: &mut Control,
     bytes: usize,
 ) -> Result<Report, Fault> {
-    let transport = of(&order.factors);
-    let carry = transport.and_then(|transport| match what {
-        Can::Stream => transport.stream,
-        Can::Exchange => transport.exchange,
-        Can::Request => transport.request,
-        Can::Pairs | Can::Peer => None,
-    });
-    let carry = carry.expect("levels are those that the table has for the workload");
-    carry(Opening { order, control, bytes })
+    let transport = of(&order.factors).filter(|transport| transport.can(what));
+    let transport = transport.expect("levels are those that the table has for the workload");
+    (transport.carry)(Opening { what, order, control, bytes })
 }
 
 /// One end of a transport that carries messages of one size.
@@ -271,7 +257,10 @@ pub trait End {
     ///
     /// # Errors
     /// [`Fault`]: it cannot be sent.
-    fn flush(&mut self) -> Result<(), Fault>;
+    #[inline]
+    fn flush(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
 
     /// Waits for the next message of `bytes` and shows it to `read`, piece by piece, each with the place
     /// where it starts. False if the other end has finished.
@@ -312,52 +301,50 @@ pub trait End {
 /// Large messages are checked in pieces of this many bytes: what was copied is in cache then.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// How the two ends come to each other: the source makes both, and passes one to the target.
-fn is_source(order: &Order) -> bool {
-    order.is_source()
-}
-
 /// Whether a peer polls again and again instead of sleeping in the kernel.
 fn spins(order: &Order) -> bool {
     order.word("wait") == "spin"
 }
 
-/// Opens an end, or says what is wrong.
-pub(crate) type Opened<E> = Result<E, Fault>;
-
 /// What opening an end needs.
 pub(crate) struct Opening<'a> {
+    /// The workload.
+    pub(crate) what: Can,
     pub(crate) order: &'a Order,
     pub(crate) control: &'a mut Control,
     /// The size of the longest messages.
     pub(crate) bytes: usize,
 }
 
-/// Compiled for each end, as the loops of the workloads are.
 impl Opening<'_> {
-    fn stream<E: End>(self, open: impl FnOnce(Opening<'_>) -> Opened<E>) -> Result<Report, Fault> {
-        self.carry(open, stream::run)
-    }
-
-    fn exchange<E: End>(
+    /// Opens an end, and runs the workload over it. Compiled for each end, as the loops of the workloads are.
+    fn over<E: End>(
         self,
-        open: impl FnOnce(Opening<'_>) -> Opened<E>,
+        open: impl FnOnce(&mut Opening<'_>) -> Result<E, Fault>,
     ) -> Result<Report, Fault> {
-        self.carry(open, exchange::run)
+        let mut opening = self;
+        let end = open(&mut opening)?;
+        let Opening { what, order, control, .. } = opening;
+        match what {
+            Can::Stream => stream::run(end, order, control),
+            Can::Exchange => exchange::run(end, order, control),
+            Can::Request => request::run(end, order, control),
+            Can::Pairs | Can::Peer => unreachable!("{what:?} is no workload"),
+        }
     }
 
-    fn request<E: End>(self, open: impl FnOnce(Opening<'_>) -> Opened<E>) -> Result<Report, Fault> {
-        self.carry(open, request::run)
-    }
-
-    fn carry<E: End>(
-        self,
-        open: impl FnOnce(Opening<'_>) -> Opened<E>,
-        run: impl FnOnce(E, &Order, &mut Control) -> Result<Report, Fault>,
-    ) -> Result<Report, Fault> {
-        let Opening { order, control, bytes } = self;
-        let end = open(Opening { order, control, bytes })?;
-        run(end, order, control)
+    /// This party's end of what the source makes: the source passes the other end to the target.
+    fn end<E: AsFd + From<OwnedFd>>(
+        &mut self,
+        make: impl FnOnce() -> Result<(E, E), Fault>,
+    ) -> Result<E, Fault> {
+        if !self.order.is_source() {
+            let [ours] = self.control.descriptors()?;
+            return Ok(E::from(ours));
+        }
+        let (ours, theirs) = make()?;
+        self.control.pass("end", &[theirs.as_fd()])?;
+        Ok(ours)
     }
 }
 

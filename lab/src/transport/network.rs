@@ -4,7 +4,7 @@
 //! that what it costs is the party's.
 
 use std::fs::{self, File};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
@@ -19,70 +19,61 @@ use port::link::{Address, Links};
 use port::member::{self, Options};
 use port::serve::serve_for_ever;
 use port::setup::{Place, Setup};
-use rustix::net::{AddressFamily, SocketType, bind, connect, listen, socket, sockopt};
+use rustix::net::sockopt;
 use siga::Wait;
 
 use super::bytes::ByteEnd;
 use super::lan::{LAN_NAME, check_mtu};
-use super::path::{guest_name, role_name};
-use super::{End, KERNEL, Opened, Opening, Transport, is_source};
+use super::path::own_name;
+use super::{Dials, KERNEL, KernelDials, MESSAGES, Opening, Transport};
 use crate::control::{Control, Order};
 use crate::factor::Level;
 use crate::fault::{Doing, Fault};
 
+pub(super) const TCP_LOOPBACK: Transport = Transport {
+    name: "tcp-loopback",
+    meaning: "TCP over loopback with TCP_NODELAY",
+    carry: |opening| opening.over(over_loopback),
+    ..KERNEL
+};
+
 pub(super) const TCP_PORT: Transport = Transport {
     name: "tcp-port",
     meaning: "TCP between two networks with ports on a LAN, as programs in siga run; ports asleep",
-    stream: Some(|opening| opening.stream(over_ports)),
-    exchange: Some(|opening| opening.exchange(over_ports)),
-    request: Some(|opening| opening.request(over_ports)),
+    can: MESSAGES,
+    carry: |opening| opening.over(over_ports),
     needs_host: true,
-    has_mtu: true,
+    factors: &["mtu"],
     ..KERNEL
 };
 
 pub(super) const TCP_VETH: Transport = Transport {
     name: "tcp-veth",
     meaning: "TCP between two networks joined by veth, offloads on; needs root",
-    stream: Some(|opening| opening.stream(over_veth)),
-    exchange: Some(|opening| opening.exchange(over_veth)),
-    request: Some(|opening| opening.request(over_veth)),
-    has_pairs: true,
-    has_mtu: true,
+    carry: |opening| opening.over(over_veth),
+    factors: &["mtu"],
     ..KERNEL
 };
 
 pub(super) const TCP_VETH_BIG: Transport = Transport {
     name: "tcp-veth-big",
     meaning: "the same with BIG TCP: segments of up to 192 KiB go as one packet",
-    stream: Some(|opening| opening.stream(over_veth)),
-    exchange: Some(|opening| opening.exchange(over_veth)),
-    request: Some(|opening| opening.request(over_veth)),
     ..TCP_VETH
 };
 
 pub(super) const TCP_VETH_PLAIN: Transport = Transport {
     name: "tcp-veth-plain",
     meaning: "the same with offloads off: each packet within the MTU, with its checksum",
-    stream: Some(|opening| opening.stream(over_veth)),
-    exchange: Some(|opening| opening.exchange(over_veth)),
-    request: Some(|opening| opening.request(over_veth)),
     ..TCP_VETH
 };
 
 type TcpEnd = ByteEnd<TcpStream, TcpStream>;
-
-/// What is listened at: nobody else is in the network.
-const TCP_PORT_NUMBER: u16 = 7000;
 
 /// What the control of congestion is for both, where the kernel lets us say so: the usual one may pace by timers.
 pub(super) const CONGESTION: &str = "cubic";
 
 /// How long the source waits at its end until all is acknowledged, if it is not.
 const LINGER_TIME: Duration = Duration::from_secs(2);
-
-/// Connections that wait to be accepted.
-const BACKLOG: i32 = 1;
 
 /// The two ends of a veth.
 const INTERFACES: [&str; 2] = ["veth0", "veth1"];
@@ -99,11 +90,16 @@ fn separate() -> Result<(), Fault> {
     separated.map_err(|error| Fault::Unable(format!("there can be no network namespace: {error}")))
 }
 
-fn over_ports(opening: Opening<'_>) -> Opened<TcpEnd> {
-    let Opening { order, control, bytes } = opening;
+/// TCP over the loopback interface, without delay for small messages.
+fn over_loopback(opening: &mut Opening<'_>) -> Result<TcpEnd, Fault> {
+    connect_over(Ipv4Addr::LOCALHOST.into(), opening)
+}
+
+fn over_ports(opening: &mut Opening<'_>) -> Result<TcpEnd, Fault> {
+    let order = opening.order;
     separate()?;
     let socket = order.socket.clone().expect("trials with paths have a host");
-    let name = Some(guest_name(role_name(order), order.number, order.copies));
+    let name = Some(own_name(order));
     let options =
         Options { socket, lan: LAN_NAME.to_owned(), name, wait: Wait::Block, ..Options::default() };
     let lan = member::join(&options, "lab".as_ref()).doing("join a LAN")?;
@@ -122,57 +118,35 @@ fn over_ports(opening: Opening<'_>) -> Opened<TcpEnd> {
         .doing("start a thread")?;
     let own = addresses.first().map(|own| own.address);
     let own = own.ok_or_else(|| Fault::Unable(format!("{LAN_NAME} has no addresses")))?;
-    connect_over(own, order, control, bytes)
+    connect_over(own, opening)
 }
 
-fn over_veth(opening: Opening<'_>) -> Opened<VethEnd> {
-    let Opening { order, control, bytes } = opening;
-    let own = join_veth(order, control)?;
-    Ok(VethEnd { interface: interface(order), end: connect_over(own, order, control, bytes)? })
+/// Counts what the interface has sent too: so a result shows how many segments went as one packet.
+fn over_veth(opening: &mut Opening<'_>) -> Result<TcpEnd, Fault> {
+    let own = join_veth(opening.order, opening.control)?;
+    let mut end = connect_over(own, opening)?;
+    end.count = match opening.order.is_source() {
+        true => || sent_by(INTERFACES[0]),
+        false => || sent_by(INTERFACES[1]),
+    };
+    Ok(end)
 }
 
 /// This party's end of the veth.
 fn interface(order: &Order) -> &'static str {
-    INTERFACES[usize::from(!is_source(order))]
-}
-
-/// An end of a connection over veth, which counts what the interface has sent: so a result shows how many segments went as
-/// one packet.
-#[derive(Debug)]
-pub(crate) struct VethEnd {
-    end: TcpEnd,
-    interface: &'static str,
-}
-
-impl End for VethEnd {
-    #[inline(always)]
-    fn send(&mut self, bytes: usize, build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
-        self.end.send(bytes, build)
-    }
-
-    fn flush(&mut self) -> Result<(), Fault> {
-        self.end.flush()
-    }
-
-    #[inline(always)]
-    fn receive(&mut self, bytes: usize, read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
-        self.end.receive(bytes, read)
-    }
-
-    fn finish(&mut self) -> Result<(), Fault> {
-        self.end.finish()
-    }
-
-    fn counts(&mut self) -> Counts {
-        // Without the file there is nothing to count.
-        let devices = fs::read_to_string(DEVICES).unwrap_or_default();
-        let Some([bytes, packets]) = sent(&devices, self.interface) else { return Counts::new() };
-        [("veth_sent_bytes".to_owned(), bytes), ("veth_sent_packets".to_owned(), packets)].into()
-    }
+    INTERFACES[usize::from(!order.is_source())]
 }
 
 /// What the interfaces of this network have received and sent.
 const DEVICES: &str = "/proc/thread-self/net/dev";
+
+/// What an interface has sent, as counters.
+fn sent_by(interface: &str) -> Counts {
+    // Without the file there is nothing to count.
+    let devices = fs::read_to_string(DEVICES).unwrap_or_default();
+    let Some([bytes, packets]) = sent(&devices, interface) else { return Counts::new() };
+    [("veth_sent_bytes".to_owned(), bytes), ("veth_sent_packets".to_owned(), packets)].into()
+}
 
 /// Bytes and packets that an interface has sent.
 fn sent(devices: &str, interface: &str) -> Option<[u64; 2]> {
@@ -200,7 +174,7 @@ pub(super) fn join_veth(order: &Order, control: &mut Control) -> Result<IpAddr, 
     separate()?;
     let mut links = Links::open().doing("speak with the kernel")?;
     links.set_loopback_up().doing("set the loopback interface up")?;
-    let number = if is_source(order) {
+    let number = if order.is_source() {
         let [network] = control.descriptors()?;
         let [ours, theirs] = INTERFACES;
         links.add_veth(ours, theirs, network.as_fd()).map_err(|error| {
@@ -228,25 +202,19 @@ pub(super) fn join_veth(order: &Order, control: &mut Control) -> Result<IpAddr, 
 }
 
 /// The source connects to where the target listens.
-fn connect_over(own: IpAddr, order: &Order, control: &mut Control, bytes: usize) -> Opened<TcpEnd> {
-    let made = socket(AddressFamily::INET, SocketType::STREAM, None).doing("make a socket")?;
-    // A kernel that does not let us keeps its usual one, for both transports.
-    let _ = sockopt::set_tcp_congestion(&made, CONGESTION);
-    let ours = if is_source(order) {
-        let target: IpAddr = control.note()?.parse().doing("read an address")?;
-        connect(&made, &SocketAddr::new(target, TCP_PORT_NUMBER)).doing("connect")?;
+fn connect_over(own: IpAddr, opening: &mut Opening<'_>) -> Result<TcpEnd, Fault> {
+    let mut dials = KernelDials::at(own, false, opening.order, opening.control)?;
+    let ours = if opening.order.is_source() {
+        let ours = dials.connect().doing("connect")?;
         // The network goes with the process: what was sent last has to be there before.
-        sockopt::set_socket_linger(&made, Some(LINGER_TIME)).doing("set SO_LINGER")?;
-        TcpStream::from(made)
+        sockopt::set_socket_linger(&ours, Some(LINGER_TIME)).doing("set SO_LINGER")?;
+        ours
     } else {
-        bind(&made, &SocketAddr::new(own, TCP_PORT_NUMBER)).doing("bind a socket")?;
-        listen(&made, BACKLOG).doing("listen")?;
-        control.tell(&own.to_string())?;
-        TcpListener::from(made).accept().doing("accept")?.0
+        dials.accept().doing("accept")?.ok_or(Fault::Ended)?
     };
     ours.set_nodelay(true).doing("set TCP_NODELAY")?;
     let input = ours.try_clone().doing("duplicate a descriptor")?;
-    ByteEnd::new(input, ours, order, bytes)
+    ByteEnd::new(input, ours, opening)
 }
 
 #[cfg(test)]

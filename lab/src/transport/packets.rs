@@ -1,6 +1,6 @@
 //! Unix sockets that keep packets whole: one system call for each message.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use os::sync::pause;
 use rustix::io::{Errno, ioctl_fionbio};
@@ -9,16 +9,13 @@ use rustix::net::{
     socketpair, sockopt,
 };
 
-use super::{End, KERNEL, Opened, Opening, Transport, is_source, spins};
+use super::{End, KERNEL, Opening, Transport, spins};
 use crate::fault::{Doing, Fault};
 
 pub(super) const UNIX_SEQPACKET: Transport = Transport {
     name: "unix-seqpacket",
     meaning: "a Unix packet socket with a send buffer of 4 MiB",
-    stream: Some(|opening| opening.stream(PacketEnd::open)),
-    exchange: Some(|opening| opening.exchange(PacketEnd::open)),
-    request: Some(|opening| opening.request(PacketEnd::open)),
-    has_pairs: true,
+    carry: |opening| opening.over(PacketEnd::open),
     ..KERNEL
 };
 
@@ -27,33 +24,27 @@ const SEND_BYTES: usize = 4 << 20;
 
 /// One end of a packet socket.
 #[derive(Debug)]
-pub(crate) struct PacketEnd {
+struct PacketEnd {
     socket: OwnedFd,
     buffer: Vec<u8>,
 }
 
 impl PacketEnd {
-    pub(crate) fn open(opening: Opening<'_>) -> Opened<PacketEnd> {
-        let Opening { order, control, bytes, .. } = opening;
-        let socket = if is_source(order) {
+    fn open(opening: &mut Opening<'_>) -> Result<PacketEnd, Fault> {
+        let socket = opening.end(|| {
             let flags = SocketFlags::CLOEXEC;
-            let (ours, theirs) =
-                socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-                    .doing("make a packet socket")?;
-            for socket in [&ours, &theirs] {
+            let ends = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+                .doing("make a packet socket")?;
+            for socket in [&ends.0, &ends.1] {
                 sockopt::set_socket_send_buffer_size(socket, SEND_BYTES)
                     .doing("set the size of a socket")?;
             }
-            control.pass("socket", &[theirs.as_fd()])?;
-            ours
-        } else {
-            let [ours] = control.descriptors()?;
-            ours
-        };
-        if spins(order) {
+            Ok(ends)
+        })?;
+        if spins(opening.order) {
             ioctl_fionbio(&socket, true).doing("keep a socket from sleeping")?;
         }
-        Ok(PacketEnd { socket, buffer: vec![0; bytes] })
+        Ok(PacketEnd { socket, buffer: vec![0; opening.bytes] })
     }
 }
 
@@ -74,10 +65,6 @@ impl End for PacketEnd {
                 Err(error) => return Err(error).doing("send"),
             }
         }
-    }
-
-    fn flush(&mut self) -> Result<(), Fault> {
-        Ok(())
     }
 
     #[inline(always)]

@@ -1,15 +1,14 @@
 //! Paths: messages copied in and out, or built and read where the sender's pages are.
 
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use host::report::Counts;
 use os::sync::pause;
 use siga::in_place::{Incoming, PAGE_BYTES};
 use siga::raw::{Counter, Counters};
-use siga::{Guest, Path, PathOptions, Reason, SendError, Sender, Severed, Wait};
+use siga::{Guest, Path, PathOptions, Reason, Severed, Wait};
 
-use super::{End, KERNEL, Opened, Opening, PIECE_BYTES, Transport, is_source};
+use super::{Can, End, KERNEL, MESSAGES, MESSAGES_AND_PAIRS, Opening, PIECE_BYTES, Transport};
 use crate::control::{Control, Order};
 use crate::factor::Level;
 use crate::fault::{Doing, Fault};
@@ -18,34 +17,34 @@ use crate::role::Address;
 pub(super) const PATH: Transport = Transport {
     name: "path",
     meaning: "copied in and out; in a stream small messages go together while the receiver is behind",
-    stream: Some(|opening| opening.stream(PathEnd::<Copied<Pushed>>::open)),
-    exchange: Some(|opening| opening.exchange(PathEnd::<Copied<Sent>>::open)),
-    request: Some(|opening| opening.request(PathEnd::<Copied<Sent>>::open)),
-    has_pairs: true,
-    has_slip: true,
+    can: MESSAGES_AND_PAIRS,
+    carry: |opening| match opening.what {
+        Can::Stream => opening.over(PathEnd::<PUSHED>::open),
+        _ => opening.over(PathEnd::<SENT>::open),
+    },
+    factors: &["slip_ns"],
     ..OVER_PATHS
 };
 
 pub(super) const PATH_SEND: Transport = Transport {
     name: "path-send",
     meaning: "a path, each message receivable before the next is made",
-    stream: Some(|opening| opening.stream(PathEnd::<Copied<Sent>>::open)),
-    has_slip: true,
-    ..OVER_PATHS
+    can: &[Can::Stream],
+    carry: |opening| opening.over(PathEnd::<SENT>::open),
+    ..PATH
 };
 
 pub(super) const PATH_IN_PLACE: Transport = Transport {
     name: "path-in-place",
     meaning: "a path, built in the sender's pages and read from there: one copy, the receiver's",
-    stream: Some(|opening| opening.stream(PathEnd::<InPlace>::open)),
-    exchange: Some(|opening| opening.exchange(PathEnd::<InPlace>::open)),
-    has_slip: true,
-    ..OVER_PATHS
+    can: &[Can::Stream, Can::Exchange],
+    carry: |opening| opening.over(PathEnd::<IN_PLACE>::open),
+    ..PATH
 };
 
 /// What goes over paths.
 pub(super) const OVER_PATHS: Transport =
-    Transport { needs_host: true, waits: &["adaptive", "spin", "block"], ..KERNEL };
+    Transport { can: MESSAGES, needs_host: true, waits: &["adaptive", "spin", "block"], ..KERNEL };
 
 /// The names of the two guests of a trial.
 pub(super) const SOURCE: &str = "SOURCE";
@@ -54,25 +53,26 @@ pub(super) const TARGET: &str = "TARGET";
 /// The longest name of a guest.
 const NAME_BYTES: usize = 8;
 
-/// The name of a guest: with a number if there are several of its role. A long number takes the place of letters.
-pub(super) fn guest_name(role: &str, number: usize, copies: usize) -> String {
-    if copies == 1 {
+/// The name of the guest of a role, [`SOURCE`] or [`TARGET`], that belongs to this party: with a number if there are several. A
+/// long number takes the place of letters.
+pub(super) fn guest_name(role: &str, order: &Order) -> String {
+    if order.copies == 1 {
         return role.to_owned();
     }
-    let number = number.to_string();
+    let number = order.number.to_string();
     let letters = role.len().min(NAME_BYTES - number.len());
     format!("{}{number}", &role[..letters])
 }
 
-/// What guests of this party's role are called.
-pub(super) fn role_name(order: &Order) -> &'static str {
-    if is_source(order) { SOURCE } else { TARGET }
+/// The name of this party's own guest.
+pub(super) fn own_name(order: &Order) -> String {
+    guest_name(if order.is_source() { SOURCE } else { TARGET }, order)
 }
 
 /// Attaches to the host. The target is there when the source has done so.
 pub(crate) fn attach(order: &Order, control: &mut Control) -> Result<Guest, Fault> {
     let guest = attach_in_turn(order, control)?;
-    if is_source(order) {
+    if order.is_source() {
         control.parcel()?;
     } else {
         control.pass("attached", &[])?;
@@ -84,12 +84,11 @@ pub(crate) fn attach(order: &Order, control: &mut Control) -> Result<Guest, Faul
 /// said who they are.
 pub(super) fn attach_in_turn(order: &Order, control: &mut Control) -> Result<Guest, Fault> {
     let socket = order.socket.as_ref().expect("trials with paths have a host");
-    let name = guest_name(role_name(order), order.number, order.copies);
     let copy = |number| Address::of(&order.role, number);
     if order.number > 0 {
         control.note_from(&copy(order.number - 1))?;
     }
-    let guest = Guest::attach(socket, &name).doing("attach to the host")?;
+    let guest = Guest::attach(socket, &own_name(order)).doing("attach to the host")?;
     if order.number + 1 < order.copies {
         control.tell_to(&copy(order.number + 1), "attached")?;
     }
@@ -106,11 +105,11 @@ pub(crate) fn connect(
     if let Some(Level::Number(slip_ns)) = order.factors.get("slip_ns") {
         options.slip = Duration::from_nanos(*slip_ns);
     }
-    let target = guest_name(TARGET, order.number, order.copies);
+    let target = guest_name(TARGET, order);
     let guest = attach(order, control)?;
     let mut made = Vec::with_capacity(paths);
     for _ in 0..paths {
-        made.push(if is_source(order) {
+        made.push(if order.is_source() {
             guest.connect(&target, &options).doing("connect")?
         } else {
             guest.accept_with(&options).doing("accept")?
@@ -129,106 +128,32 @@ pub(crate) fn wait(order: &Order) -> Wait {
     }
 }
 
-/// When messages are handed over.
-pub(crate) trait Handing {
-    /// Sends or pushes a message.
-    fn hand(sender: &mut Sender, body: &[u8]) -> Result<(), SendError>;
-}
+/// How messages get into a path and out of it: each is in the receiver's hands before the next is made, or they may go together
+/// while the receiver is behind, or they are built in the sender's pages and read there.
+const SENT: u8 = 0;
+const PUSHED: u8 = 1;
+const IN_PLACE: u8 = 2;
 
-/// Each is in the receiver's hands before the next is made.
+/// One end of a path.
 #[derive(Debug)]
-pub(crate) struct Sent;
-
-impl Handing for Sent {
-    #[inline(always)]
-    fn hand(sender: &mut Sender, body: &[u8]) -> Result<(), SendError> {
-        sender.send(body)
-    }
+struct PathEnd<const WAY: u8> {
+    path: Path,
+    buffer: Vec<u8>,
+    _guest: Guest,
 }
 
-/// They may go together while the receiver is behind.
-#[derive(Debug)]
-pub(crate) struct Pushed;
-
-impl Handing for Pushed {
-    #[inline(always)]
-    fn hand(sender: &mut Sender, body: &[u8]) -> Result<(), SendError> {
-        sender.push(body)
-    }
-}
-
-/// How messages get into a path and out of it.
-pub(crate) trait Way {
-    /// Sends a message that `build` makes.
-    fn send(
-        path: &mut Path,
-        buffer: &mut [u8],
-        bytes: usize,
-        build: impl FnMut(&mut [u8]),
-    ) -> Result<(), SendError>;
-    /// Shows the next message to `read`; false at the end.
-    fn receive(
-        path: &mut Path,
-        buffer: &mut [u8],
-        read: impl FnMut(usize, &[u8]),
-    ) -> Result<bool, Fault>;
-}
-
-/// Copied from the sender's memory, and copied into the receiver's.
-#[derive(Debug)]
-pub(crate) struct Copied<H>(PhantomData<H>);
-
-impl<H: Handing> Way for Copied<H> {
-    #[inline(always)]
-    fn send(
-        path: &mut Path,
-        buffer: &mut [u8],
-        bytes: usize,
-        mut build: impl FnMut(&mut [u8]),
-    ) -> Result<(), SendError> {
-        let body = &mut buffer[..bytes];
-        build(body);
-        H::hand(path.sender(), body)
+impl<const WAY: u8> PathEnd<WAY> {
+    fn open(opening: &mut Opening<'_>) -> Result<PathEnd<WAY>, Fault> {
+        let (guest, mut paths) = connect(opening.order, opening.control, 1)?;
+        let path = paths.pop().expect("one was asked for");
+        // Room for a message, and for a page or a piece of one.
+        let buffer = vec![0; opening.bytes.max(PIECE_BYTES).max(PAGE_BYTES)];
+        Ok(PathEnd { path, buffer, _guest: guest })
     }
 
     #[inline(always)]
-    fn receive(
-        path: &mut Path,
-        _buffer: &mut [u8],
-        mut read: impl FnMut(usize, &[u8]),
-    ) -> Result<bool, Fault> {
-        match path.receive() {
-            Ok(message) => {
-                read(0, message.body);
-                Ok(true)
-            }
-            Err(severed) => ended(severed),
-        }
-    }
-}
-
-/// Built in the sender's pages and read there: one copy, the receiver's.
-#[derive(Debug)]
-pub(crate) struct InPlace;
-
-impl Way for InPlace {
-    #[inline(always)]
-    fn send(
-        path: &mut Path,
-        _buffer: &mut [u8],
-        bytes: usize,
-        build: impl FnMut(&mut [u8]),
-    ) -> Result<(), SendError> {
-        path.sender().send_built(bytes, build)
-    }
-
-    #[inline(always)]
-    fn receive(
-        path: &mut Path,
-        buffer: &mut [u8],
-        mut read: impl FnMut(usize, &[u8]),
-    ) -> Result<bool, Fault> {
-        let receiver = path.receiver();
+    fn receive_in_place(&mut self, mut read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
+        let receiver = self.path.receiver();
         loop {
             match receiver.raw().poll(0) {
                 Ok(Some(Incoming::Message(message))) => {
@@ -236,7 +161,7 @@ impl Way for InPlace {
                     return Ok(true);
                 }
                 Ok(Some(Incoming::InPage(page))) => {
-                    let target = &mut buffer[..page.body_bytes()];
+                    let target = &mut self.buffer[..page.body_bytes()];
                     page.read(0, target).doing("read in place")?;
                     read(0, target);
                     receiver.raw().give_back(page).doing("give back")?;
@@ -245,12 +170,12 @@ impl Way for InPlace {
                 Ok(Some(Incoming::Announced(mut message))) => {
                     while message.left_bytes() > 0 {
                         let at = message.pulled_bytes();
-                        let target = &mut buffer[..PIECE_BYTES];
+                        let target = &mut self.buffer[..PIECE_BYTES];
                         let bytes = receiver.raw().pull(&mut message, target).doing("pull")?;
                         if bytes == 0 {
                             pause();
                         } else {
-                            read(at, &buffer[..bytes]);
+                            read(at, &target[..bytes]);
                         }
                     }
                     receiver.raw().release(message).doing("release")?;
@@ -264,30 +189,16 @@ impl Way for InPlace {
     }
 }
 
-/// One end of a path.
-#[derive(Debug)]
-pub(crate) struct PathEnd<W> {
-    path: Path,
-    buffer: Vec<u8>,
-    _guest: Guest,
-    _way: PhantomData<W>,
-}
-
-impl<W: Way> PathEnd<W> {
-    pub(crate) fn open(opening: Opening<'_>) -> Opened<PathEnd<W>> {
-        let Opening { order, control, bytes, .. } = opening;
-        let (guest, mut paths) = connect(order, control, 1)?;
-        let path = paths.pop().expect("one was asked for");
-        // Room for a message, and for a page or a piece of one.
-        let buffer = vec![0; bytes.max(PIECE_BYTES).max(PAGE_BYTES)];
-        Ok(PathEnd { path, buffer, _guest: guest, _way: PhantomData })
-    }
-}
-
-impl<W: Way> End for PathEnd<W> {
+impl<const WAY: u8> End for PathEnd<WAY> {
     #[inline(always)]
-    fn send(&mut self, bytes: usize, build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
-        W::send(&mut self.path, &mut self.buffer, bytes, build).doing("send")
+    fn send(&mut self, bytes: usize, mut build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
+        let sender = self.path.sender();
+        if WAY == IN_PLACE {
+            return sender.send_built(bytes, build).doing("send");
+        }
+        let body = &mut self.buffer[..bytes];
+        build(body);
+        if WAY == PUSHED { sender.push(body) } else { sender.send(body) }.doing("send")
     }
 
     #[inline]
@@ -297,8 +208,17 @@ impl<W: Way> End for PathEnd<W> {
     }
 
     #[inline(always)]
-    fn receive(&mut self, _bytes: usize, read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
-        W::receive(&mut self.path, &mut self.buffer, read)
+    fn receive(&mut self, _: usize, mut read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
+        if WAY == IN_PLACE {
+            return self.receive_in_place(read);
+        }
+        match self.path.receive() {
+            Ok(message) => {
+                read(0, message.body);
+                Ok(true)
+            }
+            Err(severed) => ended(severed),
+        }
     }
 
     fn finish(&mut self) -> Result<(), Fault> {
@@ -346,11 +266,13 @@ mod tests {
 
     #[test]
     fn guests_of_many_pairs_have_names_of_their_own() {
-        assert_eq!(guest_name(TARGET, 0, 1), "TARGET");
-        let name = |number| guest_name(SOURCE, number, PARTIES_MAX);
-        assert_eq!([name(0), name(99), name(100)], ["SOURCE0", "SOURCE99", "SOURC100"]);
+        let name =
+            |role, number, copies| guest_name(role, &Order { number, copies, ..Order::default() });
+        assert_eq!(name(TARGET, 0, 1), "TARGET");
+        let source = |number| name(SOURCE, number, PARTIES_MAX);
+        assert_eq!([source(0), source(99), source(100)], ["SOURCE0", "SOURCE99", "SOURC100"]);
         let names = (0..PARTIES_MAX)
-            .flat_map(|number| [SOURCE, TARGET].map(|role| guest_name(role, number, PARTIES_MAX)));
+            .flat_map(|number| [SOURCE, TARGET].map(|role| name(role, number, PARTIES_MAX)));
         let names: BTreeSet<String> = names.collect();
         assert_eq!(names.len(), 2 * PARTIES_MAX);
         assert!(names.iter().all(|name| name.len() <= NAME_BYTES));

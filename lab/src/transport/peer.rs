@@ -1,6 +1,6 @@
 //! Transports of other programs. `siga-peers` opens their ends, see [`crate::peers`].
 
-use super::{KERNEL, MessageBytes, Opening, Transport};
+use super::{Can, KERNEL, MessageBytes, Opening, Transport};
 use crate::fault::Fault;
 use crate::quantity::Report;
 
@@ -30,7 +30,7 @@ pub(super) const ICEORYX2: Transport = Transport {
 };
 
 const PEER: Transport =
-    Transport { stream: Some(refuse), exchange: Some(refuse), is_peer: true, ..KERNEL };
+    Transport { can: &[Can::Stream, Can::Exchange, Can::Peer], carry: refuse, ..KERNEL };
 
 /// The lab starts `siga-peers` for these transports, not this program.
 fn refuse(opening: Opening<'_>) -> Result<Report, Fault> {

@@ -6,7 +6,6 @@
 //! 9.5).
 
 use os::copy::put;
-use os::foreign::Foreign;
 use os::storage::{Borrowed, Storage, StorageOptions};
 use os::sync::{Ordering, pause};
 use os::words::{LentWords, WORD_BYTES, Words};
@@ -14,7 +13,7 @@ use std::os::fd::AsFd;
 
 use host::report::Counts;
 
-use super::{End, KERNEL, Opened, Opening, PIECE_BYTES, Transport};
+use super::{End, KERNEL, MESSAGES, Opening, PIECE_BYTES, Transport};
 use crate::control::Control;
 use crate::fault::{Doing, Fault};
 
@@ -22,10 +21,9 @@ pub(super) const COPY_LIMIT: Transport = Transport {
     name: "copy-limit",
     is_reference: true,
     meaning: "a plain ring in shared memory: what memory allows at most",
-    stream: Some(|opening| opening.stream(RingEnd::open)),
-    exchange: Some(|opening| opening.exchange(RingEnd::open)),
-    request: Some(|opening| opening.request(RingEnd::open)),
-    has_ring: true,
+    can: MESSAGES,
+    carry: |opening| opening.over(RingEnd::open),
+    factors: &["ring"],
     waits: &["spin"],
     ..KERNEL
 };
@@ -47,147 +45,134 @@ const WORDS: usize = 2;
 
 /// One end of two rings.
 #[derive(Debug)]
-pub(crate) struct RingEnd {
-    output: Output,
-    input: Input,
+struct RingEnd {
+    output: Half<Storage>,
+    input: Half<Borrowed>,
     buffer: Vec<u8>,
 }
 
-/// The writing half.
+/// The writing half, or the reading half.
 #[derive(Debug)]
-struct Output {
-    data: Storage,
-    slot_bytes: usize,
-    slots: u64,
-    /// Where the slots end.
-    end: usize,
-    /// Pieces written, and of these, shown to the reader.
-    written: u64,
-    shown: u64,
-    show_every: u64,
-    /// (w) our counts: pieces shown.
-    own: Words,
-    /// (r) the reader's: pieces read.
-    peer: LentWords,
-    /// The reader's count, as far as we have polled.
-    peer_read: u64,
-    /// Where the next piece goes.
+struct Half<D> {
+    data: D,
+    slots: Slots,
+    /// Where the next piece goes to, or comes from.
     next: usize,
+    /// Pieces written or read, and of these, shown to the other side.
+    done: u64,
+    shown: u64,
+    /// (w) our count of pieces shown, and whether we have finished.
+    own: Words,
+    /// (r) the other side's.
+    peer: LentWords,
+    /// The other side's count, as far as we have polled.
+    peer_done: u64,
 }
 
-/// The reading half.
-#[derive(Debug)]
-struct Input {
-    data: Borrowed,
-    slot_bytes: usize,
+/// The slots of a ring. A piece is in each.
+#[derive(Clone, Copy, Debug)]
+struct Slots {
+    bytes: usize,
+    count: u64,
+    /// Where the slots end.
     end: usize,
-    read: u64,
-    shown: u64,
+    /// Progress is shown after so many of them.
     show_every: u64,
-    own: Words,
-    peer: LentWords,
-    peer_written: u64,
-    next: usize,
+}
+
+impl Slots {
+    fn new(ring_bytes: usize, message_bytes: usize) -> Slots {
+        let bytes = message_bytes.min(PIECE_BYTES).next_multiple_of(GRAIN_BYTES);
+        let count = (ring_bytes / bytes).max(1);
+        let show_every = (SHOW_BYTES / bytes).clamp(1, (count / 4).max(1)) as u64;
+        Slots { bytes, count: count as u64, end: count * bytes, show_every }
+    }
 }
 
 impl RingEnd {
-    pub(crate) fn open(opening: Opening<'_>) -> Opened<RingEnd> {
-        let Opening { order, control, bytes } = opening;
+    fn open(opening: &mut Opening<'_>) -> Result<RingEnd, Fault> {
+        let Opening { order, control, bytes, .. } = opening;
         let has_choice = order.factors.contains_key("ring");
         let ring_bytes = if has_choice { order.number("ring") as usize } else { EXCHANGE_BYTES };
-        let slot_bytes = bytes.min(PIECE_BYTES).next_multiple_of(GRAIN_BYTES);
-        let slots = (ring_bytes / slot_bytes).max(1);
+        let slots = Slots::new(ring_bytes, *bytes);
         // Each side makes its half of both rings, and passes what the other may read of it.
-        let lend = |bytes| Storage::create("siga lab ring", bytes, StorageOptions::default());
-        let (mut data, data_descriptor) = lend(slots * slot_bytes).doing("make a ring")?;
-        let (written, written_descriptor) = lend(WORDS * WORD_BYTES).doing("make a ring")?;
-        let (read, read_descriptor) = lend(WORDS * WORD_BYTES).doing("make a ring")?;
+        let lend = |bytes| {
+            Storage::create("siga lab ring", bytes, StorageOptions::default()).doing("make a ring")
+        };
+        let (mut data, data_descriptor) = lend(slots.end)?;
+        let (written, written_descriptor) = lend(WORDS * WORD_BYTES)?;
+        let (read, read_descriptor) = lend(WORDS * WORD_BYTES)?;
         // Pages take their time when they are first touched, which is not what is measured.
         let touched = data.bytes();
         data.bytes_mut(0, touched).fill(1);
         let lent = [&data_descriptor, &written_descriptor, &read_descriptor].map(AsFd::as_fd);
         control.pass("ring", &lent)?;
         let [peer_data, peer_written, peer_read] = take(control)?;
-        let show_every = (SHOW_BYTES / slot_bytes).clamp(1, (slots / 4).max(1)) as u64;
-        let mut buffer = vec![0; bytes.max(PIECE_BYTES)];
+        let mut buffer = vec![0; (*bytes).max(PIECE_BYTES)];
         for at in (0..peer_data.bytes()).step_by(PIECE_BYTES) {
             let count = PIECE_BYTES.min(peer_data.bytes() - at);
             peer_data.read(at, &mut buffer[..count]).doing("read a ring")?;
         }
-        let output = Output {
-            data,
-            slot_bytes,
-            slots: slots as u64,
-            end: slots * slot_bytes,
-            written: 0,
-            shown: 0,
-            show_every,
-            own: Words::own(written),
-            peer: LentWords::borrow(peer_read),
-            peer_read: 0,
-            next: 0,
-        };
-        let input = Input {
-            data: peer_data,
-            slot_bytes,
-            end: slots * slot_bytes,
-            read: 0,
-            shown: 0,
-            show_every,
-            own: Words::own(read),
-            peer: LentWords::borrow(peer_written),
-            peer_written: 0,
-            next: 0,
-        };
-        Ok(RingEnd { output, input, buffer })
+        let output = Half::new(data, slots, written, peer_read);
+        Ok(RingEnd { output, input: Half::new(peer_data, slots, read, peer_written), buffer })
     }
 }
 
 fn take(control: &mut Control) -> Result<[Borrowed; 3], Fault> {
-    let lent: [Foreign; 3] = control.lent()?;
-    let [data, written, read] = lent.map(|descriptor| Borrowed::borrow(descriptor, 1..=1 << 30));
-    Ok([
-        data.doing("borrow a ring")?,
-        written.doing("borrow a ring")?,
-        read.doing("borrow a ring")?,
-    ])
+    let borrow = |lent| Borrowed::borrow(lent, 1..=1 << 30).doing("borrow a ring");
+    let [data, written, read] = control.lent()?;
+    Ok([borrow(data)?, borrow(written)?, borrow(read)?])
 }
 
-/// The slot behind the one at `at`.
-#[inline(always)]
-fn after(at: usize, slot_bytes: usize, end: usize) -> usize {
-    let next = at + slot_bytes;
-    if next == end { 0 } else { next }
-}
+impl<D> Half<D> {
+    fn new(data: D, slots: Slots, own: Storage, peer: Borrowed) -> Half<D> {
+        let (own, peer) = (Words::own(own), LentWords::borrow(peer));
+        Half { data, slots, next: 0, done: 0, shown: 0, own, peer, peer_done: 0 }
+    }
 
-impl Output {
+    /// Goes on to the next slot.
     #[inline(always)]
-    fn put(&mut self, piece: &[u8]) {
-        if self.written - self.peer_read == self.slots {
-            self.wait_for_room();
+    fn advance(&mut self) {
+        self.next += self.slots.bytes;
+        if self.next == self.slots.end {
+            self.next = 0;
         }
-        put(self.data.bytes_mut(self.next, piece.len()), piece);
-        self.next = after(self.next, self.slot_bytes, self.end);
-        self.written += 1;
-        if self.written - self.shown >= self.show_every {
+        self.done += 1;
+        if self.done - self.shown >= self.slots.show_every {
             self.show();
         }
     }
 
     #[inline]
     fn show(&mut self) {
-        self.shown = self.written;
-        // Release: pairs with the Acquire in `Input::wait`. The bytes are seen before the count.
-        self.own.store(COUNT_WORD, self.written, Ordering::Release);
+        self.shown = self.done;
+        // Release: pairs with the Acquire in `poll`. The writer's bytes are seen before its count, and the reader's
+        // reading is over.
+        self.own.store(COUNT_WORD, self.done, Ordering::Release);
+    }
+
+    fn poll(&mut self) {
+        // Acquire: pairs with the Release in `show`.
+        self.peer_done = self.peer.load(COUNT_WORD, Ordering::Acquire);
+    }
+}
+
+impl Half<Storage> {
+    #[inline(always)]
+    fn put(&mut self, piece: &[u8]) {
+        if self.done - self.peer_done == self.slots.count {
+            self.wait_for_room();
+        }
+        put(self.data.bytes_mut(self.next, piece.len()), piece);
+        self.advance();
     }
 
     #[inline(never)]
     fn wait_for_room(&mut self) {
         self.show();
         loop {
-            // Acquire: pairs with the Release in `Input::show`. The reader's reading is over.
-            self.peer_read = self.peer.load(COUNT_WORD, Ordering::Acquire);
-            if self.written - self.peer_read < self.slots {
+            self.poll();
+            if self.done - self.peer_done < self.slots.count {
                 return;
             }
             pause();
@@ -195,7 +180,7 @@ impl Output {
     }
 }
 
-impl Input {
+impl Half<Borrowed> {
     /// Waits for the next piece; false if there will be none.
     #[inline(never)]
     fn wait(&mut self) -> bool {
@@ -203,9 +188,8 @@ impl Input {
         loop {
             // Acquire: pairs with the Release in `RingEnd::finish`. All counts are seen before the end.
             let ended = self.peer.load(END_WORD, Ordering::Acquire) != 0;
-            // Acquire: pairs with the Release in `Output::show`.
-            self.peer_written = self.peer.load(COUNT_WORD, Ordering::Acquire);
-            if self.peer_written != self.read {
+            self.poll();
+            if self.peer_done != self.done {
                 return true;
             }
             if ended {
@@ -213,13 +197,6 @@ impl Input {
             }
             pause();
         }
-    }
-
-    #[inline]
-    fn show(&mut self) {
-        self.shown = self.read;
-        // Release: pairs with the Acquire in `Output::wait_for_room`.
-        self.own.store(COUNT_WORD, self.read, Ordering::Release);
     }
 }
 
@@ -243,29 +220,26 @@ impl End for RingEnd {
     fn receive(&mut self, bytes: usize, mut read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
         for at in (0..bytes).step_by(PIECE_BYTES) {
             let input = &mut self.input;
-            if input.peer_written == input.read && !input.wait() {
+            if input.peer_done == input.done && !input.wait() {
                 return if at == 0 { Ok(false) } else { Err(Fault::Ended) };
             }
             let piece = &mut self.buffer[..PIECE_BYTES.min(bytes - at)];
             input.data.read(input.next, piece).doing("read a ring")?;
             read(at, piece);
-            input.next = after(input.next, input.slot_bytes, input.end);
-            input.read += 1;
-            if input.read - input.shown >= input.show_every {
-                input.show();
-            }
+            input.advance();
         }
         Ok(true)
     }
 
     fn finish(&mut self) -> Result<(), Fault> {
-        // Release: pairs with the Acquire in `Input::wait`.
+        // Release: pairs with the Acquire in `wait`.
         self.output.own.store(END_WORD, 1, Ordering::Release);
         Ok(())
     }
 
     fn settings(&self) -> Counts {
         let bytes = self.output.data.bytes() as u64;
-        [("ring_bytes".to_owned(), bytes), ("ring_slots".to_owned(), self.output.slots)].into()
+        [("ring_bytes".to_owned(), bytes), ("ring_slots".to_owned(), self.output.slots.count)]
+            .into()
     }
 }

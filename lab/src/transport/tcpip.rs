@@ -10,7 +10,7 @@ use siga::tcpip::{Congestion, Counter, Drive, Stack, StackOptions, TcpListener, 
 
 use super::lan::{LAN_NAME, check_mtu};
 use super::path::{OVER_PATHS, TARGET, attach_in_turn, guest_name};
-use super::{End, Opened, Opening, Transport, is_source, wait};
+use super::{Can, End, MESSAGES_AND_PAIRS, Opening, Transport, wait};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::pattern::WORD_BYTES;
@@ -18,29 +18,24 @@ use crate::pattern::WORD_BYTES;
 pub(super) const TCP_LAN: Transport = Transport {
     name: "tcp-lan",
     meaning: "TCP of the guests' own stack over a LAN, driven by the program's verbs, without delay",
-    stream: Some(|opening| opening.stream(open_inline)),
-    exchange: Some(|opening| opening.exchange(open_inline)),
-    request: Some(|opening| opening.request(open_inline)),
-    has_pairs: true,
-    has_mtu: true,
+    can: MESSAGES_AND_PAIRS,
+    carry: |opening| opening.over(|opening| TcpLanEnd::<false>::open(opening, Drive::Inline)),
+    factors: &["mtu"],
     ..OVER_PATHS
 };
 
 pub(super) const TCP_LAN_IN_PLACE: Transport = Transport {
     name: "tcp-lan-in-place",
     meaning: "the same, received where it lies in the connection's buffer",
-    stream: Some(|opening| opening.stream(|opening| Ok(InPlace(open_inline(opening)?)))),
-    exchange: Some(|opening| opening.exchange(|opening| Ok(InPlace(open_inline(opening)?)))),
-    request: None,
+    can: &[Can::Stream, Can::Exchange, Can::Pairs],
+    carry: |opening| opening.over(|opening| TcpLanEnd::<true>::open(opening, Drive::Inline)),
     ..TCP_LAN
 };
 
 pub(super) const TCP_LAN_THREAD: Transport = Transport {
     name: "tcp-lan-thread",
     meaning: "TCP of the guests' own stack over a LAN, with a thread of the stack's own",
-    stream: Some(|opening| opening.stream(|opening| TcpLanEnd::open(opening, Drive::Thread))),
-    exchange: Some(|opening| opening.exchange(|opening| TcpLanEnd::open(opening, Drive::Thread))),
-    request: Some(|opening| opening.request(|opening| TcpLanEnd::open(opening, Drive::Thread))),
+    carry: |opening| opening.over(|opening| TcpLanEnd::<false>::open(opening, Drive::Thread)),
     ..TCP_LAN
 };
 
@@ -60,7 +55,7 @@ pub(super) fn join(
     buffer_bytes: usize,
     drive: Drive,
 ) -> Result<(Stack, Option<IpAddr>), Fault> {
-    if is_source(order) {
+    if order.is_source() {
         // Other copies pass notes too.
         control.note_from(order.peer.as_ref().expect("a source has a target"))?;
     }
@@ -69,7 +64,7 @@ pub(super) fn join(
         LanOptions { wait: wait(order), address: Address::Chosen, ..LanOptions::default() };
     let mut lan = Lan::join(guest, LAN_NAME, &options).doing("join a LAN")?;
     check_mtu(&lan, order)?;
-    let target = guest_name(TARGET, order.number, order.copies);
+    let target = guest_name(TARGET, order);
     let found = lan.members().find(|member| member.name.as_str() == target);
     let address = found.and_then(|member| member.addresses.first().copied());
     // Over memory a full target is told, and nothing is lost.
@@ -89,21 +84,21 @@ pub(super) fn counts_of_stack(stack: &Stack) -> Counts {
     Counter::ALL.into_iter().map(count).collect()
 }
 
-/// One end of a connection.
+/// One end of a connection. What is received is looked at in the connection's buffer if it is in place, and copied if not.
 #[derive(Debug)]
-pub(crate) struct TcpLanEnd {
+struct TcpLanEnd<const IS_IN_PLACE: bool> {
     // Before the stack, which resets what is not closed.
     stream: TcpStream,
     stack: Stack,
     buffer: Vec<u8>,
 }
 
-impl TcpLanEnd {
+impl<const IS_IN_PLACE: bool> TcpLanEnd<IS_IN_PLACE> {
     /// The target listens, and says so; the source connects.
-    fn open(opening: Opening<'_>, drive: Drive) -> Opened<TcpLanEnd> {
-        let Opening { order, control, bytes } = opening;
+    fn open(opening: &mut Opening<'_>, drive: Drive) -> Result<Self, Fault> {
+        let Opening { order, control, bytes, .. } = opening;
         let (stack, address) = join(order, control, BUFFER_BYTES, drive)?;
-        let stream = if is_source(order) {
+        let stream = if order.is_source() {
             let address = address.ok_or(Fault::Ended)?;
             TcpStream::connect(&stack, (address, PORT)).doing("connect on a LAN")?
         } else {
@@ -112,73 +107,15 @@ impl TcpLanEnd {
             listener.accept().doing("accept on a LAN")?.0
         };
         stream.set_nodelay(true).doing("set no delay")?;
-        Ok(TcpLanEnd { stream, stack, buffer: vec![0; bytes] })
+        Ok(TcpLanEnd { stream, stack, buffer: vec![0; *bytes] })
     }
-}
-
-fn open_inline(opening: Opening<'_>) -> Opened<TcpLanEnd> {
-    TcpLanEnd::open(opening, Drive::Inline)
-}
-
-impl End for TcpLanEnd {
     #[inline(always)]
-    fn send(&mut self, bytes: usize, mut build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
-        let message = &mut self.buffer[..bytes];
-        build(message);
-        self.stream.write_all(message).doing("write")
-    }
-
-    fn flush(&mut self) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn receive(&mut self, bytes: usize, mut read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
-        let mut at = 0;
-        while at < bytes {
-            match self.stream.read(&mut self.buffer[at..bytes]).doing("read")? {
-                0 if at == 0 => return Ok(false),
-                0 => return Err(Fault::Ended),
-                more => at += more,
-            }
-        }
-        read(0, &self.buffer[..bytes]);
-        Ok(true)
-    }
-
-    fn finish(&mut self) -> Result<(), Fault> {
-        // The stack goes with this end, and what is not acknowledged goes with the stack: so it stays until the other side
-        // has closed too.
-        self.stream.shutdown(Shutdown::Write).doing("shut a connection")?;
-        self.stream.set_read_timeout(Some(FINISH_MAX)).doing("set a time limit")?;
-        match self.stream.read(&mut [0]).doing("wait for the end")? {
-            0 => Ok(()),
-            _ => Err(Fault::Ended),
-        }
-    }
-
-    fn counts(&mut self) -> Counts {
-        counts_of_stack(&self.stack)
-    }
-}
-
-/// The same, but what is received is looked at in the connection's buffer.
-#[derive(Debug)]
-pub(crate) struct InPlace(TcpLanEnd);
-
-impl End for InPlace {
-    #[inline(always)]
-    fn send(&mut self, bytes: usize, build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
-        self.0.send(bytes, build)
-    }
-
-    fn flush(&mut self) -> Result<(), Fault> {
-        self.0.flush()
-    }
-
-    #[inline(always)]
-    fn receive(&mut self, bytes: usize, mut read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
-        let stream = &mut self.0.stream;
+    fn receive_in_place(
+        &mut self,
+        bytes: usize,
+        mut read: impl FnMut(usize, &[u8]),
+    ) -> Result<bool, Fault> {
+        let stream = &mut self.stream;
         let mut at = 0;
         while at < bytes {
             // A piece starts at a whole word, so only the last one may end elsewhere.
@@ -205,12 +142,45 @@ impl End for InPlace {
         }
         Ok(true)
     }
+}
+
+impl<const IS_IN_PLACE: bool> End for TcpLanEnd<IS_IN_PLACE> {
+    #[inline(always)]
+    fn send(&mut self, bytes: usize, mut build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
+        let message = &mut self.buffer[..bytes];
+        build(message);
+        self.stream.write_all(message).doing("write")
+    }
+
+    #[inline(always)]
+    fn receive(&mut self, bytes: usize, mut read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
+        if IS_IN_PLACE {
+            return self.receive_in_place(bytes, read);
+        }
+        let mut at = 0;
+        while at < bytes {
+            match self.stream.read(&mut self.buffer[at..bytes]).doing("read")? {
+                0 if at == 0 => return Ok(false),
+                0 => return Err(Fault::Ended),
+                more => at += more,
+            }
+        }
+        read(0, &self.buffer[..bytes]);
+        Ok(true)
+    }
 
     fn finish(&mut self) -> Result<(), Fault> {
-        self.0.finish()
+        // The stack goes with this end, and what is not acknowledged goes with the stack: so it stays until the other side
+        // has closed too.
+        self.stream.shutdown(Shutdown::Write).doing("shut a connection")?;
+        self.stream.set_read_timeout(Some(FINISH_MAX)).doing("set a time limit")?;
+        match self.stream.read(&mut [0]).doing("wait for the end")? {
+            0 => Ok(()),
+            _ => Err(Fault::Ended),
+        }
     }
 
     fn counts(&mut self) -> Counts {
-        self.0.counts()
+        counts_of_stack(&self.stack)
     }
 }

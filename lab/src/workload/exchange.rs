@@ -74,7 +74,7 @@ fn units_of(bytes: usize) -> [Unit; 3] {
 /// Both sides as threads of the source, for what no two processes can share. The target only hands on what
 /// its thread has measured.
 pub(crate) fn in_one_process(opening: Opening<'_>) -> Result<Report, Fault> {
-    let Opening { order, control, bytes } = opening;
+    let Opening { order, control, bytes, .. } = opening;
     let window = control.ready()?;
     if !order.is_source() {
         return serde_json::from_str(&control.note()?).doing("read the report of a thread");

@@ -129,12 +129,8 @@ fn check(reports: &Reports) -> Result<(), Fault> {
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     os::memory::allow_descriptors(1 << 20);
     match order.word("transport") {
-        "tcp-lan" => {
+        "tcp-lan" | "tcp-lan-in-place" => {
             run(transport::StackDials::open(order, control, BUFFER_BYTES)?, order, control)
-        }
-        "tcp-lan-in-place" => {
-            let dials = transport::StackDials::open(order, control, BUFFER_BYTES)?;
-            run(transport::InPlaceDials(dials), order, control)
         }
         _ => run(transport::KernelDials::open(order, control)?, order, control),
     }
