@@ -419,7 +419,7 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
         command.arg("lab-worker");
         command
     };
-    let crew = Crew::new(worker, Some(processors())).with_peers(peers);
+    let crew = Crew { peers, processors: processors(), ..Crew::new(worker) };
     if arguments.full || arguments.as_published {
         let cells: usize = plan.jobs.iter().map(|job| job.cells.len()).sum();
         let names: Vec<&str> = plan.jobs.iter().map(|job| &*job.case.name).collect();

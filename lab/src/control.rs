@@ -12,6 +12,7 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,21 +36,7 @@ const TO_WORKER_BYTES_MAX: usize = 64 << 10;
 
 /// The longest thing that a worker says: a report with its distributions of times. A packet is never longer
 /// than what a socket may hold by default, 208 KiB.
-const FROM_WORKER_BYTES_MAX: usize = 192 << 10;
-
-/// What goes over a connection between the lab and a worker.
-pub(crate) trait Said: Serialize + DeserializeOwned {
-    /// How long it may be.
-    const BYTES_MAX: usize;
-}
-
-impl Said for ToWorker {
-    const BYTES_MAX: usize = TO_WORKER_BYTES_MAX;
-}
-
-impl Said for FromWorker {
-    const BYTES_MAX: usize = FROM_WORKER_BYTES_MAX;
-}
+pub(crate) const FROM_WORKER_BYTES_MAX: usize = 192 << 10;
 
 /// What a worker is to do.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -92,6 +79,11 @@ impl Order {
     /// Whether its role is that of the source.
     pub fn is_source(&self) -> bool {
         self.role == SOURCE
+    }
+
+    /// Whether it is for this party in one of the workloads of the trial.
+    pub(crate) fn is_of(&self, part: &str, party: &Address) -> bool {
+        self.part == part && self.role == party.role && self.number == party.number
     }
 
     /// The level of a factor that is a word.
@@ -148,41 +140,49 @@ const TAKING: &str = "take what the other worker passed";
 pub(crate) type Heard<T> = (T, Vec<Foreign>);
 
 /// Sends a message. It is short and the other end listens, so there is always room.
-pub(crate) fn send<T: Said>(
+pub(crate) fn send(
     packets: &Packets,
-    what: &T,
+    what: &impl Serialize,
     descriptors: &[BorrowedFd<'_>],
-) -> std::io::Result<()> {
-    let text = serde_json::to_vec(what).map_err(std::io::Error::other)?;
-    packets.send(&text, descriptors)
+) -> io::Result<()> {
+    packets.send(&serde_json::to_vec(what)?, descriptors)
 }
 
-/// What was said, if something was; an error if the other end is gone, or does not speak this language.
-pub(crate) fn hear<T: Said>(packets: &Packets) -> std::io::Result<Option<Heard<T>>> {
-    let mut text = vec![0; T::BYTES_MAX];
+/// What was said, in less than `bytes_max`, if something was; an error if the other end is gone, or does not speak this
+/// language.
+pub(crate) fn hear<T: DeserializeOwned>(
+    packets: &Packets,
+    bytes_max: usize,
+) -> io::Result<Option<Heard<T>>> {
+    let mut text = vec![0; bytes_max];
     let packet = match packets.receive(&mut text) {
         Ok(packet) => packet,
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
         Err(error) => return Err(error),
     };
     if packet.bytes == 0 {
-        return Err(std::io::ErrorKind::UnexpectedEof.into());
+        return Err(ErrorKind::UnexpectedEof.into());
     }
-    let invalid = |why: String| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
-    if packet.bytes == text.len() {
-        return Err(invalid(format!("{} bytes or more at once", T::BYTES_MAX)));
+    let invalid = |why: String| io::Error::new(ErrorKind::InvalidData, why);
+    if packet.bytes == bytes_max {
+        return Err(invalid(format!("{bytes_max} bytes or more at once")));
     }
     let said = serde_json::from_slice(&text[..packet.bytes]);
     let said = said.map_err(|error| invalid(error.to_string()))?;
     Ok(Some((said, packet.passed()?)))
 }
 
+/// Whether an error says that the other end is gone. All others, as a lack of descriptors, are this side's own.
+pub(crate) fn is_end(error: &io::Error) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
 /// What an error of a worker's connection means: that the lab is gone, or that this process lacks something.
-fn lost(error: std::io::Error) -> Fault {
-    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    match error.kind() {
-        BrokenPipe | ConnectionReset | UnexpectedEof => Fault::Orphaned,
-        _ => Fault::Refused { what: "cannot speak with the lab", why: error.to_string() },
+fn lost(error: io::Error) -> Fault {
+    match is_end(&error) {
+        true => Fault::Orphaned,
+        false => Fault::Refused { what: "cannot speak with the lab", why: error.to_string() },
     }
 }
 
@@ -191,6 +191,7 @@ fn lost(error: std::io::Error) -> Fault {
 pub struct Control {
     packets: Packets,
     order: Option<Order>,
+    /// What came, and from which worker: none for the lab.
     parcels: VecDeque<(Option<Address>, Heard<String>)>,
     window: Option<Window>,
 }
@@ -201,7 +202,7 @@ impl Control {
     /// # Errors
     /// If this process was not started by a lab.
     pub(crate) fn of_input() -> Result<Control, Fault> {
-        let input = std::io::stdin().as_fd().try_clone_to_owned();
+        let input = io::stdin().as_fd().try_clone_to_owned();
         let packets = input.and_then(Packets::adopt).map_err(|_| {
             Fault::Unable("this is what `siga lab run` starts; it does nothing by itself".into())
         })?;
@@ -243,7 +244,7 @@ impl Control {
     /// Says that all is set up, and waits until it is for everybody. The window in which things count lies
     /// ahead then; the warm-up begins now.
     pub(crate) fn ready(&mut self) -> Result<Window, Fault> {
-        self.send(&FromWorker::Ready, &[])?;
+        self.announce()?;
         loop {
             if let Some(window) = self.window {
                 return Ok(window);
@@ -280,20 +281,9 @@ impl Control {
         self.pass(note, &[])
     }
 
-    /// Passes a note to another worker.
-    ///
-    /// # Errors
-    /// [`Fault::Orphaned`].
-    pub fn tell_to(&self, to: &Address, note: &str) -> Result<(), Fault> {
-        self.pass_to(to.clone(), note, &[])
-    }
-
     /// Waits for the next note of another worker. What others pass meanwhile is kept.
-    ///
-    /// # Errors
-    /// [`Fault::Orphaned`].
-    pub fn note_from(&mut self, from: &Address) -> Result<String, Fault> {
-        self.parcel_from(from).map(|(note, _)| note)
+    pub(crate) fn note_from(&mut self, from: &Address) -> Result<String, Fault> {
+        self.parcel_of(|sender| sender == Some(from)).map(|(note, _)| note)
     }
 
     /// Waits for the next note that another worker, or the lab, passes.
@@ -306,36 +296,35 @@ impl Control {
 
     /// Passes descriptors to the peer, with a note.
     pub(crate) fn pass(&self, note: &str, descriptors: &[BorrowedFd<'_>]) -> Result<(), Fault> {
-        let peer = self.order().peer.clone().expect("only workers with a peer pass notes");
+        let peer = self.order().peer.as_ref().expect("only workers with a peer pass notes");
         self.pass_to(peer, note, descriptors)
     }
 
     /// Passes descriptors to another worker, with a note.
-    fn pass_to(
+    pub(crate) fn pass_to(
         &self,
-        to: Address,
+        to: &Address,
         note: &str,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), Fault> {
-        self.send(&FromWorker::Parcel { to, note: note.to_owned() }, descriptors)
+        let parcel = FromWorker::Parcel { to: to.clone(), note: note.to_owned() };
+        self.send(&parcel, descriptors)
     }
 
     /// Waits for what another worker, or the lab, passes.
     pub(crate) fn parcel(&mut self) -> Result<Heard<String>, Fault> {
-        loop {
-            if let Some((_, parcel)) = self.parcels.pop_front() {
-                return Ok(parcel);
-            }
-            self.listen()?;
-        }
+        self.parcel_of(|_| true)
     }
 
-    /// Waits for what this worker passes. What others pass meanwhile is kept.
-    fn parcel_from(&mut self, from: &Address) -> Result<Heard<String>, Fault> {
+    /// Waits for what such a sender passes. What others pass meanwhile is kept.
+    fn parcel_of(
+        &mut self,
+        is_meant: impl Fn(Option<&Address>) -> bool,
+    ) -> Result<Heard<String>, Fault> {
         loop {
-            let is_from = |(sender, _): &(Option<Address>, _)| sender.as_ref() == Some(from);
-            if let Some(at) = self.parcels.iter().position(is_from) {
-                return Ok(self.parcels.remove(at).expect("it is there").1);
+            let at = self.parcels.iter().position(|(sender, _)| is_meant(sender.as_ref()));
+            if let Some((_, parcel)) = at.and_then(|at| self.parcels.remove(at)) {
+                return Ok(parcel);
             }
             self.listen()?;
         }
@@ -387,7 +376,7 @@ impl Control {
     }
 
     fn hear(&self) -> Result<Option<Heard<ToWorker>>, Fault> {
-        hear(&self.packets).map_err(lost)
+        hear(&self.packets, TO_WORKER_BYTES_MAX).map_err(lost)
     }
 
     fn wait(&self, time: Option<Duration>) -> Result<(), Fault> {
@@ -437,7 +426,10 @@ mod tests {
         report.times.insert("latency".into(), wide.clone());
         let (ours, theirs) = Packets::pair().unwrap();
         send(&ours, &FromWorker::Done(Box::new(short_enough(report))), &[]).unwrap();
-        let Some((FromWorker::Done(found), _)) = hear(&theirs).unwrap() else { panic!("a report") };
+        let Some((FromWorker::Done(found), _)) = hear(&theirs, FROM_WORKER_BYTES_MAX).unwrap()
+        else {
+            panic!("a report")
+        };
         assert_eq!(found.times["latency"].count(), wide.count());
         assert!(found.times["latency"].counts.len() < 200);
     }

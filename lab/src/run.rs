@@ -157,7 +157,7 @@ impl Running<'_> {
     }
 
     fn attempt(&self, trial: &Trial, factors: &Factors) -> Attempt {
-        let watch = Watch::begin(self.crew.processors());
+        let watch = Watch::begin(&self.crew.processors);
         let (measured, machine) = if is_against(factors) {
             let against = self.against.expect("a plan of two binaries has another");
             match against.run(trial, self.machine) {

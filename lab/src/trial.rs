@@ -25,7 +25,7 @@ use crate::placement::{self, NoSuchProcessor, Placement, Placements};
 use crate::quantity::Party;
 use crate::role::{Address, PARTIES_MAX, RoleSpec};
 use crate::transport;
-use crate::workload::{self, Figures, Part, Workload, named};
+use crate::workload::{self, Figures, Workload, named};
 
 /// How long a trial may take beyond three times its window and its warm-up, before it is given up: setting
 /// up, and draining what was sent.
@@ -39,10 +39,14 @@ const SYSTEM_FILE: &str = "system.toml";
 
 /// Starts the workers of trials.
 pub struct Crew {
-    command: Box<dyn Fn() -> Command>,
-    peers: Option<Peers>,
-    processors: Option<Vec<usize>>,
-    grace: Duration,
+    /// Starts a worker, a process that calls [`crate::worker::run`].
+    pub command: Box<dyn Fn() -> Command>,
+    /// Workers for trials over transports of other programs.
+    pub peers: Option<Peers>,
+    /// The processors that workers are placed on, in the order in which they are given away; none if the kernel places them.
+    pub processors: Vec<usize>,
+    /// How long a trial may take beyond three times its window and its warm-up, before it is given up.
+    pub grace: Duration,
 }
 
 /// What to measure.
@@ -64,16 +68,6 @@ pub struct Trial {
     pub intervals: Option<Intervals>,
 }
 
-/// A party, before it is started.
-struct PartySpec {
-    /// Of which of the workloads, and under which levels of its factors.
-    part: Part,
-    factors: Factors,
-    role: &'static RoleSpec,
-    number: usize,
-    copies: usize,
-}
-
 impl Trial {
     /// A trial of a workload with the usual placement, on a host that allows everything.
     pub fn new(workload: &'static Workload, factors: Factors) -> Trial {
@@ -88,73 +82,93 @@ impl Trial {
         }
     }
 
-    /// Who takes part, in the order in which they start.
-    fn parties(&self) -> Result<Vec<PartySpec>, TrialError> {
+    /// Who takes part, in the order in which they start, and what each is to do on these processors.
+    fn parties(&self, processors: &[usize]) -> Result<Vec<(&'static RoleSpec, Order)>, TrialError> {
         let mut parties = Vec::new();
         for part in self.workload.parts() {
             let factors = part.factors(&self.factors);
             transport::check(&factors).map_err(TrialError::Unable)?;
             for role in part.workload.roles {
                 let copies = (role.count)(&factors);
-                let factors = || factors.clone();
-                let copy = |number| PartySpec { part, factors: factors(), role, number, copies };
-                parties.extend((0..copies).map(copy));
+                let order = |number| Order {
+                    part: part.name.to_owned(),
+                    role: role.name.to_owned(),
+                    number,
+                    copies,
+                    is_thread: (role.is_of_threads)(&factors),
+                    peer: role.peer.map(|peer| Address::of(peer, number)),
+                    workload: part.workload.name.to_owned(),
+                    factors: factors.clone(),
+                    warm_up: self.warm_up,
+                    window: self.window,
+                    intervals: self.intervals.clone(),
+                    ..Order::default()
+                };
+                parties.extend((0..copies).map(|number| (role, order(number))));
             }
         }
         if parties.len() > PARTIES_MAX {
             let (found, most) = (parties.len(), PARTIES_MAX);
             return Err(TrialError::Unable(format!("{found} parties: must be at most {most}")));
         }
+        self.place(&mut parties, processors)?;
         Ok(parties)
     }
 
-    fn placement(&self, party: &PartySpec) -> Placement {
-        let role = named(party.part.name, party.role.name);
-        self.place.get(&role).copied().unwrap_or(party.role.place)
+    /// Says where each party runs, and which processors it watches.
+    fn place(
+        &self,
+        parties: &mut [(&RoleSpec, Order)],
+        processors: &[usize],
+    ) -> Result<(), TrialError> {
+        let rule = |(role, order): &(&RoleSpec, Order)| {
+            self.place.get(&named(&order.part, role.name)).copied().unwrap_or(role.place)
+        };
+        let rules: Vec<Placement> = parties.iter().map(rule).collect();
+        let places =
+            placement::assign(processors, &rules).map_err(|NoSuchProcessor(missing)| {
+                let mut processors = processors.to_vec();
+                processors.sort_unstable();
+                let why = format!("there is no processor {missing}: must be one of {processors:?}");
+                TrialError::Unable(why)
+            })?;
+        let place_of = |order: &Order| {
+            let peer = order.peer.as_ref()?;
+            let at = parties.iter().position(|(_, other)| other.is_of(&order.part, peer))?;
+            Some(places[at].clone())
+        };
+        let peer_places: Vec<_> = parties.iter().map(|(_, order)| place_of(order)).collect();
+        let places = placement::watched(&places).into_iter().zip(places);
+        for (((_, order), (watched, place)), peer_place) in
+            parties.iter_mut().zip(places).zip(peer_places)
+        {
+            order.watched = watched;
+            order.place = place;
+            order.peer_place = peer_place.unwrap_or_default();
+        }
+        Ok(())
     }
 
-    /// What each party is to do.
-    fn orders<'a>(
-        &self,
-        parties: &'a [PartySpec],
-        places: &[Vec<usize>],
-        files: &[(&str, Place)],
-    ) -> Vec<(&'a PartySpec, Order)> {
-        let watched = placement::watched(places);
-        let place_of = |part: &Part, peer: &Address| {
-            let is_peer = |party: &PartySpec| {
-                party.part.name == part.name
-                    && party.role.name == peer.role
-                    && party.number == peer.number
-            };
-            parties.iter().position(is_peer).map(|at| places[at].clone())
-        };
-        let order = |(at, party): (usize, &'a PartySpec)| {
-            let peer = party.role.peer.map(|peer| Address::of(peer, party.number));
-            let peer_place = peer.as_ref().and_then(|peer| place_of(&party.part, peer));
-            let files = files.iter().find(|(part, _)| *part == party.part.name);
-            let system = self.system.as_ref().map(|(name, _)| name.clone());
-            let order = Order {
-                part: party.part.name.to_owned(),
-                intervals: self.intervals.clone(),
-                role: party.role.name.to_owned(),
-                number: party.number,
-                copies: party.copies,
-                is_thread: (party.role.is_of_threads)(&party.factors),
-                workload: party.part.workload.name.to_owned(),
-                factors: party.factors.clone(),
-                warm_up: self.warm_up,
-                window: self.window,
-                place: places[at].clone(),
-                peer_place: peer_place.unwrap_or_default(),
-                watched: watched[at].clone(),
-                peer,
-                socket: files.map(|(_, files)| files.file("host")),
-                system: system.zip(files).map(|(name, (_, files))| (name, files.file(SYSTEM_FILE))),
-            };
-            (party, order)
-        };
-        parties.iter().enumerate().map(order).collect()
+    /// Makes the directories that the hosts of the workloads need, and says in the orders where they are.
+    fn make_files(&self, parties: &mut [(&RoleSpec, Order)]) -> io::Result<Vec<Place>> {
+        let mut places = Vec::new();
+        for part in self.workload.parts() {
+            let is_own = |order: &Order| order.part == part.name;
+            let host = parties.iter().find(|(role, order)| role.attends && is_own(order));
+            let Some((_, host)) = host else { continue };
+            let is_peer = peers::of(&host.factors).is_some();
+            let place = if is_peer { Place::make_in_memory() } else { Place::make() }?;
+            let system = place.file(SYSTEM_FILE);
+            if let Some((_, text)) = &self.system {
+                fs::write(&system, text)?;
+            }
+            for (_, order) in parties.iter_mut().filter(|(_, order)| is_own(order)) {
+                order.socket = Some(place.file("host"));
+                order.system = self.system.as_ref().map(|(name, _)| (name.clone(), system.clone()));
+            }
+            places.push(place);
+        }
+        Ok(places)
     }
 
     /// How long it may take before it is given up.
@@ -211,33 +225,9 @@ impl From<io::Error> for TrialError {
 }
 
 impl Crew {
-    /// A crew whose workers are processes that `command` starts and that call [`crate::worker::run`]. They are
-    /// placed on `processors`, which are given away in this order, or anywhere.
-    pub fn new(command: impl Fn() -> Command + 'static, processors: Option<Vec<usize>>) -> Crew {
-        Crew { command: Box::new(command), peers: None, processors, grace: GRACE }
-    }
-
-    /// The same, which gives up a trial that takes so much longer than three times its window and its warm-up.
-    #[must_use]
-    pub fn with_grace(self, grace: Duration) -> Crew {
-        Crew { grace, ..self }
-    }
-
-    /// The same with these processors.
-    #[must_use]
-    pub fn with_processors(self, processors: Option<Vec<usize>>) -> Crew {
-        Crew { processors, ..self }
-    }
-
-    /// The same with workers for trials over transports of other programs.
-    #[must_use]
-    pub fn with_peers(self, peers: Option<Peers>) -> Crew {
-        Crew { peers, ..self }
-    }
-
-    /// The processors that it places workers on, in this order; none if the kernel does.
-    pub fn processors(&self) -> &[usize] {
-        self.processors.as_deref().unwrap_or_default()
+    /// A crew whose workers are processes that `command` starts. The kernel places them.
+    pub fn new(command: impl Fn() -> Command + 'static) -> Crew {
+        Crew { command: Box::new(command), peers: None, processors: Vec::new(), grace: GRACE }
     }
 
     /// Does a trial, and sleeps meanwhile.
@@ -249,60 +239,29 @@ impl Crew {
         allow_descriptors(DESCRIPTORS_MAX);
         let time_max_ns = trial.time_max_with(self.grace).as_nanos() as u64;
         let give_up_ns = now_ns() + time_max_ns;
-        let parties = trial.parties()?;
-        let mut processors = self.processors.clone().unwrap_or_default();
-        let rules: Vec<Placement> = parties.iter().map(|party| trial.placement(party)).collect();
-        let places =
-            placement::assign(&processors, &rules).map_err(|NoSuchProcessor(missing)| {
-                processors.sort_unstable();
-                TrialError::Unable(format!(
-                    "there is no processor {missing}: must be one of {processors:?}"
-                ))
-            })?;
-        let attended = parties.iter().filter(|party| party.role.attends && party.number == 0);
-        let files = attended.map(|party| {
-            let is_peer = peers::of(&party.factors).is_some();
-            let make = if is_peer { Place::make_in_memory } else { Place::make };
-            let place = make()?;
-            if let Some((_, text)) = &trial.system {
-                fs::write(place.file(SYSTEM_FILE), text)?;
-            }
-            Ok((party.part.name, place))
-        });
-        let files: Vec<(&str, Place)> = files.collect::<io::Result<_>>()?;
+        let mut parties = trial.parties(&self.processors)?;
+        let files = trial.make_files(&mut parties)?;
         let mut stage = Stage::new(give_up_ns, time_max_ns)?;
         // Those that attend are ready before the others come.
-        for attends in [true, false] {
-            let come = |party: &&(&PartySpec, Order)| party.0.role.attends == attends;
-            let orders = trial.orders(&parties, &places, &files);
-            for (party, order) in orders.iter().filter(come) {
-                self.start(&mut stage, party, order)?;
+        let (attending, others): (Vec<_>, Vec<_>) =
+            parties.into_iter().partition(|(role, _)| role.attends);
+        for parties in [attending, others] {
+            for (role, order) in parties {
+                let is_process = !order.is_thread || order.number == 0;
+                let command = is_process.then(|| self.command(&order.factors)).transpose()?;
+                stage.start(order, role.attends, command)?;
             }
-            stage.send_orders()?;
-            stage.wait_until_ready()?;
+            stage.make_ready()?;
         }
         // Everybody is attached: nothing is left behind even if the lab is killed from here on.
         drop(files);
         let start_ns = now_ns() + trial.warm_up.as_nanos() as u64;
         let window = Window { start_ns, end_ns: start_ns + trial.window.as_nanos() as u64 };
-        stage.go(window)?;
-        stage.wait_until_done()?;
+        stage.measure(window)?;
         let reports = stage.into_reports();
         let checked = trial.workload.check(&reports);
         checked.map_err(|fault| TrialError::Failed(fault.to_string()))?;
         Ok(Measured::of(trial.workload, reports))
-    }
-
-    /// Starts a copy of a role.
-    fn start(&self, stage: &mut Stage, party: &PartySpec, order: &Order) -> Result<(), TrialError> {
-        if order.is_thread && party.number > 0 {
-            stage.add_thread(party.part.name, party.role, party.copies)?;
-        } else {
-            let command = self.command(&party.factors)?;
-            stage.add_process(party.part.name, party.role, party.copies, command)?;
-        }
-        stage.keep_order(order.clone());
-        Ok(())
     }
 
     fn command(&self, factors: &Factors) -> Result<Command, TrialError> {

@@ -100,7 +100,7 @@ fn crew_of(run: u64, place: Place) -> Crew {
         }
         command
     };
-    Crew::new(command, None).with_grace(Duration::from_millis(40))
+    Crew { grace: Duration::from_millis(40), ..Crew::new(command) }
 }
 
 fn run_case(crew: &Crew, place: &mut Place) -> Outcome {

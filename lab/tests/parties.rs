@@ -63,8 +63,8 @@ fn crew_of(deed: &'static str) -> Crew {
         command
     };
     // Whoever hangs is given up soon; all others are given time, on a busy machine too.
-    let grace = if deed == "hangs" { 5 } else { 60 };
-    Crew::new(command, None).with_grace(Duration::from_secs(grace))
+    let grace = Duration::from_secs(if deed == "hangs" { 5 } else { 60 });
+    Crew { grace, ..Crew::new(command) }
 }
 
 fn trial() -> Trial {
@@ -102,7 +102,7 @@ fn party_that_only_closes_its_connection_is_ended() {
         command.args(["-c", "exec <&-; exec sleep 1000"]);
         command
     };
-    let error = Crew::new(command, None).run(&trial()).unwrap_err().to_string();
+    let error = Crew::new(command).run(&trial()).unwrap_err().to_string();
     // Both do it: whoever was seen first.
     let is_named = |role: &str| error == format!("{role} died, signal: 9 (SIGKILL)");
     assert!(["source", "target"].into_iter().any(is_named), "{error}");

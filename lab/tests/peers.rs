@@ -14,7 +14,7 @@ use std::time::Duration;
 use lab::factor::Level;
 use lab::peers::{self, Peers};
 use lab::role::HOST;
-use lab::trial::{Measured, Trial, TrialError};
+use lab::trial::{Crew, Measured, Trial, TrialError};
 use lab::worker::{Control, Doing, End, Fault, Order, Report, attend, carry, run_with};
 use lab::workload;
 
@@ -152,7 +152,8 @@ fn measure(
         place: Default::default(),
         intervals: None,
     };
-    let crew = crew().with_peers(peers.map(|program| Peers::at(&program.0).unwrap()));
+    let peers = peers.map(|program| Peers::at(&program.0).unwrap());
+    let crew = Crew { peers, ..crew() };
     loop {
         match crew.run(&trial) {
             // A machine was too busy for a window so short.
@@ -225,7 +226,7 @@ fn program_that_dies_or_talks_nonsense_ends_the_trial_with_the_reason() {
 #[test]
 fn program_that_is_gone_by_now_ends_the_trial_with_the_reason() {
     let program = Program::of("exit");
-    let crew = crew().with_peers(Some(Peers::at(&program.0).unwrap()));
+    let crew = Crew { peers: Some(Peers::at(&program.0).unwrap()), ..crew() };
     fs::remove_file(&program.0).unwrap();
     let trial = Trial {
         workload: workload::find("message-stream").unwrap(),

@@ -50,7 +50,7 @@ fn crew_with(is_broken: impl Fn(usize) -> bool + 'static) -> Crew {
         let number = started.replace(started.get() + 1);
         if is_broken(number) { Command::new("false") } else { worker_command() }
     };
-    Crew::new(command, None)
+    Crew::new(command)
 }
 
 fn shown(record: &Record) -> (u32, bool, bool) {

@@ -378,7 +378,7 @@ fn many_pairs_share_the_processors_and_add_up_to_the_whole() {
             ("wait", "block"),
         ];
         let trial = Trial { window: Duration::from_secs(2), ..trial("pairs", &levels) };
-        let crew = crew().with_processors(Some(lab::machine::processors()));
+        let crew = Crew { processors: lab::machine::processors(), ..crew() };
         let Measured { metrics, parties, .. } = crew.run(&trial).unwrap();
         assert!(metrics["rate_messages_per_s"] > 0.0);
         let count = |role: &str| parties.iter().filter(|party| party.role == role).count();
@@ -502,18 +502,15 @@ fn lan_of_a_trial_has_the_mtu_that_is_asked_for() {
 
 #[test]
 fn worker_that_dies_is_named_with_its_last_words() {
-    let crew = Crew::new(
-        || {
-            let mut command = Command::new("sh");
-            command.args(["-c", "echo 'out of luck' >&2; exit 3"]);
-            command
-        },
-        None,
-    );
+    let crew = Crew::new(|| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo 'out of luck' >&2; exit 3"]);
+        command
+    });
     let error = crew.run(&trial("path-idle", &[("paths", "1"), ("wait", "block")])).unwrap_err();
     assert!(matches!(error, TrialError::Failed(_)));
     assert_eq!(error.to_string(), "host died, exit status: 3: out of luck");
-    let crew = Crew::new(|| Command::new("/nonexistent/siga"), None);
+    let crew = Crew::new(|| Command::new("/nonexistent/siga"));
     let error = crew.run(&trial("path-idle", &[("paths", "1"), ("wait", "block")])).unwrap_err();
     let start = "cannot start a worker, /nonexistent/siga: ";
     assert!(error.to_string().starts_with(start), "{error}");

@@ -90,7 +90,7 @@ pub(super) fn attach_in_turn(order: &Order, control: &mut Control) -> Result<Gue
     }
     let guest = Guest::attach(socket, &own_name(order)).doing("attach to the host")?;
     if order.number + 1 < order.copies {
-        control.tell_to(&copy(order.number + 1), "attached")?;
+        control.pass_to(&copy(order.number + 1), "attached", &[])?;
     }
     Ok(guest)
 }

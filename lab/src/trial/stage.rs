@@ -12,10 +12,12 @@ use os::processor::now_ns;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::TrialError;
-use crate::control::{FromWorker, Heard, Order, ToWorker, hear, send};
+use crate::control::{
+    FROM_WORKER_BYTES_MAX, FromWorker, Heard, Order, ToWorker, hear, is_end, send,
+};
 use crate::measure::Window;
 use crate::quantity::{Party, Report, check};
-use crate::role::{Address, RoleSpec};
+use crate::role::Address;
 use crate::workload::named;
 
 /// The most that is kept of the last words of a worker, in bytes.
@@ -39,29 +41,38 @@ pub(super) struct Stage {
 
 /// A copy of a role.
 struct Worker {
-    address: Address,
-    /// Of which workload of the trial it is a party; nothing if there is one.
-    part: String,
-    /// How people call it: with a number if there are several copies.
-    name: String,
+    /// What it is to do.
+    order: Order,
+    /// Whether it is ready before the others start, and ends when they are done.
     attends: bool,
     /// Its process, which it may share with other copies.
     process: usize,
     packets: Packets,
-    /// What it is to do, until it was told.
-    order: Option<Order>,
+    is_ordered: bool,
     is_ready: bool,
     /// Notes that it has passed.
     notes: u64,
     report: Option<Box<Report>>,
-    /// The processors it runs on.
-    place: Vec<usize>,
 }
 
 impl Worker {
+    fn address(&self) -> Address {
+        Address::of(&self.order.role, self.order.number)
+    }
+
+    /// How people call it: with a number if there are several copies.
+    fn name(&self) -> String {
+        let Order { part, role, copies, .. } = &self.order;
+        named(part, &if *copies > 1 { self.address().to_string() } else { role.clone() })
+    }
+
     fn is_done(&self) -> bool {
         self.report.is_some()
     }
+}
+
+fn failed<T>(why: String) -> Result<T, TrialError> {
+    Err(TrialError::Failed(why))
 }
 
 impl Stage {
@@ -71,115 +82,84 @@ impl Stage {
         Ok(Stage { poller, workers: Vec::new(), processes: Vec::new(), give_up_ns, time_max_ns })
     }
 
-    /// Starts a process that is the next copy of a role.
-    pub(super) fn add_process(
+    /// Starts a copy of a role: a process, or without a command a thread of the process of the first copy.
+    pub(super) fn start(
         &mut self,
-        part: &str,
-        role: &RoleSpec,
-        copies: usize,
-        mut command: Command,
+        order: Order,
+        attends: bool,
+        command: Option<Command>,
     ) -> Result<(), TrialError> {
-        let theirs = self.add(part, role, copies, self.processes.len())?;
-        command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(|error| {
-            let program = command.get_program().display();
-            TrialError::Failed(format!(
-                "cannot start a worker, {program}: {}",
-                TrialError::from(error)
-            ))
-        })?;
-        // The command holds the worker's end too, and would keep a dead worker's connection open.
-        drop(command);
-        self.processes.push(child);
-        Ok(())
-    }
-
-    /// Makes the next copy of a role a thread of the process of the first copy.
-    pub(super) fn add_thread(
-        &mut self,
-        part: &str,
-        role: &RoleSpec,
-        copies: usize,
-    ) -> Result<(), TrialError> {
-        let first = Address::of(role.name, 0);
-        let first = self.find(part, &first);
-        let first = first.expect("the first copy is a process");
-        let theirs = self.add(part, role, copies, self.workers[first].process)?;
-        match send(&self.workers[first].packets, &ToWorker::Thread, &[theirs.as_fd()]) {
-            Err(error) if is_end(&error) => Err(TrialError::Failed(self.last_words(first))),
-            sent => Ok(sent?),
-        }
-    }
-
-    /// Makes the connection of the next copy, and returns the worker's end.
-    fn add(
-        &mut self,
-        part: &str,
-        role: &RoleSpec,
-        copies: usize,
-        process: usize,
-    ) -> io::Result<OwnedFd> {
         let (ours, theirs) = Packets::ends()?;
         let packets = Packets::adopt(ours)?;
         self.poller.add(&packets, self.workers.len() as u64)?;
-        let is_copy = |worker: &&Worker| worker.part == part && worker.address.role == role.name;
-        let earlier = self.workers.iter().filter(is_copy);
-        let address = Address::of(role.name, earlier.count());
-        let name =
-            named(part, &if copies > 1 { address.to_string() } else { address.role.clone() });
+        let process = match command {
+            Some(command) => self.start_process(command, theirs)?,
+            None => {
+                let first = self.find(&order.part, &Address::of(&order.role, 0));
+                let first = first.expect("the first copy is a process");
+                self.send(first, &ToWorker::Thread, &[theirs.as_fd()])?;
+                self.workers[first].process
+            }
+        };
+        let (is_ordered, is_ready, notes, report) = (false, false, 0, None);
         self.workers.push(Worker {
-            address,
-            part: part.to_owned(),
-            name,
-            attends: role.attends,
+            order,
+            attends,
             process,
             packets,
-            order: None,
-            is_ready: false,
-            notes: 0,
-            report: None,
-            place: Vec::new(),
+            is_ordered,
+            is_ready,
+            notes,
+            report,
         });
-        Ok(theirs)
+        Ok(())
+    }
+
+    fn start_process(
+        &mut self,
+        mut command: Command,
+        theirs: OwnedFd,
+    ) -> Result<usize, TrialError> {
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
+        // The command, which holds the worker's end too, goes with this function: it would keep a dead worker's connection
+        // open.
+        match command.spawn() {
+            Ok(child) => self.processes.push(child),
+            Err(error) => {
+                let (program, error) = (command.get_program().display(), TrialError::from(error));
+                return failed(format!("cannot start a worker, {program}: {error}"));
+            }
+        }
+        Ok(self.processes.len() - 1)
     }
 
     /// The worker of this address in one of the workloads of the trial.
     fn find(&self, part: &str, address: &Address) -> Option<usize> {
-        self.workers.iter().position(|worker| worker.part == part && worker.address == *address)
+        self.workers.iter().position(|worker| worker.order.is_of(part, address))
     }
 
-    /// Keeps what the worker that was added last is to do.
-    pub(super) fn keep_order(&mut self, order: Order) {
-        let worker = self.workers.last_mut().expect("a worker was added");
-        worker.place.clone_from(&order.place);
-        worker.order = Some(order);
-    }
-
-    /// Gives the orders that were kept: after the threads of a process are known to it.
-    pub(super) fn send_orders(&mut self) -> Result<(), TrialError> {
+    /// Gives those that were started their orders, after the threads of a process are known to it, and waits until they are
+    /// ready.
+    pub(super) fn make_ready(&mut self) -> Result<(), TrialError> {
         for index in 0..self.workers.len() {
-            if let Some(order) = self.workers[index].order.take() {
-                self.send(index, &ToWorker::Order(Box::new(order)))?;
+            let worker = &mut self.workers[index];
+            if !std::mem::replace(&mut worker.is_ordered, true) {
+                let order = Box::new(worker.order.clone());
+                self.send(index, &ToWorker::Order(order), &[])?;
             }
         }
-        Ok(())
-    }
-
-    pub(super) fn wait_until_ready(&mut self) -> Result<(), TrialError> {
         self.wait_until(|worker| worker.is_ready)
     }
 
-    /// Says when things count.
-    pub(super) fn go(&mut self, window: Window) -> Result<(), TrialError> {
-        (0..self.workers.len()).try_for_each(|index| self.send(index, &ToWorker::Go(window)))
-    }
-
-    /// Waits until all have reported. Those that attend are told when the others have.
-    pub(super) fn wait_until_done(&mut self) -> Result<(), TrialError> {
+    /// Says when things count, and waits until all have reported. Those that attend are told when the others have.
+    pub(super) fn measure(&mut self, window: Window) -> Result<(), TrialError> {
+        for index in 0..self.workers.len() {
+            self.send(index, &ToWorker::Go(window), &[])?;
+        }
         self.wait_until(|worker| worker.attends || worker.is_done())?;
         for index in 0..self.workers.len() {
             if self.workers[index].attends {
-                self.send(index, &ToWorker::Parcel { from: None, note: "end".into() })?;
+                self.send(index, &ToWorker::Parcel { from: None, note: "end".into() }, &[])?;
             }
         }
         self.wait_until(Worker::is_done)
@@ -189,15 +169,11 @@ impl Stage {
     pub(super) fn into_reports(mut self) -> Vec<Party> {
         let party = |worker: &mut Worker| {
             let mut report = *worker.report.take().expect("all have reported");
+            let Order { part, role, number, place, .. } = std::mem::take(&mut worker.order);
             for thread in &mut report.cpu {
-                thread.role = named(&worker.part, &thread.role);
+                thread.role = named(&part, &thread.role);
             }
-            Party {
-                role: named(&worker.part, &worker.address.role),
-                number: worker.address.number,
-                place: std::mem::take(&mut worker.place),
-                report,
-            }
+            Party { role: named(&part, &role), number, place, report }
         };
         self.workers.iter_mut().map(party).collect()
     }
@@ -207,8 +183,8 @@ impl Stage {
             let left = self.give_up_ns.saturating_sub(now_ns());
             if left == 0 {
                 let late = self.workers.iter().filter(|worker| !is_so(worker));
-                let names: Vec<&str> = late.map(|worker| worker.name.as_str()).collect();
-                return Err(TrialError::Failed(format!("{} did not end in time", listed(&names))));
+                let names: Vec<String> = late.map(Worker::name).collect();
+                return failed(format!("{} did not end in time", listed(&names)));
             }
             self.turn(Duration::from_nanos(left))?;
         }
@@ -221,22 +197,18 @@ impl Stage {
         for index in speaking {
             let index = index as usize;
             let worker = &self.workers[index];
-            match hear(&worker.packets) {
+            match hear(&worker.packets, FROM_WORKER_BYTES_MAX) {
                 Ok(Some(said)) => self.handle(index, said)?,
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    let name = &worker.name;
-                    return Err(TrialError::Failed(format!(
-                        "{name} said what no worker says: {error}"
-                    )));
+                    return failed(format!("{} said what no worker says: {error}", worker.name()));
                 }
                 Err(error) if !is_end(&error) => {
-                    let name = &worker.name;
-                    let error = TrialError::from(error);
-                    return Err(TrialError::Failed(format!("cannot receive from {name}: {error}")));
+                    let (name, error) = (worker.name(), TrialError::from(error));
+                    return failed(format!("cannot receive from {name}: {error}"));
                 }
                 Err(_) if worker.is_done() => self.poller.remove(&worker.packets)?,
-                Err(_) => return Err(TrialError::Failed(self.last_words(index))),
+                Err(_) => return failed(self.last_words(index)),
             }
         }
         Ok(())
@@ -248,36 +220,33 @@ impl Stage {
         (said, descriptors): Heard<FromWorker>,
     ) -> Result<(), TrialError> {
         let worker = &mut self.workers[index];
+        let name = worker.name();
         match said {
-            _ if worker.is_done() => {
-                let why = format!("{} spoke after its report", worker.name);
-                return Err(TrialError::Failed(why));
+            _ if worker.is_done() => failed(format!("{name} spoke after its report")),
+            FromWorker::Ready => {
+                worker.is_ready = true;
+                Ok(())
             }
-            FromWorker::Ready => worker.is_ready = true,
             FromWorker::Parcel { .. } if worker.notes == NOTES_MAX => {
-                let why = format!("{} passed more than {NOTES_MAX} notes", worker.name);
-                return Err(TrialError::Failed(why));
+                failed(format!("{name} passed more than {NOTES_MAX} notes"))
             }
             FromWorker::Parcel { to, note } => {
                 worker.notes += 1;
-                self.forward(index, &to, note, descriptors)?;
+                self.forward(index, &to, note, descriptors)
             }
             FromWorker::Done(_) if !worker.is_ready => {
-                let why = format!("{} reported before it was ready", worker.name);
-                return Err(TrialError::Failed(why));
+                failed(format!("{name} reported before it was ready"))
             }
-            FromWorker::Done(report) => {
-                check(&report, self.time_max_ns).map_err(|why| {
-                    TrialError::Failed(format!("{} reported what cannot be: {why}", worker.name))
-                })?;
-                worker.report = Some(report);
-            }
-            FromWorker::Unable(why) => return Err(TrialError::Unable(why)),
-            FromWorker::Failed(why) => {
-                return Err(TrialError::Failed(format!("{}: {why}", worker.name)));
-            }
+            FromWorker::Done(report) => match check(&report, self.time_max_ns) {
+                Ok(()) => {
+                    worker.report = Some(report);
+                    Ok(())
+                }
+                Err(why) => failed(format!("{name} reported what cannot be: {why}")),
+            },
+            FromWorker::Unable(why) => Err(TrialError::Unable(why)),
+            FromWorker::Failed(why) => failed(format!("{name}: {why}")),
         }
-        Ok(())
     }
 
     /// Hands on what one worker passes to another. Workers of one lab trust each other: an end of a socket
@@ -289,36 +258,43 @@ impl Stage {
         note: String,
         passed: Vec<Foreign>,
     ) -> Result<(), TrialError> {
-        let Worker { address, part, name, .. } = &self.workers[from];
-        let Some(at) = self.find(part, to) else {
-            return Err(TrialError::Failed(format!(
-                "{name} passed a note to {to}, which is not there"
-            )));
+        let from = &self.workers[from];
+        let Some(at) = self.find(&from.order.part, to) else {
+            return failed(format!("{} passed a note to {to}, which is not there", from.name()));
         };
         let trusted: Vec<OwnedFd> =
             passed.into_iter().map(Foreign::trust).collect::<io::Result<_>>()?;
         let descriptors: Vec<BorrowedFd<'_>> = trusted.iter().map(AsFd::as_fd).collect();
-        let worker = &self.workers[at];
-        let parcel = ToWorker::Parcel { from: Some(address.clone()), note };
-        match send(&worker.packets, &parcel, &descriptors) {
+        let to = &self.workers[at];
+        let parcel = ToWorker::Parcel { from: Some(from.address()), note };
+        match send(&to.packets, &parcel, &descriptors) {
             // Whoever is done needs no parcels.
-            Err(_) if worker.is_done() => Ok(()),
+            Err(_) if to.is_done() => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let why = format!("{name} passed notes faster than {} takes them", worker.name);
-                Err(TrialError::Failed(why))
+                let (from, to) = (from.name(), to.name());
+                failed(format!("{from} passed notes faster than {to} takes them"))
             }
-            Err(error) if is_end(&error) => Err(TrialError::Failed(self.last_words(at))),
-            said => Ok(said?),
+            sent => self.sent(at, sent),
         }
     }
 
     /// Tells a worker something, or says what became of it.
-    fn send(&mut self, index: usize, what: &ToWorker) -> Result<(), TrialError> {
-        match send(&self.workers[index].packets, what, &[]) {
-            Err(error) if is_end(&error) => Err(TrialError::Failed(self.last_words(index))),
+    fn send(
+        &mut self,
+        index: usize,
+        what: &ToWorker,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), TrialError> {
+        let sent = send(&self.workers[index].packets, what, descriptors);
+        self.sent(index, sent)
+    }
+
+    fn sent(&mut self, index: usize, sent: io::Result<()>) -> Result<(), TrialError> {
+        match sent {
+            Err(error) if is_end(&error) => failed(self.last_words(index)),
             Err(error) => {
-                let name = &self.workers[index].name;
-                Err(TrialError::Failed(format!("cannot send to {name}: {error}")))
+                let (name, error) = (self.workers[index].name(), TrialError::from(error));
+                failed(format!("cannot send to {name}: {error}"))
             }
             Ok(()) => Ok(()),
         }
@@ -326,8 +302,8 @@ impl Stage {
 
     /// What a worker that has died had to say about it.
     fn last_words(&mut self, index: usize) -> String {
-        let Worker { name, process, .. } = &self.workers[index];
-        let child = &mut self.processes[*process];
+        let worker = &self.workers[index];
+        let child = &mut self.processes[worker.process];
         // A process that has only closed its connection may never end by itself.
         if let Ok(process) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
             let _ = wait_readable(process, Some(LAST_TIME_MAX));
@@ -342,26 +318,18 @@ impl Stage {
         let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
         let words = words.trim();
         let colon = if words.is_empty() { "" } else { ": " };
-        format!("{name} died, {status}{colon}{words}")
+        format!("{} died, {status}{colon}{words}", worker.name())
     }
 }
 
-/// Whether an error says that the other end is gone. All others, as a lack of descriptors, are this side's own.
-fn is_end(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
-}
-
 /// Names as a sentence has them, the first few of many.
-fn listed(names: &[&str]) -> String {
+fn listed(names: &[String]) -> String {
     const SHOWN_MAX: usize = 3;
-    match names {
-        [] => "nobody".to_owned(),
-        [only] => (*only).to_owned(),
-        names if names.len() <= SHOWN_MAX => names.join(", "),
-        names => {
-            format!("{} and {} others", names[..SHOWN_MAX].join(", "), names.len() - SHOWN_MAX)
+    match names.split_at_checked(SHOWN_MAX) {
+        Some((shown, others @ [_, ..])) => {
+            format!("{} and {} others", shown.join(", "), others.len())
         }
+        _ => names.join(", "),
     }
 }
 
@@ -380,36 +348,40 @@ impl Drop for Stage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::role::A_SOURCE;
+
+    fn source(part: &str, number: usize, copies: usize) -> Order {
+        let (part, role) = (part.to_owned(), "source".to_owned());
+        Order { part, role, number, copies, ..Order::default() }
+    }
 
     #[test]
     fn cell_that_a_machine_does_not_allow_is_no_failure() {
         let mut stage = Stage::new(u64::MAX, u64::MAX).unwrap();
-        stage.add_process("", &A_SOURCE, 1, Command::new("true")).unwrap();
+        stage.start(source("", 0, 1), false, Some(Command::new("true"))).unwrap();
         let mut heard = |said| stage.handle(0, (said, Vec::new()));
         let unable = heard(FromWorker::Unable("no such packets here".into())).unwrap_err();
         assert!(matches!(&unable, TrialError::Unable(why) if why == "no such packets here"));
         let failed = heard(FromWorker::Failed("out of luck".into())).unwrap_err();
         assert!(matches!(&failed, TrialError::Failed(why) if why == "source: out of luck"));
         heard(FromWorker::Ready).unwrap();
-        assert!(stage.wait_until_ready().is_ok());
+        assert!(stage.wait_until(|worker| worker.is_ready).is_ok());
     }
 
     #[test]
     fn copies_are_named_by_role_and_number() {
         let mut stage = Stage::new(0, 0).unwrap();
-        for _ in 0..5 {
-            stage.add_process("bulk", &A_SOURCE, 5, Command::new("true")).unwrap();
+        for number in 0..5 {
+            stage.start(source("bulk", number, 5), false, Some(Command::new("true"))).unwrap();
         }
         let to = Address::of("target", 3);
         let error = stage.handle(2, (FromWorker::Parcel { to, note: String::new() }, Vec::new()));
         let error = error.unwrap_err().to_string();
         assert_eq!(error, "bulk.source 2 passed a note to target 3, which is not there");
-        let error = stage.wait_until_ready().unwrap_err().to_string();
+        let error = stage.wait_until(|worker| worker.is_ready).unwrap_err().to_string();
         assert_eq!(
             error,
             "bulk.source 0, bulk.source 1, bulk.source 2 and 2 others did not end in time"
         );
-        assert_eq!(listed(&["host", "target"]), "host, target");
+        assert_eq!(listed(&["host".into(), "target".into()]), "host, target");
     }
 }

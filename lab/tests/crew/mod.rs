@@ -58,5 +58,5 @@ pub fn worker_command() -> Command {
 
 /// A crew whose workers are this test program.
 pub fn crew() -> Crew {
-    Crew::new(worker_command, None)
+    Crew::new(worker_command)
 }
