@@ -43,6 +43,25 @@ pub struct Machine {
     pub is_debug: bool,
 }
 
+/// A fact about a machine, and what it is called.
+pub type Fact = (&'static str, fn(&Machine) -> String);
+
+/// What stays as it is during a run. Empty is what the kernel does not say.
+pub const FACTS: [Fact; 12] = [
+    ("processor", |machine| machine.processor.clone()),
+    ("processors", |machine| machine.processors.to_string()),
+    ("kernel", |machine| machine.kernel.clone()),
+    ("microcode", |machine| machine.microcode.clone().unwrap_or_default()),
+    ("mitigations", |machine| machine.mitigations.join(", ")),
+    ("huge pages", |machine| machine.huge_pages.clone().unwrap_or_default()),
+    ("idle driver", |machine| machine.idle_driver.clone().unwrap_or_default()),
+    ("memory", |machine| format!("{} GiB", machine.memory_bytes >> 30)),
+    ("virtual machine", |machine| if machine.is_virtual { "yes" } else { "no" }.to_owned()),
+    ("governor", |machine| machine.governor.clone().unwrap_or_else(|| "unknown".to_owned())),
+    ("siga", |machine| machine.siga.clone()),
+    ("build", |machine| if machine.is_debug { "debug" } else { "release" }.to_owned()),
+];
+
 impl Machine {
     /// This machine, now.
     pub fn here() -> Machine {

@@ -177,8 +177,7 @@ impl Shown {
 
     /// A number with the unit that suits it: `9.43 thousand/s`.
     pub fn show(&self, number: f64) -> String {
-        let unit = unit::for_one(&self.units, number);
-        format!("{} {}", three_digits(number / unit.scale), unit.short).trim_end().to_owned()
+        unit::show(&self.units, None, number, |scale| three_digits(number / scale))
     }
 }
 

@@ -123,6 +123,41 @@ pub fn for_all<'a>(units: &'a [Unit], numbers: &[f64]) -> Option<&'a Unit> {
     }
 }
 
+/// What `text` says at a scale: that of the unit that all numbers share, which their heading names; or else of the unit that suits
+/// `number`, which stands behind.
+///
+/// # Panics
+/// If there are no units.
+pub fn show(
+    units: &[Unit],
+    shared: Option<&Unit>,
+    number: f64,
+    text: impl Fn(f64) -> String,
+) -> String {
+    let Some(shared) = shared else {
+        let own = for_one(units, number);
+        return format!("{} {}", text(own.scale), own.short).trim_end().to_owned();
+    };
+    text(shared.scale)
+}
+
+/// A figure with its interval, as [`show`] has it: `1.02 (0.990..1.05) µs`. Without an interval the figure alone.
+///
+/// # Panics
+/// If there are no units.
+pub fn show_interval(
+    units: &[Unit],
+    shared: Option<&Unit>,
+    figure: f64,
+    interval: Option<(f64, f64)>,
+) -> String {
+    show(units, shared, figure, |scale| {
+        let ends = interval.map(|(least, most)| [least, most].map(|end| three_digits(end / scale)));
+        let ends = ends.map_or(String::new(), |[least, most]| format!(" ({least}..{most})"));
+        three_digits(figure / scale) + &ends
+    })
+}
+
 /// A number with three significant digits.
 pub fn three_digits(number: f64) -> String {
     let magnitude = number.abs();

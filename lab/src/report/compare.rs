@@ -6,12 +6,13 @@ mod tests;
 
 use serde::Serialize;
 
+use super::distinct;
 use super::series::Series;
 use super::sure::{STOLEN_MAX, stolen};
-use crate::binary::Checksum;
+use crate::binary::{Binary, Checksum};
 use crate::case::Case;
 use crate::factor::Factors;
-use crate::machine::Machine;
+use crate::machine::FACTS;
 use crate::metric::Better;
 use crate::record::Record;
 use crate::state::{is_one_state, join};
@@ -135,16 +136,18 @@ pub fn compare<'a>(a: &'a [Record], b: &'a [Record], wishes: Wishes) -> Comparis
         a: Vec::new(),
         b: Vec::new(),
     };
-    for one in &a {
-        match b.iter().find(|other| other.name == one.name) {
-            Some(other) => found.add(one, other, wishes),
-            None => found.leave_out(one.name, None, None, "only in A"),
+    for name in distinct(a.iter().chain(&b).map(|series| series.name)) {
+        let [one, other] = [&a, &b].map(|all| all.iter().find(|series| series.name == name));
+        match one.zip(other) {
+            Some((one, other)) => found.add(one, other, wishes),
+            None => found.leave_out(name, None, None, only_in(one.is_some())),
         }
     }
-    for other in b.iter().filter(|other| !a.iter().any(|one| one.name == other.name)) {
-        found.leave_out(other.name, None, None, "only in B");
-    }
     Comparison { a, b, ..found }
+}
+
+fn only_in(is_in_a: bool) -> &'static str {
+    if is_in_a { "only in A" } else { "only in B" }
 }
 
 impl Comparison<'_> {
@@ -158,46 +161,41 @@ impl Comparison<'_> {
     }
 
     /// Adds the case of two series.
-    fn add(&mut self, a: &Series<'_>, b: &Series<'_>, wishes: Wishes) {
+    fn add<'a>(&mut self, a: &Series<'a>, b: &Series<'a>, wishes: Wishes) {
         if let Some(why) = incomparable(a, b) {
             return self.leave_out(a.name, None, None, why);
         }
         self.differences.extend(differences_of_case(a, b));
-        let metrics = if wishes.all { all_metrics(a, b) } else { headline(a, b) };
-        let metrics: Vec<String> = metrics
-            .into_iter()
-            .filter(|metric| {
-                let of = |case: &Option<Case>| {
-                    let metrics = case.as_ref().map_or(&[][..], |case| &case.metrics);
-                    metrics.iter().find(|own| own.name == *metric).cloned()
-                };
-                let is_same = of(&a.case) == of(&b.case) || a.case.is_none() || b.case.is_none();
-                if !is_same {
-                    self.leave_out(a.name, None, Some(metric), "defined differently in A and B");
-                }
-                is_same
-            })
-            .collect();
-        for cell in a.cells() {
-            let Some(same) = b.cells().into_iter().find(|other| *other == cell) else {
-                self.leave_out(a.name, Some(cell), None, "only in A");
-                continue;
+        let mut metrics = metrics(a, b, wishes.all);
+        metrics.retain(|metric| {
+            let definition = |series: &Series<'_>| {
+                let case = series.case.as_ref()?;
+                Some(case.metrics.iter().find(|own| own.name == *metric).cloned())
             };
+            let is_same = definition(a).zip(definition(b)).is_none_or(|(a, b)| a == b);
+            if !is_same {
+                self.leave_out(a.name, None, Some(metric), "defined differently in A and B");
+            }
+            is_same
+        });
+        let (cells, others) = (a.cells(), b.cells());
+        for cell in distinct(cells.iter().chain(&others).copied()) {
+            let is_in_a = cells.contains(&cell);
+            if !is_in_a || !others.contains(&cell) {
+                self.leave_out(a.name, Some(cell), None, only_in(is_in_a));
+                continue;
+            }
             for metric in &metrics {
-                let [one, other] = sides([(a, cell), (b, same)], metric);
+                let sides = sides([a, b], cell, metric);
                 let has = |(side, _): &(Side, _)| side.trials + side.failed + side.other_state > 0;
-                match (has(&one), has(&other)) {
-                    (true, true) => {
-                        self.compared.push(compared(a, cell, metric, one, other, wishes));
+                match sides.each_ref().map(has) {
+                    [true, true] => self.compared.push(compared(a, cell, metric, sides, wishes)),
+                    [false, false] => {}
+                    [is_in_a, _] => {
+                        self.leave_out(a.name, Some(cell), Some(metric), only_in(is_in_a));
                     }
-                    (true, false) => self.leave_out(a.name, Some(cell), Some(metric), "only in A"),
-                    (false, true) => self.leave_out(a.name, Some(cell), Some(metric), "only in B"),
-                    (false, false) => {}
                 }
             }
-        }
-        for cell in b.cells().into_iter().filter(|cell| !a.cells().contains(cell)) {
-            self.leave_out(a.name, Some(cell), None, "only in B");
         }
     }
 
@@ -208,66 +206,67 @@ impl Comparison<'_> {
 }
 
 fn compared(
-    a: &Series<'_>,
+    series: &Series<'_>,
     cell: &Factors,
     metric: &str,
-    (one, of_a): (Side, Option<Summary>),
-    (other, of_b): (Side, Option<Summary>),
+    [(a, of_a), (b, of_b)]: [(Side, Option<Summary>); 2],
     wishes: Wishes,
 ) -> Compared {
-    let shown = a.metric(metric);
+    let shown = series.metric(metric);
     let ratio = of_a.zip(of_b).and_then(|(of_a, of_b)| independent_ratio(&of_b, &of_a));
-    let lost = one.failed + other.failed;
-    let intervals = one.interval.zip(other.interval).filter(|_| lost == 0);
+    let intervals = a.interval.zip(b.interval).filter(|_| a.failed + b.failed == 0);
     // Each end of A's interval may move so far before it counts.
-    let apart = |part: f64| {
-        let ((a_least, a_most), (b_least, b_most)) = intervals?;
+    let change = |part: f64| {
+        let Some(((a_least, a_most), (b_least, b_most))) = intervals else {
+            return Change::Undecided;
+        };
         let is_more = b_least > a_most + part * a_most.abs();
         let is_less = b_most < a_least - part * a_least.abs();
-        (is_more || is_less).then_some(is_more == (shown.better == Better::More))
-    };
-    let verdict = match (intervals, apart(0.0)) {
-        (None, _) => Change::Undecided,
-        (_, None) => Change::Same,
-        (_, Some(true)) => Change::Better,
-        (_, Some(false)) => Change::Worse,
+        match shown.better {
+            _ if !is_more && !is_less => Change::Same,
+            Better::More if is_more => Change::Better,
+            Better::Less if is_less => Change::Better,
+            _ => Change::Worse,
+        }
     };
     Compared {
-        case: a.name.to_owned(),
+        case: series.name.to_owned(),
         factors: cell.clone(),
         metric: metric.to_owned(),
         unit: shown.unit().to_owned(),
         better: shown.better,
-        a: one,
-        b: other,
+        a,
+        b,
         ratio: ratio.map(|(ratio, _)| ratio),
         interval: ratio.and_then(|(_, interval)| interval),
-        verdict,
-        is_beyond_margin: apart(wishes.margin_percent / 100.0) == Some(false),
+        verdict: change(0.0),
+        is_beyond_margin: change(wishes.margin_percent / 100.0) == Change::Worse,
     }
 }
 
 /// What both results say of a cell: by trials in one state of the machine, or by all together where each is too short.
-fn sides(both: [(&Series<'_>, &Factors); 2], metric: &str) -> [(Side, Option<Summary>); 2] {
-    let found = both.map(|(series, cell)| series.found(cell, metric));
-    let all = both.map(|(series, cell)| series.samples(cell, metric));
-    let [mut of, mut base] = all.clone();
-    leave_common_state(&mut of, &mut base);
-    let is_pooled = found.iter().flatten().any(|found| found.summary.is_pooled);
-    let mut left = [of, base].into_iter().zip(all).zip(found);
-    both.map(|(series, cell)| {
-        let ((samples, all), found) = left.next().expect("there are two");
-        let summary = match found {
-            Some(found) if is_pooled => Some(found.summary),
-            _ => Summary::of(&samples),
-        };
+fn sides<'a>(
+    both: [&Series<'a>; 2],
+    cell: &'a Factors,
+    metric: &str,
+) -> [(Side, Option<Summary>); 2] {
+    let found = both.map(|series| Some(series.found(cell, metric)?.summary));
+    let is_pooled = found.iter().flatten().any(|summary| summary.is_pooled);
+    let all = both.map(|series| series.samples(cell, metric));
+    let mut left = all.clone();
+    if !is_pooled {
+        let [of, base] = &mut left;
+        leave_common_state(of, base);
+    }
+    std::array::from_fn(|at| {
+        let summary = if is_pooled { found[at] } else { Summary::of(&left[at]) };
         let side = Side {
-            run: series.records.first().map_or(0, |record| record.run),
+            run: both[at].records.first().map_or(0, |record| record.run),
             median: summary.map(|summary| summary.median),
             interval: summary.and_then(|summary| summary.interval),
             trials: summary.map_or(0, |summary| summary.trials),
-            failed: series.lost(cell),
-            other_state: if is_pooled { 0 } else { all.len() - samples.len() },
+            failed: both[at].lost(cell),
+            other_state: all[at].len() - left[at].len(),
         };
         (side, summary)
     })
@@ -283,21 +282,13 @@ fn incomparable(a: &Series<'_>, b: &Series<'_>) -> Option<&'static str> {
     (is_debug(a) != is_debug(b)).then_some("one of them is of a debug build")
 }
 
-/// The metrics that either has, in the order in which they are shown.
-fn all_metrics(a: &Series<'_>, b: &Series<'_>) -> Vec<String> {
-    let mut metrics = a.metrics();
-    let more = b.metrics().into_iter().filter(|metric| !metrics.contains(metric));
-    metrics.extend(more.collect::<Vec<String>>());
-    metrics
-}
-
-/// Those that the tables and claims of the case show, as B has it; all if it shows none.
-fn headline(a: &Series<'_>, b: &Series<'_>) -> Vec<String> {
-    let mut metrics = all_metrics(a, b);
-    if let Some(case) = b.case.as_ref().or(a.case.as_ref()) {
-        let shown = headlines(case);
-        metrics.retain(|metric| shown.is_empty() || shown.contains(&metric.as_str()));
-    }
+/// The metrics that either has, in the order in which they are shown: all, or those that the tables and claims of the case show,
+/// as B has it, if they show any.
+fn metrics(a: &Series<'_>, b: &Series<'_>, all: bool) -> Vec<String> {
+    let mut metrics = distinct(a.metrics().into_iter().chain(b.metrics()));
+    let case = b.case.as_ref().or(a.case.as_ref()).filter(|_| !all);
+    let shown = case.map(headlines).unwrap_or_default();
+    metrics.retain(|metric| shown.is_empty() || shown.contains(&metric.as_str()));
     metrics
 }
 
@@ -311,106 +302,68 @@ pub(super) fn headlines(case: &Case) -> Vec<&str> {
 
 /// In what two results differ that holds for all of their cases, or spoils one of them.
 fn differences(a: &[Series<'_>], b: &[Series<'_>]) -> Vec<Difference> {
-    let mut found = Vec::new();
-    let mut add = |differs, values: [String; 2]| {
-        let [a, b] = values;
-        if a != b {
-            found.push(Difference { case: None, differs, a, b });
-        }
+    let both = [a, b].map(|all| all.iter().flat_map(|series| series.records.clone()).collect());
+    let busy = |record: &Record| match record.machine.is_busy() {
+        true => "busy before the run".to_owned(),
+        false => "quiet before the run".to_owned(),
     };
-    let machines = |series: &[Series<'_>]| -> Vec<Machine> {
-        let records = series.iter().flat_map(|series| &series.records);
-        records.map(|record| record.machine.clone()).collect()
+    let facts = FACTS.iter();
+    let facts = facts.map(|(differs, fact)| differ(None, differs, &both, |one| fact(&one.machine)));
+    let mut found: Vec<Difference> = facts.flatten().collect();
+    let binary = |record: &Record| record.binary.as_ref().map_or_else(String::new, Binary::line);
+    found.extend(differ(None, "binaries", &both, binary));
+    found.extend(differ(None, "other programs", &both, busy));
+    let trips = |records: &Vec<&Record>| {
+        records.iter().filter_map(|record| record.state.as_ref()?.line_range()).reduce(join)
     };
-    let machines = [machines(a), machines(b)];
-    type Fact = fn(&Machine) -> String;
-    let facts: [(&'static str, Fact); 12] = [
-        ("processor", |machine| machine.processor.clone()),
-        ("processors", |machine| machine.processors.to_string()),
-        ("kernel", |machine| machine.kernel.clone()),
-        ("microcode", |machine| machine.microcode.clone().unwrap_or_default()),
-        ("mitigations", |machine| machine.mitigations.join(", ")),
-        ("huge pages", |machine| machine.huge_pages.clone().unwrap_or_default()),
-        ("idle driver", |machine| machine.idle_driver.clone().unwrap_or_default()),
-        ("memory", |machine| format!("{} GiB", machine.memory_bytes >> 30)),
-        ("virtual machine", |machine| if machine.is_virtual { "yes" } else { "no" }.to_owned()),
-        ("governor", |machine| machine.governor.clone().unwrap_or_else(|| "unknown".to_owned())),
-        ("siga", |machine| machine.siga.clone()),
-        ("build", |machine| if machine.is_debug { "debug" } else { "release" }.to_owned()),
-    ];
-    for (name, fact) in facts {
-        add(name, machines.each_ref().map(|machines| distinct(machines.iter().map(fact))));
-    }
-    let binaries = |series: &[Series<'_>]| {
-        let records = series.iter().flat_map(|series| &series.records);
-        distinct(records.filter_map(|record| Some(record.binary.as_ref()?.line())))
-    };
-    add("binaries", [binaries(a), binaries(b)]);
-    let busy = |machines: &Vec<Machine>| {
-        let is_busy = machines.iter().any(Machine::is_busy);
-        if is_busy { "busy before the run" } else { "quiet before the run" }.to_owned()
-    };
-    add("other programs", machines.each_ref().map(busy));
-    let trips = |series: &[Series<'_>]| {
-        let records = series.iter().flat_map(|series| &series.records);
-        records.filter_map(|record| record.state.as_ref()?.line_range()).reduce(join)
-    };
-    if let Some((one, other)) = trips(a).zip(trips(b))
+    if let [Some(one), Some(other)] = both.each_ref().map(trips)
         && !is_one_state(join(one, other))
     {
-        add(
-            "a cache line, there and back",
-            [one, other].map(|(least, most)| {
-                format!("{} to {} ns", three_digits(least), three_digits(most))
-            }),
-        );
+        let shown = |(least, most)| format!("{} to {} ns", three_digits(least), three_digits(most));
+        found.extend(unequal(None, "a cache line, there and back", [one, other].map(shown)));
     }
     let parts = [stolen(a), stolen(b)];
     if parts.iter().any(|part| *part > STOLEN_MAX) {
-        add("taken by the hypervisor", parts.map(|part| format!("{:.1} %", part * 100.0)));
+        let shown = parts.map(|part| format!("{:.1} %", part * 100.0));
+        found.extend(unequal(None, "taken by the hypervisor", shown));
     }
     found
 }
 
 /// In what two runs of a case differ.
 fn differences_of_case(a: &Series<'_>, b: &Series<'_>) -> Vec<Difference> {
-    let mut found = Vec::new();
-    let mut add = |differs, values: [String; 2]| {
-        let [one, other] = values;
-        if one != other {
-            let case = Some(a.name.to_owned());
-            found.push(Difference { case, differs, a: one, b: other });
-        }
-    };
-    let both = [a, b];
-    let of = |fact: &dyn Fn(&Record) -> String| {
-        both.map(|series| distinct(series.records.iter().map(|record| fact(record))))
-    };
-    add("window", of(&|record| format!("{} s", record.seconds)));
-    add("system", of(&|record| record.system.clone()));
-    add("processors of the parties", of(&|record| format!("{:?}", record.machine.pinned)));
+    let (case, both) = (Some(a.name), [&a.records, &b.records].map(Vec::clone));
     // Results of older labs do not have it.
-    let text = |series: &Series<'_>| {
-        let text = series.case.as_ref().map(|case| case.text.clone());
-        text.map(|text| {
-            let mut checksum = Checksum::default();
-            checksum.take(text.as_bytes());
-            format!("cksum {}", checksum.finish())
-        })
+    let file = |series: &Series<'_>| {
+        let mut checksum = Checksum::default();
+        checksum.take(series.case.as_ref()?.text.as_bytes());
+        Some(format!("cksum {}", checksum.finish()))
     };
-    if let Some((a, b)) = text(a).zip(text(b)) {
-        add("the case's file", [a, b]);
-    }
-    found
+    let files = file(a).zip(file(b));
+    let of_both = [
+        differ(case, "window", &both, |record| format!("{} s", record.seconds)),
+        differ(case, "system", &both, |record| record.system.clone()),
+        differ(case, "processors of the parties", &both, |one| format!("{:?}", one.machine.pinned)),
+        files.and_then(|(a, b)| unequal(case, "the case's file", [a, b])),
+    ];
+    of_both.into_iter().flatten().collect()
 }
 
-/// The different ones of some texts, in their order, in one.
-fn distinct(texts: impl Iterator<Item = String>) -> String {
-    let mut all: Vec<String> = Vec::new();
-    for text in texts {
-        if !all.contains(&text) {
-            all.push(text);
-        }
-    }
-    if all.is_empty() { "none".to_owned() } else { all.join(" and ") }
+/// In what the records of A and B differ: all that `fact` says of either, in the order of the records.
+fn differ(
+    case: Option<&str>,
+    differs: &'static str,
+    both: &[Vec<&Record>; 2],
+    fact: impl Fn(&Record) -> String,
+) -> Option<Difference> {
+    let all = |records: &Vec<&Record>| {
+        let said = records.iter().map(|record| fact(record)).filter(|said| !said.is_empty());
+        distinct(said).join(" and ")
+    };
+    unequal(case, differs, both.each_ref().map(all))
+}
+
+fn unequal(case: Option<&str>, differs: &'static str, both: [String; 2]) -> Option<Difference> {
+    let [a, b] = both.map(|said| if said.is_empty() { "none".to_owned() } else { said });
+    (a != b).then(|| Difference { case: case.map(str::to_owned), differs, a, b })
 }

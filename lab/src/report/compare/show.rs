@@ -1,21 +1,21 @@
 //! A comparison as a report: what became worse first, then all figures, then how sure they are.
 
-use super::{Change, Compared, Comparison, Difference, Uncompared, Wishes};
-use crate::factor::describe;
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Change, Compared, Comparison, Difference, Side, Uncompared, Wishes, only_in};
+use crate::factor::{Factors, describe};
 use crate::report::series::Series;
 use crate::report::table::NOTHING;
-use crate::report::{Block, Grid, Report};
+use crate::report::{Block, Grid, Report, distinct};
 use crate::statistics::TRIALS_MIN;
-use crate::unit::{self, three_digits};
+use crate::unit::{self, show_interval};
 
-impl Change {
-    fn words(self) -> &'static str {
-        match self {
-            Change::Worse => "worse",
-            Change::Undecided => "undecided",
-            Change::Same => "no difference seen",
-            Change::Better => "better",
-        }
+/// As in JSON.
+impl fmt::Display for Change {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(formatter)
     }
 }
 
@@ -37,13 +37,14 @@ impl Comparison<'_> {
             }
         }
         for series in &self.b {
-            let mut own = self.compared.iter().filter(|one| one.case == series.name).peekable();
-            if own.peek().is_none() {
+            let own = self.compared.iter().filter(|one| one.case == series.name);
+            let own: Vec<&Compared> = own.collect();
+            if own.is_empty() {
                 continue;
             }
             blocks.push(Block::Heading(series.name.to_owned()));
             blocks.extend(series.case.as_ref().map(|case| Block::Text(case.asks.clone())));
-            blocks.extend(tables(series, &own.collect::<Vec<_>>()).into_iter().map(Block::Table));
+            blocks.extend(tables(series, &own));
         }
         blocks.push(Block::Heading("How sure".into()));
         blocks.push(Block::List(self.how_sure(wishes)));
@@ -57,63 +58,61 @@ impl Comparison<'_> {
         if self.compared.is_empty() {
             return "A and B have no figure in common that can be compared.".to_owned();
         }
-        let part = |verdict, one: &str, many: &str| match self.count(verdict) {
+        let part = |(verdict, one, many): (Change, &str, &str)| match self.count(verdict) {
             0 => None,
             1 => Some(format!("1 {one}")),
             count => Some(format!("{count} {many}")),
         };
         let parts = [
-            part(Change::Worse, "is worse in B", "are worse in B"),
-            part(Change::Better, "is better", "are better"),
-            part(Change::Same, "shows no difference", "show no difference"),
-            part(Change::Undecided, "is undecided", "are undecided"),
+            (Change::Worse, "is worse in B", "are worse in B"),
+            (Change::Better, "is better", "are better"),
+            (Change::Same, "shows no difference", "show no difference"),
+            (Change::Undecided, "is undecided", "are undecided"),
         ];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let parts: Vec<String> = parts.into_iter().filter_map(part).collect();
         let figures = if self.compared.len() == 1 { "figure" } else { "figures" };
         format!("Of {} {figures} {}.", self.compared.len(), parts.join(", "))
     }
 
     /// The figures that became so, with their ratios.
     pub fn lines(&self, verdict: Change, wishes: Wishes) -> Vec<String> {
-        let own = || self.compared.iter().filter(|compared| compared.verdict == verdict);
-        let mut lines: Vec<String> =
-            own().take(NAMED_MAX).map(|compared| self.line(compared, wishes)).collect();
-        match own().count() {
-            count if count > NAMED_MAX => lines.push(format!("and {} more", count - NAMED_MAX)),
-            _ => {}
-        }
-        lines
+        let own = self.compared.iter().filter(|compared| compared.verdict == verdict);
+        let lines = own.take(NAMED_MAX).map(|compared| self.line(compared, wishes));
+        let more = self.count(verdict).saturating_sub(NAMED_MAX);
+        lines.chain((more > 0).then(|| format!("and {more} more"))).collect()
     }
 
     /// Cells and figures that A has of a case and B lacks: nobody knows whether they became worse.
     pub fn missing(&self) -> Vec<String> {
-        let is_gone = |one: &&Uncompared| one.factors.is_some() && one.not_compared == "only in A";
-        let line = |one: &Uncompared| {
-            let cell = one.factors.iter().flatten().map(|(name, level)| format!("{name} {level}"));
-            let metric = one.metric.as_ref().map_or(String::new(), |metric| format!(": {metric}"));
-            format!("{} ({}){metric}: only in A", one.case, cell.collect::<Vec<_>>().join(", "))
-        };
-        self.uncompared.iter().filter(is_gone).take(NAMED_MAX).map(line).collect()
+        let is_gone =
+            |one: &&Uncompared| one.factors.is_some() && one.not_compared == only_in(true);
+        let gone = self.uncompared.iter().filter(is_gone).take(NAMED_MAX);
+        gone.map(|one| self.uncompared_line(one)).collect()
     }
 
     /// A figure, and what became of it: `border-64 (path, 64): messages 0.912 (0.880..0.940) times A's`.
     pub fn line(&self, compared: &Compared, wishes: Wishes) -> String {
-        let Compared { case, factors, metric, .. } = compared;
-        let series = self.b.iter().find(|series| series.name == case);
-        let (cell, label) = series.map_or_else(Default::default, |series| {
-            (describe(factors, &series.order()), series.metric(metric).label)
-        });
-        let ratio = match compared.ratio {
-            Some(_) => format!(" {} times A's", ratio(compared)),
-            None => String::new(),
-        };
+        let name = self.name(&compared.case, Some(&compared.factors));
+        let series = self.b.iter().find(|series| series.name == compared.case);
+        let label = series.map(|series| series.metric(&compared.metric).label).unwrap_or_default();
+        let ratio = compared.ratio.map(|_| format!(" {} times A's", ratio(compared)));
+        let ratio = ratio.unwrap_or_default();
         let within = match compared.verdict {
             Change::Worse if !compared.is_beyond_margin => {
                 format!(", perhaps within the margin of {} %", wishes.margin_percent)
             }
             _ => String::new(),
         };
-        format!("{case} ({cell}): {label}{ratio}{within}")
+        format!("{name}: {label}{ratio}{within}")
+    }
+
+    /// What a case or a cell of it is called: `border-64 (path, 64)`.
+    fn name(&self, case: &str, cell: Option<&Factors>) -> String {
+        let series = self.b.iter().chain(&self.a).find(|series| series.name == case);
+        match series.zip(cell) {
+            Some((series, cell)) => format!("{case} ({})", describe(cell, &series.order())),
+            None => case.to_owned(),
+        }
     }
 
     fn how_sure(&self, wishes: Wishes) -> Vec<String> {
@@ -130,33 +129,28 @@ impl Comparison<'_> {
             ));
         }
         lines.extend(self.differences.iter().map(difference));
-        lines.extend(self.uncompared.iter().map(|one| self.uncompared_line(one)));
-        for one in &self.compared {
-            let (a, b) = (one.a, one.b);
-            let mut add = |a: usize, b: usize, what: &str| {
-                let line = format!("{}: {a} trials of a cell in A and {b} in B {what}", one.case);
-                if a + b > 0 && !lines.contains(&line) {
-                    lines.push(line);
-                }
-            };
-            add(a.failed, b.failed, "failed: it is undecided");
-            add(
-                a.other_state,
-                b.other_state,
-                "are left out: the processors were nearer or farther",
-            );
+        lines.extend(
+            self.uncompared
+                .iter()
+                .map(|one| format!("Not compared: {}", self.uncompared_line(one))),
+        );
+        for Compared { case, a, b, .. } in &self.compared {
+            let far = "are left out: the processors were nearer or farther";
+            for (a, b, what) in [
+                (a.failed, b.failed, "failed: it is undecided"),
+                (a.other_state, b.other_state, far),
+            ] {
+                let line = format!("{case}: {a} trials of a cell in A and {b} in B {what}");
+                lines.extend((a + b > 0).then_some(line));
+            }
         }
-        lines
+        distinct(lines)
     }
 
     fn uncompared_line(&self, one: &Uncompared) -> String {
-        let Uncompared { case, factors, metric, not_compared } = one;
-        let series = self.a.iter().chain(&self.b).find(|series| series.name == case);
-        let cell = factors.as_ref().zip(series);
-        let cell = cell.map(|(cell, series)| format!(" ({})", describe(cell, &series.order())));
-        let metric = metric.as_ref().map(|metric| format!(", {metric}"));
-        let (cell, metric) = (cell.unwrap_or_default(), metric.unwrap_or_default());
-        format!("Not compared: {case}{cell}{metric}: {not_compared}")
+        let name = self.name(&one.case, one.factors.as_ref());
+        let metric = one.metric.as_ref().map(|metric| format!(", {metric}")).unwrap_or_default();
+        format!("{name}{metric}: {}", one.not_compared)
     }
 
     fn what_next(&self) -> Vec<String> {
@@ -179,54 +173,31 @@ fn difference(one: &Difference) -> String {
 }
 
 /// A table for each metric: a row for each cell.
-fn tables(series: &Series<'_>, compared: &[&Compared]) -> Vec<Grid> {
-    let mut metrics: Vec<&str> = Vec::new();
-    for one in compared {
-        if !metrics.contains(&one.metric.as_str()) {
-            metrics.push(&one.metric);
-        }
-    }
-    let table = |metric: &&str| {
-        let own: Vec<&&Compared> = compared.iter().filter(|one| one.metric == **metric).collect();
+fn tables(series: &Series<'_>, compared: &[&Compared]) -> Vec<Block> {
+    let table = |metric: &str| {
+        let own: Vec<&&Compared> = compared.iter().filter(|one| one.metric == metric).collect();
         let shown = series.metric(metric);
-        let sides = own.iter().flat_map(|one| [one.a, one.b]);
-        let medians: Vec<f64> = sides.filter_map(|side| side.median).collect();
-        let unit = unit::for_all(&shown.units, &medians);
-        let side = |side: super::Side| {
+        let medians = own.iter().flat_map(|one| [one.a.median, one.b.median]).flatten();
+        let unit = unit::for_all(&shown.units, &medians.collect::<Vec<f64>>());
+        let side = |side: Side| {
             let Some(median) = side.median else { return NOTHING.to_owned() };
-            let own = unit.unwrap_or_else(|| unit::for_one(&shown.units, median));
-            let number = |number: f64| three_digits(number / own.scale);
-            let short = if unit.is_some() { "" } else { &*own.short };
-            let text = match side.interval {
-                Some((least, most)) => {
-                    format!("{} ({}..{})", number(median), number(least), number(most))
-                }
-                None => format!("{} (of {})", number(median), side.trials),
-            };
-            format!("{text} {short}").trim_end().to_owned()
+            let text = show_interval(&shown.units, unit, median, side.interval);
+            let few = side.interval.is_none().then(|| format!(" (of {})", side.trials));
+            text + &few.unwrap_or_default()
         };
         let row = |one: &&&Compared| {
             let cell = describe(&one.factors, &series.order());
-            vec![one.verdict.words().to_owned(), cell, side(one.a), side(one.b), ratio(one)]
+            vec![one.verdict.to_string(), cell, side(one.a), side(one.b), ratio(one)]
         };
-        Grid {
-            title: shown.heading(unit),
-            head: ["in B", "cell", "A", "B", "B/A"].map(str::to_owned).into(),
-            words: 2,
-            rows: own.iter().map(row).collect(),
-            notes: Vec::new(),
-        }
+        let rows = own.iter().map(row).collect();
+        let grid = Grid::of(&["in B", "cell", "A", "B", "B/A"], 2, rows);
+        Block::Table(Grid { title: shown.heading(unit), ..grid })
     };
-    metrics.iter().map(table).collect()
+    distinct(compared.iter().map(|one| one.metric.as_str())).into_iter().map(table).collect()
 }
 
 /// The ratio with its interval: `0.912 (0.880..0.940)`.
 fn ratio(one: &Compared) -> String {
-    let Some(ratio) = one.ratio else { return NOTHING.to_owned() };
-    match one.interval {
-        Some((least, most)) => {
-            format!("{} ({}..{})", three_digits(ratio), three_digits(least), three_digits(most))
-        }
-        None => three_digits(ratio),
-    }
+    let shown = |ratio| show_interval(unit::plain(), None, ratio, one.interval);
+    one.ratio.map_or(NOTHING.to_owned(), shown)
 }
