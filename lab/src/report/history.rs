@@ -8,7 +8,7 @@ use super::claim::Tally;
 use super::compare::headlines;
 use super::figure::{Figure, figures};
 use super::series::Series;
-use super::{Block, Grid, Report};
+use super::{Block, Grid, Report, distinct};
 use crate::factor::{Factors, describe};
 use crate::metric::Shown;
 use crate::record::Record;
@@ -75,11 +75,8 @@ pub fn kept(runs: &[KeptRun]) -> Report {
     let row = |run: &KeptRun| {
         let cases = match run.cases.len() {
             0 => "-".to_owned(),
-            count if count > CASES_MAX + 1 => {
-                let named = run.cases[..CASES_MAX].join(" ");
-                format!("{named} and {} more", count - CASES_MAX)
-            }
-            _ => run.cases.join(" "),
+            count if count <= CASES_MAX + 1 => run.cases.join(" "),
+            count => format!("{} and {} more", run.cases[..CASES_MAX].join(" "), count - CASES_MAX),
         };
         let KeptRun { number, run, siga, trials, hold, fail, undecided, .. } = run;
         let counts = [trials, hold, fail, undecided].map(ToString::to_string);
@@ -89,13 +86,9 @@ pub fn kept(runs: &[KeptRun]) -> Report {
         blocks.push(Block::Text("No run is kept yet: siga lab run".into()));
     } else {
         let head = ["", "began, UTC", "siga", "cases", "trials", "hold", "do not", "undecided"];
-        blocks.push(Block::Table(Grid {
-            title: String::new(),
-            head: head.map(str::to_owned).into(),
-            words: 4,
-            rows: runs.iter().map(row).collect(),
-            notes: vec!["hold, do not, undecided: claims.".into()],
-        }));
+        let notes = vec!["hold, do not, undecided: claims.".into()];
+        let grid = Grid::of(&head, 4, runs.iter().map(row).collect());
+        blocks.push(Block::Table(Grid { notes, ..grid }));
     }
     let mut lines: Vec<String> = Vec::new();
     for run in runs {
@@ -105,10 +98,8 @@ pub fn kept(runs: &[KeptRun]) -> Report {
         let counted = counted.into_iter().filter(|(count, _)| **count > 0);
         lines.extend(counted.map(|(count, what)| format!("{number}, {what}: {count}, in {file}")));
     }
-    let mut processors: Vec<&str> = runs.iter().map(|run| &*run.processor).collect();
-    processors.sort_unstable();
-    processors.dedup();
-    processors.retain(|processor| !processor.is_empty());
+    let processors = runs.iter().map(|run| &*run.processor).filter(|name| !name.is_empty());
+    let processors = distinct(processors);
     if processors.len() > 1 {
         lines.push(format!("Runs are of different machines: {}", processors.join("; ")));
     }
@@ -175,12 +166,9 @@ impl Trend {
         if !self.asks.is_empty() {
             blocks.push(Block::Text(self.asks.clone()));
         }
-        let is_shown = |metric: &str| match (wanted, self.headlines.as_slice()) {
-            ([], []) => true,
-            ([], headlines) => headlines.iter().any(|headline| headline == metric),
-            (wanted, _) => wanted.iter().any(|wanted| wanted == metric),
-        };
-        for shown in self.metrics.values().filter(|shown| is_shown(&shown.name)) {
+        let meant = if wanted.is_empty() { &self.headlines } else { wanted };
+        let is_meant = |shown: &&Shown| meant.is_empty() || meant.contains(&shown.name);
+        for shown in self.metrics.values().filter(is_meant) {
             blocks.push(Block::Table(self.lines(shown)));
             if !wanted.is_empty() {
                 blocks.extend(self.runs(shown).into_iter().map(Block::Table));
@@ -198,14 +186,9 @@ impl Trend {
 
     /// The figures of each cell, in the order in which cells come first.
     fn cells(&self, metric: &str) -> Vec<(&Factors, Vec<&Figure>)> {
-        let mut cells: Vec<(&Factors, Vec<&Figure>)> = Vec::new();
-        for figure in self.figures.iter().filter(|figure| figure.metric == metric) {
-            match cells.iter_mut().find(|(cell, _)| **cell == figure.factors) {
-                Some((_, own)) => own.push(figure),
-                None => cells.push((&figure.factors, vec![figure])),
-            }
-        }
-        cells
+        let own = || self.figures.iter().filter(|figure| figure.metric == metric);
+        let cells = distinct(own().map(|figure| &figure.factors)).into_iter();
+        cells.map(|cell| (cell, own().filter(|one| one.factors == *cell).collect())).collect()
     }
 
     fn name(&self, cell: &Factors) -> String {
@@ -215,24 +198,17 @@ impl Trend {
     fn lines(&self, shown: &Shown) -> Grid {
         let row = |(cell, figures): (&Factors, Vec<&Figure>)| {
             let medians: Vec<f64> = figures.iter().map(|figure| figure.median).collect();
-            let latest = figures.last().map(|figure| with_interval(shown, figure));
-            let [least, most] = [f64::min, f64::max].map(|of| medians.iter().copied().reduce(of));
-            let range = least.zip(most).map(|(least, most)| {
-                let unit = unit::for_one(&shown.units, most);
-                let [least, most] = [least, most].map(|number| three_digits(number / unit.scale));
-                format!("{least}..{most} {}", unit.short).trim_end().to_owned()
+            let [least, most] = ends(&medians);
+            let range = unit::show(&shown.units, None, most, |scale| {
+                format!("{}..{}", three_digits(least / scale), three_digits(most / scale))
             });
-            let words = [self.name(cell), sparkline(&medians)];
-            let figures = [figures.len().to_string(), range.unwrap_or_default()];
-            [&words[..], &figures, &[latest.unwrap_or_default()]].concat()
+            let latest = figures.last().map(|figure| with_interval(shown, figure));
+            let runs = figures.len().to_string();
+            vec![self.name(cell), sparkline(&medians), runs, range, latest.unwrap_or_default()]
         };
-        Grid {
-            title: shown.label.clone(),
-            head: ["cell", "trend", "runs", "medians", "latest"].map(str::to_owned).into(),
-            words: 2,
-            rows: self.cells(&shown.name).into_iter().map(row).collect(),
-            notes: Vec::new(),
-        }
+        let rows = self.cells(&shown.name).into_iter().map(row).collect();
+        let grid = Grid::of(&["cell", "trend", "runs", "medians", "latest"], 2, rows);
+        Grid { title: shown.label.clone(), ..grid }
     }
 
     /// A table for each cell: a row for each run.
@@ -242,14 +218,10 @@ impl Trend {
             let trials = figure.trials.to_string();
             vec![when(figure.run), version, with_interval(shown, figure), trials]
         };
-        let grid = |(cell, figures): (&Factors, Vec<&Figure>)| Grid {
-            title: format!("{}: {}", shown.label, self.name(cell)),
-            head: ["began, UTC", "siga", "median, 95 % interval", "trials"]
-                .map(str::to_owned)
-                .into(),
-            words: 2,
-            rows: figures.iter().map(row).collect(),
-            notes: Vec::new(),
+        let grid = |(cell, figures): (&Factors, Vec<&Figure>)| {
+            let head = ["began, UTC", "siga", "median, 95 % interval", "trials"];
+            let title = format!("{}: {}", shown.label, self.name(cell));
+            Grid { title, ..Grid::of(&head, 2, figures.iter().map(row).collect()) }
         };
         self.cells(&shown.name).into_iter().map(grid).collect()
     }
@@ -257,12 +229,13 @@ impl Trend {
 
 /// `1.02 (0.99..1.05) µs`; without the interval, which few trials do not have.
 fn with_interval(shown: &Shown, figure: &Figure) -> String {
-    let unit = unit::for_one(&shown.units, figure.median);
-    let number = |number: f64| three_digits(number / unit.scale);
-    let interval =
-        figure.interval.map(|(least, most)| format!(" ({}..{})", number(least), number(most)));
-    let text = format!("{}{} {}", number(figure.median), interval.unwrap_or_default(), unit.short);
-    text.trim_end().to_owned()
+    unit::show_interval(&shown.units, None, figure.median, figure.interval)
+}
+
+/// The least and the greatest of some numbers.
+fn ends(numbers: &[f64]) -> [f64; 2] {
+    let numbers = || numbers.iter().copied();
+    [numbers().fold(f64::INFINITY, f64::min), numbers().fold(f64::NEG_INFINITY, f64::max)]
 }
 
 /// Runs that a trend shows.
@@ -272,8 +245,8 @@ const TREND_MAX: usize = 24;
 fn sparkline(numbers: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let numbers = &numbers[numbers.len().saturating_sub(TREND_MAX)..];
-    let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
-    let range = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max) - least;
+    let [least, most] = ends(numbers);
+    let range = most - least;
     let bar = |number: &f64| {
         let part = if range > 0.0 { (number - least) / range } else { 0.5 };
         // A number that is none becomes the first.
