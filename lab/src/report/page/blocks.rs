@@ -1,6 +1,6 @@
 //! The blocks of the other forms of a report, as markup.
 
-use super::markup::{element, escaped, folded, heading, scrolling};
+use super::markup::{element, escaped, folded, heading, scrolling, text};
 use crate::report::{Block, Grid};
 
 /// Rows of a table that a page shows. The other forms have all.
@@ -13,47 +13,43 @@ pub(super) fn blocks(blocks: &[Block]) -> String {
 
 fn block(block: &Block) -> String {
     match block {
-        Block::Heading(heading) => element("h2", "", &escaped(heading)),
-        Block::Text(text) => element("p", "", &escaped(text)),
+        Block::Heading(heading) => text("h2", "", heading),
+        Block::Text(words) => text("p", "", words),
         Block::Lines(lines) => {
-            let lines: Vec<String> = lines.iter().map(|line| escaped(line)).collect();
-            element("p", "", &lines.join("<br>\n"))
+            element("p", "", &escaped(&lines.join("\n")).replace('\n', "<br>\n"))
         }
-        Block::List(items) => {
-            element("ul", "", &items.iter().map(|text| item(text)).collect::<String>())
-        }
+        Block::List(items) => list(items),
         Block::Table(grid) => table(grid),
     }
 }
 
-/// A sentence of a list. Warnings stand out.
-pub(super) fn item(text: &str) -> String {
-    element("li", if text.starts_with("Warning:") { "bad" } else { "" }, &escaped(text))
+/// Sentences, if there are any. Warnings stand out.
+pub(super) fn list(items: &[String]) -> String {
+    let class = |item: &str| if item.starts_with("Warning:") { "bad" } else { "" };
+    let items: String = items.iter().map(|item| text("li", class(item), item)).collect();
+    if items.is_empty() { items } else { element("ul", "", &items) }
 }
 
 /// A table that scrolls by itself where it is wider than the window.
 pub(super) fn table(grid: &Grid) -> String {
     let name = if grid.title.is_empty() { "table" } else { &grid.title };
-    let caption = match grid.title.as_str() {
-        "" => String::new(),
-        title => element("caption", "", &escaped(title)),
-    };
+    let caption =
+        if grid.title.is_empty() { String::new() } else { text("caption", "", &grid.title) };
     let class = |index: usize| if index < grid.words { "" } else { "figure" };
     let row = |cells: &Vec<String>| {
         let cells = cells.iter().enumerate();
-        let cells = cells.map(|(index, cell)| element("td", class(index), &escaped(cell)));
-        element("tr", "", &cells.collect::<String>())
+        let cells: String = cells.map(|(index, cell)| text("td", class(index), cell)).collect();
+        element("tr", "", &cells)
     };
     let head = grid.head.iter().enumerate().map(|(index, cell)| heading(class(index), cell));
     let head = element("tr", "", &head.collect::<String>());
     let rows: String = grid.rows.iter().take(ROWS_MAX).map(row).collect();
     let table =
         format!("<table>\n{caption}<thead>\n{head}</thead>\n<tbody>\n{rows}</tbody>\n</table>\n");
-    let left_out = grid.rows.len().saturating_sub(ROWS_MAX);
-    let left_out =
-        (left_out > 0).then(|| format!("{left_out} more rows: siga lab report FILE --format csv"));
-    let notes = grid.notes.iter().chain(&left_out).map(|text| note(text));
-    scrolling(name, &table) + &notes.collect::<String>()
+    let more = grid.rows.len().saturating_sub(ROWS_MAX);
+    let notes: String = grid.notes.iter().map(|words| note(words)).collect();
+    let more = counted(more, "more rows: siga lab report FILE --format csv");
+    scrolling(name, &table) + &notes + &more
 }
 
 /// A table that is folded away.
@@ -62,6 +58,11 @@ pub(super) fn folded_table(summary: &str, grid: &Grid) -> String {
 }
 
 /// A sentence beside a plot; nothing where it is empty.
-pub(super) fn note(text: &str) -> String {
-    if text.is_empty() { String::new() } else { element("p", "note", &escaped(text)) }
+pub(super) fn note(words: &str) -> String {
+    if words.is_empty() { String::new() } else { text("p", "note", words) }
+}
+
+/// A sentence about so many things that a plot or a table lacks; nothing where there are none.
+pub(super) fn counted(count: usize, words: &str) -> String {
+    if count == 0 { String::new() } else { note(&format!("{count} {words}")) }
 }

@@ -7,14 +7,21 @@ use super::scale::Scale;
 use super::strip::{ROWS_MAX, Row, Strip, percent, tick};
 use crate::definition::{MetricDef, Per, Quantity, Scope, compute};
 use crate::factor::Factors;
-use crate::report::pool;
 use crate::report::series::Series;
+use crate::report::{distinct, pool};
 use crate::role::PACING;
-use crate::unit::{for_one, of_time, three_digits};
+use crate::unit::{self, of_time, three_digits};
 use crate::workload::{Workload, split};
 
-/// What processor time is spent on: also the classes that it is drawn with.
-const PARTS: [&str; 6] = ["program", "kernel", "both", "polling", "pacing", "unexplained"];
+/// What processor time is spent on: the classes that it is drawn with, and what stands above the figures.
+const PARTS: [(&str, &str); 6] = [
+    ("program", "program"),
+    ("kernel", "kernel"),
+    ("both", "program, kernel"),
+    ("polling", "polling"),
+    ("pacing", "pacing"),
+    ("unexplained", "unexplained"),
+];
 
 /// Panels of a case: the first, the last, and some between them.
 const PANELS_MAX: usize = 4;
@@ -39,75 +46,62 @@ pub(super) fn bars(series: &Series<'_>) -> String {
 
 /// The colours of the parts.
 pub(super) fn legend() -> String {
-    let item = |class: &str| {
-        let words = if class == "both" { "program and kernel, too short to tell" } else { class };
+    let item = |(class, words): (&str, &str)| {
+        let why = if class == "both" { ": too short to tell" } else { "" };
         format!(
-            "<li><svg width=\"14\" height=\"14\" aria-hidden=\"true\"><rect class=\"{class}\" width=\"14\" height=\"14\"/></svg> {words}</li>\n"
+            "<li><svg width=\"14\" height=\"14\" aria-hidden=\"true\"><rect class=\"{class}\" width=\"14\" height=\"14\"/></svg> {words}{why}</li>\n"
         )
     };
     element("ul", "legend", &PARTS.map(item).concat())
 }
 
+impl Role {
+    fn sum(&self) -> f64 {
+        self.parts.iter().sum()
+    }
+}
+
 fn strip(series: &Series<'_>, workload: &'static Workload, panel: &Panel<'_>) -> String {
-    let mut rest = panel.cells.iter();
-    let cells: Vec<(&Factors, Vec<Role>, usize)> = rest
-        .by_ref()
-        .map(|cell| of_cell(series, workload, cell))
-        .filter(|(_, roles, _)| !roles.is_empty())
-        .take(ROWS_MAX)
-        .collect();
-    let sum = |role: &Role| role.parts.iter().sum::<f64>();
-    let widest = cells.iter().flat_map(|(_, roles, _)| roles).map(sum).fold(0.0, f64::max);
+    let mut rest = panel.cells.iter().copied();
+    let cells = rest.by_ref().map(|cell| (cell, roles(series, workload, cell)));
+    let cells: Vec<(&Factors, Vec<Role>)> =
+        cells.filter(|(_, roles)| !roles.is_empty()).take(ROWS_MAX).collect();
+    let widest = cells.iter().flat_map(|(_, roles)| roles).map(Role::sum).fold(0.0, f64::max);
     // The names of the roles stand behind the bars.
     let scale = Scale::linear([1.12 * widest]);
-    let row = |(cell, roles, trials): &(&Factors, Vec<Role>, usize)| {
-        let all: f64 = roles.iter().map(sum).sum();
+    let shown = |ns: f64| {
+        let shown = unit::show(of_time(), None, ns, |scale| three_digits(ns / scale));
+        if ns > 0.0 { shown } else { "-".to_owned() }
+    };
+    let row = |(cell, roles): &(&Factors, Vec<Role>)| {
+        let all: f64 = roles.iter().map(Role::sum).sum();
         let of_part = |part: usize| roles.iter().map(|role| role.parts[part]).sum::<f64>();
-        let shown = |ns: f64| {
-            let unit = for_one(of_time(), ns);
-            if ns > 0.0 {
-                format!("{} {}", three_digits(ns / unit.scale), unit.short)
-            } else {
-                "-".to_owned()
-            }
-        };
-        let visible: Vec<&Role> =
-            roles.iter().filter(|role| sum(role) >= VISIBLE_MIN * all).collect();
-        let bars = visible.iter().enumerate();
-        let words = roles.iter().map(|role| format!("{} {}", role.name, shown(sum(role))));
+        let is_visible = |role: &&Role| role.sum() >= VISIBLE_MIN * all;
+        let bars = (0..).map(|at| 12 * at + 5).zip(roles.iter().filter(is_visible));
+        let bars: Vec<String> = bars.map(|(y, role)| bar(role, scale, y)).collect();
+        let words = roles.iter().map(|role| format!("{} {}", role.name, shown(role.sum())));
         let figures = std::iter::once(all).chain((0..PARTS.len()).map(of_part)).map(shown);
+        let trials = measured(series, cell).count().to_string();
         Row {
             name: name(series, cell, &panel.called_by),
-            height: 12 * visible.len().max(2) as u32 + 8,
+            height: 12 * bars.len().max(2) as u32 + 8,
             picture_words: words.collect::<Vec<_>>().join(", "),
-            picture: bars
-                .filter_map(|(at, role)| Some(bar(role, scale?, 12 * at as u32 + 5)))
-                .collect(),
-            figures: figures.chain([trials.to_string()]).collect(),
+            picture: bars.concat(),
+            figures: figures.chain([trials]).collect(),
             ..Row::default()
         }
     };
-    let of = [series.name, &*panel.name].into_iter().filter(|part| !part.is_empty());
+    let comma = if panel.name.is_empty() { "" } else { ", " };
     let unit = workload.unit.strip_suffix('s').unwrap_or(workload.unit);
     Strip {
-        caption: format!("{}: processor time for each {unit}", of.collect::<Vec<_>>().join(", ")),
-        head: &[
-            "",
-            "all roles",
-            "program",
-            "kernel",
-            "program, kernel",
-            "polling",
-            "pacing",
-            "unexplained",
-            "trials",
-        ],
+        caption: format!("{}{comma}{}: processor time for each {unit}", series.name, panel.name),
+        head: &[&["", "all roles"], &PARTS.map(|(_, head)| head)[..], &["trials"]].concat(),
         scale,
         tick: &|ns| tick(of_time(), ns),
         line: None,
         rows: cells.iter().map(row).collect(),
         left_out: rest.len(),
-        notes: Vec::new(),
+        notes: String::new(),
     }
     .markup()
 }
@@ -115,7 +109,7 @@ fn strip(series: &Series<'_>, workload: &'static Workload, panel: &Panel<'_>) ->
 /// The bar of a role, its parts one behind the other, and its name.
 fn bar(role: &Role, scale: Scale, y: u32) -> String {
     let (mut from, mut drawn) = (0.0, String::new());
-    for (ns, class) in role.parts.iter().zip(PARTS).filter(|(ns, _)| **ns > 0.0) {
+    for (ns, (class, _)) in role.parts.iter().zip(PARTS).filter(|(ns, _)| **ns > 0.0) {
         let (x, to) = (scale.clamped(from), scale.clamped(from + ns));
         let (x, width) = (percent(x), percent(to - x));
         drawn += &format!(
@@ -127,30 +121,16 @@ fn bar(role: &Role, scale: Scale, y: u32) -> String {
     format!("{drawn}<text class=\"role\" x=\"{at}\" y=\"{}\" dx=\"5\">{name}</text>", y + 8)
 }
 
-/// The roles of a cell, and how many trials they are of.
-fn of_cell<'a>(
-    series: &Series<'_>,
-    workload: &'static Workload,
-    cell: &'a Factors,
-) -> (&'a Factors, Vec<Role>, usize) {
+/// The roles of a cell.
+fn roles(series: &Series<'_>, workload: &'static Workload, cell: &Factors) -> Vec<Role> {
     let parties = pool::sum(measured(series, cell).map(|record| record.parties.as_slice()));
-    let mut names: Vec<&str> = Vec::new();
-    for thread in parties.iter().flat_map(|party| &party.report.cpu) {
-        if !names.contains(&&*thread.role) {
-            names.push(&thread.role);
-        }
-    }
     let scope = Scope::together(workload, &parties);
-    let value = |quantity, part: Option<&str>, role: Option<&str>| {
-        let (part, roles) =
-            (part.map(str::to_owned), role.map(str::to_owned).into_iter().collect());
-        compute(
-            &MetricDef { part, roles, ..MetricDef::of(quantity, Per::Work(workload.unit)) },
-            &scope,
-        )
-    };
-    let role = |name: &&str| {
-        let cpu = |part| value(Quantity::Cpu, part, Some(name));
+    let of_work = |quantity| MetricDef::of(quantity, Per::Work(workload.unit));
+    let role = |name: &str| {
+        let cpu = |part: Option<&str>| {
+            let (part, roles) = (part.map(str::to_owned), vec![name.to_owned()]);
+            compute(&MetricDef { part, roles, ..of_work(Quantity::Cpu) }, &scope)
+        };
         let all = cpu(None)?;
         let polling = cpu(Some("spinning")).unwrap_or(0.0).min(all);
         let rest = all - polling;
@@ -163,12 +143,11 @@ fn of_cell<'a>(
             }
             _ => [0.0, 0.0, rest, polling, 0.0, 0.0],
         };
-        Some(Role { name: (*name).to_owned(), parts })
+        Some(Role { name: name.to_owned(), parts })
     };
-    let mut roles: Vec<Role> = names.iter().filter_map(role).collect();
-    let left = value(Quantity::Unexplained, None, None).filter(|ns| *ns > 0.0);
-    roles.extend(
-        left.map(|ns| Role { name: "nobody".into(), parts: [0.0, 0.0, 0.0, 0.0, 0.0, ns] }),
-    );
-    (cell, roles, measured(series, cell).count())
+    let threads = parties.iter().flat_map(|party| &party.report.cpu);
+    let names = distinct(threads.map(|thread| &*thread.role)).into_iter();
+    let left = compute(&of_work(Quantity::Unexplained), &scope).filter(|ns| *ns > 0.0);
+    let nobody = |ns| Role { name: "nobody".to_owned(), parts: [0.0, 0.0, 0.0, 0.0, 0.0, ns] };
+    names.filter_map(role).chain(left.map(nobody)).collect()
 }

@@ -1,9 +1,8 @@
 //! Curves: figures over a factor whose levels are numbers, with the interval of each.
 
-use super::blocks::{folded_table, note};
+use super::blocks::{counted, folded_table, note};
 use super::panel::{name, telling_apart};
-use super::plot::{Axis, CURVES_MAX, Curve, Plot, Point};
-use super::scale::Scale;
+use super::plot::{Axis, CURVES_MAX, Curve, HEIGHT, Plot, Point};
 use super::strip::{every, figure_heads, figures, tick};
 use crate::factor::{Factors, Level};
 use crate::metric::Shown;
@@ -12,15 +11,11 @@ use crate::report::series::Series;
 use crate::statistics::Summary;
 use crate::unit;
 
-/// The height of a plot, in pixels.
-pub(super) const HEIGHT: u32 = 240;
-
 /// A curve.
-#[derive(Default)]
 pub(super) struct Line {
     pub(super) name: String,
+    /// As that of a [`Curve`].
     pub(super) style: usize,
-    pub(super) dash: usize,
     pub(super) spots: Vec<Spot>,
 }
 
@@ -33,6 +28,12 @@ pub(super) struct Spot {
     pub(super) mark: &'static str,
 }
 
+/// Points of a curve. Of more, some are drawn.
+const POINTS_MAX: usize = 200;
+
+/// Curves of a plot: each colour up to three times, dashed in other ways.
+const LINES_MAX: usize = 3 * CURVES_MAX;
+
 /// Draws the figures of a metric over what `along` says, with a table of them.
 pub(super) fn draw(
     along: &str,
@@ -41,10 +42,8 @@ pub(super) fn draw(
     lines: &[Line],
 ) -> String {
     let spots = || lines.iter().flat_map(|line| &line.spots);
-    let xs = || spots().map(|spot| spot.x);
     let medians: Vec<f64> = spots().map(|spot| spot.figure.median).collect();
     let one = unit::for_all(&shown.units, &medians);
-    let ends = spots().filter_map(|spot| spot.figure.interval).flat_map(|ends| [ends.0, ends.1]);
     let point = |spot: &Spot| Point {
         x: spot.x,
         y: spot.figure.median,
@@ -61,19 +60,10 @@ pub(super) fn draw(
         1 => String::new(),
         _ => note(&format!("1 of {every} points of a curve is drawn.")),
     };
-    let curve = |line: &Line| Curve {
-        name: line.name.clone(),
-        style: line.style,
-        dash: line.dash,
-        is_joined: true,
-        points: line
-            .spots
-            .iter()
-            .enumerate()
-            .filter(is_drawn)
-            .map(|(_, spot)| point(spot))
-            .collect(),
-        ..Curve::default()
+    let curve = |line: &Line| {
+        let spots = line.spots.iter().enumerate().filter(is_drawn);
+        let points = spots.map(|(_, spot)| point(spot)).collect();
+        Curve { name: line.name.clone(), style: line.style, is_joined: true, points }
     };
     let rows = lines.iter().flat_map(|line| line.spots.iter().map(move |spot| (line, spot)));
     let row = |(line, spot): (&Line, &Spot)| {
@@ -83,39 +73,23 @@ pub(super) fn draw(
     let heading = shown.heading(one);
     let head = [&["", along], &figure_heads(&heading)[..]].concat();
     let table = Grid::of(&head, 2, rows.map(row).collect());
+    let has_zero = spots().any(|spot| spot.x == 0.0);
+    let about =
+        format!("{heading}, over {along}: medians and their intervals, as in the table below.");
     Plot {
         caption: format!("{} over {along}", shown.label),
-        about: format!(
-            "{heading}, over {along}: medians and their intervals, as in the table below."
-        ),
-        x: Axis {
-            label: along.to_owned(),
-            scale: if xs().any(|x| x == 0.0) { Scale::linear(xs()) } else { Scale::log(xs()) },
-            tick: x_tick,
-        },
-        y: Axis {
-            label: heading.clone(),
-            scale: Scale::log(medians.iter().copied().chain(ends)),
-            tick: &|number| tick(&shown.units, number),
-        },
-        curves: &lines.iter().take(LINES_MAX).map(curve).collect::<Vec<Curve>>(),
+        about,
+        x: Axis { label: along.to_owned(), is_log: !has_zero, tick: x_tick },
+        y: Axis { label: heading, is_log: true, tick: &|number| tick(&shown.units, number) },
+        curves: lines.iter().take(LINES_MAX).map(curve).collect(),
         height: HEIGHT,
     }
     .markup(&(thinned + &left_out(lines.len(), LINES_MAX) + &folded_table("As a table", &table)))
 }
 
-/// Points of a curve. Of more, some are drawn.
-const POINTS_MAX: usize = 200;
-
-/// Curves of a plot: each colour up to three times, dashed in other ways.
-const LINES_MAX: usize = 3 * CURVES_MAX;
-
 /// A sentence about curves that are too many.
 pub(super) fn left_out(curves: usize, most: usize) -> String {
-    match curves.saturating_sub(most) {
-        0 => String::new(),
-        more => note(&format!("{more} more curves are in the table only.")),
-    }
+    counted(curves.saturating_sub(most), "more curves are in the table only.")
 }
 
 /// A metric along a factor: a curve for each group of cells that differ in nothing else.
@@ -125,7 +99,7 @@ pub(super) fn over(series: &Series<'_>, metric: &str, along: &str) -> String {
             Some(spot(series, along, level, series.found(cell, metric)?.summary))
         };
         let spots = cells.into_iter().filter_map(spot).collect();
-        Line { name, style, spots, ..Line::default() }
+        Line { name, style, spots }
     };
     let lines: Vec<Line> = groups(series, along).into_iter().enumerate().map(line).collect();
     draw(along, &|level| at_tick(series, along, level), &series.metric(metric), &lines)
@@ -156,20 +130,18 @@ pub(super) type Group<'a> = (String, Vec<(u64, &'a Factors)>);
 
 /// The groups of all cells that have a level of a factor.
 pub(super) fn groups<'a>(series: &Series<'a>, along: &str) -> Vec<Group<'a>> {
-    let mut groups: Vec<(Factors, Vec<(u64, &Factors)>)> = Vec::new();
     let cells = series.cells();
-    for cell in &cells {
-        let mut others = (*cell).clone();
+    let called_by = telling_apart(series, &cells, &[along.to_owned()]);
+    let mut groups: Vec<(Factors, Group<'_>)> = Vec::new();
+    for cell in cells {
+        let mut others = cell.clone();
         let Some(Level::Number(level)) = others.remove(along) else { continue };
         match groups.iter_mut().find(|(own, _)| *own == others) {
-            Some((_, group)) => group.push((level, cell)),
-            None => groups.push((others, vec![(level, cell)])),
+            Some((_, (_, group))) => group.push((level, cell)),
+            None => groups.push((others, (name(series, cell, &called_by), vec![(level, cell)]))),
         }
     }
-    let called_by = telling_apart(series, &cells, &[along.to_owned()]);
-    let named = |(_, mut group): (Factors, Vec<(u64, &'a Factors)>)| {
-        group.sort_by_key(|(level, _)| *level);
-        (name(series, group[0].1, &called_by), group)
-    };
-    groups.into_iter().map(named).collect()
+    let mut groups: Vec<Group<'_>> = groups.into_iter().map(|(_, group)| group).collect();
+    groups.iter_mut().for_each(|(_, cells)| cells.sort_by_key(|(level, _)| *level));
+    groups
 }

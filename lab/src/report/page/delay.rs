@@ -1,14 +1,13 @@
 //! Delays: how they are distributed, and how they grow with the load.
 
 use super::blocks::{folded_table, note};
-use super::curve::{self, HEIGHT, Line, Spot, groups, left_out};
+use super::curve::{self, Line, Spot, groups, left_out};
 use super::panel::{Panel, is_claimed, name, panels};
-use super::plot::{Axis, CURVES_MAX, Curve, Plot, Point};
-use super::scale::Scale;
+use super::plot::{Axis, CURVES_MAX, Curve, HEIGHT, Plot, Point};
 use super::strip::tick;
 use crate::definition::{MetricDef, Per, Quantity, Scope, compute};
 use crate::factor::Factors;
-use crate::metric::built_in;
+use crate::metric::{Shown, built_in};
 use crate::quantity::TIMES;
 use crate::record::Record;
 use crate::report::Grid;
@@ -26,7 +25,7 @@ const NAMED: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.1), ("p99", 0.01), ("p9
 
 /// A cell, its times, and how many of them and of its trials there are.
 struct Taken<'a> {
-    cell: &'a Factors,
+    name: String,
     times: Vec<&'a Times>,
     count: u64,
     trials: usize,
@@ -35,42 +34,36 @@ struct Taken<'a> {
 /// The distribution of the times of each cell, all trials together, as far as so many times say it.
 pub(super) fn distributions(series: &Series<'_>) -> String {
     let mut parties = series.records.iter().flat_map(|record| &record.parties);
-    let kinds = parties.find(|party| !party.report.times.is_empty());
     let kind =
-        kinds.and_then(|party| TIMES.iter().find(|kind| party.report.times.contains_key(**kind)));
+        parties.find_map(|party| TIMES.iter().find(|kind| party.report.times.contains_key(**kind)));
     let Some(kind) = kind else { return String::new() };
     panels(series).0.iter().map(|panel| distribution(series, kind, panel)).collect()
 }
 
 fn distribution<'a>(series: &Series<'a>, kind: &str, panel: &Panel<'a>) -> String {
     let taken = |cell: &'a Factors| {
-        let trials = measured(series, cell).count();
-        let parties = measured(series, cell).flat_map(|record| &record.parties);
+        let trials: Vec<&Record> = measured(series, cell).collect();
+        let parties = trials.iter().flat_map(|record| &record.parties);
         let times: Vec<&Times> = parties.filter_map(|party| party.report.times.get(kind)).collect();
         let count = times.iter().map(|times| times.count()).fold(0, u64::saturating_add);
-        (count > 0).then_some(Taken { cell, times, count, trials })
+        let name = name(series, cell, &panel.called_by);
+        (count > 0).then_some(Taken { name, times, count, trials: trials.len() })
     };
-    let mut cells: Vec<Taken<'_>> = panel.cells.iter().filter_map(|cell| taken(cell)).collect();
     // What the case makes claims about has the first colours.
-    cells.sort_by_cached_key(|taken| !is_claimed(series, taken.cell));
-    let called = |taken: &Taken<'_>| name(series, taken.cell, &panel.called_by);
-    let curve = |(style, taken): (usize, &Taken<'_>)| {
+    let mut cells = panel.cells.clone();
+    cells.sort_by_cached_key(|cell| !is_claimed(series, cell));
+    let cells: Vec<Taken<'_>> = cells.into_iter().filter_map(taken).collect();
+    let curve = |(index, taken): (usize, &Taken<'_>)| {
         let steps =
             (0..=POINTS * TENFOLDS_MAX).map(|step| 10f64.powf(f64::from(step) / f64::from(POINTS)));
         let left: Vec<f64> = steps.take_while(|times| *times <= taken.count as f64).collect();
         let parts: Vec<f64> = left.iter().map(|times| 1.0 - 1.0 / times).collect();
         let points = left.iter().zip(Times::quantiles(&taken.times, &parts));
         let points = points.map(|(x, y)| Point { x: *x, y, ..Point::default() }).collect();
-        Curve {
-            name: called(taken),
-            style,
-            dash: style % 3,
-            is_joined: true,
-            points,
-            ..Curve::default()
-        }
+        // Without marks, dashes tell curves apart.
+        let style = index + index % 3 * CURVES_MAX;
+        Curve { name: taken.name.clone(), style, is_joined: true, points }
     };
-    let curves: Vec<Curve> = cells.iter().take(CURVES_MAX).enumerate().map(curve).collect();
     let row = |taken: &Taken<'_>| {
         let times = Times::quantiles(&taken.times, &NAMED.map(|(_, left)| 1.0 - left));
         let times = times.iter().zip(NAMED).map(|(time, (_, left))| {
@@ -78,31 +71,21 @@ fn distribution<'a>(series: &Series<'a>, kind: &str, panel: &Panel<'a>) -> Strin
             if is_known { tick(of_time(), *time) } else { "-".to_owned() }
         });
         let counts = [taken.count.to_string(), taken.trials.to_string()];
-        std::iter::once(called(taken)).chain(times).chain(counts).collect()
+        std::iter::once(taken.name.clone()).chain(times).chain(counts).collect()
     };
     let head = [&[""], &NAMED.map(|(name, _)| name)[..], &["times", "trials"]].concat();
-    let mut table = Grid::of(&head, 1, cells.iter().map(row).collect());
-    table
-        .notes
-        .push("Times of all trials together; -: there are too few for this percentile.".into());
-    let points = || curves.iter().flat_map(|curve| &curve.points);
-    let of = if panel.name.is_empty() { String::new() } else { format!(", {}", panel.name) };
+    let few = "Times of all trials together; -: there are too few for this percentile.";
+    let table = Grid::of(&head, 1, cells.iter().map(row).collect());
+    let table = Grid { notes: vec![few.to_owned()], ..table };
+    let comma = if panel.name.is_empty() { "" } else { ", " };
+    let about = "How long each part of the times is at most; the table below has percentiles.";
     Plot {
-        caption: format!("{kind} by percentile{of}"),
-        about: "How long each part of the times is at most; the table below has percentiles."
-            .into(),
-        x: Axis {
-            label: "percentile".into(),
-            scale: Scale::log(points().map(|point| point.x)),
-            tick: &percentile,
-        },
-        y: Axis {
-            label: kind.to_owned(),
-            scale: Scale::log(points().map(|point| point.y)),
-            tick: &|ns| tick(of_time(), ns),
-        },
+        caption: format!("{kind} by percentile{comma}{}", panel.name),
+        about: about.to_owned(),
+        x: Axis { label: "percentile".into(), is_log: true, tick: &percentile },
+        y: Axis { label: kind.to_owned(), is_log: true, tick: &|ns| tick(of_time(), ns) },
+        curves: cells.iter().take(CURVES_MAX).enumerate().map(curve).collect(),
         height: HEIGHT,
-        curves: &curves,
     }
     .markup(&(left_out(cells.len(), CURVES_MAX) + &folded_table("As a table", &table)))
 }
@@ -152,11 +135,12 @@ pub(super) fn under_load(series: &Series<'_>, along: &str) -> String {
             };
             let spots: Vec<Spot> = cells.iter().filter_map(spot).collect();
             is_unsent |= spots.iter().any(|spot| spot.mark == "open");
-            lines.push(Line { name: format!("{name}: {}", delay.label), style, dash, spots });
+            let style = style % CURVES_MAX + dash * CURVES_MAX;
+            lines.push(Line { name: format!("{name}: {}", delay.label), style, spots });
         }
     }
     let open = if is_unsent { "Open marks: requests that were due were never sent." } else { "" };
-    let shown = crate::metric::Shown { label: "delay".into(), ..series.metric(&first.name) };
+    let shown = Shown { label: "delay".into(), ..series.metric(&first.name) };
     curve::draw("achieved rate, 1/s", &three_digits, &shown, &lines) + &note(open)
 }
 

@@ -8,8 +8,8 @@ use super::strip::{
 };
 use crate::factor::Factors;
 use crate::metric::Better;
-use crate::report::series::{Found, Series};
-use crate::statistics::Sample;
+use crate::report::series::Series;
+use crate::statistics::{Sample, Summary};
 use crate::transport::is_reference;
 use crate::unit;
 
@@ -17,71 +17,67 @@ use crate::unit;
 pub(super) fn strips(series: &Series<'_>, metric: &str) -> String {
     let (panels, left_out) = panels(series);
     let strips: String = panels.iter().map(|panel| strip(series, metric, panel)).collect();
-    let note = (left_out > 0).then(|| format!("{left_out} more tables of this kind are left out."));
-    strips + &blocks::note(&note.unwrap_or_default())
+    strips + &blocks::counted(left_out, "more tables of this kind are left out.")
 }
 
 /// A cell, what its trials say, and how many of them failed for good.
 struct Cell<'a> {
     levels: &'a Factors,
-    found: Option<Found<'a>>,
+    samples: Vec<Sample>,
+    summary: Option<Summary>,
     lost: usize,
-}
-
-impl Cell<'_> {
-    fn samples(&self) -> &[Sample] {
-        self.found.as_ref().map_or(&[], |found| &found.samples)
-    }
 }
 
 fn strip<'a>(series: &Series<'a>, metric: &str, panel: &Panel<'a>) -> String {
     let shown = series.metric(metric);
     let cell = |levels: &&'a Factors| {
-        let cell = Cell { levels, found: series.found(levels, metric), lost: series.lost(levels) };
-        (cell.found.is_some() || cell.lost > 0).then_some(cell)
+        let (found, lost) = (series.found(levels, metric), series.lost(levels));
+        let summary = found.as_ref().map(|found| found.summary);
+        let samples = found.map_or_else(Vec::new, |found| found.samples);
+        (summary.is_some() || lost > 0).then_some(Cell { levels, samples, summary, lost })
     };
     let mut rest = panel.cells.iter();
     let cells: Vec<Cell<'_>> = rest.by_ref().filter_map(cell).take(ROWS_MAX).collect();
-    let median = |cell: &Cell<'_>| Some(cell.found.as_ref()?.summary.median);
+    let median = |cell: &Cell<'_>| Some(cell.summary?.median);
     let one = unit::for_all(&shown.units, &cells.iter().filter_map(median).collect::<Vec<f64>>());
-    let values = || cells.iter().flat_map(|cell| cell.samples()).map(|sample| sample.value);
+    let values = || cells.iter().flat_map(|cell| &cell.samples).map(|sample| sample.value);
     let scale = Scale::log(values().chain(cells.iter().filter_map(median)));
     let references = cells.iter().filter(|cell| is_reference(cell.levels)).filter_map(median);
     let line = match shown.better {
         Better::More => references.reduce(f64::max),
         Better::Less => references.reduce(f64::min),
     };
-    let summary = |cell: &Cell<'_>| cell.found.as_ref().map(|found| found.summary);
     let row = |cell: &Cell<'_>| Row {
         name: name(series, cell.levels, &panel.called_by),
-        class: match () {
-            () if cell.found.is_none() => "bad",
-            () if is_claimed(series, cell.levels) => "claimed",
-            () => "",
+        class: match cell.summary {
+            None => "bad",
+            Some(_) if is_claimed(series, cell.levels) => "claimed",
+            Some(_) => "",
         },
-        picture_words: trials_in_words(cell.samples(), |value| shown.show(value)),
-        picture: trials(scale, cell.samples(), summary(cell).as_ref()),
-        figures: figures(summary(cell).as_ref(), one, &shown.units, cell.lost),
+        picture_words: trials_in_words(&cell.samples, |value| shown.show(value)),
+        picture: trials(scale, &cell.samples, cell.summary.as_ref()),
+        figures: figures(cell.summary.as_ref(), one, &shown.units, cell.lost),
         ..Row::default()
     };
     let heading = shown.heading(one);
-    let caption: Vec<&str> =
-        [&*heading, &*panel.name].into_iter().filter(|part| !part.is_empty()).collect();
-    let unplaced =
-        values().filter(|value| scale.is_none_or(|scale| scale.at(*value).is_none())).count();
-    let longest = cells.iter().map(|cell| cell.samples().len()).max().unwrap_or(0);
-    let reference = line.map(|_| "Green line: what the machine allows.".to_owned());
-    let unplaced = (unplaced > 0)
-        .then(|| format!("{unplaced} trials have no place on a logarithmic axis: zero or less."));
+    let comma = if panel.name.is_empty() { "" } else { ", " };
+    let reference = line.map_or("", |_| "Green line: what the machine allows.");
+    let unplaced = values().filter(|value| scale.at(*value).is_none()).count();
+    let longest = cells.iter().map(|cell| cell.samples.len()).max().unwrap_or(0);
     Strip {
-        caption: caption.join(", "),
+        caption: format!("{heading}{comma}{}", panel.name),
         head: &[&[""], &figure_heads(&heading)[..]].concat(),
         scale,
         tick: &|number| tick(&shown.units, number),
         line,
         rows: cells.iter().map(row).collect(),
         left_out: rest.len(),
-        notes: reference.into_iter().chain(unplaced).chain(some_only(longest)).collect(),
+        notes: blocks::note(reference)
+            + &blocks::counted(
+                unplaced,
+                "trials have no place on a logarithmic axis: zero or less.",
+            )
+            + &some_only(longest),
     }
     .markup()
 }

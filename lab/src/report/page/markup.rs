@@ -28,6 +28,11 @@ pub(super) fn element(tag: &str, class: &str, inner: &str) -> String {
     format!("<{tag}{}>{inner}</{tag}>\n", attribute(class))
 }
 
+/// An element with nothing but text in it.
+pub(super) fn text(tag: &str, class: &str, text: &str) -> String {
+    element(tag, class, &escaped(text))
+}
+
 /// The heading of a column.
 pub(super) fn heading(class: &str, text: &str) -> String {
     format!("<th scope=\"col\"{}>{}</th>\n", attribute(class), escaped(text))

@@ -1,6 +1,7 @@
 //! Panels: which cells of a case are drawn together, and what each is called there.
 
 use crate::factor::{BINARY, Domain, Factors, Level, matches};
+use crate::report::distinct;
 use crate::report::series::{Levels, Series, levels};
 
 /// Panels of a case that are drawn. Its tables have all.
@@ -26,12 +27,7 @@ pub(super) fn panels<'a>(series: &Series<'a>) -> (Vec<Panel<'a>>, usize) {
     // What is compared is the first factor that varies, by which cases are written; and two binaries.
     let by = varying(series, &cells).into_iter().skip(1);
     let by: Vec<String> = by.filter(|factor| laid_out(factor) && factor != BINARY.name).collect();
-    let mut keys: Vec<Levels> = Vec::new();
-    for key in cells.iter().map(|cell| levels(cell, &by)) {
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
+    let keys = distinct(cells.iter().map(|cell| levels(cell, &by)));
     // A cell to which a factor does not apply, as the size of a message to a cache line, stands in each panel.
     let covers = |one: &Levels, other: &Levels| {
         one.iter().zip(other).all(|(one, other)| one.is_none() || one == other)
@@ -93,13 +89,9 @@ pub(super) fn name(series: &Series<'_>, cell: &Factors, factors: &[String]) -> S
 /// The factor of numbers that a series goes along: the first with several levels, if it has any. Sizes have tables of their own.
 pub(super) fn along<'a>(series: &'a Series<'_>) -> Option<&'a str> {
     let case = series.case.as_ref()?;
-    let varies = |factor: &&str| {
-        let mut found: Vec<&Level> =
-            series.cells().iter().filter_map(|cell| cell.get(*factor)).collect();
-        found.sort_unstable();
-        found.dedup();
-        found.len() > 1
-    };
+    let cells = series.cells();
+    let varies =
+        |factor: &&str| distinct(cells.iter().filter_map(|cell| cell.get(*factor))).len() > 1;
     let is_count = |name: &&str| {
         let factor = case.factor(name);
         factor.is_some_and(|factor| matches!(factor.domain, Domain::Number { .. }))

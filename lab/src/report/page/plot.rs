@@ -1,12 +1,15 @@
 //! Plots of one thing over another. They are as wide as the window: places are parts of the width, letters and marks keep
 //! their size.
 
-use super::markup::{STYLES, element, escaped};
+use super::markup::{STYLES, element, escaped, text};
 use super::scale::Scale;
 use super::strip::percent;
 
 /// Curves that are drawn in one plot: as many as marks and colours tell apart.
 pub(super) const CURVES_MAX: usize = STYLES;
+
+/// The usual height of a plot, in pixels.
+pub(super) const HEIGHT: u32 = 240;
 
 /// Space above and below what is drawn, in pixels.
 const ABOVE: f64 = 8.0;
@@ -22,15 +25,16 @@ pub(super) struct Plot<'a> {
     pub(super) about: String,
     pub(super) x: Axis<'a>,
     pub(super) y: Axis<'a>,
-    pub(super) curves: &'a [Curve],
+    pub(super) curves: Vec<Curve>,
     /// In pixels.
     pub(super) height: u32,
 }
 
-/// An axis.
+/// An axis of all the points.
 pub(super) struct Axis<'a> {
     pub(super) label: String,
-    pub(super) scale: Option<Scale>,
+    pub(super) is_log: bool,
+    /// How a number of the axis is written.
     pub(super) tick: &'a dyn Fn(f64) -> String,
 }
 
@@ -38,13 +42,10 @@ pub(super) struct Axis<'a> {
 #[derive(Default)]
 pub(super) struct Curve {
     pub(super) name: String,
-    /// Which colour and shape.
+    /// Which colour and shape. Where these begin again the curve is dashed, where they do once more in another way.
     pub(super) style: usize,
-    /// How it is dashed: 0 if it is not.
-    pub(super) dash: usize,
+    /// Points that are not joined are drawn small: they are many.
     pub(super) is_joined: bool,
-    /// Drawn small: of many.
-    pub(super) is_small: bool,
     pub(super) points: Vec<Point>,
 }
 
@@ -61,111 +62,123 @@ pub(super) struct Point {
     pub(super) words: String,
 }
 
+impl Axis<'_> {
+    fn scale(&self, numbers: impl Iterator<Item = f64>) -> Scale {
+        if self.is_log { Scale::log(numbers) } else { Scale::linear(numbers) }
+    }
+}
+
 impl Plot<'_> {
     /// As markup; `table` is what stands below it and says the same. Nothing without points.
     pub(super) fn markup(&self, table: &str) -> String {
-        let (Some(x), Some(y)) = (self.x.scale, self.y.scale) else { return String::new() };
-        let height = f64::from(self.height);
+        let Plot { caption, about, curves, .. } = self;
+        let points = || curves.iter().flat_map(|curve| &curve.points);
+        let around = |point: &Point| {
+            let (least, most) = point.interval.unwrap_or((point.y, point.y));
+            [point.y, least, most]
+        };
+        let x = self.x.scale(points().map(|point| point.x));
+        let y = self.y.scale(points().flat_map(around));
+        let (height, bottom) = (f64::from(self.height), ABOVE + f64::from(self.height));
         let down = |at: f64| ABOVE + (1.0 - at) * height;
-        let mut drawn = String::new();
-        for tick in y.ticks() {
-            let Some(at) = y.at(tick).map(down) else { continue };
-            let text = escaped(&(self.y.tick)(tick));
-            drawn += &format!(
+        let y_tick = |(at, text): (f64, String)| {
+            let (at, below) = (down(at), down(at) + 4.0);
+            format!(
                 "<line class=\"g\" x1=\"0\" x2=\"100%\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-                 <text x=\"-8\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>\n",
-                at + 4.0
-            );
+                 <text x=\"-8\" y=\"{below:.1}\" text-anchor=\"end\">{text}</text>\n"
+            )
+        };
+        let x_tick = |(at, text): (f64, String)| {
+            let (at, below) = (percent(at), bottom + 17.0);
+            format!(
+                "<line class=\"g\" x1=\"{at}\" x2=\"{at}\" y1=\"{ABOVE}\" y2=\"{bottom}\"/>\
+                 <text x=\"{at}\" y=\"{below}\" text-anchor=\"middle\">{text}</text>\n"
+            )
+        };
+        let y_ticks: Vec<String> = y.ticks(self.y.tick).into_iter().map(y_tick).collect();
+        let x_ticks: Vec<String> = x.ticks(self.x.tick).into_iter().map(x_tick).collect();
+        if x_ticks.is_empty() || y_ticks.is_empty() {
+            return String::new();
         }
-        drawn += "<g class=\"x\">\n";
-        for tick in x.ticks() {
-            let Some(at) = x.at(tick).map(percent) else { continue };
-            let text = escaped(&(self.x.tick)(tick));
-            drawn += &format!(
-                "<line class=\"g\" x1=\"{at}\" x2=\"{at}\" y1=\"{ABOVE}\" y2=\"{0}\"/>\
-                 <text x=\"{at}\" y=\"{1}\" text-anchor=\"middle\">{text}</text>\n",
-                ABOVE + height,
-                ABOVE + height + 17.0
-            );
-        }
-        drawn += "</g>\n";
-        drawn += &format!(
-            "<text class=\"axis\" x=\"100%\" y=\"{}\" text-anchor=\"end\">{}</text>\n",
-            ABOVE + height + 35.0,
-            escaped(&self.x.label)
+        let joined: String = curves.iter().map(|curve| curve.line(x, y, height)).collect();
+        let mark = |curve: &Curve, point: &Point| {
+            let (across, at) = x.at(point.x).zip(y.at(point.y))?;
+            let interval =
+                point.interval.map(|(least, most)| [least, most].map(|end| down(y.clamped(end))));
+            point.markup(curve, &percent(across), down(at), interval)
+        };
+        let marks = curves
+            .iter()
+            .flat_map(|curve| curve.points.iter().filter_map(move |point| mark(curve, point)));
+        let drawn = format!(
+            "{}<g class=\"x\">\n{}</g>\n<text class=\"axis\" x=\"100%\" y=\"{}\" text-anchor=\"end\">{}</text>\n\
+             <svg class=\"curves\" y=\"{ABOVE}\" width=\"100%\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
+             preserveAspectRatio=\"none\">\n{joined}</svg>\n{}",
+            y_ticks.concat(),
+            x_ticks.concat(),
+            bottom + 35.0,
+            escaped(&self.x.label),
+            marks.collect::<String>()
         );
-        drawn += &format!(
-            "<svg class=\"curves\" y=\"{ABOVE}\" width=\"100%\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
-             preserveAspectRatio=\"none\">\n{}</svg>\n",
-            self.curves.iter().map(|curve| joined(curve, x, y, height)).collect::<String>()
-        );
-        for curve in self.curves {
-            for point in &curve.points {
-                let Some(place) = x.at(point.x).zip(y.at(point.y)) else { continue };
-                drawn += &point
-                    .markup(curve, (percent(place.0), down(place.1)), |end| down(y.clamped(end)));
-            }
-        }
-        let legend: String =
-            self.curves.iter().filter(|curve| !curve.name.is_empty()).map(legend).collect();
+        let legend: String = curves.iter().map(Curve::legend).collect();
         let legend = if legend.is_empty() { legend } else { element("ul", "legend", &legend) };
         let svg = format!(
             "<p class=\"axis\">{}</p>\n<div class=\"xy\"><svg role=\"img\" width=\"100%\" height=\"{}\">\n\
              <title>{}</title><desc>{}</desc>\n{drawn}</svg></div>\n",
             escaped(&self.y.label),
-            ABOVE + height + BELOW,
-            escaped(&self.caption),
-            escaped(&self.about)
+            bottom + BELOW,
+            escaped(caption),
+            escaped(about)
         );
-        let caption = element("figcaption", "", &escaped(&self.caption));
-        element("figure", "", &format!("{caption}{legend}{svg}{table}"))
+        element("figure", "", &(text("figcaption", "", caption) + &legend + &svg + table))
     }
 }
 
-/// The line of a curve. Points that have no place break it.
-fn joined(curve: &Curve, x: Scale, y: Scale, height: f64) -> String {
-    if !curve.is_joined {
-        return String::new();
+impl Curve {
+    fn class(&self) -> String {
+        format!("c{} d{}", self.style % STYLES, self.style / STYLES % 3)
     }
-    let place = |point: &Point| {
-        let (x, y) = x.at(point.x).zip(y.at(point.y))?;
-        Some(format!("{:.1},{:.1}", x * WIDTH, (1.0 - y) * height))
-    };
-    let places: Vec<Option<String>> = curve.points.iter().map(place).collect();
-    let pieces = places.split(Option::is_none).filter(|piece| piece.len() > 1);
-    let line = |piece: &[Option<String>]| {
-        let points: Vec<&str> = piece.iter().flatten().map(String::as_str).collect();
-        format!("<polyline class=\"{}\" points=\"{}\"/>\n", class(curve), points.join(" "))
-    };
-    pieces.map(line).collect()
-}
 
-fn class(curve: &Curve) -> String {
-    format!("c{} d{}", curve.style % STYLES, curve.dash)
-}
+    /// The line of a curve. Points that have no place break it.
+    fn line(&self, x: Scale, y: Scale, height: f64) -> String {
+        let place = |point: &Point| {
+            let (x, y) = x.at(point.x).zip(y.at(point.y))?;
+            Some(format!("{:.1},{:.1}", x * WIDTH, (1.0 - y) * height))
+        };
+        let places: Vec<Option<String>> = self.points.iter().map(place).collect();
+        let pieces =
+            places.split(Option::is_none).filter(|piece| self.is_joined && piece.len() > 1);
+        let line = |piece: &[Option<String>]| {
+            let points: Vec<&str> = piece.iter().flatten().map(String::as_str).collect();
+            format!("<polyline class=\"{}\" points=\"{}\"/>\n", self.class(), points.join(" "))
+        };
+        pieces.map(line).collect()
+    }
 
-fn legend(curve: &Curve) -> String {
-    let style = curve.style % STYLES;
-    let line = if curve.is_joined { "<line x1=\"0\" x2=\"30\" y1=\"7\" y2=\"7\"/>" } else { "" };
-    let has_marks = curve.points.iter().any(|point| point.mark.is_some());
-    let mark = if has_marks {
-        format!("<use href=\"#m{style}\" x=\"15\" y=\"7\"/>")
-    } else {
-        String::new()
-    };
-    let name = escaped(&curve.name);
-    let class = class(curve);
-    format!(
-        "<li><svg class=\"{class}\" width=\"30\" height=\"14\" aria-hidden=\"true\">{line}{mark}</svg> {name}</li>\n"
-    )
+    /// Its item in the legend; nothing without a name.
+    fn legend(&self) -> String {
+        let line = match self.is_joined {
+            true => "<line x1=\"0\" x2=\"30\" y1=\"7\" y2=\"7\"/>",
+            false => "",
+        };
+        let has_marks = self.points.iter().any(|point| point.mark.is_some());
+        let mark = format!("<use href=\"#m{}\" x=\"15\" y=\"7\"/>", self.style % STYLES);
+        let mark = if has_marks { &mark } else { "" };
+        let (class, name) = (self.class(), escaped(&self.name));
+        if name.is_empty() {
+            return name;
+        }
+        format!(
+            "<li><svg class=\"{class}\" width=\"30\" height=\"14\" aria-hidden=\"true\">{line}{mark}</svg> {name}</li>\n"
+        )
+    }
 }
 
 impl Point {
-    fn markup(&self, curve: &Curve, (x, y): (String, f64), down: impl Fn(f64) -> f64) -> String {
-        let style = curve.style % STYLES;
-        let Some(mark) = self.mark else { return String::new() };
-        let whisker = self.interval.map(|(least, most)| {
-            let (from, to) = (down(least), down(most));
+    /// Its mark and its interval; none of a point without a mark.
+    fn markup(&self, curve: &Curve, x: &str, y: f64, interval: Option<[f64; 2]>) -> Option<String> {
+        let (style, mark) = (curve.style % STYLES, self.mark?);
+        let whisker = interval.map(|[from, to]| {
             format!(
                 "<line class=\"c{style}\" x1=\"{x}\" x2=\"{x}\" y1=\"{from:.1}\" y2=\"{to:.1}\"/>"
             )
@@ -176,13 +189,13 @@ impl Point {
         };
         let drawn = match mark {
             "bad" => format!("<use href=\"#x\" class=\"bad\" x=\"{x}\" y=\"{y:.1}\">{words}</use>"),
-            "" if curve.is_small => {
+            "" if !curve.is_joined => {
                 format!("<circle class=\"c{style} dot\" cx=\"{x}\" cy=\"{y:.1}\" r=\"2\"/>")
             }
             _ => format!(
                 "<use href=\"#m{style}\" class=\"c{style} {mark}\" x=\"{x}\" y=\"{y:.1}\">{words}</use>"
             ),
         };
-        whisker.unwrap_or_default() + &drawn + "\n"
+        Some(whisker.unwrap_or_default() + &drawn + "\n")
     }
 }

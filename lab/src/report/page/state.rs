@@ -2,19 +2,18 @@
 
 use std::collections::HashMap;
 
-use super::blocks::{item, note, table};
-use super::curve::{HEIGHT, whole};
-use super::markup::{element, escaped, folded};
-use super::plot::{Axis, Curve, Plot, Point};
-use super::scale::Scale;
+use super::blocks::{list, note, table};
+use super::curve::whole;
+use super::markup::{element, folded, text};
+use super::plot::{Axis, Curve, HEIGHT, Plot, Point};
 use super::strip::{every, times};
 use crate::factor::{Factors, describe};
-use crate::machine::Machine;
+use crate::machine::{FACTS, Machine};
 use crate::metric::Better;
 use crate::record::Record;
 use crate::report::series::Series;
-use crate::report::{Grid, sure};
-use crate::statistics::median;
+use crate::report::{Grid, distinct, sure};
+use crate::statistics::Summary;
 use crate::unit::three_digits;
 
 /// Trials that a plot has, and failed ones that it has beside them. Of more, some are drawn.
@@ -23,38 +22,23 @@ const TRIALS_MAX: usize = 3000;
 /// What the machine is, what spoils the figures, and which trials failed.
 pub(super) fn about(all: &[Series<'_>]) -> String {
     let machines = || all.iter().flat_map(|series| &series.records).map(|record| &record.machine);
-    let facts = machines().next().map(facts).unwrap_or_default();
     // What is said above and below is not said twice.
     let failures = all.iter().flat_map(sure::failures);
     let lines: Vec<String> = machines().map(Machine::line).chain(failures).collect();
-    let mut said = sure::how_sure(all);
-    said.dedup();
-    said.retain(|line| !lines.contains(line));
+    let said = distinct(sure::how_sure(all)).into_iter().filter(|line| !lines.contains(line));
     let (bad, good): (Vec<String>, Vec<String>) =
-        said.into_iter().partition(|line| line.starts_with("Warning:"));
-    let list = |lines: &[String]| match lines {
-        [] => String::new(),
-        lines => element("ul", "", &lines.iter().map(|line| item(line)).collect::<String>()),
-    };
+        said.partition(|line| line.starts_with("Warning:"));
+    let facts = machines().next().map(facts).unwrap_or_default();
     facts + &list(&bad) + &failed(all) + &folded("How sure the figures are", &list(&good))
 }
 
 fn facts(machine: &Machine) -> String {
-    let build = if machine.is_debug { ", debug build" } else { "" };
-    let fact = |(name, what): (&str, &str)| {
-        format!("<div><dt>{name}</dt><dd>{}</dd></div>\n", escaped(what))
+    let load = ("load before the run", format!("{:.1}", machine.load));
+    let facts = FACTS.iter().map(|(name, fact)| (*name, fact(machine))).chain([load]);
+    let fact = |(name, fact): (&str, String)| {
+        element("div", "", &(text("dt", "", name) + &text("dd", "", &fact)))
     };
-    let facts = [
-        ("Processor", &*machine.processor),
-        ("Processors", &machine.processors.to_string()),
-        ("Memory", &format!("{} GiB", machine.memory_bytes >> 30)),
-        ("Virtual machine", if machine.is_virtual { "yes" } else { "no" }),
-        ("Linux", machine.kernel.split('-').next().unwrap_or_default()),
-        ("Governor", machine.governor.as_deref().unwrap_or("not known")),
-        ("Load before the run", &format!("{:.1}", machine.load)),
-        ("siga", &format!("{}{build}", machine.siga)),
-    ];
-    element("dl", "", &facts.map(fact).concat())
+    element("dl", "", &facts.filter(|(_, fact)| !fact.is_empty()).map(fact).collect::<String>())
 }
 
 /// The trials that failed, each with its reason.
@@ -66,7 +50,7 @@ fn failed(all: &[Series<'_>]) -> String {
     let records = all.iter().flat_map(|series| series.records.iter().map(move |one| (series, one)));
     let rows: Vec<Vec<String>> = records.filter_map(row).collect();
     let title = match rows.len() {
-        0 => return element("p", "", "No trial failed."),
+        0 => return text("p", "", "No trial failed."),
         1 => "1 attempt at a trial failed".to_owned(),
         count => format!("{count} attempts at trials failed"),
     };
@@ -93,138 +77,124 @@ const NOTED: [Noted; 4] = [
     }),
 ];
 
-/// The state of the machine, trial by trial.
-pub(super) fn by_trial(all: &[Series<'_>]) -> String {
-    let records = || all.iter().flat_map(|series| series.records.iter().copied());
-    let drawn = drawn(all);
-    let plot = |(name, unit, of): &Noted| {
-        let noted = (1..).zip(records()).zip(&drawn.0).filter(|(_, is_drawn)| **is_drawn);
-        let points = noted.filter_map(|((index, record), _): ((u32, &Record), _)| {
-            let (least, most) = of(record)?;
-            let interval = (least < most).then_some((least, most));
-            Some(Point {
-                x: index.into(),
-                y: (least + most) / 2.0,
-                interval,
-                mark: Some(mark(record)),
-                ..Point::default()
-            })
-        });
-        let points: Vec<Point> = points.collect();
-        let ends = || {
-            points.iter().flat_map(|point| [point.y, point.interval.map_or(point.y, |ends| ends.1)])
-        };
-        let most = ends().fold(0.0, f64::max);
-        if most == 0.0 {
-            let known = if points.is_empty() { "not recorded" } else { "none in any trial" };
-            return Err(format!("{name}: {known}"));
+/// A trial that is drawn, and its place in the order of the run, from 1.
+struct Trial<'a> {
+    case: &'a str,
+    record: &'a Record,
+    place: f64,
+}
+
+impl Trial<'_> {
+    /// Its mark, from the one to the other.
+    fn point(&self, (least, most): (f64, f64)) -> Point {
+        Point {
+            x: self.place,
+            y: (least + most) / 2.0,
+            interval: (least < most).then_some((least, most)),
+            mark: Some(if is_bad(self.record) { "bad" } else { "" }),
+            ..Point::default()
         }
-        let y = Axis { label: unit.to_string(), scale: Scale::linear(ends()), tick: &three_digits };
-        let about = format!(
-            "At most {} {unit}. Red crosses: failed, or a window that was too short.",
-            three_digits(most)
-        );
-        let curve = Curve { is_small: true, points, ..Curve::default() };
-        Ok(over_trials(format!("By trial: {name}"), about, y, &drawn, &[curve], 90))
-    };
-    let plots: Vec<Result<String, String>> = NOTED.iter().map(plot).collect();
-    let without: Vec<&str> =
-        plots.iter().filter_map(|plot| plot.as_deref().err()).map(String::as_str).collect();
-    let without = (!without.is_empty()).then(|| format!("By trial, {}.", without.join("; ")));
-    let plots: String = plots.iter().flatten().map(String::as_str).collect();
-    plots + &note(&without.unwrap_or_default())
+    }
+}
+
+fn is_bad(record: &Record) -> bool {
+    record.failed.is_some() || sure::is_short(record)
 }
 
 /// The trials that plots have, in the order of the run, and a sentence about it where some are left out. Of good trials every
 /// nth is drawn; those that failed are counted by themselves, so that they do not vanish among them.
-fn drawn(all: &[Series<'_>]) -> (Vec<bool>, String) {
-    let trials = all.iter().flat_map(|series| &series.records);
-    let is_bad: Vec<bool> = trials.map(|record| mark(record) == "bad").collect();
-    let bad = is_bad.iter().filter(|is_bad| **is_bad).count();
-    let every = [is_bad.len() - bad, bad].map(|count| every(count, TRIALS_MAX));
-    let mut seen = [0; 2];
-    let is_drawn = is_bad.iter().map(|is_bad| {
-        let kind = usize::from(*is_bad);
+fn drawn<'a>(all: &'a [Series<'_>]) -> (Vec<Trial<'a>>, String) {
+    let records = all.iter().flat_map(|series| series.records.iter().map(move |one| (series, one)));
+    let trial = |(at, (series, record)): (usize, (&'a Series<'_>, &&'a Record))| Trial {
+        case: series.name,
+        record,
+        place: (at + 1) as f64,
+    };
+    let mut trials: Vec<Trial<'_>> = records.enumerate().map(trial).collect();
+    let bad = trials.iter().filter(|trial| is_bad(trial.record)).count();
+    let every = [trials.len() - bad, bad].map(|count| every(count, TRIALS_MAX));
+    let mut seen = [0_usize; 2];
+    trials.retain(|trial| {
+        let kind = usize::from(is_bad(trial.record));
         seen[kind] += 1;
-        (seen[kind] - 1_usize).is_multiple_of(every[kind])
+        (seen[kind] - 1).is_multiple_of(every[kind])
     });
     let thinned = match every {
         [1, 1] => String::new(),
         [good, 1] => format!("1 of {good} trials is drawn, and each that failed."),
         [good, bad] => format!("1 of {good} trials is drawn, and 1 of {bad} that failed."),
     };
-    (is_drawn.collect(), thinned)
+    (trials, note(&thinned))
 }
 
-fn mark(record: &Record) -> &'static str {
-    if record.failed.is_some() || sure::is_short(record) { "bad" } else { "" }
+/// The axis of the trials.
+fn over_trials() -> Axis<'static> {
+    let tick = &|number| whole(number).map_or_else(String::new, |trial| trial.to_string());
+    Axis { label: "trial, in the order of the run".into(), is_log: false, tick }
 }
 
-fn over_trials(
-    caption: String,
-    about: String,
-    y: Axis<'_>,
-    (is_drawn, thinned): &(Vec<bool>, String),
-    curves: &[Curve],
-    height: u32,
-) -> String {
-    let x = Axis {
-        label: "trial, in the order of the run".into(),
-        scale: Scale::linear([is_drawn.len() as f64]),
-        tick: &|number| whole(number).map_or_else(String::new, |trial| trial.to_string()),
+/// The state of the machine, trial by trial.
+pub(super) fn by_trial(all: &[Series<'_>]) -> String {
+    let (trials, thinned) = drawn(all);
+    let plot = |(name, unit, of): &Noted| {
+        let noted = trials.iter().filter_map(|trial| Some((trial, of(trial.record)?)));
+        let most = noted.clone().map(|(_, (_, most))| most).fold(0.0, f64::max);
+        let points: Vec<Point> = noted.map(|(trial, range)| trial.point(range)).collect();
+        if most == 0.0 {
+            let known = if points.is_empty() { "not recorded" } else { "none in any trial" };
+            return Err(format!("{name}: {known}"));
+        }
+        let plot = Plot {
+            caption: format!("By trial: {name}"),
+            about: format!(
+                "At most {} {unit}. Red crosses: failed, or a window that was too short.",
+                three_digits(most)
+            ),
+            x: over_trials(),
+            y: Axis { label: unit.to_string(), is_log: false, tick: &three_digits },
+            curves: vec![Curve { points, ..Curve::default() }],
+            height: 90,
+        };
+        Ok(plot.markup(&thinned))
     };
-    Plot { caption, about, x, y, curves, height }.markup(&note(thinned))
+    let (plots, without): (Vec<_>, Vec<_>) = NOTED.iter().map(plot).partition(Result::is_ok);
+    let without: Vec<String> = without.into_iter().filter_map(Result::err).collect();
+    let without = match &without[..] {
+        [] => String::new(),
+        without => note(&format!("By trial, {}.", without.join("; "))),
+    };
+    plots.into_iter().flatten().collect::<String>() + &without
 }
 
 /// Every trial over time: its figure beside the median of its cell, so that all cells have one axis.
 pub(super) fn drift(all: &[Series<'_>]) -> String {
-    let drawn = drawn(all);
-    let (mut curves, mut index) = (Vec::new(), 0);
-    for (style, series) in all.iter().enumerate() {
-        let first = index;
-        index += series.records.len();
-        let Some(metric) = sure::main_metric(series) else { continue };
+    let (trials, thinned) = drawn(all);
+    let curve = |(style, series): (usize, &Series<'_>)| {
+        let metric = sure::main_metric(series)?;
         let better = series.metric(&metric).better;
-        let mut cells: HashMap<&Factors, Vec<f64>> = HashMap::new();
-        for record in &series.records {
-            cells.entry(&record.factors).or_default().extend(record.metrics.get(&metric));
-        }
-        let middle = |(cell, mut own): (_, Vec<f64>)| {
-            own.sort_by(f64::total_cmp);
-            Some((cell, median(&own)?))
+        let median = |cell| Some((cell, Summary::of(&series.samples(cell, &metric))?.median));
+        let medians: HashMap<&Factors, f64> =
+            series.cells().into_iter().filter_map(median).collect();
+        let good = |record: &Record| match record.metrics.get(&metric) {
+            Some(own) => match (better, medians.get(&record.factors)?) {
+                (Better::More, median) => Some(own / median),
+                (Better::Less, median) => Some(median / own),
+            },
+            // What failed has no figure, and a place all the same.
+            None => record.failed.as_ref().map(|_| 1.0),
         };
-        let medians: HashMap<&Factors, f64> = cells.into_iter().filter_map(middle).collect();
-        let mut points = Vec::new();
-        for (index, record) in (first..).zip(&series.records) {
-            let figures = record.metrics.get(&metric).zip(medians.get(&record.factors));
-            let y = match (figures, better) {
-                (Some((own, median)), Better::More) => own / median,
-                (Some((own, median)), Better::Less) => median / own,
-                // What failed has no figure, and a place all the same.
-                (None, _) => 1.0,
-            };
-            let has_place = figures.is_some() || record.failed.is_some();
-            points.extend((drawn.0[index] && has_place).then(|| Point {
-                x: (index + 1) as f64,
-                y,
-                mark: Some(mark(record)),
-                ..Point::default()
-            }));
-        }
-        curves.push(Curve {
-            name: series.name.to_owned(),
-            style,
-            is_small: true,
-            points,
-            ..Curve::default()
-        });
-    }
-    let ys = curves.iter().flat_map(|curve| &curve.points).map(|point| point.y);
-    let y = Axis {
-        label: "how good, beside the median of its cell".into(),
-        scale: Scale::log(ys),
-        tick: &times,
+        let own = trials.iter().filter(|trial| trial.case == series.name);
+        let point = |trial: &Trial<'_>| good(trial.record).map(|good| trial.point((good, good)));
+        let points = own.filter_map(point).collect();
+        Some(Curve { name: series.name.to_owned(), style, points, ..Curve::default() })
     };
-    let about = "Above 1 a trial was better than the median of its cell; a slope is drift. The figures are in the last section.";
-    over_trials("Every trial".into(), about.into(), y, &drawn, &curves, HEIGHT)
+    Plot {
+        caption: "Every trial".into(),
+        about: "Above 1 a trial was better than the median of its cell; a slope is drift. The figures are in the last section.".into(),
+        x: over_trials(),
+        y: Axis { label: "how good, beside the median of its cell".into(), is_log: true, tick: &times },
+        curves: all.iter().enumerate().filter_map(curve).collect(),
+        height: HEIGHT,
+    }
+    .markup(&thinned)
 }

@@ -1,6 +1,6 @@
 //! Rows of figures, each with its trials drawn beside it on an axis that all rows share: a table with a picture in it.
 
-use super::blocks::note;
+use super::blocks;
 use super::markup::{attribute, element, escaped, heading, scrolling};
 use super::scale::Scale;
 use crate::statistics::{Sample, Summary, TRIALS_MIN};
@@ -18,7 +18,7 @@ pub(super) struct Strip<'a> {
     pub(super) caption: String,
     /// What stands above the rows' names, and above the columns of figures behind the picture.
     pub(super) head: &'a [&'a str],
-    pub(super) scale: Option<Scale>,
+    pub(super) scale: Scale,
     /// How a number of the axis is written.
     pub(super) tick: &'a dyn Fn(f64) -> String,
     /// The place on the axis that all rows are compared with.
@@ -26,7 +26,8 @@ pub(super) struct Strip<'a> {
     pub(super) rows: Vec<Row>,
     /// How many more rows there would be.
     pub(super) left_out: usize,
-    pub(super) notes: Vec<String>,
+    /// What stands below, as markup.
+    pub(super) notes: String,
 }
 
 /// A row of it.
@@ -52,18 +53,15 @@ impl Strip<'_> {
         if self.rows.is_empty() {
             return String::new();
         }
-        let ticks = self.scale.map_or(Vec::new(), |scale| scale.ticks());
-        let places = ticks.iter().filter_map(|tick| Some((*tick, self.scale?.at(*tick)?)));
-        let places: Vec<(f64, f64)> = places.collect();
-        let mut grid: String = places.iter().map(|(_, at)| upright("g", *at)).collect();
-        let line = self.line.and_then(|line| self.scale?.at(line));
-        grid.extend(line.map(|at| upright("r", at)));
-        let rows = self.rows.iter().map(|row| self.row(row, &grid));
-        let tick = |(tick, at): &(f64, f64)| {
-            let text = escaped(&(self.tick)(*tick));
-            format!("<text x=\"{}\" y=\"14\" text-anchor=\"middle\">{text}</text>", percent(*at))
+        let ticks = self.scale.ticks(self.tick);
+        let mut grid: String = ticks.iter().map(|(at, _)| upright("g", *at)).collect();
+        grid.extend(self.line.and_then(|line| self.scale.at(line)).map(|at| upright("r", at)));
+        let rows: String = self.rows.iter().map(|row| self.row(row, &grid)).collect();
+        let tick = |(at, text): &(f64, String)| {
+            let at = percent(*at);
+            format!("<text x=\"{at}\" y=\"14\" text-anchor=\"middle\">{text}</text>")
         };
-        let axis: String = places.iter().map(tick).collect();
+        let axis = ticks.iter().map(tick).collect::<String>();
         let axis = picture(18, "aria-hidden=\"true\"", &axis);
         let head = |(index, cell): (usize, &&str)| match index {
             0 => heading("", cell) + &element("td", "plot", &axis),
@@ -71,15 +69,12 @@ impl Strip<'_> {
         };
         let head: String = self.head.iter().enumerate().map(head).collect();
         let table = format!(
-            "<table class=\"strip\">\n<caption>{}</caption>\n<thead><tr>\n{head}</tr></thead>\n<tbody>\n{}</tbody>\n\
+            "<table class=\"strip\">\n<caption>{}</caption>\n<thead><tr>\n{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n\
              <tfoot><tr><td></td>\n<td class=\"plot\">{axis}</td></tr></tfoot>\n</table>\n",
-            escaped(&self.caption),
-            rows.collect::<String>()
+            escaped(&self.caption)
         );
-        let left_out =
-            (self.left_out > 0).then(|| format!("{} more rows are not drawn.", self.left_out));
-        let notes = self.notes.iter().chain(&left_out).map(|text| note(text));
-        element("figure", "", &(scrolling(&self.caption, &table) + &notes.collect::<String>()))
+        let more = blocks::counted(self.left_out, "more rows are not drawn.");
+        element("figure", "", &(scrolling(&self.caption, &table) + &self.notes + &more))
     }
 
     fn row(&self, row: &Row, grid: &str) -> String {
@@ -150,9 +145,9 @@ pub(super) fn some<T>(all: &[T]) -> impl Iterator<Item = &T> {
 }
 
 /// A sentence about rows that do not draw all their marks, by how many the longest has.
-pub(super) fn some_only(longest: usize) -> Option<String> {
-    (longest > DOTS_MAX)
-        .then(|| format!("A row has at most {DOTS_MAX} marks: of more, every nth is drawn."))
+pub(super) fn some_only(longest: usize) -> String {
+    let words = format!("A row has at most {DOTS_MAX} marks: of more, every nth is drawn.");
+    if longest > DOTS_MAX { blocks::note(&words) } else { String::new() }
 }
 
 /// The least n so that of `count` things at most `most` are left where every nth is drawn.
@@ -161,12 +156,7 @@ pub(super) fn every(count: usize, most: usize) -> usize {
 }
 
 /// The trials as dots, their median as an upright line, and the interval of the median, if there are enough trials.
-pub(super) fn trials(
-    scale: Option<Scale>,
-    samples: &[Sample],
-    summary: Option<&Summary>,
-) -> String {
-    let Some(scale) = scale else { return String::new() };
+pub(super) fn trials(scale: Scale, samples: &[Sample], summary: Option<&Summary>) -> String {
     let dots = some(samples).filter_map(|sample| {
         let at = percent(scale.at(sample.value)?);
         // One above the other in the order of the trials, so that equal ones are seen.
@@ -174,12 +164,12 @@ pub(super) fn trials(
         Some(format!("<circle class=\"dot\" cx=\"{at}\" cy=\"{y}\" r=\"2.2\"/>"))
     });
     let interval = summary.and_then(|summary| summary.interval);
-    let interval = interval.map(|ends| along("interval", scale, ends)).unwrap_or_default();
+    let interval = interval.map(|ends| along("interval", scale, ends));
     let median = summary.and_then(|summary| scale.at(summary.median)).map(|at| {
         let at = percent(at);
         format!("<line class=\"median\" x1=\"{at}\" x2=\"{at}\" y1=\"5\" y2=\"{}\"/>", HEIGHT - 5)
     });
-    dots.collect::<String>() + &interval + &median.unwrap_or_default()
+    dots.chain(interval).chain(median).collect()
 }
 
 /// What stands above the figures of [`figures`].
@@ -197,16 +187,20 @@ pub(super) fn figures(
     let Some(summary) = summary else {
         return ["-", "-", &counted(0, lost)].map(str::to_owned).into();
     };
-    let own = unit.unwrap_or_else(|| unit::for_one(units, summary.median));
-    let shown = |number: f64| three_digits(number / own.scale);
-    let short = if unit.is_some() { "" } else { &*own.short };
-    let interval = match summary.interval {
-        Some((least, most)) => format!("{} to {}", shown(least), shown(most)),
-        None => "not enough trials".to_owned(),
-    };
-    let median = format!("{} {short}", shown(summary.median)).trim_end().to_owned();
+    let Summary { median, trials, .. } = *summary;
+    let shown = unit::show(units, unit, median, |scale| three_digits(median / scale));
+    let scale = unit.unwrap_or_else(|| unit::for_one(units, median)).scale;
+    let interval = interval(summary.interval, |number| three_digits(number / scale));
     let together = if summary.is_pooled { " together" } else { "" };
-    vec![median, interval, counted(summary.trials, lost) + together]
+    vec![shown, interval, counted(trials, lost) + together]
+}
+
+/// An interval as a table has it.
+pub(super) fn interval(ends: Option<(f64, f64)>, show: impl Fn(f64) -> String) -> String {
+    match ends {
+        Some((least, most)) => format!("{} to {}", show(least), show(most)),
+        None => "not enough trials".to_owned(),
+    }
 }
 
 /// How many trials a figure is of, how many would be enough, and how many failed.
@@ -226,9 +220,7 @@ pub(super) fn trials_in_words(samples: &[Sample], show: impl Fn(f64) -> String) 
 
 /// A number at an axis, in the unit that suits it and without needless zeros.
 pub(super) fn tick(units: &[Unit], number: f64) -> String {
-    let unit = unit::for_one(units, number);
-    let shown = short(number / unit.scale);
-    format!("{shown} {}", unit.short).trim_end().to_owned()
+    unit::show(units, None, number, |scale| short(number / scale))
 }
 
 /// How many times something is something else, at an axis.

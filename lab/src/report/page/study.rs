@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::curve::{self, Line, at_tick, spot};
+use super::blocks::note;
+use super::curve::{self, Line, Spot, at_tick, spot};
 use super::panel;
 use super::scale::Scale;
 use super::strip::{ROWS_MAX, Row, Strip, mark, some, some_only, times};
@@ -29,15 +30,16 @@ fn curves(series: &Series<'_>, knee: &Knee) -> String {
         let here = |cell: &Factors| levels(cell, each) == which;
         let words = each.iter().zip(&which);
         let words = words.map(|(factor, level)| series.level(factor, level.as_ref(), here));
-        let mut spots: Vec<_> =
-            points.iter().map(|(level, figure)| spot(series, along, *level, *figure)).collect();
-        let at = points.iter().position(|(level, _)| Some(*level) == bend);
-        at.into_iter().for_each(|at| spots[at].mark = "knee");
-        Line { name: words.collect::<Vec<_>>().join(" · "), style, spots, ..Line::default() }
+        let spot = |(level, figure): &(u64, Summary)| {
+            let mark = if Some(*level) == bend { "knee" } else { "" };
+            Spot { mark, ..spot(series, along, *level, *figure) }
+        };
+        let name = words.collect::<Vec<_>>().join(" · ");
+        Line { name, style, spots: points.iter().map(spot).collect() }
     };
     let lines: Vec<Line> = knee::curves(series, knee).into_iter().enumerate().map(line).collect();
     curve::draw(along, &|level| at_tick(series, along, level), &shown, &lines)
-        + &super::blocks::note("A mark with a dark edge is the knee.")
+        + &note("A mark with a dark edge is the knee.")
 }
 
 /// How many times the published figures those here are: a row for each metric of each table, a mark for each cell.
@@ -79,9 +81,7 @@ pub(super) fn ratios(series: &Series<'_>) -> String {
         Row {
             name: name.clone(),
             picture_words: format!("{} to {} times what was published", ends[0], ends[1]),
-            picture: some(ratios)
-                .filter_map(|ratio| Some(mark("there", scale?, "m0", *ratio)))
-                .collect(),
+            picture: some(ratios).map(|ratio| mark("there", scale, "m0", *ratio)).collect(),
             figures: vec![middle, ends.join(" to "), ratios.len().to_string()],
             ..Row::default()
         }
@@ -95,7 +95,7 @@ pub(super) fn ratios(series: &Series<'_>) -> String {
         line: Some(1.0),
         rows: groups.iter().map(row).collect(),
         left_out: left_out.len(),
-        notes: some_only(longest).into_iter().collect(),
+        notes: some_only(longest),
     }
     .markup()
 }

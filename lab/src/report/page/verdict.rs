@@ -1,7 +1,8 @@
 //! Claims: each verdict with the distance from its bound. Verdicts stand nowhere else, so that every claim has a row.
 
+use super::blocks::note;
 use super::scale::Scale;
-use super::strip::{Row, Strip, along, band, counted, mark, short, times};
+use super::strip::{Row, Strip, along, band, counted, interval, mark, short, times};
 use crate::report::claim::{self, Bounded, Judgement, Verdict};
 use crate::report::series::Series;
 use crate::unit::{self, three_digits};
@@ -31,11 +32,10 @@ pub(super) fn strip(all: &[Series<'_>]) -> String {
         line: None,
         rows: rows.collect(),
         left_out: 0,
-        notes: vec![
+        notes: note(
             "Shaded: where the claim holds; the further to the right, the better. Filled: decided; hollow: undecided. \
-             The line is the 95 % interval. Differences, and bounds of zero or less, have no place on this axis."
-                .to_owned(),
-        ],
+             The line is the 95 % interval. Differences, and bounds of zero or less, have no place on this axis.",
+        ),
     }
     .markup()
 }
@@ -55,48 +55,35 @@ struct Relative {
 impl Relative {
     /// None if there is no figure, or if a bound is not above zero or is one of a difference: such have no ratio.
     fn of(judgement: &Judgement) -> Option<Relative> {
-        let median = judgement.median?;
-        let interval = judgement.interval.unwrap_or((median, median));
-        let turned = |bound: f64| (bound / interval.1, bound / interval.0);
-        if judgement.of == Some(Bounded::Difference) {
-            return None;
-        }
-        match (judgement.at_least, judgement.at_most) {
-            (Some(least), None) if least > 0.0 => Some(Relative {
-                median: median / least,
-                interval: (interval.0 / least, interval.1 / least),
-                keeps: (1.0, f64::INFINITY),
-            }),
-            (None, Some(most)) if most > 0.0 => Some(Relative {
-                median: most / median,
-                interval: turned(most),
-                keeps: (1.0, f64::INFINITY),
-            }),
-            (Some(least), Some(most)) if least > 0.0 && most > 0.0 => {
+        let median = judgement.median.filter(|_| judgement.of != Some(Bounded::Difference))?;
+        let (from, to) = judgement.interval.unwrap_or((median, median));
+        let (bound, keeps) = match (judgement.at_least, judgement.at_most) {
+            (Some(least), Some(most)) if least > 0.0 => {
                 let middle = (least * most).sqrt();
-                let [from, to] = [least, most].map(|end| end / middle);
-                let interval = (interval.0 / middle, interval.1 / middle);
-                Some(Relative { median: median / middle, interval, keeps: (from, to) })
+                (middle, (least / middle, most / middle))
             }
-            _ => None,
-        }
+            (least, most) => (least.or(most)?, (1.0, f64::INFINITY)),
+        };
+        let is_turned = judgement.at_least.is_none();
+        let relative = |figure: f64| if is_turned { bound / figure } else { figure / bound };
+        let (from, to) = if is_turned { (to, from) } else { (from, to) };
+        let interval = (relative(from), relative(to));
+        (bound > 0.0).then(|| Relative { median: relative(median), interval, keeps })
     }
 }
 
-fn row(series: &Series<'_>, judgement: &Judgement, scale: Option<Scale>) -> Row {
+fn row(series: &Series<'_>, judgement: &Judgement, scale: Scale) -> Row {
     let (word, class) = match judgement.verdict {
         Verdict::Holds => ("✓ holds", "holds"),
         Verdict::Undecided => ("○ undecided", "undecided"),
         Verdict::Fails => ("✗ does not hold", "fails"),
         Verdict::NotMeasured => ("– not measured", "none"),
     };
-    let metric = judgement.metric.as_deref().map(|metric| series.metric(metric));
-    let metric = metric.filter(|_| judgement.of != Some(Bounded::Ratio));
+    let metric = judgement.metric.as_deref().filter(|_| judgement.of != Some(Bounded::Ratio));
+    let shown = metric.map(|metric| series.metric(metric));
     // The unit of the median is that of the interval too.
-    let unit = metric
-        .as_ref()
-        .zip(judgement.median)
-        .map(|(metric, median)| unit::for_one(&metric.units, median));
+    let unit = shown.as_ref().zip(judgement.median);
+    let unit = unit.map(|(shown, median)| unit::for_one(&shown.units, median));
     let (scaled, short_unit) = unit.map_or((1.0, "×"), |unit| (unit.scale, &*unit.short));
     let show = |number: f64| three_digits(number / scaled);
     let bounds = [("at least", judgement.at_least), ("at most", judgement.at_most)];
@@ -107,19 +94,17 @@ fn row(series: &Series<'_>, judgement: &Judgement, scale: Option<Scale>) -> Row 
         .interval_reaches
         .map(|least| format!("an interval that reaches {}", short(least / scaled)));
     let wanted = bounds.chain(reaches).collect::<Vec<_>>().join(", ");
-    let interval = match (judgement.interval, judgement.median) {
-        (Some((least, most)), _) => format!("{} to {}", show(least), show(most)),
-        (None, Some(_)) => "not enough trials".to_owned(),
-        (None, None) => "-".to_owned(),
+    let interval = match judgement.median {
+        Some(_) => interval(judgement.interval, show),
+        None => "-".to_owned(),
     };
     let found =
         judgement.median.map_or("-".to_owned(), |median| format!("{} {short_unit}", show(median)));
-    let relative = Relative::of(judgement).zip(scale);
-    let picture = relative.as_ref().map(|(one, scale)| {
-        let whisker =
-            judgement.interval.map(|_| along("interval", *scale, one.interval)).unwrap_or_default();
+    let picture = Relative::of(judgement).map(|one| {
+        let whisker = judgement.interval.map(|_| along("interval", scale, one.interval));
         let place = one.median.clamp(SCALE.0, SCALE.1);
-        band("keeps", *scale, one.keeps) + &whisker + &mark("verdict", *scale, "m0", place)
+        let mark = mark("verdict", scale, "m0", place);
+        band("keeps", scale, one.keeps) + &whisker.unwrap_or_default() + &mark
     });
     let picture_words = match picture {
         Some(_) => format!("{found}, {interval}; wanted {wanted}"),
