@@ -1,6 +1,6 @@
 //! Kept runs: what each was of, and how a case's figures went from run to run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -9,9 +9,10 @@ use super::compare::headlines;
 use super::figure::{Figure, figures};
 use super::series::Series;
 use super::{Block, Grid, Report, distinct};
-use crate::factor::{Factors, describe};
+use crate::case::Case;
+use crate::factor::{BINARY, Factors, describe};
 use crate::metric::Shown;
-use crate::record::Record;
+use crate::record::{Record, case_of};
 use crate::store::date;
 use crate::unit::{self, three_digits};
 
@@ -121,11 +122,9 @@ pub(super) fn when(run: u64) -> String {
 /// The figures of one case in many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Trend {
-    case: String,
-    asks: String,
-    order: Vec<String>,
-    headlines: Vec<String>,
-    metrics: BTreeMap<String, Shown>,
+    name: String,
+    /// As the latest run has it.
+    case: Option<Case>,
     versions: BTreeMap<u64, String>,
     /// All figures of all runs, the oldest run first.
     pub figures: Vec<Figure>,
@@ -133,45 +132,41 @@ pub struct Trend {
 
 impl Trend {
     /// Of the case of this name.
-    pub fn of(case: &str) -> Trend {
-        Trend { case: case.to_owned(), ..Trend::default() }
+    pub fn of(name: &str) -> Trend {
+        Trend { name: name.to_owned(), ..Trend::default() }
     }
 
     /// Adds a run, which must be later than those before.
     pub fn add(&mut self, records: &[Record]) {
         // Figures of a debug build mean nothing.
-        let is_own = |record: &&Record| record.case == self.case && !record.machine.is_debug;
+        let is_own = |record: &&Record| record.case == self.name && !record.machine.is_debug;
         let own: Vec<Record> = records.iter().filter(is_own).cloned().collect();
-        for series in Series::all(&own) {
-            self.order = series.order().into_iter().map(str::to_owned).collect();
-            let names = series.metrics();
-            self.metrics.extend(names.iter().map(|name| ((*name).to_owned(), series.metric(name))));
-            if let Some(case) = &series.case {
-                self.asks.clone_from(&case.asks);
-                self.headlines = headlines(case).into_iter().map(str::to_owned).collect();
-            }
-        }
+        self.case = case_of(&self.name, own.iter()).or(self.case.take());
         self.versions.extend(own.iter().map(|one| (one.run, one.machine.siga.clone())));
         self.figures.extend(figures(&own));
     }
 
     /// The metrics that were measured in some run.
     pub fn metrics(&self) -> impl Iterator<Item = &str> {
-        self.metrics.keys().map(String::as_str)
+        let metrics = self.figures.iter().map(|figure| figure.metric.as_str());
+        metrics.collect::<BTreeSet<&str>>().into_iter()
     }
 
     /// A line for each cell; of the metrics that are asked for, with a table of all runs.
     pub fn report(&self, wanted: &[String]) -> Report {
-        let mut blocks = vec![Block::Heading(self.case.clone())];
-        if !self.asks.is_empty() {
-            blocks.push(Block::Text(self.asks.clone()));
-        }
-        let meant = if wanted.is_empty() { &self.headlines } else { wanted };
-        let is_meant = |shown: &&Shown| meant.is_empty() || meant.contains(&shown.name);
-        for shown in self.metrics.values().filter(is_meant) {
-            blocks.push(Block::Table(self.lines(shown)));
+        let mut blocks = vec![Block::Heading(self.name.clone())];
+        blocks.extend(self.case.as_ref().map(|case| Block::Text(case.asks.clone())));
+        let headlines = self.case.as_ref().map(headlines).unwrap_or_default();
+        let is_meant = |metric: &&str| match wanted {
+            [] => headlines.is_empty() || headlines.contains(metric),
+            _ => wanted.iter().any(|wanted| wanted == metric),
+        };
+        let defined = self.case.as_ref().map_or(&[][..], |case| &case.metrics);
+        for metric in self.metrics().filter(is_meant) {
+            let shown = Shown::of(metric, defined);
+            blocks.push(Block::Table(self.lines(&shown)));
             if !wanted.is_empty() {
-                blocks.extend(self.runs(shown).into_iter().map(Block::Table));
+                blocks.extend(self.runs(&shown).into_iter().map(Block::Table));
             }
         }
         if blocks.len() == 1 {
@@ -192,7 +187,9 @@ impl Trend {
     }
 
     fn name(&self, cell: &Factors) -> String {
-        describe(cell, &self.order.iter().map(String::as_str).collect::<Vec<_>>())
+        let order =
+            self.case.as_ref().map(|case| [case.factor_names(), vec![BINARY.name]].concat());
+        describe(cell, &order.unwrap_or_else(|| cell.keys().map(String::as_str).collect()))
     }
 
     fn lines(&self, shown: &Shown) -> Grid {

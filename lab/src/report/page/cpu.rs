@@ -91,10 +91,9 @@ fn strip(series: &Series<'_>, workload: &'static Workload, panel: &Panel<'_>) ->
             ..Row::default()
         }
     };
-    let comma = if panel.name.is_empty() { "" } else { ", " };
     let unit = workload.unit.strip_suffix('s').unwrap_or(workload.unit);
     Strip {
-        caption: format!("{}{comma}{}: processor time for each {unit}", series.name, panel.name),
+        caption: format!("{}: processor time for each {unit}", panel.caption(series.name)),
         head: &[&["", "all roles"], &PARTS.map(|(_, head)| head)[..], &["trials"]].concat(),
         scale,
         tick: &|ns| tick(of_time(), ns),

@@ -3,7 +3,7 @@
 use super::blocks::{counted, folded_table, note};
 use super::panel::{name, telling_apart};
 use super::plot::{Axis, CURVES_MAX, Curve, HEIGHT, Plot, Point};
-use super::strip::{every, figure_heads, figures, tick};
+use super::strip::{every, figures, tick};
 use crate::factor::{Factors, Level};
 use crate::metric::Shown;
 use crate::report::Grid;
@@ -71,14 +71,11 @@ pub(super) fn draw(
         [words, figures(Some(&spot.figure), one, &shown.units, 0)].concat()
     };
     let heading = shown.heading(one);
-    let head = [&["", along], &figure_heads(&heading)[..]].concat();
+    let head = ["", along, &heading, "95 % interval", "trials"];
     let table = Grid::of(&head, 2, rows.map(row).collect());
     let has_zero = spots().any(|spot| spot.x == 0.0);
-    let about =
-        format!("{heading}, over {along}: medians and their intervals, as in the table below.");
     Plot {
         caption: format!("{} over {along}", shown.label),
-        about,
         x: Axis { label: along.to_owned(), is_log: !has_zero, tick: x_tick },
         y: Axis { label: heading, is_log: true, tick: &|number| tick(&shown.units, number) },
         curves: lines.iter().take(LINES_MAX).map(curve).collect(),

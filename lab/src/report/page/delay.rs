@@ -77,11 +77,8 @@ fn distribution<'a>(series: &Series<'a>, kind: &str, panel: &Panel<'a>) -> Strin
     let few = "Times of all trials together; -: there are too few for this percentile.";
     let table = Grid::of(&head, 1, cells.iter().map(row).collect());
     let table = Grid { notes: vec![few.to_owned()], ..table };
-    let comma = if panel.name.is_empty() { "" } else { ", " };
-    let about = "How long each part of the times is at most; the table below has percentiles.";
     Plot {
-        caption: format!("{kind} by percentile{comma}{}", panel.name),
-        about: about.to_owned(),
+        caption: panel.caption(&format!("{kind} by percentile")),
         x: Axis { label: "percentile".into(), is_log: true, tick: &percentile },
         y: Axis { label: kind.to_owned(), is_log: true, tick: &|ns| tick(of_time(), ns) },
         curves: cells.iter().take(CURVES_MAX).enumerate().map(curve).collect(),

@@ -3,9 +3,7 @@
 use super::blocks;
 use super::panel::{Panel, is_claimed, name, panels};
 use super::scale::Scale;
-use super::strip::{
-    ROWS_MAX, Row, Strip, figure_heads, figures, some_only, tick, trials, trials_in_words,
-};
+use super::strip::{ROWS_MAX, Row, Strip, figures, some_only, tick, trials, trials_in_words};
 use crate::factor::Factors;
 use crate::metric::Better;
 use crate::report::series::Series;
@@ -60,13 +58,12 @@ fn strip<'a>(series: &Series<'a>, metric: &str, panel: &Panel<'a>) -> String {
         ..Row::default()
     };
     let heading = shown.heading(one);
-    let comma = if panel.name.is_empty() { "" } else { ", " };
     let reference = line.map_or("", |_| "Green line: what the machine allows.");
     let unplaced = values().filter(|value| scale.at(*value).is_none()).count();
     let longest = cells.iter().map(|cell| cell.samples.len()).max().unwrap_or(0);
     Strip {
-        caption: format!("{heading}{comma}{}", panel.name),
-        head: &[&[""], &figure_heads(&heading)[..]].concat(),
+        caption: panel.caption(&heading),
+        head: &["", &heading, "95 % interval", "trials"],
         scale,
         tick: &|number| tick(&shown.units, number),
         line,

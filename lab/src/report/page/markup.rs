@@ -74,15 +74,14 @@ const MARKS: [&str; 8] = [
 /// How many kinds of marks there are. As many colours are told apart by people who are colour-blind.
 pub(super) const STYLES: usize = MARKS.len();
 
-/// A page with this title; `body` is markup.
-pub(super) fn page(title: &str, body: &str) -> String {
+/// A page; `body` is markup.
+pub(super) fn page(body: &str) -> String {
     let marks: String =
         (0..).zip(MARKS).map(|(number, mark)| format!("<g id=\"m{number}\">{mark}</g>")).collect();
     format!(
-        "{HEAD}<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n\
+        "{HEAD}<title>siga lab</title>\n<style>\n{}</style>\n</head>\n<body>\n\
          <svg class=\"marks\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs>{marks}\
          <path id=\"x\" d=\"M-4-4 4 4M-4 4 4-4\"/></defs></svg>\n{body}</body>\n</html>\n",
-        escaped(title),
         include_str!("page.css"),
     )
 }

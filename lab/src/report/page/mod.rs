@@ -42,10 +42,8 @@ const CELLS_MAX: usize = 1000;
 
 /// The blocks of a report as a page, in one file.
 pub fn html(report: &Report) -> String {
-    markup::page(
-        "siga lab",
-        &format!("<main>\n<h1>siga lab</h1>\n{}</main>\n", blocks::blocks(&report.blocks)),
-    )
+    let blocks = blocks::blocks(&report.blocks);
+    markup::page(&format!("<main>\n<h1>siga lab</h1>\n{blocks}</main>\n"))
 }
 
 /// Results as a page, in one file: with plots, and with `notes` at the top. Of a case that was run several times, the latest
@@ -56,7 +54,7 @@ pub fn page(records: &[Record], notes: &[String]) -> String {
     let of = |id: &str| -> String {
         cases.iter().filter(|(section, _)| *section == id).map(|(_, case)| &**case).collect()
     };
-    let sections: Vec<(&str, &str, String)> = [
+    let sections = [
         ("machine", "Machine", state::about(&all) + &state::by_trial(&all)),
         ("verdicts", "Verdicts", verdict::strip(&all)),
         ("rates", "Throughput", of("rates")),
@@ -66,30 +64,24 @@ pub fn page(records: &[Record], notes: &[String]) -> String {
         ("many", "Over a factor", of("many")),
         ("order", "Order of the trials", state::drift(&all)),
         ("raw", "Figures and command", raw(&all, records)),
-    ]
-    .into_iter()
-    .filter(|(.., markup)| !markup.is_empty() && !all.is_empty())
-    .collect();
-    let link = |(id, heading, _): &(&str, &str, String)| {
-        format!("<li><a href=\"#{id}\">{heading}</a></li>\n")
-    };
-    let links: String = sections.iter().map(link).collect();
-    let section = |(id, heading, markup): &(&str, &str, String)| {
-        format!(
+    ];
+    let (mut links, mut shown) = (String::new(), answer(&all));
+    for (id, heading, markup) in sections {
+        if markup.is_empty() || all.is_empty() {
+            continue;
+        }
+        links += &format!("<li><a href=\"#{id}\">{heading}</a></li>\n");
+        shown += &format!(
             "<section id=\"{id}\" aria-labelledby=\"{id}-heading\">\n<h2 id=\"{id}-heading\">{heading}</h2>\n{markup}</section>\n"
-        )
-    };
+        );
+    }
     let run = all.iter().flat_map(|series| &series.records).map(|record| record.run).max();
     let when = run.map(|run| note(&format!("Run of {} UTC", history::when(run))));
-    let when = when.unwrap_or_default();
-    let notes: String = notes.iter().map(|line| note(line)).collect();
-    let body = format!(
-        "<a class=\"skip\" href=\"#answer\">Skip to the results</a>\n<header>\n<h1>siga lab</h1>\n{when}{notes}</header>\n\
-         <nav aria-label=\"Sections\"><ol>\n{links}</ol></nav>\n<main id=\"answer\" tabindex=\"-1\">\n{}{}</main>\n",
-        answer(&all),
-        sections.iter().map(section).collect::<String>()
-    );
-    markup::page("siga lab", &body)
+    let notes: String = when.into_iter().chain(notes.iter().map(|line| note(line))).collect();
+    markup::page(&format!(
+        "<a class=\"skip\" href=\"#answer\">Skip to the results</a>\n<header>\n<h1>siga lab</h1>\n{notes}</header>\n\
+         <nav aria-label=\"Sections\"><ol>\n{links}</ol></nav>\n<main id=\"answer\" tabindex=\"-1\">\n{shown}</main>\n"
+    ))
 }
 
 /// The first screen, and what became of the claims.

@@ -16,6 +16,13 @@ pub(super) struct Panel<'a> {
     pub(super) called_by: Vec<String>,
 }
 
+impl Panel<'_> {
+    /// The caption of what is drawn of its cells.
+    pub(super) fn caption(&self, what: &str) -> String {
+        if self.name.is_empty() { what.to_owned() } else { format!("{what}, {}", self.name) }
+    }
+}
+
 /// The panels of a series, and how many of them are left out.
 pub(super) fn panels<'a>(series: &Series<'a>) -> (Vec<Panel<'a>>, usize) {
     let cells = series.cells();

@@ -21,8 +21,6 @@ const WIDTH: f64 = 1000.0;
 /// A plot.
 pub(super) struct Plot<'a> {
     pub(super) caption: String,
-    /// What one sees, in a sentence.
-    pub(super) about: String,
     pub(super) x: Axis<'a>,
     pub(super) y: Axis<'a>,
     pub(super) curves: Vec<Curve>,
@@ -71,7 +69,7 @@ impl Axis<'_> {
 impl Plot<'_> {
     /// As markup; `table` is what stands below it and says the same. Nothing without points.
     pub(super) fn markup(&self, table: &str) -> String {
-        let Plot { caption, about, curves, .. } = self;
+        let Plot { caption, curves, .. } = self;
         let points = || curves.iter().flat_map(|curve| &curve.points);
         let around = |point: &Point| {
             let (least, most) = point.interval.unwrap_or((point.y, point.y));
@@ -124,11 +122,10 @@ impl Plot<'_> {
         let legend = if legend.is_empty() { legend } else { element("ul", "legend", &legend) };
         let svg = format!(
             "<p class=\"axis\">{}</p>\n<div class=\"xy\"><svg role=\"img\" width=\"100%\" height=\"{}\">\n\
-             <title>{}</title><desc>{}</desc>\n{drawn}</svg></div>\n",
+             <title>{}</title>\n{drawn}</svg></div>\n",
             escaped(&self.y.label),
             bottom + BELOW,
-            escaped(caption),
-            escaped(about)
+            escaped(caption)
         );
         element("figure", "", &(text("figcaption", "", caption) + &legend + &svg + table))
     }

@@ -68,32 +68,24 @@ const NOTED: [Noted; 4] = [
         record.is_measured().then_some((part, part))
     }),
     ("clock rate before the trial", "MHz", |record| {
-        let mhz = record.state.as_ref()?.mhz?;
-        Some((mhz, mhz))
+        record.state.as_ref()?.mhz.map(|mhz| (mhz, mhz))
     }),
     ("other threads that ran before the trial", "threads", |record| {
-        let neighbours = record.state.as_ref()?.neighbours as f64;
-        Some((neighbours, neighbours))
+        record.state.as_ref().map(|state| (state.neighbours as f64, state.neighbours as f64))
     }),
 ];
 
-/// A trial that is drawn, and its place in the order of the run, from 1.
-struct Trial<'a> {
-    case: &'a str,
-    record: &'a Record,
-    place: f64,
-}
+/// A trial that is drawn, behind its place in the order of the run, from 1.
+type Trial<'a> = (u32, &'a Record);
 
-impl Trial<'_> {
-    /// Its mark, from the one to the other.
-    fn point(&self, (least, most): (f64, f64)) -> Point {
-        Point {
-            x: self.place,
-            y: (least + most) / 2.0,
-            interval: (least < most).then_some((least, most)),
-            mark: Some(if is_bad(self.record) { "bad" } else { "" }),
-            ..Point::default()
-        }
+/// The mark of a trial, from the one to the other.
+fn point((place, record): Trial<'_>, (least, most): (f64, f64)) -> Point {
+    Point {
+        x: place.into(),
+        y: (least + most) / 2.0,
+        interval: (least < most).then_some((least, most)),
+        mark: Some(if is_bad(record) { "bad" } else { "" }),
+        ..Point::default()
     }
 }
 
@@ -103,19 +95,14 @@ fn is_bad(record: &Record) -> bool {
 
 /// The trials that plots have, in the order of the run, and a sentence about it where some are left out. Of good trials every
 /// nth is drawn; those that failed are counted by themselves, so that they do not vanish among them.
-fn drawn<'a>(all: &'a [Series<'_>]) -> (Vec<Trial<'a>>, String) {
-    let records = all.iter().flat_map(|series| series.records.iter().map(move |one| (series, one)));
-    let trial = |(at, (series, record)): (usize, (&'a Series<'_>, &&'a Record))| Trial {
-        case: series.name,
-        record,
-        place: (at + 1) as f64,
-    };
-    let mut trials: Vec<Trial<'_>> = records.enumerate().map(trial).collect();
-    let bad = trials.iter().filter(|trial| is_bad(trial.record)).count();
+fn drawn<'a>(all: &[Series<'a>]) -> (Vec<Trial<'a>>, String) {
+    let records = all.iter().flat_map(|series| series.records.iter().copied());
+    let mut trials: Vec<Trial<'_>> = (1..).zip(records).collect();
+    let bad = trials.iter().filter(|(_, record)| is_bad(record)).count();
     let every = [trials.len() - bad, bad].map(|count| every(count, TRIALS_MAX));
     let mut seen = [0_usize; 2];
-    trials.retain(|trial| {
-        let kind = usize::from(is_bad(trial.record));
+    trials.retain(|(_, record)| {
+        let kind = usize::from(is_bad(record));
         seen[kind] += 1;
         (seen[kind] - 1).is_multiple_of(every[kind])
     });
@@ -137,19 +124,15 @@ fn over_trials() -> Axis<'static> {
 pub(super) fn by_trial(all: &[Series<'_>]) -> String {
     let (trials, thinned) = drawn(all);
     let plot = |(name, unit, of): &Noted| {
-        let noted = trials.iter().filter_map(|trial| Some((trial, of(trial.record)?)));
+        let noted = trials.iter().filter_map(|trial| Some((*trial, of(trial.1)?)));
         let most = noted.clone().map(|(_, (_, most))| most).fold(0.0, f64::max);
-        let points: Vec<Point> = noted.map(|(trial, range)| trial.point(range)).collect();
+        let points: Vec<Point> = noted.map(|(trial, range)| point(trial, range)).collect();
         if most == 0.0 {
             let known = if points.is_empty() { "not recorded" } else { "none in any trial" };
             return Err(format!("{name}: {known}"));
         }
         let plot = Plot {
             caption: format!("By trial: {name}"),
-            about: format!(
-                "At most {} {unit}. Red crosses: failed, or a window that was too short.",
-                three_digits(most)
-            ),
             x: over_trials(),
             y: Axis { label: unit.to_string(), is_log: false, tick: &three_digits },
             curves: vec![Curve { points, ..Curve::default() }],
@@ -183,18 +166,24 @@ pub(super) fn drift(all: &[Series<'_>]) -> String {
             // What failed has no figure, and a place all the same.
             None => record.failed.as_ref().map(|_| 1.0),
         };
-        let own = trials.iter().filter(|trial| trial.case == series.name);
-        let point = |trial: &Trial<'_>| good(trial.record).map(|good| trial.point((good, good)));
+        let own = trials.iter().filter(|(_, record)| record.case == series.name);
+        let point = |trial: &Trial<'_>| good(trial.1).map(|good| point(*trial, (good, good)));
         let points = own.filter_map(point).collect();
         Some(Curve { name: series.name.to_owned(), style, points, ..Curve::default() })
     };
     Plot {
         caption: "Every trial".into(),
-        about: "Above 1 a trial was better than the median of its cell; a slope is drift. The figures are in the last section.".into(),
         x: over_trials(),
-        y: Axis { label: "how good, beside the median of its cell".into(), is_log: true, tick: &times },
+        y: Axis {
+            label: "how good, beside the median of its cell".into(),
+            is_log: true,
+            tick: &times,
+        },
         curves: all.iter().enumerate().filter_map(curve).collect(),
         height: HEIGHT,
     }
-    .markup(&thinned)
+    .markup(
+        &(note("Above 1 a trial was better than the median of its cell; a slope is drift.")
+            + &thinned),
+    )
 }

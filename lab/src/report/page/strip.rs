@@ -172,11 +172,6 @@ pub(super) fn trials(scale: Scale, samples: &[Sample], summary: Option<&Summary>
     dots.chain(interval).chain(median).collect()
 }
 
-/// What stands above the figures of [`figures`].
-pub(super) fn figure_heads(heading: &str) -> [&str; 3] {
-    [heading, "95 % interval", "trials"]
-}
-
 /// Median, interval and number of trials, in the unit that the heading has or else in one that suits the median.
 pub(super) fn figures(
     summary: Option<&Summary>,

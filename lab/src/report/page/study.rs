@@ -1,7 +1,5 @@
 //! Studies: figures divided by those that were published, and curves with their knees.
 
-use std::collections::HashSet;
-
 use super::blocks::note;
 use super::curve::{self, Line, Spot, at_tick, spot};
 use super::panel;
@@ -45,7 +43,7 @@ fn curves(series: &Series<'_>, knee: &Knee) -> String {
 /// How many times the published figures those here are: a row for each metric of each table, a mark for each cell.
 pub(super) fn ratios(series: &Series<'_>) -> String {
     let Some(case) = &series.case else { return String::new() };
-    let (mut groups, mut left_out) = (Vec::<(String, Vec<f64>)>::new(), HashSet::new());
+    let mut groups: Vec<(String, Vec<f64>)> = Vec::new();
     for table in &case.tables {
         let only =
             series.meant(&table.only, &[&table.each[..], &table.down, &table.across].concat());
@@ -55,24 +53,21 @@ pub(super) fn ratios(series: &Series<'_>) -> String {
             for metric in table.metrics.iter().filter(|metric| published.knows(metric)) {
                 for cell in series.cells().into_iter().filter(|cell| matches(cell, &only)) {
                     let Some(there) = published.figure(metric, cell) else { continue };
-                    let words = panel::words(series, &each, &levels(cell, &each));
-                    let label = format!("{} ÷ {}", series.metric(metric).label, published.name);
-                    let name = [vec![label], words].concat().join(", ");
-                    let own = groups.iter().position(|(own, _)| *own == name);
-                    if own.is_none() && groups.len() == ROWS_MAX {
-                        left_out.insert(name);
-                        continue;
-                    }
                     let Some(here) = series.found(cell, metric) else { continue };
                     let ratio = here.summary.median / there;
-                    match own {
-                        Some(own) => groups[own].1.push(ratio),
+                    let label = format!("{} ÷ {}", series.metric(metric).label, published.name);
+                    let words = panel::words(series, &each, &levels(cell, &each));
+                    let name = [vec![label], words].concat().join(", ");
+                    match groups.iter_mut().find(|(own, _)| *own == name) {
+                        Some((_, ratios)) => ratios.push(ratio),
                         None => groups.push((name, vec![ratio])),
                     }
                 }
             }
         }
     }
+    let left_out = groups.len().saturating_sub(ROWS_MAX);
+    groups.truncate(ROWS_MAX);
     groups.iter_mut().for_each(|(_, ratios)| ratios.sort_by(f64::total_cmp));
     let scale = Scale::log(groups.iter().flat_map(|(_, ratios)| ratios).copied().chain([1.0]));
     let row = |(name, ratios): &(String, Vec<f64>)| {
@@ -94,7 +89,7 @@ pub(super) fn ratios(series: &Series<'_>) -> String {
         tick: &times,
         line: Some(1.0),
         rows: groups.iter().map(row).collect(),
-        left_out: left_out.len(),
+        left_out,
         notes: some_only(longest),
     }
     .markup()
