@@ -8,7 +8,7 @@ use super::claim::Tally;
 use super::compare::headlines;
 use super::figure::{Figure, figures};
 use super::series::Series;
-use super::{Block, Grid, Report, distinct};
+use super::{Block, Grid, Report, distinct, grouped};
 use crate::case::Case;
 use crate::factor::{BINARY, Factors, describe};
 use crate::metric::Shown;
@@ -181,9 +181,8 @@ impl Trend {
 
     /// The figures of each cell, in the order in which cells come first.
     fn cells(&self, metric: &str) -> Vec<(&Factors, Vec<&Figure>)> {
-        let own = || self.figures.iter().filter(|figure| figure.metric == metric);
-        let cells = distinct(own().map(|figure| &figure.factors)).into_iter();
-        cells.map(|cell| (cell, own().filter(|one| one.factors == *cell).collect())).collect()
+        let own = self.figures.iter().filter(|figure| figure.metric == metric);
+        grouped(own.map(|figure| (&figure.factors, figure)))
     }
 
     fn name(&self, cell: &Factors) -> String {

@@ -8,7 +8,7 @@ use super::{Change, Compared, Comparison, Difference, Side, Uncompared, Wishes, 
 use crate::factor::{Factors, describe};
 use crate::report::series::Series;
 use crate::report::table::NOTHING;
-use crate::report::{Block, Grid, Report, distinct};
+use crate::report::{Block, Grid, Report, counted, distinct, grouped};
 use crate::statistics::TRIALS_MIN;
 use crate::unit::{self, show_interval};
 
@@ -70,8 +70,7 @@ impl Comparison<'_> {
             (Change::Undecided, "is undecided", "are undecided"),
         ];
         let parts: Vec<String> = parts.into_iter().filter_map(part).collect();
-        let figures = if self.compared.len() == 1 { "figure" } else { "figures" };
-        format!("Of {} {figures} {}.", self.compared.len(), parts.join(", "))
+        format!("Of {} {}.", counted(self.compared.len(), "figure"), parts.join(", "))
     }
 
     /// The figures that became so, with their ratios.
@@ -174,8 +173,7 @@ fn difference(one: &Difference) -> String {
 
 /// A table for each metric: a row for each cell.
 fn tables(series: &Series<'_>, compared: &[&Compared]) -> Vec<Block> {
-    let table = |metric: &str| {
-        let own: Vec<&&Compared> = compared.iter().filter(|one| one.metric == metric).collect();
+    let table = |(metric, own): (&str, Vec<&Compared>)| {
         let shown = series.metric(metric);
         let medians = own.iter().flat_map(|one| [one.a.median, one.b.median]).flatten();
         let unit = unit::for_all(&shown.units, &medians.collect::<Vec<f64>>());
@@ -185,7 +183,7 @@ fn tables(series: &Series<'_>, compared: &[&Compared]) -> Vec<Block> {
             let few = side.interval.is_none().then(|| format!(" (of {})", side.trials));
             text + &few.unwrap_or_default()
         };
-        let row = |one: &&&Compared| {
+        let row = |one: &&Compared| {
             let cell = describe(&one.factors, &series.order());
             vec![one.verdict.to_string(), cell, side(one.a), side(one.b), ratio(one)]
         };
@@ -193,7 +191,8 @@ fn tables(series: &Series<'_>, compared: &[&Compared]) -> Vec<Block> {
         let grid = Grid::of(&["in B", "cell", "A", "B", "B/A"], 2, rows);
         Block::Table(Grid { title: shown.heading(unit), ..grid })
     };
-    distinct(compared.iter().map(|one| one.metric.as_str())).into_iter().map(table).collect()
+    let by_metric = grouped(compared.iter().map(|one| (one.metric.as_str(), *one)));
+    by_metric.into_iter().map(table).collect()
 }
 
 /// The ratio with its interval: `0.912 (0.880..0.940)`.

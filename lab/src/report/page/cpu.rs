@@ -13,15 +13,9 @@ use crate::role::PACING;
 use crate::unit::{self, of_time, three_digits};
 use crate::workload::{Workload, split};
 
-/// What processor time is spent on: the classes that it is drawn with, and what stands above the figures.
-const PARTS: [(&str, &str); 6] = [
-    ("program", "program"),
-    ("kernel", "kernel"),
-    ("both", "program, kernel"),
-    ("polling", "polling"),
-    ("pacing", "pacing"),
-    ("unexplained", "unexplained"),
-];
+/// What processor time is spent on: the classes that it is drawn with. `both` is of the program or of the kernel, after too short a
+/// time to tell.
+const PARTS: [&str; 6] = ["program", "kernel", "both", "polling", "pacing", "unexplained"];
 
 /// Panels of a case: the first, the last, and some between them.
 const PANELS_MAX: usize = 4;
@@ -46,10 +40,10 @@ pub(super) fn bars(series: &Series<'_>) -> String {
 
 /// The colours of the parts.
 pub(super) fn legend() -> String {
-    let item = |(class, words): (&str, &str)| {
-        let why = if class == "both" { ": too short to tell" } else { "" };
+    let item = |class: &str| {
+        let words = if class == "both" { "program and kernel, too short to tell" } else { class };
         format!(
-            "<li><svg width=\"14\" height=\"14\" aria-hidden=\"true\"><rect class=\"{class}\" width=\"14\" height=\"14\"/></svg> {words}{why}</li>\n"
+            "<li><svg width=\"14\" height=\"14\" aria-hidden=\"true\"><rect class=\"{class}\" width=\"14\" height=\"14\"/></svg> {words}</li>\n"
         )
     };
     element("ul", "legend", &PARTS.map(item).concat())
@@ -92,9 +86,10 @@ fn strip(series: &Series<'_>, workload: &'static Workload, panel: &Panel<'_>) ->
         }
     };
     let unit = workload.unit.strip_suffix('s').unwrap_or(workload.unit);
+    let heads = PARTS.map(|part| if part == "both" { "program, kernel" } else { part });
     Strip {
         caption: format!("{}: processor time for each {unit}", panel.caption(series.name)),
-        head: &[&["", "all roles"], &PARTS.map(|(_, head)| head)[..], &["trials"]].concat(),
+        head: &[&["", "all roles"], &heads[..], &["trials"]].concat(),
         scale,
         tick: &|ns| tick(of_time(), ns),
         line: None,
@@ -108,7 +103,7 @@ fn strip(series: &Series<'_>, workload: &'static Workload, panel: &Panel<'_>) ->
 /// The bar of a role, its parts one behind the other, and its name.
 fn bar(role: &Role, scale: Scale, y: u32) -> String {
     let (mut from, mut drawn) = (0.0, String::new());
-    for (ns, (class, _)) in role.parts.iter().zip(PARTS).filter(|(ns, _)| **ns > 0.0) {
+    for (ns, class) in role.parts.iter().zip(PARTS).filter(|(ns, _)| **ns > 0.0) {
         let (x, to) = (scale.clamped(from), scale.clamped(from + ns));
         let (x, width) = (percent(x), percent(to - x));
         drawn += &format!(

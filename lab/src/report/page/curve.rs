@@ -6,8 +6,8 @@ use super::plot::{Axis, CURVES_MAX, Curve, HEIGHT, Plot, Point};
 use super::strip::{every, figures, tick};
 use crate::factor::{Factors, Level};
 use crate::metric::Shown;
-use crate::report::Grid;
 use crate::report::series::Series;
+use crate::report::{Grid, grouped};
 use crate::statistics::Summary;
 use crate::unit;
 
@@ -129,16 +129,14 @@ pub(super) type Group<'a> = (String, Vec<(u64, &'a Factors)>);
 pub(super) fn groups<'a>(series: &Series<'a>, along: &str) -> Vec<Group<'a>> {
     let cells = series.cells();
     let called_by = telling_apart(series, &cells, &[along.to_owned()]);
-    let mut groups: Vec<(Factors, Group<'_>)> = Vec::new();
-    for cell in cells {
+    let keyed = cells.into_iter().filter_map(|cell| {
         let mut others = cell.clone();
-        let Some(Level::Number(level)) = others.remove(along) else { continue };
-        match groups.iter_mut().find(|(own, _)| *own == others) {
-            Some((_, (_, group))) => group.push((level, cell)),
-            None => groups.push((others, (name(series, cell, &called_by), vec![(level, cell)]))),
-        }
-    }
-    let mut groups: Vec<Group<'_>> = groups.into_iter().map(|(_, group)| group).collect();
-    groups.iter_mut().for_each(|(_, cells)| cells.sort_by_key(|(level, _)| *level));
-    groups
+        let Level::Number(level) = others.remove(along)? else { return None };
+        Some((others, (level, cell)))
+    });
+    let named = |(_, mut group): (Factors, Vec<(u64, &'a Factors)>)| {
+        group.sort_by_key(|(level, _)| *level);
+        (name(series, group[0].1, &called_by), group)
+    };
+    grouped(keyed).into_iter().map(named).collect()
 }

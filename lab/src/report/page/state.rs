@@ -123,13 +123,15 @@ fn over_trials() -> Axis<'static> {
 /// The state of the machine, trial by trial.
 pub(super) fn by_trial(all: &[Series<'_>]) -> String {
     let (trials, thinned) = drawn(all);
-    let plot = |(name, unit, of): &Noted| {
+    let (mut plots, mut without) = (String::new(), Vec::new());
+    for (name, unit, of) in &NOTED {
         let noted = trials.iter().filter_map(|trial| Some((*trial, of(trial.1)?)));
         let most = noted.clone().map(|(_, (_, most))| most).fold(0.0, f64::max);
         let points: Vec<Point> = noted.map(|(trial, range)| point(trial, range)).collect();
         if most == 0.0 {
             let known = if points.is_empty() { "not recorded" } else { "none in any trial" };
-            return Err(format!("{name}: {known}"));
+            without.push(format!("{name}: {known}"));
+            continue;
         }
         let plot = Plot {
             caption: format!("By trial: {name}"),
@@ -138,15 +140,12 @@ pub(super) fn by_trial(all: &[Series<'_>]) -> String {
             curves: vec![Curve { points, ..Curve::default() }],
             height: 90,
         };
-        Ok(plot.markup(&thinned))
-    };
-    let (plots, without): (Vec<_>, Vec<_>) = NOTED.iter().map(plot).partition(Result::is_ok);
-    let without: Vec<String> = without.into_iter().filter_map(Result::err).collect();
-    let without = match &without[..] {
-        [] => String::new(),
-        without => note(&format!("By trial, {}.", without.join("; "))),
-    };
-    plots.into_iter().flatten().collect::<String>() + &without
+        plots += &plot.markup(&thinned);
+    }
+    if !without.is_empty() {
+        plots += &note(&format!("By trial, {}.", without.join("; ")));
+    }
+    plots
 }
 
 /// Every trial over time: its figure beside the median of its cell, so that all cells have one axis.

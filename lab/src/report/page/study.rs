@@ -7,8 +7,8 @@ use super::scale::Scale;
 use super::strip::{ROWS_MAX, Row, Strip, mark, some, some_only, times};
 use crate::case::{Knee, METRIC};
 use crate::factor::{Factors, matches};
-use crate::report::knee;
 use crate::report::series::{Levels, Series, levels};
+use crate::report::{grouped, knee};
 use crate::statistics::{Summary, median};
 use crate::unit::three_digits;
 
@@ -43,7 +43,7 @@ fn curves(series: &Series<'_>, knee: &Knee) -> String {
 /// How many times the published figures those here are: a row for each metric of each table, a mark for each cell.
 pub(super) fn ratios(series: &Series<'_>) -> String {
     let Some(case) = &series.case else { return String::new() };
-    let mut groups: Vec<(String, Vec<f64>)> = Vec::new();
+    let mut found: Vec<(String, f64)> = Vec::new();
     for table in &case.tables {
         let only =
             series.meant(&table.only, &[&table.each[..], &table.down, &table.across].concat());
@@ -51,21 +51,18 @@ pub(super) fn ratios(series: &Series<'_>) -> String {
             table.each.iter().filter(|factor| *factor != METRIC).cloned().collect();
         for published in case.published.iter().filter(|one| table.published.has(&one.name)) {
             for metric in table.metrics.iter().filter(|metric| published.knows(metric)) {
+                let label = format!("{} ÷ {}", series.metric(metric).label, published.name);
                 for cell in series.cells().into_iter().filter(|cell| matches(cell, &only)) {
                     let Some(there) = published.figure(metric, cell) else { continue };
                     let Some(here) = series.found(cell, metric) else { continue };
-                    let ratio = here.summary.median / there;
-                    let label = format!("{} ÷ {}", series.metric(metric).label, published.name);
                     let words = panel::words(series, &each, &levels(cell, &each));
-                    let name = [vec![label], words].concat().join(", ");
-                    match groups.iter_mut().find(|(own, _)| *own == name) {
-                        Some((_, ratios)) => ratios.push(ratio),
-                        None => groups.push((name, vec![ratio])),
-                    }
+                    let name = [vec![label.clone()], words].concat().join(", ");
+                    found.push((name, here.summary.median / there));
                 }
             }
         }
     }
+    let mut groups = grouped(found);
     let left_out = groups.len().saturating_sub(ROWS_MAX);
     groups.truncate(ROWS_MAX);
     groups.iter_mut().for_each(|(_, ratios)| ratios.sort_by(f64::total_cmp));
