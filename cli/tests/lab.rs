@@ -121,7 +121,7 @@ fn wrong_use_ends_with_two_and_says_what_would_be_right() {
         (&["run", "--set", "bytes=0"], "bytes = \"0\": must be 1 B to 16 MiB"),
         (&["run", "--set", "bytes"], "must be like bytes=64,1000"),
         (&["run", "--set", "bytes=1", "--set", "bytes=2"], "bytes is set twice: must be one list"),
-        (&["run", "--trials", "0"], "0 trials: must be 1 to 1000"),
+        (&["run", "--trials", "0"], "trials = 0: must be 1 to 1000"),
         (&["run", "none.toml"], "none.toml:1: cannot be read"),
         (&["run", "--against", "none"], "none is not a siga binary: No such file or directory"),
         (&["run", "--against", "/"], "/ is not a siga binary: Permission denied"),

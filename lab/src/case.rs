@@ -10,8 +10,9 @@ mod claim;
 mod layout;
 mod metric;
 mod written;
+mod wrong;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ pub use self::layout::{
     Beside, Breakdown, Knee, METRIC, Part, Screen, ScreenColumn, ScreenRow, Show, Table,
 };
 use self::written::Written;
+pub(crate) use self::written::names;
+pub(crate) use self::wrong::{At, Wrong};
 use crate::definition::MetricDef;
 use crate::factor::{AGAINST, BINARY, Factor, Factors, Level, SYSTEM, THIS, is_against, matches};
 use crate::placement::Placements;
@@ -30,6 +33,7 @@ use crate::published::Published;
 use crate::workload::Workload;
 use host::config::{FileError, Source};
 use host::near::right;
+use serde::Deserialize;
 
 /// Trials of each cell that a case may ask for.
 pub const TRIALS_MAX: u32 = 1000;
@@ -42,38 +46,6 @@ pub const CELLS_MAX: usize = 100_000;
 
 /// Interval records that a party may keep in a trial: ten a second in the longest.
 pub const RECORDS_MAX: u128 = 36_000;
-
-/// The levels of each factor.
-type FactorLevels = Vec<(&'static Factor, Vec<Level>)>;
-
-/// Checks how many cells the levels make, before the cells are made.
-///
-/// # Errors
-/// What is wrong, and what would be right.
-pub(crate) fn check_product(factors: &FactorLevels) -> Result<(), (String, String)> {
-    let counts = || factors.iter().map(|(_, levels)| levels.len()).filter(|count| *count != 1);
-    let product = counts().fold(1, usize::saturating_mul);
-    if product <= CELLS_MAX {
-        return Ok(());
-    }
-    let counts = counts().map(|count| count.to_string()).collect::<Vec<_>>().join(" x ");
-    Err((format!("{counts} = {product} cells"), format!("must be at most {CELLS_MAX}")))
-}
-
-/// Checks how many interval records a party keeps in a window.
-///
-/// # Errors
-/// What is wrong, and what would be right.
-pub(crate) fn check_records(interval: Duration, window: Duration) -> Result<(), (String, String)> {
-    let records = window.as_nanos().div_ceil(interval.as_nanos());
-    if records <= RECORDS_MAX {
-        return Ok(());
-    }
-    let (ms, seconds) = (interval.as_millis(), window.as_secs_f64());
-    let least = window.as_nanos().div_ceil(RECORDS_MAX).div_ceil(1_000_000);
-    let what = format!("interval_ms = {ms}: {records} records of each party in {seconds} s");
-    Err((what, format!("must be at most {RECORDS_MAX}, with an interval_ms of {least} or more")))
-}
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -118,9 +90,9 @@ pub struct Case {
     /// What the case contributes to the first screen of a run.
     pub screen: Screen,
     /// What is different when it is run quickly.
-    pub quick: Quick,
+    pub quick: Form,
     /// What is different when it is run as the document measured that it repeats; none if it repeats none.
-    pub as_published: Option<Quick>,
+    pub as_published: Option<Form>,
     /// Cases that are run behind it when it is run in full: names of those that come with siga, or files as seen from its own.
     pub full: Vec<String>,
     /// The case file, as it was named.
@@ -140,42 +112,20 @@ pub struct CaseSystem {
     pub span: Range<usize>,
 }
 
-/// What is different when a case is run quickly, or as a document measured.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Quick {
+/// What is different when a case is run quickly, as a document measured, or as the user wishes.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Form {
     /// How often each cell is measured.
     pub trials: Option<u32>,
-    /// How long it is done before it counts.
-    pub warm_up: Option<Duration>,
     /// How long it counts.
-    pub window: Option<Duration>,
+    pub seconds: Option<f64>,
+    /// How long it is done before it counts.
+    pub warm_up_seconds: Option<f64>,
     /// How often each party keeps a record of what it did.
-    pub interval: Option<Duration>,
+    pub interval_ms: Option<u64>,
     /// Factors, and their levels.
-    pub factors: Vec<(String, Vec<Level>)>,
-}
-
-impl Quick {
-    /// The levels of all factors.
-    fn levels(&self, usual: &FactorLevels) -> FactorLevels {
-        let mut factors = usual.clone();
-        for (factor, levels) in &mut factors {
-            if let Some((_, fewer)) = self.factors.iter().find(|(name, _)| name == factor.name) {
-                levels.clone_from(fewer);
-            }
-        }
-        factors
-    }
-}
-
-/// A level of a factor of a case with these systems, as it was written.
-fn level_of(factor: &Factor, systems: &[CaseSystem], text: &str) -> Result<Level, String> {
-    let level = factor.level(text)?;
-    if factor.name != SYSTEM.name || systems.iter().any(|system| system.level == level) {
-        return Ok(level);
-    }
-    let known = systems.iter().map(|system| system.level.to_string());
-    Err(right(text, &known.collect::<Vec<_>>()))
+    pub factors: BTreeMap<String, Vec<Level>>,
 }
 
 /// Reads the file of a published table, by the name that a case has for it.
@@ -205,7 +155,7 @@ impl Case {
     /// As [`Case::read`].
     pub fn parse(source: &Source, read_table: ReadTable<'_>) -> Result<Case, FileError> {
         let written: Written = source.parse()?;
-        written.case(source, read_table)
+        written.case(source, read_table).map_err(|wrong| wrong.of(source))
     }
 
     /// The same, as it is run quickly.
@@ -222,13 +172,40 @@ impl Case {
         Some(self.in_form(&form))
     }
 
-    fn in_form(mut self, form: &Quick) -> Case {
+    pub(crate) fn in_form(mut self, form: &Form) -> Case {
         self.trials = form.trials.unwrap_or(self.trials);
-        self.warm_up = form.warm_up.unwrap_or(self.warm_up);
-        self.window = form.window.unwrap_or(self.window);
-        self.interval = form.interval.or(self.interval);
-        self.factors = form.levels(&self.factors);
+        self.warm_up = form.warm_up_seconds.map_or(self.warm_up, Duration::from_secs_f64);
+        self.window = form.seconds.map_or(self.window, Duration::from_secs_f64);
+        self.interval = form.interval_ms.map(Duration::from_millis).or(self.interval);
+        for (factor, levels) in &mut self.factors {
+            if let Some(other) = form.factors.get(factor.name) {
+                levels.clone_from(other);
+            }
+        }
         self
+    }
+
+    /// Checks how many cells the levels make, before the cells are made, and how many interval records a party keeps in a window.
+    pub(crate) fn check_size(&self) -> Result<(), Wrong> {
+        let counts =
+            || self.factors.iter().map(|(_, levels)| levels.len()).filter(|count| *count != 1);
+        let product = counts().fold(1, usize::saturating_mul);
+        if product > CELLS_MAX {
+            let counts = counts().map(|count| count.to_string()).collect::<Vec<_>>().join(" x ");
+            let right = format!("must be at most {CELLS_MAX}");
+            return Err(Wrong::new(format!("{counts} = {product} cells"), right)).at("factors");
+        }
+        let Some(interval) = self.interval else { return Ok(()) };
+        let records = self.window.as_nanos().div_ceil(interval.as_nanos());
+        if records <= RECORDS_MAX {
+            return Ok(());
+        }
+        let (ms, seconds) = (interval.as_millis(), self.window.as_secs_f64());
+        let least = self.window.as_nanos().div_ceil(RECORDS_MAX).div_ceil(1_000_000);
+        let what = format!("interval_ms = {ms}: {records} records of each party in {seconds} s");
+        let right =
+            format!("must be at most {RECORDS_MAX}, with an interval_ms of {least} or more");
+        Err(Wrong::new(what, right)).at("interval_ms")
     }
 
     /// The factor of this name: one of the workload's, or `system`.
@@ -246,7 +223,12 @@ impl Case {
     /// # Errors
     /// What would be right.
     pub fn level(&self, factor: &Factor, text: &str) -> Result<Level, String> {
-        level_of(factor, &self.systems, text)
+        let level = factor.level(text)?;
+        if factor.name != SYSTEM.name || self.systems.iter().any(|system| system.level == level) {
+            return Ok(level);
+        }
+        let known = self.systems.iter().map(|system| system.level.to_string());
+        Err(right(text, &known.collect::<Vec<_>>()))
     }
 
     /// Which of its systems the host of a cell runs; none if the host allows everything, or if there is none.

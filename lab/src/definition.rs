@@ -7,17 +7,19 @@ mod compute;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 
-use crate::case::Case;
+use serde::de::{Deserialize, Deserializer, Error};
+
+use crate::case::{Case, Wrong, names};
 use crate::metric::{Better, built_in};
 use crate::quantity::Party;
 use crate::unit;
 
 pub use compute::{Scope, compute};
 
-/// How a metric is computed.
-#[derive(Clone, Debug, PartialEq)]
+/// How a metric is computed: what a case file says of it.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MetricDef {
     /// What it is called.
     pub name: String,
@@ -29,23 +31,29 @@ pub struct MetricDef {
     /// of processors `busy`, `stolen`. None if all counts.
     pub part: Option<String>,
     /// Summed over these roles; over all that have it if there are none.
+    #[serde(default, rename = "role", deserialize_with = "names")]
     pub roles: Vec<String>,
     /// Divided by what.
+    #[serde(default)]
     pub per: Per,
-    /// Divided by this quantity of the trial too, if by one.
-    pub whole: Option<Box<Amount>>,
     /// The unit of the results.
+    #[serde(default)]
     pub unit: Unit,
+    /// What the results are multiplied with, for units that one document has alone.
+    pub times: Option<f64>,
     /// What stands above its column.
+    #[serde(default)]
     pub label: String,
-    /// Which way is better.
-    pub better: Better,
+    /// Which way is better. Left out, more is better of work, and less of all else.
+    pub better: Option<Better>,
     /// What it is.
+    #[serde(default)]
     pub meaning: String,
 }
 
 /// A quantity of some roles, as [`MetricDef`] has it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Amount {
     /// Which quantity.
     pub quantity: Quantity,
@@ -54,6 +62,7 @@ pub struct Amount {
     /// Which part of it.
     pub part: Option<String>,
     /// Summed over these roles; over all that have it if there are none.
+    #[serde(default, rename = "role", deserialize_with = "names")]
     pub roles: Vec<String>,
 }
 
@@ -67,11 +76,40 @@ impl MetricDef {
             part: None,
             roles: Vec::new(),
             per,
-            whole: None,
-            unit: UNITS[0],
+            unit: Unit::default(),
+            times: None,
             label: String::new(),
-            better: Better::Less,
+            better: None,
             meaning: String::new(),
+        }
+    }
+
+    /// What is divided.
+    pub(crate) fn amount(&self) -> Amount {
+        let MetricDef { quantity, kind, part, roles, .. } = self.clone();
+        Amount { quantity, kind, part, roles }
+    }
+
+    /// Which way is better.
+    pub fn better(&self) -> Better {
+        let usual = if self.quantity == Quantity::Work { Better::More } else { Better::Less };
+        self.better.unwrap_or(usual)
+    }
+
+    /// How many nanoseconds, bytes or events one of its numbers is.
+    fn scale(&self) -> f64 {
+        // All of a processor is a second in a second.
+        let is_of_seconds = self.unit.label == "%" && self.per == Per::Second;
+        let scale = if is_of_seconds { self.unit.scale * 1e9 } else { self.unit.scale };
+        scale / self.times.unwrap_or(1.0)
+    }
+
+    /// Whether it is a part of a whole.
+    pub(crate) fn is_share(&self) -> bool {
+        match &self.per {
+            Per::Share => true,
+            Per::Amount(whole) => whole.quantity == self.quantity && whole.kind == self.kind,
+            _ => false,
         }
     }
 
@@ -79,24 +117,21 @@ impl MetricDef {
     /// numbers are multiplied with something has the unit that its label says.
     pub fn units(&self) -> Cow<'static, [unit::Unit]> {
         // A unit that only this metric has is named by its label.
-        let is_own = self.unit.scale != Unit::find(self.unit.label).map_or(1.0, |unit| unit.scale);
-        let is_same = |own: &Amount| own.quantity == self.quantity && own.kind == self.kind;
-        let is_share = self.per == Per::Share || self.whole.as_deref().is_some_and(is_same);
+        let is_own = self.scale() != self.unit.scale;
         let per = match self.per {
             _ if is_own => "",
             Per::Second => "/s",
             Per::Mib => "/MiB",
             Per::CpuSecond => "/CPU-s",
-            Per::Trial | Per::Work(_) | Per::Share => "",
+            Per::Trial | Per::Work(_) | Per::Share | Per::Amount(_) => "",
         };
-        let usual = match (self.quantity, self.per) {
-            _ if is_own => unit::plain(),
-            _ if is_share => unit::plain(),
-            (Quantity::Time | Quantity::Cpu | Quantity::Processor | Quantity::Unexplained, _) => {
+        let usual = match self.quantity {
+            _ if is_own || self.is_share() => unit::plain(),
+            Quantity::Time | Quantity::Cpu | Quantity::Processor | Quantity::Unexplained => {
                 unit::of_time()
             }
-            (Quantity::Work, _) if self.kind.as_deref() == Some("bytes") => unit::of_bytes(),
-            (Quantity::Work | Quantity::Counter | Quantity::Level, _) => unit::plain(),
+            Quantity::Work if self.kind.as_deref() == Some("bytes") => unit::of_bytes(),
+            Quantity::Work | Quantity::Counter | Quantity::Level => unit::plain(),
         };
         let named = unit::Unit {
             label: Cow::Borrowed(self.unit.label),
@@ -122,7 +157,8 @@ pub fn values(case: &Case, parties: &[Party]) -> BTreeMap<String, f64> {
 }
 
 /// What parties report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Quantity {
     /// What was done.
     Work,
@@ -141,9 +177,10 @@ pub enum Quantity {
 }
 
 /// What a quantity is divided by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Per {
     /// Nothing: it is that of the trial.
+    #[default]
     Trial,
     /// Work of a kind: each role's own, or that of the measured role for a role that does none.
     Work(&'static str),
@@ -155,20 +192,19 @@ pub enum Per {
     CpuSecond,
     /// All of the quantity.
     Share,
+    /// This quantity of the trial.
+    Amount(Box<Amount>),
 }
 
-/// The names by which case files know these.
-pub(crate) const QUANTITIES: &[(&str, Quantity)] = &[
-    ("work", Quantity::Work),
-    ("time", Quantity::Time),
-    ("cpu", Quantity::Cpu),
-    ("processor", Quantity::Processor),
-    ("unexplained", Quantity::Unexplained),
-    ("counter", Quantity::Counter),
-    ("level", Quantity::Level),
-];
+#[derive(serde::Deserialize)]
+#[serde(untagged, expecting = "a name, or a quantity with its kind, part and role")]
+enum WrittenPer {
+    Word(String),
+    Amount(Box<Amount>),
+}
 
-pub(crate) const PERS: &[(&str, Per)] = &[
+/// The names by which case files know what a quantity is divided by.
+const PERS: &[(&str, Per)] = &[
     ("trial", Per::Trial),
     ("message", Per::Work("messages")),
     ("transaction", Per::Work("transactions")),
@@ -181,6 +217,20 @@ pub(crate) const PERS: &[(&str, Per)] = &[
     ("share", Per::Share),
 ];
 
+impl<'de> Deserialize<'de> for Per {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Per, D::Error> {
+        match WrittenPer::deserialize(deserializer)? {
+            WrittenPer::Amount(amount) => Ok(Per::Amount(amount)),
+            WrittenPer::Word(word) => {
+                let names: Vec<&str> = PERS.iter().map(|(name, _)| *name).collect();
+                let found = PERS.iter().find(|(name, _)| *name == word);
+                let unknown = || D::Error::custom(Wrong::unknown("denominator", &word, &names));
+                found.map(|(_, per)| per.clone()).ok_or_else(unknown)
+            }
+        }
+    }
+}
+
 /// The unit of a metric's numbers in results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
@@ -191,7 +241,7 @@ pub struct Unit {
 }
 
 /// The units that definitions can name.
-pub(crate) const UNITS: &[Unit] = &[
+const UNITS: &[Unit] = &[
     Unit { label: "", scale: 1.0 },
     Unit { label: "ns", scale: 1.0 },
     Unit { label: "us", scale: 1e3 },
@@ -209,23 +259,18 @@ pub(crate) const UNITS: &[Unit] = &[
     Unit { label: "%", scale: 0.01 },
 ];
 
-impl Unit {
-    /// The unit of this label.
-    pub(crate) fn find(label: &str) -> Option<Unit> {
-        UNITS.iter().copied().find(|unit| unit.label == label)
-    }
-
-    /// How many nanoseconds, bytes or events in a second the unit is, if it is one of what is divided by seconds: all of a
-    /// processor is a second in a second.
-    pub(crate) fn scale_per(self, per: Per) -> f64 {
-        if self.label == "%" && per == Per::Second { self.scale * 1e9 } else { self.scale }
+impl Default for Unit {
+    fn default() -> Unit {
+        UNITS[0]
     }
 }
 
-impl fmt::Display for Quantity {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = QUANTITIES.iter().find(|(_, quantity)| quantity == self);
-        formatter.write_str(named.map_or("", |(name, _)| name))
+impl<'de> Deserialize<'de> for Unit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Unit, D::Error> {
+        let label = String::deserialize(deserializer)?;
+        let known: Vec<&str> = UNITS[1..].iter().map(|unit| unit.label).collect();
+        let found = UNITS.iter().copied().find(|unit| unit.label == label);
+        found.ok_or_else(|| D::Error::custom(Wrong::unknown("unit", &label, &known)))
     }
 }
 
@@ -235,17 +280,18 @@ mod tests {
 
     #[test]
     fn numbers_that_are_multiplied_have_no_unit_of_their_own() {
-        let metric = |unit, per| {
+        let metric = |unit, times, per| {
             let label = "%CP-CPU".into();
-            MetricDef { unit, label, ..MetricDef::of(Quantity::Cpu, per) }
+            MetricDef { unit, times, label, ..MetricDef::of(Quantity::Cpu, per) }
         };
         let labels = |metric: &MetricDef| -> Vec<String> {
             metric.units().iter().map(|unit| unit.label.to_string()).collect()
         };
-        let times = Unit { scale: 1e7, ..UNITS[0] };
-        assert_eq!(labels(&metric(times, Per::Work("ios"))), [""]);
-        assert_eq!(labels(&metric(times, Per::Second)), [""]);
-        assert_eq!(labels(&metric(UNITS[0], Per::Second)), ["ns/s", "µs/s", "ms/s", "s/s"]);
-        assert_eq!(labels(&metric(Unit::find("ms").unwrap(), Per::Mib)), ["ms/MiB"]);
+        let plain = Unit::default();
+        let ms = *UNITS.iter().find(|unit| unit.label == "ms").unwrap();
+        assert_eq!(labels(&metric(plain, Some(1e-7), Per::Work("ios"))), [""]);
+        assert_eq!(labels(&metric(plain, Some(1e-7), Per::Second)), [""]);
+        assert_eq!(labels(&metric(plain, None, Per::Second)), ["ns/s", "µs/s", "ms/s", "s/s"]);
+        assert_eq!(labels(&metric(ms, None, Per::Mib)), ["ms/MiB"]);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::definition::{MetricDef, PERS, QUANTITIES, UNITS, Unit};
+use crate::definition::MetricDef;
 use crate::role::RoleSpec;
 use crate::unit::{self, three_digits};
 use crate::workload::{Part, Workload, named, split};
@@ -15,24 +15,13 @@ const TEXT: &str = include_str!("metrics.toml");
 
 /// A metric that comes with siga. Its name ends in the unit of the numbers in results.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Metric {
-    /// What it is called.
-    pub name: String,
     was: Option<String>,
-    /// What stands above its column.
-    pub label: String,
-    /// What it is.
-    pub meaning: String,
-    /// Which way is better.
-    pub better: Better,
-    quantity: String,
-    kind: Option<String>,
-    part: Option<String>,
     of: Of,
-    per: String,
-    unit: Option<String>,
     shown: String,
+    /// How it is computed, but for its roles.
+    #[serde(flatten)]
+    pub definition: MetricDef,
 }
 
 /// Which roles a metric sums over, whatever they are called.
@@ -72,7 +61,7 @@ pub static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
 
 /// The metric of this name.
 pub fn find(name: &str) -> Option<&'static Metric> {
-    METRICS.iter().find(|metric| metric.name == name)
+    METRICS.iter().find(|metric| metric.definition.name == name)
 }
 
 /// The name that a metric of siga's has now, of one that older case files and results may have. Other names are as they
@@ -80,7 +69,7 @@ pub fn find(name: &str) -> Option<&'static Metric> {
 pub fn renamed(name: &str) -> String {
     let (part, own) = split(name);
     let metric = METRICS.iter().find(|metric| metric.was.as_deref() == Some(own));
-    metric.map_or_else(|| name.to_owned(), |metric| named(part, &metric.name))
+    metric.map_or_else(|| name.to_owned(), |metric| named(part, &metric.definition.name))
 }
 
 /// The definitions of the metrics of a workload.
@@ -102,24 +91,11 @@ impl Metric {
             Of::Attending => role.attends,
             Of::Measured => role.is_measured,
         };
-        let quantity = QUANTITIES.iter().find(|(name, _)| *name == self.quantity);
-        let per = PERS.iter().find(|(name, _)| *name == self.per).expect("it is known").1;
-        let unit =
-            self.unit.as_deref().map_or(UNITS[0], |unit| Unit::find(unit).expect("it is known"));
         let roles = part.workload.roles.iter().filter(is_meant);
         MetricDef {
-            name: named(part.name, &self.name),
-            quantity: quantity.expect("it is known").1,
-            kind: self.kind.clone(),
-            part: self.part.clone(),
+            name: named(part.name, &self.definition.name),
             roles: roles.map(|role| named(part.name, role.name)).collect(),
-            per,
-            whole: None,
-            // The name ends in the unit.
-            unit: Unit { label: "", scale: unit.scale_per(per) },
-            label: self.label.clone(),
-            better: self.better,
-            meaning: self.meaning.clone(),
+            ..self.definition.clone()
         }
     }
 }
@@ -142,7 +118,7 @@ impl Shown {
     /// several workloads. Of a metric that is not known, more is better.
     pub fn of(name: &str, defined: &[MetricDef]) -> Shown {
         if let Some(metric) = defined.iter().find(|metric| metric.name == name) {
-            let (label, better) = (metric.label.clone(), metric.better);
+            let (label, better) = (metric.label.clone(), metric.better());
             return Shown { name: name.to_owned(), label, better, units: metric.units() };
         }
         let (part, own) = match name.split_once('.') {
@@ -150,11 +126,11 @@ impl Shown {
             None => (None, name),
         };
         let known = find(own);
-        let label = known.map_or(own, |metric| &metric.label);
+        let label = known.map_or(own, |metric| &metric.definition.label);
         Shown {
             name: name.to_owned(),
             label: part.map_or_else(|| label.to_owned(), |part| format!("{part}: {label}")),
-            better: known.map_or(Better::More, |metric| metric.better),
+            better: known.map_or(Better::More, |metric| metric.definition.better()),
             units: Cow::Borrowed(known.map_or(unit::plain(), |metric| unit::shown(&metric.shown))),
         }
     }
@@ -193,7 +169,7 @@ mod tests {
     #[test]
     fn every_metric_is_shown_in_a_unit_and_every_workload_has_its_definitions() {
         for metric in METRICS.iter() {
-            assert!(!unit::shown(&metric.shown)[0].label.is_empty(), "{}", metric.name);
+            assert!(!unit::shown(&metric.shown)[0].label.is_empty(), "{}", metric.definition.name);
         }
         let mut used = Vec::new();
         for workload in WORKLOADS {
@@ -202,8 +178,8 @@ mod tests {
             used.extend(definitions.into_iter().map(|metric| metric.name));
             assert_eq!(workload.roles.iter().filter(|role| role.is_measured).count(), 1);
         }
-        let unused = METRICS.iter().find(|metric| !used.contains(&metric.name));
-        assert_eq!(unused.map(|metric| &metric.name), None, "no workload has it");
+        let unused = METRICS.iter().find(|metric| !used.contains(&metric.definition.name));
+        assert_eq!(unused.map(|metric| &metric.definition.name), None, "no workload has it");
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use host::near::right;
 
-use crate::case::{Case, SECONDS_MAX, TRIALS_MAX, check_product, check_records};
-use crate::factor::Factors;
+use crate::case::{Case, Form};
+use crate::factor::{Factors, Level};
 
 /// What the user wants different from what the cases say.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -78,8 +78,7 @@ impl Plan {
         let mut jobs = Vec::new();
         for case in cases {
             let Some(case) = as_wished(case, wishes)? else { continue };
-            check_product(&case.factors)
-                .map_err(|(what, right)| format!("{}: {what}: {right}", case.name))?;
+            case.check_size().map_err(|wrong| format!("{}: {wrong}", case.name))?;
             let cells = if wishes.against { case.cells_of_both() } else { case.cells() };
             if !cells.is_empty() {
                 jobs.push(Job { case, cells });
@@ -155,7 +154,7 @@ fn are_known(name: &str, levels: &[String], cases: &[Case]) -> Result<(), String
 
 /// The case as it is wished for; none if it knows none of the levels that one of its factors is to have.
 fn as_wished(case: Case, wishes: &Wishes) -> Result<Option<Case>, String> {
-    let mut case = match (wishes.as_published, wishes.quick) {
+    let case = match (wishes.as_published, wishes.quick) {
         (true, _) => {
             let name = case.name.clone();
             let right = "must be a case whose file has [as_published]";
@@ -165,47 +164,29 @@ fn as_wished(case: Case, wishes: &Wishes) -> Result<Option<Case>, String> {
         (false, true) => case.quickly(),
         (false, false) => case,
     };
-    if let Some(trials) = wishes.trials {
-        if !(1..=TRIALS_MAX).contains(&trials) {
-            return Err(format!("{trials} trials: must be 1 to {TRIALS_MAX}"));
-        }
-        case.trials = trials;
-    }
-    let duration = |seconds: f64, least: f64| {
-        let is_valid = (least..=SECONDS_MAX).contains(&seconds);
-        is_valid
-            .then(|| Duration::from_secs_f64(seconds))
-            .ok_or_else(|| format!("{seconds} seconds: must be {least} to {SECONDS_MAX}"))
+    let mut form = Form {
+        trials: wishes.trials,
+        seconds: wishes.seconds,
+        warm_up_seconds: wishes.warm_up_seconds,
+        ..Form::default()
     };
-    if let Some(seconds) = wishes.seconds {
-        case.window = duration(seconds, 0.001)?;
-    }
-    if let Some(seconds) = wishes.warm_up_seconds {
-        case.warm_up = duration(seconds, 0.0)?;
-    }
-    if let Some(interval) = case.interval {
-        let checked = check_records(interval, case.window);
-        checked.map_err(|(what, right)| format!("{}: {what}: {right}", case.name))?;
-    }
-    for at in 0..case.factors.len() {
-        let factor = case.factors[at].0;
-        let Some((_, wished)) = wishes.set.iter().rev().find(|(name, _)| name == factor.name)
-        else {
-            continue;
-        };
+    form.check(&case).map_err(|wrong| wrong.to_string())?;
+    for (name, wished) in &wishes.set {
+        let Some(factor) = case.factor(name) else { continue };
         let levels = wished.iter().filter_map(|text| case.level(factor, text).ok());
-        case.factors[at].1 = levels.collect();
-        if case.factors[at].1.is_empty() {
+        let levels: Vec<Level> = levels.collect();
+        if levels.is_empty() {
             return Ok(None);
         }
+        form.factors.insert(name.clone(), levels);
     }
-    Ok(Some(case))
+    Ok(Some(case.in_form(&form)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::factor::{Level, describe};
+    use crate::factor::describe;
     use crate::library;
     use host::config::Source;
 
@@ -399,8 +380,8 @@ mod tests {
         let wishes = Wishes { set, ..Wishes::default() };
         assert_eq!(refused(&wishes), "bytes is set twice: must be one list, as bytes=1,2");
         let wishes = Wishes { trials: Some(0), ..Wishes::default() };
-        assert_eq!(refused(&wishes), "0 trials: must be 1 to 1000");
+        assert_eq!(refused(&wishes), "trials = 0: must be 1 to 1000");
         let wishes = Wishes { seconds: Some(0.0), ..Wishes::default() };
-        assert_eq!(refused(&wishes), "0 seconds: must be 0.001 to 3600");
+        assert_eq!(refused(&wishes), "seconds = 0: must be 0.001 to 3600");
     }
 }

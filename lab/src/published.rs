@@ -5,11 +5,11 @@ mod sheet;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::case::METRIC;
+use crate::case::{At, Case, METRIC, ReadTable, Wrong};
 use crate::factor::{Factors, Level, matches};
 use crate::statistics::median;
 
@@ -56,45 +56,41 @@ pub(crate) enum Rows {
     Trials,
 }
 
-/// Why a published table is refused.
-#[derive(Debug)]
-pub(crate) struct TableError {
-    /// What is wrong, in which file, and in which line.
-    pub(crate) what: String,
-    /// Whether a file cannot be read; else what it holds is wrong.
-    pub(crate) is_unreadable: bool,
+/// A file of a published table that cannot be read.
+fn unreadable(file: &Path, why: &io::Error) -> Wrong {
+    let what = format!("{}: cannot be read: {why}", file.display());
+    Wrong::new(what, "must be a file, as seen from here")
 }
 
-impl TableError {
-    fn unreadable(file: &Path, why: &io::Error) -> TableError {
-        let what = format!("{}: cannot be read: {why}", file.display());
-        TableError { what, is_unreadable: true }
-    }
+/// A file that can be read and is not such a table.
+fn unfit(file: &Path, why: &str) -> Wrong {
+    Wrong::new(format!("{}: {why}", file.display()), "must be a table with these columns")
 }
 
-impl From<String> for TableError {
-    fn from(what: String) -> TableError {
-        TableError { what, is_unreadable: false }
-    }
-}
-
-/// What a published table is, and which of its columns are what.
-pub(crate) struct About<'a> {
-    pub(crate) name: String,
-    pub(crate) document: String,
-    pub(crate) file: &'a Path,
+/// What a published table is, and which of its columns are what, as a case file says.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct About {
+    name: String,
+    document: String,
+    file: PathBuf,
     /// Factors, with the columns that hold their levels.
-    pub(crate) factors: Vec<(String, String)>,
+    factors: BTreeMap<String, String>,
     /// Metrics, with the columns that hold them, in the units that the metrics' names end in.
-    pub(crate) metrics: Vec<(String, String)>,
-    /// The rows that count: those with these texts in these columns.
-    pub(crate) only: BTreeMap<String, String>,
-    pub(crate) rows: Rows,
-    pub(crate) each: Vec<String>,
-    pub(crate) derived: Vec<Derived>,
-    /// The level of a factor, as it is written; or what would be right.
-    pub(crate) level: &'a dyn Fn(&str, &str) -> Result<Level, String>,
+    metrics: BTreeMap<String, String>,
+    /// The rows that count: those with these texts in these columns. Left out: all.
+    #[serde(default, rename = "where")]
+    only: BTreeMap<String, String>,
+    #[serde(default)]
+    rows: Rows,
+    #[serde(default)]
+    each: Vec<String>,
+    #[serde(default)]
+    derived: Vec<Derived>,
 }
+
+/// The level of a factor, as it is written; or what would be right.
+type ReadLevel<'a> = &'a dyn Fn(&str, &str) -> Result<Level, String>;
 
 impl Published {
     /// Reads the files of a published table.
@@ -102,16 +98,17 @@ impl Published {
     /// # Errors
     /// What is wrong, in which file, and in which line.
     pub(crate) fn read(
-        about: About<'_>,
-        read: &dyn Fn(&Path) -> io::Result<String>,
-    ) -> Result<Published, TableError> {
-        let file = about.file;
-        let here = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-        let text = read(file).map_err(|why| TableError::unreadable(file, &why))?;
-        let sheet = Sheet::parse(file, &text).map_err(|why| here(&why))?;
-        let rows = about.rows(&sheet).map_err(|why| here(&why))?;
-        let levels = rows.iter().map(|row| about.levels(&sheet, *row));
-        let levels = levels.collect::<Result<Vec<Levels>, _>>().map_err(|why| here(&why))?;
+        about: About,
+        level: ReadLevel<'_>,
+        read: ReadTable<'_>,
+    ) -> Result<Published, Wrong> {
+        let file = &*about.file;
+        let here = |why: String| unfit(file, &why);
+        let text = read(file).map_err(|why| unreadable(file, &why))?;
+        let sheet = Sheet::parse(file, &text).map_err(here)?;
+        let rows = about.rows(&sheet).map_err(here)?;
+        let levels = rows.iter().map(|row| about.levels(&sheet, *row, level));
+        let levels = levels.collect::<Result<Vec<Levels>, _>>().map_err(here)?;
         let are_trials = about.rows == Rows::Trials;
         let twice = |at: &usize| {
             levels[..*at].iter().position(|other| other.factors == levels[*at].factors)
@@ -119,17 +116,16 @@ impl Published {
         if let Some(at) = (0..levels.len()).find(|at| !are_trials && twice(at).is_some()) {
             let (line, first) = (sheet.line(rows[at]), sheet.line(rows[twice(&at).unwrap_or(0)]));
             let right = "must be another cell, or the table has rows = \"trials\" or where";
-            let what = format!("line {line} is of the same cell as line {first}: {right}");
-            return Err(here(&what).into());
+            return Err(here(format!("line {line} is of the same cell as line {first}: {right}")));
         }
         let mut keys = about.each.clone();
-        keys.extend(about.factors.iter().map(|(_, column)| column.clone()));
+        keys.extend(about.factors.values().cloned());
         keys.extend(about.only.keys().cloned());
         keys.extend(about.derived.iter().flat_map(Derived::keys).cloned());
         let is_key = |column: &&String| keys.contains(column);
         let keys = sheet.head().iter().filter(is_key).cloned().collect();
         let derived = about.derived.into_iter().map(|derived| derived.read(&sheet, read));
-        let derived = derived.collect::<Result<_, TableError>>()?;
+        let derived = derived.collect::<Result<_, Wrong>>()?;
         let About { name, document, each, .. } = about;
         Ok(Published { name, document, sheet, rows, keys, each, derived, levels, are_trials })
     }
@@ -175,10 +171,24 @@ impl Published {
     }
 }
 
-impl About<'_> {
+impl About {
+    /// Checks what the case says of the table.
+    pub(crate) fn check(&mut self, case: &Case) -> Result<(), Wrong> {
+        let mut factors = self.factors.keys();
+        factors.try_for_each(|name| case.known_factor(name).map(drop).at(name)).at("factors")?;
+        let metric = |(name, column): (String, String)| {
+            let mut current = name.clone();
+            case.check_metric(&mut current).at(name)?;
+            Ok((current, column))
+        };
+        let metrics = std::mem::take(&mut self.metrics).into_iter().map(metric);
+        self.metrics = metrics.collect::<Result<_, Wrong>>().at("metrics")?;
+        Ok(())
+    }
+
     /// The rows that count, of a sheet that has all columns which are named.
     fn rows(&self, sheet: &Sheet) -> Result<Vec<usize>, String> {
-        let columns = self.factors.iter().chain(&self.metrics).map(|(_, column)| column);
+        let columns = self.factors.values().chain(self.metrics.values());
         let each = self.each.iter().filter(|column| *column != METRIC);
         columns
             .chain(self.only.keys())
@@ -196,15 +206,15 @@ impl About<'_> {
         Ok(rows)
     }
 
-    fn levels(&self, sheet: &Sheet, row: usize) -> Result<Levels, String> {
+    fn levels(&self, sheet: &Sheet, row: usize, level: ReadLevel<'_>) -> Result<Levels, String> {
         let line = sheet.line(row);
-        let level = |(factor, column): &(String, String)| {
+        let level = |(factor, column): (&String, &String)| {
             let text = sheet.at(row, column).unwrap_or_default();
-            let level = (self.level)(factor, text);
+            let level = level(factor, text);
             let level = level.map_err(|right| format!("line {line}: {text:?} {right}"))?;
             Ok((factor.clone(), level))
         };
-        let figure = |(metric, column): &(String, String)| {
+        let figure = |(metric, column): (&String, &String)| {
             let text = sheet.at(row, column)?;
             let figure = text.parse().ok().filter(|figure: &f64| figure.is_finite());
             let figure = figure.ok_or_else(|| format!("line {line}: {text:?} is no number"));
@@ -226,23 +236,23 @@ mod tests {
         workload::find("message-stream").unwrap().factor("bytes").unwrap().level(text)
     }
 
-    fn about(factor: &str, metric: &str) -> About<'static> {
+    fn about(factor: &str, metric: &str) -> About {
         About {
             name: "there".into(),
             document: "a document".into(),
-            file: Path::new("book.csv"),
-            factors: vec![("bytes".into(), factor.into())],
-            metrics: vec![("rate_bytes_per_s".into(), metric.into())],
+            file: "book.csv".into(),
+            factors: [("bytes".into(), factor.into())].into(),
+            metrics: [("rate_bytes_per_s".into(), metric.into())].into(),
             only: BTreeMap::new(),
             rows: Rows::Cells,
             each: Vec::new(),
             derived: Vec::new(),
-            level: &bytes,
         }
     }
 
-    fn parse(text: &str, about: About<'_>) -> Result<Published, String> {
-        Published::read(about, &|_| Ok(text.to_owned())).map_err(|error| error.what)
+    fn parse(text: &str, about: About) -> Result<Published, String> {
+        let read = Published::read(about, &bytes, &|_| Ok(text.to_owned()));
+        read.map_err(|wrong| wrong.what)
     }
 
     #[test]

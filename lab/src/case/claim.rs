@@ -1,6 +1,11 @@
 //! What a case claims of its results, and how that is put to the test.
 
-use crate::factor::{Factors, is_against};
+use serde::Deserialize;
+
+use super::Case;
+use super::written::names;
+use super::wrong::{At, Wrong, check_each};
+use crate::factor::{Factors, describe, is_against, matches};
 
 /// What is claimed of results.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,11 +58,6 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Its numbers.
-    pub fn numbers(self) -> impl Iterator<Item = f64> {
-        self.at_least.into_iter().chain(self.at_most)
-    }
-
     /// How many times better than it has to be something is.
     pub fn margin(self, found: f64) -> f64 {
         let above = self.at_least.map(|least| found / least);
@@ -89,5 +89,88 @@ impl Test {
             Comparison::Ratio => self.bound.margin(found),
             Comparison::Difference => self.bound.at_most.map_or(f64::INFINITY, |most| most - found),
         }
+    }
+}
+
+/// A claim as a case file has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenClaim {
+    name: String,
+    metric: Option<String>,
+    #[serde(default)]
+    of: Factors,
+    #[serde(default)]
+    against: Vec<Factors>,
+    #[serde(default, deserialize_with = "names")]
+    every: Vec<String>,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+    at_most_more: Option<f64>,
+    interval_reaches: Option<f64>,
+    #[serde(default)]
+    counters: Vec<String>,
+    note: Option<String>,
+}
+
+impl WrittenClaim {
+    /// The claim of a case with these cells, if it makes sense.
+    pub(super) fn claim(mut self, case: &Case, cells: &[Factors]) -> Result<Claim, Wrong> {
+        let Some(metric) = &mut self.metric else {
+            let WrittenClaim { name, note, .. } = self;
+            let right = "must have one, or a note that says why it is not measured";
+            return match note {
+                Some(_) => Ok(Claim { name, test: None, note }),
+                None => Err(Wrong::new("a claim without a metric", right)).at("name"),
+            };
+        };
+        case.check_metric(metric).at("metric")?;
+        case.check_levels(&mut self.of).at("of")?;
+        check_each("against", &mut self.against, |side| case.check_levels(side))?;
+        case.check_factors(&self.every).at("every")?;
+        let comparison = self.comparison().at("name")?;
+        let WrittenClaim { at_least, at_most, at_most_more, interval_reaches, .. } = self;
+        let WrittenClaim { name, metric, of, against, every, counters, note, .. } = self;
+        let test = Test {
+            metric: metric.unwrap_or_default(),
+            of,
+            against,
+            comparison,
+            every,
+            bound: Bound { at_least, at_most: at_most.or(at_most_more) },
+            interval_reaches,
+            counters,
+        };
+        if let Some(side) = test.sides().find(|side| !cells.iter().any(|cell| matches(cell, side)))
+        {
+            let what = format!("nothing is measured with {}", describe(side, &case.order()));
+            let right = "must be levels of the factors above that go together";
+            return Err(Wrong::new(what, right)).at("name");
+        }
+        Ok(Claim { name, test: Some(test), note })
+    }
+
+    /// What is bounded, if there are bounds that something can keep to.
+    fn comparison(&self) -> Result<Comparison, Wrong> {
+        let WrittenClaim { at_least, at_most, at_most_more, interval_reaches, .. } = self;
+        let numbers = [at_least, at_most, at_most_more, interval_reaches];
+        let (what, right) = match (at_least.or(*at_most), at_most_more) {
+            _ if numbers.into_iter().flatten().any(|number| !number.is_finite()) => {
+                ("a bound without an end", "must be a number")
+            }
+            _ if at_least.zip(*at_most).is_some_and(|(least, most)| least > most) => {
+                ("at_least is more than at_most", "must be at most at_most")
+            }
+            (None, None) => {
+                ("a claim without a bound", "must have at_least, at_most or at_most_more")
+            }
+            (Some(_), Some(_)) => ("a claim bounds a ratio and a difference", "must be two claims"),
+            (None, Some(_)) if self.against.is_empty() => {
+                ("a difference without cells to compare with", "must have against")
+            }
+            (None, Some(_)) => return Ok(Comparison::Difference),
+            (Some(_), None) => return Ok(Comparison::Ratio),
+        };
+        Err(Wrong::new(what, right))
     }
 }

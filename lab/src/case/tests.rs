@@ -157,7 +157,7 @@ fn cells_are_counted_before_they_are_made() {
     let text = CASE.replacen("[64, 1000]", &format!("[{many}]"), 1);
     let text = text.replacen("[\"4 KiB\", 8192]", &format!("[{rings}]"), 1);
     let error = parse(&text).unwrap_err();
-    let right = "c.toml:4: 3 x 904 x 1000 x 2 = 5424000 cells: must be at most 100000";
+    let right = "c.toml:8: 3 x 904 x 1000 x 2 = 5424000 cells: must be at most 100000";
     assert_eq!(error, right);
 }
 

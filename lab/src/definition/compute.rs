@@ -1,6 +1,6 @@
 //! Computing a metric from the quantities of the parties.
 
-use super::{Amount, MetricDef, Per, Quantity, Unit};
+use super::{Amount, MetricDef, Per, Quantity};
 use crate::quantity::{
     POOLED_SPLIT_NS_MIN, Party, Report, SPLIT_NS_MIN, TICKS_NS_MIN, split_error_ns, total,
     unexplained_ns,
@@ -25,25 +25,12 @@ pub struct Scope<'a> {
 
 /// The value of a metric, in its unit; none if the parties do not say enough.
 pub fn compute(definition: &MetricDef, scope: &Scope<'_>) -> Option<f64> {
-    let value = match definition.quantity {
-        Quantity::Time => scope.time(definition),
-        Quantity::Level => scope.level(definition),
-        Quantity::Unexplained => scope.unexplained(definition.per),
-        Quantity::Work | Quantity::Cpu | Quantity::Processor | Quantity::Counter => {
-            scope.sum(definition)
-        }
+    let value = scope.value(&definition.amount(), &definition.per)?;
+    let whole = match &definition.per {
+        Per::Amount(whole) => scope.value(whole, &Per::Trial)?,
+        _ => 1.0,
     };
-    let whole = match &definition.whole {
-        None => 1.0,
-        Some(whole) => {
-            let Amount { quantity, kind, part, roles } = (**whole).clone();
-            let unit = Unit { label: "", scale: 1.0 };
-            let own =
-                MetricDef { whole: None, quantity, kind, part, roles, unit, ..definition.clone() };
-            compute(&own, scope)?
-        }
-    };
-    let value = value? / whole / definition.unit.scale;
+    let value = value / whole / definition.scale();
     value.is_finite().then_some(value)
 }
 
@@ -58,9 +45,20 @@ impl<'a> Scope<'a> {
         Scope { workload, parties: sums, split_ns_min: POOLED_SPLIT_NS_MIN }
     }
 
-    /// The roles that a definition sums over: those it names, or else all but pacing; of work only the measured one, or
+    fn value(&self, of: &Amount, per: &Per) -> Option<f64> {
+        match of.quantity {
+            Quantity::Time => self.time(of),
+            Quantity::Level => self.level(of),
+            Quantity::Unexplained => self.unexplained(per),
+            Quantity::Work | Quantity::Cpu | Quantity::Processor | Quantity::Counter => {
+                self.sum(of, per)
+            }
+        }
+    }
+
+    /// The roles that an amount is summed over: those it names, or else all but pacing; of work only the measured one, or
     /// the same bytes would count at each party that they come by.
-    fn roles(&self, definition: &MetricDef) -> Vec<&'a str> {
+    fn roles(&self, of: &Amount, per: &Per) -> Vec<&'a str> {
         let mut roles: Vec<&str> = Vec::new();
         let threads = self.reports().flat_map(|report| &report.cpu);
         let threads = threads.map(|thread| thread.role.as_str());
@@ -69,8 +67,8 @@ impl<'a> Scope<'a> {
                 roles.push(role);
             }
         }
-        let is_of_work = definition.quantity == Quantity::Work && definition.per != Per::CpuSecond;
-        roles.retain(|role| match &*definition.roles {
+        let is_of_work = of.quantity == Quantity::Work && *per != Per::CpuSecond;
+        roles.retain(|role| match &*of.roles {
             [] if is_of_work => self.measured(role) == *role,
             [] => split(role).1 != PACING,
             named => named.iter().any(|name| name == role),
@@ -122,22 +120,22 @@ impl<'a> Scope<'a> {
     }
 
     /// What a role has of an additive quantity; none if it does not say.
-    fn amount(&self, role: &str, definition: &MetricDef) -> Option<f64> {
-        if is_error(definition) {
-            return self.cpu(role, definition.part.as_deref());
+    fn amount(&self, role: &str, of: &Amount) -> Option<f64> {
+        if is_error(of) {
+            return self.cpu(role, of.part.as_deref());
         }
-        let amounts = self.amounts(role, definition).map(|(amount, _)| amount);
+        let amounts = self.amounts(role, of).map(|(amount, _)| amount);
         amounts.reduce(|one, other| one + other)
     }
 
     /// The same for each nanosecond: each party's amount in its own window. Windows of two parties differ, most of all
     /// on a machine that is taken away.
-    fn amount_per_ns(&self, role: &str, definition: &MetricDef) -> Option<f64> {
-        if is_error(definition) {
+    fn amount_per_ns(&self, role: &str, of: &Amount) -> Option<f64> {
+        if is_error(of) {
             let own = mean_window_ns(self.of(role)).or_else(|| mean_window_ns(self.reports()));
-            return Some(self.amount(role, definition)? / own?);
+            return Some(self.amount(role, of)? / own?);
         }
-        let amounts = self.amounts(role, definition).filter(|(_, report)| report.window_ns > 0);
+        let amounts = self.amounts(role, of).filter(|(_, report)| report.window_ns > 0);
         let each = amounts.map(|(amount, report)| per_window(amount, report.window_ns));
         each.reduce(|one, other| one + other)
     }
@@ -147,14 +145,14 @@ impl<'a> Scope<'a> {
     fn amounts<'b>(
         &'b self,
         role: &'b str,
-        definition: &'b MetricDef,
+        of: &'b Amount,
     ) -> impl Iterator<Item = (f64, &'a Report)> + use<'a, 'b> {
-        let kind = definition.kind.as_deref().unwrap_or_default();
-        let part = definition.part.as_deref();
+        let kind = of.kind.as_deref().unwrap_or_default();
+        let part = of.part.as_deref();
         self.parties.iter().filter_map(move |party| {
             let report = &party.report;
             let is_own = party.role == role;
-            let amount = match definition.quantity {
+            let amount = match of.quantity {
                 Quantity::Work => is_own.then(|| report.work(kind)),
                 Quantity::Counter => {
                     is_own.then(|| report.counters.get(kind).copied().unwrap_or(0))
@@ -188,17 +186,17 @@ impl<'a> Scope<'a> {
 
     /// What a role costs for each unit of a kind of work: of its own, or else, for a role that does none, of that of the
     /// measured role in the same time.
-    fn for_each(&self, role: &str, definition: &MetricDef, kind: &str) -> Option<f64> {
+    fn for_each(&self, role: &str, of: &Amount, kind: &str) -> Option<f64> {
         let own = total(self.of(role).map(|report| report.work(kind)));
         if own > 0 {
-            return Some(self.amount(role, definition)? / own as f64);
+            return Some(self.amount(role, of)? / own as f64);
         }
-        Some(self.amount_per_ns(role, definition)? / (self.rate(role, kind)? / S))
+        Some(self.amount_per_ns(role, of)? / (self.rate(role, kind)? / S))
     }
 
     /// Whether there is enough of what the kernel samples, or counts in ticks.
-    fn says_enough(&self, roles: &[&str], definition: &MetricDef) -> bool {
-        match (definition.quantity, definition.part.as_deref()) {
+    fn says_enough(&self, roles: &[&str], of: &Amount) -> bool {
+        match (of.quantity, of.part.as_deref()) {
             (Quantity::Cpu, Some("user" | "system" | "error")) => {
                 let cpu = roles.iter().filter_map(|role| self.cpu(role, None));
                 cpu.sum::<f64>() >= self.split_ns_min as f64
@@ -216,53 +214,52 @@ impl<'a> Scope<'a> {
         }
     }
 
-    fn sum(&self, definition: &MetricDef) -> Option<f64> {
-        let roles = self.roles(definition);
-        if roles.is_empty() || !self.says_enough(&roles, definition) {
+    fn sum(&self, of: &Amount, per: &Per) -> Option<f64> {
+        let roles = self.roles(of, per);
+        if roles.is_empty() || !self.says_enough(&roles, of) {
             return None;
         }
         // A role that does not say it, as a host that counts no spinning, adds nothing.
         let summed = |of: &dyn Fn(&str) -> Option<f64>| {
             roles.iter().filter_map(|role| of(role)).reduce(|one, other| one + other)
         };
-        match definition.per {
-            Per::Trial => summed(&|role| self.amount(role, definition)),
-            Per::Work(kind) => summed(&|role| self.for_each(role, definition, kind)),
-            Per::Mib => summed(&|role| Some(self.for_each(role, definition, "bytes")? * MIB)),
-            Per::Second if definition.quantity == Quantity::Work => {
+        match per {
+            Per::Trial | Per::Amount(_) => summed(&|role| self.amount(role, of)),
+            Per::Work(kind) => summed(&|role| self.for_each(role, of, kind)),
+            Per::Mib => summed(&|role| Some(self.for_each(role, of, "bytes")? * MIB)),
+            Per::Second if of.quantity == Quantity::Work => {
                 let rate = |role: &&str| {
-                    let kind = definition.kind.as_deref().unwrap_or_default();
+                    let kind = of.kind.as_deref().unwrap_or_default();
                     let each =
                         |report: &Report| per_window(report.work(kind) as f64, report.window_ns);
                     self.of(role).map(each).sum::<f64>() * S
                 };
                 Some(roles.iter().map(rate).sum()).filter(|rate: &f64| *rate > 0.0)
             }
-            Per::Second => summed(&|role| Some(self.amount_per_ns(role, definition)? * S)),
+            Per::Second => summed(&|role| Some(self.amount_per_ns(role, of)? * S)),
             Per::CpuSecond => {
                 let cpu = |role: &&str| {
                     Some(self.cpu(role, None)? / S / self.work(role, self.unit(role))?)
                 };
                 let cpu: f64 = roles.iter().filter_map(cpu).sum();
-                let done = match definition.quantity {
+                let done = match of.quantity {
                     Quantity::Work => {
                         let measured = self.measured(roles[0]);
-                        self.amount(measured, definition)?
-                            / self.work(measured, self.unit(measured))?
+                        self.amount(measured, of)? / self.work(measured, self.unit(measured))?
                     }
-                    _ => summed(&|role| self.for_each(role, definition, self.unit(role)))?,
+                    _ => summed(&|role| self.for_each(role, of, self.unit(role)))?,
                 };
                 (cpu > 0.0).then_some(done / cpu)
             }
-            Per::Share => self.share(&roles, definition),
+            Per::Share => self.share(&roles, of),
         }
     }
 
     /// A part of a quantity, of all of it.
-    fn share(&self, roles: &[&str], definition: &MetricDef) -> Option<f64> {
-        let part = definition.part.as_deref();
+    fn share(&self, roles: &[&str], of: &Amount) -> Option<f64> {
+        let part = of.part.as_deref();
         let cpu = |part| roles.iter().filter_map(|role| self.cpu(role, part)).sum::<f64>();
-        let (part, whole) = match (definition.quantity, part) {
+        let (part, whole) = match (of.quantity, part) {
             (Quantity::Cpu, Some(part @ ("user" | "system" | "error"))) => {
                 // What the kernel has sampled.
                 let whole = cpu(Some("user")) + cpu(Some("system"));
@@ -281,23 +278,23 @@ impl<'a> Scope<'a> {
         (whole > 0.0).then_some(part / whole)
     }
 
-    fn time(&self, definition: &MetricDef) -> Option<f64> {
-        let kind = definition.kind.as_deref();
+    fn time(&self, of: &Amount) -> Option<f64> {
+        let kind = of.kind.as_deref();
         let is_meant = |(name, _): &(&String, &Times)| kind.is_none_or(|kind| kind == *name);
-        let roles = self.roles(definition);
+        let roles = self.roles(of, &Per::Trial);
         let all = roles.iter().flat_map(|role| self.of(role)).flat_map(|report| &report.times);
         let all: Vec<&Times> = all.filter(is_meant).map(|(_, times)| times).collect();
-        Times::part(&all, definition.part.as_deref().map_or(Some(TimePart::Mean), TimePart::of)?)
+        Times::part(&all, of.part.as_deref().map_or(Some(TimePart::Mean), TimePart::of)?)
     }
 
-    fn level(&self, definition: &MetricDef) -> Option<f64> {
-        let kind = definition.kind.as_deref().unwrap_or_default();
-        let roles = self.roles(definition);
+    fn level(&self, of: &Amount) -> Option<f64> {
+        let kind = of.kind.as_deref().unwrap_or_default();
+        let roles = self.roles(of, &Per::Trial);
         let levels = roles.iter().flat_map(|role| self.of(role)).filter_map(|r| r.levels.get(kind));
         levels.copied().reduce(f64::max)
     }
 
-    fn unexplained(&self, per: Per) -> Option<f64> {
+    fn unexplained(&self, per: &Per) -> Option<f64> {
         let left = unexplained_ns(self.parties)? as f64;
         let busy = || self.reports().filter(|report| !report.processors.is_empty());
         let busy_ns = |report: &Report| {
@@ -307,7 +304,7 @@ impl<'a> Scope<'a> {
         let window_ns = mean_window_ns(self.reports())?;
         let measured = self.parties.first().map(|party| self.measured(&party.role))?;
         match per {
-            Per::Trial => Some(left),
+            Per::Trial | Per::Amount(_) => Some(left),
             Per::Second => Some(left / window_ns * S),
             Per::Work(kind) => Some(left / self.work(measured, kind)?),
             Per::Mib => Some(left / self.work(measured, "bytes")? * MIB),
@@ -318,8 +315,8 @@ impl<'a> Scope<'a> {
 }
 
 /// Whether it is the error of a split, which does not add up.
-fn is_error(definition: &MetricDef) -> bool {
-    definition.quantity == Quantity::Cpu && definition.part.as_deref() == Some("error")
+fn is_error(of: &Amount) -> bool {
+    of.quantity == Quantity::Cpu && of.part.as_deref() == Some("error")
 }
 
 /// Processor time in a report that is of a role; none if the report says nothing of it.

@@ -2,12 +2,12 @@
 //! percent. A test computes them again from the printed figures.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::{Sheet, TableError};
+use super::{Sheet, unfit, unreadable};
+use crate::case::{ReadTable, Wrong};
 
 /// Derived figures, as a case file names them: a file of their own, or a column of the table.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -53,19 +53,15 @@ impl Derived {
     }
 
     /// Reads the file, if there is one, and checks that all columns are there.
-    pub(super) fn read(
-        mut self,
-        own: &Sheet,
-        read: &dyn Fn(&Path) -> io::Result<String>,
-    ) -> Result<Derived, TableError> {
-        let here = |why: String| format!("{}: {why}", own.file().display());
+    pub(super) fn read(mut self, own: &Sheet, read: ReadTable<'_>) -> Result<Derived, Wrong> {
+        let here = |why: String| unfit(own.file(), &why);
         let check = |column: &String| own.check_column(column).map_err(here);
         self.keys().chain(&self.column).chain(&self.of).try_for_each(check)?;
         match (&self.file, &self.column, &self.of) {
             (None, Some(_), Some(_)) => {}
             (Some(file), None, None) => {
-                let text = read(file).map_err(|why| TableError::unreadable(file, &why))?;
-                let wrong = |why: String| format!("{}: {why}", file.display());
+                let text = read(file).map_err(|why| unreadable(file, &why))?;
+                let wrong = |why: String| unfit(file, &why);
                 let sheet = Sheet::parse(file, &text).map_err(wrong)?;
                 self.keys().try_for_each(|key| sheet.check_column(key)).map_err(wrong)?;
                 sheet.head().iter().try_for_each(|name| own.check_column(name)).map_err(wrong)?;
@@ -74,7 +70,7 @@ impl Derived {
             _ => {
                 let right =
                     "derived figures have a file, or a column and the column of which they are";
-                return Err(here(right.to_owned()).into());
+                return Err(here(right.to_owned()));
             }
         }
         Ok(self)

@@ -211,14 +211,14 @@ type Figure<'a> = (Summary, &'a str);
 
 /// The best of the cells of a row; none if none was measured.
 fn figure<'a>((series, column): Column<'_>, row: &'a ScreenRow) -> Option<Figure<'a>> {
-    let found = |(name, levels): &'a (String, Factors)| -> Option<(Found<'_>, &'a str)> {
+    let found = |(name, levels): (&'a str, &'a Factors)| -> Option<(Found<'_>, &'a str)> {
         let wanted = column.only.clone().into_iter().chain(levels.clone()).collect();
         let wanted = series.meant(&wanted, &[]);
         let cells = series.cells().into_iter().filter(|cell| applies(cell, &wanted));
         Some((series.best(&column.metric, cells)?, name))
     };
     let best_first = Found::best_first(series.metric(&column.metric).better);
-    let all = row.of.iter().filter_map(found);
+    let all = row.cells().filter_map(found);
     let (found, name) = all.min_by(|(one, _), (other, _)| best_first(one, other))?;
     Some((found.summary, name))
 }

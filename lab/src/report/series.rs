@@ -220,7 +220,7 @@ impl<'a> Series<'a> {
         let own = self.laid_out(|case| &case.metrics);
         let place = |name: &str| {
             let (part, known) = name.split_once('.').unwrap_or(("", name));
-            let known = METRICS.iter().position(|metric| metric.name == known);
+            let known = METRICS.iter().position(|metric| metric.definition.name == known);
             let own = own.iter().position(|metric| metric.name == name);
             let place = known.or(own.map(|place| METRICS.len() + place))?;
             Some((part.to_owned(), place))

@@ -24,8 +24,8 @@ pub(super) fn main_metric(series: &Series<'_>) -> Option<String> {
 /// The trial of each cell that is nearest to the median, where a case was run as a document measured: documents print the figures
 /// of one run.
 pub(super) fn representatives(series: &Series<'_>) -> Option<Block> {
-    let window = series.case.as_ref()?.as_published.as_ref()?.window?;
-    let is_long = |record: &&Record| record.seconds >= window.as_secs_f64();
+    let seconds = series.case.as_ref()?.as_published.as_ref()?.seconds?;
+    let is_long = |record: &&Record| record.seconds >= seconds;
     if !series.records.iter().all(is_long) {
         return None;
     }

@@ -69,7 +69,7 @@ mod tests {
     use host::config::Source;
 
     use crate::case::Case;
-    use crate::definition::Quantity;
+    use crate::definition::{Per, Quantity};
     use crate::factor::Level;
 
     const DRAFT: &str = r#"name = "river"
@@ -131,7 +131,7 @@ at_least = 1
         assert_eq!(draft.factor_names(), ["bank", "load", "width"]);
         assert_eq!(draft.cells().len(), 2 * 2 * 2 - 2);
         assert_eq!(draft.clone().quickly().factors[2].1, [Level::Number(5)]);
-        let whole = draft.metrics[1].whole.as_ref().unwrap();
+        let Per::Amount(whole) = &draft.metrics[1].per else { panic!("a quantity") };
         assert_eq!((whole.quantity, whole.roles.len()), (Quantity::Cpu, 2));
         assert!(std::ptr::eq(draft.workload, parse(DRAFT).unwrap().workload), "once for each");
     }
@@ -147,7 +147,7 @@ at_least = 1
             (
                 "[\"river-stream\", \"river-boat\"]",
                 "[]",
-                "d.toml:8: a list without names: must name",
+                "d.toml:8: a list without names: must have at least one name",
             ),
             ("trials = 2", "trials = 0", "d.toml:3: trials = 0: must be 1 to 1000"),
             (
@@ -185,11 +185,7 @@ at_least = 1
                 "of = { width = 2 }",
                 "d.toml:40: nothing is measured with 2: must be levels",
             ),
-            (
-                "kind = \"boats\"\n",
-                "",
-                "d.toml:22: of no kind: quantity \"work\": must have a kind, ",
-            ),
+            ("kind = \"boats\"\n", "", "d.toml:22: a quantity of no kind: must have a kind, "),
             (
                 "role = [\"boat\", \"host\"] }",
                 "role = \"ship\" }",
@@ -198,7 +194,7 @@ at_least = 1
             (
                 "unit = \"%\"",
                 "unit = \"ms\"",
-                "d.toml:31: a share of cpu is not in the unit \"ms\": must be one of %",
+                "d.toml:31: a share is not in the unit \"ms\": must be one of %",
             ),
             (
                 "down = \"bank\"",

@@ -1,13 +1,12 @@
 //! What a case does, as it is written: workloads that are built, or those that it waits for.
 
-use std::ops::Range;
+use std::collections::BTreeMap;
 
-use host::config::{FileError, Source};
 use serde::Deserialize;
-use toml::Spanned;
 
-use super::{OneOrMany, WrittenFactors, WrittenLevels, unknown};
-use crate::factor::{Level, SYSTEM};
+use super::names;
+use crate::case::wrong::{At, Wrong};
+use crate::factor::{Factors, Level, SYSTEM};
 use crate::workload::{self, WORKLOADS, Workload};
 
 /// What is done: a workload, or several side by side.
@@ -33,47 +32,40 @@ pub(super) struct WrittenOne {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenPlanned {
-    pub(super) workload: Spanned<OneOrMany>,
+    #[serde(deserialize_with = "names")]
+    workload: Vec<String>,
     /// Copies of each role: a number, or a factor whose levels are numbers.
-    roles: WrittenLevels,
+    roles: Factors,
 }
 
 impl WrittenPlanned {
+    /// The workload that the case waits for, which has the case's factors.
     pub(super) fn find(
         &self,
-        source: &Source,
-        factors: &WrittenFactors,
-        quick: &WrittenFactors,
-    ) -> Result<&'static Workload, FileError> {
-        let names: Vec<&str> = self.workload.get_ref().all().collect();
-        if let Some(name) = names.iter().find(|name| workload::find(name).is_some()) {
-            let what = format!("{name} is built");
+        factors: &BTreeMap<String, Vec<Level>>,
+        quick: &BTreeMap<String, Vec<Level>>,
+    ) -> Result<&'static Workload, Wrong> {
+        if let Some(name) = self.workload.iter().find(|name| workload::find(name).is_some()) {
             let right = "must be workload = .., or the name of a workload that is not built yet";
-            return Err(source.error(self.workload.span(), what, right));
+            return Err(Wrong::new(format!("{name} is built"), right)).at("workload");
         }
-        if names.is_empty() {
-            let right = "must name the workloads that the case waits for";
-            return Err(source.error(self.workload.span(), "a list without names", right));
-        }
-        let own = factors.iter().filter(|(name, _)| name.get_ref() != SYSTEM.name);
-        let levels = |name: &str| -> Vec<Level> {
-            let both = factors.iter().chain(quick).filter(|(own, _)| own.get_ref() == name);
-            let levels = both.flat_map(|(_, levels)| levels.get_ref());
-            levels.map(|level| level.get_ref().clone()).collect()
-        };
-        let own: Vec<(&str, Vec<Level>)> =
-            own.map(|(name, _)| (name.get_ref().as_str(), levels(name.get_ref()))).collect();
+        let own = factors.iter().filter(|(name, _)| *name != SYSTEM.name);
+        let own: Vec<(&str, Vec<Level>)> = own
+            .map(|(name, levels)| {
+                let levels = levels.iter().chain(quick.get(name).into_iter().flatten());
+                (name.as_str(), levels.cloned().collect())
+            })
+            .collect();
         let known: Vec<&str> = own.iter().map(|(name, _)| *name).collect();
-        for copies in self.roles.values() {
-            if let Level::Word(factor) = copies.get_ref()
+        for (role, copies) in &self.roles {
+            if let Level::Word(factor) = copies
                 && !known.contains(&factor.as_str())
             {
-                let factor = Spanned::new(copies.span(), factor.clone());
-                return Err(unknown(source, "factor", &factor, &known));
+                return Err(Wrong::unknown("factor", factor, &known)).at(role).at("roles");
             }
         }
-        let roles: Vec<String> = self.roles.keys().map(|role| role.get_ref().clone()).collect();
-        Ok(workload::planned(&names.join(", "), &roles, &own))
+        let roles: Vec<String> = self.roles.keys().cloned().collect();
+        Ok(workload::planned(&self.workload.join(", "), &roles, &own))
     }
 }
 
@@ -81,36 +73,33 @@ impl WrittenPlanned {
 const WORKLOADS_MAX: usize = 8;
 
 impl WrittenWorkload {
-    pub(super) fn find(
-        &self,
-        source: &Source,
-        span: Range<usize>,
-    ) -> Result<&'static Workload, FileError> {
+    pub(super) fn find(&self) -> Result<&'static Workload, Wrong> {
         let find = |name: &String| {
             workload::find(name).ok_or_else(|| {
                 let known: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
-                unknown(source, "workload", &Spanned::new(span.clone(), name.clone()), &known)
+                Wrong::unknown("workload", name, &known)
             })
         };
         let parts = match self {
             WrittenWorkload::One(name) => return find(name),
             WrittenWorkload::Several(parts) => parts,
         };
-        let is_name = |name: &str| {
-            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
-        };
-        for (at, part) in parts.iter().enumerate() {
-            let is_new = parts[..at].iter().all(|other| other.name != part.name);
-            if !is_name(&part.name) || !is_new {
-                let what = format!("{:?} is no name of a workload here", part.name);
-                return Err(source.error(span, what, "must be small letters and -, each once"));
-            }
-        }
         if !(1..=WORKLOADS_MAX).contains(&parts.len()) {
             let right = format!("must be 1 to {WORKLOADS_MAX}");
-            return Err(source.error(span, format!("{} workloads", parts.len()), right));
+            return Err(Wrong::new(format!("{} workloads", parts.len()), right));
         }
-        let parts = parts.iter().map(|part| Ok((part.name.clone(), find(&part.workload)?)));
-        Ok(workload::compose(&parts.collect::<Result<Vec<_>, FileError>>()?))
+        let is_in_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+        let part = |(at, part): (usize, &WrittenOne)| {
+            let WrittenOne { name, workload } = part;
+            let is_new = parts[..at].iter().all(|other| other.name != *name);
+            if name.is_empty() || !name.bytes().all(is_in_name) || !is_new {
+                let what = format!("{name:?} is no name of a workload here");
+                let right = "must be small letters and -, each once";
+                return Err(Wrong::new(what, right)).at("name").at(at);
+            }
+            Ok((name.clone(), find(workload).at("workload").at(at)?))
+        };
+        let parts = parts.iter().enumerate().map(part).collect::<Result<Vec<_>, _>>()?;
+        Ok(workload::compose(&parts))
     }
 }

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::definition::Unit;
-use crate::metric::{Better, built_in};
+use crate::metric::built_in;
 use crate::quantity::{ProcessorTime, ThreadCpu};
 use crate::random::Random;
 use crate::workload;
@@ -195,17 +194,9 @@ fn figures_of_resting_paths_are_those_of_the_plain_formulas() {
 
 fn definition(quantity: Quantity, part: Option<&str>, roles: &[&str], per: Per) -> MetricDef {
     MetricDef {
-        name: "mine".into(),
-        quantity,
-        kind: None,
         part: part.map(str::to_owned),
         roles: roles.iter().map(|role| (*role).to_owned()).collect(),
-        per,
-        whole: None,
-        unit: Unit { label: "", scale: 1.0 },
-        label: String::new(),
-        better: Better::Less,
-        meaning: String::new(),
+        ..MetricDef::of(quantity, per)
     }
 }
 
@@ -306,7 +297,7 @@ fn nothing_is_divided_by_nothing() {
         }
         for per in [Per::Second, Per::CpuSecond, Per::Share, Per::Mib, Per::Work("ios")] {
             for quantity in [Quantity::Cpu, Quantity::Unexplained, Quantity::Processor] {
-                let definition = definition(quantity, None, &[], per);
+                let definition = definition(quantity, None, &[], per.clone());
                 assert_eq!(compute(&definition, &scope), None, "{quantity:?} {per:?}");
             }
         }
