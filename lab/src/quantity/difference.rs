@@ -10,137 +10,111 @@ use crate::times::Times;
 /// What stands for the name of a thread: all threads of a role.
 const ALL: &str = "all";
 
-/// A number of a report.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Number {
-    Messages,
-    Window,
-    Work(String),
-    /// How often a time was found: its kind, of how many events it is, and the time.
-    Time(String, u64, u64),
-    /// By role.
-    Cpu(String),
-    User(String),
-    System(String),
-    Spinning,
-    Busy(usize),
-    Stolen(usize),
-    Counter(String),
-}
-
-type Numbers = BTreeMap<Number, u64>;
-
-impl Number {
-    /// Whether a later report may have less of it: what the kernel samples by its tick and corrects afterwards, and
-    /// counters of what rises and falls. Its differences are below zero then, modulo 2^64, and add up all the same.
-    fn may_shrink(&self) -> bool {
-        match self {
-            Number::User(_)
-            | Number::System(_)
-            | Number::Busy(_)
-            | Number::Stolen(_)
-            | Number::Counter(_) => true,
-            Number::Messages
-            | Number::Window
-            | Number::Work(_)
-            | Number::Time(..)
-            | Number::Cpu(_)
-            | Number::Spinning => false,
-        }
-    }
-}
+/// How two numbers become one; none if they cannot be of such reports. A number that `may_shrink` is one of which a later report may
+/// have less: what the kernel samples by its tick and corrects afterwards, and counters of what rises and falls. Its differences are
+/// below zero then, modulo 2^64, and add up all the same.
+type Joined<'a> = &'a dyn Fn(u64, u64, bool) -> Option<u64>;
 
 impl Report {
     /// What the party did since `earlier`, a report of the same party in the same window. None if a number has
     /// shrunk that only grows: the two are not such reports.
     pub fn since(&self, earlier: &Report) -> Option<Report> {
-        let (mut numbers, earlier) = (self.numbers(), earlier.numbers());
-        for (number, before) in earlier {
-            let may_shrink = number.may_shrink();
-            let now = numbers.entry(number).or_default();
-            *now = match now.checked_sub(before) {
-                None if may_shrink => now.wrapping_sub(before),
-                more => more?,
-            };
-        }
-        Some(Report { levels: self.levels.clone(), ..of(numbers) })
+        let since = |now: u64, before: u64, may_shrink| match may_shrink {
+            true => Some(now.wrapping_sub(before)),
+            false => now.checked_sub(before),
+        };
+        Some(Report { levels: self.levels.clone(), ..self.joined(earlier, &since)? })
     }
 
     /// This and what the party did `later`. Levels are neither done nor spent: the later ones count.
     #[must_use]
     pub fn and(&self, later: &Report) -> Report {
-        let mut numbers = self.numbers();
-        for (number, more) in later.numbers() {
-            let may_shrink = number.may_shrink();
-            let sum = numbers.entry(number).or_default();
-            *sum = if may_shrink { sum.wrapping_add(more) } else { sum.saturating_add(more) };
-        }
-        Report { levels: later.levels.clone(), ..of(numbers) }
+        let sum = |now: u64, more: u64, may_shrink| match may_shrink {
+            true => Some(now.wrapping_add(more)),
+            false => Some(now.saturating_add(more)),
+        };
+        let all = self.joined(later, &sum).expect("any two numbers have a sum");
+        Report { levels: later.levels.clone(), ..all }
     }
 
-    fn numbers(&self) -> Numbers {
-        let mut numbers = Numbers::new();
-        // Files can say anything.
-        let mut add = |number, amount: u64| {
-            let sum: &mut u64 = numbers.entry(number).or_default();
-            *sum = sum.saturating_add(amount);
+    /// The report of all numbers of two reports but levels, each number joined with that of the other.
+    fn joined(&self, other: &Report, join: Joined<'_>) -> Option<Report> {
+        let both = [self, other];
+        let counts = |of: &BTreeMap<String, u64>| -> Vec<(String, [u64; 1])> {
+            of.iter().map(|(name, count)| (name.clone(), [*count])).collect()
         };
-        add(Number::Messages, self.messages);
-        add(Number::Window, self.window_ns);
-        self.work.iter().for_each(|(kind, count)| add(Number::Work(kind.clone()), *count));
-        for (kind, times) in &self.times {
-            let counts = times.counts.iter();
-            counts.for_each(|(ns, count)| add(Number::Time(kind.clone(), times.of, *ns), *count));
+        let plain = |(name, [count]): (String, [u64; 1])| (name, count);
+        let work = joined(both.map(|report| counts(&report.work)), [false], join)?;
+        let counters = joined(both.map(|report| counts(&report.counters)), [true], join)?;
+        let times_of = |report: &Report| -> Vec<_> {
+            let of_kind = |(kind, times): (&String, &Times)| {
+                let (kind, of) = (kind.clone(), times.of);
+                times.counts.clone().into_iter().map(move |(ns, n)| ((kind.clone(), of, ns), [n]))
+            };
+            report.times.iter().flat_map(of_kind).collect()
+        };
+        let mut times = BTreeMap::<String, Times>::new();
+        for ((kind, of, ns), [count]) in joined(both.map(times_of), [false], join)? {
+            if count > 0 {
+                let found = times.entry(kind).or_insert(Times { of, counts: Vec::new() });
+                found.counts.push((ns, count));
+            }
         }
-        for thread in &self.cpu {
-            add(Number::Cpu(thread.role.clone()), thread.ns);
-            add(Number::User(thread.role.clone()), thread.user_ns);
-            add(Number::System(thread.role.clone()), thread.system_ns);
-        }
-        self.spinning_ns.iter().for_each(|ns| add(Number::Spinning, *ns));
-        for processor in &self.processors {
-            add(Number::Busy(processor.processor), processor.busy_ns);
-            add(Number::Stolen(processor.processor), processor.stolen_ns);
-        }
-        self.counters.iter().for_each(|(name, count)| add(Number::Counter(name.clone()), *count));
-        numbers
+        let cpu = both.map(|report| {
+            let of = |one: &ThreadCpu| (one.role.clone(), [one.ns, one.user_ns, one.system_ns]);
+            report.cpu.iter().map(of).collect()
+        });
+        let thread = |(role, [ns, user_ns, system_ns]): (String, [u64; 3])| {
+            let error_ns = (ns >= SPLIT_NS_MIN).then(|| split_error_ns(ns) as u64);
+            ThreadCpu { thread: ALL.to_owned(), role, ns, user_ns, system_ns, error_ns }
+        };
+        let processors = both.map(|report| {
+            let of = |one: &ProcessorTime| (one.processor, [one.busy_ns, one.stolen_ns]);
+            report.processors.iter().map(of).collect()
+        });
+        let processor = |(processor, [busy_ns, stolen_ns]): (usize, [u64; 2])| ProcessorTime {
+            processor,
+            busy_ns,
+            stolen_ns,
+        };
+        let [own_ns, other_ns] = both.map(|report| report.spinning_ns);
+        let spinning_ns = join(own_ns.unwrap_or(0), other_ns.unwrap_or(0), false)?;
+        Some(Report {
+            messages: join(self.messages, other.messages, false)?,
+            window_ns: join(self.window_ns, other.window_ns, false)?,
+            work: work.into_iter().map(plain).collect(),
+            times,
+            levels: BTreeMap::new(),
+            cpu: joined(cpu, [false, true, true], join)?.into_iter().map(thread).collect(),
+            spinning_ns: own_ns.or(other_ns).map(|_| spinning_ns),
+            processors: joined(processors, [true; 2], join)?.into_iter().map(processor).collect(),
+            counters: counters.into_iter().map(plain).collect(),
+        })
     }
 }
 
-/// The report of these numbers.
-fn of(numbers: Numbers) -> Report {
-    let mut report = Report::default();
-    let mut cpu = BTreeMap::<String, ThreadCpu>::new();
-    let mut processors = BTreeMap::<usize, ProcessorTime>::new();
-    for (number, amount) in numbers {
-        match number {
-            Number::Messages => report.messages = amount,
-            Number::Window => report.window_ns = amount,
-            Number::Work(kind) => drop(report.work.insert(kind, amount)),
-            Number::Time(..) if amount == 0 => {}
-            Number::Time(kind, of, ns) => {
-                let times = report.times.entry(kind).or_insert(Times { of, counts: Vec::new() });
-                times.counts.push((ns, amount));
-            }
-            Number::Cpu(role) => cpu.entry(role).or_default().ns = amount,
-            Number::User(role) => cpu.entry(role).or_default().user_ns = amount,
-            Number::System(role) => cpu.entry(role).or_default().system_ns = amount,
-            Number::Spinning => report.spinning_ns = Some(amount),
-            Number::Busy(processor) => processors.entry(processor).or_default().busy_ns = amount,
-            Number::Stolen(processor) => {
-                processors.entry(processor).or_default().stolen_ns = amount;
-            }
-            Number::Counter(name) => drop(report.counters.insert(name, amount)),
+/// The numbers of two reports by what they are of, each joined with that of the other. Those of one report that are of the same are
+/// added up before.
+fn joined<K: Ord, const N: usize>(
+    both: [Vec<(K, [u64; N])>; 2],
+    may_shrink: [bool; N],
+    join: Joined<'_>,
+) -> Option<BTreeMap<K, [u64; N]>> {
+    let mut sums = BTreeMap::<K, [[u64; N]; 2]>::new();
+    for (side, numbers) in both.into_iter().enumerate() {
+        for (key, more) in numbers {
+            let own = &mut sums.entry(key).or_insert([[0; N]; 2])[side];
+            // Files can say anything.
+            *own = std::array::from_fn(|at| own[at].saturating_add(more[at]));
         }
     }
-    let thread = |(role, thread): (String, ThreadCpu)| {
-        let error_ns = (thread.ns >= SPLIT_NS_MIN).then(|| split_error_ns(thread.ns) as u64);
-        ThreadCpu { thread: ALL.to_owned(), role, error_ns, ..thread }
+    let join = |(key, [mut own, other]): (K, [[u64; N]; 2])| {
+        for at in 0..N {
+            own[at] = join(own[at], other[at], may_shrink[at])?;
+        }
+        Some((key, own))
     };
-    report.cpu = cpu.into_iter().map(thread).collect();
-    let numbered = |(processor, time)| ProcessorTime { processor, ..time };
-    report.processors = processors.into_iter().map(numbered).collect();
-    report
+    sums.into_iter().map(join).collect()
 }
 
 #[cfg(test)]
