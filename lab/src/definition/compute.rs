@@ -23,6 +23,24 @@ pub struct Scope<'a> {
     split_ns_min: u64,
 }
 
+/// A quantity of which a role has what its parties have together.
+#[derive(Clone, Copy)]
+struct Additive<'a> {
+    quantity: Quantity,
+    kind: &'a str,
+    part: Option<&'a str>,
+}
+
+/// All processor time.
+const CPU: Additive<'static> = Additive { quantity: Quantity::Cpu, kind: "", part: None };
+
+impl Additive<'_> {
+    /// Whether it is the error of a split, which does not add up.
+    fn is_error(self) -> bool {
+        self.quantity == Quantity::Cpu && self.part == Some("error")
+    }
+}
+
 /// The value of a metric, in its unit; none if the parties do not say enough.
 pub fn compute(definition: &MetricDef, scope: &Scope<'_>) -> Option<f64> {
     let value = scope.value(&definition.amount(), &definition.per)?;
@@ -112,26 +130,17 @@ impl<'a> Scope<'a> {
         found.map(|work| work as f64)
     }
 
-    /// Work of the measured role in a second.
-    fn rate(&self, role: &str, kind: &str) -> Option<f64> {
-        let each = |report: &Report| per_window(report.work(kind) as f64, report.window_ns);
-        let rate = self.of(self.measured(role)).map(each).sum::<f64>() * S;
-        (rate > 0.0).then_some(rate)
-    }
-
     /// What a role has of an additive quantity; none if it does not say.
-    fn amount(&self, role: &str, of: &Amount) -> Option<f64> {
-        if is_error(of) {
-            return self.cpu(role, of.part.as_deref());
-        }
+    fn amount(&self, role: &str, of: Additive<'_>) -> Option<f64> {
         let amounts = self.amounts(role, of).map(|(amount, _)| amount);
-        amounts.reduce(|one, other| one + other)
+        let sum = amounts.reduce(|one, other| one + other)?;
+        Some(if of.is_error() { split_error_ns(sum as u64) } else { sum })
     }
 
     /// The same for each nanosecond: each party's amount in its own window. Windows of two parties differ, most of all
     /// on a machine that is taken away.
-    fn amount_per_ns(&self, role: &str, of: &Amount) -> Option<f64> {
-        if is_error(of) {
+    fn amount_per_ns(&self, role: &str, of: Additive<'_>) -> Option<f64> {
+        if of.is_error() {
             let own = mean_window_ns(self.of(role)).or_else(|| mean_window_ns(self.reports()));
             return Some(self.amount(role, of)? / own?);
         }
@@ -145,14 +154,13 @@ impl<'a> Scope<'a> {
     fn amounts<'b>(
         &'b self,
         role: &'b str,
-        of: &'b Amount,
+        of: Additive<'b>,
     ) -> impl Iterator<Item = (f64, &'a Report)> + use<'a, 'b> {
-        let kind = of.kind.as_deref().unwrap_or_default();
-        let part = of.part.as_deref();
+        let Additive { quantity, kind, part } = of;
         self.parties.iter().filter_map(move |party| {
             let report = &party.report;
             let is_own = party.role == role;
-            let amount = match of.quantity {
+            let amount = match quantity {
                 Quantity::Work => is_own.then(|| report.work(kind)),
                 Quantity::Counter => {
                     is_own.then(|| report.counters.get(kind).copied().unwrap_or(0))
@@ -173,32 +181,23 @@ impl<'a> Scope<'a> {
         })
     }
 
-    /// Processor time of a role.
-    fn cpu(&self, role: &str, part: Option<&str>) -> Option<f64> {
-        let is_error = part == Some("error");
-        let part = part.filter(|_| !is_error);
-        let each = self.parties.iter().filter_map(|party| {
-            cpu_in(&party.report, role, party.role == role, part).map(|ns| ns as f64)
-        });
-        let ns = each.reduce(|one, other| one + other)?;
-        Some(if is_error { split_error_ns(ns as u64) } else { ns })
-    }
-
     /// What a role costs for each unit of a kind of work: of its own, or else, for a role that does none, of that of the
     /// measured role in the same time.
-    fn for_each(&self, role: &str, of: &Amount, kind: &str) -> Option<f64> {
+    fn for_each(&self, role: &str, of: Additive<'_>, kind: &str) -> Option<f64> {
         let own = total(self.of(role).map(|report| report.work(kind)));
         if own > 0 {
             return Some(self.amount(role, of)? / own as f64);
         }
-        Some(self.amount_per_ns(role, of)? / (self.rate(role, kind)? / S))
+        let work = Additive { quantity: Quantity::Work, kind, part: None };
+        let done = self.amount_per_ns(self.measured(role), work).filter(|done| *done > 0.0);
+        Some(self.amount_per_ns(role, of)? / done?)
     }
 
     /// Whether there is enough of what the kernel samples, or counts in ticks.
-    fn says_enough(&self, roles: &[&str], of: &Amount) -> bool {
-        match (of.quantity, of.part.as_deref()) {
+    fn says_enough(&self, roles: &[&str], of: Additive<'_>) -> bool {
+        match (of.quantity, of.part) {
             (Quantity::Cpu, Some("user" | "system" | "error")) => {
-                let cpu = roles.iter().filter_map(|role| self.cpu(role, None));
+                let cpu = roles.iter().filter_map(|role| self.amount(role, CPU));
                 cpu.sum::<f64>() >= self.split_ns_min as f64
             }
             // The others' figure would pass for that of all.
@@ -216,6 +215,8 @@ impl<'a> Scope<'a> {
 
     fn sum(&self, of: &Amount, per: &Per) -> Option<f64> {
         let roles = self.roles(of, per);
+        let kind = of.kind.as_deref().unwrap_or_default();
+        let of = Additive { quantity: of.quantity, kind, part: of.part.as_deref() };
         if roles.is_empty() || !self.says_enough(&roles, of) {
             return None;
         }
@@ -227,27 +228,17 @@ impl<'a> Scope<'a> {
             Per::Trial | Per::Amount(_) => summed(&|role| self.amount(role, of)),
             Per::Work(kind) => summed(&|role| self.for_each(role, of, kind)),
             Per::Mib => summed(&|role| Some(self.for_each(role, of, "bytes")? * MIB)),
-            Per::Second if of.quantity == Quantity::Work => {
-                let rate = |role: &&str| {
-                    let kind = of.kind.as_deref().unwrap_or_default();
-                    let each =
-                        |report: &Report| per_window(report.work(kind) as f64, report.window_ns);
-                    self.of(role).map(each).sum::<f64>() * S
-                };
-                Some(roles.iter().map(rate).sum()).filter(|rate: &f64| *rate > 0.0)
-            }
-            Per::Second => summed(&|role| Some(self.amount_per_ns(role, of)? * S)),
+            Per::Second => summed(&|role| Some(self.amount_per_ns(role, of)? * S))
+                .filter(|rate| of.quantity != Quantity::Work || *rate > 0.0),
             Per::CpuSecond => {
                 let cpu = |role: &&str| {
-                    Some(self.cpu(role, None)? / S / self.work(role, self.unit(role))?)
+                    Some(self.amount(role, CPU)? / S / self.work(role, self.unit(role))?)
                 };
                 let cpu: f64 = roles.iter().filter_map(cpu).sum();
+                let done = |role: &str| self.for_each(role, of, self.unit(role));
                 let done = match of.quantity {
-                    Quantity::Work => {
-                        let measured = self.measured(roles[0]);
-                        self.amount(measured, of)? / self.work(measured, self.unit(measured))?
-                    }
-                    _ => summed(&|role| self.for_each(role, of, self.unit(role)))?,
+                    Quantity::Work => done(self.measured(roles[0]))?,
+                    _ => summed(&done)?,
                 };
                 (cpu > 0.0).then_some(done / cpu)
             }
@@ -256,22 +247,22 @@ impl<'a> Scope<'a> {
     }
 
     /// A part of a quantity, of all of it.
-    fn share(&self, roles: &[&str], of: &Amount) -> Option<f64> {
-        let part = of.part.as_deref();
-        let cpu = |part| roles.iter().filter_map(|role| self.cpu(role, part)).sum::<f64>();
-        let (part, whole) = match (of.quantity, part) {
-            (Quantity::Cpu, Some(part @ ("user" | "system" | "error"))) => {
+    fn share(&self, roles: &[&str], of: Additive<'_>) -> Option<f64> {
+        let sum = |part| -> f64 {
+            let of = Additive { part, ..of };
+            roles.iter().filter_map(|role| self.amount(role, of)).sum()
+        };
+        let (part, whole) = match (of.quantity, of.part?) {
+            (Quantity::Cpu, part @ ("user" | "system" | "error")) => {
                 // What the kernel has sampled.
-                let whole = cpu(Some("user")) + cpu(Some("system"));
+                let whole = sum(Some("user")) + sum(Some("system"));
                 let is_error = part == "error";
-                (if is_error { split_error_ns(whole as u64) } else { cpu(Some(part)) }, whole)
+                (if is_error { split_error_ns(whole as u64) } else { sum(Some(part)) }, whole)
             }
-            (Quantity::Cpu, Some(part)) => (cpu(Some(part)), cpu(None)),
-            (Quantity::Processor, Some("stolen")) => {
-                let noted = || roles.iter().flat_map(|role| self.of(role));
-                let noted = || noted().flat_map(|report| &report.processors);
-                let stolen = total(noted().map(|processor| processor.stolen_ns)) as f64;
-                (stolen, stolen + total(noted().map(|processor| processor.busy_ns)) as f64)
+            (Quantity::Cpu, part) => (sum(Some(part)), sum(None)),
+            (Quantity::Processor, "stolen") => {
+                let stolen = sum(Some("stolen"));
+                (stolen, stolen + sum(Some("busy")))
             }
             _ => return None,
         };
@@ -312,11 +303,6 @@ impl<'a> Scope<'a> {
             Per::CpuSecond => None,
         }
     }
-}
-
-/// Whether it is the error of a split, which does not add up.
-fn is_error(of: &Amount) -> bool {
-    of.quantity == Quantity::Cpu && of.part.as_deref() == Some("error")
 }
 
 /// Processor time in a report that is of a role; none if the report says nothing of it.
