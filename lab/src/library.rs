@@ -83,24 +83,14 @@ fn read_table(file: &Path) -> io::Result<String> {
 /// Why a selection of cases fails.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
-    /// No case or group has this name.
-    #[error("there is no case {name:?}: {right}")]
-    Unknown {
-        /// What was asked for.
-        name: String,
-        /// What would be right: names that are near, or where all are listed.
-        right: String,
-    },
-    /// The name is that of a draft.
+    /// No case or group has this name. Then what would be right: names that are near, or where all are listed.
+    #[error("there is no case {0:?}: {1}")]
+    Unknown(String, String),
+    /// The name is that of a draft. Then the workloads that it waits for.
     #[error(
-        "{name} is a draft, whose workload {missing} is not built yet: must be a case; siga lab report --published {name} prints its published tables"
+        "{0} is a draft, whose workload {1} is not built yet: must be a case; siga lab report --published {0} prints its published tables"
     )]
-    NotBuilt {
-        /// What it is called.
-        name: String,
-        /// The workloads that are not built yet.
-        missing: &'static str,
-    },
+    NotBuilt(String, &'static str),
     /// Two that differ have this name.
     #[error("two that differ are called {0}: must have names of their own, or be one of the two")]
     Twice(String),
@@ -119,16 +109,14 @@ pub fn select(names: &[String]) -> Result<Vec<Case>, SelectError> {
     let selected = among(names, &cases());
     let draft = match &selected {
         Ok(selected) => selected.iter().find(|case| case.workload.is_planned()).cloned(),
-        Err(SelectError::Unknown { name, .. }) => {
+        Err(SelectError::Unknown(name, _)) => {
             drafts().into_iter().find(|draft| draft.name == *name)
         }
         Err(_) => None,
     };
     match draft {
         None => selected,
-        Some(Case { name, workload, .. }) => {
-            Err(SelectError::NotBuilt { name, missing: workload.name })
-        }
+        Some(Case { name, workload, .. }) => Err(SelectError::NotBuilt(name, workload.name)),
     }
 }
 
@@ -155,16 +143,19 @@ fn among(names: &[String], all: &[Case]) -> Result<Vec<Case>, SelectError> {
         if found.is_empty() {
             found.push(Case::read(file(name, all)?)?);
         }
-        let differs = |case: &&Case| {
-            selected.iter().any(|other| other.name == case.name && other.text != case.text)
-        };
-        if let Some(case) = found.iter().find(differs) {
-            return Err(SelectError::Twice(case.name.clone()));
-        }
-        found.retain(|case| selected.iter().all(|other| other.name != case.name));
-        selected.append(&mut found);
+        found.into_iter().try_for_each(|case| add(case, &mut selected))?;
     }
     Ok(selected)
+}
+
+/// Adds a case, unless it is there already.
+fn add(case: Case, all: &mut Vec<Case>) -> Result<(), SelectError> {
+    match all.iter().find(|other| other.name == case.name) {
+        Some(other) if other.text != case.text => return Err(SelectError::Twice(case.name)),
+        Some(_) => {}
+        None => all.push(case),
+    }
+    Ok(())
 }
 
 /// These cases as a full run has them: each followed by the cases that it names for that.
@@ -184,15 +175,7 @@ pub fn in_full(cases: Vec<Case>) -> Result<Vec<Case>, SelectError> {
         };
         let more: Vec<String> = case.full.iter().map(beside).collect();
         let more = if more.is_empty() { Vec::new() } else { select(&more)? };
-        for case in std::iter::once(case).chain(more) {
-            match all.iter().find(|other| other.name == case.name) {
-                Some(other) if other.text != case.text => {
-                    return Err(SelectError::Twice(case.name));
-                }
-                Some(_) => {}
-                None => all.push(case),
-            }
-        }
+        std::iter::once(case).chain(more).try_for_each(|case| add(case, &mut all))?;
     }
     Ok(all)
 }
@@ -207,7 +190,7 @@ fn file<'a>(name: &'a str, all: &[Case]) -> Result<&'a Path, SelectError> {
     let right = question(&near(name, names.map(String::as_str)));
     let list = "must be a name that siga lab list prints, or a file whose name ends in .toml";
     let right = right.unwrap_or_else(|| list.to_owned());
-    Err(SelectError::Unknown { name: name.to_owned(), right })
+    Err(SelectError::Unknown(name.to_owned(), right))
 }
 
 #[cfg(test)]

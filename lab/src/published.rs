@@ -35,7 +35,6 @@ pub struct Published {
     /// The figures that the document derives from others.
     pub derived: Vec<Derived>,
     levels: Vec<Levels>,
-    are_trials: bool,
 }
 
 /// What a row says of factors and metrics.
@@ -127,7 +126,7 @@ impl Published {
         let derived = about.derived.into_iter().map(|derived| derived.read(&sheet, read));
         let derived = derived.collect::<Result<_, Wrong>>()?;
         let About { name, document, each, .. } = about;
-        Ok(Published { name, document, sheet, rows, keys, each, derived, levels, are_trials })
+        Ok(Published { name, document, sheet, rows, keys, each, derived, levels })
     }
 
     /// Its files: what they are called, and what they hold.
@@ -138,11 +137,6 @@ impl Published {
     /// The levels of each row.
     pub fn cells(&self) -> impl Iterator<Item = &Factors> {
         self.levels.iter().map(|levels| &levels.factors)
-    }
-
-    /// Whether the rows of a cell are its trials.
-    pub fn are_trials(&self) -> bool {
-        self.are_trials
     }
 
     /// Whether something was published of a metric.
