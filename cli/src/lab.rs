@@ -258,8 +258,10 @@ fn print_report(arguments: &Report) -> Result<(), Outcome> {
         if arguments.output.json {
             return report::published_cells(&cases).iter().try_for_each(print_json);
         }
-        let report = shown(&report::published(&cases), arguments.format);
-        return print(report.unwrap_or_else(|| report::published_csv(&cases)).trim_end());
+        return match arguments.format {
+            Format::Csv => print(report::published_csv(&cases).trim_end()),
+            format => show(&report::published(&cases), format),
+        };
     }
     let cases = if arguments.case.is_empty() { Vec::new() } else { select(&arguments.case)? };
     let (mut records, mut notes) = (Vec::new(), Vec::new());
@@ -279,25 +281,26 @@ fn print_report(arguments: &Report) -> Result<(), Outcome> {
         report::judgements(&records).iter().try_for_each(print_json)?;
         return report::failures(&records).iter().try_for_each(print_json);
     }
-    if matches!(arguments.format, Format::Html) {
-        return print(report::page(&records, &notes).trim_end());
+    match arguments.format {
+        Format::Html => print(report::page(&records, &notes).trim_end()),
+        Format::Csv => print(report::csv(&records).trim_end()),
+        format if arguments.intervals => show(&report::report(&records).noting(notes), format),
+        format => show(&report::report(&records), format),
     }
-    let mut report = report::report(&records);
-    if arguments.intervals {
-        report = report.noting(notes);
-    }
-    let report = shown(&report, arguments.format);
-    print(report.unwrap_or_else(|| report::csv(&records)).trim_end())
 }
 
-/// A report in a format; none in the one that has raw numbers.
-fn shown(report: &report::Report, format: Format) -> Option<String> {
-    match format {
-        Format::Text => Some(report::text(report, width())),
-        Format::Markdown => Some(report::markdown(report)),
-        Format::Html => Some(report::html(report)),
-        Format::Csv => None,
-    }
+/// Prints a report.
+fn show(report: &report::Report, format: Format) -> Result<(), Outcome> {
+    let text = match format {
+        Format::Text => report::text(report, width()),
+        Format::Markdown => report::markdown(report),
+        Format::Html => report::html(report),
+        Format::Csv => {
+            let right = "must be --json, or another format";
+            return Err(Outcome::Usage(format!("this has no form as CSV: {right}")));
+        }
+    };
+    print(text.trim_end())
 }
 
 /// The results that a user names: of a file, or of a run that is kept; and the file.

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use lab::report::{self, Change, Wishes};
 
-use super::{Format, broken, results_of, shown};
+use super::{Format, broken, results_of, show};
 use crate::outcome::Outcome;
-use crate::output::{Output, print, print_json};
+use crate::output::{Output, print_json};
 
 /// Compare two results: what became better or worse from A to B
 ///
@@ -61,11 +61,6 @@ struct Found {
 }
 
 fn compare(arguments: &Compare) -> Result<Found, Outcome> {
-    if matches!(arguments.format, Format::Csv) {
-        return Err(Outcome::Usage(
-            "a comparison has no form as CSV: must be --json, or another format".into(),
-        ));
-    }
     let read = |name| -> Result<_, Outcome> {
         let (file, mut records) = results_of(name)?;
         let cases = &arguments.case;
@@ -81,8 +76,7 @@ fn compare(arguments: &Compare) -> Result<Found, Outcome> {
         found.differences.iter().try_for_each(print_json)?;
     } else {
         let [a, b] = [file_a, file_b].map(|file| file.display().to_string());
-        let report = shown(&found.report(&a, &b, wishes), arguments.format);
-        print(report.unwrap_or_default().trim_end())?;
+        show(&found.report(&a, &b, wishes), arguments.format)?;
     }
     if found.compared.is_empty() {
         let what = "A and B have no figure in common that can be compared";

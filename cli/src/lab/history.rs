@@ -4,9 +4,9 @@ use lab::record;
 use lab::report::{self, KeptRun, Trend};
 use lab::store::{Kept, Store};
 
-use super::{Format, shown};
+use super::{Format, show};
 use crate::outcome::Outcome;
-use crate::output::{Output, print, print_json, say};
+use crate::output::{Output, print_json, say};
 
 /// List kept runs, or how a case's figures went from run to run
 ///
@@ -28,10 +28,6 @@ pub struct History {
 }
 
 pub fn run(arguments: &History) -> Result<(), Outcome> {
-    if matches!(arguments.format, Format::Csv) {
-        let right = "must be --json, or another format";
-        return Err(Outcome::Usage(format!("a history has no form as CSV: {right}")));
-    }
     let runs = Store::of_user().map(|store| store.runs()).transpose().map_err(Outcome::no)?;
     let runs = runs.unwrap_or_default();
     match &arguments.case {
@@ -55,8 +51,7 @@ fn list(arguments: &History, runs: Vec<Kept>) -> Result<(), Outcome> {
     if arguments.output.json {
         return runs.map(summary).try_for_each(|run| print_json(&run));
     }
-    let report = shown(&report::kept(&runs.map(summary).collect::<Vec<_>>()), arguments.format);
-    print(report.unwrap_or_default().trim_end())
+    show(&report::kept(&runs.map(summary).collect::<Vec<_>>()), arguments.format)
 }
 
 fn trend(arguments: &History, case: &str, runs: Vec<Kept>) -> Result<(), Outcome> {
@@ -86,6 +81,5 @@ fn trend(arguments: &History, case: &str, runs: Vec<Kept>) -> Result<(), Outcome
         let mut own = figures.filter(|one| wanted.is_empty() || wanted.contains(&one.metric));
         return own.try_for_each(print_json);
     }
-    let report = shown(&trend.report(&arguments.metric), arguments.format);
-    print(report.unwrap_or_default().trim_end())
+    show(&trend.report(&arguments.metric), arguments.format)
 }
