@@ -23,7 +23,7 @@ use lab::record::{self, Record, Results};
 use lab::redefine::redefine;
 use lab::reduce::reduce;
 use lab::report::{self, Judgement, Verdict};
-use lab::run::{RunError, Watcher};
+use lab::run::Watcher;
 use lab::store::{self, LAST, Store};
 use lab::transport::{TRANSPORTS, Transport};
 use lab::trial::{Crew, TrialError};
@@ -348,7 +348,7 @@ fn results(arguments: &Run) -> Result<Results, Outcome> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let keep = |store: Store| {
         let (path, file) = store.begin(now.as_millis() as u64)?;
-        results.begin_at(store::when(&path).unwrap_or(now.as_millis() as u64));
+        results.began_ms = store::when(&path).or(Some(now.as_millis() as u64));
         results.write_spare_to(path, file);
         Ok::<(), io::Error>(())
     };
@@ -434,14 +434,11 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
     let outcome =
         lab::run::run(&plan, &crew, against.as_ref(), &machine, Some(&mut results), &mut progress);
     progress.bar.finish_and_clear();
-    let outcome = outcome.map_err(|error| match error {
-        RunError::System(error) => error.into(),
-        RunError::Results(_) => Outcome::no(error),
-    })?;
+    let outcome = outcome?;
     if let Some(error) = &outcome.unrecorded {
         say(format_args!("warning: no interval records are kept: {error}"));
     }
-    if let Some(error) = results.lost() {
+    if let Some(error) = &results.lost {
         say(format_args!("warning: the run is not kept: {error}"));
     }
     let records = outcome.records;

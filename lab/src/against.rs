@@ -14,7 +14,7 @@
 //!     anything else                                    the trial has failed
 //! ```
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, PipeReader, Read};
 use std::os::fd::AsFd;
@@ -27,11 +27,14 @@ use os::poller::wait_any;
 use os::processor::now_ns;
 use os::signals::HeldSignals;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::Serialize;
+use toml::{Table, Value};
 
 use crate::binary::Binary;
 use crate::factor::{Factors, Level, is_against};
 use crate::machine::Machine;
 use crate::place::Place;
+use crate::placement::Placements;
 use crate::record::{self, Record};
 use crate::trial::{Measured, Trial, TrialError};
 use crate::workload::Part;
@@ -56,7 +59,9 @@ const CELL: &str = "cell";
 pub struct Against {
     this: Binary,
     other: Binary,
-    time_max: Option<Duration>,
+    /// How long a trial may take. None: ten seconds longer than one of this binary, which ends a trial that takes too long by
+    /// itself.
+    pub time_max: Option<Duration>,
 }
 
 /// Why this binary cannot be run against another.
@@ -87,13 +92,6 @@ impl Against {
         let other = Binary::at(file, version).map_err(|error| not_siga(error.to_string()))?;
         let this = Binary::this().map_err(AgainstError::This)?;
         Ok(Against { this, other, time_max: None })
-    }
-
-    /// Sets how long a trial may take. Without it, a trial may take ten seconds longer than one of this
-    /// binary, which ends a trial that takes too long by itself.
-    #[must_use]
-    pub fn with_time_max(self, time_max: Duration) -> Against {
-        Against { time_max: Some(time_max), ..self }
     }
 
     /// The binary that measures `cell`.
@@ -213,38 +211,47 @@ pub(crate) fn first_line(file: &Path) -> Result<(String, ExitStatus), String> {
 /// The case file of one trial.
 fn case_of(trial: &Trial) -> String {
     let Trial { workload, factors, warm_up, window, system, place, .. } = trial;
-    let parts = workload.parts();
-    let is_one = parts.iter().all(|part| part.name.is_empty());
-    let mut text = format!(
-        "name = \"{CELL}\"\nasks = \"?\"\n{}trials = 1\nseconds = {:?}\nwarm_up_seconds = {:?}\n",
-        if is_one { format!("workload = \"{}\"\n", workload.name) } else { String::new() },
-        window.as_secs_f64(),
-        warm_up.as_secs_f64(),
-    );
-    if system.is_some() {
-        text += "system = \"system.toml\"\n";
-    }
-    for Part { name, workload } in parts.iter().filter(|_| !is_one) {
-        let kind = workload.name;
-        writeln!(text, "[[workload]]\nname = \"{name}\"\nworkload = \"{kind}\"")
-            .expect("a string takes everything");
-    }
-    if !place.is_empty() {
-        text += "[place]\n";
-        for (role, rule) in place {
-            writeln!(text, "{role:?} = {rule}").expect("a string takes everything");
+    let workload = match &*workload.parts() {
+        [Part { name: "", workload }] => Value::from(workload.name),
+        parts => {
+            let of = |Part { name, workload }: &Part| {
+                let entries = [("name", *name), ("workload", workload.name)];
+                Table::from_iter(entries.map(|(key, value)| (key.to_owned(), value.into())))
+            };
+            parts.iter().map(of).collect::<Vec<_>>().into()
         }
-    }
-    text += "[factors]\n";
-    for (factor, level) in factors {
-        let factor = if is_one { factor.clone() } else { format!("{factor:?}") };
-        let written = match level {
-            Level::Number(number) => writeln!(text, "{factor} = [{number}]"),
-            Level::Word(word) => writeln!(text, "{factor} = [\"{word}\"]"),
-        };
-        written.expect("a string takes everything");
-    }
-    text
+    };
+    let system = system.as_ref().map(|_| "system.toml");
+    let factors: BTreeMap<_, _> = factors.iter().map(|(name, level)| (name, [level])).collect();
+    let cell = Cell {
+        name: CELL,
+        asks: "?",
+        trials: 1,
+        seconds: window.as_secs_f64(),
+        warm_up_seconds: warm_up.as_secs_f64(),
+        system,
+        workload,
+        place: place.clone(),
+        factors,
+    };
+    toml::to_string(&cell).expect("a case of words and numbers can be written")
+}
+
+/// A case of one cell. What is a table comes last.
+#[derive(Serialize)]
+struct Cell<'a> {
+    name: &'static str,
+    asks: &'static str,
+    trials: u32,
+    seconds: f64,
+    warm_up_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<&'static str>,
+    /// The name of the workload, or each part of it.
+    workload: Value,
+    #[serde(skip_serializing_if = "Placements::is_empty")]
+    place: Placements,
+    factors: BTreeMap<&'a String, [&'a Level; 1]>,
 }
 
 /// The record, if it is a result of this trial.
@@ -401,15 +408,15 @@ mod tests {
         let text = case_of(&trial());
         assert_eq!(
             text,
-            "name = \"cell\"\nasks = \"?\"\nworkload = \"message-stream\"\ntrials = 1\nseconds = 2.0\n\
-             warm_up_seconds = 0.1\n[factors]\nbytes = [64]\ntransport = [\"path\"]\nwait = [\"spin\"]\n"
+            "name = \"cell\"\nasks = \"?\"\ntrials = 1\nseconds = 2.0\nwarm_up_seconds = 0.1\n\
+             workload = \"message-stream\"\n\n[factors]\nbytes = [64]\ntransport = [\"path\"]\nwait = [\"spin\"]\n"
         );
         let case = Case::parse(&Source::of("cell.toml", &text), &|_| unreachable!("it names none"));
         let case = case.unwrap();
         assert_eq!(case.cells(), [trial().factors]);
         assert_eq!((case.window, case.warm_up), (trial().window, trial().warm_up));
         let with_system = Trial { system: Some(("two.toml".into(), String::new())), ..trial() };
-        assert!(case_of(&with_system).contains("\nsystem = \"system.toml\"\n[factors]\n"));
+        assert!(case_of(&with_system).contains("\nsystem = \"system.toml\"\n"));
     }
 
     #[test]

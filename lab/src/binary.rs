@@ -1,8 +1,9 @@
 //! Which siga binary measured a trial.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -32,25 +33,14 @@ impl Binary {
     /// # Errors
     /// The file cannot be read.
     pub(crate) fn at(path: PathBuf, version: String) -> io::Result<Binary> {
-        Ok(Binary { checksum: checksum(&path)?, path, version })
+        let mut checksum = Checksum::default();
+        checksum.take(&fs::read(&path)?);
+        Ok(Binary { checksum: checksum.finish(), path, version })
     }
 
     /// One line.
     pub fn line(&self) -> String {
         format!("{}, {}, cksum {}", self.version, self.path.display(), self.checksum)
-    }
-}
-
-/// The checksum of a file.
-fn checksum(file: &Path) -> io::Result<u32> {
-    let mut file = File::open(file)?;
-    let mut checksum = Checksum::default();
-    let mut piece = vec![0; 64 << 10];
-    loop {
-        match file.read(&mut piece)? {
-            0 => return Ok(checksum.finish()),
-            bytes => checksum.take(&piece[..bytes]),
-        }
     }
 }
 
@@ -61,47 +51,29 @@ pub(crate) struct Checksum {
     bytes: u64,
 }
 
-/// What the register becomes when a byte is shifted out of it.
-static STEPS: [u32; 256] = steps();
-
 const POLYNOMIAL: u32 = 0x04c1_1db7;
 
-const fn steps() -> [u32; 256] {
-    let mut steps = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut register = (byte as u32) << 24;
-        let mut bit = 0;
-        while bit < 8 {
-            let carry = register >> 31;
-            register = (register << 1) ^ (carry * POLYNOMIAL);
-            bit += 1;
-        }
-        steps[byte] = register;
-        byte += 1;
-    }
-    steps
-}
+/// What the register becomes when a byte is shifted out of it.
+static STEPS: LazyLock<[u32; 256]> = LazyLock::new(|| {
+    let shifted = |register: u32, _| (register << 1) ^ ((register >> 31) * POLYNOMIAL);
+    std::array::from_fn(|byte| (0..8).fold((byte as u32) << 24, shifted))
+});
 
 impl Checksum {
     pub(crate) fn take(&mut self, piece: &[u8]) {
-        self.register = piece.iter().fold(self.register, |register, byte| step(register, *byte));
+        let steps = &*STEPS;
+        self.register = piece.iter().fold(self.register, |register, byte| {
+            (register << 8) ^ steps[((register >> 24) as u8 ^ byte) as usize]
+        });
         self.bytes += piece.len() as u64;
     }
 
-    pub(crate) fn finish(self) -> u32 {
-        let mut register = self.register;
-        let mut left = self.bytes;
-        while left > 0 {
-            register = step(register, left as u8);
-            left >>= 8;
-        }
-        !register
+    pub(crate) fn finish(mut self) -> u32 {
+        let count = self.bytes.to_le_bytes();
+        let digits = 8 - self.bytes.leading_zeros() as usize / 8;
+        self.take(&count[..digits]);
+        !self.register
     }
-}
-
-fn step(register: u32, byte: u8) -> u32 {
-    (register << 8) ^ STEPS[((register >> 24) as u8 ^ byte) as usize]
 }
 
 #[cfg(test)]

@@ -76,6 +76,12 @@ pub struct Order {
 }
 
 impl Order {
+    /// For the calling thread alone, which works for `role` and notes the times of these processors.
+    pub(crate) fn of_thread(role: &str, watched: &[usize]) -> Order {
+        let (role, watched) = (role.to_owned(), watched.to_vec());
+        Order { role, watched, is_thread: true, ..Order::default() }
+    }
+
     /// Whether its role is that of the source.
     pub fn is_source(&self) -> bool {
         self.role == SOURCE

@@ -152,28 +152,20 @@ pub fn processors() -> Vec<usize> {
     given_away(&os::processor::allowed(), siblings, neighbours)
 }
 
+/// Two processors on different cores that share their last cache if there are such, so that the distance is of the same kind
+/// each time, then the others. The first of many serve most interrupts, so the last are taken.
 fn given_away(
     allowed: &[usize],
     siblings: impl Fn(usize) -> Vec<usize>,
     neighbours: impl Fn(usize) -> Vec<usize>,
 ) -> Vec<usize> {
-    let Some(pair) = pair(allowed, siblings, neighbours) else { return allowed.to_vec() };
-    let others = allowed.iter().rev().filter(|processor| !pair.contains(processor));
-    pair.into_iter().chain(others.copied()).collect()
-}
-
-/// Two processors for two guests: on different cores that share their last cache if there are such, so that the distance is of
-/// the same kind each time. The first of many serve most interrupts, so the last are taken.
-fn pair(
-    allowed: &[usize],
-    siblings: impl Fn(usize) -> Vec<usize>,
-    neighbours: impl Fn(usize) -> Vec<usize>,
-) -> Option<[usize; 2]> {
-    let (last, others) = allowed.split_last()?;
+    let Some((last, others)) = allowed.split_last() else { return Vec::new() };
     let (together, near) = (siblings(*last), neighbours(*last));
     let mut apart = others.iter().rev().filter(|processor| !together.contains(processor));
     let nearest = apart.clone().find(|processor| near.contains(processor));
-    nearest.or_else(|| apart.next()).or(others.last()).map(|other| [*other, *last])
+    let other = nearest.or_else(|| apart.next()).or(others.last());
+    let rest = others.iter().rev().filter(|processor| Some(*processor) != other);
+    other.into_iter().chain([last]).chain(rest).copied().collect()
 }
 
 /// The processors that share the last cache with this one.
@@ -242,22 +234,21 @@ mod tests {
         let alone = |processor: usize| vec![processor];
         let in_pairs = |processor: usize| vec![processor & !1, processor | 1];
         let all = |_: usize| (0..8).collect::<Vec<_>>();
-        assert_eq!(pair(&[0, 1], alone, all), Some([0, 1]));
-        assert_eq!(pair(&[0, 1, 2, 3], in_pairs, all), Some([1, 3]));
+        assert_eq!(given_away(&[0, 1], alone, all), [0, 1]);
+        assert_eq!(given_away(&[0, 1, 2, 3], in_pairs, all), [1, 3, 2, 0]);
         assert_eq!(
-            pair(&[6, 7], in_pairs, all),
-            Some([6, 7]),
+            given_away(&[6, 7], in_pairs, all),
+            [6, 7],
             "one core is better than one thread"
         );
-        assert_eq!(pair(&[5], alone, all), None);
-        assert_eq!(pair(&[], alone, all), None);
+        assert_eq!(given_away(&[5], alone, all), [5]);
+        assert_eq!(given_away(&[], alone, all), Vec::<usize>::new());
         // Caches of every second core, as where nodes take turns.
         let every_second =
             |processor: usize| (processor & 2..8).step_by(4).flat_map(|at| [at, at + 1]).collect();
-        assert_eq!(pair(&[0, 1, 2, 3, 4, 5, 6, 7], in_pairs, every_second), Some([3, 7]));
-        assert_eq!(pair(&[4, 5, 6, 7], in_pairs, every_second), Some([5, 7]), "none shares it");
-        assert_eq!(given_away(&[0, 1, 2, 3], in_pairs, all), [1, 3, 2, 0]);
-        assert_eq!(given_away(&[5], alone, all), [5]);
+        let pair = |allowed: &[usize]| given_away(allowed, in_pairs, every_second)[..2].to_vec();
+        assert_eq!(pair(&[0, 1, 2, 3, 4, 5, 6, 7]), [3, 7]);
+        assert_eq!(pair(&[4, 5, 6, 7]), [5, 7], "none shares it");
         assert_eq!(chosen("always [madvise] never\n").as_deref(), Some("madvise"));
         assert_eq!(chosen("never"), None);
         assert_eq!(list("0-2,8"), [0, 1, 2, 8]);

@@ -64,43 +64,28 @@ struct Mark {
 impl Meter {
     /// For a worker, who does so much of each kind of work with a message.
     pub(crate) fn new(window: Window, order: &Order, units: &[Unit]) -> Meter {
-        let mut meter = Meter::with(window, Sampler::of(order), units);
         // A trial goes on without records that cannot be kept.
-        meter.recorder = order.intervals.as_ref().and_then(|intervals| {
+        let recorder = order.intervals.as_ref().and_then(|intervals| {
             Recorder::new(intervals, &named(&order.part, &order.role), order.number).ok()
         });
-        meter
-    }
-
-    /// The same, which takes times of a kind, each of `of` events.
-    pub(crate) fn timing(self, kind: &'static str, of: u64) -> Meter {
-        Meter { kind: Some((kind, of)), ..self }
-    }
-
-    /// For the calling thread alone, which works for `role` and notes the times of these processors.
-    pub(crate) fn of_thread(
-        window: Window,
-        role: &str,
-        watched: &[usize],
-        units: &[Unit],
-    ) -> Meter {
-        Meter::with(window, Sampler::of_thread(role, watched), units)
-    }
-
-    fn with(window: Window, sampler: Sampler, units: &[Unit]) -> Meter {
         Meter {
             window,
-            sampler,
+            sampler: Sampler::of(order),
             units: units.to_vec(),
             times: Taken::new(),
             pacing_ns: 0,
             added: Report::default(),
             kind: None,
-            recorder: None,
+            recorder,
             edge_ns: window.start_ns,
             start: None,
             end: None,
         }
+    }
+
+    /// The same, which takes times of a kind, each of `of` events.
+    pub(crate) fn timing(self, kind: &'static str, of: u64) -> Meter {
+        Meter { kind: Some((kind, of)), ..self }
     }
 
     /// Checks whether an edge of the window has been reached. Returns the time, which has gone on if it has.
@@ -291,7 +276,7 @@ mod tests {
     }
 
     fn meter(window: Window) -> Meter {
-        Meter::of_thread(window, "source", &[], UNITS).timing("latency", 1)
+        Meter::new(window, &Order::of_thread("source", &[]), UNITS).timing("latency", 1)
     }
 
     #[test]

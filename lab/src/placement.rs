@@ -1,33 +1,25 @@
 //! Placement: which processors the parties of a trial run on.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-/// Where the copies of a role run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where the copies of a role run, as it is written in a case file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "lowercase",
+    expecting = "this is no placement: must be a processor, or one of own, shared, any"
+)]
 pub enum Placement {
-    /// All on this processor.
-    Processor(usize),
     /// Each on a processor that no other party has. Where there are too few, they share them in turn.
     Own,
     /// Together on the processors that no party has to itself. Where there are none, on all.
     Shared,
     /// Wherever the kernel runs them.
     Any,
-}
-
-/// As it is written in a case file.
-impl fmt::Display for Placement {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Placement::Processor(processor) => processor.fmt(formatter),
-            Placement::Own => formatter.write_str("\"own\""),
-            Placement::Shared => formatter.write_str("\"shared\""),
-            Placement::Any => formatter.write_str("\"any\""),
-        }
-    }
+    /// All on this processor.
+    #[serde(untagged)]
+    Processor(usize),
 }
 
 /// What a case says of placement, by role. Roles that are not there have their default.
@@ -90,36 +82,6 @@ pub(crate) fn watched(places: &[Processors]) -> Vec<Processors> {
         watched[by.expect("it is in some party's place")].push(processor);
     }
     watched
-}
-
-/// As it is written: a processor, or a word.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "a processor, or one of own, shared, any")]
-enum Written {
-    Processor(usize),
-    Word(String),
-}
-
-impl TryFrom<Written> for Placement {
-    type Error = String;
-
-    fn try_from(written: Written) -> Result<Placement, String> {
-        match written {
-            Written::Processor(processor) => Ok(Placement::Processor(processor)),
-            Written::Word(word) => match &*word {
-                "own" => Ok(Placement::Own),
-                "shared" => Ok(Placement::Shared),
-                "any" => Ok(Placement::Any),
-                _ => Err(format!("{word:?}: must be a processor, or one of own, shared, any")),
-            },
-        }
-    }
-}
-
-impl<'a> Deserialize<'a> for Placement {
-    fn deserialize<D: serde::Deserializer<'a>>(deserializer: D) -> Result<Placement, D::Error> {
-        Written::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
-    }
 }
 
 #[cfg(test)]

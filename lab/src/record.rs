@@ -129,8 +129,10 @@ pub fn read_case<'a>(
 #[derive(Debug, Default)]
 pub struct Results {
     files: Vec<Kept>,
-    lost: Option<io::Error>,
-    began_ms: Option<u64>,
+    /// Why a spare file has not all results.
+    pub lost: Option<io::Error>,
+    /// When the run began, in milliseconds since 1970, where its file is named after that.
+    pub began_ms: Option<u64>,
 }
 
 /// A file of results.
@@ -154,16 +156,6 @@ impl Results {
         self.files.push(Kept { path: Some(path), file, is_spare: true });
     }
 
-    /// Says when the run began, in milliseconds since 1970, where its file is named after that.
-    pub fn begin_at(&mut self, ms: u64) {
-        self.began_ms = Some(ms);
-    }
-
-    /// When the run began; none if nobody said.
-    pub fn began_ms(&self) -> Option<u64> {
-        self.began_ms
-    }
-
     /// Opens one more file to append to.
     ///
     /// # Errors
@@ -183,11 +175,6 @@ impl Results {
         self.files.iter().find_map(|kept| kept.path.as_deref())
     }
 
-    /// Why a spare file has not all results.
-    pub fn lost(&self) -> Option<&io::Error> {
-        self.lost.as_ref()
-    }
-
     /// Adds a trial: it is in the files when this returns.
     ///
     /// # Errors
@@ -196,19 +183,16 @@ impl Results {
     pub fn add(&mut self, record: &Record) -> io::Result<()> {
         let mut line = serde_json::to_vec(record).map_err(io::Error::other)?;
         line.push(b'\n');
-        let mut failed = None;
-        self.files.retain_mut(|kept| match kept.file.write_all(&line) {
-            Err(error) if kept.is_spare => {
-                self.lost = Some(error);
-                false
+        let mut kept = Ok(());
+        self.files.retain_mut(|to| {
+            let Err(error) = to.file.write_all(&line) else { return true };
+            match to.is_spare {
+                true => self.lost = Some(error),
+                false => kept = Err(error),
             }
-            Err(error) => {
-                failed = Some(error);
-                true
-            }
-            Ok(()) => true,
+            !to.is_spare
         });
-        failed.map_or(Ok(()), Err)
+        kept
     }
 }
 
@@ -239,15 +223,11 @@ pub fn parse(source: &Source) -> Result<Vec<Record>, FileError> {
     parse_counting(source).map(|(records, _)| records)
 }
 
-/// Reads results, and counts the lines that were cut off.
+/// Takes the text of results apart, and counts the lines that were cut off.
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_counting(file: &Path) -> Result<(Vec<Record>, usize), FileError> {
-    parse_counting(&Source::read(file)?)
-}
-
-fn parse_counting(source: &Source) -> Result<(Vec<Record>, usize), FileError> {
+pub fn parse_counting(source: &Source) -> Result<(Vec<Record>, usize), FileError> {
     let (mut records, mut cut_off) = (Vec::new(), 0);
     let mut at = 0;
     for line in source.text().split_inclusive('\n') {
@@ -258,20 +238,16 @@ fn parse_counting(source: &Source) -> Result<(Vec<Record>, usize), FileError> {
         }
         match serde_json::from_str::<Record>(line) {
             Ok(mut record) => {
-                let metrics: BTreeMap<String, f64> = std::mem::take(&mut record.metrics);
-                record.metrics =
-                    metrics.into_iter().map(|(name, value)| (renamed(&name), value)).collect();
+                let metrics = record.metrics.into_iter();
+                record.metrics = metrics.map(|(name, value)| (renamed(&name), value)).collect();
                 records.push(record);
             }
             // The run was ended in the middle of it; another may have added its own after it.
             Err(_) if !line.ends_with('\n') || is_cut_off(line) => cut_off += 1,
             Err(error) => {
                 let what = format!("this is no result: {error}");
-                return Err(source.error(
-                    span,
-                    what,
-                    "must be a line that `siga lab run --json` wrote",
-                ));
+                let right = "must be a line that `siga lab run --json` wrote";
+                return Err(source.error(span, what, right));
             }
         }
     }
@@ -348,7 +324,7 @@ mod tests {
         let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
         results.write_spare_to("/dev/full".into(), full);
         results.add(&record).unwrap();
-        assert_eq!(results.lost().unwrap().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(results.lost.unwrap().kind(), io::ErrorKind::StorageFull);
     }
 
     #[test]

@@ -42,17 +42,6 @@ pub struct Outcome {
     pub unrecorded: Option<io::Error>,
 }
 
-/// Why a run could not go on.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// A system file is wrong, or cannot be read.
-    #[error(transparent)]
-    System(#[from] FileError),
-    /// The results cannot be kept.
-    #[error("cannot keep the results: {0}")]
-    Results(#[source] io::Error),
-}
-
 /// Attempts at a trial before it counts as failed.
 const ATTEMPTS_MAX: u32 = 2;
 
@@ -60,7 +49,7 @@ const ATTEMPTS_MAX: u32 = 2;
 /// on without it; each attempt is a record. `against` measures the cells of the other binary.
 ///
 /// # Errors
-/// [`RunError`].
+/// A system file is wrong, or cannot be read.
 ///
 /// # Panics
 /// If the plan has cells of another binary and `against` is none.
@@ -71,10 +60,10 @@ pub fn run(
     machine: &Machine,
     results: Option<&mut Results>,
     watcher: &mut impl Watcher,
-) -> Result<Outcome, RunError> {
+) -> Result<Outcome, FileError> {
     let systems = plan.jobs.iter().map(|job| systems(&job.case)).collect::<Result<Vec<_>, _>>()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let began = results.as_ref().and_then(|results| results.began_ms());
+    let began = results.as_ref().and_then(|results| results.began_ms);
     let mut running = Running {
         crew,
         against,
@@ -127,12 +116,21 @@ impl Running<'_> {
         let factors = &job.cells[step.cell];
         let system = job.case.system(factors).and_then(|at| systems[at].clone());
         let system_name = system.as_ref().map_or(OPEN, |(name, _)| name).to_owned();
-        let intervals = self.intervals(job, step).unwrap_or_else(|error| {
+        let workload = job.case.workload;
+        let own = factors.iter().filter(|(name, _)| workload.factor(name).is_some());
+        let own = own.map(|(name, level)| (name.clone(), level.clone())).collect();
+        let mut trial = Trial {
+            warm_up: job.case.warm_up,
+            window: job.case.window,
+            system,
+            place: job.case.place.clone(),
+            ..Trial::new(workload, own)
+        };
+        trial.intervals = self.intervals(job, step).unwrap_or_else(|error| {
             // Parties measure without records too.
             self.outcome.unrecorded = Some(error);
             None
         });
-        let mut trial = trial_of(job, factors, system, intervals);
         for attempt in 1..=ATTEMPTS_MAX {
             let found = self.attempt(&trial, factors);
             if let Err(error) = &found.0 {
@@ -230,26 +228,6 @@ impl Running<'_> {
         };
         let name = format!("{}-{run}-{cell}-{trial}", job.case.name);
         Ok(Some(Intervals { interval, directory, name, head }))
-    }
-}
-
-fn trial_of(
-    job: &Job,
-    factors: &Factors,
-    system: SystemText,
-    intervals: Option<Intervals>,
-) -> Trial {
-    let case = &job.case;
-    let mut factors = factors.clone();
-    factors.retain(|name, _| case.workload.factor(name).is_some());
-    Trial {
-        workload: case.workload,
-        factors,
-        warm_up: case.warm_up,
-        window: case.window,
-        system,
-        place: case.place.clone(),
-        intervals,
     }
 }
 

@@ -56,25 +56,18 @@ const NUMBER_MAX: u64 = 9999;
 
 /// A time in milliseconds since 1970 as `2026-11-21T09:13:54`, in UTC.
 pub fn date(time_ms: u64) -> String {
-    let (mut day, second) = (time_ms / 86_400_000, time_ms / 1000 % 86_400);
-    // Years of 400 repeat; a time that is nonsense ends with the loop.
-    let (mut year, mut month) = (1970 + 400 * (day / 146_097), 0);
-    day %= 146_097;
-    let is_leap = |year: u64| year.is_multiple_of(if year.is_multiple_of(100) { 400 } else { 4 });
-    loop {
-        let february = if is_leap(year) { 29 } else { 28 };
-        let days = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month];
-        if day < days {
-            break;
-        }
-        day -= days;
-        month += 1;
-        if month == 12 {
-            (year, month) = (year + 1, 0);
-        }
-    }
+    let (days, second) = (time_ms / 86_400_000, time_ms / 1000 % 86_400);
+    // Years begin in March here, so that a leap day is the last of its year, and the first of them is the year 0; years of
+    // 400 repeat. (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days.)
+    let (centuries, day) = ((days + 719_468) / 146_097, (days + 719_468) % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = 400 * centuries + year + u64::from(month <= 2);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}", month + 1, day + 1)
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
 }
 
 impl Store {

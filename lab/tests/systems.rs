@@ -10,7 +10,7 @@ use lab::factor::Factors;
 use lab::machine::Machine;
 use lab::plan::{Job, Plan, Wishes};
 use lab::report;
-use lab::run::{Outcome, RunError, Watcher, run};
+use lab::run::{Outcome, Watcher, run};
 use lab::trial::TrialError;
 
 use crew::crew;
@@ -52,7 +52,7 @@ impl Watcher for Failures {
     }
 }
 
-fn run_case(file: PathBuf) -> (Result<Outcome, RunError>, Vec<String>) {
+fn run_case(file: PathBuf) -> (Result<Outcome, FileError>, Vec<String>) {
     let plan = Plan::new(vec![Case::read(&file).unwrap()], &Wishes::default()).unwrap();
     let mut failures = Failures(Vec::new());
     let outcome = run(&plan, &crew(), None, &Machine::here(), None, &mut failures);
@@ -155,7 +155,7 @@ system = [
     );
     let refused = || -> FileError {
         match run_case(case.clone()) {
-            (Err(RunError::System(error)), failures) if failures.is_empty() => error,
+            (Err(error), failures) if failures.is_empty() => error,
             (other, failures) => panic!("{other:?}, {failures:?}"),
         }
     };

@@ -1,5 +1,6 @@
 //! `siga lab history`: the runs that are kept.
 
+use host::config::Source;
 use lab::record;
 use lab::report::{self, KeptRun, Trend};
 use lab::store::{Kept, Store};
@@ -42,7 +43,7 @@ fn list(arguments: &History, runs: Vec<Kept>) -> Result<(), Outcome> {
         let name = file.display().to_string();
         let run =
             KeptRun { number: number + 1, run: began_ms, file: name, bytes, ..KeptRun::default() };
-        match record::read_counting(&file) {
+        match Source::read(&file).and_then(|source| record::parse_counting(&source)) {
             Ok((records, cut_off)) => KeptRun { cut_off, ..run }.with(&records),
             Err(error) => KeptRun { refused: Some(error.to_string()), ..run },
         }

@@ -274,7 +274,7 @@ down = "transport"
             (
                 "\"own\"",
                 "\"mine\"",
-                "c.toml:24: \"mine\": must be a processor, or one of own, shared, any",
+                "c.toml:24: this is no placement: must be a processor, or one of own, shared, any",
             ),
             (
                 "\"worst\", \"rate",

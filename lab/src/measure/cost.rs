@@ -59,10 +59,6 @@ impl Sampler {
         }
     }
 
-    pub(super) fn of_thread(role: &str, watched: &[usize]) -> Sampler {
-        Sampler { role: role.to_owned(), is_of_thread: true, watched: watched.to_vec() }
-    }
-
     /// When the window opens: the time, and what was spent until then.
     pub(super) fn sample_clocks_last(&self) -> (u64, Costs) {
         let (ticks, others, split) = (self.ticks(), self.others(), thread_split());
@@ -252,7 +248,7 @@ mod tests {
 
     #[test]
     fn thread_that_stands_alone_counts_for_itself() {
-        let sampler = Sampler::of_thread("target", &[0]);
+        let sampler = Sampler::of(&Order::of_thread("target", &[0]));
         let (_, start) = sampler.sample_clocks_last();
         let end = sampler.sample_clocks_first();
         let cpu = sampler.cpu_between(&start, &end);

@@ -89,9 +89,13 @@ pub(crate) fn in_one_process(opening: Opening<'_>) -> Result<Report, Fault> {
             if let [processor, ..] = &*order.peer_place {
                 pin(*processor).doing("pin a thread")?;
             }
-            answer(theirs, bytes, Meter::of_thread(window, TARGET, &[], &units_of(bytes)))
+            answer(
+                theirs,
+                bytes,
+                Meter::new(window, &Order::of_thread(TARGET, &[]), &units_of(bytes)),
+            )
         });
-        let meter = Meter::of_thread(window, SOURCE, &watched, &units_of(bytes));
+        let meter = Meter::new(window, &Order::of_thread(SOURCE, &watched), &units_of(bytes));
         let meter = meter.timing("latency", 1);
         let asked = ask(ours, bytes, window, meter);
         (asked, answering.join().expect("answering does not panic"))
