@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, PipeReader, Read};
+use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -131,7 +131,7 @@ impl Against {
         command.args(["lab", "run"]).arg(case).arg("--json").arg(&result);
         // The other binary keeps its runs as well: beside the files of the trial, which are removed.
         command.env("XDG_STATE_HOME", place.file("state"));
-        let mut running = Running::start(command, Stream::Error, held, Some(place))?;
+        let mut running = Running::start(command, Command::stderr, held, Some(place))?;
         let status = running.wait(self.time_max.unwrap_or(trial.time_max() + GRACE))?;
         // The name of a temporary directory means nothing to the reader of a report.
         let output = running.output().replace(&directory, "");
@@ -201,7 +201,7 @@ pub(crate) fn first_line(file: &Path) -> Result<(String, ExitStatus), String> {
     let mut command = Command::new(file);
     command.arg("--version");
     let held = HeldSignals::hold().map_err(|error| error.to_string())?;
-    let running = Running::start(command, Stream::Output, held, None);
+    let running = Running::start(command, Command::stdout, held, None);
     let mut running = running.map_err(|error| error.to_string())?;
     let status = running.wait(VERSION_TIME_MAX).map_err(|error| error.to_string())?;
     let first = running.output().lines().next().unwrap_or_default().to_owned();
@@ -289,26 +289,17 @@ struct Running {
     held: HeldSignals,
 }
 
-/// Which output of a program is kept.
-enum Stream {
-    Output,
-    Error,
-}
-
 impl Running {
-    /// Starts a program, and keeps the output to `stream`.
+    /// Starts a program whose output to `output` is kept.
     fn start(
         mut command: Command,
-        stream: Stream,
+        output: fn(&mut Command, PipeWriter) -> &mut Command,
         held: HeldSignals,
         place: Option<Place>,
     ) -> io::Result<Running> {
-        let (pipe, output) = io::pipe()?;
+        let (pipe, theirs) = io::pipe()?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        match stream {
-            Stream::Output => command.stdout(output),
-            Stream::Error => command.stderr(output),
-        };
+        output(&mut command, theirs);
         let child = held.spawn(&mut command)?;
         // The command holds the writing end too: without this the output would never end.
         drop(command);

@@ -108,10 +108,14 @@ impl Order {
     /// # Panics
     /// As [`Order::word`].
     pub fn number(&self, factor: &str) -> u64 {
-        match self.factors.get(factor) {
-            Some(Level::Number(number)) => *number,
-            other => panic!("{factor} is {other:?}, not a number"),
-        }
+        let number = self.number_if_any(factor);
+        number.unwrap_or_else(|| panic!("{factor} is {:?}, not a number", self.factors.get(factor)))
+    }
+
+    /// The same; none if there is no such factor.
+    pub(crate) fn number_if_any(&self, factor: &str) -> Option<u64> {
+        let Some(Level::Number(number)) = self.factors.get(factor) else { return None };
+        Some(*number)
     }
 }
 

@@ -116,8 +116,7 @@ impl Machine {
                 self.load, self.processors
             ));
         }
-        if self.governor.as_deref().is_some_and(|governor| governor != "performance") {
-            let governor = self.governor.as_deref().unwrap_or_default();
+        if let Some(governor) = self.governor.as_deref().filter(|name| *name != "performance") {
             warnings.push(format!(
                 "the processors' governor is {governor}: with \"performance\" the spread is narrower"
             ));
@@ -168,14 +167,22 @@ fn given_away(
     other.into_iter().chain([last]).chain(rest).copied().collect()
 }
 
-/// The processors that share the last cache with this one.
+/// The processors that share the last cache with this one: the last of those that are there.
 fn neighbours(processor: usize) -> Vec<usize> {
-    let file = |level: u8| {
-        format!("/sys/devices/system/cpu/cpu{processor}/cache/index{level}/shared_cpu_list")
-    };
-    // The last of those that are there.
-    let text = (2..=3).rev().find_map(|level| fs::read_to_string(file(level)).ok());
-    list(text.unwrap_or_default().trim())
+    list_of(processor, "cache/index3/shared_cpu_list")
+        .or_else(|| list_of(processor, "cache/index2/shared_cpu_list"))
+        .unwrap_or_default()
+}
+
+/// The processors that share a core with this one.
+fn siblings(processor: usize) -> Vec<usize> {
+    list_of(processor, "topology/thread_siblings_list").unwrap_or_default()
+}
+
+/// The processors in a file that the kernel has of this one.
+fn list_of(processor: usize, file: &str) -> Option<Vec<usize>> {
+    let file = format!("/sys/devices/system/cpu/cpu{processor}/{file}");
+    Some(list(fs::read_to_string(file).ok()?.trim()))
 }
 
 /// The names of the faults in this directory of the kernel that are worked around.
@@ -194,12 +201,6 @@ fn mitigations(directory: &Path) -> Vec<String> {
 fn chosen(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     rest.split_once(']').map(|(chosen, _)| chosen.to_owned())
-}
-
-/// The processors that share a core with this one.
-fn siblings(processor: usize) -> Vec<usize> {
-    let file = format!("/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list");
-    list(fs::read_to_string(file).unwrap_or_default().trim())
 }
 
 /// A list as the kernel writes it: `0-2,8`.

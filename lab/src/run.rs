@@ -1,5 +1,6 @@
 //! Running a plan.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -98,8 +99,8 @@ struct Running<'a> {
     outcome: Outcome,
 }
 
-/// What came of an attempt at a trial, and on which machine.
-type Attempt = (Result<Measured, TrialError>, Machine, State);
+/// What came of an attempt at a trial, and on which machine, and the state of this one meanwhile.
+type Attempt = (Result<(Measured, Machine), TrialError>, State);
 
 impl Running<'_> {
     /// Does one trial, and once more if it fails.
@@ -156,16 +157,13 @@ impl Running<'_> {
 
     fn attempt(&self, trial: &Trial, factors: &Factors) -> Attempt {
         let watch = Watch::begin(&self.crew.processors);
-        let (measured, machine) = if is_against(factors) {
+        let measured = if is_against(factors) {
             let against = self.against.expect("a plan of two binaries has another");
-            match against.run(trial, self.machine) {
-                Ok((measured, machine)) => (Ok(measured), machine),
-                Err(error) => (Err(error), self.machine.clone()),
-            }
+            against.run(trial, self.machine)
         } else {
-            (self.crew.run(trial), self.machine.clone())
+            self.crew.run(trial).map(|measured| (measured, self.machine.clone()))
         };
-        (measured, machine, watch.end())
+        (measured, watch.end())
     }
 
     fn record(
@@ -173,15 +171,16 @@ impl Running<'_> {
         step: &Step,
         job: &Job,
         system: String,
-        (measured, machine, state): Attempt,
+        (measured, state): Attempt,
     ) -> Record {
         let Job { case, cells } = job;
         let factors = &cells[step.cell];
         // The report says why there is no figure.
-        let (mut measured, unable, failed) = match measured {
+        let nothing = || (Measured::default(), self.machine.clone());
+        let ((mut measured, machine), unable, failed) = match measured {
             Ok(measured) => (measured, None, None),
-            Err(TrialError::Unable(why)) => (Measured::default(), Some(why), None),
-            Err(TrialError::Failed(why)) => (Measured::default(), None, Some(why)),
+            Err(TrialError::Unable(why)) => (nothing(), Some(why), None),
+            Err(TrialError::Failed(why)) => (nothing(), None, Some(why)),
         };
         if !measured.parties.is_empty() {
             measured.metrics.extend(values(case, &measured.parties));
@@ -233,12 +232,9 @@ impl Running<'_> {
 
 /// The processors that parties were placed on, in the order of their roles.
 fn pinned(parties: &[Party]) -> Option<Vec<usize>> {
-    let mut pinned: Vec<usize> = Vec::new();
-    for processor in parties.iter().flat_map(|party| &party.place) {
-        if !pinned.contains(processor) {
-            pinned.push(*processor);
-        }
-    }
+    let mut seen = BTreeSet::new();
+    let processors = parties.iter().flat_map(|party| &party.place).copied();
+    let pinned: Vec<usize> = processors.filter(|processor| seen.insert(*processor)).collect();
     (!pinned.is_empty()).then_some(pinned)
 }
 

@@ -9,6 +9,7 @@ use std::thread;
 use os::processor::{now_ns, pin, processor_ticks};
 use serde::{Deserialize, Serialize};
 
+use crate::fault::{Doing, Fault};
 use crate::statistics::median;
 use crate::transport::{End, OneLineEnd};
 
@@ -115,51 +116,43 @@ const TIME_MAX_NS: u64 = 5_000_000;
 fn line_ns(processors: &[usize]) -> Option<f64> {
     let [one, other, ..] = *processors else { return None };
     let (mut asking, mut answering) = OneLineEnd::pair();
-    let mut taken: Vec<f64> = thread::scope(|scope| {
+    let mut taken = thread::scope(|scope| {
         // Either thread ends when the other drops its end.
         scope.spawn(move || {
-            if pin(other).is_err() {
-                return;
+            pin(other).doing("pin a thread")?;
+            while answering.receive(8, |_, _| {})? {
+                answering.send(8, |message| message.fill(2))?;
             }
-            while let Ok(true) = receive(&mut answering) {
-                if answering.send(8, |message| message.fill(2)).is_err() {
-                    break;
-                }
-            }
+            Ok::<(), Fault>(())
         });
-        let asker = scope.spawn(move || {
-            let mut taken = Vec::new();
-            if pin(one).is_err() {
-                return taken;
-            }
-            let give_up_ns = now_ns() + TIME_MAX_NS;
-            // The first is a warm-up.
-            for measurement in 0..=MEASUREMENTS {
-                let start_ns = now_ns();
-                for _ in 0..ROUND_TRIPS {
-                    let sent = asking.send(8, |message| message.fill(1));
-                    if sent.is_err() || receive(&mut asking).is_err() {
-                        return taken;
-                    }
-                }
-                let end_ns = now_ns();
-                if measurement > 0 {
-                    taken.push((end_ns - start_ns) as f64 / ROUND_TRIPS as f64);
-                }
-                if end_ns > give_up_ns {
-                    break;
-                }
-            }
-            taken
-        });
-        asker.join().unwrap_or_default()
-    });
+        scope.spawn(move || round_trips(one, &mut asking).unwrap_or_default()).join()
+    })
+    .ok()?;
     taken.sort_by(f64::total_cmp);
     median(&taken)
 }
 
-fn receive(end: &mut OneLineEnd) -> Result<bool, crate::fault::Fault> {
-    end.receive(8, |_, _| {})
+/// The round trips of each measurement from this processor.
+fn round_trips(processor: usize, end: &mut OneLineEnd) -> Result<Vec<f64>, Fault> {
+    pin(processor).doing("pin a thread")?;
+    let give_up_ns = now_ns() + TIME_MAX_NS;
+    let mut taken = Vec::new();
+    // The first is a warm-up.
+    for measurement in 0..=MEASUREMENTS {
+        let start_ns = now_ns();
+        for _ in 0..ROUND_TRIPS {
+            end.send(8, |message| message.fill(1))?;
+            end.receive(8, |_, _| {})?;
+        }
+        let end_ns = now_ns();
+        if measurement > 0 {
+            taken.push((end_ns - start_ns) as f64 / ROUND_TRIPS as f64);
+        }
+        if end_ns > give_up_ns {
+            break;
+        }
+    }
+    Ok(taken)
 }
 
 fn stolen_ns(processors: &[usize]) -> u64 {

@@ -8,8 +8,7 @@ use siga::lan::{Counter, Frame, Lan, LanOptions, Mac, Offload, TrySendFrameError
 
 use super::path::{OVER_PATHS, SOURCE, TARGET, guest_name, own_name};
 use super::{Can, End, MESSAGES_AND_PAIRS, MessageBytes, Opening, Transport, wait};
-use crate::control::{Control, Order};
-use crate::factor::Level;
+use crate::control::Order;
 use crate::fault::{Doing, Fault};
 
 pub(super) const LAN: Transport = Transport {
@@ -40,10 +39,7 @@ pub(crate) fn set_mtu(system: &mut System, order: &Order) {
 
 /// The MTU of the LAN that the order asks for.
 fn ordered_mtu(order: &Order) -> Option<u32> {
-    match order.factors.get("mtu") {
-        Some(Level::Number(level)) => mtu(*level),
-        _ => None,
-    }
+    mtu(order.number_if_any("mtu")?)
 }
 
 /// Checks that the LAN has the MTU of the order: one of a system file may have another.
@@ -77,7 +73,12 @@ struct LanEnd {
 impl LanEnd {
     fn open(opening: &mut Opening<'_>) -> Result<LanEnd, Fault> {
         let Opening { what, order, control, bytes } = opening;
-        let mut lan = join(order, control)?;
+        // The source comes after the target.
+        if order.is_source() {
+            control.parcel()?;
+        }
+        let mut lan = member(order, &own_name(order))?;
+        control.pass("joined", &[])?;
         // Each waits until the other is there.
         let name = guest_name(if order.is_source() { TARGET } else { SOURCE }, order);
         let to = loop {
@@ -112,16 +113,6 @@ pub(crate) fn push(lan: &mut Lan, frame: &[u8]) -> Result<(), TrySendFrameError>
         Err(TrySendFrameError::Full) => Ok(lan.send(Offload::NONE, frame)?),
         sent => sent,
     }
-}
-
-/// Makes this party's guest a member. The source comes after the target.
-fn join(order: &Order, control: &mut Control) -> Result<Lan, Fault> {
-    if order.is_source() {
-        control.parcel()?;
-    }
-    let lan = member(order, &own_name(order))?;
-    control.pass("joined", &[])?;
-    Ok(lan)
 }
 
 /// A member of this name.

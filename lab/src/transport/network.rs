@@ -27,7 +27,6 @@ use super::lan::{LAN_NAME, check_mtu};
 use super::path::own_name;
 use super::{Dials, KERNEL, KernelDials, MESSAGES, Opening, Transport};
 use crate::control::{Control, Order};
-use crate::factor::Level;
 use crate::fault::{Doing, Fault};
 
 pub(super) const TCP_LOOPBACK: Transport = Transport {
@@ -193,10 +192,7 @@ pub(super) fn join_veth(order: &Order, control: &mut Control) -> Result<IpAddr, 
     let own = IpAddr::V4(Ipv4Addr::new(10, 9, 0, number));
     let mac = Mac([2, 0, 0, 0, 0, number]);
     let address = Address { address: own, prefix_bits: 24 };
-    let mtu = match order.factors.get("mtu") {
-        Some(Level::Number(mtu)) => u32::try_from(*mtu).expect("it is below 2^16"),
-        _ => LAN_MTU,
-    };
+    let mtu = order.number_if_any("mtu").map_or(LAN_MTU, |mtu| mtu as u32);
     links.set_up(interface, mac, mtu, &[address]).doing("set an interface up")?;
     Ok(own)
 }

@@ -10,7 +10,6 @@ use siga::{Guest, Path, PathOptions, Reason, Severed, Wait};
 
 use super::{Can, End, KERNEL, MESSAGES, MESSAGES_AND_PAIRS, Opening, PIECE_BYTES, Transport};
 use crate::control::{Control, Order};
-use crate::factor::Level;
 use crate::fault::{Doing, Fault};
 use crate::role::Address;
 
@@ -102,8 +101,8 @@ pub(crate) fn connect(
     paths: usize,
 ) -> Result<(Guest, Vec<Path>), Fault> {
     let mut options = PathOptions { wait: wait(order), ..PathOptions::default() };
-    if let Some(Level::Number(slip_ns)) = order.factors.get("slip_ns") {
-        options.slip = Duration::from_nanos(*slip_ns);
+    if let Some(slip_ns) = order.number_if_any("slip_ns") {
+        options.slip = Duration::from_nanos(slip_ns);
     }
     let target = guest_name(TARGET, order);
     let guest = attach(order, control)?;

@@ -92,9 +92,8 @@ impl Slots {
 impl RingEnd {
     fn open(opening: &mut Opening<'_>) -> Result<RingEnd, Fault> {
         let Opening { order, control, bytes, .. } = opening;
-        let has_choice = order.factors.contains_key("ring");
-        let ring_bytes = if has_choice { order.number("ring") as usize } else { EXCHANGE_BYTES };
-        let slots = Slots::new(ring_bytes, *bytes);
+        let ring_bytes = order.number_if_any("ring").map(|bytes| bytes as usize);
+        let slots = Slots::new(ring_bytes.unwrap_or(EXCHANGE_BYTES), *bytes);
         // Each side makes its half of both rings, and passes what the other may read of it.
         let lend = |bytes| {
             Storage::create("siga lab ring", bytes, StorageOptions::default()).doing("make a ring")

@@ -101,16 +101,15 @@ impl Stage {
                 self.workers[first].process
             }
         };
-        let (is_ordered, is_ready, notes, report) = (false, false, 0, None);
         self.workers.push(Worker {
             order,
             attends,
             process,
             packets,
-            is_ordered,
-            is_ready,
-            notes,
-            report,
+            is_ordered: false,
+            is_ready: false,
+            notes: 0,
+            report: None,
         });
         Ok(())
     }
