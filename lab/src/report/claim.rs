@@ -14,7 +14,7 @@ use crate::unit::{self, Unit, three_digits};
 pub(super) mod tests;
 
 /// What has become of a claim: the worse, the later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Verdict {
     /// The whole interval keeps to the bound.
     #[serde(rename = "holds")]
@@ -26,6 +26,7 @@ pub enum Verdict {
     #[serde(rename = "does not hold")]
     Fails,
     /// Something that the claim needs was not measured.
+    #[default]
     #[serde(rename = "not measured")]
     NotMeasured,
 }
@@ -43,7 +44,7 @@ pub enum Bounded {
 }
 
 /// A claim, judged by the results of one run. Numbers are in the unit of results, `unit`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Judgement {
     /// Of which case.
     pub case: String,
@@ -86,21 +87,7 @@ pub struct Judgement {
 }
 
 /// The words of a line, in their order.
-const WORDS: [&str; 13] = [
-    "verdict",
-    "case",
-    "claim",
-    "metric",
-    "of",
-    "unit",
-    "median",
-    "interval",
-    "trials",
-    "at_least",
-    "at_most",
-    "interval_reaches",
-    "failed",
-];
+const WORDS: &str = "verdict case claim metric of unit median interval trials at_least at_most interval_reaches failed";
 
 impl Judgement {
     /// One line of words like `key=value`, which a script can rely on: `claim verdict="holds" case="border-64" ..`. What
@@ -108,8 +95,8 @@ impl Judgement {
     pub fn line(&self) -> String {
         let fields = json!(self);
         let number = |number: &Value| number.as_f64().map(three_digits);
-        let word = |key: &&str| {
-            let text = match &fields[*key] {
+        let word = |key: &str| {
+            let text = match &fields[key] {
                 Value::Null => return None,
                 Value::Array(ends) => ends.iter().filter_map(number).collect::<Vec<_>>().join(".."),
                 float if float.is_f64() => number(float)?,
@@ -117,7 +104,7 @@ impl Judgement {
             };
             Some(format!(" {key}={text}"))
         };
-        format!("claim{}", WORDS.iter().filter_map(word).collect::<String>())
+        format!("claim{}", WORDS.split(' ').filter_map(word).collect::<String>())
     }
 
     /// One that no figure decides.
@@ -133,17 +120,11 @@ impl Judgement {
             metric: test.map(|test| test.metric.clone()),
             of,
             unit: test.filter(|_| of != Some(Bounded::Ratio)).map(unit),
-            median: None,
-            interval: None,
-            trials: 0,
             at_least: test.and_then(|test| test.bound.at_least),
             at_most: test.and_then(|test| test.bound.at_most),
             interval_reaches: test.and_then(|test| test.interval_reaches),
-            cell: None,
-            against: None,
-            failed: 0,
             figures,
-            margin: 0.0,
+            ..Judgement::default()
         }
     }
 }

@@ -33,7 +33,7 @@ pub use page::{html, page};
 pub use pool::too_short;
 pub use published::{PublishedCell, published, published_cells, published_csv};
 pub use render::{WIDTH, markdown, text};
-pub use screen::{COLUMNS_MAX, LINES_MAX, Shape, first_screen, shape};
+pub use screen::first_screen;
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ use super::series::{Found, Series, records};
 use super::sure::{STOLEN_MAX, percent, shown_trials, stolen, trials_of, usual_state};
 use super::table::{NOTHING, in_unit};
 use super::{Block, Grid, Report, counted, distinct, render};
-use crate::case::{Case, Screen, ScreenColumn, ScreenRow};
+use crate::case::{Screen, ScreenColumn, ScreenRow};
 use crate::factor::{ABSENT_AT_ZERO, Factors, is_absent};
 use crate::record::Record;
 use crate::statistics::Summary;
@@ -14,9 +14,8 @@ use crate::unit;
 use crate::workload::split;
 
 /// The most lines of the first screen, and columns of each.
-pub const LINES_MAX: usize = 24;
-/// As [`LINES_MAX`].
-pub const COLUMNS_MAX: u16 = 100;
+const LINES_MAX: usize = 24;
+const COLUMNS_MAX: u16 = 100;
 
 /// The most cases whose claims have a line each.
 const TALLIES_MAX: usize = 4;
@@ -26,7 +25,7 @@ const FIGURES_MAX: usize = 6;
 const ROWS_MAX: usize = 7;
 
 /// The first screen of a run and where its tables are, as text for a terminal of `width` columns: at most
-/// [`LINES_MAX`] lines of at most [`COLUMNS_MAX`] columns. What has no room is left out: first the claims of each case
+/// 24 lines of at most 100 columns. What has no room is left out: first the claims of each case
 /// by itself, then the last rows. On a terminal narrower than a row there are more lines.
 pub fn first_screen(records: &[Record], width: u16) -> String {
     let all = Series::all(records);
@@ -50,33 +49,9 @@ pub fn first_screen(records: &[Record], width: u16) -> String {
     text
 }
 
-/// What stands at the top and at the left of the first screen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shape {
-    /// The headings of its columns.
-    pub headings: Vec<String>,
-    /// The names of its rows.
-    pub rows: Vec<String>,
-}
-
-/// The shape of the first screen of these cases, if everything can be measured.
-pub fn shape(cases: &[Case]) -> Shape {
-    let screens = || cases.iter().map(|case| &case.screen);
-    Shape {
-        headings: screens().flat_map(|screen| &screen.columns).map(heading).collect(),
-        rows: names(screens()).into_iter().map(str::to_owned).collect(),
-    }
-}
-
 /// The names of the rows of some screens.
 fn names<'a>(screens: impl Iterator<Item = &'a Screen>) -> Vec<&'a str> {
     distinct(screens.flat_map(|screen| &screen.rows).map(|row| &*row.name))
-}
-
-/// What a case fixes of a heading: without a unit, the figures choose it.
-fn heading(column: &ScreenColumn) -> String {
-    let unit = column.unit.as_ref().map(|unit| format!(", {unit}"));
-    format!("{}{}", column.heading, unit.unwrap_or_default())
 }
 
 /// The blocks of the first screen. Empty if no case has a part of it.
@@ -486,7 +461,8 @@ All tables: siga lab report last     As a page: siga lab report last --format ht
         let found = first_screen(&all_measured(), 200);
         fits(&found);
         let table = found.split("\n\n").nth(1).unwrap();
-        let Shape { rows, .. } = shape(&library::select(&[]).unwrap());
+        let cases = library::select(&[]).unwrap();
+        let rows = names(cases.iter().map(|case| &case.screen));
         // Figures of five digits, each with a mark: names of rows may have two lines, and headings three.
         assert!(table.lines().count() <= 4 + 2 * rows.len(), "{found}");
         assert!(found.contains("are undecided") && !found.contains("left out"), "{found}");
@@ -495,7 +471,16 @@ All tables: siga lab report last     As a page: siga lab report last --format ht
     #[test]
     fn readme_has_the_screen_of_the_cases_that_run_by_default() {
         let readme = include_str!("../../../README.md");
-        let Shape { headings, rows } = shape(&library::select(&[]).unwrap());
+        let cases = library::select(&[]).unwrap();
+        let screens = || cases.iter().map(|case| &case.screen);
+        // Without a unit, the figures choose it.
+        let heading = |column: &ScreenColumn| match &column.unit {
+            Some(unit) => format!("{}, {unit}", column.heading),
+            None => column.heading.clone(),
+        };
+        let columns = screens().flat_map(|screen| &screen.columns);
+        let headings: Vec<String> = columns.map(heading).collect();
+        let rows = names(screens());
         let head = format!("| | {} |\n", headings.join(" | "));
         let table = &readme[readme.find(&head).unwrap_or_else(|| panic!("{head}is not there"))..];
         let table = &table[..table.find("\n\n").expect("the table ends")];

@@ -162,13 +162,7 @@ impl<'a> Layout<'a> {
 
     /// A table; or a sentence, where every figure of the table is zero.
     fn grid(&self, each: &Levels, shows: &[Show]) -> Option<Block> {
-        let mut columns = Vec::new();
-        for levels in self.tuples(ACROSS, Some(each)) {
-            let is_beside = shows.contains(&Show::Absolute);
-            let beside = if is_beside { self.beside(&levels) } else { Vec::new() };
-            let kinds = [Kind::Own].into_iter().chain(beside);
-            columns.extend(kinds.map(|kind| Column { levels: levels.clone(), kind }));
-        }
+        let columns = self.columns(each, shows.contains(&Show::Absolute));
         let figures = |show: Show, levels: &Levels| -> Vec<Figure<'_>> {
             let figure = |column: &Column<'a>| {
                 self.figure([each, levels, &column.levels].map(Levels::clone), show, column.kind)
@@ -220,12 +214,12 @@ impl<'a> Layout<'a> {
         let mut lines = Vec::new();
         let mut above = Show::Absolute;
         for row in &rows {
-            if self.is_down && row.show != above {
-                above = row.show;
+            if self.is_down && row.show != above && row.show != Show::Absolute {
                 let mut line = vec![String::new(); head.len()];
-                line[0] = self.section(above);
+                line[0] = self.section(row.show);
                 lines.push(line);
             }
+            above = row.show;
             let mut words = self.words(DOWN, row.levels, &|metric| units.heading(metric, row.show));
             if !self.is_down && shows.len() > 1 && row.show != Show::Absolute {
                 words = vec![String::new(); words.len()];
@@ -268,15 +262,20 @@ impl<'a> Layout<'a> {
         described.collect::<Vec<_>>().join(", ")
     }
 
-    /// The columns beside one of these levels: what was published, and the quotient.
-    fn beside(&self, levels: &Levels) -> Vec<Kind<'a>> {
-        let metric = self.column_metric(levels);
-        let knows = |published: &&&Published| match &metric {
-            Some(metric) => published.knows(metric),
-            None => self.layout.metrics.iter().any(|metric| published.knows(metric)),
+    /// The columns of a table. Beside those of absolute figures stand what was published, and the quotient.
+    fn columns(&self, each: &Levels, is_absolute: bool) -> Vec<Column<'a>> {
+        let columns = |levels: Levels| {
+            let metric = self.column_metric(&levels);
+            let knows = |published: &&&Published| match &metric {
+                Some(metric) => published.knows(metric),
+                None => self.layout.metrics.iter().any(|metric| published.knows(metric)),
+            };
+            let tables = self.published.iter().filter(|_| is_absolute).filter(knows);
+            let beside = tables.flat_map(|table| [Kind::Published(table), Kind::Quotient(table)]);
+            let kinds: Vec<Kind<'a>> = [Kind::Own].into_iter().chain(beside).collect();
+            kinds.into_iter().map(move |kind| Column { levels: levels.clone(), kind })
         };
-        let tables = self.published.iter().filter(knows);
-        tables.flat_map(|table| [Kind::Published(table), Kind::Quotient(table)]).collect()
+        self.tuples(ACROSS, Some(each)).into_iter().flat_map(columns).collect()
     }
 
     /// The metric of a column, if metrics go across.
