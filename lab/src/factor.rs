@@ -33,6 +33,22 @@ impl fmt::Display for Level {
 /// The levels that hold for a trial, by factor.
 pub type Factors = BTreeMap<String, Level>;
 
+/// The number that a factor has here, if it is here and has a number.
+pub(crate) fn number(factors: &Factors, name: &str) -> Option<u64> {
+    match factors.get(name) {
+        Some(Level::Number(number)) => Some(*number),
+        _ => None,
+    }
+}
+
+/// The word that a factor has here; an empty one if there is none.
+pub(crate) fn word<'a>(factors: &'a Factors, name: &str) -> &'a str {
+    match factors.get(name) {
+        Some(Level::Word(word)) => word,
+        _ => "",
+    }
+}
+
 /// Whether `factors` are among those that `wanted` means: each factor that is named there has the level
 /// named there. Those that are not named are open.
 pub fn matches(factors: &Factors, wanted: &Factors) -> bool {

@@ -23,7 +23,6 @@ pub mod placement;
 pub mod plan;
 pub mod published;
 pub mod quantity;
-#[cfg(test)]
 mod random;
 pub mod record;
 pub mod redefine;

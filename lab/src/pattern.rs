@@ -9,6 +9,8 @@
 //! word i of message n    START + n * NUMBER_STEP + i * PLACE_STEP, modulo 2^64
 //! ```
 
+use crate::fault::Fault;
+
 /// The first word of all: not zero, which is what memory holds that nobody has written.
 const START: u64 = 0x6d65_7373_6167_6521;
 
@@ -100,6 +102,18 @@ fn is_intact_from_within(piece: &[u8], number: u64, at: usize) -> bool {
     // What follows the head begins at a whole word, or is nothing.
     begun[within..].starts_with(head)
         && (rest.is_empty() || is_intact(rest, number, at + head.len()))
+}
+
+/// Checks that these bytes are message `number`, all of it.
+///
+/// # Errors
+/// [`Fault::Corrupt`].
+#[inline(always)]
+pub(crate) fn verify(message: &[u8], bytes: usize, number: u64) -> Result<(), Fault> {
+    match message.len() == bytes && is_intact(message, number, 0) {
+        true => Ok(()),
+        false => Err(Fault::Corrupt(number)),
+    }
 }
 
 /// Writes a time over the first word of a message.

@@ -15,7 +15,7 @@ use super::tcpip::{FINISH_MAX, PORT, counts_of_stack, join};
 use super::{network, spins};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
-use crate::workload::tcp_crr::BACKLOG;
+use crate::workload::tcp::BACKLOG;
 
 /// A connection over which messages come in pieces.
 pub(crate) trait Receive: Read + Write {

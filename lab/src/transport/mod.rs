@@ -26,7 +26,7 @@ use crate::control::{Control, Order};
 use crate::factor::{Factors, Level};
 use crate::fault::Fault;
 use crate::quantity::Report;
-use crate::workload::{exchange, request, stream};
+use crate::workload::{exchange, stream};
 
 pub(crate) use dial::{Dials, KernelDials, Receive, StackDials};
 pub(crate) use iucv::{connect_iucv, counts_of_iucv};
@@ -328,7 +328,7 @@ impl Opening<'_> {
         match what {
             Can::Stream => stream::run(end, order, control),
             Can::Exchange => exchange::run(end, order, control),
-            Can::Request => request::run(end, order, control),
+            Can::Request => exchange::run_requests(end, order, control),
             Can::Pairs | Can::Peer => unreachable!("{what:?} is no workload"),
         }
     }

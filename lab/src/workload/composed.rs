@@ -6,7 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{AT_ONCE, Reports, Workload};
+use super::{PLAIN, Reports, Workload};
 use crate::factor::{Factor, Factors};
 use crate::fault::Fault;
 use crate::peers;
@@ -72,11 +72,8 @@ fn composed(parts: &'static [Part]) -> Workload {
         roles: roles.collect::<Vec<_>>().leak(),
         metrics: metrics.collect::<Vec<_>>().leak(),
         parts,
-        fit: |_| {},
-        set_up_time: AT_ONCE,
-        work: |_, _| unreachable!("each part has workers of its own"),
         unit: "",
-        check: |_| unreachable!("each part is checked by itself"),
+        ..PLAIN
     }
 }
 

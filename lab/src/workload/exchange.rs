@@ -1,22 +1,33 @@
-//! Messages there and back: one is asked, and the next only after the answer.
+//! Messages there and back: one is asked, and the next only after the answer. A question is as long as its answer, or is a value
+//! that says how many bytes come back: how two programs are measured that wait for each other.
+//!
+//! ```text
+//! requester                    server
+//! twenty times:
+//!   read the clock
+//!   as often as fits:
+//!     send a value N
+//!                              receive it
+//!                              make and send N bytes
+//!     receive and check them
+//!   read the clock
+//! ```
 
 use std::thread;
 
-use os::processor::{now_ns, pin};
+use os::processor::pin;
 
 use super::pace::{self, ARRIVALS, Pace, RATE, THINK, THINK_TIMES};
-use super::stream::{BYTES, MTU, check};
-use super::{AT_ONCE, MESSAGE_METRICS, WAIT, Workload};
-use crate::control::{Control, Order};
-use crate::factor::{Domain, Factor, Factors};
-use crate::fault::{Doing, Fault};
-use crate::measure::{Meter, Unit, Window};
-use crate::pattern::{self, Reading, fill};
-use crate::quantity::Report;
-use crate::role::{self, A_SOURCE, A_TARGET, SOURCE, TARGET};
+use super::prelude::*;
+use super::stream::{BYTES, MTU, RING, receive};
+use super::{MESSAGE_METRICS, check_count, check_work};
+use crate::measure::{Unit, Window};
+use crate::pattern::{self, Reading};
+use crate::role::TARGET;
+use crate::times::Times;
 use crate::transport::{self, Can, End, OneLineEnd, Opening, count, message_bytes, names};
 
-pub(super) const WORKLOAD: Workload = Workload {
+pub(super) const EXCHANGE: Workload = Workload {
     name: "message-exchange",
     summary: "a message goes there, another of the same size comes back, and so on",
     factors: &[
@@ -37,11 +48,57 @@ pub(super) const WORKLOAD: Workload = Workload {
     roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
     metrics: MESSAGE_METRICS,
     fit,
-    set_up_time: AT_ONCE,
-    work,
-    parts: &[],
-    unit: "messages",
-    check,
+    work: |order, control| transport::carry(Can::Exchange, order, control, message_bytes(order)),
+    ..PLAIN
+};
+
+pub(super) const REQUEST: Workload = Workload {
+    name: "message-request",
+    summary: "a value goes there, as many bytes as it says come back, and so on",
+    factors: &[
+        Factor {
+            name: "transport",
+            meaning: "how they go",
+            domain: Domain::Words(&names::<{ count(Can::Request) }>(Can::Request)),
+            usual: &["iucv", "unix-stream"],
+        },
+        Factor { usual: &["1 MiB"], ..RING },
+        Factor { meaning: "the value: bytes that come back", ..BYTES },
+        RATE,
+        ARRIVALS,
+        THINK,
+        THINK_TIMES,
+        WAIT,
+    ],
+    roles: &[
+        role::host(transport::hosts),
+        RoleSpec { is_measured: true, ..A_SOURCE },
+        RoleSpec { is_measured: false, ..A_TARGET },
+    ],
+    metrics: &[
+        "rate_mib_per_s",
+        "rate_mib_per_cpu_s",
+        "cpu_s_per_s",
+        "cpu_spinning_s_per_s",
+        "kernel_cpu_s_per_mib",
+        "kernel_cpu_percent",
+        "kernel_cpu_error_percent",
+        "exchange_p50_ns",
+        "latency_p50_ns",
+        "latency_p99_ns",
+        "latency_p999_ns",
+    ],
+    fit,
+    work: |order, control| {
+        let bytes = VALUE_BYTES.max(message_bytes(order));
+        transport::carry(Can::Request, order, control, bytes)
+    },
+    unit: "transactions",
+    check: |reports| {
+        check_count(reports)?;
+        check_work(reports, "transactions")
+    },
+    ..PLAIN
 };
 
 fn fit(factors: &mut Factors) {
@@ -49,20 +106,40 @@ fn fit(factors: &mut Factors) {
     pace::fit(factors);
 }
 
-fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    transport::carry(Can::Exchange, order, control, message_bytes(order))
-}
-
 pub(crate) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = message_bytes(order);
     let window = control.ready()?;
     let meter = Meter::new(window, order, &units_of(bytes)).timing("latency", 1);
     if !order.is_source() {
-        return answer(end, bytes, meter);
+        return answer::<E, false>(end, bytes, meter);
     }
     match Pace::of(order, now_ns()) {
         None => ask(end, bytes, window, meter),
-        Some(pace) => pace.run(end, window, meter, 2, |end, number| ask_once(end, bytes, number)),
+        Some(pace) => {
+            let once = |end: &mut E, number| ask_once::<E, false>(end, bytes, number);
+            pace.run(end, window, meter, 2, once)
+        }
+    }
+}
+
+pub(crate) fn run_requests<E: End>(
+    end: E,
+    order: &Order,
+    control: &mut Control,
+) -> Result<Report, Fault> {
+    let bytes = message_bytes(order);
+    let window = control.ready()?;
+    let units = [("transactions", 1.0), ("messages", 2.0), ("bytes", bytes as f64)];
+    let meter = Meter::new(window, order, &units);
+    if !order.is_source() {
+        return answer::<E, true>(end, bytes, meter);
+    }
+    match Pace::of(order, now_ns()) {
+        None => request(end, bytes, window, meter),
+        Some(pace) => {
+            let once = |end: &mut E, number| ask_once::<E, true>(end, bytes, number);
+            pace.run(end, window, meter.timing("latency", 1), 1, once)
+        }
     }
 }
 
@@ -89,11 +166,8 @@ pub(crate) fn in_one_process(opening: Opening<'_>) -> Result<Report, Fault> {
             if let [processor, ..] = &*order.peer_place {
                 pin(*processor).doing("pin a thread")?;
             }
-            answer(
-                theirs,
-                bytes,
-                Meter::new(window, &Order::of_thread(TARGET, &[]), &units_of(bytes)),
-            )
+            let meter = Meter::new(window, &Order::of_thread(TARGET, &[]), &units_of(bytes));
+            answer::<_, false>(theirs, bytes, meter)
         });
         let meter = Meter::new(window, &Order::of_thread(SOURCE, &watched), &units_of(bytes));
         let meter = meter.timing("latency", 1);
@@ -115,7 +189,7 @@ fn ask<E: End>(
     let mut number = 0;
     let mut before = now_ns();
     while before < window.end_ns {
-        ask_once(&mut end, bytes, number)?;
+        ask_once::<E, false>(&mut end, bytes, number)?;
         number += 1;
         let now = now_ns();
         meter.time(now - before);
@@ -126,10 +200,93 @@ fn ask<E: End>(
     meter.close(2 * number, || end.counts())
 }
 
-/// Sends a message, and receives and checks the answer.
+/// Samples in a window.
+const SAMPLES: u64 = 20;
+
+/// Times of samples, each of so many exchanges.
+#[derive(Debug)]
+struct Samples {
+    exchanges: u64,
+    times_ns: Vec<u64>,
+}
+
+impl Samples {
+    fn of(exchanges: u64) -> Samples {
+        Samples { exchanges: exchanges.max(1), times_ns: Vec::new() }
+    }
+
+    /// Adds a sample. Twice as many as wanted become samples of twice as many exchanges, by pairs.
+    fn add(&mut self, time_ns: u64) {
+        self.times_ns.push(time_ns);
+        if self.times_ns.len() as u64 == 2 * SAMPLES {
+            let pairs = self.times_ns.chunks_exact(2).map(|pair| pair.iter().sum());
+            self.times_ns = pairs.collect();
+            self.exchanges = self.exchanges.saturating_mul(2);
+        }
+    }
+}
+
+/// Makes an exchange after the other until the window opens, then as many as fill it, in samples.
+fn request<E: End>(
+    mut end: E,
+    bytes: usize,
+    window: Window,
+    mut meter: Meter,
+) -> Result<Report, Fault> {
+    let mut number = 0;
+    let began = now_ns();
+    let mut now = began;
+    while number == 0 || now < window.start_ns {
+        ask_once::<E, true>(&mut end, bytes, number)?;
+        number += 1;
+        now = now_ns();
+    }
+    let sample_ns = (window.end_ns - window.start_ns) / SAMPLES;
+    let exchanges = u128::from(sample_ns) * u128::from(number) / u128::from((now - began).max(1));
+    let mut samples = Samples::of(u64::try_from(exchanges).unwrap_or(u64::MAX));
+    now = meter.poll(now, number, || end.counts());
+    // A warm-up in which the processor was taken away says little of how many fit: the window ends by the clock. It
+    // may be over already, and has one sample then.
+    loop {
+        for _ in 0..samples.exchanges {
+            ask_once::<E, true>(&mut end, bytes, number)?;
+            number += 1;
+        }
+        let before = std::mem::replace(&mut now, now_ns());
+        samples.add(now - before);
+        if now >= window.end_ns {
+            break;
+        }
+    }
+    // The other side spins until it knows, and what the meter does takes time.
+    end.finish()?;
+    meter.add_settings([("exchanges_per_sample".to_owned(), samples.exchanges)].into());
+    meter.add_times("exchange", Times::new(samples.exchanges, samples.times_ns));
+    meter.add_settings(end.settings());
+    meter.close(number, || end.counts())
+}
+
+/// Bytes of a question that is a value.
+const VALUE_BYTES: usize = 8;
+
+/// The value, and the number of the exchange, so that it is another each time.
+fn value(bytes: usize, number: u64) -> u64 {
+    bytes as u64 | number << 32
+}
+
+/// Sends a question, and receives and checks the answer.
 #[inline(always)]
-fn ask_once<E: End>(end: &mut E, bytes: usize, number: u64) -> Result<(), Fault> {
-    end.send(bytes, |message| fill(message, number))?;
+fn ask_once<E: End, const IS_VALUE: bool>(
+    end: &mut E,
+    bytes: usize,
+    number: u64,
+) -> Result<(), Fault> {
+    if IS_VALUE {
+        let value = value(bytes, number).to_le_bytes();
+        end.send(VALUE_BYTES, |question| question.copy_from_slice(&value))?;
+    } else {
+        end.send(bytes, |question| fill(question, number))?;
+    }
     end.flush()?;
     let mut reading = Reading::new(pattern::answer(number), false);
     if !end.receive(bytes, |at, piece| reading.take(at, piece))? {
@@ -138,22 +295,40 @@ fn ask_once<E: End>(end: &mut E, bytes: usize, number: u64) -> Result<(), Fault>
     if reading.is_whole(bytes) { Ok(()) } else { Err(Fault::Corrupt(number)) }
 }
 
+/// Receives and checks a question. False if nothing more is asked.
+#[inline(always)]
+fn receive_question<E: End, const IS_VALUE: bool>(
+    end: &mut E,
+    bytes: usize,
+    number: u64,
+) -> Result<bool, Fault> {
+    if !IS_VALUE {
+        return receive(end, bytes, number);
+    }
+    let mut asked = None;
+    let goes_on = end.receive(VALUE_BYTES, |_, question| {
+        asked = question.try_into().ok().map(u64::from_le_bytes);
+    })?;
+    match goes_on && asked != Some(value(bytes, number)) {
+        true => Err(Fault::Corrupt(number)),
+        false => Ok(goes_on),
+    }
+}
+
 /// Answers until nothing more is asked.
-fn answer<E: End>(mut end: E, bytes: usize, mut meter: Meter) -> Result<Report, Fault> {
+fn answer<E: End, const IS_VALUE: bool>(
+    mut end: E,
+    bytes: usize,
+    mut meter: Meter,
+) -> Result<Report, Fault> {
+    let counted = if IS_VALUE { 1 } else { 2 };
     let mut number = 0;
-    loop {
-        let mut reading = Reading::new(number, false);
-        if !end.receive(bytes, |at, piece| reading.take(at, piece))? {
-            break;
-        }
-        if !reading.is_whole(bytes) {
-            return Err(Fault::Corrupt(number));
-        }
-        end.send(bytes, |message| fill(message, pattern::answer(number)))?;
+    while receive_question::<E, IS_VALUE>(&mut end, bytes, number)? {
+        end.send(bytes, |answer| fill(answer, pattern::answer(number)))?;
         end.flush()?;
         number += 1;
         // The clock is read while the answer is on its way.
-        meter.poll(now_ns(), 2 * number, || end.counts());
+        meter.poll(now_ns(), counted * number, || end.counts());
     }
-    meter.close(2 * number, || end.counts())
+    meter.close(counted * number, || end.counts())
 }

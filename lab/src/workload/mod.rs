@@ -1,37 +1,45 @@
 //! Workloads: what can be measured. Each is a file here; cases say under which factors.
 
 mod composed;
-mod connect;
-mod crowd;
 pub(crate) mod exchange;
-mod idle;
 mod io3390;
 mod outstanding;
 mod pace;
 mod pairs;
+mod paths;
 mod planned;
-pub(crate) mod request;
 mod spread;
 pub(crate) mod stream;
-pub(crate) mod tcp_crr;
-mod tcp_many;
+pub(crate) mod tcp;
 pub(crate) mod tenant;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use crate::control::{Control, Order};
-use crate::factor::{Factor, Factors};
-use crate::fault::Fault;
-use crate::measure::{Meter, Unit};
-use crate::quantity::{Party, Report, total};
-use crate::role::{HOST, NEIGHBOUR, RoleSpec};
+use self::prelude::*;
+use crate::measure::Unit;
+use crate::quantity::{Party, total};
+use crate::role::{HOST, NEIGHBOUR, TARGET};
 use crate::transport::{End, lan};
-use host::report::Counts;
-use os::processor::now_ns;
 
 pub use composed::{Part, compose, named, split};
 pub(crate) use planned::planned;
+
+/// What almost every workload is written with.
+mod prelude {
+    pub(super) use std::time::Duration;
+
+    pub(super) use host::report::Counts;
+    pub(super) use os::processor::now_ns;
+
+    pub(super) use super::{PLAIN, Reports, WAIT, Workload, units};
+    pub(super) use crate::control::{Control, Order};
+    pub(super) use crate::factor::{Domain, Factor, Factors, Level, number, word};
+    pub(super) use crate::fault::{Doing, Fault};
+    pub(super) use crate::measure::Meter;
+    pub(super) use crate::pattern::{fill, verify};
+    pub(super) use crate::quantity::Report;
+    pub(super) use crate::role::{self, A_SOURCE, A_TARGET, RoleSpec, SOURCE};
+}
 
 /// Metrics by name.
 pub type Figures = BTreeMap<String, f64>;
@@ -64,23 +72,37 @@ pub struct Workload {
     pub(crate) check: fn(&Reports) -> Result<(), Fault>,
 }
 
-/// The set-up time of parties that have nothing to make.
-const AT_ONCE: fn(&Factors) -> Duration = |_| Duration::ZERO;
+/// The fields that a workload leaves out: those of one in which a source and a target send messages by way of a host, without
+/// factors that exclude each other.
+const PLAIN: Workload = Workload {
+    name: "",
+    summary: "",
+    factors: &[],
+    roles: &[role::host(|_| 1), A_SOURCE, A_TARGET],
+    metrics: &[],
+    parts: &[],
+    fit: |_| {},
+    // There is nothing to make.
+    set_up_time: |_| Duration::ZERO,
+    work: |_, _| unreachable!("a workload that is run says what its workers do"),
+    unit: "messages",
+    check: check_messages,
+};
 
 /// All there are.
 pub const WORKLOADS: &[Workload] = &[
     stream::WORKLOAD,
-    exchange::WORKLOAD,
-    request::WORKLOAD,
-    idle::WORKLOAD,
-    connect::WORKLOAD,
-    crowd::WORKLOAD,
+    exchange::EXCHANGE,
+    exchange::REQUEST,
+    paths::IDLE,
+    paths::CONNECT,
+    paths::CROWD,
     outstanding::WORKLOAD,
     pairs::WORKLOAD,
     spread::WORKLOAD,
     tenant::WORKLOAD,
-    tcp_crr::WORKLOAD,
-    tcp_many::WORKLOAD,
+    tcp::CRR,
+    tcp::MANY,
     io3390::WORKLOAD,
 ];
 
@@ -146,6 +168,18 @@ pub(crate) fn counters(parties: &[Party]) -> BTreeMap<String, u64> {
     counters
 }
 
+/// What is measured of messages that go one way and do not carry the time.
+const UNTIMED_METRICS: &[&str] = &[
+    "rate_messages_per_s",
+    "rate_bytes_per_s",
+    "cpu_ns_per_message",
+    "cpu_spinning_ns_per_message",
+    "cpu_virtual_ns_per_message",
+    "kernel_cpu_ns_per_message",
+    "cpu_split_error_ns_per_message",
+    "cpu_processors_ns_per_message",
+];
+
 /// What is measured of messages between two parties. The last is about whole processors.
 const MESSAGE_METRICS: &[&str] = &[
     "rate_messages_per_s",
@@ -165,9 +199,25 @@ const MESSAGE_METRICS: &[&str] = &[
 const WAIT: Factor = Factor {
     name: "wait",
     meaning: "how a side waits that has nothing to do",
-    domain: crate::factor::Domain::Words(&["spin", "adaptive", "block"]),
+    domain: Domain::Words(&["spin", "adaptive", "block"]),
     usual: &["adaptive"],
 };
+
+/// Checks that all messages that were sent have come, and that each side has worked in the window.
+fn check_messages(reports: &Reports) -> Result<(), Fault> {
+    check_count(reports)?;
+    check_work(reports, "messages")
+}
+
+/// Checks that all messages that were sent have come.
+fn check_count(reports: &Reports) -> Result<(), Fault> {
+    let (sent, came) = (reports.messages(SOURCE), reports.messages(TARGET));
+    if sent == came {
+        return Ok(());
+    }
+    let why = format!("{sent} messages were sent, {came} came");
+    Err(Fault::Refused { what: "count the messages", why })
+}
 
 /// All that was done in the window is nothing if a side has done none of it.
 fn check_work(reports: &Reports, kind: &str) -> Result<(), Fault> {
@@ -194,7 +244,6 @@ pub fn carry<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Rep
 
 /// A host, as a worker that attends of a trial with paths: so it can be measured, and dies with the lab.
 pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    use crate::fault::Doing;
     use host::config::Source;
     use siga::host::{Embedded, System};
 

@@ -1,18 +1,12 @@
 //! Messages of IUCV that wait in great number, and are received in any order.
 
-use os::processor::now_ns;
 use siga::connect::END_DATA_BYTES;
 use siga::iucv::{Event, IucvPath, MessageId, Outgoing, Which};
 
+use super::check_work;
+use super::prelude::*;
 use super::stream::BYTES;
-use super::{AT_ONCE, WAIT, Workload, check_work, units};
-use crate::control::{Control, Order};
-use crate::factor::{Domain, Factor};
-use crate::fault::{Doing, Fault};
-use crate::measure::Meter;
-use crate::pattern::{Reading, fill};
-use crate::quantity::Report;
-use crate::role::{self, A_SOURCE, A_TARGET};
+use crate::random::Random;
 use crate::transport::{connect_iucv, counts_of_iucv, ended};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -34,7 +28,6 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor { domain: Domain::Bytes { least: 1, most: 4000 }, ..BYTES },
         WAIT,
     ],
-    roles: &[role::host(|_| 1), A_SOURCE, A_TARGET],
     metrics: &[
         "receive_p50_ns",
         "rate_messages_per_s",
@@ -46,24 +39,22 @@ pub(super) const WORKLOAD: Workload = Workload {
         "cpu_split_error_ns_per_message",
         "cpu_processors_ns_per_message",
     ],
-    fit: |_| {},
-    set_up_time: AT_ONCE,
     work,
-    parts: &[],
-    unit: "messages",
     check: |reports| check_work(reports, "messages"),
+    ..PLAIN
 };
 
 /// Messages received between two reads of the clock, which costs as much as receiving one.
 const BATCH: usize = 8;
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    let outstanding = order.number("outstanding") as usize;
+    let [outstanding, bytes] = ["outstanding", "bytes"].map(|name| order.number(name) as usize);
     let (_guest, path) = connect_iucv(order, control, outstanding as u32)?;
-    if order.is_source() {
-        source(path, outstanding, order, control)
-    } else {
-        target(path, outstanding, order, control)
+    let window = control.ready()?;
+    let meter = Meter::new(window, order, &units(bytes));
+    match (order.is_source(), order.word("by")) {
+        (true, _) => source(path, outstanding, bytes, meter, window.end_ns),
+        (false, by) => target(path, outstanding, bytes, meter, by == "id"),
     }
 }
 
@@ -72,13 +63,12 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 fn source(
     mut path: IucvPath,
     outstanding: usize,
-    order: &Order,
-    control: &mut Control,
+    bytes: usize,
+    mut meter: Meter,
+    end_ns: u64,
 ) -> Result<Report, Fault> {
-    let mut body = vec![0; order.number("bytes") as usize];
+    let mut body = vec![0; bytes];
     let mut sent = vec![0; outstanding];
-    let window = control.ready()?;
-    let mut meter = Meter::new(window, order, &units(order.number("bytes") as usize));
     let mut send = |path: &mut IucvPath, class: u32| {
         let count = &mut sent[class as usize];
         fill(&mut body, number(class, *count));
@@ -90,7 +80,7 @@ fn source(
         send(&mut path, class)?;
     }
     let mut received = 0;
-    while meter.poll(now_ns(), received, || counts_of_iucv(&mut path)) < window.end_ns {
+    while meter.poll(now_ns(), received, || counts_of_iucv(&mut path)) < end_ns {
         for _ in 0..BATCH {
             let complete = path.completion(Which::Any, &mut []).doing("wait for a completion")?;
             send(&mut path, complete.completion.source_class)?;
@@ -107,37 +97,29 @@ fn number(class: u32, count: u32) -> u64 {
     u64::from(class) << 32 | u64::from(count)
 }
 
-/// Receives messages at random while all wait, until there will be no more.
+/// Receives messages at random while all wait, by identity or by class, until there will be no more.
 fn target(
     mut path: IucvPath,
     outstanding: usize,
-    order: &Order,
-    control: &mut Control,
+    bytes: usize,
+    meter: Meter,
+    is_by_id: bool,
 ) -> Result<Report, Fault> {
-    let bytes = order.number("bytes") as usize;
-    let which: fn(Waiting) -> Which = match order.word("by") {
-        "id" => |(id, class)| Which::Message { id, class },
-        "class" => |(_, class)| Which::Class(class),
-        other => unreachable!("nothing is found by {other}"),
-    };
+    let mut meter = meter.timing("receive", BATCH as u64);
     let mut body = vec![0; bytes];
     let mut came = vec![0; outstanding];
-    let mut waiting: Vec<Waiting> = Vec::with_capacity(outstanding);
-    let mut random = 1;
-    let window = control.ready()?;
-    let mut meter = Meter::new(window, order, &units(order.number("bytes") as usize))
-        .timing("receive", BATCH as u64);
+    let mut waiting = Vec::with_capacity(outstanding);
+    let mut random = Random::of(0);
     let mut received = 0;
     while wait_for_all(&mut path, &mut waiting, outstanding)? {
         let before = meter.poll(now_ns(), received, || counts_of_iucv(&mut path));
         for _ in 0..BATCH {
-            let (id, class) =
-                waiting.swap_remove(next_random(&mut random) as usize % waiting.len());
-            let message = path.receive(which((id, class)), &mut body).doing("receive")?.message;
+            let (id, class) = waiting.swap_remove(random.below(waiting.len() as u64) as usize);
+            let which = if is_by_id { Which::Message { id, class } } else { Which::Class(class) };
+            let message = path.receive(which, &mut body).doing("receive")?.message;
             let count = &mut came[class as usize];
-            let mut reading = Reading::new(number(class, *count), false);
-            reading.take(0, &body);
-            if message.id != id || !reading.is_whole(bytes) {
+            verify(&body, bytes, number(class, *count))?;
+            if message.id != id {
                 return Err(Fault::Corrupt(received));
             }
             *count += 1;
@@ -150,13 +132,10 @@ fn target(
     meter.close(received, || counts_of_iucv(&mut path))
 }
 
-/// A message that waits: its identity and its class.
-type Waiting = (MessageId, u32);
-
-/// Waits until all messages are there; false if there will be no more.
+/// Waits until all messages are there, each with its identity and its class; false if there will be no more.
 fn wait_for_all(
     path: &mut IucvPath,
-    waiting: &mut Vec<Waiting>,
+    waiting: &mut Vec<(MessageId, u32)>,
     outstanding: usize,
 ) -> Result<bool, Fault> {
     while waiting.len() < outstanding {
@@ -172,12 +151,4 @@ fn wait_for_all(
         }
     }
     Ok(true)
-}
-
-/// Numbers that are anything but in order (xorshift).
-fn next_random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
 }

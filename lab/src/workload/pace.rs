@@ -3,17 +3,14 @@
 //! A time is taken from when a request was due, so that a party that cannot keep up is seen to be late.
 
 use std::thread::sleep;
-use std::time::Duration;
 
-use host::report::Counts;
-use os::processor::{now_ns, thread_ns};
+use os::processor::thread_ns;
 use os::sync::pause;
 
-use crate::control::Order;
-use crate::factor::{ABSENT_AT_ZERO, Domain, Factor, Factors, Level};
-use crate::fault::Fault;
-use crate::measure::{Meter, Window};
-use crate::quantity::Report;
+use super::prelude::*;
+use crate::factor::is_absent;
+use crate::measure::Window;
+use crate::random::Random;
 use crate::transport::End;
 
 /// Requests that are offered in a second, whether answers come or not.
@@ -51,12 +48,7 @@ pub(super) const ARRIVALS: Factor = Factor {
 /// Takes out what does not apply: an open loop does not think, and a closed one has no schedule. Arrivals that are all alike are
 /// not named.
 pub(super) fn fit(factors: &mut Factors) {
-    let is_zero = |level: Option<&Level>| level == Some(&Level::Number(0));
-    for name in ABSENT_AT_ZERO {
-        if is_zero(factors.get(*name)) {
-            factors.remove(*name);
-        }
-    }
+    factors.retain(|name, level| !is_absent(name, level));
     let is_open = factors.contains_key("rate") || factors.contains_key("load_percent");
     if is_open {
         factors.remove("think");
@@ -64,8 +56,7 @@ pub(super) fn fit(factors: &mut Factors) {
     if !factors.contains_key("think") {
         factors.remove("think_times");
     }
-    let is_constant = factors.get("arrivals") == Some(&Level::Word("constant".to_owned()));
-    if !is_open || is_constant {
+    if !is_open || word(factors, "arrivals") == "constant" {
         factors.remove("arrivals");
     }
 }
@@ -73,19 +64,15 @@ pub(super) fn fit(factors: &mut Factors) {
 /// When requests are due.
 #[derive(Debug)]
 pub(super) struct Pace {
-    kind: Kind,
+    /// Whether requests are due by a schedule. Otherwise the next is due some time after the answer.
+    is_open: bool,
+    /// The time between two by the schedule, or between an answer and the next request; on average, if it is random.
+    mean_ns: f64,
+    is_random: bool,
     /// Whether waiting is polling the clock.
     spins: bool,
     due_ns: f64,
-    random: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    /// A schedule, with so much time between two; on average, if it is random.
-    Open { interval_ns: f64, is_random: bool },
-    /// So much time after each answer.
-    Closed { think_ns: f64, is_exponential: bool },
+    random: Random,
 }
 
 /// How much earlier than asked a sleeper gets up, to poll the clock for the rest: the kernel's timers and the
@@ -101,32 +88,27 @@ const UNSENT_TIMES_MAX: u64 = 1_000_000;
 impl Pace {
     /// The pace that is ordered; none if requests go as fast as they can. The first is due at `now_ns`.
     pub(super) fn of(order: &Order, now_ns: u64) -> Option<Pace> {
-        let number = |factor: &str| match order.factors.get(factor) {
-            Some(Level::Number(number)) if *number > 0 => Some(*number as f64),
-            _ => None,
-        };
-        let kind = match (number("rate"), number("think")) {
-            (Some(rate), _) => return Some(Pace::at(order, rate, now_ns)),
-            (None, Some(think)) => Kind::Closed {
-                think_ns: think * 1e3,
-                is_exponential: order.word("think_times") == "exponential",
-            },
-            (None, None) => return None,
-        };
-        Some(Pace::new(order, kind, now_ns))
+        let ordered = |factor| number(&order.factors, factor).filter(|number| *number > 0);
+        if let Some(rate) = ordered("rate") {
+            return Some(Pace::at(order, rate as f64, now_ns));
+        }
+        let think = ordered("think")?;
+        let is_random = order.word("think_times") == "exponential";
+        let mean_ns = think as f64 * 1e3;
+        Some(Pace { is_open: false, mean_ns, is_random, ..Pace::at(order, 1.0, now_ns) })
     }
 
     /// A schedule of so many requests in a second.
     pub(super) fn at(order: &Order, rate: f64, now_ns: u64) -> Pace {
-        let is_random = order.factors.contains_key("arrivals");
-        Pace::new(order, Kind::Open { interval_ns: 1e9 / rate, is_random }, now_ns)
-    }
-
-    fn new(order: &Order, kind: Kind, now_ns: u64) -> Pace {
-        let spins = order.word("wait") == "spin";
-        // Copies of a role do not think in step.
-        let random = 0x9e37_79b9_7f4a_7c15 ^ (order.number as u64) << 32 | 1;
-        Pace { kind, spins, due_ns: now_ns as f64, random }
+        Pace {
+            is_open: true,
+            mean_ns: 1e9 / rate,
+            is_random: order.factors.contains_key("arrivals"),
+            spins: order.word("wait") == "spin",
+            due_ns: now_ns as f64,
+            // Copies of a role do not think in step.
+            random: Random::of(order.number),
+        }
     }
 
     /// Makes each exchange when it is due, and takes its time. The meter counts `messages` of an exchange. A loop of
@@ -175,25 +157,24 @@ impl Pace {
 
     /// The answer came at `now_ns`: sets when the next request is due.
     pub(super) fn answered(&mut self, now_ns: u64) {
-        let (from_ns, mean_ns, is_random) = match self.kind {
-            Kind::Open { interval_ns, is_random } => (self.due_ns, interval_ns, is_random),
-            Kind::Closed { think_ns, is_exponential } => (now_ns as f64, think_ns, is_exponential),
-        };
-        let part = if is_random { -self.next_part().ln() } else { 1.0 };
-        self.due_ns = from_ns + mean_ns * part;
+        let from_ns = if self.is_open { self.due_ns } else { now_ns as f64 };
+        let part = if self.is_random { -self.next_part().ln() } else { 1.0 };
+        self.due_ns = from_ns + self.mean_ns * part;
     }
 
     /// Ends a schedule at `end_ns`: requests that were due before it and were not sent are counted, and each has waited
     /// at least until then. Without these a party that stalls would report the times of its good part alone.
     pub(super) fn leave_unsent(&mut self, end_ns: u64, mut waited: impl FnMut(u64)) -> Counts {
-        let Kind::Open { interval_ns, .. } = self.kind else { return Counts::new() };
+        if !self.is_open {
+            return Counts::new();
+        }
         let mut unsent = 0;
         while self.due_ns() < end_ns {
             if unsent < UNSENT_TIMES_MAX {
                 waited(end_ns - self.due_ns());
             }
             unsent += 1;
-            self.due_ns += interval_ns;
+            self.due_ns += self.mean_ns;
         }
         [("requests_unsent".to_owned(), unsent)].into()
     }
@@ -217,12 +198,9 @@ impl Pace {
         now
     }
 
-    /// A number above 0 and up to 1, anything but in order (xorshift).
+    /// A number above 0 and up to 1.
     fn next_part(&mut self) -> f64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        ((self.random >> 11) + 1) as f64 / (1u64 << 53) as f64
+        ((self.random.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 }
 
@@ -240,13 +218,13 @@ fn poll_clock(until_ns: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn pace(kind: Kind) -> Pace {
-        Pace { kind, spins: true, due_ns: 1000.0, random: 1 }
+    fn pace(is_open: bool, mean_ns: f64, is_random: bool) -> Pace {
+        Pace { is_open, mean_ns, is_random, spins: true, due_ns: 1000.0, random: Random::of(0) }
     }
 
     #[test]
     fn schedule_goes_on_whether_the_party_keeps_up_or_not() {
-        let mut open = pace(Kind::Open { interval_ns: 100.0, is_random: false });
+        let mut open = pace(true, 100.0, false);
         assert_eq!(open.due_ns(), 1000);
         open.answered(1050);
         assert_eq!(open.due_ns(), 1100);
@@ -257,7 +235,7 @@ mod tests {
 
     #[test]
     fn random_arrivals_come_as_often_and_as_far_apart_as_poisson_says() {
-        let mut open = pace(Kind::Open { interval_ns: 1e3, is_random: true });
+        let mut open = pace(true, 1e3, true);
         let mut gaps = Vec::new();
         for _ in 0..20_000 {
             let before = open.due_ns;
@@ -275,10 +253,10 @@ mod tests {
 
     #[test]
     fn time_to_think_begins_with_the_answer() {
-        let mut closed = pace(Kind::Closed { think_ns: 100.0, is_exponential: false });
+        let mut closed = pace(false, 100.0, false);
         closed.answered(5000);
         assert_eq!(closed.due_ns(), 5100);
-        let mut closed = pace(Kind::Closed { think_ns: 1e6, is_exponential: true });
+        let mut closed = pace(false, 1e6, true);
         let mut sum = 0.0;
         for _ in 0..10_000 {
             closed.answered(0);

@@ -1,14 +1,11 @@
 //! Many pairs of parties, each of which does what two do alone.
 
 use super::pace::{self, ARRIVALS, RATE, THINK, THINK_TIMES};
-use super::stream::{self, BYTES, MTU};
-use super::{AT_ONCE, MESSAGE_METRICS, Reports, WAIT, Workload};
-use crate::control::{Control, Order};
-use crate::factor::{Domain, Factor, Factors, Level};
-use crate::fault::Fault;
+use super::prelude::*;
+use super::stream::{BYTES, MTU};
+use super::{MESSAGE_METRICS, check_count};
 use crate::placement::Placement;
-use crate::quantity::Report;
-use crate::role::{self, A_SOURCE, A_TARGET, PARTIES_MAX, RoleSpec, SOURCE, TARGET};
+use crate::role::{PARTIES_MAX, TARGET};
 use crate::transport::{self, Can, count, names};
 
 /// Pairs of a trial.
@@ -63,49 +60,39 @@ pub(super) const WORKLOAD: Workload = Workload {
         RoleSpec { count: pairs, is_of_threads, place: Placement::Shared, ..A_TARGET },
     ],
     metrics: METRICS,
-    parts: &[],
     fit,
-    set_up_time: AT_ONCE,
-    work,
-    unit: "messages",
+    work: |order, control| {
+        let is_stream = order.word("does") == "stream";
+        let what = if is_stream { Can::Stream } else { Can::Exchange };
+        transport::carry(what, order, control, order.number("bytes") as usize)
+    },
     check,
+    ..PLAIN
 };
 
 fn pairs(factors: &Factors) -> usize {
-    match factors.get("pairs") {
-        Some(Level::Number(pairs)) => *pairs as usize,
-        _ => 0,
-    }
-}
-
-fn is_word(factors: &Factors, factor: &str, wanted: &str) -> bool {
-    matches!(factors.get(factor), Some(Level::Word(word)) if word == wanted)
+    number(factors, "pairs").unwrap_or(0) as usize
 }
 
 fn is_of_threads(factors: &Factors) -> bool {
-    is_word(factors, "copies", "threads")
+    word(factors, "copies") == "threads"
 }
 
 fn fit(factors: &mut Factors) {
-    if factors.get("pairs") == Some(&Level::Number(0)) {
+    if number(factors, "pairs") == Some(0) {
         factors.retain(|name, _| name == "pairs");
     }
     transport::fit(factors);
-    if is_word(factors, "does", "stream") {
+    if word(factors, "does") == "stream" {
         factors.remove("rate");
         factors.remove("think");
     }
     pace::fit(factors);
 }
 
-fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    let what = if is_word(&order.factors, "does", "stream") { Can::Stream } else { Can::Exchange };
-    transport::carry(what, order, control, order.number("bytes") as usize)
-}
-
 /// All that was sent has come. One of many pairs may have had no turn in a short window.
 fn check(reports: &Reports) -> Result<(), Fault> {
-    stream::check_count(reports)?;
+    check_count(reports)?;
     if reports.of(SOURCE).next().is_none() {
         return Ok(());
     }

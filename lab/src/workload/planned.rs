@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use host::config::Bytes;
 
-use super::{AT_ONCE, Workload};
+use super::{PLAIN, Workload};
 use crate::factor::{Domain, Factor, Level};
 use crate::role::{HOST, ONE, RoleSpec};
 
@@ -32,13 +32,8 @@ pub(crate) fn planned(
             summary: "not built yet",
             factors: factors.iter().map(factor).collect::<Vec<_>>().leak(),
             roles: roles.iter().map(role).collect::<Vec<_>>().leak(),
-            metrics: &[],
-            parts: &[],
-            fit: |_| {},
-            set_up_time: AT_ONCE,
-            work: |_, _| unreachable!("cases that wait for a workload are not run"),
             unit: "",
-            check: |_| unreachable!("cases that wait for a workload are not run"),
+            ..PLAIN
         }))
     })
 }

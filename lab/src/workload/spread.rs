@@ -1,21 +1,11 @@
 //! Frames from one member of a LAN to one other, to many in turn, or to all at once.
 
-use std::time::Duration;
-
-use host::report::Counts;
-use os::processor::now_ns;
 use siga::Waiter;
 use siga::lan::{Counter, Mac, Offload, TrySendFrameError};
 
-use super::stream::{BYTES, check};
-use super::{AT_ONCE, WAIT, Workload, units};
-use crate::control::{Control, Order};
-use crate::factor::{Domain, Factor, Factors, Level};
-use crate::fault::{Doing, Fault};
-use crate::measure::Meter;
-use crate::pattern::{Reading, fill};
-use crate::quantity::Report;
-use crate::role::{self, A_SOURCE, A_TARGET};
+use super::UNTIMED_METRICS;
+use super::prelude::*;
+use super::stream::BYTES;
 use crate::transport::lan::{
     END, HEADER_BYTES, MESSAGE, content, counts_of_lan, header, member, member_of, push,
 };
@@ -58,29 +48,16 @@ pub(super) const WORKLOAD: Workload = Workload {
         A_SOURCE,
         A_TARGET,
     ],
-    metrics: &[
-        "rate_messages_per_s",
-        "rate_bytes_per_s",
-        "cpu_ns_per_message",
-        "cpu_spinning_ns_per_message",
-        "cpu_virtual_ns_per_message",
-        "kernel_cpu_ns_per_message",
-        "cpu_split_error_ns_per_message",
-        "cpu_processors_ns_per_message",
-    ],
-    fit: |_| {},
-    set_up_time: AT_ONCE,
+    metrics: UNTIMED_METRICS,
     work,
-    parts: &[],
-    unit: "messages",
-    check,
+    ..PLAIN
 };
 
 /// There is no other process.
 const NOBODY: &str = "nobody";
 
 fn has_neighbour(levels: &Factors) -> bool {
-    matches!(levels.get("beside"), Some(Level::Word(word)) if word != NOBODY)
+    !["", NOBODY].contains(&word(levels, "beside"))
 }
 
 /// Bytes of frames that go before the target says that it has them, and twice of which may be on their way: all
@@ -107,64 +84,41 @@ fn greeted(order: &Order) -> usize {
     if order.word("to") == "one" { 1 } else { order.number("members") as usize }
 }
 
-/// To whom each frame goes.
-struct Spread {
-    to: Vec<Mac>,
-    next: usize,
-}
-
-impl Spread {
-    fn of(order: &Order, members: Vec<Mac>) -> Spread {
-        let to = match order.word("to") {
-            "all" => vec![Mac::BROADCAST],
-            "one" => members[..1].to_vec(),
-            _ => members,
-        };
-        Spread { to, next: 0 }
-    }
-
-    #[inline(always)]
-    fn next(&mut self) -> Mac {
-        let to = self.to[self.next];
-        self.next += 1;
-        if self.next == self.to.len() {
-            self.next = 0;
-        }
-        to
-    }
-}
-
 fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let bytes = order.number("bytes") as usize;
-    let members = order.number("members") as usize;
     control.parcel()?;
     let mut lan = member(order, "SOURCE")?;
-    let mut known: Vec<(usize, Mac)> = Vec::new();
-    for other in lan.members() {
-        let number = other.name.as_str().strip_prefix('M').and_then(|number| number.parse().ok());
-        known.extend(number.map(|number| (number, other.mac)));
-    }
+    let by_number = |name: &str| name.strip_prefix('M')?.parse::<usize>().ok();
+    let known =
+        lan.members().filter_map(|other| Some((by_number(other.name.as_str())?, other.mac)));
+    let mut known: Vec<(usize, Mac)> = known.collect();
     known.sort_unstable();
-    known.truncate(members);
-    let mut spread = Spread::of(order, known.iter().map(|(_, mac)| *mac).collect());
+    known.truncate(greeted(order));
     let mut frame = vec![0; HEADER_BYTES + bytes];
     header(&mut frame, Mac::BROADCAST, lan.mac(), MESSAGE);
     // An empty frame to each makes the paths: who has none misses what goes to all.
-    let greeted = greeted(order);
-    for (_, to) in &known[..greeted] {
+    for (_, to) in &known {
         frame[..6].copy_from_slice(&to.0);
         lan.send(Offload::NONE, &frame[..HEADER_BYTES]).doing("send a frame")?;
     }
-    while lan.counter(Counter::PathsMade) < greeted as u64 {
+    while lan.counter(Counter::PathsMade) < known.len() as u64 {
         lan.receive_within(Duration::from_millis(1)).doing("receive a frame")?;
     }
+    let targets: Vec<Mac> = match order.word("to") {
+        "all" => vec![Mac::BROADCAST],
+        _ => known.iter().map(|(_, mac)| *mac).collect(),
+    };
+    let mut turns = targets.iter().cycle();
+    let mut address = |frame: &mut [u8]| {
+        frame[..6].copy_from_slice(&turns.next().expect("there is a member").0);
+    };
     let burst = burst(bytes);
     let window = control.ready()?;
     let mut meter = Meter::new(window, order, &units(bytes));
     let (mut number, mut acknowledged) = (0, 0);
     while meter.poll(now_ns(), number, || counts_of_lan(&lan)) < window.end_ns {
         for number in number..number + burst {
-            frame[..6].copy_from_slice(&spread.next().0);
+            address(&mut frame);
             fill(&mut frame[HEADER_BYTES..], number);
             push(&mut lan, &frame).doing("send a frame")?;
         }
@@ -181,8 +135,8 @@ fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
         acknowledged += burst;
     }
     frame[12..HEADER_BYTES].copy_from_slice(&END);
-    for _ in 0..spread.to.len() {
-        frame[..6].copy_from_slice(&spread.next().0);
+    for _ in &targets {
+        address(&mut frame);
         lan.send(Offload::NONE, &frame[..HEADER_BYTES]).doing("send a frame")?;
     }
     control.parcel()?;
@@ -230,11 +184,7 @@ fn target(order: &Order, control: &mut Control) -> Result<Report, Fault> {
             };
             // Of all members' frames: those to one of many in turn have the numbers of their turns.
             let number = if to == "each-in-turn" { *frames * members + at as u64 } else { *frames };
-            let mut reading = Reading::new(number, false);
-            reading.take(0, body);
-            if !reading.is_whole(bytes) {
-                return Err(Fault::Corrupt(number));
-            }
+            verify(body, bytes, number)?;
             *frames += 1;
             came += 1;
         }

@@ -1,16 +1,10 @@
 //! Messages one way: as many as go, one behind the other.
 
-use os::processor::now_ns;
-
+use super::MESSAGE_METRICS;
 use super::pace::{self, ARRIVALS, Pace};
-use super::{AT_ONCE, MESSAGE_METRICS, Reports, WAIT, Workload, check_work, units};
-use crate::control::{Control, Order};
-use crate::factor::{Domain, Factor, Factors, Level};
-use crate::fault::Fault;
-use crate::measure::Meter;
-use crate::pattern::{Reading, STAMPED_BYTES_MIN, fill, stamp};
-use crate::quantity::Report;
-use crate::role::{self, A_SOURCE, A_TARGET, SOURCE, TARGET};
+use super::prelude::*;
+use crate::measure::Window;
+use crate::pattern::{Reading, STAMPED_BYTES_MIN, stamp};
 use crate::transport::{self, Can, End, count, names};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -34,11 +28,10 @@ pub(super) const WORKLOAD: Workload = Workload {
     roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
     metrics: MESSAGE_METRICS,
     fit,
-    set_up_time: AT_ONCE,
-    work,
-    parts: &[],
-    unit: "messages",
-    check,
+    work: |order, control| {
+        transport::carry(Can::Stream, order, control, order.number("bytes") as usize)
+    },
+    ..PLAIN
 };
 
 /// How much is sent.
@@ -84,23 +77,21 @@ const SLIP: Factor = Factor {
 fn fit(factors: &mut Factors) {
     transport::fit(factors);
     // It is a limit for what goes at most.
-    if factors.get("transport") == Some(&Level::Word("copy-limit".to_owned())) {
+    if word(factors, "transport") == "copy-limit" {
         factors.remove("load_percent");
     }
     pace::fit(factors);
 }
 
-fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    transport::carry(Can::Stream, order, control, order.number("bytes") as usize)
-}
-
 pub(crate) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let is_paced = order.factors.contains_key("load_percent");
-    match (order.is_source(), is_paced) {
-        (true, false) => source(end, order, control),
-        (true, true) => paced_source(end, order, control),
-        (false, _) if E::SHOWS_MANY => target_of_many(end, order, control),
-        (false, _) => target(end, order, control),
+    let window = control.ready()?;
+    let meter = Meter::new(window, order, &units(order.number("bytes") as usize));
+    match order.is_source() {
+        true if is_paced => paced_source(end, order, window, meter.timing("latency", 1)),
+        true => source(end, order, window, meter),
+        false if E::SHOWS_MANY => target_of_many(end, order, meter.timing("latency", 1)),
+        false => target(end, order, meter.timing("latency", 1)),
     }
 }
 
@@ -115,12 +106,20 @@ pub(super) fn stride(bytes: usize) -> u64 {
     (STRIDE_BYTES / bytes.max(1)).clamp(1, STRIDE_MAX) as u64
 }
 
-/// Sends messages until the window is over.
-fn source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+/// The size of the messages, how many go from one that carries the time to the next, and whether any does.
+fn messages(order: &Order) -> (usize, u64, bool) {
     let bytes = order.number("bytes") as usize;
-    let (stride, is_stamped) = (stride(bytes), bytes >= STAMPED_BYTES_MIN);
-    let window = control.ready()?;
-    let mut meter = Meter::new(window, order, &units(bytes));
+    (bytes, stride(bytes), bytes >= STAMPED_BYTES_MIN)
+}
+
+/// Sends messages until the window is over.
+fn source<E: End>(
+    mut end: E,
+    order: &Order,
+    window: Window,
+    mut meter: Meter,
+) -> Result<Report, Fault> {
+    let (bytes, stride, is_stamped) = messages(order);
     let mut number = 0;
     loop {
         let now = meter.poll(now_ns(), number, || end.counts());
@@ -155,12 +154,14 @@ const MEASURED_NS_MIN: u64 = 2_000_000;
 /// Sends messages when they are due, by a schedule that is a part of what goes as fast as it can. Until that is measured every
 /// message is due at once, in the same loop. A message has the time with it at which it was due, so that one that had to wait for room is
 /// seen to be late.
-fn paced_source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    let bytes = order.number("bytes") as usize;
-    let (stride, is_stamped) = (stride(bytes), bytes >= STAMPED_BYTES_MIN);
+fn paced_source<E: End>(
+    mut end: E,
+    order: &Order,
+    window: Window,
+    mut meter: Meter,
+) -> Result<Report, Fault> {
+    let (bytes, stride, is_stamped) = messages(order);
     let load = order.number("load_percent") as f64 / 100.0;
-    let window = control.ready()?;
-    let mut meter = Meter::new(window, order, &units(bytes)).timing("latency", 1);
     let mut now = now_ns();
     let before_ns = window.start_ns.saturating_sub(now) as f64;
     let at = |part: f64| now + (before_ns * part) as u64;
@@ -226,11 +227,8 @@ fn paced_source<E: End>(mut end: E, order: &Order, control: &mut Control) -> Res
 }
 
 /// Receives messages until the source has finished.
-fn target<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    let bytes = order.number("bytes") as usize;
-    let (stride, is_stamped) = (stride(bytes), bytes >= STAMPED_BYTES_MIN);
-    let window = control.ready()?;
-    let mut meter = Meter::new(window, order, &units(bytes)).timing("latency", 1);
+fn target<E: End>(mut end: E, order: &Order, mut meter: Meter) -> Result<Report, Fault> {
+    let (bytes, stride, is_stamped) = messages(order);
     let mut number = 0;
     'stream: loop {
         let mut reading = Reading::new(number, is_stamped);
@@ -247,12 +245,8 @@ fn target<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
         number += 1;
         meter.poll(now, number, || end.counts());
         for _ in 1..stride {
-            let mut reading = Reading::new(number, false);
-            if !end.receive(bytes, |at, piece| reading.take(at, piece))? {
+            if !receive(&mut end, bytes, number)? {
                 break 'stream;
-            }
-            if !reading.is_whole(bytes) {
-                return Err(Fault::Corrupt(number));
             }
             number += 1;
         }
@@ -260,16 +254,17 @@ fn target<E: End>(mut end: E, order: &Order, control: &mut Control) -> Result<Re
     meter.close(number, || end.counts())
 }
 
-/// The same over a transport that shows many messages in one call: each is verified where it lies.
-fn target_of_many<E: End>(
-    mut end: E,
-    order: &Order,
-    control: &mut Control,
-) -> Result<Report, Fault> {
-    let bytes = order.number("bytes") as usize;
-    let (stride, is_stamped) = (stride(bytes), bytes >= STAMPED_BYTES_MIN);
-    let window = control.ready()?;
-    let mut meter = Meter::new(window, order, &units(bytes)).timing("latency", 1);
+/// Receives message `number` and verifies it. False if the other side has finished.
+#[inline(always)]
+pub(super) fn receive<E: End>(end: &mut E, bytes: usize, number: u64) -> Result<bool, Fault> {
+    let mut reading = Reading::new(number, false);
+    let goes_on = end.receive(bytes, |at, piece| reading.take(at, piece))?;
+    if goes_on && !reading.is_whole(bytes) { Err(Fault::Corrupt(number)) } else { Ok(goes_on) }
+}
+
+/// Receives messages over a transport that shows many in one call: each is verified where it lies.
+fn target_of_many<E: End>(mut end: E, order: &Order, mut meter: Meter) -> Result<Report, Fault> {
+    let (bytes, stride, is_stamped) = messages(order);
     let has_stamp = |number: u64| is_stamped && number.is_multiple_of(stride);
     let mut reading = Reading::new(0, has_stamp(0));
     let (mut number, mut corrupt) = (0, None);
@@ -297,21 +292,6 @@ fn target_of_many<E: End>(
         meter.poll(now_ns(), number, || end.counts());
     }
     meter.close(number, || end.counts())
-}
-
-/// All that was sent has come.
-pub(super) fn check_count(reports: &Reports) -> Result<(), Fault> {
-    let (sent, came) = (reports.messages(SOURCE), reports.messages(TARGET));
-    if sent == came {
-        return Ok(());
-    }
-    let why = format!("{sent} messages were sent, {came} came");
-    Err(Fault::Refused { what: "count the messages", why })
-}
-
-pub(super) fn check(reports: &Reports) -> Result<(), Fault> {
-    check_count(reports)?;
-    check_work(reports, "messages")
 }
 
 #[cfg(test)]

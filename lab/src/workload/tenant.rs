@@ -7,17 +7,13 @@
 //! Source and target are one user, the tenant is another, and the host is a third: the lab's own. So the lab has to be root. Each
 //! worker opens the host's socket as root, since the directory of the trial is closed to other users, and becomes its user then.
 
-use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
-use std::time::Duration;
 
 use host::config::Source;
-use host::report::Counts;
-use os::processor::now_ns;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{
     DumpableBehavior, Signal, set_dumpable_behavior, set_parent_process_death_signal,
@@ -30,14 +26,9 @@ use siga::host::System;
 use siga::lan::{Lan, Offload};
 use siga::{ConnectError, Connecting, Guest, PathOptions, Wait};
 
-use super::{AT_ONCE, Reports, WAIT, Workload, attend, units};
-use crate::control::{Control, Order};
-use crate::factor::{Domain, Factor};
-use crate::fault::{Doing, Fault};
-use crate::measure::Meter;
-use crate::pattern::{Reading, fill};
-use crate::quantity::Report;
-use crate::role::{self, A_SOURCE, A_TARGET, NEIGHBOUR, RoleSpec, SOURCE};
+use super::attend;
+use super::prelude::*;
+use crate::role::NEIGHBOUR;
 use crate::transport::lan::{HEADER_BYTES, MESSAGE, content, header, member_of};
 use crate::transport::wait;
 
@@ -54,16 +45,8 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor {
             name: "beside",
             meaning: "what the tenant does meanwhile, on the processors of the others",
-            domain: Domain::Words(&[
-                BURNS,
-                "attaches",
-                "registers",
-                "joins",
-                "opens",
-                "asks",
-                "rings",
-            ]),
-            usual: &[BURNS, "attaches", "registers", "joins", "opens", "asks", "rings"],
+            domain: Domain::Words(ACTIONS),
+            usual: ACTIONS,
         },
         WAIT,
     ],
@@ -74,15 +57,13 @@ pub(super) const WORKLOAD: Workload = Workload {
         RoleSpec { is_measured: false, ..A_TARGET },
     ],
     metrics: &["rate_messages_per_s", "cpu_ns_per_message", "deeds_per_s"],
-    fit: |_| {},
-    set_up_time: AT_ONCE,
     work,
-    parts: &[],
-    unit: "messages",
     check,
+    ..PLAIN
 };
 
-/// The tenant only takes processor time.
+/// What the tenant does. One that burns only takes processor time.
+const ACTIONS: &[&str] = &[BURNS, "attaches", "registers", "joins", "opens", "asks", "rings"];
 const BURNS: &str = "burns";
 
 /// The users of source and target, and of the tenant. Accounts of these numbers are unlikely, and none is needed.
@@ -138,37 +119,25 @@ pub(super) fn system() -> Result<System, Fault> {
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     os::memory::allow_descriptors(1 << 20);
-    let socket = Socket::open(order)?;
+    let socket = order.socket.as_ref().expect("trials with paths have a host");
+    let file = rustix::fs::open(socket, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let file = file.doing("open the host's socket")?;
+    // A path that leads this process to the socket, also after the directory of the trial is gone.
+    let socket = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     match &*order.role {
         SOURCE => {
             become_user(WORKING_USER)?;
-            source(order, control, &socket.path())
+            source(order, control, &socket)
         }
         NEIGHBOUR => {
             become_user(TENANT_USER)?;
-            tenant(order, control, &socket.path())
+            tenant(order, control, &socket)
         }
         _ => {
             let volume = volume(order)?;
             become_user(WORKING_USER)?;
-            target(order, control, &socket.path(), volume)
+            target(order, control, &socket, volume)
         }
-    }
-}
-
-/// The host's socket, opened where only the lab's user finds it.
-struct Socket(File);
-
-impl Socket {
-    fn open(order: &Order) -> Result<Socket, Fault> {
-        let socket = order.socket.as_ref().expect("trials with paths have a host");
-        let file = rustix::fs::open(socket, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        Ok(Socket(File::from(file.doing("open the host's socket")?)))
-    }
-
-    /// A path that leads this process to the socket, also after the directory of the trial is gone.
-    fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }
 }
 
@@ -195,18 +164,21 @@ fn attach(socket: &Path, name: &str) -> Result<Guest, Fault> {
     Guest::attach(socket, name).doing("attach to the host")
 }
 
+fn options(order: &Order) -> PathOptions {
+    PathOptions { wait: wait(order), ..PathOptions::default() }
+}
+
 fn source(order: &Order, control: &mut Control, socket: &Path) -> Result<Report, Fault> {
     control.parcel()?;
     let report = match order.word("work") {
         "path" => {
             let guest = attach(socket, "NSOURCE")?;
-            let options = PathOptions { wait: wait(order), ..PathOptions::default() };
-            let mut path = guest.connect("NTARGET", &options).doing("connect")?;
+            let mut path = guest.connect("NTARGET", &options(order)).doing("connect")?;
             let mut body = vec![0; MESSAGE_BYTES];
             repeat(order, control, MESSAGE_BYTES, |number| {
                 fill(&mut body, number);
                 path.send(&body).doing("send")?;
-                verify(path.receive().doing("receive")?.body, number)
+                verify(path.receive().doing("receive")?.body, MESSAGE_BYTES, number)
             })
         }
         "lan" => {
@@ -223,7 +195,7 @@ fn source(order: &Order, control: &mut Control, socket: &Path) -> Result<Report,
                 loop {
                     // Other members announce themselves with frames of other kinds.
                     if let Some(body) = content(lan.receive().doing("receive a frame")?) {
-                        return verify(body, number);
+                        return verify(body, MESSAGE_BYTES, number);
                     }
                 }
             })
@@ -240,7 +212,7 @@ fn source(order: &Order, control: &mut Control, socket: &Path) -> Result<Report,
             repeat(order, control, BLOCK_BYTES, |number| {
                 let number = number % BLOCKS;
                 disk.read(number, &mut block).doing("read a block")?;
-                verify(&block, number)
+                verify(&block, BLOCK_BYTES, number)
             })
         }
     };
@@ -267,12 +239,6 @@ fn repeat(
     meter.close(number, Counts::new)
 }
 
-fn verify(body: &[u8], number: u64) -> Result<(), Fault> {
-    let mut reading = Reading::new(number, false);
-    reading.take(0, body);
-    if reading.is_whole(body.len()) { Ok(()) } else { Err(Fault::Corrupt(number)) }
-}
-
 /// A new volume with a minidisk for each user, opened as the lab's user.
 fn volume(order: &Order) -> Result<OpenVolume, Fault> {
     let socket = order.socket.as_ref().expect("trials with paths have a host");
@@ -296,7 +262,7 @@ fn target(
     match order.word("work") {
         "path" => {
             let guest = attach(socket, "NTARGET")?;
-            let options = PathOptions { wait: wait(order), ..PathOptions::default() };
+            let options = options(order);
             thread::spawn(move || answer_messages(&guest, &options));
         }
         "lan" => {
@@ -377,16 +343,9 @@ struct Deeds {
 impl Deeds {
     /// Counts the outcome of an action, and returns what came of it.
     fn tried<T, E>(&mut self, outcome: Result<T, E>) -> Option<T> {
-        match outcome {
-            Ok(made) => {
-                self.done += 1;
-                Some(made)
-            }
-            Err(_) => {
-                self.refused += 1;
-                None
-            }
-        }
+        let count = if outcome.is_ok() { &mut self.done } else { &mut self.refused };
+        *count += 1;
+        outcome.ok()
     }
 
     fn counts(&self) -> Counts {
@@ -397,12 +356,7 @@ impl Deeds {
 /// Repeats one action until the window is over.
 fn tenant(order: &Order, control: &mut Control, socket: &Path) -> Result<Report, Fault> {
     match order.word("beside") {
-        BURNS => {
-            let window = control.ready()?;
-            let mut meter = Meter::new(window, order, &[]);
-            while meter.poll(now_ns(), 0, Counts::new) < window.end_ns {}
-            meter.close(0, Counts::new)
-        }
+        BURNS => act(order, control, |_| {}),
         "attaches" => {
             let mut guests = Vec::new();
             act(order, control, |deeds| {
@@ -491,7 +445,9 @@ fn act(
     mut action: impl FnMut(&mut Deeds),
 ) -> Result<Report, Fault> {
     let window = control.ready()?;
-    let mut meter = Meter::new(window, order, &[("deeds", 1.0)]);
+    // One who burns has no actions to count.
+    let units: &[_] = if order.word("beside") == BURNS { &[] } else { &[("deeds", 1.0)] };
+    let mut meter = Meter::new(window, order, units);
     let mut deeds = Deeds::default();
     while meter.poll(now_ns(), deeds.done, || deeds.counts()) < window.end_ns {
         action(&mut deeds);
@@ -501,15 +457,12 @@ fn act(
 
 /// Checks that the source worked, and that a tenant who was to act did.
 fn check(reports: &Reports) -> Result<(), Fault> {
-    if reports.of(SOURCE).any(|report| report.work("messages") == 0) {
-        return Err(Fault::Nothing);
+    let is_still = |role, kind| reports.of(role).any(|report| report.work.get(kind) == Some(&0));
+    match (is_still(SOURCE, "messages"), is_still(NEIGHBOUR, "deeds")) {
+        (true, _) => Err(Fault::Nothing),
+        (false, true) => Err(Fault::Nothing).doing("count the actions of the tenant"),
+        (false, false) => Ok(()),
     }
-    let is_still = |report: &Report| report.work.get("deeds") == Some(&0);
-    if reports.of(NEIGHBOUR).any(is_still) {
-        let why = Fault::Nothing.to_string();
-        return Err(Fault::Refused { what: "count the actions of the tenant", why });
-    }
-    Ok(())
 }
 
 #[cfg(test)]
