@@ -2,21 +2,17 @@
 
 use std::os::fd::AsRawFd;
 
-use host::report::Counts;
-use os::processor::now_ns;
 use siga::Guest;
 use siga::disk::ckd::model::{HEADS, TRACK_BYTES};
 use siga::disk::ckd::volume::Access;
 use siga::disk::{Device, OpenVolume, Server, UnitKind};
 use siga::host::{Embedded, System};
 
-use super::Layout;
 use super::content::{unnamed, write_volume};
-use crate::control::{Control, Order};
-use crate::fault::{Doing, Fault};
-use crate::measure::{Meter, work_for};
-use crate::quantity::Report;
+use super::{DEDICATED, DIRECT, Layout, OFF};
+use crate::measure::work_for;
 use crate::transport::wait;
+use crate::workload::prelude::*;
 
 /// The guest that has the volumes.
 pub(super) const SERVER: &str = "DASD";
@@ -37,25 +33,23 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
     let guest = Guest::attach_embedded(&host, SERVER).doing("attach to the host")?;
     let mut server = Server::new(guest, wait(order)).doing("make a server of volumes")?;
     let is_in_memory = order.word("storage") == "memory";
-    let tracks = layout.cylinders as usize * HEADS as usize;
+    // A slot more than there are tracks: everything is cached, and a write finds a second one.
+    let slots = layout.cylinders as usize * HEADS as usize + 2;
     for volume in 0..layout.volumes {
         let unnamed = unnamed(is_in_memory).doing("make a file")?;
         write_volume(&unnamed, layout.cylinders).doing("write a volume")?;
         let file = format!("/proc/self/fd/{}", unnamed.as_raw_fd());
         let file = std::path::Path::new(&file);
-        if layout.is_direct {
+        if word(&order.factors, "reads") == DIRECT {
             // What its tracks are like is known from the check.
             let open = OpenVolume::open_checked(file, Access::Write, |_| {});
             let open = open.doing("open a volume")?.read_directly();
-            let number = server.mount(open, DIRECT_SLOTS * TRACK_BYTES).doing("mount a volume")?;
+            server.mount(open, DIRECT_SLOTS * TRACK_BYTES).doing("mount a volume")?;
             if let Some((_, why)) = server.direct_refused().next() {
                 return Err(Fault::Unable(format!("no direct reads: {why}")));
             }
-            debug_assert_eq!(number, volume);
         } else {
-            // A slot more than there are tracks: everything is cached, and a write finds a second one.
-            let cache_bytes = (tracks + 2) * TRACK_BYTES;
-            server.add_volume(file, Access::Write, cache_bytes).doing("open a volume")?;
+            server.add_volume(file, Access::Write, slots * TRACK_BYTES).doing("open a volume")?;
         }
         let first = volume * layout.guests_per_volume;
         let devices = if layout.is_partial { layout.guests_per_volume } else { 1 };
@@ -64,8 +58,8 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
                 volume,
                 first_cylinder: layout.first_cylinder(guest),
                 cylinders: layout.is_partial.then_some(super::PART_CYLINDERS),
-                dedicated: layout.is_dedicated,
-                uncached: layout.is_uncached,
+                dedicated: order.word("disk") == DEDICATED,
+                uncached: word(&order.factors, "minidisk_cache") == OFF,
                 ..Device::default()
             };
             server.add_device(&layout.device(guest), device).doing("add a device")?;
@@ -100,7 +94,7 @@ fn ended(server: &Server) -> u64 {
 /// What was counted so far: information units by kind, and the measurement blocks of all subchannels.
 fn counts(server: &Server, layout: &Layout) -> Counts {
     let mut counts = Counts::new();
-    let mut all = 0;
+    let mut add = |name: &str, count| *counts.entry(name.to_owned()).or_default() += count;
     for (kind, sent) in server.units() {
         let name = match kind {
             UnitKind::Command => "unit_commands",
@@ -111,22 +105,19 @@ fn counts(server: &Server, layout: &Layout) -> Counts {
             UnitKind::TransferReady => "unit_ready",
             _ => continue,
         };
-        all += sent;
-        *counts.entry(name.to_owned()).or_default() += sent;
+        add(name, sent);
+        add("units", sent);
     }
-    counts.insert("units".to_owned(), all);
-    let (mut samples, mut service_ns, mut disconnect_ns) = (0, 0, 0);
+    let mut service_ns = 0;
     for (_, block) in server.measurements() {
-        samples += block.samples;
         service_ns += block.pending_ns + block.connect_ns + block.disconnect_ns;
-        disconnect_ns += block.disconnect_ns;
+        add("samples", block.samples);
+        add("disconnect_ns", block.disconnect_ns);
     }
-    counts.insert("samples".to_owned(), samples);
-    counts.insert("service_ns".to_owned(), service_ns);
-    counts.insert("disconnect_ns".to_owned(), disconnect_ns);
+    add("service_ns", service_ns);
     // What is missing in the blocks of a guest that has one I/O under way at a time.
     let elapsed_ns = now_ns() * (layout.volumes * layout.guests_per_volume) as u64;
-    counts.insert("missing_ns".to_owned(), elapsed_ns.saturating_sub(service_ns));
-    counts.insert("spinning_ns".to_owned(), server.spinning_ns());
+    add("missing_ns", elapsed_ns.saturating_sub(service_ns));
+    add("spinning_ns", server.spinning_ns());
     counts
 }

@@ -81,31 +81,6 @@ pub(super) fn write_plain(mut file: &File, cylinders: u32) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Random numbers that are the same each time.
-#[derive(Debug)]
-pub(super) struct Dice(u64);
-
-impl Dice {
-    /// Those of a guest.
-    pub(super) fn of(guest: usize) -> Dice {
-        Dice((guest as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    #[inline]
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// A number below `end`.
-    #[inline]
-    pub(super) fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,13 +105,5 @@ mod tests {
         record.clone_from(&whole);
         record[2048..].copy_from_slice(&other[2048..]);
         assert!(!is_of(&record, 123_456));
-    }
-
-    #[test]
-    fn random_numbers_are_below_their_end() {
-        let mut dice = Dice::of(3);
-        let found: Vec<u64> = (0..1000).map(|_| dice.below(10)).collect();
-        assert!((0..10).all(|number| found.contains(&number)));
-        assert!(found.iter().all(|number| *number < 10));
     }
 }

@@ -1,44 +1,28 @@
 //! A guest: it starts I/Os at random places of its device, and verifies what it reads.
 
-use host::report::Counts;
-use os::processor::now_ns;
 use siga::Guest;
 use siga::disk::ckd::model::{BLOCKS_PER_TRACK, HEADS};
 use siga::disk::{Disk, DiskOptions, Mode, Program};
 
 use super::channel::SERVER;
-use super::content::{Dice, is_of, make};
-use super::{Layout, RECORD_BYTES, verified_bytes};
-use crate::control::{Control, Order};
-use crate::fault::{Doing, Fault};
-use crate::measure::Meter;
-use crate::quantity::Report;
+use super::content::is_of;
+use super::each::{Done, Draw, Flight, each_io};
+use super::{DIRECT, Layout, OFF, RECORD_BYTES};
 use crate::transport::wait;
+use crate::workload::prelude::*;
 
 /// Records of an I/O by which a device is read before the trial begins: those of four tracks.
 const LOAD_RECORDS: u32 = 48;
 
-/// What runs on a subchannel.
-#[derive(Clone, Copy, Debug, Default)]
-struct Flight {
-    first: u64,
-    records: u64,
-    is_read: bool,
-    started_ns: u64,
-}
-
 /// A guest with its device.
 struct Player {
     disk: Disk,
-    records: u32,
-    read_percent: u64,
     look_bytes: usize,
     /// The number on its volume of the device's first record.
     base: u64,
-    /// First records of I/Os are below this.
-    end: u64,
-    dice: Dice,
-    flights: Vec<Flight>,
+    draw: Draw,
+    /// What runs on each subchannel, and of how many records it is.
+    flights: Vec<(Flight, u32)>,
     record: Vec<u8>,
 }
 
@@ -47,28 +31,22 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
     let mut player = Player::open(order, &layout)?;
     // Guests of one device need not all read it.
     let is_first = layout.is_partial || order.number.is_multiple_of(layout.guests_per_volume);
-    if is_first && !layout.is_direct && !layout.is_uncached {
+    let is_cached =
+        word(&order.factors, "reads") != DIRECT && word(&order.factors, "minidisk_cache") != OFF;
+    if is_first && is_cached {
         player.load()?;
     }
+    let records = order.number("records") as u32;
     let window = control.ready()?;
-    let units = [("ios", 1.0), ("bytes", verified_bytes(&order.factors))];
-    let mut meter = Meter::new(window, order, &units).timing("latency", 1);
-    let depth = order.number("depth");
-    let mut number = 0;
-    let mut now = now_ns();
-    for _ in 0..depth {
-        player.start(now)?;
+    let now = now_ns();
+    for _ in 1..order.number("depth") {
+        player.start(records, now)?;
     }
-    while now < window.end_ns {
-        let started_ns = player.end_one()?;
-        number += 1;
-        now = now_ns();
-        meter.time(now.saturating_sub(started_ns));
-        now = meter.poll(now, number, Counts::new);
-        player.start(now)?;
-    }
-    let report = meter.close(number, Counts::new)?;
-    for _ in 0..depth {
+    let report = each_io(order, window, |now| {
+        player.start(records, now)?;
+        Ok(Done::now(player.end_one()?, 1))
+    })?;
+    for _ in 1..order.number("depth") {
         player.end_one()?;
     }
     Ok(report)
@@ -79,14 +57,13 @@ impl Player {
         let socket = order.socket.as_ref().expect("there is a party that attends");
         let name = format!("G{}", order.number);
         let guest = Guest::attach(socket, &name).doing("attach to the host")?;
-        let records = order.number("records") as u32;
         let options = DiskOptions {
             mode: match order.word("mode") {
                 "command" => Mode::Command,
                 _ => Mode::Transport,
             },
             depth: order.number("depth") as u16,
-            blocks_max: records.max(LOAD_RECORDS),
+            blocks_max: LOAD_RECORDS.max(order.number("records") as u32),
             first_track: Some(0),
             look_bytes: order.number("look_bytes") as u32,
             wait: wait(order),
@@ -95,53 +72,45 @@ impl Player {
         let disk = Disk::open(&guest, SERVER, &device, &options).doing("open a device")?;
         let first = layout.first_cylinder(order.number) * HEADS * BLOCKS_PER_TRACK;
         Ok(Player {
-            end: (disk.blocks() + 1).saturating_sub(records.into()),
+            draw: Draw::of(order, order.number, disk.blocks()),
             disk,
-            records,
-            read_percent: order.number("read_percent"),
             look_bytes: order.number("look_bytes") as usize,
             base: first.into(),
-            dice: Dice::of(order.number),
-            flights: vec![Flight::default(); order.number("depth") as usize],
+            flights: vec![Default::default(); order.number("depth") as usize],
             record: vec![0; RECORD_BYTES],
         })
     }
 
     /// Reads the device once, from first to last record, so that everything is in the control unit's cache.
     fn load(&mut self) -> Result<(), Fault> {
-        let mut first = 0;
         let blocks = self.disk.blocks();
-        while first < blocks {
-            let count = u64::from(LOAD_RECORDS).min(blocks - first);
-            let started = self.disk.start(Program::Read { first, blocks: count as u32 });
-            let subchannel = started.doing("start an I/O")?;
-            self.flights[usize::from(subchannel)] =
-                Flight { first, records: count, is_read: true, started_ns: 0 };
+        for first in (0..blocks).step_by(LOAD_RECORDS as usize) {
+            let records = u64::from(LOAD_RECORDS).min(blocks - first) as u32;
+            self.start_at(Flight { first, is_read: true, started_ns: 0 }, records)?;
             self.end_one()?;
-            first += count;
         }
         Ok(())
     }
 
     /// Starts an I/O at a random place.
     #[inline]
-    fn start(&mut self, now_ns: u64) -> Result<(), Fault> {
-        let first = self.dice.below(self.end);
-        let blocks = self.records;
-        let is_read = self.read_percent == 100 || self.dice.below(100) < self.read_percent;
+    fn start(&mut self, records: u32, now_ns: u64) -> Result<(), Fault> {
+        let flight = self.draw.next(now_ns);
+        self.start_at(flight, records)
+    }
+
+    #[inline]
+    fn start_at(&mut self, flight: Flight, records: u32) -> Result<(), Fault> {
+        let Flight { first, is_read, .. } = flight;
         let program = if is_read {
-            Program::Read { first, blocks }
+            Program::Read { first, blocks: records }
         } else {
             let (_, data) = self.disk.data().doing("find room for data")?;
-            let version = self.dice.next() >> 44;
-            for (number, record) in (self.base + first..).zip(data.chunks_mut(RECORD_BYTES)) {
-                make(record, number, version);
-            }
-            Program::Write { first, blocks }
+            self.draw.make(self.base + first, data);
+            Program::Write { first, blocks: records }
         };
         let subchannel = self.disk.start(program).doing("start an I/O")?;
-        self.flights[usize::from(subchannel)] =
-            Flight { first, records: blocks.into(), is_read, started_ns: now_ns };
+        self.flights[usize::from(subchannel)] = (flight, records);
         Ok(())
     }
 
@@ -151,7 +120,7 @@ impl Player {
         let Player { disk, look_bytes, base, flights, record, .. } = self;
         let ended = disk.wait().doing("wait for an I/O")?;
         ended.check().doing("do an I/O")?;
-        let flight = flights[usize::from(ended.subchannel())];
+        let (flight, records) = flights[usize::from(ended.subchannel())];
         if flight.is_read {
             let (mut number, mut is_right) = (*base + flight.first, true);
             let looked = &mut record[..*look_bytes];
@@ -163,7 +132,7 @@ impl Player {
                 }
             });
             read.doing("find what was read")?;
-            if !is_right || number != *base + flight.first + flight.records {
+            if !is_right || number != *base + flight.first + u64::from(records) {
                 return Err(Fault::Corrupt(flight.first));
             }
         }

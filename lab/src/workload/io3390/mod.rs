@@ -8,20 +8,16 @@
 
 mod channel;
 mod content;
+mod each;
 mod guest;
 mod peer;
 
-use std::time::Duration;
-
 use siga::disk::ckd::model::HEADS;
 
-use super::{Reports, WAIT, Workload, check_work};
-use crate::control::{Control, Order};
-use crate::factor::{Domain, Factor, Factors, Level};
-use crate::fault::Fault;
+use super::check_work;
+use super::prelude::*;
 use crate::placement::Placement;
-use crate::quantity::Report;
-use crate::role::RoleSpec;
+use crate::role::ONE;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "io3390",
@@ -111,23 +107,14 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor { usual: &["spin"], ..WAIT },
     ],
     roles: &[
-        RoleSpec {
-            name: CHANNEL,
-            count: |_| 1,
-            is_of_threads: |_| false,
-            attends: true,
-            place: Placement::Own,
-            is_measured: false,
-            peer: None,
-        },
+        RoleSpec { name: CHANNEL, attends: true, ..ONE },
         RoleSpec {
             name: GUEST,
-            count: |factors| number(factors, "volumes") * number(factors, "guests_per_volume"),
-            is_of_threads: |_| false,
-            attends: false,
+            count: |factors| count(factors, "volumes") * count(factors, "guests_per_volume"),
             place: Placement::Shared,
             is_measured: true,
             peer: Some(CHANNEL),
+            ..ONE
         },
     ],
     metrics: &[
@@ -152,9 +139,9 @@ pub(super) const WORKLOAD: Workload = Workload {
     fit,
     set_up_time,
     work,
-    parts: &[],
     unit: "ios",
     check,
+    ..PLAIN
 };
 
 /// The roles.
@@ -185,60 +172,47 @@ const PART_CYLINDERS: u32 = 83;
 const RECORD_BYTES: usize = siga::disk::BLOCK_BYTES;
 
 /// The number that a factor has; 1 if it does not apply.
-fn number(factors: &Factors, name: &str) -> usize {
-    match factors.get(name) {
-        Some(Level::Number(number)) => *number as usize,
-        _ => 1,
-    }
-}
-
-fn is_level(factors: &Factors, name: &str, word: &str) -> bool {
-    factors.get(name) == Some(&Level::Word(word.to_owned()))
+fn count(factors: &Factors, name: &str) -> usize {
+    number(factors, name).unwrap_or(1) as usize
 }
 
 /// Bytes of an I/O that are verified: all of a write is made anew, of a record read the guest looks at some.
 fn verified_bytes(factors: &Factors) -> f64 {
-    let of = |name: &str, usual: usize| match factors.contains_key(name) {
-        true => number(factors, name) as f64,
-        false => usual as f64,
-    };
+    let of = |name: &str, usual| number(factors, name).unwrap_or(usual) as f64;
     let read_part = of("read_percent", 100) / 100.0;
-    let looked = of("look_bytes", RECORD_BYTES);
+    let looked = of("look_bytes", RECORD_BYTES as u64);
     of("records", 1) * (read_part * looked + (1.0 - read_part) * RECORD_BYTES as f64)
 }
 
 /// Whether an I/O is a channel program.
 fn has_channel(factors: &Factors) -> bool {
     let peers = [CALLS, TWO_CALLERS, MAPPED, RING, POLLED_RING, COPY_LIMIT];
-    !peers.iter().any(|mode| is_level(factors, "mode", mode))
+    !peers.contains(&word(factors, "mode"))
 }
 
 fn fit(factors: &mut Factors) {
     let is_peer = !has_channel(factors);
+    let mode = word(factors, "mode").to_owned();
+    let mut remove = |names: &[&str]| factors.retain(|name, _| !names.contains(&&**name));
     if is_peer {
-        for name in ["disk", "volumes", "guests_per_volume", "minidisk_cache", "wait"] {
-            factors.remove(name);
-        }
+        remove(&["disk", "volumes", "guests_per_volume", "minidisk_cache", "wait"]);
     }
-    if is_level(factors, "mode", COPY_LIMIT) {
-        for name in ["read_percent", "look_bytes", "storage", "reads"] {
-            factors.remove(name);
-        }
+    if mode == COPY_LIMIT {
+        remove(&["read_percent", "look_bytes", "storage", "reads"]);
     }
-    if [TWO_CALLERS, MAPPED].iter().any(|mode| is_level(factors, "mode", mode)) {
+    if [TWO_CALLERS, MAPPED].contains(&&*mode) {
         factors.insert("read_percent".to_owned(), Level::Number(100));
     }
-    let only_reads = factors.get("read_percent") == Some(&Level::Number(100));
+    let only_reads = number(factors, "read_percent") == Some(100);
     // Peers write plain files, which are in the page cache; so are mapped pages.
-    if is_peer && (!only_reads || is_level(factors, "mode", MAPPED)) {
+    if is_peer && (!only_reads || mode == MAPPED) {
         factors.remove("reads");
     }
     // Calls read one after the other, and write as many before a sync as there are I/Os under way.
-    if [CALLS, TWO_CALLERS, MAPPED].iter().any(|mode| is_level(factors, "mode", mode)) && only_reads
-    {
+    if [CALLS, TWO_CALLERS, MAPPED].contains(&&*mode) && only_reads {
         factors.remove("depth");
     }
-    if is_level(factors, "disk", DEDICATED) {
+    if word(factors, "disk") == DEDICATED {
         factors.insert("guests_per_volume".to_owned(), Level::Number(1));
         factors.remove("minidisk_cache");
     }
@@ -256,8 +230,8 @@ const GUEST_TIME: Duration = Duration::from_millis(10);
 fn set_up_time(factors: &Factors) -> Duration {
     let layout = Layout::of(factors);
     let tracks = layout.volumes as u32 * layout.cylinders * HEADS;
-    let written =
-        if is_level(factors, "storage", "disk") { DISK_TRACK_TIME } else { Duration::ZERO };
+    let is_on_disk = word(factors, "storage") == "disk";
+    let written = if is_on_disk { DISK_TRACK_TIME } else { Duration::ZERO };
     if !has_channel(factors) {
         return (PEER_TRACK_TIME + written) * tracks;
     }
@@ -276,9 +250,8 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 }
 
 fn check(reports: &Reports) -> Result<(), Fault> {
-    let guests =
-        Reports(reports.0.iter().filter(|party| party.role.ends_with(GUEST)).cloned().collect());
-    check_work(&guests, "ios")
+    let guests = reports.0.iter().filter(|party| party.role == GUEST).cloned();
+    check_work(&Reports(guests.collect()), "ios")
 }
 
 /// The devices of a trial.
@@ -288,25 +261,19 @@ struct Layout {
     guests_per_volume: usize,
     /// Of a volume.
     cylinders: u32,
-    is_dedicated: bool,
     is_partial: bool,
-    is_direct: bool,
-    is_uncached: bool,
 }
 
 impl Layout {
     fn of(factors: &Factors) -> Layout {
-        let guests_per_volume = number(factors, "guests_per_volume");
-        let is_partial = is_level(factors, "disk", PARTIAL_PACK);
+        let guests_per_volume = count(factors, "guests_per_volume");
+        let is_partial = word(factors, "disk") == PARTIAL_PACK;
         let parts = if is_partial { guests_per_volume as u32 * PART_CYLINDERS } else { 0 };
         Layout {
-            volumes: number(factors, "volumes"),
+            volumes: count(factors, "volumes"),
             guests_per_volume,
-            cylinders: (number(factors, "cylinders") as u32).max(parts),
-            is_dedicated: is_level(factors, "disk", DEDICATED),
+            cylinders: (count(factors, "cylinders") as u32).max(parts),
             is_partial,
-            is_direct: is_level(factors, "reads", DIRECT),
-            is_uncached: is_level(factors, "minidisk_cache", OFF),
         }
     }
 
@@ -396,7 +363,7 @@ mod tests {
             ("guests_per_volume", Level::Number(3)),
             ("cylinders", Level::Number(100)),
         ]));
-        assert_eq!((layout.cylinders, layout.is_dedicated), (249, false));
+        assert_eq!(layout.cylinders, 249);
         assert_eq!((layout.device(4), layout.first_cylinder(4)), ("D1P1".to_owned(), 83));
     }
 }
