@@ -327,8 +327,8 @@ impl Opening<'_> {
         let Opening { what, order, control, .. } = opening;
         match what {
             Can::Stream => stream::run(end, order, control),
-            Can::Exchange => exchange::run(end, order, control),
-            Can::Request => exchange::run_requests(end, order, control),
+            Can::Exchange => exchange::run::<E, false>(end, order, control),
+            Can::Request => exchange::run::<E, true>(end, order, control),
             Can::Pairs | Can::Peer => unreachable!("{what:?} is no workload"),
         }
     }

@@ -3,6 +3,7 @@
 //! Factors, roles and metrics of each have its name before theirs: `interactive.bytes`, `bulk.source`. Each
 //! has a host of its own if it needs one.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,49 +33,50 @@ pub fn split(name: &str) -> (&str, &str) {
     name.split_once('.').unwrap_or(("", name))
 }
 
-/// The workload that is all of these side by side. It lives as long as the program: there is one for each
-/// composition that case files ask for.
+/// The workload that is all of these side by side.
 pub fn compose(parts: &[(String, &'static Workload)]) -> &'static Workload {
-    static KNOWN: Mutex<Vec<&'static Workload>> = Mutex::new(Vec::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_same = |workload: &&&'static Workload| {
-        let own = workload.parts.iter().map(|part| (part.name, part.workload.name));
-        own.eq(parts.iter().map(|(name, workload)| (name.as_str(), workload.name)))
-    };
-    if let Some(found) = known.iter().find(is_same) {
-        return found;
-    }
-    let parts: Vec<Part> =
-        parts.iter().map(|(name, workload)| Part { name: name.clone().leak(), workload }).collect();
-    let workload: &'static Workload = Box::leak(Box::new(composed(parts.leak())));
-    known.push(workload);
-    workload
+    let names: Vec<&str> = parts.iter().map(|(_, workload)| workload.name).collect();
+    let key = parts.iter().map(|(part, workload)| named(part, workload.name));
+    let key = key.collect::<Vec<_>>().join(" + ");
+    made_once(key, || {
+        let parts = parts.iter();
+        let parts =
+            leaked(parts.map(|(name, workload)| Part { name: name.clone().leak(), workload }));
+        let name = |part: &Part, name: &str| -> &'static str { named(part.name, name).leak() };
+        let factors = parts.iter().flat_map(|part| {
+            let factor = move |factor: &Factor| Factor { name: name(part, factor.name), ..*factor };
+            part.workload.factors.iter().map(factor)
+        });
+        let roles = parts.iter().flat_map(|part| {
+            let role = move |role: &RoleSpec| RoleSpec { name: name(part, role.name), ..*role };
+            part.workload.roles.iter().map(role)
+        });
+        let metrics = parts
+            .iter()
+            .flat_map(|part| part.workload.metrics.iter().map(move |metric| name(part, metric)));
+        Workload {
+            name: names.join(" + ").leak(),
+            summary: "several workloads side by side",
+            factors: leaked(factors),
+            roles: leaked(roles),
+            metrics: leaked(metrics),
+            parts,
+            unit: "",
+            ..PLAIN
+        }
+    })
 }
 
-fn composed(parts: &'static [Part]) -> Workload {
-    let name = |part: &Part, name: &str| -> &'static str { named(part.name, name).leak() };
-    let factors = parts.iter().flat_map(|part| {
-        let factor = move |factor: &Factor| Factor { name: name(part, factor.name), ..*factor };
-        part.workload.factors.iter().map(factor)
-    });
-    let roles = parts.iter().flat_map(|part| {
-        let role = move |role: &RoleSpec| RoleSpec { name: name(part, role.name), ..*role };
-        part.workload.roles.iter().map(role)
-    });
-    let metrics = parts
-        .iter()
-        .flat_map(|part| part.workload.metrics.iter().map(move |metric| name(part, metric)));
-    let names: Vec<&str> = parts.iter().map(|part| part.workload.name).collect();
-    Workload {
-        name: names.join(" + ").leak(),
-        summary: "several workloads side by side",
-        factors: factors.collect::<Vec<_>>().leak(),
-        roles: roles.collect::<Vec<_>>().leak(),
-        metrics: metrics.collect::<Vec<_>>().leak(),
-        parts,
-        unit: "",
-        ..PLAIN
-    }
+/// The workload of this key, made the first time. It lives as long as the program: there is one for each that case files ask for.
+pub(super) fn made_once(key: String, make: impl FnOnce() -> Workload) -> &'static Workload {
+    static KNOWN: Mutex<BTreeMap<String, &'static Workload>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known.entry(key).or_insert_with(|| Box::leak(Box::new(make())))
+}
+
+/// A list that lives as long as the program.
+pub(super) fn leaked<T>(all: impl Iterator<Item = T>) -> &'static [T] {
+    all.collect::<Vec<_>>().leak()
 }
 
 impl Workload {

@@ -106,46 +106,35 @@ fn fit(factors: &mut Factors) {
     pace::fit(factors);
 }
 
-pub(crate) fn run<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    let bytes = message_bytes(order);
-    let window = control.ready()?;
-    let meter = Meter::new(window, order, &units_of(bytes)).timing("latency", 1);
-    if !order.is_source() {
-        return answer::<E, false>(end, bytes, meter);
-    }
-    match Pace::of(order, now_ns()) {
-        None => ask(end, bytes, window, meter),
-        Some(pace) => {
-            let once = |end: &mut E, number| ask_once::<E, false>(end, bytes, number);
-            pace.run(end, window, meter, 2, once)
-        }
-    }
-}
-
-pub(crate) fn run_requests<E: End>(
+/// Plays a part of exchanges; or of requests, whose questions are values.
+pub(crate) fn run<E: End, const IS_VALUE: bool>(
     end: E,
     order: &Order,
     control: &mut Control,
 ) -> Result<Report, Fault> {
     let bytes = message_bytes(order);
     let window = control.ready()?;
-    let units = [("transactions", 1.0), ("messages", 2.0), ("bytes", bytes as f64)];
-    let meter = Meter::new(window, order, &units);
+    let meter = Meter::new(window, order, &units_of::<IS_VALUE>(bytes)).timing("latency", 1);
     if !order.is_source() {
-        return answer::<E, true>(end, bytes, meter);
+        return answer::<E, IS_VALUE>(end, bytes, meter);
     }
+    let once = |end: &mut E, number| ask_once::<E, IS_VALUE>(end, bytes, number);
     match Pace::of(order, now_ns()) {
-        None => request(end, bytes, window, meter),
-        Some(pace) => {
-            let once = |end: &mut E, number| ask_once::<E, true>(end, bytes, number);
-            pace.run(end, window, meter.timing("latency", 1), 1, once)
-        }
+        Some(pace) => pace.run(end, window, meter, counted(IS_VALUE), once),
+        None if IS_VALUE => request(end, bytes, window, meter),
+        None => ask(end, bytes, window, meter),
     }
 }
 
-/// What half an exchange is of each kind of work: messages go both ways.
-fn units_of(bytes: usize) -> [Unit; 3] {
-    [("messages", 1.0), ("transactions", 0.5), ("bytes", bytes as f64)]
+/// How often an exchange is counted: for each of its two messages, or once if its question is a value.
+const fn counted(is_value: bool) -> u64 {
+    if is_value { 1 } else { 2 }
+}
+
+/// What is done of each kind of work whenever an exchange counts.
+fn units_of<const IS_VALUE: bool>(bytes: usize) -> [Unit; 3] {
+    let exchanges = 1.0 / counted(IS_VALUE) as f64;
+    [("messages", 2.0 * exchanges), ("transactions", exchanges), ("bytes", bytes as f64)]
 }
 
 /// Both sides as threads of the source, for what no two processes can share. The target only hands on what
@@ -166,10 +155,12 @@ pub(crate) fn in_one_process(opening: Opening<'_>) -> Result<Report, Fault> {
             if let [processor, ..] = &*order.peer_place {
                 pin(*processor).doing("pin a thread")?;
             }
-            let meter = Meter::new(window, &Order::of_thread(TARGET, &[]), &units_of(bytes));
+            let meter =
+                Meter::new(window, &Order::of_thread(TARGET, &[]), &units_of::<false>(bytes));
             answer::<_, false>(theirs, bytes, meter)
         });
-        let meter = Meter::new(window, &Order::of_thread(SOURCE, &watched), &units_of(bytes));
+        let meter =
+            Meter::new(window, &Order::of_thread(SOURCE, &watched), &units_of::<false>(bytes));
         let meter = meter.timing("latency", 1);
         let asked = ask(ours, bytes, window, meter);
         (asked, answering.join().expect("answering does not panic"))
@@ -321,7 +312,7 @@ fn answer<E: End, const IS_VALUE: bool>(
     bytes: usize,
     mut meter: Meter,
 ) -> Result<Report, Fault> {
-    let counted = if IS_VALUE { 1 } else { 2 };
+    let counted = counted(IS_VALUE);
     let mut number = 0;
     while receive_question::<E, IS_VALUE>(&mut end, bytes, number)? {
         end.send(bytes, |answer| fill(answer, pattern::answer(number)))?;

@@ -237,7 +237,7 @@ fn units(bytes: usize) -> [Unit; 2] {
 pub fn carry<E: End>(end: E, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     match &*order.workload {
         "message-stream" => stream::run(end, order, control),
-        "message-exchange" => exchange::run(end, order, control),
+        "message-exchange" => exchange::run::<_, false>(end, order, control),
         other => Err(Fault::Unable(format!("{other} is not done over other programs' transports"))),
     }
 }

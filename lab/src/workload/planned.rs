@@ -1,24 +1,20 @@
 //! Workloads that are not built yet: the case that waits for them says which roles and factors they will have.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
-
 use host::config::Bytes;
 
+use super::composed::{leaked, made_once};
 use super::{PLAIN, Workload};
 use crate::factor::{Domain, Factor, Level};
 use crate::role::{HOST, ONE, RoleSpec};
 
 /// The workload of a case that waits for it. Its factors can have the levels that the case varies and, if these are
-/// numbers, those between. It lives as long as the program: there is one for each description.
+/// numbers, those between.
 pub(crate) fn planned(
     name: &str,
     roles: &[String],
     factors: &[(&str, Vec<Level>)],
 ) -> &'static Workload {
-    static KNOWN: Mutex<BTreeMap<String, &'static Workload>> = Mutex::new(BTreeMap::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    known.entry(format!("{name} {roles:?} {factors:?}")).or_insert_with(|| {
+    made_once(format!("{name} {roles:?} {factors:?}"), || {
         let word = |word: &str| -> &'static str { word.to_owned().leak() };
         let factor = |(name, levels): &(&str, Vec<Level>)| Factor {
             name: word(name),
@@ -27,14 +23,14 @@ pub(crate) fn planned(
             usual: &[],
         };
         let role = |name: &String| RoleSpec { name: word(name), attends: name == HOST, ..ONE };
-        Box::leak(Box::new(Workload {
+        Workload {
             name: word(name),
             summary: "not built yet",
-            factors: factors.iter().map(factor).collect::<Vec<_>>().leak(),
-            roles: roles.iter().map(role).collect::<Vec<_>>().leak(),
+            factors: leaked(factors.iter().map(factor)),
+            roles: leaked(roles.iter().map(role)),
             unit: "",
             ..PLAIN
-        }))
+        }
     })
 }
 
@@ -43,19 +39,15 @@ fn domain(levels: &[Level]) -> Domain {
     let bytes = |level: &Level| level.to_string().parse::<Bytes>().ok().map(|Bytes(bytes)| bytes);
     let numbers: Option<Vec<u64>> = levels.iter().map(bytes).collect();
     match numbers.as_deref() {
-        Some([first, more @ ..]) => {
-            let least = more.iter().fold(*first, |least, own| least.min(*own));
-            let most = more.iter().fold(*first, |most, own| most.max(*own));
-            let is_number = |level: &Level| matches!(level, Level::Number(_));
-            match levels.iter().all(is_number) {
+        Some(numbers @ [first, ..]) => {
+            let [least, most] =
+                [numbers.iter().min(), numbers.iter().max()].map(|bound| *bound.unwrap_or(first));
+            match levels.iter().all(|level| matches!(level, Level::Number(_))) {
                 true => Domain::Number { least, most },
                 false => Domain::Bytes { least, most },
             }
         }
-        _ => {
-            let words = levels.iter().map(|level| &*level.to_string().leak());
-            Domain::Words(words.collect::<Vec<&'static str>>().leak())
-        }
+        _ => Domain::Words(leaked(levels.iter().map(|level| &*level.to_string().leak()))),
     }
 }
 
