@@ -126,12 +126,12 @@ impl MetricDef {
             Per::Trial | Per::Work(_) | Per::Share | Per::Amount(_) => "",
         };
         let usual = match self.quantity {
-            _ if is_own || self.is_share() => unit::plain(),
+            _ if is_own || self.is_share() => unit::PLAIN,
             Quantity::Time | Quantity::Cpu | Quantity::Processor | Quantity::Unexplained => {
-                unit::of_time()
+                unit::TIME
             }
-            Quantity::Work if self.kind.as_deref() == Some("bytes") => unit::of_bytes(),
-            Quantity::Work | Quantity::Counter | Quantity::Level => unit::plain(),
+            Quantity::Work if self.kind.as_deref() == Some("bytes") => unit::BYTES,
+            Quantity::Work | Quantity::Counter | Quantity::Level => unit::PLAIN,
         };
         let named = unit::Unit {
             label: Cow::Borrowed(self.unit.label),

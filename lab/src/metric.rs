@@ -131,7 +131,7 @@ impl Shown {
             name: name.to_owned(),
             label: part.map_or_else(|| label.to_owned(), |part| format!("{part}: {label}")),
             better: known.map_or(Better::More, |metric| metric.definition.better()),
-            units: Cow::Borrowed(known.map_or(unit::plain(), |metric| unit::shown(&metric.shown))),
+            units: Cow::Borrowed(known.map_or(unit::PLAIN, |metric| unit::shown(&metric.shown))),
         }
     }
 
@@ -153,7 +153,12 @@ impl Shown {
 
     /// A number with the unit that suits it: `9.43 thousand/s`.
     pub fn show(&self, number: f64) -> String {
-        unit::show(&self.units, None, number, |scale| three_digits(number / scale))
+        self.show_in(None, number)
+    }
+
+    /// The same in a unit that a heading names, if it names one.
+    pub fn show_in(&self, unit: Option<&unit::Unit>, number: f64) -> String {
+        unit::show(&self.units, unit, number, |scale| three_digits(number / scale))
     }
 }
 

@@ -42,8 +42,7 @@ const ERROR_MAX: f64 = 0.05;
 impl Summary {
     /// Of these samples; none if there are none.
     pub fn of(samples: &[Sample]) -> Option<Summary> {
-        let mut values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
-        values.sort_by(f64::total_cmp);
+        let values = sorted(samples);
         let (min, max) = (*values.first()?, *values.last()?);
         let median = median(&values)?;
         let trials = values.len();
@@ -81,9 +80,13 @@ impl Summary {
 /// The interval that misses the true median so seldom that one of `questions` such intervals does in at most one case of twenty;
 /// none if there are too few samples.
 pub fn interval_of_many(samples: &[Sample], questions: usize) -> Option<(f64, f64)> {
+    interval(&sorted(samples), ERROR_MAX / questions as f64)
+}
+
+fn sorted(samples: &[Sample]) -> Vec<f64> {
     let mut values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
     values.sort_by(f64::total_cmp);
-    interval(&values, ERROR_MAX / questions as f64)
+    values
 }
 
 /// The narrowest pair of sorted samples, both equally far from the ends, between which the median of what they are
@@ -148,11 +151,7 @@ pub fn leave_common_state(of: &mut Vec<Sample>, base: &mut Vec<Sample>) {
 /// The middle of sorted numbers; of an even number of them, the mean of the two in the middle.
 pub(crate) fn median(sorted: &[f64]) -> Option<f64> {
     let upper = *sorted.get(sorted.len() / 2)?;
-    if sorted.len() % 2 == 1 {
-        Some(upper)
-    } else {
-        Some((sorted[sorted.len() / 2 - 1] + upper) / 2.0)
-    }
+    Some(sorted[(sorted.len() - 1) / 2].midpoint(upper))
 }
 
 /// The ratio of each sample to the base's sample of the same trial. Samples of the same trial ran in the same
@@ -174,7 +173,7 @@ fn pairwise(
 ) -> Vec<Sample> {
     let compared = |sample: &Sample| {
         let other = base.iter().find(|other| other.trial == sample.trial)?;
-        let line = joined(sample, other);
+        let line = sample.line.zip(other.line).map(|(one, other)| join(one, other));
         let is_mixed = line.is_some_and(|line| !is_one_state(line));
         let value = (!is_mixed).then(|| compare(sample.value, other.value))??;
         Some(Sample { value, line, ..*sample })
@@ -182,19 +181,11 @@ fn pairwise(
     samples.iter().filter_map(compared).collect()
 }
 
-fn joined(one: &Sample, other: &Sample) -> Option<LineRange> {
-    Some(join(one.line?, other.line?))
-}
-
 /// Rounds that both sides have, and that no ratio or difference is made of: the processors were nearer on one side than on the
 /// other, or moved during a trial.
 pub fn mixed_rounds(samples: &[Sample], base: &[Sample]) -> usize {
-    let is_mixed = |sample: &&Sample| {
-        let other = base.iter().find(|other| other.trial == sample.trial);
-        let line = other.and_then(|other| joined(sample, other));
-        line.is_some_and(|line| !is_one_state(line))
-    };
-    samples.iter().filter(is_mixed).count()
+    let is_of_both = |sample: &&Sample| base.iter().any(|other| other.trial == sample.trial);
+    samples.iter().filter(is_of_both).count() - difference(samples, base).len()
 }
 
 #[cfg(test)]

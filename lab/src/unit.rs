@@ -41,13 +41,15 @@ const PER_S: &[Unit] =
     &[with_short("1/s", "/s", 1.0), unit("thousand/s", 1e3), unit("million/s", 1e6)];
 const BYTES_PER_S: &[Unit] =
     &[unit("B/s", 1.0), unit("kB/s", 1e3), unit("MB/s", 1e6), unit("GB/s", 1e9)];
-const TIME: &[Unit] = &[unit("ns", 1.0), unit("µs", 1e3), unit("ms", 1e6), unit("s", 1e9)];
-const BYTES: &[Unit] = &[unit("B", 1.0), unit("KiB", 1024.0), unit("MiB", 1_048_576.0)];
+/// The units of times.
+pub const TIME: &[Unit] = &[unit("ns", 1.0), unit("µs", 1e3), unit("ms", 1e6), unit("s", 1e9)];
+/// The units of sizes.
+pub const BYTES: &[Unit] = &[unit("B", 1.0), unit("KiB", 1024.0), unit("MiB", 1_048_576.0)];
 const CPU_PER_MIB: &[Unit] =
     &[unit("CPU-µs/MiB", 1e-6), unit("CPU-ms/MiB", 1e-3), unit("CPU-s/MiB", 1.0)];
 
 /// Of what has no unit.
-const PLAIN: &[Unit] = &[unit("", 1.0)];
+pub const PLAIN: &[Unit] = &[unit("", 1.0)];
 
 /// The units in which metrics of siga's can be shown, as they name them, the smallest first.
 const FAMILIES: &[(&str, &[Unit])] = &[
@@ -69,21 +71,6 @@ const FAMILIES: &[(&str, &[Unit])] = &[
 /// The units of this name, the smallest first. At least one.
 pub fn shown(name: &str) -> &'static [Unit] {
     FAMILIES.iter().find(|(own, _)| *own == name).map_or(PLAIN, |(_, units)| units)
-}
-
-/// Units of a quantity of time, of bytes, or of neither.
-pub fn of_time() -> &'static [Unit] {
-    TIME
-}
-
-/// As [`of_time`].
-pub fn of_bytes() -> &'static [Unit] {
-    BYTES
-}
-
-/// As [`of_time`].
-pub fn plain() -> &'static [Unit] {
-    PLAIN
 }
 
 /// The unit of this label.

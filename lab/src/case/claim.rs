@@ -1,6 +1,6 @@
 //! What a case claims of its results, and how that is put to the test.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Case;
 use super::written::names;
@@ -27,7 +27,7 @@ pub struct Test {
     pub of: Factors,
     /// Against the best of these; none if the metric itself is bounded.
     pub against: Vec<Factors>,
-    /// Whether the bound is on the ratio or on the difference.
+    /// What the bound is on.
     pub comparison: Comparison,
     /// The factors at each level of which it is judged.
     pub every: Vec<String>,
@@ -40,12 +40,15 @@ pub struct Test {
 }
 
 /// How one side is compared with the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Comparison {
-    /// One metric divided by the other. If there is no other side, the metric itself.
+    /// One metric divided by the other, by rounds.
     Ratio,
-    /// One metric minus the other.
+    /// One metric minus the other, by rounds.
     Difference,
+    /// There is no other side: the metric itself.
+    Figure,
 }
 
 /// What a ratio, a difference or a metric has to keep to.
@@ -83,11 +86,11 @@ impl Test {
         self.sides().any(is_against)
     }
 
-    /// How much better `found` is than the bound demands: a factor for a ratio, else in the metric's unit.
+    /// How much better `found` is than the bound demands: in the metric's unit for a difference, else a factor.
     pub fn margin(&self, found: f64) -> f64 {
         match self.comparison {
-            Comparison::Ratio => self.bound.margin(found),
             Comparison::Difference => self.bound.at_most.map_or(f64::INFINITY, |most| most - found),
+            Comparison::Ratio | Comparison::Figure => self.bound.margin(found),
         }
     }
 }
@@ -169,6 +172,7 @@ impl WrittenClaim {
                 ("a difference without cells to compare with", "must have against")
             }
             (None, Some(_)) => return Ok(Comparison::Difference),
+            (Some(_), None) if self.against.is_empty() => return Ok(Comparison::Figure),
             (Some(_), None) => return Ok(Comparison::Ratio),
         };
         Err(Wrong::new(what, right))

@@ -1,10 +1,11 @@
 //! The table that compares two binaries, if the case has none.
 
 use super::series::Series;
-use super::table::{NOTHING, measured, with_range};
+use super::table::{NOTHING, with_range};
 use super::{Block, Grid, distinct};
 use crate::factor::{AGAINST, BINARY, Factors, Level, THIS, is_against};
 use crate::statistics::{Summary, ratio};
+use crate::unit;
 
 /// A row for each metric of each cell with two binaries: both figures and their ratio. None if there was one
 /// binary, or if the case itself names `binary`.
@@ -60,8 +61,11 @@ fn figures(series: &Series<'_>, cell: &Factors, metric: &str) -> Option<[String;
         summary.map_or(NOTHING.to_owned(), shown)
     };
     let metric = series.metric(metric);
-    let [this_shown, against_shown] =
-        summaries.map(|summary| shown(summary, &|summary| measured(&metric, summary)));
+    let [this_shown, against_shown] = summaries.map(|summary| {
+        shown(summary, &|summary| {
+            unit::show(&metric.units, None, summary.median, |scale| with_range(summary, scale))
+        })
+    });
     let times = Summary::of(&ratio(&this, &against));
     Some([this_shown, against_shown, shown(times, &|times| with_range(times, 1.0))])
 }

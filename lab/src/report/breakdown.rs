@@ -1,7 +1,7 @@
 //! What something consists of: its parts are differences between cells.
 
 use super::series::{Series, levels};
-use super::table::{NOTHING, in_unit};
+use super::table::NOTHING;
 use super::{Block, Grid, grouped};
 use crate::case::Breakdown;
 use crate::factor::{Factors, describe, matches};
@@ -29,7 +29,7 @@ fn blocks(series: &Series<'_>, breakdown: &Breakdown) -> [Block; 2] {
     let metric = series.metric(metric);
     let one = unit::for_all(&metric.units, &numbers);
     let shown = |number: Option<f64>| {
-        number.map_or(NOTHING.to_owned(), |number| in_unit(&metric, one, number))
+        number.map_or(NOTHING.to_owned(), |number| metric.show_in(one, number))
     };
     let rows = rows
         .into_iter()

@@ -31,18 +31,6 @@ pub enum Verdict {
     NotMeasured,
 }
 
-/// What a claim bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Bounded {
-    /// The ratio of two cells, by rounds.
-    Ratio,
-    /// The difference of two cells, by rounds.
-    Difference,
-    /// The figure of one cell.
-    Figure,
-}
-
 /// A claim, judged by the results of one run. Numbers are in the unit of results, `unit`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Judgement {
@@ -57,7 +45,7 @@ pub struct Judgement {
     /// The metric; none of a claim that says why nothing is measured.
     pub metric: Option<String>,
     /// What is bounded.
-    pub of: Option<Bounded>,
+    pub of: Option<Comparison>,
     /// The unit of the numbers; none of a ratio.
     pub unit: Option<String>,
     /// The median of the trials or rounds.
@@ -110,7 +98,7 @@ impl Judgement {
     /// One that no figure decides.
     fn without(series: &Series<'_>, claim: &Claim, verdict: Verdict, figures: String) -> Judgement {
         let test = claim.test.as_ref();
-        let of = test.map(Bounded::of);
+        let of = test.map(|test| test.comparison);
         let unit = |test: &Test| series.metric(&test.metric).unit().to_owned();
         Judgement {
             case: series.name.to_owned(),
@@ -119,22 +107,12 @@ impl Judgement {
             verdict,
             metric: test.map(|test| test.metric.clone()),
             of,
-            unit: test.filter(|_| of != Some(Bounded::Ratio)).map(unit),
+            unit: test.filter(|_| of != Some(Comparison::Ratio)).map(unit),
             at_least: test.and_then(|test| test.bound.at_least),
             at_most: test.and_then(|test| test.bound.at_most),
             interval_reaches: test.and_then(|test| test.interval_reaches),
             figures,
             ..Judgement::default()
-        }
-    }
-}
-
-impl Bounded {
-    fn of(test: &Test) -> Bounded {
-        match test.comparison {
-            _ if test.against.is_empty() => Bounded::Figure,
-            Comparison::Ratio => Bounded::Ratio,
-            Comparison::Difference => Bounded::Difference,
         }
     }
 }
@@ -354,13 +332,13 @@ fn figures(
         format!("{number} ({})", describe(found.cell, &order))
     };
     let unit = unit::for_one(&metric.units, judged.median);
-    let number = match Bounded::of(test) {
-        Bounded::Ratio => format!("ratio {}", with_interval(judged, None, "rounds")),
-        Bounded::Difference => format!("{} more", with_interval(judged, Some(unit), "rounds")),
-        Bounded::Figure => with_interval(judged, Some(unit), "trials"),
+    let number = match test.comparison {
+        Comparison::Ratio => format!("ratio {}", with_interval(judged, None, "rounds")),
+        Comparison::Difference => format!("{} more", with_interval(judged, Some(unit), "rounds")),
+        Comparison::Figure => with_interval(judged, Some(unit), "trials"),
     };
-    let shown = |bound: f64| match Bounded::of(test) {
-        Bounded::Ratio => three_digits(bound),
+    let shown = |bound: f64| match test.comparison {
+        Comparison::Ratio => three_digits(bound),
         _ => metric.show(bound),
     };
     let Bound { at_least, at_most } = test.bound;

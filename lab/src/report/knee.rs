@@ -1,7 +1,7 @@
 //! Where curves flatten.
 
 use super::series::{Levels, Series, levels};
-use super::table::{NOTHING, in_unit};
+use super::table::NOTHING;
 use super::{Block, Grid, grouped};
 use crate::case::Knee;
 use crate::factor::{Level, describe, matches};
@@ -42,7 +42,7 @@ fn blocks(series: &Series<'_>, knee: &Knee) -> [Block; 2] {
         rows.iter().filter_map(|(_, bend)| *bend).flat_map(|bend| [bend.figure, bend.best]);
     let one = unit::for_all(&metric.units, &figures.collect::<Vec<f64>>());
     let level = |number| series.level(along, Some(&Level::Number(number)), |_| true);
-    let figure = |number| in_unit(&metric, one, number);
+    let figure = |number| metric.show_in(one, number);
     let row = |(words, bend): &(Vec<String>, Option<Bend>)| {
         let figures = bend.map_or([NOTHING; 4].map(str::to_owned), |bend| {
             [level(bend.level), figure(bend.figure), figure(bend.best), level(bend.best_at)]

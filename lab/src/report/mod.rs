@@ -24,7 +24,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use claim::{Bounded, Judgement, Verdict};
+pub use claim::{Judgement, Verdict};
 pub use compare::{Change, Compared, Comparison, Difference, Side, Uncompared, Wishes, compare};
 pub use csv::csv;
 pub use figure::{Failure, Figure, failures, figures};

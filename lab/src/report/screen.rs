@@ -4,7 +4,7 @@
 use super::claim::Tally;
 use super::series::{Found, Series, records};
 use super::sure::{STOLEN_MAX, percent, shown_trials, stolen, trials_of, usual_state};
-use super::table::{NOTHING, in_unit};
+use super::table::NOTHING;
 use super::{Block, Grid, Report, counted, distinct, render};
 use crate::case::{Screen, ScreenColumn, ScreenRow};
 use crate::factor::{ABSENT_AT_ZERO, Factors, is_absent};
@@ -215,7 +215,7 @@ fn shown((series, column): Column<'_>, figures: &[Option<Figure<'_>>]) -> (Strin
     let unit = fixed.or_else(|| unit::for_all(&metric.units, &numbers));
     let cell = |figure: &Option<Figure<'_>>| {
         let Some((summary, name)) = figure else { return NOTHING.to_owned() };
-        let number = in_unit(&metric, unit, summary.median);
+        let number = metric.show_in(unit, summary.median);
         format!("{number}{} {name}", mark(summary)).trim_end().to_owned()
     };
     let head = unit.map_or_else(|| above.clone(), |unit| format!("{above}\n{}", unit.short));

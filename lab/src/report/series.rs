@@ -285,16 +285,16 @@ impl<'a> Series<'a> {
             let of = |found: &Found<'_>| Pooled::of(self, found.cell, metric);
             let own = of(own)?;
             let together = match (base, comparison) {
-                (None, _) => Some(own),
                 (Some(base), Comparison::Ratio) => own.ratio(of(base)?),
                 (Some(base), Comparison::Difference) => Some(own.difference(of(base)?)),
+                _ => Some(own),
             };
             return together.map(Evidence::Together);
         }
         Some(Evidence::Rounds(match (base, comparison) {
-            (None, _) => own.samples.clone(),
             (Some(base), Comparison::Ratio) => ratio(&own.samples, &base.samples),
             (Some(base), Comparison::Difference) => difference(&own.samples, &base.samples),
+            _ => own.samples.clone(),
         }))
     }
 

@@ -4,7 +4,7 @@ mod figure;
 
 use std::collections::BTreeMap;
 
-pub(super) use figure::{NOTHING, in_unit, measured, with_range};
+pub(super) use figure::{NOTHING, with_range};
 
 use self::figure::{Figure, NOISE_NOTE, POOLED_NOTE, Units, What};
 use super::series::{ANY, Found, Levels, Series, levels};

@@ -197,6 +197,6 @@ fn tables(series: &Series<'_>, compared: &[&Compared]) -> Vec<Block> {
 
 /// The ratio with its interval: `0.912 (0.880..0.940)`.
 fn ratio(one: &Compared) -> String {
-    let shown = |ratio| show_interval(unit::plain(), None, ratio, one.interval);
+    let shown = |ratio| show_interval(unit::PLAIN, None, ratio, one.interval);
     one.ratio.map_or(NOTHING.to_owned(), shown)
 }

@@ -1,6 +1,5 @@
 //! Where processor time goes: for each unit of work, by role and by what it is spent on.
 
-use super::delay::measured;
 use super::markup::{element, escaped};
 use super::panel::{Panel, name, panels};
 use super::scale::Scale;
@@ -10,7 +9,7 @@ use crate::factor::Factors;
 use crate::report::series::Series;
 use crate::report::{distinct, pool};
 use crate::role::PACING;
-use crate::unit::{self, of_time, three_digits};
+use crate::unit::{self, TIME, three_digits};
 use crate::workload::{Workload, split};
 
 /// What processor time is spent on: the classes that it is drawn with. `both` is of the program or of the kernel, after too short a
@@ -64,7 +63,7 @@ fn strip(series: &Series<'_>, workload: &'static Workload, panel: &Panel<'_>) ->
     // The names of the roles stand behind the bars.
     let scale = Scale::linear([1.12 * widest]);
     let shown = |ns: f64| {
-        let shown = unit::show(of_time(), None, ns, |scale| three_digits(ns / scale));
+        let shown = unit::show(TIME, None, ns, |scale| three_digits(ns / scale));
         if ns > 0.0 { shown } else { "-".to_owned() }
     };
     let row = |(cell, roles): &(&Factors, Vec<Role>)| {
@@ -75,7 +74,7 @@ fn strip(series: &Series<'_>, workload: &'static Workload, panel: &Panel<'_>) ->
         let bars: Vec<String> = bars.map(|(y, role)| bar(role, scale, y)).collect();
         let words = roles.iter().map(|role| format!("{} {}", role.name, shown(role.sum())));
         let figures = std::iter::once(all).chain((0..PARTS.len()).map(of_part)).map(shown);
-        let trials = measured(series, cell).count().to_string();
+        let trials = series.measured(cell).count().to_string();
         Row {
             name: name(series, cell, &panel.called_by),
             height: 12 * bars.len().max(2) as u32 + 8,
@@ -91,7 +90,7 @@ fn strip(series: &Series<'_>, workload: &'static Workload, panel: &Panel<'_>) ->
         caption: format!("{}: processor time for each {unit}", panel.caption(series.name)),
         head: &[&["", "all roles"], &heads[..], &["trials"]].concat(),
         scale,
-        tick: &|ns| tick(of_time(), ns),
+        tick: &|ns| tick(TIME, ns),
         line: None,
         rows: cells.iter().map(row).collect(),
         left_out: rest.len(),
@@ -117,7 +116,7 @@ fn bar(role: &Role, scale: Scale, y: u32) -> String {
 
 /// The roles of a cell.
 fn roles(series: &Series<'_>, workload: &'static Workload, cell: &Factors) -> Vec<Role> {
-    let parties = pool::sum(measured(series, cell).map(|record| record.parties.as_slice()));
+    let parties = pool::sum(series.measured(cell).map(|record| record.parties.as_slice()));
     let scope = Scope::together(workload, &parties);
     let of_work = |quantity| MetricDef::of(quantity, Per::Work(workload.unit));
     let role = |name: &str| {

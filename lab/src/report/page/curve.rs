@@ -68,7 +68,7 @@ pub(super) fn draw(
     let rows = lines.iter().flat_map(|line| line.spots.iter().map(move |spot| (line, spot)));
     let row = |(line, spot): (&Line, &Spot)| {
         let words = vec![line.name.clone(), spot.place.clone()];
-        [words, figures(Some(&spot.figure), one, &shown.units, 0)].concat()
+        [words, figures(Some(&spot.figure), one, shown, 0)].concat()
     };
     let heading = shown.heading(one);
     let head = ["", along, &heading, "95 % interval", "trials"];

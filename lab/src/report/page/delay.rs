@@ -14,7 +14,7 @@ use crate::report::Grid;
 use crate::report::series::Series;
 use crate::statistics::{Sample, Summary};
 use crate::times::Times;
-use crate::unit::{of_time, three_digits};
+use crate::unit::{TIME, three_digits};
 
 /// Points of a curve for each tenfold, and tenfolds that it can have.
 const POINTS: u32 = 12;
@@ -42,7 +42,7 @@ pub(super) fn distributions(series: &Series<'_>) -> String {
 
 fn distribution<'a>(series: &Series<'a>, kind: &str, panel: &Panel<'a>) -> String {
     let taken = |cell: &'a Factors| {
-        let trials: Vec<&Record> = measured(series, cell).collect();
+        let trials: Vec<&Record> = series.measured(cell).collect();
         let parties = trials.iter().flat_map(|record| &record.parties);
         let times: Vec<&Times> = parties.filter_map(|party| party.report.times.get(kind)).collect();
         let count = times.iter().map(|times| times.count()).fold(0, u64::saturating_add);
@@ -68,7 +68,7 @@ fn distribution<'a>(series: &Series<'a>, kind: &str, panel: &Panel<'a>) -> Strin
         let times = Times::quantiles(&taken.times, &NAMED.map(|(_, left)| 1.0 - left));
         let times = times.iter().zip(NAMED).map(|(time, (_, left))| {
             let is_known = taken.count as f64 * left >= 1.0;
-            if is_known { tick(of_time(), *time) } else { "-".to_owned() }
+            if is_known { tick(TIME, *time) } else { "-".to_owned() }
         });
         let counts = [taken.count.to_string(), taken.trials.to_string()];
         std::iter::once(taken.name.clone()).chain(times).chain(counts).collect()
@@ -80,20 +80,11 @@ fn distribution<'a>(series: &Series<'a>, kind: &str, panel: &Panel<'a>) -> Strin
     Plot {
         caption: panel.caption(&format!("{kind} by percentile")),
         x: Axis { label: "percentile".into(), is_log: true, tick: &percentile },
-        y: Axis { label: kind.to_owned(), is_log: true, tick: &|ns| tick(of_time(), ns) },
+        y: Axis { label: kind.to_owned(), is_log: true, tick: &|ns| tick(TIME, ns) },
         curves: cells.iter().take(CURVES_MAX).enumerate().map(curve).collect(),
         height: HEIGHT,
     }
     .markup(&(left_out(cells.len(), CURVES_MAX) + &folded_table("As a table", &table)))
-}
-
-/// The trials of a cell that have figures.
-pub(super) fn measured<'s>(
-    series: &'s Series<'_>,
-    cell: &'s Factors,
-) -> impl Iterator<Item = &'s Record> {
-    let is_of = |record: &&Record| record.factors == *cell && record.is_measured();
-    series.records.iter().copied().filter(is_of)
 }
 
 /// What stands where one of so many is left beyond: at 10 it is 90 %. Nothing between tenfolds.
@@ -118,9 +109,9 @@ pub(super) fn under_load(series: &Series<'_>, along: &str) -> String {
     for (style, (name, cells)) in groups(series, along).into_iter().enumerate() {
         for (dash, delay) in delays.iter().enumerate() {
             let spot = |(level, cell): &(u64, &Factors)| {
-                let achieved = measured(series, cell).filter_map(|record| achieved(series, record));
+                let achieved = series.measured(cell).filter_map(|record| achieved(series, record));
                 let achieved = Summary::of(&achieved.collect::<Vec<Sample>>())?.median;
-                let mut counters = measured(series, cell).flat_map(|record| &record.counters);
+                let mut counters = series.measured(cell).flat_map(|record| &record.counters);
                 let unsent =
                     counters.any(|(name, count)| name.ends_with("_requests_unsent") && *count > 0);
                 Some(Spot {

@@ -53,11 +53,8 @@ pub(super) fn panels<'a>(series: &Series<'a>) -> (Vec<Panel<'a>>, usize) {
 
 /// The factors that have several levels among these cells.
 fn varying(series: &Series<'_>, cells: &[&Factors]) -> Vec<String> {
-    let varies = |factor: &&str| {
-        let level = |cell: &&Factors| cell.get(*factor).cloned();
-        cells.first().is_some_and(|first| cells.iter().any(|cell| level(cell) != level(first)))
-    };
-    series.order().into_iter().filter(varies).map(str::to_owned).collect()
+    let (varying, _) = series.varying(series.order(), cells);
+    varying.into_iter().map(str::to_owned).collect()
 }
 
 /// Levels with the names of their factors.
@@ -108,9 +105,6 @@ pub(super) fn along<'a>(series: &'a Series<'_>) -> Option<&'a str> {
 
 /// Whether a claim is made about a cell.
 pub(super) fn is_claimed(series: &Series<'_>, cell: &Factors) -> bool {
-    let claims = series.case.as_ref().map_or(&[][..], |case| &case.claims);
-    claims
-        .iter()
-        .flat_map(|claim| &claim.test)
-        .any(|test| matches(cell, &series.meant(&test.of, &test.every)))
+    let mut tests = series.laid_out(|case| &case.claims).iter().flat_map(|claim| &claim.test);
+    tests.any(|test| matches(cell, &series.meant(&test.of, &test.every)))
 }

@@ -3,8 +3,9 @@
 use super::blocks;
 use super::markup::{attribute, element, escaped, heading, scrolling};
 use super::scale::Scale;
+use crate::metric::Shown;
 use crate::statistics::{Sample, Summary, TRIALS_MIN};
-use crate::unit::{self, Unit, plain, three_digits};
+use crate::unit::{self, PLAIN, Unit, three_digits};
 
 /// Rows that a table of cells has, and marks that are drawn in one row.
 pub(super) const ROWS_MAX: usize = 60;
@@ -176,18 +177,17 @@ pub(super) fn trials(scale: Scale, samples: &[Sample], summary: Option<&Summary>
 pub(super) fn figures(
     summary: Option<&Summary>,
     unit: Option<&Unit>,
-    units: &[Unit],
+    shown: &Shown,
     lost: usize,
 ) -> Vec<String> {
     let Some(summary) = summary else {
         return ["-", "-", &counted(0, lost)].map(str::to_owned).into();
     };
     let Summary { median, trials, .. } = *summary;
-    let shown = unit::show(units, unit, median, |scale| three_digits(median / scale));
-    let scale = unit.unwrap_or_else(|| unit::for_one(units, median)).scale;
+    let scale = unit.unwrap_or_else(|| unit::for_one(&shown.units, median)).scale;
     let interval = interval(summary.interval, |number| three_digits(number / scale));
     let together = if summary.is_pooled { " together" } else { "" };
-    vec![shown, interval, counted(trials, lost) + together]
+    vec![shown.show_in(unit, median), interval, counted(trials, lost) + together]
 }
 
 /// An interval as a table has it.
@@ -220,7 +220,7 @@ pub(super) fn tick(units: &[Unit], number: f64) -> String {
 
 /// How many times something is something else, at an axis.
 pub(super) fn times(number: f64) -> String {
-    tick(plain(), number) + " ×"
+    tick(PLAIN, number) + " ×"
 }
 
 /// A number of three digits without needless zeros.

@@ -6,7 +6,7 @@ use super::panel;
 use super::scale::Scale;
 use super::strip::{ROWS_MAX, Row, Strip, mark, some, some_only, times};
 use crate::case::{Knee, METRIC};
-use crate::factor::{Factors, matches};
+use crate::factor::matches;
 use crate::report::series::{Levels, Series, levels};
 use crate::report::{grouped, knee};
 use crate::statistics::{Summary, median};
@@ -14,8 +14,7 @@ use crate::unit::three_digits;
 
 /// The curves whose knees the case asks for.
 pub(super) fn knees(series: &Series<'_>) -> String {
-    let knees = series.case.as_ref().map_or(&[][..], |case| &case.knees);
-    knees.iter().map(|knee| curves(series, knee)).collect()
+    series.laid_out(|case| &case.knees).iter().map(|knee| curves(series, knee)).collect()
 }
 
 fn curves(series: &Series<'_>, knee: &Knee) -> String {
@@ -25,14 +24,12 @@ fn curves(series: &Series<'_>, knee: &Knee) -> String {
         points.sort_by_key(|(level, _)| *level);
         let medians = points.iter().map(|(level, figure)| (*level, figure.median)).collect();
         let bend = knee::bend(*part, shown.better, medians).map(|bend| bend.level);
-        let here = |cell: &Factors| levels(cell, each) == which;
-        let words = each.iter().zip(&which);
-        let words = words.map(|(factor, level)| series.level(factor, level.as_ref(), here));
+        let words = series.words(each, &which, |cell| levels(cell, each) == which);
         let spot = |(level, figure): &(u64, Summary)| {
             let mark = if Some(*level) == bend { "knee" } else { "" };
             Spot { mark, ..spot(series, along, *level, *figure) }
         };
-        let name = words.collect::<Vec<_>>().join(" · ");
+        let name = words.join(" · ");
         Line { name, style, spots: points.iter().map(spot).collect() }
     };
     let lines: Vec<Line> = knee::curves(series, knee).into_iter().enumerate().map(line).collect();

@@ -3,7 +3,8 @@
 use super::blocks::note;
 use super::scale::Scale;
 use super::strip::{Row, Strip, along, band, counted, interval, mark, short, times};
-use crate::report::claim::{self, Bounded, Judgement, Verdict};
+use crate::case::Comparison;
+use crate::report::claim::{self, Judgement, Verdict};
 use crate::report::series::Series;
 use crate::unit::{self, three_digits};
 
@@ -55,7 +56,7 @@ struct Relative {
 impl Relative {
     /// None if there is no figure, or if a bound is not above zero or is one of a difference: such have no ratio.
     fn of(judgement: &Judgement) -> Option<Relative> {
-        let median = judgement.median.filter(|_| judgement.of != Some(Bounded::Difference))?;
+        let median = judgement.median.filter(|_| judgement.of != Some(Comparison::Difference))?;
         let (from, to) = judgement.interval.unwrap_or((median, median));
         let (bound, keeps) = match (judgement.at_least, judgement.at_most) {
             (Some(least), Some(most)) if least > 0.0 => {
@@ -79,7 +80,7 @@ fn row(series: &Series<'_>, judgement: &Judgement, scale: Scale) -> Row {
         Verdict::Fails => ("✗ does not hold", "fails"),
         Verdict::NotMeasured => ("– not measured", "none"),
     };
-    let metric = judgement.metric.as_deref().filter(|_| judgement.of != Some(Bounded::Ratio));
+    let metric = judgement.metric.as_deref().filter(|_| judgement.of != Some(Comparison::Ratio));
     let shown = metric.map(|metric| series.metric(metric));
     // The unit of the median is that of the interval too.
     let unit = shown.as_ref().zip(judgement.median);

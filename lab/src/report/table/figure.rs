@@ -89,8 +89,9 @@ impl What {
 impl Figure<'_> {
     pub(super) fn show(&self, units: &Units<'_>) -> String {
         let noise = if self.what.is_noise() { NOISE } else { "" };
-        let number =
-            |number: f64| units.show(self.metric, number, |scale| three_digits(number / scale));
+        let metric = units.series.metric(self.metric);
+        let unit = units.chosen.get(self.metric);
+        let number = |number: f64| metric.show_in(unit, number);
         match &self.what {
             What::Nothing => NOTHING.to_owned(),
             What::Base => "base".to_owned(),
@@ -103,7 +104,7 @@ impl Figure<'_> {
             }
             What::Published(published) => number(*published),
             What::Absolute { summary, has_range: true } => {
-                units.show(self.metric, summary.median, |scale| with_range(*summary, scale))
+                unit::show(&metric.units, unit, summary.median, |scale| with_range(*summary, scale))
             }
             What::Absolute { summary, has_range: false } => {
                 let half = match (summary.spread() * 50.0).round() {
@@ -152,25 +153,6 @@ impl<'a> Units<'a> {
         let has_unit = matches!(show, Show::Absolute | Show::Delta);
         self.series.metric(metric).heading(self.chosen.get(metric).filter(|_| has_unit))
     }
-
-    /// A number by `shown`, in the unit that the table has or else in the one that suits `number`.
-    fn show(&self, metric: &str, number: f64, shown: impl Fn(f64) -> String) -> String {
-        match self.chosen.get(metric) {
-            Some(unit) => shown(unit.scale),
-            None => in_own_unit(&self.series.metric(metric), number, shown),
-        }
-    }
-}
-
-/// A number of a metric by `shown`, with the unit that suits it.
-fn in_own_unit(metric: &Shown, number: f64, shown: impl Fn(f64) -> String) -> String {
-    let unit = unit::for_one(&metric.units, number);
-    format!("{} {}", shown(unit.scale), unit.short).trim_end().to_owned()
-}
-
-/// A number of a metric, in a unit that a heading names or else with its own.
-pub(in crate::report) fn in_unit(metric: &Shown, one: Option<&Unit>, number: f64) -> String {
-    one.map_or_else(|| metric.show(number), |unit| three_digits(number / unit.scale))
 }
 
 /// The median of trials and their range, in units of `scale`.
@@ -178,9 +160,4 @@ pub(in crate::report) fn with_range(summary: Summary, scale: f64) -> String {
     let [middle, min, max] =
         [summary.median, summary.min, summary.max].map(|number| three_digits(number / scale));
     if summary.trials < 2 { middle } else { format!("{middle} ({min}..{max})") }
-}
-
-/// The same of a metric, in the unit that suits the median: `90.0 (80.0..100) million/s`.
-pub(in crate::report) fn measured(metric: &Shown, summary: Summary) -> String {
-    in_own_unit(metric, summary.median, |scale| with_range(summary, scale))
 }
