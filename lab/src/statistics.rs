@@ -1,5 +1,7 @@
 //! Medians, spreads and ratios of several trials.
 
+use serde::Serialize;
+
 use crate::state::{LineRange, is_one_state, join, states};
 
 /// A figure of one trial.
@@ -14,7 +16,7 @@ pub struct Sample {
 }
 
 /// The figures of several trials.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The median; of an even number of trials, the mean of the two in the middle.
     pub median: f64,
@@ -30,6 +32,7 @@ pub struct Summary {
     pub representative: u32,
     /// Whether it is of all trials together, each of which is too short for it: then the ends of the interval stand for the least
     /// and the greatest.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_pooled: bool,
 }
 

@@ -5,6 +5,7 @@ use super::figure::{Figure, figures};
 use super::series::Series;
 use crate::factor::SYSTEM;
 use crate::record::Record;
+use crate::statistics::Summary;
 
 /// For spreadsheets and programs: raw numbers, in the units that the metrics' names end in. Of a case that
 /// was run several times, the latest run counts.
@@ -20,13 +21,14 @@ pub fn csv(records: &[Record]) -> String {
         &["spread", "trials", "failed", "representative"],
     ];
     let row = |figure: Figure| {
-        let Figure { case, system, run, metric, unit, median, min, max, interval, .. } = figure;
+        let Figure { case, system, run, metric, unit, summary, spread, failed, .. } = figure;
+        let Summary { median, min, max, interval, trials, representative, .. } = summary;
         let level = |factor: &&str| figure.factors.get(*factor).map(ToString::to_string);
         let levels = factors.iter().map(|factor| level(factor).unwrap_or_default());
         let (least, most) = interval.unzip();
-        let numbers = [Some(median), Some(min), Some(max), least, most, figure.spread];
+        let numbers = [Some(median), Some(min), Some(max), least, most, spread];
         let numbers = numbers.map(|number| number.map_or_else(String::new, |it| it.to_string()));
-        let counts = [figure.trials, figure.failed, figure.representative as usize];
+        let counts = [trials, failed, representative as usize];
         let mut fields = vec![case, system, run.to_string()];
         fields.extend(levels.chain([metric, unit]).chain(numbers));
         fields.extend(counts.map(|count| count.to_string()));

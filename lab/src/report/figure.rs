@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::series::{self, Series};
+use super::series::{self, Found, Series};
 use crate::factor::Factors;
 use crate::record::Record;
 use crate::statistics::Summary;
@@ -22,25 +22,13 @@ pub struct Figure {
     pub metric: String,
     /// The unit of the numbers, empty if they have none.
     pub unit: String,
-    /// The middle of the trials.
-    pub median: f64,
-    /// The least of them.
-    pub min: f64,
-    /// The greatest of them.
-    pub max: f64,
-    /// Where the true median lies, with a certainty of at least 95 %; none below six trials.
-    pub interval: Option<(f64, f64)>,
+    /// What its trials say.
+    #[serde(flatten)]
+    pub summary: Summary,
     /// From the least to the greatest, as a part of the median; none if the median is zero and some trial is not.
     pub spread: Option<f64>,
-    /// How many trials there are.
-    pub trials: usize,
     /// Trials of the cell that have no figure, because they failed.
     pub failed: usize,
-    /// The trial that is nearest to the median, from 1.
-    pub representative: u32,
-    /// Whether it is of all trials together, each of which is too short for it: `min` and `max` are the ends of the interval then.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub is_pooled: bool,
 }
 
 /// An attempt at a trial that failed, and why.
@@ -83,9 +71,7 @@ fn of_series(series: &Series<'_>) -> Vec<Figure> {
         let first = series.trials(cell)[0];
         let failed = series.lost(cell);
         for metric in series.metrics() {
-            let Some(found) = series.found(cell, &metric) else { continue };
-            let summary = found.summary;
-            let Summary { median, min, max, interval, trials, representative, is_pooled } = summary;
+            let Some(Found { summary, .. }) = series.found(cell, &metric) else { continue };
             figures.push(Figure {
                 case: series.name.to_owned(),
                 system: first.system.clone(),
@@ -93,15 +79,9 @@ fn of_series(series: &Series<'_>) -> Vec<Figure> {
                 factors: cell.clone(),
                 unit: series.metric(&metric).unit().to_owned(),
                 metric,
-                median,
-                min,
-                max,
-                interval,
+                summary,
                 spread: Some(summary.spread()).filter(|spread| spread.is_finite()),
-                trials,
                 failed,
-                representative,
-                is_pooled,
             });
         }
     }

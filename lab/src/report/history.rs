@@ -193,7 +193,7 @@ impl Trend {
 
     fn lines(&self, shown: &Shown) -> Grid {
         let row = |(cell, figures): (&Factors, Vec<&Figure>)| {
-            let medians: Vec<f64> = figures.iter().map(|figure| figure.median).collect();
+            let medians: Vec<f64> = figures.iter().map(|figure| figure.summary.median).collect();
             let [least, most] = ends(&medians);
             let range = unit::show(&shown.units, None, most, |scale| {
                 format!("{}..{}", three_digits(least / scale), three_digits(most / scale))
@@ -211,7 +211,7 @@ impl Trend {
     fn runs(&self, shown: &Shown) -> Vec<Grid> {
         let row = |figure: &&Figure| {
             let version = self.versions.get(&figure.run).cloned().unwrap_or_default();
-            let trials = figure.trials.to_string();
+            let trials = figure.summary.trials.to_string();
             vec![when(figure.run), version, with_interval(shown, figure), trials]
         };
         let grid = |(cell, figures): (&Factors, Vec<&Figure>)| {
@@ -225,7 +225,7 @@ impl Trend {
 
 /// `1.02 (0.99..1.05) µs`; without the interval, which few trials do not have.
 fn with_interval(shown: &Shown, figure: &Figure) -> String {
-    unit::show_interval(&shown.units, None, figure.median, figure.interval)
+    unit::show_interval(&shown.units, None, figure.summary.median, figure.summary.interval)
 }
 
 /// The least and the greatest of some numbers.

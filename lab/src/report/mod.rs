@@ -37,7 +37,6 @@ pub use screen::first_screen;
 
 use std::collections::BTreeMap;
 
-use crate::case::Case;
 use crate::published::Published;
 use crate::record::Record;
 
@@ -62,9 +61,8 @@ impl Report {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Block {
     Heading(String),
+    /// Words, in as many lines as they have.
     Text(String),
-    /// Short sentences, each on a line of its own.
-    Lines(Vec<String>),
     List(Vec<String>),
     Table(Grid),
 }
@@ -113,11 +111,15 @@ pub fn judgements(records: &[Record]) -> Vec<Judgement> {
 
 fn case_blocks(series: &Series<'_>) -> Vec<Block> {
     let mut blocks = vec![Block::Heading(series.name.to_owned())];
-    if let Some(case) = &series.case {
-        blocks.push(Block::Text(case.asks.clone()));
-        blocks.extend(about_published(case));
-    }
+    blocks.extend(series.case.as_ref().map(|case| Block::Text(case.asks.clone())));
     blocks.extend(claim::claims(series));
+    blocks.extend(case_tables(series));
+    blocks
+}
+
+/// What a case lays out, and what is said of any case, but for its claims.
+fn case_tables(series: &Series<'_>) -> Vec<Block> {
+    let mut blocks: Vec<Block> = about_published(series).into_iter().collect();
     blocks.extend(table::tables(series));
     blocks.extend(sure::representatives(series));
     blocks.extend(binaries::binaries(series));
@@ -157,10 +159,10 @@ fn counted(count: usize, what: &str) -> String {
 }
 
 /// What the names of published tables mean, before the first table that uses them.
-fn about_published(case: &Case) -> Option<Block> {
+fn about_published(series: &Series<'_>) -> Option<Block> {
     let line = |Published { name, document, .. }: &Published| {
         format!("{name}: {document}. siga / {name}: the figure here, divided by the one there.")
     };
-    let lines: Vec<String> = case.published.iter().map(line).collect();
-    (!lines.is_empty()).then_some(Block::Lines(lines))
+    let lines: Vec<String> = series.laid_out(|case| &case.published).iter().map(line).collect();
+    (!lines.is_empty()).then(|| Block::Text(lines.join("\n")))
 }

@@ -108,7 +108,7 @@ pub(super) fn metrics(series: &Series<'_>) -> Vec<String> {
 }
 
 /// The metrics of a case: its own, and those of its workload.
-fn definitions(case: &Case) -> impl Iterator<Item = MetricDef> {
+pub(super) fn definitions(case: &Case) -> impl Iterator<Item = MetricDef> {
     case.metrics.iter().cloned().chain(built_in(case.workload))
 }
 

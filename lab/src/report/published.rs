@@ -31,7 +31,7 @@ pub fn published(cases: &[Case]) -> Report {
                     None => tables += grids.len(),
                     Some(derived) => blocks.push(Block::Text(format!("{}:", heading(derived)))),
                 }
-                blocks.extend(grids.into_iter().flatten().map(Block::Table));
+                blocks.extend(grids.into_iter().map(Block::Table));
             }
         }
     }

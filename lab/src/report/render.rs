@@ -11,14 +11,11 @@ pub const WIDTH: u16 = 100;
 
 /// For terminals of this width.
 pub fn text(report: &Report, width: u16) -> String {
-    let lines = |lines: &[String], first| -> String {
-        lines.iter().map(|line| wrapped(line, first, width) + "\n").collect()
-    };
+    let item = |item: &String| wrapped(item, "- ", width) + "\n";
     let block = |block: &Block| match block {
         Block::Heading(heading) => format!("{heading}\n{}\n", "=".repeat(heading.chars().count())),
         Block::Text(text) => format!("{}\n\n", wrapped(text, "", width)),
-        Block::Lines(all) => lines(all, "") + "\n",
-        Block::List(items) => lines(items, "- ") + "\n",
+        Block::List(items) => items.iter().map(item).collect::<String>() + "\n",
         Block::Table(grid) => table(grid, width) + "\n",
     };
     report.blocks.iter().map(block).collect()
@@ -105,8 +102,7 @@ fn longest_word(grid: &Grid, column: usize) -> u16 {
 pub fn markdown(report: &Report) -> String {
     let block = |block: &Block| match block {
         Block::Heading(heading) => format!("## {heading}\n\n"),
-        Block::Text(text) => format!("{text}\n\n"),
-        Block::Lines(lines) => format!("{}\n\n", lines.join("  \n")),
+        Block::Text(text) => format!("{}\n\n", text.replace('\n', "  \n")),
         Block::List(items) => {
             items.iter().map(|item| format!("- {item}\n")).collect::<String>() + "\n"
         }

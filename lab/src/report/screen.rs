@@ -63,7 +63,7 @@ pub(super) fn blocks(all: &[Series<'_>]) -> Vec<Block> {
 fn blocks_within(all: &[Series<'_>], tallies_max: usize, rows_max: usize) -> Vec<Block> {
     let Some((grid, shown)) = grid(all, rows_max) else { return Vec::new() };
     let sure = sure(all, &shown, tallies_max);
-    vec![Block::Lines(machine(all)), Block::Table(grid), Block::Lines(sure)]
+    vec![Block::Text(machine(all).join("\n")), Block::Table(grid), Block::Text(sure.join("\n"))]
 }
 
 /// What was measured on, and what spoils it.

@@ -27,13 +27,13 @@ impl Comparison<'_> {
     pub fn report(&self, a: &str, b: &str, wishes: Wishes) -> Report {
         let mut blocks = vec![
             Block::Heading("A and B".into()),
-            Block::Lines(vec![format!("A: {a}"), format!("B: {b}")]),
+            Block::Text(format!("A: {a}\nB: {b}")),
             Block::Text(self.sentence()),
         ];
         for (verdict, title) in [(Change::Worse, "Worse in B"), (Change::Better, "Better in B")] {
             let lines = self.lines(verdict, wishes);
             if !lines.is_empty() {
-                blocks.extend([Block::Lines(vec![format!("{title}:")]), Block::List(lines)]);
+                blocks.extend([Block::Text(format!("{title}:")), Block::List(lines)]);
             }
         }
         for series in &self.b {

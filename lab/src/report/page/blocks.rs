@@ -14,10 +14,7 @@ pub(super) fn blocks(blocks: &[Block]) -> String {
 fn block(block: &Block) -> String {
     match block {
         Block::Heading(heading) => text("h2", "", heading),
-        Block::Text(words) => text("p", "", words),
-        Block::Lines(lines) => {
-            element("p", "", &escaped(&lines.join("\n")).replace('\n', "<br>\n"))
-        }
+        Block::Text(words) => element("p", "", &escaped(words).replace('\n', "<br>\n")),
         Block::List(items) => list(items),
         Block::Table(grid) => table(grid),
     }

@@ -25,15 +25,12 @@ use std::collections::BTreeMap;
 use self::blocks::{folded_table, note};
 use self::markup::{element, escaped, folded, text};
 use super::claim::Tally;
-use super::series::Series;
-use super::{
-    Block, Figure, Grid, Report, binaries, breakdown, distinct, history, knee, next, screen, sure,
-    table,
-};
+use super::series::{self, Series};
+use super::{Figure, Grid, Report, case_tables, distinct, history, next, pool, screen, sure};
 use crate::case::Case;
 use crate::definition::Quantity;
 use crate::factor::describe;
-use crate::metric::{Better, built_in};
+use crate::metric::Better;
 use crate::record::Record;
 use crate::workload::split;
 
@@ -75,7 +72,7 @@ pub fn page(records: &[Record], notes: &[String]) -> String {
             "<section id=\"{id}\" aria-labelledby=\"{id}-heading\">\n<h2 id=\"{id}-heading\">{heading}</h2>\n{markup}</section>\n"
         );
     }
-    let run = all.iter().flat_map(|series| &series.records).map(|record| record.run).max();
+    let run = series::records(&all).map(|record| record.run).max();
     let when = run.map(|run| note(&format!("Run of {} UTC", history::when(run))));
     let notes: String = when.into_iter().chain(notes.iter().map(|line| note(line))).collect();
     markup::page(&format!(
@@ -147,22 +144,13 @@ fn tables(series: &Series<'_>) -> String {
     if series.cells().len() > CELLS_MAX {
         return note("Too many cells for tables on a page: siga lab report FILE --format csv");
     }
-    let about = series.case.as_ref().and_then(super::about_published);
-    let mut all: Vec<Block> = about.into_iter().collect();
-    all.extend(table::tables(series));
-    all.extend(binaries::binaries(series));
-    all.extend(knee::knees(series));
-    all.extend(breakdown::breakdowns(series));
-    blocks::blocks(&all)
+    blocks::blocks(&case_tables(series))
 }
 
 /// The rate and the processor time of a case over a factor.
 fn over(series: &Series<'_>, along: &str) -> String {
-    let case = series.case.as_ref();
-    let defined =
-        case.map_or(Vec::new(), |case| [built_in(case.workload), case.metrics.clone()].concat());
     let measured = series.metrics();
-    let cpu = defined.into_iter().find(|metric| {
+    let cpu = series.case.iter().flat_map(pool::definitions).find(|metric| {
         metric.quantity == Quantity::Cpu && metric.part.is_none() && measured.contains(&metric.name)
     });
     let metrics = sure::main_metric(series).into_iter().chain(cpu.map(|metric| metric.name));
@@ -183,10 +171,10 @@ fn raw(all: &[Series<'_>], records: &[Record]) -> String {
             figure.case.clone(),
             describe(&figure.factors, &order),
             figure.metric.clone(),
-            figure.median.to_string(),
-            strip::interval(figure.interval, |end| end.to_string()),
+            figure.summary.median.to_string(),
+            strip::interval(figure.summary.interval, |end| end.to_string()),
             figure.unit.clone(),
-            figure.trials.to_string(),
+            figure.summary.trials.to_string(),
             figure.failed.to_string(),
         ]
     };

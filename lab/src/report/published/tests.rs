@@ -69,7 +69,7 @@ fn derived_figures_in_a_file_of_their_own_are_shown_behind_the_table() {
 }
 
 #[test]
-fn wide_table_is_turned_round_and_no_cell_is_lost() {
+fn wide_table_loses_no_cell() {
     let names: Vec<String> = (0..12).map(|place| format!("figure_{place}")).collect();
     let figures: Vec<String> = (0..12).map(|place| format!("{}.5", 100 + place)).collect();
     let table = format!("size,rate,{}\n64,1,{}\n", names.join(","), figures.join(","));
