@@ -207,7 +207,7 @@ mod tests {
     fn heading_has_the_unit_unless_each_number_has_its_own() {
         let heading = |name| {
             let shown = Shown::of(name, &[]);
-            shown.heading(unit::for_all(&shown.units, &[5e6]))
+            shown.heading(unit::for_all(&shown.units, [5e6]))
         };
         assert_eq!(heading("cpu_ns_per_message"), "CPU per message, ms");
         assert_eq!(heading("rate_messages_per_s"), "million messages/s");

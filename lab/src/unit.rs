@@ -95,19 +95,17 @@ const SHOWN_MAX: f64 = 9999.5;
 ///
 /// # Panics
 /// If there are no units.
-pub fn for_all<'a>(units: &'a [Unit], numbers: &[f64]) -> Option<&'a Unit> {
-    let numbers = || numbers.iter().map(|number| number.abs()).filter(|number| *number > 0.0);
-    if let [only] = units {
-        return Some(only);
+pub fn for_all(units: &[Unit], numbers: impl IntoIterator<Item = f64>) -> Option<&Unit> {
+    let numbers = numbers.into_iter().map(f64::abs).filter(|number| *number > 0.0);
+    let numbers: Vec<f64> = numbers.collect();
+    if units.len() == 1 || numbers.is_empty() {
+        return units.first();
     }
     let suits = |unit: &&Unit, least: f64| {
-        numbers().all(|number| (least..SHOWN_MAX).contains(&(number / unit.scale)))
+        numbers.iter().all(|number| (least..SHOWN_MAX).contains(&(number / unit.scale)))
     };
     let found = |least| units.iter().rev().find(|unit| suits(unit, least));
-    match numbers().next() {
-        None => Some(&units[0]),
-        Some(_) => SHOWN_MIN.into_iter().find_map(found),
-    }
+    SHOWN_MIN.into_iter().find_map(found)
 }
 
 /// What `text` says at a scale: that of the unit that all numbers share, which their heading names; or else of the unit that suits
@@ -179,7 +177,8 @@ mod tests {
 
     #[test]
     fn numbers_share_a_unit_if_one_shows_all_of_them() {
-        let label = |numbers: &[f64]| for_all(TIME, numbers).map(|unit| &*unit.label);
+        let label =
+            |numbers: &[f64]| for_all(TIME, numbers.iter().copied()).map(|unit| &*unit.label);
         assert_eq!(label(&[770.0, 1800.0]), Some("µs"));
         assert_eq!(label(&[120.0, 130.0]), Some("ns"));
         assert_eq!(label(&[31.0, 0.0, 1057.0]), Some("ns"));
@@ -187,7 +186,7 @@ mod tests {
         assert_eq!(label(&[31.0, 1_000_000.0]), None);
         assert_eq!(label(&[0.0]), Some("ns"));
         assert_eq!(label(&[]), Some("ns"));
-        assert_eq!(for_all(shown("percent"), &[0.001]).unwrap().label, "%");
+        assert_eq!(for_all(shown("percent"), [0.001]).unwrap().label, "%");
     }
 
     #[test]

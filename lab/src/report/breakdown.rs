@@ -24,10 +24,9 @@ fn blocks(series: &Series<'_>, breakdown: &Breakdown) -> [Block; 2] {
     };
     let rows = grouped(cells.map(|cell| (levels(cell, down), cell))).into_iter().map(row);
     let rows: Vec<(Vec<String>, Vec<Option<f64>>)> = rows.collect();
-    let numbers: Vec<f64> =
-        rows.iter().flat_map(|(_, figures)| figures).copied().flatten().collect();
+    let numbers = rows.iter().flat_map(|(_, figures)| figures).copied().flatten();
     let metric = series.metric(metric);
-    let one = unit::for_all(&metric.units, &numbers);
+    let one = unit::for_all(&metric.units, numbers);
     let shown = |number: Option<f64>| {
         number.map_or(NOTHING.to_owned(), |number| metric.show_in(one, number))
     };

@@ -69,6 +69,9 @@ pub struct Judgement {
     /// The figures that judge it, in words.
     #[serde(skip)]
     figures: String,
+    /// The bounds, in words.
+    #[serde(skip)]
+    pub(super) wanted: String,
     /// How many times better it is than it has to be.
     #[serde(skip)]
     margin: f64,
@@ -111,6 +114,7 @@ impl Judgement {
             at_least: test.and_then(|test| test.bound.at_least),
             at_most: test.and_then(|test| test.bound.at_most),
             interval_reaches: test.and_then(|test| test.interval_reaches),
+            wanted: test.map(|test| wanted(series, test)).unwrap_or_default(),
             figures,
             ..Judgement::default()
         }
@@ -295,11 +299,10 @@ fn judge_at(
             ));
         }
     }
-    if let Some(least) = test.interval_reaches {
-        if judged.interval.is_some_and(|(_, most)| most < least) {
-            verdict = Verdict::Fails;
-        }
-        lines.push(format!("wanted: an interval that reaches {}", three_digits(least)));
+    if let (Some(least), Some((_, most))) = (test.interval_reaches, judged.interval)
+        && most < least
+    {
+        verdict = Verdict::Fails;
     }
     if failed > 0 {
         // The worst trials may be the ones that are missing.
@@ -337,19 +340,24 @@ fn figures(
         Comparison::Difference => format!("{} more", with_interval(judged, Some(unit), "rounds")),
         Comparison::Figure => with_interval(judged, Some(unit), "trials"),
     };
-    let shown = |bound: f64| match test.comparison {
-        Comparison::Ratio => three_digits(bound),
-        _ => metric.show(bound),
-    };
-    let Bound { at_least, at_most } = test.bound;
-    let bounds = [("at least", at_least), ("at most", at_most)].into_iter();
-    let wanted = bounds.filter_map(|(which, bound)| Some(format!("{which} {}", shown(bound?))));
-    let wanted = wanted.collect::<Vec<_>>().join(" and ");
     let sides = match best {
         Some(best) => format!("{} against {}", side(of), side(best)),
         None => describe(of.cell, &order),
     };
-    vec![format!("{number}, wanted {wanted}"), sides]
+    vec![format!("{number}, wanted {}", wanted(series, test)), sides]
+}
+
+/// The bounds of a claim, as people read them.
+fn wanted(series: &Series<'_>, test: &Test) -> String {
+    let metric = series.metric(&test.metric);
+    let Bound { at_least, at_most } = test.bound;
+    let reaches = ("an interval that reaches", test.interval_reaches);
+    let bounds = [("at least", at_least), ("at most", at_most), reaches].into_iter();
+    let shown = bounds.filter_map(|(which, bound)| match test.comparison {
+        Comparison::Ratio => Some(format!("{which} {}", three_digits(bound?))),
+        _ => Some(format!("{which} {}", metric.show(bound?))),
+    });
+    shown.collect::<Vec<_>>().join(" and ")
 }
 
 /// A figure and where it truly lies, as people read it: `4.20 µs (4.01..4.52 at 95 %, 9 trials)`.

@@ -7,7 +7,7 @@ mod tests;
 use serde::Serialize;
 
 use super::distinct;
-use super::series::Series;
+use super::series::{Series, records};
 use super::sure::{STOLEN_MAX, stolen};
 use crate::binary::{Binary, Checksum};
 use crate::case::Case;
@@ -322,7 +322,7 @@ fn differences(a: &[Series<'_>], b: &[Series<'_>]) -> Vec<Difference> {
         let shown = |(least, most)| format!("{} to {} ns", three_digits(least), three_digits(most));
         found.extend(unequal(None, "a cache line, there and back", [one, other].map(shown)));
     }
-    let parts = [stolen(a), stolen(b)];
+    let parts = [a, b].map(|all| stolen(records(all)));
     if parts.iter().any(|part| *part > STOLEN_MAX) {
         let shown = parts.map(|part| format!("{:.1} %", part * 100.0));
         found.extend(unequal(None, "taken by the hypervisor", shown));

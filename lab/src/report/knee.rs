@@ -40,7 +40,7 @@ fn blocks(series: &Series<'_>, knee: &Knee) -> [Block; 2] {
     let rows: Vec<(Vec<String>, Option<Bend>)> = measured.chain(published).collect();
     let figures =
         rows.iter().filter_map(|(_, bend)| *bend).flat_map(|bend| [bend.figure, bend.best]);
-    let one = unit::for_all(&metric.units, &figures.collect::<Vec<f64>>());
+    let one = unit::for_all(&metric.units, figures);
     let level = |number| series.level(along, Some(&Level::Number(number)), |_| true);
     let figure = |number| metric.show_in(one, number);
     let row = |(words, bend): &(Vec<String>, Option<Bend>)| {

@@ -29,24 +29,8 @@ pub(super) fn what_next(all: &[Series<'_>]) -> Vec<String> {
             "narrower spreads: siga lab run {names} --trials 9 --seconds 1{against}"
         ));
     }
-    lines.extend(all.iter().find_map(other_levels));
     lines.push("counters of each trial: siga lab run --json FILE writes a line of JSON".into());
     lines
-}
-
-/// A factor whose levels are numbers, so that others are near at hand.
-fn other_levels(series: &Series<'_>) -> Option<String> {
-    let case = series.case.as_ref()?;
-    let mut factors = case.workload.factors.iter();
-    let factor = factors.find(|factor| {
-        let is_used = series.cells().iter().any(|cell| cell.contains_key(factor.name));
-        is_used && factor.domain.is_of_numbers()
-    })?;
-    let (name, domain) = (factor.name, &factor.domain);
-    Some(format!(
-        "other levels: siga lab run {} --set {name}=..., which {name} may be {domain}",
-        called(series)
-    ))
 }
 
 /// What a command calls a case: by its name, or by the file that the user named.

@@ -3,7 +3,7 @@
 
 use super::claim::Tally;
 use super::series::{Found, Series, records};
-use super::sure::{STOLEN_MAX, percent, shown_trials, stolen, trials_of, usual_state};
+use super::sure::{STOLEN_MAX, percent, stolen, trials_of, usual_state};
 use super::table::NOTHING;
 use super::{Block, Grid, Report, counted, distinct, render};
 use crate::case::{Screen, ScreenColumn, ScreenRow};
@@ -75,7 +75,7 @@ fn machine(all: &[Series<'_>]) -> Vec<String> {
     if machine.is_debug {
         lines.push("DEBUG BUILD: the figures mean nothing. cargo build --release".to_owned());
     }
-    let stolen = stolen(all);
+    let stolen = stolen(records(all));
     let (which, low) = match machine.is_busy() || stolen > STOLEN_MAX {
         true => ("BUSY", ": figures are low"),
         false => ("Quiet", ""),
@@ -121,8 +121,7 @@ fn sure(all: &[Series<'_>], shown: &[Summary], tallies_max: usize) -> Vec<String
     let [some, much] = MARKED.map(percent);
     let legend = format!(". {} over {some}, {} over {much} or unknown", MARKS[0], MARKS[1]);
     let legend = if marks { legend } else { String::new() };
-    let mut lines =
-        vec![format!("Medians of {} trials{within}{legend}.", shown_trials(trials_of(all)))];
+    let mut lines = vec![format!("Medians of {}{within}{legend}.", trials_of(all))];
     let failed = records(all).filter(|record| record.failed.is_some()).count();
     if failed > 0 {
         let cells =
@@ -209,10 +208,10 @@ fn applies(cell: &Factors, wanted: &Factors) -> bool {
 /// The heading and the cells of a column, in one unit.
 fn shown((series, column): Column<'_>, figures: &[Option<Figure<'_>>]) -> (String, Vec<String>) {
     let ScreenColumn { heading: above, metric, unit, .. } = column;
-    let numbers: Vec<f64> = figures.iter().flatten().map(|(summary, _)| summary.median).collect();
+    let numbers = figures.iter().flatten().map(|(summary, _)| summary.median);
     let metric = series.metric(metric);
     let fixed = unit.as_ref().and_then(|label| unit::named(&metric.units, label));
-    let unit = fixed.or_else(|| unit::for_all(&metric.units, &numbers));
+    let unit = fixed.or_else(|| unit::for_all(&metric.units, numbers));
     let cell = |figure: &Option<Figure<'_>>| {
         let Some((summary, name)) = figure else { return NOTHING.to_owned() };
         let number = metric.show_in(unit, summary.median);

@@ -68,7 +68,7 @@ pub(super) fn how_sure(all: &[Series<'_>]) -> Vec<String> {
         let which = if is_against(&record.factors) { AGAINST } else { THIS };
         Some(format!("{which}: {}", record.binary.as_ref()?.line()))
     })));
-    let part = stolen(all);
+    let part = stolen(records(all));
     if part > STOLEN_MAX {
         lines.push(format!(
             "Warning: the hypervisor took {:.0} % of the processor time during the measurement",
@@ -84,13 +84,8 @@ pub(super) fn how_sure(all: &[Series<'_>]) -> Vec<String> {
     lines
 }
 
-/// The part of the processor time that the hypervisor took during the measurement.
-pub(super) fn stolen(all: &[Series<'_>]) -> f64 {
-    stolen_of(records(all))
-}
-
-/// The same of some trials.
-pub(super) fn stolen_of<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> f64 {
+/// The part of the processor time that the hypervisor took during some trials.
+pub(super) fn stolen<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> f64 {
     let records = || records.clone();
     let stolen = |record: &Record| -> u64 {
         let counters = record.counters.iter();
@@ -206,26 +201,21 @@ fn not_measured(series: &Series<'_>) -> Vec<String> {
     }))
 }
 
-/// The fewest and the most trials with a figure that cells have which have any.
-pub(super) fn trials_of<'a>(all: impl IntoIterator<Item = &'a Series<'a>>) -> (usize, usize) {
+/// How many trials with a figure the cells have which have any: `1 trial`, or `2 to 3 trials`.
+pub(super) fn trials_of<'a>(all: impl IntoIterator<Item = &'a Series<'a>>) -> String {
     let count = |series: &'a Series<'a>| {
         series.cells().into_iter().map(|cell| series.measured(cell).count())
     };
     let counts = all.into_iter().flat_map(count).filter(|count| *count > 0);
-    counts.fold((usize::MAX, 0), |(least, most), count| (least.min(count), most.max(count)))
-}
-
-/// How many trials there are, as people read it: `3`, or `2 to 3`.
-pub(super) fn shown_trials((least, most): (usize, usize)) -> String {
-    if least < most { format!("{least} to {most}") } else { most.to_string() }
+    let (least, most) =
+        counts.fold((usize::MAX, 0), |(least, most), count| (least.min(count), most.max(count)));
+    let shown = counted(most, "trial");
+    if least < most { format!("{least} to {shown}") } else { shown }
 }
 
 fn trials_and_spread(series: &Series<'_>) -> String {
-    let trials = trials_of([series]);
     let seconds = series.records.first().map_or(0.0, |record| record.seconds);
-    let plural = if trials == (1, 1) { "" } else { "s" };
-    let shown = shown_trials(trials);
-    let first = format!("{}: {shown} trial{plural} of {seconds} s per cell", series.name);
+    let first = format!("{}: {} of {seconds} s per cell", series.name, trials_of([series]));
     let spreads = spreads(series);
     match spreads.last() {
         None => format!("{first}; one trial shows no spread"),

@@ -176,7 +176,7 @@ fn tables(series: &Series<'_>, compared: &[&Compared]) -> Vec<Block> {
     let table = |(metric, own): (&str, Vec<&Compared>)| {
         let shown = series.metric(metric);
         let medians = own.iter().flat_map(|one| [one.a.median, one.b.median]).flatten();
-        let unit = unit::for_all(&shown.units, &medians.collect::<Vec<f64>>());
+        let unit = unit::for_all(&shown.units, medians);
         let side = |side: Side| {
             let Some(median) = side.median else { return NOTHING.to_owned() };
             let text = show_interval(&shown.units, unit, median, side.interval);

@@ -42,8 +42,8 @@ pub(super) fn draw(
     lines: &[Line],
 ) -> String {
     let spots = || lines.iter().flat_map(|line| &line.spots);
-    let medians: Vec<f64> = spots().map(|spot| spot.figure.median).collect();
-    let one = unit::for_all(&shown.units, &medians);
+    let medians = spots().map(|spot| spot.figure.median);
+    let one = unit::for_all(&shown.units, medians);
     let point = |spot: &Spot| Point {
         x: spot.x,
         y: spot.figure.median,

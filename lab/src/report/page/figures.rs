@@ -29,7 +29,7 @@ fn strip<'a>(series: &Series<'a>, metric: &str, panel: &Panel<'a>) -> String {
     let mut rest = panel.cells.iter();
     let cells: Vec<Cell<'_>> = rest.by_ref().filter_map(cell).take(ROWS_MAX).collect();
     let median = |(_, found, _): &Cell<'_>| Some(found.as_ref()?.summary.median);
-    let one = unit::for_all(&shown.units, &cells.iter().filter_map(median).collect::<Vec<f64>>());
+    let one = unit::for_all(&shown.units, cells.iter().filter_map(median));
     let samples = || cells.iter().filter_map(|(_, found, _)| Some(&found.as_ref()?.samples));
     let values = || samples().flatten().map(|sample| sample.value);
     let scale = Scale::log(values().chain(cells.iter().filter_map(median)));

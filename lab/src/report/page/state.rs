@@ -64,7 +64,7 @@ type Noted = (&'static str, &'static str, fn(&Record) -> Option<(f64, f64)>);
 const NOTED: [Noted; 4] = [
     ("cache line, there and back", "ns", |record| record.state.as_ref()?.line_range()),
     ("processor time that the hypervisor took", "%", |record| {
-        let part = 100.0 * sure::stolen_of(std::iter::once(record));
+        let part = 100.0 * sure::stolen(std::iter::once(record));
         record.is_measured().then_some((part, part))
     }),
     ("clock rate before the trial", "MHz", |record| {

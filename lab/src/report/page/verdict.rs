@@ -87,14 +87,6 @@ fn row(series: &Series<'_>, judgement: &Judgement, scale: Scale) -> Row {
     let unit = unit.map(|(shown, median)| unit::for_one(&shown.units, median));
     let (scaled, short_unit) = unit.map_or((1.0, "×"), |unit| (unit.scale, &*unit.short));
     let show = |number: f64| three_digits(number / scaled);
-    let bounds = [("at least", judgement.at_least), ("at most", judgement.at_most)];
-    let bounds = bounds
-        .iter()
-        .filter_map(|(word, bound)| Some(format!("{word} {}", short((*bound)? / scaled))));
-    let reaches = judgement
-        .interval_reaches
-        .map(|least| format!("an interval that reaches {}", short(least / scaled)));
-    let wanted = bounds.chain(reaches).collect::<Vec<_>>().join(", ");
     let interval = match judgement.median {
         Some(_) => interval(judgement.interval, show),
         None => "-".to_owned(),
@@ -108,7 +100,7 @@ fn row(series: &Series<'_>, judgement: &Judgement, scale: Scale) -> Row {
         band("keeps", scale, one.keeps) + &whisker.unwrap_or_default() + &mark
     });
     let picture_words = match picture {
-        Some(_) => format!("{found}, {interval}; wanted {wanted}"),
+        Some(_) => format!("{found}, {interval}; wanted {}", judgement.wanted),
         None => "not on this axis".to_owned(),
     };
     let trials = match judgement.verdict {
@@ -120,7 +112,7 @@ fn row(series: &Series<'_>, judgement: &Judgement, scale: Scale) -> Row {
         class,
         picture_words,
         picture: picture.unwrap_or_default(),
-        figures: vec![word.to_owned(), found, interval, wanted, trials],
+        figures: vec![word.to_owned(), found, interval, judgement.wanted.clone(), trials],
         ..Row::default()
     }
 }

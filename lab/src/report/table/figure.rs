@@ -141,8 +141,8 @@ impl<'a> Units<'a> {
             let Shown { units, .. } = series.metric(metric);
             let named = fixed.iter().find_map(|label| unit::named(&units, label));
             // Differences alone choose no unit: each shows its own.
-            let chosen = || unit::for_all(&units, &numbers).filter(|_| !numbers.is_empty());
-            let unit = named.or_else(chosen)?;
+            let has_any = !numbers.is_empty();
+            let unit = named.or_else(|| unit::for_all(&units, numbers).filter(|_| has_any))?;
             Some((metric.to_owned(), unit.clone()))
         };
         Units { series, chosen: numbers.into_iter().filter_map(unit).collect() }
