@@ -79,8 +79,7 @@ fn reduce_trial(
     if parties.is_empty() {
         reduced.faults.push(format!("{trial} names no parties: an older lab measured it"));
     }
-    let (mut found, mut missing) = (Vec::new(), Vec::new());
-    for party in &parties {
+    let found = parties.iter().map(|party| {
         let who = format!("{} {}", party.role, party.number);
         let head = Head {
             case: record.case.clone(),
@@ -91,30 +90,26 @@ fn reduce_trial(
             number: party.number,
             interval_ms: 0,
         };
-        let Some(recorded) = kept.get(&head) else {
-            missing.push(who);
-            continue;
-        };
-        let Some(report) = sum(recorded) else {
-            reduced.faults.push(format!("{trial}: in the records of {who} a number shrinks"));
-            continue;
-        };
+        let recorded = kept.get(&head).ok_or_else(|| format!("there are no records of {who}"))?;
+        let shrinks = || format!("in the records of {who} a number shrinks");
+        let report = sum(recorded).ok_or_else(shrinks)?;
         if !recorded.intervals.last().is_some_and(|last| last.is_last) {
             let seconds = report.window_ns as f64 / 1e9;
             let cut = format!("{trial}: the records of {who} end after {seconds:.3} s");
             reduced.faults.push(cut);
         }
-        found.push(Party { report, ..party.clone() });
-    }
-    if !missing.is_empty() {
-        reduced.faults.push(format!("{trial}: there are no records of {}", missing.join(", ")));
-    }
-    if !found.is_empty() && found.len() == parties.len() {
-        record.metrics = values(case, &found);
-        record.counters = counters(&found);
-        record.unexplained_ns = unexplained_ns(&found);
-        record.parties = found;
-        reduced.trials += 1;
+        Ok(Party { report, ..party.clone() })
+    });
+    match found.collect::<Result<Vec<Party>, String>>() {
+        Ok(found) if !found.is_empty() => {
+            record.metrics = values(case, &found);
+            record.counters = counters(&found);
+            record.unexplained_ns = unexplained_ns(&found);
+            record.parties = found;
+            reduced.trials += 1;
+        }
+        Ok(_) => {}
+        Err(why) => reduced.faults.push(format!("{trial}: {why}")),
     }
 }
 

@@ -45,11 +45,18 @@ const ERROR_MAX: f64 = 0.05;
 impl Summary {
     /// Of these samples; none if there are none.
     pub fn of(samples: &[Sample]) -> Option<Summary> {
-        let values = sorted(samples);
+        Summary::of_many(samples, 1)
+    }
+
+    /// The same, if it is one of so many that are judged together: the interval misses the true median so seldom that any of
+    /// theirs does in at most one case of twenty.
+    pub fn of_many(samples: &[Sample], questions: usize) -> Option<Summary> {
+        let mut values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
+        values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
         let median = median(&values)?;
         let trials = values.len();
-        let interval = interval(&values, ERROR_MAX);
+        let interval = interval(&values, ERROR_MAX / questions as f64);
         let distance = |sample: &&Sample| (sample.value - median).abs();
         let nearest = samples.iter().min_by(|one, other| {
             distance(one).total_cmp(&distance(other)).then(one.trial.cmp(&other.trial))
@@ -78,18 +85,6 @@ impl Summary {
         let (least, most) = self.interval.unwrap_or((self.min, self.max));
         least < bound && bound < most
     }
-}
-
-/// The interval that misses the true median so seldom that one of `questions` such intervals does in at most one case of twenty;
-/// none if there are too few samples.
-pub fn interval_of_many(samples: &[Sample], questions: usize) -> Option<(f64, f64)> {
-    interval(&sorted(samples), ERROR_MAX / questions as f64)
-}
-
-fn sorted(samples: &[Sample]) -> Vec<f64> {
-    let mut values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
-    values.sort_by(f64::total_cmp);
-    values
 }
 
 /// The narrowest pair of sorted samples, both equally far from the ends, between which the median of what they are
@@ -263,9 +258,8 @@ mod tests {
         let (least, most) = interval(&thousands, ERROR_MAX).unwrap();
         assert!((2428.0..2433.0).contains(&least) && most == 4999.0 - least, "{least} to {most}");
         let nine = samples(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
-        assert_eq!(interval_of_many(&nine, 1), Some((2.0, 8.0)));
-        assert_eq!(interval_of_many(&nine, 12), Some((1.0, 9.0)));
-        assert_eq!(interval_of_many(&nine, 13), None);
+        let of_many = |questions| Summary::of_many(&nine, questions).unwrap().interval;
+        assert_eq!([1, 12, 13].map(of_many), [Some((2.0, 8.0)), Some((1.0, 9.0)), None]);
     }
 
     #[test]

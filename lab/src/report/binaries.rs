@@ -3,8 +3,8 @@
 use super::series::Series;
 use super::table::{NOTHING, with_range};
 use super::{Block, Grid, distinct};
+use crate::case::Comparison;
 use crate::factor::{AGAINST, BINARY, Factors, Level, THIS, is_against};
-use crate::statistics::{Summary, ratio};
 use crate::unit;
 
 /// A row for each metric of each cell with two binaries: both figures and their ratio. None if there was one
@@ -20,11 +20,31 @@ pub(super) fn binaries(series: &Series<'_>) -> Option<Block> {
         .retain(|factor| *factor != BINARY.name && cells.iter().any(|c| c.contains_key(*factor)));
     // What is the same in every cell is said once.
     let (factors, same) = series.varying(factors, &cells);
-    let row = |cell: &Factors, metric: &String| {
-        let label = series.metric(metric).label;
+    let row = |cell: &Factors, name: &String| {
+        let metric = series.metric(name);
+        let of = |binary: &str| {
+            let mut cell = cell.clone();
+            cell.insert(BINARY.name.to_owned(), Level::Word(binary.to_owned()));
+            series.found(&series.trials(&cell).first()?.factors, name)
+        };
+        let found = [THIS, AGAINST].map(of);
+        if found.iter().all(Option::is_none) {
+            return None;
+        }
+        let figures = found.each_ref().map(|found| {
+            let summary = found.as_ref()?.summary;
+            let shown = |scale| with_range(summary, scale);
+            Some(unit::show(&metric.units, None, summary.median, shown))
+        });
+        let [this, against] = found;
+        let times = this.zip(against).and_then(|(this, against)| {
+            series.compared(name, Comparison::Ratio, &this, Some(&against), 1)
+        });
+        let figures = figures.into_iter().chain([times.map(|times| with_range(times, 1.0))]);
         let level = |factor: &&str| series.level(factor, cell.get(*factor), |other| other == cell);
-        let words = [label].into_iter().chain(factors.iter().map(level));
-        Some(words.chain(figures(series, cell, metric)?).collect())
+        let words = [metric.label.clone()].into_iter().chain(factors.iter().map(level));
+        let figures = figures.map(|figure| figure.unwrap_or_else(|| NOTHING.to_owned()));
+        Some(words.chain(figures).collect())
     };
     let metrics = metrics(series);
     let rows =
@@ -43,29 +63,4 @@ fn metrics(series: &Series<'_>) -> Vec<String> {
     let tables = series.laid_out(|case| &case.tables).iter();
     let shown = distinct(tables.flat_map(|table| &table.metrics).cloned());
     if shown.is_empty() { series.metrics() } else { shown }
-}
-
-/// Both figures of a cell and their ratio; none if neither binary has measured this metric.
-fn figures(series: &Series<'_>, cell: &Factors, metric: &str) -> Option<[String; 3]> {
-    let samples = |binary: &str| {
-        let mut cell = cell.clone();
-        cell.insert(BINARY.name.to_owned(), Level::Word(binary.to_owned()));
-        series.samples(&cell, metric)
-    };
-    let (this, against) = (samples(THIS), samples(AGAINST));
-    let summaries = [&this, &against].map(|samples| Summary::of(samples));
-    if summaries.iter().all(Option::is_none) {
-        return None;
-    }
-    let shown = |summary: Option<Summary>, shown: &dyn Fn(Summary) -> String| {
-        summary.map_or(NOTHING.to_owned(), shown)
-    };
-    let metric = series.metric(metric);
-    let [this_shown, against_shown] = summaries.map(|summary| {
-        shown(summary, &|summary| {
-            unit::show(&metric.units, None, summary.median, |scale| with_range(summary, scale))
-        })
-    });
-    let times = Summary::of(&ratio(&this, &against));
-    Some([this_shown, against_shown, shown(times, &|times| with_range(times, 1.0))])
 }

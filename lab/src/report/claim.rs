@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::series::{Found, Series, levels};
-use super::{Block, Grid, counted, distinct};
+use super::{Block, Grid, counted, distinct, joined, numbered};
 use crate::case::{Bound, Claim, Comparison, Test};
 use crate::factor::{Factors, describe, matches};
 use crate::statistics::{Summary, TRIALS_MIN, mixed_rounds};
@@ -165,16 +165,13 @@ impl Tally {
     /// A sentence: `2 of 4 claims hold here, 1 does not, 1 is not measured.`
     pub(super) fn sentence(self) -> String {
         let Tally { all, hold, fail, undecided } = self;
-        let part = |count: usize, one: &str, many: &str| match count {
-            0 => String::new(),
-            1 => format!(", 1 {one}"),
-            count => format!(", {count} {many}"),
-        };
-        let fails = part(fail, "does not", "do not");
-        let open = part(undecided, "is undecided", "are undecided");
-        let missing = part(all - hold - fail - undecided, "is not measured", "are not measured");
+        let rest = numbered(&[
+            (fail, "does not", "do not"),
+            (undecided, "is undecided", "are undecided"),
+            (all - hold - fail - undecided, "is not measured", "are not measured"),
+        ]);
         let (claims, verb) = (counted(all, "claim"), if hold == 1 { "holds" } else { "hold" });
-        format!("{hold} of {claims} {verb} here{fails}{open}{missing}.")
+        [vec![format!("{hold} of {claims} {verb} here")], rest].concat().join(", ") + "."
     }
 }
 
@@ -183,7 +180,7 @@ pub(super) fn claims(series: &Series<'_>) -> Vec<Block> {
     let all = judgements(series);
     let row = |one: &Judgement| {
         let verdict = json!(one.verdict).as_str().map(str::to_owned);
-        vec![verdict.unwrap_or_default(), joined([&*one.claim, &*one.figures])]
+        vec![verdict.unwrap_or_default(), joined(&[&one.claim, &one.figures], "\n")]
     };
     let head = ["here", "claim, and the figures that judge it"];
     let table = Block::Table(Grid::of(&head, 2, all.iter().map(row).collect()));
@@ -192,11 +189,6 @@ pub(super) fn claims(series: &Series<'_>) -> Vec<Block> {
         1 => vec![table],
         _ => vec![Block::Text(Tally::count(&all).sentence()), table],
     }
-}
-
-/// Those lines that are not empty.
-fn joined<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
-    lines.into_iter().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 /// Said of a claim that needs two binaries, in a run of one.
@@ -214,7 +206,8 @@ fn judge(series: &Series<'_>, claim: &Claim) -> Judgement {
         let why = if needs_another { NEEDS_ANOTHER } else { "" };
         Judgement::without(series, claim, Verdict::NotMeasured, why.to_owned())
     });
-    judgement.figures = joined([&*judgement.figures, claim.note.as_deref().unwrap_or_default()]);
+    judgement.figures =
+        joined(&[&judgement.figures, claim.note.as_deref().unwrap_or_default()], "\n");
     judgement
 }
 
@@ -275,8 +268,9 @@ fn judge_at(
     let rounds = counted(mixed, "round");
     let mixed_line =
         format!("{rounds} left out: the processors were nearer in one trial than in the other");
-    let evidence = series.compared(&test.metric, test.comparison, &of, best.as_ref());
-    let Some((judged, evidence)) = evidence.and_then(|all| Some((all.summary()?, all))) else {
+    let compared =
+        |questions| series.compared(&test.metric, test.comparison, &of, best.as_ref(), questions);
+    let Some(judged) = compared(1) else {
         return (mixed > 0).then(|| undecided(mixed_line));
     };
     let mut lines = figures(series, test, &judged, &of, best.as_ref());
@@ -291,8 +285,7 @@ fn judge_at(
     let mut verdict = Verdict::of(test.bound, &judged);
     if verdict == Verdict::Fails && levels > 1 {
         // One of many is found outside its interval by chance more often than one of twenty.
-        let surer = Summary { interval: evidence.interval_of_many(levels), ..judged };
-        if Verdict::of(test.bound, &surer) != Verdict::Fails {
+        if compared(levels).is_none_or(|surer| Verdict::of(test.bound, &surer) != Verdict::Fails) {
             verdict = Verdict::Undecided;
             lines.push(format!(
                 "beyond its bound at 95 %, which by chance one of {levels} levels may be"

@@ -158,6 +158,19 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
+/// Numbers above zero, each before what is said of one or of several: `1 is worse`, `2 are better`.
+fn numbered(counts: &[(usize, &str, &str)]) -> Vec<String> {
+    let some = counts.iter().filter(|(count, ..)| *count > 0);
+    some.map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }))
+        .collect()
+}
+
+/// Those of some texts that are not empty, in one.
+fn joined(texts: &[&str], between: &str) -> String {
+    let some = texts.iter().copied().filter(|text| !text.is_empty());
+    some.collect::<Vec<_>>().join(between)
+}
+
 /// What the names of published tables mean, before the first table that uses them.
 fn about_published(series: &Series<'_>) -> Option<Block> {
     let line = |Published { name, document, .. }: &Published| {

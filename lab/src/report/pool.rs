@@ -62,25 +62,22 @@ impl Pooled {
         Some(Pooled { value, error, trials: trials.len(), representative })
     }
 
-    /// As a figure among others.
-    pub(super) fn summary(self) -> Summary {
-        let Pooled { value, trials, representative, .. } = self;
-        let interval = self.interval_of_many(1);
+    /// As a figure that is one of so many that are judged together. It has no interval if too few trials say where the true
+    /// figure lies.
+    pub(super) fn summary(self, questions: usize) -> Summary {
+        let Pooled { value, error, trials, representative } = self;
+        let quantile = match questions {
+            1 => Some(QUANTILE),
+            2..=QUESTIONS_MAX => Some(QUANTILE_OF_MANY),
+            _ => None,
+        };
+        let quantile = quantile.filter(|_| trials >= TRIALS_MIN && error.is_finite());
+        let interval = quantile.map(|quantile| {
+            let half = error * student(quantile, trials.min(GROUPS_MAX) - 1);
+            (value - half, value + half)
+        });
         let (min, max) = interval.unwrap_or((value, value));
         Summary { median: value, min, max, interval, trials, representative, is_pooled: true }
-    }
-
-    /// Where the true figure lies if it is one of so many that are judged together; none if too few trials say it.
-    pub(super) fn interval_of_many(self, questions: usize) -> Option<(f64, f64)> {
-        let quantile = match questions {
-            1 => QUANTILE,
-            2..=QUESTIONS_MAX => QUANTILE_OF_MANY,
-            _ => return None,
-        };
-        (self.trials >= TRIALS_MIN && self.error.is_finite()).then(|| {
-            let half = self.error * student(quantile, self.trials.min(GROUPS_MAX) - 1);
-            (self.value - half, self.value + half)
-        })
     }
 
     /// How many times another's figure it is; none if that is zero. Errors of both count, as parts of the figures.
@@ -281,7 +278,7 @@ mod tests {
     fn trials_that_are_too_short_say_something_together() {
         // Two parties, each with one sample in three in the kernel: 36 in all.
         let found = pooled(&[(2, 1); 6], "kernel_cpu_percent");
-        let summary = found.unwrap().summary();
+        let summary = found.unwrap().summary(1);
         assert!((summary.median - 33.333).abs() < 0.01, "{summary:?}");
         // Trials all alike do not make it surer than 36 samples can be: 8 points, one standard deviation.
         let (least, most) = summary.interval.unwrap();
@@ -292,7 +289,7 @@ mod tests {
     #[test]
     fn few_trials_have_a_figure_and_no_interval_and_too_few_samples_have_none() {
         let name = "kernel_cpu_percent";
-        assert_eq!(pooled(&[(4, 4); 3], name).unwrap().summary().interval, None);
+        assert_eq!(pooled(&[(4, 4); 3], name).unwrap().summary(1).interval, None);
         assert_eq!(pooled(&[(1, 0); 3], name), None);
         assert_eq!(pooled(&[(9, 9); 6], "rate_messages_per_s"), None, "a trial says that itself");
     }
@@ -307,7 +304,7 @@ mod tests {
         assert_eq!(of(1.0, 1.0).ratio(of(0.0, 1.0)), None);
         assert_eq!(of(0.0, 1.0).ratio(of(10.0, 1.0)).unwrap().error, 0.1);
         let over_little = of(1.0, 0.1).ratio(of(2.0, 1.0)).unwrap();
-        assert_eq!(over_little.summary().interval, None, "a base that may be nearly zero");
+        assert_eq!(over_little.summary(1).interval, None, "a base that may be nearly zero");
         let less = of(5.0, 3.0).difference(of(1.0, 4.0));
         assert_eq!((less.value, less.error), (4.0, 5.0));
     }
@@ -347,7 +344,7 @@ mod tests {
                 let error = jackknife(&without).max(0.5 / all.sqrt());
                 let pooled =
                     Pooled { value: value(None), error, trials: sampled.len(), representative: 1 };
-                let (least, most) = pooled.summary().interval.unwrap();
+                let (least, most) = pooled.summary(1).interval.unwrap();
                 let truth = share as f64 / 100.0;
                 missed += u32::from(truth < least || truth > most);
             }

@@ -12,7 +12,7 @@ use crate::factor::{ABSENT_AT_ZERO, BINARY, Domain, Factors, Level, THIS, matche
 use crate::metric::{Better, METRICS, Shown};
 use crate::record::{Record, case_of};
 use crate::state::State;
-use crate::statistics::{Sample, Summary, difference, interval_of_many, ratio};
+use crate::statistics::{Sample, Summary, difference, ratio};
 use crate::workload::split;
 
 /// The trials of one case in one run.
@@ -47,31 +47,6 @@ impl Found<'_> {
         move |one, other| {
             let order = one.summary.median.total_cmp(&other.summary.median);
             if better == Better::More { order.reverse() } else { order }
-        }
-    }
-}
-
-/// What a figure or a comparison follows from.
-pub(super) enum Evidence {
-    /// Each trial or round by itself.
-    Rounds(Vec<Sample>),
-    /// All together, where single ones are too short.
-    Together(Pooled),
-}
-
-impl Evidence {
-    pub(super) fn summary(&self) -> Option<Summary> {
-        match self {
-            Evidence::Rounds(samples) => Summary::of(samples),
-            Evidence::Together(pooled) => Some(pooled.summary()),
-        }
-    }
-
-    /// Where the true median lies if it is one of so many that are judged together; none if too few trials say it.
-    pub(super) fn interval_of_many(&self, questions: usize) -> Option<(f64, f64)> {
-        match self {
-            Evidence::Rounds(samples) => interval_of_many(samples, questions),
-            Evidence::Together(pooled) => pooled.interval_of_many(questions),
         }
     }
 }
@@ -251,7 +226,7 @@ impl<'a> Series<'a> {
         if samples.len() < self.measured(cell).count()
             && let Some(pooled) = Pooled::of(self, cell, metric)
         {
-            return Some(Found { cell, samples: Vec::new(), summary: pooled.summary() });
+            return Some(Found { cell, samples: Vec::new(), summary: pooled.summary(1) });
         }
         let summary = Summary::of(&samples)?;
         Some(Found { cell, samples, summary })
@@ -272,30 +247,32 @@ impl<'a> Series<'a> {
         self.best(metric, self.cells.iter().copied().filter(|cell| matches(cell, wanted)))
     }
 
-    /// What a figure follows from, compared with `base` if there is one: round by round, or all rounds together where
-    /// single ones are too short.
+    /// A figure compared with `base` if there is one: round by round, or all rounds together where single ones are too short. It
+    /// is one of so many that are judged together.
     pub(super) fn compared(
         &self,
         metric: &str,
         comparison: Comparison,
         own: &Found<'_>,
         base: Option<&Found<'_>>,
-    ) -> Option<Evidence> {
+        questions: usize,
+    ) -> Option<Summary> {
         if [own].into_iter().chain(base).any(|side| side.summary.is_pooled) {
             let of = |found: &Found<'_>| Pooled::of(self, found.cell, metric);
             let own = of(own)?;
             let together = match (base, comparison) {
-                (Some(base), Comparison::Ratio) => own.ratio(of(base)?),
-                (Some(base), Comparison::Difference) => Some(own.difference(of(base)?)),
-                _ => Some(own),
+                (Some(base), Comparison::Ratio) => own.ratio(of(base)?)?,
+                (Some(base), Comparison::Difference) => own.difference(of(base)?),
+                _ => own,
             };
-            return together.map(Evidence::Together);
+            return Some(together.summary(questions));
         }
-        Some(Evidence::Rounds(match (base, comparison) {
-            (Some(base), Comparison::Ratio) => ratio(&own.samples, &base.samples),
-            (Some(base), Comparison::Difference) => difference(&own.samples, &base.samples),
-            _ => own.samples.clone(),
-        }))
+        let rounds = match (base, comparison) {
+            (Some(base), Comparison::Ratio) => &ratio(&own.samples, &base.samples),
+            (Some(base), Comparison::Difference) => &difference(&own.samples, &base.samples),
+            _ => &own.samples,
+        };
+        Summary::of_many(rounds, questions)
     }
 
     /// Trials of a cell that failed in every attempt.

@@ -8,7 +8,7 @@ pub(super) use figure::{NOTHING, with_range};
 
 use self::figure::{Figure, NOISE_NOTE, POOLED_NOTE, Units, What};
 use super::series::{ANY, Found, Levels, Series, levels};
-use super::{Block, Grid, grouped};
+use super::{Block, Grid, grouped, joined};
 use crate::case::{Comparison, METRIC, Show, Table};
 use crate::factor::{BINARY, Factors, Level, matches};
 use crate::published::Published;
@@ -307,7 +307,6 @@ impl<'a> Layout<'a> {
             [metric] if across.len() > 1 && !self.is_down => units.heading(metric, show),
             _ => String::new(),
         };
-        let parts = [title.clone().unwrap_or_default(), named, only];
         let base = self.base_name();
         let what = match show {
             Show::Ratio if !self.is_down => format!("÷ {base}"),
@@ -315,11 +314,8 @@ impl<'a> Layout<'a> {
             Show::Percent if !self.is_down => format!("difference from {base} in percent"),
             _ => String::new(),
         };
-        let joined = |parts: &[String], between| {
-            let parts = parts.iter().filter(|part| !part.is_empty());
-            parts.cloned().collect::<Vec<_>>().join(between)
-        };
-        joined(&[joined(&parts, ": "), what], " ")
+        let title = title.as_deref().unwrap_or_default();
+        joined(&[&joined(&[title, &named, &only], ": "), &what], " ")
     }
 
     /// What stands above the rows that are compared with the base, where metrics go down.
@@ -364,8 +360,7 @@ impl<'a> Layout<'a> {
             return Some(What::Absolute { summary: found.summary, has_range });
         }
         let base = self.base(metric, found)?;
-        let compared =
-            |comparison| self.series.compared(metric, comparison, found, Some(&base))?.summary();
+        let compared = |comparison| self.series.compared(metric, comparison, found, Some(&base), 1);
         // A base of zero has a difference, and no ratio.
         Some(match show {
             Show::Ratio => What::Ratio(compared(Comparison::Ratio)?),

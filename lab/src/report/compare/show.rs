@@ -8,7 +8,7 @@ use super::{Change, Compared, Comparison, Difference, Side, Uncompared, Wishes, 
 use crate::factor::{Factors, describe};
 use crate::report::series::Series;
 use crate::report::table::NOTHING;
-use crate::report::{Block, Grid, Report, counted, distinct, grouped};
+use crate::report::{Block, Grid, Report, counted, distinct, grouped, numbered};
 use crate::statistics::TRIALS_MIN;
 use crate::unit::{self, show_interval};
 
@@ -58,18 +58,12 @@ impl Comparison<'_> {
         if self.compared.is_empty() {
             return "A and B have no figure in common that can be compared.".to_owned();
         }
-        let part = |(verdict, one, many): (Change, &str, &str)| match self.count(verdict) {
-            0 => None,
-            1 => Some(format!("1 {one}")),
-            count => Some(format!("{count} {many}")),
-        };
-        let parts = [
-            (Change::Worse, "is worse in B", "are worse in B"),
-            (Change::Better, "is better", "are better"),
-            (Change::Same, "shows no difference", "show no difference"),
-            (Change::Undecided, "is undecided", "are undecided"),
-        ];
-        let parts: Vec<String> = parts.into_iter().filter_map(part).collect();
+        let parts = numbered(&[
+            (self.count(Change::Worse), "is worse in B", "are worse in B"),
+            (self.count(Change::Better), "is better", "are better"),
+            (self.count(Change::Same), "shows no difference", "show no difference"),
+            (self.count(Change::Undecided), "is undecided", "are undecided"),
+        ]);
         format!("Of {} {}.", counted(self.compared.len(), "figure"), parts.join(", "))
     }
 

@@ -11,7 +11,7 @@ use crate::factor::{Factors, describe};
 use crate::machine::{FACTS, Machine};
 use crate::metric::Better;
 use crate::record::Record;
-use crate::report::series::Series;
+use crate::report::series::{Series, records};
 use crate::report::{Grid, distinct, sure};
 use crate::statistics::Summary;
 use crate::unit::three_digits;
@@ -21,7 +21,7 @@ const TRIALS_MAX: usize = 3000;
 
 /// What the machine is, what spoils the figures, and which trials failed.
 pub(super) fn about(all: &[Series<'_>]) -> String {
-    let machines = || all.iter().flat_map(|series| &series.records).map(|record| &record.machine);
+    let machines = || records(all).map(|record| &record.machine);
     // What is said above and below is not said twice.
     let failures = all.iter().flat_map(sure::failures);
     let lines: Vec<String> = machines().map(Machine::line).chain(failures).collect();
@@ -95,17 +95,12 @@ fn is_bad(record: &Record) -> bool {
 
 /// The trials that plots have, in the order of the run, and a sentence about it where some are left out. Of good trials every
 /// nth is drawn; those that failed are counted by themselves, so that they do not vanish among them.
-fn drawn<'a>(all: &[Series<'a>]) -> (Vec<Trial<'a>>, String) {
-    let records = all.iter().flat_map(|series| series.records.iter().copied());
-    let mut trials: Vec<Trial<'_>> = (1..).zip(records).collect();
-    let bad = trials.iter().filter(|(_, record)| is_bad(record)).count();
-    let every = [trials.len() - bad, bad].map(|count| every(count, TRIALS_MAX));
-    let mut seen = [0_usize; 2];
-    trials.retain(|(_, record)| {
-        let kind = usize::from(is_bad(record));
-        seen[kind] += 1;
-        (seen[kind] - 1).is_multiple_of(every[kind])
-    });
+fn drawn<'a>(all: &'a [Series<'a>]) -> (Vec<Trial<'a>>, String) {
+    let (bad, good): (Vec<Trial<'_>>, Vec<Trial<'_>>) =
+        (1..).zip(records(all)).partition(|(_, record)| is_bad(record));
+    let every = [good.len(), bad.len()].map(|count| every(count, TRIALS_MAX));
+    let [good, bad] = [good, bad].map(|kind| kind.into_iter());
+    let trials = good.step_by(every[0]).chain(bad.step_by(every[1])).collect();
     let thinned = match every {
         [1, 1] => String::new(),
         [good, 1] => format!("1 of {good} trials is drawn, and each that failed."),
