@@ -133,13 +133,9 @@ impl<'a> Layout<'a> {
         let mut blocks: Vec<Block> =
             grids.filter_map(|(each, shows)| self.grid(each, shows)).collect();
         let reduced = self.reduced();
-        let last = blocks.iter_mut().rev().find_map(|block| match block {
-            Block::Table(grid) => Some(grid),
-            _ => None,
-        });
-        if let (Some(last), false) = (last, reduced.is_empty()) {
+        if !reduced.is_empty() {
             let which = reduced.join(" and ");
-            last.notes.push(format!("Of several levels of {which}, the best is shown."));
+            blocks.push(Block::Text(format!("Of several levels of {which}, the best is shown.")));
         }
         blocks
     }
@@ -307,21 +303,20 @@ impl<'a> Layout<'a> {
             [metric] if across.len() > 1 && !self.is_down => units.heading(metric, show),
             _ => String::new(),
         };
-        let base = self.base_name();
-        let what = match show {
-            Show::Ratio if !self.is_down => format!("÷ {base}"),
-            Show::Delta if !self.is_down => format!("difference from {base}"),
-            Show::Percent if !self.is_down => format!("difference from {base} in percent"),
-            _ => String::new(),
-        };
+        let what = if self.is_down { String::new() } else { self.section(show) };
         let title = title.as_deref().unwrap_or_default();
         joined(&[&joined(&[title, &named, &only], ": "), &what], " ")
     }
 
-    /// What stands above the rows that are compared with the base, where metrics go down.
+    /// What stands above the figures that are compared with the base.
     fn section(&self, show: Show) -> String {
-        let from = if show == Show::Ratio { "" } else { " from" };
-        format!("{}{from} {}", sign(show), self.base_name())
+        let base = self.base_name();
+        match show {
+            Show::Absolute => String::new(),
+            Show::Ratio => format!("÷ {base}"),
+            Show::Delta => format!("difference from {base}"),
+            Show::Percent => format!("difference from {base} in percent"),
+        }
     }
 
     fn base_name(&self) -> String {

@@ -223,6 +223,7 @@ messages ÷ unix-stream
  path          40.0 (30.0..40.0) 
  unix-stream   1.00 (1.00..1.00) 
  copy-limit    41.6 (33.3..50.0) 
+
 Of several levels of ring, the best is shown.
 
 64 B
@@ -236,6 +237,7 @@ Of several levels of ring, the best is shown.
  transport   wait       million messages/s   p99 delay, ns 
 ───────────────────────────────────────────────────────────
  path        adaptive                0.500             100 
+
 Of several levels of ring, the best is shown.
 
 How sure
@@ -285,7 +287,7 @@ fn markdown_and_page_have_the_same_tables() {
         "<h2>small</h2>\n<p>Which is faster, &lt;a&gt; &amp; &quot;b&quot;?</p>\n",
         "<th scope=\"col\">transport</th>\n<th scope=\"col\" class=\"figure\">64 B</th>\n",
         "<caption>messages ÷ unix-stream</caption>\n",
-        "<p class=\"note\">Of several levels of ring, the best is shown.</p>\n",
+        "<p>Of several levels of ring, the best is shown.</p>\n",
         "</body>\n</html>\n",
     ] {
         assert!(page.contains(part), "{part}\nis not in\n{page}");
