@@ -167,10 +167,8 @@ impl<R: Read> Texts<R> {
         if version != VERSION || length as usize > TEXT_BYTES_MAX {
             return Ok(None);
         }
-        let Some(text) = self.bytes(length as usize)? else { return Ok(None) };
-        Ok(Some(text)
-            .filter(|text| checksum(text) == wanted)
-            .and_then(|it| String::from_utf8(it).ok()))
+        let text = self.bytes(length as usize)?.filter(|text| checksum(text) == wanted);
+        Ok(text.and_then(|text| String::from_utf8(text).ok()))
     }
 
     /// So many bytes; none if there are fewer.

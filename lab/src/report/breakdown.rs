@@ -19,7 +19,7 @@ fn blocks(series: &Series<'_>, breakdown: &Breakdown) -> [Block; 2] {
     let whole = series.meant(of, down);
     let cells = series.cells().into_iter().filter(|cell| matches(cell, &whole));
     let row = |(which, cells): (_, Vec<&Factors>)| {
-        let words = series.words(down, &which, |cell| levels(cell, down) == which);
+        let words = series.words(down, &which);
         (words, row_of(series, breakdown, cells[0]))
     };
     let rows = grouped(cells.map(|cell| (levels(cell, down), cell))).into_iter().map(row);

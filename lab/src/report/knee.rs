@@ -22,7 +22,7 @@ fn blocks(series: &Series<'_>, knee: &Knee) -> [Block; 2] {
     let metric = series.metric(name);
     let bend = |curve: Curve| bend(*part, metric.better, curve);
     let measured = curves(series, knee).into_iter().map(|(which, curve)| {
-        let words = series.words(each, &which, |cell| levels(cell, each) == which);
+        let words = series.words(each, &which);
         let medians = curve.iter().map(|(level, summary)| (*level, summary.median));
         (words, bend(medians.collect()))
     });

@@ -94,7 +94,7 @@ pub fn report(records: &[Record]) -> Report {
     if all.is_empty() {
         return Report { blocks: vec![Block::Text("There are no results.".into())] };
     }
-    let mut blocks = screen::blocks(&all);
+    let mut blocks = screen::blocks(&all, screen::ROWS_MAX);
     blocks.extend(all.iter().flat_map(case_blocks));
     for (heading, lines) in
         [("How sure", sure::how_sure(&all)), ("What to try next", next::what_next(&all))]

@@ -17,23 +17,21 @@ use crate::workload::split;
 const LINES_MAX: usize = 24;
 const COLUMNS_MAX: u16 = 100;
 
-/// The most cases whose claims have a line each.
+/// The most cases whose claims have a line each. Those of more have one together.
 const TALLIES_MAX: usize = 4;
 
 /// The most columns of figures, and rows: those of the first cases. The others are in the report.
 const FIGURES_MAX: usize = 6;
-const ROWS_MAX: usize = 7;
+pub(super) const ROWS_MAX: usize = 7;
 
 /// The first screen of a run and where its tables are, as text for a terminal of `width` columns: at most
-/// 24 lines of at most 100 columns. What has no room is left out: first the claims of each case
-/// by itself, then the last rows. On a terminal narrower than a row there are more lines.
+/// 24 lines of at most 100 columns. Rows that have no room are left out, the last ones first. On a terminal narrower than a row
+/// there are more lines.
 pub fn first_screen(records: &[Record], width: u16) -> String {
     let all = Series::all(records);
-    let width = width.min(COLUMNS_MAX);
-    let shrunk = (1..=ROWS_MAX).rev().map(|rows| (1, rows));
     let mut text = String::new();
-    for (tallies_max, rows_max) in [(TALLIES_MAX, ROWS_MAX)].into_iter().chain(shrunk) {
-        let mut blocks = blocks_within(&all, tallies_max, rows_max);
+    for rows_max in (1..=ROWS_MAX).rev() {
+        let mut blocks = blocks(&all, rows_max);
         if blocks.is_empty() {
             blocks.push(Block::Text("There are no results for the first screen.".into()));
         }
@@ -41,7 +39,7 @@ pub fn first_screen(records: &[Record], width: u16) -> String {
             "All tables: siga lab report last     As a page: siga lab report last --format html"
                 .into(),
         ));
-        text = render::text(&Report { blocks }, width);
+        text = render::text(&Report { blocks }, width.min(COLUMNS_MAX));
         if text.lines().count() <= LINES_MAX {
             break;
         }
@@ -54,15 +52,10 @@ fn names<'a>(screens: impl Iterator<Item = &'a Screen>) -> Vec<&'a str> {
     distinct(screens.flat_map(|screen| &screen.rows).map(|row| &*row.name))
 }
 
-/// The blocks of the first screen. Empty if no case has a part of it.
-pub(super) fn blocks(all: &[Series<'_>]) -> Vec<Block> {
-    blocks_within(all, TALLIES_MAX, ROWS_MAX)
-}
-
-/// The same with at most so many rows, and so many cases whose claims have a line each: those of more have one together.
-fn blocks_within(all: &[Series<'_>], tallies_max: usize, rows_max: usize) -> Vec<Block> {
+/// The blocks of the first screen with at most so many rows. Empty if no case has a part of it.
+pub(super) fn blocks(all: &[Series<'_>], rows_max: usize) -> Vec<Block> {
     let Some((grid, shown)) = grid(all, rows_max) else { return Vec::new() };
-    let sure = sure(all, &shown, tallies_max);
+    let sure = sure(all, &shown);
     vec![Block::Text(machine(all).join("\n")), Block::Table(grid), Block::Text(sure.join("\n"))]
 }
 
@@ -110,7 +103,7 @@ fn mark(summary: &Summary) -> &'static str {
 }
 
 /// How often it was measured, how sure the figures of the screen are, and what has become of the claims.
-fn sure(all: &[Series<'_>], shown: &[Summary], tallies_max: usize) -> Vec<String> {
+fn sure(all: &[Series<'_>], shown: &[Summary]) -> Vec<String> {
     let mut halves: Vec<f64> = shown.iter().filter_map(half_interval).collect();
     halves.sort_by(f64::total_cmp);
     let within = halves.last().map_or_else(String::new, |worst| {
@@ -136,7 +129,7 @@ fn sure(all: &[Series<'_>], shown: &[Summary], tallies_max: usize) -> Vec<String
     }
     let tallies = all.iter().map(|series| (series.name, Tally::of([series])));
     let tallies: Vec<(&str, Tally)> = tallies.filter(|(_, tally)| tally.all > 0).collect();
-    if tallies.len() > tallies_max {
+    if tallies.len() > TALLIES_MAX {
         lines.push(format!("{} cases: {}", tallies.len(), Tally::of(all).sentence()));
     } else {
         lines.extend(tallies.iter().map(|(name, tally)| format!("{name}: {}", tally.sentence())));

@@ -283,15 +283,11 @@ impl<'a> Series<'a> {
         failed.difference(&measured).count()
     }
 
-    /// Some levels, each as people read it: those of the cells that are `here`.
-    pub(super) fn words(
-        &self,
-        factors: &[String],
-        levels: &Levels,
-        here: impl Fn(&Factors) -> bool,
-    ) -> Vec<String> {
-        let named = factors.iter().zip(levels);
-        named.map(|(factor, level)| self.level(factor, level.as_ref(), &here)).collect()
+    /// Some levels, each as people read it: those of the cells that have all of them.
+    pub(super) fn words(&self, factors: &[String], all: &Levels) -> Vec<String> {
+        let here = |cell: &Factors| levels(cell, factors) == *all;
+        let named = factors.iter().zip(all);
+        named.map(|(factor, level)| self.level(factor, level.as_ref(), here)).collect()
     }
 
     /// Factors of these that have several levels in some cells, and those that have one, in words: `bytes 64 B`.

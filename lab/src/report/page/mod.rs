@@ -105,7 +105,7 @@ fn answer(all: &[Series<'_>]) -> String {
                 + &element("ul", "tally", &parts.map(part).concat())
         }
     };
-    element("section", "answer", &(tally + &blocks::blocks(&screen::blocks(all))))
+    element("section", "answer", &(tally + &blocks::blocks(&screen::blocks(all, screen::ROWS_MAX))))
 }
 
 /// The factors of workloads that offer a load.

@@ -24,7 +24,7 @@ fn curves(series: &Series<'_>, knee: &Knee) -> String {
         points.sort_by_key(|(level, _)| *level);
         let medians = points.iter().map(|(level, figure)| (*level, figure.median)).collect();
         let bend = knee::bend(*part, shown.better, medians).map(|bend| bend.level);
-        let words = series.words(each, &which, |cell| levels(cell, each) == which);
+        let words = series.words(each, &which);
         let spot = |(level, figure): &(u64, Summary)| {
             let mark = if Some(*level) == bend { "knee" } else { "" };
             Spot { mark, ..spot(series, along, *level, *figure) }
