@@ -33,22 +33,13 @@ impl Binary {
     /// # Errors
     /// The file cannot be read.
     pub(crate) fn at(path: PathBuf, version: String) -> io::Result<Binary> {
-        let mut checksum = Checksum::default();
-        checksum.take(&fs::read(&path)?);
-        Ok(Binary { checksum: checksum.finish(), path, version })
+        Ok(Binary { checksum: cksum(&fs::read(&path)?), path, version })
     }
 
     /// One line.
     pub fn line(&self) -> String {
         format!("{}, {}, cksum {}", self.version, self.path.display(), self.checksum)
     }
-}
-
-/// The CRC of `cksum` in POSIX: of the bytes, then of their count with the least byte first, then inverted.
-#[derive(Default)]
-pub(crate) struct Checksum {
-    register: u32,
-    bytes: u64,
 }
 
 const POLYNOMIAL: u32 = 0x04c1_1db7;
@@ -59,21 +50,14 @@ static STEPS: LazyLock<[u32; 256]> = LazyLock::new(|| {
     std::array::from_fn(|byte| (0..8).fold((byte as u32) << 24, shifted))
 });
 
-impl Checksum {
-    pub(crate) fn take(&mut self, piece: &[u8]) {
-        let steps = &*STEPS;
-        self.register = piece.iter().fold(self.register, |register, byte| {
-            (register << 8) ^ steps[((register >> 24) as u8 ^ byte) as usize]
-        });
-        self.bytes += piece.len() as u64;
-    }
-
-    pub(crate) fn finish(mut self) -> u32 {
-        let count = self.bytes.to_le_bytes();
-        let digits = 8 - self.bytes.leading_zeros() as usize / 8;
-        self.take(&count[..digits]);
-        !self.register
-    }
+/// The CRC of `cksum` in POSIX: of the bytes, then of their count with the least byte first, then inverted.
+pub(crate) fn cksum(bytes: &[u8]) -> u32 {
+    let (steps, count) = (&*STEPS, bytes.len() as u64);
+    let digits = 8 - count.leading_zeros() as usize / 8;
+    let step = |register: u32, byte: &u8| {
+        (register << 8) ^ steps[((register >> 24) as u8 ^ byte) as usize]
+    };
+    !bytes.iter().chain(&count.to_le_bytes()[..digits]).fold(0, step)
 }
 
 #[cfg(test)]
@@ -82,14 +66,8 @@ mod tests {
 
     #[test]
     fn checksum_is_that_of_cksum() {
-        let sum = |pieces: &[&[u8]]| {
-            let mut checksum = Checksum::default();
-            pieces.iter().for_each(|piece| checksum.take(piece));
-            checksum.finish()
-        };
-        assert_eq!(sum(&[]), 4_294_967_295);
-        assert_eq!(sum(&[b"123456789"]), 930_766_865);
-        assert_eq!(sum(&[b"1234", b"56789"]), 930_766_865);
-        assert_eq!(sum(&[&[0; 70_000]]), 1_774_371_287);
+        assert_eq!(cksum(&[]), 4_294_967_295);
+        assert_eq!(cksum(b"123456789"), 930_766_865);
+        assert_eq!(cksum(&[0; 70_000]), 1_774_371_287);
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::binary::Checksum;
+use crate::binary::cksum;
 use crate::factor::Factors;
 use crate::quantity::{Report, ThreadCpu, total};
 
@@ -134,14 +134,8 @@ impl Recorder {
 
 /// A text with its head.
 fn whole(text: &[u8]) -> Vec<u8> {
-    let numbers = [text.len() as u32, VERSION, checksum(text)];
+    let numbers = [text.len() as u32, VERSION, cksum(text)];
     [numbers.map(u32::to_le_bytes).as_flattened(), text].concat()
-}
-
-fn checksum(text: &[u8]) -> u32 {
-    let mut checksum = Checksum::default();
-    checksum.take(text);
-    checksum.finish()
 }
 
 /// The texts of records, one after the other, up to the first record that is not whole. What comes behind that cannot be
@@ -167,7 +161,7 @@ impl<R: Read> Texts<R> {
         if version != VERSION || length as usize > TEXT_BYTES_MAX {
             return Ok(None);
         }
-        let text = self.bytes(length as usize)?.filter(|text| checksum(text) == wanted);
+        let text = self.bytes(length as usize)?.filter(|text| cksum(text) == wanted);
         Ok(text.and_then(|text| String::from_utf8(text).ok()))
     }
 

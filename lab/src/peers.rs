@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::against::first_line;
-use crate::binary::Checksum;
+use crate::binary::cksum;
 use crate::factor::{Factors, Level};
 use crate::transport::{self, Can};
 
@@ -119,9 +119,8 @@ impl Peers {
 
 /// What the program prints for `--version` if it is made of this lab.
 pub fn version() -> String {
-    let mut checksum = Checksum::default();
-    SOURCES.iter().for_each(|source| checksum.take(source.as_bytes()));
-    format!("{PROGRAM} {} of lab {}", env!("CARGO_PKG_VERSION"), checksum.finish())
+    let checksum = cksum(SOURCES.concat().as_bytes());
+    format!("{PROGRAM} {} of lab {checksum}", env!("CARGO_PKG_VERSION"))
 }
 
 /// The transport of a cell, if it is a peer's.

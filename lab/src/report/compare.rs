@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::distinct;
 use super::series::{Series, records};
 use super::sure::{STOLEN_MAX, stolen};
-use crate::binary::{Binary, Checksum};
+use crate::binary::{Binary, cksum};
 use crate::case::Case;
 use crate::factor::Factors;
 use crate::machine::FACTS;
@@ -335,9 +335,7 @@ fn differences_of_case(a: &Series<'_>, b: &Series<'_>) -> Vec<Difference> {
     let (case, both) = (Some(a.name), [&a.records, &b.records].map(Vec::clone));
     // Results of older labs do not have it.
     let file = |series: &Series<'_>| {
-        let mut checksum = Checksum::default();
-        checksum.take(series.case.as_ref()?.text.as_bytes());
-        Some(format!("cksum {}", checksum.finish()))
+        Some(format!("cksum {}", cksum(series.case.as_ref()?.text.as_bytes())))
     };
     let files = file(a).zip(file(b));
     let of_both = [
