@@ -3,7 +3,7 @@
 
 use super::claim::Tally;
 use super::series::{Found, Series, records};
-use super::sure::{STOLEN_MAX, percent, stolen, trials_of, usual_state};
+use super::sure::{STOLEN_MAX, percent, states_line, stolen, trials_of};
 use super::table::NOTHING;
 use super::{Block, Grid, Report, counted, distinct, render};
 use crate::case::{Screen, ScreenColumn, ScreenRow};
@@ -79,7 +79,7 @@ fn machine(all: &[Series<'_>]) -> Vec<String> {
         machine.processors,
         percent(stolen)
     ));
-    lines.extend(usual_state(all));
+    lines.extend(states_line(all));
     lines
 }
 

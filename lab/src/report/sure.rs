@@ -98,29 +98,16 @@ pub(super) fn stolen<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> f
     if measured_s > 0.0 { stolen_s / measured_s } else { 0.0 }
 }
 
-/// How near the processors were in most trials, in less than a line; nothing if nobody measured it.
-pub(super) fn usual_state(all: &[Series<'_>]) -> Option<String> {
-    let (states, of_two) = states(line_ranges(all));
-    let all_trials = of_two + states.iter().map(|(_, trials)| trials).sum::<usize>();
-    let (range, trials) = states.into_iter().max_by_key(|(_, trials)| *trials)?;
-    let of = if trials == all_trials { String::new() } else { format!(" of {all_trials}") };
-    let range = trips(range);
-    Some(format!("A cache line goes there and back in {range} in {trials} trials{of}."))
-}
-
-fn line_ranges(all: &[Series<'_>]) -> impl Iterator<Item = LineRange> {
-    let measured = records(all).filter(|record| record.is_measured());
-    measured.filter_map(|record| record.state.as_ref()?.line_range())
-}
-
 fn trips((least, most): LineRange) -> String {
     let [least, most] = [least, most].map(three_digits);
     if least == most { format!("{least} ns") } else { format!("{least}..{most} ns") }
 }
 
 /// How near the processors were, in how many trials; nothing if nobody measured it.
-fn states_line(all: &[Series<'_>]) -> Option<String> {
-    let (states, of_two) = states(line_ranges(all));
+pub(super) fn states_line(all: &[Series<'_>]) -> Option<String> {
+    let measured = records(all).filter(|record| record.is_measured());
+    let (states, of_two) =
+        states(measured.filter_map(|record| record.state.as_ref()?.line_range()));
     let shown = match (&states[..], of_two) {
         ([], 0) => return None,
         ([(range, _)], 0) => format!("{} in all trials", trips(*range)),
