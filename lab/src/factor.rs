@@ -140,13 +140,6 @@ pub enum Domain {
     Systems,
 }
 
-impl Domain {
-    /// Whether its levels are numbers.
-    pub fn is_of_numbers(&self) -> bool {
-        matches!(self, Domain::Number { .. } | Domain::Bytes { .. })
-    }
-}
-
 impl Factor {
     /// A level, as it was written.
     ///

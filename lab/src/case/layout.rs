@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::Case;
 use super::written::{names, twice};
 use super::wrong::{At, Wrong, check_all, check_each};
-use crate::factor::Factors;
+use crate::factor::{Domain, Factors};
 use crate::metric::Shown;
 use crate::unit;
 
@@ -176,7 +176,7 @@ impl Knee {
     /// Checks the knee of a case.
     pub(super) fn check(&mut self, case: &Case) -> Result<(), Wrong> {
         let along = case.known_factor(&self.along).at("along")?;
-        if !along.domain.is_of_numbers() {
+        if !matches!(along.domain, Domain::Number { .. } | Domain::Bytes { .. }) {
             let what = format!("the levels of {} are no numbers", along.name);
             return Err(Wrong::new(what, "must be numbers")).at("along");
         }

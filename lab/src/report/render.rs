@@ -77,10 +77,10 @@ fn drawn(grid: &Grid, columns: &[usize], least: Option<&[u16]>, width: u16) -> S
     table.set_width(width);
     table.set_header(of(&grid.head));
     table.add_rows(grid.rows.iter().map(of));
-    for column in table.column_iter_mut().skip(grid.words) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
     for (column, at) in table.column_iter_mut().zip(columns) {
+        if *at >= grid.words {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
         if let Some(least) = least {
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least[*at] + 2)));
         }

@@ -108,21 +108,15 @@ pub(super) fn states_line(all: &[Series<'_>]) -> Option<String> {
     let measured = records(all).filter(|record| record.is_measured());
     let (states, of_two) =
         states(measured.filter_map(|record| record.state.as_ref()?.line_range()));
-    let shown = match (&states[..], of_two) {
-        ([], 0) => return None,
-        ([(range, _)], 0) => format!("{} in all trials", trips(*range)),
-        (states, of_two) => {
-            let state =
-                |(range, count): &_| format!("{} in {}", trips(*range), counted(*count, "trial"));
-            let shown = states.iter().map(state).collect::<Vec<String>>().join(", ");
-            let moved = match of_two {
-                0 => String::new(),
-                trials => format!("; it changed during {trials}"),
-            };
-            format!("{shown}{moved}. Ratios are of rounds in one state")
-        }
-    };
-    Some(format!("Cache line, there and back: {shown}"))
+    let state = |(range, count): &_| format!("{} in {}", trips(*range), counted(*count, "trial"));
+    let mut shown = states.iter().map(state).collect::<Vec<String>>().join(", ");
+    if of_two > 0 {
+        shown += &format!("; it changed during {of_two}");
+    }
+    if states.len() > 1 || of_two > 0 {
+        shown += ". Ratios are of rounds in one state";
+    }
+    (!shown.is_empty()).then(|| format!("Cache line, there and back: {shown}"))
 }
 
 /// How many trials had a party whose window was much shorter than ordered. Windows open late where a party has no

@@ -93,8 +93,8 @@ fn is_bad(record: &Record) -> bool {
     record.failed.is_some() || sure::is_short(record)
 }
 
-/// The trials that plots have, in the order of the run, and a sentence about it where some are left out. Of good trials every
-/// nth is drawn; those that failed are counted by themselves, so that they do not vanish among them.
+/// The trials that plots have, those that failed behind the others, and a sentence about it where some are left out. Of good
+/// trials every nth is drawn; those that failed are counted by themselves, so that they do not vanish among them.
 fn drawn<'a>(all: &'a [Series<'a>]) -> (Vec<Trial<'a>>, String) {
     let (bad, good): (Vec<Trial<'_>>, Vec<Trial<'_>>) =
         (1..).zip(records(all)).partition(|(_, record)| is_bad(record));
