@@ -463,7 +463,7 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
                 member.guest.clone(),
                 stack.connections.to_string(),
                 stack.time_wait.to_string(),
-                Bytes(pool.connection_bytes).to_string(),
+                Bytes(pool.buffer_bytes).to_string(),
                 pool.in_use.to_string(),
                 pool.high_water.to_string(),
                 pool.in_use_max.to_string(),
@@ -547,17 +547,13 @@ fn lan_of<'a>(
 }
 
 fn socket_row(guest: &str, socket: &SocketReport) -> [String; 8] {
-    let state = match socket.is_asleep {
-        true => format!("{}, asleep", socket.state),
-        false => socket.state.clone(),
-    };
     let round_trip = match socket.round_trip_ns {
         0 => "-".to_owned(),
         time => format!("{:?}", Duration::from_nanos(time / 100 * 100)),
     };
     [
         guest.to_owned(),
-        state,
+        socket.state.clone(),
         socket.local.to_string(),
         socket.remote.map_or("-".to_owned(), |remote| remote.to_string()),
         socket.send_queue.to_string(),

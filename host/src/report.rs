@@ -470,15 +470,15 @@ pub struct RouteReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PoolReport {
-    /// Bytes of the buffers of one connection.
-    pub connection_bytes: u64,
-    /// Connections that have buffers.
+    /// Bytes of a buffer.
+    pub buffer_bytes: u64,
+    /// Buffers that hold bytes of connections.
     pub in_use: u64,
-    /// Connections that may have buffers.
+    /// Buffers that may be in use.
     pub in_use_max: u64,
-    /// The most that have had buffers at once.
+    /// The most that were in use at once.
     pub high_water: u64,
-    /// Buffers that wait for a connection.
+    /// Buffers that wait for their next bytes.
     pub free: u64,
 }
 
@@ -488,8 +488,6 @@ pub struct PoolReport {
 pub struct SocketReport {
     /// The state of a connection (RFC 9293), `listen` or `udp`.
     pub state: String,
-    /// Whether a connection has given its buffers back, because nothing is under way.
-    pub is_asleep: bool,
     /// Its address.
     pub local: SocketAddr,
     /// That of the other side.
@@ -512,7 +510,6 @@ impl StackReport {
         let counters = counted.map(|(counter, count)| (counter.name().to_owned(), count));
         let socket = |row: Row| SocketReport {
             state: row.state.name().to_owned(),
-            is_asleep: row.is_asleep,
             local: row.local,
             remote: row.remote,
             send_queue: row.send_queue,
@@ -537,7 +534,7 @@ impl StackReport {
             connections: overview.connections,
             time_wait: overview.time_wait,
             pool: PoolReport {
-                connection_bytes: overview.connection_bytes,
+                buffer_bytes: overview.buffer_bytes,
                 in_use: overview.in_use,
                 in_use_max: overview.in_use_max,
                 high_water: overview.high_water,

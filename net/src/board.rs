@@ -25,7 +25,7 @@ pub use counter::Counter;
 pub use way::Way;
 
 /// Which edition of the layout this is; 0 where there is no stack.
-const EDITION: u64 = 3;
+const EDITION: u64 = 4;
 
 const OVERVIEW_AT: usize = COUNTER_WORDS;
 const COUNTERS_AT: usize = OVERVIEW_AT + 16;
@@ -49,7 +49,7 @@ pub const CONNECTION_ROWS: usize = ROWS - SOCKET_ROWS - WAY_ROWS;
 const WAYS_AT: usize = CONNECTION_ROWS + SOCKET_ROWS;
 
 /// Words of a row that say something.
-const FIELDS: usize = 11;
+const FIELDS: usize = 10;
 
 /// The state of an empty row.
 const NO_STATE: u64 = u64::MAX;
@@ -94,8 +94,6 @@ listed! {
 pub struct Row {
     /// What it is, and in which state.
     pub state: RowState,
-    /// Whether a connection has given its buffers back, because nothing is under way.
-    pub is_asleep: bool,
     /// Our address.
     pub local: SocketAddr,
     /// The other side's; none for a socket.
@@ -115,7 +113,6 @@ impl Row {
     pub fn socket(state: RowState, local: SocketAddr, (send, receive): (u64, u64)) -> Row {
         Row {
             state,
-            is_asleep: false,
             local,
             remote: None,
             send_queue: send,
@@ -137,15 +134,15 @@ pub struct Overview {
     pub connections: u64,
     /// Pairs of ports in TIME-WAIT.
     pub time_wait: u64,
-    /// Bytes of the buffers of one connection.
-    pub connection_bytes: u64,
-    /// Connections that have buffers.
+    /// Bytes of a buffer.
+    pub buffer_bytes: u64,
+    /// Buffers that hold bytes of connections.
     pub in_use: u64,
-    /// Connections that may have buffers.
+    /// Buffers that may be in use.
     pub in_use_max: u64,
-    /// The most that have had buffers at once.
+    /// The most that were in use at once.
     pub high_water: u64,
-    /// Buffers that wait for a connection.
+    /// Buffers that wait for their next bytes.
     pub free: u64,
 }
 
@@ -164,19 +161,9 @@ pub struct Shown {
 
 impl Overview {
     fn words(&self) -> [u64; 9] {
-        let Overview { shown_ns, mtu, connections, time_wait, connection_bytes, .. } = *self;
+        let Overview { shown_ns, mtu, connections, time_wait, buffer_bytes, .. } = *self;
         let Overview { in_use, in_use_max, high_water, free, .. } = *self;
-        [
-            shown_ns,
-            mtu,
-            connections,
-            time_wait,
-            connection_bytes,
-            in_use,
-            in_use_max,
-            high_water,
-            free,
-        ]
+        [shown_ns, mtu, connections, time_wait, buffer_bytes, in_use, in_use_max, high_water, free]
     }
 }
 
@@ -221,7 +208,6 @@ fn row_fields(row: &Row) -> [u64; FIELDS] {
     let [remote_high, remote_low] = row.remote.map_or([0; 2], |remote| address_words(remote.ip()));
     [
         row.state as u64,
-        u64::from(row.is_asleep),
         ends,
         local_high,
         local_low,
@@ -263,7 +249,7 @@ pub fn read(words: &LentWords) -> Option<Shown> {
         mtu: number(1),
         connections: number(2),
         time_wait: number(3),
-        connection_bytes: number(4),
+        buffer_bytes: number(4),
         in_use: number(5),
         in_use_max: number(6),
         high_water: number(7),
@@ -294,14 +280,13 @@ fn read_row(words: &LentWords, number: usize) -> Option<[u64; FIELDS]> {
 }
 
 fn parse_row(fields: [u64; FIELDS]) -> Option<Row> {
-    let [state, is_asleep, ends, ..] = fields;
+    let [state, ends, ..] = fields;
     let [.., remote_high, remote_low, send_queue, receive_queue, resent, round_trip_ns] = fields;
     let port = |shift: u32| (ends >> shift) as u16;
-    let local = SocketAddr::new(address(fields[3], fields[4]), port(16));
+    let local = SocketAddr::new(address(fields[2], fields[3]), port(16));
     let remote = SocketAddr::new(address(remote_high, remote_low), port(0));
     Some(Row {
         state: *RowState::ALL.get(usize::try_from(state).ok()?)?,
-        is_asleep: is_asleep != 0,
         local,
         remote: (ends >> 32 & 1 == 1).then_some(remote),
         send_queue,
@@ -332,7 +317,6 @@ mod tests {
     fn row(state: RowState, remote: Option<&str>) -> Row {
         Row {
             state,
-            is_asleep: remote.is_some(),
             local: "10.1.0.1:80".parse().unwrap(),
             remote: remote.map(|remote| remote.parse().unwrap()),
             send_queue: 1,

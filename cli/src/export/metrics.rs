@@ -263,19 +263,19 @@ fn stacks(page: &mut Page, lans: &[LanReport]) {
         stack.connections
     });
     each("siga_stack_time_wait", "Pairs of ports in TIME-WAIT.", |stack| stack.time_wait);
-    each("siga_stack_connection_buffer_bytes", "Buffers of one connection.", |stack| {
-        stack.pool.connection_bytes
+    each("siga_stack_buffer_bytes", "Bytes of a buffer.", |stack| stack.pool.buffer_bytes);
+    each("siga_stack_buffers_in_use", "Buffers that hold bytes of connections.", |stack| {
+        stack.pool.in_use
     });
-    each("siga_stack_buffers_in_use", "Connections that have buffers.", |stack| stack.pool.in_use);
-    each("siga_stack_buffers_in_use_max", "Connections that may have buffers.", |stack| {
+    each("siga_stack_buffers_in_use_max", "Buffers that may be in use.", |stack| {
         stack.pool.in_use_max
     });
-    each(
-        "siga_stack_buffers_high_water",
-        "The most connections that have had buffers at once.",
-        |stack| stack.pool.high_water,
-    );
-    each("siga_stack_buffers_free", "Buffers that wait for a connection.", |stack| stack.pool.free);
+    each("siga_stack_buffers_high_water", "The most buffers that were in use at once.", |stack| {
+        stack.pool.high_water
+    });
+    each("siga_stack_buffers_free", "Buffers that wait for their next bytes.", |stack| {
+        stack.pool.free
+    });
     page.metric(
         "siga_stack_sockets",
         Gauge,
@@ -364,11 +364,11 @@ mod tests {
             "initial_command_response_ns": 10,
         });
         let socket = json!({
-            "state": name, "is_asleep": false, "local": "10.1.0.1:80", "remote": null,
+            "state": name, "local": "10.1.0.1:80", "remote": null,
             "send_queue": 0, "receive_queue": 0, "resent": 0, "round_trip_ns": 0,
         });
         let pool = json!({
-            "connection_bytes": 1, "in_use": 2, "in_use_max": 3, "high_water": 4, "free": 5,
+            "buffer_bytes": 1, "in_use": 2, "in_use_max": 3, "high_water": 4, "free": 5,
         });
         let member = json!({
             "number": 0, "guest": name, "mac": "", "addresses": [], "vlans": [], "captures": true,

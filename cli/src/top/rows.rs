@@ -306,7 +306,7 @@ pub mod tests {
             "connected": count, "reset": count, "segments_resent": count,
         });
         let pool = json!({
-            "connection_bytes": 1, "in_use": count, "in_use_max": count, "high_water": 0, "free": 0,
+            "buffer_bytes": 1, "in_use": count, "in_use_max": count, "high_water": 0, "free": 0,
         });
         let stack = json!({
             "shown_ns": 0, "mtu": 1500, "connections": count, "time_wait": 0, "pool": pool,

@@ -26,12 +26,6 @@ listed! {
         Gone => "gone",
         /// Connections not made because a message of ICMP says that the other side is not reached.
         NotReached => "not_reached",
-        /// Connections ended by a fault in the state machine. Each is a defect to be reported.
-        Broken => "broken",
-        /// Idle connections that gave their buffers back.
-        PutToSleep => "put_to_sleep",
-        /// Connections that had given their buffers back and got some again.
-        Woken => "woken",
         /// Echo requests answered.
         EchoesAnswered => "echoes_answered",
         /// Questions after one of our addresses answered.
@@ -99,10 +93,8 @@ listed! {
         HalfOpenEvicted => "dropped_half_open",
         /// Received segments dropped: for one connection more than the stack may have.
         ConnectionsFull => "dropped_connections",
-        /// Received segments dropped: for one connection more than there are buffers for.
+        /// Received segments dropped: no buffer was left for their data.
         PoolExhausted => "dropped_pool",
-        /// Received segments dropped: no sequence number was found that is after those of an earlier connection.
-        NoNumber => "dropped_no_number",
         /// Received resets dropped: not exactly at the next byte that is expected.
         OutOfWindow => "dropped_window",
         /// Received datagrams dropped: nobody has bound the port.

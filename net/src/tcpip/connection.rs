@@ -3,10 +3,9 @@
 use std::net::SocketAddr;
 
 use super::keep_alive::{Keeper, Step};
-use super::machine::{Known, Machine, State};
-use super::packet::Bare;
 use super::route::Hop;
 use super::stack::Tuple;
+use super::tcp::{Buffers, State, Tcb, TcpConfig};
 use crate::board::{Row, RowState};
 
 /// Stands for a connection until it is closed.
@@ -55,8 +54,6 @@ pub enum End {
     HostUnreachable,
     /// While it was being made: the other side's network cannot be reached.
     NetworkUnreachable,
-    /// The state machine has failed: a defect of the stack.
-    Broken,
 }
 
 /// What can be received.
@@ -88,12 +85,8 @@ pub enum Writable {
 
 pub(super) struct Connection {
     pub(super) tuple: Tuple,
-    /// None when nothing is left to be received after the end, and while it is asleep.
-    pub(super) machine: Option<Machine>,
-    /// What is kept of the machine while nothing is under way.
-    pub(super) asleep: Option<Known>,
-    /// Since when nothing has been under way.
-    pub(super) idle_since: Option<u64>,
+    /// None when nothing is left to be received after the end.
+    pub(super) tcb: Option<Tcb>,
     /// The listener that it is for, until a program has accepted it.
     pub(super) listener: Option<SocketAddr>,
     /// Whether a program still has it.
@@ -122,8 +115,6 @@ pub(super) struct Connection {
     pub(super) due: Option<u64>,
     /// When the other side has been silent for too long.
     pub(super) deadline: Option<u64>,
-    /// When the state machine was reminded last of what it has to send.
-    pub(super) reminded: Option<u64>,
     /// When a challenge was sent last.
     pub(super) challenged: Option<u64>,
     /// Asks the other side whether it is there, if its program wants that.
@@ -138,14 +129,12 @@ impl Connection {
     pub(super) fn new(
         number: u64,
         tuple: Tuple,
-        machine: Machine,
+        tcb: Tcb,
         listener: Option<SocketAddr>,
     ) -> Connection {
         Connection {
             tuple,
-            machine: Some(machine),
-            asleep: None,
-            idle_since: None,
+            tcb: Some(tcb),
             is_held: listener.is_none(),
             listener,
             is_live: true,
@@ -161,7 +150,6 @@ impl Connection {
             end: None,
             due: None,
             deadline: None,
-            reminded: None,
             challenged: None,
             keeper: None,
             questioner: None,
@@ -179,13 +167,7 @@ impl Connection {
 
     /// Returns true if the other side has acknowledged all that was sent.
     fn is_idle(&self) -> bool {
-        self.asleep.is_some() || self.machine.as_ref().is_some_and(Machine::is_idle)
-    }
-
-    /// A segment that asks the other side for an acknowledgement, and changes nothing (RFC 9293 3.8.4).
-    pub(super) fn question(&self) -> Option<Bare> {
-        let machine = self.machine.as_ref().map(Machine::question);
-        machine.or_else(|| self.asleep.as_ref().map(Known::question))
+        self.tcb.as_ref().is_some_and(Tcb::is_idle)
     }
 
     /// What is to be done to find out whether the other side is there. What it says is taken as done.
@@ -207,18 +189,13 @@ impl Connection {
     }
 
     pub(super) fn state(&self) -> State {
-        match (&self.machine, &self.asleep) {
-            (Some(machine), _) => machine.state(),
-            (None, Some(_)) => State::Established,
-            (None, None) => State::Closed,
-        }
+        self.tcb.as_ref().map_or(State::Closed, Tcb::state)
     }
 
     /// What observers see of it.
     pub(super) fn row(&self) -> Row {
         let state = match self.state() {
             State::Closed => RowState::Closed,
-            State::Listen => RowState::Listen,
             State::SynSent => RowState::SynSent,
             State::SynReceived => RowState::SynReceived,
             State::Established => RowState::Established,
@@ -229,17 +206,15 @@ impl Connection {
             State::LastAck => RowState::LastAck,
             State::TimeWait => RowState::TimeWait,
         };
-        let socket = self.machine.as_ref().map(Machine::socket);
-        let known = self.machine.as_ref().map(|machine| &machine.known).or(self.asleep.as_ref());
+        let tcb = self.tcb.as_ref();
         Row {
             state,
-            is_asleep: self.asleep.is_some(),
             local: self.tuple.local,
             remote: Some(self.tuple.remote),
-            send_queue: socket.map_or(0, |socket| socket.send_queue() as u64),
-            receive_queue: socket.map_or(self.kept.len(), |socket| socket.recv_queue()) as u64,
-            resent: known.map_or(0, |known| known.sent.resent.into()),
-            round_trip_ns: known.map_or(0, |known| known.round_trip.smoothed_ns),
+            send_queue: tcb.map_or(0, |tcb| tcb.send_queue() as u64),
+            receive_queue: (self.kept.len() + tcb.map_or(0, Tcb::receive_queue)) as u64,
+            resent: tcb.map_or(0, |tcb| tcb.resent.into()),
+            round_trip_ns: tcb.map_or(0, Tcb::round_trip_ns),
         }
     }
 
@@ -252,12 +227,12 @@ impl Connection {
         if self.is_receive_shut {
             return if self.kept.is_empty() { Readable::Finished } else { Readable::Bytes };
         }
-        if let Some(machine) = &self.machine {
-            if machine.socket().can_recv() {
+        if let Some(tcb) = &self.tcb {
+            if tcb.receive_queue() > 0 {
                 return Readable::Bytes;
             }
             let may_come = matches!(
-                machine.state(),
+                tcb.state(),
                 State::SynSent
                     | State::SynReceived
                     | State::Established
@@ -268,19 +243,15 @@ impl Connection {
                 return Readable::Nothing;
             }
         }
-        if self.is_live && self.asleep.is_some() {
-            return Readable::Nothing;
-        }
         // As with Linux: whatever becomes of our half, theirs is complete.
         if self.end.is_some() && !self.has_finished { Readable::Failed } else { Readable::Finished }
     }
 
-    pub(super) fn writable(&self) -> Writable {
-        match &self.machine {
-            None if self.is_live && self.asleep.is_some() => return Writable::Room,
-            Some(machine) if self.is_live => match machine.state() {
+    pub(super) fn writable(&self, config: &TcpConfig, pool: &Buffers) -> Writable {
+        match &self.tcb {
+            Some(tcb) if self.is_live => match tcb.state() {
                 State::SynSent | State::SynReceived => return Writable::Nothing,
-                State::Established | State::CloseWait if machine.has_room() => {
+                State::Established | State::CloseWait if tcb.has_space(config, pool) => {
                     return Writable::Room;
                 }
                 State::Established | State::CloseWait => return Writable::Nothing,

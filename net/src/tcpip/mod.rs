@@ -1,7 +1,7 @@
 //! A TCP/IP stack for the members of a LAN.
 //!
 //! A [`Stack`] has no thread and no clock: whoever drives it gives it frames, says what time it is, and takes the frames
-//! that it sends through a [`Link`]. The state machine of TCP is smoltcp's; what stands in front of it is here: finding a
+//! that it sends through a [`Link`]. `tcp` is one connection; around it are those that know of all of them: finding a
 //! connection among many at the same cost, listeners, ports, TIME-WAIT, UDP, echo, checks of all that comes from
 //! outside, and limits. The reasons are in `docs/design/tcpip.md`.
 
@@ -11,16 +11,15 @@ mod cookie;
 mod counters;
 mod fragments;
 mod keep_alive;
-mod machine;
 mod output;
 mod packet;
 mod passing;
 mod path_mtu;
-mod pool;
 mod ports;
 mod route;
 mod secret;
 mod stack;
+mod tcp;
 mod time_wait;
 mod udp;
 
@@ -29,10 +28,10 @@ pub use connection::{Awaited, ConnectionId, End, Readable, Writable};
 pub use keep_alive::KeepAlive;
 pub use output::{Link, Unsent};
 pub use packet::address;
-pub use pool::PoolUse;
 pub use route::{Interface, Neighbour, NoPrefix, Prefix, ROUTES_MAX, Route};
 pub use secret::Secret;
 pub use stack::{BindError, Congestion, ConnectError, Options, Stack};
+pub use tcp::PoolUse;
 pub use udp::SendToError;
 
 #[cfg(test)]

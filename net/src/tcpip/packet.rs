@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::tcp::Outgoing;
 use crate::board::Counter;
 use crate::lan::frame::{ETHERNET_BYTES, Mac, u16_at, u32_at};
 use crate::lan::offload::{Checksum, Offload, folded, pseudo_header, sum_of};
@@ -40,6 +41,7 @@ const HOP_LIMIT: u8 = 64;
 pub(super) const FIN: u8 = 0x01;
 pub(super) const SYN: u8 = 0x02;
 pub(super) const RST: u8 = 0x04;
+pub(super) const PSH: u8 = 0x08;
 pub(super) const ACK: u8 = 0x10;
 
 /// Where the checksum is in a header of TCP, and of UDP.
@@ -292,6 +294,7 @@ impl Segment {
             || segment.source == 0
             || segment.destination == 0
             || contradicts
+            || !are_options_whole(&transport[TCP_BYTES..header_bytes])
         {
             return Err(Counter::Malformed);
         }
@@ -307,11 +310,6 @@ impl Segment {
         self.sequence.wrapping_add(self.data_bytes as u32)
     }
 
-    /// Whether it is an acknowledgement and nothing else.
-    pub(super) fn is_bare(&self) -> bool {
-        self.length() == 0 && self.has(ACK) && !self.has(RST)
-    }
-
     /// Whether it only asks for an acknowledgement: it ends before the next byte that is `expected`, with one byte that was
     /// received already, or none (RFC 9293 3.8.4).
     pub(super) fn is_probe(&self, expected: u32) -> bool {
@@ -325,62 +323,23 @@ impl Segment {
     }
 }
 
-/// Where the flags are in a header of TCP.
-const FLAGS_AT: usize = 13;
-
-/// The packet with so many bytes less of data, and without the sign that this is the end.
-pub(super) fn without_end(packet: &Packet<'_>, bytes_less: usize) -> Vec<u8> {
-    let mut bytes = packet.bytes[..packet.bytes.len() - bytes_less].to_vec();
-    // The checksums are not looked at any more.
-    let (at, length) = match packet.source {
-        IpAddr::V4(_) => (2, bytes.len()),
-        IpAddr::V6(_) => (4, bytes.len() - IPV6_BYTES),
-    };
-    bytes[at..at + 2].copy_from_slice(&(length as u16).to_be_bytes());
-    if let Some(flags) = bytes.get_mut(packet.header_bytes + FLAGS_AT) {
-        *flags &= !FIN;
+/// Whether each option of TCP ends where the header does, or before (RFC 9293 3.1).
+fn are_options_whole(mut options: &[u8]) -> bool {
+    loop {
+        options = match *options {
+            [] | [END, ..] => return true,
+            [NOTHING, ref rest @ ..] => rest,
+            [_, length, ..] if length >= 2 => match options.get(usize::from(length)..) {
+                Some(rest) => rest,
+                None => return false,
+            },
+            _ => return false,
+        };
     }
-    bytes
 }
 
-/// The packet with another sequence number.
-pub(super) fn with_sequence(packet: &Packet<'_>, sequence: u32) -> Vec<u8> {
-    let mut bytes = packet.bytes.to_vec();
-    // The checksums are not looked at any more.
-    if let Some(place) = bytes.get_mut(packet.header_bytes + 4..packet.header_bytes + 8) {
-        place.copy_from_slice(&sequence.to_be_bytes());
-    }
-    bytes
-}
-
-/// The packet, or what was made of it, with another acknowledgement and window.
-pub(super) fn with_acknowledgement(
-    packet: &Packet<'_>,
-    made: Option<Vec<u8>>,
-    (acknowledgement, window): (u32, u16),
-) -> Vec<u8> {
-    let mut bytes = made.unwrap_or_else(|| packet.bytes.to_vec());
-    // The checksums are not looked at any more.
-    if let Some(head) = bytes.get_mut(packet.header_bytes..packet.header_bytes + TCP_BYTES) {
-        head[8..12].copy_from_slice(&acknowledgement.to_be_bytes());
-        head[14..16].copy_from_slice(&window.to_be_bytes());
-    }
-    bytes
-}
-
-/// The packet without the sign that this is the beginning: what is left begins one number later, and its window is shifted.
-pub(super) fn without_begin(packet: &Packet<'_>, shift: u32) -> Vec<u8> {
-    let mut bytes = packet.bytes.to_vec();
-    // The checksums are not looked at any more.
-    if let Some(head) = bytes.get_mut(packet.header_bytes..packet.header_bytes + TCP_BYTES) {
-        let sequence = u32_at(head, 4).unwrap_or(0).wrapping_add(1);
-        let window = u16_at(head, 14).unwrap_or(0) >> shift;
-        head[4..8].copy_from_slice(&sequence.to_be_bytes());
-        head[FLAGS_AT] &= !SYN;
-        head[14..16].copy_from_slice(&window.to_be_bytes());
-    }
-    bytes
-}
+const END: u8 = 0;
+const NOTHING: u8 = 1;
 
 /// Bytes of the longest segment of one that says nothing of it, over IPv4 and IPv6 (RFC 9293 3.7.1).
 const SEGMENT_BYTES_MAX: [u16; 2] = [536, 1220];
@@ -400,6 +359,23 @@ pub(super) struct Agreed {
 }
 
 impl Agreed {
+    /// Bytes of the options that say this.
+    pub(super) fn bytes(&self) -> usize {
+        4 + if self.window_shift.is_some() { 4 } else { 0 }
+            + if self.takes_selective { 4 } else { 0 }
+    }
+
+    fn put(&self, frame: &mut Vec<u8>) {
+        let [high, low] = self.segment_bytes_max.to_be_bytes();
+        frame.extend_from_slice(&[SEGMENT_BYTES, 4, high, low]);
+        if let Some(shift) = self.window_shift {
+            frame.extend_from_slice(&[NOTHING, WINDOW_SCALE, 3, shift]);
+        }
+        if self.takes_selective {
+            frame.extend_from_slice(&[NOTHING, NOTHING, SELECTIVE, 2]);
+        }
+    }
+
     /// By how many bits the windows of the side that has said this are shifted (RFC 7323 2.3).
     pub(super) fn shift(&self) -> u32 {
         self.window_shift.unwrap_or(0).min(SHIFT_MAX).into()
@@ -412,6 +388,7 @@ pub(super) const SHIFT_MAX: u8 = 14;
 const SEGMENT_BYTES: u8 = 2;
 const WINDOW_SCALE: u8 = 3;
 const SELECTIVE: u8 = 4;
+pub(super) const SELECTIVE_RANGES: u8 = 5;
 
 /// What the options of a first segment say.
 pub(super) fn agreed(transport: &[u8], is_v4: bool) -> Agreed {
@@ -432,32 +409,8 @@ fn said_segment_bytes(transport: &[u8]) -> Option<u16> {
     }
 }
 
-/// A first segment that does not say how long segments may be, with what that means. None if it says so, or it means what smoltcp
-/// takes it for: over IPv6 it takes it for what it means over IPv4.
-pub(super) fn with_segment_bytes(packet: &Packet<'_>) -> Option<Vec<u8>> {
-    let transport = packet.transport();
-    let header_bytes = transport.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
-    let has_room = header_bytes + 4 <= TCP_BYTES + TCP_OPTIONS_BYTES_MAX
-        && packet.bytes.len() + 4 <= IPV6_BYTES + LENGTH_MAX;
-    if packet.source.is_ipv4() || said_segment_bytes(transport).is_some() || !has_room {
-        return None;
-    }
-    let mut bytes = packet.bytes.to_vec();
-    // In front of the others, of which one may be the end.
-    let at = packet.header_bytes + TCP_BYTES;
-    let [high, low] = SEGMENT_BYTES_MAX[1].to_be_bytes();
-    bytes.splice(at..at, [SEGMENT_BYTES, 4, high, low]);
-    // The checksums are not looked at any more.
-    bytes[packet.header_bytes + 12] += 1 << 4;
-    let length = (bytes.len() - IPV6_BYTES) as u16;
-    bytes[4..6].copy_from_slice(&length.to_be_bytes());
-    Some(bytes)
-}
-
 /// The option of this kind in a header of TCP, from its kind on.
 pub(super) fn option(transport: &[u8], kind: u8) -> Option<&[u8]> {
-    const END: u8 = 0;
-    const NOTHING: u8 = 1;
     let header_bytes = transport.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
     let mut options = transport.get(TCP_BYTES..header_bytes).unwrap_or_default();
     loop {
@@ -492,8 +445,15 @@ impl<'a> Datagram<'a> {
 
 /// A frame with room for an Ethernet header, and a header of IP for `bytes` of a transport that is to be appended.
 pub(super) fn begin(source: IpAddr, destination: IpAddr, protocol: u8, bytes: usize) -> Vec<u8> {
-    let mut frame = vec![0; ETHERNET_BYTES];
-    frame.reserve(IPV6_BYTES + bytes);
+    let mut frame = Vec::with_capacity(ETHERNET_BYTES + IPV6_BYTES + bytes);
+    begin_in(&mut frame, source, destination, protocol, bytes);
+    frame
+}
+
+/// The same, in place of what was in `frame`.
+fn begin_in(frame: &mut Vec<u8>, source: IpAddr, destination: IpAddr, protocol: u8, bytes: usize) {
+    frame.clear();
+    frame.extend_from_slice(&[0; ETHERNET_BYTES]);
     match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let total = (IPV4_BYTES + bytes) as u16;
@@ -515,7 +475,6 @@ pub(super) fn begin(source: IpAddr, destination: IpAddr, protocol: u8, bytes: us
         }
         _ => unreachable!("both are of one family"),
     }
-    frame
 }
 
 /// Leaves the checksum of TCP or UDP to whoever needs it: puts the sum of the pseudo-header where it goes.
@@ -583,7 +542,7 @@ pub(super) struct Bare {
 
 /// A segment without data or options.
 pub(super) fn bare(source: SocketAddr, destination: SocketAddr, bare: Bare) -> Vec<u8> {
-    with_options(source, destination, bare, &[])
+    first(source, destination, bare, None)
 }
 
 /// A segment without data, with the options of a first one.
@@ -591,38 +550,44 @@ pub(super) fn first(
     source: SocketAddr,
     destination: SocketAddr,
     bare: Bare,
-    agreed: &Agreed,
+    agreed: Option<Agreed>,
 ) -> Vec<u8> {
-    const NOTHING: u8 = 1;
-    let [high, low] = agreed.segment_bytes_max.to_be_bytes();
-    let mut options = vec![SEGMENT_BYTES, 4, high, low];
-    if let Some(shift) = agreed.window_shift {
-        options.extend([NOTHING, WINDOW_SCALE, 3, shift]);
-    }
-    if agreed.takes_selective {
-        options.extend([NOTHING, NOTHING, SELECTIVE, 2]);
-    }
-    with_options(source, destination, bare, &options)
+    let Bare { flags, sequence, acknowledgement, window } = bare;
+    let segment =
+        Outgoing { flags, sequence, acknowledgement, window, agreed, ..Outgoing::default() };
+    let mut frame = Vec::new();
+    begin_segment(&mut frame, source, destination, &segment);
+    frame
 }
 
-/// A segment without data. The options' length is a multiple of 4.
-fn with_options(
+/// Puts a segment into `frame`, in place of what was there: all but its data.
+pub(super) fn begin_segment(
+    frame: &mut Vec<u8>,
     source: SocketAddr,
     destination: SocketAddr,
-    bare: Bare,
-    options: &[u8],
-) -> Vec<u8> {
-    let header_bytes = TCP_BYTES + options.len();
-    let mut frame = begin(source.ip(), destination.ip(), TCP, header_bytes);
+    segment: &Outgoing,
+) {
+    let header_bytes = segment.header_bytes();
+    let bytes = header_bytes + segment.data_bytes;
+    begin_in(frame, source.ip(), destination.ip(), TCP, bytes);
     frame.extend_from_slice(&source.port().to_be_bytes());
     frame.extend_from_slice(&destination.port().to_be_bytes());
-    frame.extend_from_slice(&bare.sequence.to_be_bytes());
-    frame.extend_from_slice(&bare.acknowledgement.to_be_bytes());
-    frame.extend_from_slice(&[(header_bytes as u8 / 4) << 4, bare.flags]);
-    frame.extend_from_slice(&bare.window.to_be_bytes());
+    frame.extend_from_slice(&segment.sequence.to_be_bytes());
+    frame.extend_from_slice(&segment.acknowledgement.to_be_bytes());
+    frame.extend_from_slice(&[(header_bytes as u8 / 4) << 4, segment.flags]);
+    frame.extend_from_slice(&segment.window.to_be_bytes());
     frame.extend_from_slice(&[0; 4]);
-    frame.extend_from_slice(options);
-    frame
+    if let Some(agreed) = segment.agreed {
+        agreed.put(frame);
+    }
+    let ranges = &segment.ranges[..segment.ranges_count];
+    if !ranges.is_empty() {
+        let bytes = 2 + 8 * ranges.len() as u8;
+        frame.extend_from_slice(&[NOTHING, NOTHING, SELECTIVE_RANGES, bytes]);
+        for number in ranges.iter().flat_map(|(begin, end)| [begin, end]) {
+            frame.extend_from_slice(&number.to_be_bytes());
+        }
+    }
 }
 
 /// A datagram of UDP.

@@ -9,21 +9,17 @@ use super::control::Limiter;
 use super::counters::Counters;
 use super::fragments::Reassembly;
 use super::keep_alive::{KeepAlive, Keeper, Step};
-use super::machine::{
-    Broken, Engine, Excess, Known, Machine, Manner, Progress, State, Unacknowledged, Way,
-    is_before, seed_for,
-};
-use super::output::{Link, Output, Unsent};
+use super::output::{Link, Output};
 use super::packet::{
-    self, ACK, Bare, Datagram, FIN, ICMP, ICMPV6, IPV4_BYTES, Packet, RST, SYN, Segment, TCP, UDP,
+    self, ACK, Bare, Datagram, ICMP, ICMPV6, IPV4_BYTES, Packet, RST, SYN, Segment, TCP, UDP,
     UDP_BYTES,
 };
 use super::passing;
 use super::path_mtu::PathMtus;
-use super::pool::{Pool, PoolUse};
 use super::ports::Ports;
 use super::route::{Hop, Interface, Neighbour, Route, Routes};
 use super::secret::Secret;
+use super::tcp::{Answer, Buffers, PoolUse, Progress, State, Tcb, TcpConfig, is_before};
 use super::time_wait::TimeWait;
 use super::udp::{SendToError, Sockets, any};
 use crate::board::Counter;
@@ -41,7 +37,6 @@ mod forward;
 mod hosts;
 mod listen;
 mod parts;
-mod rest;
 mod segment;
 mod serve;
 mod show;
@@ -89,11 +84,13 @@ pub struct Options {
     pub connect_max: Duration,
     /// Connections at most, all states but TIME-WAIT.
     pub connections_max: usize,
-    /// Bytes of all connections' buffers at most, touched or not. What would be more finds no connection, and what comes for
-    /// one that sleeps is dropped. A program that writes to one that sleeps gets buffers beyond that.
+    /// Bytes of all connections' buffers at most. What comes and finds no buffer is dropped, and the other side sends it again;
+    /// what a program sends waits.
     pub pool_bytes: usize,
-    /// Bytes of buffers at most that wait for the next connection.
+    /// Bytes of buffers at most that wait for their next bytes.
     pub pool_kept_bytes: usize,
+    /// The least time after which a segment is sent again that was not acknowledged.
+    pub resend_after: Duration,
     /// For how long a pair of ports is not used again after its connection (TIME-WAIT).
     pub time_wait: Duration,
     /// Whether packets for others are passed on.
@@ -113,6 +110,7 @@ impl Default for Options {
             connections_max: 65_536,
             pool_bytes: 16 << 30,
             pool_kept_bytes: 32 << 20,
+            resend_after: Duration::from_millis(1),
             time_wait: Duration::from_secs(10),
             forwards: false,
         }
@@ -125,6 +123,10 @@ const HALF_OPEN_MAX: Duration = Duration::from_secs(60);
 
 /// The longest time that an acknowledgement may wait (RFC 1122 4.2.3.2).
 const ACKNOWLEDGE_AFTER_MAX: Duration = Duration::from_millis(500);
+
+/// The least time after which a segment is sent again is in these limits.
+const RESEND_AFTER_MIN: Duration = Duration::from_micros(100);
+const RESEND_AFTER_MAX: Duration = Duration::from_secs(10);
 
 /// Why a socket was not bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -160,9 +162,8 @@ pub enum ConnectError {
 pub struct Stack {
     options: Options,
     secret: Secret,
-    engine: Engine,
-    manner: Manner,
-    pool: Pool,
+    config: TcpConfig,
+    pool: Buffers,
     output: Output,
     counters: Counters,
     ports: Ports,
@@ -245,19 +246,20 @@ impl Stack {
             interface.mtu = interface.mtu.clamp(1280, 65_535);
         }
         let mtu = interfaces.iter().map(|interface| interface.mtu).max().unwrap_or(1280);
-        let delay_us = options.acknowledge_after.min(ACKNOWLEDGE_AFTER_MAX).as_micros() as u64;
-        let manner = Manner {
+        let config = TcpConfig {
             receive_bytes: buffer(options.receive_bytes),
             send_bytes: buffer(options.send_bytes),
             congestion: options.congestion,
-            acknowledge_after_us: (delay_us > 0).then_some(delay_us),
+            acknowledge_after_ns: nanoseconds(options.acknowledge_after.min(ACKNOWLEDGE_AFTER_MAX)),
+            resend_after_ns: nanoseconds(
+                options.resend_after.clamp(RESEND_AFTER_MIN, RESEND_AFTER_MAX),
+            ),
         };
         Stack {
             options: Options { mtu, ..options },
             secret,
-            engine: Engine::new(mtu),
-            pool: Pool::new(&manner, options.pool_bytes, options.pool_kept_bytes),
-            manner,
+            config,
+            pool: Buffers::new(options.pool_bytes, options.pool_kept_bytes),
             output: Output::new(Routes::new(interfaces, routes)),
             counters: Counters::new(),
             ports: Ports::new(secret),
@@ -366,9 +368,9 @@ impl Stack {
         (self.connections.len(), self.time_wait.len())
     }
 
-    /// How the connections' buffers are used.
+    /// How the connections' buffers are used: those of all together.
     pub fn pool(&self) -> PoolUse {
-        self.pool.usage(&self.manner)
+        self.pool.usage()
     }
 
     // Frames.
@@ -479,19 +481,16 @@ impl Stack {
         hashed.wrapping_add((self.clock >> 6) as u32)
     }
 
-    /// The same, as the state machine wants it. It is to be `after` another, if there is one.
-    fn seed(&mut self, tuple: Tuple, after: Option<u32>) -> u64 {
+    /// The same, and behind `after`, if there is such a number.
+    fn first_number_after(&mut self, tuple: Tuple, after: Option<u32>) -> u32 {
         self.begun += 1;
-        let random = self.secret.number(("sequence", tuple, self.begun));
-        if !self.engine.can_begin_anywhere() {
-            return random;
-        }
         let first = self.first_number(tuple);
         match after {
             Some(after) if !is_before(after, first) => {
-                seed_for(after.wrapping_add(1 + u32::from(random as u16)))
+                let random = self.secret.number(("sequence", tuple, self.begun));
+                after.wrapping_add(1 + u32::from(random as u16))
             }
-            _ => seed_for(first),
+            _ => first,
         }
     }
 
@@ -539,8 +538,8 @@ impl Stack {
     #[cfg(test)]
     pub(super) fn numbers(&self, id: ConnectionId) -> (u32, u32) {
         let connection = self.connections.find(id).expect("there is one");
-        let machine = connection.machine.as_ref().expect("it is not over");
-        (machine.known.sent.next, machine.expected())
+        let tcb = connection.tcb.as_ref().expect("it is not over");
+        (tcb.next(), tcb.expected())
     }
 
     /// A pair of ports is not used from here.

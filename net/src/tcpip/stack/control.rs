@@ -32,8 +32,8 @@ impl Stack {
         let tuple = Tuple { local: report.local, remote: report.remote };
         let index = *self.tuples.get(&tuple).ok_or(Counter::ErrorNotOurs)?;
         let connection = self.connections.get_mut(index).ok_or(Counter::ErrorNotOurs)?;
-        let machine = connection.machine.as_ref().ok_or(Counter::ErrorNotOurs)?;
-        if !machine.is_under_way(report.sequence) {
+        let tcb = connection.tcb.as_ref().ok_or(Counter::ErrorNotOurs)?;
+        if !tcb.is_under_way(report.sequence) {
             return Err(Counter::ErrorNotOurs);
         }
         self.counters.count(Counter::ErrorsReceived);
@@ -49,7 +49,7 @@ impl Stack {
         };
         // Once a connection is there, an error may pass, and is no reason to end it (RFC 5927 4.2, RFC 1122 4.2.3.9). While
         // it is being made, Linux gives it up at any error, and so do we.
-        match machine.state() {
+        match tcb.state() {
             // A half-open connection of a listener. Where both sides have asked at once, a program has it already.
             State::SynReceived if !connection.is_held => self.forget(index),
             State::SynSent | State::SynReceived => {

@@ -27,10 +27,7 @@ impl Stack {
         let listener = self.listeners.get_mut(&listening).ok_or(Counter::BacklogFull)?;
         let since = listener.half_open.oldest().unwrap_or(now);
         let is_stuck = now.saturating_sub(since) >= STUCK_NS;
-        if !is_stuck
-            || listener.ready.len() >= listener.backlog
-            || !self.engine.can_begin_anywhere()
-        {
+        if !is_stuck || listener.ready.len() >= listener.backlog {
             return Err(Counter::BacklogFull);
         }
         let theirs = packet::agreed(packet.transport(), tuple.local.is_ipv4());
@@ -38,14 +35,14 @@ impl Stack {
             .filter(|number| after.is_none_or(|after| is_before(after, *number)))
             .ok_or(Counter::BacklogFull)?;
         listener.cookies_until = now.saturating_add(cookie::GOOD_NS_MAX);
-        let ours = self.manner.agreed(self.options.mtu, tuple.local.is_ipv4(), &theirs);
+        let ours = self.config.agreed(self.options.mtu, tuple.local.is_ipv4(), &theirs);
         let bare = Bare {
             flags: SYN | ACK,
             sequence: number,
             acknowledgement: segment.sequence.wrapping_add(1),
-            window: self.manner.first_window(),
+            window: self.config.first_window(),
         };
-        let mut frame = packet::first(tuple.local, tuple.remote, bare, &ours);
+        let mut frame = packet::first(tuple.local, tuple.remote, bare, Some(ours));
         let offload = packet::leave_checksum(&mut frame);
         self.counters.count(Counter::CookiesSent);
         self.answer(tuple.remote.ip(), offload, &mut frame, link);
@@ -83,9 +80,6 @@ impl Stack {
         if self.connections.len() >= self.options.connections_max {
             return Err(Counter::ConnectionsFull);
         }
-        if self.pool.is_exhausted() {
-            return Err(Counter::PoolExhausted);
-        }
         Ok(())
     }
 
@@ -101,13 +95,9 @@ impl Stack {
     ) -> Result<(), Counter> {
         // Dropped and not refused: if the other side has something to say, it says it again.
         self.has_room_for_another(listening)?;
-        let known = Known::of_cookie(&self.manner, tuple.remote.ip(), &segment, agreed);
-        let Stack { engine, pool, manner, .. } = self;
-        let ends = (tuple.local, tuple.remote);
-        let machine = Machine::wake(engine, pool, manner, now, ends, known);
-        let machine = machine.map_err(|Broken| Counter::Broken)?;
+        let tcb = Tcb::of_cookie(&self.config, tuple.local.is_ipv4(), &segment, agreed);
         self.begun += 1;
-        let connection = Connection::new(self.begun, tuple, machine, Some(listening));
+        let connection = Connection::new(self.begun, tuple, tcb, Some(listening));
         let index = self.connections.insert(connection);
         self.time_wait.remove(&tuple);
         self.enter(tuple, index);

@@ -3,25 +3,13 @@
 use super::*;
 
 impl Stack {
-    /// The state machine has failed: its connection ends, and nothing else.
-    pub(super) fn break_down(&mut self, index: u32) {
-        self.counters.count(Counter::Broken);
-        if let Some(connection) = self.connections.get_mut(index) {
-            connection.end = Some(End::Broken);
-            if let Some(machine) = connection.machine.take() {
-                machine.break_down(&mut self.pool);
-            }
-        }
-        self.retire(index);
-    }
-
     /// A connection is over, but for what the other side may not have heard: an entry in a table answers that.
     pub(super) fn rest(&mut self, now: u64, index: u32) {
         if let Some(connection) = self.connections.get_mut(index)
-            && let Some(machine) = &connection.machine
+            && let Some(tcb) = &connection.tcb
         {
             let until = now.saturating_add(nanoseconds(self.options.time_wait));
-            let (next, expected) = (machine.known.sent.next, machine.expected());
+            let (next, expected) = (tcb.next(), tcb.expected());
             self.time_wait.insert(now, connection.tuple, next, expected, until);
         }
         self.retire(index);
@@ -45,12 +33,9 @@ impl Stack {
         self.unstall(index);
         let Some(connection) = self.connections.get_mut(index) else { return };
         let is_live = std::mem::take(&mut connection.is_live);
-        connection.asleep = None;
         let tuple = connection.tuple;
-        let has_bytes =
-            connection.machine.as_ref().is_some_and(|machine| machine.socket().can_recv());
-        if !has_bytes && let Some(machine) = connection.machine.take() {
-            machine.end(&mut self.pool);
+        if let Some(tcb) = connection.tcb.take_if(|tcb| tcb.receive_queue() == 0) {
+            tcb.discard(&mut self.pool);
         }
         let is_wanted = connection.is_held || connection.is_ready;
         if is_live {
@@ -70,8 +55,8 @@ impl Stack {
         self.unstall(index);
         let Some(connection) = self.connections.get_mut(index) else { return };
         let (tuple, is_live) = (connection.tuple, connection.is_live);
-        if let Some(machine) = connection.machine.take() {
-            machine.end(&mut self.pool);
+        if let Some(tcb) = connection.tcb.take() {
+            tcb.discard(&mut self.pool);
         }
         // One that is complete is not forgotten before it is accepted: so this one was not.
         if let Some(listener) = connection.listener.and_then(|at| self.listeners.get_mut(&at)) {

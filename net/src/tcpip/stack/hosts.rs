@@ -51,7 +51,8 @@ impl Stack {
         if matches!(connection.state(), State::SynSent | State::SynReceived | State::Closed) {
             return;
         }
-        let Some(question) = connection.question() else { return };
+        let Some(tcb) = &mut connection.tcb else { return };
+        let question = tcb.question(&self.config);
         let questions = KeepAlive {
             time: QUESTION_EVERY,
             interval: QUESTION_EVERY,
@@ -116,19 +117,15 @@ impl Stack {
         self.by_host.get(&host).into_iter().flatten().copied().collect()
     }
 
-    /// Ends all connections with a reset. Those that sleep are not woken for it.
-    pub fn abort_all(&mut self, link: &mut impl Link) {
+    /// Ends all connections with a reset.
+    pub fn abort_all(&mut self) {
         let all: Vec<u32> = self.tuples.values().copied().collect();
         for index in all {
-            let Some(connection) = self.connections.get_mut(index) else { continue };
-            if let Some(machine) = &mut connection.machine {
-                machine.abort();
+            let Stack { connections, pool, .. } = self;
+            let Some(connection) = connections.get_mut(index) else { continue };
+            if let Some(tcb) = &mut connection.tcb {
+                tcb.abort(pool);
                 self.make_busy(index);
-            } else if let Some(known) = &connection.asleep {
-                let (tuple, reset) = (connection.tuple, known.reset());
-                self.counters.count(Counter::ResetsSent);
-                self.send_later(tuple, reset, link);
-                self.retire(index);
             }
         }
     }

@@ -2,10 +2,6 @@
 
 use super::*;
 
-/// How many first sequence numbers are tried until one is after that of an earlier connection: one in four thousand
-/// million connections does not find one, and is asked for again.
-const FIRST_NUMBERS_MAX: usize = 32;
-
 /// Connections that wait to be accepted, and those that are on their way there.
 #[derive(Debug)]
 pub(super) struct Listener {
@@ -75,31 +71,6 @@ impl HalfOpen {
     }
 }
 
-/// The answer to the first segment of a connection.
-#[derive(Debug, Default)]
-struct Answer {
-    frame: Option<(Offload, Vec<u8>)>,
-}
-
-impl Link for Answer {
-    fn transmit(
-        &mut self,
-        _: usize,
-        _: IpAddr,
-        offload: Offload,
-        frame: &mut [u8],
-    ) -> Result<(), Unsent> {
-        self.frame = Some((offload, frame.to_vec()));
-        Ok(())
-    }
-
-    fn answer(&mut self, _: usize, _: Offload, _: &[u8]) {}
-
-    fn may_send_from(&mut self, _: usize, _: &[u8], _: IpAddr) -> bool {
-        true
-    }
-}
-
 impl Stack {
     /// Listens. At most `backlog` connections wait to be accepted. More are dropped, and tried again by those who asked. If it is
     /// full of connections that nobody completes, others are made by cookies (RFC 4987 3.6).
@@ -145,9 +116,9 @@ impl Stack {
             if connection.listener == Some(listening) {
                 connection.listener = None;
                 connection.is_ready = false;
-                match &mut connection.machine {
-                    Some(machine) if connection.is_live => {
-                        machine.abort();
+                match &mut connection.tcb {
+                    Some(tcb) if connection.is_live => {
+                        tcb.abort(&mut self.pool);
                         self.make_busy(index);
                     }
                     _ => self.forget(index),
@@ -183,77 +154,28 @@ impl Stack {
             // Dropped and not refused, if not even a cookie is given: the other side tries again in a second.
             return self.give_cookie(now, (listening, tuple), packet, segment, after, link);
         }
-        // One that goes leaves its place and its buffers.
+        // One that goes leaves its place.
         if self.connections.len() >= self.options.connections_max && !is_full {
             return Err(Counter::ConnectionsFull);
         }
-        if self.pool.is_exhausted() && !is_full {
-            return Err(Counter::PoolExhausted);
+        if let Some(evictable) = evictable {
+            self.forget(evictable);
+            self.counters.count(Counter::HalfOpenEvicted);
         }
-        // The answer shows which number it is: so it is made before it is sent. One that cannot be chosen is after another in half of
-        // all cases.
-        for _ in 0..FIRST_NUMBERS_MAX {
-            let mut answer = Answer::default();
-            let machine = self.begin(now, tuple, packet, &segment, after, &mut answer)?;
-            let first = machine.known.sent.next.wrapping_sub(1);
-            if after.is_some_and(|after| !is_before(after, first)) {
-                machine.end(&mut self.pool);
-                continue;
-            }
-            // Nobody goes for a segment that begins no connection.
-            if let Some(evictable) = evictable {
-                self.forget(evictable);
-                self.counters.count(Counter::HalfOpenEvicted);
-            }
-            if let Some((offload, mut frame)) = answer.frame {
-                self.output.send(link, &mut self.counters, host, offload, &mut frame);
-            }
-            let connection = Connection::new(self.begun, tuple, machine, Some(listening));
-            let index = self.connections.insert(connection);
-            if let Some(listener) = self.listeners.get_mut(&listening) {
-                listener.half_open.insert(now, host, self.begun, index);
-            }
-            self.time_wait.remove(&tuple);
-            self.enter(tuple, index);
-            self.make_busy(index);
-            return Ok(());
+        let first = self.first_number_after(tuple, after);
+        let is_v4 = tuple.local.is_ipv4();
+        let tcb = Tcb::accept(&self.config, is_v4, first, (&segment, packet.transport()));
+        let connection = Connection::new(self.begun, tuple, tcb, Some(listening));
+        let index = self.connections.insert(connection);
+        if let Some(listener) = self.listeners.get_mut(&listening) {
+            listener.half_open.insert(now, host, self.begun, index);
         }
-        Err(Counter::NoNumber)
-    }
-
-    /// A connection that its first segment asks for, and the answer to that.
-    fn begin(
-        &mut self,
-        now: u64,
-        tuple: Tuple,
-        packet: &Packet<'_>,
-        segment: &Segment,
-        after: Option<u32>,
-        answer: &mut Answer,
-    ) -> Result<Machine, Counter> {
-        let seed = self.seed(tuple, after);
-        let Stack { engine, pool, manner, room, .. } = self;
-        let machine = Machine::listen(pool, manner, tuple.local, tuple.remote);
-        let mut machine = machine.ok_or(Counter::Malformed)?;
-        machine.begin(segment, packet.transport());
-        // It is counted when it is sent.
-        let (mut output, mut counters) = (Output::default(), Counters::new());
-        let mut way = Way { link: answer, output: &mut output, counters: &mut counters, room };
-        let with = packet::with_segment_bytes(packet);
-        let bytes = with.as_deref().unwrap_or(packet.bytes);
-        let taken = machine.receive(engine, now, bytes, Some(seed), &mut way);
-        let sent = taken.and_then(|()| machine.send_one(engine, now, &mut way));
-        match sent {
-            Err(Broken) => {
-                machine.break_down(pool);
-                Err(Counter::Broken)
-            }
-            Ok(_) if machine.state() != State::SynReceived => {
-                machine.end(pool);
-                Err(Counter::Malformed)
-            }
-            Ok(_) => Ok(machine),
-        }
+        self.time_wait.remove(&tuple);
+        self.enter(tuple, index);
+        // Whoever asks waits for the answer.
+        self.send_segment(now, index, self.options.mtu, link);
+        self.make_busy(index);
+        Ok(())
     }
 
     /// A connection for a listener is complete: it waits to be accepted.

@@ -1,12 +1,10 @@
 //! What a stack sends without being asked, and when.
 
 use super::*;
+use crate::lan::offload::Segmentation;
 
 /// Segments that one connection sends before the next has its turn.
 const BURST: usize = 64;
-
-/// The shortest time between two reminders of one connection.
-const REMINDER_NS: u64 = 1_000_000_000;
 
 impl Stack {
     /// Sends what there is to send and does what is due. True if there is more to do at once.
@@ -59,23 +57,19 @@ impl Stack {
 
     /// Sends what a connection has to send, and looks after its timers and its end.
     pub(super) fn serve(&mut self, now: u64, index: u32, link: &mut impl Link) {
-        let Stack { connections, engine, output, counters, room, path_mtus, options, .. } = self;
+        let Stack { connections, config, pool, output, counters, path_mtus, options, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return };
         connection.is_busy = false;
         if !connection.is_live {
             return;
         }
-        if connection.asleep.is_some() {
-            return self.serve_asleep(now, index, link);
-        }
-        let Some(machine) = &mut connection.machine else { return };
+        let Some(tcb) = &mut connection.tcb else { return };
         if connection.is_receive_shut {
-            while machine.take(|bytes| (bytes.len(), bytes.len())).is_some_and(|count| count > 0) {}
+            while tcb.take(config, pool, |bytes| (bytes.len(), ())).is_some() {}
         }
         let mut has_failed = false;
-        if connection.deadline.is_some_and(|deadline| deadline <= now) {
-            connection.deadline = None;
-            match machine.state() {
+        if connection.deadline.take_if(|deadline| *deadline <= now).is_some() {
+            match tcb.state() {
                 // The reset has found no room. Whoever takes nothing is not told.
                 State::Closed => {
                     counters.count(Counter::TargetFull);
@@ -83,145 +77,93 @@ impl Stack {
                 }
                 // Nor has the last acknowledgement: from here on the table answers.
                 State::TimeWait => return self.rest(now, index),
-                _ => {
-                    connection.end = Some(End::TimedOut);
-                    counters.count(Counter::TimedOut);
-                    machine.abort();
-                    has_failed = true;
-                }
+                _ => has_failed = true,
             }
         }
-        if machine.state() == State::TimeWait {
-            self.acknowledge_end(index, link);
-            return self.settle(now, index, false, None);
-        }
-        let remote = connection.tuple.remote;
-        let step = connection.keep(now);
-        let Some(machine) = &mut connection.machine else { return };
-        let said = [path_mtus.get(now, remote.ip()), output.routes.mtu_to(remote.ip())];
-        let path_mtu = said.into_iter().flatten().min().filter(|mtu| *mtu < options.mtu);
-        machine.set_path_mtu(path_mtu);
-        match step {
+        let Tuple { local, remote } = connection.tuple;
+        match connection.keep(now) {
             Step::Probe => {
-                let mut frame = packet::bare(connection.tuple.local, remote, machine.question());
+                let Some(tcb) = &mut connection.tcb else { return };
+                let mut frame = packet::bare(local, remote, tcb.question(config));
                 let offload = packet::leave_checksum(&mut frame);
                 counters.count(Counter::ProbesSent);
                 output.answer(link, counters, remote.ip(), offload, &mut frame);
             }
-            Step::GiveUp => {
-                connection.end = Some(End::TimedOut);
-                counters.count(Counter::TimedOut);
-                machine.abort();
-                has_failed = true;
-            }
+            Step::GiveUp => has_failed = true,
             Step::Nothing => {}
         }
-        let mut way = Way { link, output, counters, room };
-        let mut sent = Ok(true);
-        let mut reminder = None;
-        for _ in 0..BURST {
-            sent = machine.send_one(engine, now, &mut way);
-            if sent != Ok(true) {
-                break;
-            }
+        let Some(tcb) = &mut connection.tcb else { return };
+        if has_failed {
+            connection.end = Some(End::TimedOut);
+            counters.count(Counter::TimedOut);
+            tcb.abort(pool);
         }
-        let unacknowledged = machine.unacknowledged();
-        if sent == Ok(false)
-            && unacknowledged != Unacknowledged::Nothing
-            && !way.output.is_full(connection.tuple.remote.ip())
-            && machine.due(engine, now) == Ok(None)
-        {
-            // As often as a timer would at the earliest: a reminder that does not help must not be repeated at once.
-            let due = connection.reminded.map_or(now, |last| last + REMINDER_NS);
-            if due > now {
-                reminder = Some(due);
-            } else {
-                connection.reminded = Some(now);
-                let tuple = connection.tuple;
-                if unacknowledged == Unacknowledged::End {
-                    let last = machine.known.sent;
-                    let end = Bare {
-                        flags: FIN | ACK,
-                        sequence: last.next.wrapping_sub(1),
-                        acknowledgement: machine.expected(),
-                        window: last.window,
-                    };
-                    reminder = Some(now + REMINDER_NS);
-                    self.send_bare(tuple, end, link);
-                } else {
-                    for reminder in machine.reminders(tuple.local, tuple.remote) {
-                        let received = machine.receive(engine, now, &reminder, None, &mut way);
-                        sent = sent.and(received.map(|()| true));
-                    }
-                }
+        tcb.tick(now);
+        let said = [path_mtus.get(now, remote.ip()), output.routes.mtu_to(remote.ip())];
+        let mtu = said.into_iter().flatten().fold(options.mtu, usize::min);
+        let mut has_more = true;
+        for _ in 0..BURST {
+            if !self.send_segment(now, index, mtu, link) {
+                has_more = false;
+                break;
             }
         }
         // Its reset may have no room: the program is told before it has gone.
         if has_failed {
             self.note_change(index);
         }
-        match sent {
-            Err(Broken) => self.break_down(index),
-            Ok(has_more) => self.settle(now, index, has_more, reminder),
-        }
+        self.settle(now, index, has_more);
     }
 
-    /// Acknowledges the end of the other side's stream, after our own has ended, if the target has room. From then on the table of
-    /// TIME-WAIT answers.
-    ///
-    /// smoltcp would send the same acknowledgement. But ten seconds after the end has come, and before it sends anything, it
-    /// throws away the bytes that no program has read, even if the target had no room for the acknowledgement until then.
-    fn acknowledge_end(&mut self, index: u32, link: &mut impl Link) {
-        let Stack { connections, output, counters, .. } = self;
-        let Some(connection) = connections.get_mut(index) else { return };
+    /// Sends one segment, if there is one to send, and room for it. False if not.
+    pub(super) fn send_segment(
+        &mut self,
+        now: u64,
+        index: u32,
+        mtu: usize,
+        link: &mut impl Link,
+    ) -> bool {
+        let Stack { connections, config, output, counters, room, .. } = self;
+        let Some(connection) = connections.get_mut(index) else { return false };
         let Tuple { local, remote } = connection.tuple;
-        let Some(machine) = &mut connection.machine else { return };
-        let acknowledgement = machine.expected();
-        if machine.known.sent.acknowledged == acknowledgement || output.is_full(remote.ip()) {
-            return;
+        let Some(tcb) = &mut connection.tcb else { return false };
+        if output.is_full(remote.ip()) {
+            return false;
         }
-        machine.known.sent.acknowledged = acknowledgement;
-        let sequence = machine.known.sent.next;
-        let window = machine.window_to_say();
-        let bare = Bare { flags: ACK, sequence, acknowledgement, window };
-        let mut frame = packet::bare(local, remote, bare);
-        let offload = packet::leave_checksum(&mut frame);
-        output.send(link, counters, remote.ip(), offload, &mut frame);
-    }
-
-    /// Asks the other side of a connection that sleeps, which has no timers but for this.
-    fn serve_asleep(&mut self, now: u64, index: u32, link: &mut impl Link) {
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        let (tuple, step) = (connection.tuple, connection.keep(now));
-        let Some(known) = &connection.asleep else { return };
-        match step {
-            Step::Probe => {
-                let question = known.question();
-                self.counters.count(Counter::ProbesSent);
-                self.send_bare(tuple, question, link);
-            }
-            Step::GiveUp => {
-                let reset = known.reset();
-                connection.end = Some(End::TimedOut);
-                self.counters.count(Counter::TimedOut);
-                self.send_bare(tuple, reset, link);
-                return self.retire(index);
-            }
-            Step::Nothing => {}
+        // A first segment says what we take, whatever the way takes.
+        let is_first = matches!(tcb.state(), State::SynSent | State::SynReceived);
+        let mtu = if is_first { self.options.mtu } else { mtu };
+        let Some(segment) = tcb.next_segment(now, mtu, config) else { return false };
+        packet::begin_segment(room, local, remote, &segment);
+        for piece in tcb.data(&segment) {
+            room.extend_from_slice(piece);
         }
-        let due = self.connections.get_mut(index).and_then(|connection| connection.keep_due());
-        self.set_timer(index, due);
+        if segment.is_again {
+            counters.count(Counter::Resent);
+        }
+        let mut offload = packet::leave_checksum(room);
+        if segment.data_bytes > segment.segment_bytes {
+            offload.segmentation = Some(Segmentation {
+                kind: if local.is_ipv4() { Kind::Tcp4 } else { Kind::Tcp6 },
+                congestion: false,
+                header_bytes: (room.len() - segment.data_bytes) as u16,
+                segment_bytes: segment.segment_bytes as u16,
+            });
+        }
+        output.send(link, counters, remote.ip(), offload, room);
+        true
     }
 
     /// Takes note of where a connection stands after it was served.
-    pub(super) fn settle(&mut self, now: u64, index: u32, has_more: bool, reminder: Option<u64>) {
+    pub(super) fn settle(&mut self, now: u64, index: u32, has_more: bool) {
         self.show_later(index);
-        let Stack { connections, engine, output, stalled, options, .. } = self;
+        let Stack { connections, output, stalled, options, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return };
         let remote = connection.tuple.remote.ip();
         let is_orphan = connection.is_orphan();
-        let Some(machine) = &mut connection.machine else { return };
-        let state = machine.state();
+        let probe = connection.keep_due();
+        let Some(tcb) = &connection.tcb else { return };
+        let state = tcb.state();
         let full = output.full_on_the_way_to(remote);
         if let Some(target) = full {
             // The way may be another than before.
@@ -234,12 +176,8 @@ impl Stack {
             return self.make_busy(index);
         }
         match state {
-            State::Closed if machine.socket().remote_endpoint().is_none() => {
-                return self.retire(index);
-            }
-            State::TimeWait if machine.known.sent.acknowledged == machine.expected() => {
-                return self.rest(now, index);
-            }
+            State::Closed if !tcb.has_last_words() => return self.retire(index),
+            State::TimeWait if !tcb.has_last_words() => return self.rest(now, index),
             _ => {}
         }
         let limit = match state {
@@ -251,7 +189,7 @@ impl Stack {
                 Some(options.silence_max.min(HALF_OPEN_MAX))
             }
             State::FinWait1 | State::Closing | State::LastAck => Some(options.silence_max),
-            _ if machine.socket().send_queue() > 0 => Some(options.silence_max),
+            _ if tcb.send_queue() > 0 => Some(options.silence_max),
             _ => None,
         };
         connection.deadline = match (limit, connection.deadline) {
@@ -259,13 +197,10 @@ impl Stack {
             (Some(limit), None) => Some(now.saturating_add(nanoseconds(limit))),
             (None, _) => None,
         };
-        let Ok(due) = machine.due(engine, now) else { return self.break_down(index) };
         // What is due at once and was not sent waits for room.
-        let due = due.filter(|due| *due > now || full.is_none());
-        let probe = connection.keep_due();
-        let due = due.into_iter().chain(connection.deadline).chain(reminder).min();
-        let due = if due.is_none() { self.rest_if_idle(now, index) } else { due };
-        self.set_timer(index, due.into_iter().chain(probe).min());
+        let due = tcb.due().filter(|due| *due > now || full.is_none());
+        let due = due.into_iter().chain(connection.deadline).chain(probe).min();
+        self.set_timer(index, due);
     }
 
     pub(super) fn make_busy(&mut self, index: u32) {

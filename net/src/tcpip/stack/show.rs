@@ -18,7 +18,7 @@ impl Stack {
             mtu: self.options.mtu as u64,
             connections: self.connections.len() as u64,
             time_wait: self.time_wait.len() as u64,
-            connection_bytes: usage.connection_bytes as u64,
+            buffer_bytes: usage.buffer_bytes as u64,
             in_use: usage.in_use as u64,
             in_use_max: usage.in_use_max as u64,
             high_water: usage.high_water as u64,

@@ -13,7 +13,7 @@ impl Stack {
         if remote.port() == 0 || !packet::is_host(remote.ip()) {
             return Err(ConnectError::NoHost);
         }
-        if self.connections.len() >= self.options.connections_max || self.pool.is_exhausted() {
+        if self.connections.len() >= self.options.connections_max {
             return Err(ConnectError::Full);
         }
         let local = self.source_for(remote.ip()).ok_or(ConnectError::NotAvailable)?;
@@ -28,11 +28,9 @@ impl Stack {
         };
         let port = ports.choose(local, Some(remote), is_free).ok_or(ConnectError::NotAvailable)?;
         let tuple = Tuple { local: SocketAddr::new(local, port), remote };
-        let seed = self.seed(tuple, None);
-        let Stack { engine, pool, manner, .. } = self;
-        let machine = Machine::connect(engine, pool, manner, tuple.local, remote, seed)
-            .ok_or(ConnectError::NoHost)?;
-        let index = self.connections.insert(Connection::new(self.begun, tuple, machine, None));
+        let first = self.first_number_after(tuple, None);
+        let tcb = Tcb::connect(&self.config, local.is_ipv4(), first);
+        let index = self.connections.insert(Connection::new(self.begun, tuple, tcb, None));
         self.enter(tuple, index);
         self.make_busy(index);
         Ok(self.connections.id(index))
@@ -85,7 +83,10 @@ impl Stack {
 
     /// Whether there is room for what is to be sent.
     pub fn writable(&self, id: ConnectionId) -> Writable {
-        self.connections.find(id).map_or(Writable::Closed, Connection::writable)
+        let Stack { connections, config, pool, .. } = self;
+        connections
+            .find(id)
+            .map_or(Writable::Closed, |connection| connection.writable(config, pool))
     }
 
     /// Gives what has come to `take`, as far as it lies in one piece. `take` says how much of it it takes, and the rest
@@ -99,23 +100,24 @@ impl Stack {
             return None;
         }
         let index = self.connections.index(id)?;
-        let connection = self.connections.get_mut(index)?;
+        let Stack { connections, config, pool, .. } = self;
+        let connection = connections.get_mut(index)?;
         if !connection.kept.is_empty() {
             let (taken, result) = take(&connection.kept);
             connection.kept.drain(..taken.min(connection.kept.len()));
             return Some(result);
         }
-        let machine = connection.machine.as_mut()?;
-        let result = machine.take(take);
-        if connection.is_live {
+        let tcb = connection.tcb.as_mut()?;
+        let result = tcb.take(config, pool, take);
+        if !connection.is_live {
+            if let Some(tcb) = connection.tcb.take_if(|tcb| tcb.receive_queue() == 0) {
+                tcb.discard(pool);
+            }
+            self.show_later(index);
+        } else if tcb.has_last_words() {
             // There is room again, which the other side may wait for.
             self.make_busy(index);
         } else {
-            if !machine.socket().can_recv()
-                && let Some(machine) = connection.machine.take()
-            {
-                machine.end(&mut self.pool);
-            }
             self.show_later(index);
         }
         result
@@ -125,7 +127,7 @@ impl Stack {
     pub fn peek(&mut self, id: ConnectionId) -> &[u8] {
         match self.connections.find_mut(id) {
             Some(Connection { is_receive_shut: true, kept, .. }) => kept,
-            Some(Connection { machine: Some(machine), .. }) => machine.peek(),
+            Some(Connection { tcb: Some(tcb), .. }) => tcb.peek(),
             _ => &[],
         }
     }
@@ -141,9 +143,9 @@ impl Stack {
             return None;
         }
         let index = self.connections.index(id)?;
-        self.wake(index);
-        let machine = self.connections.get_mut(index)?.machine.as_mut()?;
-        let result = machine.fill(fill);
+        let Stack { connections, config, pool, .. } = self;
+        let tcb = connections.get_mut(index)?.tcb.as_mut()?;
+        let result = tcb.fill(config, pool, fill);
         self.make_busy(index);
         result
     }
@@ -151,11 +153,9 @@ impl Stack {
     /// Sends nothing more: the other side learns of the end after all that was sent.
     pub fn shut_sending(&mut self, id: ConnectionId) {
         let Some(index) = self.connections.index(id) else { return };
-        self.wake(index);
-        if let Some(machine) =
-            self.connections.get_mut(index).and_then(|connection| connection.machine.as_mut())
-        {
-            machine.close();
+        let connection = self.connections.get_mut(index);
+        if let Some(tcb) = connection.and_then(|connection| connection.tcb.as_mut()) {
+            tcb.close();
             self.make_busy(index);
             self.note_change(index);
         }
@@ -164,20 +164,19 @@ impl Stack {
     /// Receives nothing more after what has come already: what comes now is acknowledged and thrown away.
     pub fn shut_receiving(&mut self, id: ConnectionId) {
         let Some(index) = self.connections.index(id) else { return };
-        self.wake(index);
-        let Some(connection) = self.connections.get_mut(index) else { return };
+        let Stack { connections, config, pool, .. } = self;
+        let Some(connection) = connections.get_mut(index) else { return };
         if connection.is_receive_shut {
             return;
         }
         connection.is_receive_shut = true;
-        let Connection { machine, kept, .. } = connection;
-        if let Some(machine) = machine {
-            // It is in two pieces where the buffer begins again.
+        let Connection { tcb, kept, .. } = connection;
+        if let Some(tcb) = tcb {
             let mut keep = |bytes: &[u8]| {
                 kept.extend_from_slice(bytes);
-                (bytes.len(), bytes.len())
+                (bytes.len(), ())
             };
-            while machine.take(&mut keep).is_some_and(|count| count > 0) {}
+            while tcb.take(config, pool, &mut keep).is_some() {}
         }
         self.make_busy(index);
         self.note_change(index);
@@ -186,10 +185,10 @@ impl Stack {
     /// Whether small segments go at once, though others are not acknowledged (RFC 9293 3.7.4).
     pub fn set_no_delay(&mut self, id: ConnectionId, is_on: bool) {
         let Some(index) = self.connections.index(id) else { return };
-        self.wake(index);
         let connection = self.connections.get_mut(index);
-        if let Some(machine) = connection.and_then(|connection| connection.machine.as_mut()) {
-            machine.set_no_delay(is_on);
+        if let Some(tcb) = connection.and_then(|connection| connection.tcb.as_mut()) {
+            tcb.set_no_delay(is_on);
+            self.make_busy(index);
         }
     }
 
@@ -197,22 +196,21 @@ impl Stack {
     /// not received, the other side is told by a reset (RFC 2525 2.17).
     pub fn close(&mut self, id: ConnectionId) {
         let Some(index) = self.connections.index(id) else { return };
-        self.wake(index);
         self.changed.remove(&index);
         let Some(connection) = self.connections.get_mut(index) else { return };
         connection.is_held = false;
         connection.token = None;
         connection.kept = Vec::new();
-        let Some(machine) = connection.machine.as_mut().filter(|_| connection.is_live) else {
+        let Some(tcb) = connection.tcb.as_mut().filter(|_| connection.is_live) else {
             return self.forget(index);
         };
-        if machine.state() == State::SynSent {
+        if tcb.state() == State::SynSent {
             return self.forget(index);
         }
-        if machine.socket().can_recv() && !connection.is_receive_shut {
-            machine.abort();
+        if tcb.receive_queue() > 0 && !connection.is_receive_shut {
+            tcb.abort(&mut self.pool);
         } else {
-            machine.close();
+            tcb.close();
         }
         // What may last for long has a limit from now on.
         connection.deadline = None;
@@ -222,10 +220,9 @@ impl Stack {
     /// Ends a connection with a reset.
     pub fn abort(&mut self, id: ConnectionId) {
         let Some(index) = self.connections.index(id) else { return };
-        self.wake(index);
         let connection = self.connections.get_mut(index);
-        if let Some(machine) = connection.and_then(|connection| connection.machine.as_mut()) {
-            machine.abort();
+        if let Some(tcb) = connection.and_then(|connection| connection.tcb.as_mut()) {
+            tcb.abort(&mut self.pool);
         }
         self.make_busy(index);
         self.note_change(index);

@@ -123,7 +123,6 @@ impl Stack {
     /// answer ends the connection with [`End::TimedOut`].
     pub fn set_keep_alive(&mut self, now: u64, id: ConnectionId, options: Option<KeepAlive>) {
         let Some(index) = self.connections.index(id) else { return };
-        self.wake(index);
         if let Some(connection) = self.connections.get_mut(index) {
             connection.keeper = options.map(|options| Box::new(Keeper::new(now, options)));
         }

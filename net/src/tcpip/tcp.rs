@@ -1,0 +1,483 @@
+//! One connection of TCP (RFC 9293), without thread, clock or address: segments go in with the time, and come out when they are asked
+//! for.
+//!
+//! | file | what |
+//! |---|---|
+//! | `input.rs` | what a segment that has come changes |
+//! | `output.rs` | which segment goes next, and what is due |
+//! | `chain.rs` | bytes that wait to be read, or to be acknowledged |
+//! | `scoreboard.rs` | what is under way, and what of it is lost |
+//! | `round_trip.rs`, `congestion.rs` | how long to wait, and how much to send at once |
+
+mod chain;
+mod congestion;
+mod input;
+mod output;
+mod round_trip;
+mod scoreboard;
+
+pub(super) use chain::Buffers;
+use chain::Chain;
+pub use chain::PoolUse;
+use chain::Purpose;
+use congestion::Window;
+pub(super) use input::{Answer, Progress};
+pub(super) use output::Segment as Outgoing;
+use round_trip::RoundTrip;
+use scoreboard::Scoreboard;
+
+use super::packet::{self, ACK, Agreed, Bare, Segment};
+use super::stack::Congestion;
+
+/// The part of the space for what is to be sent that has to be free before more is put there. Linux waits for a third.
+const SPACE_PART: usize = 4;
+
+/// The states of RFC 9293 3.3.2. One that listens is no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Closed,
+    SynSent,
+    SynReceived,
+    Established,
+    FinWait1,
+    FinWait2,
+    CloseWait,
+    Closing,
+    LastAck,
+    TimeWait,
+}
+
+/// How the connections of a stack behave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TcpConfig {
+    /// Bytes of the greatest window.
+    pub(super) receive_bytes: usize,
+    /// Bytes that a program may put in front of what was acknowledged.
+    pub(super) send_bytes: usize,
+    pub(super) congestion: Congestion,
+    /// For how long an acknowledgement waits for data to go with. 0: not at all.
+    pub(super) acknowledge_after_ns: u64,
+    /// The least time after which a segment is sent again.
+    pub(super) resend_after_ns: u64,
+}
+
+impl TcpConfig {
+    /// By how many bits our windows are shifted: what does not go into the 16 bits of a window.
+    fn window_shift(&self) -> u8 {
+        let bits = (usize::BITS - self.receive_bytes.leading_zeros()).saturating_sub(16) as u8;
+        bits.min(packet::SHIFT_MAX)
+    }
+
+    /// The window of a first segment, which is not shifted.
+    pub(super) fn first_window(&self) -> u16 {
+        u16::try_from(self.receive_bytes).unwrap_or(u16::MAX)
+    }
+
+    /// What our first segment says to a side that has said this.
+    pub(super) fn agreed(&self, mtu: usize, is_v4: bool, theirs: &Agreed) -> Agreed {
+        Agreed {
+            segment_bytes_max: segment_bytes(mtu, is_v4),
+            window_shift: theirs.window_shift.map(|_| self.window_shift()),
+            takes_selective: theirs.takes_selective,
+        }
+    }
+
+    /// What our first segment says to a side that has said nothing yet.
+    fn wishes(&self, mtu: usize, is_v4: bool) -> Agreed {
+        let all = Agreed { segment_bytes_max: 0, window_shift: Some(0), takes_selective: true };
+        self.agreed(mtu, is_v4, &all)
+    }
+}
+
+/// Bytes of the longest segment in packets of this length.
+fn segment_bytes(mtu: usize, is_v4: bool) -> u16 {
+    let ip_bytes = if is_v4 { packet::IPV4_BYTES } else { packet::IPV6_BYTES };
+    (mtu - ip_bytes - packet::TCP_BYTES).min(usize::from(u16::MAX)) as u16
+}
+
+/// Whether and why lost segments are being sent again (RFC 5681 3.2, RFC 6298 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recovery {
+    None,
+    /// Something has come behind what is missing. It ends when all up to this number has come.
+    Fast(u32),
+    /// Nothing has come.
+    Timeout(u32),
+}
+
+/// A connection: what RFC 9293 calls a transmission control block.
+#[derive(Debug)]
+pub(super) struct Tcb {
+    state: State,
+    is_v4: bool,
+    has_no_delay: bool,
+    /// What the first byte of ours is that is not acknowledged (SND.UNA), and the first that was not sent (SND.NXT).
+    una: u32,
+    nxt: u32,
+    /// The number of the first byte in `sent`.
+    base: u32,
+    /// The window that the other side has offered last (SND.WND), the number of the segment that said so (SND.WL1), and the
+    /// greatest that it ever offered.
+    window: u32,
+    window_of: u32,
+    window_max: u32,
+    /// What the other side's first segment has agreed to.
+    theirs: Agreed,
+    /// By how many bits our windows are shifted.
+    shift: u8,
+    /// What a program has sent, from the first byte that is not acknowledged on.
+    sent: Chain,
+    /// A program has ended its half: behind the last byte goes the end.
+    is_ended: bool,
+    scoreboard: Scoreboard,
+    congestion: Window,
+    round_trip: RoundTrip,
+    recovery: Recovery,
+    /// How often the same was acknowledged again.
+    repeated: u8,
+    /// How often time ran out in vain.
+    backoff: u8,
+    /// When what is under way is sent again, or a closed window asked after.
+    resend_at: Option<u64>,
+    /// When to look again what is lost.
+    detect_at: Option<u64>,
+    /// A closed window is to be asked after; and whether a byte beyond it was sent.
+    must_probe: bool,
+    has_probed: bool,
+    /// When something was sent last.
+    sent_at: u64,
+    /// Segments with data that were sent again.
+    pub(super) resent: u32,
+    /// The next byte that is expected (RCV.NXT), and where the windows that were offered end.
+    expected: u32,
+    edge: u32,
+    received: Chain,
+    /// What has come behind a gap: ranges in their order.
+    beyond: Vec<(u32, u32)>,
+    /// A number in the range to which something was added last.
+    latest: u32,
+    has_end: bool,
+    /// What was acknowledged last, and the segments with data that have come since.
+    acknowledged: u32,
+    unacknowledged: u8,
+    must_acknowledge: bool,
+    acknowledge_at: Option<u64>,
+    /// It was ended here, and the other side is not told yet.
+    must_reset: bool,
+}
+
+impl Tcb {
+    fn new(config: &TcpConfig, is_v4: bool, first: u32) -> Tcb {
+        Tcb {
+            state: State::SynSent,
+            is_v4,
+            has_no_delay: false,
+            una: first,
+            nxt: first,
+            base: first.wrapping_add(1),
+            window: 0,
+            window_of: 0,
+            window_max: 0,
+            theirs: Agreed::default(),
+            shift: 0,
+            sent: Chain::default(),
+            is_ended: false,
+            scoreboard: Scoreboard::default(),
+            congestion: Window::new(config.congestion),
+            round_trip: RoundTrip::default(),
+            recovery: Recovery::None,
+            repeated: 0,
+            backoff: 0,
+            resend_at: None,
+            detect_at: None,
+            must_probe: false,
+            has_probed: false,
+            sent_at: 0,
+            resent: 0,
+            expected: 0,
+            edge: 0,
+            received: Chain::default(),
+            beyond: Vec::new(),
+            latest: 0,
+            has_end: false,
+            acknowledged: 0,
+            unacknowledged: 0,
+            must_acknowledge: false,
+            acknowledge_at: None,
+            must_reset: false,
+        }
+    }
+
+    /// One that asks for a connection. Its numbers begin with `first`.
+    pub(super) fn connect(config: &TcpConfig, is_v4: bool, first: u32) -> Tcb {
+        Tcb::new(config, is_v4, first)
+    }
+
+    /// One that was asked for, by this segment.
+    pub(super) fn accept(
+        config: &TcpConfig,
+        is_v4: bool,
+        first: u32,
+        (segment, transport): (&Segment, &[u8]),
+    ) -> Tcb {
+        let mut tcb = Tcb::new(config, is_v4, first);
+        tcb.begin(config, segment, packet::agreed(transport, is_v4));
+        tcb.state = State::SynReceived;
+        tcb
+    }
+
+    /// One whose other side answers a cookie with this segment, and has `agreed` to this before.
+    pub(super) fn of_cookie(
+        config: &TcpConfig,
+        is_v4: bool,
+        segment: &Segment,
+        agreed: Agreed,
+    ) -> Tcb {
+        let mut tcb = Tcb::new(config, is_v4, segment.acknowledgement.wrapping_sub(1));
+        let asked = Segment { sequence: segment.sequence.wrapping_sub(1), ..*segment };
+        tcb.begin(config, &asked, agreed);
+        tcb.una = segment.acknowledgement;
+        tcb.nxt = tcb.una;
+        tcb.window = u32::from(segment.window) << agreed.shift();
+        tcb.window_max = tcb.window;
+        tcb.acknowledged = tcb.expected;
+        tcb.edge = tcb.expected.wrapping_add(config.first_window().into());
+        tcb.establish();
+        tcb
+    }
+
+    /// Takes note of the other side's first segment.
+    fn begin(&mut self, config: &TcpConfig, segment: &Segment, agreed: Agreed) {
+        self.expected = segment.sequence.wrapping_add(1);
+        self.acknowledged = segment.sequence;
+        self.edge = self.expected;
+        self.window = segment.window.into();
+        self.window_of = segment.sequence;
+        self.window_max = self.window;
+        self.theirs = agreed;
+        self.shift = agreed.window_shift.map_or(0, |_| config.window_shift());
+    }
+
+    /// Both sides know of each other.
+    fn establish(&mut self) {
+        self.state = if self.is_ended { State::FinWait1 } else { State::Established };
+        self.congestion.begin(self.theirs.segment_bytes_max.into());
+        self.backoff = 0;
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    /// The next byte that would be sent (SND.NXT).
+    pub(super) fn next(&self) -> u32 {
+        self.nxt
+    }
+
+    /// The next byte that is expected (RCV.NXT).
+    pub(super) fn expected(&self) -> u32 {
+        self.expected
+    }
+
+    /// Whether the other side's stream has come to its end.
+    pub(super) fn has_end(&self) -> bool {
+        self.has_end
+    }
+
+    /// Smoothed, in nanoseconds; 0 before anything was measured.
+    pub(super) fn round_trip_ns(&self) -> u64 {
+        self.round_trip.smoothed
+    }
+
+    /// Whether a reset or an acknowledgement is still to be sent, though the connection is over.
+    pub(super) fn has_last_words(&self) -> bool {
+        match self.state {
+            State::Closed => self.must_reset,
+            _ => self.must_acknowledge,
+        }
+    }
+
+    /// Bytes that were sent, or are to be, and are not acknowledged.
+    pub(super) fn send_queue(&self) -> usize {
+        self.sent.len()
+    }
+
+    /// Bytes that have come and were not read.
+    pub(super) fn receive_queue(&self) -> usize {
+        self.received.len()
+    }
+
+    /// Whether the other side has all that was sent, and may be silent for as long as it likes.
+    pub(super) fn is_idle(&self) -> bool {
+        let may_be_silent =
+            matches!(self.state, State::Established | State::CloseWait | State::FinWait2);
+        may_be_silent && self.sent.len() == 0
+    }
+
+    /// Whether the byte with this number was sent and is not acknowledged.
+    pub(super) fn is_under_way(&self, number: u32) -> bool {
+        number.wrapping_sub(self.una) < self.nxt.wrapping_sub(self.una)
+    }
+
+    /// Where what a program has sent ends: the number of the end, once it is sent.
+    fn end(&self) -> u32 {
+        self.base.wrapping_add(self.sent.len() as u32)
+    }
+
+    fn has_sent_end(&self) -> bool {
+        self.is_ended && is_before(self.end(), self.nxt)
+    }
+
+    /// The window that is offered, as a segment says it that is not the first.
+    fn offer(&mut self, config: &TcpConfig) -> u16 {
+        let (offered, free) = self.windows(config);
+        let window = if self.has_worthy_space(config) { free } else { offered };
+        // What was offered is not taken back: so what is rounded is rounded up (RFC 7323 2.4), unless it was before.
+        let step = 1 << self.shift;
+        let up = window.div_ceil(step);
+        let shifted = if up * step < free + step { up } else { window / step };
+        let shifted = shifted.min(usize::from(u16::MAX));
+        let edge = self.expected.wrapping_add((shifted << self.shift) as u32);
+        if is_before(self.edge, edge) {
+            self.edge = edge;
+        }
+        shifted as u16
+    }
+
+    /// Bytes that may still come of those that were offered, and bytes for which there is space.
+    fn windows(&self, config: &TcpConfig) -> (usize, usize) {
+        let offered = self.edge.wrapping_sub(self.expected) as usize;
+        (offered, config.receive_bytes.saturating_sub(self.received.len()))
+    }
+
+    /// Whether there is so much more space than was offered that it is worth a segment (RFC 9293 3.8.6.2.2).
+    fn has_worthy_space(&self, config: &TcpConfig) -> bool {
+        let (offered, free) = self.windows(config);
+        let segment_bytes = usize::from(self.theirs.segment_bytes_max);
+        free >= offered + segment_bytes.min(config.receive_bytes / 2)
+    }
+
+    /// A segment without data that says where we are, and is sent at once.
+    pub(super) fn position(&mut self, config: &TcpConfig) -> Bare {
+        let window = self.offer(config);
+        self.note_acknowledged();
+        Bare { flags: ACK, sequence: self.nxt, acknowledgement: self.expected, window }
+    }
+
+    /// A segment by which the other side is asked for an acknowledgement, and that changes nothing (RFC 9293 3.8.4).
+    pub(super) fn question(&mut self, config: &TcpConfig) -> Bare {
+        Bare { sequence: self.nxt.wrapping_sub(1), ..self.position(config) }
+    }
+
+    fn note_acknowledged(&mut self) {
+        self.acknowledged = self.expected;
+        self.unacknowledged = 0;
+        self.must_acknowledge = false;
+        self.acknowledge_at = None;
+    }
+
+    // What a program does.
+
+    /// What has come and was not read, as far as it lies in one piece.
+    pub(super) fn peek(&self) -> &[u8] {
+        self.received.front()
+    }
+
+    /// Gives what has come to `take`, which says how much of it it takes. None if nothing has come.
+    pub(super) fn take<R>(
+        &mut self,
+        config: &TcpConfig,
+        pool: &mut Buffers,
+        take: impl FnOnce(&[u8]) -> (usize, R),
+    ) -> Option<R> {
+        let bytes = self.received.front();
+        if bytes.is_empty() {
+            return None;
+        }
+        let (count, result) = take(bytes);
+        let count = count.min(bytes.len());
+        self.received.consume(count, pool);
+        // The other side learns of much more room at once, and of a little with the next segment: as Linux does.
+        let (offered, free) = self.windows(config);
+        if !self.has_end && free >= 2 * offered && self.has_worthy_space(config) {
+            self.must_acknowledge = true;
+        }
+        Some(result)
+    }
+
+    /// Whether there is space for what is to be sent, and enough of it.
+    ///
+    /// A program that writes into whatever space there is sends segments as short as the last acknowledgement was, and these
+    /// are acknowledged one by one: what is full would stay with short segments for good.
+    pub(super) fn has_space(&self, config: &TcpConfig, pool: &Buffers) -> bool {
+        let is_open = matches!(self.state, State::Established | State::CloseWait);
+        let space = config.send_bytes.saturating_sub(self.sent.len());
+        is_open
+            && !self.is_ended
+            && space >= config.send_bytes / SPACE_PART
+            && pool.has_one(Purpose::Sending)
+    }
+
+    /// Gives space for what is to be sent to `fill`, which says how much of it it has filled.
+    pub(super) fn fill<R>(
+        &mut self,
+        config: &TcpConfig,
+        pool: &mut Buffers,
+        fill: impl FnOnce(&mut [u8]) -> (usize, R),
+    ) -> Option<R> {
+        let space = self.sent.space(config.send_bytes, pool);
+        if space.is_empty() {
+            return None;
+        }
+        let (count, result) = fill(space);
+        let count = count.min(space.len());
+        self.sent.advance(count);
+        if self.sent.len() == 0 {
+            self.sent.clear(pool);
+        }
+        Some(result)
+    }
+
+    /// Whether small segments go at once, though others are not acknowledged (RFC 9293 3.7.4).
+    pub(super) fn set_no_delay(&mut self, is_on: bool) {
+        self.has_no_delay = is_on;
+    }
+
+    /// Sends nothing more (RFC 9293 3.10.4).
+    pub(super) fn close(&mut self) {
+        self.state = match self.state {
+            State::SynSent => State::Closed,
+            State::Established => State::FinWait1,
+            State::CloseWait => State::LastAck,
+            state => state,
+        };
+        self.is_ended = true;
+    }
+
+    /// Ends it with a reset (RFC 9293 3.10.5).
+    pub(super) fn abort(&mut self, pool: &mut Buffers) {
+        self.must_reset = !matches!(self.state, State::SynSent | State::Closed);
+        self.finish(pool);
+    }
+
+    /// It is over. What has come can still be read.
+    fn finish(&mut self, pool: &mut Buffers) {
+        self.state = State::Closed;
+        self.sent.clear(pool);
+        self.scoreboard.clear();
+        self.beyond = Vec::new();
+        (self.resend_at, self.detect_at, self.acknowledge_at) = (None, None, None);
+        self.must_acknowledge = false;
+    }
+
+    /// Nobody will ask for anything any more.
+    pub(super) fn discard(mut self, pool: &mut Buffers) {
+        self.sent.clear(pool);
+        self.received.clear(pool);
+    }
+}
+
+/// Whether a sequence number comes before another.
+pub(super) fn is_before(number: u32, other: u32) -> bool {
+    (number.wrapping_sub(other) as i32) < 0
+}

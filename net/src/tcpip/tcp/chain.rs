@@ -1,0 +1,288 @@
+//! Bytes of a stream, in buffers that all connections of a stack share.
+//!
+//! A connection has as many buffers as its bytes need, and none when it has none. The buffer that was given back last is taken
+//! next: its memory is still in the processor's cache. Where bytes have come before those in front of them, they lie in
+//! their place already, and what is missing is filled in.
+
+use std::collections::VecDeque;
+
+/// Bytes of a buffer.
+pub(in crate::tcpip) const BUFFER_BYTES: usize = 16 << 10;
+
+/// How many freed bytes the allocator may keep: to have it give them back takes it some time.
+const FREED_BYTES_MAX: usize = 32 << 20;
+
+type Buffer = Box<[u8]>;
+
+/// The buffers of a stack.
+#[derive(Debug)]
+pub(in crate::tcpip) struct Buffers {
+    /// Those that nobody uses. The last was used last.
+    free: Vec<Buffer>,
+    /// How many of them are kept.
+    free_max: usize,
+    in_use: usize,
+    in_use_max: usize,
+    high_water: usize,
+    /// Bytes that were freed and that the allocator may have kept.
+    freed_bytes: usize,
+}
+
+/// What a buffer is wanted for. Some are left for what comes first, or two sides could wait for each other with all buffers full of
+/// what nobody can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tcpip) enum Purpose {
+    /// Bytes that a program can read next.
+    Next,
+    /// Bytes behind a gap.
+    Behind,
+    /// Bytes that are to be sent.
+    Sending,
+}
+
+/// How the buffers of a stack are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolUse {
+    /// Bytes of a buffer.
+    pub buffer_bytes: usize,
+    /// Buffers that hold bytes of connections.
+    pub in_use: usize,
+    /// The most that were in use at once.
+    pub high_water: usize,
+    /// Buffers that may be in use.
+    pub in_use_max: usize,
+    /// Buffers that wait for their next bytes.
+    pub free: usize,
+}
+
+impl Buffers {
+    /// Buffers of so many bytes in all, of which so many are kept when nobody uses them.
+    pub(in crate::tcpip) fn new(bytes_max: usize, kept_bytes_max: usize) -> Buffers {
+        Buffers {
+            free: Vec::new(),
+            free_max: kept_bytes_max / BUFFER_BYTES,
+            in_use: 0,
+            in_use_max: (bytes_max / BUFFER_BYTES).max(1),
+            high_water: 0,
+            freed_bytes: 0,
+        }
+    }
+
+    pub(in crate::tcpip) fn usage(&self) -> PoolUse {
+        let Buffers { free, in_use, in_use_max, high_water, .. } = self;
+        PoolUse {
+            buffer_bytes: BUFFER_BYTES,
+            in_use: *in_use,
+            high_water: *high_water,
+            in_use_max: *in_use_max,
+            free: free.len(),
+        }
+    }
+
+    /// Whether bytes find a buffer that are wanted for this.
+    pub(in crate::tcpip) fn has_one(&self, purpose: Purpose) -> bool {
+        let reserved = match purpose {
+            Purpose::Next => 0,
+            Purpose::Behind => self.in_use_max / 8,
+            Purpose::Sending => self.in_use_max / 4,
+        };
+        self.in_use + reserved < self.in_use_max
+    }
+
+    fn take(&mut self, purpose: Purpose) -> Option<Buffer> {
+        if !self.has_one(purpose) {
+            return None;
+        }
+        self.in_use += 1;
+        self.high_water = self.high_water.max(self.in_use);
+        Some(self.free.pop().unwrap_or_else(|| vec![0; BUFFER_BYTES].into_boxed_slice()))
+    }
+
+    fn put(&mut self, buffer: Buffer) {
+        self.in_use -= 1;
+        if self.free.len() < self.free_max {
+            return self.free.push(buffer);
+        }
+        drop(buffer);
+        self.freed_bytes += BUFFER_BYTES;
+        if self.freed_bytes >= FREED_BYTES_MAX {
+            self.freed_bytes = 0;
+            os::memory::give_back_freed();
+        }
+    }
+}
+
+/// The bytes of one direction of a connection.
+///
+/// Places are counted from the first byte that is there. [`Chain::clear`] has to be called before it is dropped, or its buffers
+/// count as used for ever.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    /// None: nothing of it has come.
+    buffers: VecDeque<Option<Buffer>>,
+    /// Where the first byte lies in the first buffer.
+    start: usize,
+    /// Bytes that are there without a gap.
+    bytes: usize,
+    /// Where the last byte ends that is there, gaps or not.
+    extent: usize,
+}
+
+impl Chain {
+    pub(super) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Puts bytes in their place, which may lie behind a gap. False, and nothing has changed for a reader, if there is no buffer.
+    pub(super) fn put(&mut self, at: usize, mut bytes: &[u8], pool: &mut Buffers) -> bool {
+        let purpose = if at > self.bytes { Purpose::Behind } else { Purpose::Next };
+        let end = at + bytes.len();
+        let mut place = self.start + at;
+        while !bytes.is_empty() {
+            let (number, from) = (place / BUFFER_BYTES, place % BUFFER_BYTES);
+            let Some(buffer) = self.buffer(number, purpose, pool) else { return false };
+            let (now, later) = bytes.split_at(bytes.len().min(BUFFER_BYTES - from));
+            buffer[from..from + now.len()].copy_from_slice(now);
+            place += now.len();
+            bytes = later;
+        }
+        self.extent = self.extent.max(end);
+        true
+    }
+
+    fn buffer(
+        &mut self,
+        number: usize,
+        purpose: Purpose,
+        pool: &mut Buffers,
+    ) -> Option<&mut Buffer> {
+        while self.buffers.len() <= number {
+            self.buffers.push_back(None);
+        }
+        let place = &mut self.buffers[number];
+        if place.is_none() {
+            *place = Some(pool.take(purpose)?);
+        }
+        place.as_mut()
+    }
+
+    /// So many more bytes are there without a gap: they were put there, or filled in.
+    pub(super) fn advance(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.extent = self.extent.max(self.bytes);
+    }
+
+    /// Free space behind the last byte, in one piece: no more than makes `bytes_max` in all. Empty if there is no buffer.
+    pub(super) fn space(&mut self, bytes_max: usize, pool: &mut Buffers) -> &mut [u8] {
+        let left = bytes_max.saturating_sub(self.bytes);
+        if left == 0 {
+            return &mut [];
+        }
+        let place = self.start + self.bytes;
+        let (number, from) = (place / BUFFER_BYTES, place % BUFFER_BYTES);
+        match self.buffer(number, Purpose::Sending, pool) {
+            Some(buffer) => &mut buffer[from..BUFFER_BYTES.min(from + left)],
+            None => &mut [],
+        }
+    }
+
+    /// The first bytes, as far as they lie in one piece.
+    pub(super) fn front(&self) -> &[u8] {
+        self.pieces(0, self.bytes).next().unwrap_or_default()
+    }
+
+    /// Bytes in pieces.
+    pub(super) fn pieces(&self, at: usize, bytes: usize) -> impl Iterator<Item = &[u8]> {
+        let mut place = self.start + at;
+        let end = place + bytes.min(self.bytes.saturating_sub(at));
+        std::iter::from_fn(move || {
+            if place >= end {
+                return None;
+            }
+            let (number, from) = (place / BUFFER_BYTES, place % BUFFER_BYTES);
+            let to = BUFFER_BYTES.min(from + end - place);
+            place += to - from;
+            self.buffers.get(number)?.as_ref().map(|buffer| &buffer[from..to])
+        })
+    }
+
+    /// The first bytes are not needed any more.
+    pub(super) fn consume(&mut self, bytes: usize, pool: &mut Buffers) {
+        self.bytes -= bytes;
+        self.extent -= bytes;
+        self.start += bytes;
+        if self.extent == 0 {
+            return self.clear(pool);
+        }
+        while self.start >= BUFFER_BYTES {
+            self.start -= BUFFER_BYTES;
+            if let Some(buffer) = self.buffers.pop_front().flatten() {
+                pool.put(buffer);
+            }
+        }
+    }
+
+    /// Gives all buffers back.
+    pub(super) fn clear(&mut self, pool: &mut Buffers) {
+        for buffer in self.buffers.drain(..).flatten() {
+            pool.put(buffer);
+        }
+        (self.start, self.bytes, self.extent) = (0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn buffers_are_limited_and_used_again() {
+        let mut pool = Buffers::new(2 * BUFFER_BYTES, BUFFER_BYTES);
+        let mut chain = Chain::default();
+        assert!(chain.put(0, &[1; BUFFER_BYTES], &mut pool));
+        assert!(chain.put(BUFFER_BYTES, &[2], &mut pool));
+        assert!(!pool.has_one(Purpose::Next));
+        let mut other = Chain::default();
+        assert!(!other.put(0, &[3], &mut pool));
+        assert!(other.space(10, &mut pool).is_empty());
+        other.clear(&mut pool);
+        chain.advance(BUFFER_BYTES + 1);
+        chain.consume(BUFFER_BYTES, &mut pool);
+        assert_eq!((chain.front(), pool.usage().in_use, pool.usage().free), (&[2][..], 1, 1));
+        chain.consume(1, &mut pool);
+        assert_eq!((pool.usage().in_use, pool.usage().high_water, pool.usage().free), (0, 2, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_come_out_as_they_were_put(
+            steps in prop::collection::vec((0..40_000usize, 0..40_000usize, 0..60_000usize), 1..30),
+        ) {
+            let mut pool = Buffers::new(1 << 20, 1 << 20);
+            let mut chain = Chain::default();
+            let byte = |at: usize| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0];
+            let (mut read, mut written) = (0, 0);
+            for (first, second, consumed) in steps {
+                // The second part is put before the first.
+                let bytes: Vec<u8> = (written..written + first + second).map(byte).collect();
+                let at = chain.len();
+                prop_assert!(chain.put(at + first, &bytes[first..], &mut pool));
+                prop_assert!(chain.put(at, &bytes[..first], &mut pool));
+                chain.advance(bytes.len());
+                written += bytes.len();
+                let count = consumed.min(chain.len());
+                let found: Vec<u8> = chain.pieces(0, count).flatten().copied().collect();
+                prop_assert!(found.into_iter().eq((read..read + count).map(byte)));
+                chain.consume(count, &mut pool);
+                read += count;
+                prop_assert_eq!(chain.len(), written - read);
+                let needed = chain.len().div_ceil(BUFFER_BYTES) + 1;
+                prop_assert!(pool.usage().in_use <= needed);
+            }
+            chain.clear(&mut pool);
+            prop_assert_eq!(pool.usage().in_use, 0);
+        }
+    }
+}

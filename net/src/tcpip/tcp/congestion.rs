@@ -1,0 +1,197 @@
+//! How much may be under way: NewReno (RFC 5681) and CUBIC (RFC 9438).
+
+use crate::tcpip::stack::Congestion;
+
+/// Segments under way at the beginning (RFC 6928).
+const FIRST_SEGMENTS: u32 = 10;
+
+/// What a loss leaves of the window (RFC 9438 4.6), and how fast it grows (4.1).
+const BETA: f64 = 0.7;
+const C: f64 = 0.4;
+
+/// The congestion window of a connection, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    kind: Congestion,
+    bytes: u32,
+    /// Below it the window doubles with each round trip.
+    threshold: u32,
+    /// Bytes acknowledged since the window has grown (RFC 5681 3.1, RFC 3465).
+    acknowledged: u32,
+    cubic: Cubic,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cubic {
+    /// The window when something was lost last, in segments.
+    max: f64,
+    /// Seconds until it is reached again.
+    k: f64,
+    /// When this rise has begun.
+    begun: Option<u64>,
+    /// What Reno would have reached, in segments (RFC 9438 4.3).
+    reno: f64,
+}
+
+impl Window {
+    pub(super) fn new(kind: Congestion) -> Window {
+        let bytes = if kind == Congestion::None { u32::MAX } else { 0 };
+        Window { kind, bytes, threshold: u32::MAX, acknowledged: 0, cubic: Cubic::default() }
+    }
+
+    /// The connection is there, and the length of its segments known (RFC 6928 2).
+    pub(super) fn begin(&mut self, mss: u32) {
+        if self.kind != Congestion::None {
+            self.bytes = FIRST_SEGMENTS * mss;
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// So many bytes were acknowledged while as much was under way as may be.
+    pub(super) fn acknowledge(&mut self, now: u64, bytes: u32, round_trip: u64, mss: u32) {
+        match self.kind {
+            Congestion::None => self.bytes = u32::MAX,
+            // Appropriate byte counting (RFC 3465), without its limit: what acknowledges much stands for much.
+            _ if self.bytes < self.threshold => {
+                self.bytes = self.bytes.saturating_add(bytes).min(self.threshold);
+            }
+            Congestion::Reno => self.add_one_in_each_window(bytes, mss),
+            Congestion::Cubic => self.rise(now, bytes, round_trip, mss),
+        }
+    }
+
+    fn add_one_in_each_window(&mut self, bytes: u32, mss: u32) {
+        self.acknowledged = self.acknowledged.saturating_add(bytes);
+        if self.acknowledged >= self.bytes {
+            self.acknowledged -= self.bytes;
+            self.bytes = self.bytes.saturating_add(mss);
+        }
+    }
+
+    /// RFC 9438 4.1 to 4.5.
+    fn rise(&mut self, now: u64, bytes: u32, round_trip: u64, mss: u32) {
+        let mss = f64::from(mss);
+        let window = f64::from(self.bytes) / mss;
+        let acknowledged = f64::from(bytes) / mss;
+        let cubic = &mut self.cubic;
+        let begun = *cubic.begun.get_or_insert_with(|| {
+            cubic.max = cubic.max.max(window);
+            cubic.k = ((cubic.max - window) / C).cbrt();
+            cubic.reno = window;
+            now
+        });
+        let seconds = now.saturating_sub(begun) as f64 / 1e9;
+        let at = |time: f64| C * (time - cubic.k).powi(3) + cubic.max;
+        let alpha = if cubic.reno < cubic.max { 3.0 * (1.0 - BETA) / (1.0 + BETA) } else { 1.0 };
+        cubic.reno += alpha * acknowledged / window;
+        let next = if at(seconds) < cubic.reno {
+            cubic.reno
+        } else {
+            let target = at(seconds + round_trip as f64 / 1e9).clamp(window, 1.5 * window);
+            window + (target - window) / window * acknowledged
+        };
+        self.bytes = (next.max(window) * mss) as u32;
+    }
+
+    /// Something was lost while so much was under way: less is sent at once.
+    pub(super) fn shrink(&mut self, flight: u32, mss: u32) {
+        if self.kind == Congestion::None {
+            return;
+        }
+        let window = f64::from(self.bytes) / f64::from(mss);
+        self.threshold = match self.kind {
+            Congestion::Reno => flight / 2,
+            _ => {
+                // Fast convergence (RFC 9438 4.7): whoever shares the way gets a part sooner.
+                let is_lower = window < self.cubic.max;
+                self.cubic.max = if is_lower { window * (1.0 + BETA) / 2.0 } else { window };
+                self.cubic.begun = None;
+                (f64::from(self.bytes.min(flight.max(mss))) * BETA) as u32
+            }
+        };
+        self.threshold = self.threshold.max(2 * mss);
+        self.bytes = self.threshold;
+        self.acknowledged = 0;
+    }
+
+    /// Nothing has come for so long that all may be lost: it begins anew with one segment (RFC 5681 3.1, RFC 9438 4.8).
+    pub(super) fn collapse(&mut self, flight: u32, mss: u32) {
+        self.shrink(flight, mss);
+        self.bytes = mss;
+    }
+
+    /// Nothing was under way for longer than it takes to send again: what the way can take is not known any more
+    /// (RFC 5681 4.1).
+    pub(super) fn restart(&mut self, mss: u32) {
+        self.bytes = self.bytes.min((FIRST_SEGMENTS * mss).max(mss));
+        self.cubic.begun = None;
+        if self.kind == Congestion::None {
+            self.bytes = u32::MAX;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u32 = 1000;
+    const ROUND: u64 = 10_000_000;
+
+    /// The window after so many round trips in which all of it was acknowledged.
+    fn rise(window: &mut Window, now: &mut u64, rounds: u32) -> u32 {
+        for _ in 0..rounds {
+            *now += ROUND;
+            for _ in 0..window.bytes() / MSS {
+                window.acknowledge(*now, MSS, ROUND, MSS);
+            }
+        }
+        window.bytes()
+    }
+
+    #[test]
+    fn window_doubles_up_to_the_threshold_and_then_grows_by_a_segment() {
+        let mut window = Window::new(Congestion::Reno);
+        window.begin(MSS);
+        let mut now = 0;
+        assert_eq!(rise(&mut window, &mut now, 2), 40 * MSS);
+        window.shrink(40 * MSS, MSS);
+        assert_eq!(window.bytes(), 20 * MSS);
+        assert_eq!(rise(&mut window, &mut now, 3), 23 * MSS);
+        window.collapse(23 * MSS, MSS);
+        assert_eq!(window.bytes(), MSS);
+        assert_eq!(rise(&mut window, &mut now, 4), 11_500, "up to the threshold");
+    }
+
+    #[test]
+    fn cubic_comes_back_to_where_it_was_and_goes_beyond() {
+        let mut window = Window::new(Congestion::Cubic);
+        window.begin(MSS);
+        let mut now = 0;
+        rise(&mut window, &mut now, 4);
+        let before = window.bytes();
+        window.shrink(before, MSS);
+        assert_eq!(window.bytes(), (f64::from(before) * BETA) as u32);
+        // K = cbrt(W_max (1 - beta) / C), which is some 5 s for 160 segments.
+        let k = (f64::from(before) / 1000.0 * (1.0 - BETA) / C).cbrt();
+        let rounds = (k * 1e9 / ROUND as f64) as u32;
+        let after = rise(&mut window, &mut now, rounds);
+        assert!(after.abs_diff(before) < 10 * MSS || after > before, "{before} {after}");
+        assert!(rise(&mut window, &mut now, 100) > before);
+    }
+
+    #[test]
+    fn without_congestion_all_may_be_under_way() {
+        let mut window = Window::new(Congestion::None);
+        window.begin(MSS);
+        window.shrink(10 * MSS, MSS);
+        assert_eq!(window.bytes(), u32::MAX);
+        window.collapse(10 * MSS, MSS);
+        assert_eq!(window.bytes(), MSS);
+        window.acknowledge(0, 1, ROUND, MSS);
+        assert_eq!(window.bytes(), u32::MAX);
+    }
+}

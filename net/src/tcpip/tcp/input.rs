@@ -1,0 +1,460 @@
+//! What a segment that has come changes (RFC 9293 3.10.7).
+
+use super::scoreboard::News;
+use super::*;
+use crate::lan::frame::u32_at;
+use crate::tcpip::packet::{FIN, RST, SYN};
+
+/// How often the same is acknowledged again before something is taken for lost (RFC 5681 3.2).
+const REPEATED_MAX: u8 = 3;
+
+/// What is to be sent at once, besides what the connection has to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tcpip) enum Answer {
+    Nothing,
+    /// Where we are: to each who asks.
+    Position,
+    /// The same to somebody who may be anybody: not too often (RFC 5961).
+    Challenge,
+    /// A reset with this number, because this acknowledges what was never sent.
+    Reset(u32),
+}
+
+/// What a segment says of how far the other side is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tcpip) enum Progress {
+    /// Nothing new.
+    None,
+    /// It has more of what was sent.
+    Some,
+    /// It has no space for more (RFC 1122 4.2.2.17).
+    Closed,
+}
+
+/// What has become of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tcpip) struct Arrival {
+    pub(in crate::tcpip) answer: Answer,
+    pub(in crate::tcpip) progress: Progress,
+    /// Whether it shows that the other side is there.
+    pub(in crate::tcpip) is_heard: bool,
+    /// A reset was not where it has to be.
+    pub(in crate::tcpip) is_stray_reset: bool,
+    /// Its data found no buffer.
+    pub(in crate::tcpip) is_lacking: bool,
+}
+
+impl Arrival {
+    const NOTHING: Arrival = Arrival {
+        answer: Answer::Nothing,
+        progress: Progress::None,
+        is_heard: false,
+        is_stray_reset: false,
+        is_lacking: false,
+    };
+
+    fn answer(answer: Answer) -> Arrival {
+        Arrival { answer, ..Arrival::NOTHING }
+    }
+}
+
+impl Tcb {
+    /// Takes a segment. Nobody will ever read what comes for an orphan.
+    pub(in crate::tcpip) fn receive(
+        &mut self,
+        now: u64,
+        segment: &Segment,
+        transport: &[u8],
+        is_orphan: bool,
+        config: &TcpConfig,
+        pool: &mut Buffers,
+    ) -> Arrival {
+        match self.state {
+            State::Closed => return Arrival::NOTHING,
+            State::SynSent => return self.receive_answer(now, segment, transport, config, pool),
+            _ => {}
+        }
+        let is_synchronized = self.state != State::SynReceived;
+        if segment.has(RST) {
+            return self.receive_reset(segment, pool);
+        }
+        let mut segment = *segment;
+        if segment.has(SYN) {
+            let is_answer = segment.has(ACK) && segment.sequence == self.expected.wrapping_sub(1);
+            if is_synchronized || !is_answer {
+                // RFC 5961 4.2, and before the connection is there RFC 9293 3.10.7.4, first step.
+                return Arrival::answer(Answer::Challenge);
+            }
+            // Both sides have asked at once, and this is the other's acknowledgement (RFC 9293 3.5, figure 7).
+            segment.sequence = self.expected;
+            segment.flags &= !SYN;
+            segment.window = (u32::from(segment.window) >> self.theirs.shift()) as u16;
+        }
+        if !segment.has(ACK) {
+            return Arrival::NOTHING;
+        }
+        if !is_synchronized && segment.acknowledgement != self.nxt {
+            // RFC 9293 3.10.7.4, fifth step.
+            return Arrival::answer(Answer::Reset(segment.acknowledgement));
+        }
+        if is_synchronized && !self.may_acknowledge(segment.acknowledgement) {
+            // RFC 5961 5.2.
+            return Arrival::answer(Answer::Challenge);
+        }
+        if is_synchronized && segment.is_probe(self.expected) {
+            return Arrival { is_heard: true, ..Arrival::answer(Answer::Position) };
+        }
+        if is_orphan && segment.data_bytes > 0 && is_before(self.expected, segment.data_end()) {
+            // The other side has to know (RFC 2525 2.16). One who cannot say how far we are has to find out first.
+            if is_before(self.expected, segment.sequence) {
+                return Arrival::answer(Answer::Challenge);
+            }
+            self.abort(pool);
+            return Arrival::NOTHING;
+        }
+        if !self.is_acceptable(&segment) {
+            let is_past = segment.length() > 0 && is_before(segment.sequence, self.expected);
+            if segment.length() == 0 {
+                return Arrival::answer(Answer::Challenge);
+            }
+            // Where their stream has ended there is no more of it (RFC 9293 3.10.7.4, seventh step).
+            self.must_acknowledge |= is_past || !self.has_end;
+            return Arrival { is_heard: is_past, ..Arrival::NOTHING };
+        }
+        if !is_synchronized {
+            self.una = segment.acknowledgement;
+            self.base = self.una;
+            self.measure_first(now);
+            self.establish();
+            self.window_of = segment.sequence.wrapping_sub(1);
+        }
+        let progress = self.acknowledge(now, &segment, transport, config, pool);
+        let progress = if is_synchronized { progress } else { Progress::Some };
+        let mut arrival = Arrival { progress, is_heard: true, ..Arrival::NOTHING };
+        if self.state != State::Closed && self.state != State::TimeWait {
+            let data = &transport[transport.len() - segment.data_bytes..];
+            arrival.is_lacking = !self.store(now, &segment, data, config, pool);
+        } else if segment.length() > 0 {
+            self.must_acknowledge = self.state == State::TimeWait;
+        }
+        arrival
+    }
+
+    /// A segment that comes while we ask for a connection (RFC 9293 3.10.7.3).
+    fn receive_answer(
+        &mut self,
+        now: u64,
+        segment: &Segment,
+        transport: &[u8],
+        config: &TcpConfig,
+        pool: &mut Buffers,
+    ) -> Arrival {
+        if segment.has(ACK) && (segment.acknowledgement != self.nxt || self.nxt == self.una) {
+            let reset = Arrival::answer(Answer::Reset(segment.acknowledgement));
+            return if segment.has(RST) { Arrival::NOTHING } else { reset };
+        }
+        if segment.has(RST) {
+            if segment.has(ACK) {
+                self.finish(pool);
+            }
+            return Arrival::NOTHING;
+        }
+        if !segment.has(SYN) {
+            return Arrival::NOTHING;
+        }
+        self.begin(config, segment, packet::agreed(transport, self.is_v4));
+        self.edge = self.expected.wrapping_add(config.first_window().into());
+        if segment.has(ACK) {
+            self.una = segment.acknowledgement;
+            self.base = self.una;
+            self.measure_first(now);
+            self.establish();
+            self.must_acknowledge = true;
+        } else {
+            // Both sides ask at once: what was said is said again, with an acknowledgement.
+            self.state = State::SynReceived;
+            self.scoreboard.lose_all(self.una);
+            self.resend_at = None;
+        }
+        Arrival { progress: Progress::Some, is_heard: true, ..Arrival::NOTHING }
+    }
+
+    /// Our first segment is acknowledged.
+    fn measure_first(&mut self, now: u64) {
+        let first = self.una.wrapping_sub(1);
+        let news = self.scoreboard.acknowledge(first, self.una, now);
+        if let Some(sent) = news.sent {
+            self.round_trip.sample(now.saturating_sub(sent));
+        }
+        self.resend_at = None;
+    }
+
+    /// A reset is believed at exactly the next byte (RFC 5961 3.2).
+    fn receive_reset(&mut self, segment: &Segment, pool: &mut Buffers) -> Arrival {
+        if segment.sequence == self.expected {
+            self.finish(pool);
+            return Arrival::NOTHING;
+        }
+        let is_near =
+            !is_before(segment.sequence, self.expected) && !is_before(self.edge, segment.sequence);
+        let answer = if is_near { Answer::Challenge } else { Answer::Nothing };
+        Arrival { is_stray_reset: true, ..Arrival::answer(answer) }
+    }
+
+    /// Whether it acknowledges what we may have sent, as far as anybody would say it now (RFC 5961 5.2).
+    fn may_acknowledge(&self, number: u32) -> bool {
+        let end = self.nxt.wrapping_add(u32::from(self.has_probed));
+        let is_old = is_before(number, self.una) && self.una.wrapping_sub(number) > self.window_max;
+        !is_before(end, number) && !is_old
+    }
+
+    /// Whether a segment lies in the window that was offered, or reaches into it (RFC 9293 3.10.7.4, first step).
+    fn is_acceptable(&self, segment: &Segment) -> bool {
+        let begins = segment.sequence;
+        if segment.length() == 0 {
+            return !is_before(begins, self.expected) && !is_before(self.edge, begins);
+        }
+        let ends = begins.wrapping_add(segment.length());
+        let is_new = is_before(self.expected, ends) && is_before(begins, self.edge);
+        // An end takes no space.
+        let is_end = segment.has(FIN) && begins == self.edge && segment.data_bytes == 0;
+        (is_new || is_end && begins == self.expected) && !self.has_end
+    }
+
+    /// Takes note of what the other side acknowledges and offers (RFC 9293 3.10.7.4, fifth step).
+    fn acknowledge(
+        &mut self,
+        now: u64,
+        segment: &Segment,
+        transport: &[u8],
+        config: &TcpConfig,
+        pool: &mut Buffers,
+    ) -> Progress {
+        let number = segment.acknowledgement;
+        if is_before(number, self.una) {
+            return Progress::None;
+        }
+        let is_news = number != self.una;
+        let window = u32::from(segment.window) << self.theirs.shift();
+        let is_repeated =
+            !is_news && segment.length() == 0 && window == self.window && self.nxt != self.una;
+        let is_younger = is_news || !is_before(segment.sequence, self.window_of);
+        if is_younger || window > self.window {
+            if self.window == 0 && window > 0 {
+                self.backoff = 0;
+                if self.nxt == self.una {
+                    self.resend_at = None;
+                }
+            }
+            self.window = window;
+            self.window_of = segment.sequence;
+            self.window_max = self.window_max.max(window);
+        }
+        let mut news = News::default();
+        let flight = self.scoreboard.flight(self.una, self.nxt);
+        // Whether as much was under way as may be: if not, it says nothing of how much more may be.
+        let is_limited = flight.saturating_add(self.segment_bytes()) >= self.congestion.bytes();
+        let latest = now.saturating_sub(self.round_trip.least);
+        if self.has_probed && self.nxt.wrapping_add(1) == number {
+            self.scoreboard.push(number, now);
+            self.nxt = number;
+        }
+        if is_news {
+            news = self.scoreboard.acknowledge(self.una, number, latest);
+            let data_end = if is_before(self.end(), number) { self.end() } else { number };
+            self.sent.consume(data_end.wrapping_sub(self.base) as usize, pool);
+            (self.una, self.base) = (number, data_end);
+            self.backoff = 0;
+            self.repeated = 0;
+            self.has_probed = false;
+        }
+        if self.theirs.takes_selective {
+            self.select(transport, latest, &mut news);
+        }
+        if let Some(sent) = news.sent {
+            self.round_trip.sample(now.saturating_sub(sent));
+        }
+        self.recover(now, is_news, is_repeated, flight);
+        if news.bytes > 0 && is_limited && !matches!(self.recovery, Recovery::Fast(_)) {
+            let mss = self.segment_bytes();
+            self.congestion.acknowledge(now, news.bytes, self.round_trip.smoothed, mss);
+        }
+        if is_news {
+            self.resend_at = None;
+            self.arm(now, config);
+        }
+        if self.is_ended && self.una == self.end().wrapping_add(1) {
+            self.state = match self.state {
+                State::FinWait1 => State::FinWait2,
+                State::Closing => State::TimeWait,
+                State::LastAck => {
+                    self.finish(pool);
+                    State::Closed
+                }
+                state => state,
+            };
+        }
+        match is_news {
+            true => Progress::Some,
+            false if window == 0 => Progress::Closed,
+            false => Progress::None,
+        }
+    }
+
+    /// What has come though something before it is missing (RFC 2018 4).
+    fn select(&mut self, transport: &[u8], latest: u64, news: &mut News) {
+        if transport[12] >> 4 == 5 {
+            return;
+        }
+        let Some(option) = packet::option(transport, packet::SELECTIVE_RANGES) else { return };
+        for block in option[2..].chunks_exact(8) {
+            let [begin, end] = [0, 4].map(|at| u32_at(block, at).unwrap_or(0));
+            let is_there =
+                !is_before(begin, self.una) && is_before(begin, end) && !is_before(self.nxt, end);
+            if is_there {
+                self.scoreboard.select(self.una, (begin, end), latest, news);
+            }
+        }
+    }
+
+    /// Finds out what is lost, and how long it is sent again.
+    fn recover(&mut self, now: u64, is_news: bool, is_repeated: bool, flight: u32) {
+        let mss = self.segment_bytes();
+        match self.recovery {
+            Recovery::Fast(until) | Recovery::Timeout(until) if !is_before(self.una, until) => {
+                self.recovery = Recovery::None;
+            }
+            // What is acknowledged in part is missing behind that, too (RFC 6582 3.2).
+            Recovery::Fast(_) if is_news && !self.theirs.takes_selective => {
+                self.scoreboard.lose_first(self.una, mss);
+            }
+            _ => {}
+        }
+        if is_repeated {
+            self.repeated = self.repeated.saturating_add(1);
+        }
+        let has_lost = if self.theirs.takes_selective && self.scoreboard.has_selected() {
+            self.detect(now)
+        } else if self.repeated == REPEATED_MAX && self.recovery == Recovery::None {
+            self.scoreboard.lose_first(self.una, mss);
+            true
+        } else {
+            false
+        };
+        if has_lost && self.recovery == Recovery::None {
+            self.recovery = Recovery::Fast(self.nxt);
+            self.congestion.shrink(flight, mss);
+        }
+    }
+
+    /// Takes for lost what is late (RFC 8985 6.2). Whether there is something new.
+    pub(super) fn detect(&mut self, now: u64) -> bool {
+        let RoundTrip { smoothed, least, .. } = self.round_trip;
+        let is_plain = !self.scoreboard.is_reordered
+            && (self.recovery != Recovery::None || self.repeated >= REPEATED_MAX);
+        let patience = if is_plain { 0 } else { smoothed.min(least / 4) };
+        let (has_lost, again) = self.scoreboard.detect(self.una, now, smoothed, patience);
+        self.detect_at = again;
+        has_lost
+    }
+
+    /// Takes what a segment brings. False if there is no buffer for it.
+    fn store(
+        &mut self,
+        now: u64,
+        segment: &Segment,
+        data: &[u8],
+        config: &TcpConfig,
+        pool: &mut Buffers,
+    ) -> bool {
+        let mut begin = segment.sequence;
+        let mut data = data;
+        let mut has_end = segment.has(FIN);
+        if is_before(begin, self.expected) {
+            let past = self.expected.wrapping_sub(begin) as usize;
+            data = data.get(past..).unwrap_or_default();
+            begin = self.expected;
+        }
+        let space = self.edge.wrapping_sub(begin) as usize;
+        if data.len() > space {
+            data = &data[..space];
+            has_end = false;
+        }
+        if data.is_empty() && !has_end {
+            return true;
+        }
+        let at = self.received.len() + begin.wrapping_sub(self.expected) as usize;
+        if !self.received.put(at, data, pool) {
+            return false;
+        }
+        let end = begin.wrapping_add(data.len() as u32);
+        if begin != self.expected {
+            // What is missing is asked for at once (RFC 5681 4.2). The end behind it comes again.
+            self.must_acknowledge = true;
+            if !data.is_empty() {
+                self.note_beyond(begin, end);
+            }
+            return true;
+        }
+        let before = self.expected;
+        self.expected = end;
+        // It may fill a gap.
+        while let Some((first, last)) = self.beyond.first().copied()
+            && !is_before(self.expected, first)
+        {
+            self.beyond.remove(0);
+            self.must_acknowledge = true;
+            if is_before(self.expected, last) {
+                self.expected = last;
+            }
+        }
+        self.received.advance(self.expected.wrapping_sub(before) as usize);
+        if has_end && self.expected == end {
+            self.take_end();
+        }
+        self.unacknowledged = self.unacknowledged.saturating_add(1);
+        let segment_bytes = usize::from(self.theirs.segment_bytes_max);
+        if self.unacknowledged > 1
+            || config.acknowledge_after_ns == 0
+            || !self.beyond.is_empty()
+            || data.len() >= 2 * segment_bytes
+        {
+            self.must_acknowledge = true;
+        } else if !self.must_acknowledge {
+            self.acknowledge_at = Some(now.saturating_add(config.acknowledge_after_ns));
+        }
+        true
+    }
+
+    /// The other side's stream is complete.
+    fn take_end(&mut self) {
+        self.expected = self.expected.wrapping_add(1);
+        self.has_end = true;
+        self.must_acknowledge = true;
+        self.beyond = Vec::new();
+        if !is_before(self.expected, self.edge) {
+            self.edge = self.expected;
+        }
+        self.state = match self.state {
+            State::Established => State::CloseWait,
+            State::FinWait1 => State::Closing,
+            State::FinWait2 => State::TimeWait,
+            state => state,
+        };
+    }
+
+    /// Something has come behind a gap.
+    fn note_beyond(&mut self, mut begin: u32, mut end: u32) {
+        self.latest = begin;
+        self.beyond.retain(|&(first, last)| {
+            let is_apart = is_before(last, begin) || is_before(end, first);
+            if !is_apart {
+                begin = if is_before(first, begin) { first } else { begin };
+                end = if is_before(end, last) { last } else { end };
+            }
+            is_apart
+        });
+        let at = self.beyond.iter().position(|&(first, _)| is_before(end, first));
+        self.beyond.insert(at.unwrap_or(self.beyond.len()), (begin, end));
+    }
+}

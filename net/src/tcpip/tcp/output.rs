@@ -1,0 +1,308 @@
+//! Which segment goes next (RFC 9293 3.8), and what is due.
+
+use super::*;
+use crate::lan::offload::SEGMENTS_MAX;
+use crate::tcpip::packet::{FIN, PSH, RST, SYN, TCP_BYTES};
+
+/// Ranges behind a gap that an acknowledgement names at most (RFC 2018 3).
+const RANGES_MAX: usize = 4;
+
+/// A segment on its way out. One that is longer than `segment_bytes` stands for several.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::tcpip) struct Segment {
+    pub(in crate::tcpip) flags: u8,
+    pub(in crate::tcpip) sequence: u32,
+    pub(in crate::tcpip) acknowledgement: u32,
+    pub(in crate::tcpip) window: u16,
+    /// What a first segment says.
+    pub(in crate::tcpip) agreed: Option<Agreed>,
+    /// What has come behind a gap.
+    pub(in crate::tcpip) ranges: [(u32, u32); RANGES_MAX],
+    pub(in crate::tcpip) ranges_count: usize,
+    /// Where its data begins in what was sent, and how many bytes it has.
+    pub(in crate::tcpip) at: usize,
+    pub(in crate::tcpip) data_bytes: usize,
+    pub(in crate::tcpip) segment_bytes: usize,
+    /// Whether its data was sent before, or asks whether a window is still closed.
+    pub(in crate::tcpip) is_again: bool,
+}
+
+impl Segment {
+    /// Bytes of its header, with options.
+    pub(in crate::tcpip) fn header_bytes(&self) -> usize {
+        TCP_BYTES + ranges_bytes(self.ranges_count) + self.agreed.map_or(0, |agreed| agreed.bytes())
+    }
+}
+
+/// Bytes of the option that names so many ranges.
+fn ranges_bytes(count: usize) -> usize {
+    if count == 0 { 0 } else { 4 + 8 * count }
+}
+
+impl Tcb {
+    /// Bytes of data in the longest segment to the other side, as far as it has said so.
+    pub(super) fn segment_bytes(&self) -> u32 {
+        u32::from(self.theirs.segment_bytes_max).max(1)
+    }
+
+    /// The data of a segment, in pieces.
+    pub(in crate::tcpip) fn data(&self, segment: &Segment) -> impl Iterator<Item = &[u8]> {
+        self.sent.pieces(segment.at, segment.data_bytes)
+    }
+
+    /// Does what is due.
+    pub(in crate::tcpip) fn tick(&mut self, now: u64) {
+        if self.acknowledge_at.is_some_and(|at| at <= now) {
+            self.must_acknowledge = true;
+            self.acknowledge_at = None;
+        }
+        if self.detect_at.take_if(|at| *at <= now).is_some()
+            && self.detect(now)
+            && self.recovery == Recovery::None
+        {
+            let flight = self.scoreboard.flight(self.una, self.nxt);
+            self.recovery = Recovery::Fast(self.nxt);
+            self.congestion.shrink(flight, self.segment_bytes());
+        }
+        if self.resend_at.take_if(|at| *at <= now).is_none() {
+            return;
+        }
+        self.backoff = self.backoff.saturating_add(1);
+        if self.nxt == self.una {
+            self.must_probe = true;
+            return;
+        }
+        // RFC 6298 5.4 to 5.7.
+        let flight = self.scoreboard.flight(self.una, self.nxt);
+        self.scoreboard.lose_all(self.una);
+        self.repeated = 0;
+        self.detect_at = None;
+        if !matches!(self.state, State::SynSent | State::SynReceived) {
+            // A second time in vain is no other congestion (RFC 5681 3.1).
+            if !matches!(self.recovery, Recovery::Timeout(_)) {
+                self.congestion.collapse(flight, self.segment_bytes());
+            }
+            self.recovery = Recovery::Timeout(self.nxt);
+        }
+    }
+
+    /// When [`Tcb::tick`] has something to do.
+    pub(in crate::tcpip) fn due(&self) -> Option<u64> {
+        [self.resend_at, self.acknowledge_at, self.detect_at].into_iter().flatten().min()
+    }
+
+    /// Has what is under way sent again after a while, if it is not so already.
+    pub(super) fn arm(&mut self, now: u64, config: &TcpConfig) {
+        if self.nxt != self.una && self.resend_at.is_none() {
+            self.resend_at = Some(now.saturating_add(self.timeout(config)));
+        }
+    }
+
+    fn timeout(&self, config: &TcpConfig) -> u64 {
+        let may_be_delayed = self.nxt.wrapping_sub(self.una) <= self.segment_bytes();
+        self.round_trip.timeout(config.resend_after_ns, may_be_delayed, self.backoff)
+    }
+
+    /// The next segment, in packets of `mtu` bytes at most. It counts as sent. None: nothing is to be sent now.
+    pub(in crate::tcpip) fn next_segment(
+        &mut self,
+        now: u64,
+        mtu: usize,
+        config: &TcpConfig,
+    ) -> Option<Segment> {
+        match self.state {
+            State::Closed => {
+                let must_reset = std::mem::take(&mut self.must_reset);
+                must_reset.then(|| self.bare(RST | ACK, config))
+            }
+            State::SynSent | State::SynReceived => self.next_first(now, mtu, config),
+            _ => self.next_data(now, mtu, config),
+        }
+    }
+
+    /// A segment without data.
+    fn bare(&mut self, flags: u8, config: &TcpConfig) -> Segment {
+        let window = self.offer(config);
+        self.note_acknowledged();
+        Segment {
+            flags,
+            sequence: self.nxt,
+            acknowledgement: self.expected,
+            window,
+            ..Segment::default()
+        }
+    }
+
+    fn next_first(&mut self, now: u64, mtu: usize, config: &TcpConfig) -> Option<Segment> {
+        let is_lost = self.scoreboard.has_lost();
+        if self.nxt != self.una && !is_lost {
+            let must_acknowledge = self.must_acknowledge && self.state == State::SynReceived;
+            return must_acknowledge.then(|| self.bare(ACK, config));
+        }
+        let next = self.una.wrapping_add(1);
+        match is_lost {
+            true => self.scoreboard.resend(self.una, (self.una, next), now),
+            false => self.scoreboard.push(next, now),
+        }
+        self.nxt = next;
+        self.arm(now, config);
+        let is_answer = self.state == State::SynReceived;
+        let agreed = match is_answer {
+            true => config.agreed(mtu, self.is_v4, &self.theirs),
+            false => config.wishes(mtu, self.is_v4),
+        };
+        let window = config.first_window();
+        if is_answer {
+            self.edge = self.expected.wrapping_add(window.into());
+            self.note_acknowledged();
+        }
+        Some(Segment {
+            flags: if is_answer { SYN | ACK } else { SYN },
+            sequence: self.una,
+            acknowledgement: if is_answer { self.expected } else { 0 },
+            window,
+            agreed: Some(agreed),
+            ..Segment::default()
+        })
+    }
+
+    fn next_data(&mut self, now: u64, mtu: usize, config: &TcpConfig) -> Option<Segment> {
+        let mut segment = Segment::default();
+        self.name_ranges(&mut segment);
+        let options = ranges_bytes(segment.ranges_count);
+        let on_the_way = usize::from(super::segment_bytes(mtu, self.is_v4)).saturating_sub(options);
+        let mss = (self.segment_bytes() as usize).saturating_sub(options).min(on_the_way).max(1);
+        // No more segments than a frame may stand for, and no more bytes than it may have.
+        let bytes_max =
+            usize::from(u16::MAX) - packet::IPV6_BYTES - TCP_BYTES - packet::TCP_OPTIONS_BYTES_MAX;
+        let bytes_max = bytes_max.min(mss * SEGMENTS_MAX);
+        if self.nxt == self.una && now.saturating_sub(self.sent_at) > self.timeout(config) {
+            self.congestion.restart(mss as u32);
+        }
+        let room = self.congestion.bytes();
+        let flight = self.scoreboard.flight(self.una, self.nxt);
+        let room = if flight == 0 { room.max(mss as u32) } else { room.saturating_sub(flight) };
+
+        let lost = self.scoreboard.first_lost(self.una).filter(|_| room > 0);
+        let range = match lost {
+            Some((begin, end)) => {
+                // The end may be among what is lost.
+                let has_end = self.is_ended && is_before(self.end(), end);
+                let end = if has_end { self.end() } else { end };
+                let bytes = end.wrapping_sub(begin) as usize;
+                let whole = (room as usize / mss).max(1) * mss;
+                Some((begin, bytes.min(whole).min(bytes_max)))
+            }
+            None => self.new_data(room as usize, mss, bytes_max).map(|bytes| (self.nxt, bytes)),
+        };
+        let probe = self.probe(range.is_none());
+        let (sequence, bytes) = match (range, probe) {
+            (Some(range), _) => range,
+            (None, Some(bytes)) => (self.nxt, bytes),
+            (None, None) => {
+                self.ask_later(now, config);
+                let may_say = self.must_acknowledge;
+                return may_say.then(|| self.with_ranges(segment, config));
+            }
+        };
+        let behind = sequence.wrapping_add(bytes as u32);
+        let has_end =
+            self.is_ended && behind == self.end() && (lost.is_some() || !self.has_sent_end());
+        let end = behind.wrapping_add(u32::from(has_end));
+        if bytes == 0 && !has_end {
+            return None;
+        }
+        segment.is_again = lost.is_some() && bytes > 0;
+        if lost.is_some() {
+            self.scoreboard.resend(self.una, (sequence, end), now);
+            self.resent = self.resent.saturating_add(u32::from(bytes > 0));
+        } else if range.is_none() && bytes == 1 && self.window_left() == 0 {
+            // A byte beyond a closed window, which is not counted as sent: it will hardly be taken.
+            self.has_probed = true;
+            segment.is_again = true;
+        } else {
+            self.scoreboard.push(end, now);
+            self.nxt = end;
+        }
+        self.sent_at = now;
+        self.resend_at.get_or_insert(now.saturating_add(self.timeout(config)));
+        let bare = self.with_ranges(segment, config);
+        let is_last = behind == self.end();
+        Some(Segment {
+            flags: ACK | if has_end { FIN } else { 0 } | if is_last { PSH } else { 0 },
+            sequence,
+            at: sequence.wrapping_sub(self.base) as usize,
+            data_bytes: bytes,
+            segment_bytes: mss,
+            ..bare
+        })
+    }
+
+    fn with_ranges(&mut self, with: Segment, config: &TcpConfig) -> Segment {
+        let Segment { ranges, ranges_count, is_again, .. } = with;
+        Segment { ranges, ranges_count, is_again, ..self.bare(ACK, config) }
+    }
+
+    /// Bytes that the other side takes beyond what was sent.
+    fn window_left(&self) -> u32 {
+        self.window.saturating_sub(self.nxt.wrapping_sub(self.una))
+    }
+
+    /// How many bytes that were never sent go now, and whether they are worth a segment (RFC 9293 3.7.4, 3.8.6.2.1). None:
+    /// nothing goes, not even the end.
+    fn new_data(&self, room: usize, mss: usize, bytes_max: usize) -> Option<usize> {
+        if self.has_sent_end() {
+            return None;
+        }
+        let left = self.end().wrapping_sub(self.nxt) as usize;
+        if left == 0 {
+            return self.is_ended.then_some(0);
+        }
+        let window = self.window_left() as usize;
+        let bytes = left.min(window).min(room).min(bytes_max);
+        let is_all = bytes == left;
+        let is_idle = self.nxt == self.una;
+        let tail = bytes % mss;
+        let may_be_short = match is_all {
+            true => self.is_ended || self.has_no_delay || is_idle && bytes < mss,
+            false if bytes == window => self.has_no_delay || bytes >= self.window_max as usize / 2,
+            false => false,
+        };
+        let bytes = if may_be_short { bytes } else { bytes - tail };
+        (bytes > 0).then_some(bytes)
+    }
+
+    /// How many bytes are sent because it is time to ask whether there is room (RFC 9293 3.8.6.1): what there is room for, or
+    /// one byte.
+    fn probe(&mut self, is_stuck: bool) -> Option<usize> {
+        if !std::mem::take(&mut self.must_probe) || !is_stuck || self.has_sent_end() {
+            return None;
+        }
+        let left = self.end().wrapping_sub(self.nxt);
+        let bytes = left.min(self.window_left().max(1)).min(self.segment_bytes());
+        (bytes > 0).then_some(bytes as usize)
+    }
+
+    /// If bytes wait for a window and nothing is under way, nobody would say when it opens: so it is asked.
+    fn ask_later(&mut self, now: u64, config: &TcpConfig) {
+        if self.nxt == self.una && self.sent.len() > 0 && self.resend_at.is_none() {
+            self.resend_at = Some(now.saturating_add(self.timeout(config)));
+        }
+    }
+
+    /// Names what has come behind a gap, to a side that wants to know: what has come last first (RFC 2018 4).
+    fn name_ranges(&self, segment: &mut Segment) {
+        if self.beyond.is_empty() || !self.theirs.takes_selective {
+            return;
+        }
+        let is_latest = |range: &&(u32, u32)| {
+            !is_before(self.latest, range.0) && is_before(self.latest, range.1)
+        };
+        let latest = self.beyond.iter().find(is_latest);
+        let others = self.beyond.iter().filter(|range| !is_latest(range));
+        for (place, range) in segment.ranges.iter_mut().zip(latest.into_iter().chain(others)) {
+            *place = *range;
+            segment.ranges_count += 1;
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! How long the other side takes to acknowledge, and how long to wait before a segment is sent again (RFC 6298).
+
+/// How long to wait before anything was measured (RFC 6298 2.1).
+const FIRST_NS: u64 = 1_000_000_000;
+
+/// The longest time to wait (RFC 6298 2.5).
+const LONGEST_NS: u64 = 60_000_000_000;
+
+/// The longest that a side which has got one segment may wait with its acknowledgement (RFC 8985 7.2).
+const DELAY_NS: u64 = 200_000_000;
+
+/// Times in nanoseconds, smoothed. All are 0 before the first measurement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RoundTrip {
+    pub(super) smoothed: u64,
+    variation: u64,
+    pub(super) least: u64,
+}
+
+impl RoundTrip {
+    /// Takes note of how long one segment has taken, that was sent once (RFC 6298 2.2, 2.3).
+    pub(super) fn sample(&mut self, time: u64) {
+        let time = time.max(1);
+        if self.smoothed == 0 {
+            *self = RoundTrip { smoothed: time, variation: time / 2, least: time };
+            return;
+        }
+        self.variation = self.variation - self.variation / 4 + self.smoothed.abs_diff(time) / 4;
+        self.smoothed = self.smoothed - self.smoothed / 8 + time / 8;
+        self.least = self.least.min(time);
+    }
+
+    /// How long to wait for an acknowledgement: `least` at least, and longer where the other side may wait with it, or
+    /// after `backoff` times in vain (RFC 6298 5.5).
+    pub(super) fn timeout(&self, least: u64, may_be_delayed: bool, backoff: u8) -> u64 {
+        let time = match self.smoothed {
+            0 => FIRST_NS,
+            smoothed => smoothed + 4 * self.variation,
+        };
+        let least = if may_be_delayed { least.max(DELAY_NS) } else { least };
+        (time.max(least) << backoff.min(16)).min(LONGEST_NS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: u64 = 1_000_000;
+
+    #[test]
+    fn time_to_wait_follows_what_was_measured() {
+        let mut round_trip = RoundTrip::default();
+        assert_eq!(round_trip.timeout(MILLISECOND, false, 0), FIRST_NS);
+        round_trip.sample(10 * MILLISECOND);
+        // RFC 6298 2.2: SRTT = R, RTTVAR = R/2, RTO = SRTT + 4 RTTVAR.
+        assert_eq!(round_trip.timeout(MILLISECOND, false, 0), 30 * MILLISECOND);
+        round_trip.sample(18 * MILLISECOND);
+        // 2.3: RTTVAR = 3/4 * 5 + 1/4 * 8, SRTT = 7/8 * 10 + 1/8 * 18.
+        assert_eq!((round_trip.variation, round_trip.smoothed), (5_750_000, 11_000_000));
+        for _ in 0..100 {
+            round_trip.sample(1000);
+        }
+        assert_eq!(round_trip.timeout(MILLISECOND, false, 0), MILLISECOND);
+        assert_eq!(round_trip.timeout(MILLISECOND, false, 3), 8 * MILLISECOND);
+        assert_eq!(round_trip.timeout(MILLISECOND, true, 0), DELAY_NS);
+        assert_eq!(round_trip.timeout(MILLISECOND, true, 200), LONGEST_NS);
+    }
+}
