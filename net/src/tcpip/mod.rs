@@ -30,8 +30,8 @@ pub use output::{Link, Unsent};
 pub use packet::address;
 pub use route::{Interface, Neighbour, NoPrefix, Prefix, ROUTES_MAX, Route};
 pub use secret::Secret;
-pub use stack::{BindError, Congestion, ConnectError, Options, Stack};
-pub use tcp::PoolUse;
+pub use stack::{BindError, ConnectError, Options, Stack};
+pub use tcp::{Congestion, PoolUse};
 pub use udp::SendToError;
 
 #[cfg(test)]

@@ -19,7 +19,9 @@ use super::path_mtu::PathMtus;
 use super::ports::Ports;
 use super::route::{Hop, Interface, Neighbour, Route, Routes};
 use super::secret::Secret;
-use super::tcp::{Answer, Buffers, PoolUse, Progress, State, Tcb, TcpConfig, is_before};
+use super::tcp::{
+    Answer, Buffers, Congestion, PoolUse, Progress, State, Tcb, TcpConfig, is_before,
+};
 use super::time_wait::TimeWait;
 use super::udp::{SendToError, Sockets, any};
 use crate::board::Counter;
@@ -50,19 +52,6 @@ use listen::Listener;
 pub(super) struct Tuple {
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
-}
-
-/// How a connection reacts to congestion.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Congestion {
-    /// Not at all: for a LAN that is memory, whose targets say when they are full.
-    None,
-    /// As RFC 9438.
-    #[default]
-    Cubic,
-    /// As RFC 5681.
-    Reno,
 }
 
 /// How a stack behaves.

@@ -20,6 +20,7 @@ pub(super) use chain::Buffers;
 use chain::Chain;
 pub use chain::PoolUse;
 use chain::Purpose;
+pub use congestion::Congestion;
 use congestion::Window;
 pub(super) use input::{Answer, Progress};
 pub(super) use output::Segment as Outgoing;
@@ -27,7 +28,6 @@ use round_trip::RoundTrip;
 use scoreboard::Scoreboard;
 
 use super::packet::{self, ACK, Agreed, Bare, Segment};
-use super::stack::Congestion;
 
 /// The part of the space for what is to be sent that has to be free before more is put there. Linux waits for a third.
 const SPACE_PART: usize = 4;

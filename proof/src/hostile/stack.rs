@@ -24,6 +24,7 @@ const OPTIONS: Options = Options {
     connections_max: CONNECTIONS_MAX,
     pool_bytes: 20 * 16_384,
     pool_kept_bytes: 4 * 16_384,
+    resend_after: Duration::from_millis(1),
     time_wait: Duration::from_secs(10),
     // What is for others goes out again where it came in.
     forwards: true,

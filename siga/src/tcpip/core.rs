@@ -393,8 +393,7 @@ impl Core {
 /// The other sides learn that nobody is here any more.
 impl Drop for Core {
     fn drop(&mut self) {
-        let Core { net, lans, members, .. } = self;
-        net.abort_all(&mut Wire { lans, members });
+        self.net.abort_all();
         self.push();
     }
 }

@@ -53,12 +53,10 @@ pub struct StackOptions {
     pub connect_max: Duration,
     /// Connections at most: 65,536 unless set.
     pub connections_max: usize,
-    /// Bytes of all connections' buffers at most, whether they were used or not: 16 GiB unless set. Who connects then is told
-    /// `QuotaExceeded`; who asks for a connection gets no answer, and asks again. A connection that was idle and gave its
-    /// buffers back gets some again all the same.
+    /// Bytes of all connections' buffers at most: 16 GiB unless set. A connection has buffers for the bytes that were not read or
+    /// not acknowledged, and none while it has no such. Who sends more waits; what comes and finds none is sent again.
     pub pool_bytes: usize,
-    /// Bytes of buffers at most that wait for the next connection, which is sooner there than with fresh ones: 32 MiB unless
-    /// set.
+    /// Bytes of buffers at most that wait for their next bytes, which are sooner there than in fresh ones: 32 MiB unless set.
     pub pool_kept_bytes: usize,
     /// Who drives the stack while no verb does: a thread of its own unless set.
     pub drive: Drive,

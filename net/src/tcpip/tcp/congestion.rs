@@ -1,6 +1,17 @@
 //! How much may be under way: NewReno (RFC 5681) and CUBIC (RFC 9438).
 
-use crate::tcpip::stack::Congestion;
+/// How a connection reacts to congestion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Congestion {
+    /// Not at all: for a LAN that is memory, whose targets say when they are full.
+    None,
+    /// As RFC 9438.
+    #[default]
+    Cubic,
+    /// As RFC 5681.
+    Reno,
+}
 
 /// Segments under way at the beginning (RFC 6928).
 const FIRST_SEGMENTS: u32 = 10;

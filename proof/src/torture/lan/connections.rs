@@ -199,7 +199,7 @@ impl Member {
         if let Err(error) = stack.wait(NAP) {
             self.trouble(format!("the stack: {error}"));
         }
-        for counter in [Counter::Broken, Counter::Malformed, Counter::BadChecksum] {
+        for counter in [Counter::Malformed, Counter::BadChecksum] {
             if stack.counter(counter) > 0 {
                 self.trouble(format!("{} is {}", counter.name(), stack.counter(counter)));
             }
