@@ -1,6 +1,6 @@
 //! What a segment that has come changes (RFC 9293 3.10.7).
 
-use super::scoreboard::News;
+use super::scoreboard::{Moment, News};
 use super::*;
 use crate::lan::frame::u32_at;
 use crate::tcpip::packet::{FIN, RST, SYN};
@@ -182,7 +182,7 @@ impl Tcb {
     /// Our first segment is acknowledged.
     fn measure_first(&mut self, now: u64) {
         let first = self.una.wrapping_sub(1);
-        let news = self.scoreboard.acknowledge(first, self.una, now);
+        let news = self.scoreboard.acknowledge(first, self.una, Moment { now, least: 0 });
         if let Some(sent) = news.sent {
             self.round_trip.sample(now.saturating_sub(sent));
         }
@@ -254,13 +254,13 @@ impl Tcb {
         let flight = self.scoreboard.flight(self.una, self.nxt);
         // Whether as much was under way as may be: if not, it says nothing of how much more may be.
         let is_limited = flight.saturating_add(self.segment_bytes()) >= self.congestion.bytes();
-        let latest = now.saturating_sub(self.round_trip.least);
+        let moment = Moment { now, least: self.round_trip.least };
         if self.has_probed && self.nxt.wrapping_add(1) == number {
             self.scoreboard.push(number, now);
             self.nxt = number;
         }
         if is_news {
-            news = self.scoreboard.acknowledge(self.una, number, latest);
+            news = self.scoreboard.acknowledge(self.una, number, moment);
             let data_end = if is_before(self.end(), number) { self.end() } else { number };
             self.sent.consume(data_end.wrapping_sub(self.base) as usize, pool);
             (self.una, self.base) = (number, data_end);
@@ -269,7 +269,7 @@ impl Tcb {
             self.has_probed = false;
         }
         if self.theirs.takes_selective {
-            self.select(transport, latest, &mut news);
+            self.select(transport, moment, &mut news);
         }
         if let Some(sent) = news.sent {
             self.round_trip.sample(now.saturating_sub(sent));
@@ -302,7 +302,7 @@ impl Tcb {
     }
 
     /// What has come though something before it is missing (RFC 2018 4).
-    fn select(&mut self, transport: &[u8], latest: u64, news: &mut News) {
+    fn select(&mut self, transport: &[u8], moment: Moment, news: &mut News) {
         if transport[12] >> 4 == 5 {
             return;
         }
@@ -312,7 +312,7 @@ impl Tcb {
             let is_there =
                 !is_before(begin, self.una) && is_before(begin, end) && !is_before(self.nxt, end);
             if is_there {
-                self.scoreboard.select(self.una, (begin, end), latest, news);
+                self.scoreboard.select(self.una, (begin, end), moment, news);
             }
         }
     }
@@ -333,8 +333,8 @@ impl Tcb {
         if is_repeated {
             self.repeated = self.repeated.saturating_add(1);
         }
-        let has_lost = if self.theirs.takes_selective && self.scoreboard.has_selected() {
-            self.detect(now)
+        let has_lost = if self.theirs.takes_selective {
+            self.scoreboard.has_selected() && self.detect(now)
         } else if self.repeated == REPEATED_MAX && self.recovery == Recovery::None {
             self.scoreboard.lose_first(self.una, mss);
             true
@@ -353,7 +353,7 @@ impl Tcb {
         let is_plain = !self.scoreboard.is_reordered
             && (self.recovery != Recovery::None || self.repeated >= REPEATED_MAX);
         let patience = if is_plain { 0 } else { smoothed.min(least / 4) };
-        let (has_lost, again) = self.scoreboard.detect(self.una, now, smoothed, patience);
+        let (has_lost, again) = self.scoreboard.detect(self.una, now, patience);
         self.detect_at = again;
         has_lost
     }

@@ -20,6 +20,21 @@ struct Piece {
     is_resent: bool,
 }
 
+/// When a piece was sent, where it ends, and how long it took to be acknowledged.
+#[derive(Clone, Copy, Debug, Default)]
+struct Newest {
+    sent: u64,
+    end: u32,
+    round_trip: u64,
+}
+
+/// When something was acknowledged, and the least time that this ever took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) now: u64,
+    pub(super) least: u64,
+}
+
 /// What an acknowledgement says of what was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct News {
@@ -34,8 +49,8 @@ pub(super) struct Scoreboard {
     pieces: VecDeque<Piece>,
     selected: u32,
     lost: u32,
-    /// When that piece was sent that was sent last of those that have come, and where it ends (RFC 8985 6.2, step 2).
-    newest: (u64, u32),
+    /// Of those that have come, the piece that was sent last (RFC 8985 6.2, step 2).
+    newest: Newest,
     /// Where what has come ends, as far as anybody has said.
     highest: Option<u32>,
     /// Whether pieces have overtaken each other (RFC 8985 6.2, step 3).
@@ -73,9 +88,8 @@ impl Scoreboard {
         }
     }
 
-    /// All before `ack` has come; `una` is what was said before. What was sent again after `latest` cannot have come yet: that is an
-    /// acknowledgement of what was sent first (RFC 8985 6.2, step 2).
-    pub(super) fn acknowledge(&mut self, una: u32, ack: u32, latest: u64) -> News {
+    /// All before `ack` has come; `una` is what was said before.
+    pub(super) fn acknowledge(&mut self, una: u32, ack: u32, moment: Moment) -> News {
         let mut news = News::default();
         let mut begin = una;
         while begin != ack
@@ -89,7 +103,7 @@ impl Scoreboard {
             if piece.is_selected {
                 self.selected -= bytes;
             } else {
-                self.note_come(piece, bytes, latest, &mut news);
+                self.note_come(piece, bytes, moment, &mut news);
             }
             if end != piece.end {
                 break;
@@ -105,7 +119,7 @@ impl Scoreboard {
     }
 
     /// A piece has come, or a part of it.
-    fn note_come(&mut self, piece: Piece, bytes: u32, latest: u64, news: &mut News) {
+    fn note_come(&mut self, piece: Piece, bytes: u32, moment: Moment, news: &mut News) {
         news.bytes += bytes;
         if !piece.is_resent {
             news.sent = news.sent.max(Some(piece.sent));
@@ -113,10 +127,12 @@ impl Scoreboard {
                 self.is_reordered = true;
             }
         }
-        let is_newer = self.newest.0 < piece.sent
-            || self.newest.0 == piece.sent && is_before(self.newest.1, piece.end);
-        if is_newer && !(piece.is_resent && piece.sent > latest) {
-            self.newest = (piece.sent, piece.end);
+        let Newest { sent, end, .. } = self.newest;
+        let is_newer = sent < piece.sent || sent == piece.sent && is_before(end, piece.end);
+        let round_trip = moment.now.saturating_sub(piece.sent);
+        // What was sent again a moment ago cannot have come yet: that is an acknowledgement of what was sent first.
+        if is_newer && !(piece.is_resent && round_trip < moment.least) {
+            self.newest = Newest { sent: piece.sent, end: piece.end, round_trip };
         }
         if self.highest.is_none_or(|highest| is_before(highest, piece.end)) {
             self.highest = Some(piece.end);
@@ -128,7 +144,7 @@ impl Scoreboard {
         &mut self,
         una: u32,
         (begin, end): (u32, u32),
-        latest: u64,
+        moment: Moment,
         news: &mut News,
     ) {
         let from = self.split(una, begin);
@@ -146,7 +162,7 @@ impl Scoreboard {
             piece.is_selected = true;
             let piece = *piece;
             self.selected += bytes;
-            self.note_come(piece, bytes, latest, news);
+            self.note_come(piece, bytes, moment, news);
         }
     }
 
@@ -166,14 +182,8 @@ impl Scoreboard {
 
     /// Takes for lost what was sent so long before something that has come that it would have come, too (RFC 8985 6.2,
     /// step 5). Whether there is something new, and when to look again.
-    pub(super) fn detect(
-        &mut self,
-        una: u32,
-        now: u64,
-        round_trip: u64,
-        patience: u64,
-    ) -> (bool, Option<u64>) {
-        let (newest, newest_end) = self.newest;
+    pub(super) fn detect(&mut self, una: u32, now: u64, patience: u64) -> (bool, Option<u64>) {
+        let Newest { sent: newest, end: newest_end, round_trip } = self.newest;
         let (mut is_news, mut again) = (false, None);
         let mut begin = una;
         for piece in &mut self.pieces {
@@ -269,6 +279,8 @@ mod tests {
 
     use super::*;
 
+    const MOMENT: Moment = Moment { now: 60, least: 10 };
+
     fn sent(times: &[u64]) -> Scoreboard {
         let mut board = Scoreboard::default();
         for (at, time) in times.iter().enumerate() {
@@ -281,18 +293,18 @@ mod tests {
     fn what_was_sent_before_what_has_come_is_lost_after_a_while() {
         let mut board = sent(&[10, 20, 30, 40]);
         let mut news = News::default();
-        board.select(0, (200, 300), 35, &mut news);
+        board.select(0, (200, 300), Moment { now: 50, least: 10 }, &mut news);
         assert_eq!((news.bytes, news.sent), (100, Some(30)));
         assert_eq!(board.flight(0, 400), 300);
         // The first is late by now, the second is not yet.
-        assert_eq!(board.detect(0, 35, 20, 5), (true, Some(45)));
+        assert_eq!(board.detect(0, 35, 5), (true, Some(45)));
         assert_eq!((board.first_lost(0), board.flight(0, 400)), (Some((0, 100)), 200));
         board.resend(0, (0, 100), 36);
         assert_eq!((board.first_lost(0), board.flight(0, 400)), (None, 300));
-        assert_eq!(board.detect(0, 45, 20, 5), (true, None));
+        assert_eq!(board.detect(0, 45, 5), (true, None));
         assert_eq!(board.first_lost(0), Some((100, 200)));
         // It comes nevertheless: what was sent twice measures nothing.
-        let news = board.acknowledge(0, 200, 60);
+        let news = board.acknowledge(0, 200, MOMENT);
         assert_eq!((news.bytes, news.sent), (200, Some(20)));
         assert!(board.is_reordered);
         assert_eq!(board.flight(200, 400), 100);
@@ -305,7 +317,7 @@ mod tests {
         assert_eq!(board.first_lost(0), Some((0, 30)));
         board.lose_first(0, 1000);
         assert_eq!(board.first_lost(0), Some((0, 100)));
-        assert_eq!(board.acknowledge(0, 100, 9).bytes, 100);
+        assert_eq!(board.acknowledge(0, 100, MOMENT).bytes, 100);
         board.lose_first(100, 1000);
         assert!(!board.has_lost());
     }
@@ -329,15 +341,15 @@ mod tests {
                         nxt = nxt.wrapping_add(bytes);
                         board.push(nxt, now);
                     }
-                    2 if begin < end => board.select(una, range, now, &mut News::default()),
+                    2 if begin < end => board.select(una, range, MOMENT, &mut News::default()),
                     3 => {
-                        board.acknowledge(una, range.1, now);
+                        board.acknowledge(una, range.1, MOMENT);
                         una = range.1;
                     }
                     4 => board.lose_first(una, bytes),
                     5 => match board.first_lost(una) {
                         Some(lost) => board.resend(una, lost, now),
-                        None => { board.detect(una, now, 3, 1); }
+                        None => { board.detect(una, now, 1); }
                     },
                     _ => {}
                 }

@@ -98,6 +98,11 @@ impl Stage {
     fn inject(&mut self, line: &Line) {
         let data = line.end.wrapping_sub(line.begin);
         let mut options = line.options.clone();
+        if let Some((begin, end)) = line.sack {
+            options.extend([1, 1, 5, 10]);
+            let number = |at: u32| self.first.unwrap_or(0).wrapping_add(at).to_be_bytes();
+            options.extend([number(begin), number(end)].concat());
+        }
         options.resize(options.len().next_multiple_of(4), 0);
         let header_bytes = packet::TCP_BYTES + options.len();
         let bytes = header_bytes + data as usize;
