@@ -378,9 +378,9 @@ impl Tcb {
 
     // What a program does.
 
-    /// What has come and was not read, as far as it lies in one piece.
-    pub(super) fn peek(&self) -> &[u8] {
-        self.received.front()
+    /// What has come and was not read, in pieces.
+    pub(super) fn peek(&self) -> impl Iterator<Item = &[u8]> {
+        self.received.pieces(0, self.received.len())
     }
 
     /// Gives what has come to `take`, which says how much of it it takes. None if nothing has come.

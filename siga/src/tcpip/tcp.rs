@@ -514,9 +514,12 @@ impl TcpStream {
     /// As reading.
     pub fn peek(&self, target: &mut [u8]) -> io::Result<usize> {
         self.read_when(|core, id| {
-            let bytes = core.net.peek(id);
-            let count = bytes.len().min(target.len());
-            target[..count].copy_from_slice(&bytes[..count]);
+            let mut count = 0;
+            for piece in core.net.peek(id) {
+                let bytes = piece.len().min(target.len() - count);
+                target[count..count + bytes].copy_from_slice(&piece[..bytes]);
+                count += bytes;
+            }
             count
         })
     }

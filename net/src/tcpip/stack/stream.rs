@@ -123,13 +123,13 @@ impl Stack {
         result
     }
 
-    /// What has come, as far as it lies in one piece. It stays.
-    pub fn peek(&mut self, id: ConnectionId) -> &[u8] {
-        match self.connections.find_mut(id) {
-            Some(Connection { is_receive_shut: true, kept, .. }) => kept,
-            Some(Connection { tcb: Some(tcb), .. }) => tcb.peek(),
-            _ => &[],
-        }
+    /// What has come, in pieces. It stays.
+    pub fn peek(&self, id: ConnectionId) -> impl Iterator<Item = &[u8]> {
+        let connection = self.connections.find(id);
+        let kept = connection.map(|connection| &connection.kept[..]);
+        let tcb = connection.filter(|connection| !connection.is_receive_shut);
+        let tcb = tcb.and_then(|connection| connection.tcb.as_ref());
+        kept.into_iter().filter(|kept| !kept.is_empty()).chain(tcb.into_iter().flat_map(Tcb::peek))
     }
 
     /// Gives room for what is to be sent to `fill`, as far as it lies in one piece. `fill` says how much of it it has

@@ -154,7 +154,7 @@ fn path_is_never_taken_to_be_shorter_than_every_host_takes() {
             report(&mut world, family, too_big(family, mtu), &first);
         }
         let (mut most, end) = (0, world.now + 5 * SECOND);
-        while world.now < end && world.stacks[1].peek(ids[1]).len() < 10_000 {
+        while world.now < end && peek(&world, 1, ids[1]).len() < 10_000 {
             most = most.max(longest(&mut world));
             world.step();
         }
@@ -167,7 +167,7 @@ fn error_about_a_byte_that_is_not_under_way_changes_nothing() {
     let mut world = World::new(1, Faults::default(), true, Options::default(), 0);
     let ids = world.connect();
     put(&mut world, 0, ids[0], 1000);
-    assert!(world.until(SECOND, |world| world.stacks[1].peek(ids[1]).len() == 1000));
+    assert!(world.until(SECOND, |world| peek(world, 1, ids[1]).len() == 1000));
     world.until(SECOND, |_| false);
     let (next, expected) = world.stacks[0].numbers(ids[0]);
     let (local, remote) = world.stacks[0].ends(ids[0]).unwrap();
@@ -192,7 +192,7 @@ fn error_about_a_byte_that_is_not_under_way_changes_nothing() {
         report(&mut world, 0, [3, code, 0, 0, 0, 0, 0, 0], &about(next));
     }
     assert_eq!(world.stacks[0].counter(Counter::ErrorsReceived), 5);
-    assert!(world.until(SECOND, |world| world.stacks[1].peek(ids[1]).len() == 2000));
+    assert!(world.until(SECOND, |world| peek(world, 1, ids[1]).len() == 2000));
 }
 
 #[test]

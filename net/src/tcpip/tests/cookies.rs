@@ -152,7 +152,7 @@ fn data_and_the_end_that_come_with_a_cookie_are_received() {
         say(&mut world, from, to, bare, b"first words");
         let (id, remote) = world.stacks[1].accept(to).unwrap();
         assert_eq!(remote, from);
-        assert_eq!(world.stacks[1].peek(id), b"first words");
+        assert_eq!(peek(&world, 1, id), b"first words");
         world.stacks[1].receive_with(id, |bytes| (bytes.len(), ()));
         let end = [Readable::Nothing, Readable::Finished][usize::from(flags & FIN != 0)];
         assert_eq!(world.stacks[1].readable(id), end);
@@ -232,7 +232,7 @@ fn cookies_that_come_back_fill_the_backlog_and_no_more() {
     // Who found no room says again what it has said.
     say(&mut world, hosts[99], to, back(50, cookies[99]), b"x");
     let (id, _) = world.stacks[1].accept(to).unwrap();
-    assert_eq!(world.stacks[1].peek(id), b"x");
+    assert_eq!(peek(&world, 1, id), b"x");
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn pair_of_ports_in_time_wait_is_used_again_by_a_cookie_behind_its_last_bytes() 
         say(&mut world, from, to, back(last.wrapping_add(10), segment.sequence), b"again");
         assert_eq!(world.stacks[1].counts(), (9, 0));
         let (id, _) = world.stacks[1].accept(to).unwrap();
-        assert_eq!(world.stacks[1].peek(id), b"again");
+        assert_eq!(peek(&world, 1, id), b"again");
     }
     assert!((3..18).contains(&given), "{given}");
 }

@@ -112,7 +112,7 @@ fn each_probe_is_answered_however_fast_they_come() {
             assert_eq!(world.stacks[1].counter(Counter::FramesSent), before + 1);
         }
     }
-    assert_eq!(world.stacks[1].peek(ids[1]), [0; 0], "a byte of a probe is none of the stream");
+    assert_eq!(peek(&world, 1, ids[1]), [0; 0], "a byte of a probe is none of the stream");
     assert_eq!(transfer(&mut world, ids, 1000), [Outcome::Complete, Outcome::Complete]);
 }
 

@@ -263,7 +263,7 @@ fn connection_goes_on_over_segments_with_headers_of_ipv6_and_in_fragments() {
     for piece in pieces.iter().rev() {
         inject(&mut world, Offload::NONE, piece);
     }
-    assert_eq!(world.stacks[1].peek(ids[1]), [9; 2000]);
+    assert_eq!(peek(&world, 1, ids[1]), [9; 2000]);
 }
 
 proptest! {
