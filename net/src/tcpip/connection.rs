@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::keep_alive::{Keeper, Step};
 use super::route::Hop;
 use super::stack::Tuple;
-use super::tcp::{Buffers, State, Tcb, TcpConfig};
+use super::tcp::{Answer, Buffers, State, Tcb, TcpConfig};
 use crate::board::{Row, RowState};
 
 /// Stands for a connection until it is closed.
@@ -121,6 +121,8 @@ pub(super) struct Connection {
     pub(super) keeper: Option<Box<Keeper>>,
     /// The same, after its host may have become another, until something comes from there.
     pub(super) questioner: Option<Box<Keeper>>,
+    /// What a segment is answered with that came when nothing could be sent.
+    pub(super) answer: Answer,
     /// Set if the connection is in the queue of those that are to be asked so.
     pub(super) is_questioned: bool,
 }
@@ -153,6 +155,7 @@ impl Connection {
             challenged: None,
             keeper: None,
             questioner: None,
+            answer: Answer::Nothing,
             is_questioned: false,
         }
     }

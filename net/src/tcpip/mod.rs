@@ -30,7 +30,7 @@ pub use output::{Link, Unsent};
 pub use packet::address;
 pub use route::{Interface, Neighbour, NoPrefix, Prefix, ROUTES_MAX, Route};
 pub use secret::Secret;
-pub use stack::{BindError, ConnectError, Options, Stack};
+pub use stack::{BindError, ConnectError, InPlace, Options, Stack};
 pub use tcp::{Congestion, PoolUse};
 pub use udp::SendToError;
 

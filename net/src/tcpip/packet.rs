@@ -273,8 +273,24 @@ pub(super) struct Segment {
     pub(super) data_bytes: usize,
 }
 
+/// Both addresses in a header of IP, if it is whole and they are those of hosts: where the packet is from, and where it goes.
+pub(super) fn ends(header: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    let v4 = |at: usize| Some(Ipv4Addr::from(*header.get(at..)?.first_chunk::<4>()?).into());
+    let v6 = |at: usize| Some(Ipv6Addr::from(*header.get(at..)?.first_chunk::<16>()?).into());
+    let (source, destination) = match header.first()? >> 4 {
+        4 => (v4(12)?, v4(16)?),
+        _ => (v6(8)?, v6(24)?),
+    };
+    is_host(source).then_some((source, destination))
+}
+
 impl Segment {
     pub(super) fn parse(transport: &[u8]) -> Result<Segment, Counter> {
+        Segment::parse_start(transport, transport.len())
+    }
+
+    /// The same of a segment of `bytes`, of which no more than the start need be at hand.
+    pub(super) fn parse_start(transport: &[u8], bytes: usize) -> Result<Segment, Counter> {
         let head = transport.get(..TCP_BYTES).ok_or(Counter::Malformed)?;
         let header_bytes = usize::from(head[12] >> 4) * 4;
         let number = |at: usize| u16_at(head, at).ok_or(Counter::Malformed);
@@ -286,7 +302,7 @@ impl Segment {
             acknowledgement: long(8)?,
             flags: head[13],
             window: number(14)?,
-            data_bytes: transport.len().checked_sub(header_bytes).ok_or(Counter::Malformed)?,
+            data_bytes: bytes.checked_sub(header_bytes).ok_or(Counter::Malformed)?,
         };
         // A segment that begins and ends a connection at once is no segment.
         let contradicts = segment.has(SYN) && (segment.has(RST) || segment.has(FIN));
@@ -294,7 +310,7 @@ impl Segment {
             || segment.source == 0
             || segment.destination == 0
             || contradicts
-            || !are_options_whole(&transport[TCP_BYTES..header_bytes])
+            || !transport.get(TCP_BYTES..header_bytes).is_some_and(are_options_whole)
         {
             return Err(Counter::Malformed);
         }

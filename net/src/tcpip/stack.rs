@@ -37,6 +37,7 @@ mod cookies;
 mod end;
 mod forward;
 mod hosts;
+mod in_place;
 mod listen;
 mod parts;
 mod segment;
@@ -45,6 +46,7 @@ mod show;
 mod stream;
 mod verbs;
 
+pub use in_place::InPlace;
 use listen::Listener;
 
 /// Both ends of a connection.

@@ -18,6 +18,7 @@ mod scoreboard;
 
 pub(super) use chain::Buffers;
 use chain::Chain;
+pub(super) use chain::Data;
 pub use chain::PoolUse;
 use chain::Purpose;
 pub use congestion::Congestion;

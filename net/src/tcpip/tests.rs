@@ -12,7 +12,7 @@ use super::{
     Unsent, Writable, address,
 };
 use crate::lan::frame::Mac;
-use crate::lan::link::Frame;
+use crate::lan::link::{Frame, FrameInPlace};
 use crate::lan::offload::{Checksum, Kind, Offload, Segmentation, complete_checksum, segment};
 
 mod control;
@@ -451,6 +451,50 @@ fn segment_to(world: &World, ids: [ConnectionId; 2], bare: Bare, data: &[u8]) ->
     frame
 }
 
+#[test]
+fn data_is_taken_from_where_it_lies_and_all_else_is_not() {
+    let (mut world, ids) = in_mid_conversation();
+    assert!(world.until(SECOND, |world| peek(world, 1, ids[1]).len() == 1000));
+    let (sent, expected) = world.stacks[1].numbers(ids[1]);
+    let offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
+    let say = |world: &World, flags, sequence, data: &[u8]| {
+        let bare = Bare { flags, sequence, acknowledgement: sent, window: 4096 };
+        segment_to(world, ids, bare, data)
+    };
+    let admit = |world: &mut World, offload, frame: &[u8], bytes| {
+        let World { stacks, wires, .. } = world;
+        stacks[1].admit_in_place(0, offload, (frame, bytes), &mut wires[1])
+    };
+    let frame = say(&world, ACK, expected, &[7; 500]);
+    let admitted = admit(&mut world, offload, &frame, frame.len()).unwrap();
+    let in_place = |start| FrameInPlace { offload, start, rest: None };
+    world.stacks[1].receive_in_place(world.now, admitted, in_place(&frame));
+    assert_eq!(peek(&world, 1, ids[1])[1000..], [7; 500]);
+    // What is not there any more is as if it had not come.
+    let expected = expected + 500;
+    let frame = say(&world, ACK, expected, &[8; 500]);
+    let admitted = admit(&mut world, offload, &frame[..200], frame.len()).unwrap();
+    world.stacks[1].receive_in_place(world.now, admitted, in_place(&frame[..200]));
+    assert_eq!(peek(&world, 1, ids[1]).len(), 1500);
+    // Somebody else's acknowledgement is answered later, when there is a link.
+    let beyond = Bare { flags: ACK, sequence: expected, acknowledgement: sent + 9, window: 1 };
+    let frame = segment_to(&world, ids, beyond, &[9; 10]);
+    let admitted = admit(&mut world, offload, &frame, frame.len()).unwrap();
+    world.stacks[1].receive_in_place(world.now, admitted, in_place(&frame));
+    world.until(1000, |_| false);
+    assert_eq!(world.stacks[1].counter(Counter::ChallengesSent), 1);
+    for (flags, data) in [(ACK, 0), (ACK | FIN, 10), (ACK | RST, 10), (SYN, 10), (FIN, 10)] {
+        let frame = say(&world, flags, expected, &vec![1; data]);
+        assert!(admit(&mut world, offload, &frame, frame.len()).is_none(), "{flags:x}");
+    }
+    let frame = say(&world, ACK, expected, &[1; 100]);
+    assert!(admit(&mut world, Offload::NONE, &frame, frame.len()).is_none(), "not verified");
+    assert!(admit(&mut world, offload, &frame, frame.len() - 1).is_none(), "shorter than it says");
+    for bytes in 0..54 {
+        assert!(admit(&mut world, offload, &frame[..bytes], frame.len()).is_none(), "{bytes}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_frame_of_any_kind_brings_a_stack_down(
@@ -484,7 +528,16 @@ proptest! {
             if kind > 0 {
                 address(&mut frame, MACS[1], MACS[0]);
             }
-            inject(&mut world, offload, &frame);
+            let World { stacks, wires, .. } = &mut world;
+            let start = &frame[..frame.len().min(134)];
+            let admitted = stacks[1].admit_in_place(0, offload, (start, frame.len()), &mut wires[1]);
+            match admitted {
+                Some(admitted) => {
+                    let frame = FrameInPlace { offload, start: &frame, rest: None };
+                    stacks[1].receive_in_place(0, admitted, frame);
+                }
+                None => inject(&mut world, offload, &frame),
+            }
             world.step();
         }
         // Another connection works as if nothing had been.

@@ -20,7 +20,7 @@ use os::processor::now_ns;
 
 use super::error::{JoinLanError, SendFrameError, TrySendFrameError};
 use super::joining::{self, Wish};
-use super::mesh::{Found, Mesh};
+use super::mesh::{Found, FoundInPlace, Mesh};
 use crate::guest::Guest;
 use crate::waiter;
 #[cfg(feature = "tcpip")]
@@ -343,6 +343,16 @@ impl Lan {
     pub fn try_receive_in_place(&mut self) -> io::Result<Option<FrameInPlace<'_>>> {
         let received = self.mesh.next_frame_in_place()?;
         Ok(received.map(|received| self.mesh.frame_in_place(received)))
+    }
+
+    /// The next frame, of which most stays in its sender's page if it is long, until the next is looked for.
+    pub(crate) fn try_find_in_place(&mut self) -> io::Result<Option<FoundInPlace>> {
+        self.mesh.find_in_place()
+    }
+
+    /// A frame that was found last.
+    pub(crate) fn found_in_place(&self, found: FoundInPlace) -> FrameInPlace<'_> {
+        self.mesh.frame_in_place(found)
     }
 
     /// The next frame. It stays where it is until the next verb. Waits until there is one.

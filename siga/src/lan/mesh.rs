@@ -198,7 +198,7 @@ pub(super) struct Found {
 
 /// A frame that has come and may lie in its sender's page, and over which link.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FoundInPlace {
+pub(crate) struct FoundInPlace {
     key: Key,
     received: ReceivedInPlace,
 }
@@ -1030,7 +1030,7 @@ impl Mesh {
     #[inline]
     pub(super) fn next_frame_in_place(&mut self) -> io::Result<Option<FoundInPlace>> {
         for _ in 0..CLAIMS_PER_CALL_MAX {
-            match self.next_in_place()? {
+            match self.find_in_place()? {
                 Some(found) if !self.is_fair(found) => self.give_back(),
                 found => return Ok(found),
             }
@@ -1069,7 +1069,7 @@ impl Mesh {
     }
 
     #[inline]
-    fn next_in_place(&mut self) -> io::Result<Option<FoundInPlace>> {
+    pub(super) fn find_in_place(&mut self) -> io::Result<Option<FoundInPlace>> {
         self.give_back();
         let receive = |joint: &mut Joint, own: &Member, counters: &mut Counters| {
             if joint.link.peer().captures {

@@ -210,14 +210,34 @@ impl Core {
         self.note_members();
         let mut received = 0;
         while received < FRAMES_PER_POLL
-            && let Some(frame) = self.lans.get(lan).try_receive()?
+            && let Some(found) = self.lans.get(lan).try_find_in_place()?
         {
             received += 1;
-            self.frame.clear();
-            self.frame.extend_from_slice(frame.bytes);
-            let frame = Frame { offload: frame.offload, bytes: &self.frame };
-            let mut wire = Wire { lans: &mut self.lans, members: &self.members };
-            self.net.receive(now, lan, frame, &mut wire);
+            let Core { lans, net, members, frame, .. } = self;
+            let in_place = lans.get(lan).found_in_place(found);
+            let offload = in_place.offload;
+            frame.clear();
+            frame.extend_from_slice(in_place.start);
+            if let Some(rest) = in_place.rest {
+                let bytes = frame.len() + rest.bytes();
+                let mut wire = Wire { lans, members };
+                if let Some(admitted) = net.admit_in_place(lan, offload, (frame, bytes), &mut wire)
+                {
+                    net.receive_in_place(now, admitted, lans.get(lan).found_in_place(found));
+                    continue;
+                }
+                let start = frame.len();
+                frame.resize(bytes, 0);
+                let in_place = lans.get(lan).found_in_place(found);
+                // What its sender took away meanwhile is no frame.
+                let is_there = in_place.rest.is_some_and(|rest| {
+                    rest.bytes() == bytes - start && rest.read(0, &mut frame[start..]).is_ok()
+                });
+                if !is_there {
+                    continue;
+                }
+            }
+            net.receive(now, lan, Frame { offload, bytes: frame }, &mut Wire { lans, members });
         }
         Ok(received > 0)
     }

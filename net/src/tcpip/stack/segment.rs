@@ -1,6 +1,7 @@
 //! What a stack does about a segment of TCP.
 
 use super::*;
+use crate::tcpip::tcp::Data;
 
 /// The shortest time between two challenges of one connection (RFC 5961 7).
 const CHALLENGE_NS: u64 = 500_000_000;
@@ -99,13 +100,27 @@ impl Stack {
         segment: Segment,
         link: &mut impl Link,
     ) -> Result<(), Counter> {
-        let Stack { connections, config, pool, counters, .. } = self;
-        let Some(connection) = connections.get_mut(index) else { return Ok(()) };
-        let is_orphan = connection.is_orphan();
-        let Some(tcb) = &mut connection.tcb else { return Ok(()) };
-        let before = tcb.state();
         let transport = packet.transport();
-        let arrival = tcb.receive(now, &segment, transport, is_orphan, config, pool);
+        let (header, data) = transport.split_at(transport.len() - segment.data_bytes);
+        let answer = self.arrive(now, index, &segment, (header, data));
+        self.reply(now, index, answer, link);
+        Ok(())
+    }
+
+    /// A segment has come for a connection. What is to be answered at once is returned.
+    pub(super) fn arrive(
+        &mut self,
+        now: u64,
+        index: u32,
+        segment: &Segment,
+        (header, data): (&[u8], &(impl Data + ?Sized)),
+    ) -> Answer {
+        let Stack { connections, config, pool, counters, .. } = self;
+        let Some(connection) = connections.get_mut(index) else { return Answer::Nothing };
+        let is_orphan = connection.is_orphan();
+        let Some(tcb) = &mut connection.tcb else { return Answer::Nothing };
+        let before = tcb.state();
+        let arrival = tcb.receive(now, segment, (header, data), is_orphan, config, pool);
         let after = tcb.state();
         connection.has_finished |= tcb.has_end();
         if arrival.is_stray_reset {
@@ -126,23 +141,8 @@ impl Stack {
         if is_progress {
             connection.deadline = None;
         }
-        match arrival.answer {
-            Answer::Nothing => {}
-            Answer::Position => {
-                self.tell_where_we_are(index, link);
-                return Ok(());
-            }
-            Answer::Challenge => {
-                self.challenge(now, index, link);
-                return Ok(());
-            }
-            Answer::Reset(sequence) => {
-                let tuple = connection.tuple;
-                let bare = Bare { flags: RST, sequence, acknowledgement: 0, window: 0 };
-                counters.count(Counter::ResetsSent);
-                self.send_bare(tuple, bare, link);
-                return Ok(());
-            }
+        if arrival.answer != Answer::Nothing {
+            return arrival.answer;
         }
         match (before, after) {
             (State::SynSent, State::Closed) => {
@@ -156,7 +156,7 @@ impl Stack {
             (State::SynReceived, State::Closed) if !connection.is_held => {
                 counters.count(Counter::Reset);
                 self.forget(index);
-                return Ok(());
+                return Answer::Nothing;
             }
             // After the other side has closed its half, a reset means that it does not want ours: the program may have
             // nothing to read or write, and waits for this alone.
@@ -175,7 +175,23 @@ impl Stack {
         }
         self.make_busy(index);
         self.note_change(index);
-        Ok(())
+        Answer::Nothing
+    }
+
+    /// Sends what a segment is answered with.
+    pub(super) fn reply(&mut self, now: u64, index: u32, answer: Answer, link: &mut impl Link) {
+        match answer {
+            Answer::Nothing => {}
+            Answer::Position => self.tell_where_we_are(index, link),
+            Answer::Challenge => self.challenge(now, index, link),
+            Answer::Reset(sequence) => {
+                let Some(connection) = self.connections.get_mut(index) else { return };
+                let tuple = connection.tuple;
+                let bare = Bare { flags: RST, sequence, acknowledgement: 0, window: 0 };
+                self.counters.count(Counter::ResetsSent);
+                self.send_bare(tuple, bare, link);
+            }
+        }
     }
 
     /// Says where a connection stands, so that whoever sent a segment that would change it has to prove that it knows.

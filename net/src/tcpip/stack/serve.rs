@@ -57,12 +57,17 @@ impl Stack {
 
     /// Sends what a connection has to send, and looks after its timers and its end.
     pub(super) fn serve(&mut self, now: u64, index: u32, link: &mut impl Link) {
-        let Stack { connections, config, pool, output, counters, path_mtus, options, .. } = self;
-        let Some(connection) = connections.get_mut(index) else { return };
+        let Some(connection) = self.connections.get_mut(index) else { return };
         connection.is_busy = false;
         if !connection.is_live {
             return;
         }
+        let answer = std::mem::take(&mut connection.answer);
+        if answer != Answer::Nothing {
+            self.reply(now, index, answer, link);
+        }
+        let Stack { connections, config, pool, output, counters, path_mtus, options, .. } = self;
+        let Some(connection) = connections.get_mut(index) else { return };
         let Some(tcb) = &mut connection.tcb else { return };
         if connection.is_receive_shut {
             while tcb.take(config, pool, |bytes| (bytes.len(), ())).is_some() {}

@@ -5,6 +5,7 @@
 //! their place already, and what is missing is filled in.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Bytes of a buffer.
 pub(in crate::tcpip) const BUFFER_BYTES: usize = 16 << 10;
@@ -112,6 +113,19 @@ impl Buffers {
     }
 }
 
+/// Where the data of a segment lies.
+pub(in crate::tcpip) trait Data {
+    /// Copies the bytes from this place on. False if they are not there any more.
+    fn read(&self, at: usize, target: &mut [u8]) -> bool;
+}
+
+impl Data for [u8] {
+    fn read(&self, at: usize, target: &mut [u8]) -> bool {
+        let bytes = self.get(at..).and_then(|bytes| bytes.get(..target.len()));
+        bytes.map(|bytes| target.copy_from_slice(bytes)).is_some()
+    }
+}
+
 /// The bytes of one direction of a connection.
 ///
 /// Places are counted from the first byte that is there. [`Chain::clear`] has to be called before it is dropped, or its buffers
@@ -133,20 +147,29 @@ impl Chain {
         self.bytes
     }
 
-    /// Puts bytes in their place, which may lie behind a gap. False, and nothing has changed for a reader, if there is no buffer.
-    pub(super) fn put(&mut self, at: usize, mut bytes: &[u8], pool: &mut Buffers) -> bool {
+    /// Puts a range of `data` in its place, which may lie behind a gap. False, and nothing has changed for a reader, if there is no
+    /// buffer, or no data any more.
+    pub(super) fn put(
+        &mut self,
+        at: usize,
+        data: &(impl Data + ?Sized),
+        range: Range<usize>,
+        pool: &mut Buffers,
+    ) -> bool {
         let purpose = if at > self.bytes { Purpose::Behind } else { Purpose::Next };
-        let end = at + bytes.len();
         let mut place = self.start + at;
-        while !bytes.is_empty() {
+        let mut next = range.start;
+        while next < range.end {
             let (number, from) = (place / BUFFER_BYTES, place % BUFFER_BYTES);
             let Some(buffer) = self.buffer(number, purpose, pool) else { return false };
-            let (now, later) = bytes.split_at(bytes.len().min(BUFFER_BYTES - from));
-            buffer[from..from + now.len()].copy_from_slice(now);
-            place += now.len();
-            bytes = later;
+            let count = (range.end - next).min(BUFFER_BYTES - from);
+            if !data.read(next, &mut buffer[from..from + count]) {
+                return false;
+            }
+            place += count;
+            next += count;
         }
-        self.extent = self.extent.max(end);
+        self.extent = self.extent.max(at + range.len());
         true
     }
 
@@ -237,15 +260,19 @@ mod tests {
 
     use super::*;
 
+    fn put(chain: &mut Chain, at: usize, bytes: &[u8], pool: &mut Buffers) -> bool {
+        chain.put(at, bytes, 0..bytes.len(), pool)
+    }
+
     #[test]
     fn buffers_are_limited_and_used_again() {
         let mut pool = Buffers::new(2 * BUFFER_BYTES, BUFFER_BYTES);
         let mut chain = Chain::default();
-        assert!(chain.put(0, &[1; BUFFER_BYTES], &mut pool));
-        assert!(chain.put(BUFFER_BYTES, &[2], &mut pool));
+        assert!(put(&mut chain, 0, &[1; BUFFER_BYTES], &mut pool));
+        assert!(put(&mut chain, BUFFER_BYTES, &[2], &mut pool));
         assert!(!pool.has_one(Purpose::Next));
         let mut other = Chain::default();
-        assert!(!other.put(0, &[3], &mut pool));
+        assert!(!put(&mut other, 0, &[3], &mut pool));
         assert!(other.space(10, &mut pool).is_empty());
         other.clear(&mut pool);
         chain.advance(BUFFER_BYTES + 1);
@@ -268,8 +295,8 @@ mod tests {
                 // The second part is put before the first.
                 let bytes: Vec<u8> = (written..written + first + second).map(byte).collect();
                 let at = chain.len();
-                prop_assert!(chain.put(at + first, &bytes[first..], &mut pool));
-                prop_assert!(chain.put(at, &bytes[..first], &mut pool));
+                prop_assert!(put(&mut chain, at + first, &bytes[first..], &mut pool));
+                prop_assert!(put(&mut chain, at, &bytes[..first], &mut pool));
                 chain.advance(bytes.len());
                 written += bytes.len();
                 let count = consumed.min(chain.len());

@@ -9,8 +9,9 @@ use crate::tcpip::packet::{FIN, RST, SYN};
 const REPEATED_MAX: u8 = 3;
 
 /// What is to be sent at once, besides what the connection has to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::tcpip) enum Answer {
+    #[default]
     Nothing,
     /// Where we are: to each who asks.
     Position,
@@ -59,19 +60,19 @@ impl Arrival {
 }
 
 impl Tcb {
-    /// Takes a segment. Nobody will ever read what comes for an orphan.
+    /// Takes a segment, with its header and its data. Nobody will ever read what comes for an orphan.
     pub(in crate::tcpip) fn receive(
         &mut self,
         now: u64,
         segment: &Segment,
-        transport: &[u8],
+        (header, data): (&[u8], &(impl Data + ?Sized)),
         is_orphan: bool,
         config: &TcpConfig,
         pool: &mut Buffers,
     ) -> Arrival {
         match self.state {
             State::Closed => return Arrival::NOTHING,
-            State::SynSent => return self.receive_answer(now, segment, transport, config, pool),
+            State::SynSent => return self.receive_answer(now, segment, header, config, pool),
             _ => {}
         }
         let is_synchronized = self.state != State::SynReceived;
@@ -128,11 +129,10 @@ impl Tcb {
             self.establish();
             self.window_of = segment.sequence.wrapping_sub(1);
         }
-        let progress = self.acknowledge(now, &segment, transport, config, pool);
+        let progress = self.acknowledge(now, &segment, header, config, pool);
         let progress = if is_synchronized { progress } else { Progress::Some };
         let mut arrival = Arrival { progress, is_heard: true, ..Arrival::NOTHING };
         if self.state != State::Closed && self.state != State::TimeWait {
-            let data = &transport[transport.len() - segment.data_bytes..];
             arrival.is_lacking = !self.store(now, &segment, data, config, pool);
         } else if segment.length() > 0 {
             self.must_acknowledge = self.state == State::TimeWait;
@@ -145,7 +145,7 @@ impl Tcb {
         &mut self,
         now: u64,
         segment: &Segment,
-        transport: &[u8],
+        header: &[u8],
         config: &TcpConfig,
         pool: &mut Buffers,
     ) -> Arrival {
@@ -162,7 +162,7 @@ impl Tcb {
         if !segment.has(SYN) {
             return Arrival::NOTHING;
         }
-        self.begin(config, segment, packet::agreed(transport, self.is_v4));
+        self.begin(config, segment, packet::agreed(header, self.is_v4));
         self.edge = self.expected.wrapping_add(config.first_window().into());
         if segment.has(ACK) {
             self.una = segment.acknowledgement;
@@ -226,7 +226,7 @@ impl Tcb {
         &mut self,
         now: u64,
         segment: &Segment,
-        transport: &[u8],
+        header: &[u8],
         config: &TcpConfig,
         pool: &mut Buffers,
     ) -> Progress {
@@ -269,7 +269,7 @@ impl Tcb {
             self.has_probed = false;
         }
         if self.theirs.takes_selective {
-            self.select(transport, moment, &mut news);
+            self.select(header, moment, &mut news);
         }
         if let Some(sent) = news.sent {
             self.round_trip.sample(now.saturating_sub(sent));
@@ -302,11 +302,11 @@ impl Tcb {
     }
 
     /// What has come though something before it is missing (RFC 2018 4).
-    fn select(&mut self, transport: &[u8], moment: Moment, news: &mut News) {
-        if transport[12] >> 4 == 5 {
+    fn select(&mut self, header: &[u8], moment: Moment, news: &mut News) {
+        if header.len() == packet::TCP_BYTES {
             return;
         }
-        let Some(option) = packet::option(transport, packet::SELECTIVE_RANGES) else { return };
+        let Some(option) = packet::option(header, packet::SELECTIVE_RANGES) else { return };
         for block in option[2..].chunks_exact(8) {
             let [begin, end] = [0, 4].map(|at| u32_at(block, at).unwrap_or(0));
             let is_there =
@@ -363,35 +363,36 @@ impl Tcb {
         &mut self,
         now: u64,
         segment: &Segment,
-        data: &[u8],
+        data: &(impl Data + ?Sized),
         config: &TcpConfig,
         pool: &mut Buffers,
     ) -> bool {
         let mut begin = segment.sequence;
-        let mut data = data;
+        let mut range = 0..segment.data_bytes;
         let mut has_end = segment.has(FIN);
         if is_before(begin, self.expected) {
             let past = self.expected.wrapping_sub(begin) as usize;
-            data = data.get(past..).unwrap_or_default();
+            range.start = past.min(range.end);
             begin = self.expected;
         }
         let space = self.edge.wrapping_sub(begin) as usize;
-        if data.len() > space {
-            data = &data[..space];
+        if range.len() > space {
+            range.end = range.start + space;
             has_end = false;
         }
-        if data.is_empty() && !has_end {
+        if range.is_empty() && !has_end {
             return true;
         }
+        let bytes = range.len();
         let at = self.received.len() + begin.wrapping_sub(self.expected) as usize;
-        if !self.received.put(at, data, pool) {
+        if !self.received.put(at, data, range, pool) {
             return false;
         }
-        let end = begin.wrapping_add(data.len() as u32);
+        let end = begin.wrapping_add(bytes as u32);
         if begin != self.expected {
             // What is missing is asked for at once (RFC 5681 4.2). The end behind it comes again.
             self.must_acknowledge = true;
-            if !data.is_empty() {
+            if bytes > 0 {
                 self.note_beyond(begin, end);
             }
             return true;
@@ -417,7 +418,7 @@ impl Tcb {
         if self.unacknowledged > 1
             || config.acknowledge_after_ns == 0
             || !self.beyond.is_empty()
-            || data.len() >= 2 * segment_bytes
+            || bytes >= 2 * segment_bytes
         {
             self.must_acknowledge = true;
         } else if !self.must_acknowledge {
