@@ -533,6 +533,13 @@ impl Stack {
         (tcb.next(), tcb.expected())
     }
 
+    /// How many pieces of what is under way a connection tells apart, and how many ranges behind a gap.
+    #[cfg(test)]
+    pub(super) fn pieces(&self, id: ConnectionId) -> (usize, usize) {
+        let connection = self.connections.find(id).expect("there is one");
+        connection.tcb.as_ref().expect("it is not over").pieces()
+    }
+
     /// A pair of ports is not used from here.
     #[cfg(test)]
     pub(super) fn take_for_ever(&mut self, tuple: Tuple) {

@@ -290,6 +290,12 @@ impl Tcb {
         self.round_trip.smoothed
     }
 
+    /// How many pieces of what is under way are told apart, and how many ranges behind a gap.
+    #[cfg(test)]
+    pub(super) fn pieces(&self) -> (usize, usize) {
+        (self.scoreboard.pieces(), self.beyond.len())
+    }
+
     /// Whether a reset or an acknowledgement is still to be sent, though the connection is over.
     pub(super) fn has_last_words(&self) -> bool {
         match self.state {
@@ -360,8 +366,8 @@ impl Tcb {
 
     /// A segment without data that says where we are, and is sent at once.
     pub(super) fn position(&mut self, config: &TcpConfig) -> Bare {
+        // It may find no room: what is to be acknowledged is acknowledged nevertheless.
         let window = self.offer(config);
-        self.note_acknowledged();
         Bare { flags: ACK, sequence: self.nxt, acknowledgement: self.expected, window }
     }
 

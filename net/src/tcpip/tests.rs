@@ -626,6 +626,38 @@ fn end_behind_more_than_was_asked_for_is_not_the_end() {
 }
 
 #[test]
+fn side_that_says_each_byte_by_itself_costs_no_more_than_another() {
+    let mut world = World::plain();
+    let (from, to) = (SocketAddr::new([10, 1, 7, 7].into(), 1024), world.at(1, 7));
+    world.stacks[1].listen(to, 8).unwrap();
+    let numbers = forge_connection_with(&mut world, from, to, [1, 1, 4, 2]);
+    let (sequence, acknowledgement) = numbers;
+    let say = |world: &mut World, sequence: u32, ranges: &[u32], data: &[u8]| {
+        let mut frame = packet::begin(from.ip(), to.ip(), packet::TCP, 20 + 4 + 8 + data.len());
+        frame.extend([from.port().to_be_bytes(), to.port().to_be_bytes()].concat());
+        frame.extend([sequence.to_be_bytes(), acknowledgement.to_be_bytes()].concat());
+        frame.extend([8 << 4, ACK, 255, 255, 0, 0, 0, 0, 1, 1, 5, 10]);
+        frame.extend(ranges.iter().flat_map(|number| number.to_be_bytes()));
+        frame.extend(data);
+        address(&mut frame, MACS[1], MACS[0]);
+        inject(world, Offload { checksum: Checksum::Verified, ..Offload::NONE }, &frame);
+    };
+    say(&mut world, sequence, &[0, 0], &[]);
+    let (id, _) = world.stacks[1].accept(to).unwrap();
+    put(&mut world, 1, id, 60_000);
+    world.step_before(world.now);
+    let begin = std::time::Instant::now();
+    for number in 0..14_000 {
+        let byte = acknowledgement.wrapping_add(1 + 2 * number);
+        say(&mut world, sequence, &[byte, byte.wrapping_add(1)], &[]);
+        say(&mut world, sequence + 1 + 2 * number, &[0, 0], b"x");
+    }
+    eprintln!("{:?} for 28,000 segments", begin.elapsed());
+    let (pieces, ranges) = world.stacks[1].pieces(id);
+    assert!(pieces < 300 && ranges <= 256, "{pieces} pieces, {ranges} ranges");
+}
+
+#[test]
 fn closed_port_refuses_and_full_backlog_does_not() {
     let mut world = World::plain();
     let to = world.at(1, 9);

@@ -5,6 +5,12 @@ use super::*;
 use crate::lan::frame::u32_at;
 use crate::tcpip::packet::{FIN, RST, SYN};
 
+/// Pieces of what is under way that another side may have us tell apart, beside four for each segment.
+const PIECES_MIN: u32 = 64;
+
+/// Ranges behind a gap, at most. What would make more of them comes again.
+const RANGES_MAX: usize = 256;
+
 /// How often the same is acknowledged again before something is taken for lost (RFC 5681 3.2).
 const REPEATED_MAX: u8 = 3;
 
@@ -311,7 +317,10 @@ impl Tcb {
             let [begin, end] = [0, 4].map(|at| u32_at(block, at).unwrap_or(0));
             let is_there =
                 !is_before(begin, self.una) && is_before(begin, end) && !is_before(self.nxt, end);
-            if is_there {
+            // Whoever names each byte by itself would have us walk through a list as long as the window.
+            let pieces_max =
+                PIECES_MIN + 4 * self.nxt.wrapping_sub(self.una) / self.segment_bytes();
+            if is_there && self.scoreboard.pieces() < pieces_max as usize {
                 self.scoreboard.select(self.una, (begin, end), moment, news);
             }
         }
@@ -384,6 +393,10 @@ impl Tcb {
             return true;
         }
         let bytes = range.len();
+        if begin != self.expected && self.beyond.len() >= RANGES_MAX {
+            self.must_acknowledge = true;
+            return true;
+        }
         let at = self.received.len() + begin.wrapping_sub(self.expected) as usize;
         if !self.received.put(at, data, range, pool) {
             return false;

@@ -63,6 +63,10 @@ impl Scoreboard {
         nxt.wrapping_sub(una).saturating_sub(self.selected + self.lost)
     }
 
+    pub(super) fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
     pub(super) fn has_lost(&self) -> bool {
         self.lost > 0
     }
