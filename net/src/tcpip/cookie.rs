@@ -8,7 +8,7 @@
 //!
 //! *size* is an index of [`SEGMENT_BYTES`], *sel* says whether the other side takes selective acknowledgements, *shift* by how
 //! many bits its windows are shifted, or 15 if they are not. FreeBSD does the same. Linux puts the options into a timestamp,
-//! which smoltcp does not send.
+//! which our connections do not send.
 //!
 //! The hash has both addresses, the other side's first number, the bits beside it and the time in steps of a minute. So
 //! whoever has not seen the number guesses it once in eight million tries, and it is good for two minutes at most.
