@@ -20,7 +20,9 @@ use os::processor::now_ns;
 
 use super::error::{JoinLanError, SendFrameError, TrySendFrameError};
 use super::joining::{self, Wish};
-use super::mesh::{Found, FoundInPlace, Mesh};
+#[cfg(feature = "tcpip")]
+use super::mesh::FoundInPlace;
+use super::mesh::{Found, Mesh};
 use crate::guest::Guest;
 use crate::waiter;
 #[cfg(feature = "tcpip")]
@@ -346,11 +348,13 @@ impl Lan {
     }
 
     /// The next frame, of which most stays in its sender's page if it is long, until the next is looked for.
+    #[cfg(feature = "tcpip")]
     pub(crate) fn try_find_in_place(&mut self) -> io::Result<Option<FoundInPlace>> {
         self.mesh.find_in_place()
     }
 
     /// A frame that was found last.
+    #[cfg(feature = "tcpip")]
     pub(crate) fn found_in_place(&self, found: FoundInPlace) -> FrameInPlace<'_> {
         self.mesh.frame_in_place(found)
     }
