@@ -167,6 +167,8 @@ pub struct Stack {
     time_wait: TimeWait,
     /// When connections are to be served without being asked.
     timers: BTreeSet<(u64, u32)>,
+    /// Whether no time runs out: see [`Stack::hold_timers`].
+    are_timers_held: bool,
     /// Connections that may have something to send.
     busy: VecDeque<u32>,
     /// Connections whose other sides are to be asked whether they are there.
@@ -261,6 +263,7 @@ impl Stack {
             sockets: Sockets::default(),
             time_wait: TimeWait::default(),
             timers: BTreeSet::new(),
+            are_timers_held: false,
             busy: VecDeque::new(),
             questioned: VecDeque::new(),
             changed: BTreeSet::new(),

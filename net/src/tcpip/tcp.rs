@@ -145,6 +145,10 @@ pub(super) struct Tcb {
     /// A closed window is to be asked after; and whether a byte beyond it was sent.
     must_probe: bool,
     has_probed: bool,
+    /// One lost segment goes whatever the congestion window says (RFC 5681 3.2).
+    must_resend: bool,
+    /// What was sent up to this number filled the congestion window.
+    limited_until: u32,
     /// When something was sent last.
     sent_at: u64,
     /// Segments with data that were sent again.
@@ -181,7 +185,7 @@ impl Tcb {
             window_max: 0,
             theirs: Agreed::default(),
             shift: 0,
-            sent: Chain::default(),
+            sent: Chain::to_send(),
             is_ended: false,
             scoreboard: Scoreboard::default(),
             congestion: Window::new(config.congestion),
@@ -193,6 +197,8 @@ impl Tcb {
             detect_at: None,
             must_probe: false,
             has_probed: false,
+            must_resend: false,
+            limited_until: first,
             sent_at: 0,
             resent: 0,
             expected: 0,
@@ -354,7 +360,8 @@ impl Tcb {
     /// Bytes that may still come of those that were offered, and bytes for which there is space.
     fn windows(&self, config: &TcpConfig) -> (usize, usize) {
         let offered = self.edge.wrapping_sub(self.expected) as usize;
-        (offered, config.receive_bytes.saturating_sub(self.received.len()))
+        let most = config.receive_bytes.min(usize::from(u16::MAX) << self.shift);
+        (offered, most.saturating_sub(self.received.len()))
     }
 
     /// Whether there is so much more space than was offered that it is worth a segment (RFC 9293 3.8.6.2.2).
@@ -463,7 +470,7 @@ impl Tcb {
 
     /// Ends it with a reset (RFC 9293 3.10.5).
     pub(super) fn abort(&mut self, pool: &mut Buffers) {
-        self.must_reset = !matches!(self.state, State::SynSent | State::Closed);
+        self.must_reset |= !matches!(self.state, State::SynSent | State::Closed);
         self.finish(pool);
     }
 

@@ -27,6 +27,9 @@ const FRAMES_PER_POLL: usize = 4;
 /// Rounds of that in one verb that does not wait. More is left to the next verb.
 const ROUNDS_MAX: usize = 64;
 
+/// Rounds in which no time runs out because something was received.
+const ROUNDS_HELD_MAX: usize = 16;
+
 /// How long a host may be missing from the LAN before connections with it end: a new host of the system has to hear from
 /// all members again first.
 const GONE_NS: u64 = 3_000_000_000;
@@ -181,12 +184,14 @@ impl Core {
     pub(super) fn pump(&mut self) -> io::Result<()> {
         self.pumps += 1;
         let mut now = 0;
-        for _ in 0..ROUNDS_MAX {
+        for round in 0..ROUNDS_MAX {
             now = now_ns();
             let mut has_received = false;
             for lan in 0..self.lans.len() {
                 has_received |= self.receive_from(lan, now)?;
             }
+            // What has come may be what a timer waits for. Whoever floods us does not stop all timers.
+            self.net.hold_timers(has_received && round < ROUNDS_HELD_MAX);
             let mut wire = Wire { lans: &mut self.lans, members: &self.members };
             let has_more = self.net.poll(now, &mut wire);
             self.has_more = has_received || has_more;
@@ -363,6 +368,8 @@ impl Core {
     pub(super) fn push(&mut self) {
         let now = now_ns();
         self.has_more = true;
+        // What has come meanwhile is received by the next pump.
+        self.net.hold_timers(true);
         for _ in 0..ROUNDS_MAX {
             if !self.net.poll(now, &mut Wire { lans: &mut self.lans, members: &self.members }) {
                 self.has_more = false;

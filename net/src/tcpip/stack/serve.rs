@@ -12,7 +12,7 @@ impl Stack {
         self.clock = now;
         self.receive_own(now, link);
         self.give_up_late(now, link);
-        let Stack { output, counters, stalled, busy, connections, timers, has_moved, .. } = self;
+        let Stack { output, counters, stalled, busy, connections, has_moved, .. } = self;
         output.retry(link, counters, |to| {
             *has_moved = true;
             for index in stalled.remove(&to).unwrap_or_default() {
@@ -23,7 +23,14 @@ impl Stack {
                 }
             }
         });
-        while let Some((due, index)) = timers.first().copied().filter(|(due, _)| *due <= now) {
+        if self.pool.take_space_again() {
+            for index in self.tuples.values().copied().collect::<Vec<_>>() {
+                self.note_change(index);
+            }
+        }
+        let Stack { busy, connections, timers, .. } = self;
+        let is_due = |due: &u64| *due <= now && !self.are_timers_held;
+        while let Some((due, index)) = timers.first().copied().filter(|(due, _)| is_due(due)) {
             timers.remove(&(due, index));
             if let Some(connection) = connections.get_mut(index) {
                 connection.due = None;
@@ -39,6 +46,12 @@ impl Stack {
             self.serve(now, index, link);
         }
         self.has_more()
+    }
+
+    /// Has [`Stack::poll`] send what there is to send, and take nothing for late meanwhile: for one who knows that frames have come that were not
+    /// received yet.
+    pub fn hold_timers(&mut self, is_held: bool) {
+        self.are_timers_held = is_held;
     }
 
     /// Returns true if there is work to do at once.
@@ -103,7 +116,12 @@ impl Stack {
             counters.count(Counter::TimedOut);
             tcb.abort(pool);
         }
-        tcb.tick(now);
+        // What waits for its target has not gone: nothing is late.
+        match output.is_full(remote.ip()) {
+            true => tcb.postpone(now, config),
+            false if !self.are_timers_held => tcb.tick(now),
+            false => {}
+        }
         let said = [path_mtus.get(now, remote.ip()), output.routes.mtu_to(remote.ip())];
         let mtu = said.into_iter().flatten().fold(options.mtu, usize::min);
         let mut has_more = true;

@@ -23,14 +23,18 @@ pub(in crate::tcpip) struct Buffers {
     /// How many of them are kept.
     free_max: usize,
     in_use: usize,
+    /// Those of them that have bytes which are to be sent.
+    sending: usize,
     in_use_max: usize,
     high_water: usize,
+    /// Whether there were none to send with, and there are some now.
+    has_space_again: bool,
     /// Bytes that were freed and that the allocator may have kept.
     freed_bytes: usize,
 }
 
-/// What a buffer is wanted for. Some are left for what comes first, or two sides could wait for each other with all buffers full of
-/// what nobody can take.
+/// What a buffer is wanted for. A quarter is left to each direction whatever the other takes, and of what is received an eighth
+/// to what comes first: or two sides could wait for each other with all buffers full of what nobody can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tcpip) enum Purpose {
     /// Bytes that a program can read next.
@@ -63,6 +67,8 @@ impl Buffers {
             free: Vec::new(),
             free_max: kept_bytes_max / BUFFER_BYTES,
             in_use: 0,
+            sending: 0,
+            has_space_again: false,
             in_use_max: (bytes_max / BUFFER_BYTES).max(1),
             high_water: 0,
             freed_bytes: 0,
@@ -82,12 +88,17 @@ impl Buffers {
 
     /// Whether bytes find a buffer that are wanted for this.
     pub(in crate::tcpip) fn has_one(&self, purpose: Purpose) -> bool {
-        let reserved = match purpose {
-            Purpose::Next => 0,
-            Purpose::Behind => self.in_use_max / 8,
-            Purpose::Sending => self.in_use_max / 4,
+        let (has, left) = match purpose {
+            Purpose::Next => (self.in_use - self.sending, self.in_use_max / 4),
+            Purpose::Behind => (self.in_use - self.sending, self.in_use_max * 3 / 8),
+            Purpose::Sending => (self.sending, self.in_use_max / 4),
         };
-        self.in_use + reserved < self.in_use_max
+        self.in_use < self.in_use_max && has + left < self.in_use_max
+    }
+
+    /// Whether there is space to send for connections that found none.
+    pub(in crate::tcpip) fn take_space_again(&mut self) -> bool {
+        std::mem::take(&mut self.has_space_again)
     }
 
     fn take(&mut self, purpose: Purpose) -> Option<Buffer> {
@@ -95,12 +106,16 @@ impl Buffers {
             return None;
         }
         self.in_use += 1;
+        self.sending += usize::from(purpose == Purpose::Sending);
         self.high_water = self.high_water.max(self.in_use);
         Some(self.free.pop().unwrap_or_else(|| vec![0; BUFFER_BYTES].into_boxed_slice()))
     }
 
-    fn put(&mut self, buffer: Buffer) {
+    fn put(&mut self, buffer: Buffer, is_sending: bool) {
+        let had_none = !self.has_one(Purpose::Sending);
         self.in_use -= 1;
+        self.sending -= usize::from(is_sending);
+        self.has_space_again |= had_none && self.has_one(Purpose::Sending);
         if self.free.len() < self.free_max {
             return self.free.push(buffer);
         }
@@ -140,37 +155,67 @@ pub(super) struct Chain {
     bytes: usize,
     /// Where the last byte ends that is there, gaps or not.
     extent: usize,
+    /// Whether they are to be sent.
+    is_sending: bool,
 }
 
 impl Chain {
+    /// One for bytes that are to be sent.
+    pub(super) fn to_send() -> Chain {
+        Chain { is_sending: true, ..Chain::default() }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Puts a range of `data` in its place, which may lie behind a gap. False, and nothing has changed for a reader, if there is no
-    /// buffer, or no data any more.
+    /// Puts a range of `data` in its place, which may lie behind a gap: how many bytes of it. They are fewer if there is no buffer, or no data
+    /// any more.
     pub(super) fn put(
         &mut self,
         at: usize,
         data: &(impl Data + ?Sized),
         range: Range<usize>,
         pool: &mut Buffers,
-    ) -> bool {
+    ) -> usize {
         let purpose = if at > self.bytes { Purpose::Behind } else { Purpose::Next };
         let mut place = self.start + at;
         let mut next = range.start;
         while next < range.end {
             let (number, from) = (place / BUFFER_BYTES, place % BUFFER_BYTES);
-            let Some(buffer) = self.buffer(number, purpose, pool) else { return false };
+            let Some(buffer) = self.buffer(number, purpose, pool) else { break };
             let count = (range.end - next).min(BUFFER_BYTES - from);
             if !data.read(next, &mut buffer[from..from + count]) {
-                return false;
+                break;
             }
             place += count;
             next += count;
         }
-        self.extent = self.extent.max(at + range.len());
-        true
+        let count = next - range.start;
+        if count > 0 {
+            self.extent = self.extent.max(at + count);
+        }
+        if count < range.len() {
+            self.trim(pool);
+        }
+        count
+    }
+
+    /// Gives back buffers behind the last byte that is there.
+    fn trim(&mut self, pool: &mut Buffers) {
+        if self.extent == 0 {
+            return self.clear(pool);
+        }
+        let needed = (self.start + self.extent).div_ceil(BUFFER_BYTES);
+        for buffer in self.buffers.drain(needed.min(self.buffers.len())..).flatten() {
+            pool.put(buffer, self.is_sending);
+        }
+    }
+
+    /// What lies behind a gap is nothing.
+    pub(super) fn cut(&mut self, pool: &mut Buffers) {
+        self.extent = self.bytes;
+        self.trim(pool);
     }
 
     fn buffer(
@@ -240,7 +285,7 @@ impl Chain {
         while self.start >= BUFFER_BYTES {
             self.start -= BUFFER_BYTES;
             if let Some(buffer) = self.buffers.pop_front().flatten() {
-                pool.put(buffer);
+                pool.put(buffer, self.is_sending);
             }
         }
     }
@@ -248,7 +293,7 @@ impl Chain {
     /// Gives all buffers back.
     pub(super) fn clear(&mut self, pool: &mut Buffers) {
         for buffer in self.buffers.drain(..).flatten() {
-            pool.put(buffer);
+            pool.put(buffer, self.is_sending);
         }
         (self.start, self.bytes, self.extent) = (0, 0, 0);
     }
@@ -260,26 +305,55 @@ mod tests {
 
     use super::*;
 
-    fn put(chain: &mut Chain, at: usize, bytes: &[u8], pool: &mut Buffers) -> bool {
+    fn put(chain: &mut Chain, at: usize, bytes: &[u8], pool: &mut Buffers) -> usize {
         chain.put(at, bytes, 0..bytes.len(), pool)
     }
 
     #[test]
     fn buffers_are_limited_and_used_again() {
-        let mut pool = Buffers::new(2 * BUFFER_BYTES, BUFFER_BYTES);
+        let mut pool = Buffers::new(8 * BUFFER_BYTES, BUFFER_BYTES);
+        let in_use = |pool: &Buffers| (pool.usage().in_use, pool.usage().free);
         let mut chain = Chain::default();
-        assert!(put(&mut chain, 0, &[1; BUFFER_BYTES], &mut pool));
-        assert!(put(&mut chain, BUFFER_BYTES, &[2], &mut pool));
-        assert!(!pool.has_one(Purpose::Next));
-        let mut other = Chain::default();
-        assert!(!put(&mut other, 0, &[3], &mut pool));
-        assert!(other.space(10, &mut pool).is_empty());
-        other.clear(&mut pool);
-        chain.advance(BUFFER_BYTES + 1);
+        // What does not find room leaves nothing behind.
+        let bytes = vec![1; 7 * BUFFER_BYTES];
+        assert_eq!(put(&mut chain, 0, &bytes, &mut pool), 6 * BUFFER_BYTES);
+        assert_eq!(put(&mut Chain::default(), 0, &[3], &mut pool), 0);
+        assert_eq!(put(&mut Chain::default(), 1, &[3], &mut pool), 0);
+        assert_eq!(in_use(&pool), (6, 0));
+        let mut sending = Chain::to_send();
+        for _ in 0..2 {
+            assert_eq!(sending.space(usize::MAX, &mut pool).len(), BUFFER_BYTES);
+            sending.advance(BUFFER_BYTES);
+        }
+        assert!(sending.space(usize::MAX, &mut pool).is_empty());
+        assert!(!pool.take_space_again());
+        chain.advance(6 * BUFFER_BYTES);
+        chain.consume(5 * BUFFER_BYTES, &mut pool);
+        assert!(pool.take_space_again() && !pool.take_space_again());
+        assert_eq!(in_use(&pool), (3, 1));
+        assert_eq!(
+            put(&mut chain, 2 * BUFFER_BYTES, &bytes[..BUFFER_BYTES], &mut pool),
+            BUFFER_BYTES
+        );
+        assert_eq!(in_use(&pool), (4, 0));
+        chain.cut(&mut pool);
+        assert_eq!(in_use(&pool), (3, 1));
         chain.consume(BUFFER_BYTES, &mut pool);
-        assert_eq!((chain.front(), pool.usage().in_use, pool.usage().free), (&[2][..], 1, 1));
-        chain.consume(1, &mut pool);
-        assert_eq!((pool.usage().in_use, pool.usage().high_water, pool.usage().free), (0, 2, 1));
+        sending.clear(&mut pool);
+        assert_eq!((in_use(&pool), pool.usage().high_water), ((0, 1), 8));
+    }
+
+    #[test]
+    fn data_that_is_gone_takes_no_buffer() {
+        struct Gone;
+        impl Data for Gone {
+            fn read(&self, _: usize, _: &mut [u8]) -> bool {
+                false
+            }
+        }
+        let mut pool = Buffers::new(8 * BUFFER_BYTES, 0);
+        assert_eq!(Chain::default().put(0, &Gone, 0..10, &mut pool), 0);
+        assert_eq!(pool.usage().in_use, 0);
     }
 
     proptest! {
@@ -287,7 +361,7 @@ mod tests {
         fn bytes_come_out_as_they_were_put(
             steps in prop::collection::vec((0..40_000usize, 0..40_000usize, 0..60_000usize), 1..30),
         ) {
-            let mut pool = Buffers::new(1 << 20, 1 << 20);
+            let mut pool = Buffers::new(8 << 20, 1 << 20);
             let mut chain = Chain::default();
             let byte = |at: usize| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0];
             let (mut read, mut written) = (0, 0);
@@ -295,8 +369,8 @@ mod tests {
                 // The second part is put before the first.
                 let bytes: Vec<u8> = (written..written + first + second).map(byte).collect();
                 let at = chain.len();
-                prop_assert!(put(&mut chain, at + first, &bytes[first..], &mut pool));
-                prop_assert!(put(&mut chain, at, &bytes[..first], &mut pool));
+                prop_assert_eq!(put(&mut chain, at + first, &bytes[first..], &mut pool), second);
+                prop_assert_eq!(put(&mut chain, at, &bytes[..first], &mut pool), first);
                 chain.advance(bytes.len());
                 written += bytes.len();
                 let count = consumed.min(chain.len());

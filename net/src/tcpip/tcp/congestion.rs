@@ -104,7 +104,7 @@ impl Window {
             let target = at(seconds + round_trip as f64 / 1e9).clamp(window, 1.5 * window);
             window + (target - window) / window * acknowledged
         };
-        self.bytes = (next.max(window) * mss) as u32;
+        self.bytes = self.bytes.max((next * mss) as u32);
     }
 
     /// Something was lost while so much was under way: less is sent at once.
@@ -137,10 +137,9 @@ impl Window {
     /// Nothing was under way for longer than it takes to send again: what the way can take is not known any more
     /// (RFC 5681 4.1).
     pub(super) fn restart(&mut self, mss: u32) {
-        self.bytes = self.bytes.min((FIRST_SEGMENTS * mss).max(mss));
-        self.cubic.begun = None;
-        if self.kind == Congestion::None {
-            self.bytes = u32::MAX;
+        if self.kind != Congestion::None {
+            self.bytes = self.bytes.min(FIRST_SEGMENTS * mss);
+            self.cubic.begun = None;
         }
     }
 }

@@ -100,7 +100,7 @@ impl Tcb {
         if !segment.has(ACK) {
             return Arrival::NOTHING;
         }
-        if !is_synchronized && segment.acknowledgement != self.nxt {
+        if !is_synchronized && (segment.acknowledgement != self.nxt || self.nxt == self.una) {
             // RFC 9293 3.10.7.4, fifth step.
             return Arrival::answer(Answer::Reset(segment.acknowledgement));
         }
@@ -209,7 +209,7 @@ impl Tcb {
 
     /// Whether it acknowledges what we may have sent, as far as anybody would say it now (RFC 5961 5.2).
     fn may_acknowledge(&self, number: u32) -> bool {
-        let end = self.nxt.wrapping_add(u32::from(self.has_probed));
+        let end = self.nxt.wrapping_add(u32::from(self.has_probed && self.nxt == self.una));
         let is_old = is_before(number, self.una) && self.una.wrapping_sub(number) > self.window_max;
         !is_before(end, number) && !is_old
     }
@@ -259,10 +259,12 @@ impl Tcb {
         let mut news = News::default();
         let flight = self.scoreboard.flight(self.una, self.nxt);
         // Whether as much was under way as may be: if not, it says nothing of how much more may be.
-        let is_limited = flight.saturating_add(self.segment_bytes()) >= self.congestion.bytes();
+        let is_limited = is_before(self.una, self.limited_until);
         let moment = Moment { now, least: self.round_trip.least };
         if self.has_probed && self.nxt.wrapping_add(1) == number {
+            // It was sent several times, perhaps.
             self.scoreboard.push(number, now);
+            self.scoreboard.resend(self.una, (self.nxt, number), now);
             self.nxt = number;
         }
         if is_news {
@@ -270,7 +272,6 @@ impl Tcb {
             let data_end = if is_before(self.end(), number) { self.end() } else { number };
             self.sent.consume(data_end.wrapping_sub(self.base) as usize, pool);
             (self.una, self.base) = (number, data_end);
-            self.backoff = 0;
             self.repeated = 0;
             self.has_probed = false;
         }
@@ -278,6 +279,8 @@ impl Tcb {
             self.select(header, moment, &mut news);
         }
         if let Some(sent) = news.sent {
+            // Until something is measured, the longer time stays (RFC 6298 5.7).
+            self.backoff = 0;
             self.round_trip.sample(now.saturating_sub(sent));
         }
         self.recover(now, is_news, is_repeated, flight);
@@ -336,6 +339,7 @@ impl Tcb {
             // What is acknowledged in part is missing behind that, too (RFC 6582 3.2).
             Recovery::Fast(_) if is_news && !self.theirs.takes_selective => {
                 self.scoreboard.lose_first(self.una, mss);
+                self.must_resend = true;
             }
             _ => {}
         }
@@ -353,6 +357,7 @@ impl Tcb {
         if has_lost && self.recovery == Recovery::None {
             self.recovery = Recovery::Fast(self.nxt);
             self.congestion.shrink(flight, mss);
+            self.must_resend = true;
         }
     }
 
@@ -390,15 +395,19 @@ impl Tcb {
             has_end = false;
         }
         if range.is_empty() && !has_end {
+            self.must_acknowledge |= segment.length() > 0;
             return true;
         }
-        let bytes = range.len();
         if begin != self.expected && self.beyond.len() >= RANGES_MAX {
             self.must_acknowledge = true;
             return true;
         }
         let at = self.received.len() + begin.wrapping_sub(self.expected) as usize;
-        if !self.received.put(at, data, range, pool) {
+        let wanted = range.len();
+        let bytes = if wanted > 0 { self.received.put(at, data, range, pool) } else { 0 };
+        has_end &= bytes == wanted;
+        if bytes == 0 && !has_end {
+            self.must_acknowledge = true;
             return false;
         }
         let end = begin.wrapping_add(bytes as u32);
@@ -408,7 +417,7 @@ impl Tcb {
             if bytes > 0 {
                 self.note_beyond(begin, end);
             }
-            return true;
+            return bytes == wanted;
         }
         let before = self.expected;
         self.expected = end;
@@ -424,7 +433,7 @@ impl Tcb {
         }
         self.received.advance(self.expected.wrapping_sub(before) as usize);
         if has_end && self.expected == end {
-            self.take_end();
+            self.take_end(pool);
         }
         self.unacknowledged = self.unacknowledged.saturating_add(1);
         let segment_bytes = usize::from(self.theirs.segment_bytes_max);
@@ -437,11 +446,12 @@ impl Tcb {
         } else if !self.must_acknowledge {
             self.acknowledge_at = Some(now.saturating_add(config.acknowledge_after_ns));
         }
-        true
+        bytes == wanted
     }
 
     /// The other side's stream is complete.
-    fn take_end(&mut self) {
+    fn take_end(&mut self, pool: &mut Buffers) {
+        self.received.cut(pool);
         self.expected = self.expected.wrapping_add(1);
         self.has_end = true;
         self.must_acknowledge = true;

@@ -7,6 +7,10 @@ use crate::tcpip::packet::{FIN, PSH, RST, SYN, TCP_BYTES};
 /// Ranges behind a gap that an acknowledgement names at most (RFC 2018 3).
 const RANGES_MAX: usize = 4;
 
+/// Bytes of data in the shortest segments that another side can ask for. Linux has the same limit: a byte in each would cost fifty times as
+/// much as it carries.
+const SEGMENT_BYTES_MIN: u32 = 48;
+
 /// A segment on its way out. One that is longer than `segment_bytes` stands for several.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::tcpip) struct Segment {
@@ -42,7 +46,7 @@ fn ranges_bytes(count: usize) -> usize {
 impl Tcb {
     /// Bytes of data in the longest segment to the other side, as far as it has said so.
     pub(super) fn segment_bytes(&self) -> u32 {
-        u32::from(self.theirs.segment_bytes_max).max(1)
+        u32::from(self.theirs.segment_bytes_max).max(SEGMENT_BYTES_MIN)
     }
 
     /// The data of a segment, in pieces.
@@ -63,6 +67,7 @@ impl Tcb {
             let flight = self.scoreboard.flight(self.una, self.nxt);
             self.recovery = Recovery::Fast(self.nxt);
             self.congestion.shrink(flight, self.segment_bytes());
+            self.must_resend = true;
         }
         if self.resend_at.take_if(|at| *at <= now).is_none() {
             return;
@@ -89,6 +94,13 @@ impl Tcb {
     /// When [`Tcb::tick`] has something to do.
     pub(in crate::tcpip) fn due(&self) -> Option<u64> {
         [self.resend_at, self.acknowledge_at, self.detect_at].into_iter().flatten().min()
+    }
+
+    /// The way out is full: no time runs out meanwhile.
+    pub(in crate::tcpip) fn postpone(&mut self, now: u64, config: &TcpConfig) {
+        if let Some(at) = self.resend_at {
+            self.resend_at = Some(at.max(now.saturating_add(self.timeout(config))));
+        }
     }
 
     /// Has what is under way sent again after a while, if it is not so already.
@@ -153,7 +165,8 @@ impl Tcb {
         };
         let window = config.first_window();
         if is_answer {
-            self.edge = self.expected.wrapping_add(window.into());
+            let edge = self.expected.wrapping_add(window.into());
+            self.edge = if is_before(self.edge, edge) { edge } else { self.edge };
             self.note_acknowledged();
         }
         Some(Segment {
@@ -175,15 +188,24 @@ impl Tcb {
         // No more segments than a frame may stand for, and no more bytes than it may have.
         let bytes_max =
             usize::from(u16::MAX) - packet::IPV6_BYTES - TCP_BYTES - packet::TCP_OPTIONS_BYTES_MAX;
+        let mss = mss.min(bytes_max);
         let bytes_max = bytes_max.min(mss * SEGMENTS_MAX);
         if self.nxt == self.una && now.saturating_sub(self.sent_at) > self.timeout(config) {
             self.congestion.restart(mss as u32);
         }
         let room = self.congestion.bytes();
         let flight = self.scoreboard.flight(self.una, self.nxt);
+        // Each that says the same again has got a segment.
+        let come = match self.recovery {
+            Recovery::Fast(_) if !self.theirs.takes_selective => {
+                u32::from(self.repeated) * mss as u32
+            }
+            _ => 0,
+        };
+        let flight = flight.saturating_sub(come);
         let room = if flight == 0 { room.max(mss as u32) } else { room.saturating_sub(flight) };
 
-        let lost = self.scoreboard.first_lost(self.una).filter(|_| room > 0);
+        let lost = self.scoreboard.first_lost(self.una).filter(|_| room > 0 || self.must_resend);
         let range = match lost {
             Some((begin, end)) => {
                 // The end may be among what is lost.
@@ -195,6 +217,9 @@ impl Tcb {
             }
             None => self.new_data(room as usize, mss, bytes_max).map(|bytes| (self.nxt, bytes)),
         };
+        if !self.has_sent_end() && self.nxt != self.end() && room < self.window_left() {
+            self.limited_until = self.nxt.wrapping_add(room.min(i32::MAX as u32));
+        }
         let probe = self.probe(range.is_none());
         let (sequence, bytes) = match (range, probe) {
             (Some(range), _) => range,
@@ -207,20 +232,23 @@ impl Tcb {
         };
         let behind = sequence.wrapping_add(bytes as u32);
         let has_end =
-            self.is_ended && behind == self.end() && (lost.is_some() || !self.has_sent_end());
+            self.is_ended && behind == self.end() && lost.is_some() == self.has_sent_end();
         let end = behind.wrapping_add(u32::from(has_end));
-        if bytes == 0 && !has_end {
-            return None;
-        }
         segment.is_again = lost.is_some() && bytes > 0;
         if lost.is_some() {
             self.scoreboard.resend(self.una, (sequence, end), now);
             self.resent = self.resent.saturating_add(u32::from(bytes > 0));
+            self.must_resend = false;
         } else if range.is_none() && bytes == 1 && self.window_left() == 0 {
             // A byte beyond a closed window, which is not counted as sent: it will hardly be taken.
             self.has_probed = true;
             segment.is_again = true;
         } else {
+            if self.nxt == self.una {
+                // It was the time to ask after a window.
+                self.resend_at = None;
+            }
+            self.has_probed = false;
             self.scoreboard.push(end, now);
             self.nxt = end;
         }

@@ -95,7 +95,7 @@ impl Scoreboard {
     /// All before `ack` has come; `una` is what was said before.
     pub(super) fn acknowledge(&mut self, una: u32, ack: u32, moment: Moment) -> News {
         let mut news = News::default();
-        let mut begin = una;
+        let (mut begin, mut has_resent) = (una, false);
         while begin != ack
             && let Some(piece) = self.pieces.front().copied()
         {
@@ -107,13 +107,18 @@ impl Scoreboard {
             if piece.is_selected {
                 self.selected -= bytes;
             } else {
-                self.note_come(piece, bytes, moment, &mut news);
+                self.note_come(Piece { end, ..piece }, bytes, moment, &mut news);
             }
+            has_resent |= piece.is_resent;
             if end != piece.end {
                 break;
             }
             self.pieces.pop_front();
             begin = end;
+        }
+        // What lies behind one that was sent again has waited for it.
+        if has_resent {
+            news.sent = None;
         }
         if self.pieces.is_empty() {
             self.highest = None;
@@ -210,16 +215,14 @@ impl Scoreboard {
         (is_news, again)
     }
 
-    /// Takes for lost all that has not come.
+    /// Takes all for lost. What the other side has said to have may be thrown away if the first is among it: else it would have
+    /// been acknowledged (RFC 2018 8).
     pub(super) fn lose_all(&mut self, una: u32) {
-        let mut begin = una;
-        for piece in &mut self.pieces {
-            let bytes = piece.end.wrapping_sub(begin);
-            begin = piece.end;
-            if !piece.is_selected && !std::mem::replace(&mut piece.is_lost, true) {
-                self.lost += bytes;
-            }
+        if self.pieces.front().is_some_and(|first| first.is_selected) {
+            self.selected = 0;
+            self.pieces.iter_mut().for_each(|piece| piece.is_selected = false);
         }
+        self.lose_first(una, u32::MAX);
     }
 
     /// Takes for lost so many of the first bytes, unless they have come.
@@ -309,7 +312,7 @@ mod tests {
         assert_eq!(board.first_lost(0), Some((100, 200)));
         // It comes nevertheless: what was sent twice measures nothing.
         let news = board.acknowledge(0, 200, MOMENT);
-        assert_eq!((news.bytes, news.sent), (200, Some(20)));
+        assert_eq!((news.bytes, news.sent), (200, None));
         assert!(board.is_reordered);
         assert_eq!(board.flight(200, 400), 100);
     }
