@@ -29,7 +29,7 @@ pub const GIVEN_BACK: &[&str] = &["full", "no_member", "refused", "lost"];
 pub const OPENED: &[&str] = &["connected", "accepted"];
 
 /// Connections of a stack that did not, or ended so.
-pub const FAILED: &[&str] = &["refused", "reset", "timed_out", "gone", "not_reached", "broken"];
+pub const FAILED: &[&str] = &["refused", "reset", "timed_out", "gone", "not_reached"];
 
 /// Of a member of a LAN.
 pub const LAN: &[Counted] = &[
@@ -99,15 +99,9 @@ pub const STACK: &[Counted] = &[
     },
     Counted {
         name: "connections_failed",
-        help: "Connections refused, ended or not made, by reason. Each broken one is a defect to be reported.",
+        help: "Connections refused, ended or not made, by reason.",
         label: Some("reason"),
         of: FAILED,
-    },
-    Counted {
-        name: "idle_connections",
-        help: "Idle connections that gave their buffers back, and those that got some again.",
-        label: Some("event"),
-        of: &["put_to_sleep", "woken"],
     },
     Counted {
         name: "answers",
@@ -174,7 +168,6 @@ pub const STACK: &[Counted] = &[
             "dropped_half_open",
             "dropped_connections",
             "dropped_pool",
-            "dropped_no_number",
             "dropped_window",
             "dropped_no_socket",
             "dropped_socket_full",

@@ -375,7 +375,7 @@ mod tests {
             "counters": { "full": 6, "dropped_source": 7 },
             "stack": {
                 "shown_ns": 0, "mtu": 1500, "connections": 8, "time_wait": 0, "pool": pool,
-                "counters": { "broken": 9 }, "sockets": [socket, socket],
+                "counters": { "gone": 9 }, "sockets": [socket, socket],
             },
         });
         let report = json!({
@@ -399,7 +399,7 @@ mod tests {
         is("siga_lan_frames_given_back_total", &with("reason", "full"), 6.0);
         is("siga_lan_frames_dropped_total", &with("reason", "source"), 7.0);
         is("siga_lan_frames_dropped_total", &with("reason", "vlan"), 0.0);
-        is("siga_stack_connections_failed_total", &with("reason", "broken"), 9.0);
+        is("siga_stack_connections_failed_total", &with("reason", "gone"), 9.0);
         is("siga_stack_sockets", &with("state", name), 2.0);
         let volume = [("unit", name), ("number", "1"), ("volume", name)];
         is("siga_volume_cache_hits_total", &volume, u64::MAX as f64);

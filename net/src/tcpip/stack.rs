@@ -141,8 +141,8 @@ pub enum ConnectError {
     /// That is no address of one host elsewhere.
     #[error("not the address of a host")]
     NoHost,
-    /// The stack has as many connections as it may, or their buffers take as many bytes as they may.
-    #[error("the stack has as many connections as it may, or as many bytes of buffers")]
+    /// The stack has as many connections as it may.
+    #[error("the stack has as many connections as it may")]
     Full,
 }
 

@@ -353,10 +353,16 @@ impl Lan {
         self.mesh.find_in_place()
     }
 
-    /// A frame that was found last.
+    /// A frame that was found last. None if the path over which it came is known to have ended since.
     #[cfg(feature = "tcpip")]
-    pub(crate) fn found_in_place(&self, found: FoundInPlace) -> FrameInPlace<'_> {
-        self.mesh.frame_in_place(found)
+    pub(crate) fn found_in_place(&self, found: FoundInPlace) -> Option<FrameInPlace<'_>> {
+        self.mesh.frame_still_in_place(found)
+    }
+
+    /// Gives the page back of the frame that was found last.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn give_back_found(&mut self) {
+        self.mesh.give_back();
     }
 
     /// The next frame. It stays where it is until the next verb. Waits until there is one.

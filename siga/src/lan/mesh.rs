@@ -1017,7 +1017,7 @@ impl Mesh {
 
     /// Gives the page back to its sender in which a frame was received in place, if there is one.
     #[inline]
-    fn give_back(&mut self) {
+    pub(super) fn give_back(&mut self) {
         if let Some(key) = self.in_page.take()
             && !self.in_child()
             && let Some(joint) = joint(&mut self.waiter, key)
@@ -1273,13 +1273,19 @@ impl Mesh {
     }
 
     #[inline]
-    pub(super) fn frame_in_place(
+    pub(super) fn frame_in_place(&self, found: FoundInPlace) -> FrameInPlace<'_> {
+        self.frame_still_in_place(found).expect("the frame was received just now")
+    }
+
+    /// The same, if its link is there: who looks at the address table meanwhile may learn that it is not.
+    #[inline]
+    pub(super) fn frame_still_in_place(
         &self,
         FoundInPlace { key, received }: FoundInPlace,
-    ) -> FrameInPlace<'_> {
+    ) -> Option<FrameInPlace<'_>> {
         match self.waiter.get(key) {
-            Some(Occupant::Link(joint)) => joint.link.frame_in_place(received),
-            _ => unreachable!("the frame was received just now"),
+            Some(Occupant::Link(joint)) => Some(joint.link.frame_in_place(received)),
+            _ => None,
         }
     }
 

@@ -219,7 +219,7 @@ impl Core {
         {
             received += 1;
             let Core { lans, net, members, frame, .. } = self;
-            let in_place = lans.get(lan).found_in_place(found);
+            let Some(in_place) = lans.get(lan).found_in_place(found) else { continue };
             let offload = in_place.offload;
             frame.clear();
             frame.extend_from_slice(in_place.start);
@@ -228,14 +228,17 @@ impl Core {
                 let mut wire = Wire { lans, members };
                 if let Some(admitted) = net.admit_in_place(lan, offload, (frame, bytes), &mut wire)
                 {
-                    net.receive_in_place(now, admitted, lans.get(lan).found_in_place(found));
+                    if let Some(in_place) = lans.get(lan).found_in_place(found) {
+                        net.receive_in_place(now, admitted, in_place);
+                    }
                     continue;
                 }
                 let start = frame.len();
                 frame.resize(bytes, 0);
                 let in_place = lans.get(lan).found_in_place(found);
                 // What its sender took away meanwhile is no frame.
-                let is_there = in_place.rest.is_some_and(|rest| {
+                let rest = in_place.and_then(|in_place| in_place.rest);
+                let is_there = rest.is_some_and(|rest| {
                     rest.bytes() == bytes - start && rest.read(0, &mut frame[start..]).is_ok()
                 });
                 if !is_there {
@@ -244,6 +247,7 @@ impl Core {
             }
             net.receive(now, lan, Frame { offload, bytes: frame }, &mut Wire { lans, members });
         }
+        self.lans.get(lan).give_back_found();
         Ok(received > 0)
     }
 

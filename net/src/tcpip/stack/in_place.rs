@@ -79,15 +79,13 @@ impl Stack {
             remote: SocketAddr::new(source, segment.source),
         };
         let index = *self.tuples.get(&tuple)?;
-        let is_data = segment.flags & !packet::PSH == ACK && segment.data_bytes > 0;
-        let is_believed = self.output.routes.may_come_from(link, interface, start, source);
         let data_at = ETHERNET_BYTES + total - segment.data_bytes;
-        (is_data && is_believed && data_at <= start.len()).then_some(InPlace {
-            index,
-            segment,
-            header_at,
-            data_at,
-        })
+        let is_data = segment.flags & !packet::PSH == ACK && segment.data_bytes > 0;
+        if !is_data || data_at > start.len() {
+            return None;
+        }
+        let is_believed = self.output.routes.may_come_from(link, interface, start, source);
+        is_believed.then_some(InPlace { index, segment, header_at, data_at })
     }
 
     /// Takes a segment that was admitted, from the frame in which it is. Who sent it can change its data meanwhile, and nothing else.

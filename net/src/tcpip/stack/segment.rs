@@ -153,7 +153,7 @@ impl Stack {
                 counters.count(Counter::Connected);
             }
             // A half-open connection of a listener. Where both sides have asked at once, a program has it already.
-            (State::SynReceived, State::Closed) if !connection.is_held => {
+            (State::SynReceived, State::Closed) if !connection.is_held && segment.has(RST) => {
                 counters.count(Counter::Reset);
                 self.forget(index);
                 return Answer::Nothing;
