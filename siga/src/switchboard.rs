@@ -233,6 +233,10 @@ impl<C: Call> Switchboard<C> {
 
     /// The next news of connections that `wanted` lets through.
     pub(crate) fn next_news(&mut self, wanted: impl Fn(&News) -> bool) -> Option<News> {
+        if self.guest().takes_note_of_withdrawn() {
+            // It wakes nobody: there is nothing to be told.
+            self.forget_withdrawn();
+        }
         let at = self.news.iter().position(wanted)?;
         self.news.remove(at)
     }

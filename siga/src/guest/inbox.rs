@@ -20,6 +20,8 @@ pub(super) struct Inbox {
     pub(super) rejoining: HashMap<u32, u64>,
     /// Connections that wait, in order, and whether they were handed out to be accepted or refused.
     pub(super) pending: VecDeque<(Pending, bool)>,
+    /// One that was handed out was taken back, which its holder has not asked for yet.
+    pub(super) is_newly_withdrawn: bool,
     /// The reason why the host last refused a connection of this guest.
     pub(super) turned_away: Option<Box<Problem>>,
     /// There will be no host again, which was not reported yet.
@@ -91,6 +93,7 @@ impl Inbox {
             answers: HashMap::new(),
             rejoining: HashMap::new(),
             pending: VecDeque::new(),
+            is_newly_withdrawn: false,
             turned_away: None,
             is_newly_forsaken: false,
             reminder_ns: u64::MAX,
@@ -141,7 +144,11 @@ impl Inbox {
     }
 
     pub(super) fn forget_pending(&mut self, path: u64) {
-        self.pending.retain(|(pending, _)| pending.path != path);
+        self.pending.retain(|(pending, is_handed_out)| {
+            let is_it = pending.path == path;
+            self.is_newly_withdrawn |= is_it && *is_handed_out;
+            !is_it
+        });
     }
 
     pub(super) fn take_answer(&mut self, claim: &Claim) -> Option<Answer> {

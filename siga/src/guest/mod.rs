@@ -512,6 +512,11 @@ impl Guest {
         self.inbox.borrow().pending.iter().any(|(known, _)| known == pending)
     }
 
+    /// Whether one that was handed out was taken back since the last question.
+    pub(crate) fn takes_note_of_withdrawn(&self) -> bool {
+        std::mem::take(&mut self.inbox.borrow_mut().is_newly_withdrawn)
+    }
+
     /// Accepts a connection that waits. If that fails, the connection is refused, so that the asking guest does not wait.
     ///
     /// # Errors

@@ -214,6 +214,7 @@ impl Guest {
         }
         inbox.rejoining.clear();
         inbox.pending.clear();
+        inbox.is_newly_withdrawn = true;
         // A host in this process does not come back, and a forked child is a guest of none.
         let comes_back = self.socket.is_some() && !self.link.in_child();
         let retry_ns = if comes_back { now_ns + RETRY_NS } else { u64::MAX };
