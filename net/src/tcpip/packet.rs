@@ -374,6 +374,41 @@ pub(super) struct Agreed {
     pub(super) takes_selective: bool,
 }
 
+/// Times that segments carry (RFC 7323 3.2): one of the sender's, and the last of the other side's that it has taken note of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Times {
+    pub(super) value: u32,
+    pub(super) echoed: u32,
+}
+
+/// What a clock shows at a time that has begun at `offset`: it goes on each millisecond.
+pub(super) fn clock(now: u64, offset: u32) -> u32 {
+    ((now / TIME_STEP_NS) as u32).wrapping_add(offset)
+}
+
+/// One step of it.
+pub(super) const TIME_STEP_NS: u64 = 1_000_000;
+
+impl Times {
+    /// Bytes of the option that says this.
+    pub(super) const BYTES: usize = 12;
+
+    /// What a header of TCP says. Most have this option alone, and where it is put in all.
+    pub(super) fn parse(header: &[u8]) -> Option<Times> {
+        let said = match header.get(TCP_BYTES..TCP_BYTES + 4) {
+            Some([NOTHING, NOTHING, TIMES, 10]) => header.get(TCP_BYTES + 4..),
+            _ => option(header, TIMES).filter(|option| option.len() == 10)?.get(2..),
+        };
+        Some(Times { value: u32_at(said?, 0)?, echoed: u32_at(said?, 4)? })
+    }
+
+    fn put(&self, frame: &mut Vec<u8>) {
+        frame.extend_from_slice(&[NOTHING, NOTHING, TIMES, 10]);
+        frame.extend_from_slice(&self.value.to_be_bytes());
+        frame.extend_from_slice(&self.echoed.to_be_bytes());
+    }
+}
+
 impl Agreed {
     /// Bytes of the options that say this.
     pub(super) fn bytes(&self) -> usize {
@@ -405,6 +440,7 @@ const SEGMENT_BYTES: u8 = 2;
 const WINDOW_SCALE: u8 = 3;
 const SELECTIVE: u8 = 4;
 pub(super) const SELECTIVE_RANGES: u8 = 5;
+const TIMES: u8 = 8;
 
 /// What the options of a first segment say.
 pub(super) fn agreed(transport: &[u8], is_v4: bool) -> Agreed {
@@ -548,15 +584,16 @@ pub(super) fn make_fragment(frame: &mut Vec<u8>, fragment: Fragment, bytes: usiz
 }
 
 /// What a segment without data says.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bare {
     pub(super) flags: u8,
     pub(super) sequence: u32,
     pub(super) acknowledgement: u32,
     pub(super) window: u16,
+    pub(super) times: Option<Times>,
 }
 
-/// A segment without data or options.
+/// A segment without data or other options than times.
 pub(super) fn bare(source: SocketAddr, destination: SocketAddr, bare: Bare) -> Vec<u8> {
     first(source, destination, bare, None)
 }
@@ -568,9 +605,9 @@ pub(super) fn first(
     bare: Bare,
     agreed: Option<Agreed>,
 ) -> Vec<u8> {
-    let Bare { flags, sequence, acknowledgement, window } = bare;
+    let Bare { flags, sequence, acknowledgement, window, times } = bare;
     let segment =
-        Outgoing { flags, sequence, acknowledgement, window, agreed, ..Outgoing::default() };
+        Outgoing { flags, sequence, acknowledgement, window, agreed, times, ..Outgoing::default() };
     let mut frame = Vec::new();
     begin_segment(&mut frame, source, destination, &segment);
     frame
@@ -595,6 +632,9 @@ pub(super) fn begin_segment(
     frame.extend_from_slice(&[0; 4]);
     if let Some(agreed) = segment.agreed {
         agreed.put(frame);
+    }
+    if let Some(times) = segment.times {
+        times.put(frame);
     }
     let ranges = &segment.ranges[..segment.ranges_count];
     if !ranges.is_empty() {

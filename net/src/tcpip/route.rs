@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::str::FromStr;
 
+use super::medium::Medium;
 use super::output::Link;
 use crate::lan::frame::Mac;
 
@@ -117,6 +118,8 @@ pub struct Interface {
     pub addresses: Vec<IpAddr>,
     /// The networks whose addresses are reached here. Not looked at if the stack has one interface and no route: then all are.
     pub networks: Vec<Prefix>,
+    /// What the LAN is made of.
+    pub medium: Medium,
 }
 
 /// A member of a LAN that is not the stack.
@@ -385,9 +388,18 @@ impl Routes {
 
     /// Bytes of the largest packet at the interface where packets to an address go out.
     pub(super) fn mtu_to(&self, to: IpAddr) -> Option<usize> {
+        self.interface_to(to).map(|interface| interface.mtu)
+    }
+
+    /// What the network is made of where packets to an address go out.
+    pub(super) fn medium_to(&self, to: IpAddr) -> Medium {
+        self.interface_to(to).map_or(Medium::MEMORY, |interface| interface.medium)
+    }
+
+    fn interface_to(&self, to: IpAddr) -> Option<&Interface> {
         match self.hop(to)? {
             Hop::Own => None,
-            Hop::Neighbour { interface, .. } => self.interfaces.get(interface).map(|one| one.mtu),
+            Hop::Neighbour { interface, .. } => self.interfaces.get(interface),
         }
     }
 }
@@ -424,7 +436,15 @@ mod tests {
     fn at(lan: usize, address: &str) -> Interface {
         let mac = Mac([2, 0, 0, 0, 0, lan as u8 + 1]);
         let networks = vec![Prefix::of(ip(address), 24).unwrap()];
-        Interface { lan, vlan: None, mac, mtu: 1500, addresses: vec![ip(address)], networks }
+        Interface {
+            lan,
+            vlan: None,
+            mac,
+            mtu: 1500,
+            addresses: vec![ip(address)],
+            networks,
+            medium: Medium::MEMORY,
+        }
     }
 
     fn neighbour(interface: usize, address: &str) -> Option<Hop> {
@@ -507,7 +527,15 @@ mod tests {
         let v6 = |lan, address: &str| {
             let mac = Mac([2, 0, 0, 0, 0, 7]);
             let networks = vec![Prefix::of(ip(address), 64).unwrap()];
-            Interface { lan, vlan: None, mac, mtu: 1500, addresses: vec![ip(address)], networks }
+            Interface {
+                lan,
+                vlan: None,
+                mac,
+                mtu: 1500,
+                addresses: vec![ip(address)],
+                networks,
+                medium: Medium::MEMORY,
+            }
         };
         let mut routes = Routes::new(vec![v6(0, "fd00:1::1"), v6(1, "fd00:2::1")], ways);
         set(&mut routes, 0, &[("fd00:2::2", &[]), ("fd00:9::1", &[]), ("fe80::1", &[])]);

@@ -9,6 +9,7 @@ use super::control::Limiter;
 use super::counters::Counters;
 use super::fragments::Reassembly;
 use super::keep_alive::{KeepAlive, Keeper, Step};
+use super::medium::Medium;
 use super::output::{Link, Output};
 use super::packet::{
     self, ACK, Bare, Datagram, ICMP, ICMPV6, IPV4_BYTES, Packet, RST, SYN, Segment, TCP, UDP,
@@ -20,7 +21,7 @@ use super::ports::Ports;
 use super::route::{Hop, Interface, Neighbour, Route, Routes};
 use super::secret::Secret;
 use super::tcp::{
-    Answer, Buffers, Congestion, PoolUse, Progress, State, Tcb, TcpConfig, is_before,
+    Answer, Buffers, Congestion, PoolUse, Progress, Start, State, Tcb, TcpConfig, is_before,
 };
 use super::time_wait::TimeWait;
 use super::udp::{SendToError, Sockets, any};
@@ -80,8 +81,8 @@ pub struct Options {
     pub pool_bytes: usize,
     /// Bytes of buffers at most that wait for their next bytes.
     pub pool_kept_bytes: usize,
-    /// The least time after which a segment is sent again that was not acknowledged.
-    pub resend_after: Duration,
+    /// What the network is made of. With several interfaces theirs count.
+    pub medium: Medium,
     /// For how long a pair of ports is not used again after its connection (TIME-WAIT).
     pub time_wait: Duration,
     /// Whether packets for others are passed on.
@@ -101,7 +102,7 @@ impl Default for Options {
             connections_max: 65_536,
             pool_bytes: 16 << 30,
             pool_kept_bytes: 32 << 20,
-            resend_after: Duration::from_millis(1),
+            medium: Medium::MEMORY,
             time_wait: Duration::from_secs(10),
             forwards: false,
         }
@@ -114,10 +115,6 @@ const HALF_OPEN_MAX: Duration = Duration::from_secs(60);
 
 /// The longest time that an acknowledgement may wait (RFC 1122 4.2.3.2).
 const ACKNOWLEDGE_AFTER_MAX: Duration = Duration::from_millis(500);
-
-/// The least time after which a segment is sent again is in these limits.
-const RESEND_AFTER_MIN: Duration = Duration::from_micros(100);
-const RESEND_AFTER_MAX: Duration = Duration::from_secs(10);
 
 /// Why a socket was not bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -218,9 +215,10 @@ impl Stack {
     ///
     /// Options outside their limits are taken as the limit.
     pub fn new(mac: Mac, addresses: &[IpAddr], options: Options, secret: Secret) -> Stack {
-        let (mtu, addresses) = (options.mtu, addresses.to_vec());
+        let Options { mtu, medium, .. } = options;
+        let addresses = addresses.to_vec();
         let networks = Vec::new();
-        let interface = Interface { lan: 0, vlan: None, mac, mtu, addresses, networks };
+        let interface = Interface { lan: 0, vlan: None, mac, mtu, addresses, networks, medium };
         Stack::with_interfaces(vec![interface], Vec::new(), options, secret)
     }
 
@@ -244,9 +242,6 @@ impl Stack {
             send_bytes: buffer(options.send_bytes),
             congestion: options.congestion,
             acknowledge_after_ns: nanoseconds(options.acknowledge_after.min(ACKNOWLEDGE_AFTER_MAX)),
-            resend_after_ns: nanoseconds(
-                options.resend_after.clamp(RESEND_AFTER_MIN, RESEND_AFTER_MAX),
-            ),
         };
         Stack {
             options: Options { mtu, ..options },
@@ -485,6 +480,18 @@ impl Stack {
                 after.wrapping_add(1 + u32::from(random as u16))
             }
             _ => first,
+        }
+    }
+
+    /// How a connection begins whose first number is this.
+    fn start(&self, tuple: Tuple, first: u32) -> Start {
+        let medium = self.output.routes.medium_to(tuple.remote.ip());
+        let clock = || self.secret.number(("clock", tuple)) as u32;
+        Start {
+            is_v4: tuple.local.is_ipv4(),
+            first,
+            resend_after_ns: medium.resend_after_ns(),
+            clock: medium.has_timestamps.then(clock),
         }
     }
 

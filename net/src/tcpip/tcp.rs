@@ -7,14 +7,18 @@
 //! | `output.rs` | which segment goes next, and what is due |
 //! | `chain.rs` | bytes that wait to be read, or to be acknowledged |
 //! | `scoreboard.rs` | what is under way, and what of it is lost |
+//! | `recovery.rs` | what is lost, and what was taken for lost and was not |
 //! | `round_trip.rs`, `congestion.rs` | how long to wait, and how much to send at once |
+//! | `stamps.rs` | times that segments carry |
 
 mod chain;
 mod congestion;
 mod input;
 mod output;
+mod recovery;
 mod round_trip;
 mod scoreboard;
+mod stamps;
 
 pub(super) use chain::Buffers;
 use chain::Chain;
@@ -25,10 +29,12 @@ pub use congestion::Congestion;
 use congestion::Window;
 pub(super) use input::{Answer, Progress};
 pub(super) use output::Segment as Outgoing;
+use recovery::{Tail, Undo};
 use round_trip::RoundTrip;
 use scoreboard::Scoreboard;
+use stamps::Stamps;
 
-use super::packet::{self, ACK, Agreed, Bare, Segment};
+use super::packet::{self, ACK, Agreed, Bare, Segment, Times};
 
 /// The part of the space for what is to be sent that has to be free before more is put there. Linux waits for a third.
 const SPACE_PART: usize = 4;
@@ -58,8 +64,18 @@ pub(super) struct TcpConfig {
     pub(super) congestion: Congestion,
     /// For how long an acknowledgement waits for data to go with. 0: not at all.
     pub(super) acknowledge_after_ns: u64,
+}
+
+/// How a connection begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Start {
+    pub(super) is_v4: bool,
+    /// The first of our numbers.
+    pub(super) first: u32,
     /// The least time after which a segment is sent again.
     pub(super) resend_after_ns: u64,
+    /// Where our clock begins, if segments are to carry times.
+    pub(super) clock: Option<u32>,
 }
 
 impl TcpConfig {
@@ -112,6 +128,10 @@ pub(super) struct Tcb {
     state: State,
     is_v4: bool,
     has_no_delay: bool,
+    /// The least time after which a segment is sent again.
+    resend_after_ns: u64,
+    /// The times that segments carry, if both sides want it.
+    stamps: Option<Stamps>,
     /// What the first byte of ours is that is not acknowledged (SND.UNA), and the first that was not sent (SND.NXT).
     una: u32,
     nxt: u32,
@@ -142,6 +162,14 @@ pub(super) struct Tcb {
     resend_at: Option<u64>,
     /// When to look again what is lost.
     detect_at: Option<u64>,
+    /// When to ask whether the end of what is under way has come, and what was sent to find out.
+    tail_at: Option<u64>,
+    tail: Option<Tail>,
+    must_ask_for_tail: bool,
+    /// What was before something was taken for lost.
+    undo: Option<Box<Undo>>,
+    /// How far pieces may overtake each other, and when that was learned.
+    reordering: recovery::Reordering,
     /// A closed window is to be asked after; and whether a byte beyond it was sent.
     must_probe: bool,
     has_probed: bool,
@@ -162,6 +190,10 @@ pub(super) struct Tcb {
     /// A number in the range to which something was added last.
     latest: u32,
     has_end: bool,
+    /// Where their stream ends, if something before that is missing.
+    end_at: Option<u32>,
+    /// What has come twice, and the other side was not told of.
+    duplicate: Option<(u32, u32)>,
     /// What was acknowledged last, and the segments with data that have come since.
     acknowledged: u32,
     unacknowledged: u8,
@@ -172,11 +204,15 @@ pub(super) struct Tcb {
 }
 
 impl Tcb {
-    fn new(config: &TcpConfig, is_v4: bool, first: u32) -> Tcb {
+    /// One that asks for a connection.
+    pub(super) fn connect(config: &TcpConfig, start: Start) -> Tcb {
+        let Start { is_v4, first, resend_after_ns, clock } = start;
         Tcb {
             state: State::SynSent,
             is_v4,
             has_no_delay: false,
+            resend_after_ns,
+            stamps: clock.map(Stamps::new),
             una: first,
             nxt: first,
             base: first.wrapping_add(1),
@@ -195,6 +231,11 @@ impl Tcb {
             backoff: 0,
             resend_at: None,
             detect_at: None,
+            tail_at: None,
+            tail: None,
+            must_ask_for_tail: false,
+            undo: None,
+            reordering: recovery::Reordering::default(),
             must_probe: false,
             has_probed: false,
             must_resend: false,
@@ -207,6 +248,8 @@ impl Tcb {
             beyond: Vec::new(),
             latest: 0,
             has_end: false,
+            end_at: None,
+            duplicate: None,
             acknowledged: 0,
             unacknowledged: 0,
             must_acknowledge: false,
@@ -215,34 +258,32 @@ impl Tcb {
         }
     }
 
-    /// One that asks for a connection. Its numbers begin with `first`.
-    pub(super) fn connect(config: &TcpConfig, is_v4: bool, first: u32) -> Tcb {
-        Tcb::new(config, is_v4, first)
-    }
-
     /// One that was asked for, by this segment.
     pub(super) fn accept(
+        now: u64,
         config: &TcpConfig,
-        is_v4: bool,
-        first: u32,
+        start: Start,
         (segment, transport): (&Segment, &[u8]),
     ) -> Tcb {
-        let mut tcb = Tcb::new(config, is_v4, first);
-        tcb.begin(config, segment, packet::agreed(transport, is_v4));
+        let mut tcb = Tcb::connect(config, start);
+        let said = (packet::agreed(transport, start.is_v4), Times::parse(transport));
+        tcb.begin(now, config, segment, said);
         tcb.state = State::SynReceived;
         tcb
     }
 
-    /// One whose other side answers a cookie with this segment, and has `agreed` to this before.
+    /// One whose other side answers a cookie with this segment, and has `agreed` to this before. Segments carry times if this one does.
     pub(super) fn of_cookie(
+        now: u64,
         config: &TcpConfig,
-        is_v4: bool,
-        segment: &Segment,
+        start: Start,
+        (segment, transport): (&Segment, &[u8]),
         agreed: Agreed,
     ) -> Tcb {
-        let mut tcb = Tcb::new(config, is_v4, segment.acknowledgement.wrapping_sub(1));
+        let first = segment.acknowledgement.wrapping_sub(1);
+        let mut tcb = Tcb::connect(config, Start { first, ..start });
         let asked = Segment { sequence: segment.sequence.wrapping_sub(1), ..*segment };
-        tcb.begin(config, &asked, agreed);
+        tcb.begin(now, config, &asked, (agreed, Times::parse(transport)));
         tcb.una = segment.acknowledgement;
         tcb.nxt = tcb.una;
         tcb.window = u32::from(segment.window) << agreed.shift();
@@ -254,7 +295,17 @@ impl Tcb {
     }
 
     /// Takes note of the other side's first segment.
-    fn begin(&mut self, config: &TcpConfig, segment: &Segment, agreed: Agreed) {
+    fn begin(
+        &mut self,
+        now: u64,
+        config: &TcpConfig,
+        segment: &Segment,
+        (agreed, times): (Agreed, Option<Times>),
+    ) {
+        self.stamps = self.stamps.zip(times).map(|(mut stamps, times)| {
+            stamps.hear(now, times.value);
+            stamps
+        });
         self.expected = segment.sequence.wrapping_add(1);
         self.acknowledged = segment.sequence;
         self.edge = self.expected;
@@ -372,15 +423,21 @@ impl Tcb {
     }
 
     /// A segment without data that says where we are, and is sent at once.
-    pub(super) fn position(&mut self, config: &TcpConfig) -> Bare {
+    pub(super) fn position(&mut self, now: u64, config: &TcpConfig) -> Bare {
         // It may find no room: what is to be acknowledged is acknowledged nevertheless.
         let window = self.offer(config);
-        Bare { flags: ACK, sequence: self.nxt, acknowledgement: self.expected, window }
+        let times = self.times(now);
+        Bare { flags: ACK, sequence: self.nxt, acknowledgement: self.expected, window, times }
+    }
+
+    /// What a segment says of times that is sent now.
+    pub(super) fn times(&self, now: u64) -> Option<Times> {
+        self.stamps.map(|stamps| stamps.say(now))
     }
 
     /// A segment by which the other side is asked for an acknowledgement, and that changes nothing (RFC 9293 3.8.4).
-    pub(super) fn question(&mut self, config: &TcpConfig) -> Bare {
-        Bare { sequence: self.nxt.wrapping_sub(1), ..self.position(config) }
+    pub(super) fn question(&mut self, now: u64, config: &TcpConfig) -> Bare {
+        Bare { sequence: self.nxt.wrapping_sub(1), ..self.position(now, config) }
     }
 
     fn note_acknowledged(&mut self) {
@@ -388,6 +445,7 @@ impl Tcb {
         self.unacknowledged = 0;
         self.must_acknowledge = false;
         self.acknowledge_at = None;
+        self.duplicate = None;
     }
 
     // What a program does.
@@ -480,7 +538,9 @@ impl Tcb {
         self.sent.clear(pool);
         self.scoreboard.clear();
         self.beyond = Vec::new();
+        self.undo = None;
         (self.resend_at, self.detect_at, self.acknowledge_at) = (None, None, None);
+        (self.tail_at, self.must_ask_for_tail) = (None, false);
         self.must_acknowledge = false;
     }
 

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use super::packet::{self, ACK, Bare, FIN, RST, SYN};
 use super::{
-    Awaited, Congestion, ConnectionId, Counter, End, Link, Options, Readable, Secret, Stack,
-    Unsent, Writable, address,
+    Awaited, Congestion, ConnectionId, Counter, End, Link, Medium, Options, Readable, Secret,
+    Stack, Unsent, Writable, address,
 };
 use crate::lan::frame::Mac;
 use crate::lan::link::{Frame, FrameInPlace};
@@ -354,6 +354,7 @@ fn faulty_world(seed: u64) -> bool {
         send_bytes: 4096 << chance.below(7),
         congestion: congestion[chance.below(3) as usize],
         acknowledge_after: Duration::from_micros(chance.below(3) * 500),
+        medium: [Medium::MEMORY, Medium::WIRE][chance.below(2) as usize],
         ..Options::default()
     };
     // Only what has checksums can be corrupted without that being received.
@@ -458,7 +459,7 @@ fn data_is_taken_from_where_it_lies_and_all_else_is_not() {
     let (sent, expected) = world.stacks[1].numbers(ids[1]);
     let offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
     let say = |world: &World, flags, sequence, data: &[u8]| {
-        let bare = Bare { flags, sequence, acknowledgement: sent, window: 4096 };
+        let bare = Bare { flags, sequence, acknowledgement: sent, window: 4096, ..Bare::default() };
         segment_to(world, ids, bare, data)
     };
     let admit = |world: &mut World, offload, frame: &[u8], bytes| {
@@ -477,7 +478,13 @@ fn data_is_taken_from_where_it_lies_and_all_else_is_not() {
     world.stacks[1].receive_in_place(world.now, admitted, in_place(&frame[..200]));
     assert_eq!(peek(&world, 1, ids[1]).len(), 1500);
     // Somebody else's acknowledgement is answered later, when there is a link.
-    let beyond = Bare { flags: ACK, sequence: expected, acknowledgement: sent + 9, window: 1 };
+    let beyond = Bare {
+        flags: ACK,
+        sequence: expected,
+        acknowledgement: sent + 9,
+        window: 1,
+        ..Bare::default()
+    };
     let frame = segment_to(&world, ids, beyond, &[9; 10]);
     let admitted = admit(&mut world, offload, &frame, frame.len()).unwrap();
     world.stacks[1].receive_in_place(world.now, admitted, in_place(&frame));
@@ -561,7 +568,7 @@ proptest! {
             if distance < 1 << 21 {
                 continue;
             }
-            let bare = Bare { flags, sequence, acknowledgement, window };
+            let bare = Bare { flags, sequence, acknowledgement, window, ..Bare::default() };
             let frame = segment_to(&world, ids, bare, &vec![0xee; bytes]);
             inject(&mut world, Offload::NONE, &frame);
             world.step();
@@ -588,7 +595,8 @@ fn reset_is_believed_at_the_next_byte_alone() {
     let (mut world, ids) = in_mid_conversation();
     assert!(world.until(SECOND, |world| peek(world, 1, ids[1]).len() == 1000));
     let (_, expected) = world.stacks[1].numbers(ids[1]);
-    let reset = |sequence| Bare { flags: RST, sequence, acknowledgement: 0, window: 0 };
+    let reset =
+        |sequence| Bare { flags: RST, sequence, acknowledgement: 0, window: 0, ..Bare::default() };
     for sequence in [expected.wrapping_sub(1), expected + 1, expected + 5000] {
         let frame = segment_to(&world, ids, reset(sequence), &[]);
         inject(&mut world, Offload::NONE, &frame);
@@ -598,7 +606,8 @@ fn reset_is_believed_at_the_next_byte_alone() {
     assert_eq!(world.stacks[1].counter(Counter::ChallengesSent), 1);
     world.stacks[1].receive_with(ids[1], |bytes| (bytes.len(), ()));
     assert_eq!(world.stacks[1].readable(ids[1]), Readable::Nothing);
-    let begin = Bare { flags: SYN, sequence: expected, acknowledgement: 0, window: 100 };
+    let begin =
+        Bare { flags: SYN, sequence: expected, acknowledgement: 0, window: 100, ..Bare::default() };
     let frame = segment_to(&world, ids, begin, &[]);
     world.now += SECOND;
     inject(&mut world, Offload::NONE, &frame);
@@ -617,7 +626,13 @@ fn end_behind_more_than_was_asked_for_is_not_the_end() {
     let mut world = World::new(1, Faults::default(), false, options, 0);
     let ids = world.connect();
     let (sent, expected) = world.stacks[1].numbers(ids[1]);
-    let bare = Bare { flags: ACK | FIN, sequence: expected, acknowledgement: sent, window: 4096 };
+    let bare = Bare {
+        flags: ACK | FIN,
+        sequence: expected,
+        acknowledgement: sent,
+        window: 4096,
+        ..Bare::default()
+    };
     let frame = segment_to(&world, ids, bare, &[7; 5000]);
     inject(&mut world, Offload::NONE, &frame);
     let taken = world.stacks[1].receive_with(ids[1], |bytes| (bytes.len(), bytes.len()));
@@ -691,7 +706,8 @@ fn half_open_connections_fill_the_backlog_and_nothing_else() {
     world.stacks[1].listen(to, 8).unwrap();
     for number in 0..100u16 {
         let from = SocketAddr::new([10, 1, 7, 7].into(), 1024 + number);
-        let bare = Bare { flags: SYN, sequence: 0, acknowledgement: 0, window: 100 };
+        let bare =
+            Bare { flags: SYN, sequence: 0, acknowledgement: 0, window: 100, ..Bare::default() };
         let mut frame = packet::bare(from, to, bare);
         packet::leave_checksum(&mut frame);
         address(&mut frame, MACS[1], MACS[0]);
@@ -746,7 +762,7 @@ fn address_that_its_sender_has_not_registered_is_dropped() {
     let mut world = World::plain();
     let to = world.at(1, 7);
     world.stacks[1].listen(to, 8).unwrap();
-    let bare = Bare { flags: SYN, sequence: 0, acknowledgement: 0, window: 100 };
+    let bare = Bare { flags: SYN, sequence: 0, acknowledgement: 0, window: 100, ..Bare::default() };
     let mut frame = packet::bare(SocketAddr::new(STRANGER, 1024), to, bare);
     packet::leave_checksum(&mut frame);
     address(&mut frame, MACS[1], MACS[0]);
@@ -849,7 +865,8 @@ fn data_beyond_the_first_window_is_not_taken() {
         // All of it comes before the other side has sent anything but its first segment, whose window is 65,535 bytes.
         for at in (first..1_200_000).step_by(50_000) {
             let sequence = sequence + at as u32;
-            let bare = Bare { flags: ACK, sequence, acknowledgement, window: 65_535 };
+            let bare =
+                Bare { flags: ACK, sequence, acknowledgement, window: 65_535, ..Bare::default() };
             let mut frame = packet::bare(from, to, bare);
             frame.extend((0..50_000).map(|byte_at| byte(0, at + byte_at)));
             let total = (frame.len() - 14) as u16;
@@ -883,7 +900,8 @@ fn frames_have_no_more_segments_than_the_lan_takes_however_short_they_are() {
         let [high, low] = u16::to_be_bytes(segment_bytes);
         let numbers = forge_connection_with(&mut world, from, to, [2, 4, high, low]);
         let (sequence, acknowledgement) = numbers;
-        let bare = Bare { flags: ACK, sequence, acknowledgement, window: 65_535 };
+        let bare =
+            Bare { flags: ACK, sequence, acknowledgement, window: 65_535, ..Bare::default() };
         let mut frame = packet::bare(from, to, bare);
         address(&mut frame, MACS[1], MACS[0]);
         inject(&mut world, Offload { checksum: Checksum::Verified, ..Offload::NONE }, &frame);
@@ -912,7 +930,8 @@ fn segments_that_acknowledge_nothing_new_do_not_keep_a_silent_side() {
     let (next, _) = world.stacks[1].numbers(ids[1]);
     for _ in 0..118 {
         world.until(SECOND, |_| false);
-        let bare = Bare { flags: ACK, sequence, acknowledgement: next, window: 1000 };
+        let bare =
+            Bare { flags: ACK, sequence, acknowledgement: next, window: 1000, ..Bare::default() };
         let frame = segment_to(&world, ids, bare, &[]);
         inject(&mut world, Offload::NONE, &frame);
     }
@@ -937,7 +956,8 @@ fn side_with_a_closed_window_learns_what_the_other_has() {
         world.until(SECOND / 10, |_| false);
         let (next, expected) = world.stacks[1].numbers(ids[1]);
         let sequence = expected.wrapping_add(ahead as u32);
-        let bare = Bare { flags: ACK, sequence, acknowledgement: next, window: 1000 };
+        let bare =
+            Bare { flags: ACK, sequence, acknowledgement: next, window: 1000, ..Bare::default() };
         let frame = segment_to(world, ids, bare, &[]);
         inject(world, Offload::NONE, &frame);
         world.until(20 * SECOND, |_| false);
@@ -1014,7 +1034,7 @@ fn blind_byte_does_not_reset_a_connection_that_is_being_closed() {
     world.until(SECOND, |_| false);
     assert_eq!(world.stacks[1].counts(), (1, 0));
     let say = |world: &mut World, sequence, acknowledgement| {
-        let bare = Bare { flags: ACK, sequence, acknowledgement, window: 1000 };
+        let bare = Bare { flags: ACK, sequence, acknowledgement, window: 1000, ..Bare::default() };
         let frame = segment_to(world, ids, bare, &[7]);
         inject(world, Offload::NONE, &frame);
         world.until(SECOND, |_| false);
@@ -1326,7 +1346,8 @@ fn forged_segments_do_not_end_a_connection_that_rests() {
     come_to_rest(&mut world);
     let number = 0x5555_5555;
     for flags in [RST, SYN, ACK, ACK | FIN] {
-        let bare = Bare { flags, sequence: number, acknowledgement: number, window: 0 };
+        let bare =
+            Bare { flags, sequence: number, acknowledgement: number, window: 0, ..Bare::default() };
         let frame = segment_to(&world, ids, bare, &[1; 10]);
         inject(&mut world, Offload::NONE, &frame);
     }
@@ -1346,7 +1367,13 @@ fn pair_of_ports_in_time_wait_answers_and_is_not_used_again() {
     assert!(world.until(SECOND, |world| world.stacks.iter().all(Stack::is_quiet)));
     assert_eq!((world.stacks[0].counts(), world.stacks[1].counts()), ((0, 1), (0, 0)));
     // The other side's end comes again, because our last acknowledgement might have been lost.
-    let end = Bare { flags: FIN | ACK, sequence: 1, acknowledgement: expected, window: 100 };
+    let end = Bare {
+        flags: FIN | ACK,
+        sequence: 1,
+        acknowledgement: expected,
+        window: 100,
+        ..Bare::default()
+    };
     let mut frame = packet::bare(to, local, end);
     packet::leave_checksum(&mut frame);
     address(&mut frame, MACS[0], MACS[1]);
@@ -1468,7 +1495,8 @@ fn pair_of_ports_in_time_wait_is_used_again_behind_its_last_bytes() {
         assert!(world.until(SECOND, |world| world.stacks.iter().all(Stack::is_quiet)));
         assert_eq!(world.stacks[1].counts(), (0, 1));
         let say = |world: &mut World, flags, sequence| {
-            let bare = Bare { flags, sequence, acknowledgement: 0, window: 1000 };
+            let bare =
+                Bare { flags, sequence, acknowledgement: 0, window: 1000, ..Bare::default() };
             let mut frame = packet::bare(from, to, bare);
             packet::leave_checksum(&mut frame);
             address(&mut frame, MACS[1], MACS[0]);
@@ -1485,7 +1513,8 @@ fn pair_of_ports_in_time_wait_is_used_again_behind_its_last_bytes() {
         if number % 2 == 0 {
             // It is told that this is no part of any connection: then one with lower numbers is as good as another.
             for (sequence, left) in [(last.wrapping_add(2), 1), (last.wrapping_add(1), 0)] {
-                let bare = Bare { flags: RST, sequence, acknowledgement: 0, window: 0 };
+                let bare =
+                    Bare { flags: RST, sequence, acknowledgement: 0, window: 0, ..Bare::default() };
                 let mut frame = packet::bare(from, to, bare);
                 packet::leave_checksum(&mut frame);
                 address(&mut frame, MACS[1], MACS[0]);

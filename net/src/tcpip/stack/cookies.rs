@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::tcpip::cookie;
-use crate::tcpip::packet::Agreed;
+use crate::tcpip::packet::{Agreed, Times};
 
 /// How long the oldest half-open connection has waited when a full listener begins to give cookies. Where connections are
 /// completed sooner there are just many at once: then it is better to ask for one again after a second, because what a
@@ -41,12 +41,20 @@ impl Stack {
             sequence: number,
             acknowledgement: segment.sequence.wrapping_add(1),
             window: self.config.first_window(),
+            times: self.times_of_cookie(now, tuple, packet.transport()),
         };
         let mut frame = packet::first(tuple.local, tuple.remote, bare, Some(ours));
         let offload = packet::leave_checksum(&mut frame);
         self.counters.count(Counter::CookiesSent);
         self.answer(tuple.remote.ip(), offload, &mut frame, link);
         Ok(())
+    }
+
+    /// The times that an answer carries of which nothing is kept: if they are wanted, the other side says so again.
+    fn times_of_cookie(&self, now: u64, tuple: Tuple, asked: &[u8]) -> Option<Times> {
+        let theirs = Times::parse(asked)?;
+        let clock = self.start(tuple, 0).clock?;
+        Some(Times { value: packet::clock(now, clock), echoed: theirs.value })
     }
 
     /// Whether a listener has given cookies that may still be good.
@@ -95,7 +103,8 @@ impl Stack {
     ) -> Result<(), Counter> {
         // Dropped and not refused: if the other side has something to say, it says it again.
         self.has_room_for_another(listening)?;
-        let tcb = Tcb::of_cookie(&self.config, tuple.local.is_ipv4(), &segment, agreed);
+        let asked = (&segment, packet.transport());
+        let tcb = Tcb::of_cookie(now, &self.config, self.start(tuple, 0), asked, agreed);
         self.begun += 1;
         let connection = Connection::new(self.begun, tuple, tcb, Some(listening));
         let index = self.connections.insert(connection);

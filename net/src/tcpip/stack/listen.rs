@@ -163,8 +163,8 @@ impl Stack {
             self.counters.count(Counter::HalfOpenEvicted);
         }
         let first = self.first_number_after(tuple, after);
-        let is_v4 = tuple.local.is_ipv4();
-        let tcb = Tcb::accept(&self.config, is_v4, first, (&segment, packet.transport()));
+        let start = self.start(tuple, first);
+        let tcb = Tcb::accept(now, &self.config, start, (&segment, packet.transport()));
         let connection = Connection::new(self.begun, tuple, tcb, Some(listening));
         let index = self.connections.insert(connection);
         if let Some(listener) = self.listeners.get_mut(&listening) {

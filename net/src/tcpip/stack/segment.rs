@@ -48,7 +48,13 @@ impl Stack {
             // What takes no sequence space needs no answer.
             if !segment.has(RST) && segment.length() > 0 {
                 let (sequence, acknowledgement) = (entry.next, entry.expected);
-                let bare = Bare { flags: ACK, sequence, acknowledgement, window: u16::MAX };
+                let bare = Bare {
+                    flags: ACK,
+                    sequence,
+                    acknowledgement,
+                    window: u16::MAX,
+                    ..Bare::default()
+                };
                 self.send_bare(tuple, bare, link);
             }
             return Ok(());
@@ -78,12 +84,14 @@ impl Stack {
                 sequence: segment.acknowledgement,
                 acknowledgement: 0,
                 window: 0,
+                ..Bare::default()
             },
             false => Bare {
                 flags: RST | ACK,
                 sequence: 0,
                 acknowledgement: segment.sequence.wrapping_add(segment.length()),
                 window: 0,
+                ..Bare::default()
             },
         };
         self.counters.count(Counter::ResetsSent);
@@ -184,10 +192,17 @@ impl Stack {
             Answer::Nothing => {}
             Answer::Position => self.tell_where_we_are(index, link),
             Answer::Challenge => self.challenge(now, index, link),
+            Answer::Again => {
+                if let Some(tcb) = self.may_tell_again(now, index) {
+                    tcb.answer_again();
+                    self.make_busy(index);
+                }
+            }
             Answer::Reset(sequence) => {
                 let Some(connection) = self.connections.get_mut(index) else { return };
                 let tuple = connection.tuple;
-                let bare = Bare { flags: RST, sequence, acknowledgement: 0, window: 0 };
+                let bare =
+                    Bare { flags: RST, sequence, acknowledgement: 0, window: 0, ..Bare::default() };
                 self.counters.count(Counter::ResetsSent);
                 self.send_bare(tuple, bare, link);
             }
@@ -196,22 +211,29 @@ impl Stack {
 
     /// Says where a connection stands, so that whoever sent a segment that would change it has to prove that it knows.
     pub(super) fn challenge(&mut self, now: u64, index: u32, link: &mut impl Link) {
-        let Some(connection) = self.connections.get_mut(index) else { return };
+        if self.may_tell_again(now, index).is_some() {
+            self.counters.count(Counter::ChallengesSent);
+            self.tell_where_we_are(index, link);
+        }
+    }
+
+    /// A connection whose other side may be told something again that it may know.
+    fn may_tell_again(&mut self, now: u64, index: u32) -> Option<&mut Tcb> {
+        let connection = self.connections.get_mut(index)?;
         let is_soon = connection.challenged.is_some_and(|last| now < last + CHALLENGE_NS);
         if is_soon || connection.state() == State::SynSent {
-            return;
+            return None;
         }
         connection.challenged = Some(now);
-        self.counters.count(Counter::ChallengesSent);
-        self.tell_where_we_are(index, link);
+        connection.tcb.as_mut()
     }
 
     /// Says how far a connection is.
     pub(super) fn tell_where_we_are(&mut self, index: u32, link: &mut impl Link) {
-        let Stack { connections, config, .. } = self;
+        let Stack { connections, config, clock, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return };
         let Some(tcb) = &mut connection.tcb else { return };
-        let (tuple, bare) = (connection.tuple, tcb.position(config));
+        let (tuple, bare) = (connection.tuple, tcb.position(*clock, config));
         self.send_bare(tuple, bare, link);
     }
 

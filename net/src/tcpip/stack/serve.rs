@@ -102,7 +102,7 @@ impl Stack {
         match connection.keep(now) {
             Step::Probe => {
                 let Some(tcb) = &mut connection.tcb else { return };
-                let mut frame = packet::bare(local, remote, tcb.question(config));
+                let mut frame = packet::bare(local, remote, tcb.question(now, config));
                 let offload = packet::leave_checksum(&mut frame);
                 counters.count(Counter::ProbesSent);
                 output.answer(link, counters, remote.ip(), offload, &mut frame);
@@ -118,7 +118,7 @@ impl Stack {
         }
         // What waits for its target has not gone: nothing is late.
         match output.is_full(remote.ip()) {
-            true => tcb.postpone(now, config),
+            true => tcb.postpone(now),
             false if !self.are_timers_held => tcb.tick(now),
             false => {}
         }

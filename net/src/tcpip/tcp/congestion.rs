@@ -40,6 +40,8 @@ struct Cubic {
     k: f64,
     /// When this rise has begun.
     begun: Option<u64>,
+    /// When it went on last.
+    last: u64,
     /// What Reno would have reached, in segments (RFC 9438 4.3).
     reno: f64,
 }
@@ -59,6 +61,11 @@ impl Window {
 
     pub(super) fn bytes(&self) -> u32 {
         self.bytes
+    }
+
+    /// The same, and not less than so many bytes.
+    pub(super) fn or_more(self, bytes: u32) -> Window {
+        Window { bytes: self.bytes.max(bytes), ..self }
     }
 
     /// So many bytes were acknowledged while as much was under way as may be.
@@ -94,6 +101,11 @@ impl Window {
             cubic.reno = window;
             now
         });
+        // What was not the way's limit is no time of the rise (RFC 9438 5.8).
+        let pause = now.saturating_sub(cubic.last).saturating_sub(round_trip);
+        let pause = if cubic.last < begun { 0 } else { pause };
+        let begun = begun.saturating_add(pause).min(now);
+        (cubic.begun, cubic.last) = (Some(begun), now);
         let seconds = now.saturating_sub(begun) as f64 / 1e9;
         let at = |time: f64| C * (time - cubic.k).powi(3) + cubic.max;
         let alpha = if cubic.reno < cubic.max { 3.0 * (1.0 - BETA) / (1.0 + BETA) } else { 1.0 };

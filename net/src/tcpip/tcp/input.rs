@@ -1,5 +1,6 @@
 //! What a segment that has come changes (RFC 9293 3.10.7).
 
+use super::recovery::Said;
 use super::scoreboard::{Moment, News};
 use super::*;
 use crate::lan::frame::u32_at;
@@ -11,9 +12,6 @@ const PIECES_MIN: u32 = 64;
 /// Ranges behind a gap, at most. What would make more of them comes again.
 const RANGES_MAX: usize = 256;
 
-/// How often the same is acknowledged again before something is taken for lost (RFC 5681 3.2).
-const REPEATED_MAX: u8 = 3;
-
 /// What is to be sent at once, besides what the connection has to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::tcpip) enum Answer {
@@ -23,6 +21,8 @@ pub(in crate::tcpip) enum Answer {
     Position,
     /// The same to somebody who may be anybody: not too often (RFC 5961).
     Challenge,
+    /// Our first segment once more, and not too often either: see [`Tcb::answer_again`].
+    Again,
     /// A reset with this number, because this acknowledges what was never sent.
     Reset(u32),
 }
@@ -85,9 +85,27 @@ impl Tcb {
         if segment.has(RST) {
             return self.receive_reset(segment, pool);
         }
+        let times = match &self.stamps {
+            None => None,
+            Some(stamps) => match Times::parse(header) {
+                // RFC 7323 3.2 and 5.3, R1.
+                None if !segment.has(SYN) => return Arrival::NOTHING,
+                Some(times) if stamps.is_old(now, times.value) => {
+                    let is_empty = segment.length() == 0;
+                    let answer = if is_empty { Answer::Nothing } else { Answer::Challenge };
+                    return Arrival::answer(answer);
+                }
+                times => times,
+            },
+        };
         let mut segment = *segment;
         if segment.has(SYN) {
-            let is_answer = segment.has(ACK) && segment.sequence == self.expected.wrapping_sub(1);
+            let is_first = segment.sequence == self.expected.wrapping_sub(1);
+            let is_answer = segment.has(ACK) && is_first;
+            if is_first && !is_answer && !is_synchronized {
+                // Our answer was lost.
+                return Arrival::answer(Answer::Again);
+            }
             if is_synchronized || !is_answer {
                 // RFC 5961 4.2, and before the connection is there RFC 9293 3.10.7.4, first step.
                 return Arrival::answer(Answer::Challenge);
@@ -124,9 +142,20 @@ impl Tcb {
             if segment.length() == 0 {
                 return Arrival::answer(Answer::Challenge);
             }
+            if is_past && segment.data_bytes > 0 {
+                let end = segment.data_end();
+                let end = if is_before(self.expected, end) { self.expected } else { end };
+                self.duplicate = Some((segment.sequence, end));
+            }
             // Where their stream has ended there is no more of it (RFC 9293 3.10.7.4, seventh step).
             self.must_acknowledge |= is_past || !self.has_end;
             return Arrival { is_heard: is_past, ..Arrival::NOTHING };
+        }
+        if let (Some(stamps), Some(times)) = (&mut self.stamps, times)
+            && !is_before(self.acknowledged, segment.sequence)
+        {
+            // RFC 7323 4.3.
+            stamps.hear(now, times.value);
         }
         if !is_synchronized {
             self.una = segment.acknowledgement;
@@ -135,7 +164,7 @@ impl Tcb {
             self.establish();
             self.window_of = segment.sequence.wrapping_sub(1);
         }
-        let progress = self.acknowledge(now, &segment, header, config, pool);
+        let progress = self.acknowledge(now, &segment, (header, times), pool);
         let progress = if is_synchronized { progress } else { Progress::Some };
         let mut arrival = Arrival { progress, is_heard: true, ..Arrival::NOTHING };
         if self.state != State::Closed && self.state != State::TimeWait {
@@ -144,6 +173,13 @@ impl Tcb {
             self.must_acknowledge = self.state == State::TimeWait;
         }
         arrival
+    }
+
+    /// Has our first segment go again.
+    pub(in crate::tcpip) fn answer_again(&mut self) {
+        if self.state == State::SynReceived {
+            self.scoreboard.lose_all(self.una);
+        }
     }
 
     /// A segment that comes while we ask for a connection (RFC 9293 3.10.7.3).
@@ -168,7 +204,8 @@ impl Tcb {
         if !segment.has(SYN) {
             return Arrival::NOTHING;
         }
-        self.begin(config, segment, packet::agreed(header, self.is_v4));
+        let said = (packet::agreed(header, self.is_v4), Times::parse(header));
+        self.begin(now, config, segment, said);
         self.edge = self.expected.wrapping_add(config.first_window().into());
         if segment.has(ACK) {
             self.una = segment.acknowledgement;
@@ -232,8 +269,7 @@ impl Tcb {
         &mut self,
         now: u64,
         segment: &Segment,
-        header: &[u8],
-        config: &TcpConfig,
+        (header, times): (&[u8], Option<Times>),
         pool: &mut Buffers,
     ) -> Progress {
         let number = segment.acknowledgement;
@@ -275,22 +311,33 @@ impl Tcb {
             self.repeated = 0;
             self.has_probed = false;
         }
-        if self.theirs.takes_selective {
-            self.select(header, moment, &mut news);
-        }
-        if let Some(sent) = news.sent {
+        let duplicate = match self.theirs.takes_selective {
+            true => self.select(header, number, moment, &mut news),
+            false => None,
+        };
+        let echoed = times.map(|times| times.echoed);
+        let measured = match news.sent {
+            Some(sent) => Some(now.saturating_sub(sent)),
+            // Nobody knows by itself which of two was acknowledged.
+            None if is_news => {
+                self.stamps.zip(echoed).and_then(|(stamps, at)| stamps.since(now, at))
+            }
+            None => None,
+        };
+        if let Some(time) = measured {
             // Until something is measured, the longer time stays (RFC 6298 5.7).
             self.backoff = 0;
-            self.round_trip.sample(now.saturating_sub(sent));
+            self.round_trip.sample(time);
         }
-        self.recover(now, is_news, is_repeated, flight);
+        self.recover(now, &Said { is_news, is_repeated, news, duplicate, echoed, flight });
         if news.bytes > 0 && is_limited && !matches!(self.recovery, Recovery::Fast(_)) {
             let mss = self.segment_bytes();
             self.congestion.acknowledge(now, news.bytes, self.round_trip.smoothed, mss);
         }
         if is_news {
             self.resend_at = None;
-            self.arm(now, config);
+            self.arm(now);
+            self.arm_tail(now);
         }
         if self.is_ended && self.una == self.end().wrapping_add(1) {
             self.state = match self.state {
@@ -310,14 +357,30 @@ impl Tcb {
         }
     }
 
-    /// What has come though something before it is missing (RFC 2018 4).
-    fn select(&mut self, header: &[u8], moment: Moment, news: &mut News) {
+    /// What has come though something before it is missing (RFC 2018 4). What has come twice is returned (RFC 2883 4).
+    fn select(
+        &mut self,
+        header: &[u8],
+        number: u32,
+        moment: Moment,
+        news: &mut News,
+    ) -> Option<(u32, u32)> {
         if header.len() == packet::TCP_BYTES {
-            return;
+            return None;
         }
-        let Some(option) = packet::option(header, packet::SELECTIVE_RANGES) else { return };
-        for block in option[2..].chunks_exact(8) {
-            let [begin, end] = [0, 4].map(|at| u32_at(block, at).unwrap_or(0));
+        let option = packet::option(header, packet::SELECTIVE_RANGES)?;
+        let range = |block: &[u8]| Some((u32_at(block, 0)?, u32_at(block, 4)?));
+        let mut ranges = option[2..].chunks_exact(8).filter_map(range).peekable();
+        // Only the first can be one of those that came twice: it is acknowledged, or the second has it in it.
+        let duplicate = ranges.peek().copied().filter(|&(begin, end)| {
+            let is_old = !is_before(number, end) && number.wrapping_sub(begin) <= self.window_max;
+            let second = option.get(10..18).and_then(range);
+            let is_within = second
+                .is_some_and(|(first, last)| !is_before(begin, first) && !is_before(last, end));
+            is_before(begin, end) && (is_old || is_within)
+        });
+        ranges.next_if(|_| duplicate.is_some());
+        for (begin, end) in ranges {
             let is_there =
                 !is_before(begin, self.una) && is_before(begin, end) && !is_before(self.nxt, end);
             // Whoever names each byte by itself would have us walk through a list as long as the window.
@@ -327,49 +390,7 @@ impl Tcb {
                 self.scoreboard.select(self.una, (begin, end), moment, news);
             }
         }
-    }
-
-    /// Finds out what is lost, and how long it is sent again.
-    fn recover(&mut self, now: u64, is_news: bool, is_repeated: bool, flight: u32) {
-        let mss = self.segment_bytes();
-        match self.recovery {
-            Recovery::Fast(until) | Recovery::Timeout(until) if !is_before(self.una, until) => {
-                self.recovery = Recovery::None;
-            }
-            // What is acknowledged in part is missing behind that, too (RFC 6582 3.2).
-            Recovery::Fast(_) if is_news && !self.theirs.takes_selective => {
-                self.scoreboard.lose_first(self.una, mss);
-                self.must_resend = true;
-            }
-            _ => {}
-        }
-        if is_repeated {
-            self.repeated = self.repeated.saturating_add(1);
-        }
-        let has_lost = if self.theirs.takes_selective {
-            self.scoreboard.has_selected() && self.detect(now)
-        } else if self.repeated == REPEATED_MAX && self.recovery == Recovery::None {
-            self.scoreboard.lose_first(self.una, mss);
-            true
-        } else {
-            false
-        };
-        if has_lost && self.recovery == Recovery::None {
-            self.recovery = Recovery::Fast(self.nxt);
-            self.congestion.shrink(flight, mss);
-            self.must_resend = true;
-        }
-    }
-
-    /// Takes for lost what is late (RFC 8985 6.2). Whether there is something new.
-    pub(super) fn detect(&mut self, now: u64) -> bool {
-        let RoundTrip { smoothed, least, .. } = self.round_trip;
-        let is_plain = !self.scoreboard.is_reordered
-            && (self.recovery != Recovery::None || self.repeated >= REPEATED_MAX);
-        let patience = if is_plain { 0 } else { smoothed.min(least / 4) };
-        let (has_lost, again) = self.scoreboard.detect(self.una, now, patience);
-        self.detect_at = again;
-        has_lost
+        duplicate
     }
 
     /// Takes what a segment brings. False if there is no buffer for it.
@@ -387,6 +408,9 @@ impl Tcb {
         if is_before(begin, self.expected) {
             let past = self.expected.wrapping_sub(begin) as usize;
             range.start = past.min(range.end);
+            if range.start > 0 {
+                self.duplicate = Some((begin, begin.wrapping_add(range.start as u32)));
+            }
             begin = self.expected;
         }
         let space = self.edge.wrapping_sub(begin) as usize;
@@ -412,10 +436,18 @@ impl Tcb {
         }
         let end = begin.wrapping_add(bytes as u32);
         if begin != self.expected {
-            // What is missing is asked for at once (RFC 5681 4.2). The end behind it comes again.
+            // What is missing is asked for at once (RFC 5681 4.2).
             self.must_acknowledge = true;
             if bytes > 0 {
+                let has_it =
+                    |&(first, last): &(u32, u32)| !is_before(begin, first) && !is_before(last, end);
+                if self.beyond.iter().any(has_it) {
+                    self.duplicate = Some((begin, end));
+                }
                 self.note_beyond(begin, end);
+            }
+            if has_end {
+                self.end_at = Some(end);
             }
             return bytes == wanted;
         }
@@ -432,7 +464,7 @@ impl Tcb {
             }
         }
         self.received.advance(self.expected.wrapping_sub(before) as usize);
-        if has_end && self.expected == end {
+        if has_end && self.expected == end || self.end_at == Some(self.expected) {
             self.take_end(pool);
         }
         self.unacknowledged = self.unacknowledged.saturating_add(1);

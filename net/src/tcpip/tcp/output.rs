@@ -20,7 +20,9 @@ pub(in crate::tcpip) struct Segment {
     pub(in crate::tcpip) window: u16,
     /// What a first segment says.
     pub(in crate::tcpip) agreed: Option<Agreed>,
-    /// What has come behind a gap.
+    /// The times that it carries.
+    pub(in crate::tcpip) times: Option<Times>,
+    /// What has come behind a gap, or twice.
     pub(in crate::tcpip) ranges: [(u32, u32); RANGES_MAX],
     pub(in crate::tcpip) ranges_count: usize,
     /// Where its data begins in what was sent, and how many bytes it has.
@@ -34,7 +36,9 @@ pub(in crate::tcpip) struct Segment {
 impl Segment {
     /// Bytes of its header, with options.
     pub(in crate::tcpip) fn header_bytes(&self) -> usize {
-        TCP_BYTES + ranges_bytes(self.ranges_count) + self.agreed.map_or(0, |agreed| agreed.bytes())
+        let times = if self.times.is_some() { Times::BYTES } else { 0 };
+        let agreed = self.agreed.map_or(0, |agreed| agreed.bytes());
+        TCP_BYTES + times + ranges_bytes(self.ranges_count) + agreed
     }
 }
 
@@ -60,14 +64,16 @@ impl Tcb {
             self.must_acknowledge = true;
             self.acknowledge_at = None;
         }
-        if self.detect_at.take_if(|at| *at <= now).is_some()
-            && self.detect(now)
-            && self.recovery == Recovery::None
-        {
+        if self.detect_at.take_if(|at| *at <= now).is_some() {
             let flight = self.scoreboard.flight(self.una, self.nxt);
-            self.recovery = Recovery::Fast(self.nxt);
-            self.congestion.shrink(flight, self.segment_bytes());
-            self.must_resend = true;
+            if self.detect(now) {
+                self.begin_recovery(flight);
+            }
+        }
+        if self.tail_at.take_if(|at| *at <= now).is_some() && self.nxt != self.una {
+            // No time runs out before that.
+            self.must_ask_for_tail = true;
+            return;
         }
         if self.resend_at.take_if(|at| *at <= now).is_none() {
             return;
@@ -77,42 +83,35 @@ impl Tcb {
             self.must_probe = true;
             return;
         }
-        // RFC 6298 5.4 to 5.7.
-        let flight = self.scoreboard.flight(self.una, self.nxt);
-        self.scoreboard.lose_all(self.una);
-        self.repeated = 0;
-        self.detect_at = None;
-        if !matches!(self.state, State::SynSent | State::SynReceived) {
-            // A second time in vain is no other congestion (RFC 5681 3.1).
-            if !matches!(self.recovery, Recovery::Timeout(_)) {
-                self.congestion.collapse(flight, self.segment_bytes());
-            }
-            self.recovery = Recovery::Timeout(self.nxt);
-        }
+        self.time_out(now);
     }
 
     /// When [`Tcb::tick`] has something to do.
     pub(in crate::tcpip) fn due(&self) -> Option<u64> {
-        [self.resend_at, self.acknowledge_at, self.detect_at].into_iter().flatten().min()
+        [self.resend_at, self.acknowledge_at, self.detect_at, self.tail_at]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The way out is full: no time runs out meanwhile.
-    pub(in crate::tcpip) fn postpone(&mut self, now: u64, config: &TcpConfig) {
+    pub(in crate::tcpip) fn postpone(&mut self, now: u64) {
         if let Some(at) = self.resend_at {
-            self.resend_at = Some(at.max(now.saturating_add(self.timeout(config))));
+            self.resend_at = Some(at.max(now.saturating_add(self.timeout())));
+            self.tail_at = None;
         }
     }
 
     /// Has what is under way sent again after a while, if it is not so already.
-    pub(super) fn arm(&mut self, now: u64, config: &TcpConfig) {
+    pub(super) fn arm(&mut self, now: u64) {
         if self.nxt != self.una && self.resend_at.is_none() {
-            self.resend_at = Some(now.saturating_add(self.timeout(config)));
+            self.resend_at = Some(now.saturating_add(self.timeout()));
         }
     }
 
-    fn timeout(&self, config: &TcpConfig) -> u64 {
+    fn timeout(&self) -> u64 {
         let may_be_delayed = self.nxt.wrapping_sub(self.una) <= self.segment_bytes();
-        self.round_trip.timeout(config.resend_after_ns, may_be_delayed, self.backoff)
+        self.round_trip.timeout(self.resend_after_ns, may_be_delayed, self.backoff)
     }
 
     /// The next segment, in packets of `mtu` bytes at most. It counts as sent. None: nothing is to be sent now.
@@ -125,7 +124,7 @@ impl Tcb {
         match self.state {
             State::Closed => {
                 let must_reset = std::mem::take(&mut self.must_reset);
-                must_reset.then(|| self.bare(RST | ACK, config))
+                must_reset.then(|| self.bare(now, RST | ACK, config))
             }
             State::SynSent | State::SynReceived => self.next_first(now, mtu, config),
             _ => self.next_data(now, mtu, config),
@@ -133,10 +132,11 @@ impl Tcb {
     }
 
     /// A segment without data.
-    fn bare(&mut self, flags: u8, config: &TcpConfig) -> Segment {
+    fn bare(&mut self, now: u64, flags: u8, config: &TcpConfig) -> Segment {
         let window = self.offer(config);
         self.note_acknowledged();
         Segment {
+            times: self.times(now),
             flags,
             sequence: self.nxt,
             acknowledgement: self.expected,
@@ -149,7 +149,7 @@ impl Tcb {
         let is_lost = self.scoreboard.has_lost();
         if self.nxt != self.una && !is_lost {
             let must_acknowledge = self.must_acknowledge && self.state == State::SynReceived;
-            return must_acknowledge.then(|| self.bare(ACK, config));
+            return must_acknowledge.then(|| self.bare(now, ACK, config));
         }
         let next = self.una.wrapping_add(1);
         match is_lost {
@@ -157,7 +157,7 @@ impl Tcb {
             false => self.scoreboard.push(next, now),
         }
         self.nxt = next;
-        self.arm(now, config);
+        self.arm(now);
         let is_answer = self.state == State::SynReceived;
         let agreed = match is_answer {
             true => config.agreed(mtu, self.is_v4, &self.theirs),
@@ -175,6 +175,7 @@ impl Tcb {
             acknowledgement: if is_answer { self.expected } else { 0 },
             window,
             agreed: Some(agreed),
+            times: self.times(now),
             ..Segment::default()
         })
     }
@@ -182,7 +183,8 @@ impl Tcb {
     fn next_data(&mut self, now: u64, mtu: usize, config: &TcpConfig) -> Option<Segment> {
         let mut segment = Segment::default();
         self.name_ranges(&mut segment);
-        let options = ranges_bytes(segment.ranges_count);
+        let times = if self.stamps.is_some() { Times::BYTES } else { 0 };
+        let options = ranges_bytes(segment.ranges_count) + times;
         let on_the_way = usize::from(super::segment_bytes(mtu, self.is_v4)).saturating_sub(options);
         let mss = (self.segment_bytes() as usize).saturating_sub(options).min(on_the_way).max(1);
         // No more segments than a frame may stand for, and no more bytes than it may have.
@@ -190,7 +192,7 @@ impl Tcb {
             usize::from(u16::MAX) - packet::IPV6_BYTES - TCP_BYTES - packet::TCP_OPTIONS_BYTES_MAX;
         let mss = mss.min(bytes_max);
         let bytes_max = bytes_max.min(mss * SEGMENTS_MAX);
-        if self.nxt == self.una && now.saturating_sub(self.sent_at) > self.timeout(config) {
+        if self.nxt == self.una && now.saturating_sub(self.sent_at) > self.timeout() {
             self.congestion.restart(mss as u32);
         }
         let room = self.congestion.bytes();
@@ -205,7 +207,10 @@ impl Tcb {
         let flight = flight.saturating_sub(come);
         let room = if flight == 0 { room.max(mss as u32) } else { room.saturating_sub(flight) };
 
-        let lost = self.scoreboard.first_lost(self.una).filter(|_| room > 0 || self.must_resend);
+        let has_room = |(begin, end): &(u32, u32)| {
+            room as usize >= mss.min(end.wrapping_sub(*begin) as usize) || self.must_resend
+        };
+        let lost = self.scoreboard.first_lost(self.una).filter(has_room);
         let range = match lost {
             Some((begin, end)) => {
                 // The end may be among what is lost.
@@ -217,29 +222,34 @@ impl Tcb {
             }
             None => self.new_data(room as usize, mss, bytes_max).map(|bytes| (self.nxt, bytes)),
         };
-        if !self.has_sent_end() && self.nxt != self.end() && room < self.window_left() {
+        let left = self.end().wrapping_sub(self.nxt);
+        if !self.has_sent_end() && room < left && room < self.window_left() {
             self.limited_until = self.nxt.wrapping_add(room.min(i32::MAX as u32));
         }
+        let asks_for_tail = std::mem::take(&mut self.must_ask_for_tail) && range.is_none();
         let probe = self.probe(range.is_none());
-        let (sequence, bytes) = match (range, probe) {
-            (Some(range), _) => range,
-            (None, Some(bytes)) => (self.nxt, bytes),
+        let (sequence, bytes, is_again) = match (range, probe) {
+            (Some((sequence, bytes)), _) => (sequence, bytes, lost.is_some()),
+            (None, _) if asks_for_tail => self.tail(mss),
+            (None, Some(bytes)) => (self.nxt, bytes, false),
             (None, None) => {
-                self.ask_later(now, config);
+                self.ask_later(now);
                 let may_say = self.must_acknowledge;
-                return may_say.then(|| self.with_ranges(segment, config));
+                return may_say.then(|| self.with_ranges(now, segment, config));
             }
         };
         let behind = sequence.wrapping_add(bytes as u32);
-        let has_end =
-            self.is_ended && behind == self.end() && lost.is_some() == self.has_sent_end();
+        let has_end = self.is_ended && behind == self.end() && is_again == self.has_sent_end();
         let end = behind.wrapping_add(u32::from(has_end));
-        segment.is_again = lost.is_some() && bytes > 0;
-        if lost.is_some() {
+        segment.is_again = is_again && bytes > 0;
+        if is_again {
             self.scoreboard.resend(self.una, (sequence, end), now);
             self.resent = self.resent.saturating_add(u32::from(bytes > 0));
             self.must_resend = false;
-        } else if range.is_none() && bytes == 1 && self.window_left() == 0 {
+            if lost.is_some() {
+                self.note_again(now, bytes.div_ceil(mss) as u32);
+            }
+        } else if range.is_none() && !asks_for_tail && bytes == 1 && self.window_left() == 0 {
             // A byte beyond a closed window, which is not counted as sent: it will hardly be taken.
             self.has_probed = true;
             segment.is_again = true;
@@ -253,8 +263,14 @@ impl Tcb {
             self.nxt = end;
         }
         self.sent_at = now;
-        self.resend_at.get_or_insert(now.saturating_add(self.timeout(config)));
-        let bare = self.with_ranges(segment, config);
+        if asks_for_tail {
+            self.note_asked_for_tail(now, is_again, self.timeout());
+        }
+        self.arm(now);
+        if !is_again {
+            self.arm_tail(now);
+        }
+        let bare = self.with_ranges(now, segment, config);
         let is_last = behind == self.end();
         Some(Segment {
             flags: ACK | if has_end { FIN } else { 0 } | if is_last { PSH } else { 0 },
@@ -266,13 +282,13 @@ impl Tcb {
         })
     }
 
-    fn with_ranges(&mut self, with: Segment, config: &TcpConfig) -> Segment {
+    fn with_ranges(&mut self, now: u64, with: Segment, config: &TcpConfig) -> Segment {
         let Segment { ranges, ranges_count, is_again, .. } = with;
-        Segment { ranges, ranges_count, is_again, ..self.bare(ACK, config) }
+        Segment { ranges, ranges_count, is_again, ..self.bare(now, ACK, config) }
     }
 
     /// Bytes that the other side takes beyond what was sent.
-    fn window_left(&self) -> u32 {
+    pub(super) fn window_left(&self) -> u32 {
         self.window.saturating_sub(self.nxt.wrapping_sub(self.una))
     }
 
@@ -312,23 +328,26 @@ impl Tcb {
     }
 
     /// If bytes wait for a window and nothing is under way, nobody would say when it opens: so it is asked.
-    fn ask_later(&mut self, now: u64, config: &TcpConfig) {
+    fn ask_later(&mut self, now: u64) {
         if self.nxt == self.una && self.sent.len() > 0 && self.resend_at.is_none() {
-            self.resend_at = Some(now.saturating_add(self.timeout(config)));
+            self.resend_at = Some(now.saturating_add(self.timeout()));
         }
     }
 
     /// Names what has come behind a gap, to a side that wants to know: what has come last first (RFC 2018 4).
     fn name_ranges(&self, segment: &mut Segment) {
-        if self.beyond.is_empty() || !self.theirs.takes_selective {
+        let (duplicate, beyond) = (self.duplicate, &self.beyond);
+        if beyond.is_empty() && duplicate.is_none() || !self.theirs.takes_selective {
             return;
         }
+        let most = RANGES_MAX - usize::from(self.stamps.is_some());
         let is_latest = |range: &&(u32, u32)| {
             !is_before(self.latest, range.0) && is_before(self.latest, range.1)
         };
         let latest = self.beyond.iter().find(is_latest);
         let others = self.beyond.iter().filter(|range| !is_latest(range));
-        for (place, range) in segment.ranges.iter_mut().zip(latest.into_iter().chain(others)) {
+        let named = duplicate.iter().chain(latest).chain(others);
+        for (place, range) in segment.ranges[..most].iter_mut().zip(named) {
             *place = *range;
             segment.ranges_count += 1;
         }

@@ -7,7 +7,7 @@ const FIRST_NS: u64 = 1_000_000_000;
 const LONGEST_NS: u64 = 60_000_000_000;
 
 /// The longest that a side which has got one segment may wait with its acknowledgement (RFC 8985 7.2).
-const DELAY_NS: u64 = 200_000_000;
+pub(super) const DELAY_NS: u64 = 200_000_000;
 
 /// Times in nanoseconds, smoothed. All are 0 before the first measurement.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,7 +36,7 @@ impl RoundTrip {
         let delay = if may_be_delayed { DELAY_NS } else { 0 };
         let time = match self.smoothed {
             0 => FIRST_NS,
-            smoothed => smoothed + 4 * self.variation + delay,
+            smoothed => (smoothed + 4 * self.variation).max(smoothed + delay),
         };
         (time.max(least) << backoff.min(16)).min(LONGEST_NS)
     }

@@ -42,6 +42,8 @@ pub(super) struct News {
     pub(super) bytes: u32,
     /// When what was sent last of them was sent, if it was sent once: nobody knows which of two was acknowledged (Karn).
     pub(super) sent: Option<u64>,
+    /// Bytes of them that were taken for lost, and were not sent again.
+    pub(super) late: u32,
 }
 
 #[derive(Debug, Default)]
@@ -103,6 +105,7 @@ impl Scoreboard {
             let bytes = end.wrapping_sub(begin);
             if piece.is_lost {
                 self.lost -= bytes;
+                news.late += if piece.is_resent { 0 } else { bytes };
             }
             if piece.is_selected {
                 self.selected -= bytes;
@@ -167,6 +170,7 @@ impl Scoreboard {
             let bytes = piece.end.wrapping_sub(before);
             if std::mem::take(&mut piece.is_lost) {
                 self.lost -= bytes;
+                news.late += if piece.is_resent { 0 } else { bytes };
             }
             piece.is_selected = true;
             let piece = *piece;
@@ -213,6 +217,28 @@ impl Scoreboard {
             }
         }
         (is_news, again)
+    }
+
+    /// Nothing is lost.
+    pub(super) fn find_all(&mut self) {
+        self.pieces.iter_mut().for_each(|piece| piece.is_lost = false);
+        self.lost = 0;
+    }
+
+    /// Takes for lost what was sent so long ago, and the first piece whenever it was (RFC 8985 6.3).
+    pub(super) fn lose_late(&mut self, una: u32, now: u64, time: u64) {
+        if self.pieces.front().is_some_and(|first| first.is_selected) {
+            return self.lose_all(una);
+        }
+        let mut begin = una;
+        for piece in &mut self.pieces {
+            let bytes = piece.end.wrapping_sub(begin);
+            let is_late = begin == una || piece.sent.saturating_add(time) <= now;
+            begin = piece.end;
+            if is_late && !piece.is_selected && !std::mem::replace(&mut piece.is_lost, true) {
+                self.lost += bytes;
+            }
+        }
     }
 
     /// Takes all for lost. What the other side has said to have may be thrown away if the first is among it: else it would have

@@ -172,7 +172,8 @@ fn error_about_a_byte_that_is_not_under_way_changes_nothing() {
     let (next, expected) = world.stacks[0].numbers(ids[0]);
     let (local, remote) = world.stacks[0].ends(ids[0]).unwrap();
     let about = |sequence| {
-        let bare = Bare { flags: ACK, sequence, acknowledgement: expected, window: 0 };
+        let bare =
+            Bare { flags: ACK, sequence, acknowledgement: expected, window: 0, ..Bare::default() };
         let mut frame = packet::bare(local, remote, bare);
         frame[16..18].copy_from_slice(&1500_u16.to_be_bytes());
         frame
@@ -237,7 +238,8 @@ fn error_while_both_sides_connect_ends_the_connection_and_its_program_is_told() 
     let (_, (_, first)) = world.wires[0].under_way.pop_first().unwrap();
     // The other side asks for the same connection, and acknowledges nothing (RFC 9293 3.5, figure 7).
     let (local, remote) = world.stacks[0].ends(id).unwrap();
-    let bare = Bare { flags: SYN, sequence: 100, acknowledgement: 0, window: 1000 };
+    let bare =
+        Bare { flags: SYN, sequence: 100, acknowledgement: 0, window: 1000, ..Bare::default() };
     let mut frame = packet::bare(remote, local, bare);
     packet::leave_checksum(&mut frame);
     address(&mut frame, MACS[0], MACS[1]);
@@ -257,7 +259,8 @@ fn error_about_a_half_open_connection_makes_room_for_another() {
     let mut world = World::plain();
     let (from, to) = (world.at(1, 1024), world.at(0, 7));
     world.stacks[0].listen(to, 1).unwrap();
-    let bare = Bare { flags: SYN, sequence: 100, acknowledgement: 0, window: 1000 };
+    let bare =
+        Bare { flags: SYN, sequence: 100, acknowledgement: 0, window: 1000, ..Bare::default() };
     let mut frame = packet::bare(from, to, bare);
     packet::leave_checksum(&mut frame);
     address(&mut frame, MACS[0], MACS[1]);
@@ -288,7 +291,7 @@ proptest! {
                     head[0] = [[3, 11, 12], [1, 2, 3]][family][*kind];
                     head[1] %= 16;
                 }
-                let bare = Bare { flags: ACK, sequence: *sequence, acknowledgement: 0, window: 0 };
+                let bare = Bare { flags: ACK, sequence: *sequence, acknowledgement: 0, window: 0, ..Bare::default() };
                 let mut about = packet::bare(local, remote, bare);
                 let at = 14 + usize::from(*noise) % (about.len() - 14);
                 about[at] ^= noise & 7;

@@ -49,7 +49,7 @@ fn say(world: &mut World, from: SocketAddr, to: SocketAddr, bare: Bare, data: &[
 /// A first segment with options.
 fn ask(world: &mut World, from: SocketAddr, to: SocketAddr, sequence: u32, options: &[u8]) {
     let bytes = packet::TCP_BYTES + options.len();
-    let bare = Bare { flags: SYN, sequence, acknowledgement: 0, window: 60_000 };
+    let bare = Bare { flags: SYN, sequence, acknowledgement: 0, window: 60_000, ..Bare::default() };
     let mut frame = packet::bare(from, to, bare);
     frame.splice(..frame.len() - packet::TCP_BYTES, {
         packet::begin(from.ip(), to.ip(), packet::TCP, bytes)
@@ -82,7 +82,13 @@ fn cookie(world: &mut World, from: SocketAddr, to: SocketAddr, sequence: u32) ->
 /// The segment with which a host comes back.
 fn back(sequence: u32, cookie: u32) -> Bare {
     let acknowledgement = cookie.wrapping_add(1);
-    Bare { flags: ACK, sequence: sequence.wrapping_add(1), acknowledgement, window: 60_000 }
+    Bare {
+        flags: ACK,
+        sequence: sequence.wrapping_add(1),
+        acknowledgement,
+        window: 60_000,
+        ..Bare::default()
+    }
 }
 
 #[test]

@@ -87,7 +87,8 @@ fn segments_out_of_window_do_not_keep_a_side_alive() {
     while world.stacks[1].readable(ids[1]) != Readable::Failed {
         let (_, expected) = world.stacks[1].numbers(ids[1]);
         let sequence = expected.wrapping_add(1 << 30);
-        let bare = Bare { flags: ACK, sequence, acknowledgement: 0, window: 100 };
+        let bare =
+            Bare { flags: ACK, sequence, acknowledgement: 0, window: 100, ..Bare::default() };
         let frame = segment_to(&world, ids, bare, &[]);
         inject(&mut world, Offload::NONE, &frame);
         world.step_before(world.now + SECOND);
@@ -106,7 +107,13 @@ fn each_probe_is_answered_however_fast_they_come() {
         for _ in 0..10 {
             let before = world.stacks[1].counter(Counter::FramesSent);
             let sequence = expected.wrapping_sub(1);
-            let bare = Bare { flags: ACK, sequence, acknowledgement: next, window: 100 };
+            let bare = Bare {
+                flags: ACK,
+                sequence,
+                acknowledgement: next,
+                window: 100,
+                ..Bare::default()
+            };
             let frame = segment_to(&world, ids, bare, &[9; 1][..bytes]);
             inject(&mut world, Offload::NONE, &frame);
             assert_eq!(world.stacks[1].counter(Counter::FramesSent), before + 1);

@@ -249,7 +249,7 @@ fn connection_goes_on_over_segments_with_headers_of_ipv6_and_in_fragments() {
     let mut world = World::new(1, Faults::default(), false, Options::default(), 1);
     let ids = world.connect();
     let (sequence, acknowledgement) = world.stacks[0].numbers(ids[0]);
-    let bare = Bare { flags: ACK, sequence, acknowledgement, window: 1000 };
+    let bare = Bare { flags: ACK, sequence, acknowledgement, window: 1000, ..Bare::default() };
     let (local, remote) = world.stacks[0].ends(ids[0]).unwrap();
     let mut frame = packet::bare(local, remote, bare);
     frame.extend_from_slice(&[9; 2000]);

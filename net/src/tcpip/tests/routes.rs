@@ -97,7 +97,15 @@ impl Plan {
         };
         let networks = addresses.iter().map(network).collect();
         let mac = Mac([0; 6]);
-        self.interfaces.push(Interface { lan, vlan: None, mac, mtu, addresses, networks });
+        self.interfaces.push(Interface {
+            lan,
+            vlan: None,
+            mac,
+            mtu,
+            addresses,
+            networks,
+            medium: Medium::MEMORY,
+        });
         self
     }
 

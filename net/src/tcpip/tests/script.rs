@@ -19,7 +19,7 @@
 //!
 //! Flags are S, F, R, P, U and `.` for ACK. Sequence numbers are counted from the first of each side, and `1:101` has 100 bytes
 //! of data, whatever flags there are. What follows: `ack N`, `win N`, `mss N`, `wscale N`, `sackok`, `urg N`, `sack N:N`, `opt HEX`,
-//! `offset N` (of the header, in words). What is not said of a sent segment may be anything, but for PSH its flags must be all.
+//! `times N:N` (value and echo, ours counted from our first), `offset N` (of the header, in words). What is not said of a sent segment may be anything, but for PSH its flags must be all.
 //! Each segment that the stack sends must be expected before something else happens, or time passes.
 //!
 //! The scripts in which no time passes are also run against Linux (`cli/tests/scripts`), which does not say windows and lengths
@@ -45,6 +45,8 @@ struct Stage {
     own: SocketAddr,
     peer: SocketAddr,
     id: Option<ConnectionId>,
+    /// Where its clock begins, once it has said so.
+    clock: Option<u32>,
     /// Where the stack's numbers begin, once it has sent a SYN.
     first: Option<u32>,
     /// How many bytes the program has read.
@@ -72,6 +74,7 @@ impl Stage {
             own: SocketAddr::new(own, PORT),
             peer: SocketAddr::new(peer, 1000),
             id: None,
+            clock: None,
             first: None,
             read: 0,
             sent: VecDeque::new(),
@@ -102,6 +105,11 @@ impl Stage {
             options.extend([1, 1, 5, 10]);
             let number = |at: u32| self.first.unwrap_or(0).wrapping_add(at).to_be_bytes();
             options.extend([number(begin), number(end)].concat());
+        }
+        if let Some((value, echoed)) = line.times {
+            let echoed = echoed.wrapping_add(self.clock.unwrap_or(0));
+            options.extend([1, 1, 8, 10]);
+            options.extend([value.to_be_bytes(), echoed.to_be_bytes()].concat());
         }
         options.resize(options.len().next_multiple_of(4), 0);
         let header_bytes = packet::TCP_BYTES + options.len();
@@ -144,6 +152,10 @@ impl Stage {
             ack: segment.has(ACK).then(|| segment.acknowledgement.wrapping_sub(PEER_FIRST)),
         };
         let agreed = packet::agreed(transport, packet.source.is_ipv4());
+        let said_times = packet::Times::parse(transport).map(|times| {
+            let began = *self.clock.get_or_insert(times.value);
+            (times.value.wrapping_sub(began), times.echoed)
+        });
         let is_so = said.flags == line.flags & !8
             && (said.begin, said.end) == (line.begin, line.end)
             && (line.ack.is_none() || line.ack == said.ack)
@@ -151,6 +163,7 @@ impl Stage {
             && line.mss.is_none_or(|mss| mss == agreed.segment_bytes_max)
             && line.wscale.is_none_or(|shift| Some(shift) == agreed.window_shift)
             && (!line.has_sack_ok || agreed.takes_selective)
+            && line.times.is_none_or(|times| Some(times) == said_times)
             && line.sack.is_none_or(|block| Some(block) == self.sack(transport));
         let ends = (SocketAddr::new(packet.destination, segment.destination), segment.source);
         if ends != (self.peer, self.own.port()) {
@@ -160,7 +173,10 @@ impl Stage {
             return Ok(());
         }
         let sack = self.sack(transport);
-        Err(format!("it has sent {said:?} win {} {agreed:?} sack {sack:?}", segment.window))
+        Err(format!(
+            "it has sent {said:?} win {} {agreed:?} sack {sack:?} times {said_times:?}",
+            segment.window
+        ))
     }
 
     /// The first block that is acknowledged selectively (RFC 2018 3).
@@ -205,7 +221,7 @@ impl Stage {
             }
             "ports" => {
                 self.peer.set_port(self.peer.port() + 1);
-                (self.first, self.id, self.read) = (None, None, 0);
+                (self.first, self.id, self.read, self.clock) = (None, None, 0, None);
             }
             "again" => (self.first, self.id) = (None, None),
             "nodelay" => self.stack.set_no_delay(self.id()?, true),
@@ -280,7 +296,7 @@ fn play(script: &[(usize, &str)], family: usize) -> Result<(), String> {
         send_bytes: 32_768,
         congestion: Congestion::None,
         acknowledge_after: Duration::ZERO,
-        resend_after: Duration::from_secs(1),
+        medium: Medium { resend_after: Duration::from_secs(1), has_timestamps: false },
         ..Options::default()
     };
     let mut rest = Vec::new();
@@ -294,6 +310,7 @@ fn play(script: &[(usize, &str)], family: usize) -> Result<(), String> {
                     "acknowledge_after_ms" => {
                         options.acknowledge_after = Duration::from_millis(value.into());
                     }
+                    "times" => options.medium.has_timestamps = true,
                     "reno" => options.congestion = Congestion::Reno,
                     word => return Err(format!("set {word}: not known")),
                 }

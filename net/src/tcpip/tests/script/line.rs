@@ -16,6 +16,7 @@ pub(super) struct Line {
     pub(super) wscale: Option<u8>,
     pub(super) sack: Option<(u32, u32)>,
     pub(super) has_sack_ok: bool,
+    pub(super) times: Option<(u32, u32)>,
 }
 
 const LETTERS: [(char, u8); 6] = [('F', 1), ('S', 2), ('R', 4), ('P', 8), ('.', 16), ('U', 32)];
@@ -53,6 +54,7 @@ impl Line {
                     line.wscale = Some(number(value) as u8);
                     line.options.extend([1, 3, 3, number(value) as u8]);
                 }
+                "times" => line.times = Some(range(value)),
                 "sack" => line.sack = Some(range(value)),
                 "opt" => line.options.extend(
                     (0..value.len())

@@ -1,0 +1,35 @@
+//! What a way is made of, as far as connections have to know.
+
+use std::time::Duration;
+
+/// How the network at an interface treats segments: one that is memory loses none and is fast, one that is a wire may do anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Medium {
+    /// The least time after which a segment is sent again that was not acknowledged (RFC 6298 2.4): 100 µs to 10 s.
+    pub resend_after: Duration,
+    /// Whether connections ask for timestamps (RFC 7323): 12 bytes in each segment, which tell old segments from those of now,
+    /// and the acknowledgement of what was sent again from that of what was sent first.
+    pub has_timestamps: bool,
+}
+
+impl Medium {
+    /// A LAN that is memory.
+    pub const MEMORY: Medium =
+        Medium { resend_after: Duration::from_millis(1), has_timestamps: false };
+
+    /// A wire, as Linux takes it.
+    pub const WIRE: Medium =
+        Medium { resend_after: Duration::from_millis(200), has_timestamps: true };
+
+    /// The least time, in its limits.
+    pub(super) fn resend_after_ns(&self) -> u64 {
+        let limits = [Duration::from_micros(100), Duration::from_secs(10)];
+        self.resend_after.clamp(limits[0], limits[1]).as_nanos() as u64
+    }
+}
+
+impl Default for Medium {
+    fn default() -> Medium {
+        Medium::MEMORY
+    }
+}

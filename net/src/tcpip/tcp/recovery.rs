@@ -1,0 +1,522 @@
+//! What is lost and goes again, how that is found out, and what was taken for lost and was not.
+
+use super::round_trip::DELAY_NS;
+use super::scoreboard::News;
+use super::*;
+
+/// How often the same is acknowledged again before something is taken for lost (RFC 5681 3.2).
+const REPEATED_MAX: u8 = 3;
+
+/// The shortest time after which the end is asked for: a side that is just late is not.
+const TAIL_AFTER_NS_MIN: u64 = 2_000_000;
+
+/// Quarters of a round trip that pieces may be late, and for how many recoveries that is remembered (RFC 8985 6.2, step 4).
+const QUARTERS_MAX: u8 = 16;
+const REMEMBERED: u8 = 16;
+
+/// What was sent to find out whether the end of what is under way has come (RFC 8985 7).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tail {
+    end: u32,
+    /// Whether it had been sent before.
+    is_again: bool,
+}
+
+/// What was before something was taken for lost. If all of it had only been late, it comes back (RFC 3522, 3708, 4015).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Undo {
+    window: Window,
+    /// What was the first byte that was not acknowledged.
+    from: u32,
+    /// The recovery is over. What is acknowledged beyond this number says nothing of it any more.
+    until: Option<u32>,
+    /// Segments that were sent again, and of which nobody has said that they have come twice.
+    again: u32,
+    /// Our clock when the first was sent again.
+    first_again: Option<u32>,
+}
+
+/// How late pieces may come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reordering {
+    /// Further quarters of the least round trip, beside the first.
+    quarters: u8,
+    /// Recoveries until that is forgotten.
+    remembered: u8,
+    /// No more is learned before this number is acknowledged.
+    until: u32,
+}
+
+/// What an acknowledgement says, beside its number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    pub(super) is_news: bool,
+    pub(super) is_repeated: bool,
+    pub(super) news: News,
+    /// What has come twice (RFC 2883).
+    pub(super) duplicate: Option<(u32, u32)>,
+    /// Our clock when that was sent which is acknowledged (RFC 7323 4.1).
+    pub(super) echoed: Option<u32>,
+    /// Bytes that were under way.
+    pub(super) flight: u32,
+}
+
+impl Tcb {
+    /// Finds out what is lost, and how long it is sent again.
+    pub(super) fn recover(&mut self, now: u64, said: &Said) {
+        self.note_tail(said);
+        self.learn(said);
+        self.undo_if_late(said);
+        let mss = self.segment_bytes();
+        match self.recovery {
+            Recovery::Fast(until) | Recovery::Timeout(until) if !is_before(self.una, until) => {
+                self.recovery = Recovery::None;
+                if let Some(undo) = &mut self.undo {
+                    undo.until = Some(self.nxt);
+                }
+                self.reordering.remembered = self.reordering.remembered.saturating_sub(1);
+                if self.reordering.remembered == 0 {
+                    self.reordering.quarters = 0;
+                }
+            }
+            // What is acknowledged in part is missing behind that, too (RFC 6582 3.2).
+            Recovery::Fast(_) if said.is_news && !self.theirs.takes_selective => {
+                self.scoreboard.lose_first(self.una, mss);
+                self.must_resend = true;
+            }
+            _ => {}
+        }
+        if said.is_repeated {
+            self.repeated = self.repeated.saturating_add(1);
+        }
+        let has_lost = if self.theirs.takes_selective {
+            self.scoreboard.has_selected() && self.detect(now)
+        } else if self.repeated == REPEATED_MAX && self.recovery == Recovery::None {
+            self.scoreboard.lose_first(self.una, mss);
+            true
+        } else {
+            false
+        };
+        if has_lost {
+            self.begin_recovery(said.flight);
+        }
+    }
+
+    /// Something is lost: less is sent at once, and what is lost goes first.
+    pub(super) fn begin_recovery(&mut self, flight: u32) {
+        if self.recovery == Recovery::None {
+            self.remember();
+            self.recovery = Recovery::Fast(self.nxt);
+            self.congestion.shrink(flight, self.segment_bytes());
+            self.must_resend = true;
+        }
+    }
+
+    /// Nothing has come for too long (RFC 6298 5.4 to 5.7, RFC 8985 6.3).
+    pub(super) fn time_out(&mut self, now: u64) {
+        let flight = self.scoreboard.flight(self.una, self.nxt);
+        match self.theirs.takes_selective {
+            true => {
+                self.scoreboard.lose_late(self.una, now, self.round_trip.smoothed + self.patience())
+            }
+            false => self.scoreboard.lose_all(self.una),
+        }
+        self.repeated = 0;
+        self.detect_at = None;
+        if matches!(self.state, State::SynSent | State::SynReceived) {
+            return;
+        }
+        if self.recovery == Recovery::None {
+            self.remember();
+        }
+        // A second time in vain is no other congestion (RFC 5681 3.1).
+        if !matches!(self.recovery, Recovery::Timeout(_)) {
+            self.congestion.collapse(flight, self.segment_bytes());
+        }
+        self.recovery = Recovery::Timeout(self.nxt);
+        self.must_resend = true;
+    }
+
+    fn remember(&mut self) {
+        let (window, from) = (self.congestion, self.una);
+        let undo = Undo { window, from, until: None, again: 0, first_again: None };
+        self.undo = Some(Box::new(undo));
+        (self.tail, self.tail_at, self.must_ask_for_tail) = (None, None, false);
+    }
+
+    /// Segments that were taken for lost go again.
+    pub(super) fn note_again(&mut self, now: u64, segments: u32) {
+        let clock = self.stamps.map_or(0, |stamps| stamps.clock(now));
+        if let Some(undo) = &mut self.undo {
+            undo.again = undo.again.saturating_add(segments);
+            undo.first_again.get_or_insert(clock);
+        }
+    }
+
+    /// Takes for lost what is late (RFC 8985 6.2). Whether there is something new.
+    pub(super) fn detect(&mut self, now: u64) -> bool {
+        let is_plain = !self.scoreboard.is_reordered
+            && (self.recovery != Recovery::None || self.repeated >= REPEATED_MAX);
+        let patience = if is_plain { 0 } else { self.patience() };
+        let (has_lost, again) = self.scoreboard.detect(self.una, now, patience);
+        self.detect_at = again;
+        has_lost
+    }
+
+    /// For how long pieces may overtake each other.
+    fn patience(&self) -> u64 {
+        let RoundTrip { smoothed, least, .. } = self.round_trip;
+        smoothed.min(least / 4 * (1 + u64::from(self.reordering.quarters)))
+    }
+
+    /// What came twice was late, and not lost: from now on more is waited for.
+    fn learn(&mut self, said: &Said) {
+        let Reordering { quarters, remembered, until } = &mut self.reordering;
+        if said.duplicate.is_none() || *remembered > 0 && is_before(self.una, *until) {
+            return;
+        }
+        *quarters = (*quarters + 1).min(QUARTERS_MAX);
+        (*remembered, *until) = (REMEMBERED, self.nxt);
+    }
+
+    /// Takes back what was done about a loss, if there was none.
+    fn undo_if_late(&mut self, said: &Said) {
+        let mss = self.segment_bytes();
+        let Some(undo) = &mut self.undo else { return };
+        if undo.until.is_some_and(|until| is_before(until, self.una)) {
+            self.undo = None;
+            return;
+        }
+        if let Some((begin, end)) = said.duplicate
+            && !is_before(begin, undo.from)
+            && undo.again > 0
+        {
+            undo.again = undo.again.saturating_sub(end.wrapping_sub(begin).div_ceil(mss));
+            if undo.again == 0 {
+                return self.take_back();
+            }
+        }
+        let is_over = undo.until.is_some();
+        let is_late = match (undo.first_again, said.echoed) {
+            // All that was missing has come before anything went again.
+            (None, _) => !self.scoreboard.has_lost(),
+            // What has come now was sent before that.
+            (Some(again), Some(echoed)) => said.is_news && is_before(echoed, again),
+            // So it was, if it was sent once (RFC 5682 3).
+            (Some(_), None) => matches!(self.recovery, Recovery::Timeout(_)) && said.news.late > 0,
+        };
+        if is_late && !is_over {
+            self.scoreboard.find_all();
+            self.take_back();
+        }
+    }
+
+    fn take_back(&mut self) {
+        if let Some(undo) = self.undo.take() {
+            self.congestion = undo.window.or_more(self.congestion.bytes());
+            self.recovery = Recovery::None;
+            self.backoff = 0;
+            self.must_resend = false;
+        }
+    }
+
+    /// Sets when to ask whether the end of what is under way has come (RFC 8985 7.2).
+    pub(super) fn arm_tail(&mut self, now: u64) {
+        self.tail_at = None;
+        let RoundTrip { smoothed, .. } = self.round_trip;
+        let Some(resend_at) = self.resend_at else { return };
+        if !self.theirs.takes_selective
+            || self.recovery != Recovery::None
+            || self.tail.is_some()
+            || self.scoreboard.has_selected()
+            || smoothed == 0
+            // Where that time is so short it says all.
+            || self.resend_after_ns <= TAIL_AFTER_NS_MIN
+        {
+            return;
+        }
+        let is_one = self.nxt.wrapping_sub(self.una) <= self.segment_bytes();
+        let delay = if is_one { DELAY_NS } else { 0 };
+        let at = now.saturating_add((2 * smoothed).max(TAIL_AFTER_NS_MIN) + delay);
+        self.tail_at = Some(at.min(resend_at));
+    }
+
+    /// What goes to find out whether the end has come: what was never sent, or the last segment again (RFC 8985 7.3). Its number, its
+    /// bytes, and whether it was sent before.
+    pub(super) fn tail(&self, mss: usize) -> (u32, usize, bool) {
+        let end = if self.has_sent_end() { self.end() } else { self.nxt };
+        let new = self.end().wrapping_sub(end).min(self.window_left()) as usize;
+        if new > 0 && !self.has_sent_end() {
+            return (self.nxt, new.min(mss), false);
+        }
+        let bytes = (end.wrapping_sub(self.una) as i32).max(0) as usize;
+        let bytes = bytes.min(mss);
+        (end.wrapping_sub(bytes as u32), bytes, true)
+    }
+
+    /// It has gone.
+    pub(super) fn note_asked_for_tail(&mut self, now: u64, is_again: bool, config_timeout: u64) {
+        self.tail = Some(Tail { end: self.nxt, is_again });
+        self.tail_at = None;
+        self.resend_at = Some(now.saturating_add(config_timeout));
+    }
+
+    /// What an acknowledgement says of the end that was asked for (RFC 8985 7.4).
+    fn note_tail(&mut self, said: &Said) {
+        let Some(Tail { end, is_again }) = self.tail else { return };
+        if is_before(self.una, end) {
+            return;
+        }
+        let is_beyond = self.una != end;
+        let has_come_once = is_again && said.duplicate.is_none() && is_beyond;
+        if !is_again || said.duplicate.is_some() || is_beyond || !said.is_news {
+            self.tail = None;
+        }
+        if has_come_once && self.recovery == Recovery::None {
+            // It was lost, and has come by this.
+            self.congestion.shrink(said.flight, self.segment_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcpip::tcp::{Outgoing, Start};
+
+    const MILLISECOND: u64 = 1_000_000;
+    const MTU: usize = 1052;
+    const CONFIG: TcpConfig = TcpConfig {
+        receive_bytes: 256 << 10,
+        send_bytes: 256 << 10,
+        congestion: Congestion::Reno,
+        acknowledge_after_ns: 0,
+    };
+
+    /// A connection that has sent so many segments of 1000 bytes at the time 0, whose round trips take 10 ms.
+    struct Stage {
+        tcb: Tcb,
+        pool: Buffers,
+        now: u64,
+    }
+
+    impl Stage {
+        fn new(has_times: bool, segments: usize) -> Stage {
+            let start = Start {
+                is_v4: true,
+                first: 0,
+                resend_after_ns: 200 * MILLISECOND,
+                clock: has_times.then_some(0),
+            };
+            let agreed = Agreed {
+                segment_bytes_max: if has_times { 1012 } else { 1000 },
+                window_shift: Some(0),
+                takes_selective: true,
+            };
+            let segment = segment(1);
+            let mut header = header(&[], has_times.then_some(0));
+            let asked = (&segment, &header[..]);
+            let tcb = Tcb::of_cookie(0, &CONFIG, start, asked, agreed);
+            header.clear();
+            let mut stage = Stage { tcb, pool: Buffers::new(16 << 20, 0), now: 0 };
+            stage.tcb.round_trip.sample(10 * MILLISECOND);
+            stage.write(segments);
+            assert_eq!(
+                stage.sent(),
+                (0..segments as u32).map(|at| (1 + 1000 * at, 1000)).collect::<Vec<_>>()
+            );
+            stage
+        }
+
+        fn write(&mut self, segments: usize) {
+            let mut left = 1000 * segments;
+            while left > 0 {
+                let count = self.tcb.fill(&CONFIG, &mut self.pool, |room| {
+                    let count = room.len().min(left);
+                    (count, count)
+                });
+                left -= count.expect("there is room");
+            }
+        }
+
+        /// What is sent now: numbers, and bytes.
+        fn sent(&mut self) -> Vec<(u32, usize)> {
+            let next = || self.tcb.next_segment(self.now, MTU, &CONFIG);
+            let sent: Vec<Outgoing> = std::iter::from_fn(next).collect();
+            let pieces =
+                sent.into_iter().filter(|segment| segment.data_bytes > 0).flat_map(|segment| {
+                    let starts = (0..segment.data_bytes).step_by(segment.segment_bytes);
+                    starts.map(move |at| {
+                        (
+                            segment.sequence + at as u32,
+                            segment.segment_bytes.min(segment.data_bytes - at),
+                        )
+                    })
+                });
+            pieces.collect()
+        }
+
+        /// Time passes, and what is due is done.
+        fn pass(&mut self, time: u64) -> Vec<(u32, usize)> {
+            self.now += time;
+            self.tcb.tick(self.now);
+            self.sent()
+        }
+
+        /// The other side says what it has.
+        fn hear(
+            &mut self,
+            number: u32,
+            ranges: &[(u32, u32)],
+            echoed: Option<u32>,
+        ) -> Vec<(u32, usize)> {
+            let header = header(ranges, echoed);
+            let data: &[u8] = &[];
+            let segment = segment(number);
+            self.tcb.receive(self.now, &segment, (&header, data), false, &CONFIG, &mut self.pool);
+            self.sent()
+        }
+
+        fn window(&self) -> u32 {
+            self.tcb.congestion.bytes()
+        }
+    }
+
+    fn segment(acknowledgement: u32) -> Segment {
+        Segment {
+            source: 1,
+            destination: 2,
+            sequence: 1,
+            acknowledgement,
+            flags: ACK,
+            window: 60_000,
+            data_bytes: 0,
+        }
+    }
+
+    fn header(ranges: &[(u32, u32)], echoed: Option<u32>) -> Vec<u8> {
+        let mut header = vec![0; packet::TCP_BYTES];
+        if let Some(echoed) = echoed {
+            header.extend([1, 1, 8, 10, 0, 0, 0, 1]);
+            header.extend(echoed.to_be_bytes());
+        }
+        if !ranges.is_empty() {
+            header.extend([1, 1, 5, 2 + 8 * ranges.len() as u8]);
+            header.extend(
+                ranges.iter().flat_map(|(begin, end)| [begin, end]).flat_map(|n| n.to_be_bytes()),
+            );
+        }
+        header[12] = (header.len() as u8 / 4) << 4;
+        header
+    }
+
+    #[test]
+    fn timeout_that_was_none_takes_nothing_away() {
+        // With times, and without (RFC 5682): what comes was sent before it was sent again.
+        for has_times in [true, false] {
+            let mut stage = Stage::new(has_times, 4);
+            let before = stage.window();
+            // The end is asked for first.
+            assert_eq!(stage.pass(20 * MILLISECOND), [(3001, 1000)]);
+            let again = stage.pass(200 * MILLISECOND);
+            assert_eq!(again, [(1, 1000)], "{has_times}");
+            assert!(stage.window() < before);
+            stage.now += MILLISECOND;
+            let next = stage.hear(2001, &[], has_times.then_some(0));
+            assert_eq!(
+                (stage.window(), stage.tcb.recovery),
+                (before, Recovery::None),
+                "{has_times}"
+            );
+            assert_eq!(next, [], "the others are under way");
+        }
+        // It was one, if what is acknowledged was sent again.
+        let mut stage = Stage::new(true, 4);
+        let before = stage.window();
+        stage.pass(20 * MILLISECOND);
+        stage.pass(200 * MILLISECOND);
+        stage.now += MILLISECOND;
+        stage.hear(1001, &[], Some(220));
+        assert!(stage.window() < before && stage.tcb.recovery != Recovery::None);
+    }
+
+    #[test]
+    fn what_came_twice_was_not_lost() {
+        let mut stage = Stage::new(false, 6);
+        let before = stage.window();
+        stage.now = 30 * MILLISECOND;
+        assert_eq!(stage.hear(1, &[(2001, 6001)], None), [], "they may just be late");
+        stage.tcb.tail_at = None;
+        assert_eq!(stage.pass(5 * MILLISECOND), [(1, 1000), (1001, 1000)]);
+        assert!(stage.window() < before);
+        stage.now += 5 * MILLISECOND;
+        stage.hear(6001, &[(1, 1001)], None);
+        assert!(stage.window() < before, "the other was sent again, too");
+        let patience = stage.tcb.patience();
+        stage.hear(6001, &[(1001, 2001)], None);
+        assert!(stage.window() >= before);
+        // From now on it takes longer until something is lost.
+        assert!(patience > 10 * MILLISECOND / 4, "{patience}");
+    }
+
+    #[test]
+    fn ranges_that_came_twice_are_those_of_this_connection() {
+        for (number, ranges, is_known) in [
+            (1, &[(1, 1001)][..], false),
+            (1001, &[(1, 1001)][..], true),
+            (1001, &[(1, 1002)][..], false),
+            (1001, &[(1001, 1)][..], false),
+            (1001, &[(0x8000_0000, 1001)][..], false),
+            (1, &[(2001, 3001), (1001, 4001)][..], true),
+            (1, &[(2001, 3001), (4001, 5001)][..], false),
+        ] {
+            let mut stage = Stage::new(false, 6);
+            stage.hear(number, ranges, None);
+            assert_eq!(stage.tcb.reordering.quarters > 0, is_known, "{number} {ranges:?}");
+        }
+    }
+
+    #[test]
+    fn end_that_is_asked_for_tells_of_its_loss() {
+        // Lost: it has come once, when more is acknowledged than it.
+        let mut stage = Stage::new(false, 3);
+        let before = stage.window();
+        assert_eq!(stage.pass(20 * MILLISECOND), [(2001, 1000)]);
+        stage.hear(3001, &[], None);
+        stage.write(1);
+        stage.sent();
+        assert_eq!(stage.window(), before);
+        stage.hear(4001, &[], None);
+        assert!(stage.window() < before);
+        // Not lost: it has come twice.
+        let mut stage = Stage::new(false, 3);
+        stage.pass(20 * MILLISECOND);
+        stage.hear(3001, &[], None);
+        stage.hear(3001, &[(2001, 3001)], None);
+        stage.write(1);
+        stage.sent();
+        stage.hear(4001, &[], None);
+        assert!(stage.window() >= before);
+    }
+
+    #[test]
+    fn end_is_asked_for_by_what_is_new_whatever_the_congestion() {
+        let mut stage = Stage::new(false, 10);
+        stage.write(3);
+        assert_eq!(stage.sent(), [], "as much is under way as may be");
+        assert_eq!(stage.pass(20 * MILLISECOND), [(10_001, 1000)]);
+        assert_eq!(stage.pass(20 * MILLISECOND), [], "it is asked for once");
+    }
+
+    #[test]
+    fn what_was_sent_a_moment_ago_is_not_lost_by_a_timeout() {
+        let mut stage = Stage::new(false, 2);
+        stage.now = 205 * MILLISECOND;
+        stage.write(1);
+        stage.tcb.tail_at = None;
+        assert_eq!(stage.sent(), [(2001, 1000)]);
+        stage.tcb.tail_at = None;
+        stage.tcb.tick(210 * MILLISECOND);
+        assert_eq!(stage.tcb.scoreboard.first_lost(1), Some((1, 2001)));
+    }
+}
