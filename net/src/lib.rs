@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`lan`] | frames among the members of a LAN, which is a mesh of paths |
 //! | [`board`] | what a TCP/IP stack shows of itself to observers, who need no stack |
+//! | [`wire`] | a network link with a rate, a delay and faults, in memory |
 //! | `tcpip` | a TCP/IP stack on frames, with the feature of that name |
 //!
 //! Programs use the crate `siga`, which adds waiting. The reasons are in `docs/design/lan.md` and
@@ -14,3 +15,5 @@ pub mod board;
 pub mod lan;
 #[cfg(all(feature = "tcpip", not(loom)))]
 pub mod tcpip;
+#[cfg(not(loom))]
+pub mod wire;

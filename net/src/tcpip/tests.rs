@@ -14,6 +14,7 @@ use super::{
 use crate::lan::frame::Mac;
 use crate::lan::link::{Frame, FrameInPlace};
 use crate::lan::offload::{Checksum, Kind, Offload, Segmentation, complete_checksum, segment};
+use crate::wire::{Chance, Conditions, Model, Share};
 
 mod control;
 mod cookies;
@@ -31,31 +32,6 @@ const STRANGER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 1, 9, 9));
 
 const MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2])];
 
-/// A generator of numbers from a seed (xorshift64*): the same ones each time.
-#[derive(Clone)]
-struct Chance(u64);
-
-impl Chance {
-    fn new(seed: u64) -> Chance {
-        Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 33) % bound
-    }
-
-    fn happens(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
-
 /// What a wire does to frames, each in percent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Faults {
@@ -68,11 +44,27 @@ struct Faults {
     corrupted: u64,
 }
 
+impl Faults {
+    fn conditions(self) -> Conditions {
+        let share = |percent: u64| Share::percent(percent as u32);
+        Conditions {
+            delay: Duration::from_micros(10),
+            loss: share(self.lost),
+            reordering: share(self.delayed),
+            later_max: Duration::from_millis(3),
+            duplication: share(self.doubled),
+            corruption: share(self.corrupted),
+            ..Conditions::default()
+        }
+    }
+}
+
 /// Frames under way to one of two stacks.
 struct Wire {
     from: usize,
     now: u64,
     faults: Faults,
+    model: Model,
     chance: Chance,
     /// By time of arrival and a count.
     under_way: BTreeMap<(u64, u64), (Offload, Vec<u8>)>,
@@ -82,28 +74,19 @@ struct Wire {
 }
 
 impl Wire {
-    fn put(&mut self, offload: Offload, bytes: Vec<u8>) {
-        let delay = 10_000
-            + match self.chance.happens(self.faults.delayed) {
-                true => self.chance.below(3_000_000),
-                false => 0,
-            };
-        self.count += 1;
-        self.under_way.insert((self.now + delay, self.count), (offload, bytes));
+    fn new(from: usize, faults: Faults, seed: u64, cuts: bool) -> Wire {
+        let (model, chance) = (Model::new(faults.conditions(), seed), Chance::new(!seed));
+        Wire { from, now: 0, faults, model, chance, under_way: BTreeMap::new(), count: 0, cuts }
     }
 
     fn send(&mut self, offload: Offload, mut bytes: Vec<u8>) {
-        if self.chance.happens(self.faults.corrupted) {
-            let at = 14 + self.chance.below(bytes.len() as u64 - 14) as usize;
-            bytes[at] ^= 1 << self.chance.below(8);
+        self.model.set_conditions(self.faults.conditions());
+        let fate = self.model.put(self.now, bytes.len());
+        fate.corrupt(&mut bytes);
+        for arrival in fate.arrivals() {
+            self.count += 1;
+            self.under_way.insert((arrival, self.count), (offload, bytes.clone()));
         }
-        if self.chance.happens(self.faults.lost) {
-            return;
-        }
-        if self.chance.happens(self.faults.doubled) {
-            self.put(offload, bytes.clone());
-        }
-        self.put(offload, bytes);
     }
 }
 
@@ -115,7 +98,7 @@ impl Link for Wire {
         offload: Offload,
         frame: &mut [u8],
     ) -> Result<(), Unsent> {
-        if self.chance.happens(self.faults.full) {
+        if self.chance.happens(Share::percent(self.faults.full as u32)) {
             return Err(Unsent::Full);
         }
         address(frame, MACS[1 - self.from], MACS[self.from]);
@@ -156,17 +139,9 @@ impl World {
         let addresses = [["10.1.0.1", "10.1.0.2"], ["fd00::1", "fd00::2"]][family];
         let stacks = [0, 1].map(|at| {
             let address: IpAddr = addresses[at].parse().unwrap();
-            Stack::new(MACS[at], &[address], options, Secret([chance.next() as u8; 16]))
+            Stack::new(MACS[at], &[address], options, Secret([chance.number() as u8; 16]))
         });
-        let wires = [0, 1].map(|from| Wire {
-            from,
-            now: 0,
-            faults,
-            chance: Chance::new(chance.next()),
-            under_way: BTreeMap::new(),
-            count: 0,
-            cuts,
-        });
+        let wires = [0, 1].map(|from| Wire::new(from, faults, chance.number(), cuts));
         World { now: 0, stacks, wires }
     }
 
@@ -358,9 +333,9 @@ fn faulty_world(seed: u64) -> bool {
         ..Options::default()
     };
     // Only what has checksums can be corrupted without that being received.
-    let cuts = faults.corrupted > 0 || chance.happens(50);
+    let cuts = faults.corrupted > 0 || chance.happens(Share::percent(50));
     let family = chance.below(2) as usize;
-    let mut world = World::new(chance.next(), faults, cuts, options, family);
+    let mut world = World::new(chance.number(), faults, cuts, options, family);
     let at = world.at(1, 7);
     world.stacks[1].listen(at, 16).unwrap();
     // The second has the buffers of the first.
@@ -1588,7 +1563,7 @@ fn stream_that_goes_on(
         ..Options::default()
     };
     let faults = Faults { full, ..Faults::default() };
-    let mut world = World::new(chance.next(), faults, false, options, 0);
+    let mut world = World::new(chance.number(), faults, false, options, 0);
     let ids = world.connect();
     let (mut sent, mut received, mut last) = (0, 0, world.now);
     let mut next = [0, 0];

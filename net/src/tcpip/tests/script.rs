@@ -58,15 +58,7 @@ impl Stage {
     fn new(family: usize, options: Options) -> Stage {
         let [peer, own]: [IpAddr; 2] = [["10.1.0.1", "10.1.0.2"], ["fd00::1", "fd00::2"]][family]
             .map(|at| at.parse().unwrap());
-        let wire = Wire {
-            from: 1,
-            now: 0,
-            faults: Faults::default(),
-            chance: Chance::new(1),
-            under_way: BTreeMap::new(),
-            count: 0,
-            cuts: true,
-        };
+        let wire = Wire::new(1, Faults::default(), 1, true);
         Stage {
             now: 0,
             stack: Stack::new(MACS[1], &[own], options, Secret([5; 16])),
