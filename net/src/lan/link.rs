@@ -1,5 +1,7 @@
 //! Frames over the path between two members.
 
+use std::fmt;
+
 use fabric::path::{
     self, Claim, CommitError, Fetched, InPage, ListError, Receiver, SendError, Sender, Severed,
     Shared,
@@ -75,6 +77,48 @@ pub struct Frame<'a> {
     pub bytes: &'a [u8],
 }
 
+/// A frame whose data lies elsewhere: whoever sends it has it written to where the other side reads it, and nowhere in between.
+pub struct FrameInParts<'a> {
+    /// What is left to do for it.
+    pub offload: Offload,
+    /// Its first bytes, from the Ethernet header on, with all headers.
+    pub start: &'a mut [u8],
+    /// Bytes behind them.
+    pub rest_bytes: usize,
+    /// Writes these.
+    pub write_rest: &'a dyn Fn(&mut [u8]),
+}
+
+impl fmt::Debug for FrameInParts<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FrameInParts { offload, start, rest_bytes, .. } = self;
+        let mut fields = formatter.debug_struct("FrameInParts");
+        fields.field("offload", offload).field("start", start).field("rest_bytes", rest_bytes);
+        fields.finish_non_exhaustive()
+    }
+}
+
+impl FrameInParts<'_> {
+    /// Bytes of all of it.
+    pub fn bytes(&self) -> usize {
+        self.start.len() + self.rest_bytes
+    }
+
+    /// Writes it, into as many bytes.
+    pub fn write(&self, target: &mut [u8]) {
+        let (start, rest) = target.split_at_mut(self.start.len());
+        start.copy_from_slice(self.start);
+        (self.write_rest)(rest);
+    }
+
+    /// All of it, in one piece.
+    pub fn whole(&self) -> Vec<u8> {
+        let mut frame = vec![0; self.bytes()];
+        self.write(&mut frame);
+        frame
+    }
+}
+
 /// How a frame is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
@@ -136,6 +180,16 @@ impl Link {
             Urgency::Now => self.sender.send(&head, frame.bytes),
             Urgency::WithOthers => self.sender.push(&head, frame.bytes),
         }
+    }
+
+    /// Sends a frame at once that may leave here: it is written to where the other side reads it.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was sent then.
+    pub fn send_in_parts(&mut self, frame: &FrameInParts<'_>) -> Result<(), SendError> {
+        let head = frame.offload.head();
+        let head = if frame.offload == Offload::NONE { &[][..] } else { &head[..] };
+        self.sender.send_built(head, frame.bytes(), |target| frame.write(target))
     }
 
     /// Takes in a frame that may leave here, so that [`Link::commit`] sends it: what has to be done before a frame goes can be
@@ -524,7 +578,20 @@ pub enum Refused {
 /// [`Refused`].
 #[inline]
 pub fn check(frame: Frame<'_>, own: &Member, most: usize) -> Result<Mac, Refused> {
-    let bytes = frame.bytes.len();
+    check_start(frame, frame.bytes.len(), own, most)
+}
+
+/// As [`check`], of a frame of so many bytes, of which no more is at hand than the start with all headers.
+///
+/// # Errors
+/// [`Refused`].
+#[inline]
+pub fn check_start(
+    frame: Frame<'_>,
+    bytes: usize,
+    own: &Member,
+    most: usize,
+) -> Result<Mac, Refused> {
     let Some((destination, found)) = addresses(frame.bytes) else {
         return Err(BadFrame::Length { bytes }.into());
     };
@@ -535,7 +602,7 @@ pub fn check(frame: Frame<'_>, own: &Member, most: usize) -> Result<Mac, Refused
         return Err(Refused::Tag);
     }
     if frame.offload != Offload::NONE {
-        check_offload(frame, own)?;
+        check_offload(frame, bytes, own)?;
     }
     if bytes > most && frame.offload.segmentation.is_none() {
         return Err(Refused::Length { bytes, most });
@@ -544,9 +611,9 @@ pub fn check(frame: Frame<'_>, own: &Member, most: usize) -> Result<Mac, Refused
 }
 
 #[inline(never)]
-fn check_offload(frame: Frame<'_>, own: &Member) -> Result<(), Refused> {
+fn check_offload(frame: Frame<'_>, bytes: usize, own: &Member) -> Result<(), Refused> {
     // What the other end would drop is refused here.
-    Offload::parse(&frame.offload.head(), frame.bytes)?;
+    Offload::parse_start(&frame.offload.head(), frame.bytes, bytes)?;
     match frame.offload.vlan {
         Some(tag) if !own.takes(Some(tag)) => Err(Refused::Vlan { vlan: tag & 0x0fff }),
         _ => Ok(()),

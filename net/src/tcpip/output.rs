@@ -12,6 +12,7 @@ use super::counters::Counters;
 use super::packet;
 use super::route::{Hop, Routes};
 use crate::board::Counter;
+use crate::lan::link::FrameInParts;
 use crate::lan::offload::Offload;
 
 /// Frames that wait for one target, at most. The first may be full of data: while it waits nobody makes another of that
@@ -48,6 +49,19 @@ pub trait Link {
         offload: Offload,
         frame: &mut [u8],
     ) -> Result<(), Unsent>;
+
+    /// Sends a frame whose data lies elsewhere, in the same way.
+    ///
+    /// # Errors
+    /// [`Unsent`]; nothing of it has gone.
+    fn transmit_in_parts(
+        &mut self,
+        lan: usize,
+        to: IpAddr,
+        frame: FrameInParts<'_>,
+    ) -> Result<(), Unsent> {
+        self.transmit(lan, to, frame.offload, &mut frame.whole())
+    }
 
     /// Sends a whole frame, Ethernet header included, if there is room: whoever asked asks again.
     fn answer(&mut self, lan: usize, offload: Offload, frame: &[u8]);
@@ -183,6 +197,35 @@ impl Output {
             return counters.count(Counter::TargetFull);
         }
         held.push_back(Held { offload, frame: frame.to_vec() });
+    }
+
+    /// As [`Output::send`], a frame whose data lies elsewhere.
+    pub(super) fn send_in_parts(
+        &mut self,
+        link: &mut impl Link,
+        counters: &mut Counters,
+        to: IpAddr,
+        mut frame: FrameInParts<'_>,
+    ) {
+        let hop = self.routes.hop(to);
+        let Some(Hop::Neighbour { interface, address }) =
+            hop.filter(|hop| !self.held.contains_key(hop))
+        else {
+            let offload = frame.offload;
+            return self.send(link, counters, to, offload, &mut frame.whole());
+        };
+        let (lan, vlan) = self.routes.lan_of(interface);
+        frame.offload.vlan = vlan;
+        let FrameInParts { offload, ref mut start, rest_bytes, write_rest } = frame;
+        let parts = FrameInParts { offload, start, rest_bytes, write_rest };
+        match link.transmit_in_parts(lan, address, parts) {
+            Ok(()) => counters.count(Counter::FramesSent),
+            Err(Unsent::Unreachable) => counters.count(Counter::Unreachable),
+            Err(Unsent::Full) => {
+                let held = Held { offload, frame: frame.whole() };
+                self.held.entry(Hop::Neighbour { interface, address }).or_default().push_back(held);
+            }
+        }
     }
 
     /// Sends a frame that answers one of somebody who asks again if no answer comes. It is not kept: whoever takes no

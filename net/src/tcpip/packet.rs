@@ -531,6 +531,11 @@ fn begin_in(frame: &mut Vec<u8>, source: IpAddr, destination: IpAddr, protocol: 
 
 /// Leaves the checksum of TCP or UDP to whoever needs it: puts the sum of the pseudo-header where it goes.
 pub(super) fn leave_checksum(frame: &mut [u8]) -> Offload {
+    leave_checksum_of(frame, frame.len())
+}
+
+/// The same of a frame of so many bytes, of which no more is at hand than its headers.
+pub(super) fn leave_checksum_of(frame: &mut [u8], frame_bytes: usize) -> Offload {
     let is_v4 = frame[ETHERNET_BYTES] >> 4 == 4;
     let (transport, protocol) = match is_v4 {
         true => {
@@ -540,7 +545,7 @@ pub(super) fn leave_checksum(frame: &mut [u8]) -> Offload {
         false => (ETHERNET_BYTES + IPV6_BYTES, frame[ETHERNET_BYTES + 6]),
     };
     let at = if protocol == UDP { UDP_CHECKSUM_AT } else { TCP_CHECKSUM_AT };
-    let bytes = (frame.len() - transport) as u32;
+    let bytes = (frame_bytes - transport) as u32;
     let pseudo = pseudo_header(frame, ETHERNET_BYTES, is_v4, protocol, bytes);
     frame[transport + at..transport + at + 2].copy_from_slice(&pseudo.to_be_bytes());
     let checksum = Checksum::Partial { start: transport as u16, at: at as u16 };

@@ -10,7 +10,9 @@ use fabric::control::{LanJoined, Request, WantedAddress};
 use fabric::name::LanName;
 use net::lan::counters::Counter;
 use net::lan::frame::{Mac, destination};
-use net::lan::link::{Frame, FrameInPlace, Urgency, check};
+use net::lan::link::{Frame, FrameInPlace, Refused, Urgency, check};
+#[cfg(feature = "tcpip")]
+use net::lan::link::{FrameInParts, check_start};
 use net::lan::neighbour;
 use net::lan::offload::Offload;
 use net::lan::table::Member;
@@ -301,17 +303,44 @@ impl Lan {
         self.send_as(Frame { offload, bytes: frame }, Urgency::WithOthers)
     }
 
+    /// As [`Lan::try_push`], a frame whose data lies elsewhere.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn try_push_in_parts(
+        &mut self,
+        frame: &FrameInParts<'_>,
+    ) -> Result<(), TrySendFrameError> {
+        if self.mesh.in_child() {
+            return Err(SendFrameError::NotMember.into());
+        }
+        self.mesh.refresh();
+        let start = Frame { offload: frame.offload, bytes: frame.start };
+        let most = self.mesh.frame_bytes_max();
+        let destination = self.checked(check_start(start, frame.bytes(), self.mesh.own(), most))?;
+        match destination.is_group() {
+            true => {
+                let whole = Frame { offload: frame.offload, bytes: &frame.whole() };
+                self.mesh.send_to_all(whole, Urgency::WithOthers);
+                Ok(())
+            }
+            false => self.mesh.send_in_parts(destination, frame),
+        }
+    }
+
+    fn checked(&mut self, checked: Result<Mac, Refused>) -> Result<Mac, TrySendFrameError> {
+        checked.map_err(|refused| {
+            self.mesh.count(Counter::Refused, 1);
+            TrySendFrameError::Send(SendFrameError::Refused(refused))
+        })
+    }
+
     #[inline]
     fn send_as(&mut self, frame: Frame<'_>, urgency: Urgency) -> Result<(), TrySendFrameError> {
         if self.mesh.in_child() {
             return Err(SendFrameError::NotMember.into());
         }
         self.mesh.refresh();
-        let destination =
-            check(frame, self.mesh.own(), self.mesh.frame_bytes_max()).map_err(|refused| {
-                self.mesh.count(Counter::Refused, 1);
-                TrySendFrameError::Send(SendFrameError::Refused(refused))
-            })?;
+        let checked = check(frame, self.mesh.own(), self.mesh.frame_bytes_max());
+        let destination = self.checked(checked)?;
         if destination.is_group() {
             self.mesh.send_to_all(frame, urgency);
             return Ok(());

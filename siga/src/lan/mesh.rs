@@ -14,6 +14,8 @@ use net::lan::capture::{self, Content, ReceivedRecord};
 use net::lan::claim::{Claim, claim};
 use net::lan::counters::{Counter, Counters};
 use net::lan::frame::Mac;
+#[cfg(feature = "tcpip")]
+use net::lan::link::FrameInParts;
 use net::lan::link::{Frame, FrameInPlace, Link, Received, ReceivedInPlace, Urgency};
 use net::lan::offload::Offload;
 use net::lan::table::{LentTable, MEMBERS_MAX, Member};
@@ -561,7 +563,7 @@ impl Mesh {
                     return self.send_after_the_end(key, frame, Urgency::Now);
                 };
                 let sent = joint.link.commit(claim);
-                self.after_sending(key, frame, sent)
+                self.after_sending(key, frame.offload, frame.bytes.len(), sent)
             }
             // The path has ended, perhaps because its member has come again.
             Err(SendError::Severed(_)) => {
@@ -575,17 +577,42 @@ impl Mesh {
     fn after_sending(
         &mut self,
         key: Key,
-        frame: Frame<'_>,
+        offload: Offload,
+        bytes: usize,
         sent: Result<(), SendError>,
     ) -> Result<(), TrySendFrameError> {
         if let Err(error) = sent {
             return self.not_sent(key, error);
         }
-        count_sent(&mut self.counters, frame);
+        count_sent(&mut self.counters, offload, bytes);
         if let Some(joint) = joint(&mut self.waiter, key) {
             joint.wants_room = false;
         }
         Ok(())
+    }
+
+    /// Sends a frame that was checked and whose data lies elsewhere, at once. It is put into one piece unless it goes over the path that
+    /// was used last.
+    #[cfg(feature = "tcpip")]
+    pub(super) fn send_in_parts(
+        &mut self,
+        destination: Mac,
+        frame: &FrameInParts<'_>,
+    ) -> Result<(), TrySendFrameError> {
+        let key = self.last.filter(|(mac, _)| *mac == destination).map(|(_, key)| key);
+        if let Some(key) = key.filter(|_| self.capturers.is_empty()) {
+            self.publish_to_all();
+            if let Some(joint) = joint(&mut self.waiter, key) {
+                let sent = joint.link.send_in_parts(frame);
+                match self.after_sending(key, frame.offload, frame.bytes(), sent) {
+                    // The path has ended, perhaps because its member has come again.
+                    Err(TrySendFrameError::Send(SendFrameError::Unreachable(_))) => {}
+                    sent => return sent,
+                }
+            }
+        }
+        let whole = Frame { offload: frame.offload, bytes: &frame.whole() };
+        self.send(destination, whole, Urgency::WithOthers)
     }
 
     #[inline(always)]
@@ -664,7 +691,7 @@ impl Mesh {
                     joint.is_unflushed = true;
                     unflushed.push(key);
                 }
-                count_sent(counters, frame);
+                count_sent(counters, frame.offload, frame.bytes.len());
                 joint.wants_room = false;
                 Ok(())
             }
@@ -1690,11 +1717,10 @@ impl Mesh {
 }
 
 #[inline(always)]
-fn count_sent(counters: &mut Counters, frame: Frame<'_>) {
-    let bytes = frame.bytes.len();
+fn count_sent(counters: &mut Counters, offload: Offload, bytes: usize) {
     counters.add(Counter::FramesSent, 1);
     counters.add(Counter::BytesSent, bytes as u64);
-    counters.add(Counter::SegmentsSent, frame.offload.segments(bytes) as u64);
+    counters.add(Counter::SegmentsSent, offload.segments(bytes) as u64);
 }
 
 /// The links of a mesh, for an audience.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fabric::name::Name;
-use net::lan::link::Frame;
+use net::lan::link::{Frame, FrameInParts};
 use net::lan::offload::Offload;
 use net::tcpip::{Link, SendToError, Stack, Unsent};
 use os::processor::now_ns;
@@ -435,6 +435,13 @@ fn member_to(lans: &mut Lans, net: &Stack, address: IpAddr) -> Option<(usize, Ip
     lans.get(lan).find_address(member).map(|_| (lan, member))
 }
 
+fn unsent(sent: Result<(), TrySendFrameError>) -> Result<(), Unsent> {
+    sent.map_err(|error| match error {
+        TrySendFrameError::Full => Unsent::Full,
+        TrySendFrameError::Send(_) => Unsent::Unreachable,
+    })
+}
+
 /// The LANs, as a stack sees them.
 struct Wire<'a> {
     lans: &'a mut Lans,
@@ -453,11 +460,20 @@ impl Link for Wire<'_> {
         let source = lan.mac();
         let member = lan.find_address(to).ok_or(Unsent::Unreachable)?;
         net::tcpip::address(frame, member.mac, source);
-        match lan.try_push(offload, frame) {
-            Ok(()) => Ok(()),
-            Err(TrySendFrameError::Full) => Err(Unsent::Full),
-            Err(_) => Err(Unsent::Unreachable),
-        }
+        unsent(lan.try_push(offload, frame))
+    }
+
+    fn transmit_in_parts(
+        &mut self,
+        lan: usize,
+        to: IpAddr,
+        frame: FrameInParts<'_>,
+    ) -> Result<(), Unsent> {
+        let lan = self.lans.get(lan);
+        let source = lan.mac();
+        let member = lan.find_address(to).ok_or(Unsent::Unreachable)?;
+        net::tcpip::address(frame.start, member.mac, source);
+        unsent(lan.try_push_in_parts(&frame))
     }
 
     fn answer(&mut self, lan: usize, offload: Offload, frame: &[u8]) {

@@ -1,10 +1,15 @@
 //! What a stack sends without being asked, and when.
 
 use super::*;
+use crate::lan::link::FrameInParts;
 use crate::lan::offload::Segmentation;
 
 /// Segments that one connection sends before the next has its turn.
 const BURST: usize = 64;
+
+/// Bytes of data from which on a segment is written to where the other side reads it. Less is copied in between, and goes with
+/// others.
+const IN_PARTS_BYTES_MIN: usize = 2048;
 
 impl Stack {
     /// Sends what there is to send and does what is due. True if there is more to do at once.
@@ -158,20 +163,34 @@ impl Stack {
         let mtu = if is_first { self.options.mtu } else { mtu };
         let Some(segment) = tcb.next_segment(now, mtu, config) else { return false };
         packet::begin_segment(room, local, remote, &segment);
-        for piece in tcb.data(&segment) {
-            room.extend_from_slice(piece);
-        }
         if segment.is_again {
             counters.count(Counter::Resent);
         }
-        let mut offload = packet::leave_checksum(room);
+        let bytes = room.len() + segment.data_bytes;
+        let mut offload = packet::leave_checksum_of(room, bytes);
         if segment.data_bytes > segment.segment_bytes {
             offload.segmentation = Some(Segmentation {
                 kind: if local.is_ipv4() { Kind::Tcp4 } else { Kind::Tcp6 },
                 congestion: false,
-                header_bytes: (room.len() - segment.data_bytes) as u16,
+                header_bytes: room.len() as u16,
                 segment_bytes: segment.segment_bytes as u16,
             });
+        }
+        if segment.data_bytes >= IN_PARTS_BYTES_MIN {
+            let write_rest = |mut target: &mut [u8]| {
+                for piece in tcb.data(&segment) {
+                    let (here, rest) = target.split_at_mut(piece.len());
+                    here.copy_from_slice(piece);
+                    target = rest;
+                }
+            };
+            let rest_bytes = segment.data_bytes;
+            let frame = FrameInParts { offload, start: room, rest_bytes, write_rest: &write_rest };
+            output.send_in_parts(link, counters, remote.ip(), frame);
+            return true;
+        }
+        for piece in tcb.data(&segment) {
+            room.extend_from_slice(piece);
         }
         output.send(link, counters, remote.ip(), offload, room);
         true
