@@ -349,6 +349,29 @@ fn reader_learns_that_the_other_member_is_gone() {
     gone.join().unwrap();
 }
 
+/// A connection is with the guest that had the address, and not with whoever has it next.
+#[test]
+fn guest_that_takes_an_address_does_not_get_its_connections() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (gone, asking) = (member(&host, "SERVER"), member(&host, "CLIENT"));
+    let address = gone.addresses()[0];
+    // It answers, and is gone.
+    let gone = thread::spawn(move || answer_and_leave(gone));
+    let stack = stack(asking);
+    let mut stream = TcpStream::connect(&stack, (address, 7)).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    gone.join().unwrap();
+    let options = LanOptions { address: Address::This(address), ..Default::default() };
+    let other = Guest::attach_embedded(&host, "OTHER").unwrap();
+    let mut other = Lan::join(other, "hs0", &options).unwrap();
+    let written = stream.write_all(b"a secret");
+    let error = written.and_then(|()| stream.read(&mut [0])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::HostUnreachable);
+    while let Some(frame) = other.try_receive().unwrap() {
+        assert!(frame.bytes[12..14] != [8, 0] || frame.bytes[23] != 6, "a segment: {frame:?}");
+    }
+}
+
 #[test]
 fn two_hundred_connections_at_once() {
     const CONNECTIONS: usize = 200;

@@ -282,6 +282,17 @@ impl Output {
         of_target.push(source, Held { offload, frame: frame.to_vec() });
     }
 
+    /// Drops what waits for a neighbour: whoever has its address next is somebody else. For which targets something was dropped.
+    pub(super) fn forget(&mut self, neighbour: IpAddr) -> Vec<Hop> {
+        let Output { held, passed, passed_bytes, .. } = self;
+        let is_it =
+            |hop: &Hop| matches!(hop, Hop::Neighbour { address, .. } if *address == neighbour);
+        for (_, of_target) in passed.extract_if(|hop, _| is_it(hop)) {
+            *passed_bytes -= of_target.bytes;
+        }
+        held.extract_if(|hop, _| is_it(hop)).map(|(hop, _)| hop).collect()
+    }
+
     /// Tries again what was kept. Calls `has_room` with each target for which nothing of ours is left.
     pub(super) fn retry(
         &mut self,

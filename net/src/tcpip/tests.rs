@@ -1092,7 +1092,12 @@ fn reader_learns_that_the_other_side_is_gone_or_another() {
     assert_eq!(world.stacks[0].take_end(ids[0]), Some(End::Reset));
 
     let ids = world.connect();
+    world.wires[0].faults.full = 100;
+    put(&mut world, 0, ids[0], 10);
+    world.stacks[0].poll(world.now, &mut world.wires[0]);
+    assert!(world.stacks[0].waits_for_room());
     world.stacks[0].end_with(host);
+    assert!(!world.stacks[0].waits_for_room(), "what waits there is for nobody");
     assert_eq!(world.stacks[0].readable(ids[0]), Readable::Failed);
     assert_eq!(world.stacks[0].take_end(ids[0]), Some(End::Gone));
     assert!(world.stacks[0].is_quiet());

@@ -260,8 +260,13 @@ impl Core {
     /// Takes note of whose addresses are whose, before one of them leaves whose frames are still to be received. One load if
     /// nothing has changed.
     fn note_members(&mut self) {
-        let Core { lans, net, members, .. } = self;
+        let Core { lans, net, members, gone, .. } = self;
         members.follow(lans, net);
+        for address in members.take_taken_over() {
+            // Whoever has it now is to learn nothing of what was with the other.
+            net.end_with(address);
+            gone.remove(&address);
+        }
     }
 
     /// Finds out which connections have lost their other side: nothing may come from there that would say so.
@@ -451,27 +456,35 @@ struct Wire<'a> {
 impl Link for Wire<'_> {
     fn transmit(
         &mut self,
-        lan: usize,
+        number: usize,
         to: IpAddr,
         offload: Offload,
         frame: &mut [u8],
     ) -> Result<(), Unsent> {
-        let lan = self.lans.get(lan);
+        let lan = self.lans.get(number);
         let source = lan.mac();
+        let changes = lan.changes();
         let member = lan.find_address(to).ok_or(Unsent::Unreachable)?;
+        if !self.members.is_known(number, changes, to, member.name) {
+            return Err(Unsent::Unreachable);
+        }
         net::tcpip::address(frame, member.mac, source);
         unsent(lan.try_push(offload, frame))
     }
 
     fn transmit_in_parts(
         &mut self,
-        lan: usize,
+        number: usize,
         to: IpAddr,
         frame: FrameInParts<'_>,
     ) -> Result<(), Unsent> {
-        let lan = self.lans.get(lan);
+        let lan = self.lans.get(number);
         let source = lan.mac();
+        let changes = lan.changes();
         let member = lan.find_address(to).ok_or(Unsent::Unreachable)?;
+        if !self.members.is_known(number, changes, to, member.name) {
+            return Err(Unsent::Unreachable);
+        }
         net::tcpip::address(frame.start, member.mac, source);
         unsent(lan.try_push_in_parts(&frame))
     }

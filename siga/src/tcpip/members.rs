@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
+use fabric::name::Name;
 use net::lan::frame::Mac;
 use net::tcpip::{Neighbour, Stack};
 
@@ -14,11 +15,13 @@ pub(super) struct Members {
     of_lans: Vec<OfLan>,
     /// Whose addresses the members' of each LAN are, or were when they left: what a member has sent before it left is still
     /// received after.
-    senders: HashMap<(usize, IpAddr), Mac>,
+    senders: HashMap<(usize, IpAddr), Sender>,
     /// Of these, the addresses of members that have left.
     left: HashSet<(usize, IpAddr)>,
     /// Addresses that have come, gone or changed since somebody asked.
     changed: HashSet<IpAddr>,
+    /// Addresses that another guest has now.
+    taken_over: Vec<IpAddr>,
     /// How many entries were taken over so far.
     #[cfg(test)]
     pub(super) taken: u64,
@@ -28,7 +31,14 @@ pub(super) struct Members {
 struct OfLan {
     /// The LAN's count of changes up to which entries were taken over.
     changes: Option<u64>,
-    members: HashMap<usize, (Mac, Neighbour)>,
+    members: HashMap<usize, (Sender, Neighbour)>,
+}
+
+/// Who has an address, or had it last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sender {
+    mac: Mac,
+    guest: Name,
 }
 
 impl Members {
@@ -47,7 +57,8 @@ impl Members {
             for (member, found) in lan.changed_since(before.unwrap_or(0)) {
                 let neighbour = found.map(|found| {
                     let (addresses, vlans) = (found.addresses.clone(), found.vlans.clone());
-                    (found.mac, Neighbour { addresses, vlans })
+                    let sender = Sender { mac: found.mac, guest: found.name };
+                    (sender, Neighbour { addresses, vlans })
                 });
                 if of_lan.members.get(&member) == neighbour.as_ref() {
                     continue;
@@ -56,7 +67,7 @@ impl Members {
                 {
                     self.taken += 1;
                 }
-                let is_own = neighbour.as_ref().is_some_and(|(mac, _)| *mac == own);
+                let is_own = neighbour.as_ref().is_some_and(|(sender, _)| sender.mac == own);
                 neighbours.push((member, neighbour.clone().filter(|_| !is_own)));
                 let was = match neighbour {
                     Some(neighbour) => of_lan.members.insert(member, neighbour),
@@ -69,9 +80,12 @@ impl Members {
             }
             // After all that have left: an address may have gone from one member to another.
             for (member, _) in &neighbours {
-                let Some((mac, neighbour)) = of_lan.members.get(member) else { continue };
+                let Some((sender, neighbour)) = of_lan.members.get(member) else { continue };
                 for address in &neighbour.addresses {
-                    self.senders.insert((number, *address), *mac);
+                    let before = self.senders.insert((number, *address), *sender);
+                    if before.is_some_and(|before| before.guest != sender.guest) {
+                        self.taken_over.push(*address);
+                    }
                     self.left.remove(&(number, *address));
                     self.changed.insert(*address);
                 }
@@ -92,7 +106,19 @@ impl Members {
 
     /// The MAC address of the member that has, or had when it left, this address.
     pub(super) fn sender(&self, lan: usize, address: IpAddr) -> Option<Mac> {
-        self.senders.get(&(lan, address)).copied()
+        self.senders.get(&(lan, address)).map(|sender| sender.mac)
+    }
+
+    /// The addresses that another guest has than before, since this was asked last: nothing that was with the one is the other's.
+    pub(super) fn take_taken_over(&mut self) -> Vec<IpAddr> {
+        std::mem::take(&mut self.taken_over)
+    }
+
+    /// Whether what goes to this guest goes to whom the address belongs as far as is known here: its table may have changed
+    /// a moment ago.
+    pub(super) fn is_known(&self, lan: usize, changes: u64, address: IpAddr, guest: Name) -> bool {
+        self.of_lans.get(lan).is_some_and(|of_lan| of_lan.changes == Some(changes))
+            || self.senders.get(&(lan, address)).is_none_or(|sender| sender.guest == guest)
     }
 
     /// Forgets addresses of members that have left and of which nothing more is wanted.

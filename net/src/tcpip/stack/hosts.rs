@@ -71,8 +71,16 @@ impl Stack {
         self.output.send(link, &mut self.counters, tuple.remote.ip(), offload, &mut frame);
     }
 
-    /// Ends all connections with a host, because nobody has its address any more.
+    /// Ends all connections with a host, because nobody has its address any more, or somebody else. What waits for it is dropped.
     pub fn end_with(&mut self, host: IpAddr) {
+        for hop in self.output.forget(host) {
+            // Others may wait for the same.
+            let waiting: Vec<u32> = self.stalled.get(&hop).into_iter().flatten().copied().collect();
+            for index in waiting {
+                self.unstall(index);
+                self.make_busy(index);
+            }
+        }
         for index in self.indexes_of(host) {
             if let Some(connection) = self.connections.get_mut(index) {
                 connection.end = Some(End::Gone);
