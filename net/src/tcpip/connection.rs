@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use fabric::path::Lack;
+
 use super::keep_alive::{Keeper, Step};
 use super::route::Hop;
 use super::stack::Tuple;
@@ -50,6 +52,8 @@ pub enum End {
     Gone,
     /// The address of this side is not the stack's any more.
     AddressLost,
+    /// Something has run out here that it takes to send: at once while it was being made, otherwise when it was not there for too long.
+    Lacking(Lack),
     /// While it was being made: the other side's host cannot be reached.
     HostUnreachable,
     /// While it was being made: the other side's network cannot be reached.

@@ -8,6 +8,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
+use fabric::path::Lack;
+
 use super::counters::Counters;
 use super::packet;
 use super::route::{Hop, Routes};
@@ -77,13 +79,20 @@ pub enum Unsent {
     Full,
     /// Nobody has that address, or nobody can be reached there.
     Unreachable,
+    /// Something has run out here that it takes. Later it may be there again, and nobody says when.
+    Lacking(Lack),
 }
+
+/// When something that had run out is looked for again.
+const LACK_RETRY_NS: u64 = 100_000_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) routes: Routes,
     /// The frames that are held for each target that is full. No queue is empty.
     held: HashMap<Hop, VecDeque<Held>>,
+    /// What had run out when a frame was held last, by its target.
+    lacks: HashMap<Hop, Lack>,
     /// Packets of others, in the same manner.
     passed: HashMap<Hop, Passed>,
     /// Their bytes.
@@ -189,14 +198,33 @@ impl Output {
         let Some(hop) = self.routes.hop(to) else {
             return counters.count(Counter::Unreachable);
         };
-        if self.try_send(link, counters, hop, offload, frame) != Err(Unsent::Full) {
-            return;
+        match self.try_send(link, counters, hop, offload, frame) {
+            Ok(()) | Err(Unsent::Unreachable) => return,
+            Err(Unsent::Full) => {}
+            Err(Unsent::Lacking(lack)) => self.note_lack(hop, lack),
         }
         let held = self.held.entry(hop).or_default();
         if held.len() >= HELD_PER_TARGET_MAX {
             return counters.count(Counter::TargetFull);
         }
         held.push_back(Held { offload, frame: frame.to_vec() });
+    }
+
+    fn note_lack(&mut self, hop: Hop, lack: Lack) {
+        self.lacks.insert(hop, lack);
+    }
+
+    /// What has run out that frames to this address take, if they wait for it.
+    pub(super) fn lack_to(&self, to: IpAddr) -> Option<Lack> {
+        if self.lacks.is_empty() {
+            return None;
+        }
+        self.routes.hop(to).and_then(|hop| self.lacks.get(&hop)).copied()
+    }
+
+    /// When to try again what waits for what has run out.
+    pub(super) fn due(&self, now: u64) -> Option<u64> {
+        (!self.lacks.is_empty()).then(|| now.saturating_add(LACK_RETRY_NS))
     }
 
     /// As [`Output::send`], a frame whose data lies elsewhere.
@@ -207,9 +235,8 @@ impl Output {
         to: IpAddr,
         mut frame: FrameInParts<'_>,
     ) {
-        let hop = self.routes.hop(to);
-        let Some(Hop::Neighbour { interface, address }) =
-            hop.filter(|hop| !self.held.contains_key(hop))
+        let is_free = |hop: &Hop| !self.held.contains_key(hop);
+        let Some(hop @ Hop::Neighbour { interface, address }) = self.routes.hop(to).filter(is_free)
         else {
             let offload = frame.offload;
             return self.send(link, counters, to, offload, &mut frame.whole());
@@ -219,13 +246,13 @@ impl Output {
         let FrameInParts { offload, ref mut start, rest_bytes, write_rest } = frame;
         let parts = FrameInParts { offload, start, rest_bytes, write_rest };
         match link.transmit_in_parts(lan, address, parts) {
-            Ok(()) => counters.count(Counter::FramesSent),
-            Err(Unsent::Unreachable) => counters.count(Counter::Unreachable),
-            Err(Unsent::Full) => {
-                let held = Held { offload, frame: frame.whole() };
-                self.held.entry(Hop::Neighbour { interface, address }).or_default().push_back(held);
-            }
+            Ok(()) => return counters.count(Counter::FramesSent),
+            Err(Unsent::Unreachable) => return counters.count(Counter::Unreachable),
+            Err(Unsent::Full) => {}
+            Err(Unsent::Lacking(lack)) => self.note_lack(hop, lack),
         }
+        let held = Held { offload, frame: frame.whole() };
+        self.held.entry(hop).or_default().push_back(held);
     }
 
     /// Sends a frame that answers one of somebody who asks again if no answer comes. It is not kept: whoever takes no
@@ -241,7 +268,9 @@ impl Output {
         let Some(hop) = self.routes.hop(to) else {
             return counters.count(Counter::Unreachable);
         };
-        if self.try_send(link, counters, hop, offload, frame) == Err(Unsent::Full) {
+        if let Err(Unsent::Full | Unsent::Lacking(_)) =
+            self.try_send(link, counters, hop, offload, frame)
+        {
             counters.count(Counter::TargetFull);
         }
     }
@@ -261,6 +290,7 @@ impl Output {
                 Ok(()) => return counters.count(Counter::Forwarded),
                 Err(Unsent::Unreachable) => return,
                 Err(Unsent::Full) => {}
+                Err(Unsent::Lacking(lack)) => self.note_lack(hop, lack),
             }
         }
         let Output { passed, passed_bytes, .. } = self;
@@ -300,12 +330,18 @@ impl Output {
         counters: &mut Counters,
         mut has_room: impl FnMut(Hop),
     ) {
-        let Output { routes, held, passed, own, passed_bytes } = self;
+        let Output { routes, held, passed, own, passed_bytes, lacks } = self;
+        lacks.clear();
         held.retain(|hop, held| {
             while let Some(Held { offload, frame }) = held.front_mut() {
                 let sent = own.transmit(routes, link, counters, *hop, *offload, frame);
-                if sent == Err(Unsent::Full) {
-                    return true;
+                match sent {
+                    Ok(()) | Err(Unsent::Unreachable) => {}
+                    Err(Unsent::Full) => return true,
+                    Err(Unsent::Lacking(lack)) => {
+                        lacks.insert(*hop, lack);
+                        return true;
+                    }
                 }
                 held.pop_front();
             }
@@ -319,6 +355,10 @@ impl Output {
                 }
                 match own.transmit(routes, link, counters, *hop, *offload, frame) {
                     Err(Unsent::Full) => return true,
+                    Err(Unsent::Lacking(lack)) => {
+                        lacks.insert(*hop, lack);
+                        return true;
+                    }
                     Ok(()) => counters.count(Counter::Forwarded),
                     Err(Unsent::Unreachable) => {}
                 }
@@ -370,7 +410,7 @@ impl Own {
         match sent {
             Ok(()) => counters.count(Counter::FramesSent),
             Err(Unsent::Unreachable) => counters.count(Counter::Unreachable),
-            Err(Unsent::Full) => {}
+            Err(Unsent::Full | Unsent::Lacking(_)) => {}
         }
         sent
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use fabric::path::Lack;
 use proptest::prelude::*;
 
 use super::packet::{self, ACK, Bare, FIN, RST, SYN};
@@ -69,6 +70,8 @@ struct Wire {
     /// By time of arrival and a count.
     under_way: BTreeMap<(u64, u64), (Offload, Vec<u8>)>,
     count: u64,
+    /// What it has run out of.
+    lack: Option<Lack>,
     /// Whether frames are cut into segments with checksums, as by a port in front of a wire.
     cuts: bool,
 }
@@ -76,7 +79,8 @@ struct Wire {
 impl Wire {
     fn new(from: usize, faults: Faults, seed: u64, cuts: bool) -> Wire {
         let (model, chance) = (Model::new(faults.conditions(), seed), Chance::new(!seed));
-        Wire { from, now: 0, faults, model, chance, under_way: BTreeMap::new(), count: 0, cuts }
+        let under_way = BTreeMap::new();
+        Wire { from, now: 0, faults, model, chance, under_way, count: 0, lack: None, cuts }
     }
 
     fn send(&mut self, offload: Offload, mut bytes: Vec<u8>) {
@@ -98,6 +102,9 @@ impl Link for Wire {
         offload: Offload,
         frame: &mut [u8],
     ) -> Result<(), Unsent> {
+        if let Some(lack) = self.lack {
+            return Err(Unsent::Lacking(lack));
+        }
         if self.chance.happens(Share::percent(self.faults.full as u32)) {
             return Err(Unsent::Full);
         }
@@ -168,8 +175,8 @@ impl World {
         let arrivals = self.wires.iter().filter_map(arrival);
         let dues = self.stacks.iter().filter_map(Stack::due);
         // A full target has room again a little later.
-        let rooms = self.stacks.iter().filter(|stack| stack.waits_for_room());
-        let rooms = rooms.map(|_| self.now + 1000);
+        let waits = |(stack, wire): &(&Stack, &Wire)| stack.waits_for_room() && wire.lack.is_none();
+        let rooms = self.stacks.iter().zip(&self.wires).filter(waits).map(|_| self.now + 1000);
         let Some(next) = arrivals.chain(dues).chain(rooms).min() else { return false };
         self.now = self.now.max(next.min(limit));
         for from in [0, 1] {
@@ -1101,6 +1108,35 @@ fn reader_learns_that_the_other_side_is_gone_or_another() {
     assert_eq!(world.stacks[0].readable(ids[0]), Readable::Failed);
     assert_eq!(world.stacks[0].take_end(ids[0]), Some(End::Gone));
     assert!(world.stacks[0].is_quiet());
+}
+
+#[test]
+fn what_has_run_out_is_no_loss_and_is_named() {
+    let mut world = World::plain();
+    let ids = world.connect();
+    world.wires[0].lack = Some(Lack::Descriptors);
+    put(&mut world, 0, ids[0], 10);
+    world.until(50 * SECOND, |_| false);
+    assert_eq!(world.stacks[0].take_end(ids[0]), None);
+    // A connection that is to be made is told at once, and so is a datagram.
+    let at = world.at(1, 7);
+    let refused = world.stacks[0].connect(world.now, at).unwrap();
+    world.until(SECOND, |world| world.stacks[0].readable(refused) == Readable::Failed);
+    assert_eq!(world.stacks[0].take_end(refused), Some(End::Lacking(Lack::Descriptors)));
+    let own = world.at(0, 9);
+    world.stacks[0].bind(own).unwrap();
+    let sent = world.stacks[0].send_to(world.now, own, at, b"x", &mut world.wires[0]);
+    assert_eq!(sent, Err(super::SendToError::Lacking(Lack::Descriptors)));
+    // It is there again, which nobody says.
+    world.wires[0].lack = None;
+    let resent = world.stacks[0].counter(Counter::Resent);
+    assert!(world.until(SECOND, |world| world.stacks[1].readable(ids[1]) == Readable::Bytes));
+    assert_eq!(world.stacks[0].counter(Counter::Resent), resent, "nothing was lost");
+    // It does not come back.
+    world.wires[0].lack = Some(Lack::Memory);
+    put(&mut world, 0, ids[0], 10);
+    world.until(200 * SECOND, |_| false);
+    assert_eq!(world.stacks[0].take_end(ids[0]), Some(End::Lacking(Lack::Memory)));
 }
 
 #[test]

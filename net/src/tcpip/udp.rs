@@ -3,6 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use fabric::path::Lack;
+
 use crate::board::Counter;
 
 /// Bytes that datagrams may take in one socket before more are dropped, some of them for keeping each.
@@ -26,6 +28,8 @@ pub enum SendToError {
     NotConnected,
     /// Its target is full. Later there may be room.
     Full,
+    /// Something has run out here that it takes to send. Later it may be there again.
+    Lacking(Lack),
 }
 
 #[derive(Debug, Default)]

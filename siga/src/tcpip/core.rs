@@ -18,7 +18,7 @@ use super::lans::Lans;
 use super::members::Members;
 use super::questions::Questions;
 use super::waiting::Waiting;
-use crate::lan::TrySendFrameError;
+use crate::lan::{SendFrameError, TrySendFrameError};
 use crate::waiting::after;
 
 /// Frames received before what they bring is answered: a few, so that the other side goes on meanwhile.
@@ -443,6 +443,7 @@ fn member_to(lans: &mut Lans, net: &Stack, address: IpAddr) -> Option<(usize, Ip
 fn unsent(sent: Result<(), TrySendFrameError>) -> Result<(), Unsent> {
     sent.map_err(|error| match error {
         TrySendFrameError::Full => Unsent::Full,
+        TrySendFrameError::Send(SendFrameError::Lacking(lack)) => Unsent::Lacking(lack),
         TrySendFrameError::Send(_) => Unsent::Unreachable,
     })
 }

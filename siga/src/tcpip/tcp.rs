@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fabric::path::Lack;
 use net::tcpip::{Awaited, ConnectError, ConnectionId, End, KeepAlive, Readable, Writable};
 
 use super::core::{Core, Patience};
@@ -685,6 +686,12 @@ fn take_end(core: &mut Core, id: ConnectionId) -> Option<io::Error> {
     }
 }
 
+/// What has run out, as the standard library says it.
+pub(super) fn lacking(lack: Lack) -> io::Error {
+    let kind = if lack == Lack::Memory { io::ErrorKind::OutOfMemory } else { io::ErrorKind::Other };
+    io::Error::new(kind, lack)
+}
+
 /// How a connection has ended, as the standard library says it.
 fn ended(end: End) -> io::Error {
     let kind = match end {
@@ -692,6 +699,7 @@ fn ended(end: End) -> io::Error {
         End::Reset => io::ErrorKind::ConnectionReset,
         End::Unwanted => io::ErrorKind::BrokenPipe,
         End::TimedOut => io::ErrorKind::TimedOut,
+        End::Lacking(lack) => return lacking(lack),
         End::Gone | End::HostUnreachable => io::ErrorKind::HostUnreachable,
         End::NetworkUnreachable => io::ErrorKind::NetworkUnreachable,
         _ => return io::Error::other("the stack has failed, and given this connection up"),

@@ -11,7 +11,7 @@ use net::tcpip::{Awaited, SendToError};
 use super::core::{Core, Patience};
 use super::shared::Dropped;
 use super::stack::{Owner, Stack, not_bound};
-use super::tcp::{first_of, some_time};
+use super::tcp::{first_of, lacking, some_time};
 use super::waiting::Interest;
 
 /// A socket of datagrams, as [`std::net::UdpSocket`].
@@ -271,6 +271,7 @@ pub(super) fn copy(data: &[u8], target: &mut [u8]) -> usize {
 /// Why a datagram was not sent, as the standard library says it.
 fn not_sent(error: SendToError, bytes: usize) -> io::Error {
     let problem = match error {
+        SendToError::Lacking(lack) => return lacking(lack),
         SendToError::TooLong { bytes_max } => {
             format!("a datagram of {bytes} bytes: must be at most {bytes_max}")
         }

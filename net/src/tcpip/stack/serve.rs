@@ -23,6 +23,10 @@ impl Stack {
             for index in stalled.remove(&to).unwrap_or_default() {
                 let Some(connection) = connections.get_mut(index) else { continue };
                 connection.waits_for = None;
+                if let Some(tcb) = &mut connection.tcb {
+                    // What has waited goes now.
+                    tcb.postpone(now);
+                }
                 if !std::mem::replace(&mut connection.is_busy, true) {
                     busy.push_back(index);
                 }
@@ -70,7 +74,8 @@ impl Stack {
             return Some(0);
         }
         let timer = self.timers.first().map(|(due, _)| *due);
-        timer.into_iter().chain(self.reassembly.due()).min()
+        let due = [self.reassembly.due(), self.output.due(self.clock)];
+        timer.into_iter().chain(due.into_iter().flatten()).min()
     }
 
     /// Sends what a connection has to send, and looks after its timers and its end.
@@ -117,7 +122,7 @@ impl Stack {
         }
         let Some(tcb) = &mut connection.tcb else { return };
         if has_failed {
-            connection.end = Some(End::TimedOut);
+            connection.end = Some(output.lack_to(remote.ip()).map_or(End::TimedOut, End::Lacking));
             counters.count(Counter::TimedOut);
             tcb.abort(pool);
         }
@@ -207,6 +212,10 @@ impl Stack {
         let Some(tcb) = &connection.tcb else { return };
         let state = tcb.state();
         let full = output.full_on_the_way_to(remote);
+        if let (State::SynSent, Some(lack)) = (state, output.lack_to(remote)) {
+            connection.end = Some(End::Lacking(lack));
+            return self.retire(index);
+        }
         if let Some(target) = full {
             // The way may be another than before.
             let before = connection.waits_for.replace(target).filter(|before| *before != target);

@@ -80,6 +80,9 @@ impl Stack {
             return Err(SendToError::TooLong { bytes_max });
         }
         let source = self.source_of(address, to).ok_or(SendToError::NoAddress)?;
+        if let Some(lack) = self.output.lack_to(to.ip()) {
+            return Err(SendToError::Lacking(lack));
+        }
         if self.output.is_full(to.ip()) {
             return Err(SendToError::Full);
         }
