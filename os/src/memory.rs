@@ -56,6 +56,16 @@ fn kibibytes(status: &str, name: &str) -> Option<u64> {
     line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
+/// Memory that this process may hope for, in bytes: that of the machine, or what its container may have if that is less. None if nobody
+/// says.
+pub fn machine_bytes() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").ok();
+    let machine = machine.and_then(|text| kibibytes(&text, "MemTotal")).map(|all| all * 1024);
+    let container = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let container = container.and_then(|text| text.trim().parse().ok());
+    [machine, container].into_iter().flatten().min()
+}
+
 /// Gives the pages of what this process has freed back to the kernel, where the allocator can: glibc's keeps them otherwise, if
 /// something that lies behind them is in use. Takes some time for each piece that was freed.
 pub fn give_back_freed() {
@@ -186,6 +196,12 @@ pub fn allow_descriptors(most: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn machine_has_more_memory_than_this_process() {
+        let all = machine_bytes().unwrap();
+        assert!(all > own_resident().unwrap().bytes, "{all}");
+    }
     use crate::storage::{STORAGE_GRAIN_BYTES, Storage, StorageOptions};
 
     #[test]

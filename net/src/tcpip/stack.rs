@@ -483,15 +483,20 @@ impl Stack {
         }
     }
 
-    /// How a connection begins whose first number is this.
-    fn start(&self, tuple: Tuple, first: u32) -> Start {
+    /// Where our clock begins for a connection, if its segments are to carry times.
+    fn clock_of(&self, tuple: Tuple, medium: Medium) -> Option<u32> {
+        medium.has_timestamps.then(|| self.secret.number(("clock", tuple)) as u32)
+    }
+
+    /// How a connection begins whose first number is this. It counts as one of its host.
+    fn start(&mut self, tuple: Tuple, first: u32) -> Start {
         let medium = self.output.routes.medium_to(tuple.remote.ip());
-        let clock = || self.secret.number(("clock", tuple)) as u32;
         Start {
             is_v4: tuple.local.is_ipv4(),
             first,
             resend_after_ns: medium.resend_after_ns(),
-            clock: medium.has_timestamps.then(clock),
+            clock: self.clock_of(tuple, medium),
+            owner: self.pool.enter(tuple.remote.ip()),
         }
     }
 

@@ -5,12 +5,13 @@
 //! |---|---|
 //! | `input.rs` | what a segment that has come changes |
 //! | `output.rs` | which segment goes next, and what is due |
-//! | `chain.rs` | bytes that wait to be read, or to be acknowledged |
+//! | `chain.rs`, `buffers.rs` | bytes that wait to be read, or to be acknowledged, and whose buffers they are in |
 //! | `scoreboard.rs` | what is under way, and what of it is lost |
 //! | `recovery.rs` | what is lost, and what was taken for lost and was not |
 //! | `round_trip.rs`, `congestion.rs` | how long to wait, and how much to send at once |
 //! | `stamps.rs` | times that segments carry |
 
+mod buffers;
 mod chain;
 mod congestion;
 mod input;
@@ -20,11 +21,11 @@ mod round_trip;
 mod scoreboard;
 mod stamps;
 
-pub(super) use chain::Buffers;
+pub use buffers::PoolUse;
+use buffers::Purpose;
+pub(super) use buffers::{Buffers, Owner};
 use chain::Chain;
 pub(super) use chain::Data;
-pub use chain::PoolUse;
-use chain::Purpose;
 pub use congestion::Congestion;
 use congestion::Window;
 pub(super) use input::{Answer, Progress};
@@ -76,6 +77,8 @@ pub(super) struct Start {
     pub(super) resend_after_ns: u64,
     /// Where our clock begins, if segments are to carry times.
     pub(super) clock: Option<u32>,
+    /// Whose buffers are used.
+    pub(super) owner: Owner,
 }
 
 impl TcpConfig {
@@ -206,7 +209,7 @@ pub(super) struct Tcb {
 impl Tcb {
     /// One that asks for a connection.
     pub(super) fn connect(config: &TcpConfig, start: Start) -> Tcb {
-        let Start { is_v4, first, resend_after_ns, clock } = start;
+        let Start { is_v4, first, resend_after_ns, clock, owner } = start;
         Tcb {
             state: State::SynSent,
             is_v4,
@@ -221,7 +224,7 @@ impl Tcb {
             window_max: 0,
             theirs: Agreed::default(),
             shift: 0,
-            sent: Chain::to_send(),
+            sent: Chain::new(owner, true),
             is_ended: false,
             scoreboard: Scoreboard::default(),
             congestion: Window::new(config.congestion),
@@ -244,7 +247,7 @@ impl Tcb {
             resent: 0,
             expected: 0,
             edge: 0,
-            received: Chain::default(),
+            received: Chain::new(owner, false),
             beyond: Vec::new(),
             latest: 0,
             has_end: false,
@@ -487,7 +490,7 @@ impl Tcb {
         is_open
             && !self.is_ended
             && space >= config.send_bytes / SPACE_PART
-            && pool.has_one(Purpose::Sending)
+            && pool.has_one(Purpose::Sending, self.sent.owner())
     }
 
     /// Gives space for what is to be sent to `fill`, which says how much of it it has filled.
@@ -548,6 +551,7 @@ impl Tcb {
     pub(super) fn discard(mut self, pool: &mut Buffers) {
         self.sent.clear(pool);
         self.received.clear(pool);
+        pool.leave(self.sent.owner());
     }
 }
 

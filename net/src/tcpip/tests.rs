@@ -708,18 +708,18 @@ fn half_open_connections_fill_the_backlog_and_nothing_else() {
 
 #[test]
 fn buffers_are_limited_and_nothing_is_lost_for_want_of_them() {
-    let options = Options { pool_bytes: 8 << 14, pool_kept_bytes: 2 << 14, ..Options::default() };
+    let options = Options { pool_bytes: 16 << 14, pool_kept_bytes: 2 << 14, ..Options::default() };
     let mut world = World::new(1, Faults::default(), false, options, 0);
     let pool = |world: &World| {
         let usage = world.stacks[1].pool();
         (usage.in_use, usage.high_water, usage.in_use_max, usage.free)
     };
     let ids = world.connect();
-    assert_eq!(pool(&world), (0, 0, 8, 0), "an idle connection has none");
+    assert_eq!(pool(&world), (0, 0, 16, 0), "an idle connection has none");
     put(&mut world, 0, ids[0], 80_000);
     assert_eq!(world.stacks[0].pool().in_use, 5);
     world.until(SECOND, |_| false);
-    assert_eq!(pool(&world), (5, 5, 8, 0));
+    assert_eq!(pool(&world), (5, 5, 16, 0));
     assert_eq!(world.stacks[0].pool().in_use, 0, "what was acknowledged needs none");
     // What does not find any is sent again, when others are read.
     put(&mut world, 0, ids[0], 80_000);
@@ -735,8 +735,25 @@ fn buffers_are_limited_and_nothing_is_lost_for_want_of_them() {
         received == bytes
     };
     assert!(world.until(5 * SECOND, |world| take(world, 160_000)));
-    assert_eq!(pool(&world), (0, 6, 8, 2));
+    assert_eq!(pool(&world), (0, 8, 16, 2));
     assert_eq!(transfer(&mut world, ids, 1 << 20), [Outcome::Complete, Outcome::Complete]);
+}
+
+#[test]
+fn writer_that_found_no_buffer_is_named_when_another_gives_some_back() {
+    let options = Options { pool_bytes: 8 << 14, ..Options::default() };
+    let mut world = World::new(1, Faults::default(), false, options, 0);
+    let [one, other] = [0; 2].map(|_| world.connect()[0]);
+    world.wires[0].faults.lost = 100;
+    world.stacks[0].watch(other, 7);
+    put(&mut world, 0, one, 4 << 14);
+    while world.stacks[0].take_changed().is_some() {}
+    assert_eq!(world.stacks[0].writable(other), Writable::Nothing);
+    world.until(SECOND / 1000, |_| false);
+    assert_eq!(world.stacks[0].take_changed(), None);
+    world.wires[0].faults.lost = 0;
+    assert!(world.until(10 * SECOND, |world| world.stacks[0].take_changed() == Some(7)));
+    assert_eq!(world.stacks[0].writable(other), Writable::Room);
 }
 
 #[test]

@@ -53,8 +53,9 @@ pub struct StackOptions {
     pub connect_max: Duration,
     /// Connections at most: 65,536 unless set.
     pub connections_max: usize,
-    /// Bytes of all connections' buffers at most: 16 GiB unless set. A connection has buffers for the bytes that were not read or
-    /// not acknowledged, and none while it has no such. Who sends more waits; what comes and finds none is sent again.
+    /// Bytes of all connections' buffers at most: a quarter of the machine's memory, or of its container's, unless set. A connection has
+    /// buffers for the bytes that were not read or not acknowledged, and none while it has no such. Who sends more waits; what comes
+    /// and finds none is sent again. Connections with one host have no more than are left for others.
     pub pool_bytes: usize,
     /// Bytes of buffers at most that wait for their next bytes, which are sooner there than in fresh ones: 32 MiB unless set.
     pub pool_kept_bytes: usize,
@@ -65,6 +66,7 @@ pub struct StackOptions {
 impl Default for StackOptions {
     fn default() -> StackOptions {
         let options = Options::default();
+        let memory = os::memory::machine_bytes().and_then(|bytes| usize::try_from(bytes / 4).ok());
         StackOptions {
             receive_bytes: options.receive_bytes,
             send_bytes: options.send_bytes,
@@ -73,7 +75,7 @@ impl Default for StackOptions {
             silence_max: options.silence_max,
             connect_max: options.connect_max,
             connections_max: options.connections_max,
-            pool_bytes: options.pool_bytes,
+            pool_bytes: memory.unwrap_or(options.pool_bytes),
             pool_kept_bytes: options.pool_kept_bytes,
             drive: Drive::default(),
         }

@@ -53,7 +53,8 @@ impl Stack {
     /// The times that an answer carries of which nothing is kept: if they are wanted, the other side says so again.
     fn times_of_cookie(&self, now: u64, tuple: Tuple, asked: &[u8]) -> Option<Times> {
         let theirs = Times::parse(asked)?;
-        let clock = self.start(tuple, 0).clock?;
+        let medium = self.output.routes.medium_to(tuple.remote.ip());
+        let clock = self.clock_of(tuple, medium)?;
         Some(Times { value: packet::clock(now, clock), echoed: theirs.value })
     }
 
@@ -104,7 +105,8 @@ impl Stack {
         // Dropped and not refused: if the other side has something to say, it says it again.
         self.has_room_for_another(listening)?;
         let asked = (&segment, packet.transport());
-        let tcb = Tcb::of_cookie(now, &self.config, self.start(tuple, 0), asked, agreed);
+        let start = self.start(tuple, 0);
+        let tcb = Tcb::of_cookie(now, &self.config, start, asked, agreed);
         self.begun += 1;
         let connection = Connection::new(self.begun, tuple, tcb, Some(listening));
         let index = self.connections.insert(connection);

@@ -32,8 +32,8 @@ impl Stack {
                 }
             }
         });
-        if self.pool.take_space_again() {
-            for index in self.tuples.values().copied().collect::<Vec<_>>() {
+        for host in self.pool.take_served() {
+            for index in self.indexes_of(host) {
                 self.note_change(index);
             }
         }

@@ -29,7 +29,8 @@ impl Stack {
         let port = ports.choose(local, Some(remote), is_free).ok_or(ConnectError::NotAvailable)?;
         let tuple = Tuple { local: SocketAddr::new(local, port), remote };
         let first = self.first_number_after(tuple, None);
-        let tcb = Tcb::connect(&self.config, self.start(tuple, first));
+        let start = self.start(tuple, first);
+        let tcb = Tcb::connect(&self.config, start);
         let index = self.connections.insert(Connection::new(self.begun, tuple, tcb, None));
         self.enter(tuple, index);
         self.make_busy(index);

@@ -7,126 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Bytes of a buffer.
-pub(in crate::tcpip) const BUFFER_BYTES: usize = 16 << 10;
-
-/// How many freed bytes the allocator may keep: to have it give them back takes it some time.
-const FREED_BYTES_MAX: usize = 32 << 20;
-
-type Buffer = Box<[u8]>;
-
-/// The buffers of a stack.
-#[derive(Debug)]
-pub(in crate::tcpip) struct Buffers {
-    /// Those that nobody uses. The last was used last.
-    free: Vec<Buffer>,
-    /// How many of them are kept.
-    free_max: usize,
-    in_use: usize,
-    /// Those of them that have bytes which are to be sent.
-    sending: usize,
-    in_use_max: usize,
-    high_water: usize,
-    /// Whether there were none to send with, and there are some now.
-    has_space_again: bool,
-    /// Bytes that were freed and that the allocator may have kept.
-    freed_bytes: usize,
-}
-
-/// What a buffer is wanted for. A quarter is left to each direction whatever the other takes, and of what is received an eighth
-/// to what comes first: or two sides could wait for each other with all buffers full of what nobody can take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tcpip) enum Purpose {
-    /// Bytes that a program can read next.
-    Next,
-    /// Bytes behind a gap.
-    Behind,
-    /// Bytes that are to be sent.
-    Sending,
-}
-
-/// How the buffers of a stack are used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PoolUse {
-    /// Bytes of a buffer.
-    pub buffer_bytes: usize,
-    /// Buffers that hold bytes of connections.
-    pub in_use: usize,
-    /// The most that were in use at once.
-    pub high_water: usize,
-    /// Buffers that may be in use.
-    pub in_use_max: usize,
-    /// Buffers that wait for their next bytes.
-    pub free: usize,
-}
-
-impl Buffers {
-    /// Buffers of so many bytes in all, of which so many are kept when nobody uses them.
-    pub(in crate::tcpip) fn new(bytes_max: usize, kept_bytes_max: usize) -> Buffers {
-        Buffers {
-            free: Vec::new(),
-            free_max: kept_bytes_max / BUFFER_BYTES,
-            in_use: 0,
-            sending: 0,
-            has_space_again: false,
-            in_use_max: (bytes_max / BUFFER_BYTES).max(1),
-            high_water: 0,
-            freed_bytes: 0,
-        }
-    }
-
-    pub(in crate::tcpip) fn usage(&self) -> PoolUse {
-        let Buffers { free, in_use, in_use_max, high_water, .. } = self;
-        PoolUse {
-            buffer_bytes: BUFFER_BYTES,
-            in_use: *in_use,
-            high_water: *high_water,
-            in_use_max: *in_use_max,
-            free: free.len(),
-        }
-    }
-
-    /// Whether bytes find a buffer that are wanted for this.
-    pub(in crate::tcpip) fn has_one(&self, purpose: Purpose) -> bool {
-        let (has, left) = match purpose {
-            Purpose::Next => (self.in_use - self.sending, self.in_use_max / 4),
-            Purpose::Behind => (self.in_use - self.sending, self.in_use_max * 3 / 8),
-            Purpose::Sending => (self.sending, self.in_use_max / 4),
-        };
-        self.in_use < self.in_use_max && has + left < self.in_use_max
-    }
-
-    /// Whether there is space to send for connections that found none.
-    pub(in crate::tcpip) fn take_space_again(&mut self) -> bool {
-        std::mem::take(&mut self.has_space_again)
-    }
-
-    fn take(&mut self, purpose: Purpose) -> Option<Buffer> {
-        if !self.has_one(purpose) {
-            return None;
-        }
-        self.in_use += 1;
-        self.sending += usize::from(purpose == Purpose::Sending);
-        self.high_water = self.high_water.max(self.in_use);
-        Some(self.free.pop().unwrap_or_else(|| vec![0; BUFFER_BYTES].into_boxed_slice()))
-    }
-
-    fn put(&mut self, buffer: Buffer, is_sending: bool) {
-        let had_none = !self.has_one(Purpose::Sending);
-        self.in_use -= 1;
-        self.sending -= usize::from(is_sending);
-        self.has_space_again |= had_none && self.has_one(Purpose::Sending);
-        if self.free.len() < self.free_max {
-            return self.free.push(buffer);
-        }
-        drop(buffer);
-        self.freed_bytes += BUFFER_BYTES;
-        if self.freed_bytes >= FREED_BYTES_MAX {
-            self.freed_bytes = 0;
-            os::memory::give_back_freed();
-        }
-    }
-}
+use super::buffers::{BUFFER_BYTES, Buffer, Buffers, Owner, Purpose};
 
 /// Where the data of a segment lies.
 pub(in crate::tcpip) trait Data {
@@ -145,8 +26,9 @@ impl Data for [u8] {
 ///
 /// Places are counted from the first byte that is there. [`Chain::clear`] has to be called before it is dropped, or its buffers
 /// count as used for ever.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Chain {
+    owner: Owner,
     /// None: nothing of it has come.
     buffers: VecDeque<Option<Buffer>>,
     /// Where the first byte lies in the first buffer.
@@ -160,9 +42,14 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// One for bytes that are to be sent.
-    pub(super) fn to_send() -> Chain {
-        Chain { is_sending: true, ..Chain::default() }
+    /// One whose buffers are this owner's, for bytes that have come, or are to be sent.
+    pub(super) fn new(owner: Owner, is_sending: bool) -> Chain {
+        let buffers = VecDeque::new();
+        Chain { owner, buffers, start: 0, bytes: 0, extent: 0, is_sending }
+    }
+
+    pub(super) fn owner(&self) -> Owner {
+        self.owner
     }
 
     pub(super) fn len(&self) -> usize {
@@ -208,7 +95,7 @@ impl Chain {
         }
         let needed = (self.start + self.extent).div_ceil(BUFFER_BYTES);
         for buffer in self.buffers.drain(needed.min(self.buffers.len())..).flatten() {
-            pool.put(buffer, self.is_sending);
+            pool.put(buffer, self.is_sending, self.owner);
         }
     }
 
@@ -229,7 +116,7 @@ impl Chain {
         }
         let place = &mut self.buffers[number];
         if place.is_none() {
-            *place = Some(pool.take(purpose)?);
+            *place = Some(pool.take(purpose, self.owner)?);
         }
         place.as_mut()
     }
@@ -285,7 +172,7 @@ impl Chain {
         while self.start >= BUFFER_BYTES {
             self.start -= BUFFER_BYTES;
             if let Some(buffer) = self.buffers.pop_front().flatten() {
-                pool.put(buffer, self.is_sending);
+                pool.put(buffer, self.is_sending, self.owner);
             }
         }
     }
@@ -293,7 +180,7 @@ impl Chain {
     /// Gives all buffers back.
     pub(super) fn clear(&mut self, pool: &mut Buffers) {
         for buffer in self.buffers.drain(..).flatten() {
-            pool.put(buffer, self.is_sending);
+            pool.put(buffer, self.is_sending, self.owner);
         }
         (self.start, self.bytes, self.extent) = (0, 0, 0);
     }
@@ -309,38 +196,41 @@ mod tests {
         chain.put(at, bytes, 0..bytes.len(), pool)
     }
 
+    fn chain(pool: &mut Buffers, is_sending: bool) -> Chain {
+        let owner = pool.enter([10, 1, 0, 1].into());
+        Chain::new(owner, is_sending)
+    }
+
     #[test]
     fn buffers_are_limited_and_used_again() {
-        let mut pool = Buffers::new(8 * BUFFER_BYTES, BUFFER_BYTES);
+        let mut pool = Buffers::new(16 * BUFFER_BYTES, BUFFER_BYTES);
         let in_use = |pool: &Buffers| (pool.usage().in_use, pool.usage().free);
-        let mut chain = Chain::default();
+        let [mut chain, mut other] = [false; 2].map(|_| self::chain(&mut pool, false));
         // What does not find room leaves nothing behind.
-        let bytes = vec![1; 7 * BUFFER_BYTES];
-        assert_eq!(put(&mut chain, 0, &bytes, &mut pool), 6 * BUFFER_BYTES);
-        assert_eq!(put(&mut Chain::default(), 0, &[3], &mut pool), 0);
-        assert_eq!(put(&mut Chain::default(), 1, &[3], &mut pool), 0);
-        assert_eq!(in_use(&pool), (6, 0));
-        let mut sending = Chain::to_send();
-        for _ in 0..2 {
+        let bytes = vec![1; 9 * BUFFER_BYTES];
+        assert_eq!(put(&mut chain, 0, &bytes, &mut pool), 8 * BUFFER_BYTES);
+        assert_eq!(put(&mut other, 0, &[3], &mut pool), 0);
+        assert_eq!(put(&mut other, 1, &[3], &mut pool), 0);
+        assert_eq!(in_use(&pool), (8, 0));
+        let mut sending = self::chain(&mut pool, true);
+        for _ in 0..4 {
             assert_eq!(sending.space(usize::MAX, &mut pool).len(), BUFFER_BYTES);
             sending.advance(BUFFER_BYTES);
         }
         assert!(sending.space(usize::MAX, &mut pool).is_empty());
-        assert!(!pool.take_space_again());
-        chain.advance(6 * BUFFER_BYTES);
-        chain.consume(5 * BUFFER_BYTES, &mut pool);
-        assert!(pool.take_space_again() && !pool.take_space_again());
-        assert_eq!(in_use(&pool), (3, 1));
+        chain.advance(8 * BUFFER_BYTES);
+        chain.consume(7 * BUFFER_BYTES, &mut pool);
+        assert_eq!(in_use(&pool), (5, 1));
         assert_eq!(
             put(&mut chain, 2 * BUFFER_BYTES, &bytes[..BUFFER_BYTES], &mut pool),
             BUFFER_BYTES
         );
-        assert_eq!(in_use(&pool), (4, 0));
+        assert_eq!(in_use(&pool), (6, 0));
         chain.cut(&mut pool);
-        assert_eq!(in_use(&pool), (3, 1));
+        assert_eq!(in_use(&pool), (5, 1));
         chain.consume(BUFFER_BYTES, &mut pool);
         sending.clear(&mut pool);
-        assert_eq!((in_use(&pool), pool.usage().high_water), ((0, 1), 8));
+        assert_eq!((in_use(&pool), pool.usage().high_water), ((0, 1), 12));
     }
 
     #[test]
@@ -352,7 +242,8 @@ mod tests {
             }
         }
         let mut pool = Buffers::new(8 * BUFFER_BYTES, 0);
-        assert_eq!(Chain::default().put(0, &Gone, 0..10, &mut pool), 0);
+        let mut chain = self::chain(&mut pool, false);
+        assert_eq!(chain.put(0, &Gone, 0..10, &mut pool), 0);
         assert_eq!(pool.usage().in_use, 0);
     }
 
@@ -362,7 +253,7 @@ mod tests {
             steps in prop::collection::vec((0..40_000usize, 0..40_000usize, 0..60_000usize), 1..30),
         ) {
             let mut pool = Buffers::new(8 << 20, 1 << 20);
-            let mut chain = Chain::default();
+            let mut chain = self::chain(&mut pool, false);
             let byte = |at: usize| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0];
             let (mut read, mut written) = (0, 0);
             for (first, second, consumed) in steps {

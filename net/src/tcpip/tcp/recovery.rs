@@ -302,7 +302,9 @@ mod tests {
 
     impl Stage {
         fn new(has_times: bool, segments: usize) -> Stage {
+            let mut pool = Buffers::new(16 << 20, 0);
             let start = Start {
+                owner: pool.enter([10, 1, 0, 1].into()),
                 is_v4: true,
                 first: 0,
                 resend_after_ns: 200 * MILLISECOND,
@@ -318,7 +320,7 @@ mod tests {
             let asked = (&segment, &header[..]);
             let tcb = Tcb::of_cookie(0, &CONFIG, start, asked, agreed);
             header.clear();
-            let mut stage = Stage { tcb, pool: Buffers::new(16 << 20, 0), now: 0 };
+            let mut stage = Stage { tcb, pool, now: 0 };
             stage.tcb.round_trip.sample(10 * MILLISECOND);
             stage.write(segments);
             assert_eq!(

@@ -1,0 +1,286 @@
+//! The buffers that all connections of a stack share, and who may have how many of them.
+//!
+//! Those of connections with one host are one owner's. An owner gets another one as long as it has fewer in that direction than are
+//! free: one alone may have half of all, and whatever owners have taken, another finds some.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// Bytes of a buffer.
+pub(in crate::tcpip) const BUFFER_BYTES: usize = 16 << 10;
+
+/// How many freed bytes the allocator may keep: to have it give them back takes it some time.
+const FREED_BYTES_MAX: usize = 32 << 20;
+
+/// Buffers that an owner may have as long as there are any.
+const ALWAYS: usize = 2;
+
+pub(super) type Buffer = Box<[u8]>;
+
+/// Stands for the owner of a connection's buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tcpip) struct Owner(usize);
+
+/// What an owner has.
+#[derive(Debug)]
+struct Account {
+    host: IpAddr,
+    connections: usize,
+    /// Of bytes that have come, and of those that are to be sent.
+    in_use: [usize; 2],
+    /// It wanted one to send with, and got none.
+    is_refused: Cell<bool>,
+}
+
+/// The buffers of a stack.
+#[derive(Debug)]
+pub(in crate::tcpip) struct Buffers {
+    /// Those that nobody uses. The last was used last.
+    free: Vec<Buffer>,
+    /// How many of them are kept.
+    free_max: usize,
+    in_use: usize,
+    /// Those of them that have bytes which are to be sent.
+    sending: usize,
+    in_use_max: usize,
+    high_water: usize,
+    /// Bytes that were freed and that the allocator may have kept.
+    freed_bytes: usize,
+    accounts: Vec<Account>,
+    /// Accounts of nobody.
+    vacant: Vec<usize>,
+    by_host: HashMap<IpAddr, usize>,
+    /// Owners that wanted one to send with, and got none.
+    refused: RefCell<Vec<usize>>,
+}
+
+/// What a buffer is wanted for. A quarter is left to each direction whatever the other takes, and of what is received an eighth
+/// to what comes first: or two sides could wait for each other with all buffers full of what nobody can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tcpip) enum Purpose {
+    /// Bytes that a program can read next.
+    Next,
+    /// Bytes behind a gap.
+    Behind,
+    /// Bytes that are to be sent.
+    Sending,
+}
+
+/// How the buffers of a stack are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolUse {
+    /// Bytes of a buffer.
+    pub buffer_bytes: usize,
+    /// Buffers that hold bytes of connections.
+    pub in_use: usize,
+    /// The most that were in use at once.
+    pub high_water: usize,
+    /// Buffers that may be in use.
+    pub in_use_max: usize,
+    /// Buffers that wait for their next bytes.
+    pub free: usize,
+}
+
+impl Buffers {
+    /// Buffers of so many bytes in all, of which so many are kept when nobody uses them.
+    pub(in crate::tcpip) fn new(bytes_max: usize, kept_bytes_max: usize) -> Buffers {
+        Buffers {
+            free: Vec::new(),
+            free_max: kept_bytes_max / BUFFER_BYTES,
+            in_use: 0,
+            sending: 0,
+            in_use_max: (bytes_max / BUFFER_BYTES).max(1),
+            high_water: 0,
+            freed_bytes: 0,
+            accounts: Vec::new(),
+            vacant: Vec::new(),
+            by_host: HashMap::new(),
+            refused: RefCell::default(),
+        }
+    }
+
+    /// The owner of the buffers of one connection more with this host, until [`Buffers::leave`].
+    pub(in crate::tcpip) fn enter(&mut self, host: IpAddr) -> Owner {
+        let Buffers { accounts, vacant, by_host, .. } = self;
+        let number = *by_host.entry(host).or_insert_with(|| {
+            let account =
+                Account { host, connections: 0, in_use: [0; 2], is_refused: Cell::new(false) };
+            match vacant.pop() {
+                Some(number) => {
+                    accounts[number] = account;
+                    number
+                }
+                None => {
+                    accounts.push(account);
+                    accounts.len() - 1
+                }
+            }
+        });
+        accounts[number].connections += 1;
+        Owner(number)
+    }
+
+    /// A connection has given its buffers back, and is no more.
+    pub(super) fn leave(&mut self, owner: Owner) {
+        let Owner(number) = owner;
+        let account = &mut self.accounts[number];
+        account.connections -= 1;
+        if account.connections > 0 {
+            return;
+        }
+        debug_assert_eq!(account.in_use, [0; 2], "all are given back");
+        self.by_host.remove(&account.host);
+        self.vacant.push(number);
+        self.refused.get_mut().retain(|refused| *refused != number);
+    }
+
+    pub(in crate::tcpip) fn usage(&self) -> PoolUse {
+        let Buffers { free, in_use, in_use_max, high_water, .. } = self;
+        PoolUse {
+            buffer_bytes: BUFFER_BYTES,
+            in_use: *in_use,
+            high_water: *high_water,
+            in_use_max: *in_use_max,
+            free: free.len(),
+        }
+    }
+
+    /// Whether bytes of this owner find a buffer that are wanted for this. One that finds none to send with is named when it
+    /// does: see [`Buffers::take_served`].
+    pub(in crate::tcpip) fn has_one(&self, purpose: Purpose, owner: Owner) -> bool {
+        let Owner(number) = owner;
+        let has_one =
+            self.leaves_enough(purpose) && self.is_in_share(purpose == Purpose::Sending, number);
+        if !has_one
+            && purpose == Purpose::Sending
+            && !self.accounts[number].is_refused.replace(true)
+        {
+            self.refused.borrow_mut().push(number);
+        }
+        has_one
+    }
+
+    /// Whether the other direction finds some whatever this one takes.
+    fn leaves_enough(&self, purpose: Purpose) -> bool {
+        let (has, left) = match purpose {
+            Purpose::Next => (self.in_use - self.sending, self.in_use_max / 4),
+            Purpose::Behind => (self.in_use - self.sending, self.in_use_max * 3 / 8),
+            Purpose::Sending => (self.sending, self.in_use_max / 4),
+        };
+        self.in_use < self.in_use_max && has + left < self.in_use_max
+    }
+
+    /// Whether other owners find some whatever this one takes.
+    fn is_in_share(&self, is_sending: bool, number: usize) -> bool {
+        let has = self.accounts[number].in_use[usize::from(is_sending)];
+        has < ALWAYS || has < self.in_use_max - self.in_use
+    }
+
+    /// The hosts whose connections found no buffer to send with, and find one now.
+    pub(in crate::tcpip) fn take_served(&mut self) -> Vec<IpAddr> {
+        if self.refused.get_mut().is_empty() || !self.leaves_enough(Purpose::Sending) {
+            return Vec::new();
+        }
+        let mut refused = self.refused.take();
+        let served = refused.extract_if(.., |number| self.is_in_share(true, *number));
+        let hosts = served.map(|number| {
+            self.accounts[number].is_refused.set(false);
+            self.accounts[number].host
+        });
+        let hosts = hosts.collect();
+        *self.refused.get_mut() = refused;
+        hosts
+    }
+
+    pub(super) fn take(&mut self, purpose: Purpose, owner: Owner) -> Option<Buffer> {
+        if !self.has_one(purpose, owner) {
+            return None;
+        }
+        let is_sending = usize::from(purpose == Purpose::Sending);
+        self.in_use += 1;
+        self.accounts[owner.0].in_use[is_sending] += 1;
+        self.sending += is_sending;
+        self.high_water = self.high_water.max(self.in_use);
+        Some(self.free.pop().unwrap_or_else(|| vec![0; BUFFER_BYTES].into_boxed_slice()))
+    }
+
+    pub(super) fn put(&mut self, buffer: Buffer, is_sending: bool, owner: Owner) {
+        let is_sending = usize::from(is_sending);
+        self.in_use -= 1;
+        self.accounts[owner.0].in_use[is_sending] -= 1;
+        self.sending -= is_sending;
+        if self.free.len() < self.free_max {
+            return self.free.push(buffer);
+        }
+        drop(buffer);
+        self.freed_bytes += BUFFER_BYTES;
+        if self.freed_bytes >= FREED_BYTES_MAX {
+            self.freed_bytes = 0;
+            os::memory::give_back_freed();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(last: u8) -> IpAddr {
+        [10, 1, 0, last].into()
+    }
+
+    /// All that an owner gets for this.
+    fn take_all(pool: &mut Buffers, purpose: Purpose, owner: Owner) -> Vec<Buffer> {
+        std::iter::from_fn(|| pool.take(purpose, owner)).collect()
+    }
+
+    #[test]
+    fn whatever_owners_take_another_finds_some() {
+        let mut pool = Buffers::new(64 * BUFFER_BYTES, 0);
+        let owners = [1, 2, 3].map(|last| pool.enter(host(last)));
+        let taken = owners.map(|owner| take_all(&mut pool, Purpose::Next, owner));
+        assert_eq!(
+            taken.each_ref().map(Vec::len),
+            [32, 16, 0],
+            "and a quarter is for what is sent"
+        );
+        // Another connection with the same host has no more.
+        let again = pool.enter(host(1));
+        assert_eq!(again, owners[0]);
+        assert!(pool.take(Purpose::Next, again).is_none());
+        // What is sent has a share of its own.
+        assert_eq!(take_all(&mut pool, Purpose::Sending, again).len(), 8);
+        let late = pool.enter(host(4));
+        assert_eq!(take_all(&mut pool, Purpose::Sending, late).len(), 4);
+    }
+
+    #[test]
+    fn owner_that_was_refused_is_named_when_there_are_some() {
+        let mut pool = Buffers::new(8 * BUFFER_BYTES, 0);
+        let [one, other] = [1, 2].map(|last| pool.enter(host(last)));
+        let mut of_one = take_all(&mut pool, Purpose::Sending, one);
+        assert_eq!(of_one.len(), 4);
+        let of_other = take_all(&mut pool, Purpose::Sending, other);
+        assert_eq!(of_other.len(), 2);
+        assert_eq!(pool.take_served(), [0; 0].map(host));
+        pool.put(of_one.pop().unwrap(), true, one);
+        // The share of the one is smaller now.
+        assert_eq!(pool.take_served(), [host(2)]);
+        assert_eq!(pool.take_served(), [0; 0].map(host), "once");
+        of_one.drain(..).for_each(|buffer| pool.put(buffer, true, one));
+        assert_eq!(pool.take_served(), [host(1)]);
+    }
+
+    #[test]
+    fn account_goes_with_the_last_connection() {
+        let mut pool = Buffers::new(8 * BUFFER_BYTES, 0);
+        let [one, same, other] = [1, 1, 2].map(|last| pool.enter(host(last)));
+        assert!(one == same && one != other);
+        pool.leave(one);
+        let buffer = pool.take(Purpose::Next, same).unwrap();
+        pool.put(buffer, false, same);
+        pool.leave(same);
+        assert_eq!(pool.enter(host(3)), one, "its place is taken again");
+    }
+}
