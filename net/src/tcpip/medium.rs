@@ -10,16 +10,18 @@ pub struct Medium {
     /// Whether connections ask for timestamps (RFC 7323): 12 bytes in each segment, which tell old segments from those of now,
     /// and the acknowledgement of what was sent again from that of what was sent first.
     pub has_timestamps: bool,
+    /// Whether what may be under way is spread over a round trip, so that it fills no queue on the way at once.
+    pub is_paced: bool,
 }
 
 impl Medium {
     /// A LAN that is memory.
     pub const MEMORY: Medium =
-        Medium { resend_after: Duration::from_millis(1), has_timestamps: false };
+        Medium { resend_after: Duration::from_millis(1), has_timestamps: false, is_paced: false };
 
     /// A wire, as Linux takes it.
     pub const WIRE: Medium =
-        Medium { resend_after: Duration::from_millis(200), has_timestamps: true };
+        Medium { resend_after: Duration::from_millis(200), has_timestamps: true, is_paced: true };
 
     /// The least time, in its limits.
     pub(super) fn resend_after_ns(&self) -> u64 {

@@ -62,9 +62,10 @@ pub(super) struct Tuple {
 pub struct Options {
     /// Bytes of the largest packet of IP: 1280 to 65,535. With several interfaces theirs count.
     pub mtu: usize,
-    /// Bytes that a connection keeps of what has come and was not received: the window. 4 KiB to 16 MiB.
+    /// Bytes that a connection keeps of what has come and was not received, at most: the window, which begins with 256 KiB and grows on ways
+    /// of a millisecond and more. 4 KiB to 16 MiB.
     pub receive_bytes: usize,
-    /// Bytes that a connection keeps of what was sent and is not acknowledged. 4 KiB to 16 MiB.
+    /// Bytes that a connection keeps of what was sent and is not acknowledged, at most, in the same way. 4 KiB to 16 MiB.
     pub send_bytes: usize,
     /// How connections react to congestion.
     pub congestion: Congestion,
@@ -93,8 +94,8 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             mtu: 1500,
-            receive_bytes: 256 << 10,
-            send_bytes: 256 << 10,
+            receive_bytes: 6 << 20,
+            send_bytes: 6 << 20,
             congestion: Congestion::Cubic,
             acknowledge_after: Duration::from_millis(1),
             silence_max: Duration::from_secs(120),
@@ -496,6 +497,7 @@ impl Stack {
             first,
             resend_after_ns: medium.resend_after_ns(),
             clock: self.clock_of(tuple, medium),
+            is_paced: medium.is_paced,
             owner: self.pool.enter(tuple.remote.ip()),
         }
     }

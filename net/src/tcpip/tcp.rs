@@ -8,7 +8,7 @@
 //! | `chain.rs`, `buffers.rs` | bytes that wait to be read, or to be acknowledged, and whose buffers they are in |
 //! | `scoreboard.rs` | what is under way, and what of it is lost |
 //! | `recovery.rs` | what is lost, and what was taken for lost and was not |
-//! | `round_trip.rs`, `congestion.rs` | how long to wait, and how much to send at once |
+//! | `round_trip.rs`, `congestion.rs`, `pacing.rs` | how long to wait, how much may be under way, and how much goes at once |
 //! | `stamps.rs` | times that segments carry |
 
 mod buffers;
@@ -16,6 +16,7 @@ mod chain;
 mod congestion;
 mod input;
 mod output;
+mod pacing;
 mod recovery;
 mod round_trip;
 mod scoreboard;
@@ -30,6 +31,7 @@ pub use congestion::Congestion;
 use congestion::Window;
 pub(super) use input::{Answer, Progress};
 pub(super) use output::Segment as Outgoing;
+use pacing::Pacer;
 use recovery::{Tail, Undo};
 use round_trip::RoundTrip;
 use scoreboard::Scoreboard;
@@ -39,6 +41,13 @@ use super::packet::{self, ACK, Agreed, Bare, Segment, Times};
 
 /// The part of the space for what is to be sent that has to be free before more is put there. Linux waits for a third.
 const SPACE_PART: usize = 4;
+
+/// Bytes of a window before it has grown, and of what waits to be acknowledged: enough for all ways that are shorter than
+/// [`GROWING_NS`].
+const WINDOW_BYTES: usize = 256 << 10;
+
+/// The shortest round trip for which windows grow. On a shorter one more than fits into a processor's cache costs more than it brings.
+const GROWING_NS: u64 = 1_000_000;
 
 /// The states of RFC 9293 3.3.2. One that listens is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +69,7 @@ pub(super) enum State {
 pub(super) struct TcpConfig {
     /// Bytes of the greatest window.
     pub(super) receive_bytes: usize,
-    /// Bytes that a program may put in front of what was acknowledged.
+    /// Bytes that a program may put in front of what was acknowledged, at most.
     pub(super) send_bytes: usize,
     pub(super) congestion: Congestion,
     /// For how long an acknowledgement waits for data to go with. 0: not at all.
@@ -77,6 +86,8 @@ pub(super) struct Start {
     pub(super) resend_after_ns: u64,
     /// Where our clock begins, if segments are to carry times.
     pub(super) clock: Option<u32>,
+    /// Whether what may be under way is spread over a round trip.
+    pub(super) is_paced: bool,
     /// Whose buffers are used.
     pub(super) owner: Owner,
 }
@@ -180,6 +191,8 @@ pub(super) struct Tcb {
     must_resend: bool,
     /// What was sent up to this number filled the congestion window.
     limited_until: u32,
+    /// Says when the next segment goes, where segments are spread over a round trip.
+    pacer: Option<Pacer>,
     /// When something was sent last.
     sent_at: u64,
     /// Segments with data that were sent again.
@@ -188,6 +201,11 @@ pub(super) struct Tcb {
     expected: u32,
     edge: u32,
     received: Chain,
+    /// The window as far as it has grown, how far it is to grow, and when and at which number of what the program has read that was decided.
+    receive_bytes: usize,
+    grows_to: usize,
+    looked_at: u64,
+    looked_read: u32,
     /// What has come behind a gap: ranges in their order.
     beyond: Vec<(u32, u32)>,
     /// A number in the range to which something was added last.
@@ -209,7 +227,7 @@ pub(super) struct Tcb {
 impl Tcb {
     /// One that asks for a connection.
     pub(super) fn connect(config: &TcpConfig, start: Start) -> Tcb {
-        let Start { is_v4, first, resend_after_ns, clock, owner } = start;
+        let Start { is_v4, first, resend_after_ns, clock, is_paced, owner } = start;
         Tcb {
             state: State::SynSent,
             is_v4,
@@ -243,11 +261,16 @@ impl Tcb {
             has_probed: false,
             must_resend: false,
             limited_until: first,
+            pacer: is_paced.then(Pacer::default),
             sent_at: 0,
             resent: 0,
             expected: 0,
             edge: 0,
             received: Chain::new(owner, false),
+            receive_bytes: config.receive_bytes.min(WINDOW_BYTES),
+            grows_to: 0,
+            looked_at: 0,
+            looked_read: 0,
             beyond: Vec::new(),
             latest: 0,
             has_end: false,
@@ -396,9 +419,9 @@ impl Tcb {
     }
 
     /// The window that is offered, as a segment says it that is not the first.
-    fn offer(&mut self, config: &TcpConfig) -> u16 {
-        let (offered, free) = self.windows(config);
-        let window = if self.has_worthy_space(config) { free } else { offered };
+    fn offer(&mut self) -> u16 {
+        let (offered, free) = self.windows();
+        let window = if self.has_worthy_space() { free } else { offered };
         // What was offered is not taken back: so what is rounded is rounded up (RFC 7323 2.4), unless it was before.
         let step = 1 << self.shift;
         let up = window.div_ceil(step);
@@ -412,23 +435,23 @@ impl Tcb {
     }
 
     /// Bytes that may still come of those that were offered, and bytes for which there is space.
-    fn windows(&self, config: &TcpConfig) -> (usize, usize) {
+    fn windows(&self) -> (usize, usize) {
         let offered = self.edge.wrapping_sub(self.expected) as usize;
-        let most = config.receive_bytes.min(usize::from(u16::MAX) << self.shift);
+        let most = self.receive_bytes.min(usize::from(u16::MAX) << self.shift);
         (offered, most.saturating_sub(self.received.len()))
     }
 
     /// Whether there is so much more space than was offered that it is worth a segment (RFC 9293 3.8.6.2.2).
-    fn has_worthy_space(&self, config: &TcpConfig) -> bool {
-        let (offered, free) = self.windows(config);
+    fn has_worthy_space(&self) -> bool {
+        let (offered, free) = self.windows();
         let segment_bytes = usize::from(self.theirs.segment_bytes_max);
-        free >= offered + segment_bytes.min(config.receive_bytes / 2)
+        free >= offered + segment_bytes.min(self.receive_bytes / 2)
     }
 
     /// A segment without data that says where we are, and is sent at once.
-    pub(super) fn position(&mut self, now: u64, config: &TcpConfig) -> Bare {
+    pub(super) fn position(&mut self, now: u64) -> Bare {
         // It may find no room: what is to be acknowledged is acknowledged nevertheless.
-        let window = self.offer(config);
+        let window = self.offer();
         let times = self.times(now);
         Bare { flags: ACK, sequence: self.nxt, acknowledgement: self.expected, window, times }
     }
@@ -439,8 +462,8 @@ impl Tcb {
     }
 
     /// A segment by which the other side is asked for an acknowledgement, and that changes nothing (RFC 9293 3.8.4).
-    pub(super) fn question(&mut self, now: u64, config: &TcpConfig) -> Bare {
-        Bare { sequence: self.nxt.wrapping_sub(1), ..self.position(now, config) }
+    pub(super) fn question(&mut self, now: u64) -> Bare {
+        Bare { sequence: self.nxt.wrapping_sub(1), ..self.position(now) }
     }
 
     fn note_acknowledged(&mut self) {
@@ -461,7 +484,6 @@ impl Tcb {
     /// Gives what has come to `take`, which says how much of it it takes. None if nothing has come.
     pub(super) fn take<R>(
         &mut self,
-        config: &TcpConfig,
         pool: &mut Buffers,
         take: impl FnOnce(&[u8]) -> (usize, R),
     ) -> Option<R> {
@@ -473,11 +495,38 @@ impl Tcb {
         let count = count.min(bytes.len());
         self.received.consume(count, pool);
         // The other side learns of much more room at once, and of a little with the next segment: as Linux does.
-        let (offered, free) = self.windows(config);
-        if !self.has_end && free >= 2 * offered && self.has_worthy_space(config) {
+        let (offered, free) = self.windows();
+        if !self.has_end && free >= 2 * offered && self.has_worthy_space() {
             self.must_acknowledge = true;
         }
         Some(result)
+    }
+
+    /// Bytes that a program may put in front of what was acknowledged: twice what may be under way, so that the way does not run dry.
+    fn send_bytes(&self, config: &TcpConfig) -> usize {
+        let may_be_under_way = match self.round_trip.least < GROWING_NS {
+            true => 0,
+            false => self.congestion.bytes().min(self.window_max) as usize,
+        };
+        config.send_bytes.min(WINDOW_BYTES.max(2 * may_be_under_way))
+    }
+
+    /// Lets the window grow with what the program reads in a round trip: a window that is used up in one is the limit, or nearly so. It
+    /// grows by what comes, so that nobody sends all of it at once.
+    fn grow(&mut self, now: u64, bytes: usize, config: &TcpConfig) {
+        if self.receive_bytes < self.grows_to {
+            self.receive_bytes = self.grows_to.min(self.receive_bytes + bytes);
+        }
+        let round_trip = self.round_trip.smoothed;
+        if self.round_trip.least < GROWING_NS || now.saturating_sub(self.looked_at) < round_trip {
+            return;
+        }
+        let read = self.expected.wrapping_sub(self.received.len() as u32);
+        let in_a_round = read.wrapping_sub(self.looked_read) as usize;
+        if self.looked_at != 0 && in_a_round > self.receive_bytes / 2 {
+            self.grows_to = (2 * self.receive_bytes).min(config.receive_bytes);
+        }
+        (self.looked_at, self.looked_read) = (now, read);
     }
 
     /// Whether there is space for what is to be sent, and enough of it.
@@ -486,10 +535,11 @@ impl Tcb {
     /// are acknowledged one by one: what is full would stay with short segments for good.
     pub(super) fn has_space(&self, config: &TcpConfig, pool: &Buffers) -> bool {
         let is_open = matches!(self.state, State::Established | State::CloseWait);
-        let space = config.send_bytes.saturating_sub(self.sent.len());
+        let send_bytes = self.send_bytes(config);
+        let space = send_bytes.saturating_sub(self.sent.len());
         is_open
             && !self.is_ended
-            && space >= config.send_bytes / SPACE_PART
+            && space >= send_bytes / SPACE_PART
             && pool.has_one(Purpose::Sending, self.sent.owner())
     }
 
@@ -500,7 +550,8 @@ impl Tcb {
         pool: &mut Buffers,
         fill: impl FnOnce(&mut [u8]) -> (usize, R),
     ) -> Option<R> {
-        let space = self.sent.space(config.send_bytes, pool);
+        let send_bytes = self.send_bytes(config);
+        let space = self.sent.space(send_bytes, pool);
         if space.is_empty() {
             return None;
         }
@@ -544,6 +595,7 @@ impl Tcb {
         self.undo = None;
         (self.resend_at, self.detect_at, self.acknowledge_at) = (None, None, None);
         (self.tail_at, self.must_ask_for_tail) = (None, false);
+        self.pacer = None;
         self.must_acknowledge = false;
     }
 

@@ -52,7 +52,7 @@ impl Stack {
             return;
         }
         let Some(tcb) = &mut connection.tcb else { return };
-        let question = tcb.question(self.clock, &self.config);
+        let question = tcb.question(self.clock);
         let questions = KeepAlive {
             time: QUESTION_EVERY,
             interval: QUESTION_EVERY,

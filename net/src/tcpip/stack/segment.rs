@@ -230,10 +230,10 @@ impl Stack {
 
     /// Says how far a connection is.
     pub(super) fn tell_where_we_are(&mut self, index: u32, link: &mut impl Link) {
-        let Stack { connections, config, clock, .. } = self;
+        let Stack { connections, clock, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return };
         let Some(tcb) = &mut connection.tcb else { return };
-        let (tuple, bare) = (connection.tuple, tcb.position(*clock, config));
+        let (tuple, bare) = (connection.tuple, tcb.position(*clock));
         self.send_bare(tuple, bare, link);
     }
 

@@ -89,11 +89,11 @@ impl Stack {
         if answer != Answer::Nothing {
             self.reply(now, index, answer, link);
         }
-        let Stack { connections, config, pool, output, counters, path_mtus, options, .. } = self;
+        let Stack { connections, pool, output, counters, path_mtus, options, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return };
         let Some(tcb) = &mut connection.tcb else { return };
         if connection.is_receive_shut {
-            while tcb.take(config, pool, |bytes| (bytes.len(), ())).is_some() {}
+            while tcb.take(pool, |bytes| (bytes.len(), ())).is_some() {}
         }
         let mut has_failed = false;
         if connection.deadline.take_if(|deadline| *deadline <= now).is_some() {
@@ -112,7 +112,7 @@ impl Stack {
         match connection.keep(now) {
             Step::Probe => {
                 let Some(tcb) = &mut connection.tcb else { return };
-                let mut frame = packet::bare(local, remote, tcb.question(now, config));
+                let mut frame = packet::bare(local, remote, tcb.question(now));
                 let offload = packet::leave_checksum(&mut frame);
                 counters.count(Counter::ProbesSent);
                 output.answer(link, counters, remote.ip(), offload, &mut frame);

@@ -101,7 +101,7 @@ impl Stack {
             return None;
         }
         let index = self.connections.index(id)?;
-        let Stack { connections, config, pool, .. } = self;
+        let Stack { connections, pool, .. } = self;
         let connection = connections.get_mut(index)?;
         if !connection.kept.is_empty() {
             let (taken, result) = take(&connection.kept);
@@ -109,7 +109,7 @@ impl Stack {
             return Some(result);
         }
         let tcb = connection.tcb.as_mut()?;
-        let result = tcb.take(config, pool, take);
+        let result = tcb.take(pool, take);
         if !connection.is_live {
             if let Some(tcb) = connection.tcb.take_if(|tcb| tcb.receive_queue() == 0) {
                 tcb.discard(pool);
@@ -165,7 +165,7 @@ impl Stack {
     /// Receives nothing more after what has come already: what comes now is acknowledged and thrown away.
     pub fn shut_receiving(&mut self, id: ConnectionId) {
         let Some(index) = self.connections.index(id) else { return };
-        let Stack { connections, config, pool, .. } = self;
+        let Stack { connections, pool, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return };
         if connection.is_receive_shut {
             return;
@@ -177,7 +177,7 @@ impl Stack {
                 kept.extend_from_slice(bytes);
                 (bytes.len(), ())
             };
-            while tcb.take(config, pool, &mut keep).is_some() {}
+            while tcb.take(pool, &mut keep).is_some() {}
         }
         self.make_busy(index);
         self.note_change(index);

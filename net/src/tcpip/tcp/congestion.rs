@@ -1,4 +1,6 @@
-//! How much may be under way: NewReno (RFC 5681) and CUBIC (RFC 9438).
+//! How much may be under way: NewReno (RFC 5681), and CUBIC (RFC 9438) with HyStart++ (RFC 9406).
+
+use super::is_before;
 
 /// How a connection reacts to congestion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +32,61 @@ pub(super) struct Window {
     /// Bytes acknowledged since the window has grown (RFC 5681 3.1, RFC 3465).
     acknowledged: u32,
     cubic: Cubic,
+    start: SlowStart,
+}
+
+/// Finds out that a queue grows on the way, before it is full (RFC 9406 4.2).
+#[derive(Clone, Copy, Debug, Default)]
+struct SlowStart {
+    /// The round ends when this number is acknowledged.
+    until: u32,
+    /// The least time of the last round, and of this one from its first samples on.
+    before: Option<u64>,
+    least: Option<u64>,
+    samples: u8,
+    /// Since a round trip has taken longer: how many rounds, and how long it took then.
+    careful: Option<(u8, u64)>,
+}
+
+/// Times of a round that are looked at, how much longer they have to take, in how many rounds the window grows carefully, and by
+/// how much less (RFC 9406 4.3).
+const SAMPLES: u8 = 8;
+const LONGER_NS: [u64; 2] = [4_000_000, 16_000_000];
+const CAREFUL_ROUNDS: u8 = 5;
+const CAREFUL_PART: u32 = 4;
+
+impl SlowStart {
+    /// Takes note of how long a round trip took, when all up to `una` was acknowledged and all up to `nxt` sent. Whether the start is
+    /// over.
+    fn note(&mut self, una: u32, nxt: u32, time: u64) -> bool {
+        if self.samples == 0 || !is_before(una, self.until) {
+            (self.until, self.before) = (nxt, self.least.take().or(self.before));
+            self.samples = 0;
+            if let Some((rounds, _)) = &mut self.careful {
+                *rounds += 1;
+                if *rounds >= CAREFUL_ROUNDS {
+                    return true;
+                }
+            }
+        }
+        self.samples = self.samples.saturating_add(1);
+        let least = *self.least.insert(self.least.map_or(time, |least| least.min(time)));
+        if self.samples < SAMPLES {
+            return false;
+        }
+        match (self.careful, self.before) {
+            (None, Some(before)) => {
+                let longer = (before / 8).clamp(LONGER_NS[0], LONGER_NS[1]);
+                if least >= before + longer {
+                    self.careful = Some((0, least));
+                }
+            }
+            // It was something else.
+            (Some((_, then)), _) if least < then => self.careful = None,
+            _ => {}
+        }
+        false
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,7 +106,14 @@ struct Cubic {
 impl Window {
     pub(super) fn new(kind: Congestion) -> Window {
         let bytes = if kind == Congestion::None { u32::MAX } else { 0 };
-        Window { kind, bytes, threshold: u32::MAX, acknowledged: 0, cubic: Cubic::default() }
+        Window {
+            kind,
+            bytes,
+            threshold: u32::MAX,
+            acknowledged: 0,
+            cubic: Cubic::default(),
+            start: SlowStart::default(),
+        }
     }
 
     /// The connection is there, and the length of its segments known (RFC 6928 2).
@@ -63,6 +127,11 @@ impl Window {
         self.bytes
     }
 
+    /// Whether the window still doubles in each round trip.
+    pub(super) fn is_starting(&self) -> bool {
+        self.bytes < self.threshold
+    }
+
     /// The same, and not less than so many bytes.
     pub(super) fn or_more(self, bytes: u32) -> Window {
         Window { bytes: self.bytes.max(bytes), ..self }
@@ -74,10 +143,22 @@ impl Window {
             Congestion::None => self.bytes = u32::MAX,
             // Appropriate byte counting (RFC 3465), without its limit: what acknowledges much stands for much.
             _ if self.bytes < self.threshold => {
+                let bytes = match self.start.careful {
+                    Some(_) => bytes / CAREFUL_PART,
+                    None => bytes,
+                };
                 self.bytes = self.bytes.saturating_add(bytes).min(self.threshold);
             }
             Congestion::Reno => self.add_one_in_each_window(bytes, mss),
             Congestion::Cubic => self.rise(now, bytes, round_trip, mss),
+        }
+    }
+
+    /// Takes note of how long a round trip took, when all up to `una` was acknowledged and all up to `nxt` sent.
+    pub(super) fn measure(&mut self, una: u32, nxt: u32, time: u64) {
+        let is_start = self.kind == Congestion::Cubic && self.bytes < self.threshold;
+        if is_start && self.start.note(una, nxt, time) {
+            self.threshold = self.bytes;
         }
     }
 
@@ -136,6 +217,7 @@ impl Window {
             }
         };
         self.threshold = self.threshold.max(2 * mss);
+        self.start = SlowStart::default();
         self.bytes = self.threshold;
         self.acknowledged = 0;
     }
@@ -203,6 +285,36 @@ mod tests {
         let after = rise(&mut window, &mut now, rounds);
         assert!(after.abs_diff(before) < 10 * MSS || after > before, "{before} {after}");
         assert!(rise(&mut window, &mut now, 100) > before);
+    }
+
+    #[test]
+    fn window_grows_carefully_when_round_trips_take_longer() {
+        let mut window = Window::new(Congestion::Cubic);
+        window.begin(MSS);
+        let (mut una, mut now) = (0, 0);
+        let mut round = |window: &mut Window, time: u64| {
+            let before = window.bytes();
+            let nxt = una + before;
+            now += time;
+            for _ in 0..before / MSS {
+                una += MSS;
+                window.measure(una, nxt, time);
+                window.acknowledge(now, MSS, time, MSS);
+            }
+            f64::from(window.bytes()) / f64::from(before)
+        };
+        assert!([ROUND; 3].into_iter().all(|time| round(&mut window, time) > 1.9));
+        // Most of this round is too late.
+        assert!(round(&mut window, 2 * ROUND) < 1.5);
+        assert!((1.2..1.3).contains(&round(&mut window, 2 * ROUND)));
+        // It was a short queue of others.
+        let grown = round(&mut window, ROUND);
+        assert!(grown > 1.8, "{grown}");
+        assert!(round(&mut window, ROUND) > 1.9);
+        for _ in 0..7 {
+            round(&mut window, 3 * ROUND);
+        }
+        assert!(round(&mut window, 3 * ROUND) < 1.1, "the start is over");
     }
 
     #[test]

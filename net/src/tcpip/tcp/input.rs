@@ -328,6 +328,7 @@ impl Tcb {
             // Until something is measured, the longer time stays (RFC 6298 5.7).
             self.backoff = 0;
             self.round_trip.sample(time);
+            self.congestion.measure(self.una, self.nxt, time);
         }
         self.recover(now, &Said { is_news, is_repeated, news, duplicate, echoed, flight });
         if news.bytes > 0 && is_limited && !matches!(self.recovery, Recovery::Fast(_)) {
@@ -463,7 +464,9 @@ impl Tcb {
                 self.expected = last;
             }
         }
-        self.received.advance(self.expected.wrapping_sub(before) as usize);
+        let more = self.expected.wrapping_sub(before) as usize;
+        self.received.advance(more);
+        self.grow(now, more, config);
         if has_end && self.expected == end || self.end_at == Some(self.expected) {
             self.take_end(pool);
         }

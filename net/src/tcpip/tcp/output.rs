@@ -1,5 +1,6 @@
 //! Which segment goes next (RFC 9293 3.8), and what is due.
 
+use super::pacing::{Rate, TOGETHER_NS};
 use super::*;
 use crate::lan::offload::SEGMENTS_MAX;
 use crate::tcpip::packet::{FIN, PSH, RST, SYN, TCP_BYTES};
@@ -88,10 +89,9 @@ impl Tcb {
 
     /// When [`Tcb::tick`] has something to do.
     pub(in crate::tcpip) fn due(&self) -> Option<u64> {
-        [self.resend_at, self.acknowledge_at, self.detect_at, self.tail_at]
-            .into_iter()
-            .flatten()
-            .min()
+        let pace_at = self.pacer.and_then(|pacer| pacer.waits_until);
+        let timers = [self.resend_at, self.acknowledge_at, self.detect_at, self.tail_at, pace_at];
+        timers.into_iter().flatten().min()
     }
 
     /// The way out is full: no time runs out meanwhile.
@@ -124,16 +124,16 @@ impl Tcb {
         match self.state {
             State::Closed => {
                 let must_reset = std::mem::take(&mut self.must_reset);
-                must_reset.then(|| self.bare(now, RST | ACK, config))
+                must_reset.then(|| self.bare(now, RST | ACK))
             }
             State::SynSent | State::SynReceived => self.next_first(now, mtu, config),
-            _ => self.next_data(now, mtu, config),
+            _ => self.next_data(now, mtu),
         }
     }
 
     /// A segment without data.
-    fn bare(&mut self, now: u64, flags: u8, config: &TcpConfig) -> Segment {
-        let window = self.offer(config);
+    fn bare(&mut self, now: u64, flags: u8) -> Segment {
+        let window = self.offer();
         self.note_acknowledged();
         Segment {
             times: self.times(now),
@@ -149,7 +149,7 @@ impl Tcb {
         let is_lost = self.scoreboard.has_lost();
         if self.nxt != self.una && !is_lost {
             let must_acknowledge = self.must_acknowledge && self.state == State::SynReceived;
-            return must_acknowledge.then(|| self.bare(now, ACK, config));
+            return must_acknowledge.then(|| self.bare(now, ACK));
         }
         let next = self.una.wrapping_add(1);
         match is_lost {
@@ -180,8 +180,11 @@ impl Tcb {
         })
     }
 
-    fn next_data(&mut self, now: u64, mtu: usize, config: &TcpConfig) -> Option<Segment> {
+    fn next_data(&mut self, now: u64, mtu: usize) -> Option<Segment> {
         let mut segment = Segment::default();
+        if let Some(pacer) = &mut self.pacer {
+            pacer.waits_until = None;
+        }
         self.name_ranges(&mut segment);
         let times = if self.stamps.is_some() { Times::BYTES } else { 0 };
         let options = ranges_bytes(segment.ranges_count) + times;
@@ -220,7 +223,10 @@ impl Tcb {
                 let whole = (room as usize / mss).max(1) * mss;
                 Some((begin, bytes.min(whole).min(bytes_max)))
             }
-            None => self.new_data(room as usize, mss, bytes_max).map(|bytes| (self.nxt, bytes)),
+            None => {
+                let new = self.new_data(room as usize, mss, bytes_max);
+                new.and_then(|bytes| self.pace(now, bytes, mss)).map(|bytes| (self.nxt, bytes))
+            }
         };
         let left = self.end().wrapping_sub(self.nxt);
         if !self.has_sent_end() && room < left && room < self.window_left() {
@@ -235,7 +241,7 @@ impl Tcb {
             (None, None) => {
                 self.ask_later(now);
                 let may_say = self.must_acknowledge;
-                return may_say.then(|| self.with_ranges(now, segment, config));
+                return may_say.then(|| self.with_ranges(now, segment));
             }
         };
         let behind = sequence.wrapping_add(bytes as u32);
@@ -270,7 +276,7 @@ impl Tcb {
         if !is_again {
             self.arm_tail(now);
         }
-        let bare = self.with_ranges(now, segment, config);
+        let bare = self.with_ranges(now, segment);
         let is_last = behind == self.end();
         Some(Segment {
             flags: ACK | if has_end { FIN } else { 0 } | if is_last { PSH } else { 0 },
@@ -282,9 +288,9 @@ impl Tcb {
         })
     }
 
-    fn with_ranges(&mut self, now: u64, with: Segment, config: &TcpConfig) -> Segment {
+    fn with_ranges(&mut self, now: u64, with: Segment) -> Segment {
         let Segment { ranges, ranges_count, is_again, .. } = with;
-        Segment { ranges, ranges_count, is_again, ..self.bare(now, ACK, config) }
+        Segment { ranges, ranges_count, is_again, ..self.bare(now, ACK) }
     }
 
     /// Bytes that the other side takes beyond what was sent.
@@ -314,6 +320,24 @@ impl Tcb {
         };
         let bytes = if may_be_short { bytes } else { bytes - tail };
         (bytes > 0).then_some(bytes)
+    }
+
+    /// How many of these bytes, which were never sent, go now.
+    fn pace(&mut self, now: u64, bytes: usize, mss: usize) -> Option<usize> {
+        let rate = self.rate().filter(|_| bytes > 0);
+        let Some((pacer, rate)) = self.pacer.as_mut().zip(rate) else { return Some(bytes) };
+        let allowed = pacer.allow(now, bytes, mss, rate);
+        pacer.note(now, allowed, rate);
+        (allowed > 0).then_some(allowed)
+    }
+
+    /// How fast to send where that is spread: a little more than may be under way in a round trip, and twice that as long as the
+    /// window doubles in one.
+    fn rate(&self) -> Option<Rate> {
+        let (window, time) = (u64::from(self.congestion.bytes()), self.round_trip.smoothed);
+        let bytes = if self.congestion.is_starting() { 2 * window } else { window + window / 4 };
+        let is_known = window > 0 && window < u32::MAX.into() && time > TOGETHER_NS;
+        is_known.then_some(Rate { bytes, time })
     }
 
     /// How many bytes are sent because it is time to ask whether there is room (RFC 9293 3.8.6.1): what there is room for, or

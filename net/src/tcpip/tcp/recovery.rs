@@ -309,6 +309,7 @@ mod tests {
                 first: 0,
                 resend_after_ns: 200 * MILLISECOND,
                 clock: has_times.then_some(0),
+                is_paced: false,
             };
             let agreed = Agreed {
                 segment_bytes_max: if has_times { 1012 } else { 1000 },

@@ -288,7 +288,7 @@ fn play(script: &[(usize, &str)], family: usize) -> Result<(), String> {
         send_bytes: 32_768,
         congestion: Congestion::None,
         acknowledge_after: Duration::ZERO,
-        medium: Medium { resend_after: Duration::from_secs(1), has_timestamps: false },
+        medium: Medium { resend_after: Duration::from_secs(1), ..Medium::MEMORY },
         ..Options::default()
     };
     let mut rest = Vec::new();
