@@ -39,9 +39,11 @@ pub enum Drive {
 /// How a stack behaves. All fields have defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackOptions {
-    /// Bytes that a connection keeps of what has come and was not received: 256 KiB unless set, 4 KiB to 16 MiB.
+    /// Bytes that a connection keeps of what has come and was not received, at most: 6 MiB unless set, 4 KiB to 16 MiB. It begins
+    /// with 256 KiB, and keeps to that where a round trip takes less than a millisecond.
     pub receive_bytes: usize,
-    /// Bytes that a connection keeps of what was sent and is not acknowledged: 256 KiB unless set, 4 KiB to 16 MiB.
+    /// Bytes that a connection keeps of what was sent and is not acknowledged, at most, in the same way: 6 MiB unless set, 4 KiB to
+    /// 16 MiB.
     pub send_bytes: usize,
     /// How connections react to congestion: as Cubic unless set.
     pub congestion: Congestion,
