@@ -15,6 +15,7 @@ use std::ptr;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 
 use crate::storage::LentPart;
 
@@ -29,6 +30,10 @@ pub const INTERFACE_NAME_BYTES_MAX: usize = 15;
 
 /// Parts of a frame that are written at once.
 pub const PARTS_MAX: usize = 4;
+
+/// Memory of the frames that were written to one of two joined devices and not read. The kernel counts 2.3 KiB for one of 1500 bytes, and
+/// doubles what it is asked for.
+const JOINED_BYTES: usize = 1 << 20;
 
 /// Frames of an Ethernet, with a head and without the four bytes that the kernel would put before each. An interface
 /// that is there already is not taken over.
@@ -72,7 +77,25 @@ impl Tap {
         Ok(Tap { device })
     }
 
-    /// Takes over a device that another process of ours made with [`Tap::create`].
+    /// Makes two devices that have no interface: a frame that is written to one is read from the other, with its head. So a
+    /// stack that is no kernel can be at the other side of what serves devices. Each holds some 1000 frames of 1500 bytes, as the queue of an
+    /// interface does; 150 where this process may not have larger buffers than others.
+    ///
+    /// # Errors
+    /// No descriptor or no memory left.
+    pub fn joined() -> io::Result<(Tap, Tap)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        for device in [&one, &other] {
+            // Without the right to more than others have, as much as they may have.
+            if sockopt::set_socket_send_buffer_size_force(device, JOINED_BYTES).is_err() {
+                sockopt::set_socket_send_buffer_size(device, JOINED_BYTES)?;
+            }
+        }
+        Ok((Tap { device: one }, Tap { device: other }))
+    }
+
+    /// Takes over a device that another process of ours made with [`Tap::create`] or [`Tap::joined`].
     pub fn adopt(device: OwnedFd) -> Tap {
         Tap { device }
     }
@@ -82,11 +105,13 @@ impl Tap {
     /// A frame that is longer than `frame` is cut.
     ///
     /// # Errors
-    /// The interface is gone.
+    /// The interface, or the device that this one is joined with, is gone.
     #[inline]
     pub fn read(&self, head: &mut [u8; HEAD_BYTES], frame: &mut [u8]) -> io::Result<Option<usize>> {
         let mut parts = [IoSliceMut::new(head), IoSliceMut::new(frame)];
         match rustix::io::readv(&self.device, &mut parts) {
+            // The other of two joined devices is gone: each frame has a head.
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             // Without a whole head it is no frame, and the kernel does not do that.
             Ok(bytes) => Ok(Some(bytes.saturating_sub(HEAD_BYTES))),
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
@@ -99,7 +124,7 @@ impl Tap {
     ///
     /// # Errors
     /// The kernel does not take it: the head does not agree with the frame (`InvalidInput`), the interface is not up, or
-    /// there is no memory.
+    /// there is no memory. `WouldBlock`: the device that this one is joined with has no room.
     ///
     /// # Panics
     /// If there are more than [`PARTS_MAX`] parts.

@@ -18,6 +18,7 @@
 //! | [`hosts`] | the names of other members, for the program |
 //! | [`serve`] | the agent's wait, the program's signals and end |
 //! | [`watch`] | noticing that an existing namespace is gone |
+//! | [`wire`] | a wire with faults between two devices |
 //!
 //! The reasons are in `docs/design/port.md`.
 
@@ -35,3 +36,4 @@ pub mod outside;
 pub mod serve;
 pub mod setup;
 pub mod watch;
+pub mod wire;
