@@ -305,6 +305,31 @@ fn many_connections_carry_messages_over_every_transport() {
 }
 
 #[test]
+fn all_arrives_over_a_wire_that_loses_and_reorders() {
+    for transport in ["tcp-wire", "tcp-wire-out", "tcp-wire-in", "tcp-wire-stack"] {
+        for (faults, fault) in [("loss 1%", "lost"), ("reordering 1%", "reordered")] {
+            let levels = [
+                ("transport", transport),
+                ("bytes", "65536"),
+                ("mtu", "1500"),
+                ("faults", faults),
+                ("mbit", "1000"),
+                ("round_trip_us", "200"),
+                ("seed", "7"),
+                ("wait", "block"),
+            ];
+            let Some(measured) = run_if_able("wire-stream", &levels) else { continue };
+            let count = |name: &str| measured.counters.get(name).copied().unwrap_or(0);
+            assert_eq!(count("host_wire_seed"), 7);
+            assert!(count("host_wire_delivered") > 0, "{levels:?}");
+            // A short window may have none of one in a hundred.
+            let faulty = count(&format!("host_wire_{fault}"));
+            assert!(faulty > 0 || count("host_wire_delivered") < 2000, "{levels:?}");
+        }
+    }
+}
+
+#[test]
 fn veth_carries_packets_as_long_as_its_offloads_let_them_be() {
     for (transport, least, most) in [
         ("tcp-veth-plain", 1, 9000 + ETHERNET_BYTES),

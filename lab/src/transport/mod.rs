@@ -17,6 +17,7 @@ mod peer;
 mod ring;
 mod tcpip;
 mod wake;
+pub(crate) mod wire;
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -91,6 +92,10 @@ pub const TRANSPORTS: &[Transport] = &[
     network::TCP_VETH,
     network::TCP_VETH_BIG,
     network::TCP_VETH_PLAIN,
+    wire::TCP_WIRE,
+    wire::TCP_WIRE_OUT,
+    wire::TCP_WIRE_IN,
+    wire::TCP_WIRE_STACK,
     ring::COPY_LIMIT,
     line::CACHE_LINE_1,
     line::CACHE_LINE_2,
@@ -127,6 +132,8 @@ pub(crate) enum Can {
     Request,
     /// Many pairs in a trial, each with a connection of its own.
     Pairs,
+    /// A stream over a wire with faults, which is in the place of a host.
+    Wire,
     /// Be measured by `siga-peers`, because another program provides it.
     Peer,
 }
@@ -201,6 +208,7 @@ pub(crate) fn fit(factors: &mut Factors) {
 pub(crate) fn check(factors: &Factors) -> Result<(), String> {
     if let (Some(Transport { name, needs_host: true, .. }), Some(Level::Number(level))) =
         (of(factors), factors.get("mtu"))
+        && !is_for(Can::Wire, factors)
         && lan::mtu(*level).is_none()
     {
         return Err(format!("mtu = {level}: the LAN of {name} has one of at least 8192"));
@@ -217,6 +225,11 @@ pub(crate) fn check(factors: &Factors) -> Result<(), String> {
 /// How many hosts a trial needs.
 pub(crate) fn hosts(factors: &Factors) -> usize {
     usize::from(of(factors).is_some_and(|transport| transport.needs_host))
+}
+
+/// Whether the transport under these levels can do this.
+pub(crate) fn is_for(what: Can, factors: &Factors) -> bool {
+    of(factors).is_some_and(|transport| transport.can(what))
 }
 
 /// The bytes of a message of this order.
@@ -326,7 +339,7 @@ impl Opening<'_> {
         let end = open(&mut opening)?;
         let Opening { what, order, control, .. } = opening;
         match what {
-            Can::Stream => stream::run(end, order, control),
+            Can::Stream | Can::Wire => stream::run(end, order, control),
             Can::Exchange => exchange::run::<E, false>(end, order, control),
             Can::Request => exchange::run::<E, true>(end, order, control),
             Can::Pairs | Can::Peer => unreachable!("{what:?} is no workload"),
@@ -410,7 +423,9 @@ mod tests {
             let name = transport.name;
             assert!(TRANSPORTS[..at].iter().all(|other| other.name != name), "{name}");
             assert!(!transport.meaning.is_empty(), "{name}");
-            assert!(transport.can(Can::Stream) || transport.can(Can::Exchange), "{name}");
+            let is_used =
+                [Can::Stream, Can::Exchange, Can::Wire].iter().any(|what| transport.can(*what));
+            assert!(is_used, "{name}");
             // Pairs do both.
             let is_both = transport.can(Can::Stream) && transport.can(Can::Exchange);
             assert!(is_both || !transport.can(Can::Pairs), "{name}");

@@ -84,7 +84,7 @@ const BIG_BYTES: u32 = 192 << 10;
 const LAN_MTU: u32 = 8 << 10;
 
 /// Gives the calling thread a network of its own. Threads that it starts later are in the same.
-fn separate() -> Result<(), Fault> {
+pub(super) fn separate() -> Result<(), Fault> {
     let separated = namespace::separate().map(drop);
     separated.map_err(|error| Fault::Unable(format!("there can be no network namespace: {error}")))
 }
@@ -198,7 +198,7 @@ pub(super) fn join_veth(order: &Order, control: &mut Control) -> Result<IpAddr, 
 }
 
 /// The source connects to where the target listens.
-fn connect_over(own: IpAddr, opening: &mut Opening<'_>) -> Result<TcpEnd, Fault> {
+pub(super) fn connect_over(own: IpAddr, opening: &mut Opening<'_>) -> Result<TcpEnd, Fault> {
     let mut dials = KernelDials::at(own, false, opening.order, opening.control)?;
     let ours = if opening.order.is_source() {
         let ours = dials.connect().doing("connect")?;

@@ -19,7 +19,7 @@ use self::prelude::*;
 use crate::measure::Unit;
 use crate::quantity::{Party, total};
 use crate::role::{HOST, NEIGHBOUR, TARGET};
-use crate::transport::{End, lan};
+use crate::transport::{self, Can, End, lan, wire};
 
 pub use composed::{Part, compose, named, split};
 pub(crate) use planned::planned;
@@ -92,6 +92,7 @@ const PLAIN: Workload = Workload {
 /// All there are.
 pub const WORKLOADS: &[Workload] = &[
     stream::WORKLOAD,
+    stream::OVER_WIRE,
     exchange::EXCHANGE,
     exchange::REQUEST,
     paths::IDLE,
@@ -247,6 +248,9 @@ pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault
     use host::config::Source;
     use siga::host::{Embedded, System};
 
+    if transport::is_for(Can::Wire, &order.factors) {
+        return wire::serve(order, control);
+    }
     let mut system = match &order.system {
         Some((name, file)) => {
             let text = std::fs::read_to_string(file).doing("read the system")?;

@@ -34,6 +34,50 @@ pub(super) const WORKLOAD: Workload = Workload {
     ..PLAIN
 };
 
+pub(super) const OVER_WIRE: Workload = Workload {
+    name: "wire-stream",
+    summary: "messages go one way by TCP over a wire with faults, each fresh and verified",
+    factors: &[
+        Factor {
+            name: "transport",
+            meaning: "whose TCP",
+            domain: Domain::Words(&names::<{ count(Can::Wire) }>(Can::Wire)),
+            usual: &["tcp-wire", "tcp-wire-stack"],
+        },
+        Factor {
+            name: "faults",
+            meaning: "what the wire does to frames in both directions; one that is reordered comes up to half a round trip later",
+            domain: Domain::Words(&transport::wire::FAULTS),
+            usual: &["none", "loss 1%"],
+        },
+        Factor {
+            name: "mbit",
+            meaning: "rate of the wire in Mb/s, Ethernet's preamble and gap included",
+            domain: Domain::Number { least: 1, most: 100_000 },
+            usual: &["1000"],
+        },
+        Factor {
+            name: "round_trip_us",
+            meaning: "delay there and back, in us",
+            domain: Domain::Number { least: 0, most: 1_000_000 },
+            usual: &["1000"],
+        },
+        Factor {
+            name: "seed",
+            meaning: "seed of the faults; 0: another for each trial, which is in the results (wire_seed)",
+            domain: Domain::Number { least: 0, most: u32::MAX as u64 },
+            usual: &["0"],
+        },
+        Factor { usual: &["65536"], ..BYTES },
+        Factor { meaning: "MTU of the wire", usual: &["1500"], ..MTU },
+        WAIT,
+    ],
+    work: |order, control| {
+        transport::carry(Can::Wire, order, control, order.number("bytes") as usize)
+    },
+    ..WORKLOAD
+};
+
 /// How much is sent.
 const LOAD: Factor = Factor {
     name: "load_percent",
