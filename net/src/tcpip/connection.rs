@@ -8,6 +8,7 @@ use super::keep_alive::{Keeper, Step};
 use super::route::Hop;
 use super::stack::Tuple;
 use super::tcp::{Answer, Buffers, State, Tcb, TcpConfig};
+use super::timer::Timer;
 use crate::board::{Row, RowState};
 
 /// Stands for a connection until it is closed.
@@ -92,14 +93,14 @@ pub(super) struct Connection {
     /// None when nothing is left to be received after the end.
     pub(super) tcb: Option<Tcb>,
     /// The listener that it is for, until a program has accepted it.
-    pub(super) listener: Option<SocketAddr>,
+    pub(super) listener: Option<Box<SocketAddr>>,
     /// Whether a program still has it.
     pub(super) is_held: bool,
     /// Whether the network knows it: its packets are for it and its timers run.
     pub(super) is_live: bool,
     pub(super) is_busy: bool,
     /// The target that is full and that it waits for.
-    pub(super) waits_for: Option<Hop>,
+    pub(super) waits_for: Option<Box<Hop>>,
     /// What its program calls it when it wants to be told of changes.
     pub(super) token: Option<u64>,
     /// Whether somebody waits for the next change.
@@ -114,13 +115,13 @@ pub(super) struct Connection {
     pub(super) kept: Vec<u8>,
     /// Whether the end of the other side's half has come.
     pub(super) has_finished: bool,
-    pub(super) end: Option<End>,
+    pub(super) end: Option<Box<End>>,
     /// When it is to be served, in the table of timers.
-    pub(super) due: Option<u64>,
+    pub(super) due: Timer,
     /// When the other side has been silent for too long.
-    pub(super) deadline: Option<u64>,
-    /// When a challenge was sent last.
-    pub(super) challenged: Option<u64>,
+    pub(super) deadline: Timer,
+    /// Before that no other challenge is sent.
+    pub(super) challenged_until: u64,
     /// Asks the other side whether it is there, if its program wants that.
     pub(super) keeper: Option<Box<Keeper>>,
     /// The same, after its host may have become another, until something comes from there.
@@ -130,6 +131,9 @@ pub(super) struct Connection {
     /// Set if the connection is in the queue of those that are to be asked so.
     pub(super) is_questioned: bool,
 }
+
+/// Twelve lines of a processor's cache: what most need of a connection lies in it, what few need in boxes.
+const _: () = assert!(size_of::<Connection>() <= 12 * 64);
 
 impl Connection {
     pub(super) fn new(
@@ -142,7 +146,7 @@ impl Connection {
             tuple,
             tcb: Some(tcb),
             is_held: listener.is_none(),
-            listener,
+            listener: listener.map(Box::new),
             is_live: true,
             is_busy: false,
             waits_for: None,
@@ -154,9 +158,9 @@ impl Connection {
             kept: Vec::new(),
             has_finished: false,
             end: None,
-            due: None,
-            deadline: None,
-            challenged: None,
+            due: Timer::NEVER,
+            deadline: Timer::NEVER,
+            challenged_until: 0,
             keeper: None,
             questioner: None,
             answer: Answer::Nothing,

@@ -22,6 +22,7 @@ mod secret;
 mod stack;
 mod tcp;
 mod time_wait;
+mod timer;
 mod udp;
 
 pub use crate::board::Counter;

@@ -28,7 +28,7 @@ pub(super) use buffers::{Buffers, Owner};
 use chain::Chain;
 pub(super) use chain::Data;
 pub use congestion::Congestion;
-use congestion::Window;
+use congestion::{SlowStart, Window};
 pub(super) use input::{Answer, Progress};
 pub(super) use output::Segment as Outgoing;
 use pacing::Pacer;
@@ -38,6 +38,7 @@ use scoreboard::Scoreboard;
 use stamps::Stamps;
 
 use super::packet::{self, ACK, Agreed, Bare, Segment, Times};
+use super::timer::Timer;
 
 /// The part of the space for what is to be sent that has to be free before more is put there. Linux waits for a third.
 const SPACE_PART: usize = 4;
@@ -145,7 +146,7 @@ pub(super) struct Tcb {
     /// The least time after which a segment is sent again.
     resend_after_ns: u64,
     /// The times that segments carry, if both sides want it.
-    stamps: Option<Stamps>,
+    stamps: Option<Box<Stamps>>,
     /// What the first byte of ours is that is not acknowledged (SND.UNA), and the first that was not sent (SND.NXT).
     una: u32,
     nxt: u32,
@@ -166,6 +167,8 @@ pub(super) struct Tcb {
     is_ended: bool,
     scoreboard: Scoreboard,
     congestion: Window,
+    /// Where segments are spread: when the start is to end.
+    slow_start: Option<Box<SlowStart>>,
     round_trip: RoundTrip,
     recovery: Recovery,
     /// How often the same was acknowledged again.
@@ -173,11 +176,11 @@ pub(super) struct Tcb {
     /// How often time ran out in vain.
     backoff: u8,
     /// When what is under way is sent again, or a closed window asked after.
-    resend_at: Option<u64>,
+    resend_at: Timer,
     /// When to look again what is lost.
-    detect_at: Option<u64>,
+    detect_at: Timer,
     /// When to ask whether the end of what is under way has come, and what was sent to find out.
-    tail_at: Option<u64>,
+    tail_at: Timer,
     tail: Option<Tail>,
     must_ask_for_tail: bool,
     /// What was before something was taken for lost.
@@ -192,7 +195,7 @@ pub(super) struct Tcb {
     /// What was sent up to this number filled the congestion window.
     limited_until: u32,
     /// Says when the next segment goes, where segments are spread over a round trip.
-    pacer: Option<Pacer>,
+    pacer: Option<Box<Pacer>>,
     /// When something was sent last.
     sent_at: u64,
     /// Segments with data that were sent again.
@@ -202,8 +205,8 @@ pub(super) struct Tcb {
     edge: u32,
     received: Chain,
     /// The window as far as it has grown, how far it is to grow, and when and at which number of what the program has read that was decided.
-    receive_bytes: usize,
-    grows_to: usize,
+    receive_bytes: u32,
+    grows_to: u32,
     looked_at: u64,
     looked_read: u32,
     /// What has come behind a gap: ranges in their order.
@@ -219,7 +222,7 @@ pub(super) struct Tcb {
     acknowledged: u32,
     unacknowledged: u8,
     must_acknowledge: bool,
-    acknowledge_at: Option<u64>,
+    acknowledge_at: Timer,
     /// It was ended here, and the other side is not told yet.
     must_reset: bool,
 }
@@ -233,7 +236,7 @@ impl Tcb {
             is_v4,
             has_no_delay: false,
             resend_after_ns,
-            stamps: clock.map(Stamps::new),
+            stamps: clock.map(|clock| Box::new(Stamps::new(clock))),
             una: first,
             nxt: first,
             base: first.wrapping_add(1),
@@ -246,13 +249,14 @@ impl Tcb {
             is_ended: false,
             scoreboard: Scoreboard::default(),
             congestion: Window::new(config.congestion),
+            slow_start: is_paced.then(Box::default),
             round_trip: RoundTrip::default(),
             recovery: Recovery::None,
             repeated: 0,
             backoff: 0,
-            resend_at: None,
-            detect_at: None,
-            tail_at: None,
+            resend_at: Timer::NEVER,
+            detect_at: Timer::NEVER,
+            tail_at: Timer::NEVER,
             tail: None,
             must_ask_for_tail: false,
             undo: None,
@@ -261,13 +265,13 @@ impl Tcb {
             has_probed: false,
             must_resend: false,
             limited_until: first,
-            pacer: is_paced.then(Pacer::default),
+            pacer: is_paced.then(Box::default),
             sent_at: 0,
             resent: 0,
             expected: 0,
             edge: 0,
             received: Chain::new(owner, false),
-            receive_bytes: config.receive_bytes.min(WINDOW_BYTES),
+            receive_bytes: config.receive_bytes.min(WINDOW_BYTES) as u32,
             grows_to: 0,
             looked_at: 0,
             looked_read: 0,
@@ -279,7 +283,7 @@ impl Tcb {
             acknowledged: 0,
             unacknowledged: 0,
             must_acknowledge: false,
-            acknowledge_at: None,
+            acknowledge_at: Timer::NEVER,
             must_reset: false,
         }
     }
@@ -328,7 +332,7 @@ impl Tcb {
         segment: &Segment,
         (agreed, times): (Agreed, Option<Times>),
     ) {
-        self.stamps = self.stamps.zip(times).map(|(mut stamps, times)| {
+        self.stamps = self.stamps.take().zip(times).map(|(mut stamps, times)| {
             stamps.hear(now, times.value);
             stamps
         });
@@ -437,7 +441,7 @@ impl Tcb {
     /// Bytes that may still come of those that were offered, and bytes for which there is space.
     fn windows(&self) -> (usize, usize) {
         let offered = self.edge.wrapping_sub(self.expected) as usize;
-        let most = self.receive_bytes.min(usize::from(u16::MAX) << self.shift);
+        let most = (self.receive_bytes as usize).min(usize::from(u16::MAX) << self.shift);
         (offered, most.saturating_sub(self.received.len()))
     }
 
@@ -445,7 +449,7 @@ impl Tcb {
     fn has_worthy_space(&self) -> bool {
         let (offered, free) = self.windows();
         let segment_bytes = usize::from(self.theirs.segment_bytes_max);
-        free >= offered + segment_bytes.min(self.receive_bytes / 2)
+        free >= offered + segment_bytes.min(self.receive_bytes as usize / 2)
     }
 
     /// A segment without data that says where we are, and is sent at once.
@@ -458,7 +462,7 @@ impl Tcb {
 
     /// What a segment says of times that is sent now.
     pub(super) fn times(&self, now: u64) -> Option<Times> {
-        self.stamps.map(|stamps| stamps.say(now))
+        self.stamps.as_ref().map(|stamps| stamps.say(now))
     }
 
     /// A segment by which the other side is asked for an acknowledgement, and that changes nothing (RFC 9293 3.8.4).
@@ -470,7 +474,7 @@ impl Tcb {
         self.acknowledged = self.expected;
         self.unacknowledged = 0;
         self.must_acknowledge = false;
-        self.acknowledge_at = None;
+        self.acknowledge_at.clear();
         self.duplicate = None;
     }
 
@@ -513,18 +517,18 @@ impl Tcb {
 
     /// Lets the window grow with what the program reads in a round trip: a window that is used up in one is the limit, or nearly so. It
     /// grows by what comes, so that nobody sends all of it at once.
-    fn grow(&mut self, now: u64, bytes: usize, config: &TcpConfig) {
+    fn grow(&mut self, now: u64, bytes: u32, config: &TcpConfig) {
         if self.receive_bytes < self.grows_to {
-            self.receive_bytes = self.grows_to.min(self.receive_bytes + bytes);
+            self.receive_bytes = self.grows_to.min(self.receive_bytes.saturating_add(bytes));
         }
         let round_trip = self.round_trip.smoothed;
         if self.round_trip.least < GROWING_NS || now.saturating_sub(self.looked_at) < round_trip {
             return;
         }
         let read = self.expected.wrapping_sub(self.received.len() as u32);
-        let in_a_round = read.wrapping_sub(self.looked_read) as usize;
+        let in_a_round = read.wrapping_sub(self.looked_read);
         if self.looked_at != 0 && in_a_round > self.receive_bytes / 2 {
-            self.grows_to = (2 * self.receive_bytes).min(config.receive_bytes);
+            self.grows_to = (2 * self.receive_bytes).min(config.receive_bytes as u32);
         }
         (self.looked_at, self.looked_read) = (now, read);
     }
@@ -593,8 +597,12 @@ impl Tcb {
         self.scoreboard.clear();
         self.beyond = Vec::new();
         self.undo = None;
-        (self.resend_at, self.detect_at, self.acknowledge_at) = (None, None, None);
-        (self.tail_at, self.must_ask_for_tail) = (None, false);
+        for timer in
+            [&mut self.resend_at, &mut self.detect_at, &mut self.acknowledge_at, &mut self.tail_at]
+        {
+            timer.clear();
+        }
+        self.must_ask_for_tail = false;
         self.pacer = None;
         self.must_acknowledge = false;
     }

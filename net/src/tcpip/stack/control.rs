@@ -53,7 +53,7 @@ impl Stack {
             // A half-open connection of a listener. Where both sides have asked at once, a program has it already.
             State::SynReceived if !connection.is_held => self.forget(index),
             State::SynSent | State::SynReceived => {
-                connection.end = Some(end);
+                connection.end = Some(Box::new(end));
                 let counter =
                     if end == End::Refused { Counter::Refused } else { Counter::NotReached };
                 self.counters.count(counter);

@@ -59,7 +59,9 @@ impl Stack {
             tcb.discard(&mut self.pool);
         }
         // One that is complete is not forgotten before it is accepted: so this one was not.
-        if let Some(listener) = connection.listener.and_then(|at| self.listeners.get_mut(&at)) {
+        if let Some(listener) =
+            connection.listener.as_ref().and_then(|at| self.listeners.get_mut(at))
+        {
             listener.half_open.remove(tuple.remote.ip(), connection.number);
         }
         if is_live {

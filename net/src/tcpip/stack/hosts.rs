@@ -83,7 +83,7 @@ impl Stack {
         }
         for index in self.indexes_of(host) {
             if let Some(connection) = self.connections.get_mut(index) {
-                connection.end = Some(End::Gone);
+                connection.end = Some(Box::new(End::Gone));
                 self.counters.count(Counter::Gone);
             }
             self.retire(index);
@@ -97,7 +97,7 @@ impl Stack {
         let indexes: Vec<u32> = from.map(|(_, index)| *index).collect();
         for index in indexes {
             if let Some(connection) = self.connections.get_mut(index) {
-                connection.end = Some(End::AddressLost);
+                connection.end = Some(Box::new(End::AddressLost));
                 self.counters.count(Counter::Gone);
             }
             self.retire(index);

@@ -113,7 +113,7 @@ impl Stack {
         let half_open = listener.half_open.by_host.into_values().flat_map(BTreeMap::into_values);
         for index in half_open.chain(listener.ready) {
             let Some(connection) = self.connections.get_mut(index) else { continue };
-            if connection.listener == Some(listening) {
+            if connection.listener.as_deref() == Some(&listening) {
                 connection.listener = None;
                 connection.is_ready = false;
                 match &mut connection.tcb {
@@ -181,7 +181,7 @@ impl Stack {
     /// A connection for a listener is complete: it waits to be accepted.
     pub(super) fn establish(&mut self, index: u32) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let Some(at) = connection.listener else { return };
+        let Some(at) = connection.listener.as_deref().copied() else { return };
         if let Some(listener) = self.listeners.get_mut(&at) {
             connection.is_ready = true;
             listener.half_open.remove(connection.tuple.remote.ip(), connection.number);

@@ -147,14 +147,14 @@ impl Stack {
             Progress::None => false,
         };
         if is_progress {
-            connection.deadline = None;
+            connection.deadline.clear();
         }
         if arrival.answer != Answer::Nothing {
             return arrival.answer;
         }
         match (before, after) {
             (State::SynSent, State::Closed) => {
-                connection.end = Some(End::Refused);
+                connection.end = Some(Box::new(End::Refused));
                 counters.count(Counter::Refused);
             }
             (State::SynSent, State::Established | State::CloseWait) => {
@@ -169,13 +169,13 @@ impl Stack {
             // After the other side has closed its half, a reset means that it does not want ours: the program may have
             // nothing to read or write, and waits for this alone.
             (State::CloseWait, State::Closed) if segment.has(RST) => {
-                connection.end = Some(End::Unwanted);
+                connection.end = Some(Box::new(End::Unwanted));
                 counters.count(Counter::Reset);
             }
             // Both halves are complete.
             (State::TimeWait, State::Closed) => {}
             (before, State::Closed) if before != State::Closed && segment.has(RST) => {
-                connection.end = Some(End::Reset);
+                connection.end = Some(Box::new(End::Reset));
                 counters.count(Counter::Reset);
             }
             (State::SynReceived, after) if after != State::SynReceived => self.establish(index),
@@ -220,11 +220,11 @@ impl Stack {
     /// A connection whose other side may be told something again that it may know.
     fn may_tell_again(&mut self, now: u64, index: u32) -> Option<&mut Tcb> {
         let connection = self.connections.get_mut(index)?;
-        let is_soon = connection.challenged.is_some_and(|last| now < last + CHALLENGE_NS);
+        let is_soon = now < connection.challenged_until;
         if is_soon || connection.state() == State::SynSent {
             return None;
         }
-        connection.challenged = Some(now);
+        connection.challenged_until = now.saturating_add(CHALLENGE_NS);
         connection.tcb.as_mut()
     }
 

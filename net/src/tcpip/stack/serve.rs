@@ -42,7 +42,7 @@ impl Stack {
         while let Some((due, index)) = timers.first().copied().filter(|(due, _)| is_due(due)) {
             timers.remove(&(due, index));
             if let Some(connection) = connections.get_mut(index) {
-                connection.due = None;
+                connection.due.clear();
                 if !std::mem::replace(&mut connection.is_busy, true) {
                     busy.push_back(index);
                 }
@@ -96,7 +96,7 @@ impl Stack {
             while tcb.take(pool, |bytes| (bytes.len(), ())).is_some() {}
         }
         let mut has_failed = false;
-        if connection.deadline.take_if(|deadline| *deadline <= now).is_some() {
+        if connection.deadline.take_due(now) {
             match tcb.state() {
                 // The reset has found no room. Whoever takes nothing is not told.
                 State::Closed => {
@@ -122,7 +122,8 @@ impl Stack {
         }
         let Some(tcb) = &mut connection.tcb else { return };
         if has_failed {
-            connection.end = Some(output.lack_to(remote.ip()).map_or(End::TimedOut, End::Lacking));
+            connection.end =
+                Some(Box::new(output.lack_to(remote.ip()).map_or(End::TimedOut, End::Lacking)));
             counters.count(Counter::TimedOut);
             tcb.abort(pool);
         }
@@ -213,12 +214,13 @@ impl Stack {
         let state = tcb.state();
         let full = output.full_on_the_way_to(remote);
         if let (State::SynSent, Some(lack)) = (state, output.lack_to(remote)) {
-            connection.end = Some(End::Lacking(lack));
+            connection.end = Some(Box::new(End::Lacking(lack)));
             return self.retire(index);
         }
         if let Some(target) = full {
             // The way may be another than before.
-            let before = connection.waits_for.replace(target).filter(|before| *before != target);
+            let before = connection.waits_for.replace(Box::new(target));
+            let before = before.map(|before| *before).filter(|before| *before != target);
             if let Some(others) = before.and_then(|before| stalled.get_mut(&before)) {
                 others.remove(&index);
             }
@@ -243,14 +245,16 @@ impl Stack {
             _ if tcb.send_queue() > 0 => Some(options.silence_max),
             _ => None,
         };
-        connection.deadline = match (limit, connection.deadline) {
-            (Some(_), Some(deadline)) => Some(deadline),
-            (Some(limit), None) => Some(now.saturating_add(nanoseconds(limit))),
-            (None, _) => None,
-        };
+        match limit {
+            Some(limit) if !connection.deadline.is_set() => {
+                connection.deadline.set(now.saturating_add(nanoseconds(limit)));
+            }
+            Some(_) => {}
+            None => connection.deadline.clear(),
+        }
         // What is due at once and was not sent waits for room.
         let due = tcb.due().filter(|due| *due > now || full.is_none());
-        let due = due.into_iter().chain(connection.deadline).chain(probe).min();
+        let due = due.into_iter().chain(connection.deadline.at()).chain(probe).min();
         self.set_timer(index, due);
     }
 
@@ -267,19 +271,21 @@ impl Stack {
     pub(super) fn set_timer(&mut self, index: u32, due: Option<u64>) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Some(due) = due else { return };
-        if connection.due.is_some_and(|before| before <= due) {
-            return;
-        }
-        if let Some(before) = connection.due.replace(due) {
+        if let Some(before) = connection.due.at() {
+            if before <= due {
+                return;
+            }
             self.timers.remove(&(before, index));
         }
+        connection.due.set(due);
         self.timers.insert((due, index));
     }
 
     pub(super) fn clear_timer(&mut self, index: u32) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        if let Some(before) = connection.due.take() {
+        if let Some(before) = connection.due.at() {
             self.timers.remove(&(before, index));
         }
+        connection.due.clear();
     }
 }

@@ -53,7 +53,7 @@ impl Stack {
 
     /// How a connection has failed, if it has. It is said once.
     pub fn take_end(&mut self, id: ConnectionId) -> Option<End> {
-        self.connections.find_mut(id)?.end.take()
+        self.connections.find_mut(id)?.end.take().map(|end| *end)
     }
 
     /// Has [`Stack::take_changed`] name a connection when it may be ready for what it was not ready for before. It is named
@@ -214,7 +214,7 @@ impl Stack {
             tcb.close();
         }
         // What may last for long has a limit from now on.
-        connection.deadline = None;
+        connection.deadline.clear();
         self.make_busy(index);
     }
 

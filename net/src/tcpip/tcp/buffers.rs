@@ -16,11 +16,11 @@ const FREED_BYTES_MAX: usize = 32 << 20;
 /// Buffers that an owner may have as long as there are any.
 const ALWAYS: usize = 2;
 
-pub(super) type Buffer = Box<[u8]>;
+pub(super) type Buffer = Box<[u8; BUFFER_BYTES]>;
 
 /// Stands for the owner of a connection's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tcpip) struct Owner(usize);
+pub(in crate::tcpip) struct Owner(u32);
 
 /// What an owner has.
 #[derive(Debug)]
@@ -118,12 +118,12 @@ impl Buffers {
             }
         });
         accounts[number].connections += 1;
-        Owner(number)
+        Owner(number as u32)
     }
 
     /// A connection has given its buffers back, and is no more.
     pub(super) fn leave(&mut self, owner: Owner) {
-        let Owner(number) = owner;
+        let number = owner.0 as usize;
         let account = &mut self.accounts[number];
         account.connections -= 1;
         if account.connections > 0 {
@@ -149,7 +149,7 @@ impl Buffers {
     /// Whether bytes of this owner find a buffer that are wanted for this. One that finds none to send with is named when it
     /// does: see [`Buffers::take_served`].
     pub(in crate::tcpip) fn has_one(&self, purpose: Purpose, owner: Owner) -> bool {
-        let Owner(number) = owner;
+        let number = owner.0 as usize;
         let has_one =
             self.leaves_enough(purpose) && self.is_in_share(purpose == Purpose::Sending, number);
         if !has_one
@@ -199,16 +199,16 @@ impl Buffers {
         }
         let is_sending = usize::from(purpose == Purpose::Sending);
         self.in_use += 1;
-        self.accounts[owner.0].in_use[is_sending] += 1;
+        self.accounts[owner.0 as usize].in_use[is_sending] += 1;
         self.sending += is_sending;
         self.high_water = self.high_water.max(self.in_use);
-        Some(self.free.pop().unwrap_or_else(|| vec![0; BUFFER_BYTES].into_boxed_slice()))
+        Some(self.free.pop().unwrap_or_else(fresh))
     }
 
     pub(super) fn put(&mut self, buffer: Buffer, is_sending: bool, owner: Owner) {
         let is_sending = usize::from(is_sending);
         self.in_use -= 1;
-        self.accounts[owner.0].in_use[is_sending] -= 1;
+        self.accounts[owner.0 as usize].in_use[is_sending] -= 1;
         self.sending -= is_sending;
         if self.free.len() < self.free_max {
             return self.free.push(buffer);
@@ -220,6 +220,12 @@ impl Buffers {
             os::memory::give_back_freed();
         }
     }
+}
+
+/// A buffer that was not used before: it does not lie on the stack on its way to the heap.
+fn fresh() -> Buffer {
+    let bytes = vec![0; BUFFER_BYTES].into_boxed_slice();
+    bytes.try_into().expect("it has as many bytes")
 }
 
 #[cfg(test)]

@@ -29,22 +29,60 @@ impl Data for [u8] {
 #[derive(Debug)]
 pub(super) struct Chain {
     owner: Owner,
-    /// None: nothing of it has come.
-    buffers: VecDeque<Option<Buffer>>,
+    buffers: Places,
     /// Where the first byte lies in the first buffer.
-    start: usize,
+    start: u32,
     /// Bytes that are there without a gap.
-    bytes: usize,
+    bytes: u32,
     /// Where the last byte ends that is there, gaps or not.
-    extent: usize,
+    extent: u32,
     /// Whether they are to be sent.
     is_sending: bool,
+}
+
+/// Buffers in their order; none where nothing has come. The first has a place of its own: an idle connection has no list.
+#[derive(Debug, Default)]
+struct Places {
+    first: Option<Buffer>,
+    rest: VecDeque<Option<Buffer>>,
+}
+
+/// Places that an empty list may have.
+const PLACES_KEPT: usize = 16;
+
+impl Places {
+    fn get(&self, number: usize) -> Option<&Buffer> {
+        match number.checked_sub(1) {
+            None => self.first.as_ref(),
+            Some(number) => self.rest.get(number)?.as_ref(),
+        }
+    }
+
+    /// The place of a buffer, which may be empty.
+    fn place(&mut self, number: usize) -> &mut Option<Buffer> {
+        let Some(in_rest) = number.checked_sub(1) else { return &mut self.first };
+        while self.rest.len() < number {
+            self.rest.push_back(None);
+        }
+        &mut self.rest[in_rest]
+    }
+
+    fn take_first(&mut self) -> Option<Buffer> {
+        std::mem::replace(&mut self.first, self.rest.pop_front().flatten())
+    }
+
+    /// Takes all but so many.
+    fn cut(&mut self, kept: usize) -> impl Iterator<Item = Buffer> {
+        let first = self.first.take_if(|_| kept == 0);
+        let kept = kept.saturating_sub(1).min(self.rest.len());
+        first.into_iter().chain(self.rest.drain(kept..).flatten())
+    }
 }
 
 impl Chain {
     /// One whose buffers are this owner's, for bytes that have come, or are to be sent.
     pub(super) fn new(owner: Owner, is_sending: bool) -> Chain {
-        let buffers = VecDeque::new();
+        let buffers = Places::default();
         Chain { owner, buffers, start: 0, bytes: 0, extent: 0, is_sending }
     }
 
@@ -53,7 +91,7 @@ impl Chain {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.bytes
+        self.bytes as usize
     }
 
     /// Puts a range of `data` in its place, which may lie behind a gap: how many bytes of it. They are fewer if there is no buffer, or no data
@@ -65,8 +103,8 @@ impl Chain {
         range: Range<usize>,
         pool: &mut Buffers,
     ) -> usize {
-        let purpose = if at > self.bytes { Purpose::Behind } else { Purpose::Next };
-        let mut place = self.start + at;
+        let purpose = if at > self.len() { Purpose::Behind } else { Purpose::Next };
+        let mut place = self.start as usize + at;
         let mut next = range.start;
         while next < range.end {
             let (number, from) = (place / BUFFER_BYTES, place % BUFFER_BYTES);
@@ -80,7 +118,7 @@ impl Chain {
         }
         let count = next - range.start;
         if count > 0 {
-            self.extent = self.extent.max(at + count);
+            self.extent = self.extent.max((at + count) as u32);
         }
         if count < range.len() {
             self.trim(pool);
@@ -93,8 +131,8 @@ impl Chain {
         if self.extent == 0 {
             return self.clear(pool);
         }
-        let needed = (self.start + self.extent).div_ceil(BUFFER_BYTES);
-        for buffer in self.buffers.drain(needed.min(self.buffers.len())..).flatten() {
+        let needed = (self.start + self.extent).div_ceil(BUFFER_BYTES as u32) as usize;
+        for buffer in self.buffers.cut(needed) {
             pool.put(buffer, self.is_sending, self.owner);
         }
     }
@@ -111,10 +149,7 @@ impl Chain {
         purpose: Purpose,
         pool: &mut Buffers,
     ) -> Option<&mut Buffer> {
-        while self.buffers.len() <= number {
-            self.buffers.push_back(None);
-        }
-        let place = &mut self.buffers[number];
+        let place = self.buffers.place(number);
         if place.is_none() {
             *place = Some(pool.take(purpose, self.owner)?);
         }
@@ -123,17 +158,17 @@ impl Chain {
 
     /// So many more bytes are there without a gap: they were put there, or filled in.
     pub(super) fn advance(&mut self, bytes: usize) {
-        self.bytes += bytes;
+        self.bytes += bytes as u32;
         self.extent = self.extent.max(self.bytes);
     }
 
     /// Free space behind the last byte, in one piece: no more than makes `bytes_max` in all. Empty if there is no buffer.
     pub(super) fn space(&mut self, bytes_max: usize, pool: &mut Buffers) -> &mut [u8] {
-        let left = bytes_max.saturating_sub(self.bytes);
+        let left = bytes_max.saturating_sub(self.len());
         if left == 0 {
             return &mut [];
         }
-        let place = self.start + self.bytes;
+        let place = (self.start + self.bytes) as usize;
         let (number, from) = (place / BUFFER_BYTES, place % BUFFER_BYTES);
         match self.buffer(number, Purpose::Sending, pool) {
             Some(buffer) => &mut buffer[from..BUFFER_BYTES.min(from + left)],
@@ -143,13 +178,13 @@ impl Chain {
 
     /// The first bytes, as far as they lie in one piece.
     pub(super) fn front(&self) -> &[u8] {
-        self.pieces(0, self.bytes).next().unwrap_or_default()
+        self.pieces(0, self.len()).next().unwrap_or_default()
     }
 
     /// Bytes in pieces.
     pub(super) fn pieces(&self, at: usize, bytes: usize) -> impl Iterator<Item = &[u8]> {
-        let mut place = self.start + at;
-        let end = place + bytes.min(self.bytes.saturating_sub(at));
+        let mut place = self.start as usize + at;
+        let end = place + bytes.min(self.len().saturating_sub(at));
         std::iter::from_fn(move || {
             if place >= end {
                 return None;
@@ -157,21 +192,21 @@ impl Chain {
             let (number, from) = (place / BUFFER_BYTES, place % BUFFER_BYTES);
             let to = BUFFER_BYTES.min(from + end - place);
             place += to - from;
-            self.buffers.get(number)?.as_ref().map(|buffer| &buffer[from..to])
+            self.buffers.get(number).map(|buffer| &buffer[from..to])
         })
     }
 
     /// The first bytes are not needed any more.
     pub(super) fn consume(&mut self, bytes: usize, pool: &mut Buffers) {
-        self.bytes -= bytes;
-        self.extent -= bytes;
-        self.start += bytes;
+        self.bytes -= bytes as u32;
+        self.extent -= bytes as u32;
+        self.start += bytes as u32;
         if self.extent == 0 {
             return self.clear(pool);
         }
-        while self.start >= BUFFER_BYTES {
-            self.start -= BUFFER_BYTES;
-            if let Some(buffer) = self.buffers.pop_front().flatten() {
+        while self.start >= BUFFER_BYTES as u32 {
+            self.start -= BUFFER_BYTES as u32;
+            if let Some(buffer) = self.buffers.take_first() {
                 pool.put(buffer, self.is_sending, self.owner);
             }
         }
@@ -179,8 +214,11 @@ impl Chain {
 
     /// Gives all buffers back.
     pub(super) fn clear(&mut self, pool: &mut Buffers) {
-        for buffer in self.buffers.drain(..).flatten() {
+        for buffer in self.buffers.cut(0) {
             pool.put(buffer, self.is_sending, self.owner);
+        }
+        if self.buffers.rest.capacity() > PLACES_KEPT {
+            self.buffers.rest.shrink_to(0);
         }
         (self.start, self.bytes, self.extent) = (0, 0, 0);
     }

@@ -32,12 +32,13 @@ pub(super) struct Window {
     /// Bytes acknowledged since the window has grown (RFC 5681 3.1, RFC 3465).
     acknowledged: u32,
     cubic: Cubic,
-    start: SlowStart,
+    /// Whether the start is to go on carefully, because a queue may grow on the way.
+    is_careful: bool,
 }
 
 /// Finds out that a queue grows on the way, before it is full (RFC 9406 4.2).
 #[derive(Clone, Copy, Debug, Default)]
-struct SlowStart {
+pub(super) struct SlowStart {
     /// The round ends when this number is acknowledged.
     until: u32,
     /// The least time of the last round, and of this one from its first samples on.
@@ -112,7 +113,7 @@ impl Window {
             threshold: u32::MAX,
             acknowledged: 0,
             cubic: Cubic::default(),
-            start: SlowStart::default(),
+            is_careful: false,
         }
     }
 
@@ -143,10 +144,7 @@ impl Window {
             Congestion::None => self.bytes = u32::MAX,
             // Appropriate byte counting (RFC 3465), without its limit: what acknowledges much stands for much.
             _ if self.bytes < self.threshold => {
-                let bytes = match self.start.careful {
-                    Some(_) => bytes / CAREFUL_PART,
-                    None => bytes,
-                };
+                let bytes = if self.is_careful { bytes / CAREFUL_PART } else { bytes };
                 self.bytes = self.bytes.saturating_add(bytes).min(self.threshold);
             }
             Congestion::Reno => self.add_one_in_each_window(bytes, mss),
@@ -154,12 +152,15 @@ impl Window {
         }
     }
 
-    /// Takes note of how long a round trip took, when all up to `una` was acknowledged and all up to `nxt` sent.
-    pub(super) fn measure(&mut self, una: u32, nxt: u32, time: u64) {
-        let is_start = self.kind == Congestion::Cubic && self.bytes < self.threshold;
-        if is_start && self.start.note(una, nxt, time) {
+    /// Takes note of how long a round trip took, when all up to the first number was acknowledged and all up to the second sent.
+    pub(super) fn measure(&mut self, start: &mut SlowStart, (una, nxt): (u32, u32), time: u64) {
+        if self.kind != Congestion::Cubic || self.bytes >= self.threshold {
+            return;
+        }
+        if start.note(una, nxt, time) {
             self.threshold = self.bytes;
         }
+        self.is_careful = start.careful.is_some();
     }
 
     fn add_one_in_each_window(&mut self, bytes: u32, mss: u32) {
@@ -217,7 +218,7 @@ impl Window {
             }
         };
         self.threshold = self.threshold.max(2 * mss);
-        self.start = SlowStart::default();
+        self.is_careful = false;
         self.bytes = self.threshold;
         self.acknowledged = 0;
     }
@@ -289,7 +290,7 @@ mod tests {
 
     #[test]
     fn window_grows_carefully_when_round_trips_take_longer() {
-        let mut window = Window::new(Congestion::Cubic);
+        let (mut window, mut start) = (Window::new(Congestion::Cubic), SlowStart::default());
         window.begin(MSS);
         let (mut una, mut now) = (0, 0);
         let mut round = |window: &mut Window, time: u64| {
@@ -298,7 +299,7 @@ mod tests {
             now += time;
             for _ in 0..before / MSS {
                 una += MSS;
-                window.measure(una, nxt, time);
+                window.measure(&mut start, (una, nxt), time);
                 window.acknowledge(now, MSS, time, MSS);
             }
             f64::from(window.bytes()) / f64::from(before)

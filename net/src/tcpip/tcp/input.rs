@@ -217,7 +217,7 @@ impl Tcb {
             // Both sides ask at once: what was said is said again, with an acknowledgement.
             self.state = State::SynReceived;
             self.scoreboard.lose_all(self.una);
-            self.resend_at = None;
+            self.resend_at.clear();
         }
         Arrival { progress: Progress::Some, is_heard: true, ..Arrival::NOTHING }
     }
@@ -229,7 +229,7 @@ impl Tcb {
         if let Some(sent) = news.sent {
             self.round_trip.sample(now.saturating_sub(sent));
         }
-        self.resend_at = None;
+        self.resend_at.clear();
     }
 
     /// A reset is believed at exactly the next byte (RFC 5961 3.2).
@@ -285,7 +285,7 @@ impl Tcb {
             if self.window == 0 && window > 0 {
                 self.backoff = 0;
                 if self.nxt == self.una {
-                    self.resend_at = None;
+                    self.resend_at.clear();
                 }
             }
             self.window = window;
@@ -320,7 +320,7 @@ impl Tcb {
             Some(sent) => Some(now.saturating_sub(sent)),
             // Nobody knows by itself which of two was acknowledged.
             None if is_news => {
-                self.stamps.zip(echoed).and_then(|(stamps, at)| stamps.since(now, at))
+                self.stamps.as_ref().zip(echoed).and_then(|(stamps, at)| stamps.since(now, at))
             }
             None => None,
         };
@@ -328,7 +328,9 @@ impl Tcb {
             // Until something is measured, the longer time stays (RFC 6298 5.7).
             self.backoff = 0;
             self.round_trip.sample(time);
-            self.congestion.measure(self.una, self.nxt, time);
+            if let Some(start) = &mut self.slow_start {
+                self.congestion.measure(start, (self.una, self.nxt), time);
+            }
         }
         self.recover(now, &Said { is_news, is_repeated, news, duplicate, echoed, flight });
         if news.bytes > 0 && is_limited && !matches!(self.recovery, Recovery::Fast(_)) {
@@ -336,7 +338,7 @@ impl Tcb {
             self.congestion.acknowledge(now, news.bytes, self.round_trip.smoothed, mss);
         }
         if is_news {
-            self.resend_at = None;
+            self.resend_at.clear();
             self.arm(now);
             self.arm_tail(now);
         }
@@ -464,8 +466,8 @@ impl Tcb {
                 self.expected = last;
             }
         }
-        let more = self.expected.wrapping_sub(before) as usize;
-        self.received.advance(more);
+        let more = self.expected.wrapping_sub(before);
+        self.received.advance(more as usize);
         self.grow(now, more, config);
         if has_end && self.expected == end || self.end_at == Some(self.expected) {
             self.take_end(pool);
@@ -479,7 +481,7 @@ impl Tcb {
         {
             self.must_acknowledge = true;
         } else if !self.must_acknowledge {
-            self.acknowledge_at = Some(now.saturating_add(config.acknowledge_after_ns));
+            self.acknowledge_at.set(now.saturating_add(config.acknowledge_after_ns));
         }
         bytes == wanted
     }

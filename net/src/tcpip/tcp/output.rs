@@ -61,22 +61,19 @@ impl Tcb {
 
     /// Does what is due.
     pub(in crate::tcpip) fn tick(&mut self, now: u64) {
-        if self.acknowledge_at.is_some_and(|at| at <= now) {
-            self.must_acknowledge = true;
-            self.acknowledge_at = None;
-        }
-        if self.detect_at.take_if(|at| *at <= now).is_some() {
+        self.must_acknowledge |= self.acknowledge_at.take_due(now);
+        if self.detect_at.take_due(now) {
             let flight = self.scoreboard.flight(self.una, self.nxt);
             if self.detect(now) {
                 self.begin_recovery(flight);
             }
         }
-        if self.tail_at.take_if(|at| *at <= now).is_some() && self.nxt != self.una {
+        if self.tail_at.take_due(now) && self.nxt != self.una {
             // No time runs out before that.
             self.must_ask_for_tail = true;
             return;
         }
-        if self.resend_at.take_if(|at| *at <= now).is_none() {
+        if !self.resend_at.take_due(now) {
             return;
         }
         self.backoff = self.backoff.saturating_add(1);
@@ -89,23 +86,23 @@ impl Tcb {
 
     /// When [`Tcb::tick`] has something to do.
     pub(in crate::tcpip) fn due(&self) -> Option<u64> {
-        let pace_at = self.pacer.and_then(|pacer| pacer.waits_until);
-        let timers = [self.resend_at, self.acknowledge_at, self.detect_at, self.tail_at, pace_at];
-        timers.into_iter().flatten().min()
+        let pace_at = self.pacer.as_ref().and_then(|pacer| pacer.waits_until);
+        let timers = [self.resend_at, self.acknowledge_at, self.detect_at, self.tail_at];
+        timers.into_iter().filter_map(Timer::at).chain(pace_at).min()
     }
 
     /// The way out is full: no time runs out meanwhile.
     pub(in crate::tcpip) fn postpone(&mut self, now: u64) {
-        if let Some(at) = self.resend_at {
-            self.resend_at = Some(at.max(now.saturating_add(self.timeout())));
-            self.tail_at = None;
+        if let Some(at) = self.resend_at.at() {
+            self.resend_at.set(at.max(now.saturating_add(self.timeout())));
+            self.tail_at.clear();
         }
     }
 
     /// Has what is under way sent again after a while, if it is not so already.
     pub(super) fn arm(&mut self, now: u64) {
-        if self.nxt != self.una && self.resend_at.is_none() {
-            self.resend_at = Some(now.saturating_add(self.timeout()));
+        if self.nxt != self.una && !self.resend_at.is_set() {
+            self.resend_at.set(now.saturating_add(self.timeout()));
         }
     }
 
@@ -262,7 +259,7 @@ impl Tcb {
         } else {
             if self.nxt == self.una {
                 // It was the time to ask after a window.
-                self.resend_at = None;
+                self.resend_at.clear();
             }
             self.has_probed = false;
             self.scoreboard.push(end, now);
@@ -353,8 +350,8 @@ impl Tcb {
 
     /// If bytes wait for a window and nothing is under way, nobody would say when it opens: so it is asked.
     fn ask_later(&mut self, now: u64) {
-        if self.nxt == self.una && self.sent.len() > 0 && self.resend_at.is_none() {
-            self.resend_at = Some(now.saturating_add(self.timeout()));
+        if self.nxt == self.una && self.sent.len() > 0 && !self.resend_at.is_set() {
+            self.resend_at.set(now.saturating_add(self.timeout()));
         }
     }
 

@@ -122,7 +122,7 @@ impl Tcb {
             false => self.scoreboard.lose_all(self.una),
         }
         self.repeated = 0;
-        self.detect_at = None;
+        self.detect_at.clear();
         if matches!(self.state, State::SynSent | State::SynReceived) {
             return;
         }
@@ -141,12 +141,16 @@ impl Tcb {
         let (window, from) = (self.congestion, self.una);
         let undo = Undo { window, from, until: None, again: 0, first_again: None };
         self.undo = Some(Box::new(undo));
-        (self.tail, self.tail_at, self.must_ask_for_tail) = (None, None, false);
+        if let Some(start) = &mut self.slow_start {
+            **start = SlowStart::default();
+        }
+        (self.tail, self.must_ask_for_tail) = (None, false);
+        self.tail_at.clear();
     }
 
     /// Segments that were taken for lost go again.
     pub(super) fn note_again(&mut self, now: u64, segments: u32) {
-        let clock = self.stamps.map_or(0, |stamps| stamps.clock(now));
+        let clock = self.stamps.as_ref().map_or(0, |stamps| stamps.clock(now));
         if let Some(undo) = &mut self.undo {
             undo.again = undo.again.saturating_add(segments);
             undo.first_again.get_or_insert(clock);
@@ -159,7 +163,10 @@ impl Tcb {
             && (self.recovery != Recovery::None || self.repeated >= REPEATED_MAX);
         let patience = if is_plain { 0 } else { self.patience() };
         let (has_lost, again) = self.scoreboard.detect(self.una, now, patience);
-        self.detect_at = again;
+        self.detect_at.clear();
+        if let Some(again) = again {
+            self.detect_at.set(again);
+        }
         has_lost
     }
 
@@ -222,9 +229,9 @@ impl Tcb {
 
     /// Sets when to ask whether the end of what is under way has come (RFC 8985 7.2).
     pub(super) fn arm_tail(&mut self, now: u64) {
-        self.tail_at = None;
+        self.tail_at.clear();
         let RoundTrip { smoothed, .. } = self.round_trip;
-        let Some(resend_at) = self.resend_at else { return };
+        let Some(resend_at) = self.resend_at.at() else { return };
         if !self.theirs.takes_selective
             || self.recovery != Recovery::None
             || self.tail.is_some()
@@ -238,7 +245,7 @@ impl Tcb {
         let is_one = self.nxt.wrapping_sub(self.una) <= self.segment_bytes();
         let delay = if is_one { DELAY_NS } else { 0 };
         let at = now.saturating_add((2 * smoothed).max(TAIL_AFTER_NS_MIN) + delay);
-        self.tail_at = Some(at.min(resend_at));
+        self.tail_at.set(at.min(resend_at));
     }
 
     /// What goes to find out whether the end has come: what was never sent, or the last segment again (RFC 8985 7.3). Its number, its
@@ -255,10 +262,10 @@ impl Tcb {
     }
 
     /// It has gone.
-    pub(super) fn note_asked_for_tail(&mut self, now: u64, is_again: bool, config_timeout: u64) {
+    pub(super) fn note_asked_for_tail(&mut self, now: u64, is_again: bool, timeout: u64) {
         self.tail = Some(Tail { end: self.nxt, is_again });
-        self.tail_at = None;
-        self.resend_at = Some(now.saturating_add(config_timeout));
+        self.tail_at.clear();
+        self.resend_at.set(now.saturating_add(timeout));
     }
 
     /// What an acknowledgement says of the end that was asked for (RFC 8985 7.4).
@@ -449,7 +456,7 @@ mod tests {
         let before = stage.window();
         stage.now = 30 * MILLISECOND;
         assert_eq!(stage.hear(1, &[(2001, 6001)], None), [], "they may just be late");
-        stage.tcb.tail_at = None;
+        stage.tcb.tail_at.clear();
         assert_eq!(stage.pass(5 * MILLISECOND), [(1, 1000), (1001, 1000)]);
         assert!(stage.window() < before);
         stage.now += 5 * MILLISECOND;
@@ -516,9 +523,9 @@ mod tests {
         let mut stage = Stage::new(false, 2);
         stage.now = 205 * MILLISECOND;
         stage.write(1);
-        stage.tcb.tail_at = None;
+        stage.tcb.tail_at.clear();
         assert_eq!(stage.sent(), [(2001, 1000)]);
-        stage.tcb.tail_at = None;
+        stage.tcb.tail_at.clear();
         stage.tcb.tick(210 * MILLISECOND);
         assert_eq!(stage.tcb.scoreboard.first_lost(1), Some((1, 2001)));
     }

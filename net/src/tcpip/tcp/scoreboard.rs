@@ -46,7 +46,7 @@ pub(super) struct News {
     pub(super) late: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Scoreboard {
     pieces: VecDeque<Piece>,
     selected: u32,
@@ -57,6 +57,20 @@ pub(super) struct Scoreboard {
     highest: Option<u32>,
     /// Whether pieces have overtaken each other (RFC 8985 6.2, step 3).
     pub(super) is_reordered: bool,
+}
+
+/// With room for one piece: a connection that asks and is answered has no more.
+impl Default for Scoreboard {
+    fn default() -> Scoreboard {
+        Scoreboard {
+            pieces: VecDeque::with_capacity(1),
+            selected: 0,
+            lost: 0,
+            newest: Newest::default(),
+            highest: None,
+            is_reordered: false,
+        }
+    }
 }
 
 impl Scoreboard {
@@ -302,7 +316,8 @@ impl Scoreboard {
 
     /// Nothing was sent.
     pub(super) fn clear(&mut self) {
-        *self = Scoreboard::default();
+        self.pieces = VecDeque::new();
+        (self.selected, self.lost, self.highest) = (0, 0, None);
     }
 }
 
