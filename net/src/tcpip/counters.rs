@@ -23,7 +23,11 @@ impl Counters {
     }
 
     pub(super) fn count(&mut self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    pub(super) fn add(&mut self, counter: Counter, number: u64) {
         let value = &mut self.values[counter as usize];
-        *value = value.wrapping_add(1);
+        *value = value.wrapping_add(number);
     }
 }

@@ -170,7 +170,8 @@ impl Stack {
         let Some(segment) = tcb.next_segment(now, mtu, config) else { return false };
         packet::begin_segment(room, local, remote, &segment);
         if segment.is_again {
-            counters.count(Counter::Resent);
+            counters
+                .add(Counter::Resent, segment.data_bytes.div_ceil(segment.segment_bytes) as u64);
         }
         let bytes = room.len() + segment.data_bytes;
         let mut offload = packet::leave_checksum_of(room, bytes);

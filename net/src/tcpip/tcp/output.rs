@@ -1,6 +1,6 @@
 //! Which segment goes next (RFC 9293 3.8), and what is due.
 
-use super::pacing::{Rate, TOGETHER_NS};
+use super::pacing::{Rate, SHORTEST_NS};
 use super::*;
 use crate::lan::offload::SEGMENTS_MAX;
 use crate::tcpip::packet::{FIN, PSH, RST, SYN, TCP_BYTES};
@@ -247,10 +247,11 @@ impl Tcb {
         segment.is_again = is_again && bytes > 0;
         if is_again {
             self.scoreboard.resend(self.una, (sequence, end), now);
-            self.resent = self.resent.saturating_add(u32::from(bytes > 0));
+            let segments = bytes.div_ceil(mss) as u32;
+            self.resent = self.resent.saturating_add(segments);
             self.must_resend = false;
             if lost.is_some() {
-                self.note_again(now, bytes.div_ceil(mss) as u32);
+                self.note_again(now, segments);
             }
         } else if range.is_none() && !asks_for_tail && bytes == 1 && self.window_left() == 0 {
             // A byte beyond a closed window, which is not counted as sent: it will hardly be taken.
@@ -333,7 +334,7 @@ impl Tcb {
     fn rate(&self) -> Option<Rate> {
         let (window, time) = (u64::from(self.congestion.bytes()), self.round_trip.smoothed);
         let bytes = if self.congestion.is_starting() { 2 * window } else { window + window / 4 };
-        let is_known = window > 0 && window < u32::MAX.into() && time > TOGETHER_NS;
+        let is_known = window > 0 && window < u32::MAX.into() && time >= SHORTEST_NS;
         is_known.then_some(Rate { bytes, time })
     }
 
