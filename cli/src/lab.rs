@@ -30,7 +30,7 @@ use lab::trial::{Crew, TrialError};
 use serde_json::json;
 
 use crate::outcome::Outcome;
-use crate::output::{Output, print, print_json, say};
+use crate::output::{Output, counted, print, print_json, say};
 use crate::shell::CaseName;
 
 /// Measure this machine: run cases, print their tables
@@ -74,7 +74,7 @@ struct List {
 /// fails and some are undecided.
 #[derive(Debug, clap::Args)]
 struct Run {
-    /// Names of cases or of groups of cases, or case files [default: messages studies, and --quick]
+    /// Names of cases or of groups of cases, or case files [default: messages studies tcp-crr, and --quick]
     #[arg(value_name = "CASE", value_parser = CaseName, hide_possible_values = true)]
     cases: Vec<String>,
     /// Run the quick form of each case that has one: fewer levels, fewer or shorter trials
@@ -88,7 +88,7 @@ struct Run {
     #[arg(long, conflicts_with_all = ["quick", "full"], requires = "cases")]
     as_published: bool,
     /// Trials per cell (overrides the case)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     trials: Option<u32>,
     /// Seconds per trial (overrides the case)
     #[arg(long, value_name = "S")]
@@ -423,6 +423,10 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
         command
     };
     let crew = Crew { peers, processors: processors(), ..Crew::new(worker) };
+        if name == "-" {
+            let right = "must be a file; --json alone, behind the cases, prints to standard output";
+            return Err(Outcome::Usage(format!("--json -: {right}")));
+        }
     if arguments.full || arguments.as_published {
         let cells: usize = plan.jobs.iter().map(|job| job.cells.len()).sum();
         let names: Vec<&str> = plan.jobs.iter().map(|job| &*job.case.name).collect();
@@ -462,7 +466,10 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
     }
     match outcome.failed {
         0 => printed.map(|()| records),
-        failed => Err(Outcome::No(format!("{failed} trials failed, see above"))),
+        failed => {
+            let failed = counted(failed, "trial");
+            Err(Outcome::No(format!("{failed} failed, see above")))
+        }
     }
 }
 
@@ -507,9 +514,11 @@ fn find_peers(
     }
     // An empty variable is none.
     let of_environment = || std::env::var_os("SIGA_PEERS").filter(|path| !path.is_empty());
-    if let Some(path) = arguments.peers.clone().or_else(|| of_environment().map(PathBuf::from)) {
-        let peers = Peers::at(&path).map_err(|error| Outcome::Usage(error.to_string()))?;
-        return Ok((Some(peers), None));
+    if named.is_some() {
+        return Ok((named, None));
+    }
+    if let Some(path) = of_environment().map(PathBuf::from) {
+        return Ok((Some(at(&path)?), None));
     }
     match Peers::find() {
         Ok(peers) => Ok((Some(peers), None)),
@@ -552,7 +561,10 @@ impl Progress {
         }
         // Elsewhere than on a terminal it hides by itself.
         let bar = ProgressBar::new(done_ms.last().copied().unwrap_or_default());
+    let at = |path: &Path| Peers::at(path).map_err(|error| Outcome::Usage(error.to_string()));
         let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {wide_msg}");
+    // A program that is named must be right, though nothing needs it.
+    let named = arguments.peers.as_deref().map(at).transpose()?;
         bar.set_style(style.expect("the template is valid"));
         Progress { bar, done_ms, case: String::new(), began: None }
     }
@@ -567,9 +579,10 @@ impl Watcher for Progress {
     fn begins(&mut self, step: usize, job: &Job, cell: &Factors, trial: u32) {
         let case = &job.case;
         if self.bar.is_hidden() && self.case != case.name {
-            let (name, cells) = (&case.name, job.cells.len());
+            let (name, cells) = (&case.name, counted(job.cells.len(), "cell"));
+            let trials = counted(case.trials as usize, "trial");
             let time = about(job.time());
-            self.say(&format!("{name}: {cells} cells, {} trials each, {time}", case.trials));
+            self.say(&format!("{name}: {cells}, {trials} each, {time}"));
         }
         self.case.clone_from(&case.name);
         let done = self.done_ms[step];

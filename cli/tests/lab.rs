@@ -60,7 +60,7 @@ fn full_run_says_first_how_long_it_takes_and_runs_what_the_case_names() {
     let at = |line: &str| said.lines().position(|said| said == line);
     let first =
         at("one, two: 2 cells, about 1 s in all if the machine does nothing else").expect(&said);
-    let then = said.lines().position(|said| said.starts_with("one: 1 cells, 1 trials each, about"));
+    let then = said.lines().position(|said| said.starts_with("one: 1 cell, 1 trial each, about"));
     assert!(Some(first) < then, "{said}");
     assert!(printed.contains("one\n===\n") && printed.contains("two\n===\n"), "{printed}");
     let alone = text(&siga(&["lab", "run", &two, "--full"]).stdout);
@@ -122,6 +122,12 @@ fn wrong_use_ends_with_two_and_says_what_would_be_right() {
         (&["run", "--set", "bytes"], "must be like bytes=64,1000"),
         (&["run", "--set", "bytes=1", "--set", "bytes=2"], "bytes is set twice: must be one list"),
         (&["run", "--trials", "0"], "trials = 0: must be 1 to 1000"),
+        (&["run", "--trials", "-1"], "invalid value '-1' for '--trials <N>'"),
+        (&["run", "--json", "-"], "--json -: must be a file; --json alone, behind the cases"),
+        (
+            &["run", "lan-tcp-exchange", "--peers", "none"],
+            "none does not belong to this siga: No such file",
+        ),
         (&["run", "none.toml"], "none.toml:1: cannot be read"),
         (&["run", "--against", "none"], "none is not a siga binary: No such file or directory"),
         (&["run", "--against", "/"], "/ is not a siga binary: Permission denied"),
@@ -317,7 +323,7 @@ fn check_ends_with_three_if_a_trial_failed() {
         let mut command = run_against(&other, "1", &directory.file("results.jsonl"));
         let output = command.args(check).output().unwrap();
         assert_eq!(output.status.code(), Some(code));
-        assert!(text(&output.stderr).contains("siga: 1 trials failed, see above\n"));
+        assert!(text(&output.stderr).contains("siga: 1 trial failed, see above\n"));
     }
 }
 
@@ -375,7 +381,7 @@ fn run_goes_on_without_peers_and_says_how_to_build_them() {
     let how =
         "siga-peers is not built: cargo build --release --locked --manifest-path peers/Cargo.toml";
     assert_eq!(said.matches(how).count(), 1, "{said}");
-    assert!(said.contains("message-exchange: 1 cells, 2 trials each"), "{said}");
+    assert!(said.contains("message-exchange: 1 cell, 2 trials each"), "{said}");
     assert!(printed.contains("\n pipe ") && !printed.contains("aeron"), "{printed}");
     // Peers alone: nothing is left, and no file is made.
     let state = directory.file("empty");

@@ -36,8 +36,7 @@ pub fn first_screen(records: &[Record], width: u16) -> String {
             blocks.push(Block::Text("There are no results for the first screen.".into()));
         }
         blocks.push(Block::Text(
-            "All tables: siga lab report last     As a page: siga lab report last --format html"
-                .into(),
+            "All tables: siga lab report last     As a page: siga lab page --output FILE".into(),
         ));
         text = render::text(&Report { blocks }, width.min(COLUMNS_MAX));
         if text.lines().count() <= LINES_MAX {
@@ -346,7 +345,7 @@ BUSY: load 0.8 of 2 processors before the run, 5 % stolen during it: figures are
 Medians of 6 trials, within ±0 % typically, ±0 % at worst.
 stream: 1 of 2 claims holds here, 1 does not.
 
-All tables: siga lab report last     As a page: siga lab report last --format html
+All tables: siga lab report last     As a page: siga lab page --output FILE
 
 ";
 
