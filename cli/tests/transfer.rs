@@ -1,6 +1,6 @@
 //! `siga send` and `siga receive`, as a shell and a program see them.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -37,13 +37,64 @@ fn asked(guest: &Guest, options: &PathOptions) -> Result<(), ConnectError> {
     }
 }
 
-#[test]
-fn receiver_refuses_who_is_not_siga_send_and_goes_on_waiting() {
-    let name = format!("siga-transfer-{}", std::process::id());
+/// A host for anybody, and its socket.
+fn host(name: &str) -> (siga::host::Embedded, PathBuf) {
+    let name = format!("siga-transfer-{name}-{}", std::process::id());
     let socket: PathBuf = std::env::temp_dir().join(name);
     let mut system = siga::host::System::open();
     system.socket = Some(socket.clone());
-    let _host = siga::host::Embedded::start(system).unwrap();
+    (siga::host::Embedded::start(system).unwrap(), socket)
+}
+
+/// A sender of what is written to its standard input, and a receiver.
+fn sender_and_receiver(socket: &Path) -> (Process, Process) {
+    let receiver = siga(socket, &["receive", "RECEIVER"]).stdout(Stdio::piped()).spawn();
+    let receiver = Process(receiver.unwrap());
+    let guest = Guest::attach(socket, "STRANGER").unwrap();
+    asked(&guest, &PathOptions::default()).unwrap_err();
+    let mut sender = siga(socket, &["send", "SENDER", "RECEIVER", "--json"]);
+    let sender = sender.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    (Process(sender.unwrap()), receiver)
+}
+
+#[test]
+fn input_is_sent_as_it_comes_and_a_dead_receiver_ends_an_idle_sender() {
+    let (_host, socket) = host("slow");
+    let (mut sender, mut receiver) = sender_and_receiver(&socket);
+    let mut input = sender.0.stdin.take().unwrap();
+    let output = receiver.0.stdout.as_mut().unwrap();
+    for letter in [b"a", b"b"] {
+        input.write_all(letter).unwrap();
+        let mut received = [0];
+        output.read_exact(&mut received).unwrap();
+        assert_eq!(&received, letter);
+    }
+    receiver.0.kill().unwrap();
+    assert_eq!(sender.0.wait().unwrap().code(), Some(1), "its input has not ended");
+    let error = std::io::read_to_string(sender.0.stderr.take().unwrap()).unwrap();
+    assert!(error.contains("RECEIVER is gone"), "{error}");
+    drop(input);
+}
+
+#[test]
+fn receiver_that_was_killed_before_the_end_has_not_taken_all() {
+    let (_host, socket) = host("whole");
+    let (mut sender, mut receiver) = sender_and_receiver(&socket);
+    let mut input = sender.0.stdin.take().unwrap();
+    let mut chunk = vec![7; 256 << 10];
+    input.write_all(&chunk).unwrap();
+    receiver.0.stdout.as_mut().unwrap().read_exact(&mut chunk).unwrap();
+    receiver.0.kill().unwrap();
+    receiver.0.wait().unwrap();
+    drop(input);
+    assert_eq!(sender.0.wait().unwrap().code(), Some(1));
+    let result = std::io::read_to_string(sender.0.stdout.take().unwrap()).unwrap();
+    assert!(result.contains("\"complete\":false"), "{result}");
+}
+
+#[test]
+fn receiver_refuses_who_is_not_siga_send_and_goes_on_waiting() {
+    let (_host, socket) = host("strangers");
     let receiver = siga(&socket, &["receive", "RECEIVER"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut receiver = Process(receiver);
     let guest = Guest::attach(&socket, "STRANGER").unwrap();
