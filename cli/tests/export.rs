@@ -280,10 +280,9 @@ fn clients_that_are_slow_or_wrong_keep_nobody_from_the_page() {
 fn file_is_replaced_in_one_step() {
     let system = System::start("export-file");
     let file = system.file("siga.prom");
-    // Somebody else's file that a link names is not written.
     let other = system.file("other");
     fs::write(&other, "other").unwrap();
-    symlink(&other, &file).unwrap();
+    fs::write(&file, "other").unwrap();
     let mut command = system.command(&["export", "guest", "--file", &file, "--seconds", "0.05"]);
     let process = Process(command.spawn().unwrap());
     let page = loop {
@@ -299,6 +298,18 @@ fn file_is_replaced_in_one_step() {
         std::thread::yield_now();
     }
     drop(process);
+    // What is no regular file would be gone, and what a link names is somebody else's.
+    let link = system.file("link");
+    symlink(&other, &link).unwrap();
+    for file in [&link, &system.file("siga.sock"), "/dev/full"] {
+        let kind = fs::symlink_metadata(file).unwrap().file_type();
+        let output = system.run(&["export", "--file", file]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{file}: {error}");
+        let right = "cannot be written: must be a regular file, or a name that nothing has\n";
+        assert!(error.ends_with(right), "{error}");
+        assert_eq!(fs::symlink_metadata(file).unwrap().file_type(), kind, "{file}");
+    }
     assert_eq!(fs::read_to_string(&other).unwrap(), "other");
     let output = system.run(&["export", "--file", "/nonexistent/siga.prom"]);
     let error =

@@ -115,6 +115,11 @@ fn end(source: &Source) -> Result<(), Outcome> {
 /// Replaces a file in one step, so that its readers see the old text or the new.
 fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = file.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    // A device, a pipe or a link would be gone, and a file be in its place.
+    if fs::symlink_metadata(file).is_ok_and(|about| !about.is_file()) {
+        let right = "must be a regular file, or a name that nothing has";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, right));
+    }
     // node_exporter reads what ends in .prom.
     let new = format!(".{}.{}", name.display(), std::process::id());
     let new = file.with_file_name(new);
