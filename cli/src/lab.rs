@@ -307,13 +307,50 @@ fn show(report: &report::Report, format: Format) -> Result<(), Outcome> {
 fn results_of(name: &Path) -> Result<(PathBuf, Vec<Record>), Outcome> {
     let run = name.to_str().filter(|name| store::is_run_name(name));
     let Some(run) = run else { return Ok((name.to_owned(), record::read(name)?)) };
-    let found = Store::of_user().map(|store| store.find(run)).transpose();
-    let none = || match run {
-        LAST => "no run is kept yet: siga lab run".to_owned(),
-        _ => format!("no run {run} is kept: siga lab history lists them, and ./{run} is a file"),
-    };
-    let file = found.map_err(Outcome::no)?.flatten().ok_or_else(|| Outcome::No(none()))?;
-    Ok((file.clone(), record::read(&file)?))
+    let store = Store::of_user().ok_or_else(no_store)?;
+    let found = store.find(run).map_err(|error| unlisted(&store, &error))?;
+    let file = found.ok_or_else(|| match run {
+        LAST => Outcome::no("no run is kept yet: siga lab run"),
+        _ => {
+            let right = "siga lab history lists them";
+            Outcome::Usage(format!("no run {run} is kept: {right}; a file of this name is ./{run}"))
+        }
+    })?;
+    let records = record::read(&file)?;
+    if run == LAST {
+        return last_whole(&store, file, records);
+    }
+    Ok((file, records))
+}
+
+/// The latest run that is whole: what was interrupted by mistake must not be taken for it. If there is none, the latest of all.
+fn last_whole(
+    store: &Store,
+    file: PathBuf,
+    records: Vec<Record>,
+) -> Result<(PathBuf, Vec<Record>), Outcome> {
+    let Some(cut) = record::interrupted(&records).pop() else { return Ok((file, records)) };
+    let runs = store.runs().map_err(|error| unlisted(store, &error))?;
+    let earlier = runs.into_iter().rev().filter(|run| run.bytes > 0).skip(1);
+    // One that cannot be read is none that is whole.
+    let read = earlier.filter_map(|run| Some((record::read(&run.file).ok()?, run.file)));
+    let mut whole = read.filter(|(records, _)| record::interrupted(records).is_empty());
+    let Some((records, earlier)) = whole.next() else { return Ok((file, records)) };
+    say(format_args!(
+        "the latest run was {cut}; last is the latest that is whole, and 1 the other"
+    ));
+    Ok((earlier, records))
+}
+
+/// There is no place where runs are kept.
+const NO_STORE: &str = "no run is kept: XDG_STATE_HOME or HOME must be an absolute path";
+
+fn no_store() -> Outcome {
+    Outcome::no(NO_STORE)
+}
+
+fn unlisted(store: &Store, error: &io::Error) -> Outcome {
+    Outcome::No(format!("the runs in {} cannot be listed: {error}", store.directory().display()))
 }
 
 /// What goes wrong in a check: 1 is the answer no, and nothing else.
@@ -346,14 +383,19 @@ fn results(arguments: &Run) -> Result<Results, Outcome> {
         }
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let keep = |store: Store| {
+    let Some(store) = Store::of_user() else {
+        say(format_args!("warning: {NO_STORE}"));
+        return Ok(results);
+    };
+    let mut keep = |store: &Store| {
         let (path, file) = store.begin(now.as_millis() as u64)?;
         results.began_ms = store::when(&path).or(Some(now.as_millis() as u64));
         results.write_spare_to(path, file);
         Ok::<(), io::Error>(())
     };
-    if let Some(Err(error)) = Store::of_user().map(keep) {
-        say(format_args!("warning: the run is not kept: {error}"));
+    if let Err(error) = keep(&store) {
+        let place = store.directory().display();
+        say(format_args!("warning: the run is not kept in {place}: {error}"));
     }
     Ok(results)
 }
@@ -362,6 +404,16 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
     let records = measure(arguments);
     if !arguments.check {
         return records.map(|_| ());
+    // Of two runs that begin together one has its file first, and the other sees that.
+    let mut others = store.runs().unwrap_or_default();
+    others.retain(|other| Some(other.began_ms) != results.began_ms && other.is_under_way());
+    for other in others {
+        let process = other.writer().map_or_else(String::new, |id| format!(", process {id}"));
+        let began = store::date(other.began_ms);
+        say(format_args!(
+            "warning: another run is under way, which began at {began} UTC{process}: they disturb each other"
+        ));
+    }
     }
     let records = records.map_err(broken)?;
     check(&report::judgements(&records), matches!(arguments.json, Some(None)))
@@ -372,6 +424,10 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
     if let Some(Some(file)) = &arguments.json {
         // In `--json CASE` the case is meant to be run, not to be a file.
         let name = file.display().to_string();
+        if name == "-" {
+            let right = "must be a file; --json alone, behind the cases, prints to standard output";
+            return Err(Outcome::Usage(format!("--json -: {right}")));
+        }
         let is_case_file = file.extension().is_some_and(|extension| extension == "toml");
         if is_case_file || library::select(std::slice::from_ref(&name)).is_ok() {
             let right = "this is a case: put --json behind it";
@@ -423,10 +479,6 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
         command
     };
     let crew = Crew { peers, processors: processors(), ..Crew::new(worker) };
-        if name == "-" {
-            let right = "must be a file; --json alone, behind the cases, prints to standard output";
-            return Err(Outcome::Usage(format!("--json -: {right}")));
-        }
     if arguments.full || arguments.as_published {
         let cells: usize = plan.jobs.iter().map(|job| job.cells.len()).sum();
         let names: Vec<&str> = plan.jobs.iter().map(|job| &*job.case.name).collect();
@@ -508,7 +560,10 @@ fn find_peers(
     arguments: &Run,
     plan: &mut Plan,
 ) -> Result<(Option<Peers>, Option<String>), Outcome> {
+    let at = |path: &Path| Peers::at(path).map_err(|error| Outcome::Usage(error.to_string()));
     let is_peers = |cell: &Factors| peers::of(cell).is_some();
+    // A program that is named must be right, though nothing needs it.
+    let named = arguments.peers.as_deref().map(at).transpose()?;
     if !plan.has(is_peers) {
         return Ok((None, None));
     }
@@ -561,10 +616,7 @@ impl Progress {
         }
         // Elsewhere than on a terminal it hides by itself.
         let bar = ProgressBar::new(done_ms.last().copied().unwrap_or_default());
-    let at = |path: &Path| Peers::at(path).map_err(|error| Outcome::Usage(error.to_string()));
         let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {wide_msg}");
-    // A program that is named must be right, though nothing needs it.
-    let named = arguments.peers.as_deref().map(at).transpose()?;
         bar.set_style(style.expect("the template is valid"));
         Progress { bar, done_ms, case: String::new(), began: None }
     }

@@ -120,6 +120,35 @@ fn check_ends_with_the_code_that_says_what_became_of_the_figures() {
 }
 
 #[test]
+fn run_that_was_interrupted_is_called_so_and_is_not_the_last() {
+    let directory = Directory::new("compare-interrupted");
+    let planned = |text: String| text.replace("\"seconds\"", "\"planned\":30,\"seconds\"");
+    let cut = planned(results("mine", B, &[70.0; 6]));
+    let whole = planned(results("mine", A, &[50.0; 30]));
+    directory.keep(B, &cut);
+    let shown = |arguments: &[&str]| {
+        let output = directory.siga(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+        (text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
+    };
+    let sentence = "The run of 2026-11-22 02:13 UTC was interrupted: 6 of 30 trials";
+    for arguments in [&["report", "1"][..], &["report", "last"], &["page", "last"]] {
+        let (out, _) = shown(arguments);
+        assert!(out.contains(sentence), "{arguments:?}: {out}");
+    }
+    directory.keep(A, &whole);
+    let (out, error) = shown(&["report", "last"]);
+    assert!(!out.contains("interrupted") && out.contains("30 trials of 1 s"), "{out}");
+    let said = "the latest run was interrupted: 6 of 30 trials; last is the latest that is whole";
+    assert!(error.starts_with(said), "{error}");
+    assert!(shown(&["history"]).0.contains("- 1 was interrupted: 6 of 30 trials\n"));
+    let (out, _) = shown(&["compare", "2", "1"]);
+    assert!(out.replace('\n', " ").contains(", interrupted: 6 of 30 trials"), "{out}");
+    let (out, _) = shown(&["history", "--json"]);
+    assert!(out.contains(r#""interrupted":{"trials":6,"planned":30}"#), "{out}");
+}
+
+#[test]
 fn kept_runs_are_listed_named_and_compared() {
     let directory = Directory::new("compare-history");
     let nothing = directory.siga(&["history"]);
@@ -167,12 +196,12 @@ fn kept_runs_are_listed_named_and_compared() {
         (&["compare", "4", "2"], 2, "this is no result"),
         (
             &["compare", "4", "9", "--check"],
-            3,
-            "no run 9 is kept: siga lab history lists them, and ./9 is a file",
+            2,
+            "no run 9 is kept: siga lab history lists them; a file of this name is ./9",
         ),
         (&["compare", "4"], 2, "<B>"),
         (&["report", "4"], 0, ""),
-        (&["report", "2026-11-23"], 1, "no run 2026-11-23 is kept"),
+        (&["report", "2026-11-23"], 2, "no run 2026-11-23 is kept"),
         (&["history", "another"], 1, "no kept run has figures of \"another\""),
         (
             &["history", "mine", "--metric", "rate"],

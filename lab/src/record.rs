@@ -1,6 +1,7 @@
 //! Results: JSON lines, one for each trial.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -51,6 +52,9 @@ pub struct Record {
     pub run: u64,
     /// How long it counted, in seconds.
     pub seconds: f64,
+    /// How many trials its run has in all if nothing interrupts it. Results of older labs do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned: Option<usize>,
     /// Why nothing could be measured, if nothing could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unable: Option<String>,
@@ -101,6 +105,39 @@ impl Record {
     pub fn is_measured(&self) -> bool {
         self.unable.is_none() && self.failed.is_none()
     }
+}
+
+/// A run that ended before all of its trials were made: by a signal, a crash or a full disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Interrupted {
+    /// When it began, in milliseconds since 1970.
+    #[serde(skip)]
+    pub run: u64,
+    /// Trials that were made, those included that have no result.
+    pub trials: usize,
+    /// Trials that were planned.
+    pub planned: usize,
+}
+
+/// `interrupted: 6 of 30 trials`
+impl fmt::Display for Interrupted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "interrupted: {} of {} trials", self.trials, self.planned)
+    }
+}
+
+/// The runs of these results that were interrupted, the oldest first. The results must have all that is kept of these runs.
+pub fn interrupted(records: &[Record]) -> Vec<Interrupted> {
+    let mut runs: BTreeMap<u64, (usize, BTreeSet<_>)> = BTreeMap::new();
+    for record in records {
+        let (planned, made) = runs.entry(record.run).or_default();
+        *planned = record.planned.unwrap_or_default().max(*planned);
+        // A trial that failed and was done again is one.
+        made.insert((&record.case, &record.factors, record.trial));
+    }
+    let ended = runs.into_iter().map(|(run, (planned, made))| (run, made.len(), planned));
+    let short = ended.filter(|(_, trials, planned)| trials < planned);
+    short.map(|(run, trials, planned)| Interrupted { run, trials, planned }).collect()
 }
 
 /// The case of these results of one run, as it was then; none if they come from a siga that knows other cases.
@@ -295,6 +332,20 @@ mod tests {
         assert_eq!(line, "siga 0.0.9, /old/siga, cksum 5");
         let written = serde_json::to_string(&record).unwrap();
         assert!(written.contains(binary), "{written}");
+    }
+
+    #[test]
+    fn run_with_fewer_trials_than_planned_was_interrupted() {
+        let record = parse(&Source::of("r.jsonl", LINE)).unwrap().pop().unwrap();
+        let of = |trial, run, planned| Record { trial, run, planned, ..record.clone() };
+        let failed = Record { failed: Some("why".into()), ..of(2, 7, Some(3)) };
+        let older = [of(1, 5, None), of(2, 5, None)];
+        let mut records = [&older[..], &[of(1, 7, Some(3)), failed, of(2, 7, Some(3))]].concat();
+        let found = interrupted(&records);
+        assert_eq!(found, [Interrupted { run: 7, trials: 2, planned: 3 }]);
+        assert_eq!(found[0].to_string(), "interrupted: 2 of 3 trials");
+        records.push(of(3, 7, Some(3)));
+        assert_eq!(interrupted(&records), []);
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub fn run(
     let systems = plan.jobs.iter().map(|job| systems(&job.case)).collect::<Result<Vec<_>, _>>()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let began = results.as_ref().and_then(|results| results.began_ms);
+    let steps = plan.steps();
     let mut running = Running {
         crew,
         against,
@@ -72,9 +73,10 @@ pub fn run(
         began_ms: began.unwrap_or(now.as_millis() as u64),
         results,
         defined: vec![false; plan.jobs.len()],
+        planned: steps.len(),
         outcome: Outcome::default(),
     };
-    for (number, step) in plan.steps().into_iter().enumerate() {
+    for (number, step) in steps.into_iter().enumerate() {
         let job = &plan.jobs[step.job];
         watcher.begins(number, job, &job.cells[step.cell], step.trial);
         if let Err(error) = running.step(&step, job, &systems[step.job], watcher) {
@@ -96,6 +98,8 @@ struct Running<'a> {
     began_ms: u64,
     /// The jobs of which a record has the case's text.
     defined: Vec<bool>,
+    /// How many trials there are to be.
+    planned: usize,
     outcome: Outcome,
 }
 
@@ -200,6 +204,7 @@ impl Running<'_> {
             state: Some(state),
             run: self.began_ms,
             seconds: case.window.as_secs_f64(),
+            planned: Some(self.planned),
             unable,
             failed,
             definition: is_first.then(|| case.text.to_string()),

@@ -6,7 +6,7 @@
 //! directory is touched, and no file of another user.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -35,6 +35,27 @@ pub struct Kept {
     pub file: PathBuf,
     /// How many bytes these are.
     pub bytes: u64,
+}
+
+impl Kept {
+    /// Returns true while a process writes the run.
+    pub fn is_under_way(&self) -> bool {
+        let file = File::open(&self.file);
+        file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+
+    /// The process that writes the run, if the kernel names it: `/proc/locks` (proc_locks(5)) has a line for each lock, as
+    /// `1: FLOCK  ADVISORY  WRITE 708 08:01:2304 0 EOF`.
+    pub fn writer(&self) -> Option<u32> {
+        let end = format!(":{}", fs::metadata(&self.file).ok()?.ino());
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        let own = |line: &str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let is_own = fields.get(1) == Some(&"FLOCK") && fields.get(5)?.ends_with(&end);
+            is_own.then(|| fields[4].parse().ok()).flatten()
+        };
+        locks.lines().find_map(own)
+    }
 }
 
 /// Returns true if this names a run, and no file: `last`, `2` for the one before, `1795227234955` for the one that began
@@ -87,6 +108,11 @@ impl Store {
     /// The store in a directory, which need not exist.
     pub fn at(directory: &Path) -> Store {
         Store { directory: directory.to_owned() }
+    }
+
+    /// Where the runs are.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Makes a file for a run that begins at `now_ms`, in milliseconds since 1970, and removes the oldest runs

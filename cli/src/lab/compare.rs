@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use lab::record;
 use lab::report::{self, Change, Wishes};
 
 use super::{Format, broken, results_of, show};
 use crate::outcome::Outcome;
-use crate::output::{Output, print_json};
+use crate::output::{Output, print_json, say};
 
 /// Compare two results: what became better or worse from A to B
 ///
@@ -63,6 +64,12 @@ struct Found {
 fn compare(arguments: &Compare) -> Result<Found, Outcome> {
     let read = |name| -> Result<_, Outcome> {
         let (file, mut records) = results_of(name)?;
+        let cut = record::interrupted(&records);
+        let cut: String = cut.iter().map(|run| format!(", {run}")).collect();
+        if arguments.output.json && !cut.is_empty() {
+            say(format_args!("warning: {}{cut}", file.display()));
+        }
+        let file = format!("{}{cut}", file.display());
         let cases = &arguments.case;
         records.retain(|record| cases.is_empty() || cases.contains(&record.case));
         Ok((file, records))
@@ -75,8 +82,7 @@ fn compare(arguments: &Compare) -> Result<Found, Outcome> {
         found.uncompared.iter().try_for_each(print_json)?;
         found.differences.iter().try_for_each(print_json)?;
     } else {
-        let [a, b] = [file_a, file_b].map(|file| file.display().to_string());
-        show(&found.report(&a, &b, wishes), arguments.format)?;
+        show(&found.report(&file_a, &file_b, wishes), arguments.format)?;
     }
     if found.compared.is_empty() {
         let what = "A and B have no figure in common that can be compared";

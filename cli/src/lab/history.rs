@@ -5,7 +5,7 @@ use lab::record;
 use lab::report::{self, KeptRun, Trend};
 use lab::store::{Kept, Store};
 
-use super::{Format, show};
+use super::{Format, no_store, show, unlisted};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
 
@@ -29,8 +29,8 @@ pub struct History {
 }
 
 pub fn run(arguments: &History) -> Result<(), Outcome> {
-    let runs = Store::of_user().map(|store| store.runs()).transpose().map_err(Outcome::no)?;
-    let runs = runs.unwrap_or_default();
+    let store = Store::of_user().ok_or_else(no_store)?;
+    let runs = store.runs().map_err(|error| unlisted(&store, &error))?;
     match &arguments.case {
         None => list(arguments, runs),
         Some(case) => trend(arguments, case, runs),
@@ -39,10 +39,11 @@ pub fn run(arguments: &History) -> Result<(), Outcome> {
 
 fn list(arguments: &History, runs: Vec<Kept>) -> Result<(), Outcome> {
     // Only those with results have a number. One at a time is in memory: each can have many megabytes.
-    let summary = |(number, Kept { began_ms, file, bytes }): (usize, Kept)| {
-        let name = file.display().to_string();
-        let run =
-            KeptRun { number: number + 1, run: began_ms, file: name, bytes, ..KeptRun::default() };
+    let summary = |(number, kept): (usize, Kept)| {
+        let is_under_way = kept.is_under_way();
+        let Kept { began_ms: run, file, bytes } = kept;
+        let (number, name) = (number + 1, file.display().to_string());
+        let run = KeptRun { number, run, file: name, bytes, is_under_way, ..KeptRun::default() };
         match Source::read(&file).and_then(|source| record::parse_counting(&source)) {
             Ok((records, cut_off)) => KeptRun { cut_off, ..run }.with(&records),
             Err(error) => KeptRun { refused: Some(error.to_string()), ..run },

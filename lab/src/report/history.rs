@@ -12,7 +12,7 @@ use super::{Block, Grid, Report, distinct, grouped};
 use crate::case::Case;
 use crate::factor::{BINARY, Factors, describe};
 use crate::metric::Shown;
-use crate::record::{Record, case_of};
+use crate::record::{Interrupted, Record, case_of, interrupted};
 use crate::store::date;
 use crate::unit::{self, three_digits};
 
@@ -31,6 +31,10 @@ pub struct KeptRun {
     pub cases: Vec<String>,
     /// How many trials are in it.
     pub trials: usize,
+    /// How many trials were made and planned, if that is not the same.
+    pub interrupted: Option<Interrupted>,
+    /// True while a process writes it.
+    pub is_under_way: bool,
     /// How many attempts failed.
     pub failed: usize,
     /// Lines that were cut off, because the run was ended or the disk was full.
@@ -59,6 +63,7 @@ impl KeptRun {
         KeptRun {
             cases: all.iter().map(|series| series.name.to_owned()).collect(),
             trials: records.iter().filter(|record| record.is_measured()).count(),
+            interrupted: interrupted(records).pop(),
             failed: records.iter().filter(|record| record.failed.is_some()).count(),
             siga: machine.siga + if machine.is_debug { " debug" } else { "" },
             processor: machine.processor,
@@ -94,6 +99,10 @@ pub fn kept(runs: &[KeptRun]) -> Report {
     let mut lines: Vec<String> = Vec::new();
     for run in runs {
         let KeptRun { number, file, failed, cut_off, refused, .. } = run;
+        lines.extend(run.interrupted.map(|short| match run.is_under_way {
+            true => format!("{number} is under way: {} of {} trials", short.trials, short.planned),
+            false => format!("{number} was {short}"),
+        }));
         lines.extend(refused.as_ref().map(|why| format!("{number} is refused: {why}")));
         let counted = [(failed, "attempts that failed"), (cut_off, "lines that were cut off")];
         let counted = counted.into_iter().filter(|(count, _)| **count > 0);

@@ -38,7 +38,7 @@ pub use screen::first_screen;
 use std::collections::BTreeMap;
 
 use crate::published::Published;
-use crate::record::Record;
+use crate::record::{self, Record};
 
 use self::series::Series;
 
@@ -94,7 +94,8 @@ pub fn report(records: &[Record]) -> Report {
     if all.is_empty() {
         return Report { blocks: vec![Block::Text("There are no results.".into())] };
     }
-    let mut blocks = screen::blocks(&all, screen::ROWS_MAX);
+    let mut blocks = interruptions(records, &all);
+    blocks.extend(screen::blocks(&all, screen::ROWS_MAX));
     blocks.extend(all.iter().flat_map(case_blocks));
     for (heading, lines) in
         [("How sure", sure::how_sure(&all)), ("What to try next", next::what_next(&all))]
@@ -102,6 +103,18 @@ pub fn report(records: &[Record]) -> Report {
         blocks.extend([Block::Heading(heading.into()), Block::List(lines)]);
     }
     Report { blocks }
+}
+
+/// Says of which runs that are shown a part is missing.
+fn interruptions(records: &[Record], all: &[Series<'_>]) -> Vec<Block> {
+    let lines = interrupted(records, all);
+    if lines.is_empty() { Vec::new() } else { vec![Block::Text(lines.join("\n"))] }
+}
+
+fn interrupted(records: &[Record], all: &[Series<'_>]) -> Vec<String> {
+    let is_shown = |run| series::records(all).any(|record| record.run == run);
+    let own = record::interrupted(records).into_iter().filter(|one| is_shown(one.run));
+    own.map(|one| format!("The run of {} UTC was {one}", history::when(one.run))).collect()
 }
 
 /// All claims, judged. Of a case that was run several times, the latest run counts.

@@ -5,7 +5,7 @@ use super::claim::Tally;
 use super::series::{Found, Series, records};
 use super::sure::{STOLEN_MAX, percent, states_line, stolen, trials_of};
 use super::table::NOTHING;
-use super::{Block, Grid, Report, counted, distinct, render};
+use super::{Block, Grid, Report, counted, distinct, interruptions, render};
 use crate::case::{Screen, ScreenColumn, ScreenRow};
 use crate::factor::{ABSENT_AT_ZERO, Factors, is_absent};
 use crate::record::Record;
@@ -32,6 +32,7 @@ pub fn first_screen(records: &[Record], width: u16) -> String {
     let mut text = String::new();
     for rows_max in (1..=ROWS_MAX).rev() {
         let mut blocks = blocks(&all, rows_max);
+        blocks.splice(0..0, interruptions(records, &all));
         if blocks.is_empty() {
             blocks.push(Block::Text("There are no results for the first screen.".into()));
         }

@@ -26,7 +26,9 @@ use self::blocks::{folded_table, note};
 use self::markup::{element, escaped, folded, text};
 use super::claim::Tally;
 use super::series::{self, Series};
-use super::{Figure, Grid, Report, case_tables, distinct, history, next, pool, screen, sure};
+use super::{
+    Figure, Grid, Report, case_tables, distinct, history, interrupted, next, pool, screen, sure,
+};
 use crate::case::Case;
 use crate::definition::Quantity;
 use crate::factor::describe;
@@ -74,7 +76,8 @@ pub fn page(records: &[Record], notes: &[String]) -> String {
     }
     let run = series::records(&all).map(|record| record.run).max();
     let when = run.map(|run| note(&format!("Run of {} UTC", history::when(run))));
-    let notes: String = when.into_iter().chain(notes.iter().map(|line| note(line))).collect();
+    let notes = interrupted(records, &all).into_iter().chain(notes.iter().cloned());
+    let notes: String = when.into_iter().chain(notes.map(|line| note(&line))).collect();
     markup::page(&format!(
         "<a class=\"skip\" href=\"#answer\">Skip to the results</a>\n<header>\n<h1>siga lab</h1>\n{notes}</header>\n\
          <nav aria-label=\"Sections\"><ol>\n{links}</ol></nav>\n<main id=\"answer\" tabindex=\"-1\">\n{shown}</main>\n"
