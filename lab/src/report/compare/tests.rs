@@ -159,6 +159,18 @@ fn what_is_not_the_same_thing_is_not_compared_and_named() {
 }
 
 #[test]
+fn cell_that_only_the_older_result_has_is_missing() {
+    let both = [("path", &six(10.0, 1000.0)[..]), ("pipe", &six(5.0, 9000.0))];
+    let (a, b) = (records(CASE, 7, &both), records(CASE, 8, &both[..1]));
+    assert_eq!(compare(&a, &a, WISHES).missing(), Vec::<String>::new());
+    let missing = compare(&a, &b, WISHES).missing();
+    assert_eq!(missing.len(), 1, "{missing:?}");
+    assert!(missing[0].contains("pipe") && missing[0].contains("only in A"), "{missing:?}");
+    // What is new in B was not better before.
+    assert_eq!(compare(&b, &a, WISHES).missing(), Vec::<String>::new());
+}
+
+#[test]
 fn trials_of_different_states_are_not_compared() {
     let state = |record: &mut Record, ns: f64| {
         record.state = Some(crate::state::State { line_ns: vec![ns], ..Default::default() });
