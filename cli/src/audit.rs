@@ -14,6 +14,7 @@ use crate::socket::Socket;
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The number of the path, as siga query shows it
+    #[arg(value_parser = number)]
     path: u64,
     /// Show only buffers that the reader has not given back
     #[arg(long, conflicts_with = "json")]
@@ -22,6 +23,10 @@ pub struct Arguments {
     output: Output,
     #[command(flatten)]
     socket: Socket,
+}
+
+fn number(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_| "must be the number of a path: siga query path lists them")
 }
 
 /// Shows the buffers of a path.

@@ -269,7 +269,14 @@ fn print_report(arguments: &Report) -> Result<(), Outcome> {
         let (file, mut of_file) = results_of(file)?;
         cases.iter().for_each(|case| redefine(&mut of_file, case));
         if arguments.intervals {
-            notes.extend(reduce(&mut of_file, &file).lines());
+            let reduced = reduce(&mut of_file, &file);
+            if reduced.trials == 0 {
+                let why = reduced.lines().join("\n  ");
+                return Err(Outcome::No(format!(
+                    "no figure comes from interval records:\n  {why}"
+                )));
+            }
+            notes.extend(reduced.lines());
         }
         records.extend(of_file);
     }
@@ -397,13 +404,6 @@ fn results(arguments: &Run) -> Result<Results, Outcome> {
         let place = store.directory().display();
         say(format_args!("warning: the run is not kept in {place}: {error}"));
     }
-    Ok(results)
-}
-
-fn run_cases(arguments: &Run) -> Result<(), Outcome> {
-    let records = measure(arguments);
-    if !arguments.check {
-        return records.map(|_| ());
     // Of two runs that begin together one has its file first, and the other sees that.
     let mut others = store.runs().unwrap_or_default();
     others.retain(|other| Some(other.began_ms) != results.began_ms && other.is_under_way());
@@ -414,6 +414,13 @@ fn run_cases(arguments: &Run) -> Result<(), Outcome> {
             "warning: another run is under way, which began at {began} UTC{process}: they disturb each other"
         ));
     }
+    Ok(results)
+}
+
+fn run_cases(arguments: &Run) -> Result<(), Outcome> {
+    let records = measure(arguments);
+    if !arguments.check {
+        return records.map(|_| ());
     }
     let records = records.map_err(broken)?;
     check(&report::judgements(&records), matches!(arguments.json, Some(None)))

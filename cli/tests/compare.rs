@@ -201,6 +201,7 @@ fn kept_runs_are_listed_named_and_compared() {
         ),
         (&["compare", "4"], 2, "<B>"),
         (&["report", "4"], 0, ""),
+        (&["report", "4", "--intervals"], 1, "no figure comes from interval records:\n"),
         (&["report", "2026-11-23"], 2, "no run 2026-11-23 is kept"),
         (&["history", "another"], 1, "no kept run has figures of \"another\""),
         (

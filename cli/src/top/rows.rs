@@ -126,7 +126,9 @@ impl Interval<'_> {
     /// How fast some counters have grown, together.
     fn rates(&self, old: &Counts, new: &Counts, is_meant: impl Fn(&str) -> bool) -> f64 {
         let meant = new.iter().filter(|(name, _)| is_meant(name));
-        meant.map(|(name, new)| self.rate(old.get(name).copied().unwrap_or(0), *new)).sum()
+        let rates = meant.map(|(name, new)| self.rate(old.get(name).copied().unwrap_or(0), *new));
+        // The sum of no numbers is -0.
+        rates.fold(0.0, |sum, rate| sum + rate)
     }
 
     fn paths(&self) -> Vec<Row> {
@@ -355,6 +357,14 @@ pub mod tests {
     /// Two reports with the largest numbers that there can be.
     pub fn large() -> (SystemReport, SystemReport) {
         (report(0, 0), report(1_000_000_000, u64::MAX))
+    }
+
+    #[test]
+    fn rate_of_no_counters_is_zero_without_a_sign() {
+        let report = report(0, 0);
+        let interval = Interval { before: &report, now: &report, seconds: 1.0 };
+        let rate = interval.rates(&Counts::new(), &Counts::new(), |_| true);
+        assert_eq!(rate.to_string(), "0");
     }
 
     #[test]
