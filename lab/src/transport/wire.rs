@@ -266,6 +266,7 @@ impl Station {
             medium: Medium::WIRE,
             ..Options::default()
         };
+        // Nobody else is on the wire who could guess.
         let stack = Stack::new(own, &[ip], options, Secret([1; 16]));
         let poller = Poller::new().doing("make a poller")?;
         poller.add_arrivals(&device, 0).doing("wait for a device")?;

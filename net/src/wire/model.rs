@@ -60,7 +60,7 @@ impl Default for Conditions {
 pub struct Counters {
     /// Frames put.
     pub put: u64,
-    /// Frames taken, duplicates included.
+    /// Frames taken from a [`Direction`](super::Direction), duplicates included.
     pub delivered: u64,
     /// Frames lost by chance.
     pub lost: u64,
