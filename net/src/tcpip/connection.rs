@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 
 use fabric::path::Lack;
 
+use super::buffers::Buffers;
 use super::keep_alive::{Keeper, Step};
 use super::route::Hop;
 use super::stack::Tuple;
-use super::tcp::{Answer, Buffers, State, Tcb, TcpConfig};
+use super::tcp::{Answer, State, Tcb, TcpConfig};
 use super::timer::Timer;
 use crate::board::{Row, RowState};
 

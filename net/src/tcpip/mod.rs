@@ -5,6 +5,7 @@
 //! connection among many at the same cost, listeners, ports, TIME-WAIT, UDP, echo, checks of all that comes from
 //! outside, and limits. The reasons are in `docs/design/tcpip.md`.
 
+mod buffers;
 mod connection;
 mod control;
 mod cookie;
@@ -26,6 +27,7 @@ mod timer;
 mod udp;
 
 pub use crate::board::Counter;
+pub use buffers::PoolUse;
 pub use connection::{Awaited, ConnectionId, End, Readable, Writable};
 pub use keep_alive::KeepAlive;
 pub use medium::Medium;
@@ -34,7 +36,7 @@ pub use packet::address;
 pub use route::{Interface, Neighbour, NoPrefix, Prefix, ROUTES_MAX, Route};
 pub use secret::Secret;
 pub use stack::{BindError, ConnectError, InPlace, Options, Stack};
-pub use tcp::{Congestion, PoolUse};
+pub use tcp::Congestion;
 pub use udp::SendToError;
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use super::buffers::{Buffers, PoolUse};
 use super::connection::{Awaited, Connection, ConnectionId, Connections, End, Readable, Writable};
 use super::control::Limiter;
 use super::counters::Counters;
@@ -20,9 +21,7 @@ use super::path_mtu::PathMtus;
 use super::ports::Ports;
 use super::route::{Hop, Interface, Neighbour, Route, Routes};
 use super::secret::Secret;
-use super::tcp::{
-    Answer, Buffers, Congestion, PoolUse, Progress, Start, State, Tcb, TcpConfig, is_before,
-};
+use super::tcp::{Answer, Congestion, Progress, Start, State, Tcb, TcpConfig, is_before};
 use super::time_wait::TimeWait;
 use super::udp::{SendToError, Sockets, any};
 use crate::board::Counter;

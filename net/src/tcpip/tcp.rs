@@ -5,13 +5,12 @@
 //! |---|---|
 //! | `input.rs` | what a segment that has come changes |
 //! | `output.rs` | which segment goes next, and what is due |
-//! | `chain.rs`, `buffers.rs` | bytes that wait to be read, or to be acknowledged, and whose buffers they are in |
+//! | `chain.rs` | bytes that wait to be read, or to be acknowledged |
 //! | `scoreboard.rs` | what is under way, and what of it is lost |
 //! | `recovery.rs` | what is lost, and what was taken for lost and was not |
 //! | `round_trip.rs`, `congestion.rs`, `pacing.rs` | how long to wait, how much may be under way, and how much goes at once |
 //! | `stamps.rs` | times that segments carry |
 
-mod buffers;
 mod chain;
 mod congestion;
 mod input;
@@ -22,9 +21,6 @@ mod round_trip;
 mod scoreboard;
 mod stamps;
 
-pub use buffers::PoolUse;
-use buffers::Purpose;
-pub(super) use buffers::{Buffers, Owner};
 use chain::Chain;
 pub(super) use chain::Data;
 pub use congestion::Congestion;
@@ -37,6 +33,7 @@ use round_trip::RoundTrip;
 use scoreboard::Scoreboard;
 use stamps::Stamps;
 
+use super::buffers::{Buffers, Owner, Purpose};
 use super::packet::{self, ACK, Agreed, Bare, Segment, Times};
 use super::timer::Timer;
 

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::buffers::{BUFFER_BYTES, Buffer, Buffers, Owner, Purpose};
+use crate::tcpip::buffers::{BUFFER_BYTES, Buffer, Buffers, Owner, Purpose};
 
 /// Where the data of a segment lies.
 pub(in crate::tcpip) trait Data {

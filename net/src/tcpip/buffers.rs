@@ -16,7 +16,7 @@ const FREED_BYTES_MAX: usize = 32 << 20;
 /// Buffers that an owner may have as long as there are any.
 const ALWAYS: usize = 2;
 
-pub(super) type Buffer = Box<[u8; BUFFER_BYTES]>;
+pub(in crate::tcpip) type Buffer = Box<[u8; BUFFER_BYTES]>;
 
 /// Stands for the owner of a connection's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ impl Buffers {
     }
 
     /// A connection has given its buffers back, and is no more.
-    pub(super) fn leave(&mut self, owner: Owner) {
+    pub(in crate::tcpip) fn leave(&mut self, owner: Owner) {
         let number = owner.0 as usize;
         let account = &mut self.accounts[number];
         account.connections -= 1;
@@ -193,7 +193,7 @@ impl Buffers {
         hosts
     }
 
-    pub(super) fn take(&mut self, purpose: Purpose, owner: Owner) -> Option<Buffer> {
+    pub(in crate::tcpip) fn take(&mut self, purpose: Purpose, owner: Owner) -> Option<Buffer> {
         if !self.has_one(purpose, owner) {
             return None;
         }
@@ -205,7 +205,7 @@ impl Buffers {
         Some(self.free.pop().unwrap_or_else(fresh))
     }
 
-    pub(super) fn put(&mut self, buffer: Buffer, is_sending: bool, owner: Owner) {
+    pub(in crate::tcpip) fn put(&mut self, buffer: Buffer, is_sending: bool, owner: Owner) {
         let is_sending = usize::from(is_sending);
         self.in_use -= 1;
         self.accounts[owner.0 as usize].in_use[is_sending] -= 1;
