@@ -143,6 +143,43 @@ pub const STACK: &[Counted] = &[
         "Fragments sent of packets that are too long for one frame.",
         &["fragments_sent"],
     ),
+    Counted::one(
+        "outside_connections",
+        "Connections of members to addresses outside that were made. This and the next ones are a gateway's.",
+        &["outside_connections"],
+    ),
+    Counted::one(
+        "outside_flows",
+        "Flows of datagrams and echo requests of members to addresses outside.",
+        &["outside_flows"],
+    ),
+    Counted::one(
+        "outside_sent_bytes",
+        "Bytes of members that went outside.",
+        &["outside_bytes_out"],
+    ),
+    Counted::one(
+        "outside_received_bytes",
+        "Bytes that came from outside for members.",
+        &["outside_bytes_in"],
+    ),
+    Counted::one("outside_names", "Questions after names of members answered.", &["outside_names"]),
+    Counted {
+        name: "outside_refused",
+        help: "Connections and flows to addresses outside that were refused or did not get there, by reason.",
+        label: Some("reason"),
+        of: &[
+            "outside_refused_forbidden",
+            "outside_refused_full",
+            "outside_refused_lacking",
+            "outside_unreached",
+        ],
+    },
+    Counted::one(
+        "outside_dropped",
+        "Datagrams dropped that came from outside or went there: their target had no room.",
+        &["outside_dropped"],
+    ),
     Counted {
         name: "dropped",
         help: "Frames, packets, segments and datagrams dropped, by reason.",

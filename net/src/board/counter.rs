@@ -105,5 +105,25 @@ listed! {
         TargetFull => "dropped_target_full",
         /// Frames not sent: the LAN has no member with that address, or does not reach it, and no route leads there.
         Unreachable => "dropped_unreachable",
+        /// Connections of members to addresses outside that were made. This one and those below are a gateway's.
+        OutsideConnections => "outside_connections",
+        /// Flows of datagrams and of echo requests of members to addresses outside.
+        OutsideFlows => "outside_flows",
+        /// Bytes of members that went outside.
+        OutsideBytesOut => "outside_bytes_out",
+        /// Bytes that came from outside for members.
+        OutsideBytesIn => "outside_bytes_in",
+        /// Questions after names of members answered.
+        OutsideNames => "outside_names",
+        /// Connections and flows refused: the rules forbid the guest or the address.
+        OutsideForbidden => "outside_refused_forbidden",
+        /// Connections and flows refused: their member, or all together, have as many as they may.
+        OutsideFull => "outside_refused_full",
+        /// Connections and flows refused: the system lacks descriptors or memory, or does not let this user send echo requests.
+        OutsideLacking => "outside_refused_lacking",
+        /// Connections and flows that their address has refused, or that did not reach it.
+        OutsideUnreached => "outside_unreached",
+        /// Datagrams dropped that came from outside or went there: their target had no room.
+        OutsideDropped => "outside_dropped",
     }
 }

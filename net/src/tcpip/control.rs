@@ -38,6 +38,12 @@ const REASSEMBLY: u8 = 1;
 const NO_ROUTE: u8 = 0;
 const NOT_TO_BE_CUT_V4: u8 = 4;
 
+/// Codes for a host that nobody knows, and for what is forbidden (RFC 1812 5.2.7.1, RFC 4443 3.1).
+const NO_HOST_V4: u8 = 1;
+const NO_HOST_V6: u8 = 3;
+const FORBIDDEN_V4: u8 = 13;
+const FORBIDDEN_V6: u8 = 1;
+
 /// Codes for a port that nobody has.
 const PORT_V4: u8 = 3;
 const PORT_V6: u8 = 4;
@@ -80,6 +86,20 @@ pub(super) fn echo_reply(packet: &Packet<'_>) -> Option<Vec<u8>> {
     let mut message = message.to_vec();
     message[0] = reply;
     Some(packet::control(packet.destination, packet.source, message))
+}
+
+/// The identifier of a message, if it is an echo request.
+pub(super) fn echo_identifier(packet: &Packet<'_>) -> Option<u16> {
+    let message = packet.transport();
+    let request = if packet.protocol == ICMP { ECHO_V4 } else { ECHO_V6 };
+    let is_request = message.len() >= HEAD_BYTES && message[0] == request;
+    is_request.then(|| u16_at(message, 4)).flatten()
+}
+
+/// An echo request without data.
+pub(super) fn echo_request(is_v4: bool, identifier: u16) -> Vec<u8> {
+    let [high, low] = identifier.to_be_bytes();
+    vec![if is_v4 { ECHO_V4 } else { ECHO_V6 }, 0, 0, 0, high, low, 0, 0]
 }
 
 /// What a message reports. None if it is of a kind that says nothing of a connection or a socket.
@@ -191,6 +211,12 @@ pub(super) enum Complaint {
     HopLimit,
     /// Nobody knows the way.
     NoRoute,
+    /// There is no such host.
+    NoHost,
+    /// It is forbidden.
+    Forbidden,
+    /// Nobody has bound the port.
+    Port,
     /// It was too long; one of so many bytes is not.
     TooLong(usize),
 }
@@ -202,6 +228,12 @@ pub(super) fn complaint(from: IpAddr, to: IpAddr, complaint: Complaint, about: &
         (Complaint::HopLimit, IpAddr::V6(_)) => ([TIME_EXCEEDED_V6, HOP_LIMIT], NOTHING),
         (Complaint::NoRoute, IpAddr::V4(_)) => ([UNREACHABLE_V4, NO_ROUTE], NOTHING),
         (Complaint::NoRoute, IpAddr::V6(_)) => ([UNREACHABLE_V6, NO_ROUTE], NOTHING),
+        (Complaint::NoHost, IpAddr::V4(_)) => ([UNREACHABLE_V4, NO_HOST_V4], NOTHING),
+        (Complaint::NoHost, IpAddr::V6(_)) => ([UNREACHABLE_V6, NO_HOST_V6], NOTHING),
+        (Complaint::Forbidden, IpAddr::V4(_)) => ([UNREACHABLE_V4, FORBIDDEN_V4], NOTHING),
+        (Complaint::Forbidden, IpAddr::V6(_)) => ([UNREACHABLE_V6, FORBIDDEN_V6], NOTHING),
+        (Complaint::Port, IpAddr::V4(_)) => ([UNREACHABLE_V4, PORT_V4], NOTHING),
+        (Complaint::Port, IpAddr::V6(_)) => ([UNREACHABLE_V6, PORT_V6], NOTHING),
         (Complaint::TooLong(mtu), IpAddr::V4(_)) => {
             let [high, low] = (mtu as u16).to_be_bytes();
             ([UNREACHABLE_V4, NOT_TO_BE_CUT_V4], [0, 0, high, low])

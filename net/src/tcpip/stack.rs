@@ -39,6 +39,7 @@ mod forward;
 mod hosts;
 mod in_place;
 mod listen;
+mod outside;
 mod parts;
 mod segment;
 mod serve;
@@ -48,6 +49,8 @@ mod verbs;
 
 pub use in_place::InPlace;
 use listen::Listener;
+use outside::Outside;
+pub use outside::{Refusal, Stray, StrayKind};
 
 /// Both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +90,9 @@ pub struct Options {
     pub time_wait: Duration,
     /// Whether packets for others are passed on.
     pub forwards: bool,
+    /// Whether this stack stands in for hosts elsewhere: what members give it for others, and what nobody here listens for, is handed to
+    /// a program ([`Stack::take_asked`], [`Stack::take_stray`]). Not together with `forwards`.
+    pub stands_in: bool,
 }
 
 impl Default for Options {
@@ -105,6 +111,7 @@ impl Default for Options {
             medium: Medium::MEMORY,
             time_wait: Duration::from_secs(10),
             forwards: false,
+            stands_in: false,
         }
     }
 }
@@ -200,6 +207,8 @@ pub struct Stack {
     path_mtus_of_datagrams: PathMtus,
     /// Limits the errors that are sent.
     errors: Limiter,
+    /// What waits for the program that stands in for hosts elsewhere.
+    outside: Outside,
 }
 
 impl std::fmt::Debug for Stack {
@@ -277,6 +286,7 @@ impl Stack {
             path_mtus: PathMtus::default(),
             path_mtus_of_datagrams: PathMtus::default(),
             errors: Limiter::new(secret),
+            outside: Outside::default(),
         }
     }
 
@@ -416,11 +426,15 @@ impl Stack {
         if self.has_address(packet.source) {
             return Err(Counter::BadSource);
         }
-        if !self.has_address(packet.destination) {
+        let is_outside = !self.has_address(packet.destination);
+        if is_outside && !self.stands_in_for(interface, frame.bytes, packet.destination) {
             return Err(Counter::NotOurs);
         }
         if !self.may_come_from(link, interface, frame.bytes, packet.source) {
             return Err(Counter::BadSource);
+        }
+        if is_outside {
+            self.check_hops(now, frame, link)?;
         }
         self.take_packet(now, &packet, frame.offload.checksum, link)
     }

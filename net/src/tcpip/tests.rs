@@ -20,6 +20,7 @@ use crate::wire::{Chance, Conditions, Model, Share};
 mod control;
 mod cookies;
 mod keep_alive;
+mod outside;
 mod own;
 mod parts;
 mod ports;

@@ -11,6 +11,9 @@ impl Stack {
         packet: &Packet<'_>,
         link: &mut impl Link,
     ) -> Result<(), Counter> {
+        if control::echo_identifier(packet).is_some() && !self.has_address(packet.destination) {
+            return self.hand_over_echo(packet);
+        }
         if let Some(frame) = control::echo_reply(packet) {
             self.counters.count(Counter::EchoesAnswered);
             self.answer_in_parts(now, packet.source, frame, link);

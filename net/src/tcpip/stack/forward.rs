@@ -82,7 +82,7 @@ impl Stack {
     }
 
     /// Tells the sender of a packet why it is not passed on, if it was not told too often.
-    fn complain(
+    pub(super) fn complain(
         &mut self,
         now: u64,
         packet: &Passing,

@@ -73,6 +73,7 @@ impl Stack {
 
     /// Ends all connections with a host, because nobody has its address any more, or somebody else. What waits for it is dropped.
     pub fn end_with(&mut self, host: IpAddr) {
+        self.outside.forget(host);
         for hop in self.output.forget(host) {
             // Others may wait for the same.
             let waiting: Vec<u32> = self.stalled.get(&hop).into_iter().flatten().copied().collect();

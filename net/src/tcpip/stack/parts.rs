@@ -69,6 +69,9 @@ impl Stack {
             (TCP, _) => self.take_segment(now, packet, link),
             (UDP, _) => {
                 let taken = self.take_datagram(packet);
+                if taken == Err(Counter::NoSocket) && self.options.stands_in {
+                    return self.hand_over_datagram(packet);
+                }
                 if taken == Err(Counter::NoSocket) {
                     self.refuse(now, packet, link);
                 }

@@ -34,6 +34,9 @@ impl Stack {
                 let after = Some(entry.next);
                 return self.take_first(now, listening, tuple, packet, segment, after, link);
             }
+            if asks && self.options.stands_in && !is_before(segment.sequence, entry.expected) {
+                return self.ask_outside(tuple, packet, &segment, Some(entry.next));
+            }
             if let Some((agreed, giver)) = cookie
                 && is_before(entry.expected, segment.sequence)
             {
@@ -61,6 +64,9 @@ impl Stack {
         }
         if let Some(listening) = listening {
             return self.take_first(now, listening, tuple, packet, segment, None, link);
+        }
+        if asks && self.options.stands_in {
+            return self.ask_outside(tuple, packet, &segment, None);
         }
         if let Some((agreed, giver)) = cookie {
             return self.take_cookie(now, (giver, tuple), packet, segment, agreed, link);

@@ -1,0 +1,339 @@
+//! A stack that stands in for hosts elsewhere. What members send to addresses that are not this stack's is handed to a program, which
+//! carries it on by other means and answers from these addresses.
+//!
+//! Nothing is acknowledged before the program has decided: the first segment of a connection is kept, without its data, until the program
+//! accepts the connection or says why not.
+
+use super::*;
+use crate::tcpip::control::{self, Complaint};
+use crate::tcpip::packet::LENGTH_MAX;
+use crate::tcpip::passing::Passing;
+use crate::tcpip::route::is_link_local;
+
+/// Connections that wait for the program's decision, at most. More are dropped, and asked for again.
+const ASKED_MAX: usize = 4096;
+
+/// Bytes of datagrams and echo requests that wait for the program, at most. More are dropped.
+const STRAYS_BYTES_MAX: usize = 4 << 20;
+
+/// What keeping one takes besides its bytes, roughly.
+const STRAY_BYTES: usize = 128;
+
+/// A datagram, or an echo request, for an address elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stray {
+    /// Which of the two.
+    pub kind: StrayKind,
+    /// The member's address, with the port of a datagram or the identifier of an echo request.
+    pub source: SocketAddr,
+    /// The address elsewhere, with the port of a datagram, or 0.
+    pub destination: SocketAddr,
+    /// The data of a datagram, or the whole message of ICMP.
+    pub data: Vec<u8>,
+}
+
+/// The kinds of packets that are handed over one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StrayKind {
+    /// A datagram of UDP.
+    Datagram,
+    /// An echo request.
+    Echo,
+}
+
+/// Why something does not reach its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nobody has the port there.
+    Port,
+    /// There is no such host, or it does not answer.
+    Host,
+    /// Nobody knows a way there.
+    Network,
+    /// It is forbidden.
+    Forbidden,
+}
+
+/// What waits for the program.
+#[derive(Debug, Default)]
+pub(super) struct Outside {
+    asked: HashMap<Tuple, Asked>,
+    /// Those that the program was not told of, in their order. Some may be gone.
+    untold: VecDeque<Tuple>,
+    strays: VecDeque<Stray>,
+    strays_bytes: usize,
+}
+
+/// The first segment of a connection.
+#[derive(Debug)]
+struct Asked {
+    /// A frame with the segment's headers.
+    frame: Vec<u8>,
+    /// Our sequence numbers are to begin after this one.
+    after: Option<u32>,
+}
+
+impl Outside {
+    /// Nobody has this address any more, or somebody else.
+    pub(super) fn forget(&mut self, host: IpAddr) {
+        self.asked.retain(|tuple, _| tuple.remote.ip() != host);
+        let Outside { strays, strays_bytes, .. } = self;
+        strays.retain(|stray| {
+            let is_kept = stray.source.ip() != host;
+            *strays_bytes -= if is_kept { 0 } else { STRAY_BYTES + stray.data.len() };
+            is_kept
+        });
+    }
+
+    fn put(&mut self, stray: Stray) -> Result<(), Counter> {
+        let bytes = STRAY_BYTES + stray.data.len();
+        if self.strays_bytes + bytes > STRAYS_BYTES_MAX {
+            return Err(Counter::SocketFull);
+        }
+        self.strays_bytes += bytes;
+        self.strays.push_back(stray);
+        Ok(())
+    }
+}
+
+impl Stack {
+    /// Returns true if this stack stands in for the host that a frame is for. Of addresses that are local to a link, those of IPv4 are named to
+    /// the program: what a cloud tells its machines is there.
+    pub(super) fn stands_in_for(&self, interface: usize, frame: &[u8], to: IpAddr) -> bool {
+        self.options.stands_in
+            && packet::is_host(to)
+            && !(to.is_ipv6() && is_link_local(to))
+            && self.is_to_pass(interface, frame)
+    }
+
+    /// Tells the sender of a packet that its last hop was here, as every router does.
+    pub(super) fn check_hops(
+        &mut self,
+        now: u64,
+        frame: Frame<'_>,
+        link: &mut impl Link,
+    ) -> Result<(), Counter> {
+        // What is kept of a packet is made anew: only this looks at the hops.
+        let at = ETHERNET_BYTES + if u16_at(frame.bytes, 12) == Some(packet::IPV4) { 8 } else { 7 };
+        if frame.bytes.get(at).is_some_and(|hops| *hops > 1) {
+            return Ok(());
+        }
+        let packet = Passing::parse(frame.bytes)?;
+        self.complain(now, &packet, frame, Complaint::HopLimit, link);
+        Err(Counter::HopLimit)
+    }
+
+    /// The first segment of a connection that nobody listens for.
+    pub(super) fn ask_outside(
+        &mut self,
+        tuple: Tuple,
+        packet: &Packet<'_>,
+        segment: &Segment,
+        after: Option<u32>,
+    ) -> Result<(), Counter> {
+        let outside = &mut self.outside;
+        if outside.asked.contains_key(&tuple) {
+            // Asked again while the program tries.
+            return Ok(());
+        }
+        if outside.asked.len() >= ASKED_MAX || outside.untold.len() >= ASKED_MAX {
+            return Err(Counter::BacklogFull);
+        }
+        let transport = packet.transport();
+        let header = &transport[..transport.len() - segment.data_bytes];
+        let mut frame = packet::begin(packet.source, packet.destination, TCP, header.len());
+        frame.extend_from_slice(header);
+        packet::set_kind(&mut frame);
+        outside.asked.insert(tuple, Asked { frame, after });
+        outside.untold.push_back(tuple);
+        self.has_moved = true;
+        Ok(())
+    }
+
+    /// A datagram that nobody has bound the port of.
+    pub(super) fn hand_over_datagram(&mut self, packet: &Packet<'_>) -> Result<(), Counter> {
+        let datagram = Datagram::parse(packet.transport())?;
+        self.has_moved = true;
+        self.outside.put(Stray {
+            kind: StrayKind::Datagram,
+            source: SocketAddr::new(packet.source, datagram.source),
+            destination: SocketAddr::new(packet.destination, datagram.destination),
+            data: datagram.data.to_vec(),
+        })
+    }
+
+    /// A message of ICMP for an address elsewhere.
+    pub(super) fn hand_over_echo(&mut self, packet: &Packet<'_>) -> Result<(), Counter> {
+        let message = packet.transport();
+        let identifier = control::echo_identifier(packet).ok_or(Counter::OtherProtocol)?;
+        self.has_moved = true;
+        self.outside.put(Stray {
+            kind: StrayKind::Echo,
+            source: SocketAddr::new(packet.source, identifier),
+            destination: SocketAddr::new(packet.destination, 0),
+            data: message.to_vec(),
+        })
+    }
+
+    /// A connection that a member asks for, which a stack with [`Options::stands_in`] neither accepts nor refuses by itself: the address
+    /// that the member wants to reach, and the member's. Each is named once, and is to be answered with [`Stack::accept_asked`] or
+    /// [`Stack::refuse_asked`].
+    pub fn take_asked(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+        loop {
+            let tuple = self.outside.untold.pop_front()?;
+            if self.outside.asked.contains_key(&tuple) {
+                return Some((tuple.local, tuple.remote));
+            }
+        }
+    }
+
+    /// Accepts a connection that was asked for: the member is answered by [`Stack::poll`]. None if nobody asks for it any more, or the
+    /// stack has as many connections as it may.
+    pub fn accept_asked(
+        &mut self,
+        now: u64,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Option<ConnectionId> {
+        self.clock = now;
+        let tuple = Tuple { local, remote };
+        let Asked { frame, after } = self.outside.asked.remove(&tuple)?;
+        if self.connections.len() >= self.options.connections_max {
+            self.counters.count(Counter::ConnectionsFull);
+            return None;
+        }
+        let packet = Packet::parse(&frame).ok()?;
+        let segment = Segment::parse(packet.transport()).ok()?;
+        let first = self.first_number_after(tuple, after);
+        let start = self.start(tuple, first);
+        let tcb = Tcb::accept(now, &self.config, start, (&segment, packet.transport()));
+        let index = self.connections.insert(Connection::new(self.begun, tuple, tcb, None));
+        self.time_wait.remove(&tuple);
+        self.enter(tuple, index);
+        self.make_busy(index);
+        self.counters.count(Counter::Accepted);
+        Some(self.connections.id(index))
+    }
+
+    /// Refuses a connection that was asked for. Without a reason it is dropped: the member asks again.
+    pub fn refuse_asked(
+        &mut self,
+        now: u64,
+        (local, remote): (SocketAddr, SocketAddr),
+        refusal: Option<Refusal>,
+        link: &mut impl Link,
+    ) {
+        let tuple = Tuple { local, remote };
+        let Some(Asked { frame, .. }) = self.outside.asked.remove(&tuple) else { return };
+        match refusal {
+            None => {}
+            Some(Refusal::Port) => {
+                let Ok(packet) = Packet::parse(&frame) else { return };
+                let Ok(segment) = Segment::parse(packet.transport()) else { return };
+                let acknowledgement = segment.sequence.wrapping_add(segment.length());
+                let bare =
+                    Bare { flags: RST | ACK, sequence: 0, acknowledgement, ..Bare::default() };
+                self.counters.count(Counter::ResetsSent);
+                self.send_bare(tuple, bare, link);
+            }
+            Some(refusal) => self.explain(now, (local, remote), refusal, &frame, link),
+        }
+    }
+
+    /// A datagram or an echo request for an address elsewhere.
+    pub fn take_stray(&mut self) -> Option<Stray> {
+        let stray = self.outside.strays.pop_front()?;
+        self.outside.strays_bytes -= STRAY_BYTES + stray.data.len();
+        Some(stray)
+    }
+
+    /// Sends a datagram, or an echo reply whose identifier is the port of `to`, to a member, from an address elsewhere. The message of an
+    /// echo reply is whole but for identifier and checksum.
+    ///
+    /// # Errors
+    /// [`SendToError`].
+    pub fn send_from_outside(
+        &mut self,
+        now: u64,
+        kind: StrayKind,
+        (from, to): (SocketAddr, SocketAddr),
+        data: &[u8],
+        link: &mut impl Link,
+    ) -> Result<(), SendToError> {
+        let bytes_max = LENGTH_MAX - IPV4_BYTES - UDP_BYTES;
+        if data.len() > bytes_max || kind == StrayKind::Echo && data.len() < control::HEAD_BYTES {
+            return Err(SendToError::TooLong { bytes_max });
+        }
+        if from.is_ipv4() != to.is_ipv4() {
+            return Err(SendToError::NoAddress);
+        }
+        if self.output.is_full(to.ip()) {
+            return Err(SendToError::Full);
+        }
+        match kind {
+            StrayKind::Datagram => {
+                let frame = packet::datagram(from, to, data);
+                self.send_in_parts(now, to.ip(), frame, link);
+            }
+            StrayKind::Echo => {
+                let mut message = data.to_vec();
+                message[4..6].copy_from_slice(&to.port().to_be_bytes());
+                let frame = packet::control(from.ip(), to.ip(), message);
+                self.answer_in_parts(now, to.ip(), frame, link);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells a member why something does not reach its address.
+    pub fn refuse_stray(
+        &mut self,
+        now: u64,
+        kind: StrayKind,
+        (local, remote): (SocketAddr, SocketAddr),
+        refusal: Refusal,
+        link: &mut impl Link,
+    ) {
+        if local.is_ipv4() != remote.is_ipv4() {
+            return;
+        }
+        let frame = match kind {
+            StrayKind::Datagram => packet::datagram(remote, local, &[]),
+            StrayKind::Echo => {
+                let message = control::echo_request(local.is_ipv4(), remote.port());
+                packet::control(remote.ip(), local.ip(), message)
+            }
+        };
+        self.explain(now, (local, remote), refusal, &frame, link);
+    }
+
+    /// Sends an error about the packet in a frame, if its sender was not told too often.
+    fn explain(
+        &mut self,
+        now: u64,
+        (local, remote): (SocketAddr, SocketAddr),
+        refusal: Refusal,
+        frame: &[u8],
+        link: &mut impl Link,
+    ) {
+        let about = &frame[ETHERNET_BYTES..];
+        // Only the host itself knows its ports.
+        let (from, complaint) = match refusal {
+            Refusal::Port => (Some(local.ip()), Complaint::Port),
+            Refusal::Host => (self.source_for(remote.ip()), Complaint::NoHost),
+            Refusal::Network => (self.source_for(remote.ip()), Complaint::NoRoute),
+            Refusal::Forbidden => (self.source_for(remote.ip()), Complaint::Forbidden),
+        };
+        let Some(from) = from else { return };
+        if self.errors.may_send(now, remote.ip()) {
+            let mut error = control::complaint(from, remote.ip(), complaint, about);
+            self.counters.count(Counter::ErrorsSent);
+            self.answer(remote.ip(), Offload::NONE, &mut error, link);
+        }
+    }
+
+    /// Adds to a counter of what was carried on: see [`Counter`].
+    pub fn add(&mut self, counter: Counter, number: u64) {
+        self.counters.add(counter, number);
+    }
+}
