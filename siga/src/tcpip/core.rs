@@ -415,6 +415,17 @@ impl Core {
         })
     }
 
+    /// The guest that has an address at the first LAN now.
+    pub(super) fn guest_at(&mut self, address: IpAddr) -> Option<Name> {
+        self.lans.get(0).find_owner(address).map(|member| member.name)
+    }
+
+    /// The stack, and what it sends over.
+    pub(super) fn wired(&mut self) -> (&mut Stack, Wire<'_>) {
+        let Core { lans, net, members, .. } = self;
+        (net, Wire { lans, members })
+    }
+
     pub(super) fn send_to(
         &mut self,
         from: SocketAddr,
@@ -449,7 +460,7 @@ fn unsent(sent: Result<(), TrySendFrameError>) -> Result<(), Unsent> {
 }
 
 /// The LANs, as a stack sees them.
-struct Wire<'a> {
+pub(super) struct Wire<'a> {
     lans: &'a mut Lans,
     members: &'a Members,
 }

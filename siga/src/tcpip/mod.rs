@@ -33,6 +33,7 @@ mod core;
 mod held;
 mod lans;
 mod members;
+mod outside;
 mod questions;
 mod routing;
 mod shared;
@@ -42,7 +43,8 @@ mod thread;
 mod udp;
 mod waiting;
 
-pub use net::tcpip::{Congestion, Counter, NoPrefix, Prefix, Route};
+pub use net::tcpip::{Congestion, Counter, NoPrefix, Prefix, Refusal, Route, Stray, StrayKind};
+pub use outside::{Asked, Outside};
 pub use routing::{Routing, STACK_LANS_MAX, StackVlan};
 pub use stack::{Drive, Stack, StackOptions};
 pub use tcp::{Incoming, TcpListener, TcpStream};

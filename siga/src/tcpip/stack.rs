@@ -226,6 +226,16 @@ impl Stack {
         routing: &Routing,
         options: &StackOptions,
     ) -> io::Result<Stack> {
+        Stack::put(lans, routing, options, false)
+    }
+
+    /// The same. If it `stands_in` for hosts elsewhere, what is for them is handed over: see [`Outside`](super::Outside).
+    pub(super) fn put(
+        lans: Vec<Lan>,
+        routing: &Routing,
+        options: &StackOptions,
+        stands_in: bool,
+    ) -> io::Result<Stack> {
         let interfaces = interfaces(&lans, routing)?;
         let mut secret = [0; 16];
         os::random::fill(&mut secret)?;
@@ -241,6 +251,7 @@ impl Stack {
             pool_bytes: options.pool_bytes,
             pool_kept_bytes: options.pool_kept_bytes,
             forwards: routing.forwards,
+            stands_in,
             ..Options::default()
         };
         let routes = routing.routes.clone();
