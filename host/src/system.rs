@@ -46,6 +46,7 @@ use crate::config::{Bytes, FileError, Source};
 
 pub mod lan;
 pub mod outline;
+pub mod outside;
 pub mod volume;
 mod warnings;
 
@@ -257,6 +258,7 @@ impl System {
             users.push(rule);
         }
         let mut rules: Vec<Rule> = Vec::new();
+        let spans: Vec<_> = written.guest.iter().map(|guest| guest.name.span()).collect();
         for guest in written.guest {
             let span = guest.name.span();
             let rule = guest.rule(source)?;
@@ -267,6 +269,16 @@ impl System {
             rules.push(rule);
         }
         let lans = lan::rules(source, written.lan)?;
+        for lan in &lans {
+            let Some(way) = &lan.outside else { continue };
+            let name = Pattern::Name(way.gateway);
+            if let Some(at) = rules.iter().position(|rule| rule.name == name) {
+                let what = format!("{} is the way out of the LAN {}", way.gateway, lan.name);
+                return Err(source.error(spans[at].clone(), what, "must have another name"));
+            }
+        }
+        let gateways = lans.iter().filter_map(|lan| lan.outside.as_ref());
+        rules.extend(gateways.map(|way| Rule::of_own(Pattern::Name(way.gateway))));
         let volumes = volume::rules(source, written.control_unit, written.volume, &rules)?;
         if let Some(volumes) = &volumes {
             let rule = Rule::of_own(Pattern::Name(volumes.control_unit));

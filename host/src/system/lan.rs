@@ -10,6 +10,8 @@
 //! capture = ["SNIFFER"]         # guests that may capture, and need not be among the members; left out: none
 //! routers = ["ROUTER"]          # guests that may pass packets on, and so send from addresses not their own; left out: none
 //!
+//! # and the way out: see [`super::outside`]
+//!
 //! [[lan.member]]                # what is fixed for a guest
 //! guest = "WEB"
 //! mac = "02:00:00:00:00:05"     # left out: chosen
@@ -27,6 +29,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::Pattern;
+use super::outside::{OutsideRule, WrittenOutside, way_out};
 use super::warnings::Guests;
 use crate::config::{Bytes, FileError, Source};
 
@@ -56,6 +59,8 @@ pub struct LanRule {
     pub(super) capture: Vec<Pattern>,
     pub(super) routers: Vec<Pattern>,
     pub(super) fixed: Vec<FixedMember>,
+    /// The way out to other networks, if there is one. `siga up` starts it.
+    pub outside: Option<OutsideRule>,
 }
 
 /// What is fixed for a guest.
@@ -74,7 +79,7 @@ pub struct FixedMember {
 impl LanRule {
     /// The LAN of a system that lets this user do everything.
     pub fn open() -> LanRule {
-        LanRule {
+        let mut rule = LanRule {
             name: OPEN_NAME.parse().expect("a name"),
             frame_bytes: FRAME_BYTES[0],
             ranges: vec![OPEN_RANGE.parse().expect("a range")],
@@ -82,7 +87,10 @@ impl LanRule {
             capture: vec![Pattern::Beginning(String::new())],
             routers: vec![Pattern::Beginning(String::new())],
             fixed: Vec::new(),
-        }
+            outside: None,
+        };
+        rule.set_outside(way_out(&rule, 0));
+        rule
     }
 
     /// Whether this guest may join.
@@ -172,6 +180,10 @@ pub(super) struct WrittenLan {
     capture: Vec<Spanned<String>>,
     #[serde(default)]
     routers: Vec<Spanned<String>>,
+    outside: Option<bool>,
+    outside_guests: Option<Vec<Spanned<String>>>,
+    outside_to: Option<Vec<Spanned<String>>>,
+    outside_refused: Option<Vec<Spanned<String>>>,
     #[serde(default)]
     member: Vec<WrittenMember>,
 }
@@ -211,7 +223,8 @@ pub(super) fn rules(source: &Source, written: Vec<WrittenLan>) -> Result<Vec<Lan
             let what = format!("there are more than {LANS_MAX} LANs");
             return Err(source.error(span, what, format!("must be at most {LANS_MAX}")));
         }
-        let rule = lan.rule(source)?;
+        let before = rules.iter().filter(|rule| rule.outside.is_some()).count();
+        let rule = lan.rule(source, before)?;
         if rules.iter().any(|other| other.name == rule.name) {
             let right = "must be described once";
             return Err(source.error(span, "a LAN of this name is described above", right));
@@ -289,6 +302,8 @@ impl WrittenLan {
         warnings.extend(members.filter_map(|text| guests.warn("members", text)));
         warnings.extend(self.capture.iter().filter_map(|text| guests.warn("capture", text)));
         warnings.extend(self.routers.iter().filter_map(|text| guests.warn("routers", text)));
+        let outside = self.outside_guests.iter().flatten();
+        warnings.extend(outside.filter_map(|text| guests.warn("outside_guests", text)));
         let members = self.members.as_ref();
         let members: Option<Vec<Pattern>> = members
             .map(|texts| texts.iter().filter_map(|text| Pattern::parse(text.get_ref())).collect());
@@ -308,7 +323,7 @@ impl WrittenLan {
         warnings
     }
 
-    fn rule(self, source: &Source) -> Result<LanRule, FileError> {
+    fn rule(self, source: &Source, outside_before: usize) -> Result<LanRule, FileError> {
         let name = parsed(source, &self.name, "name of a LAN", "must be 1 to 8 of a-z 0-9 _ -")?;
         let frame_bytes = match &self.frame {
             None => FRAME_BYTES[0],
@@ -334,12 +349,20 @@ impl WrittenLan {
         };
         let capture = patterns(&self.capture)?;
         let routers = patterns(&self.routers)?;
+        let (fixed, outside) = (Vec::new(), None);
         let mut rule =
-            LanRule { name, frame_bytes, ranges, members, capture, routers, fixed: Vec::new() };
+            LanRule { name, frame_bytes, ranges, members, capture, routers, fixed, outside };
         for member in self.member {
             let member = member.fixed(source, &rule)?;
             rule.fixed.push(member);
         }
+        let outside = WrittenOutside {
+            outside: self.outside,
+            guests: self.outside_guests,
+            to: self.outside_to,
+            refused: self.outside_refused,
+        };
+        outside.add_to(&mut rule, outside_before, (source, self.name.span()))?;
         Ok(rule)
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::lan::LanRule;
+use super::outside::OutsideRule;
 use super::volume::{DeviceRule, VolumeRule, Volumes};
 use super::{Pattern, Rule, System, UserRule};
 use crate::report::VolumeSync;
@@ -104,8 +105,25 @@ pub struct LanOutline {
     pub capture: Vec<String>,
     /// Guests that may pass packets on.
     pub routers: Vec<String>,
+    /// The way out to other networks, if there is one.
+    pub outside: Option<OutsideOutline>,
     /// Addresses that the file gives guests.
     pub fixed: Vec<FixedOutline>,
+}
+
+/// The way out of a LAN.
+#[derive(Clone, Debug, Serialize)]
+pub struct OutsideOutline {
+    /// The guest that is the way out.
+    pub gateway: String,
+    /// Its addresses.
+    pub addresses: Vec<String>,
+    /// Guests that may use it. None for all.
+    pub guests: Option<Vec<String>>,
+    /// Networks that may be reached. All but this machine if there are none.
+    pub to: Vec<String>,
+    /// Networks that may not be reached.
+    pub refused: Vec<String>,
 }
 
 /// A member's fixed addresses and VLANs.
@@ -243,7 +261,22 @@ impl LanRule {
             members: texts(&self.members),
             capture: texts(&self.capture),
             routers: texts(&self.routers),
+            outside: self.outside.as_ref().map(OutsideRule::outline),
             fixed: fixed.collect(),
+        }
+    }
+}
+
+impl OutsideRule {
+    fn outline(&self) -> OutsideOutline {
+        let networks =
+            |networks: &[ipnet::IpNet]| networks.iter().map(ToString::to_string).collect();
+        OutsideOutline {
+            gateway: self.gateway.to_string(),
+            addresses: self.addresses.iter().map(ToString::to_string).collect(),
+            guests: self.guests(),
+            to: networks(&self.to),
+            refused: networks(&self.refused),
         }
     }
 }
