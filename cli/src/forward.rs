@@ -213,6 +213,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         mtu: None,
         interface: None,
         gateways: Vec::new(),
+        resolvers: Vec::new(),
         routes: false,
         wait: Wait::Block,
     };

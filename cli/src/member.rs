@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 
+use host::system::outside::GATEWAY;
 use os::signals::HeldSignals;
 use port::agent::{Agent, Counters};
 use port::member::{self, MemberError, Options, WrittenAddress};
@@ -12,7 +13,7 @@ use port::outside::{self, Made, StartError, Waiting};
 use port::setup::{Place, Setup};
 use serde::Serialize;
 use siga::error::Problem;
-use siga::lan::{JoinLanError, Lan, Mac};
+use siga::lan::{self, JoinLanError, Lan, Mac};
 use siga::{AttachError, Wait};
 
 use crate::outcome::Outcome;
@@ -108,6 +109,7 @@ impl Member {
             mtu: self.mtu,
             interface: self.interface.clone(),
             gateways: Vec::new(),
+            resolvers: Vec::new(),
             routes: self.router,
             wait,
         };
@@ -118,6 +120,27 @@ impl Member {
             options.gateways.extend(gateways);
         }
         Ok((lan, options))
+    }
+
+    /// Finds the LAN's way out, which also resolves names, unless the member has another or is one.
+    pub fn find_way_out(&self, lan: &mut Lan, options: &mut Options) {
+        let is_way_out = |member: &&lan::Member| {
+            let number = member.name.as_str().strip_prefix(GATEWAY);
+            let is_named =
+                number.is_some_and(|number| matches!(number.as_bytes(), [] | [b'2'..=b'9']));
+            is_named && member.routes
+        };
+        let found = lan.members().find(is_way_out).map(|member| member.name);
+        let Some(name) = found.filter(|_| !self.router) else { return };
+        let mut addresses = Peer::Of(name).addresses(lan);
+        let own = lan.addresses();
+        addresses.retain(|address| own.iter().any(|own| own.is_ipv4() == address.is_ipv4()));
+        if self.gateway.is_empty() {
+            options.gateways.clone_from(&addresses);
+        }
+        if options.gateways.iter().any(|gateway| addresses.contains(gateway)) {
+            options.resolvers = addresses;
+        }
     }
 
     /// Moves this process to its processor.

@@ -29,6 +29,9 @@ use crate::output::say;
 /// If the program ends and processes go on that it has started, as a daemon's do, this command says so and stays until they have ended:
 /// without it they would be on no LAN. Ctrl-C ends them. If this command is killed, so are all of them.
 ///
+/// Where the LAN has a way out (outside = true in the system file, and without a file) the program reaches other networks over it, and names are
+/// resolved as on this machine.
+///
 /// Without root, the kernel must allow user namespaces, and /dev/net/tun must be open to all.
 ///
 /// For example: siga run --name web -- python3 -m http.server 80, and in a second terminal: siga run -- curl http://web/
@@ -39,6 +42,9 @@ pub struct Arguments {
     lan: String,
     #[command(flatten)]
     member: Member,
+    /// Give the program no way out of the LAN, where there is one
+    #[arg(long, conflicts_with = "gateway")]
+    isolated: bool,
     /// Say on standard error which name and addresses the program has, before it starts
     #[arg(short, long)]
     verbose: bool,
@@ -71,7 +77,10 @@ fn run_program(arguments: &Arguments) -> Result<u8, Outcome> {
     // Before there is a second thread, so that no thread gets a signal that is the program's.
     let held = HeldSignals::hold_to_pass_on().map_err(Outcome::no)?;
     let mut results = arguments.json.as_ref().map(Results::open).transpose()?;
-    let (lan, options) = member.join(lan, &program[0])?;
+    let (mut lan, mut options) = member.join(lan, &program[0])?;
+    if !arguments.isolated {
+        member.find_way_out(&mut lan, &mut options);
+    }
     let place = Place::Own { program: program.clone() };
     let (made, waiting, up) = match start(&lan, &options, place, &held) {
         Ok(started) => started,

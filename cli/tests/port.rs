@@ -25,6 +25,7 @@ fn setup(number: u8, program: &[&str]) -> Setup {
         mtu: 8192,
         addresses: vec![Address::parse(&format!("10.1.0.{number}/24")).unwrap()],
         gateways: Vec::new(),
+        resolvers: Vec::new(),
     }
 }
 

@@ -51,6 +51,9 @@ pub(crate) const SENTENCE_BYTES_MAX: usize = 1024;
 /// The file with the names of other machines.
 const HOSTS: (&str, &str) = ("/etc", "hosts");
 
+/// The file that names who resolves names.
+const RESOLVERS: (&str, &str) = ("/etc", "resolv.conf");
+
 /// The files that list the TCP sockets of the network in which they are opened.
 const SOCKETS: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
 
@@ -143,6 +146,13 @@ fn set_up(setup: &Setup) -> Result<Made, String> {
                 // Without it, names are not found, and everything else works.
                 Err(error) => eprintln!("siga: no names of others in {directory}/{name}: {error}"),
             }
+            if !setup.resolvers.is_empty()
+                && let Err(error) = cover_resolvers(&setup.resolvers)
+            {
+                // Names outside are not found, and everything else works.
+                let (directory, name) = RESOLVERS;
+                eprintln!("siga: names outside are not resolved: {directory}/{name}: {error}");
+            }
         }
         Place::Existing(path) => {
             namespace::join_network(path).map_err(|error| no_entry(path, &error))?;
@@ -191,6 +201,17 @@ fn ignore_routers(interface: &str) {
 fn cover_hosts(directory: &str, name: &str) -> io::Result<File> {
     let text = fs::read(format!("{directory}/{name}"))?;
     namespace::cover(directory, name, &text)
+}
+
+/// Has the program's resolver ask these. What else the machine's own file says stays, like the domains that are searched.
+fn cover_resolvers(resolvers: &[IpAddr]) -> io::Result<()> {
+    let (directory, name) = RESOLVERS;
+    let before = fs::read_to_string(format!("{directory}/{name}"))?;
+    let is_kept = |line: &&str| !line.trim_start().starts_with("nameserver");
+    let servers = resolvers.iter().map(|resolver| format!("nameserver {resolver}"));
+    let lines = before.lines().filter(is_kept).map(str::to_owned).chain(servers);
+    let text: String = lines.map(|line| line + "\n").collect();
+    namespace::cover(directory, name, text.as_bytes()).map(drop)
 }
 
 fn no_namespace(error: &io::Error) -> String {

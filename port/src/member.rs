@@ -31,6 +31,8 @@ pub struct Options {
     pub interface: Option<String>,
     /// Members of the LAN over which packets go to elsewhere.
     pub gateways: Vec<IpAddr>,
+    /// Members of the LAN that resolve names for the program; the machine's own resolvers, if there are none.
+    pub resolvers: Vec<IpAddr>,
     /// Set if the member passes packets on, from IP addresses that are not its own.
     pub routes: bool,
     /// How the port waits.
@@ -176,8 +178,9 @@ pub fn setup(lan: &Lan, options: &Options, place: Place) -> Setup {
         addresses.map(|address| Address { address: *address, prefix_bits: prefix_bits(address) });
     let interface = options.interface.clone().unwrap_or_else(|| lan.name().to_string());
     let mtu = options.mtu.unwrap_or(lan.mtu());
-    let (addresses, gateways) = (addresses.collect(), options.gateways.clone());
-    Setup { place, interface, mac: lan.mac(), mtu, addresses, gateways }
+    let Options { gateways, resolvers, .. } = options.clone();
+    let addresses = addresses.collect();
+    Setup { place, interface, mac: lan.mac(), mtu, addresses, gateways, resolvers }
 }
 
 #[cfg(test)]

@@ -37,26 +37,31 @@ pub struct Setup {
     pub addresses: Vec<Address>,
     /// Members of the LAN over which packets go to elsewhere: one for each family of addresses at most.
     pub gateways: Vec<IpAddr>,
+    /// Who resolves names for the program; as outside, if there is nobody.
+    pub resolvers: Vec<IpAddr>,
 }
 
 /// Words before those of the place.
-const WORDS: usize = 6;
+const WORDS: usize = 7;
 
 impl Setup {
     /// The words, the first of which is the number of `socket`.
     pub(crate) fn words(&self, socket: BorrowedFd<'_>) -> Vec<OsString> {
-        let Setup { place, interface, mac, mtu, addresses, gateways } = self;
+        let Setup { place, interface, mac, mtu, addresses, gateways, resolvers } = self;
         let address =
             |Address { address, prefix_bits }: &Address| format!("{address}/{prefix_bits}");
         let addresses: Vec<String> = addresses.iter().map(address).collect();
-        let gateways: Vec<String> = gateways.iter().map(IpAddr::to_string).collect();
+        let list = |addresses: &[IpAddr]| {
+            addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",")
+        };
         let mut words: Vec<OsString> = vec![
             socket.as_raw_fd().to_string().into(),
             interface.into(),
             mac.to_string().into(),
             mtu.to_string().into(),
             addresses.join(",").into(),
-            gateways.join(",").into(),
+            list(gateways).into(),
+            list(resolvers).into(),
         ];
         match place {
             Place::Own { program } => {
@@ -72,9 +77,14 @@ impl Setup {
     pub(crate) fn parse(words: &[OsString]) -> Option<(i32, Setup)> {
         let (first, place) = words.split_at_checked(WORDS)?;
         let first: Vec<&str> = first.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
-        let [socket, interface, mac, mtu, addresses, gateways] = first[..] else { return None };
+        let [socket, interface, mac, mtu, addresses, gateways, resolvers] = first[..] else {
+            return None;
+        };
         let addresses = addresses.split(',').filter(|address| !address.is_empty());
-        let gateways = gateways.split(',').filter(|gateway| !gateway.is_empty());
+        let list = |text: &str| -> Option<Vec<IpAddr>> {
+            let addresses = text.split(',').filter(|address| !address.is_empty());
+            addresses.map(|address| address.parse().ok()).collect()
+        };
         let setup = Setup {
             place: match place.split_first()? {
                 (kind, program) if kind == "run" && !program.is_empty() => {
@@ -87,7 +97,8 @@ impl Setup {
             mac: mac.parse().ok()?,
             mtu: mtu.parse().ok()?,
             addresses: addresses.map(Address::parse).collect::<Option<_>>()?,
-            gateways: gateways.map(|gateway| gateway.parse().ok()).collect::<Option<_>>()?,
+            gateways: list(gateways)?,
+            resolvers: list(resolvers)?,
         };
         Some((socket.parse().ok()?, setup))
     }
@@ -130,15 +141,23 @@ mod tests {
                 .map(|text| Address::parse(text).unwrap())
                 .into(),
             gateways: ["10.1.0.1", "fd00::1"].map(|text| text.parse().unwrap()).into(),
+            resolvers: ["10.1.0.2"].map(|text| text.parse().unwrap()).into(),
         };
         let words = setup.words(socket.as_fd());
         assert_eq!(
-            words[1..6],
-            ["hs0", "02:00:00:00:00:05", "8192", "10.1.0.5/24,fd00::5/64", "10.1.0.1,fd00::1"]
+            words[1..7],
+            [
+                "hs0",
+                "02:00:00:00:00:05",
+                "8192",
+                "10.1.0.5/24,fd00::5/64",
+                "10.1.0.1,fd00::1",
+                "10.1.0.2"
+            ]
         );
-        assert_eq!(words[6], "run");
+        assert_eq!(words[7], "run");
         assert_eq!(Setup::parse(&words), Some((number, setup.clone())));
-        assert_eq!(Setup::parse(&words[..7]), None, "no program");
+        assert_eq!(Setup::parse(&words[..8]), None, "no program");
         assert_eq!(Setup::parse(&[]), None);
         setup.place = Place::Existing("/proc/77/ns/net".into());
         setup.addresses.clear();

@@ -91,6 +91,7 @@ impl Linux {
             mtu: 1500,
             addresses: KERNEL.iter().map(address).collect(),
             gateways: Vec::new(),
+            resolvers: Vec::new(),
         };
         let held = HeldSignals::hold_to_pass_on().unwrap();
         let (made, waiting) = match start(Path::new(env!("CARGO_BIN_EXE_siga")), &setup, &held) {
