@@ -22,6 +22,7 @@ mod route;
 mod run;
 mod send;
 mod served;
+mod session;
 mod shell;
 mod socket;
 mod top;
