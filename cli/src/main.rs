@@ -5,6 +5,7 @@ mod capture;
 mod check;
 mod export;
 mod forward;
+mod gateway;
 mod identify;
 mod join;
 mod lab;
@@ -55,6 +56,7 @@ enum Command {
     Join(join::Arguments),
     Forward(forward::Arguments),
     Route(route::Arguments),
+    Gateway(gateway::Arguments),
     Query(query::Arguments),
     Audit(audit::Arguments),
     Capture(capture::Arguments),
@@ -95,6 +97,7 @@ fn main() -> std::process::ExitCode {
         Command::Join(arguments) => join::run(&arguments),
         Command::Forward(arguments) => forward::run(&arguments),
         Command::Route(arguments) => route::run(&arguments),
+        Command::Gateway(arguments) => gateway::run(&arguments),
         Command::Query(arguments) => query::run(&arguments),
         Command::Audit(arguments) => audit::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),

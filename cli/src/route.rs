@@ -230,7 +230,7 @@ impl Told {
 }
 
 /// Collects the counters that are not zero, as `--json` prints them at the end.
-fn counted(stack: &Stack) -> BTreeMap<&'static str, u64> {
+pub fn counted(stack: &Stack) -> BTreeMap<&'static str, u64> {
     let all = Counter::ALL.into_iter().map(|counter| (counter.name(), stack.counter(counter)));
     all.filter(|(_, count)| *count > 0).collect()
 }

@@ -16,6 +16,7 @@ use siga::disk::SystemVolumes;
 use tracing_subscriber::EnvFilter;
 
 use crate::check::check;
+use crate::gateway::Gateways;
 use crate::notify;
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json, say};
@@ -25,7 +26,7 @@ use crate::volume::serve_system;
 
 /// Run the host of a system in the foreground
 ///
-/// Guests attach to it, and it makes paths between them. Volumes that the system file names are served too, by a guest of
+/// Guests attach to it, and it makes paths between them. LANs with a way out to other networks get a gateway each, in a process of its own (siga gateway). Volumes that the system file names are served too, by a guest of
 /// their own on a thread of the host. Paths between guests go on when the host ends; guests attach again to the next host. Set
 /// RUST_LOG=debug to see each request.
 ///
@@ -34,11 +35,14 @@ use crate::volume::serve_system;
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The system file: which guests, LANs and volumes there are, and who may do what; for example systems/two-guests.toml. Without
-    /// it, processes of this user may attach under any name, and there is a LAN hs0 with addresses of IPv4, 10.1.0.0/16
+    /// it, processes of this user may attach under any name, and there is a LAN hs0 with addresses of IPv4, 10.1.0.0/16, and a way out to other networks
     system: Option<PathBuf>,
     /// Leave the volumes of the system file to `siga volume serve --system`, which goes on when the host ends
     #[arg(long)]
     without_volumes: bool,
+    /// Start no gateways: members of LANs reach no other networks, unless somebody else starts `siga gateway`
+    #[arg(long)]
+    without_outside: bool,
     /// Start no host: print what is wrong in the system file or probably not meant, and what a host would make of it. Ends
     /// with 1 if there is anything to fix
     #[arg(long, requires = "system")]
@@ -86,6 +90,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         true => None,
         false => SystemVolumes::open(&system, |file, checking| checks.see(file, &checking))?,
     };
+    let gateways = match arguments.without_outside {
+        true => Gateways::default(),
+        false => Gateways::of(&system, &socket),
+    };
     // From here on there is something to remove. Checking volumes takes minutes: a signal ends that at once.
     let held = HeldSignals::hold().map_err(Outcome::no)?;
     end_in_time(&held).map_err(Outcome::no)?;
@@ -99,14 +107,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         };
         Outcome::No(format!("cannot listen at {}: {error}{hint}", socket.display()))
     })?;
+    let output = arguments.output;
     let Some(volumes) = volumes else {
-        announce(&socket, None, arguments.output);
+        let begin = move || {
+            gateways.start();
+            announce(&socket, None, output);
+        };
+        // The host answers on this thread.
+        thread::Builder::new().name("begin".into()).spawn(begin).map_err(Outcome::no)?;
         host::run_until(host, &held).map_err(Outcome::no)?;
         // Nothing but a signal has ended it.
         return take_all(&held).map(drop);
     };
-    let output = arguments.output;
-    run_with(host, handle, &held, move || serve(&socket, volumes, output))
+    run_with(host, handle, &held, move || serve(&socket, volumes, gateways, output))
 }
 
 /// Takes the signals that wait, so that none of them is delivered. Returns whether there was one.
@@ -182,8 +195,14 @@ impl Drop for StopHost {
 ///
 /// # Errors
 /// They cannot be served, or are served no longer.
-fn serve(socket: &Path, volumes: SystemVolumes, output: Output) -> Result<Infallible, Outcome> {
+fn serve(
+    socket: &Path,
+    volumes: SystemVolumes,
+    gateways: Gateways,
+    output: Output,
+) -> Result<Infallible, Outcome> {
     let (mut server, served) = serve_system(socket, volumes)?;
+    gateways.start();
     announce(socket, Some(&served), output);
     let ended = |error| Outcome::No(format!("{ENDED}: {error}"));
     // The host answers on another thread.

@@ -145,8 +145,20 @@ fn addresses_in_the_log_are_written_as_people_do() {
     let guest = siga::Guest::attach(&socket, "MEMBER").unwrap();
     let _lan = siga::lan::Lan::join(guest, "hs0", &siga::lan::LanOptions::default()).unwrap();
     let joined = BufReader::new(log).lines().map(Result::unwrap);
-    let joined = { joined }.find(|line| line.contains("joined a LAN")).unwrap();
+    let joined = { joined }.find(|line| line.contains("joined a LAN guest=MEMBER")).unwrap();
     assert!(joined.contains(" address=10.1.0.1 "), "{joined}");
+}
+
+#[test]
+fn way_out_is_there_when_the_host_says_so_unless_it_is_not_wanted() {
+    for (arguments, is_there) in [(&[][..], true), (&["--without-outside"], false)] {
+        let place = System::start("up-outside");
+        let socket = place.file("other.sock");
+        let _up = start(&place, arguments, &socket);
+        let output = place.run(&["query", "lan", "--json", "--socket", &socket]);
+        let report = common::text(&output.stdout);
+        assert_eq!(report.contains("\"GATEWAY\""), is_there, "{report}");
+    }
 }
 
 #[test]

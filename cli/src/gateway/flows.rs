@@ -1,0 +1,283 @@
+//! Datagrams and echo requests of members: a socket for each member's port and address outside, until it was silent for a while.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use os::poller::Poller;
+use siga::Name;
+use siga::tcpip::{Counter, Outside, Stray, StrayKind};
+
+use super::names::PORT as NAMES_PORT;
+use super::{Failure, Shares, failure};
+
+/// How long a flow is kept after its last datagram: one of a question and an answer, and any other (RFC 4787 4.3).
+const SHORT_NS: u64 = Duration::from_secs(10).as_nanos() as u64;
+const LONG_NS: u64 = Duration::from_secs(180).as_nanos() as u64;
+
+/// Datagrams that are received from one socket before others have their turn.
+const RECEIVED_PER_TURN: usize = 32;
+
+/// Bytes of the longest datagram, and one more.
+const DATAGRAM_BYTES: usize = 1 << 16;
+
+/// What a flow is: the same for all its datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    kind: StrayKind,
+    /// The member's address.
+    source: SocketAddr,
+    /// The address that the member sends to.
+    destination: SocketAddr,
+}
+
+struct Flow {
+    key: Key,
+    guest: Name,
+    socket: UdpSocket,
+    /// When its last datagram went or came.
+    used_ns: u64,
+    has_answer: bool,
+    /// Set if it is a question after a name to the gateway, which has gone to a resolver.
+    is_resolved: bool,
+    /// When it is looked at.
+    looked_at_ns: u64,
+}
+
+impl Flow {
+    fn due_ns(&self) -> u64 {
+        let is_short =
+            self.key.kind == StrayKind::Echo || self.key.destination.port() == NAMES_PORT;
+        self.used_ns + if is_short { SHORT_NS } else { LONG_NS }
+    }
+
+    fn ends(&self) -> (SocketAddr, SocketAddr) {
+        (self.key.destination, self.key.source)
+    }
+}
+
+pub struct Flows {
+    shares: Shares,
+    numbers: HashMap<Key, u64>,
+    flows: HashMap<u64, Flow>,
+    /// The flows of each guest: those that began later have higher numbers.
+    of_guests: HashMap<Name, BTreeSet<u64>>,
+    /// When each flow is looked at, because it may be over.
+    due: BTreeSet<(u64, u64)>,
+    /// Those that may have received something.
+    ready: VecDeque<u64>,
+    room: Vec<u8>,
+}
+
+impl Flows {
+    pub fn new(flows_max: usize) -> Flows {
+        Flows {
+            shares: Shares::new(flows_max),
+            numbers: HashMap::new(),
+            flows: HashMap::new(),
+            of_guests: HashMap::new(),
+            due: BTreeSet::new(),
+            ready: VecDeque::new(),
+            room: vec![0; DATAGRAM_BYTES],
+        }
+    }
+
+    pub fn has_more(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// When a flow may be over.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// Returns true if there is a flow for it: its guest and its address were looked at before.
+    pub fn has(&self, stray: &Stray, guest: Name) -> bool {
+        let number = self.numbers.get(&key(stray));
+        number.and_then(|number| self.flows.get(number)).is_some_and(|flow| flow.guest == guest)
+    }
+
+    /// Begins a flow, to the address that the member sends to, or `to` in its place. A guest that has as many as it may loses its
+    /// oldest.
+    ///
+    /// # Errors
+    /// The failure that the member is to be told.
+    pub fn begin(
+        &mut self,
+        now: u64,
+        (stray, guest): (&Stray, Name),
+        to: SocketAddr,
+        poller: &Poller,
+        number: u64,
+    ) -> Result<(), Failure> {
+        let key = key(stray);
+        // The member that had this address is not there any more.
+        if let Some(before) = self.numbers.get(&key).copied() {
+            self.end(before);
+        }
+        while self.shares.is_beyond(guest) {
+            let oldest = self.of_guests.get(&guest).and_then(BTreeSet::first);
+            let Some(oldest) = oldest else { return Err(Failure::Full) };
+            self.end(*oldest);
+        }
+        let socket = open(key.kind, to).map_err(|error| match (key.kind, error.kind()) {
+            (StrayKind::Echo, ErrorKind::PermissionDenied) => Failure::NoEcho,
+            _ => failure(&error),
+        })?;
+        poller.add_edges(&socket, number).map_err(|error| failure(&error))?;
+        self.shares.enter(guest);
+        let mut flow = Flow {
+            key,
+            guest,
+            socket,
+            used_ns: now,
+            has_answer: false,
+            is_resolved: to != key.destination,
+            looked_at_ns: 0,
+        };
+        flow.looked_at_ns = flow.due_ns();
+        self.due.insert((flow.looked_at_ns, number));
+        self.numbers.insert(key, number);
+        self.of_guests.entry(guest).or_default().insert(number);
+        self.flows.insert(number, flow);
+        Ok(())
+    }
+
+    /// Sends what a member has sent.
+    ///
+    /// # Errors
+    /// As [`Outside::poll`].
+    pub fn send(&mut self, now: u64, stray: &Stray, outside: &Outside) -> io::Result<()> {
+        let Some(number) = self.numbers.get(&key(stray)).copied() else { return Ok(()) };
+        let Some(flow) = self.flows.get_mut(&number) else { return Ok(()) };
+        flow.used_ns = now;
+        let mut sent = flow.socket.send(&stray.data);
+        if let Err(error) = &sent
+            && is_answer(error)
+        {
+            // It is about one that was sent before.
+            self.fail(number, failure(error), outside)?;
+            let Some(flow) = self.flows.get(&number) else { return Ok(()) };
+            sent = flow.socket.send(&stray.data);
+        }
+        match sent {
+            Ok(bytes) => outside.count(Counter::OutsideBytesOut, bytes as u64),
+            Err(_) => outside.count(Counter::OutsideDropped, 1),
+        }
+    }
+
+    /// The poller has named a number.
+    pub fn wake(&mut self, number: u64) {
+        if self.flows.contains_key(&number) {
+            self.ready.push_back(number);
+        }
+    }
+
+    /// Gives members what has come for them, as far as it is their turn.
+    ///
+    /// # Errors
+    /// As [`Outside::poll`].
+    pub fn receive(&mut self, now: u64, outside: &Outside) -> io::Result<()> {
+        for _ in 0..self.ready.len() {
+            let Some(number) = self.ready.pop_front() else { break };
+            if self.receive_from(now, number, outside)? {
+                self.ready.push_back(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if there may be more.
+    fn receive_from(&mut self, now: u64, number: u64, outside: &Outside) -> io::Result<bool> {
+        let mut bytes_in = 0;
+        let mut has_more = true;
+        for _ in 0..RECEIVED_PER_TURN {
+            let Some(flow) = self.flows.get_mut(&number) else { return Ok(false) };
+            let bytes = match flow.socket.recv(&mut self.room) {
+                Ok(bytes) => bytes,
+                Err(error) if is_answer(&error) => {
+                    self.fail(number, failure(&error), outside)?;
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    has_more = false;
+                    break;
+                }
+                // One of ours was too long for the way: the next are cut.
+                Err(_) => continue,
+            };
+            flow.used_ns = now;
+            flow.has_answer = true;
+            match outside.send(flow.key.kind, flow.ends(), &self.room[..bytes]) {
+                Ok(()) => bytes_in += bytes as u64,
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::InvalidInput) =>
+                {
+                    outside.count(Counter::OutsideDropped, 1)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        outside.count(Counter::OutsideBytesIn, bytes_in)?;
+        Ok(has_more)
+    }
+
+    /// Tells a member that what it has sent did not get there. The flow goes on: the next datagram may.
+    fn fail(&mut self, number: u64, failure: Failure, outside: &Outside) -> io::Result<()> {
+        let Some(flow) = self.flows.get(&number) else { return Ok(()) };
+        failure.tell_sender(outside, flow.key.kind, flow.ends())
+    }
+
+    /// Ends flows that were silent for too long. Returns how many of those to resolvers had no answer.
+    pub fn end_silent(&mut self, now: u64) -> usize {
+        let mut unanswered = 0;
+        while let Some((due, number)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
+            self.due.remove(&(due, number));
+            let Some(flow) = self.flows.get_mut(&number) else { continue };
+            if flow.due_ns() > now {
+                flow.looked_at_ns = flow.due_ns();
+                self.due.insert((flow.looked_at_ns, number));
+                continue;
+            }
+            unanswered += usize::from(flow.is_resolved && !flow.has_answer);
+            self.end(number);
+        }
+        unanswered
+    }
+
+    fn end(&mut self, number: u64) {
+        let Some(flow) = self.flows.remove(&number) else { return };
+        self.numbers.remove(&flow.key);
+        self.shares.leave(flow.guest);
+        self.due.remove(&(flow.looked_at_ns, number));
+        if let Some(of_guest) = self.of_guests.get_mut(&flow.guest) {
+            of_guest.remove(&number);
+            if of_guest.is_empty() {
+                self.of_guests.remove(&flow.guest);
+            }
+        }
+    }
+}
+
+fn key(stray: &Stray) -> Key {
+    Key { kind: stray.kind, source: stray.source, destination: stray.destination }
+}
+
+fn open(kind: StrayKind, to: SocketAddr) -> io::Result<UdpSocket> {
+    if kind == StrayKind::Echo {
+        return os::socket::echo_socket(to.ip());
+    }
+    let socket = match to {
+        SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)),
+    }?;
+    socket.set_nonblocking(true)?;
+    socket.connect(to)?;
+    Ok(socket)
+}
+
+/// Returns true if somebody on the way has answered so.
+fn is_answer(error: &io::Error) -> bool {
+    matches!(failure(error), Failure::Refused(_))
+}

@@ -1,0 +1,469 @@
+//! `siga gateway`: a way out of a LAN, through sockets of this process.
+
+mod flows;
+mod kept;
+mod names;
+mod rules;
+mod streams;
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use os::poller::Poller;
+use os::processor::now_ns;
+use os::signals::HeldSignals;
+use port::member::{self, Options, WrittenAddress};
+use serde::Serialize;
+use siga::tcpip::{Asked, Counter, Outside, Prefix, Refusal, StackOptions, Stray, StrayKind};
+use siga::{Name, Wait};
+
+use self::flows::Flows;
+pub use self::kept::Gateways;
+use self::names::{PORT as NAMES_PORT, Question, Resolvers};
+use self::rules::Rules;
+use self::streams::Streams;
+use crate::member::no_member;
+use crate::outcome::Outcome;
+use crate::output::{Output, print_json, say};
+use crate::route::Told;
+use crate::session::is_beyond_share;
+use crate::socket::Socket;
+
+/// Connections at once unless an option says otherwise, and as many flows of datagrams, if the system gives the descriptors.
+const CONNECTIONS_MAX: u64 = 2048;
+
+/// Descriptors for each connection that may be: one for it, one for a flow, and two that are left to the LAN.
+const DESCRIPTORS_PER_CONNECTION: usize = 4;
+
+/// Bytes that a connection's buffers in the stack take at most, both ways.
+const BUFFER_BYTES: usize = 512 << 10;
+
+/// What members have asked for and sent that is looked at before others have their turn.
+const TAKEN_PER_TURN: usize = 256;
+
+/// The shortest time between two messages.
+const MESSAGE_NS: u64 = 1_000_000_000;
+
+/// The poller's tokens for what is no connection, and for standard input. Others are numbers of connections and flows.
+const OTHERS: u64 = 0;
+const INPUT: u64 = 1;
+
+/// Give the members of a LAN a way to other networks
+///
+/// Connections, datagrams and echo requests (ping) of members to addresses outside of the LAN go on through sockets of this process, so they reach
+/// what this user reaches, and no rights are needed. Questions after names (DNS) to this gateway's own address are answered: names of
+/// members here, others by the resolvers of this machine. `siga up` starts a gateway where the system file says `outside = true`, and without a system
+/// file. Connections from outside to members are made by `siga forward`.
+///
+/// Not reached are the loopback interface, and, unless --to names them one by one, other addresses of this machine and those that are local to a link,
+/// where clouds keep metadata. Runs until Ctrl-C.
+///
+/// For example: siga gateway hs0 --address 10.1.0.9, and then: siga run --gateway 10.1.0.9 -- curl https://www.debian.org
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The LAN, like hs0
+    lan: String,
+    /// An address of the gateway on the LAN, one for each family at most [default: the host chooses]
+    #[arg(long = "address", value_name = "ADDRESS")]
+    addresses: Vec<IpAddr>,
+    /// The name to attach under, in capital letters or small ones [default: a new one]
+    #[arg(long)]
+    name: Option<String>,
+    /// Guests that may use the gateway, by name or by the beginning of names and *, like WEB or CI* [default: all]
+    #[arg(long, value_name = "GUEST")]
+    guests: Vec<String>,
+    /// A network that may be reached, like 192.0.2.0/24 [default: all but this machine]
+    #[arg(long, value_name = "NETWORK")]
+    to: Vec<Prefix>,
+    /// A network that may not be reached, like 10.0.0.0/8, whatever --to says
+    #[arg(long, value_name = "NETWORK")]
+    refuse: Vec<Prefix>,
+    /// A resolver that names are asked of [default: those of /etc/resolv.conf]
+    #[arg(long, value_name = "ADDRESS")]
+    resolver: Vec<IpAddr>,
+    /// Connections that may be open at once, and flows of datagrams. One guest gets at most half of those that are free
+    #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_MAX, value_parser = clap::value_parser!(u64).range(1..=16_384))]
+    connections: u64,
+    /// End when standard input ends, as it does with the process that has started this one
+    #[arg(long, hide = true)]
+    until_input_ends: bool,
+    #[command(flatten)]
+    socket: Socket,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// A gateway that is there, as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct Up {
+    name: String,
+    lan: String,
+    addresses: Vec<IpAddr>,
+    resolvers: Vec<SocketAddr>,
+}
+
+/// Serves until a signal ends it.
+pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
+    let held = HeldSignals::hold().map_err(Outcome::no)?;
+    let first = arguments.addresses.first();
+    let options = Options {
+        socket: arguments.socket.path()?,
+        lan: arguments.lan.clone(),
+        name: arguments.name.clone(),
+        address: first.map(|address| WrittenAddress { address: *address, prefix_bits: None }),
+        routes: true,
+        wait: Wait::Block,
+        ..Options::default()
+    };
+    let joined = member::join(&options, "GATE".as_ref());
+    let mut lan = joined.map_err(|error| no_member(&options, &error))?;
+    for address in arguments.addresses.iter().skip(1) {
+        lan.register(*address).map_err(Outcome::no)?;
+    }
+    let own = lan.addresses().iter();
+    let own = own.filter_map(|own| Prefix::of(*own, lan.prefix_bits_of(*own))).collect();
+    let rules = Rules {
+        guests: arguments.guests.iter().map(|guest| guest.to_uppercase()).collect(),
+        to: arguments.to.clone(),
+        refused: arguments.refuse.clone(),
+        own,
+    };
+    let named = arguments.resolver.iter().map(|at| SocketAddr::new(*at, NAMES_PORT)).collect();
+    let resolvers = Resolvers::new(named);
+    let up = Up {
+        name: lan.own().name.to_string(),
+        lan: arguments.lan.clone(),
+        addresses: lan.addresses().to_vec(),
+        resolvers: resolvers.all(),
+    };
+    let connections_max = arguments.connections as usize;
+    let descriptors =
+        os::memory::allow_descriptors((connections_max * DESCRIPTORS_PER_CONNECTION) as u64);
+    let connections_max =
+        (descriptors as usize / DESCRIPTORS_PER_CONNECTION).clamp(1, connections_max);
+    let stack = StackOptions {
+        connections_max: 2 * connections_max,
+        pool_bytes: connections_max * BUFFER_BYTES,
+        ..StackOptions::default()
+    };
+    let outside = Outside::new(lan, &stack).map_err(Outcome::no)?;
+    let mut gateway =
+        Gateway::new(outside, rules, resolvers, connections_max).map_err(Outcome::no)?;
+    gateway.poller.add(held.as_fd(), OTHERS).map_err(Outcome::no)?;
+    if arguments.until_input_ends {
+        gateway.poller.add(io::stdin(), INPUT).map_err(Outcome::no)?;
+    }
+    if arguments.output.json {
+        // A pipe that nobody reads is no reason to end.
+        let _ = print_json(&up);
+    } else {
+        let Up { name, lan, addresses, .. } = &up;
+        let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+        say(format_args!("{name} is the way out of the LAN {lan}, as {}", addresses.join(", ")));
+    }
+    gateway.serve(&held).map_err(Outcome::no)?;
+    if arguments.output.json {
+        let _ = print_json(&gateway.counted());
+    }
+    Ok(())
+}
+
+/// Why something of a member is not carried on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// The rules forbid it, or the kernel does.
+    Forbidden,
+    /// The guest, or all together, have as many as they may.
+    Full,
+    /// This system lacks something.
+    Lacking,
+    /// The kernel lets this user send no echo requests.
+    NoEcho,
+    /// Somebody on the way has said so.
+    Refused(Refusal),
+}
+
+/// What an error of a socket means.
+fn failure(error: &io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => {
+            Failure::Refused(Refusal::Port)
+        }
+        ErrorKind::NetworkUnreachable => Failure::Refused(Refusal::Network),
+        ErrorKind::HostUnreachable | ErrorKind::TimedOut => Failure::Refused(Refusal::Host),
+        ErrorKind::PermissionDenied => Failure::Forbidden,
+        _ => Failure::Lacking,
+    }
+}
+
+impl Failure {
+    fn counter(self) -> Counter {
+        match self {
+            Failure::Forbidden => Counter::OutsideForbidden,
+            Failure::Full => Counter::OutsideFull,
+            Failure::Lacking | Failure::NoEcho => Counter::OutsideLacking,
+            Failure::Refused(_) => Counter::OutsideUnreached,
+        }
+    }
+
+    /// What a member is told. Nothing where it may try again soon.
+    fn refusal(self) -> Option<Refusal> {
+        match self {
+            Failure::Forbidden | Failure::NoEcho => Some(Refusal::Forbidden),
+            Failure::Full | Failure::Lacking => None,
+            Failure::Refused(refusal) => Some(refusal),
+        }
+    }
+
+    /// Tells whoever asks for a connection.
+    fn tell_asker(self, outside: &Outside, asked: Asked) -> io::Result<()> {
+        outside.count(self.counter(), 1)?;
+        outside.refuse(asked, self.refusal())
+    }
+
+    /// Tells whoever has sent a datagram.
+    fn tell_sender(
+        self,
+        outside: &Outside,
+        kind: StrayKind,
+        ends: (SocketAddr, SocketAddr),
+    ) -> io::Result<()> {
+        outside.count(self.counter(), 1)?;
+        match self.refusal() {
+            Some(refusal) => outside.refuse_stray(kind, ends, refusal),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How many of something there may be, and how many each guest has.
+struct Shares {
+    most: usize,
+    all: usize,
+    of_guests: HashMap<Name, usize>,
+}
+
+impl Shares {
+    fn new(most: usize) -> Shares {
+        Shares { most, all: 0, of_guests: HashMap::new() }
+    }
+
+    fn of(&self, guest: Name) -> usize {
+        self.of_guests.get(&guest).copied().unwrap_or(0)
+    }
+
+    fn is_beyond(&self, guest: Name) -> bool {
+        self.all >= self.most || is_beyond_share(self.most, self.all, self.of(guest))
+    }
+
+    fn enter(&mut self, guest: Name) {
+        self.all += 1;
+        *self.of_guests.entry(guest).or_insert(0) += 1;
+    }
+
+    fn leave(&mut self, guest: Name) {
+        if let Some(of_guest) = self.of_guests.get_mut(&guest) {
+            self.all -= 1;
+            *of_guest -= 1;
+            if *of_guest == 0 {
+                self.of_guests.remove(&guest);
+            }
+        }
+    }
+}
+
+struct Gateway {
+    outside: Outside,
+    rules: Rules,
+    resolvers: Resolvers,
+    poller: Poller,
+    streams: Streams,
+    flows: Flows,
+    /// The last number of a connection or a flow.
+    begun: u64,
+    /// When something was said last.
+    said_ns: u64,
+    told: Told,
+}
+
+impl Gateway {
+    fn new(
+        outside: Outside,
+        rules: Rules,
+        resolvers: Resolvers,
+        connections_max: usize,
+    ) -> io::Result<Gateway> {
+        let poller = Poller::new()?;
+        poller.add(&outside.descriptor()?, OTHERS)?;
+        Ok(Gateway {
+            outside,
+            rules,
+            resolvers,
+            poller,
+            streams: Streams::new(connections_max),
+            flows: Flows::new(connections_max),
+            begun: INPUT,
+            said_ns: 0,
+            told: Told::default(),
+        })
+    }
+
+    /// Serves until a signal asks to end, or standard input ends.
+    fn serve(&mut self, held: &HeldSignals) -> io::Result<()> {
+        loop {
+            while let Some(signal) = held.take()? {
+                if signal.asks_to_end() {
+                    return Ok(());
+                }
+            }
+            self.outside.poll()?;
+            self.told.tell(self.outside.stack());
+            let now = now_ns();
+            for _ in 0..self.flows.end_silent(now) {
+                self.resolvers.fail();
+            }
+            let has_more = self.take_asked()? | self.take_strays(now)?;
+            while let Some(number) = self.outside.take_changed()? {
+                self.streams.change(number);
+            }
+            self.streams.carry(&self.outside)?;
+            self.flows.receive(now, &self.outside)?;
+            // What came while others were served may be for one that was served before: then the time is zero.
+            let mut time = self.outside.prepare_wait()?;
+            if has_more || self.streams.has_more() || self.flows.has_more() {
+                time = Duration::ZERO;
+            } else if let Some(due) = self.flows.due_ns() {
+                time = time.min(Duration::from_nanos(due.saturating_sub(now)));
+            }
+            let ready = self.poller.wait((time != Duration::MAX).then_some(time))?.to_vec();
+            for number in ready {
+                match number {
+                    OTHERS => {}
+                    INPUT if io::stdin().read(&mut [0; 64])? == 0 => return Ok(()),
+                    INPUT => {}
+                    _ if self.streams.wake(number, &self.outside)? => {}
+                    _ => self.flows.wake(number),
+                }
+            }
+        }
+    }
+
+    /// Looks at some of the connections that members ask for. Returns true if there may be more.
+    fn take_asked(&mut self) -> io::Result<bool> {
+        for _ in 0..TAKEN_PER_TURN {
+            let Some(asked) = self.outside.take_asked()? else { return Ok(false) };
+            let Err(failure) = self.begin_stream(asked) else { continue };
+            failure.tell_asker(&self.outside, asked)?;
+            self.say(failure, asked.guest, asked.destination);
+        }
+        Ok(true)
+    }
+
+    fn begin_stream(&mut self, asked: Asked) -> Result<(), Failure> {
+        // Whoever has left asks no more.
+        let guest = asked.guest.ok_or(Failure::Full)?;
+        let to = self.admit(guest, asked.destination)?;
+        self.begun += 1;
+        self.streams.begin((asked, guest), to, &self.poller, self.begun)
+    }
+
+    /// Looks at some of the datagrams and echo requests that members send. Returns true if there may be more.
+    fn take_strays(&mut self, now: u64) -> io::Result<bool> {
+        for _ in 0..TAKEN_PER_TURN {
+            let Some((stray, guest)) = self.outside.take_stray()? else { return Ok(false) };
+            let Some(guest) = guest else { continue };
+            if self.answer_name(&stray)? {
+                continue;
+            }
+            if !self.flows.has(&stray, guest)
+                && let Err(failure) = self.begin_flow(now, &stray, guest)
+            {
+                let ends = (stray.destination, stray.source);
+                failure.tell_sender(&self.outside, stray.kind, ends)?;
+                self.say(failure, Some(guest), stray.destination);
+                continue;
+            }
+            self.flows.send(now, &stray, &self.outside)?;
+        }
+        Ok(true)
+    }
+
+    fn begin_flow(&mut self, now: u64, stray: &Stray, guest: Name) -> Result<(), Failure> {
+        let to = self.admit(guest, stray.destination)?;
+        self.begun += 1;
+        self.flows.begin(now, (stray, guest), to, &self.poller, self.begun)?;
+        self.outside.count(Counter::OutsideFlows, 1).map_err(|error| failure(&error))
+    }
+
+    /// Answers a question after the name of a member. Returns false if it is none.
+    fn answer_name(&mut self, stray: &Stray) -> io::Result<bool> {
+        let Stray { kind, source, destination, data } = stray;
+        if *kind != StrayKind::Datagram || !self.is_for_names(*destination) {
+            return Ok(false);
+        }
+        let Some(question) = Question::parse(data) else { return Ok(false) };
+        let addresses = self.outside.addresses_of(question.guest)?;
+        if addresses.is_empty() {
+            return Ok(false);
+        }
+        let answer = question.answer(data, &addresses);
+        match self.outside.send(*kind, (*destination, *source), &answer) {
+            Ok(()) => self.outside.count(Counter::OutsideNames, 1)?,
+            Err(_) => self.outside.count(Counter::OutsideDropped, 1)?,
+        }
+        Ok(true)
+    }
+
+    /// Returns true if that is where this gateway answers questions after names.
+    fn is_for_names(&self, destination: SocketAddr) -> bool {
+        destination.port() == NAMES_PORT && self.is_own(destination.ip())
+    }
+
+    fn is_own(&self, address: IpAddr) -> bool {
+        self.outside.stack().addresses().contains(&address)
+    }
+
+    /// Decides whether a guest may reach an address, and where that is.
+    fn admit(&self, guest: Name, destination: SocketAddr) -> Result<SocketAddr, Failure> {
+        if !self.rules.may_use(guest) {
+            return Err(Failure::Forbidden);
+        }
+        if self.is_own(destination.ip()) {
+            let resolver = self.resolvers.current().filter(|_| self.is_for_names(destination));
+            return resolver.ok_or(Failure::Refused(Refusal::Port));
+        }
+        match self.rules.may_reach(destination.ip()) {
+            Ok(true) => Ok(destination),
+            Ok(false) => Err(Failure::Forbidden),
+            Err(error) => Err(failure(&error)),
+        }
+    }
+
+    /// Says what is not carried on because of this side, now and then.
+    fn say(&mut self, failure: Failure, guest: Option<Name>, destination: SocketAddr) {
+        let now = now_ns();
+        let why = match failure {
+            Failure::Refused(_) => return,
+            Failure::Forbidden => "the rules of this gateway forbid it",
+            Failure::Full => "as many are open as may be (--connections), or as one guest may have",
+            Failure::Lacking => "this system lacks descriptors, ports or memory",
+            Failure::NoEcho => {
+                "this user may send no echo requests (as root: sysctl net.ipv4.ping_group_range)"
+            }
+        };
+        if let Some(guest) = guest
+            && (self.said_ns == 0 || now.saturating_sub(self.said_ns) >= MESSAGE_NS)
+        {
+            self.said_ns = now;
+            say(format_args!("siga: {guest} does not reach {destination}: {why}"));
+        }
+    }
+
+    /// Collects the counters that are not zero, as `--json` prints them at the end.
+    fn counted(&self) -> std::collections::BTreeMap<&'static str, u64> {
+        crate::route::counted(self.outside.stack())
+    }
+}

@@ -1,0 +1,199 @@
+//! Who may use a gateway, and where to.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+
+use siga::Name;
+use siga::tcpip::Prefix;
+
+/// What a gateway lets through.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// The guests that may use it: names, or the beginnings of names and `*`. Empty: all.
+    pub guests: Vec<String>,
+    /// The networks that may be reached. Empty: all.
+    pub to: Vec<Prefix>,
+    /// The networks that may not be reached, whatever `to` says.
+    pub refused: Vec<Prefix>,
+    /// The LAN's own networks, which are nowhere else.
+    pub own: Vec<Prefix>,
+}
+
+/// The decision about an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Allowed,
+    Forbidden,
+    /// Only who asked the kernel for a way knows whether the address is this machine's own.
+    UnlessOwn,
+}
+
+impl Rules {
+    pub fn may_use(&self, guest: Name) -> bool {
+        let matches = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(beginning) => guest.as_str().starts_with(beginning),
+            None => guest.as_str() == pattern,
+        };
+        self.guests.is_empty() || self.guests.iter().any(matches)
+    }
+
+    /// Decides by the address alone.
+    ///
+    /// Services of this machine often believe whoever comes from the machine itself, and addresses that are local to a link often lead to the one that
+    /// runs it, as with the metadata of a cloud. So the machine's own addresses and those are reached if they are named one by one, and
+    /// the loopback interface is never reached.
+    fn verdict(&self, address: IpAddr) -> Verdict {
+        let is_in = |networks: &[Prefix]| networks.iter().any(|network| network.contains(address));
+        let inner = embedded(address);
+        if address.is_loopback() || is_no_host(address) || inner == Some(Inner::Mapped) {
+            return Verdict::Forbidden;
+        }
+        if is_in(&self.own) || is_in(&self.refused) {
+            return Verdict::Forbidden;
+        }
+        if let Some(Inner::Translated(inner)) = inner
+            && self.verdict(inner.into()) == Verdict::Forbidden
+        {
+            return Verdict::Forbidden;
+        }
+        let alone = Prefix::of(address, if address.is_ipv4() { 32 } else { 128 });
+        if self.to.iter().any(|network| Some(*network) == alone) {
+            return Verdict::Allowed;
+        }
+        if is_local_to_a_link(address) || !self.to.is_empty() && !is_in(&self.to) {
+            return Verdict::Forbidden;
+        }
+        Verdict::UnlessOwn
+    }
+
+    /// Returns true if an address may be reached now.
+    ///
+    /// # Errors
+    /// No way leads there; no descriptor is left.
+    pub fn may_reach(&self, address: IpAddr) -> io::Result<bool> {
+        match self.verdict(address) {
+            Verdict::Allowed => Ok(true),
+            Verdict::Forbidden => Ok(false),
+            Verdict::UnlessOwn => Ok(!is_own(address)?),
+        }
+    }
+}
+
+/// Returns true if an address is this machine's: what is for it stays here. The kernel is asked each time, because addresses come and go. Nothing is sent.
+fn is_own(address: IpAddr) -> io::Result<bool> {
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    // Any port: the discard service.
+    socket.connect((address, 9))?;
+    let from = socket.local_addr()?.ip();
+    Ok(from == address || from.is_loopback())
+}
+
+fn is_no_host(address: IpAddr) -> bool {
+    let is_odd = match address {
+        IpAddr::V4(address) => address.octets()[0] == 0 || address.octets()[0] >= 224,
+        IpAddr::V6(_) => false,
+    };
+    is_odd || address.is_unspecified() || address.is_multicast()
+}
+
+fn is_local_to_a_link(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        // Also the address at which a cloud answers with its metadata over IPv6, fd00:ec2::254.
+        IpAddr::V6(address) => {
+            address.is_unicast_link_local()
+                || address == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)
+        }
+    }
+}
+
+/// An address of IPv4 in one of IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inner {
+    /// The kernel would take it for the one of IPv4 (RFC 4291 2.5.5).
+    Mapped,
+    /// A translator on the way makes it the one of IPv4 (RFC 6052 2.1).
+    Translated(Ipv4Addr),
+}
+
+fn embedded(address: IpAddr) -> Option<Inner> {
+    let IpAddr::V6(address) = address else { return None };
+    let segments = address.segments();
+    let inner = Ipv4Addr::from_bits(address.to_bits() as u32);
+    match segments {
+        [0, 0, 0, 0, 0, 0 | 0xffff, ..] if !address.is_loopback() => Some(Inner::Mapped),
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => Some(Inner::Translated(inner)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(to: &[&str], refused: &[&str]) -> Rules {
+        let networks =
+            |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
+        let own = networks(&["10.1.0.0/16", "fd00:1::/64"]);
+        Rules { guests: Vec::new(), to: networks(to), refused: networks(refused), own }
+    }
+
+    fn verdict(rules: &Rules, address: &str) -> Verdict {
+        rules.verdict(address.parse().unwrap())
+    }
+
+    #[test]
+    fn what_this_machine_trusts_is_not_reached_unless_it_is_named() {
+        let open = rules(&[], &[]);
+        for forbidden in [
+            "127.0.0.1",
+            "127.8.9.1",
+            "::1",
+            "0.0.0.0",
+            "0.1.2.3",
+            "::",
+            "224.0.0.1",
+            "255.255.255.255",
+            "ff02::1",
+            "169.254.169.254",
+            "fe80::1",
+            "fd00:ec2::254",
+            "::ffff:127.0.0.1",
+            "::ffff:93.184.216.34",
+            "::7f00:1",
+            "64:ff9b::7f00:1",
+            "64:ff9b::a9fe:a9fe",
+            "10.1.0.7",
+            "fd00:1::7",
+        ] {
+            assert_eq!(verdict(&open, forbidden), Verdict::Forbidden, "{forbidden}");
+        }
+        for allowed in ["93.184.216.34", "10.2.0.1", "2001:db8::1", "64:ff9b::5db8:d822"] {
+            assert_eq!(verdict(&open, allowed), Verdict::UnlessOwn, "{allowed}");
+        }
+        assert!(!open.may_reach("127.0.0.1".parse().unwrap()).unwrap());
+        let named = rules(
+            &["0.0.0.0/0", "192.0.2.7/32", "169.254.169.254/32", "127.0.0.1/32"],
+            &["192.0.2.8/32", "10.0.0.0/8"],
+        );
+        assert_eq!(verdict(&named, "192.0.2.7"), Verdict::Allowed);
+        assert_eq!(verdict(&named, "169.254.169.254"), Verdict::Allowed);
+        assert_eq!(verdict(&named, "93.184.216.34"), Verdict::UnlessOwn);
+        for forbidden in ["127.0.0.1", "192.0.2.8", "10.9.9.9", "169.254.1.1", "2001:db8::1"] {
+            assert_eq!(verdict(&named, forbidden), Verdict::Forbidden, "{forbidden}");
+        }
+    }
+
+    #[test]
+    fn guests_are_named_or_their_names_begin_so() {
+        let named = Rules { guests: vec!["WEB".into(), "CI*".into()], ..Rules::default() };
+        let may = |name: &str| named.may_use(name.parse().unwrap());
+        assert!(may("WEB") && may("CI7") && may("CI"));
+        assert!(!may("WEB2") && !may("C"));
+        assert!(Rules::default().may_use("ANY".parse().unwrap()));
+    }
+}
