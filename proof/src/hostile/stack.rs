@@ -28,6 +28,7 @@ const OPTIONS: Options = Options {
     time_wait: Duration::from_secs(10),
     // What is for others goes out again where it came in.
     forwards: true,
+    stands_in: false,
 };
 
 /// Where the stack listens, and where it has a socket of UDP.
