@@ -336,7 +336,7 @@ impl Gateway {
             if has_more || self.streams.has_more() || self.flows.has_more() {
                 time = Duration::ZERO;
             } else if let Some(due) = self.flows.due_ns() {
-                time = time.min(Duration::from_nanos(due.saturating_sub(now)));
+                time = time.min(Duration::from_nanos(due.saturating_sub(now_ns())));
             }
             let ready = self.poller.wait((time != Duration::MAX).then_some(time))?.to_vec();
             for number in ready {

@@ -68,7 +68,7 @@ impl Tcb {
                 self.begin_recovery(flight);
             }
         }
-        if self.tail_at.take_due(now) && self.nxt != self.una {
+        if self.tail_at.take_due(now) && self.nxt != self.una && !self.scoreboard.has_selected() {
             // No time runs out before that.
             self.must_ask_for_tail = true;
             return;
@@ -229,7 +229,8 @@ impl Tcb {
         if !self.has_sent_end() && room < left && room < self.window_left() {
             self.limited_until = self.nxt.wrapping_add(room.min(i32::MAX as u32));
         }
-        let asks_for_tail = std::mem::take(&mut self.must_ask_for_tail) && range.is_none();
+        let is_tail_due = std::mem::take(&mut self.must_ask_for_tail);
+        let asks_for_tail = is_tail_due && range.is_none();
         let probe = self.probe(range.is_none());
         let (sequence, bytes, is_again) = match (range, probe) {
             (Some((sequence, bytes)), _) => (sequence, bytes, lost.is_some()),
@@ -267,7 +268,8 @@ impl Tcb {
             self.nxt = end;
         }
         self.sent_at = now;
-        if asks_for_tail {
+        // What is new asks for it, too.
+        if asks_for_tail || is_tail_due && !is_again {
             self.note_asked_for_tail(now, is_again, self.timeout());
         }
         self.arm(now);
