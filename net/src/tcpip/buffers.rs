@@ -1,7 +1,8 @@
 //! The buffers that all connections of a stack share, and who may have how many of them.
 //!
-//! Those of connections with one host are one owner's. An owner gets another one as long as it has fewer in that direction than are
-//! free: one alone may have half of all, and whatever owners have taken, another finds some.
+//! Those of connections with one host are one owner's. An owner gets another one as long as it has fewer in that direction than are free in it:
+//! one alone may have half of what the direction may have. The last quarter of that is for owners that have two at most, so that a few
+//! that take what they may leave some for others.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -13,8 +14,9 @@ pub(in crate::tcpip) const BUFFER_BYTES: usize = 16 << 10;
 /// How many freed bytes the allocator may keep: to have it give them back takes it some time.
 const FREED_BYTES_MAX: usize = 32 << 20;
 
-/// Buffers that an owner may have as long as there are any.
+/// Buffers that an owner may have as long as there are any, and the part of all that is left to owners which have fewer.
 const ALWAYS: usize = 2;
+const RESERVE: usize = 16;
 
 pub(in crate::tcpip) type Buffer = Box<[u8; BUFFER_BYTES]>;
 
@@ -150,8 +152,8 @@ impl Buffers {
     /// does: see [`Buffers::take_served`].
     pub(in crate::tcpip) fn has_one(&self, purpose: Purpose, owner: Owner) -> bool {
         let number = owner.0 as usize;
-        let has_one =
-            self.leaves_enough(purpose) && self.is_in_share(purpose == Purpose::Sending, number);
+        let left = self.left_for(purpose);
+        let has_one = self.is_in_share(purpose == Purpose::Sending, number, left);
         if !has_one
             && purpose == Purpose::Sending
             && !self.accounts[number].is_refused.replace(true)
@@ -161,29 +163,31 @@ impl Buffers {
         has_one
     }
 
-    /// Whether the other direction finds some whatever this one takes.
-    fn leaves_enough(&self, purpose: Purpose) -> bool {
-        let (has, left) = match purpose {
+    /// How many this purpose may still take, so that the other direction finds some whatever this one takes.
+    fn left_for(&self, purpose: Purpose) -> usize {
+        let (has, kept) = match purpose {
             Purpose::Next => (self.in_use - self.sending, self.in_use_max / 4),
             Purpose::Behind => (self.in_use - self.sending, self.in_use_max * 3 / 8),
             Purpose::Sending => (self.sending, self.in_use_max / 4),
         };
-        self.in_use < self.in_use_max && has + left < self.in_use_max
+        (self.in_use_max - self.in_use).min((self.in_use_max - kept).saturating_sub(has))
     }
 
-    /// Whether other owners find some whatever this one takes.
-    fn is_in_share(&self, is_sending: bool, number: usize) -> bool {
+    /// Whether an owner may have one of so many that are left.
+    fn is_in_share(&self, is_sending: bool, number: usize, left: usize) -> bool {
         let has = self.accounts[number].in_use[usize::from(is_sending)];
-        has < ALWAYS || has < self.in_use_max - self.in_use
+        let reserve = self.in_use_max / RESERVE;
+        left > 0 && (has < ALWAYS || has < left.saturating_sub(reserve))
     }
 
     /// The hosts whose connections found no buffer to send with, and find one now.
     pub(in crate::tcpip) fn take_served(&mut self) -> Vec<IpAddr> {
-        if self.refused.get_mut().is_empty() || !self.leaves_enough(Purpose::Sending) {
+        let left = self.left_for(Purpose::Sending);
+        if self.refused.get_mut().is_empty() || left == 0 {
             return Vec::new();
         }
         let mut refused = self.refused.take();
-        let served = refused.extract_if(.., |number| self.is_in_share(true, *number));
+        let served = refused.extract_if(.., |number| self.is_in_share(true, *number, left));
         let hosts = served.map(|number| {
             self.accounts[number].is_refused.set(false);
             self.accounts[number].host
@@ -242,23 +246,21 @@ mod tests {
     }
 
     #[test]
-    fn whatever_owners_take_another_finds_some() {
+    fn whatever_two_owners_take_another_finds_some() {
         let mut pool = Buffers::new(64 * BUFFER_BYTES, 0);
         let owners = [1, 2, 3].map(|last| pool.enter(host(last)));
         let taken = owners.map(|owner| take_all(&mut pool, Purpose::Next, owner));
-        assert_eq!(
-            taken.each_ref().map(Vec::len),
-            [32, 16, 0],
-            "and a quarter is for what is sent"
-        );
+        // A quarter is for what is sent, and some for those that have two at most.
+        assert_eq!(taken.each_ref().map(Vec::len), [22, 11, 6]);
         // Another connection with the same host has no more.
         let again = pool.enter(host(1));
         assert_eq!(again, owners[0]);
         assert!(pool.take(Purpose::Next, again).is_none());
         // What is sent has a share of its own.
-        assert_eq!(take_all(&mut pool, Purpose::Sending, again).len(), 8);
+        assert_eq!(take_all(&mut pool, Purpose::Sending, again).len(), 11);
         let late = pool.enter(host(4));
-        assert_eq!(take_all(&mut pool, Purpose::Sending, late).len(), 4);
+        assert_eq!(take_all(&mut pool, Purpose::Sending, late).len(), 5);
+        assert_eq!(take_all(&mut pool, Purpose::Next, late).len(), 3);
     }
 
     #[test]
@@ -266,16 +268,16 @@ mod tests {
         let mut pool = Buffers::new(8 * BUFFER_BYTES, 0);
         let [one, other] = [1, 2].map(|last| pool.enter(host(last)));
         let mut of_one = take_all(&mut pool, Purpose::Sending, one);
-        assert_eq!(of_one.len(), 4);
-        let of_other = take_all(&mut pool, Purpose::Sending, other);
-        assert_eq!(of_other.len(), 2);
+        let mut of_other = take_all(&mut pool, Purpose::Sending, other);
+        assert_eq!((of_one.len(), of_other.len()), (3, 2));
         assert_eq!(pool.take_served(), [0; 0].map(host));
         pool.put(of_one.pop().unwrap(), true, one);
-        // The share of the one is smaller now.
-        assert_eq!(pool.take_served(), [host(2)]);
+        pool.put(of_one.pop().unwrap(), true, one);
+        assert_eq!(pool.take_served(), [host(1), host(2)]);
         assert_eq!(pool.take_served(), [0; 0].map(host), "once");
         of_one.drain(..).for_each(|buffer| pool.put(buffer, true, one));
-        assert_eq!(pool.take_served(), [host(1)]);
+        of_other.drain(..).for_each(|buffer| pool.put(buffer, true, other));
+        assert_eq!(pool.take_served(), [0; 0].map(host), "nobody was refused since");
     }
 
     #[test]

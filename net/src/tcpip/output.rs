@@ -2,7 +2,7 @@
 //!
 //! The state machine counts a segment as sent once it has made it. So a frame that the link gives back is kept here and
 //! goes first when there is room, and until then nobody makes another for that target. On a LAN that is memory no
-//! segment is lost this way: a lost one costs a second, because that is the shortest time after which it is sent again.
+//! segment is lost this way.
 //! Packets that are passed on for others wait too, behind ours, as far as there is room for them.
 
 use std::collections::{HashMap, VecDeque};

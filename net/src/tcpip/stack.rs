@@ -499,7 +499,11 @@ impl Stack {
 
     /// Where our clock begins for a connection, if its segments are to carry times.
     fn clock_of(&self, tuple: Tuple, medium: Medium) -> Option<u32> {
-        medium.has_timestamps.then(|| self.secret.number(("clock", tuple)) as u32)
+        medium.has_timestamps.then(|| self.clock_offset(tuple))
+    }
+
+    fn clock_offset(&self, tuple: Tuple) -> u32 {
+        self.secret.number(("clock", tuple)) as u32
     }
 
     /// How a connection begins whose first number is this. It counts as one of its host.
@@ -573,7 +577,7 @@ impl Stack {
     /// A pair of ports is not used from here.
     #[cfg(test)]
     pub(super) fn take_for_ever(&mut self, tuple: Tuple) {
-        self.time_wait.insert(0, tuple, 0, 0, u64::MAX);
+        self.time_wait.insert(0, tuple, (0, 0), None, u64::MAX);
     }
 
     /// Whether there are no connections, but for those in TIME-WAIT.

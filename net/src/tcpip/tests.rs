@@ -739,7 +739,7 @@ fn buffers_are_limited_and_nothing_is_lost_for_want_of_them() {
         received == bytes
     };
     assert!(world.until(5 * SECOND, |world| take(world, 160_000)));
-    assert_eq!(pool(&world), (0, 8, 16, 2));
+    assert_eq!(pool(&world), (0, 6, 16, 2));
     assert_eq!(transfer(&mut world, ids, 1 << 20), [Outcome::Complete, Outcome::Complete]);
 }
 
@@ -750,7 +750,7 @@ fn writer_that_found_no_buffer_is_named_when_another_gives_some_back() {
     let [one, other] = [0; 2].map(|_| world.connect()[0]);
     world.wires[0].faults.lost = 100;
     world.stacks[0].watch(other, 7);
-    put(&mut world, 0, one, 4 << 14);
+    put(&mut world, 0, one, 3 << 14);
     while world.stacks[0].take_changed().is_some() {}
     assert_eq!(world.stacks[0].writable(other), Writable::Nothing);
     world.until(SECOND / 1000, |_| false);

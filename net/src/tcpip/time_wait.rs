@@ -17,6 +17,8 @@ pub(super) struct Entry {
     pub(super) next: u32,
     /// The next byte that would be received: what is acknowledged.
     pub(super) expected: u32,
+    /// The other side's last time, if segments carry times (RFC 7323 3.2).
+    pub(super) recent: Option<u32>,
     /// Until when, in nanoseconds.
     until: u64,
 }
@@ -30,12 +32,19 @@ pub(super) struct TimeWait {
 
 impl TimeWait {
     /// Keeps what is left of a connection until `until`.
-    pub(super) fn insert(&mut self, now: u64, tuple: Tuple, next: u32, expected: u32, until: u64) {
+    pub(super) fn insert(
+        &mut self,
+        now: u64,
+        tuple: Tuple,
+        (next, expected): (u32, u32),
+        recent: Option<u32>,
+        until: u64,
+    ) {
         self.expire(now);
         if self.order.len() >= ENTRIES_MAX {
             self.forget_oldest();
         }
-        self.entries.insert(tuple, Entry { next, expected, until });
+        self.entries.insert(tuple, Entry { next, expected, recent, until });
         self.order.push_back((until, tuple));
     }
 
@@ -86,13 +95,13 @@ mod tests {
     #[test]
     fn entries_go_when_their_time_is_over() {
         let mut table = TimeWait::default();
-        table.insert(0, tuple(1), 7, 8, 10);
-        table.insert(0, tuple(2), 7, 9, 20);
+        table.insert(0, tuple(1), (7, 8), None, 10);
+        table.insert(0, tuple(2), (7, 9), None, 20);
         assert_eq!(table.get(9, &tuple(1)).map(|entry| entry.expected), Some(8));
         assert_eq!(table.get(10, &tuple(1)), None);
         // One that came again stays for its new time.
-        table.insert(5, tuple(1), 70, 80, 30);
-        table.insert(21, tuple(3), 0, 0, 40);
+        table.insert(5, tuple(1), (70, 80), None, 30);
+        table.insert(21, tuple(3), (0, 0), None, 40);
         assert_eq!((table.len(), table.order.len()), (2, 2));
         assert_eq!(table.get(21, &tuple(1)).map(|entry| entry.next), Some(70));
     }
@@ -102,7 +111,7 @@ mod tests {
         let mut table = TimeWait::default();
         for number in 0..=ENTRIES_MAX as u32 {
             let remote = std::net::SocketAddr::new(number.to_be_bytes().into(), 1);
-            table.insert(0, Tuple { local: tuple(1).local, remote }, 0, 0, 10);
+            table.insert(0, Tuple { local: tuple(1).local, remote }, (0, 0), None, 10);
         }
         assert_eq!((table.len(), table.order.len()), (ENTRIES_MAX, ENTRIES_MAX));
     }

@@ -475,12 +475,13 @@ impl Link for Wire<'_> {
     ) -> Result<(), Unsent> {
         let lan = self.lans.get(number);
         let source = lan.mac();
-        let changes = lan.changes();
-        let member = lan.find_address(to).ok_or(Unsent::Unreachable)?;
-        if !self.members.is_known(number, changes, to, member.name) {
+        let found = lan.find_address(to).map(|member| (member.name, member.mac));
+        let (name, mac) = found.ok_or(Unsent::Unreachable)?;
+        // Asked after that: a table that has not changed by now had not changed before, either.
+        if !self.members.is_known(number, lan.changes(), to, name) {
             return Err(Unsent::Unreachable);
         }
-        net::tcpip::address(frame, member.mac, source);
+        net::tcpip::address(frame, mac, source);
         unsent(lan.try_push(offload, frame))
     }
 
@@ -492,12 +493,13 @@ impl Link for Wire<'_> {
     ) -> Result<(), Unsent> {
         let lan = self.lans.get(number);
         let source = lan.mac();
-        let changes = lan.changes();
-        let member = lan.find_address(to).ok_or(Unsent::Unreachable)?;
-        if !self.members.is_known(number, changes, to, member.name) {
+        let found = lan.find_address(to).map(|member| (member.name, member.mac));
+        let (name, mac) = found.ok_or(Unsent::Unreachable)?;
+        // Asked after that: a table that has not changed by now had not changed before, either.
+        if !self.members.is_known(number, lan.changes(), to, name) {
             return Err(Unsent::Unreachable);
         }
-        net::tcpip::address(frame.start, member.mac, source);
+        net::tcpip::address(frame.start, mac, source);
         unsent(lan.try_push_in_parts(&frame))
     }
 

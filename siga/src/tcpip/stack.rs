@@ -57,7 +57,7 @@ pub struct StackOptions {
     pub connections_max: usize,
     /// Bytes of all connections' buffers at most: a quarter of the machine's memory, or of its container's, unless set. A connection has
     /// buffers for the bytes that were not read or not acknowledged, and none while it has no such. Who sends more waits; what comes
-    /// and finds none is sent again. Connections with one host have no more than are left for others.
+    /// and finds none is sent again. Connections with one host have half of those for each direction at most.
     pub pool_bytes: usize,
     /// Bytes of buffers at most that wait for their next bytes, which are sooner there than in fresh ones: 32 MiB unless set.
     pub pool_kept_bytes: usize,

@@ -10,7 +10,8 @@ impl Stack {
         {
             let until = now.saturating_add(nanoseconds(self.options.time_wait));
             let (next, expected) = (tcb.next(), tcb.expected());
-            self.time_wait.insert(now, connection.tuple, next, expected, until);
+            let recent = tcb.times(now).map(|times| times.echoed);
+            self.time_wait.insert(now, connection.tuple, (next, expected), recent, until);
         }
         self.retire(index);
     }

@@ -1,6 +1,7 @@
 //! What a stack does about a segment of TCP.
 
 use super::*;
+use crate::tcpip::packet::Times;
 use crate::tcpip::tcp::Data;
 
 /// The shortest time between two challenges of one connection (RFC 5961 7).
@@ -51,13 +52,12 @@ impl Stack {
             // What takes no sequence space needs no answer.
             if !segment.has(RST) && segment.length() > 0 {
                 let (sequence, acknowledgement) = (entry.next, entry.expected);
-                let bare = Bare {
-                    flags: ACK,
-                    sequence,
-                    acknowledgement,
-                    window: u16::MAX,
-                    ..Bare::default()
-                };
+                let times = entry.recent.map(|echoed| Times {
+                    value: packet::clock(now, self.clock_offset(tuple)),
+                    echoed,
+                });
+                let window = u16::MAX;
+                let bare = Bare { flags: ACK, sequence, acknowledgement, window, times };
                 self.send_bare(tuple, bare, link);
             }
             return Ok(());

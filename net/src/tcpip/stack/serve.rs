@@ -32,11 +32,7 @@ impl Stack {
                 }
             }
         });
-        for host in self.pool.take_served() {
-            for index in self.indexes_of(host) {
-                self.note_change(index);
-            }
-        }
+        self.name_served();
         let Stack { busy, connections, timers, .. } = self;
         let is_due = |due: &u64| *due <= now && !self.are_timers_held;
         while let Some((due, index)) = timers.first().copied().filter(|(due, _)| is_due(due)) {
@@ -54,7 +50,18 @@ impl Stack {
             let Some(index) = self.busy.pop_front() else { break };
             self.serve(now, index, link);
         }
+        // What was served may have given buffers back.
+        self.name_served();
         self.has_more()
+    }
+
+    /// Names connections whose programs found no buffer to write into, and find one now.
+    fn name_served(&mut self) {
+        for host in self.pool.take_served() {
+            for index in self.indexes_of(host) {
+                self.note_change(index);
+            }
+        }
     }
 
     /// Has [`Stack::poll`] send what there is to send, and take nothing for late meanwhile: for one who knows that frames have come that were not

@@ -159,6 +159,7 @@ impl Window {
         }
         if start.note(una, nxt, time) {
             self.threshold = self.bytes;
+            *start = SlowStart::default();
         }
         self.is_careful = start.careful.is_some();
     }
@@ -226,6 +227,11 @@ impl Window {
     /// Nothing has come for so long that all may be lost: it begins anew with one segment (RFC 5681 3.1, RFC 9438 4.8).
     pub(super) fn collapse(&mut self, flight: u32, mss: u32) {
         self.shrink(flight, mss);
+        self.begin_anew(mss);
+    }
+
+    /// It begins anew with one segment, up to where it was to begin last.
+    pub(super) fn begin_anew(&mut self, mss: u32) {
         self.bytes = mss;
     }
 

@@ -296,6 +296,10 @@ impl Tcb {
         let flight = self.scoreboard.flight(self.una, self.nxt);
         // Whether as much was under way as may be: if not, it says nothing of how much more may be.
         let is_limited = is_before(self.una, self.limited_until);
+        if !is_limited {
+            // It must not become true by numbers that come round.
+            self.limited_until = self.una;
+        }
         let moment = Moment { now, least: self.round_trip.least };
         if self.has_probed && self.nxt.wrapping_add(1) == number {
             // It was sent several times, perhaps.
@@ -332,7 +336,10 @@ impl Tcb {
                 self.congestion.measure(start, (self.una, self.nxt), time);
             }
         }
-        self.recover(now, &Said { is_news, is_repeated, news, duplicate, echoed, flight });
+        let stamps = self.stamps.as_ref().zip(echoed);
+        let is_echo_known = stamps.is_some_and(|(stamps, at)| stamps.since(now, at).is_some());
+        let said = Said { is_news, is_repeated, news, duplicate, echoed, is_echo_known, flight };
+        self.recover(now, &said);
         if news.bytes > 0 && is_limited && !matches!(self.recovery, Recovery::Fast(_)) {
             let mss = self.segment_bytes();
             self.congestion.acknowledge(now, news.bytes, self.round_trip.smoothed, mss);

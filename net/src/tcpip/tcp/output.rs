@@ -228,6 +228,9 @@ impl Tcb {
         let left = self.end().wrapping_sub(self.nxt);
         if !self.has_sent_end() && room < left && room < self.window_left() {
             self.limited_until = self.nxt.wrapping_add(room.min(i32::MAX as u32));
+        } else if self.scoreboard.has_lost() {
+            // So it is while what is lost waits to go again.
+            self.limited_until = self.nxt;
         }
         let is_tail_due = std::mem::take(&mut self.must_ask_for_tail);
         let asks_for_tail = is_tail_due && range.is_none();

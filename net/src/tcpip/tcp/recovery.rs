@@ -34,6 +34,8 @@ pub(super) struct Undo {
     again: u32,
     /// Our clock when the first was sent again.
     first_again: Option<u32>,
+    /// Something was acknowledged after that (RFC 3522 3.2, RFC 5682 2.1).
+    is_answered: bool,
 }
 
 /// How late pieces may come.
@@ -57,6 +59,8 @@ pub(super) struct Said {
     pub(super) duplicate: Option<(u32, u32)>,
     /// Our clock when that was sent which is acknowledged (RFC 7323 4.1).
     pub(super) echoed: Option<u32>,
+    /// Set if our clock may have shown that.
+    pub(super) is_echo_known: bool,
     /// Bytes that were under way.
     pub(super) flight: u32,
 }
@@ -89,8 +93,9 @@ impl Tcb {
         if said.is_repeated {
             self.repeated = self.repeated.saturating_add(1);
         }
+        let is_after_timeout = matches!(self.recovery, Recovery::Timeout(_)) && said.is_news;
         let has_lost = if self.theirs.takes_selective {
-            self.scoreboard.has_selected() && self.detect(now)
+            (self.scoreboard.has_selected() || is_after_timeout) && self.detect(now)
         } else if self.repeated == REPEATED_MAX && self.recovery == Recovery::None {
             self.scoreboard.lose_first(self.una, mss);
             true
@@ -129,9 +134,10 @@ impl Tcb {
         if self.recovery == Recovery::None {
             self.remember();
         }
-        // A second time in vain is no other congestion (RFC 5681 3.1).
-        if !matches!(self.recovery, Recovery::Timeout(_)) {
-            self.congestion.collapse(flight, self.segment_bytes());
+        // A second time in vain is no other congestion, but nothing is known of the way any more (RFC 5681 3.1).
+        match self.recovery {
+            Recovery::Timeout(_) => self.congestion.begin_anew(self.segment_bytes()),
+            _ => self.congestion.collapse(flight, self.segment_bytes()),
         }
         self.recovery = Recovery::Timeout(self.nxt);
         self.must_resend = true;
@@ -139,7 +145,8 @@ impl Tcb {
 
     fn remember(&mut self) {
         let (window, from) = (self.congestion, self.una);
-        let undo = Undo { window, from, until: None, again: 0, first_again: None };
+        let undo =
+            Undo { window, from, until: None, again: 0, first_again: None, is_answered: false };
         self.undo = Some(Box::new(undo));
         if let Some(start) = &mut self.slow_start {
             **start = SlowStart::default();
@@ -204,13 +211,23 @@ impl Tcb {
             }
         }
         let is_over = undo.until.is_some();
+        let is_first = said.is_news && undo.first_again.is_some() && !undo.is_answered;
+        undo.is_answered |= is_first;
         let is_late = match (undo.first_again, said.echoed) {
             // All that was missing has come before anything went again.
             (None, _) => !self.scoreboard.has_lost(),
-            // What has come now was sent before that.
-            (Some(again), Some(echoed)) => said.is_news && is_before(echoed, again),
-            // So it was, if it was sent once (RFC 5682 3).
-            (Some(_), None) => matches!(self.recovery, Recovery::Timeout(_)) && said.news.late > 0,
+            // What has come was sent before that, and not long before.
+            (Some(again), Some(echoed)) => {
+                is_first && said.is_echo_known && is_before(echoed, again)
+            }
+            // What was sent once has come behind what went again: by itself (RFC 5682 3). The first acknowledgement says nothing, because
+            // it stands for all that had come but for what was lost.
+            (Some(_), None) => match self.recovery {
+                Recovery::Timeout(until) => {
+                    !is_first && said.news.late > 0 && is_before(self.una, until)
+                }
+                _ => false,
+            },
         };
         if is_late && !is_over {
             self.scoreboard.find_all();
@@ -422,24 +439,33 @@ mod tests {
 
     #[test]
     fn timeout_that_was_none_takes_nothing_away() {
-        // With times, and without (RFC 5682): what comes was sent before it was sent again.
-        for has_times in [true, false] {
-            let mut stage = Stage::new(has_times, 4);
+        let timed_out = |has_times| {
+            let mut stage = Stage::new(has_times, 8);
             let before = stage.window();
             // The end is asked for first.
-            assert_eq!(stage.pass(20 * MILLISECOND), [(3001, 1000)]);
-            let again = stage.pass(200 * MILLISECOND);
-            assert_eq!(again, [(1, 1000)], "{has_times}");
+            assert_eq!(stage.pass(20 * MILLISECOND), [(7001, 1000)]);
+            assert_eq!(stage.pass(200 * MILLISECOND), [(1, 1000)]);
             assert!(stage.window() < before);
             stage.now += MILLISECOND;
-            let next = stage.hear(2001, &[], has_times.then_some(0));
-            assert_eq!(
-                (stage.window(), stage.tcb.recovery),
-                (before, Recovery::None),
-                "{has_times}"
-            );
-            assert_eq!(next, [], "the others are under way");
-        }
+            (stage, before)
+        };
+        // With times: what comes was sent before it was sent again.
+        let (mut stage, before) = timed_out(true);
+        assert_eq!(stage.hear(2001, &[], Some(0)), [], "the others are under way");
+        assert!(stage.window() >= before && stage.tcb.recovery == Recovery::None);
+        // What our clock cannot have shown says nothing.
+        let (mut stage, before) = timed_out(true);
+        stage.hear(2001, &[], Some(u32::MAX - 100_000));
+        assert!(stage.window() < before);
+        // Without (RFC 5682): the first acknowledgement may stand for all that had come but for what was lost.
+        let (mut stage, before) = timed_out(false);
+        stage.hear(6001, &[], None);
+        assert!(stage.window() < before);
+        let (mut stage, before) = timed_out(false);
+        stage.hear(2001, &[], None);
+        assert!(stage.window() < before);
+        stage.hear(6001, &[], None);
+        assert!(stage.window() >= before && stage.tcb.recovery == Recovery::None);
         // It was one, if what is acknowledged was sent again.
         let mut stage = Stage::new(true, 4);
         let before = stage.window();
