@@ -127,7 +127,14 @@ impl Tcb {
             return Arrival::answer(Answer::Challenge);
         }
         if is_synchronized && segment.is_probe(self.expected) {
-            return Arrival { is_heard: true, ..Arrival::answer(Answer::Position) };
+            if !is_before(self.una, segment.acknowledgement) {
+                return Arrival { is_heard: true, ..Arrival::answer(Answer::Position) };
+            }
+            // The other side has a byte by which we asked after its window, and this side one of the other's: if neither took note, both would
+            // answer each other for ever.
+            let progress = self.acknowledge(now, &segment, (header, times), pool);
+            self.must_acknowledge |= self.state != State::Closed;
+            return Arrival { progress, is_heard: true, ..Arrival::NOTHING };
         }
         if is_orphan && segment.data_bytes > 0 && is_before(self.expected, segment.data_end()) {
             // The other side has to know (RFC 2525 2.16). One who cannot say how far we are has to find out first.
