@@ -56,7 +56,8 @@ def screen(cases, heads, rows, said, halves=()):
         half = (interval(values)[1] - interval(values)[0]) / 2 / statistics.median(values) if values and interval(values) else math.inf
         halves = sorted([*halves, half] if half < math.inf else halves)
         if values and mark != ("" if half <= 0.1 else "~" if half <= 0.5 else "?"): wrong.append((heads[at], row[at], half))
-    if f"within ±{halves[len(halves) // 2]:.0%} typically, ±{halves[-1]:.0%} at worst" not in said.replace(" %", "%"): wrong.append(halves)
+    typical, worst = [f"{half:.0%}" if half < 10 else "over 1000%" for half in (halves[len(halves) // 2], halves[-1])]
+    if f"within ±{typical} typically, ±{worst} at worst" not in said.replace(" %", "%"): wrong.append(halves)
 def table(case, table, grids):
     each, down, base = many(table.get("each")), many(table["down"]), table.get("base", {})
     cells = [cell for cell in case.cells if has(cell, table.get("only", {}))]
@@ -87,8 +88,7 @@ def claim(case, claim, row):
         (least, most), surer = [interval(values, 0.05 / count) or (-math.inf, math.inf) for count in (1, len(every))]
         verdict = 0 if low <= least and most <= high else 2 if surer[1] < low or surer[0] > high else 1
         judged.append((verdict, max(-high / statistics.median(values), -statistics.median(values) / low if low > 0 else -math.inf), values))
-    found = max(judged, default=None)
-    if found: check(claim["name"] + ", ", re.sub("^(the worst of .*?: )?(ratio )?|, wanted.*", "", row[1].split("<br>")[1]), found[2], metric)
+    if found := max(judged, default=None): check(claim["name"] + ", ", re.sub("^(the worst of .*?: )?(ratio )?|, wanted.*", "", row[1].split("<br>")[1]), found[2], metric)
     if row[0] != (words[found[0]] if found else "not measured") and not any("failed" in line for line in case.lines): wrong.append((claim, row))
 lines, text = [json.loads(line) for line in open(sys.argv[1])], open(sys.argv[2]).read()
 def grids(text): return iter([([c.strip() for c in g[0][1:-1].split("|")], [[c.strip() for c in r[1:-1].split("|")] for r in g[2:]])
