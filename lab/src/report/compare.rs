@@ -8,16 +8,14 @@ use serde::Serialize;
 
 use super::distinct;
 use super::series::{Series, records};
-use super::sure::{STOLEN_MAX, stolen};
+use super::sure::{STOLEN_MAX, States, stolen};
 use crate::binary::{Binary, cksum};
 use crate::case::Case;
 use crate::factor::Factors;
 use crate::machine::FACTS;
 use crate::metric::Better;
 use crate::record::Record;
-use crate::state::{is_one_state, join};
 use crate::statistics::{Summary, independent_ratio, leave_common_state};
-use crate::unit::three_digits;
 
 /// A figure of A beside that of B, in the unit of results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -313,14 +311,11 @@ fn differences(a: &[Series<'_>], b: &[Series<'_>]) -> Vec<Difference> {
     let binary = |record: &Record| record.binary.as_ref().map_or_else(String::new, Binary::line);
     found.extend(differ(None, "binaries", &both, binary));
     found.extend(differ(None, "other programs", &both, busy));
-    let trips = |records: &Vec<&Record>| {
-        records.iter().filter_map(|record| record.state.as_ref()?.line_range()).reduce(join)
-    };
-    if let [Some(one), Some(other)] = both.each_ref().map(trips)
-        && !is_one_state(join(one, other))
-    {
-        let shown = |(least, most)| format!("{} to {} ns", three_digits(least), three_digits(most));
-        found.extend(unequal(None, "a cache line, there and back", [one, other].map(shown)));
+    let states = [a, b].map(|all| States::of(records(all)));
+    let [one, other] = &states;
+    if !one.is_empty() && !other.is_empty() && !one.are_those_of(other) {
+        let differs = "how near the processors were (a cache line, there and back)";
+        found.extend(unequal(None, differs, states.map(|states| states.to_string())));
     }
     let parts = [a, b].map(|all| stolen(records(all)));
     if parts.iter().any(|part| *part > STOLEN_MAX) {

@@ -1,11 +1,13 @@
 //! How sure the figures are: spread, machine, and what took its time away.
 
+use std::fmt;
+
 use super::series::{Series, records};
 use super::{Block, Grid, counted, distinct, grouped};
 use crate::factor::{AGAINST, Factors, THIS, describe, is_against};
 use crate::quantity::total;
 use crate::record::{Record, read_case};
-use crate::state::{LineRange, states};
+use crate::state::{LineRange, is_one_state, join, states};
 use crate::statistics::Summary;
 use crate::unit::three_digits;
 
@@ -105,18 +107,60 @@ fn trips((least, most): LineRange) -> String {
 
 /// How near the processors were, in how many trials; nothing if nobody measured it.
 pub(super) fn states_line(all: &[Series<'_>]) -> Option<String> {
-    let measured = records(all).filter(|record| record.is_measured());
-    let (states, of_two) =
-        states(measured.filter_map(|record| record.state.as_ref()?.line_range()));
-    let state = |(range, count): &_| format!("{} in {}", trips(*range), counted(*count, "trial"));
-    let mut shown = states.iter().map(state).collect::<Vec<String>>().join(", ");
-    if of_two > 0 {
-        shown += &format!("; it changed during {of_two}");
+    let states = States::of(records(all));
+    let ratios = if states.are_several() { ". Ratios are of rounds in one state" } else { "" };
+    (!states.is_empty()).then(|| format!("Cache line, there and back: {states}{ratios}"))
+}
+
+/// The states of the processors in which trials were taken.
+pub(super) struct States {
+    /// The round trips of each, from the nearest, and how many trials.
+    of_one: Vec<(LineRange, usize)>,
+    /// Trials that were in two of them.
+    of_two: usize,
+}
+
+impl States {
+    /// Those of the trials of these results that have a figure.
+    pub(super) fn of<'a>(records: impl Iterator<Item = &'a Record>) -> States {
+        let measured = records.filter(|record| record.is_measured());
+        let (of_one, of_two) =
+            states(measured.filter_map(|record| record.state.as_ref()?.line_range()));
+        States { of_one, of_two }
     }
-    if states.len() > 1 || of_two > 0 {
-        shown += ". Ratios are of rounds in one state";
+
+    /// True if nobody measured any.
+    pub(super) fn is_empty(&self) -> bool {
+        self.of_one.is_empty() && self.of_two == 0
     }
-    (!shown.is_empty()).then(|| format!("Cache line, there and back: {shown}"))
+
+    fn are_several(&self) -> bool {
+        self.of_one.len() > 1 || self.of_two > 0
+    }
+
+    /// True if each state of one has its like among those of the other. Trials that were in two states say nothing of that.
+    pub(super) fn are_those_of(&self, other: &States) -> bool {
+        let has = |all: &States, range: LineRange| {
+            all.of_one.iter().any(|(own, _)| is_one_state(join(*own, range)))
+        };
+        let all_of = |one: &States, other| one.of_one.iter().all(|(range, _)| has(other, *range));
+        all_of(self, other) && all_of(other, self)
+    }
+}
+
+/// `98..104 ns in 20 trials, 380..410 ns in 2 trials; it changed during 1`
+impl fmt::Display for States {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state =
+            |(range, count): &_| format!("{} in {}", trips(*range), counted(*count, "trial"));
+        let shown: Vec<String> = self.of_one.iter().map(state).collect();
+        formatter.write_str(&shown.join(", "))?;
+        match self.of_two {
+            0 => Ok(()),
+            trials if shown.is_empty() => write!(formatter, "it changed during {trials}"),
+            trials => write!(formatter, "; it changed during {trials}"),
+        }
+    }
 }
 
 /// How many trials had a party whose window was much shorter than ordered. Windows open late where a party has no

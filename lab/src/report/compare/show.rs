@@ -162,7 +162,7 @@ impl Comparison<'_> {
 fn difference(one: &Difference) -> String {
     let Difference { case, differs, a, b } = one;
     let case = case.as_ref().map(|case| format!("{case}: ")).unwrap_or_default();
-    format!("{case}A and B differ in {differs}: {a}, and {b}")
+    format!("{case}A and B differ in {differs}: A has {a}; B has {b}")
 }
 
 /// A table for each metric: a row for each cell.

@@ -83,7 +83,7 @@ fn figures_of_both_are_judged_by_whether_their_intervals_overlap() {
         "Worse in B:\n\n- small (path, 64, spin): messages 0.805 (0.762..0.850) times A's\n",
         "\nmillion messages/s\n in B        cell              ",
         " worse       path, 64, spin   10.2 (10.0..10.5)   8.25 (8.00..8.50)   0.805 (0.762..0.850) \n",
-        "- A and B differ in siga: 0.7.0, and 0.8.0\n",
+        "- A and B differ in siga: A has 0.7.0; B has 0.8.0\n",
     ] {
         assert!(shown.contains(part), "{part}\nis not in\n{shown}");
     }
@@ -184,10 +184,16 @@ fn trials_of_different_states_are_not_compared() {
     let found = compare(&a, &b, WISHES);
     assert_eq!((found.compared[0].a.trials, found.compared[0].a.other_state), (6, 6));
     assert_eq!(found.compared[0].b.trials, 12);
-    let line = "a cache line, there and back: 100 to 400 ns, and 110 to 110 ns";
+    let line = "how near the processors were (a cache line, there and back): \
+                A has 100 ns in 6 trials, 400 ns in 6 trials; B has 110 ns in 12 trials";
     let shown = text(&found.report("a", "b", WISHES), 200);
     assert!(shown.contains(line), "{shown}");
     assert!(shown.contains("6 trials of a cell in A and 0 in B are left out"), "{shown}");
+    // Near in half of each: they do not differ, though each has a wide range.
+    b.iter_mut().enumerate().for_each(|(at, one)| state(one, if at < 9 { 110.0 } else { 390.0 }));
+    let shown = text(&compare(&a, &b, WISHES).report("a", "b", WISHES), 200);
+    assert!(!shown.contains("how near"), "{shown}");
+    b.iter_mut().for_each(|one| state(one, 110.0));
     // Far in all of A.
     a.iter_mut().for_each(|one| state(one, 400.0));
     let found = compare(&a, &b, WISHES);
