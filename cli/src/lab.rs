@@ -282,6 +282,8 @@ fn print_report(arguments: &Report) -> Result<(), Outcome> {
     }
     if arguments.output.json || matches!(arguments.format, Format::Csv) {
         notes.iter().for_each(say);
+        let cut = report::unfinished(&records);
+        cut.iter().for_each(|sentence| say(format_args!("warning: {sentence}")));
     }
     if arguments.output.json {
         report::figures(&records).iter().try_for_each(print_json)?;
@@ -344,7 +346,8 @@ fn last_whole(
     let mut whole = read.filter(|(records, _)| record::interrupted(records).is_empty());
     let Some((records, earlier)) = whole.next() else { return Ok((file, records)) };
     say(format_args!(
-        "the latest run was {cut}; last is the latest that is whole, and 1 the other"
+        "{}; last is the latest that is whole, and 1 the other",
+        cut.sentence(&"the latest run")
     ));
     Ok((earlier, records))
 }
@@ -406,7 +409,9 @@ fn results(arguments: &Run) -> Result<Results, Outcome> {
     }
     // Of two runs that begin together one has its file first, and the other sees that.
     let mut others = store.runs().unwrap_or_default();
-    others.retain(|other| Some(other.began_ms) != results.began_ms && other.is_under_way());
+    others.retain(|other| {
+        Some(other.began_ms) != results.began_ms && store::is_under_way(&other.file)
+    });
     for other in others {
         let process = other.writer().map_or_else(String::new, |id| format!(", process {id}"));
         let began = store::date(other.began_ms);

@@ -136,6 +136,20 @@ fn run_that_was_interrupted_is_called_so_and_is_not_the_last() {
         let (out, _) = shown(arguments);
         assert!(out.contains(sentence), "{arguments:?}: {out}");
     }
+    for format in [&["--json"][..], &["--format", "csv"]] {
+        let (_, error) = shown(&[&["report", "1"], format].concat());
+        assert_eq!(error, format!("warning: {sentence}\n"), "{format:?}");
+    }
+    // While a process writes it.
+    let writer = std::fs::File::open(directory.0.join(format!("siga/lab/run-{B}.jsonl"))).unwrap();
+    writer.lock().unwrap();
+    let sentence = "The run of 2026-11-22 02:13 UTC is under way: 6 of 30 trials";
+    for arguments in [&["report", "1"][..], &["page", "last"]] {
+        let (out, _) = shown(arguments);
+        assert!(out.contains(sentence) && !out.contains("interrupted"), "{arguments:?}: {out}");
+    }
+    assert!(shown(&["history"]).0.contains("- 1 is under way: 6 of 30 trials\n"));
+    drop(writer);
     directory.keep(A, &whole);
     let (out, error) = shown(&["report", "last"]);
     assert!(!out.contains("interrupted") && out.contains("30 trials of 1 s"), "{out}");

@@ -17,6 +17,7 @@ use crate::metric::renamed;
 use crate::published::{Published, Sheet};
 use crate::quantity::Party;
 use crate::state::State;
+use crate::store::is_under_way;
 
 /// One trial: measured, failed, or not possible here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,6 +71,9 @@ pub struct Record {
     /// The published tables that the case names, beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Tables>,
+    /// True if a process still wrote the run when this was read.
+    #[serde(skip)]
+    pub is_under_way: bool,
 }
 
 /// The texts of published tables.
@@ -107,7 +111,7 @@ impl Record {
     }
 }
 
-/// A run that ended before all of its trials were made: by a signal, a crash or a full disk.
+/// A run that has fewer trials than were planned: it ended by a signal, a crash or a full disk, or has not ended yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Interrupted {
     /// When it began, in milliseconds since 1970.
@@ -117,27 +121,45 @@ pub struct Interrupted {
     pub trials: usize,
     /// Trials that were planned.
     pub planned: usize,
+    /// True while a process writes it.
+    #[serde(skip)]
+    pub is_under_way: bool,
 }
 
-/// `interrupted: 6 of 30 trials`
-impl fmt::Display for Interrupted {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "interrupted: {} of {} trials", self.trials, self.planned)
+impl Interrupted {
+    /// A sentence without its end: `1 was interrupted: 6 of 30 trials`.
+    pub fn sentence(&self, subject: &dyn fmt::Display) -> String {
+        let verb = if self.is_under_way { "is" } else { "was" };
+        format!("{subject} {verb} {self}")
     }
 }
 
-/// The runs of these results that were interrupted, the oldest first. The results must have all that is kept of these runs.
+/// `interrupted: 6 of 30 trials`, `under way: 6 of 30 trials`
+impl fmt::Display for Interrupted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = if self.is_under_way { "under way" } else { "interrupted" };
+        write!(formatter, "{state}: {} of {} trials", self.trials, self.planned)
+    }
+}
+
+/// The runs of these results that were interrupted or are under way, the oldest first. The results must have all that is kept of these
+/// runs.
 pub fn interrupted(records: &[Record]) -> Vec<Interrupted> {
-    let mut runs: BTreeMap<u64, (usize, BTreeSet<_>)> = BTreeMap::new();
+    let mut runs: BTreeMap<u64, (usize, bool, BTreeSet<_>)> = BTreeMap::new();
     for record in records {
-        let (planned, made) = runs.entry(record.run).or_default();
+        let (planned, is_under_way, made) = runs.entry(record.run).or_default();
         *planned = record.planned.unwrap_or_default().max(*planned);
+        *is_under_way |= record.is_under_way;
         // A trial that failed and was done again is one.
         made.insert((&record.case, &record.factors, record.trial));
     }
-    let ended = runs.into_iter().map(|(run, (planned, made))| (run, made.len(), planned));
-    let short = ended.filter(|(_, trials, planned)| trials < planned);
-    short.map(|(run, trials, planned)| Interrupted { run, trials, planned }).collect()
+    let all = runs.into_iter().map(|(run, (planned, is_under_way, made))| Interrupted {
+        run,
+        trials: made.len(),
+        planned,
+        is_under_way,
+    });
+    all.filter(|run| run.trials < run.planned).collect()
 }
 
 /// The case of these results of one run, as it was then; none if they come from a siga that knows other cases.
@@ -249,7 +271,14 @@ fn has_open_line(file: &Path) -> io::Result<bool> {
 /// # Errors
 /// [`FileError`]: which line is no result, and why. A last line that was cut off is none.
 pub fn read(file: &Path) -> Result<Vec<Record>, FileError> {
-    parse(&Source::read(file)?)
+    // Before the results: a run that ends meanwhile has all of them.
+    let is_under_way = is_under_way(file);
+    let mut records = parse(&Source::read(file)?)?;
+    let latest = records.iter().map(|record| record.run).max();
+    for record in &mut records {
+        record.is_under_way = is_under_way && Some(record.run) == latest;
+    }
+    Ok(records)
 }
 
 /// Takes the text of results apart.
@@ -342,8 +371,10 @@ mod tests {
         let older = [of(1, 5, None), of(2, 5, None)];
         let mut records = [&older[..], &[of(1, 7, Some(3)), failed, of(2, 7, Some(3))]].concat();
         let found = interrupted(&records);
-        assert_eq!(found, [Interrupted { run: 7, trials: 2, planned: 3 }]);
-        assert_eq!(found[0].to_string(), "interrupted: 2 of 3 trials");
+        assert_eq!(found, [Interrupted { run: 7, trials: 2, planned: 3, is_under_way: false }]);
+        assert_eq!(found[0].sentence(&"it"), "it was interrupted: 2 of 3 trials");
+        let now = Interrupted { is_under_way: true, ..found[0] };
+        assert_eq!(now.sentence(&"it"), "it is under way: 2 of 3 trials");
         records.push(of(3, 7, Some(3)));
         assert_eq!(interrupted(&records), []);
     }

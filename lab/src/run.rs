@@ -210,6 +210,7 @@ impl Running<'_> {
             definition: is_first.then(|| case.text.to_string()),
             file: (is_first && !library::has(&case.text)).then(|| case.file.display().to_string()),
             published: Tables::of(case).filter(|_| is_first),
+            is_under_way: false,
         }
     }
 

@@ -38,12 +38,6 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Returns true while a process writes the run.
-    pub fn is_under_way(&self) -> bool {
-        let file = File::open(&self.file);
-        file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
-    }
-
     /// The process that writes the run, if the kernel names it: `/proc/locks` (proc_locks(5)) has a line for each lock, as
     /// `1: FLOCK  ADVISORY  WRITE 708 08:01:2304 0 EOF`.
     pub fn writer(&self) -> Option<u32> {
@@ -56,6 +50,14 @@ impl Kept {
         };
         locks.lines().find_map(own)
     }
+}
+
+/// Returns true while a process writes a run that is kept in this file.
+pub fn is_under_way(file: &Path) -> bool {
+    // To open a pipe would wait for its writer.
+    let file =
+        fs::metadata(file).ok().filter(fs::Metadata::is_file).and_then(|_| File::open(file).ok());
+    file.is_some_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// Returns true if this names a run, and no file: `last`, `2` for the one before, `1795227234955` for the one that began

@@ -3,7 +3,7 @@
 use host::config::Source;
 use lab::record;
 use lab::report::{self, KeptRun, Trend};
-use lab::store::{Kept, Store};
+use lab::store::{Kept, Store, is_under_way};
 
 use super::{Format, no_store, show, unlisted};
 use crate::outcome::Outcome;
@@ -40,7 +40,7 @@ pub fn run(arguments: &History) -> Result<(), Outcome> {
 fn list(arguments: &History, runs: Vec<Kept>) -> Result<(), Outcome> {
     // Only those with results have a number. One at a time is in memory: each can have many megabytes.
     let summary = |(number, kept): (usize, Kept)| {
-        let is_under_way = kept.is_under_way();
+        let is_under_way = is_under_way(&kept.file);
         let Kept { began_ms: run, file, bytes } = kept;
         let (number, name) = (number + 1, file.display().to_string());
         let run = KeptRun { number, run, file: name, bytes, is_under_way, ..KeptRun::default() };

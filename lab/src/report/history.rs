@@ -63,7 +63,9 @@ impl KeptRun {
         KeptRun {
             cases: all.iter().map(|series| series.name.to_owned()).collect(),
             trials: records.iter().filter(|record| record.is_measured()).count(),
-            interrupted: interrupted(records).pop(),
+            interrupted: interrupted(records)
+                .pop()
+                .map(|short| Interrupted { is_under_way: self.is_under_way, ..short }),
             failed: records.iter().filter(|record| record.failed.is_some()).count(),
             siga: machine.siga + if machine.is_debug { " debug" } else { "" },
             processor: machine.processor,
@@ -99,10 +101,7 @@ pub fn kept(runs: &[KeptRun]) -> Report {
     let mut lines: Vec<String> = Vec::new();
     for run in runs {
         let KeptRun { number, file, failed, cut_off, refused, .. } = run;
-        lines.extend(run.interrupted.map(|short| match run.is_under_way {
-            true => format!("{number} is under way: {} of {} trials", short.trials, short.planned),
-            false => format!("{number} was {short}"),
-        }));
+        lines.extend(run.interrupted.map(|short| short.sentence(number)));
         lines.extend(refused.as_ref().map(|why| format!("{number} is refused: {why}")));
         let counted = [(failed, "attempts that failed"), (cut_off, "lines that were cut off")];
         let counted = counted.into_iter().filter(|(count, _)| **count > 0);

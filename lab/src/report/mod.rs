@@ -38,7 +38,7 @@ pub use screen::first_screen;
 use std::collections::BTreeMap;
 
 use crate::published::Published;
-use crate::record::{self, Record};
+use crate::record::{self, Interrupted, Record};
 
 use self::series::Series;
 
@@ -105,6 +105,11 @@ pub fn report(records: &[Record]) -> Report {
     Report { blocks }
 }
 
+/// Says which runs that a report of these results shows were interrupted, or are under way.
+pub fn unfinished(records: &[Record]) -> Vec<String> {
+    interrupted(records, &Series::all(records))
+}
+
 /// Says of which runs that are shown a part is missing.
 fn interruptions(records: &[Record], all: &[Series<'_>]) -> Vec<Block> {
     let lines = interrupted(records, all);
@@ -114,7 +119,9 @@ fn interruptions(records: &[Record], all: &[Series<'_>]) -> Vec<Block> {
 fn interrupted(records: &[Record], all: &[Series<'_>]) -> Vec<String> {
     let is_shown = |run| series::records(all).any(|record| record.run == run);
     let own = record::interrupted(records).into_iter().filter(|one| is_shown(one.run));
-    own.map(|one| format!("The run of {} UTC was {one}", history::when(one.run))).collect()
+    let sentence =
+        |one: Interrupted| one.sentence(&format!("The run of {} UTC", history::when(one.run)));
+    own.map(sentence).collect()
 }
 
 /// All claims, judged. Of a case that was run several times, the latest run counts.
