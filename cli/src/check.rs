@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use comfy_table::Table;
-use host::config::{Bytes, FileError};
+use host::config::{Bytes, FileError, Source};
 use host::system::System;
 use host::system::outline::{
     GuestOutline, LanOutline, Outline, UnitOutline, UserOutline, VolumeOutline,
@@ -18,7 +18,8 @@ use crate::query::table;
 /// The result, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct Checked<'a> {
-    file: String,
+    /// None of the system that there is without a file.
+    file: Option<String>,
     findings: Vec<Finding<'a>>,
     /// The system as a host reads it from the file. None if the file is wrong.
     system: Option<Outline>,
@@ -26,19 +27,23 @@ struct Checked<'a> {
 
 #[derive(Debug, Serialize)]
 struct Finding<'a> {
-    line: usize,
+    line: Option<usize>,
     what: &'a str,
     right: &'a str,
     /// A host refuses such a file. Otherwise it is a warning.
     is_error: bool,
 }
 
-/// Prints what is wrong in a system file, or probably not meant, and what a host would make of it.
+/// Prints what is wrong in a system file, or probably not meant, and what a host would make of it; without a file, the system that a host
+/// has then.
 ///
 /// # Errors
-/// There are findings.
-pub fn check(file: &Path, output: Output) -> Result<(), Outcome> {
-    let read = System::read(file);
+/// There are findings, or the file cannot be read.
+pub fn check(file: Option<&Path>, output: Output) -> Result<(), Outcome> {
+    let read = match file.map(Source::read).transpose()? {
+        Some(source) => System::parse(&source),
+        None => Ok(System::open()),
+    };
     let (findings, system) = match &read {
         Err(error) => (vec![error.clone()], None),
         Ok(system) => (findings(system), Some(system.outline())),
@@ -51,7 +56,7 @@ pub fn check(file: &Path, output: Output) -> Result<(), Outcome> {
             right,
             is_error,
         });
-        let file = file.display().to_string();
+        let file = file.map(|file| file.display().to_string());
         print_json(&Checked { file, findings: each.collect(), system })?;
     } else {
         findings.iter().try_for_each(print)?;
@@ -80,12 +85,13 @@ fn findings(system: &System) -> Vec<FileError> {
     findings
 }
 
-fn print_outline(file: &Path, system: &Outline) -> Result<(), Outcome> {
+fn print_outline(file: Option<&Path>, system: &Outline) -> Result<(), Outcome> {
     let Outline { socket, mode, users, guests, lans, volumes, guests_max, .. } = system;
     let has = [(guests.len(), "guest"), (lans.len(), "LAN"), (volumes.len(), "volume")];
     let has = has.map(|(count, what)| counted(count, what)).join(", ");
     let place = socket.as_ref().map_or("the usual place".to_owned(), |it| it.display().to_string());
-    print(format!("{}: {has}", file.display()))?;
+    let name = file.map_or("without a file".to_owned(), |file| file.display().to_string());
+    print(format!("{name}: {has}"))?;
     let memory = Bytes(system.memory_bytes_max);
     let most = counted(*guests_max, "guest");
     print(format!("listens at {place}, mode {mode}, for {most} and {memory} of memory"))?;

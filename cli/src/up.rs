@@ -43,9 +43,9 @@ pub struct Arguments {
     /// Start no gateways: members of LANs reach no other networks, unless somebody else starts `siga gateway`
     #[arg(long)]
     without_outside: bool,
-    /// Start no host: print what is wrong in the system file or probably not meant, and what a host would make of it. Ends
-    /// with 1 if there is anything to fix
-    #[arg(long, requires = "system")]
+    /// Start no host: print what is wrong in the system file or probably not meant, and what a host would make of it, or has without
+    /// a file. Ends with 1 if there is anything to fix
+    #[arg(long)]
     check: bool,
     #[command(flatten)]
     output: Output,
@@ -58,8 +58,8 @@ const END_TIME: Duration = Duration::from_secs(3);
 
 /// Runs the host until a signal ends it.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
-    if let (true, Some(file)) = (arguments.check, &arguments.system) {
-        return check(file, arguments.output);
+    if arguments.check {
+        return check(arguments.system.as_deref(), arguments.output);
     }
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let is_terminal = std::io::stderr().is_terminal();

@@ -90,7 +90,7 @@ fn check_ends_with_the_code_that_says_what_became_of_the_figures() {
         ),
         (&old, &other, &[], 3, "A and B have no figure in common"),
         (&old, &wrong, &[], 2, "wrong.jsonl:1: this is no result"),
-        (&old, &"none.jsonl".to_owned(), &[], 2, "none.jsonl:1: cannot be read"),
+        (&old, &"none.jsonl".to_owned(), &[], 2, "none.jsonl: cannot be read"),
         (&old, &same, &["--margin=-1"], 2, "must be a number of percent"),
         (&old, &same, &["--margin", "NaN"], 2, "must be a number of percent"),
         (&old, &same, &["--format", "csv"], 2, "must be --json"),

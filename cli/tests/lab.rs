@@ -128,7 +128,7 @@ fn wrong_use_ends_with_two_and_says_what_would_be_right() {
             &["run", "lan-tcp-exchange", "--peers", "none"],
             "none does not belong to this siga: No such file",
         ),
-        (&["run", "none.toml"], "none.toml:1: cannot be read"),
+        (&["run", "none.toml"], "none.toml: cannot be read"),
         (&["run", "--against", "none"], "none is not a siga binary: No such file or directory"),
         (&["run", "--against", "/"], "/ is not a siga binary: Permission denied"),
         (
@@ -146,8 +146,8 @@ fn wrong_use_ends_with_two_and_says_what_would_be_right() {
             &["report", "--published", "nonsense"],
             "there is no case \"nonsense\": must be a name that siga lab list prints",
         ),
-        (&["report", "--published", "none.toml"], "none.toml:1: cannot be read"),
-        (&["report", "none.jsonl"], "none.jsonl:1: cannot be read"),
+        (&["report", "--published", "none.toml"], "none.toml: cannot be read"),
+        (&["report", "none.jsonl"], "none.jsonl: cannot be read"),
     ] {
         let output = siga(&[&["lab"], arguments].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

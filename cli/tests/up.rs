@@ -196,6 +196,17 @@ fn check_prints_what_a_host_would_make_and_fails_on_what_is_not_meant() {
         assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
         assert!(out.starts_with(&format!("{file}: ")), "{out}");
     }
+    let (code, [out, err]) = siga(&["up", "--check"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.starts_with("without a file: 1 guest, 1 LAN, 0 volumes\n"), "{out}");
+    let (_, [out, _]) = siga(&["up", "--check", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let lan = &found["system"]["lans"][0]["name"];
+    assert_eq!((&found["file"], lan), (&serde_json::Value::Null, &"hs0".into()));
+    let none = place.file("none.toml");
+    let (code, [out, err]) = siga(&["up", "--check", &none]);
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+    assert!(err.starts_with(&format!("{none}: cannot be read: ")), "{err}");
     let name = place.file("system.toml");
     let written =
         "[[guest]]\nname = \"SERVER\"\n[[guest]]\nname = \"CLIENT\"\nconnect = [\"SERVR\"]\n";

@@ -17,7 +17,7 @@ use crate::near::{near, question};
 
 /// Why a file was refused.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{}:{}: {what}{}{right}", .file.display(), .line, if .right.is_empty() { "" } else { ": " })]
+#[error("{}{}: {what}{}{right}", .file.display(), .line.map_or(String::new(), |line| format!(":{line}")), if .right.is_empty() { "" } else { ": " })]
 #[non_exhaustive]
 pub struct FileError {
     /// Which file.
@@ -26,8 +26,8 @@ pub struct FileError {
     pub text: Arc<str>,
     /// Where, in bytes of the text.
     pub span: Range<usize>,
-    /// Where, in lines from 1.
-    pub line: usize,
+    /// Where, in lines from 1. None where the file could not be read.
+    pub line: Option<usize>,
     /// What is wrong there.
     pub what: String,
     /// What would be right.
@@ -52,7 +52,10 @@ impl Source {
         let empty = Source { file: file.to_owned(), text: "".into() };
         match read(file) {
             Ok(text) => Ok(Source { text: text.into(), ..empty }),
-            Err(error) => Err(empty.error(0..0, format!("cannot be read: {error}"), "")),
+            Err(error) => {
+                let what = format!("cannot be read: {error}");
+                Err(FileError { line: None, ..empty.error(0..0, what, "") })
+            }
         }
     }
 
@@ -93,6 +96,11 @@ impl Source {
         })
     }
 
+    /// The line, from 1, of a byte of this text.
+    pub(crate) fn line_at(&self, byte: usize) -> usize {
+        self.text.get(..byte).unwrap_or_default().matches('\n').count() + 1
+    }
+
     /// An error at a place in this text.
     pub fn error(
         &self,
@@ -100,11 +108,10 @@ impl Source {
         what: impl Into<String>,
         right: impl Into<String>,
     ) -> FileError {
-        let before = self.text.get(..span.start).unwrap_or_default();
         FileError {
             file: self.file.clone(),
             text: self.text.clone(),
-            line: before.matches('\n').count() + 1,
+            line: Some(self.line_at(span.start)),
             span,
             what: what.into(),
             right: right.into(),
@@ -272,7 +279,7 @@ mod tests {
         );
         assert!(refused("number = \n").starts_with("x.toml:1: "));
         let missing = Source::read(Path::new("/nonexistent/x.toml")).unwrap_err().to_string();
-        assert!(missing.starts_with("/nonexistent/x.toml:1: cannot be read: "), "{missing}");
+        assert!(missing.starts_with("/nonexistent/x.toml: cannot be read: "), "{missing}");
     }
 
     #[test]
@@ -280,7 +287,7 @@ mod tests {
         let refused = |path: &Path| Source::read(path).unwrap_err().to_string();
         for path in ["/dev/zero", "/dev", "/dev/null"] {
             let error = refused(Path::new(path));
-            assert_eq!(error, format!("{path}:1: cannot be read: it is no ordinary file"));
+            assert_eq!(error, format!("{path}: cannot be read: it is no ordinary file"));
         }
         let path = std::env::temp_dir().join(format!("siga-config-{}", std::process::id()));
         File::create(&path).unwrap().set_len(FILE_BYTES_MAX).unwrap();

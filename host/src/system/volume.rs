@@ -102,7 +102,7 @@ impl Place {
 
     /// The line, from 1.
     pub fn line(&self) -> usize {
-        self.error("", "").line
+        self.source.line_at(self.span.start)
     }
 }
 
