@@ -3,6 +3,7 @@
 mod audit;
 mod capture;
 mod check;
+mod ending;
 mod export;
 mod forward;
 mod gateway;

@@ -2,20 +2,19 @@
 
 use std::convert::Infallible;
 use std::io::IsTerminal;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use host::system::System;
 use host::{Handle, Host};
-use os::poller::wait_any;
 use os::signals::HeldSignals;
 use serde_json::json;
 use siga::disk::SystemVolumes;
 use tracing_subscriber::EnvFilter;
 
 use crate::check::check;
+use crate::ending::{end_in_time, take_all};
 use crate::gateway::Gateways;
 use crate::notify;
 use crate::outcome::Outcome;
@@ -96,7 +95,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     };
     // From here on there is something to remove. Checking volumes takes minutes: a signal ends that at once.
     let held = HeldSignals::hold().map_err(Outcome::no)?;
-    end_in_time(&held).map_err(Outcome::no)?;
+    end_in_time(&held, END_TIME, 1).map_err(Outcome::no)?;
     let (mut host, handle) = Host::new(system).map_err(|error| Outcome::kernel(&error))?;
     host.listen(&socket).map_err(|error| {
         let hint = match error.kind() {
@@ -120,27 +119,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         return take_all(&held).map(drop);
     };
     run_with(host, handle, &held, move || serve(&socket, volumes, gateways, output))
-}
-
-/// Takes the signals that wait, so that none of them is delivered. Returns whether there was one.
-fn take_all(held: &HeldSignals) -> Result<bool, Outcome> {
-    let mut found = false;
-    while held.take().map_err(Outcome::no)?.is_some() {
-        found = true;
-    }
-    Ok(found)
-}
-
-/// Ends the process some time after a signal that asks it to end, if it has not ended by then: the host stands still, in a write to a log
-/// that nobody reads perhaps. What it would have removed stays, as after a kill.
-fn end_in_time(held: &HeldSignals) -> std::io::Result<()> {
-    let asked = held.as_fd().try_clone_to_owned()?;
-    let watch = move || {
-        while !matches!(wait_any([Some(asked.as_fd())], None), Ok([true]) | Err(_)) {}
-        thread::sleep(END_TIME);
-        std::process::exit(1);
-    };
-    thread::Builder::new().name("end".into()).spawn(watch).map(drop)
 }
 
 /// Runs a host, and a control unit on a thread of its own, until a signal ends both. The control unit is left in the middle of its work

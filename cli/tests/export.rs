@@ -3,13 +3,17 @@
 mod common;
 #[path = "common/exposition.rs"]
 mod exposition;
+#[path = "common/lacking.rs"]
+mod lacking;
+#[path = "common/signals.rs"]
+mod signals;
 
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::symlink;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -17,16 +21,21 @@ use siga::{Guest, PathOptions};
 
 use common::{Process, System, text};
 use exposition::Page;
+use signals::{ask_to_end, is_ignored};
 
 /// An exporter that listens at a port of its own.
 struct Exporter {
-    _process: Process,
+    process: Process,
     address: String,
 }
 
 impl Exporter {
     fn start(system: &System) -> Exporter {
-        let mut command = system.command(&["export", "--listen", "0", "--json"]);
+        Exporter::of(system.command(&["export", "--listen", "0", "--json"]))
+    }
+
+    /// An exporter that this command starts.
+    fn of(mut command: Command) -> Exporter {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process(command.spawn().unwrap());
         let mut line = String::new();
@@ -34,7 +43,7 @@ impl Exporter {
         let value: Value = serde_json::from_str(&line).unwrap();
         let address = value["listening"].as_str().unwrap().to_owned();
         assert!(address.starts_with("127.0.0.1:"), "{address}");
-        Exporter { _process: process, address }
+        Exporter { process, address }
     }
 
     fn connect(&self) -> TcpStream {
@@ -315,6 +324,116 @@ fn file_is_replaced_in_one_step() {
     let error =
         "siga: /nonexistent/siga.prom cannot be written: No such file or directory (os error 2)\n";
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(1), error));
+}
+
+#[test]
+fn commands_that_last_end_well_when_a_signal_asks() {
+    let system = System::start("export-signal");
+    let file = system.file("siga.prom");
+    for signal in [15, 2, 1] {
+        if is_ignored(signal) {
+            continue;
+        }
+        for arguments in [
+            &["top", "--seconds", "0.05"][..],
+            &["export", "--listen", "0"],
+            &["export", "--file", &file, "--seconds", "3600", "--json"],
+        ] {
+            let mut command = system.command(arguments);
+            let mut process = Process(command.stdout(Stdio::piped()).spawn().unwrap());
+            let mut output = BufReader::new(process.0.stdout.take().unwrap());
+            output.read_line(&mut String::new()).unwrap();
+            assert_eq!(ask_to_end(&mut process, signal), Some(0), "{signal} {arguments:?}");
+        }
+    }
+    let left = fs::read_dir(&system.directory).unwrap().map(|file| file.unwrap().file_name());
+    assert!(!left.into_iter().any(|name| name.as_encoded_bytes().starts_with(b".siga.prom")));
+}
+
+/// A file system of 128 KiB at a directory, that the command after it alone sees.
+const SMALL: &str = "mount -t tmpfs -o size=128k none \"$1\" && shift && exec \"$@\"";
+
+#[test]
+fn disk_that_is_full_is_tried_again() {
+    let name = "disk_that_is_full_is_tried_again";
+    if !lacking::has_program(name, "unshare", "util-linux") {
+        return;
+    }
+    let system = System::start("export-full");
+    let small = system.directory.join("small");
+    fs::create_dir(&small).unwrap();
+    let file = small.join("siga.prom");
+    let mount = |program: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", SMALL, "sh"]).arg(&small).args(program);
+        command
+    };
+    if !mount(&["true"]).output().is_ok_and(|output| output.status.success()) {
+        return lacking::skip(name, "no file system can be mounted: run it as root");
+    }
+    let mut command = mount(&[env!("CARGO_BIN_EXE_siga"), "export", "guest", "--seconds", "0.05"]);
+    command.args(["--json", "--file"]).arg(&file).env("SIGA_SOCKET", system.file("siga.sock"));
+    let mut process =
+        Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut written = BufReader::new(process.0.stdout.take().unwrap()).lines();
+    assert!(written.next().unwrap().unwrap().contains("\"up\":true"));
+    // The directory, as the process sees it.
+    let root = format!("/proc/{}/root", process.0.id());
+    let inside = std::path::Path::new(&root).join(small.strip_prefix("/").unwrap());
+    let (said, is_said) = std::sync::mpsc::channel();
+    let errors = BufReader::new(process.0.stderr.take().unwrap()).lines();
+    std::thread::spawn(move || errors.for_each(|line| said.send(line.unwrap()).unwrap()));
+    let filling = inside.join("filling");
+    let mut filled = fs::File::create(&filling).unwrap();
+    let line = loop {
+        // What was there before is given back each time.
+        while filled.write_all(&[1; 512]).is_ok() {}
+        if let Ok(line) = is_said.recv_timeout(Duration::from_millis(10)) {
+            break line;
+        }
+    };
+    let full =
+        format!("{} cannot be written: No space left on device (os error 28)", file.display());
+    assert_eq!(line, format!("siga: {full}; tried again"));
+    let page = Page::read(&fs::read_to_string(inside.join("siga.prom")).unwrap());
+    assert_eq!(page.value("siga_guests", &[]), 0.0, "the last one that was whole");
+    let _guest = Guest::attach(system.file("siga.sock"), "ONE").unwrap();
+    fs::remove_file(&filling).unwrap();
+    drop(filled);
+    assert_eq!(is_said.recv().unwrap(), format!("siga: {} is written again", file.display()));
+    let guests = || {
+        Page::read(&fs::read_to_string(inside.join("siga.prom")).unwrap()).value("siga_guests", &[])
+    };
+    while guests() == 0.0 {
+        written.next().unwrap().unwrap();
+    }
+    // Kept open, so that it can be seen when the process is gone.
+    let left = fs::File::open(&inside).unwrap();
+    if !is_ignored(15) {
+        assert_eq!(ask_to_end(&mut process, 15), Some(0));
+        let here = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&left));
+        let names = fs::read_dir(here).unwrap().map(|file| file.unwrap().file_name());
+        assert_eq!(names.collect::<Vec<_>>(), ["siga.prom"]);
+    }
+}
+
+#[test]
+fn connections_that_cannot_be_accepted_are_accepted_later() {
+    let system = System::start("export-refused");
+    let mut command = Command::new("sh");
+    let limited = "ulimit -n 32 && exec \"$0\" export --listen 0 --json";
+    command.args(["-c", limited, env!("CARGO_BIN_EXE_siga")]);
+    command.env("SIGA_SOCKET", system.file("siga.sock"));
+    let mut exporter = Exporter::of(command);
+    // It has its connection to the host from here on.
+    exporter.until(1.0);
+    let waiting: Vec<TcpStream> = (0..32).map(|_| exporter.connect()).collect();
+    let mut said = String::new();
+    BufReader::new(exporter.process.0.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let what = "siga: no connection can be accepted, and is tried again: Too many open files";
+    assert!(said.starts_with(what), "{said}");
+    drop(waiting);
+    exporter.until(1.0);
 }
 
 #[test]

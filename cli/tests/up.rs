@@ -1,11 +1,14 @@
 //! `siga up`, as a shell sees it.
 
 mod common;
+#[path = "common/signals.rs"]
+mod signals;
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{ChildStderr, Command, Stdio};
 
 use common::{Process, System, text};
+use signals::{ask_to_end, is_ignored};
 
 #[test]
 fn file_that_is_no_socket_is_refused_in_one_line_and_left_alone() {
@@ -68,13 +71,6 @@ fn closed_reader_of_the_log_does_not_end_the_host() {
     assert_eq!(up.0.try_wait().unwrap(), None, "the host has ended");
 }
 
-/// Whether this process, and so each that it starts, ignores a signal: those started in the background by a script ignore Ctrl-C.
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-    u64::from_str_radix(ignored.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
-}
-
 #[test]
 fn signal_ends_a_host_in_good_order() {
     let place = System::start("up-signal");
@@ -86,19 +82,17 @@ fn signal_ends_a_host_in_good_order() {
     );
     std::fs::write(&file, written).unwrap();
     let socket = place.file("other.sock");
-    for (signal, number) in [("-TERM", 15), ("-INT", 2), ("-HUP", 1)] {
-        if is_ignored(number) {
+    for signal in [15, 2, 1] {
+        if is_ignored(signal) {
             continue;
         }
         for arguments in [&[][..], &[file.as_str()]] {
             let (mut up, mut log) = start(&place, arguments, &socket);
             let _guest = siga::Guest::attach(&socket, "A").unwrap();
-            let kill = Command::new("kill").args([signal, &up.0.id().to_string()]).status();
-            assert!(kill.unwrap().success());
-            let end = up.0.wait().unwrap();
+            let code = ask_to_end(&mut up, signal);
             let mut said = String::new();
             log.read_to_string(&mut said).unwrap();
-            assert_eq!(end.code(), Some(0), "{signal} {arguments:?}: {said}");
+            assert_eq!(code, Some(0), "{signal} {arguments:?}: {said}");
             for name in ["other.sock", "other.sock.lock"] {
                 assert!(!place.directory.join(name).exists(), "{signal} {arguments:?}: {name}");
             }

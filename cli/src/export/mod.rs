@@ -13,14 +13,17 @@ mod source;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
+use os::poller::wait_any;
+use os::signals::HeldSignals;
 use serde_json::json;
 
 pub use self::counted::{FAILED, GIVEN_BACK, OPENED};
 use self::source::Source;
+use crate::ending::{end_in_time, take_all};
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json, say};
 use crate::query::Subject;
@@ -30,7 +33,8 @@ use crate::top::seconds;
 /// Export what `siga query` shows as metrics of Prometheus
 ///
 /// Prints the metrics once, or serves them over HTTP, or writes them into a file. Counters are read from boards while guests run: a
-/// scrape costs them nothing. While there is no host, siga_up is 0. docs/metrics.md describes each metric, and alerts.
+/// scrape costs them nothing. While there is no host, siga_up is 0. docs/metrics.md describes each metric, and alerts. With --listen or
+/// --seconds runs until Ctrl-C; the exit code is 0 then.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Export these alone, one or several [default: all there are]
@@ -57,10 +61,19 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     address.ok_or_else(|| format!("{text}: must be a port, or like 127.0.0.1:9750 or [::1]:9750"))
 }
 
+/// How long a file that is being written has after a signal that asks to end.
+const END_TIME: Duration = Duration::from_secs(1);
+
 /// Exports metrics.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let Arguments { subjects, listen, file, seconds, output, socket } = arguments;
     let mut source = Source::new(socket.clone(), subjects.clone());
+    // Once is soon over, and a signal ends that as any command. A file is left whole, if it can be written at all.
+    let end_time = if listen.is_some() { Duration::ZERO } else { END_TIME };
+    let hold =
+        || HeldSignals::hold().and_then(|held| end_in_time(&held, end_time, 0).map(|()| held));
+    let lasts = listen.is_some() || seconds.is_some();
+    let held = lasts.then(hold).transpose().map_err(Outcome::no)?;
     if let Some(address) = listen {
         let (listener, address) = serve::listen(*address)?;
         match output.json {
@@ -79,30 +92,40 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         print(String::from_utf8_lossy(&page).trim_end())?;
         return end(&source);
     };
-    let mut has_written = false;
+    let (mut has_written, mut unwritten) = (false, None);
     loop {
         let page = source.page();
-        if let Err(error) = replace(file, &page) {
-            let why = format!("{} cannot be written: {error}", file.display());
-            // A disk that is full now may have room the next time.
-            let Some(seconds) = seconds.filter(|_| has_written) else {
-                return Err(Outcome::No(why));
-            };
-            say(&why);
-            thread::sleep(Duration::from_secs_f64(seconds));
-            continue;
-        }
-        has_written = true;
-        if output.json {
-            let bytes = page.len();
-            print_json(&json!({ "file": file, "bytes": bytes, "up": source.why().is_none() }))?;
-        }
-        match seconds {
-            Some(seconds) => {
-                source.say_change();
-                thread::sleep(Duration::from_secs_f64(*seconds));
+        match replace(file, &page) {
+            Ok(()) => {
+                has_written = true;
+                if unwritten.take().is_some() {
+                    say(format_args!("siga: {} is written again", file.display()));
+                }
+                if output.json {
+                    let bytes = page.len();
+                    print_json(
+                        &json!({ "file": file, "bytes": bytes, "up": source.why().is_none() }),
+                    )?;
+                }
             }
-            None => return end(&source),
+            Err(error) => {
+                let why = format!("{} cannot be written: {error}", file.display());
+                // A disk that is full now may have room the next time.
+                if held.is_none() || !has_written {
+                    return Err(Outcome::No(why));
+                }
+                if unwritten.as_ref() != Some(&why) {
+                    say(format_args!("siga: {why}; tried again"));
+                    unwritten = Some(why);
+                }
+            }
+        }
+        let (Some(seconds), Some(held)) = (seconds, &held) else { return end(&source) };
+        source.say_change();
+        let time = Duration::from_secs_f64(*seconds);
+        wait_any([Some(held.as_fd())], Some(time)).map_err(Outcome::no)?;
+        if take_all(held)? {
+            return Ok(());
         }
     }
 }

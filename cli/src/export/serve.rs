@@ -72,7 +72,7 @@ pub fn serve(listener: TcpListener, source: Source) -> Result<Infallible, Outcom
                 Err(error) => {
                     if !std::mem::replace(&mut is_said, true) {
                         say(format_args!(
-                            "no connection can be accepted, and is tried again: {error}"
+                            "siga: no connection can be accepted, and is tried again: {error}"
                         ));
                     }
                     sleep(PAUSE).await;

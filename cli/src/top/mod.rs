@@ -7,9 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use comfy_table::Table;
+use os::signals::HeldSignals;
 use siga::host::Observer;
 
 use self::rows::{Row, rows};
+use crate::ending::end_in_time;
 use crate::outcome::Outcome;
 use crate::output::{Output, counted, print, print_json};
 use crate::query::table;
@@ -18,7 +20,7 @@ use crate::socket::Socket;
 /// Show what paths, LANs, stacks and disks are doing: rates, polls, doorbells, spinning, times of channel programs
 ///
 /// Counters are read from boards while guests run: watching costs them nothing. Rates are those between two samples; k, M and G stand
-/// for thousands, millions and thousands of millions. Ends with ^C.
+/// for thousands, millions and thousands of millions. Runs until Ctrl-C; the exit code is 0 then.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Seconds between two samples
@@ -44,6 +46,8 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 
 /// Shows what is going on until it is stopped.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
+    let held = HeldSignals::hold().map_err(Outcome::no)?;
+    end_in_time(&held, Duration::ZERO, 0).map_err(Outcome::no)?;
     let observer = Observer::attach(arguments.socket.path()?).map_err(Outcome::no)?;
     let mut before = observer.query().map_err(Outcome::no)?;
     let is_terminal = std::io::stdout().is_terminal() && !arguments.output.json;
