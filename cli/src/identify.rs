@@ -14,6 +14,7 @@ use siga::{ConnectError, Guest};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
+use crate::peer::attach_name;
 use crate::socket::Socket;
 
 /// Bytes of one turn that are kept for the command. Who sends more is severed.
@@ -25,7 +26,8 @@ const TURN_BYTES_MAX: usize = 1 << 30;
 /// If the command fails, the partner gets an error, and then the output.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The name to attach under
+    /// The name to attach under, in capital letters or small ones
+    #[arg(value_parser = attach_name)]
     name: String,
     /// The resource: conversations allocated with it come here
     resource: String,

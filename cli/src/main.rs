@@ -39,7 +39,7 @@ use crate::outcome::Outcome;
 /// Messages between programs, through queues in shared memory.
 ///
 /// Results go to standard output, progress and errors to standard error. With --json each line of standard
-/// output is a JSON object. The exit code is 0 if all went well, 1 if it did not, 2 if the command was used wrongly.
+/// output is a JSON object. The exit code is 0 if all went well, as when a signal ends a command that lasts; 1 if it did not; 2 if the command was used wrongly, also if a file to read is not there.
 #[derive(Debug, Parser)]
 #[command(name = "siga", version, arg_required_else_help = true)]
 struct Arguments {

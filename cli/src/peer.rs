@@ -53,6 +53,15 @@ impl Peer {
     }
 }
 
+/// The name of a guest on the command line, in the letters that names have.
+///
+/// # Errors
+/// It is no name: a sentence says what would be right.
+pub fn attach_name(text: &str) -> Result<String, String> {
+    let name: Result<Name, _> = text.to_uppercase().parse();
+    name.map(|name| name.to_string()).map_err(|error| error.to_string())
+}
+
 /// The name of a guest as people write it, in capital letters or small ones.
 pub fn guest_name(text: &str) -> Option<Name> {
     text.to_uppercase().parse().ok()

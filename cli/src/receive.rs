@@ -9,6 +9,7 @@ use siga::{ConnectError, Guest, Path, PathOptions, Reason, Severed};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, say};
+use crate::peer::attach_name;
 use crate::socket::Socket;
 use crate::transfer::{GREETING, end, progress};
 
@@ -17,7 +18,8 @@ use crate::transfer::{GREETING, end, progress};
 /// Ends with 0 once everything has arrived. If the sender ends earlier, ends with 1 and prints how many bytes have arrived.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The name to attach under
+    /// The name to attach under, in capital letters or small ones
+    #[arg(value_parser = attach_name)]
     name: String,
     /// Write to this file instead of standard output. Its contents are replaced once a sender is there. --json needs a file
     #[arg(long = "output", value_name = "FILE")]

@@ -12,6 +12,7 @@ use siga::{ConnectError, Guest, Key, Path, PathOptions, Reason, SendError, Sever
 
 use crate::outcome::Outcome;
 use crate::output::Output;
+use crate::peer::attach_name;
 use crate::present::guest_meant;
 use crate::socket::Socket;
 use crate::transfer::{CHUNK_BYTES, GREETING, end, progress, written};
@@ -24,9 +25,11 @@ use crate::transfer::{CHUNK_BYTES, GREETING, end, progress, written};
 /// For example, while `siga receive SERVER > copy.iso` waits in another terminal: siga send CLIENT SERVER < big.iso
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The name to attach under
+    /// The name to attach under, in capital letters or small ones
+    #[arg(value_parser = attach_name)]
     name: String,
     /// The guest to send to
+    #[arg(value_parser = attach_name)]
     target: String,
     #[command(flatten)]
     output: Output,

@@ -3,7 +3,7 @@
 mod serve;
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,7 +13,7 @@ use disk::ckd::check::{Fault, check};
 use disk::ckd::create::{Blocks, CopyError, CreateError, NewVolume, create, volume_bytes};
 use disk::ckd::label::{self, DataSet, LabelError};
 use disk::ckd::model::{self, BLOCK_BYTES};
-use disk::ckd::volume::{Access, OpenError, Volume};
+use disk::ckd::volume::{Access, OpenError, Problem, Volume};
 use indicatif::{ProgressBar, ProgressStyle};
 use os::fresh::FreshFile;
 use serde::Serialize;
@@ -217,8 +217,17 @@ fn not_opened(first: &Path, error: &OpenError) -> Outcome {
             "{error}: it is part {part} of the volume that begins with {}",
             first.display()
         )),
-        None => Outcome::no(error),
+        None => match &error.problem {
+            Problem::Io(why) => unread(&error.file, why),
+            _ => Outcome::no(error),
+        },
     }
+}
+
+/// Explains why a file cannot be read: wrong use if it is not there.
+fn unread(file: &Path, error: &io::Error) -> Outcome {
+    let why = format!("{}: {error}", file.display());
+    if error.kind() == ErrorKind::NotFound { Outcome::Usage(why) } else { Outcome::No(why) }
 }
 
 /// The model of a volume with so many cylinders: a 3390, if no model has just as many.
@@ -247,22 +256,36 @@ fn create_volume(arguments: &Create) -> Result<(), Outcome> {
         })?,
     };
     let new = NewVolume { cylinders, name: name.clone(), today: today(), split: *split };
-    // Count fields lie in every page of a file, so it has no holes.
-    if file.symlink_metadata().is_err() {
-        let bytes = size(volume_bytes(cylinders));
-        say(format_args!("{}: {cylinders} cylinders take {bytes} on the disk", file.display()));
-    }
     let bar = bar(cylinders.into());
-    let created = create(file, &new, |done| bar.set_position(done.into()));
+    let created = create(file, &new, |done| {
+        // Nothing was wrong with what was asked for. Count fields lie in every page of a file, so it has no holes.
+        if done == 1 {
+            let bytes = size(volume_bytes(cylinders));
+            say(format_args!("{}: {cylinders} cylinders take {bytes} on the disk", file.display()));
+        }
+        bar.set_position(done.into());
+    });
     bar.finish_and_clear();
     created.map_err(|error| match error {
-        CreateError::Io { file, error } if error.kind() == io::ErrorKind::AlreadyExists => {
+        CreateError::Io { file, error } if error.kind() == ErrorKind::AlreadyExists => {
             let file = file.display();
             Outcome::No(format!(
                 "{file}: exists, and is not overwritten: remove it first, or name another file"
             ))
         }
-        other => Outcome::no(other),
+        CreateError::Io { file, error } => {
+            let hint = match error.kind() {
+                ErrorKind::NotFound | ErrorKind::NotADirectory => {
+                    ": must be in a directory that is there"
+                }
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                    ": must be in a directory that you may write to"
+                }
+                _ => "",
+            };
+            Outcome::No(format!("{} cannot be written: {error}{hint}", file.display()))
+        }
+        wrong => Outcome::Usage(wrong.to_string()),
     })?;
     let volume = open(file, Access::Read)?;
     let described = describe(file, &volume)?;
@@ -310,15 +333,15 @@ fn list(arguments: &Ls) -> Result<(), Outcome> {
                 print_described(described)?;
             }
             // The others are listed all the same.
-            Err(Outcome::No(why)) => {
-                if let Some(before) = failed.replace(why) {
-                    say(format_args!("siga: {before}"));
+            Err(outcome @ (Outcome::No(_) | Outcome::Usage(_))) => {
+                if let Some(Outcome::No(why) | Outcome::Usage(why)) = failed.replace(outcome) {
+                    say(format_args!("siga: {why}"));
                 }
             }
             Err(other) => return Err(other),
         }
     }
-    failed.map_or(Ok(()), |why| Err(Outcome::No(why)))
+    failed.map_or(Ok(()), Err)
 }
 
 fn print_described(described: Described) -> Result<(), Outcome> {
@@ -435,7 +458,7 @@ fn named(file: &Path) -> impl Fn(CopyError) -> Outcome {
 
 fn import(arguments: &Copy) -> Result<(), Outcome> {
     let Copy { file, image, output } = arguments;
-    let wrong = |error: io::Error| Outcome::No(format!("{}: {error}", image.display()));
+    let wrong = |error: io::Error| unread(image, &error);
     let (mut source, length): (Box<dyn Read>, u64) = if image == Path::new("-") {
         (Box::new(io::stdin().lock()), standard_input_bytes().unwrap_or(0))
     } else {
@@ -503,9 +526,7 @@ fn export(arguments: &Export) -> Result<(), Outcome> {
     let exported = blocks.export(&volume, &mut target, count, |done| bar.set_position(done));
     bar.finish_and_clear();
     match exported {
-        Err(CopyError::Image(error))
-            if is_standard && error.kind() == io::ErrorKind::BrokenPipe =>
-        {
+        Err(CopyError::Image(error)) if is_standard && error.kind() == ErrorKind::BrokenPipe => {
             Err(Outcome::Unread)
         }
         other => {

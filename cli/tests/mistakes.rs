@@ -92,6 +92,36 @@ fn unknown_words_are_wrong_use() {
 }
 
 #[test]
+fn usage_shows_no_option_that_nobody_gave() {
+    let system = System::start("mistakes-usage");
+    let said = text(&system.run(&["send", "A"]).stderr);
+    assert!(said.contains("\nUsage: siga send <NAME> <TARGET>\n"), "{said}");
+    // A variable that is empty names no place.
+    let output = system.command(&["query"]).env("SIGA_SOCKET", "").output().unwrap();
+    assert!(!text(&output.stderr).contains("at : "), "{}", text(&output.stderr));
+}
+
+#[test]
+fn names_are_written_in_small_letters_too_and_are_wrong_use_otherwise() {
+    let system = System::start("mistakes-names");
+    let error = said(&system, &["send", "client", "server"], 1);
+    assert!(error.starts_with("no path to SERVER: the target is not attached"), "{error}");
+    for arguments in [
+        &["send", "muchtoolong", "B"][..],
+        &["send", "A", "b/c"],
+        &["receive", ""],
+        &["identify", "a.b", "UPPER"],
+        &["capture", "hs0", "-w", "-", "--name", "muchtoolong"],
+        &["volume", "serve", "muchtoolong", "a.ckd"],
+    ] {
+        let output = system.run(arguments);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains("is no name: must be 1 to 8 of"), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
 fn system_without_guests_says_so_and_shows_its_lan() {
     let system = System::start("mistakes-empty");
     let shown = text(&system.run(&["query"]).stdout);

@@ -33,6 +33,28 @@ fn volume_is_created_listed_and_checked() {
     let why =
         "siga: a.ckd: exists, and is not overwritten: remove it first, or name another file\n";
     assert_eq!(text(&again.stderr), why);
+    for (arguments, code, why) in [
+        (
+            &["none/a.ckd"][..],
+            1,
+            "none/a.ckd cannot be written: No such file or directory (os error 2): must be in a directory that is there",
+        ),
+        (
+            &["/proc/a.ckd"],
+            1,
+            "/proc/a.ckd cannot be written: No such file or directory (os error 2): must be in a directory that is there",
+        ),
+        (&["b.ckd", "--cylinders", "1"], 2, "1 cylinders: must be 2 to 262668"),
+        (
+            &["b.ckd", "--name", "a b"],
+            2,
+            "volume name \"a b\": must have 1 to 6 of A-Z, 0-9, $, # and @",
+        ),
+    ] {
+        let refused = place.siga(&[&["create"], arguments].concat());
+        let said = (refused.status.code(), text(&refused.stderr));
+        assert_eq!(said, (Some(code), format!("siga: {why}\n")), "{arguments:?}");
+    }
 }
 
 #[test]
@@ -49,7 +71,7 @@ fn several_volumes_are_listed_with_those_that_are_wrong() {
         text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |index: usize| &volumes[index]["volume"];
     assert_eq!((of(0), of(1), volumes.len()), (&"FIRST1".into(), &"OTHER2".into(), 2));
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).starts_with("siga: none.ckd: "), "{}", text(&output.stderr));
     assert_eq!(place.siga(&["ls"]).status.code(), Some(2));
 }

@@ -20,6 +20,7 @@ use siga::{Guest, Name, Wait};
 use self::pcapng::{Interface, Packet, Statistics, Writer};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
+use crate::peer::attach_name;
 use crate::present::lan_meant;
 use crate::socket::Socket;
 use crate::top::seconds;
@@ -48,8 +49,8 @@ pub struct Arguments {
     /// Write the first bytes of each frame alone [default: all]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     snap: Option<u32>,
-    /// The name to attach under
-    #[arg(long, default_value = "SNIFFER")]
+    /// The name to attach under, in capital letters or small ones
+    #[arg(long, default_value = "SNIFFER", value_parser = attach_name)]
     name: String,
     #[command(flatten)]
     output: Output,

@@ -14,6 +14,7 @@ use siga::disk::{Device, OpenVolume, Server, ServerLimits, Syncing, SystemVolume
 use super::not_opened;
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json};
+use crate::peer::attach_name;
 use crate::served::{Checks, Served, ServedDevice, say_not_shown, say_refused};
 use crate::socket::Socket;
 
@@ -25,8 +26,8 @@ use crate::socket::Socket;
 #[command(override_usage = "siga volume serve [OPTIONS] NAME FILE...
        siga volume serve [--json] [--socket PATH] --system FILE")]
 pub struct Serve {
-    /// The name to attach under
-    #[arg(required_unless_present = "system")]
+    /// The name to attach under, in capital letters or small ones
+    #[arg(required_unless_present = "system", value_parser = attach_name)]
     name: Option<String>,
     /// The volumes' files, or the first of each
     #[arg(required_unless_present = "system", value_name = "FILE")]
