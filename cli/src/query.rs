@@ -1,6 +1,7 @@
 //! `siga query`: guests, paths, LANs, volumes, subchannels and limits.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use siga::error::Violation;
 use siga::host::Observer;
 
 use crate::outcome::Outcome;
-use crate::output::{Output, print, print_json};
+use crate::output::{Output, counted, print, print_json};
 use crate::socket::Socket;
 
 /// Show guests, paths and resources, the members of LANs and their stacks, volumes and subchannels
@@ -46,7 +47,7 @@ pub enum Subject {
     Iucv,
     /// The LANs and their members: addresses, rates over half a second, frames dropped and given back by reason, and what ways out have carried and refused
     Lan,
-    /// The members' TCP/IP stacks: interfaces, routes, neighbours, connections and sockets, buffers, counters by reason
+    /// The members' TCP/IP stacks: interfaces, routes, neighbours, connections, sockets, buffers, counters by reason
     Tcpip,
     /// The volumes that guests serve, with their state and the use of their cache, and their devices: who may open which cylinders
     Dasd,
@@ -457,15 +458,34 @@ fn print_lans(before: &SystemReport, report: &SystemReport) -> Result<(), Outcom
 
 /// The stacks of all members that have one.
 fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
-    let heads =
-        ["lan", "guest", "connections", "time-wait", "buffers", "in use", "most", "of", "free"];
+    let heads = [
+        "lan",
+        "guest",
+        "connections",
+        "time-wait",
+        "buffers in use",
+        "most so far",
+        "limit",
+        "free",
+        "bytes of one",
+    ];
     let mut overviews = table(&heads, 2);
     let heads = ["guest", "lan", "VLAN", "address", "MAC", "MTU", "forwards"];
     let mut interfaces = table(&heads, 5);
     let mut routes = table(&["guest", "destination", "over", "lan"], 4);
     let mut neighbours = table(&["lan", "address", "MAC", "guest"], 4);
-    let heads = ["guest", "state", "local", "remote", "unsent", "unread", "resent", "round trip"];
-    let mut sockets = table(&heads, 4);
+    let heads = [
+        "guest",
+        "state",
+        "local",
+        "remote",
+        "unacknowledged B",
+        "unread B",
+        "segments resent",
+        "round trip",
+    ];
+    let mut connections = table(&heads, 4);
+    let mut sockets = table(&["guest", "socket", "local", "waiting", "at most"], 3);
     let mut counters = table(&["guest", "counted"], 2);
     let mut unshown = Vec::new();
     for lan in lans {
@@ -477,11 +497,11 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
                 member.guest.clone(),
                 stack.connections.to_string(),
                 stack.time_wait.to_string(),
-                Bytes(pool.buffer_bytes).to_string(),
                 pool.in_use.to_string(),
                 pool.high_water.to_string(),
                 pool.in_use_max.to_string(),
                 pool.free.to_string(),
+                pool.buffer_bytes.to_string(),
             ]);
             // The LANs that the stack is at.
             let mut own = vec![lan.name.as_str()];
@@ -518,11 +538,18 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
                 let at = at.map_or("nobody is there", |(lan, _)| lan);
                 routes.add_row([&member.guest, &route.to, &via, at]);
             }
+            let mut shown = 0;
             for socket in &stack.sockets {
-                sockets.add_row(socket_row(&member.guest, socket));
+                match socket.remote {
+                    Some(remote) => {
+                        shown += 1;
+                        connections.add_row(connection_row(&member.guest, socket, remote));
+                    }
+                    None => {
+                        sockets.add_row(socket_row(&member.guest, socket));
+                    }
+                }
             }
-            let is_connection = |socket: &&SocketReport| socket.remote.is_some();
-            let shown = stack.sockets.iter().filter(is_connection).count() as u64;
             if stack.connections > shown {
                 unshown.push((&member.guest, stack.connections - shown));
             }
@@ -538,7 +565,8 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
     if overviews.row_count() == 0 {
         return print(overviews);
     }
-    for part in [&overviews, &interfaces, &routes, &neighbours, &sockets] {
+    let parts = [&overviews, &interfaces, &routes, &neighbours, &connections, &sockets];
+    for part in parts.into_iter().filter(|part| part.row_count() > 0) {
         print(format!("{part}\n"))?;
     }
     for (guest, count) in unshown {
@@ -560,7 +588,7 @@ fn lan_of<'a>(
     found.map(|(lan, member)| (lan, Some(member)))
 }
 
-fn socket_row(guest: &str, socket: &SocketReport) -> [String; 8] {
+fn connection_row(guest: &str, socket: &SocketReport, remote: SocketAddr) -> [String; 8] {
     let round_trip = match socket.round_trip_ns {
         0 => "-".to_owned(),
         time => format!("{:?}", Duration::from_nanos(time / 100 * 100)),
@@ -569,12 +597,23 @@ fn socket_row(guest: &str, socket: &SocketReport) -> [String; 8] {
         guest.to_owned(),
         socket.state.clone(),
         socket.local.to_string(),
-        socket.remote.map_or("-".to_owned(), |remote| remote.to_string()),
+        remote.to_string(),
         socket.send_queue.to_string(),
         socket.receive_queue.to_string(),
         socket.resent.to_string(),
         round_trip,
     ]
+}
+
+/// A listener with the connections that wait to be accepted, or a socket of UDP with datagrams that wait to be received.
+fn socket_row(guest: &str, socket: &SocketReport) -> [String; 5] {
+    let SocketReport { state, local, send_queue, receive_queue, .. } = socket;
+    // The queues of a listener are its backlog, and what is in that.
+    let (waiting, most) = match state.as_str() {
+        "listen" => (counted(*receive_queue as usize, "connection"), send_queue.to_string()),
+        _ => (counted(*receive_queue as usize, "datagram"), "-".to_owned()),
+    };
+    [guest.to_owned(), state.clone(), local.to_string(), waiting, most]
 }
 
 /// Each member of each LAN, by the names of the LAN and of the guest.

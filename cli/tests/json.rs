@@ -556,6 +556,9 @@ fn stacks_are_shown_with_their_connections_and_sockets() {
     for part in ["10.", "established", "listen", "udp", "3000", "connected 1", "time-wait"] {
         assert!(tables.contains(part), "{part} in:\n{tables}");
     }
+    // A backlog is no number of bytes.
+    let listener = tables.lines().find(|line| line.contains("listen")).unwrap();
+    assert!(listener.contains("0 connections"), "{listener}");
     // Of one that has left nothing is shown.
     drop((accepted, listener, socket, server));
     drop((stream, client));

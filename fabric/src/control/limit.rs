@@ -31,7 +31,7 @@ listed! {
         /// Changes of the address tables of LANs in a second.
         TableWrites = 9 => "table writes a second",
         /// Passed descriptors that were refused and are not closed yet.
-        Refused = 10 => "refused descriptors",
+        Refused = 10 => "descriptors to be closed",
         /// Paths of a guest.
         Paths = 11 => "paths",
         /// Bytes of storage that the paths of a guest may lend.
