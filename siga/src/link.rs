@@ -65,7 +65,7 @@ pub(crate) fn unreachable(socket: &Path, error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => format!(
             "the host at {socket} is not for this user: {error}; in its system file, mode of [host] and users of [[guest]] must say so"
         ),
-        _ => format!("no host at {socket}: {error}; start one with: siga up SYSTEM.toml"),
+        _ => format!("no host at {socket}: {error}; start one with: siga up"),
     }
 }
 

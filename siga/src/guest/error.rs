@@ -182,7 +182,7 @@ mod tests {
              and this user among its users or groups"
         );
         assert!(refused(Problem::NameTaken).ends_with("under this name already"));
-        let none = "no host at s: No such file or directory (os error 2); start one with: siga up SYSTEM.toml";
+        let none = "no host at s: No such file or directory (os error 2); start one with: siga up";
         assert_eq!(unreached(2).to_string(), none);
     }
 }
