@@ -22,7 +22,7 @@ use siga::{Name, Wait};
 
 use crate::member::no_member;
 use crate::outcome::Outcome;
-use crate::output::{Output, print_json, say};
+use crate::output::{Output, counted, print_json, say};
 use crate::peer::guest_name;
 use crate::route::Told;
 use crate::session::{Session, is_beyond_share};
@@ -171,6 +171,22 @@ struct Done {
     bytes_from_target: u64,
 }
 
+impl Done {
+    /// `3 connections, of them 1 failed; 2 more were refused (--connections)`
+    fn sentence(&self) -> String {
+        let Done { connections, failed, refused, .. } = self;
+        let mut text = counted(*connections as usize, "connection");
+        if *failed > 0 {
+            text += &format!(", of them {failed} failed");
+        }
+        match refused {
+            0 => text,
+            1 => text + "; 1 more was refused (--connections)",
+            _ => text + &format!("; {refused} more were refused (--connections)"),
+        }
+    }
+}
+
 /// Forwards until a signal ends it.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let Arguments { local, name, socket, output, .. } = arguments;
@@ -249,8 +265,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         say(format_args!("siga: {absent}: connections are reset until the server is there"));
     }
     forwarder.serve(&held).map_err(Outcome::no)?;
+    let done = &forwarder.done;
     if output.json {
-        let _ = print_json(&forwarder.done);
+        let _ = print_json(done);
+    } else {
+        say(done.sentence());
     }
     Ok(())
 }
@@ -622,7 +641,7 @@ impl Forwarder {
         let Forwarder { sessions, ready, done, entrance, limits, .. } = self;
         let is_to_lan = matches!(entrance, Entrance::System(..));
         let now = limits.idle.map(|_| now_ns());
-        let mut over = Vec::new();
+        let (mut over, mut unmade) = (Vec::new(), None);
         ready.retain(|number| {
             let Some(session) = sessions.get_mut(number) else { return false };
             let carried = session.carry();
@@ -638,8 +657,13 @@ impl Forwarder {
             done.bytes_from_target += from;
             let is_over = match &carried {
                 Ok(_) => session.to_lan.is_shut && session.to_system.is_shut,
-                Err(_) => {
+                Err(error) => {
                     done.failed += 1;
+                    // A reset is part of a program's life, a server that is not there is not.
+                    if let ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable = error.kind()
+                    {
+                        unmade = Some((session.source, error.kind()));
+                    }
                     session.reset();
                     true
                 }
@@ -650,6 +674,17 @@ impl Forwarder {
             !is_over && carried.is_ok_and(|more| more)
         });
         over.into_iter().for_each(|source| self.leave(source));
+        if let Some((source, kind)) = unmade {
+            let to = match &self.entrance {
+                Entrance::System(_, to) => to.to_string(),
+                Entrance::Lan(_, to) => to.to_string(),
+            };
+            let why = match kind {
+                ErrorKind::ConnectionRefused => format!("nobody listens at {to}"),
+                _ => format!("{to} cannot be reached"),
+            };
+            self.say(|| format!("a connection of {source} is reset: {why}"));
+        }
     }
 
     /// Ends connections over which nothing has come for too long. When to look again.

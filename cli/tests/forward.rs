@@ -116,6 +116,27 @@ fn member_of_the_lan_reaches_a_server_of_the_system() {
     assert_eq!(done["bytes_to_target"], BYTES);
 }
 
+#[test]
+fn server_that_does_not_listen_is_said_and_the_end_has_a_sum() {
+    let system = System::start("forward-nobody");
+    let server = stack(&system, "SERVER");
+    // The stack answers on a thread of its own, and nothing listens.
+    let to = SocketAddr::new(server.addresses()[0], 81).to_string();
+    let mut command = system.command(&["forward", "127.0.0.1:0", "hs0", &to]);
+    let mut process = Process(command.stderr(Stdio::piped()).spawn().unwrap());
+    let mut said = BufReader::new(process.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let up = said.next().unwrap();
+    let at = up.split(' ').find_map(|word| word.parse::<SocketAddr>().ok()).unwrap();
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    let why = format!("siga: a connection of 127.0.0.1 is reset: nobody listens at {to}");
+    assert_eq!(said.next().unwrap(), why);
+    let number = process.0.id().to_string();
+    assert!(std::process::Command::new("kill").arg(number).status().unwrap().success());
+    assert_eq!(said.next().unwrap(), "1 connection, of them 1 failed");
+}
+
 /// Sends a byte over a connection, and receives it again.
 fn ask(stream: &tcpip::TcpStream) -> std::io::Result<()> {
     let (mut sender, mut receiver) = (stream, stream);
