@@ -73,6 +73,21 @@ fn settle(capture: &mut Capture, members: &mut [&mut Lan]) {
 }
 
 #[test]
+fn frame_of_a_member_that_leaves_is_seen_once() {
+    let host = host();
+    let mut a = member(&host, "A");
+    let mac = a.mac();
+    let mut capture = capture(&host, "SNIFFER");
+    settle(&mut capture, &mut [&mut a]);
+    a.send(Offload::NONE, &frame(Mac::BROADCAST, mac, b"")).unwrap();
+    assert!(next(&mut capture, &mut [&mut a], &mut 0).is_some());
+    a.leave().unwrap();
+    // The frame was given out last when the capture learns that its member has left.
+    assert_eq!(capture.members().count(), 0);
+    assert!(next(&mut capture, &mut [], &mut 0).is_none());
+}
+
+#[test]
 fn each_frame_of_each_member_is_seen_once_and_in_order() {
     let host = host();
     let [mut a, mut b, mut c] = ["A", "B", "C"].map(|name| member(&host, name));

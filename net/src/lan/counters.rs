@@ -60,6 +60,34 @@ listed! {
     }
 }
 
+/// A part of a member, which is the only one that adds to its counters: so different threads can serve the parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Sends frames, and copies of them.
+    Outbound,
+    /// Receives frames, and drops what must not come in.
+    Inbound,
+    /// Makes and ends paths, and keeps frames until there is one.
+    Paths,
+    /// The program, for a device behind the member.
+    Program,
+}
+
+impl Counter {
+    /// The part that adds to it.
+    pub const fn part(self) -> Part {
+        use Counter::*;
+        match self {
+            FramesSent | BytesSent | SegmentsSent | GroupFramesSent | Full | NoMember | Refused
+            | CapturesLost => Part::Outbound,
+            FramesReceived | BytesReceived | SegmentsReceived | DroppedLength | DroppedOffload
+            | DroppedSource | DroppedVlan | DroppedAddress | DroppedDiscovery => Part::Inbound,
+            Lost | PathsMade | PathsFailed | PathsRefused => Part::Paths,
+            DroppedDevice | AnsweredHere => Part::Program,
+        }
+    }
+}
+
 /// Words that the counters take.
 pub const COUNTER_WORDS: usize = 32;
 const _: () = assert!(Counter::ALL.len() <= COUNTER_WORDS);
@@ -71,21 +99,22 @@ pub const BOARD_WORDS: usize = 8192;
 /// Bytes of that storage. What was not written takes no memory.
 pub const BOARD_BYTES: usize = BOARD_WORDS * WORD_BYTES;
 
-/// The counters of a member.
+/// The counters of one part of a member.
 #[derive(Debug)]
 pub struct Counters {
+    part: Part,
     words: Words,
     values: [u64; COUNTER_WORDS],
 }
 
 impl Counters {
-    /// Counters that stand at zero, in fresh words.
+    /// Counters of a part that stand at zero, in fresh words.
     ///
     /// # Panics
     /// If the words are too few: a broken promise inside this program.
-    pub fn new(words: Words) -> Counters {
+    pub fn new(words: Words, part: Part) -> Counters {
         assert!(words.count() >= COUNTER_WORDS, "words of counters");
-        Counters { words, values: [0; COUNTER_WORDS] }
+        Counters { part, words, values: [0; COUNTER_WORDS] }
     }
 
     /// The words, behind whose first ones a stack shows itself.
@@ -93,14 +122,16 @@ impl Counters {
         &self.words
     }
 
-    /// What a counter stands at.
+    /// What a counter of this part stands at.
     pub fn get(&self, counter: Counter) -> u64 {
+        debug_assert_eq!(counter.part(), self.part, "{counter:?}");
         self.values[counter as usize]
     }
 
-    /// Counts.
+    /// Counts. The counter has to be one of this part.
     #[inline(always)]
     pub fn add(&mut self, counter: Counter, number: u64) {
+        debug_assert_eq!(counter.part(), self.part, "{counter:?}");
         let value = &mut self.values[counter as usize];
         *value = value.wrapping_add(number);
         // Relaxed: a number to be looked at orders nothing.

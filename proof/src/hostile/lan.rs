@@ -2,7 +2,7 @@
 
 use fabric::path::{HEAD_BYTES_MAX, Halves};
 use net::lan::capture::{self, Content};
-use net::lan::counters::{COUNTER_WORDS, Counter, Counters};
+use net::lan::counters::{COUNTER_WORDS, Counter, Counters, Part};
 use net::lan::frame::{ETHERNET_BYTES, Mac, source};
 use net::lan::group::{FIRST, put, record_bytes};
 use net::lan::link::{Frame, FrameInPlace, Link};
@@ -65,7 +65,7 @@ fn lan_peer_of(program: &[u8], taking: Taking) {
         own.senders.push(sender);
         other.receivers.push(receiver);
         let (words, _lent) = Words::pair(COUNTER_WORDS).expect("memory");
-        let mut counters = Counters::new(words);
+        let mut counters = Counters::new(words, Part::Inbound);
         let ours = member("OWN", OWN, &[7]);
         let mut link = Link::new(own, member("PEER", PEER, &[7, 8]), FRAME_MAX);
         let mut liar = Some(other);

@@ -57,10 +57,10 @@ impl Capture {
     /// guest must not capture.
     pub fn join(guest: Guest, lan: &str, wait: Wait) -> Result<Capture, JoinLanError> {
         let lan = lan.parse()?;
-        let (wish, counters) = Wish::new(lan, None, WantedAddress::None, true, false)?;
+        let (wish, words) = Wish::new(lan, None, WantedAddress::None, true, false)?;
         let claim = wish.ask(&guest)?;
         let (joined, table) = wish.joined(guest.answer(&claim))?;
-        let mesh = Mesh::new(guest, wish, joined, table, counters, wait)?;
+        let mesh = Mesh::new(guest, wish, joined, table, words, wait)?;
         Ok(Capture { mesh, lan })
     }
 
@@ -144,7 +144,7 @@ impl waiter::Member for Capture {
     }
 
     fn hear(&mut self, _index: usize) -> bool {
-        self.mesh.hear();
+        self.mesh.drain_doorbells();
         true
     }
 

@@ -9,7 +9,7 @@ use os::processor::now_ns;
 
 use super::error::JoinLanError;
 use super::joining::{declined, registration};
-use super::mesh::{Mesh, RETRY_NS, is_same};
+use super::mesh::{Mesh, RETRY_NS};
 use crate::guest::Claim;
 
 /// How long others have to become members at a new host: paths to them go on so long.
@@ -113,10 +113,7 @@ impl Mesh {
                 None => self.following.step = Step::Joining(claim),
                 Some(answer) => match self.wish.joined(answer) {
                     Ok((joined, table)) => {
-                        // What is sent to all from now on is for those who are members there.
-                        self.end_audience();
-                        self.table = table;
-                        self.keep_place(joined);
+                        self.move_to(table, joined);
                         self.following.settle_ns = Some(now_ns() + SETTLE_NS);
                         self.following.refused = None;
                         self.refresh();
@@ -206,13 +203,6 @@ impl Mesh {
             return;
         }
         self.following.settle_ns = None;
-        for number in 0..self.peers() {
-            let found = self.table.get(number).cloned();
-            if let Some(joint) = self.joint_of(number)
-                && !found.is_some_and(|found| is_same(&found, joint.peer()))
-            {
-                self.leave(number);
-            }
-        }
+        self.leave_absent();
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use fabric::control::{LanJoined, Problem, Reply, Request, WantedAddress};
 use fabric::name::{LanName, NAME_BYTES, Name};
-use net::lan::counters::{BOARD_BYTES, Counters};
+use net::lan::counters::BOARD_BYTES;
 use net::lan::frame::Mac;
 use net::lan::table::{LentTable, TABLE_BYTES};
 use os::fork::ForkSafeFd;
@@ -29,21 +29,21 @@ pub(super) struct Wish {
 }
 
 impl Wish {
-    /// A wish for this, and the counters that the host will read.
+    /// A wish for this, and the words of the counters that the host will read.
     pub(super) fn new(
         lan: LanName,
         mac: Option<Mac>,
         address: WantedAddress,
         captures: bool,
         routes: bool,
-    ) -> io::Result<(Wish, Counters)> {
+    ) -> io::Result<(Wish, Words)> {
         let bytes = BOARD_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
         let options = StorageOptions::default();
         let (storage, lent) = Storage::create("siga lan counters", bytes, options)?;
-        let counters = Counters::new(Words::own(storage));
+        let words = Words::own(storage);
         let mac = mac.unwrap_or(Mac([0; 6]));
         let lent = ForkSafeFd::new(lent);
-        Ok((Wish { lan, mac, address, captures, routes, counters: lent }, counters))
+        Ok((Wish { lan, mac, address, captures, routes, counters: lent }, words))
     }
 
     /// Asks the host.

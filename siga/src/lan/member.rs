@@ -87,10 +87,10 @@ impl Lan {
     /// [`JoinLanError`].
     pub fn join(guest: Guest, lan: &str, options: &LanOptions) -> Result<Lan, JoinLanError> {
         let lan = lan.parse()?;
-        let (wish, counters) = Wish::new(lan, options.mac, options.address, false, options.routes)?;
+        let (wish, words) = Wish::new(lan, options.mac, options.address, false, options.routes)?;
         let claim = wish.ask(&guest)?;
         let (joined, table) = wish.joined(guest.answer(&claim))?;
-        let mesh = Mesh::new(guest, wish, joined, table, counters, options.wait)?;
+        let mesh = Mesh::new(guest, wish, joined, table, words, options.wait)?;
         let LanJoined { ipv4_prefix_bits, ipv6_prefix_bits, .. } = joined;
         Ok(Lan { mesh, lan, ipv4_prefix_bits, ipv6_prefix_bits })
     }
@@ -445,7 +445,7 @@ impl Lan {
     /// A sleep was ended by the doorbells that are called so, after so long. Whether one of them is a member's.
     #[cfg(feature = "tcpip")]
     pub(crate) fn heard(&mut self, rang: &[u64], slept_ns: u64) -> bool {
-        self.mesh.heard(rang, slept_ns)
+        self.mesh.woken_by(rang, slept_ns)
     }
 
     /// How it waits for frames.
@@ -470,7 +470,7 @@ impl Lan {
     /// The members whose paths have ended since this was asked last.
     #[cfg(feature = "tcpip")]
     pub(crate) fn take_parted(&mut self) -> Vec<Member> {
-        self.mesh.take_parted()
+        self.mesh.take_disconnected()
     }
 
     /// Whether a member that has left, and of which frames are still received, had both of these addresses.
@@ -515,7 +515,7 @@ impl waiter::Member for Lan {
     }
 
     fn hear(&mut self, _index: usize) -> bool {
-        self.mesh.hear();
+        self.mesh.drain_doorbells();
         true
     }
 

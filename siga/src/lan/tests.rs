@@ -7,11 +7,12 @@ use std::time::Duration;
 use fabric::control::{Request, WantedAddress};
 use host::Embedded;
 use host::system::System;
-use net::lan::counters::{Counter, Counters};
+use net::lan::counters::Counter;
 use net::lan::frame::Mac;
 use net::lan::offload::Offload;
 use os::poller::wait_any;
 use os::processor::now_ns;
+use os::words::Words;
 
 use super::error::JoinLanError;
 use super::joining::{Wish, change};
@@ -35,7 +36,7 @@ fn member(host: &Embedded, name: &str) -> Lan {
 struct Rogue {
     guest: Guest,
     mac: Mac,
-    _counters: Counters,
+    _words: Words,
 }
 
 impl Rogue {
@@ -49,10 +50,10 @@ impl Rogue {
 
     fn join_with(guest: Guest, mac: Option<Mac>, address: WantedAddress) -> Rogue {
         let lan = "hs0".parse().unwrap();
-        let (wish, counters) = Wish::new(lan, mac, address, false, false).unwrap();
+        let (wish, words) = Wish::new(lan, mac, address, false, false).unwrap();
         let claim = wish.ask(&guest).unwrap();
         let (joined, _) = wish.joined(guest.answer(&claim)).unwrap();
-        Rogue { guest, mac: Mac(joined.mac), _counters: counters }
+        Rogue { guest, mac: Mac(joined.mac), _words: words }
     }
 
     fn path(&self, lan: &mut Lan, options: &PathOptions) -> Path {
@@ -138,7 +139,7 @@ fn member_that_asks_for_paths_all_the_time_gets_some_and_makes_no_audiences() {
     let (mut lan, _others, rogue, path) = with_others(&host);
     let made = lan.counter(Counter::PathsMade);
     assert!(lan.mesh.has_audience());
-    let (begin, before) = (now_ns(), lan.mesh.audiences);
+    let (begin, before) = (now_ns(), lan.mesh.audiences());
     let mut paths = vec![path];
     let mut refused = 0;
     for _ in 0..200 {
@@ -167,7 +168,7 @@ fn member_that_asks_for_paths_all_the_time_gets_some_and_makes_no_audiences() {
     let granted = 200 - refused;
     assert!((8..=16 + tenths).contains(&granted), "{granted} in {tenths} tenths of a second");
     assert!(lan.counter(Counter::PathsMade) - made <= granted);
-    assert!(u64::from(lan.mesh.audiences - before) <= tenths, "an audience for each path");
+    assert!(u64::from(lan.mesh.audiences() - before) <= tenths, "an audience for each path");
     // One that leaves and comes again has its first path at once.
     rogue.leave();
     let again = Rogue::join_as(rogue.guest);
@@ -341,14 +342,14 @@ fn audience_is_tried_now_and_then_while_one_member_takes_no_loan() {
     let (mut lan, mut others, _rogue, mut path) = with_others(&host);
     let frame = to_all(&lan);
     path.quiesce();
-    let (start, before) = (now_ns(), lan.mesh.audiences);
+    let (start, before) = (now_ns(), lan.mesh.audiences());
     for _ in 0..200 {
         lan.send(Offload::NONE, &frame).unwrap();
         for other in &mut others {
             assert!(other.receive_within(SECOND).unwrap().is_some());
         }
     }
-    let tries = u64::from(lan.mesh.audiences - before);
+    let tries = u64::from(lan.mesh.audiences() - before);
     let most = 1 + (now_ns() - start) / RETRY_NS;
     assert!((1..=most).contains(&tries), "{tries} tries, {most} at most");
     path.resume();
@@ -362,7 +363,7 @@ fn storage_that_a_quiet_path_does_not_let_retire_is_retired_later() {
     // More than a path may be lent at once.
     for round in 0..40 {
         // As if the last had begun long ago.
-        lan.mesh.audience_retry_ns = 0;
+        lan.mesh.hurry_audience();
         assert!(lan.mesh.has_audience(), "round {round}");
         path.quiesce();
         lan.mesh.end_audience();
