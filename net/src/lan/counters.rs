@@ -73,11 +73,11 @@ pub enum Part {
     Program,
 }
 
-impl Counter {
-    /// The part that adds to it.
-    pub const fn part(self) -> Part {
+impl Part {
+    /// Returns the part that adds to a counter.
+    pub const fn of(counter: Counter) -> Part {
         use Counter::*;
-        match self {
+        match counter {
             FramesSent | BytesSent | SegmentsSent | GroupFramesSent | Full | NoMember | Refused
             | CapturesLost => Part::Outbound,
             FramesReceived | BytesReceived | SegmentsReceived | DroppedLength | DroppedOffload
@@ -124,14 +124,14 @@ impl Counters {
 
     /// What a counter of this part stands at.
     pub fn get(&self, counter: Counter) -> u64 {
-        debug_assert_eq!(counter.part(), self.part, "{counter:?}");
+        debug_assert_eq!(Part::of(counter), self.part, "{counter:?}");
         self.values[counter as usize]
     }
 
     /// Counts. The counter has to be one of this part.
     #[inline(always)]
     pub fn add(&mut self, counter: Counter, number: u64) {
-        debug_assert_eq!(counter.part(), self.part, "{counter:?}");
+        debug_assert_eq!(Part::of(counter), self.part, "{counter:?}");
         let value = &mut self.values[counter as usize];
         *value = value.wrapping_add(number);
         // Relaxed: a number to be looked at orders nothing.

@@ -183,7 +183,7 @@ impl Mesh {
     }
 
     pub(super) fn counter(&self, counter: Counter) -> u64 {
-        let counters = match counter.part() {
+        let counters = match Part::of(counter) {
             Part::Outbound => self.outbound.counters(),
             Part::Inbound => self.inbound.counters(),
             Part::Paths => self.peers.counters(),
@@ -196,7 +196,7 @@ impl Mesh {
         if self.in_child() {
             return;
         }
-        let counters = match counter.part() {
+        let counters = match Part::of(counter) {
             Part::Outbound => self.outbound.counters_mut(),
             Part::Inbound => self.inbound.counters_mut(),
             Part::Paths => self.peers.counters_mut(),
