@@ -1,10 +1,9 @@
 //! Frames whose targets are behind: they wait here, in order for each target, so that one that stands still holds up no
 //! other.
 
-use std::collections::VecDeque;
-
 use net::lan::frame::Mac;
 use net::lan::offload::{FRAME_BYTES_MAX, Offload};
+use net::lan::waiting::WaitingFrames;
 
 use crate::head::TAG_BYTES;
 
@@ -26,16 +25,15 @@ const COPIED_BYTES_MAX: usize = 8 << 10;
 /// Frames that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    targets: Vec<(Mac, VecDeque<Kept>)>,
+    targets: Vec<(Mac, WaitingFrames<Kept, FRAMES_MAX>)>,
     bytes: usize,
     spare: Vec<Vec<u8>>,
 }
 
-/// A frame that waits, from `start` to `end` of its room.
+/// How a frame is sent that waits, from `start` to `end` of its room.
 #[derive(Debug)]
 struct Kept {
     offload: Offload,
-    room: Vec<u8>,
     start: usize,
     end: usize,
 }
@@ -87,23 +85,21 @@ impl Backlog {
         let is_copied = frame_bytes <= COPIED_BYTES_MAX;
         let bytes = if is_copied { frame_bytes } else { room.len() };
         let at = self.targets.iter().position(|(mac, _)| *mac == target);
-        let waiting = at.map_or(0, |at| self.targets[at].1.len());
-        if waiting >= FRAMES_MAX || self.bytes + bytes > BYTES_MAX {
+        if at.is_some_and(|at| self.targets[at].1.is_full()) || self.bytes + bytes > BYTES_MAX {
             return false;
         }
         let at = at.unwrap_or_else(|| {
-            self.targets.push((target, VecDeque::new()));
+            self.targets.push((target, WaitingFrames::default()));
             self.targets.len() - 1
         });
-        let kept = if is_copied {
-            Kept { offload, room: room[start..end].to_vec(), start: 0, end: frame_bytes }
+        self.bytes += bytes;
+        let (head, room) = if is_copied {
+            (Kept { offload, start: 0, end: frame_bytes }, room[start..end].to_vec())
         } else {
             let next = self.room();
-            Kept { offload, room: std::mem::replace(room, next), start, end }
+            (Kept { offload, start, end }, std::mem::replace(room, next))
         };
-        self.targets[at].1.push_back(kept);
-        self.bytes += bytes;
-        true
+        self.targets[at].1.push(head, room)
     }
 
     /// Tries the frames that wait, those for each target in order until it is full. Whether any was done with.
@@ -111,12 +107,12 @@ impl Backlog {
         let Backlog { targets, bytes, spare } = self;
         let mut is_any_done = false;
         targets.retain_mut(|(_, frames)| {
-            while let Some(Kept { offload, room, start, end }) = frames.front() {
+            while let Some((Kept { offload, start, end }, room)) = frames.first() {
                 if let Tried::Full = attempt(*offload, &room[*start..*end]) {
                     return true;
                 }
                 is_any_done = true;
-                let room = frames.pop_front().expect("it was tried").room;
+                let (_, room) = frames.pop().expect("it was tried");
                 *bytes -= room.len();
                 if room.len() == ROOM_BYTES && spare.len() < SPARE_ROOMS {
                     spare.push(room);

@@ -15,3 +15,4 @@ pub mod neighbour;
 pub mod offload;
 pub mod table;
 pub mod too_long;
+pub mod waiting;

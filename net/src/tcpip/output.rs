@@ -5,7 +5,7 @@
 //! segment is lost this way.
 //! Packets that are passed on for others wait too, behind ours, as far as there is room for them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use fabric::path::Lack;
@@ -16,6 +16,7 @@ use super::route::{Hop, Routes};
 use crate::board::Counter;
 use crate::lan::link::FrameInParts;
 use crate::lan::offload::Offload;
+use crate::lan::waiting::WaitingFrames;
 
 /// Frames that wait for one target, at most. The first may be full of data: while it waits nobody makes another of that
 /// kind for the target. Those behind it are acknowledgements and the like. Each target has its own, so one that takes
@@ -90,55 +91,44 @@ const LACK_RETRY_NS: u64 = 100_000_000;
 pub(super) struct Output {
     pub(super) routes: Routes,
     /// The frames that are held for each target that is full. No queue is empty.
-    held: HashMap<Hop, VecDeque<Held>>,
+    held: HashMap<Hop, WaitingFrames<Offload, HELD_PER_TARGET_MAX>>,
     /// What had run out when a frame was held last, by its target.
     lacks: HashMap<Hop, Lack>,
     /// Packets of others, in the same manner.
     passed: HashMap<Hop, Passed>,
     /// Their bytes.
     passed_bytes: usize,
+    /// Frames from the stack to itself.
     own: Own,
 }
 
-/// Frames from a stack to itself.
-#[derive(Debug, Default)]
-struct Own {
-    frames: VecDeque<(Offload, Vec<u8>)>,
-    bytes: usize,
-}
-
-#[derive(Debug)]
-struct Held {
-    offload: Offload,
-    frame: Vec<u8>,
-}
+type Own = WaitingFrames<Offload, OWN_MAX>;
 
 /// Packets of others that wait for one target, each with its source, and how many each source has.
 #[derive(Debug, Default)]
 struct Passed {
-    waiting: VecDeque<(IpAddr, Held)>,
-    bytes: usize,
+    waiting: WaitingFrames<(IpAddr, Offload), HELD_PER_TARGET_MAX>,
     of_sources: HashMap<IpAddr, usize>,
 }
 
 impl Passed {
-    fn push(&mut self, source: IpAddr, held: Held) {
-        self.bytes += held.frame.len();
+    /// Adds a packet, for which there is room.
+    fn push(&mut self, source: IpAddr, offload: Offload, frame: &[u8]) {
+        let is_kept = self.waiting.push_copy((source, offload), frame);
+        assert!(is_kept, "packets that are passed on");
         *self.of_sources.entry(source).or_insert(0) += 1;
-        self.waiting.push_back((source, held));
     }
 
     /// Takes a packet out, and returns its bytes.
     fn remove(&mut self, at: usize) -> usize {
-        let Some((source, held)) = self.waiting.remove(at) else { return 0 };
-        self.bytes -= held.frame.len();
+        let Some(((source, _), frame)) = self.waiting.remove(at) else { return 0 };
         if let Some(number) = self.of_sources.get_mut(&source) {
             *number -= 1;
             if *number == 0 {
                 self.of_sources.remove(&source);
             }
         }
-        held.frame.len()
+        frame.len()
     }
 
     /// Finds the packet to drop for another of `source`: the last of the source that has the most, if that has more than this one
@@ -146,7 +136,7 @@ impl Passed {
     fn evictable(&self, source: IpAddr) -> Option<usize> {
         let own = self.of_sources.get(&source).copied().unwrap_or(0);
         let (of, most) = self.of_sources.iter().max_by_key(|(_, number)| **number)?;
-        let last = self.waiting.iter().rposition(|(source, _)| source == of);
+        let last = self.waiting.heads().rposition(|(source, _)| source == of);
         last.filter(|_| *most > own + 1)
     }
 }
@@ -158,14 +148,12 @@ impl Output {
 
     /// Frames to the stack itself that wait.
     pub(super) fn own_waiting(&self) -> usize {
-        self.own.frames.len()
+        self.own.len()
     }
 
     /// The next frame to the stack itself.
     pub(super) fn take_own(&mut self) -> Option<(Offload, Vec<u8>)> {
-        let (offload, frame) = self.own.frames.pop_front()?;
-        self.own.bytes -= frame.len();
-        Some((offload, frame))
+        self.own.pop()
     }
 
     /// The target on the way to an address, if frames for it would wait.
@@ -203,11 +191,9 @@ impl Output {
             Err(Unsent::Full) => {}
             Err(Unsent::Lacking(lack)) => self.note_lack(hop, lack),
         }
-        let held = self.held.entry(hop).or_default();
-        if held.len() >= HELD_PER_TARGET_MAX {
-            return counters.count(Counter::TargetFull);
+        if !self.held.entry(hop).or_default().push_copy(offload, frame) {
+            counters.count(Counter::TargetFull);
         }
-        held.push_back(Held { offload, frame: frame.to_vec() });
     }
 
     fn note_lack(&mut self, hop: Hop, lack: Lack) {
@@ -251,8 +237,9 @@ impl Output {
             Err(Unsent::Full) => {}
             Err(Unsent::Lacking(lack)) => self.note_lack(hop, lack),
         }
-        let held = Held { offload, frame: frame.whole() };
-        self.held.entry(hop).or_default().push_back(held);
+        // The first of its target.
+        let is_held = self.held.entry(hop).or_default().push(offload, frame.whole());
+        assert!(is_held, "frames that are held");
     }
 
     /// Sends a frame that answers one of somebody who asks again if no answer comes. It is not kept: whoever takes no
@@ -295,8 +282,8 @@ impl Output {
         }
         let Output { passed, passed_bytes, .. } = self;
         let of_target = passed.entry(hop).or_default();
-        while of_target.waiting.len() >= HELD_PER_TARGET_MAX
-            || of_target.bytes + frame.len()
+        while of_target.waiting.is_full()
+            || of_target.waiting.bytes() + frame.len()
                 > PASSED_BYTES_MAX.saturating_sub(*passed_bytes) / PASSED_SHARE
         {
             counters.count(Counter::TargetFull);
@@ -309,7 +296,7 @@ impl Output {
             *passed_bytes -= of_target.remove(evicted);
         }
         *passed_bytes += frame.len();
-        of_target.push(source, Held { offload, frame: frame.to_vec() });
+        of_target.push(source, offload, frame);
     }
 
     /// Drops what waits for a neighbour: whoever has its address next is somebody else. For which targets something was dropped.
@@ -318,7 +305,7 @@ impl Output {
         let is_it =
             |hop: &Hop| matches!(hop, Hop::Neighbour { address, .. } if *address == neighbour);
         for (_, of_target) in passed.extract_if(|hop, _| is_it(hop)) {
-            *passed_bytes -= of_target.bytes;
+            *passed_bytes -= of_target.waiting.bytes();
         }
         held.extract_if(|hop, _| is_it(hop)).map(|(hop, _)| hop).collect()
     }
@@ -333,8 +320,8 @@ impl Output {
         let Output { routes, held, passed, own, passed_bytes, lacks } = self;
         lacks.clear();
         held.retain(|hop, held| {
-            while let Some(Held { offload, frame }) = held.front_mut() {
-                let sent = own.transmit(routes, link, counters, *hop, *offload, frame);
+            while let Some((offload, frame)) = held.first() {
+                let sent = transmit(own, routes, link, counters, *hop, *offload, frame);
                 match sent {
                     Ok(()) | Err(Unsent::Unreachable) => {}
                     Err(Unsent::Full) => return true,
@@ -343,17 +330,17 @@ impl Output {
                         return true;
                     }
                 }
-                held.pop_front();
+                held.pop();
             }
             has_room(*hop);
             false
         });
         passed.retain(|hop, of_target| {
-            while let Some((_, Held { offload, frame })) = of_target.waiting.front_mut() {
+            while let Some(((_, offload), frame)) = of_target.waiting.first() {
                 if held.contains_key(hop) {
                     return true;
                 }
-                match own.transmit(routes, link, counters, *hop, *offload, frame) {
+                match transmit(own, routes, link, counters, *hop, *offload, frame) {
                     Err(Unsent::Full) => return true,
                     Err(Unsent::Lacking(lack)) => {
                         lacks.insert(*hop, lack);
@@ -380,38 +367,36 @@ impl Output {
         if !self.held.is_empty() && self.held.contains_key(&hop) {
             return Err(Unsent::Full);
         }
-        self.own.transmit(&self.routes, link, counters, hop, offload, frame)
+        transmit(&mut self.own, &self.routes, link, counters, hop, offload, frame)
     }
 }
 
-impl Own {
-    /// Sends a frame, and counts what becomes of it, unless its target is full.
-    fn transmit(
-        &mut self,
-        routes: &Routes,
-        link: &mut impl Link,
-        counters: &mut Counters,
-        hop: Hop,
-        offload: Offload,
-        frame: &mut [u8],
-    ) -> Result<(), Unsent> {
-        let Hop::Neighbour { interface, address } = hop else {
-            if self.frames.len() >= OWN_MAX || self.bytes > OWN_BYTES_MAX {
-                return Err(Unsent::Full);
-            }
-            packet::set_kind(frame);
-            self.bytes += frame.len();
-            self.frames.push_back((offload, frame.to_vec()));
-            counters.count(Counter::FramesSent);
-            return Ok(());
-        };
-        let (lan, vlan) = routes.lan_of(interface);
-        let sent = link.transmit(lan, address, Offload { vlan, ..offload }, frame);
-        match sent {
-            Ok(()) => counters.count(Counter::FramesSent),
-            Err(Unsent::Unreachable) => counters.count(Counter::Unreachable),
-            Err(Unsent::Full | Unsent::Lacking(_)) => {}
+/// Sends a frame, and counts what becomes of it, unless its target is full.
+fn transmit(
+    own: &mut Own,
+    routes: &Routes,
+    link: &mut impl Link,
+    counters: &mut Counters,
+    hop: Hop,
+    offload: Offload,
+    frame: &mut [u8],
+) -> Result<(), Unsent> {
+    let Hop::Neighbour { interface, address } = hop else {
+        if own.is_full() || own.bytes() > OWN_BYTES_MAX {
+            return Err(Unsent::Full);
         }
-        sent
+        packet::set_kind(frame);
+        let is_kept = own.push_copy(offload, frame);
+        assert!(is_kept, "frames of the stack to itself");
+        counters.count(Counter::FramesSent);
+        return Ok(());
+    };
+    let (lan, vlan) = routes.lan_of(interface);
+    let sent = link.transmit(lan, address, Offload { vlan, ..offload }, frame);
+    match sent {
+        Ok(()) => counters.count(Counter::FramesSent),
+        Err(Unsent::Unreachable) => counters.count(Counter::Unreachable),
+        Err(Unsent::Full | Unsent::Lacking(_)) => {}
     }
+    sent
 }

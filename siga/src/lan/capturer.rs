@@ -1,11 +1,10 @@
 //! Members that capture, as a member sees them that sends.
 
-use std::collections::VecDeque;
-
 use fabric::name::Name;
 use fabric::path::SendError;
 use net::lan::capture::{self, Content, Record};
 use net::lan::link::{Frame, Link, Urgency};
+use net::lan::waiting::WaitingFrames;
 
 /// Copies that wait for the path to one of them.
 const WAITING_MAX: usize = 16;
@@ -16,7 +15,7 @@ pub(super) struct Capturer {
     pub(super) number: usize,
     pub(super) name: Name,
     /// Copies that wait for the path.
-    waiting: VecDeque<(Record, Vec<u8>)>,
+    waiting: WaitingFrames<Record, WAITING_MAX>,
     /// Copies that the path has lost, and how many of these the other end was told of.
     lost: u64,
     told: u64,
@@ -24,7 +23,7 @@ pub(super) struct Capturer {
 
 impl Capturer {
     pub(super) fn new(number: usize, name: Name) -> Capturer {
-        Capturer { number, name, waiting: VecDeque::new(), lost: 0, told: 0 }
+        Capturer { number, name, waiting: WaitingFrames::default(), lost: 0, told: 0 }
     }
 
     /// Copies that wait for the path.
@@ -64,13 +63,10 @@ impl Capturer {
 
     /// Keeps a copy until there is a path. False if too many wait: the copy is lost.
     pub(super) fn keep(&mut self, time_ns: u64, frame: Frame<'_>) -> bool {
-        if self.waiting.len() >= WAITING_MAX {
-            self.lost += 1;
-            return false;
-        }
         let record = Record { time_ns, content: Content::Frame(frame.offload) };
-        self.waiting.push_back((record, frame.bytes.to_vec()));
-        true
+        let is_kept = self.waiting.push_copy(record, frame.bytes);
+        self.lost += u64::from(!is_kept);
+        is_kept
     }
 
     /// There is a path: what waited for it goes. How many copies were lost.
@@ -78,7 +74,7 @@ impl Capturer {
         // What a path before this one has lost was told there, or is told here.
         self.lost -= std::mem::take(&mut self.told);
         let mut lost = 0;
-        for (record, bytes) in self.waiting.drain(..) {
+        while let Some((record, bytes)) = self.waiting.pop() {
             lost += u64::from(capture::send(link, record, &bytes, Urgency::Now).is_err());
         }
         self.lost += lost;

@@ -1,13 +1,12 @@
 //! Paths to other members are made when they are needed, and replaced when they break.
 
-use std::collections::VecDeque;
-
 use fabric::control::{Kind, Pending, Target};
 use fabric::path::{END_DATA_BYTES, Lack, Shape};
 use net::lan::counters::{Counter, Counters};
 use net::lan::link::{Frame, Link, Urgency};
 use net::lan::offload::Offload;
 use net::lan::table::{MEMBERS_MAX, Member};
+use net::lan::waiting::WaitingFrames;
 use os::processor::now_ns;
 
 use super::links::PeerLink;
@@ -58,7 +57,7 @@ enum PeerState {
     /// No path could be made, perhaps for something that this process lacks: leave it alone until then.
     Failed { retry_ns: u64, lack: Option<Lack> },
     /// A path was asked for, by us or, if there is nothing of ours, by the member, and frames wait for it.
-    Connecting(Option<Box<Connecting>>, VecDeque<(Offload, Vec<u8>)>),
+    Connecting(Option<Box<Connecting>>, WaitingFrames<Offload, WAITING_MAX>),
     /// There is a path.
     Connected(Key),
 }
@@ -106,7 +105,7 @@ impl Peers {
     /// Whether a path is being made for which no more frames may wait.
     pub(super) fn is_full(&self, number: usize) -> bool {
         match &self.states[number] {
-            PeerState::Connecting(_, waiting) => waiting.len() >= WAITING_MAX,
+            PeerState::Connecting(_, waiting) => waiting.is_full(),
             _ => false,
         }
     }
@@ -178,11 +177,10 @@ impl Mesh {
         let PeerState::Connecting(_, waiting) = &mut self.peers.states[number] else {
             return Err(TrySendFrameError::Full);
         };
-        if waiting.len() >= WAITING_MAX {
+        if !waiting.push_copy(frame.offload, frame.bytes) {
             self.outbound.counters_mut().add(Counter::Full, 1);
             return Err(TrySendFrameError::Full);
         }
-        waiting.push_back((frame.offload, frame.bytes.to_vec()));
         Ok(())
     }
 
@@ -201,13 +199,13 @@ impl Mesh {
         }
         // The member was first.
         if self.is_accepting(number) {
-            self.peers.states[number] = PeerState::Connecting(None, VecDeque::new());
+            self.peers.states[number] = PeerState::Connecting(None, WaitingFrames::default());
             return Ok(());
         }
         let options = path_options(member.captures);
         match self.guest().start_connecting_to(Target::Guest(name), &options) {
             Ok(connecting) => {
-                let waiting = VecDeque::new();
+                let waiting = WaitingFrames::default();
                 self.peers.states[number] =
                     PeerState::Connecting(Some(Box::new(connecting)), waiting);
                 Ok(())
@@ -374,8 +372,8 @@ impl Mesh {
         match std::mem::replace(&mut self.peers.states[number], PeerState::Connected(key)) {
             // The member has asked again: what it sent over the old path is still received.
             PeerState::Connected(old) => self.drain(old, number),
-            PeerState::Connecting(_, waiting) => {
-                for (offload, bytes) in waiting {
+            PeerState::Connecting(_, mut waiting) => {
+                while let Some((offload, bytes)) = waiting.pop() {
                     let frame = Frame { offload, bytes: &bytes };
                     if self.send_over(key, frame, Urgency::Now).is_err() {
                         self.peers.counters.add(Counter::Lost, 1);
