@@ -13,13 +13,13 @@ use crate::lan::churn::AUDIENCE_NS;
 /// Members from which on they are an audience: fewer get a copy each.
 const AUDIENCE_MIN: usize = 3;
 
-/// Who gets frames to all without a tag.
+/// The audience that gets frames to all without a tag.
 #[derive(Default)]
 pub(super) struct ToAll {
     audience: Option<Audience>,
-    /// How many audiences there have been.
+    /// Audiences that there have been.
     begun: u32,
-    /// When the next may begin: not at once after a member did not take the loan of its storage, nor after the one before,
+    /// The time from which on the next may begin: not at once after a member did not take the loan of its storage, nor after the one before,
     /// however often others come, go or ask for paths.
     retry_ns: u64,
 }
@@ -71,7 +71,7 @@ impl Mesh {
         }
     }
 
-    /// Whether there is an audience of all other members. It begins when all of them have paths, and are several.
+    /// Returns true if there is an audience of all other members. It begins when all of them have paths, and are several.
     pub(crate) fn has_audience(&mut self) -> bool {
         if self.to_all.audience.is_some() {
             return true;
@@ -114,7 +114,7 @@ impl Mesh {
         }
     }
 
-    /// How many audiences there have been.
+    /// Audiences that there have been.
     #[cfg(test)]
     pub(crate) fn audiences(&self) -> u32 {
         self.to_all.begun

@@ -41,7 +41,7 @@ const NO_DATA: [u8; END_DATA_BYTES] = [0; END_DATA_BYTES];
 pub(super) struct Peers {
     /// By the numbers of members.
     states: Vec<PeerState>,
-    /// How many paths each has asked for lately, by its number.
+    /// Paths that each has asked for lately, by its number.
     asked: Vec<Asked>,
     /// Paths that members have asked for, and that are being accepted: one of each.
     accepting: Vec<Accepting>,
@@ -97,12 +97,12 @@ impl Peers {
         }
     }
 
-    /// Whether a path to a member is being made.
+    /// Returns true if a path to a member is being made.
     pub(super) fn is_connecting(&self, number: usize) -> bool {
         matches!(self.states[number], PeerState::Connecting(..))
     }
 
-    /// Whether a path is being made for which no more frames may wait.
+    /// Returns true if a path is being made for which no more frames may wait.
     pub(super) fn is_full(&self, number: usize) -> bool {
         match &self.states[number] {
             PeerState::Connecting(_, waiting) => waiting.is_full(),
@@ -110,7 +110,7 @@ impl Peers {
         }
     }
 
-    /// Whether there is neither a path to a member nor a request for one.
+    /// Returns true if there is neither a path to a member nor a request for one.
     fn is_apart(&self, number: usize) -> bool {
         matches!(self.states[number], PeerState::Disconnected | PeerState::Failed { .. })
     }
@@ -291,7 +291,7 @@ impl Mesh {
         }
     }
 
-    /// Whether a path that was asked for is there.
+    /// Takes the path that was asked for, if it is there.
     fn take_complete(&mut self, number: usize) {
         let PeerState::Connecting(ours, _) = &mut self.peers.states[number] else { return };
         let Some(mut connecting) = ours.take() else { return };
@@ -319,7 +319,7 @@ impl Mesh {
         }
     }
 
-    /// Whether paths that members have asked for are there.
+    /// Takes paths that members have asked for, as far as they are there.
     fn take_accepted(&mut self) {
         for mut accepting in std::mem::take(&mut self.peers.accepting) {
             let number = accepting.number;
@@ -337,7 +337,7 @@ impl Mesh {
         }
     }
 
-    /// Whether a path is being accepted that the member has asked for which has this number now.
+    /// Returns true if a path is being accepted that the member has asked for which has this number now.
     fn is_accepting(&self, number: usize) -> bool {
         let mut accepting = self.peers.accepting.iter();
         accepting.any(|other| other.number == number && self.view.is_there(number, &other.member))
@@ -385,7 +385,7 @@ impl Mesh {
     }
 }
 
-/// What a path to a member of a LAN is asked for with.
+/// Returns the options of a path to a member of a LAN.
 pub(crate) fn path_options(captures: bool) -> PathOptions {
     let options = PathOptions { kind: Kind::LAN, ..PathOptions::DEFAULT };
     match captures {
@@ -398,7 +398,7 @@ pub(crate) fn path_options(captures: bool) -> PathOptions {
     }
 }
 
-/// What this process lacks, if a path was not made for that.
+/// Returns the resource that this process lacks, if a path was not made for want of it.
 fn lack_of(error: &ConnectError) -> Option<Lack> {
     match error {
         ConnectError::Resources(error) => Some(Lack::of(error)),

@@ -17,7 +17,7 @@ const COPIES_ALONE_MAX: usize = fabric::queue::QUEUE_BUFFERS / 2;
 /// How often a member that sends looks whether the path is there over which copies go.
 const LOOK_NS: u64 = 1_000_000;
 
-/// Who gets copies of what is sent.
+/// The members that get copies of what is sent.
 #[derive(Default)]
 pub(super) struct Copies {
     capturers: Vec<Capturer>,
@@ -26,7 +26,7 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// Whether somebody captures.
+    /// Returns true if somebody captures.
     #[inline(always)]
     pub(super) fn are_made(&self) -> bool {
         !self.capturers.is_empty()
@@ -38,7 +38,7 @@ impl Copies {
 }
 
 impl Mesh {
-    /// Who gets copies from now on.
+    /// Looks up who gets copies from now on.
     pub(super) fn find_capturers(&mut self) {
         let Mesh { view, copies: Copies { capturers, .. }, outbound, .. } = self;
         let mut before = std::mem::take(capturers);

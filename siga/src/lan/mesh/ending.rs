@@ -97,7 +97,7 @@ impl Mesh {
         std::mem::take(&mut self.ending.disconnected)
     }
 
-    /// Whether a member that has left, and of which frames are still received, had both of these addresses.
+    /// Returns true if a member that has left, and of which frames are still received, had both of these addresses.
     #[cfg(feature = "tcpip")]
     pub(crate) fn has_left_with(&self, mac: Mac, address: IpAddr) -> bool {
         let mut links = self.ending.links().filter_map(|key| self.links.get(key));

@@ -20,7 +20,7 @@ const FRAMES_PER_TURN: u32 = 64;
 /// Frames in a row that are dropped for what they claim before a call returns.
 const CLAIMS_PER_CALL_MAX: usize = 64;
 
-/// What one who receives keeps from one frame to the next.
+/// The state of receiving, from one frame to the next.
 pub(super) struct Inbound {
     /// Over which link frames are taken, and how many more before the next has its turn.
     current: Option<(Key, u32)>,
@@ -163,7 +163,7 @@ impl Mesh {
         }
     }
 
-    /// What `receive` finds at the member that has its turn.
+    /// Returns what `receive` finds at the member that has its turn.
     #[inline(always)]
     fn next_in_turn<R>(
         &mut self,
@@ -183,7 +183,7 @@ impl Mesh {
         }
     }
 
-    /// What `receive` finds at the next member that has something.
+    /// Returns what `receive` finds at the next member that has something.
     #[inline(always)]
     fn next_of_others<R>(
         &mut self,

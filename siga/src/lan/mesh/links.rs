@@ -25,7 +25,7 @@ pub(super) struct Links {
     wait: Wait,
 }
 
-/// What the waiter serves.
+/// One that the waiter serves.
 #[derive(Debug)]
 enum Occupant {
     Guest(Box<Guest>),
@@ -136,7 +136,7 @@ pub(super) struct PeerLink {
     ends_after: Option<u64>,
     /// IP addresses that the member had before, at this host or another: frames from there may be under way.
     former: Vec<IpAddr>,
-    /// What has come, if this member captures.
+    /// Records that have come, if this member captures.
     pub(super) recorded: Recorded,
     _membership: Arc<Membership>,
 }
@@ -193,7 +193,7 @@ impl PeerLink {
         self.ends_after.is_some()
     }
 
-    /// Whether what was received last was handed over after the member had left.
+    /// Returns true if what was received last was handed over after the member had left.
     pub(super) fn is_late(&mut self) -> bool {
         self.ends_after.is_some_and(|most| self.link.buffers_received() > most)
     }
@@ -210,7 +210,7 @@ impl PeerLink {
         self.link.set_peer(member);
     }
 
-    /// Whether the member had this address before.
+    /// Returns true if the member had this address before.
     pub(super) fn had(&self, address: IpAddr) -> bool {
         self.former.contains(&address)
     }

@@ -205,7 +205,7 @@ impl Mesh {
         counters.add(counter, number);
     }
 
-    /// Whether the caller is a forked child of the member, and so no member.
+    /// Returns true if the caller is a forked child of the member, and so no member.
     #[inline(always)]
     pub(super) fn in_child(&self) -> bool {
         self.guard.in_child()

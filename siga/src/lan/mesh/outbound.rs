@@ -13,7 +13,7 @@ use super::links::PeerLink;
 use crate::lan::error::{SendFrameError, TrySendFrameError};
 use crate::waiter::Key;
 
-/// What one who sends keeps from one frame to the next.
+/// The state of sending, from one frame to the next.
 pub(super) struct Outbound {
     /// Where the last frame went.
     last: Option<(Mac, Key)>,

@@ -36,7 +36,7 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
-    /// Whether a record was not given out yet.
+    /// Returns true if a record was not given out yet.
     #[inline(always)]
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting.is_some()
@@ -55,7 +55,7 @@ impl Recorded {
     }
 }
 
-/// What has come for one that captures, and over which link.
+/// A record for one that captures, and over which link it has come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FoundRecord {
     key: Key,
@@ -67,7 +67,7 @@ pub(crate) struct FoundRecord {
 }
 
 impl Mesh {
-    /// What has come next for one that captures: of all members', the record with the earliest time. A member hands a copy
+    /// Returns the next record for one that captures: that with the earliest time, of all members'. A member hands a copy
     /// over before the frame itself, so whatever was sent because of a frame has a later time, and is given out later.
     pub(crate) fn next_record(&mut self) -> io::Result<Option<FoundRecord>> {
         if self.in_child() {

@@ -18,7 +18,7 @@ pub(super) struct View {
     frame_bytes_max: usize,
 }
 
-/// What a look at the table has found.
+/// The changes that a look at the table has found.
 struct Changed {
     /// A new host's table says nothing of those who were members at the one before.
     is_new_table: bool,
@@ -103,7 +103,7 @@ impl View {
         number != self.number && !member.captures
     }
 
-    /// Whether a member is still there: nobody has come in its place, nor itself again.
+    /// Returns true if a member is still there: nobody has come in its place, nor itself again.
     pub(super) fn is_there(&self, number: usize, member: &Member) -> bool {
         let found = self.get(number);
         found.is_some_and(|found| is_same(found, member) && found.life == member.life)
@@ -209,7 +209,7 @@ impl Mesh {
     }
 }
 
-/// Whether a member is still the one that it was, and does what it did. Lives are counted anew by each host.
+/// Returns true if a member is still the one that it was, and does what it did. Lives are counted anew by each host.
 fn is_same(one: &Member, other: &Member) -> bool {
     one.name == other.name && one.captures == other.captures
 }

@@ -20,7 +20,7 @@ use crate::waiting::{POLLS_PER_CLOCK, SPIN_NS_MAX, Wait};
 /// How often a member that waits for room looks whether the other is still in the address table.
 const TABLE_LOOK_NS: u64 = 1_000_000_000;
 
-/// What one who has slept, or sleeps next, has to know.
+/// Notes of one sleep for the next look, and of looks for the next sleep.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// The doorbells are to be drained before anything is looked at.
@@ -51,7 +51,7 @@ impl Waiting {
 }
 
 impl Mesh {
-    /// What `next` finds, waiting until there is something. None if the time is over; `u64::MAX` never is.
+    /// Returns what `next` finds, waiting until there is something. None if the time is over; `u64::MAX` never is.
     pub(crate) fn wait_for<T>(
         &mut self,
         deadline_ns: u64,
@@ -206,7 +206,7 @@ impl Mesh {
         self.waiting.is_woken = true;
     }
 
-    /// Whether there may be something to do: members that have come and gone are something.
+    /// Returns true if there may be something to do: members that have come and gone are something.
     #[inline]
     pub(crate) fn is_ready(&mut self) -> bool {
         // A forked child finds out when it receives.
