@@ -15,6 +15,7 @@ use crate::interval::{Interval, Recorder};
 use crate::quantity::{Report, ThreadCpu};
 use crate::role::PACING;
 use crate::times::{Taken, Times};
+use crate::transport::End;
 use crate::workload::named;
 
 pub use self::cost::work_for;
@@ -207,6 +208,17 @@ impl Meter {
             recorder.append(&Interval { ns, is_last: true, report: report.clone() });
         }
         Ok(report)
+    }
+
+    /// The same, behind the last message of an end, which has sent all that it will.
+    ///
+    /// # Errors
+    /// As [`close`](Meter::close), and if the end cannot say so.
+    pub(crate) fn close_end(mut self, mut end: impl End, messages: u64) -> Result<Report, Fault> {
+        // The other side may spin until it knows.
+        end.finish()?;
+        self.add_settings(end.settings());
+        self.close(messages, || end.counts())
     }
 
     /// What was done and spent between two marks, and the times that were taken until now.

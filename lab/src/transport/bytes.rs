@@ -80,6 +80,26 @@ impl<I: AsFd, O: AsFd> ByteEnd<I, O> {
     }
 }
 
+/// Reads a message as long as the room for it. False if the stream has ended before it.
+///
+/// # Errors
+/// [`Fault`]: the stream has ended within the message, or cannot be read.
+#[inline(always)]
+pub(super) fn read_message(input: &mut impl Read, room: &mut [u8]) -> Result<bool, Fault> {
+    let mut at = 0;
+    while at < room.len() {
+        match input.read(&mut room[at..]) {
+            Ok(0) if at == 0 => return Ok(false),
+            Ok(0) => return Err(Fault::Ended),
+            Ok(more) => at += more,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => pause(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).doing("read"),
+        }
+    }
+    Ok(true)
+}
+
 impl<I: Read, O: Write + AsFd> End for ByteEnd<I, O> {
     #[inline(always)]
     fn send(&mut self, bytes: usize, mut build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
@@ -100,19 +120,12 @@ impl<I: Read, O: Write + AsFd> End for ByteEnd<I, O> {
 
     #[inline(always)]
     fn receive(&mut self, bytes: usize, mut read: impl FnMut(usize, &[u8])) -> Result<bool, Fault> {
-        let mut at = 0;
-        while at < bytes {
-            match self.input.read(&mut self.buffer[at..bytes]) {
-                Ok(0) if at == 0 => return Ok(false),
-                Ok(0) => return Err(Fault::Ended),
-                Ok(more) => at += more,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => pause(),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error).doing("read"),
-            }
+        let message = &mut self.buffer[..bytes];
+        let has_come = read_message(&mut self.input, message)?;
+        if has_come {
+            read(0, message);
         }
-        read(0, &self.buffer[..bytes]);
-        Ok(true)
+        Ok(has_come)
     }
 
     fn finish(&mut self) -> Result<(), Fault> {

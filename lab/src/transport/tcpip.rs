@@ -8,6 +8,7 @@ use host::report::Counts;
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{Congestion, Counter, Drive, Stack, StackOptions, TcpListener, TcpStream};
 
+use super::bytes::read_message;
 use super::lan::{LAN_NAME, check_mtu};
 use super::path::{OVER_PATHS, TARGET, attach_in_turn, guest_name};
 use super::{Can, End, MESSAGES_AND_PAIRS, Opening, Transport, wait};
@@ -157,16 +158,12 @@ impl<const IS_IN_PLACE: bool> End for TcpLanEnd<IS_IN_PLACE> {
         if IS_IN_PLACE {
             return self.receive_in_place(bytes, read);
         }
-        let mut at = 0;
-        while at < bytes {
-            match self.stream.read(&mut self.buffer[at..bytes]).doing("read")? {
-                0 if at == 0 => return Ok(false),
-                0 => return Err(Fault::Ended),
-                more => at += more,
-            }
+        let message = &mut self.buffer[..bytes];
+        let has_come = read_message(&mut self.stream, message)?;
+        if has_come {
+            read(0, message);
         }
-        read(0, &self.buffer[..bytes]);
-        Ok(true)
+        Ok(has_come)
     }
 
     fn finish(&mut self) -> Result<(), Fault> {

@@ -7,6 +7,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
+use std::thread;
 use std::time::Duration;
 
 use host::report::Counts;
@@ -32,9 +33,9 @@ use super::tcpip::{FINISH_MAX, PORT};
 use super::{Can, End, KERNEL, Opening, Transport};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
-use crate::measure::Meter;
 use crate::quantity::Report;
 use crate::role::{self, HOST};
+use crate::workload::serve_until_told;
 
 pub(super) const TCP_WIRE: Transport = Transport {
     name: "tcp-wire",
@@ -85,11 +86,11 @@ const INTERFACE: &str = "wire0";
 /// Frames that are received before the stack answers.
 const BATCH: usize = 16;
 
+/// A time that does not come.
+const NEVER: u64 = u64::MAX;
+
 /// How long a target waits until the source knows that all has come.
 const LINGER_NS: u64 = 500_000_000;
-
-/// How long the wire goes on before it looks whether it is to end.
-const TURN_NS: u64 = 10_000_000;
 
 /// What becomes of frames, in both directions.
 fn conditions(order: &Order) -> Conditions {
@@ -124,27 +125,19 @@ pub(crate) fn serve(order: &Order, control: &mut Control) -> Result<Report, Faul
         seed => seed,
     };
     let mut wire = Wire::new(devices, conditions(order), seed);
-    let (mut meter, mut is_gone) = (None::<Meter>, false);
-    while !control.is_told()? {
-        if meter.is_none() {
-            meter = control.window()?.map(|window| Meter::new(window, order, &[]));
-        }
-        let now = now_ns();
-        let edge_ns = meter.as_ref().map_or(u64::MAX, Meter::edge_ns);
-        if let Some(meter) = &mut meter {
-            meter.poll(now, 0, || counts(&wire));
-        }
+    let mut is_gone = false;
+    let turn = |wire: &mut Wire, until_ns: u64| {
+        // When one end is gone the other has all that it needs.
+        is_gone = is_gone || wire.turn(until_ns).is_err();
         if is_gone {
-            control.wait_until(now + TURN_NS)?;
-        } else {
-            // When one end is gone the other has all that it needs.
-            is_gone = wire.turn(edge_ns.min(now + TURN_NS)).is_err();
+            thread::sleep(Duration::from_nanos(until_ns.saturating_sub(now_ns())));
         }
-    }
-    let mut meter = meter.ok_or(Fault::Nothing)?;
+        Ok(())
+    };
+    let mut report = serve_until_told(order, control, &[], &mut wire, turn, |_| 0, counts)?;
     let settings = [("wire_seed", seed), ("wire_late_ns_max", wire.late_ns_max())];
-    meter.add_settings(settings.map(|(name, number)| (name.to_owned(), number)).into());
-    meter.close(0, || counts(&wire))
+    report.counters.extend(settings.map(|(name, number)| (name.to_owned(), number)));
+    Ok(report)
 }
 
 fn counts(wire: &Wire) -> Counts {
@@ -275,12 +268,7 @@ impl Station {
         Ok(Station { stack, adapter, poller, waits_for_room: false, frame })
     }
 
-    /// Sends what there is to send, waits until there is something to do, and does it.
-    fn wait(&mut self) -> Result<(), Fault> {
-        self.wait_until(u64::MAX)
-    }
-
-    /// The same, but waits no longer than until `until_ns`.
+    /// Sends what there is to send, waits until there is something to do, no longer than until `until_ns`, and does it.
     fn wait_until(&mut self, until_ns: u64) -> Result<(), Fault> {
         let Station { stack, adapter, poller, waits_for_room, .. } = self;
         while stack.poll(now_ns(), adapter) {}
@@ -328,26 +316,23 @@ impl StackEnd {
     /// The target listens, and says where; the source connects.
     fn open(opening: &mut Opening<'_>) -> Result<StackEnd, Fault> {
         let Opening { order, control, bytes, .. } = opening;
-        let refused = |what, why: String| Fault::Refused { what, why };
         let mut station = Station::open(order, control)?;
         let id = if order.is_source() {
             let to = control.note()?.parse().doing("read an address")?;
-            let id = station.stack.connect(now_ns(), to);
-            let id = id.map_err(|error| refused("connect", error.to_string()))?;
+            let id = station.stack.connect(now_ns(), to).doing("connect")?;
             while station.stack.is_connecting(id) {
-                station.wait()?;
+                station.wait_until(NEVER)?;
             }
             id
         } else {
             let at = SocketAddr::new(station.stack.addresses()[0], PORT);
-            let at = station.stack.listen(at, 1);
-            let at = at.map_err(|error| refused("listen", error.to_string()))?;
+            let at = station.stack.listen(at, 1).doing("listen")?;
             control.tell(&at.to_string())?;
             loop {
                 if let Some((id, _)) = station.stack.accept(at) {
                     break id;
                 }
-                station.wait()?;
+                station.wait_until(NEVER)?;
             }
         };
         station.stack.set_no_delay(id, true);
@@ -371,7 +356,7 @@ impl End for StackEnd {
                 None if station.stack.writable(*id) == Writable::Closed => {
                     return Err(Fault::Ended);
                 }
-                None => station.wait()?,
+                None => station.wait_until(NEVER)?,
             }
         }
         station.turn()
@@ -399,7 +384,7 @@ impl End for StackEnd {
             match (taken, station.stack.readable(*id)) {
                 (Some(count), _) => at += count,
                 (None, Readable::Finished | Readable::Failed) => return Err(Fault::Ended),
-                (None, _) => station.wait()?,
+                (None, _) => station.wait_until(NEVER)?,
             }
         }
         read(0, &message[..bytes]);

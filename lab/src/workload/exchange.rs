@@ -186,9 +186,7 @@ fn ask<E: End>(
         meter.time(now - before);
         before = meter.poll(now, 2 * number, || end.counts());
     }
-    end.finish()?;
-    meter.add_settings(end.settings());
-    meter.close(2 * number, || end.counts())
+    meter.close_end(end, 2 * number)
 }
 
 /// Samples in a window.
@@ -249,12 +247,9 @@ fn request<E: End>(
             break;
         }
     }
-    // The other side spins until it knows, and what the meter does takes time.
-    end.finish()?;
     meter.add_settings([("exchanges_per_sample".to_owned(), samples.exchanges)].into());
     meter.add_times("exchange", Times::new(samples.exchanges, samples.times_ns));
-    meter.add_settings(end.settings());
-    meter.close(number, || end.counts())
+    meter.close_end(end, number)
 }
 
 /// Bytes of a question that is a value.

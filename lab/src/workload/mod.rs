@@ -285,6 +285,41 @@ pub fn attend(control: &mut Control) -> Result<Report, Fault> {
     Ok(report)
 }
 
+/// How long a party serves before it looks whether the lab says something, before and after the window.
+const SLICE_NS: u64 = 1_000_000;
+
+/// Attends a trial with the work of this thread, until the others are done: `serve` works until such a time at most, and `done` and
+/// `counts` say how much it has done so far. Measures what it does in the window, and what that costs. The lab must know that this party is
+/// ready ([`Control::announce`]).
+///
+/// # Errors
+/// [`Fault`]: the lab is gone, the window was too short, or what `serve` says.
+pub(crate) fn serve_until_told<S>(
+    order: &Order,
+    control: &mut Control,
+    units: &[Unit],
+    served: &mut S,
+    mut serve: impl FnMut(&mut S, u64) -> Result<(), Fault>,
+    done: impl Fn(&S) -> u64,
+    counts: impl Fn(&S) -> Counts,
+) -> Result<Report, Fault> {
+    let window = loop {
+        serve(served, now_ns() + SLICE_NS)?;
+        if let Some(window) = control.window()? {
+            break window;
+        }
+    };
+    let mut meter = Meter::new(window, order, units);
+    while meter.poll(now_ns(), done(served), || counts(served)) < window.end_ns {
+        serve(served, meter.edge_ns())?;
+    }
+    let report = meter.close(done(served), || counts(served))?;
+    while !control.is_told()? {
+        serve(served, now_ns() + SLICE_NS)?;
+    }
+    Ok(report)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -145,9 +145,7 @@ impl Pace {
         }
         let unsent = self.leave_unsent(window.end_ns, |waited_ns| meter.time_late(waited_ns));
         meter.add_settings(unsent);
-        end.finish()?;
-        meter.add_settings(end.settings());
-        meter.close(messages * number, || end.counts())
+        meter.close_end(end, messages * number)
     }
 
     /// When the next request is due.

@@ -182,9 +182,7 @@ fn source<E: End>(
         number += stride;
     }
     end.flush()?;
-    end.finish()?;
-    meter.add_settings(end.settings());
-    meter.close(number, || end.counts())
+    meter.close_end(end, number)
 }
 
 /// How much of the time before the window goes by until the source reckons what goes, in which queues fill; and until it has
@@ -265,9 +263,7 @@ fn paced_source<E: End>(
     meter.add_settings(unsent);
     meter.add_settings([("capacity_messages_per_s".to_owned(), capacity)].into());
     end.flush()?;
-    end.finish()?;
-    meter.add_settings(end.settings());
-    meter.close(number, || end.counts())
+    meter.close_end(end, number)
 }
 
 /// Receives messages until the source has finished.

@@ -13,15 +13,13 @@ use super::{DEDICATED, DIRECT, Layout, OFF};
 use crate::measure::work_for;
 use crate::transport::wait;
 use crate::workload::prelude::*;
+use crate::workload::serve_until_told;
 
 /// The guest that has the volumes.
 pub(super) const SERVER: &str = "DASD";
 
 /// Tracks of which the cache has parts when tracks are read directly: a few for each I/O that is under way.
 const DIRECT_SLOTS: usize = 256;
-
-/// How long the server serves before it looks whether the lab says something, before and after the window.
-const SLICE_NS: u64 = 1_000_000;
 
 pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     os::memory::allow_descriptors(1 << 16);
@@ -67,23 +65,10 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
     }
     work_for(super::CHANNEL);
     control.announce()?;
-    let window = loop {
-        server.serve_until(now_ns() + SLICE_NS).doing("serve volumes")?;
-        if let Some(window) = control.window()? {
-            break window;
-        }
-    };
     // What the channel costs and counts is of the I/Os that have ended in its own window.
-    let mut meter = Meter::new(window, order, &[("ios", 1.0)]);
+    let serve = |server: &mut Server, until_ns| server.serve_until(until_ns).doing("serve volumes");
     let counts = |server: &Server| counts(server, &layout);
-    while meter.poll(now_ns(), ended(&server), || counts(&server)) < window.end_ns {
-        server.serve_until(meter.edge_ns()).doing("serve volumes")?;
-    }
-    let report = meter.close(ended(&server), || counts(&server))?;
-    while !control.is_told()? {
-        server.serve_until(now_ns() + SLICE_NS).doing("serve volumes")?;
-    }
-    Ok(report)
+    serve_until_told(order, control, &[("ios", 1.0)], &mut server, serve, ended, counts)
 }
 
 /// I/Os that have ended so far, by the measurement blocks.
