@@ -39,7 +39,9 @@ pub(super) fn panels<'a>(series: &Series<'a>) -> (Vec<Panel<'a>>, usize) {
     let covers = |one: &Levels, other: &Levels| {
         one.iter().zip(other).all(|(one, other)| one.is_none() || one == other)
     };
-    let is_general = |key: &Levels| keys.iter().any(|other| other != key && covers(key, other));
+    let is_general = |key: &Levels| {
+        key.contains(&None) && keys.iter().any(|other| other != key && covers(key, other))
+    };
     let keys: Vec<&Levels> = keys.iter().filter(|key| !is_general(key)).collect();
     let panel = |key: &&Levels| {
         let is_here = |cell: &&Factors| covers(&levels(cell, &by), key);
