@@ -124,17 +124,22 @@ impl Machine {
         warnings
     }
 
+    /// The processors that the parties were given.
+    pub fn placing(&self) -> String {
+        match self.pinned.as_deref() {
+            Some([one, other]) => format!("guests on {one} and {other}"),
+            Some(all) => format!("parties on {all:?}"),
+            None => "guests not pinned".into(),
+        }
+    }
+
     /// One line.
     pub fn line(&self) -> String {
         let Machine { processor, processors, kernel, siga, .. } = self;
         let below = if self.is_virtual { ", virtual" } else { "" };
         let gigabytes = self.memory_bytes >> 30;
         let build = if self.is_debug { "debug" } else { "release" };
-        let pinned = match self.pinned.as_deref() {
-            Some([one, other]) => format!("guests on {one} and {other}"),
-            Some(all) => format!("parties on {all:?}"),
-            None => "guests not pinned".into(),
-        };
+        let pinned = self.placing();
         format!(
             "{processor}, {processors} processors ({pinned}){below}, {gigabytes} GiB, Linux {kernel}, \
              siga {siga} {build}"

@@ -328,6 +328,10 @@ fn differences(a: &[Series<'_>], b: &[Series<'_>]) -> Vec<Difference> {
 /// In what two runs of a case differ.
 fn differences_of_case(a: &Series<'_>, b: &Series<'_>) -> Vec<Difference> {
     let (case, both) = (Some(a.name), [&a.records, &b.records].map(Vec::clone));
+    let placing = |record: &Record| match record.is_measured() {
+        true => record.machine.placing(),
+        false => String::new(),
+    };
     // Results of older labs do not have it.
     let file = |series: &Series<'_>| {
         Some(format!("cksum {}", cksum(series.case.as_ref()?.text.as_bytes())))
@@ -336,7 +340,7 @@ fn differences_of_case(a: &Series<'_>, b: &Series<'_>) -> Vec<Difference> {
     let of_both = [
         differ(case, "window", &both, |record| format!("{} s", record.seconds)),
         differ(case, "system", &both, |record| record.system.clone()),
-        differ(case, "processors of the parties", &both, |one| format!("{:?}", one.machine.pinned)),
+        differ(case, "processors of the parties", &both, placing),
         files.and_then(|(a, b)| unequal(case, "the case's file", [a, b])),
     ];
     of_both.into_iter().flatten().collect()

@@ -5,6 +5,7 @@ use std::fmt;
 use super::series::{Series, records};
 use super::{Block, Grid, counted, distinct, grouped};
 use crate::factor::{AGAINST, Factors, THIS, describe, is_against};
+use crate::machine::Machine;
 use crate::quantity::total;
 use crate::record::{Record, read_case};
 use crate::state::{LineRange, is_one_state, join, states};
@@ -61,7 +62,13 @@ pub(super) fn how_sure(all: &[Series<'_>]) -> Vec<String> {
     }));
     lines.extend(all.iter().flat_map(not_measured));
     lines.extend(all.iter().flat_map(failures));
-    for machine in distinct(records(all).map(|record| &record.machine)) {
+    // Parties of a trial without figures say nothing of their processors.
+    let mut machines: Vec<&Machine> =
+        distinct(records(all).filter(|record| record.is_measured()).map(|record| &record.machine));
+    if machines.is_empty() {
+        machines = distinct(records(all).map(|record| &record.machine));
+    }
+    for machine in machines {
         lines.push(machine.line());
         lines.extend(machine.warnings().iter().map(|warning| format!("Warning: {warning}")));
     }

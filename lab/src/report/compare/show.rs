@@ -179,7 +179,12 @@ fn tables(series: &Series<'_>, compared: &[&Compared]) -> Vec<Block> {
         };
         let row = |one: &&Compared| {
             let cell = describe(&one.factors, &series.order());
-            vec![one.verdict.to_string(), cell, side(one.a), side(one.b), ratio(one)]
+            // In one line of the table.
+            let verdict = match one.verdict {
+                Change::Same => "no difference".to_owned(),
+                other => other.to_string(),
+            };
+            vec![verdict, cell, side(one.a), side(one.b), ratio(one)]
         };
         let rows = own.iter().map(row).collect();
         let grid = Grid::of(&["in B", "cell", "A", "B", "B/A"], 2, rows);

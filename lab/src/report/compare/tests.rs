@@ -194,6 +194,13 @@ fn trials_of_different_states_are_not_compared() {
     let shown = text(&compare(&a, &b, WISHES).report("a", "b", WISHES), 200);
     assert!(!shown.contains("how near"), "{shown}");
     b.iter_mut().for_each(|one| state(one, 110.0));
+    // A trial that failed says nothing of its parties' processors.
+    b[0] = Record { failed: Some("why".into()), ..b[0].clone() };
+    b.iter_mut().skip(1).for_each(|one| one.machine.pinned = Some(vec![0, 1]));
+    let shown = text(&compare(&a, &b, WISHES).report("a", "b", WISHES), 200);
+    let line = "processors of the parties: A has guests not pinned; B has guests on 0 and 1\n";
+    assert!(shown.contains(line), "{shown}");
+    b[0].failed = None;
     // Far in all of A.
     a.iter_mut().for_each(|one| state(one, 400.0));
     let found = compare(&a, &b, WISHES);
