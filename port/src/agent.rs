@@ -8,9 +8,9 @@
 use std::io;
 use std::net::IpAddr;
 
+use net::lan::admission::Refused;
 use net::lan::claim::{Claim, claim};
 use net::lan::frame;
-use net::lan::link::Refused;
 use net::lan::neighbour;
 use net::lan::offload::Offload;
 use net::lan::too_long;

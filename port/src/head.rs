@@ -13,7 +13,7 @@
 //!
 //! A VLAN tag lies in the frame there, and in the head in a LAN. A program in whose network the device is may be root in
 //! it, so frames and heads are what it wants them to be: nothing here believes them. What a LAN refuses besides
-//! (`net::lan::link::check`) is not looked for twice.
+//! (`net::lan::admission::check`) is not looked for twice.
 
 use net::lan::frame::ETHERNET_BYTES;
 use net::lan::offload::{Checksum, Kind, Offload, Segmentation};

@@ -2,6 +2,8 @@
 
 // A model of the table has no paths.
 #[cfg(not(loom))]
+pub mod admission;
+#[cfg(not(loom))]
 pub mod audience;
 #[cfg(not(loom))]
 pub mod capture;

@@ -5,8 +5,8 @@ use std::io;
 use fabric::control::Problem;
 use fabric::name::{LanName, Name, NoLanName};
 use fabric::path::Lack;
+use net::lan::admission::Refused;
 use net::lan::frame::Mac;
-use net::lan::link::Refused;
 use net::lan::table::UnknownTable;
 
 use crate::link::Unsent;

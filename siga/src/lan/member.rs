@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use fabric::control::{LanJoined, Request, WantedAddress};
 use fabric::name::LanName;
+#[cfg(feature = "tcpip")]
+use net::lan::admission::check_start;
+use net::lan::admission::{Refused, check};
 use net::lan::counters::Counter;
 use net::lan::frame::{Mac, destination};
-use net::lan::link::{Frame, FrameInPlace, Refused, Urgency, check};
 #[cfg(feature = "tcpip")]
-use net::lan::link::{FrameInParts, check_start};
+use net::lan::link::FrameInParts;
+use net::lan::link::{Frame, FrameInPlace, Urgency};
 use net::lan::neighbour;
 use net::lan::offload::Offload;
 use net::lan::table::Member;

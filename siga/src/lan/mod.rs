@@ -40,9 +40,10 @@ pub use error::{JoinLanError, SendFrameError, TrySendFrameError};
 pub use fabric::control::WantedAddress as Address;
 pub use fabric::name::{LanName, NoLanName};
 pub use member::{Lan, LanOptions};
+pub use net::lan::admission::Refused;
 pub use net::lan::counters::Counter;
 pub use net::lan::frame::{Mac, NoMac};
-pub use net::lan::link::{Frame, FrameInPlace, Refused};
+pub use net::lan::link::{Frame, FrameInPlace};
 pub use net::lan::neighbour::answer as answer_neighbour;
 pub use net::lan::offload::{
     BadFrame, Checksum, FRAME_BYTES_MAX, Kind, Offload, Segmentation, complete_checksum, segment,
