@@ -8,30 +8,20 @@ use std::time::Duration;
 
 use fabric::control::{LanJoined, Request, WantedAddress};
 use fabric::name::LanName;
-#[cfg(feature = "tcpip")]
-use net::lan::admission::check_start;
 use net::lan::admission::{Refused, check};
 use net::lan::counters::Counter;
 use net::lan::frame::{Mac, destination};
-#[cfg(feature = "tcpip")]
-use net::lan::link::FrameInParts;
 use net::lan::link::{Frame, FrameInPlace, Urgency};
 use net::lan::neighbour;
 use net::lan::offload::Offload;
 use net::lan::table::Member;
-#[cfg(feature = "tcpip")]
-use os::poller::Sleeper;
 use os::processor::now_ns;
 
 use super::error::{JoinLanError, SendFrameError, TrySendFrameError};
 use super::joining::{self, Wish};
-#[cfg(feature = "tcpip")]
-use super::mesh::FoundInPlace;
 use super::mesh::{Found, Mesh};
 use crate::guest::Guest;
 use crate::waiter;
-#[cfg(feature = "tcpip")]
-use crate::waiter::Looked;
 use crate::waiting::{Wait, after};
 
 /// What a guest asks for when it joins a LAN. All fields have defaults.
@@ -185,28 +175,10 @@ impl Lan {
         self.mesh.changes()
     }
 
-    /// The members whose entries have become others since [`Lan::changes`] was this, by their numbers; none for one that
-    /// has left.
-    #[cfg(feature = "tcpip")]
-    pub(crate) fn changed_since(
-        &self,
-        changes: u64,
-    ) -> impl Iterator<Item = (usize, Option<&Member>)> {
-        let numbers = self.mesh.changed_since(changes);
-        numbers.map(|number| (number, self.mesh.table().get(number)))
-    }
-
     /// Why the host that is there now has not given this member all that it had at the one before; none if it has, or if there
     /// was none before. The member goes on trying; meanwhile paths to others go on for some seconds.
     pub fn refused(&self) -> Option<&JoinLanError> {
         self.mesh.following.refused.as_ref()
-    }
-
-    /// Those of our addresses that the host that is there now does not give us, and why: for as long as it refuses them for
-    /// a reason that lasts.
-    #[cfg(feature = "tcpip")]
-    pub(crate) fn lost(&self) -> Option<(Vec<IpAddr>, &JoinLanError)> {
-        self.mesh.lost()
     }
 
     /// Registers another IP address, for at most four. Waits at most 10 s for the host.
@@ -306,30 +278,10 @@ impl Lan {
         self.send_as(Frame { offload, bytes: frame }, Urgency::WithOthers)
     }
 
-    /// As [`Lan::try_push`], a frame whose data lies elsewhere.
-    #[cfg(feature = "tcpip")]
-    pub(crate) fn try_push_in_parts(
+    pub(super) fn checked(
         &mut self,
-        frame: &FrameInParts<'_>,
-    ) -> Result<(), TrySendFrameError> {
-        if self.mesh.in_child() {
-            return Err(SendFrameError::NotMember.into());
-        }
-        self.mesh.refresh();
-        let start = Frame { offload: frame.offload, bytes: frame.start };
-        let most = self.mesh.frame_bytes_max();
-        let destination = self.checked(check_start(start, frame.bytes(), self.mesh.own(), most))?;
-        match destination.is_group() {
-            true => {
-                let whole = Frame { offload: frame.offload, bytes: &frame.whole() };
-                self.mesh.send_to_all(whole, Urgency::WithOthers);
-                Ok(())
-            }
-            false => self.mesh.send_in_parts(destination, frame),
-        }
-    }
-
-    fn checked(&mut self, checked: Result<Mac, Refused>) -> Result<Mac, TrySendFrameError> {
+        checked: Result<Mac, Refused>,
+    ) -> Result<Mac, TrySendFrameError> {
         checked.map_err(|refused| {
             self.mesh.count(Counter::Refused, 1);
             TrySendFrameError::Send(SendFrameError::Refused(refused))
@@ -379,24 +331,6 @@ impl Lan {
         Ok(received.map(|received| self.mesh.frame_in_place(received)))
     }
 
-    /// The next frame, of which most stays in its sender's page if it is long, until the next is looked for.
-    #[cfg(feature = "tcpip")]
-    pub(crate) fn try_find_in_place(&mut self) -> io::Result<Option<FoundInPlace>> {
-        self.mesh.find_in_place()
-    }
-
-    /// A frame that was found last. None if the path over which it came is known to have ended since.
-    #[cfg(feature = "tcpip")]
-    pub(crate) fn found_in_place(&self, found: FoundInPlace) -> Option<FrameInPlace<'_>> {
-        self.mesh.frame_still_in_place(found)
-    }
-
-    /// Gives the page back of the frame that was found last.
-    #[cfg(feature = "tcpip")]
-    pub(crate) fn give_back_found(&mut self) {
-        self.mesh.give_back();
-    }
-
     /// The next frame. It stays where it is until the next verb. Waits until there is one.
     ///
     /// # Errors
@@ -426,60 +360,6 @@ impl Lan {
     #[inline(never)]
     fn wait_for_frame(&mut self, deadline_ns: u64) -> io::Result<Option<Found>> {
         self.mesh.wait_for(deadline_ns, Mesh::next_frame)
-    }
-
-    /// Looks whether there may be a frame, or room again after one was given back, for as long as one who waits looks before
-    /// it sleeps. It ends at `deadline_ns` or when somebody wants the LAN.
-    #[cfg(feature = "tcpip")]
-    pub(crate) fn look(
-        &mut self,
-        deadline_ns: u64,
-        is_wanted: impl Fn() -> bool,
-    ) -> io::Result<Looked> {
-        self.mesh.look(deadline_ns, is_wanted)
-    }
-
-    /// As [`Lan::prepare_wait`], but for one who ends the wait at the time that is returned, to give back memory.
-    #[cfg(feature = "tcpip")]
-    pub(crate) fn prepare_sleep(&mut self) -> Option<u64> {
-        self.mesh.prepare_sleep()
-    }
-
-    /// A sleep was ended by the doorbells that are called so, after so long. Whether one of them is a member's.
-    #[cfg(feature = "tcpip")]
-    pub(crate) fn heard(&mut self, rang: &[u64], slept_ns: u64) -> bool {
-        self.mesh.woken_by(rang, slept_ns)
-    }
-
-    /// How it waits for frames.
-    #[cfg(feature = "tcpip")]
-    pub(crate) fn wait_policy(&self) -> Wait {
-        self.mesh.wait()
-    }
-
-    /// Sleeps while others have the LAN. `interrupt` ends that sleep, too.
-    #[cfg(feature = "tcpip")]
-    pub(crate) fn sleeper(&self, interrupt: impl AsFd) -> io::Result<Sleeper> {
-        self.mesh.waiter().add_interrupt(interrupt)?;
-        Ok(self.mesh.waiter().sleeper())
-    }
-
-    /// The words of this member that observers see, behind whose first ones a stack shows itself.
-    #[cfg(feature = "tcpip")]
-    pub(crate) fn board(&self) -> &os::words::Words {
-        self.mesh.board()
-    }
-
-    /// The members whose paths have ended since this was asked last.
-    #[cfg(feature = "tcpip")]
-    pub(crate) fn take_parted(&mut self) -> Vec<Member> {
-        self.mesh.take_disconnected()
-    }
-
-    /// Whether a member that has left, and of which frames are still received, had both of these addresses.
-    #[cfg(feature = "tcpip")]
-    pub(crate) fn has_left_with(&self, mac: Mac, address: IpAddr) -> bool {
-        self.mesh.has_left_with(mac, address)
     }
 
     /// How many frames wait for the path to their target, which is being made. They are lost if the membership ends.

@@ -32,6 +32,8 @@ mod following;
 mod joining;
 mod member;
 mod mesh;
+#[cfg(feature = "tcpip")]
+mod stack;
 #[cfg(all(test, feature = "embedded"))]
 mod tests;
 

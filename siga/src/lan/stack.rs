@@ -1,0 +1,118 @@
+//! A member of a LAN as a stack uses it.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use net::lan::admission::check_start;
+use net::lan::frame::Mac;
+use net::lan::link::{Frame, FrameInParts, FrameInPlace, Urgency};
+use net::lan::table::Member;
+use os::poller::Sleeper;
+
+use super::error::{JoinLanError, SendFrameError, TrySendFrameError};
+use super::member::Lan;
+use super::mesh::FoundInPlace;
+use crate::waiter::Looked;
+use crate::waiting::Wait;
+
+impl Lan {
+    /// The members whose entries have become others since [`Lan::changes`] was this, by their numbers; none for one that
+    /// has left.
+    pub(crate) fn changed_since(
+        &self,
+        changes: u64,
+    ) -> impl Iterator<Item = (usize, Option<&Member>)> {
+        let numbers = self.mesh.changed_since(changes);
+        numbers.map(|number| (number, self.mesh.table().get(number)))
+    }
+
+    /// Those of our addresses that the host that is there now does not give us, and why: for as long as it refuses them for
+    /// a reason that lasts.
+    pub(crate) fn lost(&self) -> Option<(Vec<IpAddr>, &JoinLanError)> {
+        self.mesh.lost()
+    }
+
+    /// As [`Lan::try_push`], a frame whose data lies elsewhere.
+    pub(crate) fn try_push_in_parts(
+        &mut self,
+        frame: &FrameInParts<'_>,
+    ) -> Result<(), TrySendFrameError> {
+        if self.mesh.in_child() {
+            return Err(SendFrameError::NotMember.into());
+        }
+        self.mesh.refresh();
+        let start = Frame { offload: frame.offload, bytes: frame.start };
+        let most = self.mesh.frame_bytes_max();
+        let destination = self.checked(check_start(start, frame.bytes(), self.mesh.own(), most))?;
+        match destination.is_group() {
+            true => {
+                let whole = Frame { offload: frame.offload, bytes: &frame.whole() };
+                self.mesh.send_to_all(whole, Urgency::WithOthers);
+                Ok(())
+            }
+            false => self.mesh.send_in_parts(destination, frame),
+        }
+    }
+
+    /// The next frame, of which most stays in its sender's page if it is long, until the next is looked for.
+    pub(crate) fn try_find_in_place(&mut self) -> io::Result<Option<FoundInPlace>> {
+        self.mesh.find_in_place()
+    }
+
+    /// A frame that was found last. None if the path over which it came is known to have ended since.
+    pub(crate) fn found_in_place(&self, found: FoundInPlace) -> Option<FrameInPlace<'_>> {
+        self.mesh.frame_still_in_place(found)
+    }
+
+    /// Gives the page back of the frame that was found last.
+    pub(crate) fn give_back_found(&mut self) {
+        self.mesh.give_back();
+    }
+
+    /// Looks whether there may be a frame, or room again after one was given back, for as long as one who waits looks before
+    /// it sleeps. It ends at `deadline_ns` or when somebody wants the LAN.
+    pub(crate) fn look(
+        &mut self,
+        deadline_ns: u64,
+        is_wanted: impl Fn() -> bool,
+    ) -> io::Result<Looked> {
+        self.mesh.look(deadline_ns, is_wanted)
+    }
+
+    /// As [`Lan::prepare_wait`], but for one who ends the wait at the time that is returned, to give back memory.
+    pub(crate) fn prepare_sleep(&mut self) -> Option<u64> {
+        self.mesh.prepare_sleep()
+    }
+
+    /// A sleep was ended by the doorbells that are called so, after so long. Whether one of them is a member's.
+    pub(crate) fn heard(&mut self, rang: &[u64], slept_ns: u64) -> bool {
+        self.mesh.woken_by(rang, slept_ns)
+    }
+
+    /// How it waits for frames.
+    pub(crate) fn wait_policy(&self) -> Wait {
+        self.mesh.wait()
+    }
+
+    /// Sleeps while others have the LAN. `interrupt` ends that sleep, too.
+    pub(crate) fn sleeper(&self, interrupt: impl AsFd) -> io::Result<Sleeper> {
+        self.mesh.waiter().add_interrupt(interrupt)?;
+        Ok(self.mesh.waiter().sleeper())
+    }
+
+    /// The words of this member that observers see, behind whose first ones a stack shows itself.
+    pub(crate) fn board(&self) -> &os::words::Words {
+        self.mesh.board()
+    }
+
+    /// The members whose paths have ended since this was asked last.
+    pub(crate) fn take_parted(&mut self) -> Vec<Member> {
+        self.mesh.take_disconnected()
+    }
+
+    /// Whether a member that has left, and of which frames are still received, had both of these addresses.
+    pub(crate) fn has_left_with(&self, mac: Mac, address: IpAddr) -> bool {
+        self.mesh.has_left_with(mac, address)
+    }
+}
