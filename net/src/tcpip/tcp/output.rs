@@ -311,6 +311,9 @@ impl Tcb {
         if left == 0 {
             return self.is_ended.then_some(0);
         }
+        if self.scoreboard.is_full() {
+            return None;
+        }
         let window = self.window_left() as usize;
         let bytes = left.min(window).min(room).min(bytes_max);
         let is_all = bytes == left;

@@ -230,7 +230,7 @@ impl Tcb {
             },
         };
         if is_late && !is_over {
-            self.scoreboard.find_all();
+            self.scoreboard.mark_none_lost();
             self.take_back();
         }
     }

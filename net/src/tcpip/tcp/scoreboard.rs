@@ -1,12 +1,20 @@
 //! What was sent and is not acknowledged: when each piece was sent, what has come though something before it is missing
 //! (RFC 2018), and what is taken for lost (RFC 6675, RFC 8985).
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use super::is_before;
 
 /// Pieces for which memory is kept when nothing is under way.
 const KEPT: usize = 8;
+
+/// The most pieces that are told apart, so that a segment of the other side costs no walk without end. Beyond it pieces are not divided, and no new
+/// data is sent.
+const PIECES_MAX: usize = 4096;
+
+/// The most lost bytes that are looked for at once: no segment is longer.
+const LOST_BYTES_MAX: u32 = 1 << 16;
 
 /// A piece of what was sent. It begins where the one before it ends.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +26,13 @@ struct Piece {
     is_selected: bool,
     is_lost: bool,
     is_resent: bool,
+}
+
+/// Which piece stands for a number that lies in one that cannot be divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    Down,
+    Up,
 }
 
 /// When a piece was sent, where it ends, and how long it took to be acknowledged.
@@ -51,6 +66,8 @@ pub(super) struct Scoreboard {
     pieces: VecDeque<Piece>,
     selected: u32,
     lost: u32,
+    /// None of so many first pieces is lost.
+    lost_from: u32,
     /// Of those that have come, the piece that was sent last (RFC 8985 6.2, step 2).
     newest: Newest,
     /// Where what has come ends, as far as anybody has said.
@@ -66,6 +83,7 @@ impl Default for Scoreboard {
             pieces: VecDeque::with_capacity(1),
             selected: 0,
             lost: 0,
+            lost_from: 0,
             newest: Newest::default(),
             highest: None,
             is_reordered: false,
@@ -81,6 +99,11 @@ impl Scoreboard {
 
     pub(super) fn pieces(&self) -> usize {
         self.pieces.len()
+    }
+
+    /// Returns true if so many pieces are told apart that nothing new is to be sent.
+    pub(super) fn is_full(&self) -> bool {
+        self.pieces.len() >= PIECES_MAX
     }
 
     pub(super) fn has_lost(&self) -> bool {
@@ -131,6 +154,7 @@ impl Scoreboard {
                 break;
             }
             self.pieces.pop_front();
+            self.lost_from = self.lost_from.saturating_sub(1);
             begin = end;
         }
         // What lies behind one that was sent again has waited for it.
@@ -173,10 +197,11 @@ impl Scoreboard {
         moment: Moment,
         news: &mut News,
     ) {
-        let from = self.split(una, begin);
-        let to = self.split(una, end);
+        // A piece that cannot be divided has not come if a part of it has.
+        let from = self.split(una, begin, Round::Up);
+        let to = self.split(una, end, Round::Down);
         for at in from..to {
-            let before = if at == 0 { una } else { self.pieces[at - 1].end };
+            let before = self.begin_of(una, at);
             let piece = &mut self.pieces[at];
             if piece.is_selected {
                 continue;
@@ -193,48 +218,67 @@ impl Scoreboard {
         }
     }
 
-    /// Has a piece end at this number. Which piece begins there.
-    fn split(&mut self, una: u32, at: u32) -> usize {
+    /// Has a piece end at this number, if there may be one piece more. Returns the index of the piece that begins there; if there is none, of the
+    /// next, or of the one in which the number lies.
+    fn split(&mut self, una: u32, at: u32, round: Round) -> usize {
         if !is_before(una, at) {
             return 0;
         }
-        let number = self.pieces.iter().position(|piece| !is_before(piece.end, at));
-        let Some(number) = number else { return self.pieces.len() };
-        let piece = self.pieces[number];
-        if piece.end != at {
-            self.pieces.insert(number, Piece { end: at, ..piece });
+        let index = self.pieces.partition_point(|piece| is_before(piece.end, at));
+        let Some(piece) = self.pieces.get(index).copied() else { return index };
+        if piece.end == at {
+            return index + 1;
         }
-        number + 1
+        if self.is_full() {
+            return index + usize::from(round == Round::Up);
+        }
+        self.pieces.insert(index, Piece { end: at, ..piece });
+        if index < self.lost_from as usize {
+            self.lost_from += 1;
+        }
+        index + 1
+    }
+
+    /// The number of the first byte of a piece.
+    fn begin_of(&self, una: u32, index: usize) -> u32 {
+        index.checked_sub(1).map_or(una, |before| self.pieces[before].end)
+    }
+
+    /// Takes for lost those of the first `count` pieces that have not come and for which this is true. Returns true if there are any.
+    fn lose(&mut self, una: u32, count: usize, is_lost: impl Fn(u32, &Piece) -> bool) -> bool {
+        let (mut begin, mut is_news) = (una, false);
+        for (index, piece) in self.pieces.iter_mut().take(count).enumerate() {
+            let bytes = piece.end.wrapping_sub(begin);
+            if !piece.is_selected && !piece.is_lost && is_lost(begin, piece) {
+                piece.is_lost = true;
+                self.lost += bytes;
+                self.lost_from = self.lost_from.min(index as u32);
+                is_news = true;
+            }
+            begin = piece.end;
+        }
+        is_news
     }
 
     /// Takes for lost what was sent so long before something that has come that it would have come, too (RFC 8985 6.2,
     /// step 5). Whether there is something new, and when to look again.
     pub(super) fn detect(&mut self, una: u32, now: u64, patience: u64) -> (bool, Option<u64>) {
         let Newest { sent: newest, end: newest_end, round_trip } = self.newest;
-        let (mut is_news, mut again) = (false, None);
-        let mut begin = una;
-        for piece in &mut self.pieces {
-            let bytes = piece.end.wrapping_sub(begin);
-            begin = piece.end;
+        let again = Cell::new(None);
+        let is_news = self.lose(una, usize::MAX, |_, piece| {
             let is_older =
                 piece.sent < newest || piece.sent == newest && is_before(piece.end, newest_end);
-            if piece.is_selected || piece.is_lost || !is_older {
-                continue;
-            }
             let due = piece.sent.saturating_add(round_trip).saturating_add(patience);
-            if due <= now {
-                piece.is_lost = true;
-                self.lost += bytes;
-                is_news = true;
-            } else {
-                again = again.max(Some(due));
+            if is_older && due > now {
+                again.set(again.get().max(Some(due)));
             }
-        }
-        (is_news, again)
+            is_older && due <= now
+        });
+        (is_news, again.get())
     }
 
-    /// Nothing is lost.
-    pub(super) fn find_all(&mut self) {
+    /// Takes nothing for lost any more.
+    pub(super) fn mark_none_lost(&mut self) {
         self.pieces.iter_mut().for_each(|piece| piece.is_lost = false);
         self.lost = 0;
     }
@@ -244,15 +288,9 @@ impl Scoreboard {
         if self.pieces.front().is_some_and(|first| first.is_selected) {
             return self.lose_all(una);
         }
-        let mut begin = una;
-        for piece in &mut self.pieces {
-            let bytes = piece.end.wrapping_sub(begin);
-            let is_late = begin == una || piece.sent.saturating_add(time) <= now;
-            begin = piece.end;
-            if is_late && !piece.is_selected && !std::mem::replace(&mut piece.is_lost, true) {
-                self.lost += bytes;
-            }
-        }
+        self.lose(una, usize::MAX, |begin, piece| {
+            begin == una || piece.sent.saturating_add(time) <= now
+        });
     }
 
     /// Takes all for lost. What the other side has said to have may be thrown away if the first is among it: else it would have
@@ -269,42 +307,35 @@ impl Scoreboard {
     pub(super) fn lose_first(&mut self, una: u32, bytes: u32) {
         let end = self.pieces.back().map_or(una, |last| last.end);
         let bytes = bytes.min(end.wrapping_sub(una));
-        let pieces = self.split(una, una.wrapping_add(bytes));
-        let mut begin = una;
-        for piece in self.pieces.iter_mut().take(pieces) {
-            let bytes = piece.end.wrapping_sub(begin);
-            begin = piece.end;
-            if !piece.is_selected && !std::mem::replace(&mut piece.is_lost, true) {
-                self.lost += bytes;
-            }
-        }
+        let pieces = self.split(una, una.wrapping_add(bytes), Round::Up);
+        self.lose(una, pieces, |_, _| true);
     }
 
-    /// The first bytes that are taken for lost, up to where others begin.
-    pub(super) fn first_lost(&self, una: u32) -> Option<(u32, u32)> {
+    /// The first bytes that are taken for lost, up to where others begin, or as many as a segment may have.
+    pub(super) fn first_lost(&mut self, una: u32) -> Option<(u32, u32)> {
         if self.lost == 0 {
             return None;
         }
-        let mut begin = una;
-        let mut found: Option<(u32, u32)> = None;
-        for piece in &self.pieces {
-            match &mut found {
-                Some((_, end)) if piece.is_lost => *end = piece.end,
-                Some(_) => break,
-                None if piece.is_lost => found = Some((begin, piece.end)),
-                None => {}
+        let from = self.lost_from as usize;
+        let first = from + self.pieces.range(from..).position(|piece| piece.is_lost)?;
+        self.lost_from = first as u32;
+        let begin = self.begin_of(una, first);
+        let mut end = begin;
+        for piece in self.pieces.range(first..).take_while(|piece| piece.is_lost) {
+            end = piece.end;
+            if end.wrapping_sub(begin) >= LOST_BYTES_MAX {
+                break;
             }
-            begin = piece.end;
         }
-        found
+        Some((begin, end))
     }
 
     /// These bytes, which were taken for lost, were sent again.
     pub(super) fn resend(&mut self, una: u32, (begin, end): (u32, u32), now: u64) {
-        let from = self.split(una, begin);
-        let to = self.split(una, end);
+        let from = self.split(una, begin, Round::Down);
+        let to = self.split(una, end, Round::Up);
         for at in from..to {
-            let before = if at == 0 { una } else { self.pieces[at - 1].end };
+            let before = self.begin_of(una, at);
             let piece = &mut self.pieces[at];
             if std::mem::take(&mut piece.is_lost) {
                 self.lost -= piece.end.wrapping_sub(before);
@@ -317,7 +348,7 @@ impl Scoreboard {
     /// Nothing was sent.
     pub(super) fn clear(&mut self) {
         self.pieces = VecDeque::new();
-        (self.selected, self.lost, self.highest) = (0, 0, None);
+        (self.selected, self.lost, self.lost_from, self.highest) = (0, 0, 0, None);
     }
 }
 
@@ -370,6 +401,27 @@ mod tests {
         assert!(!board.has_lost());
     }
 
+    #[test]
+    fn other_side_that_says_each_byte_by_itself_makes_no_more_pieces_than_there_may_be() {
+        let mut board = sent(&[1]);
+        let bytes = 6 << 20;
+        board.push(bytes, 2);
+        let mut news = News::default();
+        for at in (1..bytes).step_by(2).take(3 * PIECES_MAX) {
+            board.select(0, (at, at + 1), MOMENT, &mut news);
+        }
+        assert!(board.is_full() && board.pieces() == PIECES_MAX);
+        assert_eq!(news.bytes as usize, PIECES_MAX / 2 - 1);
+        // What lies in one piece with others goes with them.
+        board.lose_all(0);
+        board.select(0, (bytes / 2, bytes), MOMENT, &mut news);
+        assert_eq!(board.flight(0, bytes), 0);
+        while let Some(lost) = board.first_lost(0) {
+            board.resend(0, lost, 3);
+        }
+        assert_eq!((board.pieces(), board.flight(0, bytes)), (PIECES_MAX, bytes - news.bytes));
+    }
+
     proptest! {
         #[test]
         fn counts_agree_with_the_pieces(
@@ -411,6 +463,9 @@ mod tests {
                     lost += if piece.is_lost { bytes } else { 0 };
                     begin = piece.end;
                 }
+                let lost_pieces = board.pieces.iter().position(|piece| piece.is_lost);
+                let first = lost_pieces.map(|at| board.begin_of(una, at));
+                prop_assert_eq!(board.first_lost(una).map(|(begin, _)| begin), first);
                 prop_assert_eq!(begin, nxt);
                 prop_assert_eq!((board.selected, board.lost), (selected, lost));
             }
