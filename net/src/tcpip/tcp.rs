@@ -28,7 +28,7 @@ use congestion::{SlowStart, Window};
 pub(super) use input::{Answer, Progress};
 pub(super) use output::Segment as Outgoing;
 use pacing::Pacer;
-use recovery::{Tail, Undo};
+use recovery::{TailProbe, Undo};
 use round_trip::RoundTrip;
 use scoreboard::Scoreboard;
 use stamps::Stamps;
@@ -177,9 +177,9 @@ pub(super) struct Tcb {
     /// When to look again what is lost.
     detect_at: Timer,
     /// When to ask whether the end of what is under way has come, and what was sent to find out.
-    tail_at: Timer,
-    tail: Option<Tail>,
-    must_ask_for_tail: bool,
+    tail_probe_at: Timer,
+    tail_probe: Option<TailProbe>,
+    must_probe_tail: bool,
     /// What was before something was taken for lost.
     undo: Option<Box<Undo>>,
     /// How far pieces may overtake each other, and when that was learned.
@@ -253,9 +253,9 @@ impl Tcb {
             backoff: 0,
             resend_at: Timer::NEVER,
             detect_at: Timer::NEVER,
-            tail_at: Timer::NEVER,
-            tail: None,
-            must_ask_for_tail: false,
+            tail_probe_at: Timer::NEVER,
+            tail_probe: None,
+            must_probe_tail: false,
             undo: None,
             reordering: recovery::Reordering::default(),
             must_probe: false,
@@ -594,12 +594,15 @@ impl Tcb {
         self.scoreboard.clear();
         self.beyond = Vec::new();
         self.undo = None;
-        for timer in
-            [&mut self.resend_at, &mut self.detect_at, &mut self.acknowledge_at, &mut self.tail_at]
-        {
+        for timer in [
+            &mut self.resend_at,
+            &mut self.detect_at,
+            &mut self.acknowledge_at,
+            &mut self.tail_probe_at,
+        ] {
             timer.clear();
         }
-        self.must_ask_for_tail = false;
+        self.must_probe_tail = false;
         self.pacer = None;
         self.must_acknowledge = false;
     }

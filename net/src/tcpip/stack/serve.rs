@@ -176,7 +176,7 @@ impl Stack {
         let mtu = if is_first { self.options.mtu } else { mtu };
         let Some(segment) = tcb.next_segment(now, mtu, config) else { return false };
         packet::begin_segment(room, local, remote, &segment);
-        if segment.is_again {
+        if segment.is_retransmission {
             counters
                 .add(Counter::Resent, segment.data_bytes.div_ceil(segment.segment_bytes) as u64);
         }

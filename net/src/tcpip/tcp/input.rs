@@ -1,6 +1,6 @@
 //! What a segment that has come changes (RFC 9293 3.10.7).
 
-use super::recovery::Said;
+use super::recovery::AckInfo;
 use super::scoreboard::{Moment, News};
 use super::*;
 use crate::lan::frame::u32_at;
@@ -345,8 +345,8 @@ impl Tcb {
         }
         let stamps = self.stamps.as_ref().zip(echoed);
         let is_echo_known = stamps.is_some_and(|(stamps, at)| stamps.since(now, at).is_some());
-        let said = Said { is_news, is_repeated, news, duplicate, echoed, is_echo_known, flight };
-        self.recover(now, &said);
+        let ack = AckInfo { is_news, is_repeated, news, duplicate, echoed, is_echo_known, flight };
+        self.recover(now, &ack);
         if news.bytes > 0 && is_limited && !matches!(self.recovery, Recovery::Fast(_)) {
             let mss = self.segment_bytes();
             self.congestion.acknowledge(now, news.bytes, self.round_trip.smoothed, mss);
@@ -354,7 +354,7 @@ impl Tcb {
         if is_news {
             self.resend_at.clear();
             self.arm(now);
-            self.arm_tail(now);
+            self.arm_tail_probe(now);
         }
         if self.is_ended && self.una == self.end().wrapping_add(1) {
             self.state = match self.state {

@@ -31,7 +31,7 @@ pub(in crate::tcpip) struct Segment {
     pub(in crate::tcpip) data_bytes: usize,
     pub(in crate::tcpip) segment_bytes: usize,
     /// Whether its data was sent before, or asks whether a window is still closed.
-    pub(in crate::tcpip) is_again: bool,
+    pub(in crate::tcpip) is_retransmission: bool,
 }
 
 impl Segment {
@@ -68,9 +68,12 @@ impl Tcb {
                 self.begin_recovery(flight);
             }
         }
-        if self.tail_at.take_due(now) && self.nxt != self.una && !self.scoreboard.has_selected() {
+        if self.tail_probe_at.take_due(now)
+            && self.nxt != self.una
+            && !self.scoreboard.has_selected()
+        {
             // No time runs out before that.
-            self.must_ask_for_tail = true;
+            self.must_probe_tail = true;
             return;
         }
         if !self.resend_at.take_due(now) {
@@ -87,7 +90,7 @@ impl Tcb {
     /// When [`Tcb::tick`] has something to do.
     pub(in crate::tcpip) fn due(&self) -> Option<u64> {
         let pace_at = self.pacer.as_ref().and_then(|pacer| pacer.waits_until);
-        let timers = [self.resend_at, self.acknowledge_at, self.detect_at, self.tail_at];
+        let timers = [self.resend_at, self.acknowledge_at, self.detect_at, self.tail_probe_at];
         timers.into_iter().filter_map(Timer::at).chain(pace_at).min()
     }
 
@@ -95,7 +98,7 @@ impl Tcb {
     pub(in crate::tcpip) fn postpone(&mut self, now: u64) {
         if let Some(at) = self.resend_at.at() {
             self.resend_at.set(at.max(now.saturating_add(self.timeout())));
-            self.tail_at.clear();
+            self.tail_probe_at.clear();
         }
     }
 
@@ -232,12 +235,12 @@ impl Tcb {
             // So it is while what is lost waits to go again.
             self.limited_until = self.nxt;
         }
-        let is_tail_due = std::mem::take(&mut self.must_ask_for_tail);
-        let asks_for_tail = is_tail_due && range.is_none();
+        let is_tail_due = std::mem::take(&mut self.must_probe_tail);
+        let probes_tail = is_tail_due && range.is_none();
         let probe = self.probe(range.is_none());
-        let (sequence, bytes, is_again) = match (range, probe) {
+        let (sequence, bytes, is_retransmission) = match (range, probe) {
             (Some((sequence, bytes)), _) => (sequence, bytes, lost.is_some()),
-            (None, _) if asks_for_tail => self.tail(mss),
+            (None, _) if probes_tail => self.tail_probe_range(mss),
             (None, Some(bytes)) => (self.nxt, bytes, false),
             (None, None) => {
                 self.ask_later(now);
@@ -246,21 +249,22 @@ impl Tcb {
             }
         };
         let behind = sequence.wrapping_add(bytes as u32);
-        let has_end = self.is_ended && behind == self.end() && is_again == self.has_sent_end();
+        let has_end =
+            self.is_ended && behind == self.end() && is_retransmission == self.has_sent_end();
         let end = behind.wrapping_add(u32::from(has_end));
-        segment.is_again = is_again && bytes > 0;
-        if is_again {
+        segment.is_retransmission = is_retransmission && bytes > 0;
+        if is_retransmission {
             self.scoreboard.resend(self.una, (sequence, end), now);
             let segments = bytes.div_ceil(mss) as u32;
             self.resent = self.resent.saturating_add(segments);
             self.must_resend = false;
             if lost.is_some() {
-                self.note_again(now, segments);
+                self.note_retransmission(now, segments);
             }
-        } else if range.is_none() && !asks_for_tail && bytes == 1 && self.window_left() == 0 {
+        } else if range.is_none() && !probes_tail && bytes == 1 && self.window_left() == 0 {
             // A byte beyond a closed window, which is not counted as sent: it will hardly be taken.
             self.has_probed = true;
-            segment.is_again = true;
+            segment.is_retransmission = true;
         } else {
             if self.nxt == self.una {
                 // It was the time to ask after a window.
@@ -272,12 +276,12 @@ impl Tcb {
         }
         self.sent_at = now;
         // What is new asks for it, too.
-        if asks_for_tail || is_tail_due && !is_again {
-            self.note_asked_for_tail(now, is_again, self.timeout());
+        if probes_tail || is_tail_due && !is_retransmission {
+            self.note_tail_probe(now, is_retransmission, self.timeout());
         }
         self.arm(now);
-        if !is_again {
-            self.arm_tail(now);
+        if !is_retransmission {
+            self.arm_tail_probe(now);
         }
         let bare = self.with_ranges(now, segment);
         let is_last = behind == self.end();
@@ -292,8 +296,8 @@ impl Tcb {
     }
 
     fn with_ranges(&mut self, now: u64, with: Segment) -> Segment {
-        let Segment { ranges, ranges_count, is_again, .. } = with;
-        Segment { ranges, ranges_count, is_again, ..self.bare(now, ACK) }
+        let Segment { ranges, ranges_count, is_retransmission, .. } = with;
+        Segment { ranges, ranges_count, is_retransmission, ..self.bare(now, ACK) }
     }
 
     /// Bytes that the other side takes beyond what was sent.
@@ -343,7 +347,7 @@ impl Tcb {
         let (window, time) = (u64::from(self.congestion.bytes()), self.round_trip.smoothed);
         let bytes = if self.congestion.is_starting() { 2 * window } else { window + window / 4 };
         let is_known = window > 0 && window < u32::MAX.into() && time >= SHORTEST_NS;
-        is_known.then_some(Rate { bytes, time })
+        is_known.then_some(Rate { bytes, time_ns: time })
     }
 
     /// How many bytes are sent because it is time to ask whether there is room (RFC 9293 3.8.6.1): what there is room for, or

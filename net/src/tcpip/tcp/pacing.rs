@@ -13,7 +13,7 @@ const SEGMENTS: usize = 2;
 /// The next time to send, by the rate of what was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pacer {
-    next: u64,
+    next_ns: u64,
     /// Set while something waits for its time.
     pub(super) waits_until: Option<u64>,
 }
@@ -22,20 +22,20 @@ impl Pacer {
     /// How many of these bytes go now, at so many bytes in a round trip. 0: see [`Pacer::waits_until`].
     pub(super) fn allow(&mut self, now: u64, bytes: usize, mss: usize, rate: Rate) -> usize {
         self.waits_until = None;
-        let together = rate.time / PART;
-        let left = now.saturating_add(together).saturating_sub(self.next);
+        let together_ns = rate.time_ns / PART;
+        let left = now.saturating_add(together_ns).saturating_sub(self.next_ns);
         if left == 0 {
             // As long as it is worth to wake up for.
-            self.waits_until = Some(self.next - together + together / PART);
+            self.waits_until = Some(self.next_ns - together_ns + together_ns / PART);
             return 0;
         }
-        let most = rate.bytes(left.min(together)).max(SEGMENTS * mss);
+        let most = rate.bytes(left.min(together_ns)).max(SEGMENTS * mss);
         bytes.min(most - most % mss)
     }
 
     /// So many bytes have gone.
     pub(super) fn note(&mut self, now: u64, bytes: usize, rate: Rate) {
-        self.next = self.next.max(now).saturating_add(rate.time(bytes));
+        self.next_ns = self.next_ns.max(now).saturating_add(rate.time(bytes));
     }
 }
 
@@ -43,16 +43,16 @@ impl Pacer {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     pub(super) bytes: u64,
-    pub(super) time: u64,
+    pub(super) time_ns: u64,
 }
 
 impl Rate {
     fn bytes(self, time: u64) -> usize {
-        (u128::from(self.bytes) * u128::from(time) / u128::from(self.time)) as usize
+        (u128::from(self.bytes) * u128::from(time) / u128::from(self.time_ns)) as usize
     }
 
     fn time(self, bytes: usize) -> u64 {
-        (bytes as u128 * u128::from(self.time) / u128::from(self.bytes)) as u64
+        (bytes as u128 * u128::from(self.time_ns) / u128::from(self.bytes)) as u64
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn window_goes_in_a_round_trip() {
-        let rate = Rate { bytes: 100_000, time: 20_000_000 };
+        let rate = Rate { bytes: 100_000, time_ns: 20_000_000 };
         let mut pacer = Pacer::default();
         let (mut now, mut sent) = (50_000_000, 0);
         let begun = now;

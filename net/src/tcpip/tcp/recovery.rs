@@ -8,7 +8,7 @@ use super::*;
 const REPEATED_MAX: u8 = 3;
 
 /// The shortest time after which the end is asked for: a side that is just late is not.
-const TAIL_AFTER_NS_MIN: u64 = 2_000_000;
+const TAIL_PROBE_NS_MIN: u64 = 2_000_000;
 
 /// Quarters of a round trip that pieces may be late, and for how many recoveries that is remembered (RFC 8985 6.2, step 4).
 const QUARTERS_MAX: u8 = 16;
@@ -16,10 +16,10 @@ const REMEMBERED: u8 = 16;
 
 /// What was sent to find out whether the end of what is under way has come (RFC 8985 7).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tail {
+pub(super) struct TailProbe {
     end: u32,
     /// Whether it had been sent before.
-    is_again: bool,
+    is_retransmission: bool,
 }
 
 /// What was before something was taken for lost. If all of it had only been late, it comes back (RFC 3522, 3708, 4015).
@@ -51,7 +51,7 @@ pub(super) struct Reordering {
 
 /// What an acknowledgement says, beside its number.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Said {
+pub(super) struct AckInfo {
     pub(super) is_news: bool,
     pub(super) is_repeated: bool,
     pub(super) news: News,
@@ -67,10 +67,10 @@ pub(super) struct Said {
 
 impl Tcb {
     /// Finds out what is lost, and how long it is sent again.
-    pub(super) fn recover(&mut self, now: u64, said: &Said) {
-        self.note_tail(said);
-        self.learn(said);
-        self.undo_if_late(said);
+    pub(super) fn recover(&mut self, now: u64, ack: &AckInfo) {
+        self.note_tail_probe_answer(ack);
+        self.widen_reordering_window(ack);
+        self.undo_if_late(ack);
         let mss = self.segment_bytes();
         match self.recovery {
             Recovery::Fast(until) | Recovery::Timeout(until) if !is_before(self.una, until) => {
@@ -84,16 +84,16 @@ impl Tcb {
                 }
             }
             // What is acknowledged in part is missing behind that, too (RFC 6582 3.2).
-            Recovery::Fast(_) if said.is_news && !self.theirs.takes_selective => {
+            Recovery::Fast(_) if ack.is_news && !self.theirs.takes_selective => {
                 self.scoreboard.lose_first(self.una, mss);
                 self.must_resend = true;
             }
             _ => {}
         }
-        if said.is_repeated {
+        if ack.is_repeated {
             self.repeated = self.repeated.saturating_add(1);
         }
-        let is_after_timeout = matches!(self.recovery, Recovery::Timeout(_)) && said.is_news;
+        let is_after_timeout = matches!(self.recovery, Recovery::Timeout(_)) && ack.is_news;
         let has_lost = if self.theirs.takes_selective {
             (self.scoreboard.has_selected() || is_after_timeout) && self.detect(now)
         } else if self.repeated == REPEATED_MAX && self.recovery == Recovery::None {
@@ -103,7 +103,7 @@ impl Tcb {
             false
         };
         if has_lost {
-            self.begin_recovery(said.flight);
+            self.begin_recovery(ack.flight);
         }
     }
 
@@ -121,9 +121,11 @@ impl Tcb {
     pub(super) fn time_out(&mut self, now: u64) {
         let flight = self.scoreboard.flight(self.una, self.nxt);
         match self.theirs.takes_selective {
-            true => {
-                self.scoreboard.lose_late(self.una, now, self.round_trip.smoothed + self.patience())
-            }
+            true => self.scoreboard.lose_late(
+                self.una,
+                now,
+                self.round_trip.smoothed + self.reordering_window_ns(),
+            ),
             false => self.scoreboard.lose_all(self.una),
         }
         self.repeated = 0;
@@ -151,12 +153,12 @@ impl Tcb {
         if let Some(start) = &mut self.slow_start {
             **start = SlowStart::default();
         }
-        (self.tail, self.must_ask_for_tail) = (None, false);
-        self.tail_at.clear();
+        (self.tail_probe, self.must_probe_tail) = (None, false);
+        self.tail_probe_at.clear();
     }
 
     /// Segments that were taken for lost go again.
-    pub(super) fn note_again(&mut self, now: u64, segments: u32) {
+    pub(super) fn note_retransmission(&mut self, now: u64, segments: u32) {
         let clock = self.stamps.as_ref().map_or(0, |stamps| stamps.clock(now));
         if let Some(undo) = &mut self.undo {
             undo.again = undo.again.saturating_add(segments);
@@ -168,8 +170,8 @@ impl Tcb {
     pub(super) fn detect(&mut self, now: u64) -> bool {
         let is_plain = !self.scoreboard.is_reordered
             && (self.recovery != Recovery::None || self.repeated >= REPEATED_MAX);
-        let patience = if is_plain { 0 } else { self.patience() };
-        let (has_lost, again) = self.scoreboard.detect(self.una, now, patience);
+        let window_ns = if is_plain { 0 } else { self.reordering_window_ns() };
+        let (has_lost, again) = self.scoreboard.detect(self.una, now, window_ns);
         self.detect_at.clear();
         if let Some(again) = again {
             self.detect_at.set(again);
@@ -178,15 +180,15 @@ impl Tcb {
     }
 
     /// For how long pieces may overtake each other.
-    fn patience(&self) -> u64 {
+    fn reordering_window_ns(&self) -> u64 {
         let RoundTrip { smoothed, least, .. } = self.round_trip;
         smoothed.min(least / 4 * (1 + u64::from(self.reordering.quarters)))
     }
 
     /// What came twice was late, and not lost: from now on more is waited for.
-    fn learn(&mut self, said: &Said) {
+    fn widen_reordering_window(&mut self, ack: &AckInfo) {
         let Reordering { quarters, remembered, until } = &mut self.reordering;
-        if said.duplicate.is_none() || *remembered > 0 && is_before(self.una, *until) {
+        if ack.duplicate.is_none() || *remembered > 0 && is_before(self.una, *until) {
             return;
         }
         *quarters = (*quarters + 1).min(QUARTERS_MAX);
@@ -194,14 +196,14 @@ impl Tcb {
     }
 
     /// Takes back what was done about a loss, if there was none.
-    fn undo_if_late(&mut self, said: &Said) {
+    fn undo_if_late(&mut self, ack: &AckInfo) {
         let mss = self.segment_bytes();
         let Some(undo) = &mut self.undo else { return };
         if undo.until.is_some_and(|until| is_before(until, self.una)) {
             self.undo = None;
             return;
         }
-        if let Some((begin, end)) = said.duplicate
+        if let Some((begin, end)) = ack.duplicate
             && !is_before(begin, undo.from)
             && undo.again > 0
         {
@@ -211,20 +213,20 @@ impl Tcb {
             }
         }
         let is_over = undo.until.is_some();
-        let is_first = said.is_news && undo.first_again.is_some() && !undo.is_answered;
+        let is_first = ack.is_news && undo.first_again.is_some() && !undo.is_answered;
         undo.is_answered |= is_first;
-        let is_late = match (undo.first_again, said.echoed) {
+        let is_late = match (undo.first_again, ack.echoed) {
             // All that was missing has come before anything went again.
             (None, _) => !self.scoreboard.has_lost(),
             // What has come was sent before that, and not long before.
             (Some(again), Some(echoed)) => {
-                is_first && said.is_echo_known && is_before(echoed, again)
+                is_first && ack.is_echo_known && is_before(echoed, again)
             }
             // What was sent once has come behind what went again: by itself (RFC 5682 3). The first acknowledgement says nothing, because
             // it stands for all that had come but for what was lost.
             (Some(_), None) => match self.recovery {
                 Recovery::Timeout(until) => {
-                    !is_first && said.news.late > 0 && is_before(self.una, until)
+                    !is_first && ack.news.late > 0 && is_before(self.una, until)
                 }
                 _ => false,
             },
@@ -245,29 +247,29 @@ impl Tcb {
     }
 
     /// Sets when to ask whether the end of what is under way has come (RFC 8985 7.2).
-    pub(super) fn arm_tail(&mut self, now: u64) {
-        self.tail_at.clear();
+    pub(super) fn arm_tail_probe(&mut self, now: u64) {
+        self.tail_probe_at.clear();
         let RoundTrip { smoothed, .. } = self.round_trip;
         let Some(resend_at) = self.resend_at.at() else { return };
         if !self.theirs.takes_selective
             || self.recovery != Recovery::None
-            || self.tail.is_some()
+            || self.tail_probe.is_some()
             || self.scoreboard.has_selected()
             || smoothed == 0
             // Where that time is so short it says all.
-            || self.resend_after_ns <= TAIL_AFTER_NS_MIN
+            || self.resend_after_ns <= TAIL_PROBE_NS_MIN
         {
             return;
         }
         let is_one = self.nxt.wrapping_sub(self.una) <= self.segment_bytes();
         let delay = if is_one { DELAY_NS } else { 0 };
-        let at = now.saturating_add((2 * smoothed).max(TAIL_AFTER_NS_MIN) + delay);
-        self.tail_at.set(at.min(resend_at));
+        let at = now.saturating_add((2 * smoothed).max(TAIL_PROBE_NS_MIN) + delay);
+        self.tail_probe_at.set(at.min(resend_at));
     }
 
     /// What goes to find out whether the end has come: what was never sent, or the last segment again (RFC 8985 7.3). Its number, its
     /// bytes, and whether it was sent before.
-    pub(super) fn tail(&self, mss: usize) -> (u32, usize, bool) {
+    pub(super) fn tail_probe_range(&self, mss: usize) -> (u32, usize, bool) {
         let end = if self.has_sent_end() { self.end() } else { self.nxt };
         let new = self.end().wrapping_sub(end).min(self.window_left()) as usize;
         if new > 0 && !self.has_sent_end() {
@@ -279,26 +281,26 @@ impl Tcb {
     }
 
     /// It has gone.
-    pub(super) fn note_asked_for_tail(&mut self, now: u64, is_again: bool, timeout: u64) {
-        self.tail = Some(Tail { end: self.nxt, is_again });
-        self.tail_at.clear();
+    pub(super) fn note_tail_probe(&mut self, now: u64, is_retransmission: bool, timeout: u64) {
+        self.tail_probe = Some(TailProbe { end: self.nxt, is_retransmission });
+        self.tail_probe_at.clear();
         self.resend_at.set(now.saturating_add(timeout));
     }
 
     /// What an acknowledgement says of the end that was asked for (RFC 8985 7.4).
-    fn note_tail(&mut self, said: &Said) {
-        let Some(Tail { end, is_again }) = self.tail else { return };
+    fn note_tail_probe_answer(&mut self, ack: &AckInfo) {
+        let Some(TailProbe { end, is_retransmission }) = self.tail_probe else { return };
         if is_before(self.una, end) {
             return;
         }
         let is_beyond = self.una != end;
-        let has_come_once = is_again && said.duplicate.is_none() && is_beyond;
-        if !is_again || said.duplicate.is_some() || is_beyond || !said.is_news {
-            self.tail = None;
+        let has_come_once = is_retransmission && ack.duplicate.is_none() && is_beyond;
+        if !is_retransmission || ack.duplicate.is_some() || is_beyond || !ack.is_news {
+            self.tail_probe = None;
         }
         if has_come_once && self.recovery == Recovery::None {
             // It was lost, and has come by this.
-            self.congestion.shrink(said.flight, self.segment_bytes());
+            self.congestion.shrink(ack.flight, self.segment_bytes());
         }
     }
 }

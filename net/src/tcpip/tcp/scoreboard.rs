@@ -40,7 +40,7 @@ enum Round {
 struct Newest {
     sent: u64,
     end: u32,
-    round_trip: u64,
+    round_trip_ns: u64,
 }
 
 /// When something was acknowledged, and the least time that this ever took.
@@ -179,10 +179,10 @@ impl Scoreboard {
         }
         let Newest { sent, end, .. } = self.newest;
         let is_newer = sent < piece.sent || sent == piece.sent && is_before(end, piece.end);
-        let round_trip = moment.now.saturating_sub(piece.sent);
+        let round_trip_ns = moment.now.saturating_sub(piece.sent);
         // What was sent again a moment ago cannot have come yet: that is an acknowledgement of what was sent first.
-        if is_newer && !(piece.is_resent && round_trip < moment.least) {
-            self.newest = Newest { sent: piece.sent, end: piece.end, round_trip };
+        if is_newer && !(piece.is_resent && round_trip_ns < moment.least) {
+            self.newest = Newest { sent: piece.sent, end: piece.end, round_trip_ns };
         }
         if self.highest.is_none_or(|highest| is_before(highest, piece.end)) {
             self.highest = Some(piece.end);
@@ -262,13 +262,13 @@ impl Scoreboard {
 
     /// Takes for lost what was sent so long before something that has come that it would have come, too (RFC 8985 6.2,
     /// step 5). Whether there is something new, and when to look again.
-    pub(super) fn detect(&mut self, una: u32, now: u64, patience: u64) -> (bool, Option<u64>) {
-        let Newest { sent: newest, end: newest_end, round_trip } = self.newest;
+    pub(super) fn detect(&mut self, una: u32, now: u64, window_ns: u64) -> (bool, Option<u64>) {
+        let Newest { sent: newest, end: newest_end, round_trip_ns } = self.newest;
         let again = Cell::new(None);
         let is_news = self.lose(una, usize::MAX, |_, piece| {
             let is_older =
                 piece.sent < newest || piece.sent == newest && is_before(piece.end, newest_end);
-            let due = piece.sent.saturating_add(round_trip).saturating_add(patience);
+            let due = piece.sent.saturating_add(round_trip_ns).saturating_add(window_ns);
             if is_older && due > now {
                 again.set(again.get().max(Some(due)));
             }

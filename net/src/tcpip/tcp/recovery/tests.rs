@@ -175,17 +175,17 @@ fn what_came_twice_was_not_lost() {
     let before = stage.window();
     stage.now = 30 * MILLISECOND;
     assert_eq!(stage.hear(1, &[(2001, 6001)], None), [], "they may just be late");
-    stage.tcb.tail_at.clear();
+    stage.tcb.tail_probe_at.clear();
     assert_eq!(stage.pass(5 * MILLISECOND), [(1, 1000), (1001, 1000)]);
     assert!(stage.window() < before);
     stage.now += 5 * MILLISECOND;
     stage.hear(6001, &[(1, 1001)], None);
     assert!(stage.window() < before, "the other was sent again, too");
-    let patience = stage.tcb.patience();
+    let window_ns = stage.tcb.reordering_window_ns();
     stage.hear(6001, &[(1001, 2001)], None);
     assert!(stage.window() >= before);
     // From now on it takes longer until something is lost.
-    assert!(patience > 10 * MILLISECOND / 4, "{patience}");
+    assert!(window_ns > 10 * MILLISECOND / 4, "{window_ns}");
 }
 
 #[test]
@@ -242,9 +242,9 @@ fn what_was_sent_a_moment_ago_is_not_lost_by_a_timeout() {
     let mut stage = Stage::new(false, 2);
     stage.now = 205 * MILLISECOND;
     stage.write(1);
-    stage.tcb.tail_at.clear();
+    stage.tcb.tail_probe_at.clear();
     assert_eq!(stage.sent(), [(2001, 1000)]);
-    stage.tcb.tail_at.clear();
+    stage.tcb.tail_probe_at.clear();
     stage.tcb.tick(210 * MILLISECOND);
     assert_eq!(stage.tcb.scoreboard.first_lost(1), Some((1, 2001)));
 }
