@@ -257,7 +257,7 @@ impl Tcb {
             tail_probe: None,
             must_probe_tail: false,
             undo: None,
-            reordering: recovery::Reordering::default(),
+            reordering: recovery::Reordering::new(first),
             must_probe: false,
             has_probed: false,
             must_resend: false,
@@ -310,7 +310,11 @@ impl Tcb {
         let first = segment.acknowledgement.wrapping_sub(1);
         let mut tcb = Tcb::connect(config, Start { first, ..start });
         let asked = Segment { sequence: segment.sequence.wrapping_sub(1), ..*segment };
-        tcb.begin(now, config, &asked, (agreed, Times::parse(transport)));
+        let times = Times::parse(transport);
+        tcb.begin(now, config, &asked, (agreed, times));
+        if let Some(time) = tcb.since(now, times) {
+            tcb.round_trip.sample(time);
+        }
         tcb.una = segment.acknowledgement;
         tcb.nxt = tcb.una;
         tcb.window = u32::from(segment.window) << agreed.shift();
@@ -346,7 +350,11 @@ impl Tcb {
     /// Both sides know of each other.
     fn establish(&mut self) {
         self.state = if self.is_ended { State::FinWait1 } else { State::Established };
-        self.congestion.begin(self.theirs.segment_bytes_max.into());
+        // Where a first segment was lost the way may be full (RFC 6928 2).
+        match self.round_trip.is_first_resent {
+            true => self.congestion.begin_anew(self.segment_bytes()),
+            false => self.congestion.begin(self.segment_bytes()),
+        }
         self.backoff = 0;
     }
 
@@ -460,6 +468,11 @@ impl Tcb {
     /// What a segment says of times that is sent now.
     pub(super) fn times(&self, now: u64) -> Option<Times> {
         self.stamps.as_ref().map(|stamps| stamps.say(now))
+    }
+
+    /// How long ago that was sent whose time a segment echoes, in nanoseconds.
+    fn since(&self, now: u64, times: Option<Times>) -> Option<u64> {
+        self.stamps.as_ref().zip(times).and_then(|(stamps, times)| stamps.since(now, times.echoed))
     }
 
     /// A segment by which the other side is asked for an acknowledgement, and that changes nothing (RFC 9293 3.8.4).

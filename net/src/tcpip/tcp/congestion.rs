@@ -15,8 +15,9 @@ pub enum Congestion {
     Reno,
 }
 
-/// Segments under way at the beginning (RFC 6928).
+/// Segments under way at the beginning, and their bytes unless these are less than two segments (RFC 6928 2).
 const FIRST_SEGMENTS: u32 = 10;
+const FIRST_BYTES: u32 = 14_600;
 
 /// What a loss leaves of the window (RFC 9438 4.6), and how fast it grows (4.1).
 const BETA: f64 = 0.7;
@@ -90,6 +91,11 @@ impl SlowStart {
     }
 }
 
+/// Bytes under way at the beginning.
+fn first_bytes(mss: u32) -> u32 {
+    (FIRST_SEGMENTS * mss).min(FIRST_BYTES.max(2 * mss))
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Cubic {
     /// The window when something was lost last, in segments.
@@ -120,7 +126,7 @@ impl Window {
     /// The connection is there, and the length of its segments known (RFC 6928 2).
     pub(super) fn begin(&mut self, mss: u32) {
         if self.kind != Congestion::None {
-            self.bytes = FIRST_SEGMENTS * mss;
+            self.bytes = first_bytes(mss);
         }
     }
 
@@ -239,7 +245,7 @@ impl Window {
     /// (RFC 5681 4.1).
     pub(super) fn restart(&mut self, mss: u32) {
         if self.kind != Congestion::None {
-            self.bytes = self.bytes.min(FIRST_SEGMENTS * mss);
+            self.bytes = self.bytes.min(first_bytes(mss));
             self.cubic.begun = None;
         }
     }
@@ -322,6 +328,18 @@ mod tests {
             round(&mut window, 3 * ROUND);
         }
         assert!(round(&mut window, 3 * ROUND) < 1.1, "the start is over");
+    }
+
+    #[test]
+    fn first_window_is_as_long_as_rfc_6928_says() {
+        for (mss, bytes) in [(48, 480), (1000, 10_000), (1460, 14_600), (8948, 17_896)] {
+            let mut window = Window::new(Congestion::Cubic);
+            window.begin(mss);
+            assert_eq!(window.bytes(), bytes);
+            window.bytes = u32::MAX;
+            window.restart(mss);
+            assert_eq!(window.bytes(), bytes);
+        }
     }
 
     #[test]

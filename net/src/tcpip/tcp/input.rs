@@ -167,7 +167,7 @@ impl Tcb {
         if !is_synchronized {
             self.una = segment.acknowledgement;
             self.base = self.una;
-            self.measure_first(now);
+            self.measure_first(now, times);
             self.establish();
             self.window_of = segment.sequence.wrapping_sub(1);
         }
@@ -217,7 +217,7 @@ impl Tcb {
         if segment.has(ACK) {
             self.una = segment.acknowledgement;
             self.base = self.una;
-            self.measure_first(now);
+            self.measure_first(now, said.1);
             self.establish();
             self.must_acknowledge = true;
         } else {
@@ -230,11 +230,13 @@ impl Tcb {
     }
 
     /// Our first segment is acknowledged.
-    fn measure_first(&mut self, now: u64) {
+    fn measure_first(&mut self, now: u64, times: Option<Times>) {
         let first = self.una.wrapping_sub(1);
         let news = self.scoreboard.acknowledge(first, self.una, Moment { now, least: 0 });
-        if let Some(sent) = news.sent {
-            self.round_trip.sample(now.saturating_sub(sent));
+        self.round_trip.is_first_resent = news.sent.is_none();
+        let measured = news.sent.map(|sent| now.saturating_sub(sent));
+        if let Some(time) = measured.or_else(|| self.since(now, times)) {
+            self.round_trip.sample(time);
         }
         self.resend_at.clear();
     }
@@ -330,9 +332,7 @@ impl Tcb {
         let measured = match news.sent {
             Some(sent) => Some(now.saturating_sub(sent)),
             // Nobody knows by itself which of two was acknowledged.
-            None if is_news => {
-                self.stamps.as_ref().zip(echoed).and_then(|(stamps, at)| stamps.since(now, at))
-            }
+            None if is_news => self.since(now, times),
             None => None,
         };
         if let Some(time) = measured {
@@ -343,8 +343,7 @@ impl Tcb {
                 self.congestion.measure(start, (self.una, self.nxt), time);
             }
         }
-        let stamps = self.stamps.as_ref().zip(echoed);
-        let is_echo_known = stamps.is_some_and(|(stamps, at)| stamps.since(now, at).is_some());
+        let is_echo_known = self.since(now, times).is_some();
         let ack = AckInfo { is_news, is_repeated, news, duplicate, echoed, is_echo_known, flight };
         self.recover(now, &ack);
         if news.bytes > 0 && is_limited && !matches!(self.recovery, Recovery::Fast(_)) {
@@ -355,6 +354,9 @@ impl Tcb {
             self.resend_at.clear();
             self.arm(now);
             self.arm_tail_probe(now);
+        } else if self.scoreboard.has_selected() {
+            // What is lost is found by that (RFC 8985 7.2).
+            self.tail_probe_at.clear();
         }
         if self.is_ended && self.una == self.end().wrapping_add(1) {
             self.state = match self.state {

@@ -98,7 +98,9 @@ impl Tcb {
     pub(in crate::tcpip) fn postpone(&mut self, now: u64) {
         if let Some(at) = self.resend_at.at() {
             self.resend_at.set(at.max(now.saturating_add(self.timeout())));
-            self.tail_probe_at.clear();
+            if self.tail_probe_at.is_set() {
+                self.arm_tail_probe(now);
+            }
         }
     }
 
@@ -259,7 +261,11 @@ impl Tcb {
             self.resent = self.resent.saturating_add(segments);
             self.must_resend = false;
             if lost.is_some() {
-                self.note_retransmission(now, segments);
+                self.note_retransmission(now, (sequence, end));
+                if sequence == self.una {
+                    // Its answer takes as long as any other's.
+                    self.resend_at.clear();
+                }
             }
         } else if range.is_none() && !probes_tail && bytes == 1 && self.window_left() == 0 {
             // A byte beyond a closed window, which is not counted as sent: it will hardly be taken.

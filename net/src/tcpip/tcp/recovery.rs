@@ -14,6 +14,9 @@ const TAIL_PROBE_NS_MIN: u64 = 2_000_000;
 const QUARTERS_MAX: u8 = 16;
 const REMEMBERED: u8 = 16;
 
+/// Ranges that went again and are told apart: where there are more, nothing is taken back.
+const UNCONFIRMED_MAX: usize = 64;
+
 /// What was sent to find out whether the end of what is under way has come (RFC 8985 7).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TailProbe {
@@ -23,15 +26,13 @@ pub(super) struct TailProbe {
 }
 
 /// What was before something was taken for lost. If all of it had only been late, it comes back (RFC 3522, 3708, 4015).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Undo {
     window: Window,
-    /// What was the first byte that was not acknowledged.
-    from: u32,
     /// The recovery is over. What is acknowledged beyond this number says nothing of it any more.
     until: Option<u32>,
-    /// Segments that were sent again, and of which nobody has said that they have come twice.
-    again: u32,
+    /// Ranges that were sent again, and of which nobody has said that they have come twice (RFC 3708 2).
+    unconfirmed: Vec<(u32, u32)>,
     /// Our clock when the first was sent again.
     first_again: Option<u32>,
     /// Something was acknowledged after that (RFC 3522 3.2, RFC 5682 2.1).
@@ -39,7 +40,7 @@ pub(super) struct Undo {
 }
 
 /// How late pieces may come.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Reordering {
     /// Further quarters of the least round trip, beside the first.
     quarters: u8,
@@ -47,6 +48,25 @@ pub(super) struct Reordering {
     remembered: u8,
     /// No more is learned before this number is acknowledged.
     until: u32,
+}
+
+impl Reordering {
+    /// Nothing is learned yet, by a connection whose numbers begin here.
+    pub(super) fn new(first: u32) -> Reordering {
+        Reordering { quarters: 0, remembered: 0, until: first }
+    }
+}
+
+impl Undo {
+    /// Takes note of a range that has come twice. Returns true if by that all has that was sent again.
+    fn confirm(&mut self, (begin, end): (u32, u32)) -> bool {
+        let is_in = |&(first, last): &(u32, u32)| is_before(first, end) && is_before(begin, last);
+        let Some(at) = self.unconfirmed.iter().position(is_in) else { return false };
+        let (first, last) = self.unconfirmed.swap_remove(at);
+        let rests = [(first, begin), (end, last)].into_iter();
+        self.unconfirmed.extend(rests.filter(|(begin, end)| is_before(*begin, *end)));
+        self.unconfirmed.is_empty()
+    }
 }
 
 /// What an acknowledgement says, beside its number.
@@ -94,15 +114,15 @@ impl Tcb {
             self.repeated = self.repeated.saturating_add(1);
         }
         let is_after_timeout = matches!(self.recovery, Recovery::Timeout(_)) && ack.is_news;
-        let has_lost = if self.theirs.takes_selective {
-            (self.scoreboard.has_selected() || is_after_timeout) && self.detect(now)
+        if self.theirs.takes_selective {
+            if self.scoreboard.has_selected() || is_after_timeout {
+                self.detect(now);
+            }
         } else if self.repeated == REPEATED_MAX && self.recovery == Recovery::None {
             self.scoreboard.lose_first(self.una, mss);
-            true
-        } else {
-            false
-        };
-        if has_lost {
+        }
+        // Also by what was lost of that which was sent during the last recovery (RFC 6675 5).
+        if self.scoreboard.has_lost() {
             self.begin_recovery(ack.flight);
         }
     }
@@ -146,10 +166,13 @@ impl Tcb {
     }
 
     fn remember(&mut self) {
-        let (window, from) = (self.congestion, self.una);
-        let undo =
-            Undo { window, from, until: None, again: 0, first_again: None, is_answered: false };
-        self.undo = Some(Box::new(undo));
+        self.undo = Some(Box::new(Undo {
+            window: self.congestion,
+            until: None,
+            unconfirmed: Vec::new(),
+            first_again: None,
+            is_answered: false,
+        }));
         if let Some(start) = &mut self.slow_start {
             **start = SlowStart::default();
         }
@@ -157,12 +180,16 @@ impl Tcb {
         self.tail_probe_at.clear();
     }
 
-    /// Segments that were taken for lost go again.
-    pub(super) fn note_retransmission(&mut self, now: u64, segments: u32) {
+    /// Bytes that were taken for lost go again.
+    pub(super) fn note_retransmission(&mut self, now: u64, (begin, end): (u32, u32)) {
         let clock = self.stamps.as_ref().map_or(0, |stamps| stamps.clock(now));
-        if let Some(undo) = &mut self.undo {
-            undo.again = undo.again.saturating_add(segments);
-            undo.first_again.get_or_insert(clock);
+        let Some(undo) = &mut self.undo else { return };
+        undo.first_again.get_or_insert(clock);
+        let count = undo.unconfirmed.len();
+        match undo.unconfirmed.last_mut() {
+            Some((_, last)) if *last == begin => *last = end,
+            _ if count < UNCONFIRMED_MAX => undo.unconfirmed.push((begin, end)),
+            _ => self.undo = None,
         }
     }
 
@@ -188,7 +215,12 @@ impl Tcb {
     /// What came twice was late, and not lost: from now on more is waited for.
     fn widen_reordering_window(&mut self, ack: &AckInfo) {
         let Reordering { quarters, remembered, until } = &mut self.reordering;
-        if ack.duplicate.is_none() || *remembered > 0 && is_before(self.una, *until) {
+        if is_before(self.una, *until) {
+            return;
+        }
+        // It must not lie ahead again by numbers that come round.
+        *until = self.una;
+        if ack.duplicate.is_none() {
             return;
         }
         *quarters = (*quarters + 1).min(QUARTERS_MAX);
@@ -197,20 +229,13 @@ impl Tcb {
 
     /// Takes back what was done about a loss, if there was none.
     fn undo_if_late(&mut self, ack: &AckInfo) {
-        let mss = self.segment_bytes();
         let Some(undo) = &mut self.undo else { return };
         if undo.until.is_some_and(|until| is_before(until, self.una)) {
             self.undo = None;
             return;
         }
-        if let Some((begin, end)) = ack.duplicate
-            && !is_before(begin, undo.from)
-            && undo.again > 0
-        {
-            undo.again = undo.again.saturating_sub(end.wrapping_sub(begin).div_ceil(mss));
-            if undo.again == 0 {
-                return self.take_back();
-            }
+        if ack.duplicate.is_some_and(|range| undo.confirm(range)) {
+            return self.take_back();
         }
         let is_over = undo.until.is_some();
         let is_first = ack.is_news && undo.first_again.is_some() && !undo.is_answered;
@@ -232,13 +257,13 @@ impl Tcb {
             },
         };
         if is_late && !is_over {
-            self.scoreboard.mark_none_lost();
             self.take_back();
         }
     }
 
     fn take_back(&mut self) {
         if let Some(undo) = self.undo.take() {
+            self.scoreboard.mark_none_lost();
             self.congestion = undo.window.or_more(self.congestion.bytes());
             self.recovery = Recovery::None;
             self.backoff = 0;

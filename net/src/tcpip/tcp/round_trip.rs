@@ -3,6 +3,9 @@
 /// How long to wait before anything was measured (RFC 6298 2.1).
 const FIRST_NS: u64 = 1_000_000_000;
 
+/// The same for data, where a first segment had to be sent again (RFC 6298 5.7).
+const FIRST_DATA_NS: u64 = 3_000_000_000;
+
 /// The longest time to wait (RFC 6298 2.5).
 const LONGEST_NS: u64 = 60_000_000_000;
 
@@ -15,6 +18,8 @@ pub(super) struct RoundTrip {
     pub(super) smoothed: u64,
     variation: u64,
     pub(super) least: u64,
+    /// A first segment of ours had to be sent again.
+    pub(super) is_first_resent: bool,
 }
 
 impl RoundTrip {
@@ -22,7 +27,7 @@ impl RoundTrip {
     pub(super) fn sample(&mut self, time: u64) {
         let time = time.max(1);
         if self.smoothed == 0 {
-            *self = RoundTrip { smoothed: time, variation: time / 2, least: time };
+            (self.smoothed, self.variation, self.least) = (time, time / 2, time);
             return;
         }
         self.variation = self.variation - self.variation / 4 + self.smoothed.abs_diff(time) / 4;
@@ -30,13 +35,14 @@ impl RoundTrip {
         self.least = self.least.min(time);
     }
 
-    /// How long to wait for an acknowledgement: `least` at least, and longer where the other side may wait with it, or
-    /// after `backoff` times in vain (RFC 6298 5.5).
+    /// How long to wait for an acknowledgement: `least` longer than a round trip at least, as Linux waits, because a way that never varied until now
+    /// may vary by as much as any other; and longer where the other side may wait with it, or after `backoff` times in vain (RFC 6298 5.5).
     pub(super) fn timeout(&self, least: u64, may_be_delayed: bool, backoff: u8) -> u64 {
         let delay = if may_be_delayed { DELAY_NS } else { 0 };
         let time = match self.smoothed {
+            0 if self.is_first_resent => FIRST_DATA_NS,
             0 => FIRST_NS,
-            smoothed => (smoothed + 4 * self.variation).max(smoothed + delay),
+            smoothed => smoothed + (4 * self.variation).max(least).max(delay),
         };
         (time.max(least) << backoff.min(16)).min(LONGEST_NS)
     }
@@ -61,8 +67,9 @@ mod tests {
         for _ in 0..100 {
             round_trip.sample(1000);
         }
-        assert_eq!(round_trip.timeout(MILLISECOND, false, 0), MILLISECOND);
-        assert_eq!(round_trip.timeout(MILLISECOND, false, 3), 8 * MILLISECOND);
+        let smoothed = round_trip.smoothed;
+        assert_eq!(round_trip.timeout(MILLISECOND, false, 0), smoothed + MILLISECOND);
+        assert_eq!(round_trip.timeout(MILLISECOND, false, 3), 8 * (smoothed + MILLISECOND));
         let delayed = round_trip.timeout(MILLISECOND, true, 0);
         assert!((DELAY_NS..DELAY_NS + MILLISECOND).contains(&delayed), "{delayed}");
         assert_eq!(round_trip.timeout(MILLISECOND, true, 200), LONGEST_NS);
