@@ -1,5 +1,6 @@
 //! What a process holds: memory, descriptors, mappings of storage; and what the kernel has no more of.
 
+use std::path::Path;
 use std::{fs, io};
 
 use rustix::io::Errno;
@@ -56,14 +57,21 @@ fn kibibytes(status: &str, name: &str) -> Option<u64> {
     line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Memory that this process may hope for, in bytes: that of the machine, or what its container may have if that is less. None if nobody
-/// says.
+/// Memory that this process may hope for, in bytes: that of the machine, or the least limit of its control groups of version 2 if that is less, be they those of
+/// a container or of a service. None if nobody says.
 pub fn machine_bytes() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok();
     let machine = machine.and_then(|text| kibibytes(&text, "MemTotal")).map(|all| all * 1024);
-    let container = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let container = container.and_then(|text| text.trim().parse().ok());
-    [machine, container].into_iter().flatten().min()
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    [machine, least_limit(Path::new("/sys/fs/cgroup"), group)].into_iter().flatten().min()
+}
+
+/// The least of the limits of a control group and of all in which it lies.
+fn least_limit(root: &Path, group: &str) -> Option<u64> {
+    let limit = |group: &Path| fs::read_to_string(root.join(group).join("memory.max")).ok();
+    let limits = Path::new(group).ancestors().filter_map(limit);
+    limits.filter_map(|text| text.trim().parse().ok()).min()
 }
 
 /// Gives the pages of what this process has freed back to the kernel, where the allocator can: glibc's keeps them otherwise, if
@@ -202,6 +210,22 @@ mod tests {
         let all = machine_bytes().unwrap();
         assert!(all > own_resident().unwrap().bytes, "{all}");
     }
+
+    #[test]
+    fn least_limit_of_the_groups_in_which_one_lies_counts() {
+        let root = std::env::temp_dir().join(format!("siga-groups-{}", std::process::id()));
+        let inner = root.join("a.slice/b.service");
+        fs::create_dir_all(&inner).unwrap();
+        let limit = |group: &str| least_limit(&root, group);
+        assert_eq!(limit("a.slice/b.service"), None);
+        fs::write(root.join("a.slice/memory.max"), "4096\n").unwrap();
+        fs::write(inner.join("memory.max"), "max\n").unwrap();
+        assert_eq!(["a.slice/b.service", "a.slice", ""].map(limit), [Some(4096), Some(4096), None]);
+        fs::write(root.join("memory.max"), "1024\n").unwrap();
+        assert_eq!(["a.slice/b.service", ""].map(limit), [Some(1024); 2]);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
     use crate::storage::{STORAGE_GRAIN_BYTES, Storage, StorageOptions};
 
     #[test]
