@@ -31,8 +31,8 @@ struct Account {
     connections: usize,
     /// Of bytes that have come, and of those that are to be sent.
     in_use: [usize; 2],
-    /// It wanted one to send with, and got none.
-    is_refused: Cell<bool>,
+    /// It wanted one to read next from, or to send with, and got none.
+    is_refused: [Cell<bool>; 2],
 }
 
 /// The buffers of a stack.
@@ -53,8 +53,8 @@ pub(in crate::tcpip) struct Buffers {
     /// Accounts of nobody.
     vacant: Vec<usize>,
     by_host: HashMap<IpAddr, usize>,
-    /// Owners that wanted one to send with, and got none.
-    refused: RefCell<Vec<usize>>,
+    /// Owners that wanted one and got none, and for which of these two.
+    refused: RefCell<Vec<(usize, bool)>>,
 }
 
 /// What a buffer is wanted for. A quarter is left to each direction whatever the other takes, and of what is received an eighth
@@ -107,7 +107,7 @@ impl Buffers {
         let Buffers { accounts, vacant, by_host, .. } = self;
         let number = *by_host.entry(host).or_insert_with(|| {
             let account =
-                Account { host, connections: 0, in_use: [0; 2], is_refused: Cell::new(false) };
+                Account { host, connections: 0, in_use: [0; 2], is_refused: Default::default() };
             match vacant.pop() {
                 Some(number) => {
                     accounts[number] = account;
@@ -134,7 +134,7 @@ impl Buffers {
         debug_assert_eq!(account.in_use, [0; 2], "all are given back");
         self.by_host.remove(&account.host);
         self.vacant.push(number);
-        self.refused.get_mut().retain(|refused| *refused != number);
+        self.refused.get_mut().retain(|(refused, _)| *refused != number);
     }
 
     pub(in crate::tcpip) fn usage(&self) -> PoolUse {
@@ -148,17 +148,16 @@ impl Buffers {
         }
     }
 
-    /// Whether bytes of this owner find a buffer that are wanted for this. One that finds none to send with is named when it
-    /// does: see [`Buffers::take_served`].
+    /// Returns true if bytes of this owner find a buffer for this purpose. An owner that finds none to send with, or to read next from, is named
+    /// when it does: see [`Buffers::take_served`].
     pub(in crate::tcpip) fn has_one(&self, purpose: Purpose, owner: Owner) -> bool {
         let number = owner.0 as usize;
         let left = self.left_for(purpose);
-        let has_one = self.is_in_share(purpose == Purpose::Sending, number, left);
-        if !has_one
-            && purpose == Purpose::Sending
-            && !self.accounts[number].is_refused.replace(true)
-        {
-            self.refused.borrow_mut().push(number);
+        let is_sending = purpose == Purpose::Sending;
+        let has_one = self.is_in_share(is_sending, number, left);
+        let is_refused = &self.accounts[number].is_refused[usize::from(is_sending)];
+        if !has_one && purpose != Purpose::Behind && !is_refused.replace(true) {
+            self.refused.borrow_mut().push((number, is_sending));
         }
         has_one
     }
@@ -180,17 +179,17 @@ impl Buffers {
         left > 0 && (has < ALWAYS || has < left.saturating_sub(reserve))
     }
 
-    /// The hosts whose connections found no buffer to send with, and find one now.
-    pub(in crate::tcpip) fn take_served(&mut self) -> Vec<IpAddr> {
-        let left = self.left_for(Purpose::Sending);
-        if self.refused.get_mut().is_empty() || left == 0 {
-            return Vec::new();
-        }
+    /// The hosts whose connections found no buffer and find one now, and whether that was to send with.
+    pub(in crate::tcpip) fn take_served(&mut self) -> Vec<(IpAddr, bool)> {
         let mut refused = self.refused.take();
-        let served = refused.extract_if(.., |number| self.is_in_share(true, *number, left));
-        let hosts = served.map(|number| {
-            self.accounts[number].is_refused.set(false);
-            self.accounts[number].host
+        let left = [Purpose::Next, Purpose::Sending].map(|purpose| self.left_for(purpose));
+        let served = refused.extract_if(.., |(number, is_sending)| {
+            self.is_in_share(*is_sending, *number, left[usize::from(*is_sending)])
+        });
+        let hosts = served.map(|(number, is_sending)| {
+            let account = &self.accounts[number];
+            account.is_refused[usize::from(is_sending)].set(false);
+            (account.host, is_sending)
         });
         let hosts = hosts.collect();
         *self.refused.get_mut() = refused;
@@ -270,14 +269,14 @@ mod tests {
         let mut of_one = take_all(&mut pool, Purpose::Sending, one);
         let mut of_other = take_all(&mut pool, Purpose::Sending, other);
         assert_eq!((of_one.len(), of_other.len()), (3, 2));
-        assert_eq!(pool.take_served(), [0; 0].map(host));
+        assert_eq!(pool.take_served(), []);
         pool.put(of_one.pop().unwrap(), true, one);
         pool.put(of_one.pop().unwrap(), true, one);
-        assert_eq!(pool.take_served(), [host(1), host(2)]);
-        assert_eq!(pool.take_served(), [0; 0].map(host), "once");
+        assert_eq!(pool.take_served(), [(host(1), true), (host(2), true)]);
+        assert_eq!(pool.take_served(), [], "once");
         of_one.drain(..).for_each(|buffer| pool.put(buffer, true, one));
         of_other.drain(..).for_each(|buffer| pool.put(buffer, true, other));
-        assert_eq!(pool.take_served(), [0; 0].map(host), "nobody was refused since");
+        assert_eq!(pool.take_served(), [], "nobody was refused since");
     }
 
     #[test]

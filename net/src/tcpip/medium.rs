@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 /// How the network at an interface treats segments: one that is memory loses none and is fast, one that is a wire may do anything.
+///
+/// A connection keeps the medium of the way on which it has begun, also when a route leads over another later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Medium {
     /// The least time after which a segment is sent again that was not acknowledged (RFC 6298 2.4): 100 µs to 10 s.
     pub resend_after: Duration,
-    /// Whether connections ask for timestamps (RFC 7323): 12 bytes in each segment, which tell old segments from those of now,
+    /// Has connections ask for timestamps (RFC 7323): 12 bytes in each segment, which tell old segments from those of now,
     /// and the acknowledgement of what was sent again from that of what was sent first.
     pub has_timestamps: bool,
-    /// Whether what may be under way is spread over a round trip, so that it fills no queue on the way at once.
+    /// Has what may be under way spread over a round trip, so that it fills no queue on the way at once.
     pub is_paced: bool,
 }
 

@@ -92,14 +92,16 @@ pub(super) struct Output {
     pub(super) routes: Routes,
     /// The frames that are held for each target that is full. No queue is empty.
     held: HashMap<Hop, WaitingFrames<Offload, HELD_PER_TARGET_MAX>>,
-    /// What had run out when a frame was held last, by its target.
-    lacks: HashMap<Hop, Lack>,
+    /// What had run out when a frame of ours was held or tried last, by its target, and when to try again. Each has frames in `held`.
+    lacks: HashMap<Hop, (Lack, u64)>,
     /// Packets of others, in the same manner.
     passed: HashMap<Hop, Passed>,
     /// Their bytes.
     passed_bytes: usize,
     /// Frames from the stack to itself.
     own: Own,
+    /// When what is held was tried last.
+    clock: u64,
 }
 
 type Own = WaitingFrames<Offload, OWN_MAX>;
@@ -109,6 +111,8 @@ type Own = WaitingFrames<Offload, OWN_MAX>;
 struct Passed {
     waiting: WaitingFrames<(IpAddr, Offload), HELD_PER_TARGET_MAX>,
     of_sources: HashMap<IpAddr, usize>,
+    /// When to try again, if something has run out that it takes.
+    retry_at: Option<u64>,
 }
 
 impl Passed {
@@ -197,20 +201,21 @@ impl Output {
     }
 
     fn note_lack(&mut self, hop: Hop, lack: Lack) {
-        self.lacks.insert(hop, lack);
+        self.lacks.insert(hop, (lack, self.clock.saturating_add(LACK_RETRY_NS)));
     }
 
-    /// What has run out that frames to this address take, if they wait for it.
+    /// Returns what has run out that frames of ours to this address wait for.
     pub(super) fn lack_to(&self, to: IpAddr) -> Option<Lack> {
         if self.lacks.is_empty() {
             return None;
         }
-        self.routes.hop(to).and_then(|hop| self.lacks.get(&hop)).copied()
+        self.routes.hop(to).and_then(|hop| self.lacks.get(&hop)).map(|(lack, _)| *lack)
     }
 
     /// When to try again what waits for what has run out.
-    pub(super) fn due(&self, now: u64) -> Option<u64> {
-        (!self.lacks.is_empty()).then(|| now.saturating_add(LACK_RETRY_NS))
+    pub(super) fn due(&self) -> Option<u64> {
+        let passed = self.passed.values().filter_map(|of_target| of_target.retry_at);
+        self.lacks.values().map(|(_, at)| *at).chain(passed).min()
     }
 
     /// As [`Output::send`], a frame whose data lies elsewhere.
@@ -272,16 +277,20 @@ impl Output {
         offload: Offload,
         frame: &mut [u8],
     ) {
+        let mut retry_at = None;
         if !self.passed.contains_key(&hop) {
             match self.try_send(link, counters, hop, offload, frame) {
                 Ok(()) => return counters.count(Counter::Forwarded),
                 Err(Unsent::Unreachable) => return,
                 Err(Unsent::Full) => {}
-                Err(Unsent::Lacking(lack)) => self.note_lack(hop, lack),
+                Err(Unsent::Lacking(_)) => {
+                    retry_at = Some(self.clock.saturating_add(LACK_RETRY_NS))
+                }
             }
         }
         let Output { passed, passed_bytes, .. } = self;
         let of_target = passed.entry(hop).or_default();
+        of_target.retry_at = of_target.retry_at.or(retry_at);
         while of_target.waiting.is_full()
             || of_target.waiting.bytes() + frame.len()
                 > PASSED_BYTES_MAX.saturating_sub(*passed_bytes) / PASSED_SHARE
@@ -299,34 +308,46 @@ impl Output {
         of_target.push(source, offload, frame);
     }
 
-    /// Drops what waits for a neighbour: whoever has its address next is somebody else. For which targets something was dropped.
+    /// Whether anything waits for a neighbour.
+    pub(super) fn holds_for(&self, neighbour: IpAddr) -> bool {
+        self.held.keys().chain(self.passed.keys()).any(|hop| hop.is_neighbour(neighbour))
+    }
+
+    /// Drops what waits for a neighbour: whoever has its address next is somebody else. Returns the targets for which something of ours was
+    /// dropped.
     pub(super) fn forget(&mut self, neighbour: IpAddr) -> Vec<Hop> {
-        let Output { held, passed, passed_bytes, .. } = self;
-        let is_it =
-            |hop: &Hop| matches!(hop, Hop::Neighbour { address, .. } if *address == neighbour);
+        let Output { held, passed, passed_bytes, lacks, .. } = self;
+        let is_it = |hop: &Hop| hop.is_neighbour(neighbour);
         for (_, of_target) in passed.extract_if(|hop, _| is_it(hop)) {
             *passed_bytes -= of_target.waiting.bytes();
         }
+        lacks.retain(|hop, _| !is_it(hop));
         held.extract_if(|hop, _| is_it(hop)).map(|(hop, _)| hop).collect()
     }
 
-    /// Tries again what was kept. Calls `has_room` with each target for which nothing of ours is left.
+    /// Tries again what was kept, and what waits for something that had run out after a while. Calls `has_room` with each target for which nothing of ours is left.
     pub(super) fn retry(
         &mut self,
+        now: u64,
         link: &mut impl Link,
         counters: &mut Counters,
         mut has_room: impl FnMut(Hop),
     ) {
-        let Output { routes, held, passed, own, passed_bytes, lacks } = self;
-        lacks.clear();
+        self.clock = now;
+        let Output { routes, held, passed, own, passed_bytes, lacks, .. } = self;
+        let retry_at = now.saturating_add(LACK_RETRY_NS);
         held.retain(|hop, held| {
+            if lacks.get(hop).is_some_and(|(_, at)| now < *at) {
+                return true;
+            }
+            lacks.remove(hop);
             while let Some((offload, frame)) = held.first() {
                 let sent = transmit(own, routes, link, counters, *hop, *offload, frame);
                 match sent {
                     Ok(()) | Err(Unsent::Unreachable) => {}
                     Err(Unsent::Full) => return true,
                     Err(Unsent::Lacking(lack)) => {
-                        lacks.insert(*hop, lack);
+                        lacks.insert(*hop, (lack, retry_at));
                         return true;
                     }
                 }
@@ -336,14 +357,18 @@ impl Output {
             false
         });
         passed.retain(|hop, of_target| {
+            if of_target.retry_at.is_some_and(|at| now < at) {
+                return true;
+            }
+            of_target.retry_at = None;
             while let Some(((_, offload), frame)) = of_target.waiting.first() {
                 if held.contains_key(hop) {
                     return true;
                 }
                 match transmit(own, routes, link, counters, *hop, *offload, frame) {
                     Err(Unsent::Full) => return true,
-                    Err(Unsent::Lacking(lack)) => {
-                        lacks.insert(*hop, lack);
+                    Err(Unsent::Lacking(_)) => {
+                        of_target.retry_at = Some(retry_at);
                         return true;
                     }
                     Ok(()) => counters.count(Counter::Forwarded),

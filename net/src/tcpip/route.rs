@@ -140,6 +140,12 @@ pub(super) enum Hop {
     Neighbour { interface: usize, address: IpAddr },
 }
 
+impl Hop {
+    pub(super) fn is_neighbour(&self, at: IpAddr) -> bool {
+        matches!(self, Hop::Neighbour { address, .. } if *address == at)
+    }
+}
+
 /// What leads to an address, by the most bits in common.
 enum Way<'a> {
     /// It is that of a neighbour at this interface.

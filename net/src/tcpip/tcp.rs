@@ -219,6 +219,8 @@ pub(super) struct Tcb {
     acknowledged: u32,
     unacknowledged: u8,
     must_acknowledge: bool,
+    /// What came next found no buffer: no window is offered until there is one.
+    is_lacking: bool,
     acknowledge_at: Timer,
     /// It was ended here, and the other side is not told yet.
     must_reset: bool,
@@ -280,6 +282,7 @@ impl Tcb {
             acknowledged: 0,
             unacknowledged: 0,
             must_acknowledge: false,
+            is_lacking: false,
             acknowledge_at: Timer::NEVER,
             must_reset: false,
         }
@@ -429,6 +432,10 @@ impl Tcb {
 
     /// The window that is offered, as a segment says it that is not the first.
     fn offer(&mut self) -> u16 {
+        if self.is_lacking {
+            // As Linux does: a side whose data is dropped without a word would take this one for gone. What was offered is still taken.
+            return 0;
+        }
         let (offered, free) = self.windows();
         let window = if self.has_worthy_space() { free } else { offered };
         // What was offered is not taken back: so what is rounded is rounded up (RFC 7323 2.4), unless it was before.
@@ -441,6 +448,13 @@ impl Tcb {
             self.edge = edge;
         }
         shifted as u16
+    }
+
+    /// Offers its window again, because there may be buffers. Returns false if it has done so all the time.
+    pub(super) fn offer_again(&mut self) -> bool {
+        let was_lacking = std::mem::take(&mut self.is_lacking);
+        self.must_acknowledge |= was_lacking && !matches!(self.state, State::Closed);
+        was_lacking
     }
 
     /// Bytes that may still come of those that were offered, and bytes for which there is space.
@@ -508,6 +522,7 @@ impl Tcb {
         let (count, result) = take(bytes);
         let count = count.min(bytes.len());
         self.received.consume(count, pool);
+        self.offer_again();
         // The other side learns of much more room at once, and of a little with the next segment: as Linux does.
         let (offered, free) = self.windows();
         if !self.has_end && free >= 2 * offered && self.has_worthy_space() {

@@ -75,6 +75,8 @@ struct Wire {
     count: u64,
     /// What it has run out of.
     lack: Option<Lack>,
+    /// How often it had to say so.
+    lacked: u64,
     /// Whether frames are cut into segments with checksums, as by a port in front of a wire.
     cuts: bool,
 }
@@ -83,8 +85,19 @@ impl Wire {
     fn new(from: usize, faults: Faults, seed: u64, cuts: bool) -> Wire {
         let (model, chance) = (Model::new(faults.conditions(), seed), Chance::new(!seed));
         let under_way = BTreeMap::new();
-        let (conditions, lack) = (None, None);
-        Wire { from, now: 0, faults, conditions, model, chance, under_way, count: 0, lack, cuts }
+        Wire {
+            from,
+            now: 0,
+            faults,
+            conditions: None,
+            model,
+            chance,
+            under_way,
+            count: 0,
+            lack: None,
+            lacked: 0,
+            cuts,
+        }
     }
 
     fn send(&mut self, offload: Offload, mut bytes: Vec<u8>) {
@@ -107,6 +120,7 @@ impl Link for Wire {
         frame: &mut [u8],
     ) -> Result<(), Unsent> {
         if let Some(lack) = self.lack {
+            self.lacked += 1;
             return Err(Unsent::Lacking(lack));
         }
         if self.chance.happens(Share::percent(self.faults.full as u32)) {
@@ -744,6 +758,26 @@ fn buffers_are_limited_and_nothing_is_lost_for_want_of_them() {
 }
 
 #[test]
+fn connection_whose_data_finds_no_buffer_is_not_given_up() {
+    let options = Options { pool_bytes: 16 << 14, ..Options::default() };
+    let mut world = World::new(1, Faults::default(), false, options, 0);
+    let [one, other] = [0; 2].map(|_| world.connect());
+    // One is not read: it has all that its host may have.
+    put(&mut world, 0, one[0], 80_000);
+    world.until(SECOND, |_| false);
+    put(&mut world, 0, one[0], 40_000);
+    put(&mut world, 0, other[0], 10);
+    world.until(SECOND, |_| false);
+    assert_eq!(world.stacks[1].readable(other[1]), Readable::Nothing);
+    world.until(300 * SECOND, |_| false);
+    assert_eq!([one, other].map(|ids| world.stacks[0].take_end(ids[0])), [None, None]);
+    // As soon as there is a buffer it goes on.
+    while world.stacks[1].receive_with(one[1], |bytes| (bytes.len(), ())).is_some() {}
+    let has_come = |world: &mut World| world.stacks[1].readable(other[1]) == Readable::Bytes;
+    assert!(world.until(SECOND, has_come));
+}
+
+#[test]
 fn writer_that_found_no_buffer_is_named_when_another_gives_some_back() {
     let options = Options { pool_bytes: 8 << 14, ..Options::default() };
     let mut world = World::new(1, Faults::default(), false, options, 0);
@@ -1159,6 +1193,21 @@ fn what_has_run_out_is_no_loss_and_is_named() {
     put(&mut world, 0, ids[0], 10);
     world.until(200 * SECOND, |_| false);
     assert_eq!(world.stacks[0].take_end(ids[0]), Some(End::Lacking(Lack::Memory)));
+}
+
+#[test]
+fn what_has_run_out_is_tried_again_after_a_while_and_not_at_each_poll() {
+    let mut world = World::plain();
+    let ids = world.connect();
+    world.wires[0].lack = Some(Lack::Memory);
+    put(&mut world, 0, ids[0], 10);
+    for _ in 0..10 {
+        world.stacks[0].poll(world.now, &mut world.wires[0]);
+    }
+    assert_eq!(world.wires[0].lacked, 1);
+    world.now += SECOND / 10;
+    world.stacks[0].poll(world.now, &mut world.wires[0]);
+    assert_eq!(world.wires[0].lacked, 2);
 }
 
 #[test]

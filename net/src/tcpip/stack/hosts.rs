@@ -20,6 +20,11 @@ impl Stack {
         self.by_host.contains_key(&host) && !self.has_address(host)
     }
 
+    /// Returns true if frames wait for a neighbour that takes none now: whoever has its address next must not get them.
+    pub fn holds_frames_for(&self, neighbour: IpAddr) -> bool {
+        self.output.holds_for(neighbour)
+    }
+
     /// Has [`Stack::poll`] ask a host whether it still has its connections. A host that has not ends them with a reset. What
     /// is asked may be lost with the path that it goes over, so connections that have nothing else to send ask again until
     /// something comes.

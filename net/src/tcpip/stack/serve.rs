@@ -18,7 +18,7 @@ impl Stack {
         self.receive_own(now, link);
         self.give_up_late(now, link);
         let Stack { output, counters, stalled, busy, connections, has_moved, .. } = self;
-        output.retry(link, counters, |to| {
+        output.retry(now, link, counters, |to| {
             *has_moved = true;
             for index in stalled.remove(&to).unwrap_or_default() {
                 let Some(connection) = connections.get_mut(index) else { continue };
@@ -55,11 +55,18 @@ impl Stack {
         self.has_more()
     }
 
-    /// Names connections whose programs found no buffer to write into, and find one now.
+    /// Names connections whose programs found no buffer to write into, and find one now. Those whose data found none offer their windows again.
     fn name_served(&mut self) {
-        for host in self.pool.take_served() {
+        for (host, is_sending) in self.pool.take_served() {
             for index in self.indexes_of(host) {
-                self.note_change(index);
+                if is_sending {
+                    self.note_change(index);
+                    continue;
+                }
+                let tcb = self.connections.get_mut(index).and_then(|found| found.tcb.as_mut());
+                if tcb.is_some_and(Tcb::offer_again) {
+                    self.make_busy(index);
+                }
             }
         }
     }
@@ -81,7 +88,7 @@ impl Stack {
             return Some(0);
         }
         let timer = self.timers.first().map(|(due, _)| *due);
-        let due = [self.reassembly.due(), self.output.due(self.clock)];
+        let due = [self.reassembly.due(), self.output.due()];
         timer.into_iter().chain(due.into_iter().flatten()).min()
     }
 
@@ -197,6 +204,8 @@ impl Stack {
                     here.copy_from_slice(piece);
                     target = rest;
                 }
+                // What another message has left in the page must not go.
+                assert!(target.is_empty(), "all that is sent is there");
             };
             let rest_bytes = segment.data_bytes;
             let frame = FrameInParts { offload, start: room, rest_bytes, write_rest: &write_rest };

@@ -292,10 +292,10 @@ impl Tcb {
         let is_younger = is_news || !is_before(segment.sequence, self.window_of);
         if is_younger || window > self.window {
             if self.window == 0 && window > 0 {
+                // What is under way may have found no space there: it does not wait for as long as the other side had none.
                 self.backoff = 0;
-                if self.nxt == self.una {
-                    self.resend_at.clear();
-                }
+                self.resend_at.clear();
+                self.arm(now);
             }
             self.window = window;
             self.window_of = segment.sequence;
@@ -449,6 +449,9 @@ impl Tcb {
         let wanted = range.len();
         let bytes = if wanted > 0 { self.received.put(at, data, range, pool) } else { 0 };
         has_end &= bytes == wanted;
+        if begin == self.expected {
+            self.is_lacking = bytes < wanted;
+        }
         if bytes == 0 && !has_end {
             self.must_acknowledge = true;
             return false;
