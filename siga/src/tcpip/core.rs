@@ -260,9 +260,19 @@ impl Core {
     /// Takes note of whose addresses are whose, before one of them leaves whose frames are still to be received. One load if
     /// nothing has changed.
     fn note_members(&mut self) {
-        let Core { lans, net, members, gone, .. } = self;
+        let Core { lans, net, members, questions, gone, .. } = self;
         members.follow(lans, net);
-        for address in members.take_taken_over() {
+        for (lan, address) in members.take_taken_over() {
+            // Another LAN may have the same address, and ours be there.
+            if net.neighbour_to(address).is_some_and(|way| way != (lan, address)) {
+                continue;
+            }
+            // A gateway only passes on what is for those behind it, but it may be one that stands in for them.
+            if net.is_gateway(address) {
+                let mut hosts = net.hosts();
+                hosts.retain(|host| net.neighbour_to(*host) == Some((lan, address)));
+                hosts.into_iter().for_each(|host| questions.ask(host));
+            }
             // Whoever has it now is to learn nothing of what was with the other.
             net.end_with(address);
             gone.remove(&address);
@@ -277,7 +287,11 @@ impl Core {
         let parted = lans.take_parted();
         let changed = members.take_changed();
         if !changed.is_empty() || !parted.is_empty() {
-            members.forget(|address| net.has_connections_with(address));
+            members.forget(|address| {
+                net.has_connections_with(address)
+                    || net.is_gateway(address)
+                    || net.holds_frames_for(address)
+            });
             let is_gateway = |address: &IpAddr| net.is_gateway(*address);
             let mut hosts: HashSet<IpAddr> =
                 changed.iter().copied().chain(parted.iter().map(|(_, address)| *address)).collect();

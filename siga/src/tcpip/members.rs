@@ -20,8 +20,8 @@ pub(super) struct Members {
     left: HashSet<(usize, IpAddr)>,
     /// Addresses that have come, gone or changed since somebody asked.
     changed: HashSet<IpAddr>,
-    /// Addresses that another guest has now.
-    taken_over: Vec<IpAddr>,
+    /// Addresses that another guest of a LAN has now.
+    taken_over: Vec<(usize, IpAddr)>,
     /// How many entries were taken over so far.
     #[cfg(test)]
     pub(super) taken: u64,
@@ -84,7 +84,7 @@ impl Members {
                 for address in &neighbour.addresses {
                     let before = self.senders.insert((number, *address), *sender);
                     if before.is_some_and(|before| before.guest != sender.guest) {
-                        self.taken_over.push(*address);
+                        self.taken_over.push((number, *address));
                     }
                     self.left.remove(&(number, *address));
                     self.changed.insert(*address);
@@ -109,8 +109,9 @@ impl Members {
         self.senders.get(&(lan, address)).map(|sender| sender.mac)
     }
 
-    /// The addresses that another guest has than before, since this was asked last: nothing that was with the one is the other's.
-    pub(super) fn take_taken_over(&mut self) -> Vec<IpAddr> {
+    /// Returns the addresses that another guest of a LAN has than before, since this was called last: nothing that was with the one is the
+    /// other's.
+    pub(super) fn take_taken_over(&mut self) -> Vec<(usize, IpAddr)> {
         std::mem::take(&mut self.taken_over)
     }
 
@@ -181,6 +182,16 @@ mod tests {
         }
         members.forget(|wanted| wanted == address);
         assert_eq!([address, more].map(|at| members.sender(0, at)), [Some(mac), None]);
+        // Its address is another guest's now.
+        let options = LanOptions { address: Address::This(address), ..LanOptions::default() };
+        let guest = Guest::attach_embedded(&host, "LATER").unwrap();
+        let later = Lan::join(guest, "hs0", &options).unwrap();
+        members.follow(&mut lans, &mut net);
+        assert_eq!(members.take_taken_over(), [(0, address)]);
+        drop(later);
+        while members.left.is_empty() {
+            members.follow(&mut lans, &mut net);
+        }
         members.forget(|_| false);
         assert_eq!(members.sender(0, address), None);
         drop(others);
