@@ -24,7 +24,7 @@ pub(in crate::tcpip) type Buffer = Box<[u8; BUFFER_BYTES]>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tcpip) struct Owner(u32);
 
-/// What an owner has.
+/// The buffers of an owner.
 #[derive(Debug)]
 struct Account {
     host: IpAddr,
@@ -57,7 +57,7 @@ pub(in crate::tcpip) struct Buffers {
     refused: RefCell<Vec<(usize, bool)>>,
 }
 
-/// What a buffer is wanted for. A quarter is left to each direction whatever the other takes, and of what is received an eighth
+/// The use that a buffer is wanted for. A quarter is left to each direction whatever the other takes, and of what is received an eighth
 /// to what comes first: or two sides could wait for each other with all buffers full of what nobody can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tcpip) enum Purpose {
@@ -172,7 +172,7 @@ impl Buffers {
         (self.in_use_max - self.in_use).min((self.in_use_max - kept).saturating_sub(has))
     }
 
-    /// Whether an owner may have one of so many that are left.
+    /// Returns true if an owner may have one of so many that are left.
     fn is_in_share(&self, is_sending: bool, number: usize, left: usize) -> bool {
         let has = self.accounts[number].in_use[usize::from(is_sending)];
         let reserve = self.in_use_max / RESERVE;

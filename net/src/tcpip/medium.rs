@@ -1,4 +1,4 @@
-//! What a way is made of, as far as connections have to know.
+//! The medium of a way, as far as connections have to know it.
 
 use std::time::Duration;
 

@@ -69,11 +69,11 @@ pub trait Link {
     /// Sends a whole frame, Ethernet header included, if there is room: whoever asked asks again.
     fn answer(&mut self, lan: usize, offload: Offload, frame: &[u8]);
 
-    /// Whether the member that has sent this frame may send from that address. What others send is dropped.
+    /// Returns true if the member that has sent this frame may send from that address. What others send is dropped.
     fn may_send_from(&mut self, lan: usize, frame: &[u8], address: IpAddr) -> bool;
 }
 
-/// Why a link did not take a frame.
+/// The reasons for which a link does not take a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
     /// Its target is full. Later there may be room.
@@ -92,7 +92,7 @@ pub(super) struct Output {
     pub(super) routes: Routes,
     /// The frames that are held for each target that is full. No queue is empty.
     held: HashMap<Hop, WaitingFrames<Offload, HELD_PER_TARGET_MAX>>,
-    /// What had run out when a frame of ours was held or tried last, by its target, and when to try again. Each has frames in `held`.
+    /// The resource that had run out when a frame of ours was held or tried last, by its target, and when to try again. Each has frames in `held`.
     lacks: HashMap<Hop, (Lack, u64)>,
     /// Packets of others, in the same manner.
     passed: HashMap<Hop, Passed>,
@@ -168,12 +168,12 @@ impl Output {
         self.routes.hop(to).filter(|hop| self.held.contains_key(hop))
     }
 
-    /// Whether frames for this address would wait.
+    /// Returns true if frames for this address would wait.
     pub(super) fn is_full(&self, to: IpAddr) -> bool {
         self.full_on_the_way_to(to).is_some()
     }
 
-    /// Whether no frame waits.
+    /// Returns true if no frame waits.
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty() && self.passed.is_empty()
     }
@@ -308,7 +308,7 @@ impl Output {
         of_target.push(source, offload, frame);
     }
 
-    /// Whether anything waits for a neighbour.
+    /// Returns true if anything waits for a neighbour.
     pub(super) fn holds_for(&self, neighbour: IpAddr) -> bool {
         self.held.keys().chain(self.passed.keys()).any(|hop| hop.is_neighbour(neighbour))
     }

@@ -84,7 +84,7 @@ pub(super) struct Start {
     pub(super) resend_after_ns: u64,
     /// Where our clock begins, if segments are to carry times.
     pub(super) clock: Option<u32>,
-    /// Whether what may be under way is spread over a round trip.
+    /// Set if what may be under way is spread over a round trip.
     pub(super) is_paced: bool,
     /// Whose buffers are used.
     pub(super) owner: Owner,
@@ -102,7 +102,7 @@ impl TcpConfig {
         u16::try_from(self.receive_bytes).unwrap_or(u16::MAX)
     }
 
-    /// What our first segment says to a side that has said this.
+    /// The options of our first segment to a side that has said this.
     pub(super) fn agreed(&self, mtu: usize, is_v4: bool, theirs: &Agreed) -> Agreed {
         Agreed {
             segment_bytes_max: segment_bytes(mtu, is_v4),
@@ -111,7 +111,7 @@ impl TcpConfig {
         }
     }
 
-    /// What our first segment says to a side that has said nothing yet.
+    /// The options of our first segment to a side that has said nothing yet.
     fn wishes(&self, mtu: usize, is_v4: bool) -> Agreed {
         let all = Agreed { segment_bytes_max: 0, window_shift: Some(0), takes_selective: true };
         self.agreed(mtu, is_v4, &all)
@@ -124,7 +124,7 @@ fn segment_bytes(mtu: usize, is_v4: bool) -> u16 {
     (mtu - ip_bytes - packet::TCP_BYTES).min(usize::from(u16::MAX)) as u16
 }
 
-/// Whether and why lost segments are being sent again (RFC 5681 3.2, RFC 6298 5).
+/// The state of recovery: whether and why lost segments are being sent again (RFC 5681 3.2, RFC 6298 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recovery {
     None,
@@ -144,7 +144,7 @@ pub(super) struct Tcb {
     resend_after_ns: u64,
     /// The times that segments carry, if both sides want it.
     stamps: Option<Box<Stamps>>,
-    /// What the first byte of ours is that is not acknowledged (SND.UNA), and the first that was not sent (SND.NXT).
+    /// The number of our first byte that is not acknowledged (SND.UNA), and of the first that was not sent (SND.NXT).
     una: u32,
     nxt: u32,
     /// The number of the first byte in `sent`.
@@ -154,11 +154,11 @@ pub(super) struct Tcb {
     window: u32,
     window_of: u32,
     window_max: u32,
-    /// What the other side's first segment has agreed to.
+    /// The options of the other side's first segment.
     theirs: Agreed,
     /// By how many bits our windows are shifted.
     shift: u8,
-    /// What a program has sent, from the first byte that is not acknowledged on.
+    /// The bytes that a program has sent, from the first byte that is not acknowledged on.
     sent: Chain,
     /// A program has ended its half: behind the last byte goes the end.
     is_ended: bool,
@@ -176,11 +176,11 @@ pub(super) struct Tcb {
     resend_at: Timer,
     /// When to look again what is lost.
     detect_at: Timer,
-    /// When to ask whether the end of what is under way has come, and what was sent to find out.
+    /// When to send a tail loss probe (RFC 8985 7), and the one that was sent.
     tail_probe_at: Timer,
     tail_probe: Option<TailProbe>,
     must_probe_tail: bool,
-    /// What was before something was taken for lost.
+    /// The state before something was taken for lost.
     undo: Option<Box<Undo>>,
     /// How far pieces may overtake each other, and when that was learned.
     reordering: recovery::Reordering,
@@ -189,7 +189,7 @@ pub(super) struct Tcb {
     has_probed: bool,
     /// One lost segment goes whatever the congestion window says (RFC 5681 3.2).
     must_resend: bool,
-    /// What was sent up to this number filled the congestion window.
+    /// Data up to this number filled the congestion window.
     limited_until: u32,
     /// Says when the next segment goes, where segments are spread over a round trip.
     pacer: Option<Box<Pacer>>,
@@ -206,20 +206,20 @@ pub(super) struct Tcb {
     grows_to: u32,
     looked_at: u64,
     looked_read: u32,
-    /// What has come behind a gap: ranges in their order.
+    /// Ranges that have come behind a gap, in their order.
     beyond: Vec<(u32, u32)>,
     /// A number in the range to which something was added last.
     latest: u32,
     has_end: bool,
     /// Where their stream ends, if something before that is missing.
     end_at: Option<u32>,
-    /// What has come twice, and the other side was not told of.
+    /// The range that has come twice, of which the other side was not told.
     duplicate: Option<(u32, u32)>,
-    /// What was acknowledged last, and the segments with data that have come since.
+    /// The number that was acknowledged last, and the segments with data that have come since.
     acknowledged: u32,
     unacknowledged: u8,
     must_acknowledge: bool,
-    /// What came next found no buffer: no window is offered until there is one.
+    /// Set if the next bytes found no buffer: no window is offered until there may be one.
     is_lacking: bool,
     acknowledge_at: Timer,
     /// It was ended here, and the other side is not told yet.
@@ -375,7 +375,7 @@ impl Tcb {
         self.expected
     }
 
-    /// Whether the other side's stream has come to its end.
+    /// Returns true if the other side's stream has come to its end.
     pub(super) fn has_end(&self) -> bool {
         self.has_end
     }
@@ -391,7 +391,7 @@ impl Tcb {
         (self.scoreboard.pieces(), self.beyond.len())
     }
 
-    /// Whether a reset or an acknowledgement is still to be sent, though the connection is over.
+    /// Returns true if a reset or an acknowledgement is still to be sent, though the connection is over.
     pub(super) fn has_last_words(&self) -> bool {
         match self.state {
             State::Closed => self.must_reset,
@@ -409,14 +409,14 @@ impl Tcb {
         self.received.len()
     }
 
-    /// Whether the other side has all that was sent, and may be silent for as long as it likes.
+    /// Returns true if the other side has all that was sent, and may be silent for as long as it likes.
     pub(super) fn is_idle(&self) -> bool {
         let may_be_silent =
             matches!(self.state, State::Established | State::CloseWait | State::FinWait2);
         may_be_silent && self.sent.len() == 0
     }
 
-    /// Whether the byte with this number was sent and is not acknowledged.
+    /// Returns true if the byte with this number was sent and is not acknowledged.
     pub(super) fn is_under_way(&self, number: u32) -> bool {
         number.wrapping_sub(self.una) < self.nxt.wrapping_sub(self.una)
     }
@@ -464,7 +464,7 @@ impl Tcb {
         (offered, most.saturating_sub(self.received.len()))
     }
 
-    /// Whether there is so much more space than was offered that it is worth a segment (RFC 9293 3.8.6.2.2).
+    /// Returns true if there is so much more space than was offered that it is worth a segment (RFC 9293 3.8.6.2.2).
     fn has_worthy_space(&self) -> bool {
         let (offered, free) = self.windows();
         let segment_bytes = usize::from(self.theirs.segment_bytes_max);
@@ -479,7 +479,7 @@ impl Tcb {
         Bare { flags: ACK, sequence: self.nxt, acknowledgement: self.expected, window, times }
     }
 
-    /// What a segment says of times that is sent now.
+    /// The times of a segment that is sent now.
     pub(super) fn times(&self, now: u64) -> Option<Times> {
         self.stamps.as_ref().map(|stamps| stamps.say(now))
     }
@@ -504,7 +504,7 @@ impl Tcb {
 
     // What a program does.
 
-    /// What has come and was not read, in pieces.
+    /// The bytes that have come and were not read, in pieces.
     pub(super) fn peek(&self) -> impl Iterator<Item = &[u8]> {
         self.received.pieces(0, self.received.len())
     }
@@ -558,7 +558,7 @@ impl Tcb {
         (self.looked_at, self.looked_read) = (now, read);
     }
 
-    /// Whether there is space for what is to be sent, and enough of it.
+    /// Returns true if there is space for what is to be sent, and enough of it.
     ///
     /// A program that writes into whatever space there is sends segments as short as the last acknowledgement was, and these
     /// are acknowledged one by one: what is full would stay with short segments for good.
@@ -593,7 +593,7 @@ impl Tcb {
         Some(result)
     }
 
-    /// Whether small segments go at once, though others are not acknowledged (RFC 9293 3.7.4).
+    /// Sets whether small segments go at once, though others are not acknowledged (RFC 9293 3.7.4).
     pub(super) fn set_no_delay(&mut self, is_on: bool) {
         self.has_no_delay = is_on;
     }
@@ -643,7 +643,7 @@ impl Tcb {
     }
 }
 
-/// Whether a sequence number comes before another.
+/// Returns true if a sequence number comes before another.
 pub(super) fn is_before(number: u32, other: u32) -> bool {
     (number.wrapping_sub(other) as i32) < 0
 }

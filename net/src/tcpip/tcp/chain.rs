@@ -36,7 +36,7 @@ pub(super) struct Chain {
     bytes: u32,
     /// Where the last byte ends that is there, gaps or not.
     extent: u32,
-    /// Whether they are to be sent.
+    /// Set if they are to be sent.
     is_sending: bool,
 }
 
@@ -137,7 +137,7 @@ impl Chain {
         }
     }
 
-    /// What lies behind a gap is nothing.
+    /// Drops what lies behind a gap.
     pub(super) fn cut(&mut self, pool: &mut Buffers) {
         self.extent = self.bytes;
         self.trim(pool);

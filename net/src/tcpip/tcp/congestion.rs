@@ -19,7 +19,7 @@ pub enum Congestion {
 const FIRST_SEGMENTS: u32 = 10;
 const FIRST_BYTES: u32 = 14_600;
 
-/// What a loss leaves of the window (RFC 9438 4.6), and how fast it grows (4.1).
+/// The part of the window that a loss leaves (RFC 9438 4.6), and how fast it grows (4.1).
 const BETA: f64 = 0.7;
 const C: f64 = 0.4;
 
@@ -33,7 +33,7 @@ pub(super) struct Window {
     /// Bytes acknowledged since the window has grown (RFC 5681 3.1, RFC 3465).
     acknowledged: u32,
     cubic: Cubic,
-    /// Whether the start is to go on carefully, because a queue may grow on the way.
+    /// Set if the start is to go on carefully, because a queue may grow on the way.
     is_careful: bool,
 }
 
@@ -106,7 +106,7 @@ struct Cubic {
     begun: Option<u64>,
     /// When it went on last.
     last: u64,
-    /// What Reno would have reached, in segments (RFC 9438 4.3).
+    /// The window that Reno would have reached, in segments (RFC 9438 4.3).
     reno: f64,
 }
 
@@ -134,7 +134,7 @@ impl Window {
         self.bytes
     }
 
-    /// Whether the window still doubles in each round trip.
+    /// Returns true if the window still doubles in each round trip.
     pub(super) fn is_starting(&self) -> bool {
         self.bytes < self.threshold
     }

@@ -1,4 +1,4 @@
-//! What a segment that has come changes (RFC 9293 3.10.7).
+//! Segments that have come (RFC 9293 3.10.7).
 
 use super::recovery::AckInfo;
 use super::scoreboard::{Moment, News};
@@ -12,7 +12,7 @@ const PIECES_MIN: u32 = 64;
 /// Ranges behind a gap, at most. What would make more of them comes again.
 const RANGES_MAX: usize = 256;
 
-/// What is to be sent at once, besides what the connection has to send.
+/// The answer that a segment asks for at once, besides what the connection has to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::tcpip) enum Answer {
     #[default]
@@ -27,7 +27,7 @@ pub(in crate::tcpip) enum Answer {
     Reset(u32),
 }
 
-/// What a segment says of how far the other side is.
+/// How far the other side is, by a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tcpip) enum Progress {
     /// Nothing new.
@@ -38,12 +38,12 @@ pub(in crate::tcpip) enum Progress {
     Closed,
 }
 
-/// What has become of a segment.
+/// The result of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tcpip) struct Arrival {
     pub(in crate::tcpip) answer: Answer,
     pub(in crate::tcpip) progress: Progress,
-    /// Whether it shows that the other side is there.
+    /// Set if it shows that the other side is there.
     pub(in crate::tcpip) is_heard: bool,
     /// A reset was not where it has to be.
     pub(in crate::tcpip) is_stray_reset: bool,
@@ -253,14 +253,14 @@ impl Tcb {
         Arrival { is_stray_reset: true, ..Arrival::answer(answer) }
     }
 
-    /// Whether it acknowledges what we may have sent, as far as anybody would say it now (RFC 5961 5.2).
+    /// Returns true if it acknowledges what we may have sent, as far as anybody would say it now (RFC 5961 5.2).
     fn may_acknowledge(&self, number: u32) -> bool {
         let end = self.nxt.wrapping_add(u32::from(self.has_probed && self.nxt == self.una));
         let is_old = is_before(number, self.una) && self.una.wrapping_sub(number) > self.window_max;
         !is_before(end, number) && !is_old
     }
 
-    /// Whether a segment lies in the window that was offered, or reaches into it (RFC 9293 3.10.7.4, first step).
+    /// Returns true if a segment lies in the window that was offered, or reaches into it (RFC 9293 3.10.7.4, first step).
     fn is_acceptable(&self, segment: &Segment) -> bool {
         let begins = segment.sequence;
         if segment.length() == 0 {
@@ -376,7 +376,7 @@ impl Tcb {
         }
     }
 
-    /// What has come though something before it is missing (RFC 2018 4). What has come twice is returned (RFC 2883 4).
+    /// Takes note of ranges that have come though something before them is missing (RFC 2018 4). Returns the range that has come twice (RFC 2883 4).
     fn select(
         &mut self,
         header: &[u8],

@@ -1,4 +1,4 @@
-//! Which segment goes next (RFC 9293 3.8), and what is due.
+//! The next segment (RFC 9293 3.8), and what is due.
 
 use super::pacing::{Rate, SHORTEST_NS};
 use super::*;
@@ -19,18 +19,18 @@ pub(in crate::tcpip) struct Segment {
     pub(in crate::tcpip) sequence: u32,
     pub(in crate::tcpip) acknowledgement: u32,
     pub(in crate::tcpip) window: u16,
-    /// What a first segment says.
+    /// The options of a first segment.
     pub(in crate::tcpip) agreed: Option<Agreed>,
     /// The times that it carries.
     pub(in crate::tcpip) times: Option<Times>,
-    /// What has come behind a gap, or twice.
+    /// Ranges that have come behind a gap, or twice.
     pub(in crate::tcpip) ranges: [(u32, u32); RANGES_MAX],
     pub(in crate::tcpip) ranges_count: usize,
     /// Where its data begins in what was sent, and how many bytes it has.
     pub(in crate::tcpip) at: usize,
     pub(in crate::tcpip) data_bytes: usize,
     pub(in crate::tcpip) segment_bytes: usize,
-    /// Whether its data was sent before, or asks whether a window is still closed.
+    /// Set if its data was sent before, or probes a closed window.
     pub(in crate::tcpip) is_retransmission: bool,
 }
 

@@ -4,7 +4,7 @@
 /// A shorter round trip is not spread: whoever is woken a little late would lose more by that than by a queue that is full.
 pub(super) const SHORTEST_NS: u64 = 5_000_000;
 
-/// What goes together at most is what would go in this part of a round trip. So much is made up for by one who is late.
+/// At most as much goes together as would go in this part of a round trip. A sender that is late makes up for as much.
 const PART: u64 = 4;
 
 /// Segments that go together whatever the rate.

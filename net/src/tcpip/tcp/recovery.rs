@@ -1,4 +1,4 @@
-//! What is lost and goes again, how that is found out, and what was taken for lost and was not.
+//! Recovery of lost data: detection, retransmission, tail loss probes, and taking back what was done about a loss that was none.
 
 use super::round_trip::DELAY_NS;
 use super::scoreboard::News;
@@ -7,7 +7,7 @@ use super::*;
 /// How often the same is acknowledged again before something is taken for lost (RFC 5681 3.2).
 const REPEATED_MAX: u8 = 3;
 
-/// The shortest time after which the end is asked for: a side that is just late is not.
+/// The shortest time after which the tail is probed: a side may just be late.
 const TAIL_PROBE_NS_MIN: u64 = 2_000_000;
 
 /// Quarters of a round trip that pieces may be late, and for how many recoveries that is remembered (RFC 8985 6.2, step 4).
@@ -17,15 +17,15 @@ const REMEMBERED: u8 = 16;
 /// Ranges that went again and are told apart: where there are more, nothing is taken back.
 const UNCONFIRMED_MAX: usize = 64;
 
-/// What was sent to find out whether the end of what is under way has come (RFC 8985 7).
+/// A tail loss probe that was sent, and not answered yet (RFC 8985 7).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TailProbe {
     end: u32,
-    /// Whether it had been sent before.
+    /// Set if its data had been sent before.
     is_retransmission: bool,
 }
 
-/// What was before something was taken for lost. If all of it had only been late, it comes back (RFC 3522, 3708, 4015).
+/// The state before something was taken for lost. It comes back if all of that had only been late (RFC 3522, 3708, 4015).
 #[derive(Clone, Debug)]
 pub(super) struct Undo {
     window: Window,
@@ -69,13 +69,13 @@ impl Undo {
     }
 }
 
-/// What an acknowledgement says, beside its number.
+/// An acknowledgement, beside its number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AckInfo {
     pub(super) is_news: bool,
     pub(super) is_repeated: bool,
     pub(super) news: News,
-    /// What has come twice (RFC 2883).
+    /// The range that has come twice (RFC 2883).
     pub(super) duplicate: Option<(u32, u32)>,
     /// Our clock when that was sent which is acknowledged (RFC 7323 4.1).
     pub(super) echoed: Option<u32>,
@@ -206,13 +206,13 @@ impl Tcb {
         has_lost
     }
 
-    /// For how long pieces may overtake each other.
+    /// The reordering window: for how long pieces may overtake each other.
     fn reordering_window_ns(&self) -> u64 {
         let RoundTrip { smoothed, least, .. } = self.round_trip;
         smoothed.min(least / 4 * (1 + u64::from(self.reordering.quarters)))
     }
 
-    /// What came twice was late, and not lost: from now on more is waited for.
+    /// Widens the reordering window when a range has come twice: it was late, and not lost (RFC 8985 6.2, step 4).
     fn widen_reordering_window(&mut self, ack: &AckInfo) {
         let Reordering { quarters, remembered, until } = &mut self.reordering;
         if is_before(self.una, *until) {
@@ -271,7 +271,7 @@ impl Tcb {
         }
     }
 
-    /// Sets when to ask whether the end of what is under way has come (RFC 8985 7.2).
+    /// Sets when to probe the tail (RFC 8985 7.2).
     pub(super) fn arm_tail_probe(&mut self, now: u64) {
         self.tail_probe_at.clear();
         let RoundTrip { smoothed, .. } = self.round_trip;
@@ -281,7 +281,7 @@ impl Tcb {
             || self.tail_probe.is_some()
             || self.scoreboard.has_selected()
             || smoothed == 0
-            // Where that time is so short it says all.
+            // A retransmission comes as soon as a probe would.
             || self.resend_after_ns <= TAIL_PROBE_NS_MIN
         {
             return;
@@ -292,7 +292,7 @@ impl Tcb {
         self.tail_probe_at.set(at.min(resend_at));
     }
 
-    /// What goes to find out whether the end has come: what was never sent, or the last segment again (RFC 8985 7.3). Its number, its
+    /// Returns the data of a tail loss probe: what was never sent, or the last segment again (RFC 8985 7.3). Its number, its
     /// bytes, and whether it was sent before.
     pub(super) fn tail_probe_range(&self, mss: usize) -> (u32, usize, bool) {
         let end = if self.has_sent_end() { self.end() } else { self.nxt };
@@ -305,14 +305,14 @@ impl Tcb {
         (end.wrapping_sub(bytes as u32), bytes, true)
     }
 
-    /// It has gone.
+    /// Takes note that a tail loss probe was sent.
     pub(super) fn note_tail_probe(&mut self, now: u64, is_retransmission: bool, timeout: u64) {
         self.tail_probe = Some(TailProbe { end: self.nxt, is_retransmission });
         self.tail_probe_at.clear();
         self.resend_at.set(now.saturating_add(timeout));
     }
 
-    /// What an acknowledgement says of the end that was asked for (RFC 8985 7.4).
+    /// Finds out from an acknowledgement whether the tail was lost (RFC 8985 7.4).
     fn note_tail_probe_answer(&mut self, ack: &AckInfo) {
         let Some(TailProbe { end, is_retransmission }) = self.tail_probe else { return };
         if is_before(self.una, end) {

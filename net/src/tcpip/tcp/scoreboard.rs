@@ -1,4 +1,4 @@
-//! What was sent and is not acknowledged: when each piece was sent, what has come though something before it is missing
+//! Data that was sent and is not acknowledged: when each piece was sent, what has come though something before it is missing
 //! (RFC 2018), and what is taken for lost (RFC 6675, RFC 8985).
 
 use std::cell::Cell;
@@ -28,7 +28,7 @@ struct Piece {
     is_resent: bool,
 }
 
-/// Which piece stands for a number that lies in one that cannot be divided.
+/// The piece that stands for a number which lies in one that cannot be divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
     Down,
@@ -50,7 +50,7 @@ pub(super) struct Moment {
     pub(super) least: u64,
 }
 
-/// What an acknowledgement says of what was sent.
+/// News of an acknowledgement about what was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct News {
     /// Bytes that have come and that nobody knew to have come.
@@ -72,7 +72,7 @@ pub(super) struct Scoreboard {
     newest: Newest,
     /// Where what has come ends, as far as anybody has said.
     highest: Option<u32>,
-    /// Whether pieces have overtaken each other (RFC 8985 6.2, step 3).
+    /// Set if pieces have overtaken each other (RFC 8985 6.2, step 3).
     pub(super) is_reordered: bool,
 }
 
@@ -114,7 +114,7 @@ impl Scoreboard {
         self.selected > 0
     }
 
-    /// What ends here was sent, behind all else.
+    /// Takes note that data was sent behind all else, up to this number.
     pub(super) fn push(&mut self, end: u32, now: u64) {
         match self.pieces.back_mut() {
             // What is sent together comes together, or is told apart when it does not.

@@ -10,7 +10,7 @@ const STEPS_MAX: u64 = 60_000;
 /// For how long the last time that was taken note of says what is old (RFC 7323 5.5).
 const GOOD_NS: u64 = 24 * 24 * 3600 * 1_000_000_000;
 
-/// What a connection knows of times.
+/// The times of a connection: its own clock, and the last time of the other side.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamps {
     /// Where our clock has begun: nobody learns from it for how long the machine runs.
@@ -30,7 +30,7 @@ impl Stamps {
         packet::clock(now, self.offset)
     }
 
-    /// What a segment says that is sent now.
+    /// The times of a segment that is sent now.
     pub(super) fn say(&self, now: u64) -> Times {
         Times { value: self.clock(now), echoed: self.recent }
     }
@@ -46,7 +46,7 @@ impl Stamps {
         (self.recent, self.recent_at) = (value, now);
     }
 
-    /// Whether a time is before the last that was taken note of (RFC 7323 5.3, R1).
+    /// Returns true if a time is before the last that was taken note of (RFC 7323 5.3, R1).
     pub(super) fn is_old(&self, now: u64, value: u32) -> bool {
         is_before(value, self.recent) && now.saturating_sub(self.recent_at) < GOOD_NS
     }

@@ -159,7 +159,7 @@ fn timeout_that_was_none_takes_nothing_away() {
     assert!(stage.window() < before);
     stage.hear(6001, &[], None);
     assert!(stage.window() >= before && stage.tcb.recovery == Recovery::None);
-    // It was one, if what is acknowledged was sent again.
+    // The loss was one if the retransmission is acknowledged.
     let mut stage = Stage::new(true, 4);
     let before = stage.window();
     stage.pass(20 * MILLISECOND);
