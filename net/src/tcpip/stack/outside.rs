@@ -10,11 +10,14 @@ use crate::tcpip::packet::LENGTH_MAX;
 use crate::tcpip::passing::Passing;
 use crate::tcpip::route::is_link_local;
 
-/// Connections that wait for the program's decision, at most. More are dropped, and asked for again.
+/// Connections that wait for the program's decision, at most, or as many as the stack may have, if that is more. More are dropped, and asked for again.
 const ASKED_MAX: usize = 4096;
 
 /// Bytes of datagrams and echo requests that wait for the program, at most. More are dropped.
 const STRAYS_BYTES_MAX: usize = 4 << 20;
+
+/// Of what is free of these, one source may have one part in so many.
+const SOURCE_SHARE: usize = 2;
 
 /// What keeping one takes besides its bytes, roughly.
 const STRAY_BYTES: usize = 128;
@@ -30,6 +33,12 @@ pub struct Stray {
     pub destination: SocketAddr,
     /// The data of a datagram, or the whole message of ICMP.
     pub data: Vec<u8>,
+}
+
+impl Stray {
+    fn bytes(&self) -> usize {
+        STRAY_BYTES + self.data.len()
+    }
 }
 
 /// The kinds of packets that are handed over one by one.
@@ -54,14 +63,86 @@ pub enum Refusal {
     Forbidden,
 }
 
-/// What waits for the program.
+/// What waits for the program. A source that sends much leaves room and turns to others.
 #[derive(Debug, Default)]
 pub(super) struct Outside {
     asked: HashMap<Tuple, Asked>,
-    /// Those that the program was not told of, in their order. Some may be gone.
-    untold: VecDeque<Tuple>,
-    strays: VecDeque<Stray>,
-    strays_bytes: usize,
+    asked_shares: Shares,
+    /// Those that the program was not told of. Some may be gone.
+    untold: Turns<Tuple>,
+    strays: Turns<Stray>,
+    strays_shares: Shares,
+}
+
+/// How much of something each source has.
+#[derive(Debug, Default)]
+struct Shares {
+    all: usize,
+    of_sources: HashMap<IpAddr, usize>,
+}
+
+impl Shares {
+    /// Returns true, and counts it, if a source may have `more` of at most `most`.
+    fn enter(&mut self, source: IpAddr, more: usize, most: usize) -> bool {
+        let of_source = self.of_sources.get(&source).copied().unwrap_or(0);
+        let free = most.saturating_sub(self.all - of_source);
+        let may = of_source + more <= free.div_ceil(SOURCE_SHARE);
+        if may {
+            self.all += more;
+            self.of_sources.insert(source, of_source + more);
+        }
+        may
+    }
+
+    fn leave(&mut self, source: IpAddr, less: usize) {
+        let Some(of_source) = self.of_sources.get_mut(&source) else { return };
+        self.all -= less;
+        *of_source -= less;
+        if *of_source == 0 {
+            self.of_sources.remove(&source);
+        }
+    }
+}
+
+/// A queue for each source. Each source that has something in its queue is served once before any is served again.
+#[derive(Debug)]
+struct Turns<T> {
+    of_sources: HashMap<IpAddr, VecDeque<T>>,
+    /// Each source that has something, once.
+    order: VecDeque<IpAddr>,
+}
+
+impl<T> Default for Turns<T> {
+    fn default() -> Turns<T> {
+        Turns { of_sources: HashMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<T> Turns<T> {
+    fn put(&mut self, source: IpAddr, item: T) {
+        let queue = self.of_sources.entry(source).or_default();
+        if queue.is_empty() {
+            self.order.push_back(source);
+        }
+        queue.push_back(item);
+    }
+
+    fn take(&mut self) -> Option<T> {
+        let source = self.order.pop_front()?;
+        let queue = self.of_sources.get_mut(&source)?;
+        let item = queue.pop_front();
+        if queue.is_empty() {
+            self.of_sources.remove(&source);
+        } else {
+            self.order.push_back(source);
+        }
+        item
+    }
+
+    fn forget(&mut self, source: IpAddr) -> VecDeque<T> {
+        self.order.retain(|other| *other != source);
+        self.of_sources.remove(&source).unwrap_or_default()
+    }
 }
 
 /// The first segment of a connection.
@@ -69,6 +150,8 @@ pub(super) struct Outside {
 struct Asked {
     /// A frame with the segment's headers.
     frame: Vec<u8>,
+    /// The number that the segment has.
+    sequence: u32,
     /// Our sequence numbers are to begin after this one.
     after: Option<u32>,
 }
@@ -76,23 +159,28 @@ struct Asked {
 impl Outside {
     /// Nobody has this address any more, or somebody else.
     pub(super) fn forget(&mut self, host: IpAddr) {
+        self.untold.forget(host);
+        let before = self.asked.len();
         self.asked.retain(|tuple, _| tuple.remote.ip() != host);
-        let Outside { strays, strays_bytes, .. } = self;
-        strays.retain(|stray| {
-            let is_kept = stray.source.ip() != host;
-            *strays_bytes -= if is_kept { 0 } else { STRAY_BYTES + stray.data.len() };
-            is_kept
-        });
+        self.asked_shares.leave(host, before - self.asked.len());
+        let bytes = self.strays.forget(host).iter().map(Stray::bytes).sum();
+        self.strays_shares.leave(host, bytes);
     }
 
     fn put(&mut self, stray: Stray) -> Result<(), Counter> {
-        let bytes = STRAY_BYTES + stray.data.len();
-        if self.strays_bytes + bytes > STRAYS_BYTES_MAX {
+        let source = stray.source.ip();
+        if !self.strays_shares.enter(source, stray.bytes(), STRAYS_BYTES_MAX) {
             return Err(Counter::SocketFull);
         }
-        self.strays_bytes += bytes;
-        self.strays.push_back(stray);
+        self.strays.put(source, stray);
         Ok(())
+    }
+
+    /// Takes what is kept of a connection that was asked for.
+    fn decide(&mut self, tuple: Tuple) -> Option<Asked> {
+        let asked = self.asked.remove(&tuple)?;
+        self.asked_shares.leave(tuple.remote.ip(), 1);
+        Some(asked)
     }
 }
 
@@ -131,12 +219,17 @@ impl Stack {
         segment: &Segment,
         after: Option<u32>,
     ) -> Result<(), Counter> {
+        let asked_max = ASKED_MAX.max(self.options.connections_max);
         let outside = &mut self.outside;
-        if outside.asked.contains_key(&tuple) {
+        let before = outside.asked.get(&tuple);
+        if before.is_some_and(|before| before.sequence == segment.sequence) {
             // Asked again while the program tries.
             return Ok(());
         }
-        if outside.asked.len() >= ASKED_MAX || outside.untold.len() >= ASKED_MAX {
+        let source = tuple.remote.ip();
+        // A member that has given up may ask anew from the same port: the program tries for the later one, then.
+        let is_new = before.is_none();
+        if is_new && !outside.asked_shares.enter(source, 1, asked_max) {
             return Err(Counter::BacklogFull);
         }
         let transport = packet.transport();
@@ -144,8 +237,10 @@ impl Stack {
         let mut frame = packet::begin(packet.source, packet.destination, TCP, header.len());
         frame.extend_from_slice(header);
         packet::set_kind(&mut frame);
-        outside.asked.insert(tuple, Asked { frame, after });
-        outside.untold.push_back(tuple);
+        outside.asked.insert(tuple, Asked { frame, sequence: segment.sequence, after });
+        if is_new {
+            outside.untold.put(source, tuple);
+        }
         self.has_moved = true;
         Ok(())
     }
@@ -180,7 +275,7 @@ impl Stack {
     /// [`Stack::refuse_asked`].
     pub fn take_asked(&mut self) -> Option<(SocketAddr, SocketAddr)> {
         loop {
-            let tuple = self.outside.untold.pop_front()?;
+            let tuple = self.outside.untold.take()?;
             if self.outside.asked.contains_key(&tuple) {
                 return Some((tuple.local, tuple.remote));
             }
@@ -197,7 +292,7 @@ impl Stack {
     ) -> Option<ConnectionId> {
         self.clock = now;
         let tuple = Tuple { local, remote };
-        let Asked { frame, after } = self.outside.asked.remove(&tuple)?;
+        let Asked { frame, after, .. } = self.outside.decide(tuple)?;
         if self.connections.len() >= self.options.connections_max {
             self.counters.count(Counter::ConnectionsFull);
             return None;
@@ -224,7 +319,7 @@ impl Stack {
         link: &mut impl Link,
     ) {
         let tuple = Tuple { local, remote };
-        let Some(Asked { frame, .. }) = self.outside.asked.remove(&tuple) else { return };
+        let Some(Asked { frame, .. }) = self.outside.decide(tuple) else { return };
         match refusal {
             None => {}
             Some(Refusal::Port) => {
@@ -240,10 +335,10 @@ impl Stack {
         }
     }
 
-    /// A datagram or an echo request for an address elsewhere.
+    /// The next datagram or echo request for an address elsewhere. Sources take turns.
     pub fn take_stray(&mut self) -> Option<Stray> {
-        let stray = self.outside.strays.pop_front()?;
-        self.outside.strays_bytes -= STRAY_BYTES + stray.data.len();
+        let stray = self.outside.strays.take()?;
+        self.outside.strays_shares.leave(stray.source.ip(), stray.bytes());
         Some(stray)
     }
 
@@ -335,5 +430,43 @@ impl Stack {
     /// Adds to a counter of what was carried on: see [`Counter`].
     pub fn add(&mut self, counter: Counter, number: u64) {
         self.counters.add(counter, number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stray(last: u8) -> Stray {
+        Stray {
+            kind: StrayKind::Datagram,
+            source: SocketAddr::from(([10, 1, 0, last], 7)),
+            destination: SocketAddr::from(([192, 0, 2, 7], 7)),
+            data: vec![last; 1000],
+        }
+    }
+
+    #[test]
+    fn source_that_sends_much_leaves_room_and_turns_to_others() {
+        let mut outside = Outside::default();
+        let put = |outside: &mut Outside, last| {
+            (0..9000).filter(|_| outside.put(stray(last)).is_ok()).count()
+        };
+        let most = STRAYS_BYTES_MAX / stray(0).bytes();
+        assert_eq!(put(&mut outside, 1), most / 2);
+        assert_eq!(put(&mut outside, 2), most / 4);
+        outside.put(stray(3)).unwrap();
+        let mut next = || outside.strays.take().map(|stray| stray.data[0]);
+        assert_eq!([(); 5].map(|()| next()), [1, 2, 3, 1, 2].map(Some));
+    }
+
+    #[test]
+    fn what_is_forgotten_of_a_source_counts_no_more() {
+        let mut outside = Outside::default();
+        (1..4).for_each(|last| outside.put(stray(last)).unwrap());
+        outside.forget(stray(2).source.ip());
+        let mut next = || outside.strays.take().map(|stray| stray.data[0]);
+        assert_eq!([(); 3].map(|()| next()), [Some(1), Some(3), None]);
+        assert_eq!(outside.strays_shares.all, 2 * stray(1).bytes());
     }
 }
