@@ -1,6 +1,6 @@
 //! `siga forward`: connections between the programs of this system and a LAN.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -25,7 +25,7 @@ use crate::outcome::Outcome;
 use crate::output::{Output, counted, print_json, say};
 use crate::peer::guest_name;
 use crate::route::Told;
-use crate::session::{Session, is_beyond_share};
+use crate::session::{Notices, Session, Shares, Turns};
 use crate::socket::Socket;
 
 /// Connections at once unless an option says otherwise, if the system gives as many descriptors. More are refused.
@@ -34,8 +34,8 @@ const CONNECTIONS_MAX: u64 = 4096;
 /// Connections that may wait to be accepted: as many as come while others are served.
 const BACKLOG: usize = 1024;
 
-/// The shortest time between two messages about connections that were refused or failed.
-const MESSAGE_NS: u64 = 1_000_000_000;
+/// The shortest time between two looks at connections that may be idle for too long.
+const IDLE_LOOK_NS: u64 = 1_000_000_000;
 
 /// Connections that must have been open at once before memory is given back when most of them have ended.
 const GIVE_BACK_CONNECTIONS: usize = 64;
@@ -43,8 +43,9 @@ const GIVE_BACK_CONNECTIONS: usize = 64;
 /// Descriptors for each connection: one, and one that is left to the LAN, which needs some for each path.
 const DESCRIPTORS_PER_CONNECTION: usize = 2;
 
-/// Connections that are accepted before others have their turn.
+/// Connections that are accepted, and that are carried on, before others have their turn.
 const ACCEPTED_PER_TURN: usize = 64;
+const CARRIED_PER_TURN: usize = 64;
 
 /// How long a connection to a server of this system is tried.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -349,18 +350,21 @@ struct Forwarder {
     poller: Poller,
     /// By their numbers, which are also what the poller and the stack call them.
     sessions: HashMap<u64, Session>,
+    /// The LAN's halves of those that are over, until the stack has done with them: a member that does not acknowledge the end would fill the stack
+    /// with such.
+    closing: HashMap<u64, (tcpip::TcpStream, IpAddr)>,
     /// Those that may have something to carry.
-    ready: BTreeSet<u64>,
+    ready: Turns,
     /// From the LAN, and waiting for the system's side, each with its source.
     waiting: HashMap<u64, (tcpip::TcpStream, IpAddr)>,
     /// How many connections each source has.
-    sources: HashMap<IpAddr, usize>,
+    shares: Shares<IpAddr>,
     begun: u64,
-    limits: Limits,
+    /// How long nothing comes over a connection until it is ended.
+    idle: Option<Duration>,
     /// The most connections that were open since memory was given back.
     open_max: usize,
-    /// When something was said last of connections that were refused or failed.
-    said_ns: u64,
+    notices: Notices,
     /// When connections are looked at next that may be idle for too long.
     idle_look_ns: u64,
     made: Receiver<Connecting>,
@@ -408,13 +412,14 @@ impl Forwarder {
             entrance,
             poller,
             sessions: HashMap::new(),
-            ready: BTreeSet::new(),
+            closing: HashMap::new(),
+            ready: Turns::default(),
             waiting: HashMap::new(),
-            sources: HashMap::new(),
+            shares: Shares::new(connections_max),
             begun: OTHERS,
-            limits: Limits { connections_max, ..limits },
+            idle: limits.idle,
             open_max: 0,
-            said_ns: 0,
+            notices: Notices::default(),
             idle_look_ns: 0,
             made,
             making,
@@ -437,9 +442,9 @@ impl Forwarder {
             self.complete();
             let accepting = self.accept()?;
             while let Some(number) = self.stack.take_changed()? {
-                self.ready.insert(number);
+                self.ready.add(number);
             }
-            self.carry();
+            self.carry()?;
             let idle_time = self.end_idle();
             self.give_back();
             // What came while others were served may be for one that was served before, or ask for another connection: then
@@ -452,7 +457,8 @@ impl Forwarder {
                 time = time.min(SHORT_OF_DESCRIPTORS);
             }
             let ready = self.poller.wait((time != Duration::MAX).then_some(time))?;
-            self.ready.extend(ready.iter().filter(|number| **number != OTHERS));
+            let ready = ready.iter().filter(|number| **number != OTHERS);
+            ready.for_each(|number| self.ready.add(*number));
         }
     }
 
@@ -506,51 +512,33 @@ impl Forwarder {
 
     /// Returns true if a source may have another connection. If not, counts and reports the refusal.
     fn admit(&mut self, source: IpAddr) -> bool {
-        let open = self.sessions.len() + self.waiting.len();
-        let of_source = self.sources.get(&source).copied().unwrap_or(0);
-        let connections_max = self.limits.connections_max;
-        let Some(refusal) = refusal(connections_max, open, source, of_source) else {
+        let Some(refusal) = refusal(&self.shares, source) else {
             self.done.connections += 1;
-            *self.sources.entry(source).or_insert(0) += 1;
-            self.open_max = self.open_max.max(open + 1);
+            self.shares.enter(source);
+            self.open_max = self.open_max.max(self.shares.all);
             return true;
         };
         self.done.refused += 1;
-        let refused = self.done.refused;
-        let why = match refusal {
-            Refusal::All => format!("{open} are open, as many as may be (--connections)"),
-            Refusal::Source(source) => {
-                format!("{source} has {of_source} of {connections_max}, as many as one source may")
-            }
-        };
-        self.say(|| format!("a connection is refused, the {refused}. so far: {why}"));
+        let (refused, shares, notices) = (self.done.refused, &self.shares, &mut self.notices);
+        let Shares { most, all, .. } = shares;
+        notices.say(|| {
+            let why = match refusal {
+                Refusal::All => format!("{all} are open, as many as may be (--connections)"),
+                Refusal::Source(source) => {
+                    let of_source = shares.of(source);
+                    format!("{source} has {of_source} of {most}, as many as one source may")
+                }
+            };
+            format!("a connection is refused, the {refused}. so far: {why}")
+        });
         false
-    }
-
-    /// Says something of connections, if that was not done just now.
-    fn say(&mut self, what: impl FnOnce() -> String) {
-        let now = now_ns();
-        if self.said_ns == 0 || now.saturating_sub(self.said_ns) >= MESSAGE_NS {
-            self.said_ns = now;
-            say(format_args!("siga: {}", what()));
-        }
-    }
-
-    /// A connection of a source is over.
-    fn leave(&mut self, source: IpAddr) {
-        if let Some(of_source) = self.sources.get_mut(&source) {
-            *of_source -= 1;
-            if *of_source == 0 {
-                self.sources.remove(&source);
-            }
-        }
     }
 
     /// A connection has not come about.
     fn fail(&mut self, source: IpAddr, error: &dyn fmt::Display) {
         self.done.failed += 1;
-        self.leave(source);
-        self.say(|| format!("a connection of {source} is reset: {error}"));
+        self.shares.leave(source);
+        self.notices.say(|| format!("a connection of {source} is reset: {error}"));
     }
 
     fn begin_to_lan(&mut self, system: TcpStream, source: IpAddr, to: Server) {
@@ -626,7 +614,7 @@ impl Forwarder {
         let session = Session::of(system, lan, source);
         match session.watch(&self.poller, number) {
             Ok(()) => {
-                self.ready.insert(number);
+                self.ready.add(number);
                 self.sessions.insert(number, session);
             }
             Err(error) => {
@@ -636,14 +624,17 @@ impl Forwarder {
         }
     }
 
-    /// Carries bytes of those connections that may have some. Those that have more stay ready.
-    fn carry(&mut self) {
-        let Forwarder { sessions, ready, done, entrance, limits, .. } = self;
-        let is_to_lan = matches!(entrance, Entrance::System(..));
-        let now = limits.idle.map(|_| now_ns());
-        let (mut over, mut unmade) = (Vec::new(), None);
-        ready.retain(|number| {
-            let Some(session) = sessions.get_mut(number) else { return false };
+    /// Carries bytes of some of the connections that may have some. Those that have more stay ready.
+    fn carry(&mut self) -> io::Result<()> {
+        let is_to_lan = matches!(self.entrance, Entrance::System(..));
+        let now = self.idle.map(|_| now_ns());
+        let mut unmade = None;
+        for number in self.ready.take(CARRIED_PER_TURN) {
+            let Forwarder { sessions, ready, done, .. } = self;
+            let Some(session) = sessions.get_mut(&number) else {
+                self.end_closing(number)?;
+                continue;
+            };
             let carried = session.carry();
             let counts = [&mut session.to_lan.carried, &mut session.to_system.carried];
             let [to_lan, to_system] = counts.map(std::mem::take);
@@ -669,11 +660,14 @@ impl Forwarder {
                 }
             };
             if is_over {
-                over.extend(sessions.remove(number).map(|session| session.source));
+                let over = self.sessions.remove(&number);
+                let over = over.map(|session| (number, (session.lan, session.source)));
+                self.closing.extend(over);
+                self.end_closing(number)?;
+            } else if carried.is_ok_and(|more| more) {
+                ready.add(number);
             }
-            !is_over && carried.is_ok_and(|more| more)
-        });
-        over.into_iter().for_each(|source| self.leave(source));
+        }
         if let Some((source, kind)) = unmade {
             let to = match &self.entrance {
                 Entrance::System(_, to) => to.to_string(),
@@ -683,13 +677,24 @@ impl Forwarder {
                 ErrorKind::ConnectionRefused => format!("nobody listens at {to}"),
                 _ => format!("{to} cannot be reached"),
             };
-            self.say(|| format!("a connection of {source} is reset: {why}"));
+            self.notices.say(|| format!("a connection of {source} is reset: {why}"));
         }
+        Ok(())
+    }
+
+    /// Leaves a connection that is over, if the stack has done with it: the stack names the connection then.
+    fn end_closing(&mut self, number: u64) -> io::Result<()> {
+        let Some((lan, source)) = self.closing.get(&number) else { return Ok(()) };
+        if !lan.is_closing()? {
+            self.shares.leave(*source);
+            self.closing.remove(&number);
+        }
+        Ok(())
     }
 
     /// Ends connections over which nothing has come for too long. When to look again.
     fn end_idle(&mut self) -> Duration {
-        let Some(idle) = self.limits.idle else { return Duration::MAX };
+        let Some(idle) = self.idle else { return Duration::MAX };
         let (now, idle_ns) = (now_ns(), u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
         if now >= self.idle_look_ns {
             let mut over = Vec::new();
@@ -708,7 +713,7 @@ impl Forwarder {
                 self.fail(source, &"nothing has come for as long as --idle says");
             }
             // Not for each of many one after the other.
-            self.idle_look_ns = oldest_ns.saturating_add(idle_ns).max(now + MESSAGE_NS);
+            self.idle_look_ns = oldest_ns.saturating_add(idle_ns).max(now + IDLE_LOOK_NS);
         }
         match self.sessions.is_empty() {
             true => Duration::MAX,
@@ -718,29 +723,24 @@ impl Forwarder {
 
     /// Gives memory back to the system once most connections have ended.
     fn give_back(&mut self) {
-        let open = self.sessions.len() + self.waiting.len();
+        let open = self.shares.all;
         if self.open_max >= GIVE_BACK_CONNECTIONS && open <= self.open_max / 8 {
             self.open_max = open;
             self.sessions.shrink_to_fit();
+            self.closing.shrink_to_fit();
             os::memory::give_back_freed();
         }
     }
 }
 
 /// Returns the limit that another connection of a source would exceed, if there is one.
-fn refusal(
-    connections_max: usize,
-    open: usize,
-    source: IpAddr,
-    of_source: usize,
-) -> Option<Refusal> {
-    if open >= connections_max {
+fn refusal(shares: &Shares<IpAddr>, source: IpAddr) -> Option<Refusal> {
+    if shares.is_full() {
         return Some(Refusal::All);
     }
     // This system's own programs share nothing.
-    let is_too_many =
-        !source.to_canonical().is_loopback() && is_beyond_share(connections_max, open, of_source);
-    is_too_many.then_some(Refusal::Source(source))
+    let is_own = source.to_canonical().is_loopback();
+    (!is_own && shares.is_beyond(source)).then_some(Refusal::Source(source))
 }
 
 #[cfg(test)]
@@ -748,26 +748,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_source_leaves_half_of_what_is_free_to_others() {
-        let source = |last: u8| IpAddr::from([10, 1, 0, last]);
-        let mut of = [0usize; 4];
-        let mut connect = |number: usize| {
-            let refusal = refusal(100, of.iter().sum(), source(number as u8), of[number]);
-            of[number] += usize::from(refusal.is_none());
-            refusal
-        };
-        let taken = |connect: &mut dyn FnMut(usize) -> Option<Refusal>, number| {
-            (0..200).filter(|_| connect(number).is_none()).count()
-        };
-        assert_eq!(taken(&mut connect, 0), 50);
-        assert_eq!(connect(0), Some(Refusal::Source(source(0))));
-        assert_eq!([1, 2, 3].map(|number| taken(&mut connect, number)), [25, 13, 6]);
-        // Programs of this system are one source to us, and share nothing.
-        let own = IpAddr::from([127, 0, 0, 1]);
-        assert_eq!(super::refusal(100, 99, own, 99), None);
-        let at_both_families = "::ffff:127.0.0.1".parse().unwrap();
-        assert_eq!(super::refusal(100, 99, at_both_families, 99), None);
-        assert_eq!(super::refusal(100, 100, own, 100), Some(Refusal::All));
+    fn programs_of_this_system_share_nothing() {
+        let mut shares = Shares::new(10);
+        let [own, both, other] = ["127.0.0.1", "::ffff:127.0.0.1", "10.1.0.9"]
+            .map(|address| address.parse::<IpAddr>().unwrap());
+        (0..9).for_each(|_| shares.enter(own));
+        assert_eq!([own, both].map(|source| refusal(&shares, source)), [None, None]);
+        assert_eq!(refusal(&shares, other), None);
+        shares.enter(other);
+        assert_eq!(refusal(&shares, own), Some(Refusal::All));
+        (0..5).for_each(|_| shares.leave(own));
+        assert_eq!(refusal(&shares, other), None);
+        (0..2).for_each(|_| shares.enter(other));
+        assert_eq!(refusal(&shares, other), Some(Refusal::Source(other)));
     }
 
     #[test]

@@ -188,6 +188,12 @@ pub fn wait_any<const N: usize>(
     Ok(descriptors.map(|descriptor| descriptor.is_some() && polled.next() == Some(true)))
 }
 
+/// Returns true if a short write to `descriptor` would not wait: a pipe that nobody reads is full, a terminal may be stopped.
+pub fn is_writable(descriptor: impl AsFd) -> bool {
+    let mut polled = [PollFd::new(&descriptor, PollFlags::OUT)];
+    within(Some(Duration::ZERO), |time| Ok(poll(&mut polled, time)? > 0)).unwrap_or(false)
+}
+
 impl AsFd for Poller {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.sleeper.as_fd()

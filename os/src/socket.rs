@@ -47,7 +47,8 @@ pub fn set_keepalive(
 }
 
 /// Begins to connect, and does not wait, nor does the stream that is returned: it can be written to when it is connected, and its error says
-/// whether that has failed. What was sent and is not acknowledged for `silence_max` ends the connection, and so does a host that does not answer the first segment.
+/// whether that has failed. A host that does not answer for `silence_max` fails it; so does, once it is connected, whatever is not acknowledged for so long,
+/// and a window that stays closed: [`connected`] takes that limit away.
 ///
 /// # Errors
 /// As from the kernel: no way there, a descriptor or a port lacks.
@@ -62,8 +63,16 @@ pub fn start_connecting(to: SocketAddr, silence_max: Duration) -> io::Result<Tcp
     }
 }
 
-/// Returns a socket that sends echo requests to one host, and receives replies from there. It does not wait. Both are messages of ICMP; the identifier is the
-/// kernel's.
+/// Takes the limit of [`start_connecting`] from a stream that is connected: a reader may pause for as long as it likes.
+///
+/// # Errors
+/// As from the kernel: it is no socket of TCP.
+pub fn connected(stream: &TcpStream) -> io::Result<()> {
+    Ok(set_tcp_user_timeout(stream, 0)?)
+}
+
+/// Returns a socket that sends echo requests to one host. It does not wait. Requests and replies are messages of ICMP; the identifier is the
+/// kernel's. Replies of other hosts are received too: the kernel compares the identifier only.
 ///
 /// # Errors
 /// `PermissionDenied` if the setting `net.ipv4.ping_group_range` leaves out the groups of this process; otherwise as from the kernel.
@@ -75,6 +84,42 @@ pub fn echo_socket(to: IpAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
+/// Returns true if an error says that this system has no such family of addresses, as where IPv6 is turned off.
+pub fn is_no_family(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::AFNOSUPPORT)
+}
+
+/// Returns true if an error of a socket is what a host or a router has answered, in words that [`io::ErrorKind`] has not (icmp(7), RFC 1122 4.2.3.9).
+pub fn is_from_elsewhere(error: &io::Error) -> bool {
+    let answers =
+        [Errno::HOSTDOWN, Errno::NONET, Errno::NOPROTOOPT, Errno::PROTO, Errno::OPNOTSUPP];
+    Errno::from_io_error(error).is_some_and(|errno| answers.contains(&errno))
+}
+
 fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use rustix::net::sockopt::tcp_user_timeout;
+
+    use super::*;
+
+    #[test]
+    fn stream_that_is_connected_waits_for_its_reader_without_a_limit() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let time = Duration::from_secs(60);
+        let mut stream = start_connecting(listener.local_addr().unwrap(), time).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        stream.set_nonblocking(false).unwrap();
+        assert_eq!(tcp_user_timeout(&stream).unwrap(), 60_000);
+        connected(&stream).unwrap();
+        assert_eq!(tcp_user_timeout(&stream).unwrap(), 0);
+        stream.write_all(b"x").unwrap();
+        other.read_exact(&mut [0]).unwrap();
+    }
 }

@@ -157,6 +157,34 @@ impl Links {
         }
     }
 
+    /// Returns true if the kernel keeps packets for an address on this machine: it is one of the machine's own addresses, however the
+    /// machine chooses its source, or that of a group or a broadcast. Nothing is sent.
+    ///
+    /// # Errors
+    /// No route leads there; otherwise as from the kernel.
+    pub fn is_here(&mut self, address: IpAddr) -> io::Result<bool> {
+        let mut message = RouteMessage::default();
+        let (address_family, destination_prefix_length, to) = match address {
+            IpAddr::V4(to) => (AddressFamily::Inet, 32, RouteAddress::Inet(to)),
+            IpAddr::V6(to) => (AddressFamily::Inet6, 128, RouteAddress::Inet6(to)),
+        };
+        message.header =
+            RouteHeader { address_family, destination_prefix_length, ..RouteHeader::default() };
+        message.attributes = vec![RouteAttribute::Destination(to)];
+        match self.request_with(RouteNetlinkMessage::GetRoute(message), 0)? {
+            // Whoever sends over the last four is told so.
+            Some(RouteNetlinkMessage::NewRoute(route)) => Ok(!matches!(
+                route.header.kind,
+                RouteType::Unicast
+                    | RouteType::Unreachable
+                    | RouteType::BlackHole
+                    | RouteType::Prohibit
+                    | RouteType::Throw
+            )),
+            other => Err(io::Error::other(format!("the kernel answers with {other:?}"))),
+        }
+    }
+
     /// What the kernel says of an interface.
     fn attributes(&mut self, index: u32) -> io::Result<Vec<LinkAttribute>> {
         let mut message = LinkMessage::default();

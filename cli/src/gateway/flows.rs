@@ -1,6 +1,6 @@
 //! Datagrams and echo requests of members: a socket for each member's port and address outside, until it was silent for a while.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -9,15 +9,20 @@ use os::poller::Poller;
 use siga::Name;
 use siga::tcpip::{Counter, Outside, Stray, StrayKind};
 
-use super::names::PORT as NAMES_PORT;
-use super::{Failure, Shares, failure};
+use super::names::{PORT as NAMES_PORT, Resolvers, is_query};
+use super::{Failure, failure};
+use crate::session::{Shares, Turns};
 
 /// How long a flow is kept after its last datagram: one of a question and an answer, and any other (RFC 4787 4.3).
 const SHORT_NS: u64 = Duration::from_secs(10).as_nanos() as u64;
 const LONG_NS: u64 = Duration::from_secs(180).as_nanos() as u64;
 
-/// Datagrams that are received from one socket before others have their turn.
+/// Datagrams that are received from one socket before others have their turn, and sockets that have it before connections have theirs.
 const RECEIVED_PER_TURN: usize = 32;
+const FLOWS_PER_TURN: usize = 64;
+
+/// How long a question to a resolver is left without an answer when it is asked again: the next is asked, then.
+const AGAIN_NS: u64 = Duration::from_secs(2).as_nanos() as u64;
 
 /// Bytes of the longest datagram, and one more.
 const DATAGRAM_BYTES: usize = 1 << 16;
@@ -38,9 +43,10 @@ struct Flow {
     socket: UdpSocket,
     /// When its last datagram went or came.
     used_ns: u64,
-    has_answer: bool,
-    /// Set if it is a question after a name to the gateway, which has gone to a resolver.
-    is_resolved: bool,
+    /// Where the socket is connected to: elsewhere than the member says if that is a resolver.
+    to: SocketAddr,
+    /// When a question without an answer was sent to a resolver.
+    unanswered_ns: Option<u64>,
     /// When it is looked at.
     looked_at_ns: u64,
 }
@@ -58,7 +64,7 @@ impl Flow {
 }
 
 pub struct Flows {
-    shares: Shares,
+    shares: Shares<Name>,
     numbers: HashMap<Key, u64>,
     flows: HashMap<u64, Flow>,
     /// The flows of each guest: those that began later have higher numbers.
@@ -66,7 +72,7 @@ pub struct Flows {
     /// When each flow is looked at, because it may be over.
     due: BTreeSet<(u64, u64)>,
     /// Those that may have received something.
-    ready: VecDeque<u64>,
+    ready: Turns,
     room: Vec<u8>,
 }
 
@@ -78,7 +84,7 @@ impl Flows {
             flows: HashMap::new(),
             of_guests: HashMap::new(),
             due: BTreeSet::new(),
-            ready: VecDeque::new(),
+            ready: Turns::default(),
             room: vec![0; DATAGRAM_BYTES],
         }
     }
@@ -116,7 +122,7 @@ impl Flows {
         if let Some(before) = self.numbers.get(&key).copied() {
             self.end(before);
         }
-        while self.shares.is_beyond(guest) {
+        while self.shares.is_full() || self.shares.is_beyond(guest) {
             let oldest = self.of_guests.get(&guest).and_then(BTreeSet::first);
             let Some(oldest) = oldest else { return Err(Failure::Full) };
             self.end(*oldest);
@@ -127,21 +133,26 @@ impl Flows {
         })?;
         poller.add_edges(&socket, number).map_err(|error| failure(&error))?;
         self.shares.enter(guest);
-        let mut flow = Flow {
-            key,
-            guest,
-            socket,
-            used_ns: now,
-            has_answer: false,
-            is_resolved: to != key.destination,
-            looked_at_ns: 0,
-        };
+        let mut flow =
+            Flow { key, guest, socket, used_ns: now, to, unanswered_ns: None, looked_at_ns: 0 };
         flow.looked_at_ns = flow.due_ns();
         self.due.insert((flow.looked_at_ns, number));
         self.numbers.insert(key, number);
         self.of_guests.entry(guest).or_default().insert(number);
         self.flows.insert(number, flow);
         Ok(())
+    }
+
+    /// Ends a flow to a resolver that has not answered, and is asked again: the next flow is to another.
+    pub fn end_unanswered(&mut self, now: u64, stray: &Stray, resolvers: &mut Resolvers) {
+        let Some(number) = self.numbers.get(&key(stray)).copied() else { return };
+        let Some(flow) = self.flows.get(&number) else { return };
+        if let Some(asked_ns) = flow.unanswered_ns
+            && now.saturating_sub(asked_ns) >= AGAIN_NS
+        {
+            resolvers.fail(flow.to, asked_ns);
+            self.end(number);
+        }
     }
 
     /// Sends what a member has sent.
@@ -152,12 +163,18 @@ impl Flows {
         let Some(number) = self.numbers.get(&key(stray)).copied() else { return Ok(()) };
         let Some(flow) = self.flows.get_mut(&number) else { return Ok(()) };
         flow.used_ns = now;
+        if flow.to != flow.key.destination && flow.unanswered_ns.is_none() && is_query(&stray.data)
+        {
+            flow.unanswered_ns = Some(now);
+        }
         let mut sent = flow.socket.send(&stray.data);
         if let Err(error) = &sent
-            && is_answer(error)
+            && error.kind() != ErrorKind::WouldBlock
         {
-            // It is about one that was sent before.
-            self.fail(number, failure(error), outside)?;
+            // It may be about one that was sent before.
+            if is_answer(error) {
+                self.fail(number, failure(error), outside)?;
+            }
             let Some(flow) = self.flows.get(&number) else { return Ok(()) };
             sent = flow.socket.send(&stray.data);
         }
@@ -170,7 +187,7 @@ impl Flows {
     /// The poller has named a number.
     pub fn wake(&mut self, number: u64) {
         if self.flows.contains_key(&number) {
-            self.ready.push_back(number);
+            self.ready.add(number);
         }
     }
 
@@ -178,26 +195,52 @@ impl Flows {
     ///
     /// # Errors
     /// As [`Outside::poll`].
-    pub fn receive(&mut self, now: u64, outside: &Outside) -> io::Result<()> {
-        for _ in 0..self.ready.len() {
-            let Some(number) = self.ready.pop_front() else { break };
-            if self.receive_from(now, number, outside)? {
-                self.ready.push_back(number);
+    pub fn receive(
+        &mut self,
+        now: u64,
+        outside: &Outside,
+        resolvers: &mut Resolvers,
+    ) -> io::Result<()> {
+        for number in self.ready.take(FLOWS_PER_TURN) {
+            if self.receive_from(now, number, outside, resolvers)? {
+                self.ready.add(number);
             }
         }
         Ok(())
     }
 
     /// Returns true if there may be more.
-    fn receive_from(&mut self, now: u64, number: u64, outside: &Outside) -> io::Result<bool> {
+    fn receive_from(
+        &mut self,
+        now: u64,
+        number: u64,
+        outside: &Outside,
+        resolvers: &mut Resolvers,
+    ) -> io::Result<bool> {
+        let Some(flow) = self.flows.get(&number) else { return Ok(false) };
+        // What comes for a guest that has left is nobody's: whoever has its address now has not asked.
+        if outside.guest_at(flow.key.source.ip())? != Some(flow.guest) {
+            self.end(number);
+            outside.count(Counter::OutsideDropped, 1)?;
+            return Ok(false);
+        }
         let mut bytes_in = 0;
         let mut has_more = true;
         for _ in 0..RECEIVED_PER_TURN {
             let Some(flow) = self.flows.get_mut(&number) else { return Ok(false) };
-            let bytes = match flow.socket.recv(&mut self.room) {
-                Ok(bytes) => bytes,
+            let bytes = match flow.socket.recv_from(&mut self.room) {
+                Ok((bytes, from)) if from.ip() == flow.to.ip() => bytes,
+                // A socket of echo requests takes replies from anywhere.
+                Ok(_) => continue,
                 Err(error) if is_answer(&error) => {
                     self.fail(number, failure(&error), outside)?;
+                    // A resolver that is not there: the member may ask again at once, and another is asked.
+                    if let Some(flow) = self.flows.get(&number)
+                        && let Some(asked_ns) = flow.unanswered_ns
+                    {
+                        resolvers.fail(flow.to, asked_ns);
+                        self.end(number);
+                    }
                     continue;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -208,7 +251,9 @@ impl Flows {
                 Err(_) => continue,
             };
             flow.used_ns = now;
-            flow.has_answer = true;
+            if flow.unanswered_ns.take().is_some() {
+                resolvers.answer(flow.to, now);
+            }
             match outside.send(flow.key.kind, flow.ends(), &self.room[..bytes]) {
                 Ok(()) => bytes_in += bytes as u64,
                 Err(error)
@@ -229,9 +274,8 @@ impl Flows {
         failure.tell_sender(outside, flow.key.kind, flow.ends())
     }
 
-    /// Ends flows that were silent for too long. Returns how many of those to resolvers had no answer.
-    pub fn end_silent(&mut self, now: u64) -> usize {
-        let mut unanswered = 0;
+    /// Ends flows that were silent for too long.
+    pub fn end_silent(&mut self, now: u64, resolvers: &mut Resolvers) {
         while let Some((due, number)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
             self.due.remove(&(due, number));
             let Some(flow) = self.flows.get_mut(&number) else { continue };
@@ -240,10 +284,11 @@ impl Flows {
                 self.due.insert((flow.looked_at_ns, number));
                 continue;
             }
-            unanswered += usize::from(flow.is_resolved && !flow.has_answer);
+            if let Some(asked_ns) = flow.unanswered_ns {
+                resolvers.fail(flow.to, asked_ns);
+            }
             self.end(number);
         }
-        unanswered
     }
 
     fn end(&mut self, number: u64) {
@@ -273,11 +318,15 @@ fn open(kind: StrayKind, to: SocketAddr) -> io::Result<UdpSocket> {
         SocketAddr::V6(_) => UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)),
     }?;
     socket.set_nonblocking(true)?;
-    socket.connect(to)?;
+    // The socket has its port: what lacks is an address from which a way leads there.
+    socket.connect(to).map_err(|error| match error.kind() {
+        ErrorKind::AddrNotAvailable => ErrorKind::NetworkUnreachable.into(),
+        _ => error,
+    })?;
     Ok(socket)
 }
 
-/// Returns true if somebody on the way has answered so.
+/// Returns true if the network has answered so, a router perhaps that forbids it.
 fn is_answer(error: &io::Error) -> bool {
-    matches!(failure(error), Failure::Refused(_))
+    matches!(failure(error), Failure::Refused(_) | Failure::Forbidden)
 }

@@ -11,7 +11,9 @@ use host::system::System;
 use host::system::outside::OutsideRule;
 use port::outside::OWN_EXECUTABLE;
 
-use crate::output::say;
+use crate::outcome::Outcome;
+use crate::output::{Output, say};
+use crate::socket::Socket;
 
 /// How long a gateway that has ended stays away: what has ended it may be there still.
 const AWAY: Duration = Duration::from_secs(1);
@@ -61,7 +63,11 @@ impl Gateways {
 impl Gateway {
     fn start(&self) -> Option<Child> {
         let mut command = Command::new(OWN_EXECUTABLE);
-        command.args(&self.words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(&self.words)
+            .args(["--until-input-ends", "--json"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         // Ctrl-C is for the host: with it goes the gateway, and not before.
         command.process_group(0);
         let child = command.spawn();
@@ -99,6 +105,31 @@ fn wait_until_up(child: &mut Child) {
     child.stdout = Some(output.into_inner());
 }
 
+/// Becomes the gateway that a system file asks for.
+///
+/// # Errors
+/// Always: the file is wrong, or asks for no such gateway, or this program cannot be executed.
+pub fn become_gateway(
+    file: &Path,
+    lan: &str,
+    socket: &Socket,
+    output: Output,
+) -> Result<(), Outcome> {
+    let system = System::read(file)?;
+    let socket = system.socket.clone().map_or_else(|| socket.path(), Ok)?;
+    let Gateways(gateways) = Gateways::of(&system, &socket);
+    let Some(gateway) = gateways.into_iter().find(|gateway| gateway.lan == lan) else {
+        let what = format!("{}: no [[lan]] {lan} has outside = true", file.display());
+        return Err(Outcome::Usage(what));
+    };
+    let mut command = Command::new(OWN_EXECUTABLE);
+    command.args(&gateway.words);
+    if output.json {
+        command.arg("--json");
+    }
+    Err(Outcome::no(command.exec()))
+}
+
 fn words(lan: &str, way: &OutsideRule, socket: &Path) -> Vec<String> {
     let mut words = vec!["gateway".to_owned(), lan.to_owned()];
     let mut add = |option: &str, value: String| words.push(format!("--{option}={value}"));
@@ -108,6 +139,5 @@ fn words(lan: &str, way: &OutsideRule, socket: &Path) -> Vec<String> {
     way.guests().into_iter().flatten().for_each(|guest| add("guests", guest));
     way.to.iter().for_each(|network| add("to", network.to_string()));
     way.refused.iter().for_each(|network| add("refuse", network.to_string()));
-    words.extend(["--until-input-ends", "--json"].map(str::to_owned));
     words
 }

@@ -6,15 +6,16 @@ mod names;
 mod rules;
 mod streams;
 
-use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use os::poller::Poller;
 use os::processor::now_ns;
 use os::signals::HeldSignals;
+use port::link::Links;
 use port::member::{self, Options, WrittenAddress};
 use serde::Serialize;
 use siga::tcpip::{Asked, Counter, Outside, Prefix, Refusal, StackOptions, Stray, StrayKind};
@@ -29,7 +30,7 @@ use crate::member::no_member;
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
 use crate::route::Told;
-use crate::session::is_beyond_share;
+use crate::session::Notices;
 use crate::socket::Socket;
 
 /// Connections at once unless an option says otherwise, and as many flows of datagrams, if the system gives the descriptors.
@@ -43,9 +44,6 @@ const BUFFER_BYTES: usize = 512 << 10;
 
 /// What members have asked for and sent that is looked at before others have their turn.
 const TAKEN_PER_TURN: usize = 256;
-
-/// The shortest time between two messages.
-const MESSAGE_NS: u64 = 1_000_000_000;
 
 /// The poller's tokens for what is no connection, and for standard input. Others are numbers of connections and flows.
 const OTHERS: u64 = 0;
@@ -87,6 +85,9 @@ pub struct Arguments {
     /// Connections that may be open at once, and flows of datagrams. One guest gets at most half of those that are free
     #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_MAX, value_parser = clap::value_parser!(u64).range(1..=16_384))]
     connections: u64,
+    /// Be the gateway that this system file asks for (outside = true of the LAN), with its name, addresses and rules, as `siga up` would start it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["addresses", "name", "guests", "to", "refuse"])]
+    system: Option<PathBuf>,
     /// End when standard input ends, as it does with the process that has started this one
     #[arg(long, hide = true)]
     until_input_ends: bool,
@@ -107,6 +108,10 @@ struct Up {
 
 /// Serves until a signal ends it.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
+    if let Some(file) = &arguments.system {
+        let Arguments { lan, socket, output, .. } = arguments;
+        return kept::become_gateway(file, lan, socket, *output);
+    }
     let held = HeldSignals::hold().map_err(Outcome::no)?;
     let first = arguments.addresses.first();
     let options = Options {
@@ -186,15 +191,19 @@ enum Failure {
     Refused(Refusal),
 }
 
-/// What an error of a socket means.
+/// Returns the reason that an error of a socket stands for.
 fn failure(error: &io::Error) -> Failure {
     match error.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => {
             Failure::Refused(Refusal::Port)
         }
-        ErrorKind::NetworkUnreachable => Failure::Refused(Refusal::Network),
+        ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {
+            Failure::Refused(Refusal::Network)
+        }
         ErrorKind::HostUnreachable | ErrorKind::TimedOut => Failure::Refused(Refusal::Host),
         ErrorKind::PermissionDenied => Failure::Forbidden,
+        _ if os::socket::is_no_family(error) => Failure::Refused(Refusal::Network),
+        _ if os::socket::is_from_elsewhere(error) => Failure::Refused(Refusal::Host),
         _ => Failure::Lacking,
     }
 }
@@ -239,53 +248,18 @@ impl Failure {
     }
 }
 
-/// How many of something there may be, and how many each guest has.
-struct Shares {
-    most: usize,
-    all: usize,
-    of_guests: HashMap<Name, usize>,
-}
-
-impl Shares {
-    fn new(most: usize) -> Shares {
-        Shares { most, all: 0, of_guests: HashMap::new() }
-    }
-
-    fn of(&self, guest: Name) -> usize {
-        self.of_guests.get(&guest).copied().unwrap_or(0)
-    }
-
-    fn is_beyond(&self, guest: Name) -> bool {
-        self.all >= self.most || is_beyond_share(self.most, self.all, self.of(guest))
-    }
-
-    fn enter(&mut self, guest: Name) {
-        self.all += 1;
-        *self.of_guests.entry(guest).or_insert(0) += 1;
-    }
-
-    fn leave(&mut self, guest: Name) {
-        if let Some(of_guest) = self.of_guests.get_mut(&guest) {
-            self.all -= 1;
-            *of_guest -= 1;
-            if *of_guest == 0 {
-                self.of_guests.remove(&guest);
-            }
-        }
-    }
-}
-
 struct Gateway {
     outside: Outside,
     rules: Rules,
     resolvers: Resolvers,
+    /// What the kernel is asked for routes with.
+    links: Links,
     poller: Poller,
     streams: Streams,
     flows: Flows,
     /// The last number of a connection or a flow.
     begun: u64,
-    /// When something was said last.
-    said_ns: u64,
+    notices: Notices,
     told: Told,
 }
 
@@ -302,11 +276,12 @@ impl Gateway {
             outside,
             rules,
             resolvers,
+            links: Links::open()?,
             poller,
             streams: Streams::new(connections_max),
             flows: Flows::new(connections_max),
             begun: INPUT,
-            said_ns: 0,
+            notices: Notices::default(),
             told: Told::default(),
         })
     }
@@ -322,15 +297,13 @@ impl Gateway {
             self.outside.poll()?;
             self.told.tell(self.outside.stack());
             let now = now_ns();
-            for _ in 0..self.flows.end_silent(now) {
-                self.resolvers.fail();
-            }
+            self.flows.end_silent(now, &mut self.resolvers);
             let has_more = self.take_asked()? | self.take_strays(now)?;
             while let Some(number) = self.outside.take_changed()? {
                 self.streams.change(number);
             }
             self.streams.carry(&self.outside)?;
-            self.flows.receive(now, &self.outside)?;
+            self.flows.receive(now, &self.outside, &mut self.resolvers)?;
             // What came while others were served may be for one that was served before: then the time is zero.
             let mut time = self.outside.prepare_wait()?;
             if has_more || self.streams.has_more() || self.flows.has_more() {
@@ -342,8 +315,11 @@ impl Gateway {
             for number in ready {
                 match number {
                     OTHERS => {}
-                    INPUT if io::stdin().read(&mut [0; 64])? == 0 => return Ok(()),
-                    INPUT => {}
+                    INPUT => match io::stdin().read(&mut [0; 64]) {
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                        Ok(1..) => {}
+                        Ok(0) | Err(_) => return Ok(()),
+                    },
                     _ if self.streams.wake(number, &self.outside)? => {}
                     _ => self.flows.wake(number),
                 }
@@ -363,8 +339,9 @@ impl Gateway {
     }
 
     fn begin_stream(&mut self, asked: Asked) -> Result<(), Failure> {
-        // Whoever has left asks no more.
-        let guest = asked.guest.ok_or(Failure::Full)?;
+        // A guest that has left asks no more. The share comes first: a guest that is beyond it costs no look at rules and routes.
+        let guest =
+            asked.guest.filter(|guest| !self.streams.is_full(*guest)).ok_or(Failure::Full)?;
         let to = self.admit(guest, asked.destination)?;
         self.begun += 1;
         self.streams.begin((asked, guest), to, &self.poller, self.begun)
@@ -378,6 +355,7 @@ impl Gateway {
             if self.answer_name(&stray)? {
                 continue;
             }
+            self.flows.end_unanswered(now, &stray, &mut self.resolvers);
             if !self.flows.has(&stray, guest)
                 && let Err(failure) = self.begin_flow(now, &stray, guest)
             {
@@ -392,9 +370,20 @@ impl Gateway {
     }
 
     fn begin_flow(&mut self, now: u64, stray: &Stray, guest: Name) -> Result<(), Failure> {
-        let to = self.admit(guest, stray.destination)?;
+        let first = self.admit(guest, stray.destination)?;
         self.begun += 1;
-        self.flows.begin(now, (stray, guest), to, &self.poller, self.begun)?;
+        let mut to = first;
+        while let Err(failure) = self.flows.begin(now, (stray, guest), to, &self.poller, self.begun)
+        {
+            let is_resolver = first != stray.destination;
+            if !(is_resolver && matches!(failure, Failure::Refused(_))) {
+                return Err(failure);
+            }
+            // No way leads to this resolver: the next is asked.
+            self.resolvers.fail(to, now);
+            let next = self.resolvers.current().filter(|next| ![first, to].contains(next));
+            to = next.ok_or(failure)?;
+        }
         self.outside.count(Counter::OutsideFlows, 1).map_err(|error| failure(&error))
     }
 
@@ -427,15 +416,15 @@ impl Gateway {
     }
 
     /// Decides whether a guest may reach an address, and where that is.
-    fn admit(&self, guest: Name, destination: SocketAddr) -> Result<SocketAddr, Failure> {
+    fn admit(&mut self, guest: Name, destination: SocketAddr) -> Result<SocketAddr, Failure> {
         if !self.rules.may_use(guest) {
             return Err(Failure::Forbidden);
         }
         if self.is_own(destination.ip()) {
-            let resolver = self.resolvers.current().filter(|_| self.is_for_names(destination));
-            return resolver.ok_or(Failure::Refused(Refusal::Port));
+            let resolver = self.is_for_names(destination).then(|| self.resolvers.current());
+            return resolver.flatten().ok_or(Failure::Refused(Refusal::Port));
         }
-        match self.rules.may_reach(destination.ip()) {
+        match self.rules.may_reach(destination.ip(), &mut self.links) {
             Ok(true) => Ok(destination),
             Ok(false) => Err(Failure::Forbidden),
             Err(error) => Err(failure(&error)),
@@ -444,7 +433,6 @@ impl Gateway {
 
     /// Says what is not carried on because of this side, now and then.
     fn say(&mut self, failure: Failure, guest: Option<Name>, destination: SocketAddr) {
-        let now = now_ns();
         let why = match failure {
             Failure::Refused(_) => return,
             Failure::Forbidden => "the rules of this gateway forbid it",
@@ -454,11 +442,8 @@ impl Gateway {
                 "this user may send no echo requests (as root: sysctl net.ipv4.ping_group_range)"
             }
         };
-        if let Some(guest) = guest
-            && (self.said_ns == 0 || now.saturating_sub(self.said_ns) >= MESSAGE_NS)
-        {
-            self.said_ns = now;
-            say(format_args!("siga: {guest} does not reach {destination}: {why}"));
+        if let Some(guest) = guest {
+            self.notices.say(|| format!("{guest} does not reach {destination}: {why}"));
         }
     }
 

@@ -23,6 +23,11 @@ const A: u16 = 1;
 const AAAA: u16 = 28;
 const INTERNET: u16 = 1;
 
+/// Returns true if a message asks something that a resolver answers: a standard query with one question.
+pub fn is_query(message: &[u8]) -> bool {
+    message.len() > HEAD_BYTES && message[2] & 0xf8 == 0 && message[4..6] == [0, 1]
+}
+
 /// A question after the name of one label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
@@ -36,11 +41,7 @@ pub struct Question {
 impl Question {
     /// The question of a message, if it has one, and that asks after a name of one label that could be a guest's.
     pub fn parse(message: &[u8]) -> Option<Question> {
-        let (head, rest) = message.split_at_checked(HEAD_BYTES)?;
-        // A standard query with one question.
-        if head[2] & 0xf8 != 0 || head[4..6] != [0, 1] {
-            return None;
-        }
+        let rest = message.get(HEAD_BYTES..).filter(|_| is_query(message))?;
         let (length, rest) = rest.split_first()?;
         let (label, rest) = rest.split_at_checked(usize::from(*length))?;
         let [0, kind_high, kind_low, class_high, class_low, ..] = *rest else { return None };
@@ -85,11 +86,13 @@ pub struct Resolvers {
     named: Vec<SocketAddr>,
     /// How many have not answered: the next is asked.
     silent: usize,
+    /// The one that has answered last, and when.
+    answered: Option<(SocketAddr, u64)>,
 }
 
 impl Resolvers {
     pub fn new(named: Vec<SocketAddr>) -> Resolvers {
-        Resolvers { named, silent: 0 }
+        Resolvers { named, silent: 0, answered: None }
     }
 
     /// All of them. The file is read each time: it changes when the machine comes to another network.
@@ -112,9 +115,18 @@ impl Resolvers {
         (!all.is_empty()).then(|| all[self.silent % all.len()])
     }
 
-    /// The one that was asked has not answered.
-    pub fn fail(&mut self) {
-        self.silent = self.silent.wrapping_add(1);
+    /// One has answered.
+    pub fn answer(&mut self, resolver: SocketAddr, now: u64) {
+        self.answered = Some((resolver, now));
+    }
+
+    /// One has not answered what it was asked at `asked_ns`. The next is asked from now on, if that has not begun already, and if nobody
+    /// else had an answer meanwhile: one that leaves out some questions is there.
+    pub fn fail(&mut self, resolver: SocketAddr, asked_ns: u64) {
+        let has_answered = self.answered.is_some_and(|(at, ns)| at == resolver && ns > asked_ns);
+        if self.current() == Some(resolver) && !has_answered {
+            self.silent = self.silent.wrapping_add(1);
+        }
     }
 }
 
@@ -175,6 +187,19 @@ mod tests {
                     nameserver x\noptions a\nnameserver 192.0.2.3\nnameserver 192.0.2.4\n";
         let read: Vec<String> = parse(text).iter().map(SocketAddr::to_string).collect();
         assert_eq!(read, ["192.0.2.1:53", "[2001:db8::1]:53", "192.0.2.3:53"]);
+    }
+
+    #[test]
+    fn resolver_that_is_silent_is_left_once() {
+        let [one, two] = ["192.0.2.1:53", "192.0.2.2:53"].map(|at| at.parse().unwrap());
+        let mut resolvers = Resolvers::new(vec![one, two]);
+        (0..4).for_each(|_| resolvers.fail(one, 5));
+        assert_eq!(resolvers.current(), Some(two));
+        resolvers.answer(two, 9);
+        resolvers.fail(two, 8);
+        assert_eq!(resolvers.current(), Some(two), "it has answered meanwhile");
+        resolvers.fail(two, 10);
+        assert_eq!(resolvers.current(), Some(one));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Who may use a gateway, and where to.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use port::link::Links;
 use siga::Name;
 use siga::tcpip::Prefix;
 
@@ -24,7 +25,7 @@ pub struct Rules {
 pub enum Verdict {
     Allowed,
     Forbidden,
-    /// Only who asked the kernel for a way knows whether the address is this machine's own.
+    /// The kernel's route decides: the address may be this machine's own.
     UnlessOwn,
 }
 
@@ -43,53 +44,50 @@ impl Rules {
     /// runs it, as with the metadata of a cloud. So the machine's own addresses and those are reached if they are named one by one, and
     /// the loopback interface is never reached.
     fn verdict(&self, address: IpAddr) -> Verdict {
-        let is_in = |networks: &[Prefix]| networks.iter().any(|network| network.contains(address));
-        let inner = embedded(address);
-        if address.is_loopback() || is_no_host(address) || inner == Some(Inner::Mapped) {
-            return Verdict::Forbidden;
-        }
-        if is_in(&self.own) || is_in(&self.refused) {
-            return Verdict::Forbidden;
-        }
-        if let Some(Inner::Translated(inner)) = inner
-            && self.verdict(inner.into()) == Verdict::Forbidden
-        {
+        if self.is_kept_back(address) {
             return Verdict::Forbidden;
         }
         let alone = Prefix::of(address, if address.is_ipv4() { 32 } else { 128 });
         if self.to.iter().any(|network| Some(*network) == alone) {
             return Verdict::Allowed;
         }
-        if is_local_to_a_link(address) || !self.to.is_empty() && !is_in(&self.to) {
+        if is_local_to_a_link(address) || !self.to.is_empty() && !is_in(&self.to, address) {
             return Verdict::Forbidden;
         }
         Verdict::UnlessOwn
     }
 
-    /// Returns true if an address may be reached now.
+    /// Returns true if an address is not reached, whatever `to` says.
+    fn is_kept_back(&self, address: IpAddr) -> bool {
+        let is_kept_back = match embedded(address) {
+            None => false,
+            Some(Inner::Mapped) => true,
+            Some(Inner::Translated(inner)) => {
+                is_local_to_a_link(inner.into()) || self.is_kept_back(inner.into())
+            }
+        };
+        is_kept_back
+            || address.is_loopback()
+            || is_no_host(address)
+            || is_in(&self.own, address)
+            || is_in(&self.refused, address)
+    }
+
+    /// Returns true if an address may be reached now. The kernel is asked for its route each time, because addresses of this machine come and go.
     ///
     /// # Errors
-    /// No way leads there; no descriptor is left.
-    pub fn may_reach(&self, address: IpAddr) -> io::Result<bool> {
+    /// As [`Links::is_here`].
+    pub fn may_reach(&self, address: IpAddr, links: &mut Links) -> io::Result<bool> {
         match self.verdict(address) {
             Verdict::Allowed => Ok(true),
             Verdict::Forbidden => Ok(false),
-            Verdict::UnlessOwn => Ok(!is_own(address)?),
+            Verdict::UnlessOwn => Ok(!links.is_here(address)?),
         }
     }
 }
 
-/// Returns true if an address is this machine's: what is for it stays here. The kernel is asked each time, because addresses come and go. Nothing is sent.
-fn is_own(address: IpAddr) -> io::Result<bool> {
-    let any: IpAddr = match address {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0))?;
-    // Any port: the discard service.
-    socket.connect((address, 9))?;
-    let from = socket.local_addr()?.ip();
-    Ok(from == address || from.is_loopback())
+fn is_in(networks: &[Prefix], address: IpAddr) -> bool {
+    networks.iter().any(|network| network.contains(address))
 }
 
 fn is_no_host(address: IpAddr) -> bool {
@@ -100,14 +98,24 @@ fn is_no_host(address: IpAddr) -> bool {
     is_odd || address.is_unspecified() || address.is_multicast()
 }
 
+/// Where clouds answer with the metadata of a machine, besides the addresses that are local to a link: Amazon, Google, Oracle and Scaleway over
+/// IPv6; Alibaba, Azure and Oracle over IPv4.
+const METADATA_V6: [Ipv6Addr; 4] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe),
+    Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42),
+];
+const METADATA_V4: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(100, 100, 100, 200),
+    Ipv4Addr::new(168, 63, 129, 16),
+    Ipv4Addr::new(192, 0, 0, 192),
+];
+
 fn is_local_to_a_link(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        // Also the address at which a cloud answers with its metadata over IPv6, fd00:ec2::254.
-        IpAddr::V6(address) => {
-            address.is_unicast_link_local()
-                || address == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)
-        }
+        IpAddr::V4(address) => address.is_link_local() || METADATA_V4.contains(&address),
+        IpAddr::V6(address) => address.is_unicast_link_local() || METADATA_V6.contains(&address),
     }
 }
 
@@ -116,7 +124,7 @@ fn is_local_to_a_link(address: IpAddr) -> bool {
 enum Inner {
     /// The kernel would take it for the one of IPv4 (RFC 4291 2.5.5).
     Mapped,
-    /// A translator on the way makes it the one of IPv4 (RFC 6052 2.1).
+    /// A translator on the way makes it the one of IPv4 (RFC 6052 2.1, RFC 8215).
     Translated(Ipv4Addr),
 }
 
@@ -126,7 +134,7 @@ fn embedded(address: IpAddr) -> Option<Inner> {
     let inner = Ipv4Addr::from_bits(address.to_bits() as u32);
     match segments {
         [0, 0, 0, 0, 0, 0 | 0xffff, ..] if !address.is_loopback() => Some(Inner::Mapped),
-        [0x64, 0xff9b, 0, 0, 0, 0, ..] => Some(Inner::Translated(inner)),
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 1, ..] => Some(Inner::Translated(inner)),
         _ => None,
     }
 }
@@ -162,6 +170,10 @@ mod tests {
             "169.254.169.254",
             "fe80::1",
             "fd00:ec2::254",
+            "100.100.100.200",
+            "168.63.129.16",
+            "fd20:ce::254",
+            "64:ff9b:1::a9fe:a9fe",
             "::ffff:127.0.0.1",
             "::ffff:93.184.216.34",
             "::7f00:1",
@@ -175,7 +187,9 @@ mod tests {
         for allowed in ["93.184.216.34", "10.2.0.1", "2001:db8::1", "64:ff9b::5db8:d822"] {
             assert_eq!(verdict(&open, allowed), Verdict::UnlessOwn, "{allowed}");
         }
-        assert!(!open.may_reach("127.0.0.1".parse().unwrap()).unwrap());
+        assert!(
+            !open.may_reach("127.0.0.1".parse().unwrap(), &mut Links::open().unwrap()).unwrap()
+        );
         let named = rules(
             &["0.0.0.0/0", "192.0.2.7/32", "169.254.169.254/32", "127.0.0.1/32"],
             &["192.0.2.8/32", "10.0.0.0/8"],
@@ -186,6 +200,13 @@ mod tests {
         for forbidden in ["127.0.0.1", "192.0.2.8", "10.9.9.9", "169.254.1.1", "2001:db8::1"] {
             assert_eq!(verdict(&named, forbidden), Verdict::Forbidden, "{forbidden}");
         }
+    }
+
+    #[test]
+    fn translated_addresses_need_no_network_of_their_inner_ones() {
+        let named = rules(&["64:ff9b::/96", "64:ff9b::5db8:d823/128"], &["93.184.216.0/30"]);
+        assert_eq!(verdict(&named, "64:ff9b::5db8:d8ff"), Verdict::UnlessOwn);
+        assert_eq!(verdict(&named, "64:ff9b::5db8:d801"), Verdict::Forbidden, "93.184.216.1");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Connections of members: each is two, the member's with this gateway's stack, and one of a socket to the address that the member asked
 //! for.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -10,24 +10,22 @@ use os::poller::Poller;
 use siga::Name;
 use siga::tcpip::{Asked, Counter, Outside};
 
-use super::{Failure, Shares, failure};
-use crate::session::Session;
+use super::{Failure, failure};
+use crate::session::{Session, Shares, Turns};
 
-/// How long the other side may leave what was sent without an answer, a first segment included.
+/// How long the other side may leave the first segment of a connection without an answer.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Connections that are carried on before the stack and the others have their turn.
 const CARRIED_PER_TURN: usize = 64;
 
 pub struct Streams {
-    shares: Shares,
+    shares: Shares<Name>,
     /// Whose sockets are on their way to their addresses.
     connecting: HashMap<u64, Connecting>,
     sessions: HashMap<u64, Carried>,
     /// Those that may have something to carry.
-    ready: BTreeSet<u64>,
-    /// The first of these that has its turn next.
-    next: u64,
+    ready: Turns,
 }
 
 struct Carried {
@@ -50,13 +48,17 @@ impl Streams {
             shares: Shares::new(connections_max),
             connecting: HashMap::new(),
             sessions: HashMap::new(),
-            ready: BTreeSet::new(),
-            next: 0,
+            ready: Turns::default(),
         }
     }
 
     pub fn has_more(&self) -> bool {
         !self.ready.is_empty()
+    }
+
+    /// Returns true if a guest, or all together, have as many as they may.
+    pub fn is_full(&self, guest: Name) -> bool {
+        self.shares.is_full() || self.shares.is_beyond(guest)
     }
 
     /// Begins to connect for a member, to the address that it has asked for, or `to` in its place.
@@ -70,9 +72,6 @@ impl Streams {
         poller: &Poller,
         number: u64,
     ) -> Result<(), Failure> {
-        if self.shares.is_beyond(guest) {
-            return Err(Failure::Full);
-        }
         let socket =
             os::socket::start_connecting(to, SILENCE_MAX).map_err(|error| failure(&error))?;
         poller.add_edges(&socket, number).map_err(|error| failure(&error))?;
@@ -87,7 +86,7 @@ impl Streams {
     /// As [`Outside::poll`].
     pub fn wake(&mut self, number: u64, outside: &Outside) -> io::Result<bool> {
         if self.sessions.contains_key(&number) {
-            self.ready.insert(number);
+            self.ready.add(number);
             return Ok(true);
         }
         let Some(Connecting { socket, .. }) = self.connecting.get(&number) else {
@@ -111,16 +110,17 @@ impl Streams {
             return Ok(true);
         };
         outside.count(Counter::OutsideConnections, 1)?;
+        let _ = os::socket::connected(&socket);
         let session = Session::of(socket, stream, asked.source.ip());
         session.lan.watch(number)?;
         self.sessions.insert(number, Carried { session, guest, is_over: false });
-        self.ready.insert(number);
+        self.ready.add(number);
         Ok(true)
     }
 
     /// The stack has named a connection.
     pub fn change(&mut self, number: u64) {
-        self.ready.insert(number);
+        self.ready.add(number);
     }
 
     /// Carries bytes of some of the connections that may have some.
@@ -128,13 +128,9 @@ impl Streams {
     /// # Errors
     /// As [`Outside::poll`].
     pub fn carry(&mut self, outside: &Outside) -> io::Result<()> {
-        let behind = self.ready.range(self.next..).chain(self.ready.range(..self.next));
-        let turn: Vec<u64> = behind.take(CARRIED_PER_TURN).copied().collect();
-        self.next = turn.last().map_or(0, |last| last + 1);
         let (mut bytes_out, mut bytes_in) = (0, 0);
-        for number in turn {
+        for number in self.ready.take(CARRIED_PER_TURN) {
             let Some(Carried { session, guest, is_over }) = self.sessions.get_mut(&number) else {
-                self.ready.remove(&number);
                 continue;
             };
             let mut has_more = false;
@@ -151,12 +147,12 @@ impl Streams {
                 };
                 has_more = carried.is_ok_and(|has_more| has_more);
             }
-            if *is_over && !outside.is_closing(&session.lan)? {
+            if *is_over && !session.lan.is_closing()? {
                 self.shares.leave(*guest);
                 self.sessions.remove(&number);
             }
-            if !has_more {
-                self.ready.remove(&number);
+            if has_more {
+                self.ready.add(number);
             }
         }
         outside.count(Counter::OutsideBytesOut, bytes_out)?;

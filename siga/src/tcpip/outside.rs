@@ -96,12 +96,18 @@ impl Outside {
     }
 
     /// Accepts a connection: the member is told that it is connected. The stream can be written to once the member has
-    /// answered that. None if nobody asks for it any more, or the stack has as many connections as it may.
+    /// answered that. None if nobody asks for it any more, the guest that asked has not its address any more, or the stack has as many connections as it may.
     ///
     /// # Errors
     /// As [`Stack::poll`].
     pub fn accept(&self, asked: Asked) -> io::Result<Option<TcpStream>> {
         let accepted = self.stack.owner.with(|core| {
+            // Whoever has the member's address now has not asked.
+            if core.guest_at(asked.source.ip()) != asked.guest {
+                let (net, mut wire) = core.wired();
+                net.refuse_asked(now_ns(), (asked.destination, asked.source), None, &mut wire);
+                return Ok(None);
+            }
             let accepted = core.net.accept_asked(now_ns(), asked.destination, asked.source);
             if let Some(id) = accepted {
                 core.held.add(id);
@@ -124,14 +130,6 @@ impl Outside {
             net.refuse_asked(now_ns(), ends, refusal, &mut wire);
             Ok(())
         })
-    }
-
-    /// Returns true if a connection that was closed or reset still has something to send, or waits until the other side has it.
-    ///
-    /// # Errors
-    /// As [`Stack::poll`].
-    pub fn is_closing(&self, stream: &TcpStream) -> io::Result<bool> {
-        self.stack.owner.with(|core| Ok(core.net.is_closing(stream.id)))
     }
 
     /// The next datagram or echo request for an address elsewhere, and the guest that sent it, if it is still there. What waits takes 4 MiB at most; more is

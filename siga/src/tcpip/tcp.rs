@@ -295,6 +295,14 @@ impl TcpStream {
         })
     }
 
+    /// Returns true if this connection was closed or reset, both halves of it, and still has something to send, or waits until the other side has it.
+    ///
+    /// # Errors
+    /// As [`Stack::poll`].
+    pub fn is_closing(&self) -> io::Result<bool> {
+        self.with(|core, id| Ok(core.net.is_closing(id)))
+    }
+
     /// Whether verbs do not wait: they give `WouldBlock` where they would.
     ///
     /// # Errors
