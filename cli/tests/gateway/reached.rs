@@ -1,126 +1,22 @@
-//! `siga gateway`: members of a LAN reach servers elsewhere, by TCP, UDP and names, and what is not to be reached is refused.
-//!
-//! Elsewhere is a network namespace with two addresses, in which the gateway runs beside a server.
+//! Members of a LAN reach servers elsewhere, by TCP, UDP and names, and what is not to be reached is refused.
 
-mod common;
-#[path = "common/lacking.rs"]
-mod lacking;
-#[path = "common/lasting.rs"]
-mod lasting;
-
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
-use std::process::{ChildStdout, Command, Stdio};
-use std::time::Duration;
 
-use serde_json::Value;
-use siga::Guest;
-use siga::lan::{Address, Lan, LanOptions};
-use siga::tcpip::{Route, Routing, Stack, StackOptions, TcpStream, UdpSocket};
+use siga::tcpip::{TcpStream, UdpSocket};
 
-use common::{Process, System, text};
-use lacking::{has_program, skip};
-use lasting::{begin, end};
-
-const LONG: Duration = Duration::from_secs(30);
-
-/// The machine elsewhere. Port 7 gives back what it gets, by TCP and UDP; port 9 takes nothing and keeps what it has.
-const ELSEWHERE: &str = r#"
-ip link set lo up && ip addr add 192.0.2.2/32 dev lo && ip addr add 192.0.2.3/32 dev lo || exit 9
-python3 -c '
-import socket, threading
-def echo(stream):
-    with stream:
-        while True:
-            try: data = stream.recv(65536)
-            except OSError: return
-            if not data: return
-            stream.sendall(data)
-tcp = socket.create_server(("0.0.0.0", 7), backlog=64)
-silent = socket.create_server(("0.0.0.0", 9), backlog=64)
-udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-udp.bind(("0.0.0.0", 7))
-def datagrams():
-    while True:
-        data, source = udp.recvfrom(65536)
-        udp.sendto(data, source)
-threading.Thread(target=datagrams, daemon=True).start()
-kept = []
-threading.Thread(target=lambda: [kept.append(silent.accept()) for _ in iter(int, 1)], daemon=True).start()
-print("there", flush=True)
-while True: threading.Thread(target=echo, args=(tcp.accept()[0],), daemon=True).start()
-' > "$1" & server=$!
-read word < "$1"
-shift
-"$@" & gateway=$!
-trap 'kill $gateway' TERM
-wait $gateway
-kill $server
-"#;
-
-/// Networks that are reached: one address of the machine elsewhere by name, not the other.
-const TO: [&str; 4] = ["--to", "192.0.2.2/32", "--to", "192.0.2.0/24"];
-
-/// A gateway, or the reason why there is none on this machine.
-fn begin_elsewhere(
-    test: &str,
-    system: &System,
-    options: &[&str],
-) -> Option<(Process, BufReader<ChildStdout>, Value)> {
-    for (program, package) in
-        [("unshare", "util-linux"), ("ip", "iproute2"), ("python3", "python3")]
-    {
-        if !has_program(test, program, package) {
-            return None;
-        }
-    }
-    let pipe = system.file("there");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let words = ["gateway", "hs0", "--json", "--name", "gateway", "--address", "10.1.255.254"];
-    let siga = system.command(&[&words[..], &TO, options].concat());
-    let mut command = Command::new("unshare");
-    command.args(["-rn", "sh", "-c", ELSEWHERE, "sh", &pipe]);
-    command.arg(siga.get_program()).args(siga.get_args());
-    command.env("SIGA_SOCKET", system.file("siga.sock"));
-    let mut process = Process(command.stdout(Stdio::piped()).spawn().unwrap());
-    let mut results = BufReader::new(process.0.stdout.take().unwrap());
-    let mut line = String::new();
-    results.read_line(&mut line).unwrap();
-    if line.is_empty() {
-        skip(test, "a network namespace of its own cannot be made");
-        return None;
-    }
-    Some((process, results, serde_json::from_str(&line).unwrap()))
-}
-
-/// A member whose way to elsewhere is the gateway.
-fn stack(system: &System, name: &str) -> Stack {
-    let guest = Guest::attach(system.file("siga.sock"), name).unwrap();
-    let options = LanOptions { address: Address::Chosen, ..LanOptions::default() };
-    let lan = Lan::join(guest, "hs0", &options).unwrap();
-    let to = "0.0.0.0/0".parse().unwrap();
-    let routes = vec![Route { to, via: "10.1.255.254".parse().unwrap() }];
-    let routing = Routing { routes, ..Routing::default() };
-    Stack::with_routing(vec![lan], &routing, &StackOptions::default()).unwrap()
-}
-
-fn connect(stack: &Stack, to: &str) -> std::io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(stack, &to.parse().unwrap(), LONG)?;
-    stream.set_read_timeout(Some(LONG))?;
-    Ok(stream)
-}
-
-fn pattern(bytes: usize) -> Vec<u8> {
-    (0..bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 23) as u8).collect()
-}
+use super::common::{System, text};
+use super::elsewhere::{Elsewhere, LONG, connect, pattern, stack};
+use super::lasting::{begin, end};
 
 const BYTES: usize = 3 << 20;
 
 #[test]
 fn members_reach_what_is_elsewhere_and_see_what_is_not_there() {
     let system = System::start("gateway");
-    let begun = begin_elsewhere("members_reach_what_is_elsewhere", &system, &[]);
-    let Some((process, mut results, up)) = begun else { return };
+    let begun = Elsewhere::gateway("members_reach_what_is_elsewhere", &system, &[]);
+    let Some(mut elsewhere) = begun else { return };
+    let up = &elsewhere.up;
     assert_eq!((&up["name"], &up["lan"]), (&"GATEWAY".into(), &"hs0".into()));
     assert_eq!(up["addresses"], serde_json::json!(["10.1.255.254"]));
     let stack = stack(&system, "WEB");
@@ -140,6 +36,7 @@ fn members_reach_what_is_elsewhere_and_see_what_is_not_there() {
     let refused = |to: &str| connect(&stack, to).unwrap_err().kind();
     assert_eq!(refused("192.0.2.2:8"), ErrorKind::ConnectionRefused);
     assert_eq!(refused("192.0.2.3:7"), ErrorKind::HostUnreachable);
+    assert_eq!(refused("192.0.2.255:7"), ErrorKind::HostUnreachable);
     assert_eq!(refused("198.51.100.1:7"), ErrorKind::HostUnreachable);
     assert_eq!(refused("169.254.169.254:80"), ErrorKind::HostUnreachable);
     // The gateway itself has no servers.
@@ -171,20 +68,67 @@ fn members_reach_what_is_elsewhere_and_see_what_is_not_there() {
             std::net::IpAddr::V6(_) => panic!("hs0 is of IPv4"),
         }
     );
-    let counted = end(&process, &mut results);
+    let counted = elsewhere.end();
     assert_eq!(counted["outside_connections"], 1);
     assert_eq!(counted["outside_bytes_out"], BYTES + 38_001 + 6);
     assert_eq!(counted["outside_bytes_in"], BYTES + 38_001);
     assert_eq!((&counted["outside_flows"], &counted["outside_names"]), (&2.into(), &1.into()));
-    assert_eq!(counted["outside_refused_forbidden"], 2, "{counted}");
+    assert_eq!(counted["outside_refused_forbidden"], 3, "{counted}");
     assert_eq!(counted["outside_unreached"], 3, "{counted}");
+}
+
+#[test]
+fn what_comes_for_a_guest_that_has_left_is_for_nobody() {
+    let system = System::start("gateway-left");
+    let begun = Elsewhere::gateway("what_comes_for_a_guest", &system, &[]);
+    let Some(_elsewhere) = begun else { return };
+    let left = stack(&system, "LEFT");
+    let own = SocketAddr::new(left.addresses()[0], 4000);
+    let socket = UdpSocket::bind(&left, own).unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    socket.send_to(b"again and again", "192.0.2.2:13").unwrap();
+    (0..3).for_each(|_| assert_eq!(socket.recv_from(&mut [0; 99]).unwrap().0, 15));
+    drop((socket, left));
+    // Once the host has seen that the guest is gone, the next one is given its address.
+    let mut next = (0..).map(|number| stack(&system, &format!("NEXT{number}")));
+    let next = next.find(|next| next.addresses()[0] == own.ip()).unwrap();
+    let socket = UdpSocket::bind(&next, own).unwrap();
+    let is_dropped =
+        || text(&system.run(&["query", "tcpip", "--json"]).stdout).contains("\"outside_dropped\":");
+    while !is_dropped() {}
+    socket.set_nonblocking(true).unwrap();
+    assert_eq!(socket.recv_from(&mut [0; 99]).unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn resolvers_that_cannot_be_asked_are_left() {
+    let system = System::start("gateway-resolvers");
+    let resolvers = ["2001:db8::1", "192.0.2.2", "192.0.2.3"];
+    let options = resolvers.map(|resolver| format!("--resolver={resolver}"));
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let begun = Elsewhere::gateway("resolvers_that_cannot_be_asked", &system, &options);
+    let Some(_elsewhere) = begun else { return };
+    let stack = stack(&system, "WEB");
+    let socket = UdpSocket::bind(&stack, "0.0.0.0:0").unwrap();
+    socket.connect("10.1.255.254:53").unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    let question =
+        b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03www\x02de\x00\x00\x01\x00\x01";
+    // No way leads to the first, and nobody is at the second: the member is told that, and asks again.
+    let ask = || {
+        socket.send(question).unwrap();
+        socket.recv(&mut [0; 99]).map_err(|error| error.kind())
+    };
+    assert_eq!(ask(), Err(ErrorKind::ConnectionRefused));
+    assert_eq!(ask(), Ok(question.len()));
+    assert_eq!(ask(), Ok(question.len()));
 }
 
 #[test]
 fn guest_that_takes_all_it_can_get_leaves_room_to_others() {
     let system = System::start("gateway-share");
-    let begun = begin_elsewhere("guest_that_takes_all", &system, &["--connections", "8"]);
-    let Some((process, mut results, _)) = begun else { return };
+    let begun = Elsewhere::gateway("guest_that_takes_all", &system, &["--connections", "8"]);
+    let Some(mut elsewhere) = begun else { return };
     let greedy = stack(&system, "GREEDY");
     let kept: Vec<_> = (0..4).map(|_| connect(&greedy, "192.0.2.2:9").unwrap()).collect();
     // More are asked for, and not answered. Nobody waits for these.
@@ -212,7 +156,7 @@ fn guest_that_takes_all_it_can_get_leaves_room_to_others() {
     drop(greedy);
     let next = stack(&system, "NEXT");
     let _next: Vec<_> = (0..3).map(|_| connect(&next, "192.0.2.2:9").unwrap()).collect();
-    let counted = end(&process, &mut results);
+    let counted = elsewhere.end();
     assert!(counted["outside_refused_full"].as_u64().unwrap() >= 40, "{counted}");
 }
 
