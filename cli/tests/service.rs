@@ -83,6 +83,23 @@ fn exporter_of_the_package_asks_the_host_of_the_system_and_listens_at_loopback()
     assert!(read("cli/Cargo.toml").contains("\"../packaging/siga-export.service\""));
 }
 
+#[test]
+fn gateway_of_the_package_has_a_network_and_otherwise_no_more_than_the_host() {
+    let (host, unit) = (read("packaging/siga.service"), read("packaging/siga-gateway@.service"));
+    let file = field(&host, "ExecStart").rsplit(' ').next().unwrap();
+    assert_eq!(field(&unit, "ExecStart"), format!("/usr/bin/siga gateway %i --system {file}"));
+    let families = "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK";
+    let (of_host, of_unit) = (fields(&host, "Service]"), fields(&unit, "Service]"));
+    let other = |line: &&&str| !of_host.contains(*line) && !line.starts_with("ExecStart=");
+    let others: Vec<&str> = of_unit.iter().filter(other).copied().collect();
+    assert_eq!(others, ["Restart=always", families]);
+    let start = of_host.iter().position(|line| line.starts_with("CapabilityBoundingSet")).unwrap();
+    let lost = of_host[start..].iter().filter(|line| !of_unit.contains(*line));
+    let lost: Vec<&str> = lost.copied().collect();
+    assert_eq!(lost, ["PrivateNetwork=yes", "RestrictAddressFamilies=AF_UNIX"]);
+    assert!(read("cli/Cargo.toml").contains("\"../packaging/siga-gateway@.service\""));
+}
+
 /// The host reads its volumes before it is ready. The service manager waits 90 seconds for that, unless the unit says otherwise.
 #[test]
 fn service_may_take_as_long_as_its_volumes_take_to_be_read() {

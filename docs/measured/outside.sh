@@ -5,6 +5,7 @@
 #     cargo build --release --package siga-cli
 #     sudo docs/measured/outside.sh target/release/siga [ROUNDS]
 #
+# Needs curl, python3, iproute2, util-linux and passt; changes nothing of this machine. A trial that takes longer than two minutes ends the run.
 # Prints a line for each trial, and the ratios of medians at the end. Both ways out end the connections of a program at a TAP device, and
 # both run on processor 1, the program and its kernel on processor 0, the server on 0 as well.
 set -eu
@@ -12,9 +13,12 @@ siga=$(realpath "$1"); rounds=${2:-7}
 if [ -z "${SIGA_OUTSIDE_INNER:-}" ]; then
     SIGA_OUTSIDE_INNER=1 exec unshare --net --mount "$0" "$siga" "$rounds"
 fi
-directory=$(mktemp -d); cd "$directory"
+directory=$(mktemp -d); chmod 755 "$directory"; cd "$directory"; pids=
 finish() { kill $pids 2>/dev/null || true; rm -rf "$directory"; }
 trap finish EXIT
+trap 'exit 1' INT TERM
+# pasta does not run as root: nobody needs the device.
+mount -t tmpfs none /dev/net; mknod -m 0666 /dev/net/tun c 10 200
 ip link set lo up
 unshare --net sleep 100000 & server=$!; pids=$server
 until [ "$(readlink /proc/$server/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do :; done
@@ -50,21 +54,25 @@ print(count / (time.monotonic() - begun))
 PYTHON
 nsenter --target $server --net taskset -c 0 python3 server.py & pids="$pids $!"
 taskset -c 1 "$siga" up --socket "$directory/socket" > up.log 2>&1 & pids="$pids $!"
-until [ -e ready ] && grep -q listening up.log; do sleep 0.1; done
+for _ in $(seq 100); do if [ -e ready ] && grep -q listening up.log; then break; fi; sleep 0.1; done
 through() {
     case $1 in
-    siga) shift; "$siga" run --socket "$directory/socket" --cpu 1 -- taskset -c 0 "$@" ;;
-    pasta) shift; taskset -c 1 pasta --config-net --quiet -- taskset -c 0 "$@" ;;
+    siga) shift; timeout -k 5 120 "$siga" run --socket "$directory/socket" --cpu 1 -- taskset -c 0 "$@" ;;
+    # Without the last option pasta takes the gateway's address, which is the server's, for this machine's loopback.
+    pasta) shift; timeout -k 5 120 taskset -c 1 setpriv --reuid 65534 --regid 65534 --clear-groups \
+        pasta --config-net --quiet --no-map-gw -- taskset -c 0 "$@" 2>> pasta.log ;;
     esac
 }
+failed() { echo "$*" >&2; cat up.log pasta.log >&2 || true; exit 1; }
 for round in $(seq "$rounds"); do
     for way in siga pasta; do
-        rate=$(through $way curl --silent --output /dev/null --write-out '%{speed_download}' http://192.0.2.2:8000/)
-        echo "$round $way curl $rate"
-        echo "$round $way crr $(through $way python3 "$directory/client.py" 2000)"
+        rate=$(through $way curl --silent --output /dev/null --write-out '%{speed_download}' http://192.0.2.2:8000/) || failed "$way: curl"
+        echo "$round $way curl $rate" | tee -a trials
+        rate=$(through $way python3 "$directory/client.py" 2000) || failed "$way: connect, request, close"
+        echo "$round $way crr $rate" | tee -a trials
     done
-done | tee trials
-pasta --version | head -1
+done
+dpkg-query --show passt || pasta --version
 python3 - <<'PYTHON'
 import statistics
 trials = [line.split() for line in open("trials")]
