@@ -142,7 +142,9 @@ fn echo_requests_are_handed_over_with_their_identifiers() {
 
 #[test]
 fn what_waits_for_the_program_has_a_bound() {
-    let (mut world, elsewhere) = world(0);
+    let options = Options { stands_in: true, connections_max: 64, ..Options::default() };
+    let mut world = World::new(1, Faults::default(), false, options, 0);
+    let elsewhere = "192.0.2.7:80".parse().unwrap();
     for port in 1..=6000 {
         let bare = Bare { flags: SYN, sequence: 7, window: 1000, ..Bare::default() };
         let mut frame = packet::bare(world.at(0, port), elsewhere, bare);
@@ -155,11 +157,12 @@ fn what_waits_for_the_program_has_a_bound() {
         inject(&mut world, Offload { checksum: Checksum::Verified, ..Offload::NONE }, &frame);
     }
     let stack = &mut world.stacks[1];
-    assert_eq!(stack.counter(Counter::BacklogFull), 6000 - 4096);
-    assert_eq!(std::iter::from_fn(|| stack.take_asked()).count(), 4096);
+    // All come from one source, which leaves half to others.
+    assert_eq!(stack.counter(Counter::BacklogFull), 6000 - 2048);
+    assert_eq!(std::iter::from_fn(|| stack.take_asked()).count(), 2048);
     let strays = std::iter::from_fn(|| stack.take_stray()).count();
     assert_eq!(stack.counter(Counter::SocketFull), 6000 - strays as u64);
-    assert!((3000..4000).contains(&strays), "{strays}");
+    assert!((1500..2000).contains(&strays), "{strays}");
 }
 
 #[test]
