@@ -150,6 +150,19 @@ impl Output {
         Output { routes, ..Output::default() }
     }
 
+    /// Takes other ways. What waits for a target goes on waiting for what that is now, or is dropped if it is nowhere.
+    pub(super) fn change_ways(&mut self, routes: Routes, now: impl Fn(Hop) -> Option<Hop>) {
+        fn rename<V>(of: &mut HashMap<Hop, V>, now: impl Fn(Hop) -> Option<Hop>) {
+            let renamed = of.drain().filter_map(|(hop, value)| Some((now(hop)?, value)));
+            *of = renamed.collect();
+        }
+        self.routes = routes;
+        rename(&mut self.held, &now);
+        rename(&mut self.lacks, &now);
+        rename(&mut self.passed, &now);
+        self.passed_bytes = self.passed.values().map(|of_target| of_target.waiting.bytes()).sum();
+    }
+
     /// Frames to the stack itself that wait.
     pub(super) fn own_waiting(&self) -> usize {
         self.own.len()

@@ -112,7 +112,7 @@ pub struct Interface {
     pub vlan: Option<u16>,
     /// The stack's address there.
     pub mac: Mac,
-    /// Bytes of the largest packet of IP: 1280 to 65,535.
+    /// Bytes of the largest packet of IP: 576 to 65,535, and 1280 at least with addresses of IPv6.
     pub mtu: usize,
     /// The stack's addresses of IP.
     pub addresses: Vec<IpAddr>,
@@ -203,10 +203,14 @@ impl Routes {
         &self.interfaces
     }
 
-    pub(super) fn set_mtu(&mut self, lan: usize, mtu: usize) {
-        for interface in self.interfaces.iter_mut().filter(|interface| interface.lan == lan) {
-            interface.mtu = mtu;
-        }
+    /// Lets somebody change what the interfaces take. Where they are, and their addresses, stay as they are.
+    pub(super) fn change_interfaces<R>(&mut self, change: impl FnOnce(&mut [Interface]) -> R) -> R {
+        change(&mut self.interfaces)
+    }
+
+    /// The interface at the same LAN and VLAN as this one.
+    pub(super) fn find(&self, other: &Interface) -> Option<usize> {
+        self.interface_with(other.lan, other.vlan)
     }
 
     pub(super) fn routes(&self) -> &[Route] {

@@ -46,6 +46,7 @@ mod serve;
 mod show;
 mod stream;
 mod verbs;
+mod ways;
 
 pub use in_place::InPlace;
 use listen::Listener;
@@ -62,7 +63,7 @@ pub(super) struct Tuple {
 /// How a stack behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Bytes of the largest packet of IP: 1280 to 65,535. With several interfaces theirs count.
+    /// Bytes of the largest packet of IP: 576 to 65,535, and 1280 at least with addresses of IPv6. With several interfaces theirs count.
     pub mtu: usize,
     /// Bytes that a connection keeps of what has come and was not received, at most: the window, which begins with 256 KiB and grows on ways
     /// of a millisecond and more. 4 KiB to 16 MiB.
@@ -242,10 +243,7 @@ impl Stack {
         secret: Secret,
     ) -> Stack {
         let buffer = |bytes: usize| bytes.clamp(4 << 10, 16 << 20);
-        for interface in &mut interfaces {
-            interface.mtu = interface.mtu.clamp(1280, 65_535);
-        }
-        let mtu = interfaces.iter().map(|interface| interface.mtu).max().unwrap_or(1280);
+        let mtu = ways::limit_mtus(&mut interfaces);
         let config = TcpConfig {
             receive_bytes: buffer(options.receive_bytes),
             send_bytes: buffer(options.send_bytes),
@@ -298,63 +296,6 @@ impl Stack {
     /// The addresses of this stack.
     pub fn addresses(&self) -> &[IpAddr] {
         self.output.routes.addresses()
-    }
-
-    /// The interfaces of this stack.
-    pub fn interfaces(&self) -> &[Interface] {
-        self.output.routes.interfaces()
-    }
-
-    /// Takes note of other members of a LAN that have come, gone or changed, by their numbers there, for a stack with a choice
-    /// of ways. Another stack asks the link.
-    pub fn change_neighbours(&mut self, lan: usize, changed: &[(usize, Option<Neighbour>)]) {
-        let Stack { stalled, connections, output, .. } = self;
-        let mut moved: Vec<u32> = Vec::new();
-        output.routes.change_neighbours(lan, changed, |hop| {
-            // Those that wait for room at a target that is not there any more.
-            moved.extend(stalled.get(&hop).into_iter().flatten());
-        });
-        self.are_ways_unshown = true;
-        let addresses = changed.iter().filter_map(|(_, found)| found.as_ref());
-        let mut addresses = addresses.flat_map(|found| &found.addresses);
-        if !stalled.is_empty() && addresses.any(|address| output.routes.is_gateway(*address)) {
-            // A better way may be there for those that wait for another gateway.
-            let mut ways = HashMap::new();
-            for (hop, waiting) in stalled.iter() {
-                for index in waiting {
-                    let Some(connection) = connections.get_mut(*index) else { continue };
-                    let remote = connection.tuple.remote.ip();
-                    let way = ways.entry(remote).or_insert_with(|| output.routes.hop(remote));
-                    if *way != Some(*hop) {
-                        moved.push(*index);
-                    }
-                }
-            }
-        }
-        for index in moved {
-            self.unstall(index);
-            self.make_busy(index);
-        }
-    }
-
-    /// Returns true if a route leads over the neighbour with this address: its changes concern hosts that are further away.
-    pub fn is_gateway(&self, address: IpAddr) -> bool {
-        self.output.routes.is_gateway(address)
-    }
-
-    /// Returns true if [`Stack::change_neighbours`] matters: there are several interfaces, or routes.
-    pub fn has_choice(&self) -> bool {
-        self.output.routes.has_choice()
-    }
-
-    /// The neighbour that packets to an address go to, and at which LAN. None: it is our own, or nobody knows the way.
-    pub fn neighbour_to(&self, to: IpAddr) -> Option<(usize, IpAddr)> {
-        match self.output.routes.hop(to)? {
-            Hop::Own => None,
-            Hop::Neighbour { interface, address } => {
-                Some((self.output.routes.lan_of(interface).0, address))
-            }
-        }
     }
 
     /// Whether it is an address of this stack.
@@ -552,11 +493,6 @@ impl Stack {
                     || taken.ip().is_unspecified()
                     || address.ip().is_unspecified())
         })
-    }
-
-    /// The address that packets for `to` are from.
-    pub fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
-        self.output.routes.source_for(to)
     }
 
     /// The next byte that would be sent, and the next that is expected.

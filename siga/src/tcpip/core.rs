@@ -17,8 +17,9 @@ use super::held::Held;
 use super::lans::Lans;
 use super::members::Members;
 use super::questions::Questions;
+use super::routing::Routing;
 use super::waiting::Waiting;
-use crate::lan::{SendFrameError, TrySendFrameError};
+use crate::lan::{Lan, SendFrameError, TrySendFrameError};
 use crate::waiting::after;
 
 /// Frames received before what they bring is answered: a few, so that the other side goes on meanwhile.
@@ -92,6 +93,9 @@ impl Worker {
 
 pub(super) struct Core {
     pub(super) lans: Lans,
+    pub(super) routing: Routing,
+    /// How long packets may be at LANs at most, where somebody has said so.
+    pub(super) mtus: HashMap<usize, usize>,
     pub(super) net: Stack,
     /// The connections that a program has.
     pub(super) held: Held,
@@ -136,9 +140,11 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(lans: Lans, net: Stack, wanted: Arc<AtomicUsize>) -> Core {
+    pub(super) fn new(lans: Lans, routing: Routing, net: Stack, wanted: Arc<AtomicUsize>) -> Core {
         Core {
             lans,
+            routing,
+            mtus: HashMap::new(),
             net,
             held: Held::default(),
             frame: Vec::new(),
@@ -187,8 +193,10 @@ impl Core {
         for round in 0..ROUNDS_MAX {
             now = now_ns();
             let mut has_received = false;
-            for lan in 0..self.lans.len() {
-                has_received |= self.receive_from(lan, now)?;
+            for lan in 0..self.lans.end() {
+                if self.lans.has(lan) {
+                    has_received |= self.receive_from(lan, now)?;
+                }
             }
             // What has come may be what a timer waits for. Whoever floods us does not stop all timers.
             self.net.hold_timers(has_received && round < ROUNDS_HELD_MAX);
@@ -259,7 +267,7 @@ impl Core {
 
     /// Takes note of whose addresses are whose, before one of them leaves whose frames are still to be received. One load if
     /// nothing has changed.
-    fn note_members(&mut self) {
+    pub(super) fn note_members(&mut self) {
         let Core { lans, net, members, questions, gone, .. } = self;
         members.follow(lans, net);
         for (lan, address) in members.take_taken_over() {
@@ -331,10 +339,10 @@ impl Core {
 
     /// Takes over what new hosts say: how long packets may be, and which addresses are not ours any more.
     fn follow_hosts(&mut self) {
-        let Core { lans, net, lost, .. } = self;
+        let Core { lans, net, lost, mtus, .. } = self;
         let mut refused = HashMap::new();
         for (number, lan) in lans.iter_mut() {
-            let mtu = lan.mtu() as usize;
+            let mtu = mtu_of(lan, mtus.get(&number));
             let before = net.interfaces().iter().find(|interface| interface.lan == number);
             if before.is_some_and(|interface| interface.mtu != mtu) {
                 net.set_mtu(number, mtu);
@@ -355,6 +363,10 @@ impl Core {
 
     /// Checks that an address of the stack is its own now. For the unspecified address: that at least one is.
     pub(super) fn check_own(&self, address: IpAddr) -> io::Result<()> {
+        if !address.is_unspecified() && !self.net.addresses().contains(&address) {
+            let why = format!("{address} is an address of this stack no longer");
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, why));
+        }
         if self.lost.is_empty() {
             return Ok(());
         }
@@ -431,7 +443,7 @@ impl Core {
 
     /// The guest that has an address at the first LAN now.
     pub(super) fn guest_at(&mut self, address: IpAddr) -> Option<Name> {
-        self.lans.get(0).find_owner(address).map(|member| member.name)
+        self.lans.first_mut().find_owner(address).map(|member| member.name)
     }
 
     /// The stack, and what it sends over.
@@ -457,6 +469,11 @@ impl Drop for Core {
         self.net.abort_all();
         self.push();
     }
+}
+
+/// Bytes of the longest packet at a LAN, with a limit that somebody has set.
+pub(super) fn mtu_of(lan: &Lan, limit: Option<&usize>) -> usize {
+    limit.map_or(usize::MAX, |limit| *limit).min(lan.mtu() as usize)
 }
 
 /// The member that has an address, or passes on what goes there, if it is there.

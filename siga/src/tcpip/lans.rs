@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use os::poller::{Poller, Sleeper};
@@ -15,40 +16,92 @@ use crate::waiting::{SPIN_NS_MAX, Wait};
 /// How long one of several LANs is looked at before the next has its turn.
 const LOOK_NS: u64 = 1_000;
 
-/// The LANs, of which there is one at least.
+/// The LANs, of which there is one at least. Each keeps its number while the stack is at it.
 #[derive(Debug)]
 pub(super) struct Lans {
-    lans: Vec<Lan>,
+    lans: Vec<Option<Lan>>,
+    sleeper: Arc<LansSleeper>,
 }
 
 impl Lans {
+    /// The LANs of a stack whose driver's sleep `interrupt` ends, too.
+    ///
+    /// # Errors
+    /// No descriptors left: with several LANs it takes one.
+    ///
     /// # Panics
     /// If there is none: a broken promise inside this program.
-    pub(super) fn new(lans: Vec<Lan>) -> Lans {
+    pub(super) fn new(lans: Vec<Lan>, interrupt: impl AsFd) -> io::Result<Lans> {
         assert!(!lans.is_empty(), "a stack is at one LAN at least");
-        Lans { lans }
+        let sleeper = |lan: &Lan| lan.sleeper(interrupt.as_fd()).map(Some);
+        let each = lans.iter().map(sleeper).collect::<io::Result<_>>()?;
+        let sleeper = Arc::new(LansSleeper::new(each)?);
+        Ok(Lans { lans: lans.into_iter().map(Some).collect(), sleeper })
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// The number that the next LAN gets.
+    pub(super) fn next(&self) -> usize {
+        self.lans.iter().position(Option::is_none).unwrap_or(self.lans.len())
+    }
+
+    /// Puts a LAN where `next` was, and sleeps there from now on.
+    pub(super) fn add(&mut self, lan: Lan, sleeper: LansSleeper) {
+        let next = self.next();
+        self.lans.resize_with(self.lans.len().max(next + 1), || None);
+        self.lans[next] = Some(lan);
+        self.sleeper = Arc::new(sleeper);
+    }
+
+    /// Takes a LAN out.
+    pub(super) fn remove(&mut self, lan: usize, sleeper: LansSleeper) -> Option<Lan> {
+        let removed = self.lans.get_mut(lan)?.take();
+        while self.lans.pop_if(|last| last.is_none()).is_some() {}
+        self.sleeper = Arc::new(sleeper);
+        removed
+    }
+
+    /// Sleeps until one of the LANs has something, while others have them.
+    pub(super) fn sleeper(&self) -> &Arc<LansSleeper> {
+        &self.sleeper
+    }
+
+    /// One more than the greatest number.
+    pub(super) fn end(&self) -> usize {
         self.lans.len()
     }
 
+    /// Whether the stack is at a LAN of this number.
+    pub(super) fn has(&self, lan: usize) -> bool {
+        self.lans.get(lan).is_some_and(Option::is_some)
+    }
+
+    /// # Panics
+    /// If the stack is not at this LAN: a broken promise inside this program.
     pub(super) fn get(&mut self, lan: usize) -> &mut Lan {
-        &mut self.lans[lan]
+        self.lans[lan].as_mut().expect("the stack is at this LAN")
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Lan)> {
+        self.lans.iter().enumerate().filter_map(|(number, lan)| Some((number, lan.as_ref()?)))
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Lan)> {
-        self.lans.iter_mut().enumerate()
+        self.lans.iter_mut().enumerate().filter_map(|(number, lan)| Some((number, lan.as_mut()?)))
     }
 
     /// The one on whose board the stack shows itself.
     pub(super) fn first(&self) -> &Lan {
-        &self.lans[0]
+        self.lans.iter().flatten().next().expect("a stack is at one LAN at least")
+    }
+
+    /// The same.
+    pub(super) fn first_mut(&mut self) -> &mut Lan {
+        self.lans.iter_mut().flatten().next().expect("a stack is at one LAN at least")
     }
 
     /// Hands over what was held back.
     pub(super) fn flush(&mut self) {
-        self.lans.iter_mut().for_each(Lan::flush);
+        self.lans.iter_mut().flatten().for_each(Lan::flush);
     }
 
     /// Which addresses the members have whose paths have ended since this was asked last, and at which LAN.
@@ -67,7 +120,7 @@ impl Lans {
         deadline_ns: u64,
         is_wanted: impl Fn() -> bool,
     ) -> io::Result<Looked> {
-        if let [only] = &mut self.lans[..] {
+        if let [Some(only)] = &mut self.lans[..] {
             return only.look(deadline_ns, is_wanted);
         }
         let until_ns = match self.first().wait_policy() {
@@ -76,7 +129,7 @@ impl Lans {
             Wait::Spin => deadline_ns,
         };
         loop {
-            for lan in &mut self.lans {
+            for lan in self.lans.iter_mut().flatten() {
                 let until_ns = until_ns.min(now_ns() + LOOK_NS);
                 match lan.look(until_ns, &is_wanted)? {
                     Looked::Nothing => {}
@@ -91,39 +144,21 @@ impl Lans {
 
     /// As [`Lan::prepare_sleep`].
     pub(super) fn prepare_sleep(&mut self) -> Option<u64> {
-        self.lans.iter_mut().try_fold(u64::MAX, |until, lan| Some(until.min(lan.prepare_sleep()?)))
+        let mut lans = self.lans.iter_mut().flatten();
+        lans.try_fold(u64::MAX, |until, lan| Some(until.min(lan.prepare_sleep()?)))
     }
 
     /// As [`Lan::prepare_wait`].
     pub(super) fn prepare_wait(&mut self) -> bool {
-        self.lans.iter_mut().all(Lan::prepare_wait)
+        self.lans.iter_mut().flatten().all(Lan::prepare_wait)
     }
 
     /// A sleep was ended by these doorbells, after so long. Whether one of them is a member's.
     pub(super) fn heard(&mut self, rang: &Rang, slept_ns: u64) -> bool {
         let lans = self.lans.iter_mut().zip(&rang.of_lans);
-        lans.filter(|(_, rang)| !rang.is_empty())
+        let rung = lans.filter_map(|(lan, rang)| Some((lan.as_mut()?, rang)));
+        rung.filter(|(_, rang)| !rang.is_empty())
             .fold(false, |has_heard, (lan, rang)| lan.heard(rang, slept_ns) | has_heard)
-    }
-
-    /// Sleeps until one of the LANs has something, while others have them. `interrupt` ends that sleep, too.
-    ///
-    /// # Errors
-    /// No descriptors left: with several LANs it takes one.
-    pub(super) fn sleeper(&self, interrupt: impl AsFd) -> io::Result<LansSleeper> {
-        let sleeper = |lan: &Lan| lan.sleeper(interrupt.as_fd());
-        let each = self.lans.iter().map(sleeper).collect::<io::Result<Vec<_>>>()?;
-        let all = match &each[..] {
-            [_] => None,
-            several => {
-                let all = Poller::new()?;
-                for (name, each) in (0..).zip(several) {
-                    all.add(each, name)?;
-                }
-                Some(all)
-            }
-        };
-        Ok(LansSleeper { each, all })
     }
 }
 
@@ -142,31 +177,67 @@ impl Rang {
 /// Sleeps until one of the LANs has something.
 #[derive(Debug)]
 pub(super) struct LansSleeper {
-    each: Vec<Sleeper>,
-    /// Readable if one of several is.
-    all: Option<Poller>,
+    each: Vec<Option<Sleeper>>,
+    /// The only one that there is, or readable if one of several is.
+    all: Result<usize, Poller>,
 }
 
 impl LansSleeper {
+    /// # Errors
+    /// No descriptors left: with several LANs it takes one.
+    fn new(each: Vec<Option<Sleeper>>) -> io::Result<LansSleeper> {
+        let mut present = (0..).zip(&each).filter_map(|(lan, each)| Some((lan, each.as_ref()?)));
+        let all = match (present.next(), present.next()) {
+            (Some((only, _)), None) => Ok(only),
+            (first, second) => {
+                let all = Poller::new()?;
+                for (lan, each) in first.into_iter().chain(second).chain(present) {
+                    all.add(each, lan as u64)?;
+                }
+                Err(all)
+            }
+        };
+        Ok(LansSleeper { each, all })
+    }
+
+    /// One that sleeps at this LAN, too, or at this LAN no longer.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub(super) fn with(&self, lan: usize, sleeper: Option<Sleeper>) -> io::Result<LansSleeper> {
+        let mut each = self.each.clone();
+        each.resize(each.len().max(lan + 1), None);
+        each[lan] = sleeper;
+        LansSleeper::new(each)
+    }
+
     /// Sleeps at most for `time`, and says what has ended it.
     pub(super) fn wait(&self, time: Option<Duration>, rang: &mut Rang) -> io::Result<()> {
         rang.of_lans.resize_with(self.each.len(), Vec::new);
-        let Some(all) = &self.all else {
-            return self.each[0].wait(time, &mut rang.of_lans[0]);
+        let all = match &self.all {
+            Ok(only) => return self.wait_at(*only, time, rang),
+            Err(all) => all,
         };
         let mut ready = Vec::new();
         all.sleeper().wait(time, &mut ready)?;
         rang.of_lans.iter_mut().for_each(Vec::clear);
         for lan in ready {
-            let lan = lan as usize;
-            self.each[lan].wait(Some(Duration::ZERO), &mut rang.of_lans[lan])?;
+            self.wait_at(lan as usize, Some(Duration::ZERO), rang)?;
         }
         Ok(())
+    }
+
+    fn wait_at(&self, lan: usize, time: Option<Duration>, rang: &mut Rang) -> io::Result<()> {
+        let each = self.each[lan].as_ref().expect("the stack is at this LAN");
+        each.wait(time, &mut rang.of_lans[lan])
     }
 }
 
 impl AsFd for LansSleeper {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.all.as_ref().map_or_else(|| self.each[0].as_fd(), AsFd::as_fd)
+        match &self.all {
+            Ok(only) => self.each[*only].as_ref().expect("the stack is at this LAN").as_fd(),
+            Err(all) => all.as_fd(),
+        }
     }
 }

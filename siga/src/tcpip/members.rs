@@ -44,7 +44,7 @@ struct Sender {
 impl Members {
     /// Takes over the entries that have changed. One load for each LAN if none has.
     pub(super) fn follow(&mut self, lans: &mut Lans, net: &mut Stack) {
-        self.of_lans.resize_with(lans.len(), OfLan::default);
+        self.of_lans.resize_with(lans.end(), OfLan::default);
         for (number, lan) in lans.iter_mut() {
             let changes = lan.changes();
             let of_lan = &mut self.of_lans[number];
@@ -99,6 +99,18 @@ impl Members {
         }
     }
 
+    /// Forgets what the stack was told of its neighbours, to tell it anew, and all of a LAN that it has left, if there is one. The ways to these hosts
+    /// may be others now.
+    pub(super) fn follow_anew(&mut self, left: Option<usize>, hosts: HashSet<IpAddr>) {
+        for of_lan in &mut self.of_lans {
+            of_lan.changes = None;
+            of_lan.members.clear();
+        }
+        self.changed.extend(hosts);
+        self.senders.retain(|(lan, _), _| Some(*lan) != left);
+        self.left.retain(|(lan, _)| Some(*lan) != left);
+    }
+
     /// The addresses that have come, gone or changed since this was asked last.
     pub(super) fn take_changed(&mut self) -> HashSet<IpAddr> {
         std::mem::take(&mut self.changed)
@@ -140,6 +152,7 @@ mod tests {
     use host::Embedded;
     use host::system::System;
     use net::tcpip::{Options, Secret};
+    use os::event::Event;
 
     use super::*;
     use crate::guest::Guest;
@@ -155,7 +168,7 @@ mod tests {
     #[test]
     fn change_of_one_member_is_taken_over_alone() {
         let host = Embedded::start(System::open()).unwrap();
-        let mut lans = Lans::new(vec![member(&host, "OWN")]);
+        let mut lans = Lans::new(vec![member(&host, "OWN")], Event::new().unwrap()).unwrap();
         let mut net = Stack::new(lans.get(0).mac(), &[], Options::default(), Secret([1; 16]));
         let others: Vec<Lan> = (0..20).map(|at| member(&host, &format!("M{at}"))).collect();
         let mut members = Members::default();

@@ -25,7 +25,8 @@
 //! thread ([`Drive::Inline`]) the stack works while one of its verbs runs.
 //!
 //! A stack can be at several LANs and VLANs, has routes to what is beyond them, and passes packets on if it is asked to:
-//! [`Stack::with_routing`].
+//! [`Stack::with_routing`]. LANs, VLANs and routes come and go while it runs: [`Stack::add_lan`], [`Stack::remove_lan`],
+//! [`Stack::set_routing`], [`Stack::set_mtu`].
 
 #[cfg(feature = "tokio")]
 pub(crate) mod asynchronous;
@@ -42,6 +43,7 @@ mod tcp;
 mod thread;
 mod udp;
 mod waiting;
+mod ways;
 
 pub use net::tcpip::{Congestion, Counter, NoPrefix, Prefix, Refusal, Route, Stray, StrayKind};
 pub use outside::{Asked, Outside};

@@ -198,7 +198,7 @@ impl Outside {
     /// As [`Stack::poll`].
     pub fn addresses_of(&self, guest: Name) -> io::Result<Vec<IpAddr>> {
         self.stack.owner.with(|core| {
-            let mut members = core.lans.get(0).members().filter(|member| member.name == guest);
+            let mut members = core.lans.first_mut().members().filter(|member| member.name == guest);
             Ok(members.next().map(|member| member.addresses.clone()).unwrap_or_default())
         })
     }

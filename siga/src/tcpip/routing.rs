@@ -1,6 +1,6 @@
 //! Which way the packets of a stack at several LANs go.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
 
@@ -32,7 +32,7 @@ pub struct Routing {
 /// A VLAN of one of a stack's LANs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackVlan {
-    /// Which of the LANs, from 0 on.
+    /// Which of the LANs, by its number: those that a stack begins with have 0, 1 and so on.
     pub lan: usize,
     /// The number of the VLAN: 1 to 4094. The system file has to put the guest into it.
     pub number: u16,
@@ -47,8 +47,12 @@ pub struct StackVlan {
 /// `AddrNotAvailable` if an interface has no address; `InvalidInput` if there are too many LANs or
 /// routes, a VLAN is of no LAN, is there twice, or not this guest's, or two interfaces have one
 /// network or one address.
-pub(super) fn interfaces(lans: &[Lan], routing: &Routing) -> io::Result<Vec<Interface>> {
+pub(super) fn interfaces<'a>(
+    lans: impl IntoIterator<Item = (usize, &'a Lan)>,
+    routing: &Routing,
+) -> io::Result<Vec<Interface>> {
     let invalid = |problem: String| io::Error::new(io::ErrorKind::InvalidInput, problem);
+    let lans: BTreeMap<usize, &Lan> = lans.into_iter().collect();
     if lans.is_empty() || lans.len() > STACK_LANS_MAX {
         let problem = format!("{} LANs: a stack is at 1 to {STACK_LANS_MAX}", lans.len());
         return Err(invalid(problem));
@@ -62,7 +66,7 @@ pub(super) fn interfaces(lans: &[Lan], routing: &Routing) -> io::Result<Vec<Inte
         if !(1..=VLAN_MAX).contains(&number) {
             return Err(invalid(format!("VLAN {number}: must be 1 to {VLAN_MAX}")));
         }
-        let found = lans.get(lan);
+        let found = lans.get(&lan);
         let of = found.ok_or_else(|| invalid(format!("VLAN {number}: there is no LAN {lan}")))?;
         if !of.own().vlans.contains(&number) {
             let (guest, lan) = (of.own().name, of.name());
@@ -76,7 +80,7 @@ pub(super) fn interfaces(lans: &[Lan], routing: &Routing) -> io::Result<Vec<Inte
         }
     }
     let mut interfaces: Vec<Interface> = Vec::new();
-    for (lan, of) in lans.iter().enumerate() {
+    for (lan, of) in lans {
         let mut left: Vec<IpAddr> = of.addresses().to_vec();
         let interface = |addresses, vlan, networks| Interface {
             lan,

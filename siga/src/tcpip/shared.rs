@@ -22,9 +22,11 @@ pub(super) use self::inside::{PutOff, has_stack};
 pub(super) use self::turn::Turn;
 use super::core::{Core, Driver, Patience, Worker};
 use super::lans::{Lans, LansSleeper};
+use super::routing::Routing;
 #[cfg(feature = "tokio")]
 use super::waiting::Ticket;
 use super::waiting::{Interest, Signal, Wakeup};
+use crate::lan::Lan;
 
 /// What a program has dropped.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +41,6 @@ pub(super) struct Shared {
     core: Mutex<Core>,
     /// Threads that wait for the stack to be free.
     wanted: Arc<AtomicUsize>,
-    /// The driver sleeps here until a LAN has something, or `verb` is set.
-    lans: LansSleeper,
     /// Ends the sleep of a driver that is a verb.
     verb: Event,
     /// Ends the sleep of a driver that is the stack's thread.
@@ -70,12 +70,16 @@ fn own_number() -> usize {
 }
 
 impl Shared {
-    pub(super) fn new(lans: Lans, net: net::tcpip::Stack) -> io::Result<Shared> {
+    pub(super) fn new(
+        lans: Vec<Lan>,
+        routing: Routing,
+        net: net::tcpip::Stack,
+    ) -> io::Result<Shared> {
         let wanted = Arc::<AtomicUsize>::default();
         let verb = Event::new()?;
+        let lans = Lans::new(lans, &verb)?;
         Ok(Shared {
-            lans: lans.sleeper(&verb)?,
-            core: Mutex::new(Core::new(lans, net, wanted.clone())),
+            core: Mutex::new(Core::new(lans, routing, net, wanted.clone())),
             wanted,
             verb,
             thread: Event::new()?,
@@ -240,11 +244,36 @@ impl Shared {
             let poller = Poller::new()?;
             poller.add(&self.outside, 0)?;
             if !turn.worker.is_there() {
-                poller.add(&self.lans, 1)?;
+                poller.add(&**turn.lans.sleeper(), 1)?;
             }
             self.descriptor.get_or_init(|| poller);
         }
         self.descriptor.get().expect("it was made just now").as_fd().try_clone_to_owned()
+    }
+
+    /// Sleeps at one more LAN, or at one less, and whoever sleeps already finds out. `None` is one that goes.
+    ///
+    /// # Errors
+    /// No descriptors or no memory left: then nothing has changed.
+    pub(super) fn sleeper_with(
+        &self,
+        turn: &mut Turn<'_>,
+        number: usize,
+        lan: Option<&Lan>,
+    ) -> io::Result<LansSleeper> {
+        let sleeper = lan.map(|lan| lan.sleeper(&self.verb)).transpose()?;
+        let before = turn.lans.sleeper().clone();
+        let sleeper = before.with(number, sleeper)?;
+        if !turn.worker.is_there()
+            && let Some(descriptor) = self.descriptor.get()
+        {
+            descriptor.add(&sleeper, 1)?;
+            // It was there since the descriptor is, unless there was no memory for it.
+            let _ = descriptor.remove(&*before);
+        }
+        turn.interrupt();
+        turn.tell_outside();
+        Ok(sleeper)
     }
 
     /// The stack's thread stops driving: for now, or for ever if `worker` says that the thread is gone. All waiters are
@@ -261,7 +290,7 @@ impl Shared {
             && let Some(descriptor) = self.descriptor.get()
         {
             // If there is no memory for that, the program is woken now, but not for frames that arrive later.
-            let _ = descriptor.add(&self.lans, 1);
+            let _ = descriptor.add(&**turn.lans.sleeper(), 1);
         }
         // All waiters are removed, also the one of a driver that is a verb: it has to register again.
         turn.interrupt();

@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use fabric::name::Name;
 use net::tcpip::{BindError, Congestion, Counter, Options, Secret};
 use os::processor::now_ns;
 
-use super::lans::Lans;
 use super::routing::{Routing, interfaces};
 use super::shared::{Dropped, PutOff, Shared, has_stack};
 use super::thread::start;
@@ -100,7 +99,7 @@ pub(super) struct Owner {
     /// There until it is dropped.
     shared: Option<Arc<Shared>>,
     thread: Option<JoinHandle<()>>,
-    addresses: Vec<IpAddr>,
+    pub(super) addresses: Mutex<Vec<IpAddr>>,
 }
 
 impl fmt::Debug for Owner {
@@ -236,7 +235,7 @@ impl Stack {
         options: &StackOptions,
         stands_in: bool,
     ) -> io::Result<Stack> {
-        let interfaces = interfaces(&lans, routing)?;
+        let interfaces = interfaces(lans.iter().enumerate(), routing)?;
         let mut secret = [0; 16];
         os::random::fill(&mut secret)?;
         let drive = options.drive;
@@ -256,8 +255,8 @@ impl Stack {
         };
         let routes = routing.routes.clone();
         let net = net::tcpip::Stack::with_interfaces(interfaces, routes, options, Secret(secret));
-        let addresses = net.addresses().to_vec();
-        let shared = Arc::new(Shared::new(Lans::new(lans), net)?);
+        let addresses = Mutex::new(net.addresses().to_vec());
+        let shared = Arc::new(Shared::new(lans, routing.clone(), net)?);
         let thread = match drive {
             Drive::Thread => Some(start(&shared)?),
             Drive::Inline => None,
@@ -267,7 +266,7 @@ impl Stack {
 
     /// The addresses of the stack.
     pub fn addresses(&self) -> Vec<IpAddr> {
-        self.owner.addresses.clone()
+        self.owner.addresses.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What a counter stands at. Zero inside a closure that a stack has called.

@@ -145,7 +145,8 @@ impl UdpSocket {
         data: &[u8],
         to: SocketAddr,
     ) -> Option<io::Result<usize>> {
-        if let Err(error) = core.check_reachable(to.ip()) {
+        let check = core.check_own(self.address.ip()).and_then(|()| core.check_reachable(to.ip()));
+        if let Err(error) = check {
             return Some(Err(error));
         }
         if let Some(error) = self.refused(core) {
@@ -158,14 +159,17 @@ impl UdpSocket {
         }
     }
 
-    /// The next datagram, if there is one.
+    /// The next datagram, if there is one. None will come to an address that the stack does not have now.
     pub(super) fn when_received(
         &self,
         core: &mut Core,
     ) -> Option<io::Result<(SocketAddr, Vec<u8>)>> {
         match self.refused(core) {
             Some(error) => Some(Err(error)),
-            None => core.net.receive_from(self.address).map(Ok),
+            None => {
+                let received = core.net.receive_from(self.address).map(Ok);
+                received.or_else(|| core.check_own(self.address.ip()).err().map(Err))
+            }
         }
     }
 
@@ -189,8 +193,8 @@ impl UdpSocket {
     /// library.
     ///
     /// # Errors
-    /// `ConnectionRefused` if the socket is connected and the other side has refused a datagram; `WouldBlock` if the socket
-    /// does not wait, or at its time limit; otherwise as [`Stack::poll`].
+    /// `ConnectionRefused` if the socket is connected and the other side has refused a datagram; `AddrNotAvailable` if the stack does not have
+    /// the socket's address now; `WouldBlock` if the socket does not wait, or at its time limit; otherwise as [`Stack::poll`].
     pub fn recv_from(&self, target: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (patience, _) = self.patience()?;
         let interest = Interest::One(Awaited::Socket(self.address));

@@ -99,9 +99,7 @@ impl Stack {
     /// Ends all connections from an address that is not the stack's any more, and names what somebody waits for there: nothing
     /// will come.
     pub fn end_from(&mut self, address: IpAddr) {
-        let from = self.tuples.iter().filter(|(tuple, _)| tuple.local.ip() == address);
-        let indexes: Vec<u32> = from.map(|(_, index)| *index).collect();
-        for index in indexes {
+        for index in self.indexes_from(address) {
             if let Some(connection) = self.connections.get_mut(index) {
                 connection.end = Some(Box::new(End::AddressLost));
                 self.counters.count(Counter::Gone);
@@ -121,14 +119,13 @@ impl Stack {
         }
     }
 
-    /// Takes note of how long packets may be at a LAN from now on, if that is not longer than it was at the beginning.
-    pub fn set_mtu(&mut self, lan: usize, mtu: usize) {
-        self.output.routes.set_mtu(lan, mtu.clamp(1280, self.options.mtu.max(1280)));
-        self.are_ways_unshown = true;
-    }
-
     pub(super) fn indexes_of(&self, host: IpAddr) -> Vec<u32> {
         self.by_host.get(&host).into_iter().flatten().copied().collect()
+    }
+
+    pub(super) fn indexes_from(&self, address: IpAddr) -> Vec<u32> {
+        let from = self.tuples.iter().filter(|(tuple, _)| tuple.local.ip() == address);
+        from.map(|(_, index)| *index).collect()
     }
 
     /// Ends all connections with a reset.

@@ -7,25 +7,40 @@ use crate::tcpip::packet::{Fragment, Packet};
 use crate::tcpip::{Interface, Neighbour, Prefix, Route, fragments};
 
 /// A frame under way: to which stack, and over which LAN.
-type Flight = (usize, usize, Offload, Vec<u8>);
+pub(super) type Flight = (usize, usize, Offload, Vec<u8>);
 
 /// LANs whose members are stacks. What is sent arrives at once, in order.
-struct Town {
-    now: u64,
-    stacks: Vec<Stack>,
-    streets: Streets,
+pub(super) struct Town {
+    pub(super) now: u64,
+    pub(super) stacks: Vec<Stack>,
+    pub(super) streets: Streets,
 }
 
 /// Who lives where, and the frames under way.
 #[derive(Default)]
-struct Streets {
+pub(super) struct Streets {
     /// At each LAN the members, their addresses of both kinds and which stack they are.
     members: Vec<(usize, Mac, IpAddr, usize)>,
     /// The VLANs of each stack.
     vlans: Vec<Vec<u16>>,
     under_way: VecDeque<Flight>,
+    /// Bytes of the longest frame, after segmentation.
+    pub(super) longest: Option<usize>,
     /// Stacks that take nothing.
-    full: BTreeSet<usize>,
+    pub(super) full: BTreeSet<usize>,
+}
+
+impl Streets {
+    /// Notes where a stack is, and gives its interfaces their addresses.
+    fn house(&mut self, number: usize, plan: &mut Plan) {
+        for interface in &mut plan.interfaces {
+            interface.mac = mac_of(number, interface.lan);
+            let of = |address: &IpAddr| (interface.lan, interface.mac, *address, number);
+            self.members.extend(interface.addresses.iter().map(of));
+        }
+        self.vlans.resize(self.vlans.len().max(number + 1), Vec::new());
+        self.vlans[number] = plan.interfaces.iter().filter_map(|one| one.vlan).collect();
+    }
 }
 
 struct Door<'a> {
@@ -48,6 +63,10 @@ impl Link for Door<'_> {
             return Err(Unsent::Full);
         }
         address(frame, mac, mac_of(self.from, lan));
+        let cut = offload.segmentation;
+        let bytes =
+            cut.map_or(frame.len(), |cut| usize::from(cut.header_bytes + cut.segment_bytes));
+        self.streets.longest = self.streets.longest.max(Some(bytes));
         assert_eq!(Offload::parse(&offload.head(), frame), Ok(offload));
         self.streets.under_way.push_back((target, lan, offload, frame.to_vec()));
         Ok(())
@@ -83,14 +102,14 @@ fn route(to: &str, via: &str) -> Route {
 
 /// What a stack is made of: its LANs with their MTU, addresses and VLANs, its routes, and whether it passes packets on.
 #[derive(Clone, Default)]
-struct Plan {
+pub(super) struct Plan {
     interfaces: Vec<Interface>,
     routes: Vec<Route>,
     forwards: bool,
 }
 
 impl Plan {
-    fn at(mut self, lan: usize, mtu: usize, addresses: &[&str]) -> Plan {
+    pub(super) fn at(mut self, lan: usize, mtu: usize, addresses: &[&str]) -> Plan {
         let addresses: Vec<IpAddr> = addresses.iter().map(|text| ip(text)).collect();
         let network = |address: &IpAddr| {
             Prefix::of(*address, if address.is_ipv4() { 24 } else { 64 }).unwrap()
@@ -116,28 +135,23 @@ impl Plan {
         self
     }
 
-    fn to(mut self, network: &str, via: &str) -> Plan {
+    pub(super) fn to(mut self, network: &str, via: &str) -> Plan {
         self.routes.push(route(network, via));
         self
     }
 
-    fn forwarding(mut self) -> Plan {
+    pub(super) fn forwarding(mut self) -> Plan {
         self.forwards = true;
         self
     }
 }
 
 impl Town {
-    fn new(plans: Vec<Plan>) -> Town {
+    pub(super) fn new(plans: Vec<Plan>) -> Town {
         let mut streets = Streets::default();
         let mut stacks = Vec::new();
         for (number, mut plan) in plans.into_iter().enumerate() {
-            for interface in &mut plan.interfaces {
-                interface.mac = mac_of(number, interface.lan);
-                let of = |address: &IpAddr| (interface.lan, interface.mac, *address, number);
-                streets.members.extend(interface.addresses.iter().map(of));
-            }
-            streets.vlans.push(plan.interfaces.iter().filter_map(|one| one.vlan).collect());
+            streets.house(number, &mut plan);
             let options = Options { forwards: plan.forwards, ..Options::default() };
             let secret = Secret([number as u8; 16]);
             stacks.push(Stack::with_interfaces(plan.interfaces, plan.routes, options, secret));
@@ -145,6 +159,14 @@ impl Town {
         let mut town = Town { now: 0, stacks, streets };
         town.tell();
         town
+    }
+
+    /// Gives a running stack other interfaces and routes.
+    pub(super) fn change(&mut self, number: usize, mut plan: Plan) {
+        self.streets.members.retain(|one| one.3 != number);
+        self.streets.house(number, &mut plan);
+        self.stacks[number].change_ways(plan.interfaces, plan.routes);
+        self.tell();
     }
 
     /// Tells all stacks who is there.
@@ -170,7 +192,7 @@ impl Town {
     }
 
     /// Goes on until nothing is under way.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for _ in 0..10_000 {
             let mut is_busy = false;
             for (number, stack) in self.stacks.iter_mut().enumerate() {
@@ -188,7 +210,7 @@ impl Town {
         panic!("there is always more to do");
     }
 
-    fn pass(&mut self, time: u64) {
+    pub(super) fn pass(&mut self, time: u64) {
         let end = self.now + time;
         loop {
             self.settle();
@@ -201,7 +223,12 @@ impl Town {
     }
 
     /// A connection, and its other end.
-    fn connect(&mut self, from: usize, to: usize, address: &str) -> Option<[ConnectionId; 2]> {
+    pub(super) fn connect(
+        &mut self,
+        from: usize,
+        to: usize,
+        address: &str,
+    ) -> Option<[ConnectionId; 2]> {
         let at = SocketAddr::new(ip(address), 7);
         let _ = self.stacks[to].listen(at, 16);
         let asking = self.stacks[from].connect(self.now, at).unwrap();
@@ -210,7 +237,7 @@ impl Town {
     }
 
     /// Sends so many bytes, and finds them at the other end.
-    fn carry(
+    pub(super) fn carry(
         &mut self,
         from: usize,
         to: usize,

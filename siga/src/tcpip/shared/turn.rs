@@ -4,8 +4,8 @@
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use net::tcpip::{Awaited, ConnectionId};
@@ -236,14 +236,15 @@ impl<'a> Turn<'a> {
         let driver = self.driver.expect("who comes here drives");
         let ticket = interest.map(|interest| self.add(interest, Wakeup::Driver));
         self.asleep_until = Some(until);
+        let sleeper = self.lans.sleeper().clone();
         self.unlock();
         let time = (until != u64::MAX).then(|| Duration::from_nanos(until.saturating_sub(start)));
         let mut rang = Rang::default();
         let waited = match driver {
-            Driver::Verb => shared.lans.wait(time, &mut rang),
+            Driver::Verb => sleeper.wait(time, &mut rang),
             // The stack's thread leaves the doorbells as they are: a verb that has become the driver meanwhile needs them.
             Driver::Thread => {
-                wait_any([Some(shared.lans.as_fd()), Some(shared.thread.as_fd())], time).map(|_| ())
+                wait_any([Some(sleeper.as_fd()), Some(shared.thread.as_fd())], time).map(|_| ())
             }
         };
         let slept_ns = now_ns() - start;
@@ -257,8 +258,13 @@ impl<'a> Turn<'a> {
         // Otherwise a verb has become the driver meanwhile, and sleeps in place of the stack's thread.
         if turn.driver == Some(driver) {
             turn.asleep_until = None;
+            // What rings at LANs of before goes on ringing where it still is.
+            if !Arc::ptr_eq(&sleeper, turn.lans.sleeper()) {
+                turn.has_worked = true;
+                return Ok(turn);
+            }
             if driver == Driver::Thread && waited.is_ok() {
-                shared.lans.wait(Some(Duration::ZERO), &mut rang)?;
+                sleeper.wait(Some(Duration::ZERO), &mut rang)?;
             }
             if !rang.is_empty() {
                 turn.has_worked |= turn.lans.heard(&rang, slept_ns);
@@ -292,7 +298,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Wakes the driver, if it sleeps.
-    pub(super) fn interrupt(&mut self) {
+    pub(in crate::tcpip) fn interrupt(&mut self) {
         let Some(driver) = self.driver.filter(|_| self.asleep_until.is_some()) else { return };
         if !std::mem::replace(self.is_interrupted(driver), true) {
             self.shared.interrupt_of(driver).set();

@@ -1,0 +1,138 @@
+//! LANs, VLANs and routes of a stack, which come, go and change while it runs.
+
+use std::io;
+use std::iter::once;
+use std::sync::PoisonError;
+
+use net::tcpip::Interface;
+
+use super::core::mtu_of;
+use super::routing::{Routing, interfaces};
+use super::shared::Turn;
+use super::stack::Stack;
+use crate::lan::Lan;
+
+/// Bytes of the longest packet that every LAN of a stack takes, without IPv6 and with it.
+const MTU_MIN: usize = 576;
+const MTU_MIN_V6: usize = 1280;
+
+fn invalid(problem: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, problem)
+}
+
+impl Stack {
+    /// Puts the stack on one more LAN, and returns the LAN's number: the least that is free. From then on members are found by networks, as
+    /// [`Routing`] says, and sockets that are bound to all addresses have those of this LAN, too. Connections go on.
+    ///
+    /// # Errors
+    /// As [`Stack::with_routing`]; then the stack is as it was, and the membership has ended. No descriptors left; otherwise as [`Stack::poll`].
+    pub fn add_lan(&self, lan: Lan) -> io::Result<usize> {
+        let mut turn = self.owner.enter()?;
+        let number = turn.lans.next();
+        let ways = interfaces(turn.lans.iter().chain(once((number, &lan))), &turn.routing)?;
+        let sleeper = self.owner.sleeper_with(&mut turn, number, Some(&lan))?;
+        turn.lans.add(lan, sleeper);
+        self.take_ways(&mut turn, ways, None);
+        Ok(number)
+    }
+
+    /// Takes the stack off a LAN: its membership ends, and its VLANs are left. Connections from its addresses are reset, and sockets that are bound to
+    /// one of them have errors. Others go on.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the stack is not at this LAN, or at no other; no descriptors left; otherwise as [`Stack::poll`]. Then the stack is as it was.
+    pub fn remove_lan(&self, lan: usize) -> io::Result<()> {
+        let mut turn = self.owner.enter()?;
+        if !turn.lans.has(lan) {
+            return Err(invalid(format!("LAN {lan}: the stack is not at it")));
+        }
+        if turn.lans.iter().count() == 1 {
+            return Err(invalid(format!("LAN {lan} is the stack's only one: drop the stack")));
+        }
+        let mut routing = turn.routing.clone();
+        routing.vlans.retain(|vlan| vlan.lan != lan);
+        let ways = interfaces(turn.lans.iter().filter(|(number, _)| *number != lan), &routing)?;
+        let sleeper = self.owner.sleeper_with(&mut turn, lan, None)?;
+        let lost = turn.net.interfaces().iter().filter(|interface| interface.lan == lan);
+        for address in lost.flat_map(|interface| interface.addresses.clone()).collect::<Vec<_>>() {
+            turn.net.reset_from(address);
+        }
+        turn.push();
+        let removed = turn.lans.remove(lan, sleeper);
+        turn.routing = routing;
+        turn.mtus.remove(&lan);
+        self.take_ways(&mut turn, ways, Some(lan));
+        // Leaving takes a while, and nobody has to wait for that.
+        drop(turn);
+        drop(removed);
+        Ok(())
+    }
+
+    /// Takes these VLANs, routes and this choice of whether packets for others are passed on, in place of those that the stack has.
+    /// Connections from addresses that it keeps go on, whichever way their packets go from now on.
+    ///
+    /// # Errors
+    /// As [`Stack::with_routing`], or `InvalidInput` if a gateway of a LAN is to pass packets on; otherwise as [`Stack::poll`]. Then the stack is as it was.
+    pub fn set_routing(&self, routing: &Routing) -> io::Result<()> {
+        let mut turn = self.owner.enter()?;
+        if routing.forwards && turn.net.stands_in() {
+            return Err(invalid("a stack that stands in for others passes no packets on".into()));
+        }
+        let ways = interfaces(turn.lans.iter(), routing)?;
+        turn.net.set_forwards(routing.forwards);
+        turn.routing = routing.clone();
+        self.take_ways(&mut turn, ways, None);
+        turn.interrupt();
+        Ok(())
+    }
+
+    /// Sets how long packets may be at a LAN, in bytes with their headers of IP: 576 up to what the LAN takes, and 1280 at least with an address of IPv6. Connections that
+    /// there are send no longer ones from now on, and not longer ones than their other sides have said that they take.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is outside these limits, or the stack is not at this LAN; otherwise as [`Stack::poll`].
+    pub fn set_mtu(&self, lan: usize, mtu: usize) -> io::Result<()> {
+        let mut turn = self.owner.enter()?;
+        if !turn.lans.has(lan) {
+            return Err(invalid(format!("LAN {lan}: the stack is not at it")));
+        }
+        let of = turn.lans.get(lan);
+        let has_v6 = of.addresses().iter().any(|address| address.is_ipv6());
+        let (least, most) = (if has_v6 { MTU_MIN_V6 } else { MTU_MIN }, of.mtu() as usize);
+        if !(least..=most).contains(&mtu) {
+            let (name, v6) = (of.name(), if has_v6 { " (of IPv6)" } else { "" });
+            return Err(invalid(format!(
+                "an MTU of {mtu}: must be {least}{v6} to {most} on {name}"
+            )));
+        }
+        turn.mtus.insert(lan, mtu);
+        turn.net.set_mtu(lan, mtu);
+        Ok(())
+    }
+
+    /// The numbers and names of the LANs that the stack is at.
+    ///
+    /// # Errors
+    /// As [`Stack::poll`].
+    pub fn lans(&self) -> io::Result<Vec<(usize, String)>> {
+        let turn = self.owner.enter()?;
+        Ok(turn.lans.iter().map(|(number, lan)| (number, lan.name().to_string())).collect())
+    }
+
+    /// The stack takes other interfaces, and hears anew of all neighbours.
+    fn take_ways(&self, turn: &mut Turn<'_>, mut ways: Vec<Interface>, left: Option<usize>) {
+        for interface in &mut ways {
+            let limit = turn.mtus.get(&interface.lan).copied();
+            interface.mtu = mtu_of(turn.lans.get(interface.lan), limit.as_ref());
+        }
+        let routes = turn.routing.routes.clone();
+        turn.net.change_ways(ways, routes);
+        let hosts = turn.net.hosts();
+        turn.members.follow_anew(left, hosts);
+        turn.note_members();
+        turn.push();
+        turn.has_worked = true;
+        let addresses = turn.net.addresses().to_vec();
+        *self.owner.addresses.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
+    }
+}
