@@ -35,7 +35,9 @@ pub use output::{Link, Unsent};
 pub use packet::address;
 pub use route::{Interface, Neighbour, NoPrefix, Prefix, ROUTES_MAX, Route};
 pub use secret::Secret;
-pub use stack::{BindError, ConnectError, InPlace, Options, Refusal, Stack, Stray, StrayKind};
+pub use stack::{
+    Asked, BindError, ConnectError, InPlace, Options, Refusal, Stack, Stray, StrayKind,
+};
 pub use tcp::Congestion;
 pub use udp::SendToError;
 

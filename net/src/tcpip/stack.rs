@@ -51,7 +51,7 @@ mod ways;
 pub use in_place::InPlace;
 use listen::Listener;
 use outside::Outside;
-pub use outside::{Refusal, Stray, StrayKind};
+pub use outside::{Asked, Refusal, Stray, StrayKind};
 
 /// Both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -23,6 +23,14 @@ pub struct Asked {
     pub source: SocketAddr,
     /// The address that it wants to reach.
     pub destination: SocketAddr,
+    number: u64,
+}
+
+impl Asked {
+    fn of_net(&self) -> net::tcpip::Asked {
+        let Asked { source: remote, destination: local, number, .. } = *self;
+        net::tcpip::Asked { local, remote, number }
+    }
 }
 
 /// A stack without sockets, which takes what members send to addresses that nobody on the LAN has. The member has to be one that
@@ -89,9 +97,10 @@ impl Outside {
     /// As [`Stack::poll`].
     pub fn take_asked(&self) -> io::Result<Option<Asked>> {
         self.stack.owner.with(|core| {
-            let Some((destination, source)) = core.net.take_asked() else { return Ok(None) };
+            let Some(asked) = core.net.take_asked() else { return Ok(None) };
+            let net::tcpip::Asked { local: destination, remote: source, number } = asked;
             let guest = core.guest_at(source.ip());
-            Ok(Some(Asked { guest, source, destination }))
+            Ok(Some(Asked { guest, source, destination, number }))
         })
     }
 
@@ -105,10 +114,10 @@ impl Outside {
             // Whoever has the member's address now has not asked.
             if core.guest_at(asked.source.ip()) != asked.guest {
                 let (net, mut wire) = core.wired();
-                net.refuse_asked(now_ns(), (asked.destination, asked.source), None, &mut wire);
+                net.refuse_asked(now_ns(), asked.of_net(), None, &mut wire);
                 return Ok(None);
             }
-            let accepted = core.net.accept_asked(now_ns(), asked.destination, asked.source);
+            let accepted = core.net.accept_asked(now_ns(), asked.of_net());
             if let Some(id) = accepted {
                 core.held.add(id);
                 core.held.get(id).is_nonblocking = true;
@@ -125,9 +134,8 @@ impl Outside {
     /// As [`Stack::poll`].
     pub fn refuse(&self, asked: Asked, refusal: Option<Refusal>) -> io::Result<()> {
         self.stack.owner.with(|core| {
-            let ends = (asked.destination, asked.source);
             let (net, mut wire) = core.wired();
-            net.refuse_asked(now_ns(), ends, refusal, &mut wire);
+            net.refuse_asked(now_ns(), asked.of_net(), refusal, &mut wire);
             Ok(())
         })
     }

@@ -50,8 +50,8 @@ pub enum StrayKind {
     Echo,
 }
 
-/// Why something does not reach its address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The reason that something does not reach its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// Nobody has the port there.
     Port,
@@ -63,13 +63,26 @@ pub enum Refusal {
     Forbidden,
 }
 
+/// A connection that a member asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The address that the member wants to reach.
+    pub local: SocketAddr,
+    /// The member's.
+    pub remote: SocketAddr,
+    /// Tells it from others between the same addresses, before it and after it.
+    pub number: u64,
+}
+
 /// What waits for the program. A source that sends much leaves room and turns to others.
 #[derive(Debug, Default)]
 pub(super) struct Outside {
-    asked: HashMap<Tuple, Asked>,
+    asked: HashMap<Tuple, First>,
     asked_shares: Shares,
+    /// The last number of a connection that was asked for.
+    begun: u64,
     /// Those that the program was not told of. Some may be gone.
-    untold: Turns<Tuple>,
+    untold: Turns<Asked>,
     strays: Turns<Stray>,
     strays_shares: Shares,
 }
@@ -147,7 +160,8 @@ impl<T> Turns<T> {
 
 /// The first segment of a connection.
 #[derive(Debug)]
-struct Asked {
+struct First {
+    number: u64,
     /// A frame with the segment's headers.
     frame: Vec<u8>,
     /// The number that the segment has.
@@ -176,11 +190,13 @@ impl Outside {
         Ok(())
     }
 
-    /// Takes what is kept of a connection that was asked for.
-    fn decide(&mut self, tuple: Tuple) -> Option<Asked> {
-        let asked = self.asked.remove(&tuple)?;
-        self.asked_shares.leave(tuple.remote.ip(), 1);
-        Some(asked)
+    /// Takes what is kept of a connection that was asked for, and that nobody asks for any more then.
+    fn decide(&mut self, Asked { local, remote, number }: Asked) -> Option<First> {
+        let tuple = Tuple { local, remote };
+        self.asked.get(&tuple).filter(|first| first.number == number)?;
+        let first = self.asked.remove(&tuple)?;
+        self.asked_shares.leave(remote.ip(), 1);
+        Some(first)
     }
 }
 
@@ -237,9 +253,13 @@ impl Stack {
         let mut frame = packet::begin(packet.source, packet.destination, TCP, header.len());
         frame.extend_from_slice(header);
         packet::set_kind(&mut frame);
-        outside.asked.insert(tuple, Asked { frame, sequence: segment.sequence, after });
+        let number = before.map_or(outside.begun + 1, |before| before.number);
+        let first = First { number, frame, sequence: segment.sequence, after };
+        outside.asked.insert(tuple, first);
         if is_new {
-            outside.untold.put(source, tuple);
+            outside.begun = number;
+            let Tuple { local, remote } = tuple;
+            outside.untold.put(source, Asked { local, remote, number });
         }
         self.has_moved = true;
         Ok(())
@@ -270,35 +290,31 @@ impl Stack {
         })
     }
 
-    /// A connection that a member asks for, which a stack with [`Options::stands_in`] neither accepts nor refuses by itself: the address
-    /// that the member wants to reach, and the member's. Each is named once, and is to be answered with [`Stack::accept_asked`] or
-    /// [`Stack::refuse_asked`].
-    pub fn take_asked(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+    /// A connection that a member asks for, which a stack with [`Options::stands_in`] neither accepts nor refuses by itself. Each is
+    /// named once, and is to be answered with [`Stack::accept_asked`] or [`Stack::refuse_asked`].
+    pub fn take_asked(&mut self) -> Option<Asked> {
         loop {
-            let tuple = self.outside.untold.take()?;
-            if self.outside.asked.contains_key(&tuple) {
-                return Some((tuple.local, tuple.remote));
+            let asked = self.outside.untold.take()?;
+            let Asked { local, remote, number } = asked;
+            let first = self.outside.asked.get(&Tuple { local, remote });
+            if first.is_some_and(|first| first.number == number) {
+                return Some(asked);
             }
         }
     }
 
     /// Accepts a connection that was asked for: the member is answered by [`Stack::poll`]. None if nobody asks for it any more, or the
     /// stack has as many connections as it may.
-    pub fn accept_asked(
-        &mut self,
-        now: u64,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Option<ConnectionId> {
+    pub fn accept_asked(&mut self, now: u64, asked: Asked) -> Option<ConnectionId> {
         self.clock = now;
-        let tuple = Tuple { local, remote };
-        let Asked { frame, after, .. } = self.outside.decide(tuple)?;
+        let First { frame, after, .. } = self.outside.decide(asked)?;
         if self.connections.len() >= self.options.connections_max {
             self.counters.count(Counter::ConnectionsFull);
             return None;
         }
         let packet = Packet::parse(&frame).ok()?;
         let segment = Segment::parse(packet.transport()).ok()?;
+        let tuple = Tuple { local: asked.local, remote: asked.remote };
         let first = self.first_number_after(tuple, after);
         let start = self.start(tuple, first);
         let tcb = Tcb::accept(now, &self.config, start, (&segment, packet.transport()));
@@ -310,29 +326,27 @@ impl Stack {
         Some(self.connections.id(index))
     }
 
-    /// Refuses a connection that was asked for. Without a reason it is dropped: the member asks again.
+    /// Refuses a connection that was asked for: by a message of ICMP, or by a reset if nobody listens at the port, or the member was sent as
+    /// many messages of ICMP as it may be. Without a reason the connection is dropped: the member asks again.
     pub fn refuse_asked(
         &mut self,
         now: u64,
-        (local, remote): (SocketAddr, SocketAddr),
+        asked: Asked,
         refusal: Option<Refusal>,
         link: &mut impl Link,
     ) {
-        let tuple = Tuple { local, remote };
-        let Some(Asked { frame, .. }) = self.outside.decide(tuple) else { return };
-        match refusal {
-            None => {}
-            Some(Refusal::Port) => {
-                let Ok(packet) = Packet::parse(&frame) else { return };
-                let Ok(segment) = Segment::parse(packet.transport()) else { return };
-                let acknowledgement = segment.sequence.wrapping_add(segment.length());
-                let bare =
-                    Bare { flags: RST | ACK, sequence: 0, acknowledgement, ..Bare::default() };
-                self.counters.count(Counter::ResetsSent);
-                self.send_bare(tuple, bare, link);
-            }
-            Some(refusal) => self.explain(now, (local, remote), refusal, &frame, link),
+        let Asked { local, remote, .. } = asked;
+        let Some(First { frame, .. }) = self.outside.decide(asked) else { return };
+        let Some(refusal) = refusal else { return };
+        if refusal != Refusal::Port && self.explain(now, (local, remote), refusal, &frame, link) {
+            return;
         }
+        let Ok(packet) = Packet::parse(&frame) else { return };
+        let Ok(segment) = Segment::parse(packet.transport()) else { return };
+        let acknowledgement = segment.sequence.wrapping_add(segment.length());
+        let bare = Bare { flags: RST | ACK, sequence: 0, acknowledgement, ..Bare::default() };
+        self.counters.count(Counter::ResetsSent);
+        self.send_bare(Tuple { local, remote }, bare, link);
     }
 
     /// The next datagram or echo request for an address elsewhere. Sources take turns.
@@ -380,7 +394,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Tells a member why something does not reach its address.
+    /// Tells a member why something does not reach its address, if it was not told too often.
     pub fn refuse_stray(
         &mut self,
         now: u64,
@@ -402,7 +416,7 @@ impl Stack {
         self.explain(now, (local, remote), refusal, &frame, link);
     }
 
-    /// Sends an error about the packet in a frame, if its sender was not told too often.
+    /// Sends an error about the packet in a frame. Returns false if its sender was told too often.
     fn explain(
         &mut self,
         now: u64,
@@ -410,7 +424,7 @@ impl Stack {
         refusal: Refusal,
         frame: &[u8],
         link: &mut impl Link,
-    ) {
+    ) -> bool {
         let about = &frame[ETHERNET_BYTES..];
         // Only the host itself knows its ports.
         let (from, complaint) = match refusal {
@@ -419,12 +433,14 @@ impl Stack {
             Refusal::Network => (self.source_for(remote.ip()), Complaint::NoRoute),
             Refusal::Forbidden => (self.source_for(remote.ip()), Complaint::Forbidden),
         };
-        let Some(from) = from else { return };
-        if self.errors.may_send(now, remote.ip()) {
+        let Some(from) = from else { return false };
+        let may_send = self.errors.may_send(now, remote.ip());
+        if may_send {
             let mut error = control::complaint(from, remote.ip(), complaint, about);
             self.counters.count(Counter::ErrorsSent);
             self.answer(remote.ip(), Offload::NONE, &mut error, link);
         }
+        may_send
     }
 
     /// Adds to a counter of what was carried on: see [`Counter`].

@@ -1,7 +1,7 @@
 //! A stack that stands in for hosts elsewhere.
 
 use super::*;
-use crate::tcpip::{Refusal, Stray, StrayKind};
+use crate::tcpip::{Asked, Refusal, Stray, StrayKind};
 
 /// Two stacks, and an address that neither has. The second stands in for it.
 fn world(family: usize) -> (World, SocketAddr) {
@@ -11,7 +11,7 @@ fn world(family: usize) -> (World, SocketAddr) {
 }
 
 /// Polls the second stack until it names a connection.
-fn asked(world: &mut World) -> (SocketAddr, SocketAddr) {
+fn asked(world: &mut World) -> Asked {
     let mut asked = None;
     assert!(world.until(SECOND, |world| {
         asked = asked.or_else(|| world.stacks[1].take_asked());
@@ -25,7 +25,8 @@ fn nothing_is_acknowledged_before_the_program_accepts() {
     for family in [0, 1] {
         let (mut world, elsewhere) = world(family);
         let id = world.stacks[0].connect(0, elsewhere).unwrap();
-        let (local, remote) = asked(&mut world);
+        let asked = asked(&mut world);
+        let Asked { local, remote, .. } = asked;
         assert_eq!((local, remote.ip()), (elsewhere, world.at(0, 0).ip()));
         // It is asked for again, and named once.
         assert!(!world.until(3 * SECOND, |world| {
@@ -34,8 +35,8 @@ fn nothing_is_acknowledged_before_the_program_accepts() {
         }));
         assert_eq!(world.stacks[1].counter(Counter::FramesSent), 0);
         let now = world.now;
-        let accepted = world.stacks[1].accept_asked(now, local, remote).unwrap();
-        assert_eq!(world.stacks[1].accept_asked(now, local, remote), None, "it is accepted");
+        let accepted = world.stacks[1].accept_asked(now, asked).unwrap();
+        assert_eq!(world.stacks[1].accept_asked(now, asked), None, "it is accepted");
         assert!(world.until(SECOND, |world| !world.stacks[0].is_connecting(id)));
         assert_eq!(world.stacks[1].ends(accepted), Some((elsewhere, remote)));
         let say = |room: &mut [u8]| {
@@ -64,10 +65,10 @@ fn member_learns_why_a_connection_is_refused() {
         ] {
             let (mut world, elsewhere) = world(family);
             let id = world.stacks[0].connect(0, elsewhere).unwrap();
-            let ends = asked(&mut world);
+            let asked = asked(&mut world);
             let World { stacks, wires, now } = &mut world;
             wires[1].now = *now;
-            stacks[1].refuse_asked(*now, ends, refusal, &mut wires[1]);
+            stacks[1].refuse_asked(*now, asked, refusal, &mut wires[1]);
             world.until(SECOND / 2, |world| !world.stacks[0].is_connecting(id));
             assert_eq!(world.stacks[0].take_end(id), end, "{family} {refusal:?}");
             assert_eq!(world.stacks[0].is_connecting(id), refusal.is_none());
@@ -79,9 +80,33 @@ fn member_learns_why_a_connection_is_refused() {
 fn connection_is_not_accepted_of_a_member_that_has_lost_its_address() {
     let (mut world, elsewhere) = world(0);
     world.stacks[0].connect(0, elsewhere).unwrap();
-    let (local, remote) = asked(&mut world);
-    world.stacks[1].end_with(remote.ip());
-    assert_eq!(world.stacks[1].accept_asked(0, local, remote), None);
+    let before = asked(&mut world);
+    world.stacks[1].end_with(before.remote.ip());
+    assert_eq!(world.stacks[1].accept_asked(0, before), None);
+    // It asks again, between the same ports: the earlier decision is not about that.
+    let after = asked(&mut world);
+    assert_eq!((after.local, after.remote), (before.local, before.remote));
+    assert_eq!(world.stacks[1].accept_asked(0, before), None);
+    assert!(world.stacks[1].accept_asked(0, after).is_some());
+}
+
+#[test]
+fn member_that_is_told_too_often_is_sent_resets() {
+    let (mut world, elsewhere) = world(0);
+    let mut ends = Vec::new();
+    for _ in 0..100 {
+        let now = world.now;
+        let id = world.stacks[0].connect(now, elsewhere).unwrap();
+        let asked = asked(&mut world);
+        let World { stacks, wires, now } = &mut world;
+        wires[1].now = *now;
+        stacks[1].refuse_asked(*now, asked, Some(Refusal::Forbidden), &mut wires[1]);
+        assert!(world.until(SECOND / 100, |world| !world.stacks[0].is_connecting(id)));
+        ends.extend(world.stacks[0].take_end(id));
+    }
+    let resets = ends.iter().filter(|end| **end == End::Refused).count();
+    assert_eq!((ends[0], ends.len()), (End::HostUnreachable, 100));
+    assert!(resets > 0 && world.stacks[1].counter(Counter::ResetsSent) == resets as u64);
 }
 
 #[test]
