@@ -1108,6 +1108,50 @@ fn each_of_several_threads_that_wait_for_anything_is_told() {
 }
 
 #[test]
+fn pieces_are_filled_and_taken_where_they_lie() {
+    let host = Embedded::start(System::open()).unwrap();
+    let (_one, _other, near, far) = connected(&host);
+    let sent = pattern(1 << 20);
+    let sending = {
+        let sent = sent.clone();
+        thread::spawn(move || {
+            let mut left = &sent[..];
+            while !left.is_empty() {
+                let before = left.len();
+                let bytes = near.send_pieces_with(|room| {
+                    let bytes = room.len().min(left.len());
+                    room[..bytes].copy_from_slice(&left[..bytes]);
+                    left = &left[bytes..];
+                    bytes
+                });
+                assert_eq!(bytes.unwrap(), before - left.len());
+            }
+            near.shutdown(std::net::Shutdown::Write).unwrap();
+            near
+        })
+    };
+    let mut received = Vec::new();
+    loop {
+        let mut has_ended = false;
+        let taken = far.receive_pieces_with(|pieces| {
+            has_ended = pieces.is_empty();
+            let before = received.len();
+            pieces.iter().for_each(|piece| received.extend_from_slice(piece));
+            // Some of it stays, and comes again.
+            let all = received.len() - before;
+            received.truncate(before + all - all / 3);
+            received.len() - before
+        });
+        assert_eq!(taken.unwrap() == 0, has_ended);
+        if has_ended {
+            break;
+        }
+    }
+    assert!(received == sent, "{} bytes", received.len());
+    drop(sending.join().unwrap());
+}
+
+#[test]
 fn closure_of_one_stack_may_not_call_another_but_drop_it() {
     let host = Embedded::start(System::open()).unwrap();
     let (one, other, near, mut far) = connected(&host);

@@ -1,7 +1,7 @@
 //! Sockets of TCP.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,9 @@ use super::waiting::Interest;
 
 /// Connections that wait to be accepted, unless a listener says otherwise: as in the standard library.
 const BACKLOG: usize = 128;
+
+/// Pieces that are given to a program at once, at most.
+const PIECES_MAX: usize = 16;
 
 /// How long until a silent side is asked again whether it is there, and how often it is asked, unless a stream says
 /// otherwise: as Linux does.
@@ -500,6 +503,61 @@ impl TcpStream {
         self.write_when(|core, id| {
             let fill = fill.take().expect("it is called once");
             core.net.send_with(id, fill)
+        })
+    }
+
+    /// Gives all that has come to `take`, where it lies, in at most 16 pieces. `take` says how many bytes it takes; the others
+    /// stay. Returns that number. Waits until there is something; at the end of the stream `take` gets no piece.
+    ///
+    /// # Errors
+    /// As [`TcpStream::receive_with`], also inside of `take`.
+    pub fn receive_pieces_with(
+        &self,
+        take: impl FnOnce(&[IoSlice<'_>]) -> usize,
+    ) -> io::Result<usize> {
+        let mut take = Some(take);
+        self.read_when(|core, id| {
+            let take = take.take().expect("it is called once");
+            let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+            let mut count = 0;
+            for (piece, bytes) in pieces.iter_mut().zip(core.net.peek(id)) {
+                *piece = IoSlice::new(bytes);
+                count += 1;
+            }
+            let wanted = take(&pieces[..count]);
+            let mut taken = 0;
+            while taken < wanted {
+                let consumed = core.net.receive_with(id, |bytes| {
+                    let consumed = bytes.len().min(wanted - taken);
+                    (consumed, consumed)
+                });
+                let Some(consumed) = consumed else { break };
+                taken += consumed;
+            }
+            taken
+        })
+    }
+
+    /// Gives room for bytes to be sent to `fill`, one piece after the other, until `fill` puts less into a piece than there is room for, or
+    /// no room is left. `fill` says how many bytes it has put into its piece, from the beginning on. Returns how many that were in all, which are
+    /// sent at once. Waits until there is some room.
+    ///
+    /// # Errors
+    /// As [`TcpStream::send_with`], also inside of `fill`.
+    pub fn send_pieces_with(&self, mut fill: impl FnMut(&mut [u8]) -> usize) -> io::Result<usize> {
+        self.write_when(|core, id| {
+            let mut piece = || {
+                core.net.send_with(id, |room| {
+                    let filled = fill(room).min(room.len());
+                    (filled, (filled, filled == room.len()))
+                })
+            };
+            let (mut sent, mut is_full) = piece()?;
+            while is_full && let Some((filled, is_next_full)) = piece() {
+                sent += filled;
+                is_full = is_next_full;
+            }
+            Some(sent)
         })
     }
 
