@@ -13,6 +13,7 @@ mod lab;
 mod member;
 mod misuse;
 mod monitor;
+mod notices;
 mod notify;
 mod outcome;
 mod output;

@@ -34,6 +34,16 @@ pub fn say(what: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{what}");
 }
 
+/// Says something where that does not wait, from a thread that serves others. Returns false if nothing is said, because nobody reads standard
+/// error.
+pub fn try_say(what: impl std::fmt::Display) -> bool {
+    let is_read = os::poller::is_writable(std::io::stderr());
+    if is_read {
+        say(what);
+    }
+    is_read
+}
+
 /// Returns true if progress can be drawn: standard error is a terminal, and this command is in its foreground. A command in the
 /// background would draw over the output of the one in the foreground.
 pub fn can_draw() -> bool {

@@ -16,7 +16,7 @@ use siga::tcpip::{
 
 use crate::member::{WaitKind, no_member, pin};
 use crate::outcome::Outcome;
-use crate::output::{Output, print_json, say};
+use crate::output::{Output, print_json, say, try_say};
 use crate::peer::Peer;
 use crate::socket::Socket;
 
@@ -221,11 +221,13 @@ impl Told {
         if refused == self.0 {
             return;
         }
-        match &refused {
-            Some(refused) => say(format_args!("siga: {refused}; the host is asked again")),
-            None => say("siga: the host has given us all addresses again"),
+        let is_said = match &refused {
+            Some(refused) => try_say(format_args!("siga: {refused}; the host is asked again")),
+            None => try_say("siga: the host has given us all addresses again"),
+        };
+        if is_said {
+            self.0 = refused;
         }
-        self.0 = refused;
     }
 }
 

@@ -9,7 +9,7 @@ use os::poller::Poller;
 use siga::Name;
 use siga::tcpip::{Counter, Outside, Stray, StrayKind};
 
-use super::names::{PORT as NAMES_PORT, Resolvers, is_query};
+use super::dns::{PORT as DNS_PORT, Resolvers, is_query};
 use super::{Failure, failure};
 use crate::session::{Shares, Turns};
 
@@ -27,7 +27,7 @@ const AGAIN_NS: u64 = Duration::from_secs(2).as_nanos() as u64;
 /// Bytes of the longest datagram, and one more.
 const DATAGRAM_BYTES: usize = 1 << 16;
 
-/// What a flow is: the same for all its datagrams.
+/// The kind and the ends of a flow: the same for all its datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     kind: StrayKind,
@@ -47,15 +47,18 @@ struct Flow {
     to: SocketAddr,
     /// When a question without an answer was sent to a resolver.
     unanswered_ns: Option<u64>,
-    /// When it is looked at.
-    looked_at_ns: u64,
+    /// When it is checked next: it may be over.
+    checked_at_ns: u64,
 }
 
 impl Flow {
     fn due_ns(&self) -> u64 {
-        let is_short =
-            self.key.kind == StrayKind::Echo || self.key.destination.port() == NAMES_PORT;
+        let is_short = self.key.kind == StrayKind::Echo || self.key.destination.port() == DNS_PORT;
         self.used_ns + if is_short { SHORT_NS } else { LONG_NS }
+    }
+
+    fn is_to_resolver(&self) -> bool {
+        self.to != self.key.destination
     }
 
     fn ends(&self) -> (SocketAddr, SocketAddr) {
@@ -69,11 +72,11 @@ pub struct Flows {
     flows: HashMap<u64, Flow>,
     /// The flows of each guest: those that began later have higher numbers.
     of_guests: HashMap<Name, BTreeSet<u64>>,
-    /// When each flow is looked at, because it may be over.
+    /// When each flow is checked, because it may be over.
     due: BTreeSet<(u64, u64)>,
     /// Those that may have received something.
     ready: Turns,
-    room: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl Flows {
@@ -85,7 +88,7 @@ impl Flows {
             of_guests: HashMap::new(),
             due: BTreeSet::new(),
             ready: Turns::default(),
-            room: vec![0; DATAGRAM_BYTES],
+            buffer: vec![0; DATAGRAM_BYTES],
         }
     }
 
@@ -134,23 +137,28 @@ impl Flows {
         poller.add_edges(&socket, number).map_err(|error| failure(&error))?;
         self.shares.enter(guest);
         let mut flow =
-            Flow { key, guest, socket, used_ns: now, to, unanswered_ns: None, looked_at_ns: 0 };
-        flow.looked_at_ns = flow.due_ns();
-        self.due.insert((flow.looked_at_ns, number));
+            Flow { key, guest, socket, used_ns: now, to, unanswered_ns: None, checked_at_ns: 0 };
+        flow.checked_at_ns = flow.due_ns();
+        self.due.insert((flow.checked_at_ns, number));
         self.numbers.insert(key, number);
         self.of_guests.entry(guest).or_default().insert(number);
         self.flows.insert(number, flow);
         Ok(())
     }
 
-    /// Ends a flow to a resolver that has not answered, and is asked again: the next flow is to another.
+    /// Ends a flow to a resolver that has not answered, and is asked again, or that is none of this machine's any more: the next flow is to
+    /// another.
     pub fn end_unanswered(&mut self, now: u64, stray: &Stray, resolvers: &mut Resolvers) {
         let Some(number) = self.numbers.get(&key(stray)).copied() else { return };
-        let Some(flow) = self.flows.get(&number) else { return };
-        if let Some(asked_ns) = flow.unanswered_ns
-            && now.saturating_sub(asked_ns) >= AGAIN_NS
-        {
+        let Some(flow) = self.flows.get(&number).filter(|flow| flow.is_to_resolver()) else {
+            return;
+        };
+        let asked_ns =
+            flow.unanswered_ns.filter(|asked_ns| now.saturating_sub(*asked_ns) >= AGAIN_NS);
+        if let Some(asked_ns) = asked_ns {
             resolvers.fail(flow.to, asked_ns);
+        }
+        if asked_ns.is_some() || !resolvers.all(now).contains(&flow.to) {
             self.end(number);
         }
     }
@@ -163,8 +171,7 @@ impl Flows {
         let Some(number) = self.numbers.get(&key(stray)).copied() else { return Ok(()) };
         let Some(flow) = self.flows.get_mut(&number) else { return Ok(()) };
         flow.used_ns = now;
-        if flow.to != flow.key.destination && flow.unanswered_ns.is_none() && is_query(&stray.data)
-        {
+        if flow.is_to_resolver() && flow.unanswered_ns.is_none() && is_query(&stray.data) {
             flow.unanswered_ns = Some(now);
         }
         let mut sent = flow.socket.send(&stray.data);
@@ -228,7 +235,7 @@ impl Flows {
         let mut has_more = true;
         for _ in 0..RECEIVED_PER_TURN {
             let Some(flow) = self.flows.get_mut(&number) else { return Ok(false) };
-            let bytes = match flow.socket.recv_from(&mut self.room) {
+            let bytes = match flow.socket.recv_from(&mut self.buffer) {
                 Ok((bytes, from)) if from.ip() == flow.to.ip() => bytes,
                 // A socket of echo requests takes replies from anywhere.
                 Ok(_) => continue,
@@ -254,7 +261,7 @@ impl Flows {
             if flow.unanswered_ns.take().is_some() {
                 resolvers.answer(flow.to, now);
             }
-            match outside.send(flow.key.kind, flow.ends(), &self.room[..bytes]) {
+            match outside.send(flow.key.kind, flow.ends(), &self.buffer[..bytes]) {
                 Ok(()) => bytes_in += bytes as u64,
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::InvalidInput) =>
@@ -280,8 +287,8 @@ impl Flows {
             self.due.remove(&(due, number));
             let Some(flow) = self.flows.get_mut(&number) else { continue };
             if flow.due_ns() > now {
-                flow.looked_at_ns = flow.due_ns();
-                self.due.insert((flow.looked_at_ns, number));
+                flow.checked_at_ns = flow.due_ns();
+                self.due.insert((flow.checked_at_ns, number));
                 continue;
             }
             if let Some(asked_ns) = flow.unanswered_ns {
@@ -295,7 +302,7 @@ impl Flows {
         let Some(flow) = self.flows.remove(&number) else { return };
         self.numbers.remove(&flow.key);
         self.shares.leave(flow.guest);
-        self.due.remove(&(flow.looked_at_ns, number));
+        self.due.remove(&(flow.checked_at_ns, number));
         if let Some(of_guest) = self.of_guests.get_mut(&flow.guest) {
             of_guest.remove(&number);
             if of_guest.is_empty() {

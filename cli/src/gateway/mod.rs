@@ -1,10 +1,10 @@
 //! `siga gateway`: a way out of a LAN, through sockets of this process.
 
+mod dns;
 mod flows;
-mod kept;
-mod names;
 mod rules;
 mod streams;
+mod supervisor;
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -21,16 +21,16 @@ use serde::Serialize;
 use siga::tcpip::{Asked, Counter, Outside, Prefix, Refusal, StackOptions, Stray, StrayKind};
 use siga::{Name, Wait};
 
+use self::dns::{PORT as DNS_PORT, Question, Resolvers, answer_other, is_query};
 use self::flows::Flows;
-pub use self::kept::Gateways;
-use self::names::{PORT as NAMES_PORT, Question, Resolvers};
 use self::rules::Rules;
 use self::streams::Streams;
+pub use self::supervisor::Gateways;
 use crate::member::no_member;
+use crate::notices::Notices;
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
 use crate::route::Told;
-use crate::session::Notices;
 use crate::socket::Socket;
 
 /// Connections at once unless an option says otherwise, and as many flows of datagrams, if the system gives the descriptors.
@@ -45,9 +45,10 @@ const BUFFER_BYTES: usize = 512 << 10;
 /// What members have asked for and sent that is looked at before others have their turn.
 const TAKEN_PER_TURN: usize = 256;
 
-/// The poller's tokens for what is no connection, and for standard input. Others are numbers of connections and flows.
+/// The poller's tokens for all that is neither a connection nor a flow, for standard input and for signals. The other tokens are numbers of these.
 const OTHERS: u64 = 0;
 const INPUT: u64 = 1;
+const SIGNALS: u64 = 2;
 
 /// Give the members of a LAN a way to other networks
 ///
@@ -110,7 +111,7 @@ struct Up {
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     if let Some(file) = &arguments.system {
         let Arguments { lan, socket, output, .. } = arguments;
-        return kept::become_gateway(file, lan, socket, *output);
+        return supervisor::become_gateway(file, lan, socket, *output);
     }
     let held = HeldSignals::hold().map_err(Outcome::no)?;
     let first = arguments.addresses.first();
@@ -136,13 +137,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         refused: arguments.refuse.clone(),
         own,
     };
-    let named = arguments.resolver.iter().map(|at| SocketAddr::new(*at, NAMES_PORT)).collect();
-    let resolvers = Resolvers::new(named);
+    let named = arguments.resolver.iter().map(|at| SocketAddr::new(*at, DNS_PORT)).collect();
+    let mut resolvers = Resolvers::new(named);
     let up = Up {
         name: lan.own().name.to_string(),
         lan: arguments.lan.clone(),
         addresses: lan.addresses().to_vec(),
-        resolvers: resolvers.all(),
+        resolvers: resolvers.all(now_ns()).to_vec(),
     };
     let connections_max = arguments.connections as usize;
     let descriptors =
@@ -157,7 +158,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let outside = Outside::new(lan, &stack).map_err(Outcome::no)?;
     let mut gateway =
         Gateway::new(outside, rules, resolvers, connections_max).map_err(Outcome::no)?;
-    gateway.poller.add(held.as_fd(), OTHERS).map_err(Outcome::no)?;
+    gateway.poller.add(held.as_fd(), SIGNALS).map_err(Outcome::no)?;
     if arguments.until_input_ends {
         gateway.poller.add(io::stdin(), INPUT).map_err(Outcome::no)?;
     }
@@ -177,7 +178,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
 }
 
 /// Why something of a member is not carried on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Failure {
     /// The rules forbid it, or the kernel does.
     Forbidden,
@@ -218,7 +219,7 @@ impl Failure {
         }
     }
 
-    /// What a member is told. Nothing where it may try again soon.
+    /// The reason that a member is told. None where it may try again soon.
     fn refusal(self) -> Option<Refusal> {
         match self {
             Failure::Forbidden | Failure::NoEcho => Some(Refusal::Forbidden),
@@ -252,14 +253,14 @@ struct Gateway {
     outside: Outside,
     rules: Rules,
     resolvers: Resolvers,
-    /// What the kernel is asked for routes with.
+    /// The socket that asks the kernel for routes.
     links: Links,
     poller: Poller,
     streams: Streams,
     flows: Flows,
     /// The last number of a connection or a flow.
     begun: u64,
-    notices: Notices,
+    notices: Notices<(Name, Failure)>,
     told: Told,
 }
 
@@ -280,7 +281,7 @@ impl Gateway {
             poller,
             streams: Streams::new(connections_max),
             flows: Flows::new(connections_max),
-            begun: INPUT,
+            begun: SIGNALS,
             notices: Notices::default(),
             told: Told::default(),
         })
@@ -289,20 +290,15 @@ impl Gateway {
     /// Serves until a signal asks to end, or standard input ends.
     fn serve(&mut self, held: &HeldSignals) -> io::Result<()> {
         loop {
-            while let Some(signal) = held.take()? {
-                if signal.asks_to_end() {
-                    return Ok(());
-                }
-            }
             self.outside.poll()?;
             self.told.tell(self.outside.stack());
             let now = now_ns();
             self.flows.end_silent(now, &mut self.resolvers);
-            let has_more = self.take_asked()? | self.take_strays(now)?;
+            let has_more = self.take_asked(now)? | self.take_strays(now)?;
             while let Some(number) = self.outside.take_changed()? {
                 self.streams.change(number);
             }
-            self.streams.carry(&self.outside)?;
+            self.streams.carry(now, &self.outside)?;
             self.flows.receive(now, &self.outside, &mut self.resolvers)?;
             // What came while others were served may be for one that was served before: then the time is zero.
             let mut time = self.outside.prepare_wait()?;
@@ -315,12 +311,19 @@ impl Gateway {
             for number in ready {
                 match number {
                     OTHERS => {}
+                    SIGNALS => {
+                        while let Some(signal) = held.take()? {
+                            if signal.asks_to_end() {
+                                return Ok(());
+                            }
+                        }
+                    }
                     INPUT => match io::stdin().read(&mut [0; 64]) {
                         Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                         Ok(1..) => {}
                         Ok(0) | Err(_) => return Ok(()),
                     },
-                    _ if self.streams.wake(number, &self.outside)? => {}
+                    _ if self.streams.wake(now, number, &self.outside)? => {}
                     _ => self.flows.wake(number),
                 }
             }
@@ -328,21 +331,21 @@ impl Gateway {
     }
 
     /// Looks at some of the connections that members ask for. Returns true if there may be more.
-    fn take_asked(&mut self) -> io::Result<bool> {
+    fn take_asked(&mut self, now: u64) -> io::Result<bool> {
         for _ in 0..TAKEN_PER_TURN {
             let Some(asked) = self.outside.take_asked()? else { return Ok(false) };
-            let Err(failure) = self.begin_stream(asked) else { continue };
+            let Err(failure) = self.begin_stream(now, asked) else { continue };
             failure.tell_asker(&self.outside, asked)?;
             self.say(failure, asked.guest, asked.destination);
         }
         Ok(true)
     }
 
-    fn begin_stream(&mut self, asked: Asked) -> Result<(), Failure> {
-        // A guest that has left asks no more. The share comes first: a guest that is beyond it costs no look at rules and routes.
+    fn begin_stream(&mut self, now: u64, asked: Asked) -> Result<(), Failure> {
+        // Not for a guest that has left. The share comes first: a guest that is beyond it costs no look at rules and routes.
         let guest =
             asked.guest.filter(|guest| !self.streams.is_full(*guest)).ok_or(Failure::Full)?;
-        let to = self.admit(guest, asked.destination)?;
+        let to = self.admit(now, guest, asked.destination)?;
         self.begun += 1;
         self.streams.begin((asked, guest), to, &self.poller, self.begun)
     }
@@ -370,7 +373,7 @@ impl Gateway {
     }
 
     fn begin_flow(&mut self, now: u64, stray: &Stray, guest: Name) -> Result<(), Failure> {
-        let first = self.admit(guest, stray.destination)?;
+        let first = self.admit(now, guest, stray.destination)?;
         self.begun += 1;
         let mut to = first;
         while let Err(failure) = self.flows.begin(now, (stray, guest), to, &self.poller, self.begun)
@@ -381,34 +384,39 @@ impl Gateway {
             }
             // No way leads to this resolver: the next is asked.
             self.resolvers.fail(to, now);
-            let next = self.resolvers.current().filter(|next| ![first, to].contains(next));
+            let next = self.resolvers.current(now).filter(|next| ![first, to].contains(next));
             to = next.ok_or(failure)?;
         }
         self.outside.count(Counter::OutsideFlows, 1).map_err(|error| failure(&error))
     }
 
-    /// Answers a question after the name of a member. Returns false if it is none.
+    /// Answers a question after the name of a member, and what is no question after a name. Returns false if the datagram is neither.
     fn answer_name(&mut self, stray: &Stray) -> io::Result<bool> {
         let Stray { kind, source, destination, data } = stray;
         if *kind != StrayKind::Datagram || !self.is_for_names(*destination) {
             return Ok(false);
         }
-        let Some(question) = Question::parse(data) else { return Ok(false) };
-        let addresses = self.outside.addresses_of(question.guest)?;
-        if addresses.is_empty() {
-            return Ok(false);
-        }
-        let answer = question.answer(data, &addresses);
-        match self.outside.send(*kind, (*destination, *source), &answer) {
-            Ok(()) => self.outside.count(Counter::OutsideNames, 1)?,
-            Err(_) => self.outside.count(Counter::OutsideDropped, 1)?,
-        }
+        let answer = match Question::parse(data) {
+            Some(question) => {
+                let addresses = self.outside.addresses_of(question.guest)?;
+                (!addresses.is_empty()).then(|| question.answer(data, &addresses))
+            }
+            None => None,
+        };
+        let (answer, counter) = match answer {
+            Some(answer) => (Some(answer), Counter::OutsideNames),
+            None if is_query(data) => return Ok(false),
+            None => (answer_other(data).map(Vec::from), Counter::OutsideForbidden),
+        };
+        let ends = (*destination, *source);
+        let is_sent = answer.is_some_and(|answer| self.outside.send(*kind, ends, &answer).is_ok());
+        self.outside.count(if is_sent { counter } else { Counter::OutsideDropped }, 1)?;
         Ok(true)
     }
 
     /// Returns true if that is where this gateway answers questions after names.
     fn is_for_names(&self, destination: SocketAddr) -> bool {
-        destination.port() == NAMES_PORT && self.is_own(destination.ip())
+        destination.port() == DNS_PORT && self.is_own(destination.ip())
     }
 
     fn is_own(&self, address: IpAddr) -> bool {
@@ -416,13 +424,20 @@ impl Gateway {
     }
 
     /// Decides whether a guest may reach an address, and where that is.
-    fn admit(&mut self, guest: Name, destination: SocketAddr) -> Result<SocketAddr, Failure> {
+    fn admit(
+        &mut self,
+        now: u64,
+        guest: Name,
+        destination: SocketAddr,
+    ) -> Result<SocketAddr, Failure> {
         if !self.rules.may_use(guest) {
             return Err(Failure::Forbidden);
         }
         if self.is_own(destination.ip()) {
-            let resolver = self.is_for_names(destination).then(|| self.resolvers.current());
-            return resolver.flatten().ok_or(Failure::Refused(Refusal::Port));
+            return match self.is_for_names(destination) {
+                true => self.resolvers.current(now).ok_or(Failure::Lacking),
+                false => Err(Failure::Refused(Refusal::Port)),
+            };
         }
         match self.rules.may_reach(destination.ip(), &mut self.links) {
             Ok(true) => Ok(destination),
@@ -443,7 +458,8 @@ impl Gateway {
             }
         };
         if let Some(guest) = guest {
-            self.notices.say(|| format!("{guest} does not reach {destination}: {why}"));
+            let what = || format!("{guest} does not reach {destination}: {why}");
+            self.notices.say((guest, failure), what);
         }
     }
 

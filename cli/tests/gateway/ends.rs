@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 use std::thread;
 
@@ -85,7 +85,7 @@ fn server_that_is_killed_ends_its_connections_alone() {
         running.join().unwrap();
     }
     let refused = connect(&member, "192.0.2.2:7").unwrap_err();
-    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     assert_eq!(elsewhere.end()["outside_connections"], 4);
 }
 
@@ -152,6 +152,32 @@ fn gateway_that_is_killed_is_started_again_and_ends_connections() {
         let started = gateways(&socket);
         assert!(started.len() == 1 && started.is_disjoint(&killed), "{started:?}");
     }
+}
+
+#[test]
+fn gateway_whose_log_nobody_reads_serves_and_ends() {
+    let system = System::start("gateway-log");
+    let (_reader, writer) = io::pipe().unwrap();
+    let words = ["gateway", "hs0", "--json", "--name", "gateway", "--address", GATEWAY];
+    let options = ["--refuse", "192.0.2.0/24", "--until-input-ends"];
+    let mut command = system.command(&[&words[..], &options].concat());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(writer.try_clone().unwrap());
+    let mut gateway = Process(command.spawn().unwrap());
+    let mut results = BufReader::new(gateway.0.stdout.take().unwrap());
+    assert!(results.read_line(&mut String::new()).unwrap() > 0);
+    // It ends when the pipe does.
+    let mut filling = writer.try_clone().unwrap();
+    thread::spawn(move || while filling.write_all(&[b'x'; 4096]).is_ok() {});
+    while os::poller::is_writable(&writer) {
+        thread::yield_now();
+    }
+    for name in ["ONE", "TWO"] {
+        let member = stack(&system, name);
+        let refused = || connect(&member, "192.0.2.2:7").unwrap_err().kind();
+        assert_eq!([(); 3].map(|()| refused()), [io::ErrorKind::HostUnreachable; 3]);
+    }
+    drop(gateway.0.stdin.take());
+    assert!(gateway.0.wait().unwrap().success());
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Questions after names: those of members are answered here, all others by the resolver of this machine.
 
-use std::fs::File;
-use std::io::Read;
-use std::net::{IpAddr, SocketAddr};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+use std::time::Duration;
 
 use siga::Name;
 
@@ -12,9 +13,14 @@ pub const PORT: u16 = 53;
 /// Where this machine's resolvers are named.
 const RESOLVERS: &str = "/etc/resolv.conf";
 
-/// Bytes of that file that are looked at, and resolvers that are used, as the C library does.
+/// Bytes of that file that are looked at, and resolvers that are used, as the C library does. Where the file names none, or is not
+/// there, it takes the one of this machine.
 const RESOLVERS_BYTES_MAX: u64 = 1 << 16;
 const RESOLVERS_MAX: usize = 3;
+const RESOLVER_HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT);
+
+/// How long what was read of that file counts.
+const READ_AGAIN_NS: u64 = Duration::from_secs(1).as_nanos() as u64;
 
 /// Bytes of the head of a message (RFC 1035 4.1.1).
 const HEAD_BYTES: usize = 12;
@@ -22,10 +28,23 @@ const HEAD_BYTES: usize = 12;
 const A: u16 = 1;
 const AAAA: u16 = 28;
 const INTERNET: u16 = 1;
+const NOT_IMPLEMENTED: u8 = 4;
 
 /// Returns true if a message asks something that a resolver answers: a standard query with one question.
 pub fn is_query(message: &[u8]) -> bool {
     message.len() > HEAD_BYTES && message[2] & 0xf8 == 0 && message[4..6] == [0, 1]
+}
+
+/// Returns the answer to a message that asks for something else than a name, such as a change of names (RFC 1035 4.1.1: not implemented; RFC
+/// 2136). A resolver on this machine might believe what comes from the machine itself. None if the message asks for nothing, either.
+pub fn answer_other(message: &[u8]) -> Option<[u8; HEAD_BYTES]> {
+    let head = message.first_chunk::<HEAD_BYTES>().filter(|head| head[2] & 0x80 == 0)?;
+    let mut answer = [0; HEAD_BYTES];
+    answer[..2].copy_from_slice(&head[..2]);
+    // Opcode and recursion as asked for.
+    answer[2] = 0x80 | head[2] & 0x79;
+    answer[3] = NOT_IMPLEMENTED;
+    Some(answer)
 }
 
 /// A question after the name of one label.
@@ -83,7 +102,9 @@ impl Question {
 /// The resolvers of this machine, as of now, or those that were named.
 #[derive(Clone, Debug, Default)]
 pub struct Resolvers {
-    named: Vec<SocketAddr>,
+    all: Vec<SocketAddr>,
+    /// When the file is read again, if the resolvers are from there: they change when the machine comes to another network.
+    read_again_ns: Option<u64>,
     /// How many have not answered: the next is asked.
     silent: usize,
     /// The one that has answered last, and when.
@@ -91,28 +112,32 @@ pub struct Resolvers {
 }
 
 impl Resolvers {
+    /// Those that were named, or those of this machine if there are none.
     pub fn new(named: Vec<SocketAddr>) -> Resolvers {
-        Resolvers { named, silent: 0, answered: None }
+        let read_again_ns = named.is_empty().then_some(0);
+        Resolvers { all: named, read_again_ns, ..Resolvers::default() }
     }
 
-    /// All of them. The file is read each time: it changes when the machine comes to another network.
-    pub fn all(&self) -> Vec<SocketAddr> {
-        if !self.named.is_empty() {
-            return self.named.clone();
+    /// All of them. None if the file could not be read yet, for want of descriptors or memory.
+    pub fn all(&mut self, now: u64) -> &[SocketAddr] {
+        if self.read_again_ns.is_some_and(|again| again <= now) {
+            self.read_again_ns = Some(now + READ_AGAIN_NS);
+            // If it cannot be read, those count that were there.
+            if let Ok(all) = read() {
+                self.all = all;
+            }
         }
-        let mut text = String::new();
-        let file = File::open(RESOLVERS);
-        let read = file.and_then(|file| file.take(RESOLVERS_BYTES_MAX).read_to_string(&mut text));
-        if read.is_err() {
-            return Vec::new();
-        }
-        parse(&text)
+        &self.all
     }
 
     /// The one to ask now.
-    pub fn current(&self) -> Option<SocketAddr> {
-        let all = self.all();
-        (!all.is_empty()).then(|| all[self.silent % all.len()])
+    pub fn current(&mut self, now: u64) -> Option<SocketAddr> {
+        self.all(now);
+        self.chosen()
+    }
+
+    fn chosen(&self) -> Option<SocketAddr> {
+        self.all.get(self.silent.checked_rem(self.all.len())?).copied()
     }
 
     /// One has answered.
@@ -124,19 +149,47 @@ impl Resolvers {
     /// else had an answer meanwhile: one that leaves out some questions is there.
     pub fn fail(&mut self, resolver: SocketAddr, asked_ns: u64) {
         let has_answered = self.answered.is_some_and(|(at, ns)| at == resolver && ns > asked_ns);
-        if self.current() == Some(resolver) && !has_answered {
+        if self.chosen() == Some(resolver) && !has_answered {
             self.silent = self.silent.wrapping_add(1);
         }
     }
 }
 
-fn parse(text: &str) -> Vec<SocketAddr> {
+fn read() -> io::Result<Vec<SocketAddr>> {
+    let mut text = Vec::new();
+    match File::open(RESOLVERS) {
+        Ok(file) => _ = file.take(RESOLVERS_BYTES_MAX).read_to_end(&mut text)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let mut all = parse(&String::from_utf8_lossy(&text), interface_number);
+    if all.is_empty() {
+        all.push(RESOLVER_HERE);
+    }
+    Ok(all)
+}
+
+fn parse(text: &str, interface_number: impl Fn(&str) -> Option<u32>) -> Vec<SocketAddr> {
     let servers = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         let is_server = words.next() == Some("nameserver");
-        words.next().filter(|_| is_server)?.parse().ok()
+        let server = words.next().filter(|_| is_server)?;
+        match server.split_once('%') {
+            None => Some(SocketAddr::new(server.parse().ok()?, PORT)),
+            // An address that is local to a link, and the interface there (RFC 4007 11).
+            Some((address, interface)) => {
+                let number = interface.parse().ok().or_else(|| interface_number(interface))?;
+                Some(SocketAddrV6::new(address.parse().ok()?, PORT, 0, number).into())
+            }
+        }
     });
-    servers.take(RESOLVERS_MAX).map(|server: IpAddr| SocketAddr::new(server, PORT)).collect()
+    servers.take(RESOLVERS_MAX).collect()
+}
+
+fn interface_number(name: &str) -> Option<u32> {
+    let is_name = !name.contains('/') && !name.starts_with('.');
+    let text = fs::read_to_string(format!("/sys/class/net/{name}/ifindex"));
+    text.ok().filter(|_| is_name)?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -184,9 +237,13 @@ mod tests {
     #[test]
     fn resolvers_are_read_as_the_c_library_reads_them() {
         let text = "# nameserver 1.1.1.1\nsearch a.b\nnameserver 192.0.2.1\nnameserver\t2001:db8::1 \n\
-                    nameserver x\noptions a\nnameserver 192.0.2.3\nnameserver 192.0.2.4\n";
-        let read: Vec<String> = parse(text).iter().map(SocketAddr::to_string).collect();
-        assert_eq!(read, ["192.0.2.1:53", "[2001:db8::1]:53", "192.0.2.3:53"]);
+                    nameserver x\noptions a\nnameserver fe80::1%eth9\nnameserver fe80::1%eth0\n\
+                    nameserver 192.0.2.4\n";
+        let number = |name: &str| (name == "eth0").then_some(7);
+        let read: Vec<String> = parse(text, number).iter().map(SocketAddr::to_string).collect();
+        assert_eq!(read, ["192.0.2.1:53", "[2001:db8::1]:53", "[fe80::1%7]:53"]);
+        assert_eq!(interface_number("lo"), Some(1));
+        assert_eq!(interface_number("../net/lo"), None);
     }
 
     #[test]
@@ -194,12 +251,24 @@ mod tests {
         let [one, two] = ["192.0.2.1:53", "192.0.2.2:53"].map(|at| at.parse().unwrap());
         let mut resolvers = Resolvers::new(vec![one, two]);
         (0..4).for_each(|_| resolvers.fail(one, 5));
-        assert_eq!(resolvers.current(), Some(two));
+        assert_eq!(resolvers.current(0), Some(two));
         resolvers.answer(two, 9);
         resolvers.fail(two, 8);
-        assert_eq!(resolvers.current(), Some(two), "it has answered meanwhile");
+        assert_eq!(resolvers.current(0), Some(two), "it has answered meanwhile");
         resolvers.fail(two, 10);
-        assert_eq!(resolvers.current(), Some(one));
+        assert_eq!(resolvers.current(0), Some(one));
+    }
+
+    #[test]
+    fn what_is_no_question_after_a_name_is_for_no_resolver() {
+        let mut update = WEB.to_vec();
+        update[2] = 0x28;
+        assert!(!is_query(&update));
+        let answer = b"\x12\x34\xa8\x04\0\0\0\0\0\0\0\0";
+        assert_eq!(answer_other(&update).as_ref(), Some(answer));
+        update[2] |= 0x80;
+        assert_eq!(answer_other(&update), None, "an answer is not answered");
+        assert_eq!(answer_other(&WEB[..HEAD_BYTES - 1]), None);
     }
 
     #[test]

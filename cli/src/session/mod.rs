@@ -1,0 +1,207 @@
+//! Two connections that are one to their ends: a socket of this system, and a stream on a LAN.
+
+mod pump;
+mod shares;
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use os::poller::Poller;
+use siga::tcpip;
+
+pub use self::pump::{Connected, Pump, Turn, Woken};
+pub use self::shares::{Shares, Turns};
+
+/// How long a side is silent before it is asked whether it is still there, how long until it is asked again, and how often.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+const KEEP_ALIVE_AGAIN: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_PROBES: u32 = 6;
+
+/// Bytes of one direction before others have their turn.
+const TURN_BYTES: usize = 256 << 10;
+
+/// A connection, which is two: one of the system, and one on the LAN. Bytes go straight from the buffers of the one to those of the other: what has no
+/// room there is not taken, and so held back where it comes from.
+struct Session {
+    system: TcpStream,
+    lan: tcpip::TcpStream,
+    /// False from the moment the socket had nothing to read, or no room, until the poller names it again: that saves the system calls that
+    /// would only say the same.
+    may_read: bool,
+    may_write: bool,
+    /// True if a side was named, and its error was not looked for since.
+    is_system_named: bool,
+    is_lan_named: bool,
+    /// True once the end of this direction was passed on.
+    is_lan_shut: bool,
+    is_system_shut: bool,
+}
+
+/// Bytes that were carried, and whether there may be more at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Carried {
+    to_lan: usize,
+    to_system: usize,
+    has_more: bool,
+}
+
+impl Session {
+    /// Both sides are there, or on their way. The poller and the stack name this when there may be something to carry.
+    ///
+    /// # Errors
+    /// The socket cannot be watched, or as [`tcpip::Stack::poll`].
+    fn of(
+        system: TcpStream,
+        lan: tcpip::TcpStream,
+        (poller, number): (Option<&Poller>, u64),
+    ) -> io::Result<Session> {
+        // What is forwarded was held back by its sender already, if at all.
+        let _ = lan.set_nodelay(true);
+        let _ = system.set_nodelay(true);
+        // A side that has gone without a word would keep its place for ever.
+        let (time, again, probes) = (KEEP_ALIVE, KEEP_ALIVE_AGAIN, KEEP_ALIVE_PROBES);
+        let _ = lan.set_keepalive_probes(time, again, probes);
+        let _ = os::socket::set_keepalive(&system, time, again, probes);
+        let session = Session {
+            system,
+            lan,
+            may_read: true,
+            may_write: true,
+            is_system_named: true,
+            is_lan_named: true,
+            is_lan_shut: false,
+            is_system_shut: false,
+        };
+        let watched = session.watch(poller, number);
+        match watched {
+            Ok(()) => Ok(session),
+            Err(error) => {
+                session.reset();
+                Err(error)
+            }
+        }
+    }
+
+    fn watch(&self, poller: Option<&Poller>, number: u64) -> io::Result<()> {
+        self.system.set_nonblocking(true)?;
+        self.lan.set_nonblocking(true)?;
+        self.lan.watch(number)?;
+        poller.map_or(Ok(()), |poller| poller.add_edges(&self.system, number))
+    }
+
+    /// The poller has named the socket.
+    fn wake(&mut self) {
+        (self.may_read, self.may_write, self.is_system_named) = (true, true, true);
+    }
+
+    /// Both directions have ended.
+    fn is_over(&self) -> bool {
+        self.is_lan_shut && self.is_system_shut
+    }
+
+    /// Carries bytes both ways.
+    ///
+    /// # Errors
+    /// One side has failed.
+    fn carry(&mut self) -> io::Result<Carried> {
+        let mut carried = Carried::default();
+        self.carry_to_lan(&mut carried)?;
+        self.carry_to_system(&mut carried)?;
+        // A side that is not read, because the other has no room or its own end has come, may have failed nevertheless.
+        if !self.is_over() {
+            if self.may_read | self.is_lan_shut
+                && std::mem::take(&mut self.is_system_named)
+                && let Some(error) = self.system.take_error()?
+            {
+                return Err(error);
+            }
+            if !self.may_write | self.is_system_shut
+                && std::mem::take(&mut self.is_lan_named)
+                && let Some(error) = self.lan.take_error()?
+            {
+                return Err(error);
+            }
+        }
+        Ok(carried)
+    }
+
+    fn carry_to_lan(&mut self, carried: &mut Carried) -> io::Result<()> {
+        while self.may_read && !self.is_lan_shut {
+            let mut left = TURN_BYTES.saturating_sub(carried.to_lan);
+            if left == 0 {
+                carried.has_more = true;
+                break;
+            }
+            let mut read = Ok(1);
+            let sent = self.lan.send_pieces_with(|room| {
+                let room_bytes = room.len().min(left);
+                let mut filled = 0;
+                while filled < room_bytes && *read.as_ref().unwrap_or(&0) > 0 {
+                    read = (&self.system).read(&mut room[filled..room_bytes]);
+                    filled += *read.as_ref().unwrap_or(&0);
+                }
+                left -= filled;
+                filled
+            });
+            match sent {
+                Ok(bytes) => carried.to_lan += bytes,
+                Err(error) if is_early(&error) => break,
+                Err(error) => return Err(error),
+            }
+            match read {
+                Ok(0) => {
+                    self.is_lan_shut = true;
+                    self.lan.shutdown(Shutdown::Write)?;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_read = false,
+                Err(error) if !is_early(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_to_system(&mut self, carried: &mut Carried) -> io::Result<()> {
+        while self.may_write && !self.is_system_shut {
+            if carried.to_system >= TURN_BYTES {
+                carried.has_more = true;
+                break;
+            }
+            let mut written = Ok(0);
+            let mut has_ended = false;
+            let taken = self.lan.receive_pieces_with(|pieces| {
+                has_ended = pieces.is_empty();
+                if !has_ended {
+                    written = (&self.system).write_vectored(pieces);
+                }
+                *written.as_ref().unwrap_or(&0)
+            });
+            match taken {
+                Ok(bytes) => carried.to_system += bytes,
+                Err(error) if is_early(&error) => break,
+                Err(error) => return Err(error),
+            }
+            match written {
+                Ok(_) if has_ended => {
+                    self.is_system_shut = true;
+                    self.system.shutdown(Shutdown::Write)?;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_write = false,
+                Err(error) if !is_early(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// One side has failed: the other is told so, and not that this was the end.
+    fn reset(&self) {
+        let _ = os::socket::reset_when_closed(&self.system);
+        let _ = self.lan.reset();
+    }
+}
+
+fn is_early(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
