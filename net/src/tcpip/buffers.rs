@@ -137,6 +137,43 @@ impl Buffers {
         self.refused.get_mut().retain(|(refused, _)| *refused != number);
     }
 
+    /// How many owners there are.
+    #[cfg(test)]
+    pub(in crate::tcpip) fn owners(&self) -> usize {
+        self.by_host.len()
+    }
+
+    /// So many bytes in all, and so many kept, from now on.
+    pub(in crate::tcpip) fn set_limits(&mut self, bytes_max: usize, kept_bytes_max: usize) {
+        self.in_use_max = (bytes_max / BUFFER_BYTES).max(1);
+        self.free_max = kept_bytes_max / BUFFER_BYTES;
+        self.free.truncate(self.free_max);
+    }
+
+    /// A connection goes elsewhere with so many buffers of bytes that have come, and of those that are to be sent.
+    pub(in crate::tcpip) fn let_go(&mut self, owner: Owner, buffers: [usize; 2]) {
+        let account = &mut self.accounts[owner.0 as usize];
+        for (in_use, gone) in account.in_use.iter_mut().zip(buffers) {
+            *in_use -= gone;
+        }
+        self.in_use -= buffers.iter().sum::<usize>();
+        self.sending -= buffers[1];
+        self.leave(owner);
+    }
+
+    /// A connection with this host has come with so many buffers, which it keeps whatever the limits say.
+    pub(in crate::tcpip) fn settle_in(&mut self, host: IpAddr, buffers: [usize; 2]) -> Owner {
+        let owner = self.enter(host);
+        let account = &mut self.accounts[owner.0 as usize];
+        for (in_use, come) in account.in_use.iter_mut().zip(buffers) {
+            *in_use += come;
+        }
+        self.in_use += buffers.iter().sum::<usize>();
+        self.sending += buffers[1];
+        self.high_water = self.high_water.max(self.in_use);
+        owner
+    }
+
     pub(in crate::tcpip) fn usage(&self) -> PoolUse {
         let Buffers { free, in_use, in_use_max, high_water, .. } = self;
         PoolUse {
@@ -169,7 +206,9 @@ impl Buffers {
             Purpose::Behind => (self.in_use - self.sending, self.in_use_max * 3 / 8),
             Purpose::Sending => (self.sending, self.in_use_max / 4),
         };
-        (self.in_use_max - self.in_use).min((self.in_use_max - kept).saturating_sub(has))
+        self.in_use_max
+            .saturating_sub(self.in_use)
+            .min((self.in_use_max - kept).saturating_sub(has))
     }
 
     /// Returns true if an owner may have one of so many that are left.

@@ -317,11 +317,16 @@ impl Connections {
     }
 
     pub(super) fn remove(&mut self, index: u32) {
-        let Some(place) = self.place_mut(index) else { return };
-        if place.connection.take().is_some() {
-            place.age = place.age.wrapping_add(1);
-            self.free.push(index);
-        }
+        self.take(index);
+    }
+
+    /// Takes a connection out.
+    pub(super) fn take(&mut self, index: u32) -> Option<Connection> {
+        let place = self.place_mut(index)?;
+        let connection = place.connection.take()?;
+        place.age = place.age.wrapping_add(1);
+        self.free.push(index);
+        Some(connection)
     }
 
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Connection> {

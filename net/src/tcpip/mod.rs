@@ -10,6 +10,7 @@ mod connection;
 mod control;
 mod cookie;
 mod counters;
+mod directory;
 mod fragments;
 mod keep_alive;
 mod medium;

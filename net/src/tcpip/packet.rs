@@ -230,6 +230,20 @@ impl<'a> Packet<'a> {
         frame
     }
 
+    /// A frame with an empty Ethernet header and this packet.
+    pub(super) fn frame(&self) -> Vec<u8> {
+        let mut frame = Vec::with_capacity(ETHERNET_BYTES + self.bytes.len());
+        frame.extend_from_slice(&[0; ETHERNET_BYTES]);
+        frame.extend_from_slice(self.bytes);
+        set_kind(&mut frame);
+        frame
+    }
+
+    /// Returns true if this is a whole segment of TCP.
+    pub(super) fn is_segment(&self) -> bool {
+        self.protocol == TCP && self.fragment.is_none()
+    }
+
     /// The header of the transport, and its data.
     pub(super) fn transport(&self) -> &'a [u8] {
         &self.bytes[self.header_bytes..]

@@ -155,7 +155,7 @@ enum Way<'a> {
 }
 
 /// All that a stack knows of ways.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Routes {
     interfaces: Vec<Interface>,
     /// The addresses of all interfaces.

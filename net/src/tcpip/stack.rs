@@ -8,6 +8,7 @@ use super::buffers::{Buffers, PoolUse};
 use super::connection::{Awaited, Connection, ConnectionId, Connections, End, Readable, Writable};
 use super::control::Limiter;
 use super::counters::Counters;
+use super::directory::Handed;
 use super::fragments::Reassembly;
 use super::keep_alive::{KeepAlive, Keeper, Step};
 use super::medium::Medium;
@@ -29,7 +30,7 @@ use crate::board::{self, CONNECTION_ROWS, Overview, Row, RowState, SOCKET_ROWS};
 use crate::lan::frame::{ETHERNET_BYTES, Mac, u16_at};
 use crate::lan::link::Frame;
 use crate::lan::neighbour;
-use crate::lan::offload::{Kind, Offload, segment};
+use crate::lan::offload::{Checksum, Kind, Offload, segment};
 use os::words::Words;
 
 mod control;
@@ -43,6 +44,7 @@ mod outside;
 mod parts;
 mod segment;
 mod serve;
+mod shards;
 mod show;
 mod stream;
 mod verbs;
@@ -52,6 +54,7 @@ pub use in_place::InPlace;
 use listen::Listener;
 use outside::Outside;
 pub use outside::{Asked, Refusal, Stray, StrayKind};
+use shards::Shard;
 
 /// Both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -210,6 +213,8 @@ pub struct Stack {
     errors: Limiter,
     /// What waits for the program that stands in for hosts elsewhere.
     outside: Outside,
+    /// Which shard it is, if there are several.
+    shard: Option<Box<Shard>>,
 }
 
 impl std::fmt::Debug for Stack {
@@ -285,6 +290,7 @@ impl Stack {
             path_mtus_of_datagrams: PathMtus::default(),
             errors: Limiter::new(secret),
             outside: Outside::default(),
+            shard: None,
         }
     }
 
@@ -368,6 +374,11 @@ impl Stack {
             return Err(Counter::BadSource);
         }
         let is_outside = !self.has_address(packet.destination);
+        if self.has_only_connections() && (is_outside || !packet.is_segment()) {
+            let Frame { offload, bytes } = frame;
+            self.hand_to_first(Handed::Raw { lan, offload }, bytes);
+            return Ok(());
+        }
         if is_outside && !self.stands_in_for(interface, frame.bytes, packet.destination) {
             return Err(Counter::NotOurs);
         }
@@ -467,7 +478,7 @@ impl Stack {
         is_taken: impl Fn(&Stack, SocketAddr) -> bool,
     ) -> Result<SocketAddr, BindError> {
         let is_ours = self.has_address(address.ip());
-        if !address.ip().is_unspecified() && !is_ours {
+        if !address.ip().is_unspecified() && !is_ours || self.has_only_connections() {
             return Err(BindError::NotAvailable);
         }
         let with = |port| SocketAddr::new(address.ip(), port);
@@ -513,7 +524,8 @@ impl Stack {
     /// A pair of ports is not used from here.
     #[cfg(test)]
     pub(super) fn take_for_ever(&mut self, tuple: Tuple) {
-        self.time_wait.insert(0, tuple, (0, 0), None, u64::MAX);
+        let entry = super::time_wait::Entry { next: 0, expected: 0, recent: None, until: u64::MAX };
+        self.time_wait.insert(0, tuple, entry);
     }
 
     /// Whether there are no connections, but for those in TIME-WAIT.

@@ -635,6 +635,19 @@ impl Tcb {
         self.must_acknowledge = false;
     }
 
+    /// Goes elsewhere with its buffers: how many they are, of bytes that have come, and of those that are to be sent.
+    pub(super) fn move_out(&mut self, pool: &mut Buffers) -> [usize; 2] {
+        let buffers = [self.received.buffers(), self.sent.buffers()];
+        pool.let_go(self.sent.owner(), buffers);
+        buffers
+    }
+
+    /// Has come from elsewhere with its buffers, which are this owner's now.
+    pub(super) fn settle_in(&mut self, owner: Owner) {
+        self.sent.set_owner(owner);
+        self.received.set_owner(owner);
+    }
+
     /// Nobody will ask for anything any more.
     pub(super) fn discard(mut self, pool: &mut Buffers) {
         self.sent.clear(pool);

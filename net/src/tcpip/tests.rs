@@ -26,6 +26,7 @@ mod parts;
 mod ports;
 mod routes;
 mod script;
+mod shards;
 mod ways;
 
 const SECOND: u64 = 1_000_000_000;

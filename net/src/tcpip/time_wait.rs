@@ -20,7 +20,7 @@ pub(super) struct Entry {
     /// The other side's last time, if segments carry times (RFC 7323 3.2).
     pub(super) recent: Option<u32>,
     /// Until when, in nanoseconds.
-    until: u64,
+    pub(super) until: u64,
 }
 
 #[derive(Debug, Default)]
@@ -31,21 +31,14 @@ pub(super) struct TimeWait {
 }
 
 impl TimeWait {
-    /// Keeps what is left of a connection until `until`.
-    pub(super) fn insert(
-        &mut self,
-        now: u64,
-        tuple: Tuple,
-        (next, expected): (u32, u32),
-        recent: Option<u32>,
-        until: u64,
-    ) {
+    /// Keeps what is left of a connection.
+    pub(super) fn insert(&mut self, now: u64, tuple: Tuple, entry: Entry) {
         self.expire(now);
         if self.order.len() >= ENTRIES_MAX {
             self.forget_oldest();
         }
-        self.entries.insert(tuple, Entry { next, expected, recent, until });
-        self.order.push_back((until, tuple));
+        self.entries.insert(tuple, entry);
+        self.order.push_back((entry.until, tuple));
     }
 
     /// What is left of a connection, unless its time is over.
@@ -92,16 +85,20 @@ mod tests {
         Tuple { local, remote: std::net::SocketAddr::new([10, 1, 0, 2].into(), port) }
     }
 
+    fn entry(next: u32, expected: u32, until: u64) -> Entry {
+        Entry { next, expected, recent: None, until }
+    }
+
     #[test]
     fn entries_go_when_their_time_is_over() {
         let mut table = TimeWait::default();
-        table.insert(0, tuple(1), (7, 8), None, 10);
-        table.insert(0, tuple(2), (7, 9), None, 20);
+        table.insert(0, tuple(1), entry(7, 8, 10));
+        table.insert(0, tuple(2), entry(7, 9, 20));
         assert_eq!(table.get(9, &tuple(1)).map(|entry| entry.expected), Some(8));
         assert_eq!(table.get(10, &tuple(1)), None);
         // One that came again stays for its new time.
-        table.insert(5, tuple(1), (70, 80), None, 30);
-        table.insert(21, tuple(3), (0, 0), None, 40);
+        table.insert(5, tuple(1), entry(70, 80, 30));
+        table.insert(21, tuple(3), entry(0, 0, 40));
         assert_eq!((table.len(), table.order.len()), (2, 2));
         assert_eq!(table.get(21, &tuple(1)).map(|entry| entry.next), Some(70));
     }
@@ -111,7 +108,7 @@ mod tests {
         let mut table = TimeWait::default();
         for number in 0..=ENTRIES_MAX as u32 {
             let remote = std::net::SocketAddr::new(number.to_be_bytes().into(), 1);
-            table.insert(0, Tuple { local: tuple(1).local, remote }, (0, 0), None, 10);
+            table.insert(0, Tuple { local: tuple(1).local, remote }, entry(0, 0, 10));
         }
         assert_eq!((table.len(), table.order.len()), (ENTRIES_MAX, ENTRIES_MAX));
     }

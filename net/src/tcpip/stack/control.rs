@@ -24,16 +24,25 @@ impl Stack {
             return Err(Counter::ErrorNotOurs);
         }
         match report.protocol {
-            TCP => self.take_report(now, report),
+            TCP => self.take_report(now, report, packet),
             UDP => self.take_report_of_datagram(now, report),
             _ => Err(Counter::ErrorNotOurs),
         }
     }
 
     /// An error about a segment of TCP.
-    fn take_report(&mut self, now: u64, report: Report) -> Result<(), Counter> {
+    fn take_report(
+        &mut self,
+        now: u64,
+        report: Report,
+        packet: &Packet<'_>,
+    ) -> Result<(), Counter> {
         let tuple = Tuple { local: report.local, remote: report.remote };
-        let index = *self.tuples.get(&tuple).ok_or(Counter::ErrorNotOurs)?;
+        let Some(index) = self.tuples.get(&tuple).copied() else {
+            let is_handed_over =
+                !self.has_only_connections() && self.hand_over(now, &tuple, packet);
+            return if is_handed_over { Ok(()) } else { Err(Counter::ErrorNotOurs) };
+        };
         let connection = self.connections.get_mut(index).ok_or(Counter::ErrorNotOurs)?;
         let tcb = connection.tcb.as_ref().ok_or(Counter::ErrorNotOurs)?;
         if !tcb.is_under_way(report.sequence) {

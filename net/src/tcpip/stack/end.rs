@@ -1,6 +1,7 @@
 //! The ends of connections.
 
 use super::*;
+use crate::tcpip::time_wait::Entry;
 
 impl Stack {
     /// A connection is over, but for what the other side may not have heard: an entry in a table answers that.
@@ -11,7 +12,8 @@ impl Stack {
             let until = now.saturating_add(nanoseconds(self.options.time_wait));
             let (next, expected) = (tcb.next(), tcb.expected());
             let recent = tcb.times(now).map(|times| times.echoed);
-            self.time_wait.insert(now, connection.tuple, (next, expected), recent, until);
+            let left = Entry { next, expected, recent, until };
+            return self.retire_with(now, index, Some(left));
         }
         self.retire(index);
     }
@@ -30,6 +32,11 @@ impl Stack {
 
     /// The network has done with a connection. A program may still receive what has come.
     pub(super) fn retire(&mut self, index: u32) {
+        self.retire_with(self.clock, index, None);
+    }
+
+    /// The same, where this is left of it.
+    fn retire_with(&mut self, now: u64, index: u32, left: Option<Entry>) {
         self.clear_timer(index);
         self.unstall(index);
         let Some(connection) = self.connections.get_mut(index) else { return };
@@ -40,7 +47,7 @@ impl Stack {
         }
         let is_wanted = connection.is_held || connection.is_ready;
         if is_live {
-            self.leave(tuple, index);
+            self.leave(now, tuple, index, left);
         }
         self.note_change(index);
         self.show_later(index);
@@ -66,7 +73,7 @@ impl Stack {
             listener.half_open.remove(tuple.remote.ip(), connection.number);
         }
         if is_live {
-            self.leave(tuple, index);
+            self.leave(self.clock, tuple, index, None);
         }
         self.changed.remove(&index);
         self.connections.remove(index);
@@ -79,8 +86,18 @@ impl Stack {
         self.by_host.entry(tuple.remote.ip()).or_default().insert(index);
     }
 
-    /// The packets between these two are for no connection any more.
-    pub(super) fn leave(&mut self, tuple: Tuple, index: u32) {
+    /// The packets between these two are for no connection any more, but for what is left of it.
+    fn leave(&mut self, now: u64, tuple: Tuple, index: u32, left: Option<Entry>) {
+        self.forget_place(tuple, index);
+        if !self.end_elsewhere(tuple, left)
+            && let Some(left) = left
+        {
+            self.time_wait.insert(now, tuple, left);
+        }
+    }
+
+    /// The packets between these two are not for this connection any more.
+    pub(super) fn forget_place(&mut self, tuple: Tuple, index: u32) {
         self.tuples.remove(&tuple);
         let host = tuple.remote.ip();
         if let Some(of_host) = self.by_host.get_mut(&host) {

@@ -1,7 +1,7 @@
 //! Packets that come or go in parts, and those to the stack itself.
 
 use super::*;
-use crate::lan::offload::{Checksum, complete_checksum};
+use crate::lan::offload::complete_checksum;
 use crate::tcpip::packet::Fragment;
 use crate::tcpip::{control, fragments};
 
@@ -142,8 +142,12 @@ impl Stack {
         for _ in 0..self.output.own_waiting() {
             let Some((offload, frame)) = self.output.take_own() else { break };
             self.counters.count(Counter::FramesReceived);
-            let taken = Packet::parse(&frame)
-                .and_then(|packet| self.take_packet(now, &packet, offload.checksum, link));
+            let taken = Packet::parse(&frame).and_then(|packet| {
+                if !packet.is_segment() && self.hand_to_first(Handed::Packet, &frame) {
+                    return Ok(());
+                }
+                self.take_packet(now, &packet, offload.checksum, link)
+            });
             if let Err(reason) = taken {
                 self.counters.count(reason);
             }

@@ -16,6 +16,8 @@ impl Stack {
     pub fn poll(&mut self, now: u64, link: &mut impl Link) -> bool {
         self.clock = now;
         self.receive_own(now, link);
+        self.take_mail(now, link);
+        self.let_go();
         self.give_up_late(now, link);
         let Stack { output, counters, stalled, busy, connections, has_moved, .. } = self;
         output.retry(now, link, counters, |to| {
@@ -79,7 +81,10 @@ impl Stack {
 
     /// Returns true if there is work to do at once.
     fn has_more(&self) -> bool {
-        !self.busy.is_empty() || !self.questioned.is_empty() || self.output.own_waiting() > 0
+        !self.busy.is_empty()
+            || !self.questioned.is_empty()
+            || self.output.own_waiting() > 0
+            || self.has_mail()
     }
 
     /// When [`Stack::poll`] is to be called at the latest, if nothing comes before. None: never.

@@ -17,13 +17,17 @@ impl Stack {
             return Err(ConnectError::Full);
         }
         let local = self.source_for(remote.ip()).ok_or(ConnectError::NotAvailable)?;
-        let Stack { ports, tuples, listeners, time_wait, .. } = self;
+        if self.has_only_connections() {
+            return Err(ConnectError::NotAvailable);
+        }
+        let Stack { ports, tuples, listeners, time_wait, shard, .. } = self;
         let is_free = |port: u16| {
             let tuple = Tuple { local: SocketAddr::new(local, port), remote };
             // A connection has two ends, also where both are ours.
             tuple.local != remote
                 && !tuples.contains_key(&tuple)
                 && !time_wait.has(&tuple)
+                && !Stack::is_elsewhere(shard.as_deref(), &tuple)
                 && !Stack::is_in_the_way(tuple.local, listeners.keys())
         };
         let port = ports.choose(local, Some(remote), is_free).ok_or(ConnectError::NotAvailable)?;

@@ -90,6 +90,15 @@ impl Chain {
         self.owner
     }
 
+    pub(super) fn set_owner(&mut self, owner: Owner) {
+        self.owner = owner;
+    }
+
+    /// How many buffers it has.
+    pub(super) fn buffers(&self) -> usize {
+        self.buffers.first.iter().chain(self.buffers.rest.iter().flatten()).count()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.bytes as usize
     }

@@ -1,0 +1,361 @@
+//! Stacks with several shards, between which connections move at any step, in virtual time.
+
+use super::*;
+use crate::lan::frame::u16_at;
+
+/// Two stacks of some shards each. All shards of a side send on one wire.
+struct Shards {
+    now: u64,
+    sides: [Vec<Stack>; 2],
+    wires: [Wire; 2],
+    chance: Chance,
+}
+
+impl Shards {
+    fn new(seed: u64, faults: Faults, options: Options, counts: [usize; 2]) -> Shards {
+        let World { stacks, wires, .. } = World::new(seed, faults, true, options, 0);
+        let mut counts = counts.into_iter();
+        let sides = stacks.map(|stack| stack.into_shards(counts.next().unwrap(), |_| {}));
+        Shards { now: 0, sides, wires, chance: Chance::new(seed) }
+    }
+
+    /// The shard where a frame enters: always the same for a connection.
+    fn entry(&mut self, side: usize, frame: &[u8]) -> usize {
+        let count = self.sides[side].len();
+        match (frame.get(23), u16_at(frame, 34), u16_at(frame, 36)) {
+            (Some(&packet::TCP), Some(source), Some(destination)) => {
+                (source ^ destination) as usize % count
+            }
+            _ => self.chance.below(count as u64) as usize,
+        }
+    }
+
+    /// Goes on to the next thing that happens, in shards in any order. False if nothing ever will.
+    fn step(&mut self) -> bool {
+        for side in [0, 1] {
+            self.wires[side].now = self.now;
+            let first = self.chance.below(self.sides[side].len() as u64) as usize;
+            for at in 0..self.sides[side].len() {
+                let at = (first + at) % self.sides[side].len();
+                // A thread may be late.
+                if self.chance.happens(Share::percent(70)) {
+                    self.sides[side][at].poll(self.now, &mut self.wires[side]);
+                }
+            }
+        }
+        let arrival = |wire: &Wire| wire.under_way.first_key_value().map(|((at, _), _)| *at);
+        let arrivals = self.wires.iter().filter_map(arrival);
+        let dues = self.sides.iter().flatten().filter_map(Stack::due);
+        let waits = self.sides.iter().flatten().filter(|stack| stack.waits_for_room());
+        let rooms = waits.map(|_| self.now + 1000);
+        let Some(next) = arrivals.chain(dues).chain(rooms).min() else { return false };
+        self.now = self.now.max(next);
+        for from in [0, 1] {
+            let to = 1 - from;
+            self.wires[to].now = self.now;
+            while let Some(entry) = self.wires[from].under_way.first_entry()
+                && entry.key().0 <= self.now
+            {
+                let (offload, bytes) = entry.remove();
+                let shard = self.entry(to, &bytes);
+                let frame = Frame { offload, bytes: &bytes };
+                self.sides[to][shard].receive(self.now, 0, frame, &mut self.wires[to]);
+            }
+        }
+        true
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.sides.iter().flatten().all(|stack| stack.is_quiet() && stack.has_all_back())
+    }
+}
+
+/// One end of a connection, wherever it is.
+struct Party {
+    side: usize,
+    shard: usize,
+    id: ConnectionId,
+    /// It is on its way to another shard.
+    is_moving: bool,
+    sent: usize,
+    received: usize,
+    is_over: bool,
+}
+
+impl Party {
+    fn new(side: usize, id: ConnectionId) -> Party {
+        Party { side, shard: 0, id, is_moving: false, sent: 0, received: 0, is_over: false }
+    }
+
+    /// Sends and receives what it can. Nothing that comes is out of order where nothing is lost.
+    fn work(&mut self, world: &mut Shards, bytes: usize, is_in_order: bool) {
+        let stack = &mut world.sides[self.side][self.shard];
+        if self.is_over || !stack.has(self.id) {
+            return;
+        }
+        let (side, id) = (self.side, self.id);
+        while stack.writable(id) == Writable::Room && self.sent < bytes {
+            let from = self.sent;
+            self.sent += stack
+                .send_with(id, |room| {
+                    let count = room.len().min(bytes - from);
+                    for (at, place) in room[..count].iter_mut().enumerate() {
+                        *place = byte(side, from + at);
+                    }
+                    (count, count)
+                })
+                .unwrap();
+            if self.sent == bytes {
+                stack.shut_sending(id);
+            }
+        }
+        if is_in_order && !stack.is_connecting(id) && stack.readable(id) != Readable::Finished {
+            assert_eq!(stack.pieces(id).1, 0, "ranges behind a gap");
+        }
+        while let Some(count) = stack.receive_with(id, |found| {
+            for (at, found) in found.iter().enumerate() {
+                assert_eq!(*found, byte(1 - side, self.received + at));
+            }
+            (found.len(), found.len())
+        }) {
+            self.received += count;
+        }
+        match stack.readable(id) {
+            Readable::Finished => {
+                assert_eq!(self.received, bytes, "the end came too early");
+                self.is_over = self.sent == bytes || stack.writable(id) == Writable::Closed;
+            }
+            Readable::Failed => self.is_over = true,
+            _ => {}
+        }
+    }
+}
+
+/// Some connections, both ends of which send so many bytes and move now and then: how many moves there were, and whether all have got all.
+fn moving_connections(
+    world: &mut Shards,
+    count: usize,
+    bytes: usize,
+    is_in_order: bool,
+) -> (u64, bool) {
+    let at: SocketAddr = "10.1.0.2:7".parse().unwrap();
+    let _ = world.sides[1][0].listen(at, 16);
+    let mut ends = Vec::new();
+    for _ in 0..count {
+        ends.push(Party::new(0, world.sides[0][0].connect(world.now, at).unwrap()));
+    }
+    let mut moves = 0;
+    let end = world.now + 3600 * SECOND;
+    while ends.len() < 2 * count || ends.iter().any(|end| !end.is_over) {
+        assert!(world.now < end, "it goes on without end");
+        while let Some((id, _)) = world.sides[1][0].accept(at) {
+            ends.push(Party::new(1, id));
+        }
+        for (name, one) in ends.iter_mut().enumerate() {
+            one.work(world, bytes, is_in_order);
+            let shards = world.sides[one.side].len() as u64;
+            let to = world.chance.below(shards) as usize;
+            if !one.is_moving && world.chance.happens(Share::percent(20)) {
+                let stack = &mut world.sides[one.side][one.shard];
+                one.is_moving = stack.move_to(one.id, to, name as u64);
+            }
+        }
+        if !world.step() {
+            break;
+        }
+        for side in [0, 1] {
+            for shard in 0..world.sides[side].len() {
+                while let Some((id, name)) = world.sides[side][shard].take_arrived() {
+                    let one = &mut ends[name as usize];
+                    assert_eq!(one.side, side);
+                    (one.shard, one.id, one.is_moving) = (shard, id, false);
+                    moves += 1;
+                }
+            }
+        }
+    }
+    let is_complete = |end: &Party| end.is_over && end.received == bytes;
+    let all = ends.len() == 2 * count && ends.iter().all(is_complete);
+    // Those that are on their way are closed where they come to.
+    let deadline = world.now + 600 * SECOND;
+    while world.now < deadline {
+        for one in &ends {
+            world.sides[one.side][one.shard].close(one.id);
+        }
+        for side in [0, 1] {
+            while let Some((id, _)) = world.sides[side][0].accept(at) {
+                world.sides[side][0].close(id);
+            }
+            for stack in &mut world.sides[side] {
+                while let Some((id, _)) = stack.take_arrived() {
+                    stack.close(id);
+                }
+            }
+        }
+        if world.is_quiet() || !world.step() {
+            break;
+        }
+    }
+    assert!(world.is_quiet(), "a connection, a buffer or an owner is left");
+    (moves, all)
+}
+
+#[test]
+fn nothing_comes_out_of_order_while_connections_move() {
+    let mut moves = 0;
+    for seed in 0..40 {
+        let options = Options { mtu: [1500, 57_344][seed as usize % 2], ..Options::default() };
+        let mut world = Shards::new(seed, Faults::default(), options, [1 + seed as usize % 3, 3]);
+        let (moved, all) = moving_connections(&mut world, 5, 300_000, true);
+        assert!(all, "seed {seed}");
+        for stack in world.sides.iter().flatten() {
+            assert_eq!(stack.counter(Counter::Resent), 0, "seed {seed}");
+            assert_eq!(stack.counter(Counter::ResetsSent), 0, "seed {seed}");
+        }
+        moves += moved;
+    }
+    assert!(moves > 1000, "{moves}");
+}
+
+/// `SIGA_SEED` runs one world.
+#[test]
+fn all_arrives_while_connections_move_between_shards_over_a_bad_wire() {
+    let one = std::env::var("SIGA_SEED").ok().and_then(|value| value.parse::<u64>().ok());
+    let seeds = one.map_or(0..100, |seed| seed..seed + 1);
+    let (mut complete, count) = (0, seeds.end - seeds.start);
+    for seed in seeds {
+        eprintln!("SIGA_SEED={seed}");
+        let mut chance = Chance::new(seed);
+        let faults = Faults {
+            lost: chance.below(8),
+            doubled: chance.below(10),
+            delayed: chance.below(30),
+            full: chance.below(30),
+            corrupted: chance.below(3),
+        };
+        let options = Options {
+            receive_bytes: 4096 << chance.below(7),
+            send_bytes: 4096 << chance.below(7),
+            medium: [Medium::MEMORY, Medium::WIRE][chance.below(2) as usize],
+            ..Options::default()
+        };
+        let counts = [chance.below(3) as usize + 1, chance.below(3) as usize + 1];
+        let mut world = Shards::new(chance.number(), faults, options, counts);
+        complete += u64::from(moving_connections(&mut world, 3, 60_000, false).1);
+    }
+    assert!(count == 1 || complete * 10 >= count * 9, "{complete} of {count}");
+}
+
+#[test]
+fn what_is_for_no_connection_is_the_first_shards_wherever_it_enters() {
+    let mut world = Shards::new(1, Faults::default(), Options::default(), [1, 3]);
+    let (one, at) = ("10.1.0.1:9".parse().unwrap(), "10.1.0.2:53".parse().unwrap());
+    let [client, server] = &mut world.sides;
+    client[0].bind(one).unwrap();
+    server[0].bind(at).unwrap();
+    for stack in &mut server[1..] {
+        assert_eq!(stack.bind(at), Err(super::super::BindError::NotAvailable));
+        assert_eq!(stack.listen(at, 1), Err(super::super::BindError::NotAvailable));
+        assert_eq!(stack.connect(0, one), Err(super::super::ConnectError::NotAvailable));
+    }
+    for number in 0..20u8 {
+        // Of these, some are fragments.
+        let data = vec![number; 1 + 300 * usize::from(number)];
+        world.sides[0][0].send_to(world.now, one, at, &data, &mut world.wires[0]).unwrap();
+        let mut found = None;
+        while found.is_none() {
+            world.step();
+            found = world.sides[1][0].receive_from(at);
+        }
+        assert_eq!(found, Some((one, data)));
+    }
+    let unbound = "10.1.0.2:54".parse().unwrap();
+    world.sides[0][0].connect_socket(one, unbound).unwrap();
+    world.sides[0][0].send_to_connected(world.now, one, b"?", &mut world.wires[0]).unwrap();
+    while !world.sides[0][0].take_refused(one) {
+        assert!(world.step(), "the error comes");
+    }
+}
+
+#[test]
+fn ports_of_a_connection_elsewhere_are_not_given_twice_and_its_rest_is_the_firsts() {
+    let mut world = Shards::new(1, Faults::default(), Options::default(), [2, 1]);
+    let at: SocketAddr = "10.1.0.2:7".parse().unwrap();
+    world.sides[1][0].listen(at, 16).unwrap();
+    let id = world.sides[0][0].connect(0, at).unwrap();
+    assert!(!world.sides[0][0].move_to(id, 0, 1), "it is there");
+    assert!(!world.sides[0][0].move_to(id, 2, 1), "there is no such shard");
+    assert!(world.sides[0][0].move_to(id, 1, 1));
+    let mut moved = None;
+    while moved.is_none() && world.step() {
+        moved = world.sides[0][1].take_arrived();
+    }
+    let (moved, name) = moved.unwrap();
+    assert_eq!(name, 1);
+    assert!(!world.sides[0][0].has(id));
+    assert_eq!(world.sides[0][0].readable(id), Readable::Finished);
+    let ends = world.sides[0][1].ends(moved).unwrap();
+    let mut accepted = None;
+    while accepted.is_none() && world.step() {
+        accepted = world.sides[1][0].accept(at);
+    }
+    // All ports are tried.
+    for _ in 0..70_000 {
+        let Ok(other) = world.sides[0][0].connect(world.now, at) else { break };
+        assert_ne!(world.sides[0][0].ends(other).unwrap(), ends);
+        world.sides[0][0].close(other);
+    }
+    world.sides[0][1].close(moved);
+    world.sides[1][0].close(accepted.unwrap().0);
+    while !world.is_quiet() {
+        assert!(world.step());
+    }
+    for _ in 0..10 {
+        world.step();
+    }
+    assert_eq!(world.sides[0][1].counts(), (0, 0));
+    assert_eq!(world.sides[0][0].counts().1, 1, "its ports rest at the first");
+}
+
+#[test]
+fn too_long_packets_are_reported_to_the_shard_that_has_the_connection() {
+    let mut world = Shards::new(1, Faults::default(), Options::default(), [2, 1]);
+    let at: SocketAddr = "10.1.0.2:7".parse().unwrap();
+    world.sides[1][0].listen(at, 16).unwrap();
+    let id = world.sides[0][0].connect(0, at).unwrap();
+    let (mut accepted, mut moved) = (None, None);
+    while accepted.is_none() && world.step() {
+        accepted = world.sides[1][0].accept(at);
+    }
+    assert!(world.sides[0][0].move_to(id, 1, 0));
+    while moved.is_none() && world.step() {
+        moved = world.sides[0][1].take_arrived();
+    }
+    let (id, _) = moved.unwrap();
+    let put = world.sides[0][1].send_with(id, |room| {
+        room[..1400].fill(1);
+        (1400, ())
+    });
+    assert_eq!(put, Some(()));
+    world.sides[0][1].poll(world.now, &mut world.wires[0]);
+    // A router says that what is under way is too long.
+    let (_, (_, sent)) = world.wires[0].under_way.pop_first().unwrap();
+    let router = "10.1.0.9".parse().unwrap();
+    let complaint = super::super::control::Complaint::TooLong(600);
+    let about = &sent[14..];
+    let mut error =
+        super::super::control::complaint(router, "10.1.0.1".parse().unwrap(), complaint, about);
+    address(&mut error, MACS[0], MACS[1]);
+    for entry in [0, 1] {
+        let frame = Frame { offload: Offload::NONE, bytes: &error };
+        world.sides[0][entry].receive(world.now, 0, frame, &mut world.wires[0]);
+    }
+    let end = world.now + 10 * SECOND;
+    while world.now < end && world.step() {}
+    assert_eq!(world.sides[0][1].counter(Counter::ErrorsReceived), 2);
+    assert_eq!(peek_of(&world.sides[1][0], accepted.unwrap().0), [1; 1400]);
+}
+
+fn peek_of(stack: &Stack, id: ConnectionId) -> Vec<u8> {
+    stack.peek(id).flatten().copied().collect()
+}
