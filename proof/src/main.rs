@@ -5,6 +5,7 @@ mod containers;
 mod crew;
 mod footprint;
 mod quotas;
+mod shards;
 mod sleeps;
 mod stalls;
 mod tenant;
@@ -36,6 +37,7 @@ enum Command {
     Quotas(quotas::Arguments),
     #[command(hide = true)]
     QuotasPart(quotas::PartArguments),
+    Shards(shards::Arguments),
     Sleeps(sleeps::Arguments),
     Stalls(stalls::Arguments),
     Tenant(tenant::Arguments),
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::ContainerPart(arguments) => containers::play(&arguments),
         Command::Quotas(arguments) => quotas::run(&arguments),
         Command::QuotasPart(arguments) => quotas::play(&arguments),
+        Command::Shards(arguments) => shards::run_command(&arguments),
         Command::Sleeps(arguments) => sleeps::run(&arguments),
         Command::Stalls(arguments) => stalls::run(&arguments),
         Command::Tenant(arguments) => tenant::run(&arguments),

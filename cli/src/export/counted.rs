@@ -132,6 +132,11 @@ pub const STACK: &[Counted] = &[
         "Segments with data that were sent again, or ask whether a window is still closed.",
         &["segments_resent"],
     ),
+    Counted::one(
+        "segments_out_of_order",
+        "Segments received whose data is behind a gap: what is in front of it was lost, or comes later.",
+        &["segments_out_of_order"],
+    ),
     Counted::one("packets_forwarded", "Packets of others passed on.", &["forwarded"]),
     Counted::one(
         "packets_reassembled",

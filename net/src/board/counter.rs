@@ -48,6 +48,8 @@ listed! {
         ErrorsReceived => "errors_received",
         /// Segments with data that were sent again, or ask whether a window is still closed.
         Resent => "segments_resent",
+        /// Segments received whose data is behind a gap: what is in front of it was lost, or comes later.
+        OutOfOrder => "segments_out_of_order",
         /// Packets of others passed on.
         Forwarded => "forwarded",
         /// Received frames dropped: a tag of a VLAN that the stack is not in, or none where it is in VLANs alone.

@@ -146,6 +146,9 @@ impl Stack {
         if arrival.is_lacking {
             counters.count(Counter::PoolExhausted);
         }
+        if arrival.is_behind {
+            counters.count(Counter::OutOfOrder);
+        }
         if arrival.is_heard {
             connection.hear(now);
         }

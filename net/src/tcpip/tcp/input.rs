@@ -49,6 +49,8 @@ pub(in crate::tcpip) struct Arrival {
     pub(in crate::tcpip) is_stray_reset: bool,
     /// Its data found no buffer.
     pub(in crate::tcpip) is_lacking: bool,
+    /// Its data is behind a gap.
+    pub(in crate::tcpip) is_behind: bool,
 }
 
 impl Arrival {
@@ -58,6 +60,7 @@ impl Arrival {
         is_heard: false,
         is_stray_reset: false,
         is_lacking: false,
+        is_behind: false,
     };
 
     fn answer(answer: Answer) -> Arrival {
@@ -175,6 +178,8 @@ impl Tcb {
         let progress = if is_synchronized { progress } else { Progress::Some };
         let mut arrival = Arrival { progress, is_heard: true, ..Arrival::NOTHING };
         if self.state != State::Closed && self.state != State::TimeWait {
+            arrival.is_behind =
+                segment.data_bytes > 0 && is_before(self.expected, segment.sequence);
             arrival.is_lacking = !self.store(now, &segment, data, config, pool);
         } else if segment.length() > 0 {
             self.must_acknowledge = self.state == State::TimeWait;

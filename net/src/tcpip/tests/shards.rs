@@ -210,6 +210,7 @@ fn nothing_comes_out_of_order_while_connections_move() {
         assert!(all, "seed {seed}");
         for stack in world.sides.iter().flatten() {
             assert_eq!(stack.counter(Counter::Resent), 0, "seed {seed}");
+            assert_eq!(stack.counter(Counter::OutOfOrder), 0, "seed {seed}");
             assert_eq!(stack.counter(Counter::ResetsSent), 0, "seed {seed}");
         }
         moves += moved;
