@@ -62,7 +62,7 @@ impl Mail {
 }
 
 struct Inside {
-    /// Who has a connection that is not with the first, its way there included.
+    /// Who has a connection that is not with the first, or is on its way there.
     owners: HashMap<Tuple, usize>,
     mail: Box<[Mail]>,
 }
@@ -103,7 +103,14 @@ impl Directory {
     pub(super) fn take_mail(&self, shard: usize) -> Mail {
         let mut inside = self.lock();
         self.has_mail[shard].store(false, Ordering::Relaxed);
-        std::mem::take(&mut inside.mail[shard])
+        let mail = std::mem::take(&mut inside.mail[shard]);
+        if shard == FIRST {
+            // What comes for them finds them in the first's own table from now on.
+            mail.arrived.iter().for_each(|moving| {
+                inside.owners.remove(&moving.connection.tuple);
+            });
+        }
+        mail
     }
 
     /// Tells a shard that it has mail, after the lock was released.
@@ -113,7 +120,7 @@ impl Directory {
         }
     }
 
-    /// Returns true if a connection is with another than the first.
+    /// Returns true if a connection is with another than the first, or on its way.
     pub(super) fn has(&self, tuple: &Tuple) -> bool {
         self.lock().owners.contains_key(tuple)
     }
@@ -134,10 +141,10 @@ impl Directory {
         frame: impl FnOnce() -> Vec<u8>,
     ) -> Result<bool, Vec<(Tuple, Entry)>> {
         let mut inside = self.lock();
-        let to = inside.owners.get(tuple).copied().unwrap_or(FIRST);
-        if to == FIRST && from == FIRST {
-            return Err(std::mem::take(&mut inside.mail[FIRST].ended));
-        }
+        let to = match inside.owners.get(tuple) {
+            None if from == FIRST => return Err(std::mem::take(&mut inside.mail[FIRST].ended)),
+            owner => owner.copied().unwrap_or(FIRST),
+        };
         let is_kept = put(&mut inside.mail[to], Handed::Packet, frame());
         drop(inside);
         self.ring(to);
@@ -159,10 +166,7 @@ impl Directory {
             return false;
         }
         let moving = take();
-        match to {
-            FIRST => inside.owners.remove(&moving.connection.tuple),
-            _ => inside.owners.insert(moving.connection.tuple, to),
-        };
+        inside.owners.insert(moving.connection.tuple, to);
         inside.mail[to].arrived.push(moving);
         drop(inside);
         self.ring(to);

@@ -44,11 +44,18 @@ impl Shards {
             }
         }
         let arrival = |wire: &Wire| wire.under_way.first_key_value().map(|((at, _), _)| *at);
-        let arrivals = self.wires.iter().filter_map(arrival);
+        let mut arrivals: Vec<u64> = self.wires.iter().filter_map(arrival).collect();
+        if self.chance.happens(Share::percent(30)) {
+            // All threads are late.
+            arrivals.sort_unstable();
+            if let Some(first) = arrivals.first() {
+                self.now = self.now.max(*first);
+            }
+        }
         let dues = self.sides.iter().flatten().filter_map(Stack::due);
         let waits = self.sides.iter().flatten().filter(|stack| stack.waits_for_room());
         let rooms = waits.map(|_| self.now + 1000);
-        let Some(next) = arrivals.chain(dues).chain(rooms).min() else { return false };
+        let Some(next) = arrivals.into_iter().chain(dues).chain(rooms).min() else { return false };
         self.now = self.now.max(next);
         for from in [0, 1] {
             let to = 1 - from;
@@ -215,7 +222,7 @@ fn nothing_comes_out_of_order_while_connections_move() {
         }
         moves += moved;
     }
-    assert!(moves > 1000, "{moves}");
+    assert!(moves > 500, "{moves}");
 }
 
 /// `SIGA_SEED` runs one world.
