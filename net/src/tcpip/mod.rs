@@ -26,6 +26,7 @@ mod tcp;
 mod time_wait;
 mod timer;
 mod udp;
+mod wheel;
 
 pub use crate::board::Counter;
 pub use buffers::PoolUse;

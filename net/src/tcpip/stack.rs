@@ -25,6 +25,7 @@ use super::secret::Secret;
 use super::tcp::{Answer, Congestion, Progress, Start, State, Tcb, TcpConfig, is_before};
 use super::time_wait::TimeWait;
 use super::udp::{SendToError, Sockets, any};
+use super::wheel::Wheel;
 use crate::board::Counter;
 use crate::board::{self, CONNECTION_ROWS, Overview, Row, RowState, SOCKET_ROWS};
 use crate::lan::frame::{ETHERNET_BYTES, Mac, u16_at};
@@ -174,7 +175,7 @@ pub struct Stack {
     sockets: Sockets,
     time_wait: TimeWait,
     /// When connections are to be served without being asked.
-    timers: BTreeSet<(u64, u32)>,
+    timers: Wheel,
     /// Whether no time runs out: see [`Stack::hold_timers`].
     are_timers_held: bool,
     /// Connections that may have something to send.
@@ -269,7 +270,7 @@ impl Stack {
             listeners: HashMap::new(),
             sockets: Sockets::default(),
             time_wait: TimeWait::default(),
-            timers: BTreeSet::new(),
+            timers: Wheel::default(),
             are_timers_held: false,
             busy: VecDeque::new(),
             questioned: VecDeque::new(),

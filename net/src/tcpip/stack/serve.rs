@@ -36,15 +36,14 @@ impl Stack {
         });
         self.name_served();
         let Stack { busy, connections, timers, .. } = self;
-        let is_due = |due: &u64| *due <= now && !self.are_timers_held;
-        while let Some((due, index)) = timers.first().copied().filter(|(due, _)| is_due(due)) {
-            timers.remove(&(due, index));
-            if let Some(connection) = connections.get_mut(index) {
+        if !self.are_timers_held {
+            timers.take_due(now, |index| {
+                let Some(connection) = connections.get_mut(index) else { return };
                 connection.due.clear();
                 if !std::mem::replace(&mut connection.is_busy, true) {
                     busy.push_back(index);
                 }
-            }
+            });
         }
         self.ask_questioned(now, link);
         // Each once: those that have more stand in line again.
@@ -92,9 +91,8 @@ impl Stack {
         if self.has_more() {
             return Some(0);
         }
-        let timer = self.timers.first().map(|(due, _)| *due);
         let due = [self.reassembly.due(), self.output.due()];
-        timer.into_iter().chain(due.into_iter().flatten()).min()
+        self.timers.due().into_iter().chain(due.into_iter().flatten()).min()
     }
 
     /// Sends what a connection has to send, and looks after its timers and its end.
@@ -293,20 +291,17 @@ impl Stack {
     pub(super) fn set_timer(&mut self, index: u32, due: Option<u64>) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Some(due) = due else { return };
-        if let Some(before) = connection.due.at() {
-            if before <= due {
-                return;
-            }
-            self.timers.remove(&(before, index));
+        if connection.due.at().is_some_and(|before| before <= due) {
+            return;
         }
         connection.due.set(due);
-        self.timers.insert((due, index));
+        self.timers.set(index, due);
     }
 
     pub(super) fn clear_timer(&mut self, index: u32) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        if let Some(before) = connection.due.at() {
-            self.timers.remove(&(before, index));
+        if connection.due.is_set() {
+            self.timers.clear(index);
         }
         connection.due.clear();
     }
