@@ -6,11 +6,13 @@ mod lacking;
 
 use std::fs::{self, File, Permissions};
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+
+use os::poller::wait_any;
 
 /// A user and a group without any right.
 const NOBODY: u32 = 65_534;
@@ -107,21 +109,23 @@ fn service_may_take_as_long_as_its_volumes_take_to_be_read() {
     assert_eq!((field(&unit, "Type"), field(&unit, "TimeoutStartSec")), ("notify", "infinity"));
 }
 
-/// A directory with the package's system file, for nobody instead of `siga`.
+/// A directory with the package's system file, for nobody instead of `siga`. It lies beside the programs that were built, and not among
+/// temporary files: whoever removes those would take it from the host.
 struct Place(PathBuf);
 
 impl Place {
     fn new(test: &str) -> Place {
-        let place = std::env::temp_dir().join(format!("siga-{test}-{}", std::process::id()));
-        fs::create_dir(&place).unwrap();
-        fs::set_permissions(&place, Permissions::from_mode(0o755)).unwrap();
-        let socket = place.join("siga.sock");
+        let name = format!("siga-{test}-{}", std::process::id());
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir(&directory).unwrap();
+        let place = Place(directory);
+        fs::set_permissions(&place.0, Permissions::from_mode(0o755)).unwrap();
         let text = read("packaging/system.toml")
-            .replace(siga::SYSTEM_SOCKET, socket.to_str().unwrap())
+            .replace(siga::SYSTEM_SOCKET, &place.file("siga.sock"))
             .replace("users = [\"root\", \"siga\"]", "users = [0, 65534]")
             .replace("groups = [\"siga\"]", "groups = [65534]");
-        fs::write(place.join("system.toml"), text).unwrap();
-        Place(place)
+        fs::write(place.file("system.toml"), text).unwrap();
+        place
     }
 
     fn file(&self, name: &str) -> String {
@@ -177,7 +181,8 @@ fn is_root(test: &str) -> bool {
     may
 }
 
-/// Starts a host as the service does, and waits until it tells the service manager that it is ready.
+/// Starts a host as the service does, and waits until it tells the service manager that it is ready. A host that ends instead is heard at
+/// once, with what it has to say.
 fn start(place: &Place) -> Running {
     let manager = UnixDatagram::bind(place.file("notify")).unwrap();
     fs::set_permissions(place.file("notify"), Permissions::from_mode(0o666)).unwrap();
@@ -198,11 +203,19 @@ fn start(place: &Place) -> Running {
     let mut host = Command::new("unshare");
     host.args(["--mount", "--net", "sh", "-c", &script]);
     host.env("NOTIFY_SOCKET", place.file("notify")).env("RUST_LOG", "warn");
-    let host = host.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-    let host = Running(host.unwrap());
-    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    host.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut host = Running(host.spawn().unwrap());
+    // It tells the manager before it prints anything; its output ends with it.
+    let output = host.0.stdout.as_ref().map(AsFd::as_fd);
+    let [is_ready, _] = wait_any([Some(manager.as_fd()), output], None).unwrap();
+    if !is_ready {
+        let mut said = String::new();
+        host.0.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+        let (ended, is_there) = (host.0.wait().unwrap(), place.0.is_dir());
+        panic!("the host has ended, {ended}; its directory is there: {is_there}; {said}");
+    }
     let mut buffer = [0; 256];
-    let bytes = manager.recv(&mut buffer).expect("the host is ready");
+    let bytes = manager.recv(&mut buffer).unwrap();
     let ready = format!("READY=1\nSTATUS=listening at {}\n", place.file("siga.sock"));
     assert_eq!(std::str::from_utf8(&buffer[..bytes]).unwrap(), ready);
     host
