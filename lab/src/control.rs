@@ -219,7 +219,7 @@ impl Control {
         Ok(Control::over(packets))
     }
 
-    fn over(packets: Packets) -> Control {
+    pub(crate) fn over(packets: Packets) -> Control {
         Control { packets, order: None, parcels: VecDeque::new(), window: None }
     }
 

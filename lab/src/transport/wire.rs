@@ -35,7 +35,7 @@ use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::quantity::Report;
 use crate::role::{self, HOST};
-use crate::workload::serve_until_told;
+use crate::workload::{Service, serve_until_told};
 
 pub(super) const TCP_WIRE: Transport = Transport {
     name: "tcp-wire",
@@ -124,33 +124,43 @@ pub(crate) fn serve(order: &Order, control: &mut Control) -> Result<Report, Faul
         0 => now_ns(),
         seed => seed,
     };
-    let mut wire = Wire::new(devices, conditions(order), seed);
-    let mut is_gone = false;
-    let turn = |wire: &mut Wire, until_ns: u64| {
-        // When one end is gone the other has all that it needs.
-        is_gone = is_gone || wire.turn(until_ns).is_err();
-        if is_gone {
-            thread::sleep(Duration::from_nanos(until_ns.saturating_sub(now_ns())));
-        }
-        Ok(())
-    };
-    let mut report = serve_until_told(order, control, &[], &mut wire, turn, |_| 0, counts)?;
-    let settings = [("wire_seed", seed), ("wire_late_ns_max", wire.late_ns_max())];
+    let wire = Wire::new(devices, conditions(order), seed);
+    let mut line = Line { wire, is_gone: false };
+    let mut report = serve_until_told(order, control, &[], &mut line)?;
+    let settings = [("wire_seed", seed), ("wire_late_ns_max", line.wire.late_ns_max())];
     report.counters.extend(settings.map(|(name, number)| (name.to_owned(), number)));
     Ok(report)
 }
 
-fn counts(wire: &Wire) -> Counts {
-    let both = wire.counters();
-    let sum = |of: fn(&net::wire::Counters) -> u64| both.iter().map(of).sum::<u64>();
-    let counts = [
-        ("wire_delivered", sum(|of| of.delivered)),
-        ("wire_lost", sum(|of| of.lost)),
-        ("wire_reordered", sum(|of| of.reordered)),
-        ("wire_dropped_full", sum(|of| of.dropped_full)),
-        ("wire_dropped", sum(|of| of.dropped_long) + wire.dropped_bad() + wire.dropped_device()),
-    ];
-    counts.map(|(name, count)| (name.to_owned(), count)).into()
+/// The wire, while it has two ends.
+struct Line {
+    wire: Wire,
+    is_gone: bool,
+}
+
+impl Service for Line {
+    fn serve_until(&mut self, until_ns: u64) -> Result<(), Fault> {
+        // When one end is gone the other has all that it needs.
+        self.is_gone = self.is_gone || self.wire.turn(until_ns).is_err();
+        if self.is_gone {
+            thread::sleep(Duration::from_nanos(until_ns.saturating_sub(now_ns())));
+        }
+        Ok(())
+    }
+
+    fn counts(&self) -> Counts {
+        let both = self.wire.counters();
+        let sum = |of: fn(&net::wire::Counters) -> u64| both.iter().map(of).sum::<u64>();
+        let dropped = self.wire.dropped_bad() + self.wire.dropped_device();
+        let counts = [
+            ("wire_delivered", sum(|of| of.delivered)),
+            ("wire_lost", sum(|of| of.lost)),
+            ("wire_reordered", sum(|of| of.reordered)),
+            ("wire_dropped_full", sum(|of| of.dropped_full)),
+            ("wire_dropped", sum(|of| of.dropped_long) + dropped),
+        ];
+        counts.map(|(name, count)| (name.to_owned(), count)).into()
+    }
 }
 
 /// The addresses of this party and of its peer.

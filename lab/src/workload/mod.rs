@@ -288,34 +288,50 @@ pub fn attend(control: &mut Control) -> Result<Report, Fault> {
 /// How long a party serves before it looks whether the lab says something, before and after the window.
 const SLICE_NS: u64 = 1_000_000;
 
-/// Attends a trial with the work of this thread, until the others are done: `serve` works until such a time at most, and `done` and
-/// `counts` say how much it has done so far. Measures what it does in the window, and what that costs. The lab must know that this party is
-/// ready ([`Control::announce`]).
+/// What a party does that attends a trial with the work of its own thread.
+pub(crate) trait Service {
+    /// Works until such a time at most.
+    fn serve_until(&mut self, until_ns: u64) -> Result<(), Fault>;
+
+    /// Messages, or what else it works on, so far.
+    fn done(&self) -> u64 {
+        0
+    }
+
+    /// What was counted so far.
+    fn counts(&self) -> Counts;
+
+    /// The window is over, and counted. Those who had to stay for that can leave.
+    fn let_go(&self, _control: &Control) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// Attends a trial with the work of this thread, until the others are done. Measures what it does in the window, and what that costs. The
+/// lab must know that this party is ready ([`Control::announce`]).
 ///
 /// # Errors
-/// [`Fault`]: the lab is gone, the window was too short, or what `serve` says.
-pub(crate) fn serve_until_told<S>(
+/// [`Fault`]: the lab is gone, the window was too short, or what the service says.
+pub(crate) fn serve_until_told(
     order: &Order,
     control: &mut Control,
     units: &[Unit],
-    served: &mut S,
-    mut serve: impl FnMut(&mut S, u64) -> Result<(), Fault>,
-    done: impl Fn(&S) -> u64,
-    counts: impl Fn(&S) -> Counts,
+    service: &mut impl Service,
 ) -> Result<Report, Fault> {
     let window = loop {
-        serve(served, now_ns() + SLICE_NS)?;
+        service.serve_until(now_ns() + SLICE_NS)?;
         if let Some(window) = control.window()? {
             break window;
         }
     };
     let mut meter = Meter::new(window, order, units);
-    while meter.poll(now_ns(), done(served), || counts(served)) < window.end_ns {
-        serve(served, meter.edge_ns())?;
+    while meter.poll(now_ns(), service.done(), || service.counts()) < window.end_ns {
+        service.serve_until(meter.edge_ns())?;
     }
-    let report = meter.close(done(served), || counts(served))?;
+    let report = meter.close(service.done(), || service.counts())?;
+    service.let_go(control)?;
     while !control.is_told()? {
-        serve(served, now_ns() + SLICE_NS)?;
+        service.serve_until(now_ns() + SLICE_NS)?;
     }
     Ok(report)
 }

@@ -110,7 +110,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         RoleSpec { name: CHANNEL, attends: true, ..ONE },
         RoleSpec {
             name: GUEST,
-            count: |factors| count(factors, "volumes") * count(factors, "guests_per_volume"),
+            count: |factors| Layout::of(factors).guests(),
             place: Placement::Shared,
             is_measured: true,
             peer: Some(CHANNEL),
@@ -235,8 +235,7 @@ fn set_up_time(factors: &Factors) -> Duration {
     if !has_channel(factors) {
         return (PEER_TRACK_TIME + written) * tracks;
     }
-    let guests = (layout.volumes * layout.guests_per_volume) as u32;
-    (VOLUME_TRACK_TIME + written) * tracks + GUEST_TIME * guests
+    (VOLUME_TRACK_TIME + written) * tracks + GUEST_TIME * layout.guests() as u32
 }
 
 fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
@@ -275,6 +274,10 @@ impl Layout {
             cylinders: (count(factors, "cylinders") as u32).max(parts),
             is_partial,
         }
+    }
+
+    fn guests(&self) -> usize {
+        self.volumes * self.guests_per_volume
     }
 
     /// The name of a guest's device.
