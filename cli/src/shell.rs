@@ -1,6 +1,8 @@
 //! `siga completions` and `siga man`: what a shell and a reader of manuals need beside the program.
 
 use std::ffi::OsStr;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
@@ -25,11 +27,11 @@ pub struct Completions {
 
 /// Write a man page for each command into a folder
 ///
-/// For one user: siga man ~/.local/share/man/man1, then man siga-lab-run. The Debian package has them.
+/// For one user: mkdir -p ~/.local/share/man, siga man ~/.local/share/man/man1, then man siga-lab-run. The Debian package has them.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub struct Man {
-    /// The folder, which is made if it is not there
+    /// The folder, which is made if it is not there; the one around it has to be there
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -44,11 +46,22 @@ pub fn completions(arguments: &Completions, program: &Command) -> Result<(), Out
     print(String::from_utf8_lossy(&script).trim_end())
 }
 
-/// Writes the man pages.
+/// Writes the man pages. A folder whose name was mistyped is not made with all that is above it: no file that siga writes is.
 pub fn man(Man { folder }: &Man, program: Command) -> Result<(), Outcome> {
-    let written = std::fs::create_dir_all(folder);
-    let written = written.and_then(|()| clap_mangen::generate_to(program, folder));
-    written.map_err(|error| Outcome::No(format!("{} cannot be written: {error}", folder.display())))
+    let made = match fs::create_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    };
+    let written = made.and_then(|()| clap_mangen::generate_to(program, folder));
+    written.map_err(|error| {
+        let around = folder
+            .parent()
+            .filter(|around| error.kind() == ErrorKind::NotFound && !around.is_dir());
+        let right = around
+            .map(|around| format!(": make {} first, or name another folder", around.display()));
+        let right = right.unwrap_or_default();
+        Outcome::No(format!("{} cannot be written: {error}{right}", folder.display()))
+    })
 }
 
 /// Takes any text, as names of cases can be names of files too, and completes it with the names of the cases and groups that come with siga.

@@ -71,8 +71,20 @@ fn bash_completes_commands_options_and_cases() {
 fn every_command_has_a_man_page_and_no_other_has() {
     let folder = std::env::temp_dir().join(format!("siga-man-{}", std::process::id()));
     let name = folder.join("man1");
-    let output = commands::siga(&["man", name.to_str().unwrap()]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let man = || commands::siga(&["man", name.to_str().unwrap()]);
+    // Nothing is made around the folder, as where completions are redirected to a file.
+    let (refused, around) = (man(), folder.display());
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    let right = format!(
+        "No such file or directory (os error 2): make {around} first, or name another folder\n"
+    );
+    assert_eq!(said, format!("siga: {around}/man1 cannot be written: {right}"));
+    fs::create_dir(&folder).unwrap();
+    // What is there already is written anew.
+    for output in [man(), man()] {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
     let entries = fs::read_dir(&name).unwrap();
     let pages: BTreeSet<String> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
