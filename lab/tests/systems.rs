@@ -83,7 +83,6 @@ transport = ["path", "pipe"]
 bytes = [64]
 rate = [0]
 think = [0]
-think_times = ["constant"]
 wait = ["block"]
 
 [[table]]

@@ -240,13 +240,7 @@ fn requests_go_by_a_schedule_or_after_a_time_to_think() {
         let offered = (trial.warm_up + window).as_millis() as u64 / 2 + 1;
         let is_late = source.report.messages / ways > offered;
         assert!(!is_late, "{workload}: {} of {offered}", source.report.messages);
-        let closed = [
-            ("transport", "path"),
-            ("bytes", "64"),
-            ("wait", "spin"),
-            ("think", "300"),
-            ("think_times", "exponential"),
-        ];
+        let closed = [("transport", "path"), ("bytes", "64"), ("wait", "spin"), ("think", "300")];
         let Measured { metrics, .. } = run(workload, &closed);
         assert!(metrics["latency_p99_ns"] >= metrics["latency_p50_ns"], "{workload}");
     }

@@ -767,7 +767,7 @@ fn rate_of_a_closed_loop_is_zero_and_a_stream_has_none() {
         let pairs = r#""transport":"pipe","pairs":1,"copies":"threads","bytes":64,"wait":"block""#;
         let cells = [
             r#""does":"exchange""#,
-            r#""does":"exchange","think":5,"think_times":"constant""#,
+            r#""does":"exchange","think":5"#,
             r#""does":"exchange","rate":1000"#,
             r#""does":"stream""#,
         ]

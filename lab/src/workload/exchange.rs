@@ -17,7 +17,7 @@ use std::thread;
 
 use os::processor::pin;
 
-use super::pace::{self, ARRIVALS, Pace, RATE, THINK, THINK_TIMES};
+use super::pace::{self, ARRIVALS, Pace, RATE, THINK};
 use super::prelude::*;
 use super::stream::{BYTES, MTU, RING, receive};
 use super::{MESSAGE_METRICS, check_count, check_work};
@@ -42,7 +42,6 @@ pub(super) const EXCHANGE: Workload = Workload {
         RATE,
         ARRIVALS,
         THINK,
-        THINK_TIMES,
         WAIT,
     ],
     roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
@@ -67,7 +66,6 @@ pub(super) const REQUEST: Workload = Workload {
         RATE,
         ARRIVALS,
         THINK,
-        THINK_TIMES,
         WAIT,
     ],
     roles: &[

@@ -24,17 +24,9 @@ pub(super) const RATE: Factor = Factor {
 /// Time to think.
 pub(super) const THINK: Factor = Factor {
     name: "think",
-    meaning: "time from an answer to the next request, in microseconds, on average; 0: none",
+    meaning: "time from an answer to the next request, in microseconds; 0: none",
     domain: Domain::Number { least: 0, most: 60_000_000 },
     usual: &["0"],
-};
-
-/// How times to think are distributed.
-pub(super) const THINK_TIMES: Factor = Factor {
-    name: "think_times",
-    meaning: "how times to think are distributed",
-    domain: Domain::Words(&["constant", "exponential"]),
-    usual: &["constant"],
 };
 
 /// How the times between requests of a schedule are distributed.
@@ -53,9 +45,6 @@ pub(super) fn fit(factors: &mut Factors) {
     if is_open {
         factors.remove("think");
     }
-    if !factors.contains_key("think") {
-        factors.remove("think_times");
-    }
     if !is_open || word(factors, "arrivals") == "constant" {
         factors.remove("arrivals");
     }
@@ -66,7 +55,7 @@ pub(super) fn fit(factors: &mut Factors) {
 pub(super) struct Pace {
     /// Whether requests are due by a schedule. Otherwise the next is due some time after the answer.
     is_open: bool,
-    /// The time between two by the schedule, or between an answer and the next request; on average, if it is random.
+    /// The time between two by the schedule, on average if it is random; or between an answer and the next request.
     mean_ns: f64,
     is_random: bool,
     /// Whether waiting is polling the clock.
@@ -92,10 +81,8 @@ impl Pace {
         if let Some(rate) = ordered("rate") {
             return Some(Pace::at(order, rate as f64, now_ns));
         }
-        let think = ordered("think")?;
-        let is_random = order.word("think_times") == "exponential";
-        let mean_ns = think as f64 * 1e3;
-        Some(Pace { is_open: false, mean_ns, is_random, ..Pace::at(order, 1.0, now_ns) })
+        let mean_ns = ordered("think")? as f64 * 1e3;
+        Some(Pace { is_open: false, mean_ns, ..Pace::at(order, 1.0, now_ns) })
     }
 
     /// A schedule of so many requests in a second.
@@ -254,14 +241,6 @@ mod tests {
         let mut closed = pace(false, 100.0, false);
         closed.answered(5000);
         assert_eq!(closed.due_ns(), 5100);
-        let mut closed = pace(false, 1e6, true);
-        let mut sum = 0.0;
-        for _ in 0..10_000 {
-            closed.answered(0);
-            sum += closed.due_ns;
-        }
-        let mean = sum / 10_000.0;
-        assert!((0.95e6..1.05e6).contains(&mean), "{mean}");
     }
 
     #[test]
@@ -270,7 +249,6 @@ mod tests {
             let mut factors: Factors = [("rate", rate), ("think", think)]
                 .map(|(n, l)| (n.into(), Level::Number(l)))
                 .into();
-            factors.insert("think_times".into(), Level::Word("constant".into()));
             factors.insert("arrivals".into(), Level::Word("poisson".into()));
             fit(&mut factors);
             factors.into_keys().collect::<Vec<_>>().join(" ")
@@ -278,6 +256,6 @@ mod tests {
         assert_eq!(fitted(0, 0), "");
         assert_eq!(fitted(100, 0), "arrivals rate");
         assert_eq!(fitted(100, 5), "arrivals rate", "an open loop does not think");
-        assert_eq!(fitted(0, 5), "think think_times");
+        assert_eq!(fitted(0, 5), "think");
     }
 }

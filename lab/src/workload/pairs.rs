@@ -1,6 +1,6 @@
 //! Many pairs of parties, each of which does what two do alone.
 
-use super::pace::{self, ARRIVALS, RATE, THINK, THINK_TIMES};
+use super::pace::{self, ARRIVALS, RATE, THINK};
 use super::prelude::*;
 use super::stream::{BYTES, MTU};
 use super::{MESSAGE_METRICS, check_count};
@@ -51,7 +51,6 @@ pub(super) const WORKLOAD: Workload = Workload {
         RATE,
         ARRIVALS,
         THINK,
-        THINK_TIMES,
         WAIT,
     ],
     roles: &[
