@@ -1,6 +1,7 @@
 //! Metrics: what is measured, in which unit, and which way is better.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,10 @@ const TEXT: &str = include_str!("metrics.toml");
 pub struct Metric {
     was: Option<String>,
     of: Of,
-    shown: String,
+    shown: Option<String>,
+    /// In which units people see it, the smallest first.
+    #[serde(skip)]
+    units: Vec<unit::Unit>,
     /// How it is computed, but for its roles.
     #[serde(flatten)]
     pub definition: MetricDef,
@@ -53,10 +57,19 @@ pub enum Better {
 pub static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
     #[derive(Deserialize)]
     struct All {
+        units: BTreeMap<String, Vec<unit::Unit>>,
         metric: Vec<Metric>,
     }
-    let all: All = toml::from_str(TEXT).expect("the metrics of siga are right");
-    all.metric
+    let All { units, mut metric } = toml::from_str(TEXT).expect("the metrics of siga are right");
+    for metric in &mut metric {
+        metric.units = match metric.shown.as_deref() {
+            None => metric.definition.units().into_owned(),
+            Some("time") => unit::TIME.to_vec(),
+            Some("bytes") => unit::BYTES.to_vec(),
+            Some(shown) => units[shown].clone(),
+        };
+    }
+    metric
 });
 
 /// The metric of this name.
@@ -131,7 +144,7 @@ impl Shown {
             name: name.to_owned(),
             label: part.map_or_else(|| label.to_owned(), |part| format!("{part}: {label}")),
             better: known.map_or(Better::More, |metric| metric.definition.better()),
-            units: Cow::Borrowed(known.map_or(unit::PLAIN, |metric| unit::shown(&metric.shown))),
+            units: Cow::Borrowed(known.map_or(unit::PLAIN, |metric| &metric.units)),
         }
     }
 
@@ -174,7 +187,7 @@ mod tests {
     #[test]
     fn every_metric_is_shown_in_a_unit_and_every_workload_has_its_definitions() {
         for metric in METRICS.iter() {
-            assert!(!unit::shown(&metric.shown)[0].label.is_empty(), "{}", metric.definition.name);
+            assert!(!metric.units[0].label.is_empty(), "{}", metric.definition.name);
         }
         let mut used = Vec::new();
         for workload in WORKLOADS {
@@ -222,6 +235,11 @@ mod tests {
         assert_eq!(show("rate_messages_per_s", 9430.0), "9.43 thousand/s");
         assert_eq!(show("rate_bytes_per_s", 12_345_678_901.0), "12.3 GB/s");
         assert_eq!(show("latency_p50_ns", 212_053.0), "212 µs");
+        assert_eq!(show("rate_messages_per_s", 999_600.0), "1.00 million/s");
+        assert_eq!(show("kernel_cpu_s_per_mib", 0.002), "2.00 CPU-ms/MiB");
+        assert_eq!(show("kernel_cpu_percent", 0.001), "0.00100 %");
+        assert_eq!(show("rate_mib_per_cpu_s", 70.0), "70.0 MiB/CPU-s");
+        assert_eq!(show("deeds_per_s", 5.0), "5.00 /s");
         assert_eq!(show("of_a_newer_siga", 5.0), "5.00");
     }
 }
