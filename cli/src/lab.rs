@@ -465,7 +465,7 @@ fn measure(arguments: &Run) -> Result<Vec<Record>, Outcome> {
         return Err(nothing("no case has a cell with these levels"));
     }
     // The other binary may have been built without them.
-    plan.leave_out(|cell| is_against(cell) && peers::of(cell).is_some());
+    plan.leave_out(|cell| is_against(cell) && peers::measure(cell));
     let (peers, why) = find_peers(arguments, &mut plan)?;
     if plan.jobs.is_empty() {
         return Err(nothing(&why.unwrap_or_default()));
@@ -573,10 +573,9 @@ fn find_peers(
     plan: &mut Plan,
 ) -> Result<(Option<Peers>, Option<String>), Outcome> {
     let at = |path: &Path| Peers::at(path).map_err(|error| Outcome::Usage(error.to_string()));
-    let is_peers = |cell: &Factors| peers::of(cell).is_some();
     // A program that is named must be right, though nothing needs it.
     let named = arguments.peers.as_deref().map(at).transpose()?;
-    if !plan.has(is_peers) {
+    if !plan.has(peers::measure) {
         return Ok((None, None));
     }
     // An empty variable is none.
@@ -590,7 +589,7 @@ fn find_peers(
     match Peers::find() {
         Ok(peers) => Ok((Some(peers), None)),
         Err(why) => {
-            plan.leave_out(is_peers);
+            plan.leave_out(peers::measure);
             Ok((None, Some(why.to_string())))
         }
     }

@@ -24,7 +24,7 @@ use os::processor::now_ns;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::factor::{Factors, Level};
+use crate::factor::{Factors, Level, number};
 use crate::fault::{Doing, Fault};
 use crate::interval::Intervals;
 use crate::measure::Window;
@@ -108,14 +108,13 @@ impl Order {
     /// # Panics
     /// As [`Order::word`].
     pub fn number(&self, factor: &str) -> u64 {
-        let number = self.number_if_any(factor);
-        number.unwrap_or_else(|| panic!("{factor} is {:?}, not a number", self.factors.get(factor)))
+        let found = self.number_if_any(factor);
+        found.unwrap_or_else(|| panic!("{factor} is {:?}, not a number", self.factors.get(factor)))
     }
 
     /// The same; none if there is no such factor.
     pub(crate) fn number_if_any(&self, factor: &str) -> Option<u64> {
-        let Some(Level::Number(number)) = self.factors.get(factor) else { return None };
-        Some(*number)
+        number(&self.factors, factor)
     }
 }
 

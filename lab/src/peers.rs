@@ -14,7 +14,7 @@ use std::process::Command;
 
 use crate::against::first_line;
 use crate::binary::cksum;
-use crate::factor::{Factors, Level};
+use crate::factor::Factors;
 use crate::transport::{self, Can};
 
 /// Their transports.
@@ -123,10 +123,7 @@ pub fn version() -> String {
     format!("{PROGRAM} {} of lab {checksum}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The transport of a cell, if it is a peer's.
-pub fn of(factors: &Factors) -> Option<&str> {
-    match factors.get("transport") {
-        Some(Level::Word(word)) if TRANSPORTS.contains(&&**word) => Some(word),
-        _ => None,
-    }
+/// Returns true if the transport of a cell is a peer's.
+pub fn measure(cell: &Factors) -> bool {
+    transport::is_for(Can::Peer, cell)
 }

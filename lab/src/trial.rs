@@ -156,8 +156,8 @@ impl Trial {
             let is_own = |order: &Order| order.part == part.name;
             let host = parties.iter().find(|(role, order)| role.attends && is_own(order));
             let Some((_, host)) = host else { continue };
-            let is_peer = peers::of(&host.factors).is_some();
-            let place = if is_peer { Place::make_in_memory() } else { Place::make() }?;
+            let is_of_peers = peers::measure(&host.factors);
+            let place = if is_of_peers { Place::make_in_memory() } else { Place::make() }?;
             let system = place.file(SYSTEM_FILE);
             if let Some((_, text)) = &self.system {
                 fs::write(&system, text)?;
@@ -265,10 +265,10 @@ impl Crew {
     }
 
     fn command(&self, factors: &Factors) -> Result<Command, TrialError> {
-        match (peers::of(factors), &self.peers) {
-            (None, _) => Ok((self.command)()),
-            (Some(_), Some(peers)) => Ok(peers.command()),
-            (Some(_), None) => Err(TrialError::Unable(PeersError::NotBuilt.to_string())),
+        match (peers::measure(factors), &self.peers) {
+            (false, _) => Ok((self.command)()),
+            (true, Some(peers)) => Ok(peers.command()),
+            (true, None) => Err(TrialError::Unable(PeersError::NotBuilt.to_string())),
         }
     }
 }

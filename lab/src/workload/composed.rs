@@ -108,7 +108,7 @@ impl Workload {
         self.parts().into_iter().any(|part| {
             let own = part.factors(factors);
             let is_host = |role: &RoleSpec| role.name == HOST && (role.count)(&own) > 0;
-            part.workload.roles.iter().any(is_host) && peers::of(&own).is_none()
+            part.workload.roles.iter().any(is_host) && !peers::measure(&own)
         })
     }
 
