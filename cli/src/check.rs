@@ -202,7 +202,7 @@ fn lan_table(lans: &[LanOutline]) -> Table {
 }
 
 fn fixed_table(lans: &[LanOutline]) -> Table {
-    let mut table = table(&["lan", "guest", "MAC", "addresses", "VLANs"], 5);
+    let mut table = table(&["lan", "guest", "MAC", "addresses", "VLANs", "routes_from"], 6);
     for (lan, member) in
         lans.iter().flat_map(|lan| lan.fixed.iter().map(move |member| (lan, member)))
     {
@@ -212,6 +212,7 @@ fn fixed_table(lans: &[LanOutline]) -> Table {
             member.mac.clone().unwrap_or_else(|| "-".to_owned()),
             list(&member.addresses),
             list(&member.vlans),
+            list(&member.routes_from),
         ]);
     }
     table

@@ -364,7 +364,9 @@ fn subchannels(units: &[ControlUnitReport]) -> Table {
 
 /// The members of all LANs.
 fn members(lans: &[LanReport]) -> Table {
-    let mut table = table(&["lan", "member", "guest", "MAC", "addresses", "VLANs", "captures"], 7);
+    let heads =
+        ["lan", "member", "guest", "MAC", "addresses", "VLANs", "captures", "passes on from"];
+    let mut table = table(&heads, 8);
     for lan in lans {
         for member in &lan.members {
             let vlans: Vec<String> = member.vlans.iter().map(ToString::to_string).collect();
@@ -376,10 +378,20 @@ fn members(lans: &[LanReport]) -> Table {
                 member.addresses.join(" "),
                 vlans.join(" "),
                 if member.captures { "yes" } else { "" }.to_owned(),
+                passes_from(member),
             ]);
         }
     }
     table
+}
+
+/// The networks from which a member passes packets on into its LAN.
+fn passes_from(member: &MemberReport) -> String {
+    match (member.routes, &member.routes_from[..]) {
+        (false, _) => String::new(),
+        (true, []) => "all".to_owned(),
+        (true, networks) => networks.join(" "),
+    }
 }
 
 /// All LANs, with rates between two reports.
@@ -470,7 +482,7 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
         "bytes of one",
     ];
     let mut overviews = table(&heads, 2);
-    let heads = ["guest", "lan", "VLAN", "address", "MAC", "MTU", "forwards"];
+    let heads = ["guest", "lan", "VLAN", "address", "MAC", "MTU", "passes on from"];
     let mut interfaces = table(&heads, 5);
     let mut routes = table(&["guest", "destination", "over", "lan"], 4);
     let mut neighbours = table(&["lan", "address", "MAC", "guest"], 4);
@@ -523,7 +535,10 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
                     address,
                     of.map_or("-".to_owned(), |of| of.mac.clone()),
                     interface.mtu.to_string(),
-                    if interface.forwards { "yes" } else { "no" }.to_owned(),
+                    match interface.forwards {
+                        true => of.map_or("all".to_owned(), passes_from),
+                        false => "-".to_owned(),
+                    },
                 ]);
                 let range = lans.iter().find(|lan| lan.name == at).map(|lan| lan.range.as_str());
                 let row = [&member.guest, range.unwrap_or("-"), "-", at].map(str::to_owned);

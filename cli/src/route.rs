@@ -23,8 +23,9 @@ use crate::socket::Socket;
 /// Pass packets on between LANs, and between the VLANs of one
 ///
 /// Becomes a member of each LAN, and passes on what the members send to addresses elsewhere: they name its address there as
-/// their gateway, as with `siga run --gateway`. It filters nothing: LANs, and VLANs, that it is at are joined by it, and members
-/// that the system file keeps apart reach each other over it. Each LAN needs a range of its own in the system file. A source is believed only of
+/// their gateway, as with `siga run --gateway`. All LANs, and VLANs, that it is at are joined by it, and members
+/// that the system file keeps apart reach each other over it, unless the system file says from which networks it may pass packets on into each LAN
+/// (`routes_from`). Each LAN needs a range of its own in the system file. A source is believed only of
 /// those over which packets to that source would go. `siga query tcpip` shows its interfaces and routes. Runs until Ctrl-C. Needs no
 /// rights but to attach to the host.
 ///
@@ -147,6 +148,8 @@ struct UpMember {
     name: String,
     lan: String,
     addresses: Vec<IpAddr>,
+    /// The networks from which packets are passed on into the LAN. All if there are none.
+    routes_from: Vec<String>,
 }
 
 /// Passes packets on until a signal ends it.
@@ -174,6 +177,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         name: lan.own().name.to_string(),
         lan: lan.name().to_string(),
         addresses: lan.addresses().to_vec(),
+        routes_from: lan.own().routes_from.iter().map(Prefix::to_string).collect(),
     });
     let up = Up { members: members.collect() };
     let routes = to.iter().map(|written| written.route(&mut joined)).collect::<Result<_, _>>()?;
@@ -185,9 +189,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         // A pipe that nobody reads is no reason to end.
         let _ = print_json(&up);
     } else {
-        let member = |UpMember { name, lan, addresses }: &UpMember| {
+        let member = |UpMember { name, lan, addresses, routes_from }: &UpMember| {
             let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-            format!("{name} on {lan} as {}", addresses.join(", "))
+            let from = match &routes_from[..] {
+                [] => "all networks".to_owned(),
+                networks => networks.join(", "),
+            };
+            format!("{name} on {lan} as {}, from {from}", addresses.join(", "))
         };
         let members: Vec<String> = up.members.iter().map(member).collect();
         say(format_args!("passing packets on: {}", members.join("; ")));

@@ -12,8 +12,10 @@ use std::thread;
 use serde_json::Value;
 use siga::Guest;
 use siga::host::{Embedded, Source};
-use siga::lan::{Address, Lan, LanOptions};
-use siga::tcpip::{Route, Routing, Stack, StackOptions, TcpListener, TcpStream};
+use siga::lan::{Address, Lan, LanOptions, Offload};
+use siga::tcpip::{
+    Counter, Route, Routing, Stack, StackOptions, TcpListener, TcpStream, UdpSocket,
+};
 
 use common::{Process, System, text};
 use lasting::{begin, end};
@@ -44,11 +46,41 @@ addresses = ["10.3.7.1", "10.3.8.1"]
 vlans = [7, 8]
 "#;
 
+/// LANs of which a half may reach a half.
+const FILTERED: &str = r#"
+[[guest]]
+name = "*"
+
+[[lan]]
+name = "hs0"
+range = "10.1.0.0/24"
+routers = ["LEFT"]
+
+[[lan.member]]
+guest = "LEFT"
+addresses = ["10.1.0.1"]
+routes_from = ["10.2.0.0/25"]
+
+[[lan]]
+name = "hs1"
+range = "10.2.0.0/24"
+routers = ["RIGHT"]
+
+[[lan.member]]
+guest = "RIGHT"
+addresses = ["10.2.0.1"]
+routes_from = ["10.1.0.0/25"]
+"#;
+
 /// A host with these LANs.
 fn system(name: &str) -> System {
+    system_of(name, SYSTEM)
+}
+
+fn system_of(name: &str, text: &str) -> System {
     let directory = std::env::temp_dir().join(format!("siga-{name}-{}", std::process::id()));
     std::fs::create_dir(&directory).unwrap();
-    let mut system = siga::host::System::parse(&Source::of("system.toml", SYSTEM)).unwrap();
+    let mut system = siga::host::System::parse(&Source::of("system.toml", text)).unwrap();
     system.socket = Some(directory.join("siga.sock"));
     System { directory, _host: Embedded::start(system).unwrap() }
 }
@@ -101,7 +133,7 @@ fn stacks_of_two_lans_reach_each_other() {
         assert!(bytes == sent);
     });
     let shown = text(&system.run(&["query", "tcpip"]).stdout);
-    for part in ["10.9.0.0/16", "nobody is there", "fd00:2::1", "yes", "0.0.0.0/0", "10.1.0.1"] {
+    for part in ["10.9.0.0/16", "nobody is there", "fd00:2::1", "all", "0.0.0.0/0", "10.1.0.1"] {
         assert!(shown.contains(part), "{part} in:\n{shown}");
     }
     let shown: Value =
@@ -112,6 +144,60 @@ fn stacks_of_two_lans_reach_each_other() {
     assert_eq!(router["stack"]["interfaces"].as_array().unwrap().len(), 3);
     let done = end(&process, &mut results);
     assert!(done["forwarded"].as_u64().unwrap() > 20, "{done}");
+}
+
+#[test]
+fn networks_that_the_system_file_keeps_apart_do_not_reach_each_other() {
+    let system = system_of("route-filtered", FILTERED);
+    let names = ["--name", "left", "--name", "right"];
+    let words = [&["hs0:10.1.0.1", "hs1:10.2.0.1"][..], &names].concat();
+    let (process, mut results, _) = begin(&system, "route", &words);
+    let server = stack(&system, "SERVER", "hs1", "10.2.0.2", "10.2.0.1");
+    let _listener = TcpListener::bind(&server, "0.0.0.0:80").unwrap();
+    let connect = |name: &str, address: &str| {
+        let client = stack(&system, name, "hs0", address, "10.1.0.1");
+        TcpStream::connect(&client, "10.2.0.2:80").map(drop).map_err(|error| error.kind())
+    };
+    assert_eq!(connect("NEAR", "10.1.0.2"), Ok(()));
+    assert_eq!(connect("FAR", "10.1.0.130"), Err(std::io::ErrorKind::HostUnreachable));
+    for shown in ["lan", "tcpip"].map(|what| text(&system.run(&["query", what]).stdout)) {
+        for network in ["10.1.0.0/25", "10.2.0.0/25"] {
+            assert!(shown.contains(network), "{network} in:\n{shown}");
+        }
+    }
+    let done = end(&process, &mut results);
+    assert!(done["dropped_route_forbidden"].as_u64().unwrap() > 0, "{done}");
+}
+
+#[test]
+fn router_that_passes_on_what_it_may_not_is_not_believed() {
+    let system = system_of("route-unruly", FILTERED);
+    let address = Address::This("10.2.0.1".parse().unwrap());
+    let options = LanOptions { address, routes: true, ..LanOptions::default() };
+    let guest = Guest::attach(system.file("siga.sock"), "RIGHT").unwrap();
+    let mut router = Lan::join(guest, "hs1", &options).unwrap();
+    let server = stack(&system, "SERVER", "hs1", "10.2.0.2", "10.2.0.1");
+    let socket = UdpSocket::bind(&server, "0.0.0.0:9").unwrap();
+    let mac = router.find_address("10.2.0.2".parse().unwrap()).unwrap().mac;
+    for source in [[10, 1, 0, 2], [10, 1, 0, 130], [10, 3, 0, 1], [10, 1, 0, 3]] {
+        let mut header = [0x45, 0, 0, 30, 0, 0, 0, 0, 64, 17, 0, 0, 0, 0, 0, 0, 10, 2, 0, 2];
+        header[12..16].copy_from_slice(&source);
+        let words = header.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+        let sum: u32 = words.sum();
+        header[10..12].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+        let datagram = [&[0, 9, 0, 9, 0, 10, 0, 0][..], b"hi"].concat();
+        let frame = [&mac.0[..], &router.mac().0, &[8, 0], &header, &datagram].concat();
+        router.try_send(Offload::NONE, &frame).unwrap();
+    }
+    // Both have to do something for the path between them.
+    socket.set_nonblocking(true).unwrap();
+    let mut heard = Vec::new();
+    while heard.len() < 2 {
+        assert!(router.try_receive().unwrap().is_none());
+        heard.extend(socket.recv_from(&mut [0; 9]).map(|(_, from)| from.to_string()));
+    }
+    assert_eq!(heard, ["10.1.0.2:9", "10.1.0.3:9"]);
+    assert_eq!(server.counter(Counter::BadSource), 2);
 }
 
 #[test]

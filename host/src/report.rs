@@ -405,6 +405,12 @@ pub struct MemberReport {
     pub vlans: Vec<u16>,
     /// Whether it captures: the others give it copies of the frames that they send.
     pub captures: bool,
+    /// Set if it passes packets on: members of this LAN and those of others that it is in reach each other over it.
+    #[serde(default)]
+    pub routes: bool,
+    /// The networks from which it passes packets on into this LAN. All if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes_from: Vec<String>,
     /// What it has counted since it joined, but for counters that stand at zero.
     pub counters: Counts,
     /// Its TCP/IP stack, if it shows one.

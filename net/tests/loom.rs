@@ -13,6 +13,7 @@ fn member(name: &str, last: u8) -> Member {
         addresses: vec![],
         captures: false,
         routes: false,
+        routes_from: Vec::new(),
         life: last.into(),
     }
 }

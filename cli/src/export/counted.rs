@@ -202,6 +202,7 @@ pub const STACK: &[Counted] = &[
             "dropped_fragments_time",
             "dropped_hop_limit",
             "dropped_no_route",
+            "dropped_route_forbidden",
             "dropped_too_long",
             "dropped_extension",
             "dropped_protocol",

@@ -9,6 +9,7 @@ use fabric::name::{LanName, NAME_BYTES, Name};
 use ipnet::IpNet;
 use net::lan::counters::{BOARD_BYTES, Counter};
 use net::lan::frame::Mac;
+use net::lan::prefix::Prefix;
 use net::lan::table::{MEMBER_ADDRESSES_MAX, MEMBERS_MAX, Member, TABLE_BYTES, Table};
 use os::foreign::Foreign;
 use os::storage::{Borrowed, STORAGE_GRAIN_BYTES, Storage, StorageOptions};
@@ -19,7 +20,7 @@ use tracing::info;
 use super::{Answer, Host};
 use crate::report::{Counts, LanReport, MemberReport, StackReport};
 use crate::system::System;
-use crate::system::lan::{HEADROOM_BYTES, LanRule};
+use crate::system::lan::{FixedMember, HEADROOM_BYTES, LanRule};
 
 /// All LANs of a system.
 #[derive(Debug, Default)]
@@ -138,11 +139,14 @@ impl Lans {
             let vlans = fixed.map_or_else(Vec::new, |fixed| fixed.vlans.clone());
             (found.addresses(guest, address)?, vlans)
         };
+        let routes_from = found.rule.fixed(guest).filter(|_| routes).map(FixedMember::networks);
+        let routes_from = routes_from.unwrap_or_default();
         let address = addresses.first().copied();
         let (number, mac) = found.place(guest, mac, address)?;
         found.lives = found.lives.wrapping_add(1);
         let life = found.lives;
-        let member = Member { name: guest, mac, vlans, addresses, captures, routes, life };
+        let name = guest;
+        let member = Member { name, mac, vlans, addresses, captures, routes, routes_from, life };
         let address_shown = address.map(tracing::field::display);
         info!(%guest, %lan, number, %mac, address = address_shown, captures, "joined a LAN");
         found.table.set(number, Some(&member));
@@ -219,6 +223,8 @@ impl Lans {
                         addresses: member.addresses.iter().map(ToString::to_string).collect(),
                         vlans: member.vlans.clone(),
                         captures: member.captures,
+                        routes: member.routes,
+                        routes_from: member.routes_from.iter().map(Prefix::to_string).collect(),
                         counters: counts(counters),
                         stack: StackReport::read(counters),
                     })

@@ -17,6 +17,7 @@
 //! mac = "02:00:00:00:00:05"     # left out: chosen
 //! addresses = ["10.1.0.5"]      # it may have these and no others; left out: any that is free
 //! vlans = [7]                   # left out: none
+//! routes_from = ["10.2.0.0/16"] # networks from which it may pass packets on into this LAN, if it is a router; left out: all
 //! ```
 
 use std::net::IpAddr;
@@ -24,12 +25,13 @@ use std::net::IpAddr;
 use fabric::name::{LanName, Name};
 use ipnet::IpNet;
 use net::lan::frame::Mac;
-use net::lan::table::{MEMBER_ADDRESSES_MAX, MEMBER_VLANS_MAX, VLAN_MAX};
+use net::lan::prefix::Prefix;
+use net::lan::table::{MEMBER_ADDRESSES_MAX, MEMBER_ROUTES_FROM_MAX, MEMBER_VLANS_MAX, VLAN_MAX};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::Pattern;
-use super::outside::{OutsideRule, WrittenOutside, way_out};
+use super::outside::{OutsideRule, WrittenOutside, network, way_out};
 use super::warnings::Guests;
 use crate::config::{Bytes, FileError, Source};
 
@@ -74,6 +76,8 @@ pub struct FixedMember {
     pub addresses: Vec<IpAddr>,
     /// The VLANs that it belongs to.
     pub vlans: Vec<u16>,
+    /// The networks from which it may pass packets on into this LAN. If there are none, from all.
+    pub routes_from: Vec<IpNet>,
 }
 
 impl LanRule {
@@ -168,6 +172,14 @@ impl LanRule {
     }
 }
 
+impl FixedMember {
+    /// The networks from which it may pass packets on.
+    pub(crate) fn networks(&self) -> Vec<Prefix> {
+        let networks = self.routes_from.iter();
+        networks.filter_map(|network| Prefix::of(network.addr(), network.prefix_len())).collect()
+    }
+}
+
 /// The table `[[lan]]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -212,6 +224,7 @@ struct WrittenMember {
     mac: Option<Spanned<String>>,
     addresses: Option<Spanned<Vec<Spanned<String>>>>,
     vlans: Option<Spanned<Vec<Spanned<u16>>>>,
+    routes_from: Option<Spanned<Vec<Spanned<String>>>>,
 }
 
 /// The rules that a file's tables make.
@@ -411,7 +424,22 @@ impl WrittenMember {
             return Err(source.error(vlan.span(), what, format!("must be 1 to {VLAN_MAX}")));
         }
         let vlans = written.into_iter().map(Spanned::into_inner).collect();
-        Ok(FixedMember { guest, mac, addresses, vlans })
+        let routes_from = match self.routes_from {
+            None => Vec::new(),
+            Some(list) if !rule.may_route(guest) => {
+                let what = format!("routes_from of {guest}, which is not among the routers");
+                let right = "must be in routers = [..] of the LAN, or routes_from be left out";
+                return Err(source.error(list.span(), what, right));
+            }
+            Some(list) if list.get_ref().is_empty() => {
+                let right = "must name a network, or be left out for all";
+                return Err(source.error(list.span(), "routes_from = []", right));
+            }
+            list => at_most(source, list, MEMBER_ROUTES_FROM_MAX, "networks")?,
+        };
+        let routes_from = routes_from.iter().map(|text| network(source, text));
+        let routes_from = routes_from.collect::<Result<_, _>>()?;
+        Ok(FixedMember { guest, mac, addresses, vlans, routes_from })
     }
 }
 
@@ -520,6 +548,18 @@ mod tests {
             (
                 "[[lan]]\nname = \"hs0\"\n[[lan.member]]\nguest = \"A\"\nvlans = [4095]",
                 "s.toml:5: 4095 is no VLAN: must be 1 to 4094",
+            ),
+            (
+                "[[lan]]\nname = \"hs0\"\n[[lan.member]]\nguest = \"A\"\nroutes_from = [\"10.2.0.0/16\"]",
+                "s.toml:5: routes_from of A, which is not among the routers: must be in routers = [..] of the LAN, or routes_from be left out",
+            ),
+            (
+                "[[lan]]\nname = \"hs0\"\nrouters = [\"A\"]\n[[lan.member]]\nguest = \"A\"\nroutes_from = []",
+                "s.toml:6: routes_from = []: must name a network, or be left out for all",
+            ),
+            (
+                "[[lan]]\nname = \"hs0\"\nrouters = [\"A\"]\n[[lan.member]]\nguest = \"A\"\nroutes_from = [\"10.2.0.1/16\"]",
+                "s.toml:6: \"10.2.0.1/16\" is no network: must be an address whose bits behind the common ones are zero, and how many those are, like 192.0.2.0/24",
             ),
         ] {
             assert_eq!(parse(text).unwrap_err(), error);

@@ -137,6 +137,8 @@ pub struct FixedOutline {
     pub addresses: Vec<String>,
     /// The VLANs that it belongs to.
     pub vlans: Vec<u16>,
+    /// Networks from which it may pass packets on. All if there are none.
+    pub routes_from: Vec<String>,
 }
 
 /// A volume.
@@ -253,6 +255,7 @@ impl LanRule {
             mac: member.mac.map(|mac| mac.to_string()),
             addresses: member.addresses.iter().map(ToString::to_string).collect(),
             vlans: member.vlans.clone(),
+            routes_from: member.routes_from.iter().map(ToString::to_string).collect(),
         });
         LanOutline {
             name: self.name.to_string(),

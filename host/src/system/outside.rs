@@ -139,7 +139,13 @@ impl LanRule {
         if !self.may_route(guest) {
             self.routers.push(Pattern::Name(guest));
         }
-        self.fixed.push(FixedMember { guest, mac: None, addresses, vlans: Vec::new() });
+        self.fixed.push(FixedMember {
+            guest,
+            mac: None,
+            addresses,
+            vlans: Vec::new(),
+            routes_from: Vec::new(),
+        });
         self.outside = Some(way);
     }
 }
@@ -152,7 +158,7 @@ fn last(range: &IpNet) -> IpAddr {
     }
 }
 
-fn network(source: &Source, text: &Spanned<String>) -> Result<IpNet, FileError> {
+pub(super) fn network(source: &Source, text: &Spanned<String>) -> Result<IpNet, FileError> {
     let parsed = text.get_ref().parse::<IpNet>().ok().filter(|network| *network == network.trunc());
     parsed.ok_or_else(|| {
         let what = format!("{:?} is no network", text.get_ref());

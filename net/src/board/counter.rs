@@ -80,6 +80,8 @@ listed! {
         HopLimit => "dropped_hop_limit",
         /// Packets of others dropped: nobody knows the way.
         NoRoute => "dropped_no_route",
+        /// Packets of others dropped: the system file does not let packets of their source into the LAN where they would go.
+        RouteForbidden => "dropped_route_forbidden",
         /// Packets of others dropped: too long for the next hop, and not to be cut.
         TooLong => "dropped_too_long",
         /// Received frames dropped: a header of IPv6 that must not be skipped, or too many; options of IPv4 in a packet of

@@ -166,6 +166,7 @@ mod tests {
             addresses: Vec::new(),
             captures: false,
             routes: false,
+            routes_from: Vec::new(),
             life: 1,
         }
     }

@@ -35,7 +35,7 @@ pub enum Claim {
 /// Returns the claim of a frame without a tag, of which `start` has the headers. A frame with a tag claims nothing: whom the system file
 /// has put into a VLAN, the others there know from each other.
 ///
-/// A member that passes packets on may send from any address. All may send from no address, as who asks for one does, and from the address
+/// A member that passes packets on may send from any address, or from those of the networks that it may pass packets on from. All may send from no address, as who asks for one does, and from the address
 /// of IPv6 that is local to the link and follows from their MAC address.
 #[inline]
 pub fn claim(start: &[u8], offload: Offload, from: &Member) -> Claim {
@@ -60,7 +60,8 @@ pub fn claim(start: &[u8], offload: Offload, from: &Member) -> Claim {
         Some(ARP) => return Claim::Discovery,
         _ => return Claim::Fair,
     };
-    if from.routes || from.addresses.contains(&source) || source.is_unspecified() {
+    let may_pass = from.routes && from.may_pass_from(source);
+    if may_pass || from.addresses.contains(&source) || source.is_unspecified() {
         return Claim::Fair;
     }
     match source {
@@ -115,6 +116,7 @@ mod tests {
             addresses: vec!["10.1.0.5".parse().unwrap(), "fd00::5".parse().unwrap()],
             captures: false,
             routes: false,
+            routes_from: Vec::new(),
             life: 1,
         }
     }
@@ -151,6 +153,11 @@ mod tests {
         }
         let router = Member { routes: true, ..member() };
         assert_eq!(claim(&four("192.168.0.1"), Offload::NONE, &router), Claim::Fair);
+        let routes_from = vec!["192.168.0.0/24".parse().unwrap()];
+        let router = Member { routes_from, ..router };
+        let claim_of = |source: &str| claim(&four(source), Offload::NONE, &router);
+        assert_eq!([claim_of("192.168.0.1"), claim_of("10.1.0.5")], [Claim::Fair, Claim::Fair]);
+        assert_eq!(claim_of("192.168.1.1"), Claim::Source("192.168.1.1".parse().unwrap()));
         let tagged = Offload { vlan: Some(7), ..Offload::NONE };
         assert_eq!(claim(&four("10.1.0.6"), tagged, &member()), Claim::Fair);
         assert_eq!(claims(&frame(0x88b5, &[0; 40])), Claim::Fair);

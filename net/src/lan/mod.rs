@@ -15,6 +15,7 @@ pub mod group;
 pub mod link;
 pub mod neighbour;
 pub mod offload;
+pub mod prefix;
 pub mod table;
 pub mod too_long;
 pub mod waiting;

@@ -260,6 +260,7 @@ mod tests {
             addresses: vec![ip(address), format!("fd00::{address}").parse().unwrap()],
             captures: false,
             routes: false,
+            routes_from: Vec::new(),
             life: last.into(),
         };
         for (number, member) in

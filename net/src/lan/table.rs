@@ -4,13 +4,15 @@
 //! word  0         version
 //!       1         changes: counts up after each change of an entry
 //!       2..8      0
-//!       8 + 16 i  entry of member i:
+//!       8 + 33 i  entry of member i:
 //!                   0      sequence: odd while the entry is being written
 //!                   1      MAC address, in the low 48 bits; 0: no member
 //!                   2      name of the guest, 8 characters
 //!                   3      bit 0: captures; bit 1: passes packets on; bits 32..64: its life; the others 0
 //!                   4..8   numbers of VLANs, 16 bits each; 0: none
 //!                   8..16  IP addresses, two words each in network order, IPv4 as IPv6 has it; 0: none
+//!                   16     bits that each of the networks below has in common, and one more, 8 bits each; 0: none
+//!                   17..33 networks that it passes packets on from, as addresses
 //! ```
 //!
 //! A reader keeps copies, and looks at the entries again when `changes` has another value: one load for each batch of
@@ -26,6 +28,7 @@ use os::words::{LentWords, WORD_BYTES, Words};
 
 use super::claim::mac_in;
 use super::frame::Mac;
+use super::prefix::Prefix;
 
 /// Members of a LAN, at most.
 pub const MEMBERS_MAX: usize = if cfg!(loom) { 1 } else { 256 };
@@ -36,6 +39,9 @@ pub const MEMBER_VLANS_MAX: usize = if cfg!(loom) { 0 } else { 16 };
 /// IP addresses that a member has, at most.
 pub const MEMBER_ADDRESSES_MAX: usize = if cfg!(loom) { 0 } else { 4 };
 
+/// Networks from which a member passes packets on, at most, if not from all.
+pub const MEMBER_ROUTES_FROM_MAX: usize = if cfg!(loom) { 0 } else { 8 };
+
 /// The greatest number of a VLAN.
 pub const VLAN_MAX: u16 = 4094;
 
@@ -44,8 +50,8 @@ pub const TABLE_BYTES: usize = TABLE_WORDS * WORD_BYTES;
 
 const TABLE_WORDS: usize = HEAD_WORDS + MEMBERS_MAX * ENTRY_WORDS;
 const HEAD_WORDS: usize = 8;
-const ENTRY_WORDS: usize = AT_ADDRESSES + 2 * MEMBER_ADDRESSES_MAX;
-const VERSION: u64 = 1;
+const ENTRY_WORDS: usize = AT_NETWORKS + 2 * MEMBER_ROUTES_FROM_MAX;
+const VERSION: u64 = 2;
 
 const AT_VERSION: usize = 0;
 const AT_CHANGES: usize = 1;
@@ -55,6 +61,8 @@ const AT_FLAGS: usize = 3;
 const AT_VLANS: usize = 4;
 const VLANS_PER_WORD: usize = 4;
 const AT_ADDRESSES: usize = AT_VLANS + MEMBER_VLANS_MAX.div_ceil(VLANS_PER_WORD);
+const AT_NETWORK_BITS: usize = AT_ADDRESSES + 2 * MEMBER_ADDRESSES_MAX;
+const AT_NETWORKS: usize = AT_NETWORK_BITS + 1;
 
 const CAPTURES: u64 = 1;
 const ROUTES: u64 = 2;
@@ -74,6 +82,8 @@ pub struct Member {
     pub captures: bool,
     /// Set if the member passes packets on: what it sends may come from IP addresses that are not its own.
     pub routes: bool,
+    /// The networks from which the member passes packets on, at most [`MEMBER_ROUTES_FROM_MAX`]. If there are none, from all.
+    pub routes_from: Vec<Prefix>,
     /// Which membership of this LAN it is, as its host counts them: one that has left and come again has another. It begins
     /// anew, at 2^32 too: so often nobody comes while another looks away.
     pub life: u32,
@@ -83,6 +93,12 @@ impl Member {
     /// Whether it may send and receive frames with this tag: the low 12 bits are the VLAN's number.
     pub fn takes(&self, tag: Option<u16>) -> bool {
         tag.is_none_or(|tag| self.vlans.contains(&(tag & 0x0fff)))
+    }
+
+    /// Returns true if a member that passes packets on may pass on those from this address.
+    pub fn may_pass_from(&self, source: IpAddr) -> bool {
+        self.routes_from.is_empty()
+            || self.routes_from.iter().any(|network| network.contains(source))
     }
 
     fn words(&self) -> [u64; ENTRY_WORDS] {
@@ -98,13 +114,12 @@ impl Member {
                 u64::from(*vlan) << (16 * (at % VLANS_PER_WORD));
         }
         for (at, address) in self.addresses.iter().take(MEMBER_ADDRESSES_MAX).enumerate() {
-            let address = match address {
-                IpAddr::V4(address) => address.to_ipv6_mapped(),
-                IpAddr::V6(address) => *address,
-            };
-            let bits = address.to_bits();
-            words[AT_ADDRESSES + 2 * at] = (bits >> 64) as u64;
-            words[AT_ADDRESSES + 2 * at + 1] = bits as u64;
+            put_address(&mut words[AT_ADDRESSES + 2 * at..], *address);
+        }
+        for (at, network) in self.routes_from.iter().take(MEMBER_ROUTES_FROM_MAX).enumerate() {
+            let before = if network.address().is_ipv4() { MAPPED_BITS } else { 0 };
+            words[AT_NETWORK_BITS] |= u64::from(network.bits() + before + 1) << (8 * at);
+            put_address(&mut words[AT_NETWORKS + 2 * at..], network.address());
         }
         words
     }
@@ -122,18 +137,40 @@ impl Member {
         };
         let vlans = (0..MEMBER_VLANS_MAX).map(vlan).filter(|vlan| (1..=VLAN_MAX).contains(vlan));
         let address = |at: usize| {
-            let [high, low] = [0, 1].map(|half| words[AT_ADDRESSES + 2 * at + half]);
+            let [high, low] = [0, 1].map(|half| words[at + half]);
             Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low))
         };
-        let addresses = (0..MEMBER_ADDRESSES_MAX).map(address);
+        let addresses = (0..MEMBER_ADDRESSES_MAX).map(|at| address(AT_ADDRESSES + 2 * at));
         let addresses = addresses.filter(|address| !address.is_unspecified());
         let addresses = addresses.map(|address| IpAddr::V6(address).to_canonical());
+        let network = |at: usize| {
+            let bits = ((words[AT_NETWORK_BITS] >> (8 * at)) as u8).checked_sub(1)?;
+            let address = address(AT_NETWORKS + 2 * at);
+            match (address.to_ipv4_mapped(), bits.checked_sub(MAPPED_BITS)) {
+                (Some(address), Some(bits)) => Prefix::of(address.into(), bits),
+                _ => Prefix::of(address.into(), bits),
+            }
+        };
+        let routes_from = (0..MEMBER_ROUTES_FROM_MAX).filter_map(network).collect();
         let (vlans, addresses) = (vlans.collect(), addresses.collect());
         let (name, flags) = (Name::parse(name)?, words[AT_FLAGS]);
         let (captures, routes) = (flags & CAPTURES != 0, flags & ROUTES != 0);
         let life = (words[AT_FLAGS] >> 32) as u32;
-        Some(Member { name, mac, vlans, addresses, captures, routes, life })
+        Some(Member { name, mac, vlans, addresses, captures, routes, routes_from, life })
     }
+}
+
+/// Bits that all addresses of IPv4 have in common where IPv6 has them.
+const MAPPED_BITS: u8 = 96;
+
+fn put_address(words: &mut [u64], address: IpAddr) {
+    let address = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    let bits = address.to_bits();
+    words[0] = (bits >> 64) as u64;
+    words[1] = bits as u64;
 }
 
 /// The table, as the host has it.
@@ -408,6 +445,7 @@ mod tests {
             addresses,
             captures: false,
             routes: false,
+            routes_from: Vec::new(),
             life: 7,
         }
     }
@@ -425,7 +463,9 @@ mod tests {
         let mut lent = LentTable::new(lent).unwrap();
         assert_eq!(refreshed(&mut lent), []);
         let (first, second) = (member(1, &[7, 4094]), member(2, &[]));
-        let second = Member { captures: true, routes: true, ..second };
+        let networks = ["10.2.0.0/16", "0.0.0.0/0", "10.1.0.7/32", "fd00:2::/64", "::/0"];
+        let routes_from = networks.iter().map(|text| text.parse().unwrap()).collect();
+        let second = Member { captures: true, routes: true, routes_from, ..second };
         table.set(3, Some(&first));
         table.set(MEMBERS_MAX - 1, Some(&second));
         assert_eq!(lent.find(first.mac), None, "not refreshed yet");
@@ -517,6 +557,6 @@ mod tests {
         let (words, lent) = Words::pair(64).unwrap();
         words.store(AT_VERSION, VERSION, Ordering::Relaxed);
         let error = LentTable::new(lent).unwrap_err();
-        assert_eq!(error, UnknownTable { found: 1, words: 64 });
+        assert_eq!(error, UnknownTable { found: VERSION, words: 64 });
     }
 }

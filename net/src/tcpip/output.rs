@@ -71,6 +71,11 @@ pub trait Link {
 
     /// Returns true if the member that has sent this frame may send from that address. What others send is dropped.
     fn may_send_from(&mut self, lan: usize, frame: &[u8], address: IpAddr) -> bool;
+
+    /// Returns true if packets of others from this address may be passed on to a LAN. They may unless somebody says otherwise.
+    fn may_pass_from(&mut self, _lan: usize, _source: IpAddr) -> bool {
+        true
+    }
 }
 
 /// The reasons for which a link does not take a frame.

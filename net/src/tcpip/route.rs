@@ -5,94 +5,16 @@
 //! nothing is looked up.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
-use std::str::FromStr;
 
 use super::medium::Medium;
 use super::output::Link;
 use crate::lan::frame::Mac;
+pub use crate::lan::prefix::{NoPrefix, Prefix};
 
 /// Routes of a stack, at most.
 pub const ROUTES_MAX: usize = 1024;
-
-/// The addresses of IP that have so many first bits in common.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix {
-    /// The others of its bits are zero.
-    address: IpAddr,
-    bits: u8,
-}
-
-/// Not a network.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is no network: must be an address whose bits behind the common ones are zero, and how many those are, like \
-     10.2.0.0/24"
-)]
-pub struct NoPrefix(pub String);
-
-impl Prefix {
-    /// The network of an address. None if it has fewer bits.
-    pub fn of(address: IpAddr, bits: u8) -> Option<Prefix> {
-        let address = match address {
-            IpAddr::V4(address) if bits <= 32 => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
-                IpAddr::V4((address.to_bits() & mask).into())
-            }
-            IpAddr::V6(address) if bits <= 128 => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
-                IpAddr::V6((address.to_bits() & mask).into())
-            }
-            _ => return None,
-        };
-        Some(Prefix { address, bits })
-    }
-
-    /// Its first address.
-    pub fn address(&self) -> IpAddr {
-        self.address
-    }
-
-    /// How many bits its addresses have in common.
-    pub fn bits(&self) -> u8 {
-        self.bits
-    }
-
-    /// Whether an address belongs to it.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        address.is_ipv4() == self.address.is_ipv4()
-            && Prefix::of(address, self.bits).is_some_and(|prefix| prefix == *self)
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}", self.address, self.bits)
-    }
-}
-
-impl fmt::Debug for Prefix {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, formatter)
-    }
-}
-
-impl FromStr for Prefix {
-    type Err = NoPrefix;
-
-    fn from_str(text: &str) -> Result<Prefix, NoPrefix> {
-        let parse = || {
-            let (address, bits) = text.split_once('/')?;
-            let address: IpAddr = address.parse().ok()?;
-            let is_number = !bits.is_empty() && bits.bytes().all(|digit| digit.is_ascii_digit());
-            let bits = bits.parse().ok().filter(|_| is_number)?;
-            Prefix::of(address, bits).filter(|prefix| prefix.address == address)
-        };
-        parse().ok_or_else(|| NoPrefix(text.chars().take(64).collect()))
-    }
-}
 
 /// A way to addresses that no neighbour has: over a neighbour that passes packets on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +100,7 @@ impl Routes {
     pub(super) fn new(interfaces: Vec<Interface>, mut routes: Vec<Route>) -> Routes {
         routes.truncate(ROUTES_MAX);
         // A stable order: of two to one network the first counts, as long as its neighbour is there.
-        routes.sort_by_key(|route| (std::cmp::Reverse(route.to.bits), route.to.address));
+        routes.sort_by_key(|route| (std::cmp::Reverse(route.to.bits()), route.to.address()));
         let addresses = interfaces.iter().flat_map(|one| one.addresses.iter().copied()).collect();
         let has_vlan = interfaces.iter().any(|one| one.vlan.is_some());
         let has_choice = interfaces.len() > 1 || has_vlan || !routes.is_empty();
@@ -186,9 +108,9 @@ impl Routes {
             (HashMap::<_, Range<usize>>::new(), [Vec::new(), Vec::new()]);
         for (at, route) in routes.iter().enumerate() {
             of_networks.entry(route.to).or_insert(at..at).end = at + 1;
-            let bits = &mut bits[usize::from(!route.to.address.is_ipv4())];
-            if bits.last() != Some(&route.to.bits) {
-                bits.push(route.to.bits);
+            let bits = &mut bits[usize::from(!route.to.address().is_ipv4())];
+            if bits.last() != Some(&route.to.bits()) {
+                bits.push(route.to.bits());
             }
         }
         Routes { interfaces, addresses, routes, of_networks, bits, has_choice, ..Routes::default() }
@@ -303,7 +225,9 @@ impl Routes {
         // What is local to a link is nowhere else.
         let over = if is_link_local(to) { &[][..] } else { self.routes_to(to) };
         match (here, over.first()) {
-            (Some((interface, bits)), first) if first.is_none_or(|first| first.to.bits <= bits) => {
+            (Some((interface, bits)), first)
+                if first.is_none_or(|first| first.to.bits() <= bits) =>
+            {
                 Some(Way::Here(interface))
             }
             (_, Some(_)) => Some(Way::Over(over)),
@@ -328,7 +252,7 @@ impl Routes {
         let interfaces = self.interfaces.iter().enumerate();
         let networks = interfaces.flat_map(|(interface, one)| {
             let its = one.networks.iter().filter(|network| network.contains(address));
-            its.map(move |network| (interface, network.bits))
+            its.map(move |network| (interface, network.bits()))
         });
         networks.max_by_key(|(_, bits)| *bits)
     }
@@ -591,9 +515,9 @@ mod tests {
             for bits in sought {
                 for to in [true, false].map(|is_v4| address(bits & 0xf0f0_ffff, is_v4)) {
                     let leads = |route: &&Route| route.to.contains(to);
-                    let most = networks.iter().filter(leads).map(|route| route.to.bits).max();
+                    let most = networks.iter().filter(leads).map(|route| route.to.bits()).max();
                     let expected: Vec<Route> =
-                        networks.iter().filter(leads).filter(|route| Some(route.to.bits) == most).copied().collect();
+                        networks.iter().filter(leads).filter(|route| Some(route.to.bits()) == most).copied().collect();
                     prop_assert_eq!(routes.routes_to(to), &expected[..]);
                 }
             }

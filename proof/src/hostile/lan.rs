@@ -31,6 +31,7 @@ fn member(name: &str, mac: Mac, vlans: &[u16]) -> Member {
         addresses: Vec::new(),
         captures: false,
         routes: false,
+        routes_from: Vec::new(),
         life: 1,
     }
 }

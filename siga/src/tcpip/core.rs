@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fabric::name::Name;
+use net::lan::claim::{Claim, claim};
 use net::lan::link::{Frame, FrameInParts};
 use net::lan::offload::Offload;
+use net::lan::table::Member;
 use net::tcpip::{Link, SendToError, Stack, Unsent};
 use os::processor::now_ns;
 
@@ -543,8 +545,8 @@ impl Link for Wire<'_> {
         // That the MAC address is the sender's has been checked by the LAN.
         let Some(source) = net::lan::frame::source(frame) else { return false };
         let of = self.lans.get(lan);
-        match of.find_address(address).map(|member| member.mac) {
-            Some(owner) => owner == source,
+        match of.find_address(address) {
+            Some(owner) => owner.mac == source && is_fair(frame, owner),
             // What one has sent before it left is still received; and what one sends that is not a member yet at a new host.
             None => {
                 self.members.sender(lan, address) == Some(source)
@@ -552,4 +554,13 @@ impl Link for Wire<'_> {
             }
         }
     }
+
+    fn may_pass_from(&mut self, lan: usize, source: IpAddr) -> bool {
+        self.lans.get(lan).own().may_pass_from(source)
+    }
+}
+
+/// Returns true if the system file lets a member that passes packets on bring this one, wherever it has come from.
+fn is_fair(frame: &[u8], owner: &Member) -> bool {
+    owner.routes_from.is_empty() || claim(frame, Offload::NONE, owner) == Claim::Fair
 }

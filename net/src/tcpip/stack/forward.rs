@@ -47,6 +47,10 @@ impl Stack {
             self.complain(now, &packet, frame, Complaint::NoRoute, link);
             return Err(Counter::NoRoute);
         };
+        if !link.may_pass_from(self.interfaces()[next].lan, packet.source) {
+            self.complain(now, &packet, frame, Complaint::Forbidden, link);
+            return Err(Counter::RouteForbidden);
+        }
         let mtu = self.interfaces()[next].mtu;
         let segments = frame.offload.segmentation;
         let longest = segments.map_or(packet.bytes, |segments| {

@@ -28,6 +28,8 @@ pub(super) struct Streets {
     pub(super) longest: Option<usize>,
     /// Stacks that take nothing.
     pub(super) full: BTreeSet<usize>,
+    /// Sources that may not be passed on to a LAN.
+    kept_out: BTreeSet<(usize, IpAddr)>,
 }
 
 impl Streets {
@@ -85,6 +87,10 @@ impl Link for Door<'_> {
         let is_it =
             |one: &(usize, Mac, IpAddr, usize)| (one.0, one.1, one.2) == (lan, source, address);
         self.streets.members.iter().any(is_it)
+    }
+
+    fn may_pass_from(&mut self, lan: usize, source: IpAddr) -> bool {
+        !self.streets.kept_out.contains(&(lan, source))
     }
 }
 
@@ -463,6 +469,21 @@ fn nobody_speaks_for_others_over_one_that_forwards() {
     assert!(town.streets.under_way.is_empty());
     town.give(packet_with(9, "10.1.0.2", "10.2.0.2"));
     assert_eq!(town.streets.under_way.len(), 1);
+}
+
+#[test]
+fn what_may_not_be_passed_on_is_refused_and_said() {
+    for (source, target) in [("10.1.0.2", "10.2.0.2"), ("fd00:1::2", "fd00:2::2")] {
+        let mut town = two_lans([1500, 1500]);
+        town.streets.kept_out.insert((1, ip(source)));
+        assert!(town.connect(0, 2, target).is_none());
+        assert_eq!(town.stacks[0].counter(Counter::NotReached), 1);
+        let [forbidden, forwarded] = [Counter::RouteForbidden, Counter::Forwarded];
+        assert_eq!([forbidden, forwarded].map(|counter| town.stacks[1].counter(counter)), [1, 0]);
+        // The other way round it may be passed on.
+        town.streets.kept_out = BTreeSet::from([(0, ip(source))]);
+        assert!(town.connect(0, 2, target).is_some());
+    }
 }
 
 #[test]

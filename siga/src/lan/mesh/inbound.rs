@@ -125,7 +125,9 @@ impl Mesh {
         self.refresh();
         let Mesh { links, view, inbound, .. } = self;
         let Some(peer) = links.get_mut(key) else { return false };
-        let is_its = peer.link.peer().addresses.contains(&ip)
+        let member = peer.link.peer();
+        let is_its = member.addresses.contains(&ip)
+            || member.routes && member.may_pass_from(ip)
             || peer.had(ip) && view.table().find_address(ip).is_none();
         if !is_its {
             inbound.counters.add(Counter::DroppedAddress, 1);

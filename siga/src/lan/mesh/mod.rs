@@ -91,6 +91,7 @@ impl Mesh {
             addresses: joined.address.into_iter().collect(),
             captures: wish.captures,
             routes: wish.routes,
+            routes_from: Vec::new(),
             life: 0,
         };
         let counters = |part| Counters::new(words.clone(), part);
