@@ -46,13 +46,15 @@ pub(super) fn work(order: &Order, control: &mut Control) -> Result<Report, Fault
     let report = each_io(order, window, |now| {
         player.start(records, now)?;
         Ok(Done::now(player.end_one()?, 1))
-    })?;
-    for _ in 1..order.number("depth") {
-        player.end_one()?;
-    }
-    // The channel counts by the measurement blocks of this guest, and its window ends when it looks at the clock.
+    });
+    let report = report.and_then(|report| {
+        (1..order.number("depth")).try_for_each(|_| player.end_one().map(drop))?;
+        Ok(report)
+    });
+    // The channel counts by the measurement blocks of this guest, and its window ends when it looks at the clock. So a guest
+    // without a figure stays too.
     control.note_from(&Address::of(CHANNEL, 0))?;
-    Ok(report)
+    report
 }
 
 impl Player {
