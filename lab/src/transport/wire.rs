@@ -15,8 +15,8 @@ use net::lan::frame::Mac;
 use net::lan::link::Frame;
 use net::lan::offload::{FRAME_BYTES_MAX, Offload};
 use net::tcpip::{
-    ConnectionId, Counter, Link, Medium, Options, Readable, Secret, Stack, Unsent, Writable,
-    address,
+    ConnectionId, Counter, Device, Link, Medium, Options, Readable, Secret, Stack, Unsent,
+    Writable, address,
 };
 use net::wire::{Conditions, Share};
 use os::foreign::Foreign;
@@ -226,22 +226,21 @@ struct Adapter {
 impl Link for Adapter {
     fn transmit(
         &mut self,
-        _: usize,
+        lan: usize,
         _: IpAddr,
         offload: Offload,
         frame: &mut [u8],
     ) -> Result<(), Unsent> {
         address(frame, self.peer.0, self.own);
+        self.send(lan, offload, frame)
+    }
+
+    fn send(&mut self, _: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent> {
         match self.device.write(&[&to_kernel(offload).0, frame], None) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Err(Unsent::Full),
             Err(_) => Err(Unsent::Unreachable),
         }
-    }
-
-    fn answer(&mut self, _: usize, offload: Offload, frame: &[u8]) {
-        // Whoever asked asks again.
-        let _ = self.device.write(&[&to_kernel(offload).0, frame], None);
     }
 
     fn may_send_from(&mut self, _: usize, _: &[u8], address: IpAddr) -> bool {
@@ -266,7 +265,7 @@ impl Station {
         give(order, control, &other)?;
         let options = Options {
             mtu: order.number("mtu") as usize,
-            medium: Medium::WIRE,
+            device: Device { medium: Medium::WIRE, ..Device::LAN },
             ..Options::default()
         };
         // Nobody else is on the wire who could guess.

@@ -59,8 +59,8 @@ impl<H, const FRAMES_MAX: usize> WaitingFrames<H, FRAMES_MAX> {
     }
 
     /// Returns the first frame, which goes on waiting.
-    pub fn first(&mut self) -> Option<(&H, &mut [u8])> {
-        self.frames.front_mut().map(|(head, frame)| (&*head, &mut frame[..]))
+    pub fn first(&mut self) -> Option<(&mut H, &mut [u8])> {
+        self.frames.front_mut().map(|(head, frame)| (head, &mut frame[..]))
     }
 
     /// Takes the first frame out.

@@ -15,7 +15,7 @@ use super::packet;
 use super::route::{Hop, Routes};
 use crate::board::Counter;
 use crate::lan::link::FrameInParts;
-use crate::lan::offload::Offload;
+use crate::lan::offload::{Checksum, Offload, complete_checksum};
 use crate::lan::waiting::WaitingFrames;
 
 /// Frames that wait for one target, at most. The first may be full of data: while it waits nobody makes another of that
@@ -37,11 +37,11 @@ const PASSED_BYTES_MAX: usize = 32 << 20;
 /// others.
 const PASSED_SHARE: usize = 16;
 
-/// Where a stack's frames go: LANs, or the simulation of some. `lan` is which, as the stack's interfaces say; 0 if it has
-/// one.
+/// Where a stack's frames go: LANs, wires, lines, or the simulation of some. `lan` is which, as the stack's interfaces say; 0 if it has
+/// one. What each does with a frame says the [`Device`](super::Device) of the interface.
 pub trait Link {
-    /// Sends a frame to the member that has the address `to`. The link puts the Ethernet header in its first 14 bytes,
-    /// which are empty; [`address`](super::address) does so.
+    /// Sends a frame to the neighbour that has the address `to`. The link finds the MAC address, and puts the Ethernet header in the first
+    /// 14 bytes, which are empty; [`address`](super::address) does so.
     ///
     /// # Errors
     /// [`Unsent`]; nothing of it has gone.
@@ -66,11 +66,18 @@ pub trait Link {
         self.transmit(lan, to, frame.offload, &mut frame.whole())
     }
 
-    /// Sends a whole frame, Ethernet header included, if there is room: whoever asked asks again.
-    fn answer(&mut self, lan: usize, offload: Offload, frame: &[u8]);
+    /// Sends a whole frame, Ethernet header included.
+    ///
+    /// # Errors
+    /// [`Unsent`]; nothing of it has gone.
+    fn send(&mut self, lan: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent>;
 
-    /// Returns true if the member that has sent this frame may send from that address. What others send is dropped.
-    fn may_send_from(&mut self, lan: usize, frame: &[u8], address: IpAddr) -> bool;
+    /// Returns true if the member that has sent this frame may send from that address. What others send is dropped. Asked where
+    /// [`Sources::Vouched`](super::Sources::Vouched) are believed.
+    fn may_send_from(&mut self, lan: usize, frame: &[u8], address: IpAddr) -> bool {
+        let _ = (lan, frame, address);
+        false
+    }
 
     /// Returns true if packets of others from this address may be passed on to a LAN. They may unless somebody says otherwise.
     fn may_pass_from(&mut self, _lan: usize, _source: IpAddr) -> bool {
@@ -202,13 +209,13 @@ impl Output {
         link: &mut impl Link,
         counters: &mut Counters,
         to: IpAddr,
-        offload: Offload,
+        mut offload: Offload,
         frame: &mut [u8],
     ) {
         let Some(hop) = self.routes.hop(to) else {
             return counters.count(Counter::Unreachable);
         };
-        match self.try_send(link, counters, hop, offload, frame) {
+        match self.try_send(link, counters, hop, &mut offload, frame) {
             Ok(()) | Err(Unsent::Unreachable) => return,
             Err(Unsent::Full) => {}
             Err(Unsent::Lacking(lack)) => self.note_lack(hop, lack),
@@ -245,16 +252,21 @@ impl Output {
         mut frame: FrameInParts<'_>,
     ) {
         let is_free = |hop: &Hop| !self.held.contains_key(hop);
-        let Some(hop @ Hop::Neighbour { interface, address }) = self.routes.hop(to).filter(is_free)
-        else {
+        let hop = self.routes.hop(to).filter(is_free);
+        let Some((hop, at, address)) = hop.and_then(|hop| match hop {
+            Hop::Neighbour { interface, address } => {
+                let at = &self.routes.interfaces()[interface];
+                at.device.does_all().then_some((hop, at, address))
+            }
+            Hop::Own => None,
+        }) else {
             let offload = frame.offload;
             return self.send(link, counters, to, offload, &mut frame.whole());
         };
-        let (lan, vlan) = self.routes.lan_of(interface);
-        frame.offload.vlan = vlan;
+        frame.offload.vlan = at.vlan;
         let FrameInParts { offload, ref mut start, rest_bytes, write_rest } = frame;
         let parts = FrameInParts { offload, start, rest_bytes, write_rest };
-        match link.transmit_in_parts(lan, address, parts) {
+        match link.transmit_in_parts(at.lan, address, parts) {
             Ok(()) => return counters.count(Counter::FramesSent),
             Err(Unsent::Unreachable) => return counters.count(Counter::Unreachable),
             Err(Unsent::Full) => {}
@@ -272,14 +284,14 @@ impl Output {
         link: &mut impl Link,
         counters: &mut Counters,
         to: IpAddr,
-        offload: Offload,
+        mut offload: Offload,
         frame: &mut [u8],
     ) {
         let Some(hop) = self.routes.hop(to) else {
             return counters.count(Counter::Unreachable);
         };
         if let Err(Unsent::Full | Unsent::Lacking(_)) =
-            self.try_send(link, counters, hop, offload, frame)
+            self.try_send(link, counters, hop, &mut offload, frame)
         {
             counters.count(Counter::TargetFull);
         }
@@ -292,12 +304,12 @@ impl Output {
         link: &mut impl Link,
         counters: &mut Counters,
         (source, hop): (IpAddr, Hop),
-        offload: Offload,
+        mut offload: Offload,
         frame: &mut [u8],
     ) {
         let mut retry_at = None;
         if !self.passed.contains_key(&hop) {
-            match self.try_send(link, counters, hop, offload, frame) {
+            match self.try_send(link, counters, hop, &mut offload, frame) {
                 Ok(()) => return counters.count(Counter::Forwarded),
                 Err(Unsent::Unreachable) => return,
                 Err(Unsent::Full) => {}
@@ -360,7 +372,7 @@ impl Output {
             }
             lacks.remove(hop);
             while let Some((offload, frame)) = held.first() {
-                let sent = transmit(own, routes, link, counters, *hop, *offload, frame);
+                let sent = transmit(own, routes, link, counters, *hop, offload, frame);
                 match sent {
                     Ok(()) | Err(Unsent::Unreachable) => {}
                     Err(Unsent::Full) => return true,
@@ -383,7 +395,7 @@ impl Output {
                 if held.contains_key(hop) {
                     return true;
                 }
-                match transmit(own, routes, link, counters, *hop, *offload, frame) {
+                match transmit(own, routes, link, counters, *hop, offload, frame) {
                     Err(Unsent::Full) => return true,
                     Err(Unsent::Lacking(_)) => {
                         of_target.retry_at = Some(retry_at);
@@ -404,7 +416,7 @@ impl Output {
         link: &mut impl Link,
         counters: &mut Counters,
         hop: Hop,
-        offload: Offload,
+        offload: &mut Offload,
         frame: &mut [u8],
     ) -> Result<(), Unsent> {
         if !self.held.is_empty() && self.held.contains_key(&hop) {
@@ -421,7 +433,7 @@ fn transmit(
     link: &mut impl Link,
     counters: &mut Counters,
     hop: Hop,
-    offload: Offload,
+    offload: &mut Offload,
     frame: &mut [u8],
 ) -> Result<(), Unsent> {
     let Hop::Neighbour { interface, address } = hop else {
@@ -429,13 +441,18 @@ fn transmit(
             return Err(Unsent::Full);
         }
         packet::set_kind(frame);
-        let is_kept = own.push_copy(offload, frame);
+        let is_kept = own.push_copy(*offload, frame);
         assert!(is_kept, "frames of the stack to itself");
         counters.count(Counter::FramesSent);
         return Ok(());
     };
-    let (lan, vlan) = routes.lan_of(interface);
-    let sent = link.transmit(lan, address, Offload { vlan, ..offload }, frame);
+    let at = &routes.interfaces()[interface];
+    if !at.device.completes_checksums {
+        // What waits for room is complete from now on, and is not completed again.
+        complete_checksum(offload.checksum, frame);
+        offload.checksum = Checksum::Unknown;
+    }
+    let sent = link.transmit(at.lan, address, Offload { vlan: at.vlan, ..*offload }, frame);
     match sent {
         Ok(()) => counters.count(Counter::FramesSent),
         Err(Unsent::Unreachable) => counters.count(Counter::Unreachable),

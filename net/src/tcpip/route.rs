@@ -8,9 +8,12 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::ops::Range;
 
+use super::device::{Device, Sources};
 use super::medium::Medium;
 use super::output::Link;
+use super::tcp::Limits;
 use crate::lan::frame::Mac;
+use crate::lan::offload::SEGMENTS_MAX;
 pub use crate::lan::prefix::{NoPrefix, Prefix};
 
 /// Routes of a stack, at most.
@@ -40,8 +43,8 @@ pub struct Interface {
     pub addresses: Vec<IpAddr>,
     /// The networks whose addresses are reached here. Not looked at if the stack has one interface and no route: then all are.
     pub networks: Vec<Prefix>,
-    /// What the LAN is made of.
-    pub medium: Medium,
+    /// What carries its packets.
+    pub device: Device,
 }
 
 /// A member of a LAN that is not the stack.
@@ -130,9 +133,10 @@ impl Routes {
         change(&mut self.interfaces)
     }
 
-    /// The interface at the same LAN and VLAN as this one.
+    /// The interface at the same LAN and VLAN as this one, if its device is the same.
     pub(super) fn find(&self, other: &Interface) -> Option<usize> {
-        self.interface_with(other.lan, other.vlan)
+        let found = self.interface_with(other.lan, other.vlan)?;
+        (self.interfaces[found].device == other.device).then_some(found)
     }
 
     pub(super) fn routes(&self) -> &[Route] {
@@ -199,11 +203,6 @@ impl Routes {
         self.interfaces.iter().position(|one| (one.lan, one.vlan) == (lan, number))
     }
 
-    /// At which LAN an interface is, and the tag of its frames.
-    pub(super) fn lan_of(&self, interface: usize) -> (usize, Option<u16>) {
-        self.interfaces.get(interface).map_or((0, None), |one| (one.lan, one.vlan))
-    }
-
     /// Where packets to an address go. None: nobody knows, or nobody is there.
     pub(super) fn hop(&self, to: IpAddr) -> Option<Hop> {
         if self.addresses.contains(&to) {
@@ -264,12 +263,13 @@ impl Routes {
     }
 
     fn hop_at(&self, interface: usize, address: IpAddr) -> Option<Hop> {
-        let is_there = self.neighbours.contains(&(interface, address));
+        let has_table = self.interfaces[interface].device.has_table();
+        let is_there = !has_table || self.neighbours.contains(&(interface, address));
         is_there.then_some(Hop::Neighbour { interface, address })
     }
 
-    /// Whether a packet from an address may come in a frame at an interface: its sender has the address, or is a neighbour
-    /// over which a route leads there (RFC 3704 2.3). So nobody speaks for others.
+    /// Whether a packet from an address may come in a frame at an interface, as its device says. Where the link vouches for sources: its sender
+    /// has the address, or is a neighbour over which a route leads there (RFC 3704 2.3). So nobody speaks for others.
     pub(super) fn may_come_from(
         &self,
         link: &mut impl Link,
@@ -278,16 +278,18 @@ impl Routes {
         address: IpAddr,
     ) -> bool {
         let Some(at) = self.interfaces.get(interface) else { return false };
-        if !self.has_choice {
-            return link.may_send_from(at.lan, frame, address);
+        let mut is_sender = |of: IpAddr| match at.device.sources {
+            Sources::Vouched => link.may_send_from(at.lan, frame, of),
+            Sources::ReversePath | Sources::All => true,
+        };
+        if !self.has_choice || at.device.sources == Sources::All {
+            return is_sender(address);
         }
         match self.way(address) {
-            Some(Way::Here(here)) => {
-                here == interface && link.may_send_from(at.lan, frame, address)
-            }
+            Some(Way::Here(here)) => here == interface && is_sender(address),
             Some(Way::Over(routes)) => routes.iter().any(|route| {
                 self.interface_of(route.via).is_some_and(|(here, _)| here == interface)
-                    && link.may_send_from(at.lan, frame, route.via)
+                    && is_sender(route.via)
             }),
             None => false,
         }
@@ -306,7 +308,9 @@ impl Routes {
         let Some(Hop::Neighbour { interface: here, address }) = self.hop(address) else {
             return false;
         };
-        self.has_choice && here == interface && link.may_send_from(at.lan, frame, address)
+        self.has_choice
+            && here == interface
+            && (at.device.sources != Sources::Vouched || link.may_send_from(at.lan, frame, address))
     }
 
     /// The address that packets for `to` are from: one of the interface that they go out at, if it has one.
@@ -325,9 +329,18 @@ impl Routes {
         self.interface_to(to).map(|interface| interface.mtu)
     }
 
+    /// The same, and how many segments a frame may stand for there.
+    pub(super) fn limits_to(&self, to: IpAddr) -> Limits {
+        let limits = self.interface_to(to).map(|interface| Limits {
+            mtu: interface.mtu,
+            segments_max: interface.device.segments_max(),
+        });
+        limits.unwrap_or(Limits { mtu: usize::MAX, segments_max: SEGMENTS_MAX })
+    }
+
     /// What the network is made of where packets to an address go out.
     pub(super) fn medium_to(&self, to: IpAddr) -> Medium {
-        self.interface_to(to).map_or(Medium::MEMORY, |interface| interface.medium)
+        self.interface_to(to).map_or(Medium::MEMORY, |interface| interface.device.medium)
     }
 
     fn interface_to(&self, to: IpAddr) -> Option<&Interface> {
@@ -377,7 +390,7 @@ mod tests {
             mtu: 1500,
             addresses: vec![ip(address)],
             networks,
-            medium: Medium::MEMORY,
+            device: Device::LAN,
         }
     }
 
@@ -468,7 +481,7 @@ mod tests {
                 mtu: 1500,
                 addresses: vec![ip(address)],
                 networks,
-                medium: Medium::MEMORY,
+                device: Device::LAN,
             }
         };
         let mut routes = Routes::new(vec![v6(0, "fd00:1::1"), v6(1, "fd00:2::1")], ways);

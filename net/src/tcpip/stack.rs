@@ -8,6 +8,7 @@ use super::buffers::{Buffers, PoolUse};
 use super::connection::{Awaited, Connection, ConnectionId, Connections, End, Readable, Writable};
 use super::control::Limiter;
 use super::counters::Counters;
+use super::device::{Device, Framing};
 use super::directory::Handed;
 use super::fragments::Reassembly;
 use super::keep_alive::{KeepAlive, Keeper, Step};
@@ -22,7 +23,7 @@ use super::path_mtu::PathMtus;
 use super::ports::Ports;
 use super::route::{Hop, Interface, Neighbour, Route, Routes};
 use super::secret::Secret;
-use super::tcp::{Answer, Congestion, Progress, Start, State, Tcb, TcpConfig, is_before};
+use super::tcp::{Answer, Congestion, Limits, Progress, Start, State, Tcb, TcpConfig, is_before};
 use super::time_wait::TimeWait;
 use super::udp::{SendToError, Sockets, any};
 use super::wheel::Wheel;
@@ -89,8 +90,8 @@ pub struct Options {
     pub pool_bytes: usize,
     /// Bytes of buffers at most that wait for their next bytes.
     pub pool_kept_bytes: usize,
-    /// What the network is made of. With several interfaces theirs count.
-    pub medium: Medium,
+    /// The device of the interface. With several interfaces theirs count.
+    pub device: Device,
     /// For how long a pair of ports is not used again after its connection (TIME-WAIT).
     pub time_wait: Duration,
     /// Whether packets for others are passed on.
@@ -113,7 +114,7 @@ impl Default for Options {
             connections_max: 65_536,
             pool_bytes: 16 << 30,
             pool_kept_bytes: 32 << 20,
-            medium: Medium::MEMORY,
+            device: Device::LAN,
             time_wait: Duration::from_secs(10),
             forwards: false,
             stands_in: false,
@@ -231,10 +232,10 @@ impl Stack {
     ///
     /// Options outside their limits are taken as the limit.
     pub fn new(mac: Mac, addresses: &[IpAddr], options: Options, secret: Secret) -> Stack {
-        let Options { mtu, medium, .. } = options;
+        let Options { mtu, device, .. } = options;
         let addresses = addresses.to_vec();
         let networks = Vec::new();
-        let interface = Interface { lan: 0, vlan: None, mac, mtu, addresses, networks, medium };
+        let interface = Interface { lan: 0, vlan: None, mac, mtu, addresses, networks, device };
         Stack::with_interfaces(vec![interface], Vec::new(), options, secret)
     }
 
@@ -361,7 +362,8 @@ impl Stack {
         let find = |address: IpAddr| at.addresses.contains(&address).then_some(at.mac);
         if let Some(answer) = neighbour::answer(frame.bytes, find) {
             self.counters.count(Counter::NeighboursAnswered);
-            link.answer(lan, Offload { vlan: tag, ..Offload::NONE }, &answer);
+            // Whoever asked asks again.
+            let _ = link.send(lan, Offload { vlan: tag, ..Offload::NONE }, &answer);
             return Ok(());
         }
         if u16_at(frame.bytes, 12) == Some(packet::ARP) {

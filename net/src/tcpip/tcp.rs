@@ -26,7 +26,7 @@ pub(super) use chain::Data;
 pub use congestion::Congestion;
 use congestion::{SlowStart, Window};
 pub(super) use input::{Answer, Progress};
-pub(super) use output::Segment as Outgoing;
+pub(super) use output::{Limits, Segment as Outgoing};
 use pacing::Pacer;
 use recovery::{TailProbe, Undo};
 use round_trip::RoundTrip;

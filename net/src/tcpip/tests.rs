@@ -9,8 +9,8 @@ use proptest::prelude::*;
 
 use super::packet::{self, ACK, Bare, FIN, RST, SYN};
 use super::{
-    Awaited, Congestion, ConnectionId, Counter, End, Link, Medium, Options, Readable, Secret,
-    Stack, Unsent, Writable, address,
+    Awaited, Congestion, ConnectionId, Counter, Device, End, Link, Medium, Options, Readable,
+    Secret, Stack, Unsent, Writable, address,
 };
 use crate::lan::frame::Mac;
 use crate::lan::link::{Frame, FrameInPlace};
@@ -19,6 +19,7 @@ use crate::wire::{Chance, Conditions, Model, Share};
 
 mod control;
 mod cookies;
+mod device;
 mod keep_alive;
 mod outside;
 mod own;
@@ -81,6 +82,8 @@ struct Wire {
     lacked: u64,
     /// Whether frames are cut into segments with checksums, as by a port in front of a wire.
     cuts: bool,
+    /// Whether the stack has to complete frames.
+    is_plain: bool,
 }
 
 impl Wire {
@@ -99,10 +102,11 @@ impl Wire {
             lack: None,
             lacked: 0,
             cuts,
+            is_plain: false,
         }
     }
 
-    fn send(&mut self, offload: Offload, mut bytes: Vec<u8>) {
+    fn put(&mut self, offload: Offload, mut bytes: Vec<u8>) {
         self.model.set_conditions(self.conditions.unwrap_or(self.faults.conditions()));
         let fate = self.model.put(self.now, bytes.len());
         fate.corrupt(&mut bytes);
@@ -131,21 +135,23 @@ impl Link for Wire {
         address(frame, MACS[1 - self.from], MACS[self.from]);
         // What the LAN would refuse is a fault of the stack.
         assert_eq!(Offload::parse(&offload.head(), frame), Ok(offload));
+        assert!(!self.is_plain || offload == Offload::NONE, "a frame that is not complete");
         if !self.cuts {
-            self.send(offload, frame.to_vec());
+            self.put(offload, frame.to_vec());
             return Ok(());
         }
         let mut room = Vec::new();
         let mut segments = Vec::new();
         segment(offload, frame, &mut room, |bytes| segments.push(bytes.to_vec()));
         for bytes in segments {
-            self.send(Offload::NONE, bytes);
+            self.put(Offload::NONE, bytes);
         }
         Ok(())
     }
 
-    fn answer(&mut self, _: usize, offload: Offload, frame: &[u8]) {
-        self.send(offload, frame.to_vec());
+    fn send(&mut self, _: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent> {
+        self.put(offload, frame.to_vec());
+        Ok(())
     }
 
     fn may_send_from(&mut self, _: usize, _: &[u8], address: IpAddr) -> bool {
@@ -168,7 +174,10 @@ impl World {
             let address: IpAddr = addresses[at].parse().unwrap();
             Stack::new(MACS[at], &[address], options, Secret([chance.number() as u8; 16]))
         });
-        let wires = [0, 1].map(|from| Wire::new(from, faults, chance.number(), cuts));
+        let wires = [0, 1].map(|from| Wire {
+            is_plain: !options.device.completes_checksums,
+            ..Wire::new(from, faults, chance.number(), cuts)
+        });
         World { now: 0, stacks, wires }
     }
 
@@ -356,13 +365,20 @@ fn faulty_world(seed: u64) -> bool {
         send_bytes: 4096 << chance.below(7),
         congestion: congestion[chance.below(3) as usize],
         acknowledge_after: Duration::from_micros(chance.below(3) * 500),
-        medium: [Medium::MEMORY, Medium::WIRE][chance.below(2) as usize],
+        device: Device {
+            medium: [Medium::MEMORY, Medium::WIRE][chance.below(2) as usize],
+            ..Device::LAN
+        },
         ..Options::default()
     };
     // Only what has checksums can be corrupted without that being received.
     let cuts = faults.corrupted > 0 || chance.happens(Share::percent(50));
     let family = chance.below(2) as usize;
-    let mut world = World::new(chance.number(), faults, cuts, options, family);
+    let seed = chance.number();
+    let medium = options.device.medium;
+    let device = [options.device, Device { medium, ..Device::LINE }][chance.below(2) as usize];
+    let options = Options { device, ..options };
+    let mut world = World::new(seed, faults, cuts, options, family);
     let at = world.at(1, 7);
     world.stacks[1].listen(at, 16).unwrap();
     // The second has the buffers of the first.
@@ -1759,7 +1775,11 @@ fn wire_of(delay: Duration, loss: Share, reordering: Share) -> Conditions {
 /// Windows grow where a way is long.
 #[test]
 fn long_way_is_filled() {
-    let options = Options { mtu: 1500, medium: Medium::WIRE, ..Options::default() };
+    let options = Options {
+        mtu: 1500,
+        device: Device { medium: Medium::WIRE, ..Device::LAN },
+        ..Options::default()
+    };
     let conditions = wire_of(Duration::from_millis(10), Share::NONE, Share::NONE);
     let rate = goodput(conditions, options, 400 << 20);
     assert!(rate > 0.85e9, "{rate:.3e}");
@@ -1772,7 +1792,11 @@ fn long_way_is_filled() {
 /// What is lost goes again once, and nothing else: so the rate is that of the congestion window.
 #[test]
 fn lossy_way_carries_what_congestion_lets_through() {
-    let options = Options { mtu: 1500, medium: Medium::WIRE, ..Options::default() };
+    let options = Options {
+        mtu: 1500,
+        device: Device { medium: Medium::WIRE, ..Device::LAN },
+        ..Options::default()
+    };
     // CUBIC reaches some sqrt(3 / 2p) segments a round trip where losses are frequent: 39 of 1448 bytes at 0.1 %, 12 at 1 %.
     for (loss, reordering, least) in [(1000, 0, 0.4e9), (10_000, 0, 0.12e9), (0, 10_000, 0.9e9)] {
         let [loss, reordering] = [loss, reordering].map(Share::per_million);

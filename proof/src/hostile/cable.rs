@@ -51,10 +51,12 @@ impl Link for Cable {
         Ok(())
     }
 
-    fn answer(&mut self, _: usize, offload: Offload, frame: &[u8]) {
-        if !self.is_full && self.frames.len() < FRAMES_MAX {
-            self.frames.push_back((offload, frame.to_vec()));
+    fn send(&mut self, _: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent> {
+        if self.is_full || self.frames.len() >= FRAMES_MAX {
+            return Err(Unsent::Full);
         }
+        self.frames.push_back((offload, frame.to_vec()));
+        Ok(())
     }
 
     fn may_send_from(&mut self, _: usize, _: &[u8], address: IpAddr) -> bool {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use net::lan::offload::{Checksum, Kind, Offload, Segmentation};
-use net::tcpip::{ConnectionId, KeepAlive, Medium, Options, Readable, Stack, Writable};
+use net::tcpip::{ConnectionId, Device, KeepAlive, Options, Readable, Stack, Writable};
 
 use super::DEEDS_MAX;
 use super::cable::{Cable, SECOND, STRANGER, give, packet, serve, stack, v4, v6};
@@ -24,7 +24,7 @@ const OPTIONS: Options = Options {
     connections_max: CONNECTIONS_MAX,
     pool_bytes: 20 * 16_384,
     pool_kept_bytes: 4 * 16_384,
-    medium: Medium::MEMORY,
+    device: Device::LAN,
     time_wait: Duration::from_secs(10),
     // What is for others goes out again where it came in.
     forwards: true,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use net::board::Counter;
 use net::lan::link::Frame;
-use net::tcpip::{ConnectionId, Medium, Options, Secret, Stack};
+use net::tcpip::{ConnectionId, Device, Medium, Options, Secret, Stack};
 use os::processor::{self, now_ns};
 use proof::dice::Dice;
 
@@ -60,7 +60,10 @@ pub fn run(plan: Plan) -> Result<Found, String> {
     let shards = [0, 1].map(|side| {
         let options = Options {
             // Nothing is lost here: what goes again was late because a thread had no processor.
-            medium: Medium { resend_after: Duration::from_secs(10), ..Medium::MEMORY },
+            device: Device {
+                medium: Medium { resend_after: Duration::from_secs(10), ..Medium::MEMORY },
+                ..Device::LAN
+            },
             ..Options::default()
         };
         let address = [10, 1, 0, 1 + side as u8].into();

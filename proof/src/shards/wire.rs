@@ -107,9 +107,8 @@ impl Link for Sender<'_> {
         self.put(offload, frame)
     }
 
-    fn answer(&mut self, _: usize, offload: Offload, frame: &[u8]) {
-        // Nobody asks for an address here.
-        let _ = self.put(offload, frame);
+    fn send(&mut self, _: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent> {
+        self.put(offload, frame)
     }
 
     fn may_send_from(&mut self, _: usize, _: &[u8], _: IpAddr) -> bool {

@@ -536,9 +536,8 @@ impl Link for Wire<'_> {
         unsent(lan.try_push_in_parts(&frame))
     }
 
-    fn answer(&mut self, lan: usize, offload: Offload, frame: &[u8]) {
-        // Whoever asked asks again.
-        let _ = self.lans.get(lan).try_push(offload, frame);
+    fn send(&mut self, lan: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent> {
+        unsent(self.lans.get(lan).try_push(offload, frame))
     }
 
     fn may_send_from(&mut self, lan: usize, frame: &[u8], address: IpAddr) -> bool {

@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 
 use net::lan::table::VLAN_MAX;
-use net::tcpip::{Interface, Medium, Prefix, ROUTES_MAX, Route};
+use net::tcpip::{Device, Interface, Prefix, ROUTES_MAX, Route};
 
 use crate::lan::Lan;
 
@@ -89,7 +89,7 @@ pub(super) fn interfaces<'a>(
             mtu: of.mtu() as usize,
             addresses,
             networks,
-            medium: Medium::MEMORY,
+            device: Device::LAN,
         };
         for vlan in routing.vlans.iter().filter(|vlan| vlan.lan == lan) {
             let is_in = |address: &mut IpAddr| {

@@ -11,7 +11,8 @@ use crate::tcpip::route::is_link_local;
 impl Stack {
     /// Whether the packet in a frame is for somebody else, and was given to us to be passed on.
     pub(super) fn is_to_pass(&self, interface: usize, frame: &[u8]) -> bool {
-        destination(frame) == Some(self.interfaces()[interface].mac)
+        let at = &self.interfaces()[interface];
+        (at.device.framing == Framing::Ip || destination(frame) == Some(at.mac))
             && passing::destination(frame).is_some_and(|to| !self.has_address(to))
     }
 
@@ -51,7 +52,7 @@ impl Stack {
             self.complain(now, &packet, frame, Complaint::Forbidden, link);
             return Err(Counter::RouteForbidden);
         }
-        let mtu = self.interfaces()[next].mtu;
+        let Interface { mtu, device, .. } = self.interfaces()[next];
         let segments = frame.offload.segmentation;
         let longest = segments.map_or(packet.bytes, |segments| {
             usize::from(segments.header_bytes) - ETHERNET_BYTES
@@ -62,16 +63,22 @@ impl Stack {
         bytes.extend_from_slice(&frame.bytes[..ETHERNET_BYTES + packet.bytes]);
         passing::take_hop(&mut bytes);
         let Stack { output, counters, .. } = self;
+        let to = (packet.source, hop);
         let result = match packet.cut_from {
+            _ if longest <= mtu && segments.is_some() && !device.does_all() => {
+                segment(frame.offload, &bytes, &mut Vec::new(), |piece| {
+                    output.pass_on(link, counters, to, Offload::NONE, piece);
+                });
+                Ok(())
+            }
             _ if longest <= mtu => {
-                output.pass_on(link, counters, (packet.source, hop), frame.offload, &mut bytes);
+                output.pass_on(link, counters, to, frame.offload, &mut bytes);
                 Ok(())
             }
             Some(part) if segments.is_none() => {
                 complete_checksum(frame.offload.checksum, &mut bytes);
                 fragments::cut(&bytes, mtu, part, |piece| {
                     counters.count(Counter::FragmentsSent);
-                    let to = (packet.source, hop);
                     output.pass_on(link, counters, to, Offload::NONE, piece);
                 });
                 Ok(())

@@ -173,7 +173,8 @@ impl Stack {
         self.time_wait.remove(&tuple);
         self.enter(tuple, index);
         // Whoever asks waits for the answer.
-        self.send_segment(now, index, self.options.mtu, link);
+        let limits = Limits { mtu: self.options.mtu, segments_max: 1 };
+        self.send_segment(now, index, limits, link);
         self.make_busy(index);
         Ok(())
     }

@@ -150,11 +150,12 @@ impl Stack {
             false if !self.are_timers_held => tcb.tick(now),
             false => {}
         }
-        let said = [path_mtus.get(now, remote.ip()), output.routes.mtu_to(remote.ip())];
-        let mtu = said.into_iter().flatten().fold(options.mtu, usize::min);
+        let mut limits = output.routes.limits_to(remote.ip());
+        let said = path_mtus.get(now, remote.ip()).unwrap_or(usize::MAX);
+        limits.mtu = limits.mtu.min(said).min(options.mtu);
         let mut has_more = true;
         for _ in 0..BURST {
-            if !self.send_segment(now, index, mtu, link) {
+            if !self.send_segment(now, index, limits, link) {
                 has_more = false;
                 break;
             }
@@ -171,7 +172,7 @@ impl Stack {
         &mut self,
         now: u64,
         index: u32,
-        mtu: usize,
+        mut limits: Limits,
         link: &mut impl Link,
     ) -> bool {
         let Stack { connections, config, output, counters, room, .. } = self;
@@ -183,8 +184,10 @@ impl Stack {
         }
         // A first segment says what we take, whatever the way takes.
         let is_first = matches!(tcb.state(), State::SynSent | State::SynReceived);
-        let mtu = if is_first { self.options.mtu } else { mtu };
-        let Some(segment) = tcb.next_segment(now, mtu, config) else { return false };
+        if is_first {
+            limits.mtu = self.options.mtu;
+        }
+        let Some(segment) = tcb.next_segment(now, limits, config) else { return false };
         packet::begin_segment(room, local, remote, &segment);
         if segment.is_retransmission {
             counters

@@ -28,7 +28,7 @@ impl Stack {
         self.output.routes.interfaces()
     }
 
-    /// Takes these interfaces and routes in place of those that the stack has. An interface stays the same one if its LAN and VLAN are:
+    /// Takes these interfaces and routes in place of those that the stack has. An interface stays the same one if its LAN, VLAN and device are:
     /// frames that wait for room there go on waiting. Connections from addresses that the stack has no more end, and so do those of the
     /// stack's own with such an address. Limits are those of [`Stack::with_interfaces`].
     ///
@@ -155,7 +155,7 @@ impl Stack {
         match self.output.routes.hop(to)? {
             Hop::Own => None,
             Hop::Neighbour { interface, address } => {
-                Some((self.output.routes.lan_of(interface).0, address))
+                Some((self.interfaces()[interface].lan, address))
             }
         }
     }

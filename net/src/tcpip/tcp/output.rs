@@ -2,7 +2,6 @@
 
 use super::pacing::{Rate, SHORTEST_NS};
 use super::*;
-use crate::lan::offload::SEGMENTS_MAX;
 use crate::tcpip::packet::{FIN, PSH, RST, SYN, TCP_BYTES};
 
 /// Ranges behind a gap that an acknowledgement names at most (RFC 2018 3).
@@ -11,6 +10,15 @@ const RANGES_MAX: usize = 4;
 /// Bytes of data in the shortest segments that another side can ask for. Linux has the same limit: a byte in each would cost fifty times as
 /// much as it carries.
 const SEGMENT_BYTES_MIN: u32 = 48;
+
+/// What the way to the other side carries.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tcpip) struct Limits {
+    /// Bytes of the longest packet.
+    pub(in crate::tcpip) mtu: usize,
+    /// Segments that one frame may stand for: 1 to 256.
+    pub(in crate::tcpip) segments_max: usize,
+}
 
 /// A segment on its way out. One that is longer than `segment_bytes` stands for several.
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,11 +124,11 @@ impl Tcb {
         self.round_trip.timeout(self.resend_after_ns, may_be_delayed, self.backoff)
     }
 
-    /// The next segment, in packets of `mtu` bytes at most. It counts as sent. None: nothing is to be sent now.
+    /// The next segment, in packets within these limits. It counts as sent. None: nothing is to be sent now.
     pub(in crate::tcpip) fn next_segment(
         &mut self,
         now: u64,
-        mtu: usize,
+        limits: Limits,
         config: &TcpConfig,
     ) -> Option<Segment> {
         match self.state {
@@ -128,8 +136,8 @@ impl Tcb {
                 let must_reset = std::mem::take(&mut self.must_reset);
                 must_reset.then(|| self.bare(now, RST | ACK))
             }
-            State::SynSent | State::SynReceived => self.next_first(now, mtu, config),
-            _ => self.next_data(now, mtu),
+            State::SynSent | State::SynReceived => self.next_first(now, limits.mtu, config),
+            _ => self.next_data(now, limits),
         }
     }
 
@@ -182,7 +190,7 @@ impl Tcb {
         })
     }
 
-    fn next_data(&mut self, now: u64, mtu: usize) -> Option<Segment> {
+    fn next_data(&mut self, now: u64, limits: Limits) -> Option<Segment> {
         let mut segment = Segment::default();
         if let Some(pacer) = &mut self.pacer {
             pacer.waits_until = None;
@@ -190,13 +198,14 @@ impl Tcb {
         self.name_ranges(&mut segment);
         let times = if self.stamps.is_some() { Times::BYTES } else { 0 };
         let options = ranges_bytes(segment.ranges_count) + times;
-        let on_the_way = usize::from(super::segment_bytes(mtu, self.is_v4)).saturating_sub(options);
+        let on_the_way =
+            usize::from(super::segment_bytes(limits.mtu, self.is_v4)).saturating_sub(options);
         let mss = (self.segment_bytes() as usize).saturating_sub(options).min(on_the_way).max(1);
         // No more segments than a frame may stand for, and no more bytes than it may have.
         let bytes_max =
             usize::from(u16::MAX) - packet::IPV6_BYTES - TCP_BYTES - packet::TCP_OPTIONS_BYTES_MAX;
         let mss = mss.min(bytes_max);
-        let bytes_max = bytes_max.min(mss * SEGMENTS_MAX);
+        let bytes_max = bytes_max.min(mss * limits.segments_max);
         if self.nxt == self.una && now.saturating_sub(self.sent_at) > self.timeout() {
             self.congestion.restart(mss as u32);
         }

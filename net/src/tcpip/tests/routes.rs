@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::*;
 use crate::tcpip::packet::{Fragment, Packet};
-use crate::tcpip::{Interface, Neighbour, Prefix, Route, fragments};
+use crate::tcpip::{Device, Interface, Neighbour, Prefix, Route, fragments};
 
 /// A frame under way: to which stack, and over which LAN.
 pub(super) type Flight = (usize, usize, Offload, Vec<u8>);
@@ -30,6 +30,8 @@ pub(super) struct Streets {
     pub(super) full: BTreeSet<usize>,
     /// Sources that may not be passed on to a LAN.
     kept_out: BTreeSet<(usize, IpAddr)>,
+    /// LANs whose frames have to be complete.
+    pub(super) complete: BTreeSet<usize>,
 }
 
 impl Streets {
@@ -70,16 +72,18 @@ impl Link for Door<'_> {
             cut.map_or(frame.len(), |cut| usize::from(cut.header_bytes + cut.segment_bytes));
         self.streets.longest = self.streets.longest.max(Some(bytes));
         assert_eq!(Offload::parse(&offload.head(), frame), Ok(offload));
+        assert!(!self.streets.complete.contains(&lan) || offload == Offload::NONE);
         self.streets.under_way.push_back((target, lan, offload, frame.to_vec()));
         Ok(())
     }
 
-    fn answer(&mut self, lan: usize, offload: Offload, frame: &[u8]) {
+    fn send(&mut self, lan: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent> {
         let mac = crate::lan::frame::destination(frame).unwrap();
         let at = |one: &&(usize, Mac, IpAddr, usize)| (one.0, one.1) == (lan, mac);
         if let Some((_, _, _, target)) = self.streets.members.iter().find(at).copied() {
             self.streets.under_way.push_back((target, lan, offload, frame.to_vec()));
         }
+        Ok(())
     }
 
     fn may_send_from(&mut self, lan: usize, frame: &[u8], address: IpAddr) -> bool {
@@ -94,7 +98,7 @@ impl Link for Door<'_> {
     }
 }
 
-fn mac_of(stack: usize, lan: usize) -> Mac {
+pub(super) fn mac_of(stack: usize, lan: usize) -> Mac {
     Mac([2, 0, 0, 0, lan as u8, stack as u8 + 1])
 }
 
@@ -129,8 +133,14 @@ impl Plan {
             mtu,
             addresses,
             networks,
-            medium: Medium::MEMORY,
+            device: Device::LAN,
         });
+        self
+    }
+
+    /// The last LAN is another device.
+    pub(super) fn over(mut self, device: Device) -> Plan {
+        self.interfaces.last_mut().unwrap().device = device;
         self
     }
 
@@ -192,7 +202,7 @@ impl Town {
         }
     }
 
-    fn give(&mut self, (target, lan, offload, bytes): Flight) {
+    pub(super) fn give(&mut self, (target, lan, offload, bytes): Flight) {
         let door = &mut Door { from: target, streets: &mut self.streets };
         self.stacks[target].receive(self.now, lan, Frame { offload, bytes: &bytes }, door);
     }
@@ -277,7 +287,13 @@ impl Town {
         panic!("{received} of {bytes} bytes came");
     }
 
-    fn datagram(&mut self, from: usize, source: SocketAddr, to: SocketAddr, data: &[u8]) {
+    pub(super) fn datagram(
+        &mut self,
+        from: usize,
+        source: SocketAddr,
+        to: SocketAddr,
+        data: &[u8],
+    ) {
         let door = &mut Door { from, streets: &mut self.streets };
         self.stacks[from].send_to(self.now, source, to, data, door).unwrap();
         self.settle();

@@ -288,7 +288,10 @@ fn play(script: &[(usize, &str)], family: usize) -> Result<(), String> {
         send_bytes: 32_768,
         congestion: Congestion::None,
         acknowledge_after: Duration::ZERO,
-        medium: Medium { resend_after: Duration::from_secs(1), ..Medium::MEMORY },
+        device: Device {
+            medium: Medium { resend_after: Duration::from_secs(1), ..Medium::MEMORY },
+            ..Device::LAN
+        },
         ..Options::default()
     };
     let mut rest = Vec::new();
@@ -302,7 +305,7 @@ fn play(script: &[(usize, &str)], family: usize) -> Result<(), String> {
                     "acknowledge_after_ms" => {
                         options.acknowledge_after = Duration::from_millis(value.into());
                     }
-                    "times" => options.medium.has_timestamps = true,
+                    "times" => options.device.medium.has_timestamps = true,
                     "reno" => options.congestion = Congestion::Reno,
                     word => return Err(format!("set {word}: not known")),
                 }

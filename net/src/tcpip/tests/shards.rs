@@ -244,7 +244,10 @@ fn all_arrives_while_connections_move_between_shards_over_a_bad_wire() {
         let options = Options {
             receive_bytes: 4096 << chance.below(7),
             send_bytes: 4096 << chance.below(7),
-            medium: [Medium::MEMORY, Medium::WIRE][chance.below(2) as usize],
+            device: Device {
+                medium: [Medium::MEMORY, Medium::WIRE][chance.below(2) as usize],
+                ..Device::LAN
+            },
             ..Options::default()
         };
         let counts = [chance.below(3) as usize + 1, chance.below(3) as usize + 1];

@@ -2,7 +2,7 @@ use super::*;
 use crate::tcpip::tcp::{Outgoing, Start};
 
 const MILLISECOND: u64 = 1_000_000;
-const MTU: usize = 1052;
+const LIMITS: Limits = Limits { mtu: 1052, segments_max: 256 };
 const CONFIG: TcpConfig = TcpConfig {
     receive_bytes: 256 << 10,
     send_bytes: 256 << 10,
@@ -61,7 +61,7 @@ impl Stage {
 
     /// What is sent now: numbers, and bytes.
     fn sent(&mut self) -> Vec<(u32, usize)> {
-        let next = || self.tcb.next_segment(self.now, MTU, &CONFIG);
+        let next = || self.tcb.next_segment(self.now, LIMITS, &CONFIG);
         let sent: Vec<Outgoing> = std::iter::from_fn(next).collect();
         let pieces =
             sent.into_iter().filter(|segment| segment.data_bytes > 0).flat_map(|segment| {

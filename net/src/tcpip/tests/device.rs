@@ -1,0 +1,120 @@
+//! Devices that leave work to the stack.
+
+use super::routes::{Plan, Town, mac_of};
+use super::*;
+use crate::tcpip::{Framing, Resolution, Sources};
+
+/// An adapter that finds neighbours, and does nothing else.
+const ADAPTER: Device = Device {
+    framing: Framing::Ethernet(Resolution::Adapter),
+    completes_checksums: false,
+    cuts_segments: false,
+    sources: Sources::ReversePath,
+    ..Device::LAN
+};
+
+/// A LAN, and behind a stack that forwards another device.
+fn lan_and(device: Device) -> Town {
+    let mut town = Town::new(vec![
+        Plan::default()
+            .at(0, 1500, &["10.1.0.2", "fd00:1::2"])
+            .to("10.2.0.0/24", "10.1.0.1")
+            .to("fd00:2::/64", "fd00:1::1"),
+        Plan::default()
+            .at(0, 1500, &["10.1.0.1", "fd00:1::1"])
+            .at(1, 1500, &["10.2.0.1", "fd00:2::1"])
+            .over(device)
+            .forwarding(),
+        Plan::default()
+            .at(1, 1500, &["10.2.0.2", "fd00:2::2"])
+            .over(device)
+            .to("10.1.0.0/24", "10.2.0.1")
+            .to("fd00:1::/64", "fd00:2::1"),
+    ]);
+    town.streets.complete.insert(1);
+    town
+}
+
+#[test]
+fn what_a_device_leaves_undone_the_stack_does_for_its_own_and_for_others() {
+    for device in [ADAPTER, Device { medium: Medium::MEMORY, ..Device::LINE }] {
+        let mut town = lan_and(device);
+        for target in ["10.2.0.2", "fd00:2::2"] {
+            // The frames of the first stand for several segments, and those of the others do not.
+            let ends = town.connect(0, 2, target).unwrap();
+            town.carry(0, 2, ends, 200_000);
+            town.carry(2, 0, [ends[1], ends[0]], 200_000);
+            let ends = town.connect(1, 2, target).unwrap();
+            town.carry(1, 2, ends, 200_000);
+        }
+        let [from, to] = ["10.1.0.2:9", "10.2.0.2:9"].map(|at| at.parse().unwrap());
+        town.stacks[0].bind(from).unwrap();
+        town.stacks[2].bind(to).unwrap();
+        town.datagram(0, from, to, b"hello");
+        assert_eq!(town.stacks[2].receive_from(to), Some((from, b"hello".to_vec())));
+        for stack in &town.stacks {
+            assert_eq!(stack.counter(Counter::BadChecksum), 0);
+            assert_eq!(stack.counter(Counter::Resent), 0);
+        }
+    }
+}
+
+#[test]
+fn frame_that_waits_for_room_is_completed_once() {
+    let mut town = lan_and(ADAPTER);
+    let ends = town.connect(1, 2, "10.2.0.2").unwrap();
+    town.streets.full.insert(2);
+    town.stacks[1].send_with(ends[0], |room| {
+        room[..9].copy_from_slice(b"it waits.");
+        (9, ())
+    });
+    for _ in 0..3 {
+        town.settle();
+    }
+    assert!(town.stacks[1].waits_for_room());
+    town.streets.full.clear();
+    town.settle();
+    let received = town.stacks[2].receive_with(ends[1], |bytes| (bytes.len(), bytes.to_vec()));
+    assert_eq!(received, Some(b"it waits.".to_vec()));
+}
+
+#[test]
+fn sources_are_believed_as_the_device_says() {
+    for (sources, believed) in
+        [(Sources::Vouched, [0, 0]), (Sources::ReversePath, [1, 0]), (Sources::All, [1, 1])]
+    {
+        let mut town = lan_and(Device { sources, ..ADAPTER });
+        let to = "10.2.0.2:9".parse().unwrap();
+        town.stacks[2].bind(to).unwrap();
+        // Nobody has the first, though its place is here; packets to the second go nowhere.
+        for (source, believed) in ["10.2.0.77:5", "192.0.2.7:5"].into_iter().zip(believed) {
+            let mut frame = packet::datagram(source.parse().unwrap(), to, b"x");
+            let offload = packet::leave_checksum(&mut frame);
+            address(&mut frame, mac_of(2, 1), mac_of(1, 1));
+            town.give((2, 1, offload, frame));
+            let received = std::iter::from_fn(|| town.stacks[2].receive_from(to)).count();
+            assert_eq!(received, believed, "{source} by {sources:?}");
+        }
+    }
+}
+
+#[test]
+fn frames_over_a_line_are_for_whoever_is_there() {
+    let mut town = lan_and(Device::LINE);
+    let to = "10.2.0.2:9".parse().unwrap();
+    town.stacks[2].bind(to).unwrap();
+    let mut frame = packet::datagram("10.1.0.2:5".parse().unwrap(), to, b"x");
+    let offload = packet::leave_checksum(&mut frame);
+    address(&mut frame, Mac([0; 6]), Mac([0; 6]));
+    town.give((2, 1, offload, frame.clone()));
+    assert!(town.stacks[2].receive_from(to).is_some());
+    // One that forwards takes them from there, too; and only there.
+    let mut back =
+        packet::datagram("10.2.0.2:5".parse().unwrap(), "10.1.0.2:9".parse().unwrap(), b"x");
+    let offload = packet::leave_checksum(&mut back);
+    address(&mut back, Mac([0; 6]), Mac([0; 6]));
+    town.give((1, 1, offload, back));
+    town.give((1, 0, offload, frame));
+    let count = |counter| town.stacks[1].counter(counter);
+    assert_eq!((count(Counter::Forwarded), count(Counter::NotOurs)), (1, 1));
+}
