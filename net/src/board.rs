@@ -25,7 +25,7 @@ pub use counter::Counter;
 pub use way::Way;
 
 /// Which edition of the layout this is; 0 where there is no stack.
-const EDITION: u64 = 5;
+const EDITION: u64 = 6;
 
 const OVERVIEW_AT: usize = COUNTER_WORDS;
 const COUNTERS_AT: usize = OVERVIEW_AT + 16;

@@ -110,6 +110,12 @@ pub const STACK: &[Counted] = &[
         of: &["echoes_answered", "neighbours_answered"],
     },
     Counted {
+        name: "neighbours",
+        help: "Where a stack finds neighbours itself: questions sent, neighbours that did not answer, and frames in which another claims its address.",
+        label: Some("kind"),
+        of: &["neighbours_asked", "neighbours_unreachable", "address_conflicts"],
+    },
+    Counted {
         name: "empty_segments_sent",
         help: "Segments sent without data, by kind: resets, challenges, cookies, and probes of keep-alive.",
         label: Some("kind"),
@@ -216,6 +222,8 @@ pub const STACK: &[Counted] = &[
             "dropped_socket_full",
             "dropped_target_full",
             "dropped_unreachable",
+            "dropped_neighbour",
+            "dropped_unresolved",
         ],
     },
 ];

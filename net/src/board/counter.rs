@@ -109,6 +109,16 @@ listed! {
         TargetFull => "dropped_target_full",
         /// Frames not sent: the LAN has no member with that address, or does not reach it, and no route leads there.
         Unreachable => "dropped_unreachable",
+        /// Questions sent after the MAC addresses of neighbours.
+        NeighboursAsked => "neighbours_asked",
+        /// Neighbours that did not answer.
+        NeighboursUnreachable => "neighbours_unreachable",
+        /// Frames in which another station says that it has an address of this stack.
+        AddressConflicts => "address_conflicts",
+        /// Received frames dropped: they are about neighbours, and malformed, or contradict what is known of one that may still be there.
+        NeighbourIgnored => "dropped_neighbour",
+        /// Packets dropped that have waited for a neighbour's answer: the neighbour is unreachable, or others came after them.
+        Unresolved => "dropped_unresolved",
         /// Connections of members to addresses outside that were made. This one and those below are a gateway's.
         OutsideConnections => "outside_connections",
         /// Flows of datagrams and of echo requests of members to addresses outside.

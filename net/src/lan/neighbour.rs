@@ -8,25 +8,28 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::frame::{ETHERNET_BYTES, Mac, u16_at};
+use super::offload::{folded, pseudo_header, sum_of};
 use super::table::LentTable;
 
 const ARP: u16 = 0x0806;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
-const ETHERNET: u16 = 1;
-const ARP_BYTES: usize = 28;
-const REQUEST: u16 = 1;
-const REPLY: u16 = 2;
+pub(crate) const ETHERNET: u16 = 1;
+pub(crate) const ARP_BYTES: usize = 28;
+pub(crate) const REQUEST: u16 = 1;
+pub(crate) const REPLY: u16 = 2;
 const ICMPV6: u8 = 58;
-const SOLICITATION: u8 = 135;
-const ADVERTISEMENT: u8 = 136;
+pub(crate) const SOLICITATION: u8 = 135;
+pub(crate) const ADVERTISEMENT: u8 = 136;
 const IPV6_BYTES: usize = 40;
 /// Of an advertisement: solicited, and to be believed.
 const SOLICITED_OVERRIDE: u8 = 0x60;
 /// Of an advertisement: not asked for, and to be believed.
 const OVERRIDE: u8 = 0x20;
-/// An advertisement with the option that has the address.
-const ADVERTISEMENT_BYTES: usize = 32;
+/// A solicitation or an advertisement with the option that has the address.
+const MESSAGE_BYTES: usize = 32;
+/// The option with the address of the target.
+const TARGET_MAC: u8 = 2;
 /// All stations of a link, and the MAC address of that group.
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ALL_NODES_MAC: Mac = Mac([0x33, 0x33, 0, 0, 0, 1]);
@@ -65,21 +68,24 @@ pub fn next_hop(table: &LentTable, gateways: &[IpAddr], mac: Mac, ip: IpAddr) ->
 /// A frame that tells all who know an IP address that the member with this MAC address has it now: a gratuitous request of ARP
 /// (RFC 5227, 3), or an unsolicited advertisement (RFC 4861, 7.2.6).
 pub fn announcement(ip: IpAddr, mac: Mac) -> Vec<u8> {
-    let ip = match ip {
-        IpAddr::V4(ip) => ip.octets(),
-        IpAddr::V6(ip) => return advertisement((ip, mac), (ALL_NODES, ALL_NODES_MAC), OVERRIDE),
-    };
+    match ip {
+        IpAddr::V4(ip) => arp(REQUEST, (ip, mac), (ip, Mac([0; 6])), Mac::BROADCAST),
+        IpAddr::V6(ip) => advertisement((ip, mac), (ALL_NODES, ALL_NODES_MAC), OVERRIDE),
+    }
+}
+
+/// A frame of ARP (RFC 826).
+pub(crate) fn arp(kind: u16, sender: (Ipv4Addr, Mac), target: (Ipv4Addr, Mac), to: Mac) -> Vec<u8> {
     let mut frame = Vec::with_capacity(ETHERNET_BYTES + ARP_BYTES);
-    frame.extend_from_slice(&Mac::BROADCAST.0);
-    frame.extend_from_slice(&mac.0);
-    frame.extend_from_slice(&ARP.to_be_bytes());
-    for field in [ETHERNET, IPV4, 0x0604, REQUEST] {
+    frame.extend_from_slice(&to.0);
+    frame.extend_from_slice(&sender.1.0);
+    for field in [ARP, ETHERNET, IPV4, 0x0604, kind] {
         frame.extend_from_slice(&field.to_be_bytes());
     }
-    frame.extend_from_slice(&mac.0);
-    frame.extend_from_slice(&ip);
-    frame.extend_from_slice(&[0; 6]);
-    frame.extend_from_slice(&ip);
+    for (ip, mac) in [sender, target] {
+        frame.extend_from_slice(&mac.0);
+        frame.extend_from_slice(&ip.octets());
+    }
     frame
 }
 
@@ -96,29 +102,19 @@ pub fn answer(frame: &[u8], find: impl FnOnce(IpAddr) -> Option<Mac>) -> Option<
 
 /// RFC 826.
 fn answer_arp(frame: &[u8], find: impl FnOnce(IpAddr) -> Option<Mac>) -> Option<Vec<u8>> {
-    let arp = frame.get(ETHERNET_BYTES..ETHERNET_BYTES + ARP_BYTES)?;
-    let is_question = u16_at(arp, 0)? == ETHERNET
-        && u16_at(arp, 2)? == IPV4
-        && (arp[4], arp[5]) == (6, 4)
-        && u16_at(arp, 6)? == REQUEST;
-    let asking: Mac = Mac(*arp[8..].first_chunk()?);
-    let asking_ip: [u8; 4] = *arp[14..].first_chunk()?;
-    let wanted: [u8; 4] = *arp[24..].first_chunk()?;
+    let packet = frame.get(ETHERNET_BYTES..ETHERNET_BYTES + ARP_BYTES)?;
+    let is_question = u16_at(packet, 0)? == ETHERNET
+        && u16_at(packet, 2)? == IPV4
+        && (packet[4], packet[5]) == (6, 4)
+        && u16_at(packet, 6)? == REQUEST;
+    let asking: Mac = Mac(*packet[8..].first_chunk()?);
+    let address = |at: usize| Some(Ipv4Addr::from(*packet[at..].first_chunk::<4>()?));
+    let (asking_ip, wanted) = (address(14)?, address(24)?);
     if !is_question || wanted == asking_ip {
         return None;
     }
-    let found = find(Ipv4Addr::from(wanted).into()).filter(|found| *found != asking)?;
-    let mut reply = Vec::with_capacity(ETHERNET_BYTES + ARP_BYTES);
-    reply.extend_from_slice(&asking.0);
-    reply.extend_from_slice(&found.0);
-    reply.extend_from_slice(&ARP.to_be_bytes());
-    reply.extend_from_slice(&arp[..6]);
-    reply.extend_from_slice(&REPLY.to_be_bytes());
-    reply.extend_from_slice(&found.0);
-    reply.extend_from_slice(&wanted);
-    reply.extend_from_slice(&asking.0);
-    reply.extend_from_slice(&asking_ip);
-    Some(reply)
+    let found = find(wanted.into()).filter(|found| *found != asking)?;
+    Some(arp(REPLY, (wanted, found), (asking_ip, asking), asking))
 }
 
 /// RFC 4861, 4.3 and 4.4.
@@ -146,38 +142,36 @@ fn answer_solicitation(frame: &[u8], find: impl FnOnce(IpAddr) -> Option<Mac>) -
 
 /// An advertisement of an IP address and the MAC address where it is.
 fn advertisement((ip, mac): (Ipv6Addr, Mac), to: (Ipv6Addr, Mac), flags: u8) -> Vec<u8> {
-    let mut message = [0; ADVERTISEMENT_BYTES];
-    message[0] = ADVERTISEMENT;
-    message[4] = flags;
-    message[8..24].copy_from_slice(&ip.octets());
-    // Option 2, one unit of eight bytes: the address of the target's link.
-    message[24] = 2;
-    message[25] = 1;
-    message[26..].copy_from_slice(&mac.0);
-    let checksum = checksum(ip, to.0, &message);
-    message[2..4].copy_from_slice(&checksum.to_be_bytes());
-    let mut frame = Vec::with_capacity(ETHERNET_BYTES + IPV6_BYTES + ADVERTISEMENT_BYTES);
-    frame.extend_from_slice(&to.1.0);
-    frame.extend_from_slice(&mac.0);
-    frame.extend_from_slice(&IPV6.to_be_bytes());
-    frame.extend_from_slice(&[0x60, 0, 0, 0]);
-    frame.extend_from_slice(&(ADVERTISEMENT_BYTES as u16).to_be_bytes());
-    frame.extend_from_slice(&[ICMPV6, 255]);
-    frame.extend_from_slice(&ip.octets());
-    frame.extend_from_slice(&to.0.octets());
-    frame.extend_from_slice(&message);
-    frame
+    message([ADVERTISEMENT, flags], ip, (TARGET_MAC, mac), (ip, mac), to)
 }
 
-/// The checksum of a message of ICMPv6, whose own is zero still.
-fn checksum(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> u16 {
-    let addresses = source.octets().into_iter().chain(destination.octets());
-    let pseudo = [0, 0, 0, message.len() as u8, 0, 0, 0, ICMPV6];
-    let bytes: Vec<u8> = addresses.chain(pseudo).chain(message.iter().copied()).collect();
-    let words = bytes.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
-    let sum: u32 = words.sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    !((sum & 0xffff) + (sum >> 16)) as u16
+/// A frame with a message of neighbour discovery about a target, with one option.
+pub(crate) fn message(
+    [kind, flags]: [u8; 2],
+    target: Ipv6Addr,
+    (option, mac): (u8, Mac),
+    from: (Ipv6Addr, Mac),
+    to: (Ipv6Addr, Mac),
+) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(ETHERNET_BYTES + IPV6_BYTES + MESSAGE_BYTES);
+    frame.extend_from_slice(&to.1.0);
+    frame.extend_from_slice(&from.1.0);
+    frame.extend_from_slice(&IPV6.to_be_bytes());
+    frame.extend_from_slice(&[0x60, 0, 0, 0]);
+    frame.extend_from_slice(&(MESSAGE_BYTES as u16).to_be_bytes());
+    frame.extend_from_slice(&[ICMPV6, 255]);
+    frame.extend_from_slice(&from.0.octets());
+    frame.extend_from_slice(&to.0.octets());
+    frame.extend_from_slice(&[kind, 0, 0, 0, flags, 0, 0, 0]);
+    frame.extend_from_slice(&target.octets());
+    // One unit of eight bytes.
+    frame.extend_from_slice(&[option, 1]);
+    frame.extend_from_slice(&mac.0);
+    let at = ETHERNET_BYTES + IPV6_BYTES;
+    let pseudo = pseudo_header(&frame, ETHERNET_BYTES, false, ICMPV6, MESSAGE_BYTES as u32);
+    let checksum = !folded(sum_of(&frame[at..]) + u64::from(pseudo));
+    frame[at + 2..at + 4].copy_from_slice(&checksum.to_be_bytes());
+    frame
 }
 
 #[cfg(all(test, not(loom)))]
@@ -237,11 +231,7 @@ mod tests {
         assert_eq!((&reply[..6], &reply[6..12]), (&ONE.0[..], &OTHER.0[..]));
         assert_eq!(reply.len(), ETHERNET_BYTES + 40 + 32);
         assert_eq!((reply[54], reply[58], &reply[80..]), (136, 0x60, &OTHER.0[..]));
-        // The sum over what is checked, checksum included, is all ones.
-        let mut zeroed = reply[54..].to_vec();
-        let found = u16::from_be_bytes([zeroed[2], zeroed[3]]);
-        zeroed[2..4].fill(0);
-        assert_eq!(checksum(wanted, source, &zeroed), found);
+        assert_eq!(reply[56..58], [0x18, 0x1a], "the checksum");
         for cut in 0..frame.len() {
             assert_eq!(answer(&frame[..cut], find), None);
         }
@@ -299,10 +289,7 @@ mod tests {
         assert_eq!(announcement_6[..6], [0x33, 0x33, 0, 0, 0, 1]);
         assert_eq!((announcement_6[54], announcement_6[58]), (136, 0x20));
         assert_eq!(ip_destination(&announcement_6), Some(IpAddr::V6(ALL_NODES)));
-        let mut zeroed = announcement_6[54..].to_vec();
-        let found = u16::from_be_bytes([zeroed[2], zeroed[3]]);
-        zeroed[2..4].fill(0);
-        assert_eq!(checksum(address, ALL_NODES, &zeroed), found);
+        assert_eq!(announcement_6[56..58], [0x5a, 0x98], "the checksum");
         let mut packet = vec![0; 12];
         packet.extend_from_slice(&[8, 0, 0x45]);
         packet.extend_from_slice(&[0; 15]);

@@ -56,7 +56,8 @@ pub enum End {
     AddressLost,
     /// Something has run out here that it takes to send: at once while it was being made, otherwise when it was not there for too long.
     Lacking(Lack),
-    /// While it was being made: the other side's host cannot be reached.
+    /// The other side's host cannot be reached: while the connection was being made, or when the neighbour on the way has not answered
+    /// for as long as the other side may be silent.
     HostUnreachable,
     /// While it was being made: the other side's network cannot be reached.
     NetworkUnreachable,

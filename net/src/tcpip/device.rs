@@ -42,6 +42,9 @@ pub enum Resolution {
     /// The link, in its own way: an adapter resolves, or frames have one MAC address whoever they are for. All addresses of the
     /// interface's networks count as there.
     Adapter,
+    /// The stack, which asks for neighbours and answers for its addresses: ARP, and neighbour discovery (RFC 826, RFC 4861). All addresses of the
+    /// interface's networks may be there. Frames that are not for the interface's MAC address are dropped, as by a network card.
+    Stack,
 }
 
 /// The sources of packets that are believed. Addresses of groups, of nobody and of the stack itself never are.
@@ -65,6 +68,15 @@ impl Device {
         sources: Sources::Vouched,
     };
 
+    /// A wire with Ethernet, behind a network card that completes checksums and cuts segments.
+    pub const WIRE: Device = Device {
+        medium: Medium::WIRE,
+        framing: Framing::Ethernet(Resolution::Stack),
+        completes_checksums: true,
+        cuts_segments: true,
+        sources: Sources::ReversePath,
+    };
+
     /// A line between two ends, with nobody else on it, that does nothing but carry packets of IP.
     pub const LINE: Device = Device {
         medium: Medium::WIRE,
@@ -74,14 +86,24 @@ impl Device {
         sources: Sources::ReversePath,
     };
 
-    /// Returns true if the link does all that is left to do for a frame.
+    /// Returns true if the link takes frames whose checksums are missing and that stand for several segments.
     pub(super) fn does_all(&self) -> bool {
         self.completes_checksums && self.cuts_segments
+    }
+
+    /// Returns true if the link also finds the neighbour: nothing is left to the stack.
+    pub(super) fn does_the_rest(&self) -> bool {
+        self.does_all() && !self.asks()
     }
 
     /// Segments that one frame may stand for.
     pub(super) fn segments_max(&self) -> usize {
         if self.does_all() { SEGMENTS_MAX } else { 1 }
+    }
+
+    /// Returns true if the stack finds neighbours itself.
+    pub(super) fn asks(&self) -> bool {
+        self.framing == Framing::Ethernet(Resolution::Stack)
     }
 
     /// Returns true if the stack is told of each neighbour that is there.

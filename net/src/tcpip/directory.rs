@@ -43,6 +43,8 @@ pub(super) enum Handed {
     Packet,
     /// A frame as it has come from this LAN.
     Raw { lan: usize, offload: Offload },
+    /// A frame about neighbours, as it has come from this LAN. Each shard gets it.
+    Message { lan: usize, offload: Offload },
 }
 
 /// What waits for a shard.
@@ -156,6 +158,15 @@ impl Directory {
         let is_kept = put(&mut self.lock().mail[FIRST], handed, frame);
         self.ring(FIRST);
         is_kept
+    }
+
+    /// Puts a copy of a frame into the mailboxes of all but one.
+    pub(super) fn hand_to_others(&self, from: usize, handed: Handed, frame: &[u8]) {
+        for to in (0..self.shards()).filter(|to| *to != from) {
+            // Who finds no room for it asks again.
+            put(&mut self.lock().mail[to], handed, frame.to_vec());
+            self.ring(to);
+        }
     }
 
     /// Puts a connection into the mailbox of shard `to`, if there is no mail for shard `from`, which may be for that connection. `take` takes it

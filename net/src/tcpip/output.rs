@@ -11,11 +11,13 @@ use std::net::IpAddr;
 use fabric::path::Lack;
 
 use super::counters::Counters;
-use super::packet;
+use super::exit::{Blocked, Exit};
+use super::neighbours::{Neighbours, Sender, Waiting};
 use super::route::{Hop, Routes};
+use super::secret::Secret;
 use crate::board::Counter;
 use crate::lan::link::FrameInParts;
-use crate::lan::offload::{Checksum, Offload, complete_checksum};
+use crate::lan::offload::Offload;
 use crate::lan::waiting::WaitingFrames;
 
 /// Frames that wait for one target, at most. The first may be full of data: while it waits nobody makes another of that
@@ -28,7 +30,7 @@ const HELD_PER_TARGET_MAX: usize = 128;
 /// Frames to the stack itself that wait to be received, at most, and their bytes. More are held back, as for any other
 /// target that is full.
 const OWN_MAX: usize = 256;
-const OWN_BYTES_MAX: usize = 1 << 20;
+pub(super) const OWN_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of packets of others that wait for all targets together, at most. More are dropped.
 const PASSED_BYTES_MAX: usize = 32 << 20;
@@ -41,7 +43,8 @@ const PASSED_SHARE: usize = 16;
 /// one. What each does with a frame says the [`Device`](super::Device) of the interface.
 pub trait Link {
     /// Sends a frame to the neighbour that has the address `to`. The link finds the MAC address, and puts the Ethernet header in the first
-    /// 14 bytes, which are empty; [`address`](super::address) does so.
+    /// 14 bytes, which are empty; [`address`](super::address) does so. Not asked of a link whose neighbours the stack finds
+    /// ([`Resolution::Stack`](super::Resolution::Stack)): that needs [`Link::send`] alone.
     ///
     /// # Errors
     /// [`Unsent`]; nothing of it has gone.
@@ -51,7 +54,10 @@ pub trait Link {
         to: IpAddr,
         offload: Offload,
         frame: &mut [u8],
-    ) -> Result<(), Unsent>;
+    ) -> Result<(), Unsent> {
+        let _ = (lan, to, offload, frame);
+        Err(Unsent::Unreachable)
+    }
 
     /// Sends a frame whose data lies elsewhere, in the same way.
     ///
@@ -99,24 +105,25 @@ pub enum Unsent {
 /// When something that had run out is looked for again.
 const LACK_RETRY_NS: u64 = 100_000_000;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Output {
     pub(super) routes: Routes,
+    pub(super) neighbours: Neighbours,
     /// The frames that are held for each target that is full. No queue is empty.
-    held: HashMap<Hop, WaitingFrames<Offload, HELD_PER_TARGET_MAX>>,
+    pub(super) held: HashMap<Hop, WaitingFrames<Offload, HELD_PER_TARGET_MAX>>,
     /// The resource that had run out when a frame of ours was held or tried last, by its target, and when to try again. Each has frames in `held`.
-    lacks: HashMap<Hop, (Lack, u64)>,
+    pub(super) lacks: HashMap<Hop, (Lack, u64)>,
     /// Packets of others, in the same manner.
     passed: HashMap<Hop, Passed>,
     /// Their bytes.
     passed_bytes: usize,
     /// Frames from the stack to itself.
     own: Own,
-    /// When what is held was tried last.
-    clock: u64,
+    /// The last time that somebody has said.
+    pub(super) clock: u64,
 }
 
-type Own = WaitingFrames<Offload, OWN_MAX>;
+pub(super) type Own = WaitingFrames<Offload, OWN_MAX>;
 
 /// Packets of others that wait for one target, each with its source, and how many each source has.
 #[derive(Debug, Default)]
@@ -158,20 +165,36 @@ impl Passed {
 }
 
 impl Output {
-    pub(super) fn new(routes: Routes) -> Output {
-        Output { routes, ..Output::default() }
+    pub(super) fn new(routes: Routes, secret: Secret) -> Output {
+        Output {
+            neighbours: Neighbours::new(&routes, secret),
+            routes,
+            held: HashMap::new(),
+            lacks: HashMap::new(),
+            passed: HashMap::new(),
+            passed_bytes: 0,
+            own: Own::default(),
+            clock: 0,
+        }
     }
 
     /// Takes other ways. What waits for a target goes on waiting for what that is now, or is dropped if it is nowhere.
-    pub(super) fn change_ways(&mut self, routes: Routes, now: impl Fn(Hop) -> Option<Hop>) {
+    pub(super) fn change_ways(&mut self, routes: Routes, stays: &[Option<usize>]) {
+        let now = |hop| match hop {
+            Hop::Own => Some(Hop::Own),
+            Hop::Neighbour { interface, address } => {
+                stays[interface].map(|interface| Hop::Neighbour { interface, address })
+            }
+        };
+        self.neighbours.change(&routes, |interface| stays[interface]);
         fn rename<V>(of: &mut HashMap<Hop, V>, now: impl Fn(Hop) -> Option<Hop>) {
             let renamed = of.drain().filter_map(|(hop, value)| Some((now(hop)?, value)));
             *of = renamed.collect();
         }
         self.routes = routes;
-        rename(&mut self.held, &now);
-        rename(&mut self.lacks, &now);
-        rename(&mut self.passed, &now);
+        rename(&mut self.held, now);
+        rename(&mut self.lacks, now);
+        rename(&mut self.passed, now);
         self.passed_bytes = self.passed.values().map(|of_target| of_target.waiting.bytes()).sum();
     }
 
@@ -198,9 +221,9 @@ impl Output {
         self.full_on_the_way_to(to).is_some()
     }
 
-    /// Returns true if no frame waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.held.is_empty() && self.passed.is_empty()
+    /// Returns true if a frame waits for room at its target, and not for an answer of its neighbour.
+    pub(super) fn waits_for_room(&self) -> bool {
+        !self.passed.is_empty() || self.held.keys().any(|hop| !self.neighbours.is_asked(*hop))
     }
 
     /// Sends a frame, or keeps it until its target has room. It is dropped if too many wait already.
@@ -215,10 +238,10 @@ impl Output {
         let Some(hop) = self.routes.hop(to) else {
             return counters.count(Counter::Unreachable);
         };
-        match self.try_send(link, counters, hop, &mut offload, frame) {
-            Ok(()) | Err(Unsent::Unreachable) => return,
-            Err(Unsent::Full) => {}
-            Err(Unsent::Lacking(lack)) => self.note_lack(hop, lack),
+        match self.try_send(link, counters, (hop, Sender::Own), &mut offload, frame) {
+            Ok(()) | Err(Blocked::Unsent(Unsent::Unreachable)) => return,
+            Err(Blocked::Unsent(Unsent::Full) | Blocked::Unresolved) => {}
+            Err(Blocked::Unsent(Unsent::Lacking(lack))) => self.note_lack(hop, lack),
         }
         if !self.held.entry(hop).or_default().push_copy(offload, frame) {
             counters.count(Counter::TargetFull);
@@ -256,7 +279,7 @@ impl Output {
         let Some((hop, at, address)) = hop.and_then(|hop| match hop {
             Hop::Neighbour { interface, address } => {
                 let at = &self.routes.interfaces()[interface];
-                at.device.does_all().then_some((hop, at, address))
+                at.device.does_the_rest().then_some((hop, at, address))
             }
             Hop::Own => None,
         }) else {
@@ -290,10 +313,15 @@ impl Output {
         let Some(hop) = self.routes.hop(to) else {
             return counters.count(Counter::Unreachable);
         };
-        if let Err(Unsent::Full | Unsent::Lacking(_)) =
-            self.try_send(link, counters, hop, &mut offload, frame)
-        {
-            counters.count(Counter::TargetFull);
+        match self.try_send(link, counters, (hop, Sender::Stranger), &mut offload, frame) {
+            Ok(()) | Err(Blocked::Unsent(Unsent::Unreachable)) => {}
+            Err(Blocked::Unsent(Unsent::Full | Unsent::Lacking(_))) => {
+                counters.count(Counter::TargetFull);
+            }
+            Err(Blocked::Unresolved) => {
+                let waiting = Waiting { offload, frame: frame.to_vec(), is_passed: false };
+                self.neighbours.wait(counters, hop, waiting);
+            }
         }
     }
 
@@ -309,12 +337,16 @@ impl Output {
     ) {
         let mut retry_at = None;
         if !self.passed.contains_key(&hop) {
-            match self.try_send(link, counters, hop, &mut offload, frame) {
+            match self.try_send(link, counters, (hop, Sender::Stranger), &mut offload, frame) {
                 Ok(()) => return counters.count(Counter::Forwarded),
-                Err(Unsent::Unreachable) => return,
-                Err(Unsent::Full) => {}
-                Err(Unsent::Lacking(_)) => {
+                Err(Blocked::Unsent(Unsent::Unreachable)) => return,
+                Err(Blocked::Unsent(Unsent::Full)) => {}
+                Err(Blocked::Unsent(Unsent::Lacking(_))) => {
                     retry_at = Some(self.clock.saturating_add(LACK_RETRY_NS))
+                }
+                Err(Blocked::Unresolved) => {
+                    let waiting = Waiting { offload, frame: frame.to_vec(), is_passed: true };
+                    return self.neighbours.wait(counters, hop, waiting);
                 }
             }
         }
@@ -363,8 +395,8 @@ impl Output {
         counters: &mut Counters,
         mut has_room: impl FnMut(Hop),
     ) {
-        self.clock = now;
-        let Output { routes, held, passed, own, passed_bytes, lacks, .. } = self;
+        let Output { routes, neighbours, held, passed, own, passed_bytes, lacks, .. } = self;
+        let mut exit = Exit { own, routes, neighbours, now };
         let retry_at = now.saturating_add(LACK_RETRY_NS);
         held.retain(|hop, held| {
             if lacks.get(hop).is_some_and(|(_, at)| now < *at) {
@@ -372,11 +404,10 @@ impl Output {
             }
             lacks.remove(hop);
             while let Some((offload, frame)) = held.first() {
-                let sent = transmit(own, routes, link, counters, *hop, offload, frame);
-                match sent {
-                    Ok(()) | Err(Unsent::Unreachable) => {}
-                    Err(Unsent::Full) => return true,
-                    Err(Unsent::Lacking(lack)) => {
+                match exit.transmit(link, counters, (*hop, Sender::Own), offload, frame) {
+                    Ok(()) | Err(Blocked::Unsent(Unsent::Unreachable)) => {}
+                    Err(Blocked::Unsent(Unsent::Full) | Blocked::Unresolved) => return true,
+                    Err(Blocked::Unsent(Unsent::Lacking(lack))) => {
                         lacks.insert(*hop, (lack, retry_at));
                         return true;
                     }
@@ -395,14 +426,19 @@ impl Output {
                 if held.contains_key(hop) {
                     return true;
                 }
-                match transmit(own, routes, link, counters, *hop, offload, frame) {
-                    Err(Unsent::Full) => return true,
-                    Err(Unsent::Lacking(_)) => {
+                match exit.transmit(link, counters, (*hop, Sender::Stranger), offload, frame) {
+                    Err(Blocked::Unsent(Unsent::Full)) => return true,
+                    Err(Blocked::Unsent(Unsent::Lacking(_))) => {
                         of_target.retry_at = Some(retry_at);
                         return true;
                     }
                     Ok(()) => counters.count(Counter::Forwarded),
-                    Err(Unsent::Unreachable) => {}
+                    Err(Blocked::Unsent(Unsent::Unreachable)) => {}
+                    Err(Blocked::Unresolved) => {
+                        let (offload, frame) = (*offload, frame.to_vec());
+                        let waiting = Waiting { offload, frame, is_passed: true };
+                        exit.neighbours.wait(counters, *hop, waiting);
+                    }
                 }
                 *passed_bytes -= of_target.remove(0);
             }
@@ -415,48 +451,16 @@ impl Output {
         &mut self,
         link: &mut impl Link,
         counters: &mut Counters,
-        hop: Hop,
+        (hop, sender): (Hop, Sender),
         offload: &mut Offload,
         frame: &mut [u8],
-    ) -> Result<(), Unsent> {
+    ) -> Result<(), Blocked> {
         if !self.held.is_empty() && self.held.contains_key(&hop) {
-            return Err(Unsent::Full);
+            let is_asked = sender == Sender::Stranger && self.neighbours.is_asked(hop);
+            return Err(if is_asked { Blocked::Unresolved } else { Unsent::Full.into() });
         }
-        transmit(&mut self.own, &self.routes, link, counters, hop, offload, frame)
+        let Output { own, routes, neighbours, clock, .. } = self;
+        let mut exit = Exit { own, routes, neighbours, now: *clock };
+        exit.transmit(link, counters, (hop, sender), offload, frame)
     }
-}
-
-/// Sends a frame, and counts what becomes of it, unless its target is full.
-fn transmit(
-    own: &mut Own,
-    routes: &Routes,
-    link: &mut impl Link,
-    counters: &mut Counters,
-    hop: Hop,
-    offload: &mut Offload,
-    frame: &mut [u8],
-) -> Result<(), Unsent> {
-    let Hop::Neighbour { interface, address } = hop else {
-        if own.is_full() || own.bytes() > OWN_BYTES_MAX {
-            return Err(Unsent::Full);
-        }
-        packet::set_kind(frame);
-        let is_kept = own.push_copy(*offload, frame);
-        assert!(is_kept, "frames of the stack to itself");
-        counters.count(Counter::FramesSent);
-        return Ok(());
-    };
-    let at = &routes.interfaces()[interface];
-    if !at.device.completes_checksums {
-        // What waits for room is complete from now on, and is not completed again.
-        complete_checksum(offload.checksum, frame);
-        offload.checksum = Checksum::Unknown;
-    }
-    let sent = link.transmit(at.lan, address, Offload { vlan: at.vlan, ..*offload }, frame);
-    match sent {
-        Ok(()) => counters.count(Counter::FramesSent),
-        Err(Unsent::Unreachable) => counters.count(Counter::Unreachable),
-        Err(Unsent::Full | Unsent::Lacking(_)) => {}
-    }
-    sent
 }

@@ -96,6 +96,8 @@ pub(super) struct Routes {
     /// The same, by LAN and the number of a neighbour there: what it takes along when it becomes another.
     of_neighbours: HashMap<(usize, usize), Vec<(usize, IpAddr)>>,
     has_choice: bool,
+    /// Gateways that have not answered when they were asked for.
+    silent: Vec<Hop>,
 }
 
 impl Routes {
@@ -192,6 +194,22 @@ impl Routes {
         }
     }
 
+    /// Takes note that a neighbour has answered, or has not. Of several gateways to one network those count first that have.
+    pub(super) fn note_answer(&mut self, hop: Hop, has_answered: bool) {
+        self.silent.retain(|silent| *silent != hop);
+        if let Hop::Neighbour { address, .. } = hop
+            && !has_answered
+            && self.is_gateway(address)
+        {
+            self.silent.push(hop);
+        }
+    }
+
+    /// Returns true if a neighbour is a gateway that has not answered when it was asked for.
+    pub(super) fn is_silent(&self, hop: Hop) -> bool {
+        self.silent.contains(&hop)
+    }
+
     /// Returns true if a route leads over the neighbour with this address.
     pub(super) fn is_gateway(&self, address: IpAddr) -> bool {
         self.routes.iter().any(|route| route.via == address)
@@ -213,7 +231,15 @@ impl Routes {
         }
         match self.way(to)? {
             Way::Here(interface) => self.hop_at(interface, to),
-            Way::Over(routes) => routes.iter().find_map(|route| self.hop_to_neighbour(route.via)),
+            Way::Over(routes) => {
+                let mut hops = routes.iter().filter_map(|route| self.hop_to_neighbour(route.via));
+                let first = hops.next()?;
+                if !self.silent.contains(&first) {
+                    return Some(first);
+                }
+                // If no other answers either, the first is asked again.
+                hops.find(|hop| !self.silent.contains(hop)).or(Some(first))
+            }
         }
     }
 
@@ -352,7 +378,7 @@ impl Routes {
 }
 
 /// The address of the same family as another, and as local as that, if there is one.
-fn like(own: &[IpAddr], other: IpAddr) -> Option<IpAddr> {
+pub(super) fn like(own: &[IpAddr], other: IpAddr) -> Option<IpAddr> {
     let of_family = || own.iter().filter(|address| address.is_ipv4() == other.is_ipv4());
     let is_like = |address: &&IpAddr| is_link_local(**address) == is_link_local(other);
     of_family().find(is_like).or_else(|| of_family().next()).copied()

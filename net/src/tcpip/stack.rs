@@ -13,6 +13,7 @@ use super::directory::Handed;
 use super::fragments::Reassembly;
 use super::keep_alive::{KeepAlive, Keeper, Step};
 use super::medium::Medium;
+use super::neighbours;
 use super::output::{Link, Output};
 use super::packet::{
     self, ACK, Bare, Datagram, ICMP, ICMPV6, IPV4_BYTES, Packet, RST, SYN, Segment, TCP, UDP,
@@ -29,7 +30,7 @@ use super::udp::{SendToError, Sockets, any};
 use super::wheel::Wheel;
 use crate::board::Counter;
 use crate::board::{self, CONNECTION_ROWS, Overview, Row, RowState, SOCKET_ROWS};
-use crate::lan::frame::{ETHERNET_BYTES, Mac, u16_at};
+use crate::lan::frame::{ETHERNET_BYTES, Mac, destination, u16_at};
 use crate::lan::link::Frame;
 use crate::lan::neighbour;
 use crate::lan::offload::{Checksum, Kind, Offload, segment};
@@ -42,8 +43,10 @@ mod forward;
 mod hosts;
 mod in_place;
 mod listen;
+
 mod outside;
 mod parts;
+mod resolve;
 mod segment;
 mod serve;
 mod shards;
@@ -211,6 +214,8 @@ pub struct Stack {
     path_mtus: PathMtus,
     /// What errors about datagrams have said, which anybody may have made up: no connection believes them.
     path_mtus_of_datagrams: PathMtus,
+    /// Before that nobody is told again that an address is ours.
+    defended_until: u64,
     /// Limits the errors that are sent.
     errors: Limiter,
     /// What waits for the program that stands in for hosts elsewhere.
@@ -262,7 +267,7 @@ impl Stack {
             secret,
             config,
             pool: Buffers::new(options.pool_bytes, options.pool_kept_bytes),
-            output: Output::new(Routes::new(interfaces, routes)),
+            output: Output::new(Routes::new(interfaces, routes), secret),
             counters: Counters::new(),
             ports: Ports::new(secret),
             connections: Connections::default(),
@@ -290,6 +295,7 @@ impl Stack {
             packets_cut: 0,
             path_mtus: PathMtus::default(),
             path_mtus_of_datagrams: PathMtus::default(),
+            defended_until: 0,
             errors: Limiter::new(secret),
             outside: Outside::default(),
             shard: None,
@@ -328,7 +334,7 @@ impl Stack {
     ///
     /// The bytes must not change meanwhile: a frame in shared memory is to be copied before.
     pub fn receive(&mut self, now: u64, lan: usize, frame: Frame<'_>, link: &mut impl Link) {
-        self.clock = now;
+        (self.clock, self.output.clock) = (now, now);
         self.counters.count(Counter::FramesReceived);
         // Segments of TCP may come as one; datagrams that a kernel has put together are cut, because each is a message.
         let datagrams = frame.offload.segmentation.filter(|segments| segments.kind == Kind::Udp);
@@ -359,6 +365,16 @@ impl Stack {
         let routes = &self.output.routes;
         let interface = routes.interface_with(lan, tag).ok_or(Counter::Vlan)?;
         let at = &routes.interfaces()[interface];
+        if at.device.asks() {
+            let is_to_us = destination(frame.bytes) == Some(at.mac);
+            if let Some(message) = neighbours::parse(frame.bytes, frame.offload.checksum)? {
+                self.tell_others(Handed::Message { lan, offload: frame.offload }, frame.bytes);
+                return self.take_message(now, interface, frame, message, link);
+            }
+            if !is_to_us {
+                return Err(Counter::NotOurs);
+            }
+        }
         let find = |address: IpAddr| at.addresses.contains(&address).then_some(at.mac);
         if let Some(answer) = neighbour::answer(frame.bytes, find) {
             self.counters.count(Counter::NeighboursAnswered);
@@ -423,9 +439,9 @@ impl Stack {
         Ok(())
     }
 
-    /// Whether frames wait for room at their targets.
+    /// Whether frames wait for room at their targets: those that wait for an answer of their neighbour do not.
     pub fn waits_for_room(&self) -> bool {
-        !self.output.is_empty()
+        self.output.waits_for_room()
     }
 
     // Addresses.

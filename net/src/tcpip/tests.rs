@@ -21,6 +21,7 @@ mod control;
 mod cookies;
 mod device;
 mod keep_alive;
+mod neighbours;
 mod outside;
 mod own;
 mod parts;
@@ -125,6 +126,11 @@ impl Link for Wire {
         offload: Offload,
         frame: &mut [u8],
     ) -> Result<(), Unsent> {
+        address(frame, MACS[1 - self.from], MACS[self.from]);
+        Link::send(self, 0, offload, frame)
+    }
+
+    fn send(&mut self, _: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent> {
         if let Some(lack) = self.lack {
             self.lacked += 1;
             return Err(Unsent::Lacking(lack));
@@ -132,7 +138,6 @@ impl Link for Wire {
         if self.chance.happens(Share::percent(self.faults.full as u32)) {
             return Err(Unsent::Full);
         }
-        address(frame, MACS[1 - self.from], MACS[self.from]);
         // What the LAN would refuse is a fault of the stack.
         assert_eq!(Offload::parse(&offload.head(), frame), Ok(offload));
         assert!(!self.is_plain || offload == Offload::NONE, "a frame that is not complete");
@@ -146,11 +151,6 @@ impl Link for Wire {
         for bytes in segments {
             self.put(Offload::NONE, bytes);
         }
-        Ok(())
-    }
-
-    fn send(&mut self, _: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent> {
-        self.put(offload, frame.to_vec());
         Ok(())
     }
 
@@ -376,7 +376,8 @@ fn faulty_world(seed: u64) -> bool {
     let family = chance.below(2) as usize;
     let seed = chance.number();
     let medium = options.device.medium;
-    let device = [options.device, Device { medium, ..Device::LINE }][chance.below(2) as usize];
+    let devices = [options.device, Device { medium, ..Device::LINE }, Device::WIRE];
+    let device = devices[chance.below(3) as usize];
     let options = Options { device, ..options };
     let mut world = World::new(seed, faults, cuts, options, family);
     let at = world.at(1, 7);

@@ -61,17 +61,8 @@ impl Stack {
         };
         // Once a connection is there, an error may pass, and is no reason to end it (RFC 5927 4.2, RFC 1122 4.2.3.9). While
         // it is being made, Linux gives it up at any error, and so do we.
-        match tcb.state() {
-            // A half-open connection of a listener. Where both sides have asked at once, a program has it already.
-            State::SynReceived if !connection.is_held => self.forget(index),
-            State::SynSent | State::SynReceived => {
-                connection.end = Some(Box::new(end));
-                let counter =
-                    if end == End::Refused { Counter::Refused } else { Counter::NotReached };
-                self.counters.count(counter);
-                self.retire(index);
-            }
-            _ => {}
+        if matches!(tcb.state(), State::SynSent | State::SynReceived) {
+            self.end_unmade(index, end);
         }
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! Packets that are for others, and are passed on.
 
 use super::*;
-use crate::lan::frame::destination;
 use crate::lan::offload::complete_checksum;
 use crate::tcpip::control::{self, Complaint};
 use crate::tcpip::fragments;

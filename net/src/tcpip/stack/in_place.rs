@@ -53,6 +53,10 @@ impl Stack {
             return None;
         }
         let interface = self.output.routes.interface_with(lan, offload.vlan)?;
+        let at = &self.interfaces()[interface];
+        if at.device.asks() && destination(start) != Some(at.mac) {
+            return None;
+        }
         let head = start.get(ETHERNET_BYTES..)?;
         let (header_bytes, total, is_plain) = match u16_at(start, 12)? {
             packet::IPV4 => {

@@ -132,7 +132,7 @@ impl Stack {
         segment: &Segment,
         (header, data): (&[u8], &(impl Data + ?Sized)),
     ) -> Answer {
-        let Stack { connections, config, pool, counters, .. } = self;
+        let Stack { connections, config, pool, counters, output, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return Answer::Nothing };
         let is_orphan = connection.is_orphan();
         let Some(tcb) = &mut connection.tcb else { return Answer::Nothing };
@@ -160,6 +160,9 @@ impl Stack {
         };
         if is_progress {
             connection.deadline.clear();
+            if output.neighbours.is_unsure() {
+                output.confirm(now, connection.tuple.remote.ip());
+            }
         }
         if arrival.answer != Answer::Nothing {
             return arrival.answer;

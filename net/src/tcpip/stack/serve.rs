@@ -14,11 +14,12 @@ const IN_PARTS_BYTES_MIN: usize = 2048;
 impl Stack {
     /// Sends what there is to send and does what is due. True if there is more to do at once.
     pub fn poll(&mut self, now: u64, link: &mut impl Link) -> bool {
-        self.clock = now;
+        (self.clock, self.output.clock) = (now, now);
         self.receive_own(now, link);
         self.take_mail(now, link);
         self.let_go();
         self.give_up_late(now, link);
+        self.poll_neighbours(now, link);
         let Stack { output, counters, stalled, busy, connections, has_moved, .. } = self;
         output.retry(now, link, counters, |to| {
             *has_moved = true;
@@ -91,7 +92,7 @@ impl Stack {
         if self.has_more() {
             return Some(0);
         }
-        let due = [self.reassembly.due(), self.output.due()];
+        let due = [self.reassembly.due(), self.output.due(), self.output.neighbours.due()];
         self.timers.due().into_iter().chain(due.into_iter().flatten()).min()
     }
 
@@ -139,8 +140,11 @@ impl Stack {
         }
         let Some(tcb) = &mut connection.tcb else { return };
         if has_failed {
-            connection.end =
-                Some(Box::new(output.lack_to(remote.ip()).map_or(End::TimedOut, End::Lacking)));
+            connection.end = Some(Box::new(match output.lack_to(remote.ip()) {
+                Some(lack) => End::Lacking(lack),
+                None if output.is_unreachable(remote.ip()) => End::HostUnreachable,
+                None => End::TimedOut,
+            }));
             counters.count(Counter::TimedOut);
             tcb.abort(pool);
         }

@@ -48,7 +48,7 @@ impl Stack {
                 let mut shard =
                     Stack::with_interfaces(Vec::new(), Vec::new(), options, self.secret);
                 shard.options = options;
-                shard.output = Output::new(self.output.routes.clone());
+                shard.output = Output::new(self.output.routes.clone(), self.secret);
                 shard
             })
             .collect();
@@ -116,6 +116,13 @@ impl Stack {
         true
     }
 
+    /// Gives the other shards a frame that says where a neighbour is: each asks for those that it sends to.
+    pub(super) fn tell_others(&self, handed: Handed, frame: &[u8]) {
+        if let Some(shard) = self.shared(false) {
+            shard.directory.hand_to_others(shard.number, handed, frame);
+        }
+    }
+
     /// Gives a packet that is for no connection here to the shard that has its connection. False if this shard has to decide what
     /// becomes of it.
     pub(super) fn hand_over(&mut self, now: u64, tuple: &Tuple, packet: &Packet<'_>) -> bool {
@@ -159,6 +166,10 @@ impl Stack {
                 Handed::Raw { lan, offload } => {
                     let frame = Frame { offload, bytes: &bytes };
                     self.take_frame(now, lan, frame, link)
+                }
+                Handed::Message { lan, offload } => {
+                    let frame = Frame { offload, bytes: &bytes };
+                    self.take_message_of_others(now, lan, frame, link)
                 }
                 Handed::Packet => Packet::parse(&bytes)
                     .and_then(|packet| self.take_packet(now, &packet, Checksum::Verified, link)),

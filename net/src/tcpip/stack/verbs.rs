@@ -74,6 +74,7 @@ impl Stack {
         data: &[u8],
         link: &mut impl Link,
     ) -> Result<(), SendToError> {
+        self.output.clock = now;
         let ip_bytes = if to.is_ipv4() { IPV4_BYTES } else { 0 };
         let bytes_max = LENGTH_MAX - ip_bytes - UDP_BYTES;
         if data.len() > bytes_max {

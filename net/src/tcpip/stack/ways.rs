@@ -45,12 +45,7 @@ impl Stack {
             .collect();
         let stays: Vec<Option<usize>> =
             self.interfaces().iter().map(|one| ways.find(one)).collect();
-        self.output.change_ways(ways, |hop| match hop {
-            Hop::Own => Some(Hop::Own),
-            Hop::Neighbour { interface, address } => {
-                stays[interface].map(|interface| Hop::Neighbour { interface, address })
-            }
-        });
+        self.output.change_ways(ways, &stays);
         // They find out where they go from now on.
         for (_, waiting) in std::mem::take(&mut self.stalled) {
             for index in waiting {

@@ -30,6 +30,8 @@ pub(super) struct Streets {
     pub(super) full: BTreeSet<usize>,
     /// Sources that may not be passed on to a LAN.
     kept_out: BTreeSet<(usize, IpAddr)>,
+    /// Stacks that do not hear what is sent to all.
+    pub(super) deaf: BTreeSet<usize>,
     /// LANs whose frames have to be complete.
     pub(super) complete: BTreeSet<usize>,
 }
@@ -79,8 +81,12 @@ impl Link for Door<'_> {
 
     fn send(&mut self, lan: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent> {
         let mac = crate::lan::frame::destination(frame).unwrap();
-        let at = |one: &&(usize, Mac, IpAddr, usize)| (one.0, one.1) == (lan, mac);
-        if let Some((_, _, _, target)) = self.streets.members.iter().find(at).copied() {
+        let is_for = |one: &&(usize, Mac, IpAddr, usize)| {
+            let is_heard = mac.is_group() && !self.streets.deaf.contains(&one.3);
+            one.0 == lan && one.3 != self.from && (one.1 == mac || is_heard)
+        };
+        let targets = self.streets.members.iter().filter(is_for).map(|one| one.3);
+        for target in targets.collect::<BTreeSet<_>>() {
             self.streets.under_way.push_back((target, lan, offload, frame.to_vec()));
         }
         Ok(())
