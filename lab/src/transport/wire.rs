@@ -15,8 +15,7 @@ use net::lan::frame::Mac;
 use net::lan::link::Frame;
 use net::lan::offload::{FRAME_BYTES_MAX, Offload};
 use net::tcpip::{
-    ConnectionId, Counter, Device, Link, Medium, Options, Readable, Secret, Stack, Unsent,
-    Writable, address,
+    ConnectionId, Counter, Device, Link, Options, Readable, Secret, Stack, Unsent, Writable,
 };
 use net::wire::{Conditions, Share};
 use os::foreign::Foreign;
@@ -163,10 +162,10 @@ impl Service for Line {
     }
 }
 
-/// The addresses of this party and of its peer.
-fn addresses(order: &Order) -> [(Mac, IpAddr); 2] {
-    let number = if order.is_source() { [1, 2] } else { [2, 1] };
-    number.map(|number| (Mac([2, 0, 0, 0, 0, number]), IpAddr::V4(Ipv4Addr::new(10, 9, 0, number))))
+/// The addresses of this party.
+fn address(order: &Order) -> (Mac, IpAddr) {
+    let number = if order.is_source() { 1 } else { 2 };
+    (Mac([2, 0, 0, 0, 0, number]), IpAddr::V4(Ipv4Addr::new(10, 9, 0, number)))
 }
 
 /// Gives the wire the other side of this party's device.
@@ -178,7 +177,7 @@ fn give(order: &Order, control: &Control, device: &Tap) -> Result<(), Fault> {
 fn kernel(opening: &mut Opening<'_>) -> Result<ByteEnd<TcpStream, TcpStream>, Fault> {
     let Opening { order, control, .. } = opening;
     separate()?;
-    let [(mac, own), _] = addresses(order);
+    let (mac, own) = address(order);
     let tap = Tap::create(INTERFACE).map_err(|error| Fault::Unable(error.to_string()))?;
     let mut links = Links::open().doing("speak with the kernel")?;
     links.set_loopback_up().doing("set the loopback interface up")?;
@@ -215,36 +214,19 @@ fn counter(text: &str, name: &str) -> Option<u64> {
     })
 }
 
-/// What the stack's end of the wire sends through.
+/// What the stack's end of the wire sends through. The stack finds its neighbour itself, as the kernel's does.
 #[derive(Debug)]
 struct Adapter {
     device: Tap,
-    own: Mac,
-    peer: (Mac, IpAddr),
 }
 
 impl Link for Adapter {
-    fn transmit(
-        &mut self,
-        lan: usize,
-        _: IpAddr,
-        offload: Offload,
-        frame: &mut [u8],
-    ) -> Result<(), Unsent> {
-        address(frame, self.peer.0, self.own);
-        self.send(lan, offload, frame)
-    }
-
     fn send(&mut self, _: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent> {
         match self.device.write(&[&to_kernel(offload).0, frame], None) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Err(Unsent::Full),
             Err(_) => Err(Unsent::Unreachable),
         }
-    }
-
-    fn may_send_from(&mut self, _: usize, _: &[u8], address: IpAddr) -> bool {
-        address == self.peer.1
     }
 }
 
@@ -260,12 +242,12 @@ struct Station {
 
 impl Station {
     fn open(order: &Order, control: &Control) -> Result<Station, Fault> {
-        let [(own, ip), peer] = addresses(order);
+        let (own, ip) = address(order);
         let (device, other) = Tap::joined().doing("make a device")?;
         give(order, control, &other)?;
         let options = Options {
             mtu: order.number("mtu") as usize,
-            device: Device { medium: Medium::WIRE, ..Device::LAN },
+            device: Device::WIRE,
             ..Options::default()
         };
         // Nobody else is on the wire who could guess.
@@ -273,7 +255,7 @@ impl Station {
         let poller = Poller::new().doing("make a poller")?;
         poller.add_arrivals(&device, 0).doing("wait for a device")?;
         let frame = vec![0; FRAME_BYTES_MAX + TAG_BYTES];
-        let adapter = Adapter { device, own, peer };
+        let adapter = Adapter { device };
         Ok(Station { stack, adapter, poller, waits_for_room: false, frame })
     }
 
