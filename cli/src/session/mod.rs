@@ -26,16 +26,26 @@ const TURN_BYTES: usize = 256 << 10;
 struct Session {
     system: TcpStream,
     lan: tcpip::TcpStream,
-    /// False from the moment the socket had nothing to read, or no room, until the poller names it again: that saves the system calls that
-    /// would only say the same.
-    may_read: bool,
-    may_write: bool,
-    /// True if a side was named, and its error was not looked for since.
-    is_system_named: bool,
-    is_lan_named: bool,
+    of_system: Side,
+    of_lan: Side,
     /// True once the end of this direction was passed on.
     is_lan_shut: bool,
     is_system_shut: bool,
+}
+
+/// The state of one side of a connection, as far as it was named.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    /// False from the moment that there was nothing to read, or no room, until the side is named again: to ask before would only say the
+    /// same, for a system call or a turn of the stack.
+    may_read: bool,
+    may_write: bool,
+    /// True if its error was not looked for since it was named.
+    is_new: bool,
+}
+
+impl Side {
+    const NAMED: Side = Side { may_read: true, may_write: true, is_new: true };
 }
 
 /// Bytes that were carried, and whether there may be more at once.
@@ -47,7 +57,8 @@ struct Carried {
 }
 
 impl Session {
-    /// Both sides are there, or on their way. The poller and the stack name this when there may be something to carry.
+    /// Both sides are there, or on their way. The poller, which is given for a socket that it does not watch yet, and the stack name this when
+    /// there may be something to carry.
     ///
     /// # Errors
     /// The socket cannot be watched, or as [`tcpip::Stack::poll`].
@@ -66,10 +77,8 @@ impl Session {
         let session = Session {
             system,
             lan,
-            may_read: true,
-            may_write: true,
-            is_system_named: true,
-            is_lan_named: true,
+            of_system: Side::NAMED,
+            of_lan: Side::NAMED,
             is_lan_shut: false,
             is_system_shut: false,
         };
@@ -84,15 +93,11 @@ impl Session {
     }
 
     fn watch(&self, poller: Option<&Poller>, number: u64) -> io::Result<()> {
-        self.system.set_nonblocking(true)?;
         self.lan.set_nonblocking(true)?;
         self.lan.watch(number)?;
-        poller.map_or(Ok(()), |poller| poller.add_edges(&self.system, number))
-    }
-
-    /// The poller has named the socket.
-    fn wake(&mut self) {
-        (self.may_read, self.may_write, self.is_system_named) = (true, true, true);
+        let Some(poller) = poller else { return Ok(()) };
+        self.system.set_nonblocking(true)?;
+        poller.add_edges(&self.system, number)
     }
 
     /// Both directions have ended.
@@ -110,14 +115,14 @@ impl Session {
         self.carry_to_system(&mut carried)?;
         // A side that is not read, because the other has no room or its own end has come, may have failed nevertheless.
         if !self.is_over() {
-            if self.may_read | self.is_lan_shut
-                && std::mem::take(&mut self.is_system_named)
+            if (self.of_system.may_read || self.is_lan_shut)
+                && std::mem::take(&mut self.of_system.is_new)
                 && let Some(error) = self.system.take_error()?
             {
                 return Err(error);
             }
-            if !self.may_write | self.is_system_shut
-                && std::mem::take(&mut self.is_lan_named)
+            if (self.of_lan.may_read || self.is_system_shut)
+                && std::mem::take(&mut self.of_lan.is_new)
                 && let Some(error) = self.lan.take_error()?
             {
                 return Err(error);
@@ -127,7 +132,7 @@ impl Session {
     }
 
     fn carry_to_lan(&mut self, carried: &mut Carried) -> io::Result<()> {
-        while self.may_read && !self.is_lan_shut {
+        while self.of_system.may_read && self.of_lan.may_write && !self.is_lan_shut {
             let mut left = TURN_BYTES.saturating_sub(carried.to_lan);
             if left == 0 {
                 carried.has_more = true;
@@ -146,7 +151,10 @@ impl Session {
             });
             match sent {
                 Ok(bytes) => carried.to_lan += bytes,
-                Err(error) if is_early(&error) => break,
+                Err(error) if is_early(&error) => {
+                    self.of_lan.may_write = false;
+                    break;
+                }
                 Err(error) => return Err(error),
             }
             match read {
@@ -154,7 +162,9 @@ impl Session {
                     self.is_lan_shut = true;
                     self.lan.shutdown(Shutdown::Write)?;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_read = false,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.of_system.may_read = false;
+                }
                 Err(error) if !is_early(&error) => return Err(error),
                 _ => {}
             }
@@ -163,7 +173,7 @@ impl Session {
     }
 
     fn carry_to_system(&mut self, carried: &mut Carried) -> io::Result<()> {
-        while self.may_write && !self.is_system_shut {
+        while self.of_lan.may_read && self.of_system.may_write && !self.is_system_shut {
             if carried.to_system >= TURN_BYTES {
                 carried.has_more = true;
                 break;
@@ -179,7 +189,10 @@ impl Session {
             });
             match taken {
                 Ok(bytes) => carried.to_system += bytes,
-                Err(error) if is_early(&error) => break,
+                Err(error) if is_early(&error) => {
+                    self.of_lan.may_read = false;
+                    break;
+                }
                 Err(error) => return Err(error),
             }
             match written {
@@ -187,7 +200,9 @@ impl Session {
                     self.is_system_shut = true;
                     self.system.shutdown(Shutdown::Write)?;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_write = false,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.of_system.may_write = false;
+                }
                 Err(error) if !is_early(&error) => return Err(error),
                 _ => {}
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use os::poller::Poller;
 use siga::tcpip;
 
-use super::{Carried, Session, Shares, Turns};
+use super::{Carried, Session, Shares, Side, Turns};
 
 /// Connections that are carried on before others have their turn.
 const CARRIED_PER_TURN: usize = 64;
@@ -128,7 +128,7 @@ impl<Owner: Copy + Eq + Hash, Asked> Pump<Owner, Asked> {
     /// The poller has named a number.
     pub fn wake(&mut self, number: u64) -> Woken<Owner, Asked> {
         if let Some(running) = self.running.get_mut(&number) {
-            running.session.wake();
+            running.session.of_system = Side::NAMED;
             self.ready.add(number);
             return Woken::Known;
         }
@@ -156,7 +156,7 @@ impl<Owner: Copy + Eq + Hash, Asked> Pump<Owner, Asked> {
     /// The stack has named a number.
     pub fn change(&mut self, number: u64) {
         if let Some(running) = self.running.get_mut(&number) {
-            running.session.is_lan_named = true;
+            running.session.of_lan = Side::NAMED;
         }
         self.ready.add(number);
     }

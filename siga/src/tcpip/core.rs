@@ -117,6 +117,8 @@ pub(super) struct Core {
     pub(super) waiting: Waiting,
     /// Until when a program waits at the descriptor, if it does.
     pub(super) outside_until: Option<u64>,
+    /// Whether the event for it is set.
+    pub(super) is_outside_set: bool,
     /// How many times something has come for waiters for anything. Each compares the count with the one at its last look,
     /// because something may have come while it used the stack for something else.
     pub(super) activity: u64,
@@ -158,6 +160,7 @@ impl Core {
             wanted,
             waiting: Waiting::default(),
             outside_until: None,
+            is_outside_set: false,
             activity: 0,
             outside_seen: 0,
             driver: None,

@@ -165,7 +165,9 @@ impl<'a> Turn<'a> {
     /// come since the last call, whichever thread received it: the program may have read its sockets before that.
     pub(in crate::tcpip) fn prepare_outside(&mut self) -> io::Result<Duration> {
         let shared = self.shared;
-        shared.outside.clear();
+        if std::mem::take(&mut self.is_outside_set) {
+            shared.outside.clear();
+        }
         self.outside_until = None;
         self.pump()?;
         let now = now_ns();
@@ -329,6 +331,7 @@ impl<'a> Turn<'a> {
     pub(super) fn tell_outside(&mut self) {
         if self.outside_until.take().is_some() {
             self.shared.outside.set();
+            self.is_outside_set = true;
         }
     }
 
