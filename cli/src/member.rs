@@ -122,7 +122,7 @@ impl Member {
         Ok((lan, options))
     }
 
-    /// Finds the LAN's way out, which also resolves names, unless the member has another or is one.
+    /// Finds the LAN's gateway, which also resolves names, unless the member has another or is one.
     pub fn find_way_out(&self, lan: &mut Lan, options: &mut Options) {
         let is_way_out = |member: &&lan::Member| {
             let number = member.name.as_str().strip_prefix(GATEWAY);

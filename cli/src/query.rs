@@ -45,7 +45,7 @@ pub enum Subject {
     Resource,
     /// The paths of IUCV and APPC, and the messages on them
     Iucv,
-    /// The LANs and their members: addresses, rates over half a second, frames dropped and given back by reason, and what ways out have carried and refused
+    /// The LANs and their members: addresses, rates over half a second, frames dropped and given back by reason, and what gateways have carried and refused
     Lan,
     /// The members' TCP/IP stacks: interfaces, routes, neighbours, connections, sockets, buffers, counters by reason
     Tcpip,
@@ -452,19 +452,19 @@ fn print_lans(before: &SystemReport, report: &SystemReport) -> Result<(), Outcom
         ]);
     }
     print(&rates)?;
-    let mut ways_out = table(&["lan", "way out", "carried and refused"], 2);
+    let mut gateways = table(&["lan", "gateway", "carried and refused"], 2);
     for ((lan, guest), MemberReport { stack, .. }) in each_member(report) {
         let counters = stack.iter().flat_map(|stack| &stack.counters);
         let outside =
             counters.filter_map(|(what, count)| Some((what.strip_prefix("outside_")?, count)));
         let outside: Vec<String> = outside.map(|(what, count)| format!("{what} {count}")).collect();
         if !outside.is_empty() {
-            ways_out.add_row([lan.to_owned(), guest.to_owned(), outside.join(", ")]);
+            gateways.add_row([lan.to_owned(), guest.to_owned(), outside.join(", ")]);
         }
     }
-    match ways_out.is_empty() {
+    match gateways.is_empty() {
         true => Ok(()),
-        false => print(format!("\n{ways_out}")),
+        false => print(format!("\n{gateways}")),
     }
 }
 

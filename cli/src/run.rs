@@ -29,7 +29,7 @@ use crate::output::say;
 /// If the program ends and processes go on that it has started, as a daemon's do, this command says so and stays until they have ended:
 /// without it they would be on no LAN. Ctrl-C ends them. If this command is killed, so are all of them.
 ///
-/// Where the LAN has a way out (outside = true in the system file, and without a file) the program reaches other networks over it, and names are
+/// Where the LAN has a gateway (outside = true in the system file, and without a file) the program reaches other networks over it, and names are
 /// resolved as on this machine.
 ///
 /// Without root, the kernel must allow user namespaces, and /dev/net/tun must be open to all.
@@ -42,7 +42,7 @@ pub struct Arguments {
     lan: String,
     #[command(flatten)]
     member: Member,
-    /// Give the program no way out of the LAN, where there is one
+    /// Give the program no gateway of the LAN, where there is one
     #[arg(long, conflicts_with = "gateway")]
     isolated: bool,
     /// Say on standard error which name and addresses the program has, before it starts

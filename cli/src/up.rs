@@ -25,7 +25,7 @@ use crate::volume::serve_system;
 
 /// Run the host of a system in the foreground
 ///
-/// Guests attach to it, and it makes paths between them. LANs with a way out to other networks get a gateway each, in a process of its own (siga gateway). Volumes that the system file names are served too, by a guest of
+/// Guests attach to it, and it makes paths between them. LANs with outside = true get a gateway to other networks each, in a process of its own (siga gateway). Volumes that the system file names are served too, by a guest of
 /// their own on a thread of the host. Paths between guests go on when the host ends; guests attach again to the next host. Set
 /// RUST_LOG=debug to see each request.
 ///
@@ -34,7 +34,7 @@ use crate::volume::serve_system;
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The system file: which guests, LANs and volumes there are, and who may do what; for example systems/two-guests.toml. Without
-    /// it, processes of this user may attach under any name, and there is a LAN hs0 with addresses of IPv4, 10.1.0.0/16, and a way out to other networks
+    /// it, processes of this user may attach under any name, and there is a LAN hs0 with addresses of IPv4, 10.1.0.0/16, and a gateway to other networks
     system: Option<PathBuf>,
     /// Leave the volumes of the system file to `siga volume serve --system`, which goes on when the host ends
     #[arg(long)]

@@ -151,7 +151,8 @@ fn networks_that_the_system_file_keeps_apart_do_not_reach_each_other() {
     let system = system_of("route-filtered", FILTERED);
     let names = ["--name", "left", "--name", "right"];
     let words = [&["hs0:10.1.0.1", "hs1:10.2.0.1"][..], &names].concat();
-    let (process, mut results, _) = begin(&system, "route", &words);
+    let (process, mut results, up) = begin(&system, "route", &words);
+    assert_eq!(up["members"][0]["routes_from"], serde_json::json!(["10.2.0.0/25"]));
     let server = stack(&system, "SERVER", "hs1", "10.2.0.2", "10.2.0.1");
     let _listener = TcpListener::bind(&server, "0.0.0.0:80").unwrap();
     let connect = |name: &str, address: &str| {

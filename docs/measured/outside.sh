@@ -1,12 +1,12 @@
 #!/bin/sh
-# The way out of a LAN beside pasta's (Debian's package passt), interleaved on two pinned processors: 1 GB by curl, and connections of one
+# The gateway of a LAN beside pasta's (Debian's package passt), interleaved on two pinned processors: 1 GB by curl, and connections of one
 # request each (connect, 200 bytes there, 200 back, close), in a network namespace that is this machine, with a server in another, behind a veth.
 #
 #     cargo build --release --package siga-cli
 #     sudo docs/measured/outside.sh target/release/siga [ROUNDS]
 #
 # Needs curl, python3, iproute2, util-linux and passt; changes nothing of this machine. A trial that takes longer than two minutes ends the run.
-# Prints a line for each trial, and the ratios of medians at the end. Both ways out end the connections of a program at a TAP device, and
+# Prints a line for each trial, and the ratios of medians at the end. Both gateways end the connections of a program at a TAP device, and
 # both run on processor 1, the program and its kernel on processor 0, the server on 0 as well.
 set -eu
 siga=$(realpath "$1"); rounds=${2:-7}

@@ -273,7 +273,7 @@ impl System {
             let Some(way) = &lan.outside else { continue };
             let name = Pattern::Name(way.gateway);
             if let Some(at) = rules.iter().position(|rule| rule.name == name) {
-                let what = format!("{} is the way out of the LAN {}", way.gateway, lan.name);
+                let what = format!("{} is the gateway of the LAN {}", way.gateway, lan.name);
                 return Err(source.error(spans[at].clone(), what, "must have another name"));
             }
         }

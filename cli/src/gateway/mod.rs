@@ -1,4 +1,4 @@
-//! `siga gateway`: a way out of a LAN, through sockets of this process.
+//! `siga gateway`: a LAN's way to other networks, through sockets of this process.
 
 mod dns;
 mod flows;
@@ -168,7 +168,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     } else {
         let Up { name, lan, addresses, .. } = &up;
         let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-        say(format_args!("{name} is the way out of the LAN {lan}, as {}", addresses.join(", ")));
+        say(format_args!("{name} is the gateway of the LAN {lan}, as {}", addresses.join(", ")));
     }
     gateway.serve(&held).map_err(Outcome::no)?;
     if arguments.output.json {

@@ -56,7 +56,7 @@ impl Gateways {
             let (lan, waiting) = (gateway.lan.clone(), waiting.clone());
             let supervising = thread::Builder::new().name("gateway".into());
             if let Err(error) = supervising.spawn(move || gateway.supervise(waiting)) {
-                say(format_args!("siga: no way out of {lan}: {error}"));
+                say(format_args!("siga: no gateway of {lan}: {error}"));
             }
         }
         drop(waiting);
@@ -77,7 +77,7 @@ impl Gateway {
         command.process_group(0);
         let child = command.spawn();
         child
-            .inspect_err(|error| say(format_args!("siga: no way out of {}: {error}", self.lan)))
+            .inspect_err(|error| say(format_args!("siga: no gateway of {}: {error}", self.lan)))
             .ok()
     }
 
@@ -104,7 +104,7 @@ impl Gateway {
                 let (lan, seconds) = (&self.lan, delay.as_secs());
                 let again =
                     format!("it is started again in {seconds} s; connections over it are over");
-                say(format_args!("siga: the way out of {lan} has ended ({why}): {again}"));
+                say(format_args!("siga: the gateway of {lan} has ended ({why}): {again}"));
             }
             drop(waiting.take());
             thread::sleep(delay);

@@ -1,4 +1,4 @@
-//! `siga gateway`: the way out of a LAN. Elsewhere is a network namespace with two addresses, in which the gateway runs beside a server.
+//! `siga gateway`: the gateway of a LAN. Elsewhere is a network namespace with two addresses, in which the gateway runs beside a server.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -10,7 +10,7 @@
 //! capture = ["SNIFFER"]         # guests that may capture, and need not be among the members; left out: none
 //! routers = ["ROUTER"]          # guests that may pass packets on, and so send from addresses not their own; left out: none
 //!
-//! # and the way out: see [`super::outside`]
+//! # and the gateway: see [`super::outside`]
 //!
 //! [[lan.member]]                # what is fixed for a guest
 //! guest = "WEB"
@@ -61,7 +61,7 @@ pub struct LanRule {
     pub(super) capture: Vec<Pattern>,
     pub(super) routers: Vec<Pattern>,
     pub(super) fixed: Vec<FixedMember>,
-    /// The way out to other networks, if there is one. `siga up` starts it.
+    /// The gateway to other networks, if there is one. `siga up` starts it.
     pub outside: Option<OutsideRule>,
 }
 

@@ -105,16 +105,16 @@ pub struct LanOutline {
     pub capture: Vec<String>,
     /// Guests that may pass packets on.
     pub routers: Vec<String>,
-    /// The way out to other networks, if there is one.
+    /// The gateway to other networks, if there is one.
     pub outside: Option<OutsideOutline>,
     /// Addresses that the file gives guests.
     pub fixed: Vec<FixedOutline>,
 }
 
-/// The way out of a LAN.
+/// The gateway of a LAN.
 #[derive(Clone, Debug, Serialize)]
 pub struct OutsideOutline {
-    /// The guest that is the way out.
+    /// The guest that is the gateway.
     pub gateway: String,
     /// Its addresses.
     pub addresses: Vec<String>,

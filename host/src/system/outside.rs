@@ -1,4 +1,4 @@
-//! The way out of a LAN in the system file: whether there is one, who may use it, and where to.
+//! The gateway of a LAN in the system file: whether there is one, who may use it, and where to.
 //!
 //! ```toml
 //! [[lan]]
@@ -19,16 +19,16 @@ use super::Pattern;
 use super::lan::{FixedMember, LanRule};
 use crate::config::{FileError, Source};
 
-/// The name of the guest that is the way out of the first LAN that has one. Those of others have a number behind it, from 2 on.
+/// The name of the guest that is the gateway of the first LAN that has one. Those of others have a number behind it, from 2 on.
 pub const GATEWAY: &str = "GATEWAY";
 
-/// LANs with a way out, at most: their gateways' names have one digit.
+/// LANs with a gateway, at most: their gateways' names have one digit.
 const OUTSIDE_LANS_MAX: usize = 9;
 
-/// The way out of a LAN.
+/// The gateway of a LAN.
 #[derive(Clone, Debug)]
 pub struct OutsideRule {
-    /// The guest that is the way out.
+    /// The guest that is the gateway.
     pub gateway: Name,
     /// Its addresses: the last that a member can have, of each range.
     pub addresses: Vec<IpAddr>,
@@ -56,7 +56,7 @@ pub(super) struct WrittenOutside {
 }
 
 impl WrittenOutside {
-    /// Adds the way out to a LAN, as the one of so many LANs before it.
+    /// Adds the gateway to a LAN, as the one of so many LANs before it.
     pub(super) fn add_to(
         self,
         rule: &mut LanRule,
@@ -74,13 +74,13 @@ impl WrittenOutside {
                 Some((field, list)) => {
                     let span = list.and_then(|list| list.first()).map_or(span, Spanned::span);
                     let right = "must be there with outside = true, or be left out";
-                    Err(source.error(span, format!("{field} without a way out"), right))
+                    Err(source.error(span, format!("{field} without a gateway"), right))
                 }
                 None => Ok(()),
             };
         }
         if before >= OUTSIDE_LANS_MAX {
-            let what = format!("there are more than {OUTSIDE_LANS_MAX} LANs with a way out");
+            let what = format!("there are more than {OUTSIDE_LANS_MAX} LANs with a gateway");
             return Err(source.error(span, what, format!("must be at most {OUTSIDE_LANS_MAX}")));
         }
         let patterns = |texts: Vec<Spanned<String>>| {
@@ -102,10 +102,10 @@ impl WrittenOutside {
         for address in &way.addresses {
             if !rule.may_have(way.gateway, *address) {
                 let what = match rule.kept_for(*address) {
-                    Some(other) => format!("{address} is {other}'s, and the way out needs it"),
-                    None => format!("no address is left for the way out in {}", rule.ranges_text()),
+                    Some(other) => format!("{address} is {other}'s, and the gateway needs it"),
+                    None => format!("no address is left for the gateway in {}", rule.ranges_text()),
                 };
-                let right = "must leave the last address of each range to the way out";
+                let right = "must leave the last address of each range to the gateway";
                 return Err(source.error(span, what, right));
             }
         }
@@ -114,7 +114,7 @@ impl WrittenOutside {
     }
 }
 
-/// A way out of a LAN that all members may use.
+/// A gateway of a LAN that all members may use.
 pub(super) fn way_out(rule: &LanRule, before: usize) -> OutsideRule {
     let gateway = match before {
         0 => GATEWAY.to_owned(),
@@ -130,7 +130,7 @@ pub(super) fn way_out(rule: &LanRule, before: usize) -> OutsideRule {
 }
 
 impl LanRule {
-    /// Lets the guest that is the way out do what it has to.
+    /// Lets the guest that is the gateway do what it has to.
     pub(super) fn set_outside(&mut self, way: OutsideRule) {
         let (guest, addresses) = (way.gateway, way.addresses.clone());
         if !self.may_join(guest) {
@@ -218,7 +218,7 @@ mod tests {
         for (text, error) in [
             (
                 "outside_to = [\"10.0.0.0/8\"]",
-                "s.toml:6: outside_to without a way out: must be there with outside = true, or be left out",
+                "s.toml:6: outside_to without a gateway: must be there with outside = true, or be left out",
             ),
             (
                 "outside = true\noutside_to = [\"10.0.0.1/8\"]",
@@ -226,11 +226,11 @@ mod tests {
             ),
             (
                 "outside = true\n[[lan.member]]\nguest = \"WEB\"\naddresses = [\"10.1.0.254\"]",
-                "s.toml:4: 10.1.0.254 is WEB's, and the way out needs it: must leave the last address of each range to the way out",
+                "s.toml:4: 10.1.0.254 is WEB's, and the gateway needs it: must leave the last address of each range to the gateway",
             ),
             (
                 "outside = true\n[[guest]]\nname = \"GATEWAY\"",
-                "s.toml:8: GATEWAY is the way out of the LAN hs0: must have another name",
+                "s.toml:8: GATEWAY is the gateway of the LAN hs0: must have another name",
             ),
         ] {
             assert_eq!(parse(&format!("{lan}{text}")).unwrap_err(), error);
