@@ -47,6 +47,10 @@ pub(in crate::tcpip) struct Buffers {
     sending: usize,
     in_use_max: usize,
     high_water: usize,
+    /// Those of them, in each direction, that have come from other pools with their connections.
+    brought: [usize; 2],
+    /// How many of those are not in use any more, and nobody was told yet.
+    returned: usize,
     /// Bytes that were freed and that the allocator may have kept.
     freed_bytes: usize,
     accounts: Vec<Account>,
@@ -94,6 +98,8 @@ impl Buffers {
             sending: 0,
             in_use_max: (bytes_max / BUFFER_BYTES).max(1),
             high_water: 0,
+            brought: [0; 2],
+            returned: 0,
             freed_bytes: 0,
             accounts: Vec::new(),
             vacant: Vec::new(),
@@ -150,28 +156,41 @@ impl Buffers {
         self.free.truncate(self.free_max);
     }
 
-    /// A connection goes elsewhere with so many buffers of bytes that have come, and of those that are to be sent.
-    pub(in crate::tcpip) fn let_go(&mut self, owner: Owner, buffers: [usize; 2]) {
-        let account = &mut self.accounts[owner.0 as usize];
-        for (in_use, gone) in account.in_use.iter_mut().zip(buffers) {
-            *in_use -= gone;
+    /// A connection goes to another pool with so many buffers of bytes that have come, and of those that are to be sent.
+    pub(in crate::tcpip) fn take_away(&mut self, owner: Owner, buffers: [usize; 2]) {
+        for (direction, gone) in buffers.into_iter().enumerate() {
+            self.accounts[owner.0 as usize].in_use[direction] -= gone;
+            self.return_brought(direction, gone);
         }
         self.in_use -= buffers.iter().sum::<usize>();
         self.sending -= buffers[1];
         self.leave(owner);
     }
 
-    /// A connection with this host has come with so many buffers, which it keeps whatever the limits say.
-    pub(in crate::tcpip) fn settle_in(&mut self, host: IpAddr, buffers: [usize; 2]) -> Owner {
+    /// A connection with this host has come from another pool with so many buffers. They do not count as used here: whoever sends them
+    /// says how many there may be.
+    pub(in crate::tcpip) fn bring(&mut self, host: IpAddr, buffers: [usize; 2]) -> Owner {
         let owner = self.enter(host);
-        let account = &mut self.accounts[owner.0 as usize];
-        for (in_use, come) in account.in_use.iter_mut().zip(buffers) {
-            *in_use += come;
+        for (direction, come) in buffers.into_iter().enumerate() {
+            self.accounts[owner.0 as usize].in_use[direction] += come;
+            self.brought[direction] += come;
         }
         self.in_use += buffers.iter().sum::<usize>();
         self.sending += buffers[1];
         self.high_water = self.high_water.max(self.in_use);
         owner
+    }
+
+    /// So many in one direction are free, or gone: those that were brought first.
+    fn return_brought(&mut self, direction: usize, count: usize) {
+        let count = count.min(self.brought[direction]);
+        self.brought[direction] -= count;
+        self.returned += count;
+    }
+
+    /// Returns how many of those that were brought are free or gone since this was asked last.
+    pub(in crate::tcpip) fn take_returned(&mut self) -> usize {
+        std::mem::take(&mut self.returned)
     }
 
     pub(in crate::tcpip) fn usage(&self) -> PoolUse {
@@ -220,6 +239,9 @@ impl Buffers {
 
     /// The hosts whose connections found no buffer and find one now, and whether that was to send with.
     pub(in crate::tcpip) fn take_served(&mut self) -> Vec<(IpAddr, bool)> {
+        if self.refused.get_mut().is_empty() {
+            return Vec::new();
+        }
         let mut refused = self.refused.take();
         let left = [Purpose::Next, Purpose::Sending].map(|purpose| self.left_for(purpose));
         let served = refused.extract_if(.., |(number, is_sending)| {
@@ -252,6 +274,9 @@ impl Buffers {
         self.in_use -= 1;
         self.accounts[owner.0 as usize].in_use[is_sending] -= 1;
         self.sending -= is_sending;
+        if self.brought[is_sending] > 0 {
+            self.return_brought(is_sending, 1);
+        }
         if self.free.len() < self.free_max {
             return self.free.push(buffer);
         }

@@ -1,45 +1,48 @@
-//! One stack that several threads serve: who has which connection, and what they have for each other.
+//! The state that the shards of a stack share: which of them has a connection, and a mailbox for each.
 //!
-//! The first shard has what there is once: listeners, ports, sockets of UDP, TIME-WAIT, fragments. Others have connections alone. A connection is a
-//! value that goes from one to another through a mailbox, and what comes for it goes the same way, behind it. One lock guards
-//! the mailboxes and the table of who has what, and is held for a few moves of memory: what a shard finds in its own
-//! tables never takes it.
+//! The first shard has all that exists once: listeners, ports, sockets of UDP, TIME-WAIT, fragments. Others have connections alone. A connection
+//! is a value that goes from one shard to another through a mailbox. One lock guards the mailboxes and the table of owners. A shard takes it
+//! only for what it does not find in its own tables.
 //!
-//! *Order.* A frame is put into the mailbox of the shard that has its connection under the lock under which the table says so. A shard gives a
-//! connection away only while its mailbox is empty, and changes the table and puts the connection into the other mailbox under the same
-//! lock. So what was in front of the connection is served before it goes, and what comes later is behind it. Frames of a connection that enter
-//! at one shard, whichever, are never served in another order.
+//! *Order.* A frame is put into the mailbox of its connection's owner under the lock under which the table names the owner. A
+//! connection departs only while its shard's mailbox has nothing that concerns it, and the table changes and the connection is put into the other mailbox under the same lock. A
+//! shard serves its whole mailbox, in order, before it takes another frame. So segments of a connection that enter at one shard, whichever, are
+//! served in the order in which they enter. The same holds for statements about all connections.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::connection::Connection;
-use super::stack::Tuple;
+use super::stack::{Stack, Tuple};
 use super::time_wait::Entry;
 use crate::lan::offload::Offload;
-use crate::lan::waiting::WaitingFrames;
 
-/// Frames in a mailbox at most, and their bytes. What finds no room is dropped, and sent again by whoever sent it.
-const FRAMES_MAX: usize = 4096;
+/// Frames in a mailbox at most, and their bytes. A source may have as many of both as are free, so one alone has half.
+const FRAMES_MAX: usize = 2048;
 const BYTES_MAX: usize = 32 << 20;
 
-/// The shard that has what there is once.
+/// The number of the shard that has all that exists once.
 pub(super) const FIRST: usize = 0;
 
 /// A connection on its way to another shard.
 pub(super) struct Moving {
     pub(super) connection: Connection,
-    /// Buffers that go with it: of bytes that have come, and of those that are to be sent.
+    /// Its buffers: of bytes that have come, and of those that are to be sent.
     pub(super) buffers: [usize; 2],
-    /// What whoever moves it calls it.
+    /// The clock of the shard that it comes from.
+    pub(super) clock: u64,
+    /// Bytes of the longest packet on its path, if that is less than the interface takes.
+    pub(super) path_mtu: Option<usize>,
+    /// The name that its new shard is told.
     pub(super) name: u64,
 }
 
-/// What a frame in a mailbox is.
+/// The state of a frame in a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handed {
-    /// A packet that was checked, whose frame has no addresses.
+    /// A packet that was checked. The frame has no addresses.
     Packet,
     /// A frame as it has come from this LAN.
     Raw { lan: usize, offload: Offload },
@@ -47,78 +50,148 @@ pub(super) enum Handed {
     Message { lan: usize, offload: Offload },
 }
 
-/// What waits for a shard.
+/// Something that all shards do.
+pub(super) type Statement = Arc<dyn Fn(&mut Stack) + Send + Sync>;
+
+pub(super) enum Item {
+    Arrived(Box<Moving>),
+    Told(Statement),
+    Frame(Handed, Vec<u8>),
+}
+
+/// A mailbox, or what was in it.
 #[derive(Default)]
 pub(super) struct Mail {
-    /// Connections that have come to it. Served first.
-    pub(super) arrived: Vec<Moving>,
-    /// What is left of connections that have ended elsewhere, for the first shard.
+    pub(super) items: VecDeque<Item>,
+    /// The rest of connections that have ended elsewhere, for the first shard.
     pub(super) ended: Vec<(Tuple, Entry)>,
-    pub(super) frames: WaitingFrames<Handed, FRAMES_MAX>,
+    frames: usize,
+    bytes: usize,
+    /// Frames and bytes by source.
+    of_sources: HashMap<IpAddr, (usize, usize)>,
+    /// Frames by connection.
+    of_connections: HashMap<Tuple, usize>,
+    statements: usize,
+    /// Its shard is no more.
+    is_closed: bool,
 }
 
 impl Mail {
-    fn is_empty(&self) -> bool {
-        self.arrived.is_empty() && self.ended.is_empty() && self.frames.is_empty()
+    /// Adds a frame. Returns false if there is no room for another of its source.
+    fn put(
+        &mut self,
+        handed: Handed,
+        source: IpAddr,
+        tuple: Option<Tuple>,
+        bytes: Vec<u8>,
+    ) -> bool {
+        let (frames, of_bytes) = self.of_sources.entry(source).or_default();
+        let has_room =
+            *frames < FRAMES_MAX - self.frames && *of_bytes + bytes.len() <= BYTES_MAX - self.bytes;
+        if !has_room || self.is_closed {
+            return false;
+        }
+        *frames += 1;
+        *of_bytes += bytes.len();
+        self.frames += 1;
+        self.bytes += bytes.len();
+        if let Some(tuple) = tuple {
+            *self.of_connections.entry(tuple).or_default() += 1;
+        }
+        self.items.push_back(Item::Frame(handed, bytes));
+        true
+    }
+
+    /// Returns true if something in it has to be served before this connection departs.
+    fn concerns(&self, tuple: &Tuple) -> bool {
+        self.statements > 0 || self.of_connections.contains_key(tuple)
     }
 }
 
 struct Inside {
-    /// Who has a connection that is not with the first, or is on its way there.
+    /// The shards of connections that are not with the first, or are on their way there.
     owners: HashMap<Tuple, usize>,
     mail: Box<[Mail]>,
+    /// Buffers that connections may still bring to each shard, beyond its own limit.
+    room: Box<[usize]>,
+    /// A connection has stayed because there was no room.
+    is_refused: bool,
 }
 
-/// Called with the number of a shard that has mail, and had none: its thread may sleep.
+/// Set if a shard has mail: in a line of its own, because its shard looks often.
+#[derive(Default)]
+#[repr(align(128))]
+struct Flag(AtomicBool);
+
+/// Wakes the thread of the shard with this number.
 type Wake = Box<dyn Fn(usize) + Send + Sync>;
 
-/// What the shards of a stack have in common.
+/// The answer to a packet that a shard cannot place.
+pub(super) enum HandedOver {
+    /// It lies in the mailbox of the shard that has its connection, or of the first.
+    Kept,
+    /// That mailbox has no room for it.
+    Dropped,
+    /// The first has to decide, with the rest of connections that have ended elsewhere.
+    Own(Vec<(Tuple, Entry)>),
+}
+
 pub(super) struct Directory {
     inside: Mutex<Inside>,
-    /// Says without the lock whether a shard has mail.
-    has_mail: Box<[AtomicBool]>,
+    flags: Box<[Flag]>,
     wake: Wake,
 }
 
 impl Directory {
-    pub(super) fn new(shards: usize, wake: Wake) -> Directory {
-        let mail = (0..shards).map(|_| Mail::default()).collect();
-        let has_mail = (0..shards).map(|_| AtomicBool::new(false)).collect();
-        Directory { inside: Mutex::new(Inside { owners: HashMap::new(), mail }), has_mail, wake }
+    /// For so many shards, to each of which connections may bring so many buffers beyond its limit.
+    pub(super) fn new(shards: usize, room: usize, wake: Wake) -> Directory {
+        let inside = Inside {
+            owners: HashMap::new(),
+            mail: (0..shards).map(|_| Mail::default()).collect(),
+            room: vec![room; shards].into(),
+            is_refused: false,
+        };
+        let flags = (0..shards).map(|_| Flag::default()).collect();
+        Directory { inside: Mutex::new(inside), flags, wake }
     }
 
     pub(super) fn shards(&self) -> usize {
-        self.has_mail.len()
+        self.flags.len()
     }
 
-    /// Whoever has panicked with the lock has left nothing half done: each change is a move of memory.
+    /// A panic under the lock is a defect of this crate. Others go on: they lose what the one that has panicked was about.
     fn lock(&self) -> MutexGuard<'_, Inside> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns true if a shard has mail.
     pub(super) fn has_mail(&self, shard: usize) -> bool {
-        self.has_mail[shard].load(Ordering::Acquire)
+        self.flags[shard].0.load(Ordering::Acquire)
     }
 
     /// Takes all that waits for a shard.
     pub(super) fn take_mail(&self, shard: usize) -> Mail {
         let mut inside = self.lock();
-        self.has_mail[shard].store(false, Ordering::Relaxed);
-        let mail = std::mem::take(&mut inside.mail[shard]);
+        let Inside { owners, mail, .. } = &mut *inside;
+        // Under the lock: whoever puts something there later sets it later.
+        self.flags[shard].0.store(false, Ordering::Relaxed);
+        let mail = std::mem::take(&mut mail[shard]);
         if shard == FIRST {
-            // What comes for them finds them in the first's own table from now on.
-            mail.arrived.iter().for_each(|moving| {
-                inside.owners.remove(&moving.connection.tuple);
-            });
+            // Frames find them in the first's own table from now on.
+            for item in &mail.items {
+                if let Item::Arrived(moving) = item {
+                    owners.remove(&moving.connection.tuple);
+                }
+            }
         }
         mail
     }
 
-    /// Tells a shard that it has mail, after the lock was released.
-    fn ring(&self, shard: usize) {
-        if !self.has_mail[shard].swap(true, Ordering::AcqRel) {
-            (self.wake)(shard);
+    /// Tells shard `to`, after the lock was released, that `from` has put something there.
+    fn ring(&self, from: usize, to: usize) {
+        // Pairs with the load of `has_mail`: a shard that sees it locks and finds what was put.
+        if !self.flags[to].0.swap(true, Ordering::AcqRel) && from != to {
+            (self.wake)(to);
         }
     }
 
@@ -127,74 +200,144 @@ impl Directory {
         self.lock().owners.contains_key(tuple)
     }
 
-    /// How many connections are with others than the first.
-    #[cfg(test)]
+    /// Returns how many connections are with others than the first, or on their way.
     pub(super) fn connections(&self) -> usize {
         self.lock().owners.len()
     }
 
+    /// Takes the rest of connections that have ended elsewhere.
+    pub(super) fn take_ended(&self) -> Vec<(Tuple, Entry)> {
+        std::mem::take(&mut self.lock().mail[FIRST].ended)
+    }
+
     /// Puts a packet that shard `from` cannot place into the mailbox of the shard that has its connection, which may be on its way to
-    /// `from` itself, or of the first. Returns None if it was put there, or had no room; what is left of ended connections if `from` is
-    /// the first and has to decide.
+    /// `from` itself, or of the first.
     pub(super) fn hand_over(
         &self,
         from: usize,
-        tuple: &Tuple,
+        (tuple, source): (Tuple, IpAddr),
         frame: impl FnOnce() -> Vec<u8>,
-    ) -> Result<bool, Vec<(Tuple, Entry)>> {
+    ) -> HandedOver {
+        if from == FIRST {
+            let mut inside = self.lock();
+            if !inside.owners.contains_key(&tuple) {
+                return HandedOver::Own(std::mem::take(&mut inside.mail[FIRST].ended));
+            }
+        }
+        // Copied without the lock. If its connection has ended meanwhile, the first decides when it finds the frame.
+        let frame = frame();
         let mut inside = self.lock();
-        let to = match inside.owners.get(tuple) {
-            None if from == FIRST => return Err(std::mem::take(&mut inside.mail[FIRST].ended)),
-            owner => owner.copied().unwrap_or(FIRST),
-        };
-        let is_kept = put(&mut inside.mail[to], Handed::Packet, frame());
+        let to = inside.owners.get(&tuple).copied().unwrap_or(FIRST);
+        let is_kept = inside.mail[to].put(Handed::Packet, source, Some(tuple), frame);
         drop(inside);
-        self.ring(to);
-        Ok(is_kept)
+        self.ring(from, to);
+        if is_kept { HandedOver::Kept } else { HandedOver::Dropped }
     }
 
-    /// Puts a frame into the mailbox of the first. Returns false if it has no room.
-    pub(super) fn hand_to_first(&self, handed: Handed, frame: Vec<u8>) -> bool {
-        let is_kept = put(&mut self.lock().mail[FIRST], handed, frame);
-        self.ring(FIRST);
+    /// Puts a frame that is for no connection into the mailbox of the first. Returns false if it has no room.
+    pub(super) fn hand_to_first(
+        &self,
+        from: usize,
+        handed: Handed,
+        source: IpAddr,
+        frame: Vec<u8>,
+    ) -> bool {
+        let is_kept = self.lock().mail[FIRST].put(handed, source, None, frame);
+        self.ring(from, FIRST);
         is_kept
     }
 
     /// Puts a copy of a frame into the mailboxes of all but one.
     pub(super) fn hand_to_others(&self, from: usize, handed: Handed, frame: &[u8]) {
         for to in (0..self.shards()).filter(|to| *to != from) {
-            // Who finds no room for it asks again.
-            put(&mut self.lock().mail[to], handed, frame.to_vec());
-            self.ring(to);
+            // Who finds no room for it asks again. Such frames share one source's room.
+            self.lock().mail[to].put(handed, Ipv4Addr::UNSPECIFIED.into(), None, frame.to_vec());
+            self.ring(from, to);
         }
     }
 
-    /// Puts a connection into the mailbox of shard `to`, if there is no mail for shard `from`, which may be for that connection. `take` takes it
-    /// from where it was.
-    pub(super) fn move_on(&self, from: usize, to: usize, take: impl FnOnce() -> Moving) -> bool {
+    /// Puts a connection with so many buffers, which `take` takes out of all tables, into the mailbox of shard `to`. Returns false if it has to
+    /// stay for now: mail of its shard `from` concerns it, or it has more buffers than there is room for.
+    pub(super) fn depart(
+        &self,
+        (from, to): (usize, usize),
+        (tuple, buffers): (Tuple, usize),
+        take: impl FnOnce() -> Box<Moving>,
+    ) -> bool {
         let mut inside = self.lock();
-        if !inside.mail[from].is_empty() {
+        let Inside { owners, mail, room, is_refused } = &mut *inside;
+        if mail[from].concerns(&tuple) || mail[to].is_closed {
             return false;
         }
-        let moving = take();
-        inside.owners.insert(moving.connection.tuple, to);
-        inside.mail[to].arrived.push(moving);
+        if room[to] < buffers {
+            *is_refused = true;
+            return false;
+        }
+        room[to] -= buffers;
+        owners.insert(tuple, to);
+        mail[to].items.push_back(Item::Arrived(take()));
         drop(inside);
-        self.ring(to);
+        self.ring(from, to);
         true
     }
 
-    /// A connection has ended at a shard that is not the first: what is left of it is the first's.
-    pub(super) fn end(&self, tuple: Tuple, left: Option<Entry>) {
+    /// So many of the buffers that connections have brought to a shard are free.
+    pub(super) fn give_room(&self, shard: usize, buffers: usize) {
+        let mut inside = self.lock();
+        inside.room[shard] += buffers;
+        let is_refused = std::mem::take(&mut inside.is_refused);
+        drop(inside);
+        if is_refused {
+            (0..self.shards()).for_each(|other| self.ring(shard, other));
+        }
+    }
+
+    /// Has all shards do this, each before all that is put into its mailbox later.
+    pub(super) fn tell_all(&self, from: usize, statement: Statement) {
+        let mut inside = self.lock();
+        for mail in inside.mail.iter_mut().filter(|mail| !mail.is_closed) {
+            mail.statements += 1;
+            mail.items.push_back(Item::Told(statement.clone()));
+        }
+        drop(inside);
+        (0..self.shards()).for_each(|shard| self.ring(from, shard));
+    }
+
+    /// A connection has ended at a shard that is not the first, which gets what is left of it.
+    pub(super) fn end(&self, from: usize, tuple: Tuple, left: Option<Entry>) {
         let mut inside = self.lock();
         inside.owners.remove(&tuple);
         let Some(left) = left else { return };
         inside.mail[FIRST].ended.push((tuple, left));
         drop(inside);
-        self.ring(FIRST);
+        self.ring(from, FIRST);
+    }
+
+    /// A shard is no more, and its connections are gone with it: what comes for them is the first's, which resets them.
+    pub(super) fn close(&self, shard: usize) {
+        let mut inside = self.lock();
+        inside.owners.retain(|_, owner| *owner != shard);
+        inside.mail[shard] = Mail { is_closed: true, ..Mail::default() };
     }
 }
 
-fn put(mail: &mut Mail, handed: Handed, frame: Vec<u8>) -> bool {
-    mail.frames.bytes() + frame.len() <= BYTES_MAX && mail.frames.push(handed, frame)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_that_floods_leaves_room_for_others() {
+        let directory = Directory::new(2, 0, Box::new(|_| {}));
+        let put = |last: u8, bytes: usize| {
+            let source = [10, 1, 0, last].into();
+            directory.hand_to_first(1, Handed::Packet, source, vec![0; bytes])
+        };
+        let flood = |last, bytes| (0..).take_while(|_| put(last, bytes)).count();
+        assert_eq!([flood(1, 60), flood(2, 60), flood(3, 60)], [1024, 512, 256]);
+        assert!(put(4, 60));
+        assert_eq!(directory.take_mail(FIRST).items.len(), 1793);
+        // Long ones, too.
+        assert_eq!(flood(1, 64 << 10), 256);
+        assert!(put(2, 64 << 10));
+    }
 }

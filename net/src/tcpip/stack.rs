@@ -334,6 +334,7 @@ impl Stack {
     ///
     /// The bytes must not change meanwhile: a frame in shared memory is to be copied before.
     pub fn receive(&mut self, now: u64, lan: usize, frame: Frame<'_>, link: &mut impl Link) {
+        let now = now.max(self.clock);
         (self.clock, self.output.clock) = (now, now);
         self.counters.count(Counter::FramesReceived);
         // Segments of TCP may come as one; datagrams that a kernel has put together are cut, because each is a message.
@@ -393,12 +394,15 @@ impl Stack {
             return Err(Counter::BadSource);
         }
         let is_outside = !self.has_address(packet.destination);
-        if self.has_only_connections() && (is_outside || !packet.is_segment()) {
+        if self.has_only_connections() && !self.may_be_of_connection(&packet, is_outside) {
             let Frame { offload, bytes } = frame;
-            self.hand_to_first(Handed::Raw { lan, offload }, bytes);
+            self.hand_to_first(Handed::Raw { lan, offload }, packet.source, bytes);
             return Ok(());
         }
-        if is_outside && !self.stands_in_for(interface, frame.bytes, packet.destination) {
+        if is_outside
+            && !self.has_only_connections()
+            && !self.stands_in_for(interface, frame.bytes, packet.destination)
+        {
             return Err(Counter::NotOurs);
         }
         if !self.may_come_from(link, interface, frame.bytes, packet.source) {

@@ -635,15 +635,17 @@ impl Tcb {
         self.must_acknowledge = false;
     }
 
-    /// Goes elsewhere with its buffers: how many they are, of bytes that have come, and of those that are to be sent.
-    pub(super) fn move_out(&mut self, pool: &mut Buffers) -> [usize; 2] {
-        let buffers = [self.received.buffers(), self.sent.buffers()];
-        pool.let_go(self.sent.owner(), buffers);
-        buffers
+    /// Returns how many buffers it has: of bytes that have come, and of those that are to be sent.
+    pub(super) fn buffers(&self) -> [usize; 2] {
+        [self.received.buffers(), self.sent.buffers()]
     }
 
-    /// Has come from elsewhere with its buffers, which are this owner's now.
-    pub(super) fn settle_in(&mut self, owner: Owner) {
+    pub(super) fn owner(&self) -> Owner {
+        self.sent.owner()
+    }
+
+    /// Its buffers are another owner's, with another pool.
+    pub(super) fn change_owner(&mut self, owner: Owner) {
         self.sent.set_owner(owner);
         self.received.set_owner(owner);
     }

@@ -17,6 +17,9 @@ use super::wire::{MACS, Network, Sender};
 /// Frames that a shard receives before its programs have their turn.
 const BATCH: usize = 64;
 
+/// How long nothing may move before a run is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// How a run goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -44,7 +47,7 @@ pub struct Found {
 struct Run {
     plan: Plan,
     network: Arc<Network>,
-    /// Parties on their way to another shard: side and name, with the party.
+    /// Parties on their way to another shard.
     travelling: Mutex<Vec<Party>>,
     /// Ends that are where they belong at first.
     placed: AtomicU64,
@@ -105,7 +108,19 @@ pub fn run(plan: Plan) -> Result<Found, String> {
                 })
             })
             .collect();
-        let mut found = Found { moves: run.moves.load(Ordering::Relaxed), ..Found::default() };
+        let mut found = Found::default();
+        let (mut seen, mut since) = (0, Instant::now());
+        while plan.moves > 0 && !run.is_over.load(Ordering::Acquire) {
+            std::thread::park_timeout(Duration::from_millis(100));
+            let moves = run.moves.load(Ordering::Relaxed);
+            if moves != seen {
+                (seen, since) = (moves, Instant::now());
+            }
+            if since.elapsed() > PATIENCE {
+                run.end();
+                return Err(format!("after {moves} moves nothing moved for {PATIENCE:?}"));
+            }
+        }
         if plan.moves == 0 {
             while run.placed.load(Ordering::Acquire) < 2 * plan.connections as u64
                 && !run.is_over.load(Ordering::Acquire)
@@ -182,12 +197,12 @@ impl<'a> Worker<'a> {
                 while let Some((id, _)) = self.stacks[1].accept(at) {
                     self.begin(1, id)?;
                 }
-                self.welcome(side)?;
                 while let Some(token) = self.stacks[side].take_changed() {
                     has_worked = true;
                     self.serve(token as usize)?;
                 }
                 has_worked |= self.stacks[side].poll(now, &mut self.links[side]);
+                has_worked |= self.welcome(side)?;
             }
             // Where nothing moves the rate is measured, with processors that are never given up.
             if !has_worked && self.run.plan.moves > 0 {
@@ -257,7 +272,8 @@ impl<'a> Worker<'a> {
     }
 
     /// Takes in what has come from other shards.
-    fn welcome(&mut self, side: usize) -> Result<(), String> {
+    fn welcome(&mut self, side: usize) -> Result<bool, String> {
+        let mut has_come = false;
         while let Some((id, name)) = self.stacks[side].take_arrived() {
             let mut travelling = self.run.travelling.lock().unwrap_or_else(PoisonError::into_inner);
             let is_it = |party: &Party| (party.number * 2 + party.side) as u64 == name;
@@ -265,6 +281,7 @@ impl<'a> Worker<'a> {
             let mut party = travelling.swap_remove(at);
             drop(travelling);
             party.id = id;
+            has_come = true;
             if self.run.plan.moves == 0 {
                 self.run.placed.fetch_add(1, Ordering::Release);
             } else if self.run.moves.fetch_add(1, Ordering::Relaxed) + 1 >= self.run.plan.moves {
@@ -272,7 +289,7 @@ impl<'a> Worker<'a> {
             }
             self.keep(party);
         }
-        Ok(())
+        Ok(has_come)
     }
 
     fn serve(&mut self, token: usize) -> Result<(), String> {

@@ -12,7 +12,7 @@ use net::tcpip::{Link, Unsent, address};
 /// The MAC addresses of the two stacks.
 pub const MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2])];
 
-/// Bytes of a queue at most.
+/// Frames in a queue at most.
 const FRAMES_MAX: usize = 4096;
 
 type Frames = VecDeque<(Offload, Vec<u8>)>;

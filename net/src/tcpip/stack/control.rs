@@ -39,8 +39,7 @@ impl Stack {
     ) -> Result<(), Counter> {
         let tuple = Tuple { local: report.local, remote: report.remote };
         let Some(index) = self.tuples.get(&tuple).copied() else {
-            let is_handed_over =
-                !self.has_only_connections() && self.hand_over(now, &tuple, packet);
+            let is_handed_over = !self.has_only_connections() && self.hand_over(now, tuple, packet);
             return if is_handed_over { Ok(()) } else { Err(Counter::ErrorNotOurs) };
         };
         let connection = self.connections.get_mut(index).ok_or(Counter::ErrorNotOurs)?;

@@ -86,7 +86,7 @@ impl Stack {
         if listener.ready.len() >= listener.backlog {
             return Err(Counter::BacklogFull);
         }
-        if self.connections.len() >= self.options.connections_max {
+        if self.connections_of_all() >= self.options.connections_max {
             return Err(Counter::ConnectionsFull);
         }
         Ok(())

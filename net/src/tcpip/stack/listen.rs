@@ -155,7 +155,7 @@ impl Stack {
             return self.give_cookie(now, (listening, tuple), packet, segment, after, link);
         }
         // One that goes leaves its place.
-        if self.connections.len() >= self.options.connections_max && !is_full {
+        if self.connections_of_all() >= self.options.connections_max && !is_full {
             return Err(Counter::ConnectionsFull);
         }
         if let Some(evictable) = evictable {

@@ -308,7 +308,7 @@ impl Stack {
     pub fn accept_asked(&mut self, now: u64, asked: Asked) -> Option<ConnectionId> {
         self.clock = now;
         let First { frame, after, .. } = self.outside.decide(asked)?;
-        if self.connections.len() >= self.options.connections_max {
+        if self.connections_of_all() >= self.options.connections_max {
             self.counters.count(Counter::ConnectionsFull);
             return None;
         }

@@ -143,7 +143,8 @@ impl Stack {
             let Some((offload, frame)) = self.output.take_own() else { break };
             self.counters.count(Counter::FramesReceived);
             let taken = Packet::parse(&frame).and_then(|packet| {
-                if !packet.is_segment() && self.hand_to_first(Handed::Packet, &frame) {
+                if !packet.is_segment() && self.hand_to_first(Handed::Packet, packet.source, &frame)
+                {
                     return Ok(());
                 }
                 self.take_packet(now, &packet, offload.checksum, link)

@@ -22,7 +22,7 @@ impl Stack {
         if let Some(index) = self.tuples.get(&tuple).copied() {
             return self.take_segment_of(now, index, packet, segment, link);
         }
-        if self.hand_over(now, &tuple, packet) {
+        if self.hand_over(now, tuple, packet) {
             return Ok(());
         }
         let asks = segment.has(SYN) && !segment.has(ACK);

@@ -14,10 +14,12 @@ const IN_PARTS_BYTES_MIN: usize = 2048;
 impl Stack {
     /// Sends what there is to send and does what is due. True if there is more to do at once.
     pub fn poll(&mut self, now: u64, link: &mut impl Link) -> bool {
+        let now = now.max(self.clock);
         (self.clock, self.output.clock) = (now, now);
         self.receive_own(now, link);
         self.take_mail(now, link);
-        self.let_go();
+        self.let_depart();
+        let now = now.max(self.clock);
         self.give_up_late(now, link);
         self.poll_neighbours(now, link);
         let Stack { output, counters, stalled, busy, connections, has_moved, .. } = self;
@@ -297,7 +299,8 @@ impl Stack {
     /// most are put off by each segment that comes.
     pub(super) fn set_timer(&mut self, index: u32, due: Option<u64>) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let Some(due) = due else { return };
+        // The end of time never comes.
+        let Some(due) = due.filter(|due| *due < u64::MAX) else { return };
         if connection.due.at().is_some_and(|before| before <= due) {
             return;
         }

@@ -10,10 +10,11 @@ impl Stack {
     pub fn connect(&mut self, now: u64, remote: SocketAddr) -> Result<ConnectionId, ConnectError> {
         self.clock = now;
         self.time_wait.expire(now);
+        self.take_rest_of_others(now);
         if remote.port() == 0 || !packet::is_host(remote.ip()) {
             return Err(ConnectError::NoHost);
         }
-        if self.connections.len() >= self.options.connections_max {
+        if self.connections_of_all() >= self.options.connections_max {
             return Err(ConnectError::Full);
         }
         let local = self.source_for(remote.ip()).ok_or(ConnectError::NotAvailable)?;

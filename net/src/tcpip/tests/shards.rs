@@ -32,14 +32,21 @@ impl Shards {
 
     /// Goes on to the next thing that happens, in shards in any order. False if nothing ever will.
     fn step(&mut self) -> bool {
+        self.step_without(None)
+    }
+
+    /// The same, where a shard of a side has no turn.
+    fn step_without(&mut self, late: Option<(usize, usize)>) -> bool {
         for side in [0, 1] {
             self.wires[side].now = self.now;
             let first = self.chance.below(self.sides[side].len() as u64) as usize;
             for at in 0..self.sides[side].len() {
                 let at = (first + at) % self.sides[side].len();
                 // A thread may be late.
-                if self.chance.happens(Share::percent(70)) {
-                    self.sides[side][at].poll(self.now, &mut self.wires[side]);
+                if late != Some((side, at)) && self.chance.happens(Share::percent(70)) {
+                    // Each looks at the clock before it has its turn.
+                    let now = self.now.saturating_sub(self.chance.below(3) * 700_000);
+                    self.sides[side][at].poll(now, &mut self.wires[side]);
                 }
             }
         }
@@ -212,7 +219,12 @@ fn nothing_comes_out_of_order_while_connections_move() {
     let mut moves = 0;
     for seed in 0..40 {
         let options = Options { mtu: [1500, 57_344][seed as usize % 2], ..Options::default() };
-        let mut world = Shards::new(seed, Faults::default(), options, [1 + seed as usize % 3, 3]);
+        let medium = [Medium::MEMORY, Medium::WIRE][seed as usize / 2 % 2];
+        // Nothing is taken for lost because a thread is late.
+        let medium = Medium { resend_after: Duration::from_secs(10), ..medium };
+        let options = Options { device: Device { medium, ..Device::LAN }, ..options };
+        let faults = Faults { full: seed % 4 * 10, ..Faults::default() };
+        let mut world = Shards::new(seed, faults, options, [1 + seed as usize % 3, 3]);
         let (moved, all) = moving_connections(&mut world, 5, 300_000, true);
         assert!(all, "seed {seed}");
         for stack in world.sides.iter().flatten() {
@@ -253,7 +265,8 @@ fn all_arrives_while_connections_move_between_shards_over_a_bad_wire() {
         let mut world = Shards::new(chance.number(), faults, options, counts);
         complete += u64::from(moving_connections(&mut world, 3, 60_000, false).1);
     }
-    assert!(count == 1 || complete * 10 >= count * 9, "{complete} of {count}");
+    // An error is for worlds that are much worse than these.
+    assert!(count == 1 || complete * 20 >= count * 19, "{complete} of {count}");
 }
 
 #[test]
@@ -317,11 +330,18 @@ fn ports_of_a_connection_elsewhere_are_not_given_twice_and_its_rest_is_the_first
     }
     world.sides[0][1].close(moved);
     world.sides[1][0].close(accepted.unwrap().0);
+    // Before the first has looked into its mailbox, and after that: its ports rest.
+    let mut world = world;
+    while world.sides[0][1].counts().0 > 0 {
+        world.step_without(Some((0, 0)));
+    }
+    for _ in 0..70_000 {
+        let Ok(other) = world.sides[0][0].connect(world.now, at) else { break };
+        assert_ne!(world.sides[0][0].ends(other).unwrap(), ends);
+        world.sides[0][0].close(other);
+    }
     while !world.is_quiet() {
         assert!(world.step());
-    }
-    for _ in 0..10 {
-        world.step();
     }
     assert_eq!(world.sides[0][1].counts(), (0, 0));
     assert_eq!(world.sides[0][0].counts().1, 1, "its ports rest at the first");
@@ -364,6 +384,125 @@ fn too_long_packets_are_reported_to_the_shard_that_has_the_connection() {
     while world.now < end && world.step() {}
     assert_eq!(world.sides[0][1].counter(Counter::ErrorsReceived), 2);
     assert_eq!(peek_of(&world.sides[1][0], accepted.unwrap().0), [1; 1400]);
+}
+
+/// Connections between two stacks, both ends of each.
+fn connections(world: &mut Shards, count: usize) -> [Vec<ConnectionId>; 2] {
+    let at: SocketAddr = "10.1.0.2:7".parse().unwrap();
+    world.sides[1][0].listen(at, 64).unwrap();
+    let asking: Vec<_> =
+        (0..count).map(|_| world.sides[0][0].connect(world.now, at).unwrap()).collect();
+    let mut accepted = Vec::new();
+    while accepted.len() < count {
+        world.step();
+        accepted.extend(world.sides[1][0].accept(at).map(|(id, _)| id));
+    }
+    [asking, accepted]
+}
+
+#[test]
+fn host_that_has_gone_ends_all_connections_with_it_wherever_they_are_on_their_way() {
+    for seed in 0..50 {
+        let mut world = Shards::new(seed, Faults::default(), Options::default(), [3, 1]);
+        let [asking, _] = connections(&mut world, 20);
+        // The id of each says where it is, as far as its program knows.
+        let mut places: Vec<(usize, ConnectionId)> = asking.iter().map(|id| (0, *id)).collect();
+        let gone = "10.1.0.2".parse().unwrap();
+        let mut is_told = false;
+        for round in 0..12 {
+            for (name, (shard, id)) in places.iter().copied().enumerate() {
+                let to = world.chance.below(3) as usize;
+                world.sides[0][shard].move_to(id, to, name as u64);
+            }
+            if round == 6 {
+                let teller = world.chance.below(3) as usize;
+                world.sides[0][teller].tell_all(move |stack| stack.end_with(gone));
+                is_told = true;
+            }
+            // Nothing comes from there any more.
+            world.wires[1].under_way.clear();
+            world.step();
+            for shard in 0..3 {
+                while let Some((id, name)) = world.sides[0][shard].take_arrived() {
+                    places[name as usize] = (shard, id);
+                }
+            }
+        }
+        assert!(is_told);
+        while world.sides[0].iter().any(Stack::has_post) {
+            world.step();
+        }
+        let counted: u64 = world.sides[0].iter().map(|stack| stack.counter(Counter::Gone)).sum();
+        assert_eq!(counted, 20, "seed {seed}");
+        assert!(world.sides[0].iter().all(Stack::is_quiet), "seed {seed}");
+    }
+}
+
+#[test]
+fn connections_elsewhere_count_as_those_of_the_stack() {
+    let options = Options { connections_max: 5, ..Options::default() };
+    let mut world = Shards::new(1, Faults::default(), options, [2, 2]);
+    let [asking, accepted] = connections(&mut world, 5);
+    for (side, ids) in [asking, accepted].into_iter().enumerate() {
+        for id in ids {
+            assert!(world.sides[side][0].move_to(id, 1, 0));
+            assert!(!world.sides[side][0].move_to(id, 1, 0), "it is about to depart");
+        }
+    }
+    for side in [0, 1] {
+        let mut arrived = 0;
+        while arrived < 5 {
+            world.step();
+            arrived += std::iter::from_fn(|| world.sides[side][1].take_arrived()).count();
+        }
+    }
+    let at = "10.1.0.2:7".parse().unwrap();
+    let full = Err(super::super::ConnectError::Full);
+    assert_eq!(world.sides[0][0].connect(world.now, at), full);
+}
+
+#[test]
+fn connection_with_more_buffers_than_another_shard_takes_stays() {
+    let options = Options { pool_bytes: 64 * (16 << 10), ..Options::default() };
+    let mut world = Shards::new(1, Faults::default(), options, [2, 1]);
+    let [asking, accepted] = connections(&mut world, 1);
+    let fill =
+        |stack: &mut Stack| while stack.send_with(asking[0], |room| (room.len(), ())).is_some() {};
+    fill(&mut world.sides[0][0]);
+    let used = world.sides[0][0].pool().in_use;
+    assert!(used > 8, "{used}");
+    assert!(world.sides[0][0].move_to(asking[0], 1, 0));
+    let mut moved = None;
+    while moved.is_none() {
+        // Its other side reads, and so it has fewer.
+        while world.sides[1][0].receive_with(accepted[0], |bytes| (bytes.len(), ())).is_some() {}
+        world.step();
+        moved = world.sides[0][1].take_arrived();
+        let usage = world.sides[0][1].pool();
+        assert!(usage.in_use <= usage.in_use_max / 4);
+    }
+    let (id, _) = moved.unwrap();
+    world.sides[0][1].close(id);
+    world.sides[1][0].close(accepted[0]);
+    while !world.is_quiet() {
+        assert!(world.step());
+    }
+}
+
+#[test]
+fn connections_of_a_shard_that_is_gone_are_reset() {
+    let mut world = Shards::new(1, Faults::default(), Options::default(), [1, 2]);
+    let [asking, accepted] = connections(&mut world, 1);
+    assert!(world.sides[1][0].move_to(accepted[0], 1, 0));
+    while world.sides[1][1].take_arrived().is_none() {
+        world.step();
+    }
+    world.sides[1].pop();
+    world.sides[0][0].send_with(asking[0], |room| (room.len().min(10), ()));
+    while world.sides[0][0].readable(asking[0]) != Readable::Failed {
+        assert!(world.step());
+    }
+    assert_eq!(world.sides[0][0].take_end(asking[0]), Some(End::Reset));
 }
 
 fn peek_of(stack: &Stack, id: ConnectionId) -> Vec<u8> {
