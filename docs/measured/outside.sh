@@ -9,7 +9,12 @@
 # Prints a line for each trial, and the ratios of medians at the end. Both gateways end the connections of a program at a TAP device, and
 # both run on processor 1, the program and its kernel on processor 0, the server on 0 as well.
 set -eu
+[ $# -ge 1 ] || { echo "usage: outside.sh SIGA [ROUNDS]" >&2; exit 2; }
 siga=$(realpath "$1"); rounds=${2:-7}
+for program in curl python3 ip nsenter setpriv pasta; do
+    command -v $program > /dev/null || { echo "$program is missing: apt-get install curl python3 iproute2 util-linux passt" >&2; exit 2; }
+done
+[ "$(id -u)" = 0 ] || { echo "this needs root, for network namespaces with devices of their own" >&2; exit 2; }
 if [ -z "${SIGA_OUTSIDE_INNER:-}" ]; then
     SIGA_OUTSIDE_INNER=1 exec unshare --net --mount "$0" "$siga" "$rounds"
 fi
