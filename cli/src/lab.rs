@@ -245,7 +245,7 @@ fn as_json(job: &Job) -> serde_json::Value {
         "asks": case.asks,
         "workload": case.workload.name,
         "factors": factors.collect::<serde_json::Map<_, _>>(),
-        "metrics": case.workload.metrics,
+        "metrics": case.workload.metrics(),
         "trials": case.trials,
         "cells": job.cells.len(),
         "time_s": job.time().as_secs_f64(),

@@ -33,7 +33,7 @@ fn results() -> String {
             write!(about, r#","published":{}"#, serde_json::to_string(&tables).unwrap()).unwrap();
         }
         let own = case.metrics.iter().map(|metric| metric.name.as_str());
-        let metrics: Vec<&str> = case.workload.metrics.iter().copied().chain(own).collect();
+        let metrics: Vec<&str> = case.workload.metrics().into_iter().chain(own).collect();
         for (index, cell) in case.cells().iter().enumerate() {
             let factors = serde_json::to_string(cell).unwrap();
             for trial in 1..=6 {

@@ -91,7 +91,8 @@ pub fn renamed(name: &str) -> String {
 /// If the workload names a metric that does not come with siga: a broken promise inside this program.
 pub fn built_in(workload: &'static Workload) -> Vec<MetricDef> {
     let define = |part: &Part, name| find(name).expect("every metric is defined").define(part);
-    let of_part = |part: Part| part.workload.metrics.iter().map(move |name| define(&part, name));
+    let of_part =
+        |part: Part| part.workload.metrics().into_iter().map(move |name| define(&part, name));
     workload.parts().into_iter().flat_map(of_part).collect()
 }
 
@@ -192,7 +193,7 @@ mod tests {
         let mut used = Vec::new();
         for workload in WORKLOADS {
             let definitions = built_in(workload);
-            assert_eq!(definitions.len(), workload.metrics.len());
+            assert_eq!(definitions.len(), workload.metrics().len());
             used.extend(definitions.into_iter().map(|metric| metric.name));
             assert_eq!(workload.roles.iter().filter(|role| role.is_measured).count(), 1);
         }

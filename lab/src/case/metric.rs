@@ -16,8 +16,8 @@ impl MetricDef {
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         let (what, right) = if name.is_empty() || !name.bytes().all(is_in_name) {
             ("no name of a metric:", "must be small letters, digits, _".to_owned())
-        } else if workload.metrics.contains(&name.as_str()) {
-            let own = workload.metrics.join(", ");
+        } else if workload.metrics().contains(&name.as_str()) {
+            let own = workload.metrics().join(", ");
             ("there is already a metric", format!("must be another than {own}"))
         } else if renamed(name) != *name {
             let right = format!("must be another: this is the older name of {}", renamed(name));

@@ -334,7 +334,7 @@ impl Case {
 
     pub(crate) fn check_metric(&self, name: &mut String) -> Result<(), Wrong> {
         let own = self.metrics.iter().map(|metric| metric.name.as_str());
-        let known: Vec<&str> = self.workload.metrics.iter().copied().chain(own).collect();
+        let known: Vec<&str> = self.workload.metrics().into_iter().chain(own).collect();
         let current = renamed(name);
         if !known.contains(&current.as_str()) {
             return Err(Wrong::unknown("metric", name, &known));

@@ -53,13 +53,13 @@ pub fn compose(parts: &[(String, &'static Workload)]) -> &'static Workload {
         });
         let metrics = parts
             .iter()
-            .flat_map(|part| part.workload.metrics.iter().map(move |metric| name(part, metric)));
+            .flat_map(|part| part.workload.metrics().into_iter().map(move |own| name(part, own)));
         Workload {
             name: names.join(" + ").leak(),
             summary: "several workloads side by side",
             factors: leaked(factors),
             roles: leaked(roles),
-            metrics: leaked(metrics),
+            measures: leaked(std::iter::once(leaked(metrics))),
             parts,
             unit: "",
             ..PLAIN
@@ -159,7 +159,7 @@ mod tests {
         let roles: Vec<&str> = both.roles.iter().map(|role| role.name).collect();
         assert_eq!(roles[..3], ["interactive.host", "interactive.source", "interactive.target"]);
         assert!(both.factor("bulk.ring").is_some() && both.factor("bytes").is_none());
-        assert!(both.metrics.contains(&"bulk.rate_bytes_per_s"));
+        assert!(both.metrics().contains(&"bulk.rate_bytes_per_s"));
         let mut factors = Factors::new();
         for (name, level) in [
             ("bulk.transport", "pipe"),

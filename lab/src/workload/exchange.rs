@@ -20,7 +20,7 @@ use os::processor::pin;
 use super::pace::{self, ARRIVALS, Pace, RATE, THINK};
 use super::prelude::*;
 use super::stream::{BYTES, MTU, RING, receive};
-use super::{MESSAGE_METRICS, check_count, check_work};
+use super::{COSTS, LATENCIES, PROCESSORS, RATES, check_count, check_work};
 use crate::measure::{Unit, Window};
 use crate::pattern::{self, Reading};
 use crate::role::TARGET;
@@ -45,7 +45,7 @@ pub(super) const EXCHANGE: Workload = Workload {
         WAIT,
     ],
     roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
-    metrics: MESSAGE_METRICS,
+    measures: &[RATES, LATENCIES, COSTS, PROCESSORS],
     fit,
     work: |order, control| transport::carry(Can::Exchange, order, control, message_bytes(order)),
     ..PLAIN
@@ -73,18 +73,18 @@ pub(super) const REQUEST: Workload = Workload {
         RoleSpec { is_measured: true, ..A_SOURCE },
         RoleSpec { is_measured: false, ..A_TARGET },
     ],
-    metrics: &[
-        "rate_mib_per_s",
-        "rate_mib_per_cpu_s",
-        "cpu_s_per_s",
-        "cpu_spinning_s_per_s",
-        "kernel_cpu_s_per_mib",
-        "kernel_cpu_percent",
-        "kernel_cpu_error_percent",
-        "exchange_p50_ns",
-        "latency_p50_ns",
-        "latency_p99_ns",
-        "latency_p999_ns",
+    measures: &[
+        &[
+            "rate_mib_per_s",
+            "rate_mib_per_cpu_s",
+            "cpu_s_per_s",
+            "cpu_spinning_s_per_s",
+            "kernel_cpu_s_per_mib",
+            "kernel_cpu_percent",
+            "kernel_cpu_error_percent",
+            "exchange_p50_ns",
+        ],
+        LATENCIES,
     ],
     fit,
     work: |order, control| {

@@ -56,8 +56,8 @@ pub struct Workload {
     pub factors: &'static [Factor],
     /// Who takes part. Those that attend come first.
     pub roles: &'static [RoleSpec],
-    /// What is measured.
-    pub metrics: &'static [&'static str],
+    /// What is measured, in parts that several workloads have.
+    pub(crate) measures: &'static [&'static [&'static str]],
     /// Of what it is composed; nothing if it is one workload.
     pub(crate) parts: &'static [Part],
     /// Takes out the factors that do not apply beside the others, and sets those that have no choice.
@@ -79,7 +79,7 @@ const PLAIN: Workload = Workload {
     summary: "",
     factors: &[],
     roles: &[role::host(|_| 1), A_SOURCE, A_TARGET],
-    metrics: &[],
+    measures: &[],
     parts: &[],
     fit: |_| {},
     // There is nothing to make.
@@ -120,7 +120,12 @@ impl Workload {
 
     /// Whether nothing of it is built yet: a built workload measures something.
     pub fn is_planned(&self) -> bool {
-        self.metrics.is_empty()
+        self.measures.is_empty()
+    }
+
+    /// The names of the metrics that it measures.
+    pub fn metrics(&self) -> Vec<&'static str> {
+        self.measures.concat()
     }
 
     /// The names of its factors.
@@ -169,32 +174,18 @@ pub(crate) fn counters(parties: &[Party]) -> BTreeMap<String, u64> {
     counters
 }
 
-/// What is measured of messages that go one way and do not carry the time.
-const UNTIMED_METRICS: &[&str] = &[
-    "rate_messages_per_s",
-    "rate_bytes_per_s",
+/// What is measured of messages between two parties, in parts: how many go, how long they take, and what they cost; and, where no other
+/// pair has the same ones, of whole processors.
+const RATES: &[&str] = &["rate_messages_per_s", "rate_bytes_per_s"];
+const LATENCIES: &[&str] = &["latency_p50_ns", "latency_p99_ns", "latency_p999_ns"];
+const COSTS: &[&str] = &[
     "cpu_ns_per_message",
     "cpu_spinning_ns_per_message",
     "cpu_virtual_ns_per_message",
     "kernel_cpu_ns_per_message",
     "cpu_split_error_ns_per_message",
-    "cpu_processors_ns_per_message",
 ];
-
-/// What is measured of messages between two parties. The last is about whole processors.
-const MESSAGE_METRICS: &[&str] = &[
-    "rate_messages_per_s",
-    "rate_bytes_per_s",
-    "latency_p50_ns",
-    "latency_p99_ns",
-    "latency_p999_ns",
-    "cpu_ns_per_message",
-    "cpu_spinning_ns_per_message",
-    "cpu_virtual_ns_per_message",
-    "kernel_cpu_ns_per_message",
-    "cpu_split_error_ns_per_message",
-    "cpu_processors_ns_per_message",
-];
+const PROCESSORS: &[&str] = &["cpu_processors_ns_per_message"];
 
 /// Where a trial waits for messages, of the transports that have a choice.
 const WAIT: Factor = Factor {

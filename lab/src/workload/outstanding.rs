@@ -3,9 +3,9 @@
 use siga::connect::END_DATA_BYTES;
 use siga::iucv::{Event, IucvPath, MessageId, Outgoing, Which};
 
-use super::check_work;
 use super::prelude::*;
 use super::stream::BYTES;
+use super::{COSTS, PROCESSORS, RATES, check_work};
 use crate::random::Random;
 use crate::transport::{connect_iucv, counts_of_iucv, ended};
 
@@ -28,17 +28,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor { domain: Domain::Bytes { least: 1, most: 4000 }, ..BYTES },
         WAIT,
     ],
-    metrics: &[
-        "receive_p50_ns",
-        "rate_messages_per_s",
-        "rate_bytes_per_s",
-        "cpu_ns_per_message",
-        "cpu_spinning_ns_per_message",
-        "cpu_virtual_ns_per_message",
-        "kernel_cpu_ns_per_message",
-        "cpu_split_error_ns_per_message",
-        "cpu_processors_ns_per_message",
-    ],
+    measures: &[&["receive_p50_ns"], RATES, COSTS, PROCESSORS],
     work,
     check: |reports| check_work(reports, "messages"),
     ..PLAIN

@@ -3,7 +3,7 @@
 use super::pace::{self, ARRIVALS, RATE, THINK};
 use super::prelude::*;
 use super::stream::{BYTES, MTU};
-use super::{MESSAGE_METRICS, check_count};
+use super::{COSTS, LATENCIES, RATES, check_count};
 use crate::placement::Placement;
 use crate::role::{PARTIES_MAX, TARGET};
 use crate::transport::{self, Can, count, names};
@@ -11,12 +11,6 @@ use crate::transport::{self, Can, count, names};
 /// Pairs of a trial.
 const PAIRS_MAX: u64 = 250;
 const _: () = assert!(2 * (PAIRS_MAX as usize) < PARTIES_MAX);
-
-/// Without the busy time of processors: pairs share them.
-const METRICS: &[&str] = match MESSAGE_METRICS.split_last() {
-    Some((_, metrics)) => metrics,
-    None => &[],
-};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "pairs",
@@ -58,7 +52,8 @@ pub(super) const WORKLOAD: Workload = Workload {
         RoleSpec { count: pairs, is_of_threads, place: Placement::Shared, ..A_SOURCE },
         RoleSpec { count: pairs, is_of_threads, place: Placement::Shared, ..A_TARGET },
     ],
-    metrics: METRICS,
+    // Without the busy time of processors: pairs share them.
+    measures: &[RATES, LATENCIES, COSTS],
     fit,
     work: |order, control| {
         let is_stream = order.word("does") == "stream";

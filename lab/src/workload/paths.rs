@@ -3,9 +3,9 @@
 use os::memory::{allow_descriptors, resident};
 use siga::{Guest, Key, Path, PathOptions, Served, Waiter};
 
-use super::UNTIMED_METRICS;
 use super::prelude::*;
 use super::stream::{BYTES, stride};
+use super::{COSTS, LATENCIES, PROCESSORS, RATES};
 use crate::measure::times;
 use crate::pattern::{Reading, STAMPED_BYTES_MIN, stamp};
 use crate::times::Taken;
@@ -15,7 +15,7 @@ pub(super) const IDLE: Workload = Workload {
     name: "path-idle",
     summary: "two guests have paths between them, each serves its ends, and nothing goes",
     factors: &[Factor { usual: &["100"], ..PATHS }, WAIT],
-    metrics: &["cpu_percent_of_core"],
+    measures: &[&["cpu_percent_of_core"]],
     work: idle,
     check: |_| Ok(()),
     ..PLAIN
@@ -34,12 +34,9 @@ pub(super) const CONNECT: Workload = Workload {
         },
         WAIT,
     ],
-    metrics: &[
-        "latency_p50_ns",
-        "latency_p99_ns",
-        "latency_p999_ns",
-        "resident_bytes_per_path_side",
-        "resident_after_burst_bytes_per_path_side",
+    measures: &[
+        LATENCIES,
+        &["resident_bytes_per_path_side", "resident_after_burst_bytes_per_path_side"],
     ],
     work: connect_each,
     check: |_| Ok(()),
@@ -59,7 +56,7 @@ pub(super) const CROWD: Workload = Workload {
         BYTES,
         WAIT,
     ],
-    metrics: UNTIMED_METRICS,
+    measures: &[RATES, COSTS, PROCESSORS],
     work: crowd,
     ..PLAIN
 };

@@ -3,9 +3,9 @@
 use siga::Waiter;
 use siga::lan::{Counter, Mac, Offload, TrySendFrameError};
 
-use super::UNTIMED_METRICS;
 use super::prelude::*;
 use super::stream::BYTES;
+use super::{COSTS, PROCESSORS, RATES};
 use crate::transport::lan::{
     END, HEADER_BYTES, MESSAGE, content, counts_of_lan, header, member, member_of, push,
 };
@@ -48,7 +48,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         A_SOURCE,
         A_TARGET,
     ],
-    metrics: UNTIMED_METRICS,
+    measures: &[RATES, COSTS, PROCESSORS],
     work,
     ..PLAIN
 };

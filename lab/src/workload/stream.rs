@@ -1,8 +1,8 @@
 //! Messages one way: as many as go, one behind the other.
 
-use super::MESSAGE_METRICS;
 use super::pace::{self, ARRIVALS, Pace};
 use super::prelude::*;
+use super::{COSTS, LATENCIES, PROCESSORS, RATES};
 use crate::measure::Window;
 use crate::pattern::{Reading, STAMPED_BYTES_MIN, stamp};
 use crate::transport::{self, Can, End, count, names};
@@ -26,7 +26,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         WAIT,
     ],
     roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
-    metrics: MESSAGE_METRICS,
+    measures: &[RATES, LATENCIES, COSTS, PROCESSORS],
     fit,
     work: |order, control| {
         transport::carry(Can::Stream, order, control, order.number("bytes") as usize)

@@ -23,6 +23,7 @@ use os::sync::pause;
 
 use super::prelude::*;
 use super::stream::MTU;
+use super::{LATENCIES, RATES};
 use crate::pattern::{self, STAMPED_BYTES_MIN, WORD_BYTES, is_intact, stamp};
 use crate::transport::{self, Dials, KernelDials, Receive, StackDials};
 
@@ -46,13 +47,7 @@ pub(super) const CRR: Workload = Workload {
         WAIT,
     ],
     roles: ROLES,
-    metrics: &[
-        "rate_messages_per_s",
-        "latency_p50_ns",
-        "latency_p99_ns",
-        "latency_p999_ns",
-        "cpu_ns_per_message",
-    ],
+    measures: &[&["rate_messages_per_s"], LATENCIES, &["cpu_ns_per_message"]],
     fit: |factors| {
         transport::fit(factors);
         spin_if(number(factors, "connections").is_some_and(|connections| connections > 1), factors);
@@ -108,15 +103,7 @@ pub(super) const MANY: Workload = Workload {
         WAIT,
     ],
     roles: ROLES,
-    metrics: &[
-        "rate_messages_per_s",
-        "rate_bytes_per_s",
-        "latency_p50_ns",
-        "latency_p99_ns",
-        "latency_p999_ns",
-        "cpu_ns_per_message",
-        "resident_bytes_per_idle_connection",
-    ],
+    measures: &[RATES, LATENCIES, &["cpu_ns_per_message", "resident_bytes_per_idle_connection"]],
     fit: |factors| {
         transport::fit(factors);
         spin_if(true, factors);

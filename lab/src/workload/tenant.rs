@@ -56,7 +56,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         RoleSpec { is_measured: true, ..A_SOURCE },
         RoleSpec { is_measured: false, ..A_TARGET },
     ],
-    metrics: &["rate_messages_per_s", "cpu_ns_per_message", "deeds_per_s"],
+    measures: &[&["rate_messages_per_s", "cpu_ns_per_message", "deeds_per_s"]],
     work,
     check,
     ..PLAIN

@@ -117,7 +117,7 @@ pub(super) const WORKLOAD: Workload = Workload {
             ..ONE
         },
     ],
-    metrics: &[
+    measures: &[&[
         "rate_ios_per_s",
         "rate_ios_per_cpu_s",
         "rate_bytes_per_s",
@@ -135,7 +135,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         "unit_status_per_io",
         "unit_transport_per_io",
         "unit_ready_per_io",
-    ],
+    ]],
     fit,
     set_up_time,
     work,
