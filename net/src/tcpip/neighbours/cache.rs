@@ -132,6 +132,8 @@ pub(in crate::tcpip) struct Cache {
     /// Those that are incomplete, and that no program wants, in the order in which they came.
     strangers: VecDeque<IpAddr>,
     waiting_bytes: usize,
+    /// Packets that have waited for a stranger that had to go for another, and were not counted yet.
+    lost: usize,
     /// Those of whom it is not known whether they are still there, and to whom packets go.
     unsure: usize,
     /// Those that have not answered last.
@@ -146,6 +148,7 @@ impl Cache {
             timers: BTreeSet::new(),
             strangers: VecDeque::new(),
             waiting_bytes: 0,
+            lost: 0,
             unsure: 0,
             failed: VecDeque::new(),
         }
@@ -205,7 +208,9 @@ impl Cache {
 
     fn drop_stranger(&mut self) -> bool {
         let oldest = self.strangers.front().copied();
-        oldest.is_some_and(|oldest| self.remove(oldest).is_some())
+        let gone = oldest.and_then(|oldest| self.remove(oldest));
+        self.lost += gone.as_ref().map_or(0, |entry| entry.waiting.len());
+        gone.is_some()
     }
 
     /// Drops a neighbour of whom less is lost than of another: one that is asked for a stranger, or of those of whom it is not known whether
@@ -250,10 +255,11 @@ impl Cache {
         self.timers.extend(due.map(|due| (due, address)));
     }
 
-    /// Keeps a packet until its neighbour has answered. How many were dropped: this one, or the oldest.
+    /// Keeps a packet until its neighbour has answered. How many were dropped: this one, the oldest, and those of neighbours that are not asked for
+    /// any more.
     pub(in crate::tcpip) fn wait(&mut self, address: IpAddr, waiting: Waiting) -> usize {
-        let Some(entry) = self.entries.get_mut(&address) else { return 1 };
-        let mut dropped = 0;
+        let mut dropped = std::mem::take(&mut self.lost);
+        let Some(entry) = self.entries.get_mut(&address) else { return dropped + 1 };
         if entry.waiting.len() >= WAITING_MAX {
             dropped += entry.waiting.pop_front().map_or(0, |oldest| {
                 self.waiting_bytes -= oldest.frame.len();

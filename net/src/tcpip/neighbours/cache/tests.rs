@@ -167,10 +167,12 @@ fn scan_displaces_nobody_who_is_there_and_takes_no_room_of_programs() {
     assert_eq!(cache.find(0, ip(1), Sender::Stranger), Found::Full);
     // When some were silent for long, they go for others.
     let now = 60 * SECOND;
+    let mut dropped = 0;
     for number in 0..9999 {
         assert_eq!(cache.find(now, far(65_536 + number), Sender::Stranger), Found::Ask);
-        cache.wait(far(65_536 + number), waiting(100));
+        dropped += cache.wait(far(65_536 + number), waiting(100));
     }
+    assert_eq!(dropped, 9999 - STRANGERS_MAX);
     let left = (0..ENTRIES_MAX as u32).filter(|at| cache.entries.contains_key(&far(*at)));
     assert_eq!(left.count(), ENTRIES_MAX - STRANGERS_MAX);
     assert_eq!(cache.waiting_bytes, STRANGERS_MAX * 100);
