@@ -389,7 +389,11 @@ fn faulty_world(seed: u64) -> bool {
 
 /// A connection in such a world, on which each side sends so many bytes: true if both have received all.
 fn faulty_connection(world: &mut World, at: SocketAddr, bytes: usize) -> bool {
-    let given_up = world.stacks[1].counter(Counter::TimedOut);
+    let gives_up = |world: &World| {
+        let reasons = [Counter::TimedOut, Counter::NeighboursUnreachable];
+        reasons.map(|reason| world.stacks[1].counter(reason))
+    };
+    let before = gives_up(world);
     let asking = world.stacks[0].connect(world.now, at).unwrap();
     let mut accepted = None;
     let is_connected = world.until(120 * SECOND, |world| {
@@ -398,8 +402,8 @@ fn faulty_connection(world: &mut World, at: SocketAddr, bytes: usize) -> bool {
             || world.stacks[0].readable(asking) == Readable::Failed
     });
     let Some((accepted, _)) = accepted else {
-        // The other side may have given up, and its reset may be lost.
-        let has_given_up = world.stacks[1].counter(Counter::TimedOut) > given_up;
+        // The other side may have given up, and its reset may be lost, or nobody be there who would get it.
+        let has_given_up = gives_up(world) != before;
         assert!(is_connected || has_given_up, "neither a connection nor an error");
         world.stacks[0].close(asking);
         return false;
