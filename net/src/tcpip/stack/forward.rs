@@ -47,6 +47,14 @@ impl Stack {
             self.complain(now, &packet, frame, Complaint::NoRoute, link);
             return Err(Counter::NoRoute);
         };
+        // Both ends of a line have the addresses of its network: a packet for one that nobody has would go to and fro (RFC 4443 3.1).
+        if next == interface
+            && self.interfaces()[next].device.framing == Framing::Ip
+            && hop.is_neighbour(packet.destination)
+        {
+            self.complain(now, &packet, frame, Complaint::NoHost, link);
+            return Err(Counter::NoRoute);
+        }
         if !link.may_pass_from(self.interfaces()[next].lan, packet.source) {
             self.complain(now, &packet, frame, Complaint::Forbidden, link);
             return Err(Counter::RouteForbidden);

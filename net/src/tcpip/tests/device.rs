@@ -118,3 +118,18 @@ fn frames_over_a_line_are_for_whoever_is_there() {
     let count = |counter| town.stacks[1].counter(counter);
     assert_eq!((count(Counter::Forwarded), count(Counter::NotOurs)), (1, 1));
 }
+
+#[test]
+fn packet_from_a_line_does_not_go_back_over_it_to_an_address_of_its_network() {
+    let mut town = lan_and(Device::LINE);
+    for (from, to) in [("10.2.0.2:5", "10.2.0.99:9"), ("[fd00:2::2]:5", "[fd00:2::99]:9")] {
+        let mut frame = packet::datagram(from.parse().unwrap(), to.parse().unwrap(), b"x");
+        let offload = packet::leave_checksum(&mut frame);
+        complete_checksum(offload.checksum, &mut frame);
+        address(&mut frame, Mac([0; 6]), Mac([0; 6]));
+        town.give((1, 1, Offload::NONE, frame));
+    }
+    let count = |counter| town.stacks[1].counter(counter);
+    assert_eq!((count(Counter::NoRoute), count(Counter::ErrorsSent)), (2, 2));
+    assert_eq!((count(Counter::Forwarded), count(Counter::Unreachable)), (0, 0));
+}
