@@ -10,7 +10,7 @@
 //! served in the order in which they enter. The same holds for statements about all connections.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -247,12 +247,14 @@ impl Directory {
         is_kept
     }
 
-    /// Puts a copy of a frame into the mailboxes of all but one.
-    pub(super) fn hand_to_others(&self, from: usize, handed: Handed, frame: &[u8]) {
+    /// Puts a copy of a frame about the neighbour `about` into the mailboxes of all but one.
+    pub(super) fn hand_to_others(&self, from: usize, handed: Handed, about: IpAddr, frame: &[u8]) {
         for to in (0..self.shards()).filter(|to| *to != from) {
-            // Who finds no room for it asks again. Such frames share one source's room.
-            self.lock().mail[to].put(handed, Ipv4Addr::UNSPECIFIED.into(), None, frame.to_vec());
-            self.ring(from, to);
+            // Copied without the lock. Who finds no room for it asks again.
+            let frame = frame.to_vec();
+            if self.lock().mail[to].put(handed, about, None, frame) {
+                self.ring(from, to);
+            }
         }
     }
 

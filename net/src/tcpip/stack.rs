@@ -369,7 +369,7 @@ impl Stack {
         if at.device.asks() {
             let is_to_us = destination(frame.bytes) == Some(at.mac);
             if let Some(message) = neighbours::parse(frame.bytes, frame.offload.checksum)? {
-                self.tell_others(Handed::Message { lan, offload: frame.offload }, frame.bytes);
+                self.tell_others(interface, lan, frame, &message);
                 return self.take_message(now, interface, frame, message, link);
             }
             if !is_to_us {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::lan::frame::source;
 use crate::tcpip::directory::{Directory, FIRST, Handed, HandedOver, Item, Moving};
+use crate::tcpip::neighbours::Message;
 use crate::tcpip::time_wait::Entry;
 
 /// The place of a stack among its shards.
@@ -157,10 +159,38 @@ impl Stack {
         true
     }
 
-    /// Gives the other shards a frame that says where a neighbour is: each asks for those that it sends to.
-    pub(super) fn tell_others(&self, handed: Handed, frame: &[u8]) {
-        if let Some(shard) = &self.shard {
-            shard.directory.hand_to_others(shard.number, handed, frame);
+    /// Gives the other shards a frame about neighbours, as far as they need it: each asks for those that it sends to, and the first answers. Questions of
+    /// others after others, which all stations of a network get, are for none of them.
+    pub(super) fn tell_others(
+        &self,
+        interface: usize,
+        lan: usize,
+        frame: Frame<'_>,
+        message: &Message,
+    ) {
+        let Some(shard) = &self.shard else { return };
+        let at = &self.interfaces()[interface];
+        let is_to_us = destination(frame.bytes).is_some_and(|to| to == at.mac || to.is_group());
+        let is_from_us = message.about.is_some_and(|(_, mac)| mac == at.mac);
+        if !is_to_us || is_from_us || source(frame.bytes) == Some(at.mac) {
+            return;
+        }
+        let is_own = |address: IpAddr| at.addresses.contains(&address);
+        let handed = Handed::Message { lan, offload: frame.offload };
+        let of = match message.kind {
+            neighbours::Kind::Question(of) => Some(of),
+            _ => None,
+        };
+        match (message.about, of) {
+            (Some((about, _)), of) if of.is_none_or(is_own) || is_own(about) => {
+                shard.directory.hand_to_others(shard.number, handed, about, frame.bytes);
+            }
+            // Somebody is about to take an address. If there is no room for that it is asked again.
+            (None, Some(of)) if is_own(of) && shard.number != FIRST => {
+                let bytes = frame.bytes.to_vec();
+                shard.directory.hand_to_first(shard.number, handed, of, bytes);
+            }
+            _ => {}
         }
     }
 

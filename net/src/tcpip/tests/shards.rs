@@ -270,6 +270,42 @@ fn all_arrives_while_connections_move_between_shards_over_a_bad_wire() {
 }
 
 #[test]
+fn shards_get_the_frames_about_neighbours_that_may_be_for_them() {
+    let options = Options { device: Device::WIRE, ..Options::default() };
+    let mut world = Shards::new(1, Faults::default(), options, [1, 3]);
+    let [own, one, other]: [IpAddr; 3] =
+        ["10.1.0.2", "10.1.0.8", "10.1.0.9"].map(|text| text.parse().unwrap());
+    let mac = Mac([2, 0, 0, 0, 0, 8]);
+    let question = |from: IpAddr, of: IpAddr| {
+        crate::tcpip::neighbours::question((from, mac), of, None).unwrap()
+    };
+    let mut elsewhere = question(one, own);
+    elsewhere[..6].copy_from_slice(&[2, 0, 0, 0, 0, 9]);
+    let nobody = IpAddr::from([0, 0, 0, 0]);
+    for (frame, expected) in [
+        (question(one, other), [false, false]),
+        (question(nobody, other), [false, false]),
+        (elsewhere, [false, false]),
+        (crate::lan::neighbour::announcement(one, MACS[1]), [false, false]),
+        (crate::lan::neighbour::announcement(one, mac), [true, true]),
+        (question(one, own), [true, true]),
+        (question(nobody, own), [true, false]),
+    ] {
+        let (stacks, wire) = (&mut world.sides[1], &mut world.wires[1]);
+        let frame = Frame { offload: Offload::NONE, bytes: &frame };
+        stacks[2].receive(0, 0, frame, wire);
+        let has_mail = [0, 1].map(|shard: usize| stacks[shard].due() == Some(0));
+        assert_eq!(has_mail, expected, "{:?}", frame.bytes);
+        for stack in stacks {
+            while stack.poll(0, wire) {}
+        }
+    }
+    // The first alone answers.
+    assert_eq!(world.sides[1][0].counter(Counter::NeighboursAnswered), 2);
+    assert_eq!(world.sides[1][2].counter(Counter::NeighboursAnswered), 0);
+}
+
+#[test]
 fn what_is_for_no_connection_is_the_first_shards_wherever_it_enters() {
     let mut world = Shards::new(1, Faults::default(), Options::default(), [1, 3]);
     let (one, at) = ("10.1.0.1:9".parse().unwrap(), "10.1.0.2:53".parse().unwrap());
