@@ -6,7 +6,7 @@ use super::counters::Counters;
 use super::neighbours::{Found, Heard, Neighbours, Sender, Waiting, question};
 use super::output::{Link, OWN_BYTES_MAX, Output, Own, Unsent};
 use super::packet;
-use super::route::{Hop, Routes, like};
+use super::route::{Hop, Routes};
 use crate::board::Counter;
 use crate::lan::frame::Mac;
 use crate::lan::offload::{Checksum, Offload, complete_checksum};
@@ -111,29 +111,34 @@ impl Exit<'_> {
             Found::Full => Ok(None),
             Found::Asked => Err(Blocked::Unresolved),
             Found::Ask => {
-                ask(self.routes, link, counters, (interface, address), None);
+                if !ask(self.routes, link, counters, (interface, address), None) {
+                    cache.refuse(self.now, address);
+                }
                 Err(Blocked::Unresolved)
             }
         }
     }
 }
 
-/// Asks for the MAC address of a neighbour: all, or the one that was there.
+/// Asks for the MAC address of a neighbour: all, or the one that was there. Returns false if the link has no room for the question.
 fn ask(
     routes: &Routes,
     link: &mut impl Link,
     counters: &mut Counters,
     (interface, address): (usize, IpAddr),
     to: Option<Mac>,
-) {
+) -> bool {
     let at = &routes.interfaces()[interface];
-    let own = like(&at.addresses, address);
+    let own = at.address_near(address);
     let question = own.and_then(|own| question((own, at.mac), address, to));
-    // Without an address of this family nobody could answer, and if there is no room the question is asked again.
-    let Some(question) = question else { return };
-    if link.send(at.lan, Offload { vlan: at.vlan, ..Offload::NONE }, &question).is_ok() {
-        counters.count(Counter::NeighboursAsked);
+    // Without an address of this family nobody could answer.
+    let Some(question) = question else { return true };
+    match link.send(at.lan, Offload { vlan: at.vlan, ..Offload::NONE }, &question) {
+        Ok(()) => counters.count(Counter::NeighboursAsked),
+        Err(Unsent::Unreachable) => {}
+        Err(Unsent::Full | Unsent::Lacking(_)) => return false,
     }
+    true
 }
 
 /// Neighbours that the stack finds itself.
@@ -141,12 +146,17 @@ impl Output {
     /// Asks for a neighbour again.
     pub(super) fn ask(
         &mut self,
+        now: u64,
         link: &mut impl Link,
         counters: &mut Counters,
         neighbour: (usize, IpAddr),
         to: Option<Mac>,
     ) {
-        ask(&self.routes, link, counters, neighbour, to);
+        if !ask(&self.routes, link, counters, neighbour, to)
+            && let Some(cache) = self.neighbours.at(neighbour.0)
+        {
+            cache.refuse(now, neighbour.1);
+        }
     }
 
     /// Asks for a neighbour that nothing is to be sent to.
@@ -159,7 +169,7 @@ impl Output {
     ) {
         let cache = self.neighbours.at(interface);
         if cache.is_some_and(|cache| cache.find(now, address, Sender::Stranger) == Found::Ask) {
-            ask(&self.routes, link, counters, (interface, address), None);
+            self.ask(now, link, counters, (interface, address), None);
         }
     }
 

@@ -226,20 +226,30 @@ impl Output {
         !self.passed.is_empty() || self.held.keys().any(|hop| !self.neighbours.is_asked(*hop))
     }
 
+    /// Returns true if a datagram for this address would wait for room. For the answer of a neighbour datagrams wait in a queue of their own,
+    /// which drops the oldest: somebody who is not there holds up no program.
+    pub(super) fn is_full_for_datagrams(&self, to: IpAddr) -> bool {
+        self.full_on_the_way_to(to).is_some_and(|hop| !self.neighbours.is_asked(hop))
+    }
+
     /// Sends a frame, or keeps it until its target has room. It is dropped if too many wait already.
     pub(super) fn send(
         &mut self,
         link: &mut impl Link,
         counters: &mut Counters,
-        to: IpAddr,
+        (to, sender): (IpAddr, Sender),
         mut offload: Offload,
         frame: &mut [u8],
     ) {
         let Some(hop) = self.routes.hop(to) else {
             return counters.count(Counter::Unreachable);
         };
-        match self.try_send(link, counters, (hop, Sender::Own), &mut offload, frame) {
+        match self.try_send(link, counters, (hop, sender), &mut offload, frame) {
             Ok(()) | Err(Blocked::Unsent(Unsent::Unreachable)) => return,
+            Err(Blocked::Unresolved) if sender == Sender::Stranger => {
+                let waiting = Waiting { offload, frame: frame.to_vec(), is_passed: false };
+                return self.neighbours.wait(counters, hop, waiting);
+            }
             Err(Blocked::Unsent(Unsent::Full) | Blocked::Unresolved) => {}
             Err(Blocked::Unsent(Unsent::Lacking(lack))) => self.note_lack(hop, lack),
         }
@@ -284,7 +294,7 @@ impl Output {
             Hop::Own => None,
         }) else {
             let offload = frame.offload;
-            return self.send(link, counters, to, offload, &mut frame.whole());
+            return self.send(link, counters, (to, Sender::Own), offload, &mut frame.whole());
         };
         frame.offload.vlan = at.vlan;
         let FrameInParts { offload, ref mut start, rest_bytes, write_rest } = frame;

@@ -47,6 +47,18 @@ pub struct Interface {
     pub device: Device,
 }
 
+impl Interface {
+    /// The address of the stack that a neighbour with this address knows as one of its own network (RFC 4861 7.2.2), or else another
+    /// of its family.
+    pub(super) fn address_near(&self, neighbour: IpAddr) -> Option<IpAddr> {
+        let shared = self.networks.iter().filter(|network| network.contains(neighbour));
+        let network = shared.max_by_key(|network| network.bits());
+        let mut own = self.addresses.iter();
+        let near = own.find(|own| network.is_some_and(|network| network.contains(**own)));
+        near.copied().or_else(|| like(&self.addresses, neighbour))
+    }
+}
+
 /// A member of a LAN that is not the stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Neighbour {
@@ -282,6 +294,11 @@ impl Routes {
         networks.max_by_key(|(_, bits)| *bits)
     }
 
+    /// Returns true if an address is one of those that neighbours at this interface have.
+    pub(super) fn is_of_interface(&self, interface: usize, address: IpAddr) -> bool {
+        !self.has_choice || self.interface_of(address).is_some_and(|(at, _)| at == interface)
+    }
+
     /// To a neighbour, if there is one with this address.
     fn hop_to_neighbour(&self, address: IpAddr) -> Option<Hop> {
         let (interface, _) = self.interface_of(address)?;
@@ -378,7 +395,7 @@ impl Routes {
 }
 
 /// The address of the same family as another, and as local as that, if there is one.
-pub(super) fn like(own: &[IpAddr], other: IpAddr) -> Option<IpAddr> {
+fn like(own: &[IpAddr], other: IpAddr) -> Option<IpAddr> {
     let of_family = || own.iter().filter(|address| address.is_ipv4() == other.is_ipv4());
     let is_like = |address: &&IpAddr| is_link_local(**address) == is_link_local(other);
     of_family().find(is_like).or_else(|| of_family().next()).copied()
@@ -452,6 +469,21 @@ mod tests {
         assert_eq!(Prefix::of(ip("10.2.3.4"), 22), Some(prefix("10.2.0.0/22")));
         assert!(prefix("0.0.0.0/0").contains(ip("203.0.113.1")));
         assert!(!prefix("0.0.0.0/0").contains(ip("::1")));
+    }
+
+    #[test]
+    fn neighbours_are_asked_from_an_address_of_their_own_network() {
+        let addresses = vec![ip("10.1.0.1"), ip("192.168.5.1"), ip("fd00::1")];
+        let networks = ["10.1.0.0/24", "192.168.5.0/24"].map(prefix).to_vec();
+        let two = Interface { addresses, networks, ..at(0, "10.1.0.1") };
+        for (neighbour, own) in [
+            ("10.1.0.9", "10.1.0.1"),
+            ("192.168.5.9", "192.168.5.1"),
+            ("203.0.113.9", "10.1.0.1"),
+            ("fd00::9", "fd00::1"),
+        ] {
+            assert_eq!(two.address_near(ip(neighbour)), Some(ip(own)));
+        }
     }
 
     #[test]

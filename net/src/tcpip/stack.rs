@@ -43,7 +43,6 @@ mod forward;
 mod hosts;
 mod in_place;
 mod listen;
-
 mod outside;
 mod parts;
 mod resolve;
@@ -214,8 +213,8 @@ pub struct Stack {
     path_mtus: PathMtus,
     /// What errors about datagrams have said, which anybody may have made up: no connection believes them.
     path_mtus_of_datagrams: PathMtus,
-    /// Before that nobody is told again that an address is ours.
-    defended_until: u64,
+    /// Addresses that were said to be ours because another has claimed them, and until when that is not said again.
+    defended: HashMap<IpAddr, u64>,
     /// Limits the errors that are sent.
     errors: Limiter,
     /// What waits for the program that stands in for hosts elsewhere.
@@ -295,7 +294,7 @@ impl Stack {
             packets_cut: 0,
             path_mtus: PathMtus::default(),
             path_mtus_of_datagrams: PathMtus::default(),
-            defended_until: 0,
+            defended: HashMap::new(),
             errors: Limiter::new(secret),
             outside: Outside::default(),
             shard: None,

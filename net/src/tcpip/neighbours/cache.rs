@@ -1,15 +1,17 @@
-//! What is known of the neighbours at one interface (RFC 4861 7.3, and the same for ARP, RFC 1122 2.3.2).
+//! The neighbours at one interface (RFC 4861 7.3, and the same for ARP, RFC 1122 2.3.2).
 //!
 //! ```text
 //!            asked            answered             30 s           used           5 s
 //!   nothing ------> INCOMPLETE ------> REACHABLE ------> STALE ------> DELAY ------> PROBE
-//!      ^  three times |                    ^                             |             |
-//!      |<-------------'                    '-- progress of a connection -'-- answered -|
-//!      '------------------------------------------------------- three times no answer -'
+//!      ^  three times |   ^                ^                             |             |
+//!      |<-------------'   |                '-- progress of a connection -'-- answered -|
+//!                         '------------------------------------- three times no answer '
 //! ```
 //!
-//! Anybody on a network can say anything about anybody. So an answer changes something only where a question waits for it, and a MAC
-//! address that is known is not replaced while its owner still answers there: whoever says otherwise has the owner asked.
+//! Anybody on a network can say anything about anybody. So an answer changes something only while a question waits for it. A MAC address
+//! that came as the only answer to a question to all is settled: it is not replaced while its owner still answers there, and a contradiction has the owner
+//! asked (DOUBT, which progress does not end). An entry that is not settled, because the neighbour has named itself or because two have answered, is
+//! put to all when it is used or contradicted, and the first answer replaces it.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -28,9 +30,15 @@ const STRANGERS_MAX: usize = 128;
 /// Neighbours that are taken note of because they ask for this stack: no more than this many with all others.
 const LEARNED_MAX: usize = ENTRIES_MAX / 2;
 
-/// Packets that wait for the answer of one neighbour, and their bytes for all together. A later packet takes the place of the oldest.
-const WAITING_MAX: usize = 3;
+/// Packets that wait for the answer of one neighbour: a datagram of the greatest length is 45 fragments. A later packet takes the place of the oldest.
+const WAITING_MAX: usize = 48;
+
+/// The bytes of all packets that wait, and of those that wait for one neighbour.
 const WAITING_BYTES_MAX: usize = 1 << 20;
+const WAITING_SHARE_MAX: usize = WAITING_BYTES_MAX / 8;
+
+/// Addresses that are asked for on behalf of strangers within a second, at most, each once (RFC 1122 2.3.2.1, RFC 6583 6.2).
+const STRANGERS_ASKED_MAX: usize = 1024;
 
 /// Neighbours that are remembered because they have not answered.
 const FAILED_MAX: usize = 64;
@@ -44,15 +52,18 @@ const REACHABLE_NS: u64 = 30 * SECOND;
 const QUESTIONS_MAX: u8 = 3;
 const ANSWER_NS: u64 = SECOND;
 
+/// When a question that the link has refused is asked again. It does not count as asked.
+const REFUSED_NS: u64 = SECOND / 100;
+
 /// For how long a connection's progress is waited for in place of an answer (DELAY_FIRST_PROBE_TIME).
 const DELAY_NS: u64 = 5 * SECOND;
 
 /// Whose packet is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tcpip) enum Sender {
-    /// A program's here.
+    /// That of a connection that a program here has.
     Own,
-    /// Somebody's whom the stack answers, or whose packets are passed on.
+    /// That of somebody else: an answer of the stack, a datagram, which may be an answer of a program, or a packet that is passed on.
     Stranger,
 }
 
@@ -92,19 +103,23 @@ pub(in crate::tcpip) enum Heard {
 /// What is to be done now.
 #[derive(Debug)]
 pub(in crate::tcpip) enum Step {
-    /// This address is to be asked for: all, or whoever is at the MAC address.
+    /// This address is to be asked for: all, or whoever is at the MAC address. [`Cache::refuse`] if that has no room.
     Ask(IpAddr, Option<Mac>),
-    /// Nobody has answered. These packets have waited.
+    /// Nobody has answered, though all were asked. These packets have waited.
     Failed(IpAddr, VecDeque<Waiting>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Incomplete,
-    Reachable { until: u64 },
+    Reachable {
+        until: u64,
+    },
     Stale,
     Delay,
     Probe,
+    /// As [`State::Probe`], because of a contradiction, or because it is not settled: no progress ends it.
+    Doubt,
 }
 
 #[derive(Debug)]
@@ -112,8 +127,14 @@ struct Entry {
     state: State,
     /// Where it is; nothing while it is incomplete.
     mac: Mac,
+    /// Set if this MAC address came as an answer to a question to all, and nobody else has answered it.
+    is_settled: bool,
     /// Questions that were asked and not answered.
     questions: u8,
+    /// Until then no other question is asked, and an answer to the last is still under way.
+    asked_until: u64,
+    /// Set if the last question went to all.
+    asked_all: bool,
     /// When something is to be done: its place among the timers.
     due: Option<u64>,
     /// When a packet went there last.
@@ -121,6 +142,16 @@ struct Entry {
     /// Whether a program here wants to send something there.
     is_own: bool,
     waiting: VecDeque<Waiting>,
+}
+
+impl Entry {
+    /// Returns true if it was answered for once, and nobody asks whether that is still so.
+    fn is_stale(&self, now: u64) -> bool {
+        match self.state {
+            State::Reachable { until } => until <= now,
+            state => state == State::Stale,
+        }
+    }
 }
 
 /// The neighbours at one interface.
@@ -131,10 +162,13 @@ pub(in crate::tcpip) struct Cache {
     timers: BTreeSet<(u64, IpAddr)>,
     /// Those that are incomplete, and that no program wants, in the order in which they came.
     strangers: VecDeque<IpAddr>,
+    /// Addresses that were asked for on behalf of strangers in the last second, and when.
+    asked: VecDeque<(u64, IpAddr)>,
+    asked_at: HashMap<IpAddr, u64>,
     waiting_bytes: usize,
     /// Packets that have waited for a stranger that had to go for another, and were not counted yet.
     lost: usize,
-    /// Those of whom it is not known whether they are still there, and to whom packets go.
+    /// Entries in DELAY or PROBE.
     unsure: usize,
     /// Those that have not answered last.
     failed: VecDeque<IpAddr>,
@@ -147,6 +181,8 @@ impl Cache {
             entries: HashMap::new(),
             timers: BTreeSet::new(),
             strangers: VecDeque::new(),
+            asked: VecDeque::new(),
+            asked_at: HashMap::new(),
             waiting_bytes: 0,
             lost: 0,
             unsure: 0,
@@ -168,19 +204,20 @@ impl Cache {
         }
         entry.is_own |= sender == Sender::Own;
         entry.used_at = Some(now);
-        let (mac, state) = (entry.mac, entry.state);
-        let is_stale = match state {
-            State::Reachable { until } => until <= now,
-            state => state == State::Stale,
-        };
-        if is_stale {
+        let (mac, is_settled) = (entry.mac, entry.is_settled);
+        if entry.is_stale(now) && is_settled {
             self.go(address, State::Delay, Some(now.saturating_add(DELAY_NS)));
+        } else if entry.is_stale(now) {
+            self.doubt(now, address);
         }
         Found::At(mac)
     }
 
     /// Begins to ask for a neighbour, if there is room.
     fn begin(&mut self, now: u64, address: IpAddr, sender: Sender) -> Found {
+        if sender == Sender::Stranger && !self.may_ask(now, address) {
+            return Found::Full;
+        }
         if sender == Sender::Stranger && self.strangers.len() >= STRANGERS_MAX {
             self.drop_stranger();
         }
@@ -190,19 +227,85 @@ impl Cache {
         self.insert(address, State::Incomplete, Mac([0; 6]));
         if let Some(entry) = self.entries.get_mut(&address) {
             entry.is_own = sender == Sender::Own;
-            entry.questions = 1;
         }
         if sender == Sender::Stranger {
             self.strangers.push_back(address);
+            self.note_asked(now, address);
         }
-        self.go(address, State::Incomplete, Some(now.saturating_add(ANSWER_NS)));
+        self.ask(now, address, State::Incomplete, 1);
         Found::Ask
     }
 
+    /// Returns true if an address may be asked for on behalf of a stranger.
+    fn may_ask(&mut self, now: u64, address: IpAddr) -> bool {
+        while let Some((at, first)) = self.asked.front().copied()
+            && now.saturating_sub(at) >= ANSWER_NS
+        {
+            self.asked.pop_front();
+            if self.asked_at.get(&first) == Some(&at) {
+                self.asked_at.remove(&first);
+            }
+        }
+        self.asked.len() < STRANGERS_ASKED_MAX && !self.asked_at.contains_key(&address)
+    }
+
+    fn note_asked(&mut self, now: u64, address: IpAddr) {
+        self.asked.push_back((now, address));
+        self.asked_at.insert(address, now);
+    }
+
+    /// Notes that question number `questions` is asked now.
+    fn ask(&mut self, now: u64, address: IpAddr, state: State, questions: u8) {
+        let Some(entry) = self.entries.get_mut(&address) else { return };
+        let until = now.saturating_add(ANSWER_NS);
+        (entry.questions, entry.asked_until) = (questions, until);
+        entry.asked_all = state == State::Incomplete || !entry.is_settled;
+        self.go(address, state, Some(until));
+    }
+
+    /// Has a neighbour asked for in spite of what is known, at most once in a second.
+    fn doubt(&mut self, now: u64, address: IpAddr) {
+        let Some(entry) = self.entries.get_mut(&address) else { return };
+        match entry.state {
+            State::Incomplete | State::Doubt => {}
+            // The question that is under way goes on.
+            State::Probe => {
+                let due = entry.due;
+                self.go(address, State::Doubt, due);
+            }
+            _ => {
+                entry.questions = 0;
+                let due = entry.asked_until.max(now);
+                self.go(address, State::Doubt, Some(due));
+            }
+        }
+    }
+
+    /// The link has not taken the last question about a neighbour: it is asked again, and was not asked.
+    pub(in crate::tcpip) fn refuse(&mut self, now: u64, address: IpAddr) {
+        let Some(entry) = self.entries.get_mut(&address) else { return };
+        if !matches!(entry.state, State::Incomplete | State::Probe | State::Doubt) {
+            return;
+        }
+        entry.questions = entry.questions.saturating_sub(1);
+        (entry.asked_until, entry.asked_all) = (now, false);
+        let state = entry.state;
+        self.go(address, state, Some(now.saturating_add(REFUSED_NS)));
+    }
+
     fn insert(&mut self, address: IpAddr, state: State, mac: Mac) {
-        let waiting = VecDeque::new();
-        let entry =
-            Entry { state, mac, questions: 0, due: None, used_at: None, is_own: false, waiting };
+        let entry = Entry {
+            state,
+            mac,
+            is_settled: false,
+            questions: 0,
+            asked_until: 0,
+            asked_all: false,
+            due: None,
+            used_at: None,
+            is_own: false,
+            waiting: VecDeque::new(),
+        };
         self.entries.insert(address, entry);
     }
 
@@ -213,22 +316,23 @@ impl Cache {
         gone.is_some()
     }
 
-    /// Drops a neighbour of whom less is lost than of another: one that is asked for a stranger, or of those of whom it is not known whether
-    /// they are still there the one to whom nothing has gone for longest. For a stranger none that was used a short time ago.
+    /// Drops a neighbour of which less is lost than of another. For a program: one that is asked for on behalf of a stranger, or else the one of those
+    /// that have answered that was used longest ago, those that no program uses first. For a stranger: one that no program uses, or that was not used for long, or else one
+    /// that is asked for on behalf of a stranger.
     fn make_room(&mut self, now: u64, sender: Sender) -> bool {
         if sender == Sender::Own && self.drop_stranger() {
             return true;
         }
-        let may_go = |entry: &Entry| {
-            let is_stale = match entry.state {
-                State::Reachable { until } => until <= now,
-                state => state == State::Stale,
-            };
+        let in_use = |entry: &Entry| {
             let is_idle = entry.used_at.is_none_or(|at| now.saturating_sub(at) >= REACHABLE_NS);
-            is_stale && (is_idle || sender == Sender::Own)
+            entry.is_own && !(entry.is_stale(now) && is_idle)
+        };
+        let may_go = |entry: &Entry| {
+            entry.state != State::Incomplete && (sender == Sender::Own || !in_use(entry))
         };
         let candidates = self.entries.iter().filter(|(_, entry)| may_go(entry));
-        let first = candidates.min_by_key(|(_, entry)| entry.used_at).map(|(address, _)| *address);
+        let first = candidates.min_by_key(|(_, entry)| (in_use(entry), entry.used_at));
+        let first = first.map(|(address, _)| *address);
         let is_gone = first.is_some_and(|first| self.remove(first).is_some());
         is_gone || self.drop_stranger()
     }
@@ -260,16 +364,21 @@ impl Cache {
     pub(in crate::tcpip) fn wait(&mut self, address: IpAddr, waiting: Waiting) -> usize {
         let mut dropped = std::mem::take(&mut self.lost);
         let Some(entry) = self.entries.get_mut(&address) else { return dropped + 1 };
-        if entry.waiting.len() >= WAITING_MAX {
-            dropped += entry.waiting.pop_front().map_or(0, |oldest| {
-                self.waiting_bytes -= oldest.frame.len();
-                1
-            });
-        }
-        if self.waiting_bytes + waiting.frame.len() > WAITING_BYTES_MAX {
+        let bytes = waiting.frame.len();
+        let mut of_target = entry.waiting.iter().map(|one| one.frame.len()).sum::<usize>();
+        if bytes > WAITING_SHARE_MAX || self.waiting_bytes - of_target + bytes > WAITING_BYTES_MAX {
             return dropped + 1;
         }
-        self.waiting_bytes += waiting.frame.len();
+        while entry.waiting.len() >= WAITING_MAX
+            || of_target + bytes > WAITING_SHARE_MAX
+            || self.waiting_bytes + bytes > WAITING_BYTES_MAX
+        {
+            let Some(oldest) = entry.waiting.pop_front() else { break };
+            of_target -= oldest.frame.len();
+            self.waiting_bytes -= oldest.frame.len();
+            dropped += 1;
+        }
+        self.waiting_bytes += bytes;
         entry.waiting.push_back(waiting);
         dropped
     }
@@ -282,30 +391,35 @@ impl Cache {
         mac: Mac,
         is_answer: bool,
     ) -> Heard {
-        let Some(entry) = self.entries.get(&address) else { return Heard::Known };
-        let (state, known) = (entry.state, entry.mac);
-        match state {
-            State::Incomplete if is_answer => self.resolve(now, address, mac),
+        let Some(entry) = self.entries.get_mut(&address) else { return Heard::Known };
+        let is_known = entry.mac == mac;
+        let is_awaited = is_answer && entry.questions > 0;
+        match entry.state {
+            State::Incomplete if is_awaited => self.resolve(now, address, mac),
             State::Incomplete => Heard::Known,
-            _ if known != mac => {
-                // A question that is under way goes on: it went to whoever is known, and nobody else can answer it.
-                if state != State::Probe {
-                    if let Some(entry) = self.entries.get_mut(&address) {
-                        entry.questions = 0;
-                    }
-                    self.go(address, State::Probe, Some(now));
-                }
-                Heard::Doubted
+            // All were asked.
+            State::Probe | State::Doubt if is_awaited && entry.asked_all => {
+                self.resolve(now, address, mac)
             }
-            State::Probe if is_answer => {
+            State::Probe | State::Doubt if is_awaited && is_known => {
                 self.reach(now, address);
                 Heard::Known
             }
-            _ => Heard::Known,
+            _ if is_known => Heard::Known,
+            _ => {
+                let is_second = is_answer && entry.asked_all && now < entry.asked_until;
+                if is_second && entry.state != State::Doubt {
+                    // Two have answered one question. Nobody can tell which is right: the next doubt is put to all.
+                    entry.is_settled = false;
+                } else {
+                    self.doubt(now, address);
+                }
+                Heard::Doubted
+            }
         }
     }
 
-    /// A neighbour that asks for this stack says where it is itself: it will have to be answered.
+    /// A neighbour that asks for this stack says where it is itself: it will have to be answered. All are asked when a packet goes there.
     pub(in crate::tcpip) fn learn(&mut self, now: u64, address: IpAddr, mac: Mac) -> Heard {
         if !self.entries.contains_key(&address) && self.entries.len() < LEARNED_MAX {
             self.insert(address, State::Stale, mac);
@@ -315,22 +429,22 @@ impl Cache {
 
     fn resolve(&mut self, now: u64, address: IpAddr, mac: Mac) -> Heard {
         let Some(entry) = self.entries.get_mut(&address) else { return Heard::Known };
-        entry.mac = mac;
+        (entry.mac, entry.is_settled) = (mac, true);
         let waiting = std::mem::take(&mut entry.waiting);
         self.waiting_bytes -= waiting.iter().map(|one| one.frame.len()).sum::<usize>();
         self.strangers.retain(|stranger| *stranger != address);
         self.reach(now, address);
-        self.failed.retain(|failed| *failed != address);
         Heard::Resolved(waiting)
     }
 
     fn reach(&mut self, now: u64, address: IpAddr) {
         let chance = self.secret.number(("reachable", address, now)) % REACHABLE_NS;
         let until = now.saturating_add(REACHABLE_NS / 2 + chance);
+        self.failed.retain(|failed| *failed != address);
         self.go(address, State::Reachable { until }, None);
     }
 
-    /// A connection has learned that its packets arrive over a neighbour.
+    /// A connection has learned that its packets arrive over a neighbour. That may be about packets from before a contradiction, so it ends no doubt.
     pub(in crate::tcpip) fn confirm(&mut self, now: u64, address: IpAddr) {
         let state = self.entries.get(&address).map(|entry| entry.state);
         if matches!(state, Some(State::Delay | State::Probe)) {
@@ -338,7 +452,7 @@ impl Cache {
         }
     }
 
-    /// Neighbours of whom it is not known whether they are still there, and to whom packets go.
+    /// Entries in DELAY or PROBE: progress of a connection confirms them.
     pub(in crate::tcpip) fn unsure(&self) -> usize {
         self.unsure
     }
@@ -362,23 +476,37 @@ impl Cache {
     pub(in crate::tcpip) fn poll(&mut self, now: u64) -> Option<Step> {
         let (_, address) = self.timers.first().copied().filter(|(due, _)| *due <= now)?;
         let entry = self.entries.get_mut(&address)?;
-        let next = Some(now.saturating_add(ANSWER_NS));
-        let mac = entry.mac;
+        let (is_own, owner) = (entry.is_own, entry.is_settled.then_some(entry.mac));
         match entry.state {
             State::Delay => {
-                entry.questions = 1;
-                self.go(address, State::Probe, next);
-                Some(Step::Ask(address, Some(mac)))
+                self.ask(now, address, State::Probe, 1);
+                Some(Step::Ask(address, owner))
             }
-            state @ (State::Incomplete | State::Probe) if entry.questions < QUESTIONS_MAX => {
-                entry.questions += 1;
-                self.go(address, state, next);
-                Some(Step::Ask(address, (state == State::Probe).then_some(mac)))
+            state @ (State::Incomplete | State::Probe | State::Doubt)
+                if entry.questions < QUESTIONS_MAX =>
+            {
+                let questions = entry.questions + 1;
+                let owner = owner.filter(|_| state != State::Incomplete);
+                self.ask(now, address, state, questions);
+                if state == State::Incomplete && !is_own {
+                    self.note_asked(now, address);
+                }
+                Some(Step::Ask(address, owner))
             }
-            state => {
+            State::Probe | State::Doubt if entry.is_settled => {
+                // Its address may be at another MAC address by now.
+                self.ask(now, address, State::Incomplete, 1);
+                if !is_own {
+                    if self.strangers.len() >= STRANGERS_MAX {
+                        self.drop_stranger();
+                    }
+                    self.strangers.push_back(address);
+                }
+                Some(Step::Ask(address, None))
+            }
+            _ => {
                 let waiting = self.remove(address).map(|entry| entry.waiting).unwrap_or_default();
-                // Whoever was known may be elsewhere by now: the next packet asks all.
-                if state == State::Incomplete && !self.failed.contains(&address) {
+                if is_own && !self.failed.contains(&address) {
                     self.failed.truncate(FAILED_MAX - 1);
                     self.failed.push_front(address);
                 }

@@ -128,6 +128,8 @@ fn parse_v6(frame: &[u8], ip: &[u8], checksum: Checksum) -> Option<Message> {
     if checksum == Checksum::Unknown && folded(sum_of(message) + u64::from(pseudo)) != 0xffff {
         return None;
     }
+    // The answer goes there.
+    source(frame).filter(is_station)?;
     let [source_mac, target_mac] = options(&message[MESSAGE_BYTES..])?;
     if message[0] == SOLICITATION {
         let kind = Kind::Question(target.into());

@@ -1,6 +1,7 @@
 //! All connections with a host, or all there are.
 
 use super::*;
+use crate::tcpip::neighbours::Sender;
 
 /// How often a side is asked whose host may have become another, until it answers or was silent for too long.
 const QUESTION_EVERY: Duration = Duration::from_secs(1);
@@ -73,7 +74,8 @@ impl Stack {
     fn send_later(&mut self, tuple: Tuple, bare: Bare, link: &mut impl Link) {
         let mut frame = packet::bare(tuple.local, tuple.remote, bare);
         let offload = packet::leave_checksum(&mut frame);
-        self.output.send(link, &mut self.counters, tuple.remote.ip(), offload, &mut frame);
+        let to = (tuple.remote.ip(), Sender::Own);
+        self.output.send(link, &mut self.counters, to, offload, &mut frame);
     }
 
     /// Ends all connections with a host, because nobody has its address any more, or somebody else. What waits for it is dropped.

@@ -376,7 +376,7 @@ impl Stack {
         if from.is_ipv4() != to.is_ipv4() {
             return Err(SendToError::NoAddress);
         }
-        if self.output.is_full(to.ip()) {
+        if self.output.is_full_for_datagrams(to.ip()) {
             return Err(SendToError::Full);
         }
         match kind {

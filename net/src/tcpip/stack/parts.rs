@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::lan::offload::complete_checksum;
+use crate::tcpip::neighbours::Sender;
 use crate::tcpip::packet::Fragment;
 use crate::tcpip::{control, fragments};
 
@@ -100,12 +101,14 @@ impl Stack {
         let offload = packet::leave_checksum(&mut frame);
         let mtu = self.mtu_to(now, to);
         if frame.len() <= ETHERNET_BYTES + mtu {
+            let to = (to, Sender::Stranger);
             return self.output.send(link, &mut self.counters, to, offload, &mut frame);
         }
         complete_checksum(offload.checksum, &mut frame);
         let whole = self.whole(to);
         fragments::cut(&frame, mtu, whole, |piece| {
             self.counters.count(Counter::FragmentsSent);
+            let to = (to, Sender::Stranger);
             self.output.send(link, &mut self.counters, to, Offload::NONE, piece);
         });
     }

@@ -69,9 +69,7 @@ impl Stack {
             return Ok(());
         }
         let hop = Hop::Neighbour { interface, address };
-        if self.output.routes.hop(address) != Some(hop) {
-            return Ok(());
-        }
+        let may_learn = is_for_us && self.output.routes.is_of_interface(interface, address);
         let is_answer = match message.kind {
             Kind::Answer(Some(asked_by)) => at.addresses.contains(&asked_by),
             Kind::Answer(None) => to == Some(at.mac),
@@ -82,7 +80,7 @@ impl Stack {
             self.output.seek(now, link, &mut self.counters, (interface, address));
         }
         let Some(cache) = self.output.neighbours.at(interface) else { return Ok(()) };
-        let heard = match is_for_us {
+        let heard = match may_learn {
             true => cache.learn(now, address, mac),
             false => cache.hear(now, address, mac, is_answer),
         };
@@ -95,13 +93,16 @@ impl Stack {
     /// Somebody else says that it has an address of ours: whoever listens is told that it is ours, if that was not said a short time ago.
     fn defend(&mut self, now: u64, interface: usize, address: IpAddr, link: &mut impl Link) {
         self.counters.count(Counter::AddressConflicts);
-        if now < self.defended_until {
+        if self.defended.get(&address).is_some_and(|until| now < *until) {
             return;
         }
-        self.defended_until = now.saturating_add(DEFEND_NS);
         let at = &self.output.routes.interfaces()[interface];
         let announcement = neighbour::announcement(address, at.mac);
-        let _ = link.send(at.lan, Offload { vlan: at.vlan, ..Offload::NONE }, &announcement);
+        let offload = Offload { vlan: at.vlan, ..Offload::NONE };
+        if link.send(at.lan, offload, &announcement).is_ok() {
+            self.defended.retain(|_, until| now < *until);
+            self.defended.insert(address, now.saturating_add(DEFEND_NS));
+        }
     }
 
     /// Asks for neighbours again whose time has come, and gives those up that were asked often enough.
@@ -112,7 +113,8 @@ impl Stack {
         while let Some((interface, step)) = self.output.neighbours.poll(now) {
             match step {
                 Step::Ask(address, to) => {
-                    self.output.ask(link, &mut self.counters, (interface, address), to);
+                    let neighbour = (interface, address);
+                    self.output.ask(now, link, &mut self.counters, neighbour, to);
                 }
                 Step::Failed(address, waiting) => {
                     self.counters.count(Counter::NeighboursUnreachable);
@@ -130,7 +132,7 @@ impl Stack {
     }
 
     /// Nobody is at this hop. Connections that are being made over it end, unless another gateway leads to their other sides; others send
-    /// again after a while, and so ask again.
+    /// again after a while, and so ask again. Half-open ones of this neighbour itself are forgotten: probably nobody has asked for them.
     fn give_up(&mut self, hop: Hop) {
         self.output.routes.note_answer(hop, false);
         self.output.drop_held(&mut self.counters, hop);
@@ -145,6 +147,14 @@ impl Stack {
                     self.end_unmade(index, End::HostUnreachable);
                 }
                 _ => self.make_busy(index),
+            }
+        }
+        let Hop::Neighbour { address, .. } = hop else { return };
+        let of_host = self.by_host.get(&address).into_iter().flatten().copied();
+        for index in of_host.collect::<Vec<_>>() {
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            if connection.state() == State::SynReceived && !connection.is_held {
+                self.forget(index);
             }
         }
     }

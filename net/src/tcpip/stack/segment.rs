@@ -160,7 +160,8 @@ impl Stack {
         };
         if is_progress {
             connection.deadline.clear();
-            if output.neighbours.is_unsure() {
+            // A side that takes nothing more may say so of what was sent before it moved.
+            if arrival.progress == Progress::Some && output.neighbours.is_unsure() {
                 output.confirm(now, connection.tuple.remote.ip());
             }
         }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::lan::link::FrameInParts;
 use crate::lan::offload::Segmentation;
+use crate::tcpip::neighbours::Sender;
 
 /// Segments that one connection sends before the next has its turn.
 const BURST: usize = 64;
@@ -190,6 +191,9 @@ impl Stack {
         }
         // A first segment says what we take, whatever the way takes.
         let is_first = matches!(tcb.state(), State::SynSent | State::SynReceived);
+        // Anybody can ask a listener in the name of addresses that nobody has.
+        let is_half_open = tcb.state() == State::SynReceived && !connection.is_held;
+        let sender = if is_half_open { Sender::Stranger } else { Sender::Own };
         if is_first {
             limits.mtu = self.options.mtu;
         }
@@ -227,7 +231,7 @@ impl Stack {
         for piece in tcb.data(&segment) {
             room.extend_from_slice(piece);
         }
-        output.send(link, counters, remote.ip(), offload, room);
+        output.send(link, counters, (remote.ip(), sender), offload, room);
         true
     }
 

@@ -74,7 +74,7 @@ impl Stack {
         data: &[u8],
         link: &mut impl Link,
     ) -> Result<(), SendToError> {
-        self.output.clock = now;
+        self.output.clock = self.output.clock.max(now);
         let ip_bytes = if to.is_ipv4() { IPV4_BYTES } else { 0 };
         let bytes_max = LENGTH_MAX - ip_bytes - UDP_BYTES;
         if data.len() > bytes_max {
@@ -84,7 +84,7 @@ impl Stack {
         if let Some(lack) = self.output.lack_to(to.ip()) {
             return Err(SendToError::Lacking(lack));
         }
-        if self.output.is_full(to.ip()) {
+        if self.output.is_full_for_datagrams(to.ip()) {
             return Err(SendToError::Full);
         }
         let frame = packet::datagram(SocketAddr::new(source, address.port()), to, data);

@@ -63,12 +63,18 @@ fn neighbour_is_asked_three_times_and_has_failed_then() {
 fn packets_wait_and_the_oldest_goes() {
     let mut cache = cache();
     cache.find(0, ip(1), Sender::Stranger);
-    let dropped: Vec<usize> = (1..=5).map(|bytes| cache.wait(ip(1), waiting(bytes))).collect();
-    assert_eq!(dropped, [0, 0, 0, 1, 1]);
+    for bytes in 1..=WAITING_MAX + 2 {
+        let dropped = cache.wait(ip(1), waiting(bytes));
+        assert_eq!(dropped, usize::from(bytes > WAITING_MAX));
+    }
     assert_eq!(cache.wait(ip(2), waiting(1)), 1, "nobody asks for it");
     let Heard::Resolved(waited) = cache.hear(1, ip(1), MACS[0], true) else { panic!() };
-    assert!(waited.iter().map(|one| one.frame.len()).eq([3, 4, 5]));
-    // All together have a limit, too.
+    assert!(waited.iter().map(|one| one.frame.len()).eq(3..=WAITING_MAX + 2));
+    // Their bytes have a limit, too: for each neighbour, and for all together.
+    cache.find(0, ip(3), Sender::Own);
+    let dropped: Vec<usize> = (0..4).map(|_| cache.wait(ip(3), waiting(60_000))).collect();
+    assert_eq!(dropped, [0, 0, 1, 1]);
+    cache.hear(1, ip(3), MACS[0], true);
     let kept = (0..100).filter(|number| {
         cache.find(0, far(*number), Sender::Stranger);
         cache.wait(far(*number), waiting(60_000)) == 0
@@ -93,7 +99,10 @@ fn neighbour_that_was_not_heard_of_for_long_is_asked_where_it_was_while_packets_
     assert_eq!((cache.due(), cache.unsure()), (None, 0));
     // And once more, without an answer.
     cache.find(99 * SECOND, ip(1), Sender::Own);
-    let asked = [(104, to, true), (105, to, true), (106, to, true), (107, None, false)];
+    let mut asked: Vec<_> = (104..107).map(|at| (at, to, true)).collect();
+    // Then it may be elsewhere, and only if it is not it has failed.
+    asked.extend((107..110).map(|at| (at, None, true)));
+    asked.push((110, None, false));
     assert_eq!(steps(&mut cache, 200 * SECOND), asked);
     assert_eq!(cache.find(200 * SECOND, ip(1), Sender::Own), Found::Ask);
 }
@@ -111,7 +120,7 @@ fn progress_of_a_connection_is_as_good_as_an_answer() {
 #[test]
 fn nobody_takes_the_place_of_one_that_still_answers() {
     // While it is reachable, stale, and about to be asked.
-    for time in [1, 50 * SECOND] {
+    for time in [2 * SECOND, 50 * SECOND] {
         for is_used in [false, true] {
             for is_answer in [false, true] {
                 let mut cache = reachable();
@@ -136,12 +145,14 @@ fn nobody_takes_the_place_of_one_that_still_answers() {
     let mut cache = reachable();
     cache.hear(SECOND, ip(1), MACS[1], false);
     let to = Some(MACS[0]);
-    let asked = [(1, to, true), (2, to, true), (3, to, true), (4, None, false)];
-    assert_eq!(steps(&mut cache, 9 * SECOND), asked);
+    // What it has acknowledged may have been sent before.
+    cache.confirm(SECOND, ip(1));
+    let asked = [(1, to, true), (2, to, true), (3, to, true), (4, None, true)];
+    assert_eq!(steps(&mut cache, 4 * SECOND), asked);
     assert!(!cache.has_failed(ip(1)));
-    assert_eq!(cache.find(9 * SECOND, ip(1), Sender::Own), Found::Ask);
-    cache.hear(9 * SECOND, ip(1), MACS[1], true);
-    assert_eq!(cache.find(9 * SECOND, ip(1), Sender::Own), Found::At(MACS[1]));
+    assert_eq!(cache.find(4 * SECOND, ip(1), Sender::Own), Found::Asked);
+    cache.hear(4 * SECOND, ip(1), MACS[1], true);
+    assert_eq!(cache.find(4 * SECOND, ip(1), Sender::Own), Found::At(MACS[1]));
 }
 
 #[test]
@@ -163,18 +174,19 @@ fn scan_displaces_nobody_who_is_there_and_takes_no_room_of_programs() {
         assert_eq!(cache.find(0, far(number), Sender::Own), Found::Ask);
         cache.hear(0, far(number), MACS[0], true);
     }
-    assert_eq!(cache.find(0, ip(1), Sender::Own), Found::Full);
     assert_eq!(cache.find(0, ip(1), Sender::Stranger), Found::Full);
+    assert_eq!(cache.find(0, ip(2), Sender::Own), Found::Ask, "there may be more than have room");
     // When some were silent for long, they go for others.
     let now = 60 * SECOND;
     let mut dropped = 0;
     for number in 0..9999 {
+        let now = now + u64::from(number) * SECOND / 1000;
         assert_eq!(cache.find(now, far(65_536 + number), Sender::Stranger), Found::Ask);
         dropped += cache.wait(far(65_536 + number), waiting(100));
     }
     assert_eq!(dropped, 9999 - STRANGERS_MAX);
     let left = (0..ENTRIES_MAX as u32).filter(|at| cache.entries.contains_key(&far(*at)));
-    assert_eq!(left.count(), ENTRIES_MAX - STRANGERS_MAX);
+    assert_eq!(left.count(), ENTRIES_MAX - 1 - STRANGERS_MAX);
     assert_eq!(cache.waiting_bytes, STRANGERS_MAX * 100);
     assert_eq!(cache.find(now, ip(1), Sender::Own), Found::Ask);
     // One that a program wants stays.
@@ -182,6 +194,84 @@ fn scan_displaces_nobody_who_is_there_and_takes_no_room_of_programs() {
         cache.find(now, far(80_000 + number), Sender::Stranger);
     }
     assert!(cache.is_asked(ip(1)));
+}
+
+#[test]
+fn neighbour_that_has_named_itself_is_put_to_all_when_it_is_used() {
+    let mut cache = cache();
+    cache.learn(0, ip(1), MACS[1]);
+    assert_eq!(cache.due(), None);
+    assert_eq!(cache.find(5, ip(1), Sender::Own), Found::At(MACS[1]));
+    cache.confirm(5, ip(1));
+    assert!(matches!(cache.poll(5), Some(Step::Ask(_, None))));
+    assert!(matches!(cache.hear(6, ip(1), MACS[0], true), Heard::Resolved(_)));
+    assert_eq!(cache.find(7, ip(1), Sender::Own), Found::At(MACS[0]));
+    assert_eq!(cache.due(), None);
+}
+
+#[test]
+fn first_of_two_answers_is_not_kept_for_ever() {
+    let mut cache = reachable();
+    assert!(matches!(cache.hear(1, ip(1), MACS[1], true), Heard::Doubted));
+    assert_eq!(cache.due(), None, "two that answer always would have it asked without end");
+    assert!(matches!(cache.hear(5 * SECOND, ip(1), MACS[1], false), Heard::Doubted));
+    assert!(matches!(cache.poll(5 * SECOND), Some(Step::Ask(_, None))));
+    assert!(matches!(cache.hear(5 * SECOND, ip(1), MACS[1], true), Heard::Resolved(_)));
+    assert_eq!(cache.find(5 * SECOND, ip(1), Sender::Own), Found::At(MACS[1]));
+    // An answer that comes later than that is a contradiction as any other.
+    let mut cache = reachable();
+    cache.hear(2 * SECOND, ip(1), MACS[1], true);
+    assert!(matches!(cache.poll(2 * SECOND), Some(Step::Ask(_, Some(_)))));
+}
+
+#[test]
+fn question_that_the_link_refuses_was_not_asked() {
+    let mut cache = cache();
+    let (mut now, mut asked) = (0, cache.find(0, ip(1), Sender::Own) == Found::Ask);
+    for _ in 0..1000 {
+        assert!(std::mem::take(&mut asked));
+        cache.refuse(now, ip(1));
+        assert!(matches!(cache.hear(now, ip(1), MACS[1], true), Heard::Known), "of what?");
+        now = cache.due().unwrap();
+        asked = matches!(cache.poll(now), Some(Step::Ask(..)));
+    }
+    assert_eq!(steps(&mut cache, now + 9 * SECOND).len(), 3);
+    // One that is known is not dropped, either.
+    let mut cache = reachable();
+    cache.find(46 * SECOND, ip(1), Sender::Own);
+    for _ in 0..10 {
+        assert!(matches!(cache.poll(cache.due().unwrap()), Some(Step::Ask(_, Some(_)))));
+        cache.refuse(51 * SECOND, ip(1));
+    }
+}
+
+#[test]
+fn strangers_have_few_questions_asked_and_none_twice_in_a_second() {
+    let mut cache = cache();
+    let mut ask = |now: u64, number: u32| {
+        usize::from(cache.find(now, far(number), Sender::Stranger) == Found::Ask)
+    };
+    let cycles = (0..10_000).map(|number| ask(0, number % (STRANGERS_MAX as u32 + 1)));
+    assert_eq!(cycles.sum::<usize>(), STRANGERS_MAX + 1);
+    let scan = (1000..10_000).map(|number| ask(1, number)).sum::<usize>();
+    assert_eq!(scan, STRANGERS_ASKED_MAX - STRANGERS_MAX - 1);
+    assert_eq!(ask(SECOND + 1, 0), 1);
+    assert_eq!(cache.find(1, ip(1), Sender::Own), Found::Ask, "programs wait for none of them");
+}
+
+#[test]
+fn neighbours_of_strangers_leave_room_for_others() {
+    let mut cache = cache();
+    for number in 0..ENTRIES_MAX as u32 {
+        assert_eq!(cache.find(0, far(number), Sender::Stranger), Found::Ask);
+        cache.hear(0, far(number), MACS[0], true);
+        cache.find(1 + u64::from(number), far(number), Sender::Stranger);
+    }
+    assert_eq!(cache.find(2 * SECOND, ip(1), Sender::Own), Found::Ask);
+    assert_eq!(cache.find(2 * SECOND, ip(2), Sender::Stranger), Found::Ask);
+    // Those that were used last stay.
+    let gone = (0..ENTRIES_MAX as u32).filter(|at| !cache.entries.contains_key(&far(*at)));
+    assert!(gone.eq([0, 1]));
 }
 
 proptest! {
@@ -203,6 +293,9 @@ proptest! {
                 3 => cache.confirm(now, address),
                 4 => {
                     cache.wait(address, waiting(1000));
+                    if flag && number % 8 == 0 {
+                        cache.refuse(now, address);
+                    }
                 }
                 _ => {
                     now += time;
