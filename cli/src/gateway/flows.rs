@@ -134,7 +134,8 @@ impl Flows {
             (StrayKind::Echo, ErrorKind::PermissionDenied) => Failure::NoEcho,
             _ => failure(&error),
         })?;
-        poller.add_edges(&socket, number).map_err(|error| failure(&error))?;
+        // Not for room: each datagram that is sent makes some.
+        poller.add_arrivals(&socket, number).map_err(|error| failure(&error))?;
         self.shares.enter(guest);
         let mut flow =
             Flow { key, guest, socket, used_ns: now, to, unanswered_ns: None, checked_at_ns: 0 };
@@ -336,4 +337,26 @@ fn open(kind: StrayKind, to: SocketAddr) -> io::Result<UdpSocket> {
 /// Returns true if the network has answered so, a router perhaps that forbids it.
 fn is_answer(error: &io::Error) -> bool {
     matches!(failure(error), Failure::Refused(_) | Failure::Forbidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flow_is_named_when_something_comes_and_not_when_it_may_send() {
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let to = server.local_addr().unwrap();
+        let source = "10.1.0.5:7".parse().unwrap();
+        let stray = Stray { kind: StrayKind::Datagram, source, destination: to, data: Vec::new() };
+        let mut poller = Poller::new().unwrap();
+        let mut flows = Flows::new(4);
+        flows.begin(0, (&stray, "WEB".parse().unwrap()), to, &poller, 9).unwrap();
+        assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
+        flows.flows[&9].socket.send(b"question").unwrap();
+        let (_, from) = server.recv_from(&mut [0; 16]).unwrap();
+        assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
+        server.send_to(b"answer", from).unwrap();
+        assert_eq!(poller.wait(None).unwrap(), [9]);
+    }
 }
