@@ -19,6 +19,9 @@ const RESOLVERS_BYTES_MAX: u64 = 1 << 16;
 const RESOLVERS_MAX: usize = 3;
 const RESOLVER_HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT);
 
+/// Bytes of an interface's name.
+const INTERFACE_BYTES_MAX: usize = 15;
+
 /// How long what was read of that file counts.
 const READ_AGAIN_NS: u64 = Duration::from_secs(1).as_nanos() as u64;
 
@@ -123,7 +126,7 @@ impl Resolvers {
         if self.read_again_ns.is_some_and(|again| again <= now) {
             self.read_again_ns = Some(now + READ_AGAIN_NS);
             // If it cannot be read, those count that were there.
-            if let Ok(all) = read() {
+            if let Ok(all) = read(RESOLVERS) {
                 self.all = all;
             }
         }
@@ -155,10 +158,14 @@ impl Resolvers {
     }
 }
 
-fn read() -> io::Result<Vec<SocketAddr>> {
+fn read(path: &str) -> io::Result<Vec<SocketAddr>> {
     let mut text = Vec::new();
-    match File::open(RESOLVERS) {
-        Ok(file) => _ = file.take(RESOLVERS_BYTES_MAX).read_to_end(&mut text)?,
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => {
+            File::open(path)?.take(RESOLVERS_BYTES_MAX).read_to_end(&mut text)?;
+        }
+        // A pipe would stop everybody until somebody writes to it.
+        Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
@@ -187,9 +194,15 @@ fn parse(text: &str, interface_number: impl Fn(&str) -> Option<u32>) -> Vec<Sock
 }
 
 fn interface_number(name: &str) -> Option<u32> {
-    let is_name = !name.contains('/') && !name.starts_with('.');
-    let text = fs::read_to_string(format!("/sys/class/net/{name}/ifindex"));
-    text.ok().filter(|_| is_name)?.trim().parse().ok()
+    let path = is_interface_name(name).then(|| format!("/sys/class/net/{name}/ifindex"))?;
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// Returns true if the kernel lets an interface have this name, so that it leads to no other file.
+fn is_interface_name(name: &str) -> bool {
+    (1..=INTERFACE_BYTES_MAX).contains(&name.len())
+        && !name.contains(['/', ':'])
+        && ![".", ".."].contains(&name)
 }
 
 #[cfg(test)]
@@ -244,6 +257,20 @@ mod tests {
         assert_eq!(read, ["192.0.2.1:53", "[2001:db8::1]:53", "[fe80::1%7]:53"]);
         assert_eq!(interface_number("lo"), Some(1));
         assert_eq!(interface_number("../net/lo"), None);
+        assert!(is_interface_name("br-0123456789ab") && is_interface_name("..."));
+        for other in ["", ".", "..", "../net/lo", "a/b", "br-0123456789abc"] {
+            assert!(!is_interface_name(other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn file_that_would_not_end_names_no_resolver() {
+        let path = std::env::temp_dir().join(format!("siga-resolv-{}", std::process::id()));
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        let read = read(path.to_str().unwrap());
+        fs::remove_file(&path).unwrap();
+        assert_eq!(read.unwrap(), [RESOLVER_HERE]);
     }
 
     #[test]
