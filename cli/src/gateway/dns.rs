@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use siga::Name;
 
+use crate::output::try_say;
+
 /// The port of the domain name system.
 pub const PORT: u16 = 53;
 
@@ -105,7 +107,12 @@ impl Question {
 /// The resolvers of this machine, as of now, or those that were named.
 #[derive(Clone, Debug, Default)]
 pub struct Resolvers {
-    all: Vec<SocketAddr>,
+    /// None until the file could be read.
+    all: Option<Vec<SocketAddr>>,
+    /// The addresses of the gateway on its LAN, which this machine may be a member of: the gateway would ask itself without end.
+    own: Vec<IpAddr>,
+    /// True once it was said that one of these is left out.
+    has_said: bool,
     /// When the file is read again, if the resolvers are from there: they change when the machine comes to another network.
     read_again_ns: Option<u64>,
     /// How many have not answered: the next is asked.
@@ -115,22 +122,42 @@ pub struct Resolvers {
 }
 
 impl Resolvers {
-    /// Those that were named, or those of this machine if there are none.
-    pub fn new(named: Vec<SocketAddr>) -> Resolvers {
-        let read_again_ns = named.is_empty().then_some(0);
-        Resolvers { all: named, read_again_ns, ..Resolvers::default() }
+    /// Those that were named, or those of this machine if none was, for a gateway with these addresses.
+    pub fn new(named: Vec<SocketAddr>, own: Vec<IpAddr>) -> Resolvers {
+        let (all, read_again_ns) = match named.is_empty() {
+            true => (None, Some(0)),
+            false => (Some(named), None),
+        };
+        Resolvers { all, read_again_ns, own, ..Resolvers::default() }
     }
 
-    /// All of them. None if the file could not be read yet, for want of descriptors or memory.
+    /// Returns false if the file could not be read yet, for want of descriptors or memory.
+    pub fn are_known(&self) -> bool {
+        self.all.is_some()
+    }
+
+    /// All of them.
     pub fn all(&mut self, now: u64) -> &[SocketAddr] {
         if self.read_again_ns.is_some_and(|again| again <= now) {
             self.read_again_ns = Some(now + READ_AGAIN_NS);
             // If it cannot be read, those count that were there.
             if let Ok(all) = read(RESOLVERS) {
-                self.all = all;
+                self.set(all);
             }
         }
-        &self.all
+        self.all.as_deref().unwrap_or_default()
+    }
+
+    /// Takes those of this machine, but for the gateway itself.
+    fn set(&mut self, mut all: Vec<SocketAddr>) {
+        let count = all.len();
+        all.retain(|at| !self.own.contains(&at.ip().to_canonical()));
+        if all.len() < count && !std::mem::replace(&mut self.has_said, true) {
+            try_say(format_args!(
+                "siga: {RESOLVERS} names this gateway as a resolver, which cannot ask itself: must be another, or --resolver"
+            ));
+        }
+        self.all = Some(all);
     }
 
     /// The one to ask now.
@@ -140,7 +167,8 @@ impl Resolvers {
     }
 
     fn chosen(&self) -> Option<SocketAddr> {
-        self.all.get(self.silent.checked_rem(self.all.len())?).copied()
+        let all = self.all.as_deref()?;
+        all.get(self.silent.checked_rem(all.len())?).copied()
     }
 
     /// One has answered.
@@ -274,9 +302,21 @@ mod tests {
     }
 
     #[test]
+    fn gateway_does_not_ask_itself() {
+        let [own, mapped, other] = ["10.1.255.254:53", "[::ffff:10.1.255.254]:53", "192.0.2.2:53"]
+            .map(|at| at.parse().unwrap());
+        let mut resolvers = Resolvers::new(Vec::new(), vec!["10.1.255.254".parse().unwrap()]);
+        assert!(!resolvers.are_known());
+        resolvers.set(vec![mapped, own, other]);
+        assert_eq!((resolvers.chosen(), resolvers.has_said), (Some(other), true));
+        resolvers.set(vec![own]);
+        assert_eq!((resolvers.chosen(), resolvers.are_known()), (None, true));
+    }
+
+    #[test]
     fn resolver_that_is_silent_is_left_once() {
         let [one, two] = ["192.0.2.1:53", "192.0.2.2:53"].map(|at| at.parse().unwrap());
-        let mut resolvers = Resolvers::new(vec![one, two]);
+        let mut resolvers = Resolvers::new(vec![one, two], Vec::new());
         (0..4).for_each(|_| resolvers.fail(one, 5));
         assert_eq!(resolvers.current(0), Some(two));
         resolvers.answer(two, 9);

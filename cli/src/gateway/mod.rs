@@ -137,8 +137,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         refused: arguments.refuse.clone(),
         own,
     };
-    let named = arguments.resolver.iter().map(|at| SocketAddr::new(*at, DNS_PORT)).collect();
-    let mut resolvers = Resolvers::new(named);
+    let named = &arguments.resolver;
+    if let Some(itself) = named.iter().find(|at| lan.addresses().contains(at)) {
+        let what = format!("--resolver {itself}: must be another than the gateway itself");
+        return Err(Outcome::Usage(what));
+    }
+    let named = named.iter().map(|at| SocketAddr::new(*at, DNS_PORT)).collect();
+    let mut resolvers = Resolvers::new(named, lan.addresses().to_vec());
     let up = Up {
         name: lan.own().name.to_string(),
         lan: arguments.lan.clone(),
@@ -435,7 +440,10 @@ impl Gateway {
         }
         if self.is_own(destination.ip()) {
             return match self.is_for_names(destination) {
-                true => self.resolvers.current(now).ok_or(Failure::Lacking),
+                true => self.resolvers.current(now).ok_or(match self.resolvers.are_known() {
+                    true => Failure::Refused(Refusal::Port),
+                    false => Failure::Lacking,
+                }),
                 false => Err(Failure::Refused(Refusal::Port)),
             };
         }

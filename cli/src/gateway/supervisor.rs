@@ -56,7 +56,9 @@ impl Gateways {
             let (lan, waiting) = (gateway.lan.clone(), waiting.clone());
             let supervising = thread::Builder::new().name("gateway".into());
             if let Err(error) = supervising.spawn(move || gateway.supervise(waiting)) {
-                say(format_args!("siga: no gateway of {lan} until this host is started again: {error}"));
+                say(format_args!(
+                    "siga: no gateway of {lan} until this host is started again: {error}"
+                ));
             }
         }
         drop(waiting);
