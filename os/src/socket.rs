@@ -96,6 +96,14 @@ pub fn is_from_elsewhere(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| answers.contains(&errno))
 }
 
+/// Returns true if an error of a socket says that this process or the system has run out of something: descriptors, memory or watched descriptors. It may
+/// have some again soon.
+pub fn is_lack(error: &io::Error) -> bool {
+    let lacks =
+        [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::NOSPC, Errno::AGAIN];
+    Errno::from_io_error(error).is_some_and(|errno| lacks.contains(&errno))
+}
+
 fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
 }

@@ -210,7 +210,13 @@ fn parse(text: &str, interface_number: impl Fn(&str) -> Option<u32>) -> Vec<Sock
         let is_server = words.next() == Some("nameserver");
         let server = words.next().filter(|_| is_server)?;
         match server.split_once('%') {
-            None => Some(SocketAddr::new(server.parse().ok()?, PORT)),
+            None => {
+                let server: IpAddr = server.parse().ok()?;
+                let is_local =
+                    matches!(server, IpAddr::V6(server) if server.is_unicast_link_local());
+                // On which link it is local nobody has said.
+                (!is_local).then_some(SocketAddr::new(server, PORT))
+            }
             // An address that is local to a link, and the interface there (RFC 4007 11).
             Some((address, interface)) => {
                 let number = interface.parse().ok().or_else(|| interface_number(interface))?;
@@ -278,7 +284,7 @@ mod tests {
     #[test]
     fn resolvers_are_read_as_the_c_library_reads_them() {
         let text = "# nameserver 1.1.1.1\nsearch a.b\nnameserver 192.0.2.1\nnameserver\t2001:db8::1 \n\
-                    nameserver x\noptions a\nnameserver fe80::1%eth9\nnameserver fe80::1%eth0\n\
+                    nameserver x\noptions a\nnameserver fe80::2\nnameserver fe80::1%eth9\nnameserver fe80::1%eth0\n\
                     nameserver 192.0.2.4\n";
         let number = |name: &str| (name == "eth0").then_some(7);
         let read: Vec<String> = parse(text, number).iter().map(SocketAddr::to_string).collect();

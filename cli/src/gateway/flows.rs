@@ -10,7 +10,7 @@ use siga::Name;
 use siga::tcpip::{Counter, Outside, Stray, StrayKind};
 
 use super::dns::{PORT as DNS_PORT, Resolvers, is_query};
-use super::{Failure, failure};
+use super::{Failure, answer, failure};
 use crate::session::{Shares, Turns};
 
 /// How long a flow is kept after its last datagram: one of a question and an answer, and any other (RFC 4787 4.3).
@@ -180,8 +180,8 @@ impl Flows {
             && error.kind() != ErrorKind::WouldBlock
         {
             // It may be about one that was sent before.
-            if is_answer(error) {
-                self.fail(number, failure(error), outside)?;
+            if let Some(failure) = answer(error) {
+                self.fail(number, failure, outside)?;
             }
             let Some(flow) = self.flows.get(&number) else { return Ok(()) };
             sent = flow.socket.send(&stray.data);
@@ -240,8 +240,8 @@ impl Flows {
                 Ok((bytes, from)) if from.ip() == flow.to.ip() => bytes,
                 // A socket of echo requests takes replies from anywhere.
                 Ok(_) => continue,
-                Err(error) if is_answer(&error) => {
-                    self.fail(number, failure(&error), outside)?;
+                Err(error) if let Some(failure) = answer(&error) => {
+                    self.fail(number, failure, outside)?;
                     // A resolver that is not there: the member may ask again at once, and another is asked.
                     if let Some(flow) = self.flows.get(&number)
                         && let Some(asked_ns) = flow.unanswered_ns
@@ -332,11 +332,6 @@ fn open(kind: StrayKind, to: SocketAddr) -> io::Result<UdpSocket> {
         _ => error,
     })?;
     Ok(socket)
-}
-
-/// Returns true if the network has answered so, a router perhaps that forbids it.
-fn is_answer(error: &io::Error) -> bool {
-    matches!(failure(error), Failure::Refused(_) | Failure::Forbidden)
 }
 
 #[cfg(test)]

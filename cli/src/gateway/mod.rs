@@ -197,9 +197,19 @@ enum Failure {
     Refused(Refusal),
 }
 
-/// Returns the reason that an error of a socket stands for.
+/// Returns the reason that an error of a socket stands for. An error of neither the network nor a lack is the address's: the kernel takes it for none.
 fn failure(error: &io::Error) -> Failure {
-    match error.kind() {
+    answer(error).unwrap_or(match error.kind() {
+        // There is no port for the socket.
+        ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse => Failure::Lacking,
+        _ if os::socket::is_lack(error) => Failure::Lacking,
+        _ => Failure::Refused(Refusal::Host),
+    })
+}
+
+/// Returns the reason that an error stands for if the network has answered so, a router perhaps that forbids it, or the kernel's routes say so.
+fn answer(error: &io::Error) -> Option<Failure> {
+    let answer = match error.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => {
             Failure::Refused(Refusal::Port)
         }
@@ -210,8 +220,9 @@ fn failure(error: &io::Error) -> Failure {
         ErrorKind::PermissionDenied => Failure::Forbidden,
         _ if os::socket::is_no_family(error) => Failure::Refused(Refusal::Network),
         _ if os::socket::is_from_elsewhere(error) => Failure::Refused(Refusal::Host),
-        _ => Failure::Lacking,
-    }
+        _ => return None,
+    };
+    Some(answer)
 }
 
 impl Failure {
@@ -328,7 +339,7 @@ impl Gateway {
                         Ok(1..) => {}
                         Ok(0) | Err(_) => return Ok(()),
                     },
-                    _ if self.streams.wake(now, number, &self.outside)? => {}
+                    _ if self.streams.wake(number, &self.outside, &mut self.resolvers)? => {}
                     _ => self.flows.wake(number),
                 }
             }
@@ -352,7 +363,32 @@ impl Gateway {
             asked.guest.filter(|guest| !self.streams.is_full(*guest)).ok_or(Failure::Full)?;
         let to = self.admit(now, guest, asked.destination)?;
         self.begun += 1;
-        self.streams.begin((asked, guest), to, &self.poller, self.begun)
+        let begin = |gateway: &mut Gateway, to| {
+            gateway.streams.begin(now, (asked, guest), to, &gateway.poller, gateway.begun)
+        };
+        self.begin_at(now, to, to != asked.destination, begin)
+    }
+
+    /// Begins something to an address. If that is a resolver that cannot be asked, begins it to the next.
+    fn begin_at(
+        &mut self,
+        now: u64,
+        first: SocketAddr,
+        is_resolver: bool,
+        mut begin: impl FnMut(&mut Gateway, SocketAddr) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut to = first;
+        loop {
+            let refusal = match begin(self, to) {
+                Err(Failure::Refused(refusal)) if is_resolver => refusal,
+                // Not by the rules of this gateway: the kernel lets nothing go there.
+                Err(Failure::Forbidden) if is_resolver => Refusal::Host,
+                begun => return begun,
+            };
+            self.resolvers.fail(to, now);
+            let next = self.resolvers.current(now).filter(|next| ![first, to].contains(next));
+            to = next.ok_or(Failure::Refused(refusal))?;
+        }
     }
 
     /// Looks at some of the datagrams and echo requests that members send. Returns true if there may be more.
@@ -378,20 +414,12 @@ impl Gateway {
     }
 
     fn begin_flow(&mut self, now: u64, stray: &Stray, guest: Name) -> Result<(), Failure> {
-        let first = self.admit(now, guest, stray.destination)?;
+        let to = self.admit(now, guest, stray.destination)?;
         self.begun += 1;
-        let mut to = first;
-        while let Err(failure) = self.flows.begin(now, (stray, guest), to, &self.poller, self.begun)
-        {
-            let is_resolver = first != stray.destination;
-            if !(is_resolver && matches!(failure, Failure::Refused(_))) {
-                return Err(failure);
-            }
-            // No way leads to this resolver: the next is asked.
-            self.resolvers.fail(to, now);
-            let next = self.resolvers.current(now).filter(|next| ![first, to].contains(next));
-            to = next.ok_or(failure)?;
-        }
+        let begin = |gateway: &mut Gateway, to| {
+            gateway.flows.begin(now, (stray, guest), to, &gateway.poller, gateway.begun)
+        };
+        self.begin_at(now, to, to != stray.destination, begin)?;
         self.outside.count(Counter::OutsideFlows, 1).map_err(|error| failure(&error))
     }
 
@@ -474,5 +502,25 @@ impl Gateway {
     /// Collects the counters that are not zero, as `--json` prints them at the end.
     fn counted(&self) -> std::collections::BTreeMap<&'static str, u64> {
         crate::route::counted(self.outside.stack())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_runs_out_is_a_lack() {
+        let of = |errno| failure(&io::Error::from_raw_os_error(errno));
+        // (errno(3)) ENOMEM, ENFILE, EMFILE, ENOSPC, EADDRINUSE, EADDRNOTAVAIL, ENOBUFS.
+        for errno in [12, 23, 24, 28, 98, 99, 105] {
+            assert_eq!(of(errno), Failure::Lacking, "{errno}");
+        }
+        // EINVAL: an address that is local to a link, without the link.
+        assert_eq!(of(22), Failure::Refused(Refusal::Host));
+        assert_eq!(of(13), Failure::Forbidden);
+        assert_eq!(of(111), Failure::Refused(Refusal::Port));
+        // EMSGSIZE is of this side, and no answer.
+        assert_eq!(answer(&io::Error::from_raw_os_error(90)), None);
     }
 }

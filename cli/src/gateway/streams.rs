@@ -6,16 +6,26 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use os::poller::Poller;
+use os::processor::now_ns;
 use siga::Name;
 use siga::tcpip::{Asked, Counter, Outside};
 
+use super::dns::Resolvers;
 use super::{Failure, failure};
 use crate::session::{Connected, Pump, Turn, Woken};
 
 /// How long the other side may leave the first segment of a connection without an answer.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-pub struct Streams(Pump<Name, Asked>);
+pub struct Streams(Pump<Name, Begun>);
+
+/// A connection whose socket is on its way.
+struct Begun {
+    asked: Asked,
+    /// Where to: elsewhere than the member says if that is a resolver.
+    to: SocketAddr,
+    at_ns: u64,
+}
 
 impl Streams {
     pub fn new(connections_max: usize) -> Streams {
@@ -37,37 +47,49 @@ impl Streams {
     /// The failure that the member is to be told.
     pub fn begin(
         &mut self,
-        asked: (Asked, Name),
+        now: u64,
+        (asked, guest): (Asked, Name),
         to: SocketAddr,
         poller: &Poller,
         number: u64,
     ) -> Result<(), Failure> {
-        let connecting = self.0.connect(number, asked, (to, SILENCE_MAX), poller);
+        let begun = (Begun { asked, to, at_ns: now }, guest);
+        let connecting = self.0.connect(number, begun, (to, SILENCE_MAX), poller);
         connecting.map_err(|(_, error)| failure(&error))?;
-        self.0.shares.enter(asked.1);
+        self.0.shares.enter(guest);
         Ok(())
     }
 
-    /// The poller has named a number. Returns false if it is none of a connection.
+    /// The poller has named a number. Returns false if it is none of a connection. A resolver that is not reached is left for the next.
     ///
     /// # Errors
     /// As [`Outside::poll`].
-    pub fn wake(&mut self, now: u64, number: u64, outside: &Outside) -> io::Result<bool> {
-        let Connected { asked, owner: guest, socket } = match self.0.wake(number) {
-            Woken::Known => return Ok(true),
-            Woken::Unknown => return Ok(false),
-            Woken::Connected(connected) => connected,
-        };
+    pub fn wake(
+        &mut self,
+        number: u64,
+        outside: &Outside,
+        resolvers: &mut Resolvers,
+    ) -> io::Result<bool> {
+        let Connected { asked: Begun { asked, to, at_ns }, owner: guest, socket } =
+            match self.0.wake(number) {
+                Woken::Known => return Ok(true),
+                Woken::Unknown => return Ok(false),
+                Woken::Connected(connected) => connected,
+            };
         let begun = match socket {
             Ok(socket) => match outside.accept(asked)? {
                 Some(stream) => {
                     outside.count(Counter::OutsideConnections, 1)?;
-                    self.0.begin((number, guest), socket, stream, None, now).is_ok()
+                    self.0.begin((number, guest), socket, stream, None, now_ns()).is_ok()
                 }
                 None => false,
             },
             Err(error) => {
-                failure(&error).tell_asker(outside, asked)?;
+                let failure = failure(&error);
+                if to != asked.destination && failure != Failure::Lacking {
+                    resolvers.fail(to, at_ns);
+                }
+                failure.tell_asker(outside, asked)?;
                 false
             }
         };
