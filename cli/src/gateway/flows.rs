@@ -10,7 +10,7 @@ use siga::Name;
 use siga::tcpip::{Counter, Outside, Stray, StrayKind};
 
 use super::dns::{PORT as DNS_PORT, Resolvers, is_query};
-use super::{Failure, answer, failure};
+use super::failure::{Failure, answer, failure};
 use crate::session::{Shares, Turns};
 
 /// How long a flow is kept after its last datagram: one of a question and an answer, and any other (RFC 4787 4.3).

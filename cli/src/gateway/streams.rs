@@ -11,7 +11,7 @@ use siga::Name;
 use siga::tcpip::{Asked, Counter, Outside};
 
 use super::dns::Resolvers;
-use super::{Failure, failure};
+use super::failure::{Failure, failure};
 use crate::session::{Connected, Pump, Turn, Woken};
 
 /// How long the other side may leave the first segment of a connection without an answer.
