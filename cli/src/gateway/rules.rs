@@ -63,7 +63,13 @@ impl Rules {
             None => false,
             Some(Inner::Mapped) => true,
             Some(Inner::Translated(inner)) => {
-                is_local_to_a_link(inner.into()) || self.is_kept_back(inner.into())
+                let is_kept_back = |inner: &Ipv4Addr| {
+                    let inner = IpAddr::V4(*inner);
+                    is_local_to_a_link(inner) || self.is_kept_back(inner)
+                };
+                // What is in 0.0.0.0/8 nobody sends on: the translator has the address elsewhere, unless all are there.
+                let mut likely = inner.iter().filter(|inner| inner.octets()[0] != 0).peekable();
+                likely.peek().is_none() || likely.any(is_kept_back)
             }
         };
         is_kept_back
@@ -124,17 +130,21 @@ fn is_local_to_a_link(address: IpAddr) -> bool {
 enum Inner {
     /// The kernel would take it for the one of IPv4 (RFC 4291 2.5.5).
     Mapped,
-    /// A translator on the way makes it the one of IPv4 (RFC 6052 2.1, RFC 8215).
-    Translated(Ipv4Addr),
+    /// A translator on the way makes it one of these of IPv4: which, only the translator knows (RFC 6052 2.2, RFC 8215).
+    Translated([Ipv4Addr; 4]),
 }
 
 fn embedded(address: IpAddr) -> Option<Inner> {
     let IpAddr::V6(address) = address else { return None };
     let segments = address.segments();
-    let inner = Ipv4Addr::from_bits(address.to_bits() as u32);
+    // The bytes of an address with a prefix of 96, 64, 56 and 48 bits. All leave out the byte 8.
+    let bytes = address.octets();
+    let inner = [[12, 13, 14, 15], [9, 10, 11, 12], [7, 9, 10, 11], [6, 7, 9, 10]]
+        .map(|at| Ipv4Addr::from(at.map(|at: usize| bytes[at])));
     match segments {
         [0, 0, 0, 0, 0, 0 | 0xffff, ..] if !address.is_loopback() => Some(Inner::Mapped),
-        [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 1, ..] => Some(Inner::Translated(inner)),
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => Some(Inner::Translated([inner[0]; 4])),
+        [0x64, 0xff9b, 1, ..] => Some(Inner::Translated(inner)),
         _ => None,
     }
 }
@@ -174,6 +184,10 @@ mod tests {
             "168.63.129.16",
             "fd20:ce::254",
             "64:ff9b:1::a9fe:a9fe",
+            "64:ff9b:1:a9fe:a9:fe00:808:808",
+            "64:ff9b:1:a9:fe:a9fe:808:808",
+            "64:ff9b:1:808:a9:fea9:fe08:808",
+            "64:ff9b:1::",
             "::ffff:127.0.0.1",
             "::ffff:93.184.216.34",
             "::7f00:1",
@@ -184,7 +198,14 @@ mod tests {
         ] {
             assert_eq!(verdict(&open, forbidden), Verdict::Forbidden, "{forbidden}");
         }
-        for allowed in ["93.184.216.34", "10.2.0.1", "2001:db8::1", "64:ff9b::5db8:d822"] {
+        for allowed in [
+            "93.184.216.34",
+            "10.2.0.1",
+            "2001:db8::1",
+            "64:ff9b::5db8:d822",
+            "64:ff9b:1::5db8:d822",
+            "64:ff9b:1:5db8:d8:2200::",
+        ] {
             assert_eq!(verdict(&open, allowed), Verdict::UnlessOwn, "{allowed}");
         }
         assert!(
