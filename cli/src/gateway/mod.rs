@@ -82,6 +82,9 @@ pub struct Arguments {
     /// A network that may not be reached, like 10.0.0.0/8, whatever --to says
     #[arg(long, value_name = "NETWORK")]
     refuse: Vec<Prefix>,
+    /// The network of another LAN, of which only the networks may be reached that --to names
+    #[arg(long, value_name = "NETWORK")]
+    other: Vec<Prefix>,
     /// A resolver that names are asked of [default: those of /etc/resolv.conf]
     #[arg(long, value_name = "ADDRESS")]
     resolver: Vec<IpAddr>,
@@ -89,7 +92,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_MAX, value_parser = clap::value_parser!(u64).range(1..=16_384))]
     connections: u64,
     /// Be the gateway that this system file asks for (outside = true of the LAN), with its name, addresses and rules, as `siga up` would start it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["addresses", "name", "guests", "to", "refuse"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["addresses", "name", "guests", "to", "refuse", "other"])]
     system: Option<PathBuf>,
     /// End when standard input ends, as it does with the process that has started this one
     #[arg(long, hide = true)]
@@ -137,6 +140,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         guests: arguments.guests.iter().map(|guest| guest.to_uppercase()).collect(),
         to: arguments.to.clone(),
         refused: arguments.refuse.clone(),
+        others: arguments.other.clone(),
         own,
     };
     let named = &arguments.resolver;

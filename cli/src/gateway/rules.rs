@@ -16,6 +16,8 @@ pub struct Rules {
     pub to: Vec<Prefix>,
     /// The networks that may not be reached, whatever `to` says.
     pub refused: Vec<Prefix>,
+    /// The networks of other LANs, of which only those networks may be reached that are named in `to`.
+    pub others: Vec<Prefix>,
     /// The LAN's own networks, which are nowhere else.
     pub own: Vec<Prefix>,
 }
@@ -77,6 +79,18 @@ impl Rules {
             || is_no_host(address)
             || is_in(&self.own, address)
             || is_in(&self.refused, address)
+            || self.is_in_other(address)
+    }
+
+    /// Returns true if an address is another LAN's, and no network there is named that has it.
+    fn is_in_other(&self, address: IpAddr) -> bool {
+        let mut others = self.others.iter().filter(|other| other.contains(address));
+        others.any(|other| {
+            let is_within = |network: &&Prefix| {
+                network.bits() >= other.bits() && other.contains(network.address())
+            };
+            !self.to.iter().filter(is_within).any(|network| network.contains(address))
+        })
     }
 
     /// Returns true if an address may be reached now. The kernel is asked for its route each time, because addresses of this machine come and go.
@@ -157,7 +171,7 @@ mod tests {
         let networks =
             |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
         let own = networks(&["10.1.0.0/16", "fd00:1::/64"]);
-        Rules { guests: Vec::new(), to: networks(to), refused: networks(refused), own }
+        Rules { to: networks(to), refused: networks(refused), own, ..Rules::default() }
     }
 
     fn verdict(rules: &Rules, address: &str) -> Verdict {
@@ -228,6 +242,22 @@ mod tests {
         let named = rules(&["64:ff9b::/96", "64:ff9b::5db8:d823/128"], &["93.184.216.0/30"]);
         assert_eq!(verdict(&named, "64:ff9b::5db8:d8ff"), Verdict::UnlessOwn);
         assert_eq!(verdict(&named, "64:ff9b::5db8:d801"), Verdict::Forbidden, "93.184.216.1");
+    }
+
+    #[test]
+    fn of_other_lans_only_the_networks_that_are_named_are_reached() {
+        let others = vec!["10.2.0.0/16".parse().unwrap()];
+        let open = Rules { others: others.clone(), ..rules(&[], &[]) };
+        let named = Rules { others, ..rules(&["0.0.0.0/0", "10.2.7.0/24", "64:ff9b::/96"], &[]) };
+        for forbidden in ["10.2.0.1", "10.2.8.1", "64:ff9b::10.2.8.1"] {
+            assert_eq!(verdict(&open, forbidden), Verdict::Forbidden, "{forbidden}");
+            assert_eq!(verdict(&named, forbidden), Verdict::Forbidden, "{forbidden}");
+        }
+        assert_eq!(verdict(&open, "10.2.7.1"), Verdict::Forbidden);
+        for allowed in ["10.2.7.1", "64:ff9b::10.2.7.1", "10.3.0.1"] {
+            assert_eq!(verdict(&named, allowed), Verdict::UnlessOwn, "{allowed}");
+        }
+        assert_eq!(verdict(&open, "10.3.0.1"), Verdict::UnlessOwn);
     }
 
     #[test]

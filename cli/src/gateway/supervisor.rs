@@ -141,7 +141,7 @@ pub fn become_gateway(
 }
 
 /// The words of the command that is the gateway of a LAN. What is a range of another LAN of the system is nowhere else, so it is not
-/// reached over this machine, unless the file names a network in it.
+/// reached over this machine, but for the networks in it that the file names.
 fn words((lan, way): (&LanRule, &OutsideRule), lans: &[LanRule], socket: &Path) -> Vec<String> {
     let mut words = vec!["gateway".to_owned(), lan.name.to_string()];
     let mut add = |option: &str, value: String| words.push(format!("--{option}={value}"));
@@ -152,8 +152,7 @@ fn words((lan, way): (&LanRule, &OutsideRule), lans: &[LanRule], socket: &Path) 
     way.to.iter().for_each(|network| add("to", network.to_string()));
     way.refused.iter().for_each(|network| add("refuse", network.to_string()));
     let others = lans.iter().filter(|other| other.name != lan.name).flat_map(|other| &other.ranges);
-    let others = others.filter(|range| !way.to.iter().any(|network| range.contains(network)));
-    others.for_each(|range| add("refuse", range.to_string()));
+    others.for_each(|range| add("other", range.to_string()));
     words
 }
 
@@ -181,11 +180,12 @@ mod tests {
         let system = System::read(&file).unwrap();
         std::fs::remove_file(&file).unwrap();
         let Gateways(gateways) = Gateways::of(&system, Path::new("/run/socket"));
-        let refused = |gateway: &Gateway| {
-            let refused = gateway.words.iter().filter_map(|word| word.strip_prefix("--refuse="));
-            refused.map(str::to_owned).collect::<Vec<_>>()
+        let others = |gateway: &Gateway| {
+            let others = gateway.words.iter().filter_map(|word| word.strip_prefix("--other="));
+            others.map(str::to_owned).collect::<Vec<_>>()
         };
-        let refused: Vec<_> = gateways.iter().map(refused).collect();
-        assert_eq!(refused, [vec!["10.2.0.0/16", "10.3.0.0/16"], vec!["10.1.0.0/16"]]);
+        let others: Vec<_> = gateways.iter().map(others).collect();
+        let all_but = [["10.2.0.0/16", "10.3.0.0/16"], ["10.1.0.0/16", "10.2.0.0/16"]];
+        assert_eq!(others, all_but);
     }
 }
