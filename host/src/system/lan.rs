@@ -554,6 +554,10 @@ mod tests {
                 "s.toml:5: routes_from of A, which is not among the routers: must be in routers = [..] of the LAN, or routes_from be left out",
             ),
             (
+                "[[lan]]\nname = \"hs0\"\nrouters = [\"A\"]\n[[lan.member]]\nguest = \"A\"\nroutes_from = [\"::ffff:0:0/96\"]",
+                "s.toml:6: ::ffff:0.0.0.0/96 is a network of IPv4 in addresses of IPv6: must be written as IPv4, like 192.0.2.0/24",
+            ),
+            (
                 "[[lan]]\nname = \"hs0\"\nrouters = [\"A\"]\n[[lan.member]]\nguest = \"A\"\nroutes_from = []",
                 "s.toml:6: routes_from = []: must name a network, or be left out for all",
             ),

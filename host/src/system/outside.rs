@@ -160,6 +160,12 @@ fn last(range: &IpNet) -> IpAddr {
 
 pub(super) fn network(source: &Source, text: &Spanned<String>) -> Result<IpNet, FileError> {
     let parsed = text.get_ref().parse::<IpNet>().ok().filter(|network| *network == network.trunc());
+    if let Some(IpNet::V6(network)) = parsed
+        && network.addr().to_ipv4_mapped().is_some()
+    {
+        let what = format!("{network} is a network of IPv4 in addresses of IPv6");
+        return Err(source.error(text.span(), what, "must be written as IPv4, like 192.0.2.0/24"));
+    }
     parsed.ok_or_else(|| {
         let what = format!("{:?} is no network", text.get_ref());
         let right = "must be an address whose bits behind the common ones are zero, and how many those are, like 192.0.2.0/24";

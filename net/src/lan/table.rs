@@ -143,15 +143,18 @@ impl Member {
         let addresses = (0..MEMBER_ADDRESSES_MAX).map(|at| address(AT_ADDRESSES + 2 * at));
         let addresses = addresses.filter(|address| !address.is_unspecified());
         let addresses = addresses.map(|address| IpAddr::V6(address).to_canonical());
+        let network_bits = |at: usize| ((words[AT_NETWORK_BITS] >> (8 * at)) as u8).checked_sub(1);
         let network = |at: usize| {
-            let bits = ((words[AT_NETWORK_BITS] >> (8 * at)) as u8).checked_sub(1)?;
+            let bits = network_bits(at)?;
             let address = address(AT_NETWORKS + 2 * at);
             match (address.to_ipv4_mapped(), bits.checked_sub(MAPPED_BITS)) {
                 (Some(address), Some(bits)) => Prefix::of(address.into(), bits),
                 _ => Prefix::of(address.into(), bits),
             }
         };
-        let routes_from = (0..MEMBER_ROUTES_FROM_MAX).filter_map(network).collect();
+        // A network that is none must not be left out: none at all stand for all.
+        let networks = (0..MEMBER_ROUTES_FROM_MAX).filter(|at| network_bits(*at).is_some());
+        let routes_from = networks.map(network).collect::<Option<_>>()?;
         let (vlans, addresses) = (vlans.collect(), addresses.collect());
         let (name, flags) = (Name::parse(name)?, words[AT_FLAGS]);
         let (captures, routes) = (flags & CAPTURES != 0, flags & ROUTES != 0);
@@ -535,6 +538,9 @@ mod tests {
         raw.store(HEAD_WORDS + 4 * ENTRY_WORDS, 2, Ordering::Relaxed);
         table.set(5, Some(&member(5, &[])));
         raw.store(HEAD_WORDS + 5 * ENTRY_WORDS, 3, Ordering::Relaxed);
+        // A router, of which one network has more bits than an address.
+        table.set(6, Some(&Member { routes: true, ..member(6, &[]) }));
+        raw.store(HEAD_WORDS + 6 * ENTRY_WORDS + AT_NETWORK_BITS, 130, Ordering::Relaxed);
         let numbers: Vec<usize> = refreshed(&mut lent).into_iter().map(|(at, _)| at).collect();
         assert_eq!(numbers, [0, 1, 3]);
         assert_eq!(lent.find(member(1, &[]).mac).unwrap().0, 0, "the first of two counts");
