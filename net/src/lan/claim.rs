@@ -32,16 +32,28 @@ pub enum Claim {
     Discovery,
 }
 
-/// Returns the claim of a frame without a tag, of which `start` has the headers. A frame with a tag claims nothing: whom the system file
-/// has put into a VLAN, the others there know from each other.
+/// Returns the claim of a frame, of which `start` has the headers.
 ///
-/// A member that passes packets on may send from any address, or from those of the networks that it may pass packets on from. All may send from no address, as who asks for one does, and from the address
-/// of IPv6 that is local to the link and follows from their MAC address.
+/// A member that passes packets on may send from any address, or from those of the networks that it may pass packets on from. All
+/// members may send from no address, as a member without one does, and from the address of IPv6 that is local to the link and follows
+/// from their MAC address.
+///
+/// A frame with a tag claims nothing: members of a VLAN know from each other who they are. Only the networks of a member that
+/// passes packets on hold there too.
 #[inline]
 pub fn claim(start: &[u8], offload: Offload, from: &Member) -> Claim {
-    if offload.vlan.is_some() {
+    let is_tagged = offload.vlan.is_some();
+    if is_tagged && (!from.routes || from.routes_from.is_empty()) {
         return Claim::Fair;
     }
+    match claim_of_untagged(start, from) {
+        Claim::Discovery if is_tagged => Claim::Fair,
+        claim => claim,
+    }
+}
+
+#[inline]
+fn claim_of_untagged(start: &[u8], from: &Member) -> Claim {
     let source = match u16_at(start, 12) {
         Some(IPV4) => match start.get(26..30).and_then(|source| source.first_chunk::<4>()) {
             Some(source) => IpAddr::V4(Ipv4Addr::from(*source)),
@@ -160,6 +172,14 @@ mod tests {
         assert_eq!(claim_of("192.168.1.1"), Claim::Source("192.168.1.1".parse().unwrap()));
         let tagged = Offload { vlan: Some(7), ..Offload::NONE };
         assert_eq!(claim(&four("10.1.0.6"), tagged, &member()), Claim::Fair);
+        let claim_of = |frame: &[u8]| claim(frame, tagged, &router);
+        for fair in [four("192.168.0.1"), four("10.1.0.5"), frame(ARP, &[0; 28])] {
+            assert_eq!(claim_of(&fair), Claim::Fair);
+        }
+        let other = "192.168.1.1".parse().unwrap();
+        assert_eq!(claim_of(&four("192.168.1.1")), Claim::Source(other));
+        let router = Member { routes_from: Vec::new(), ..router };
+        assert_eq!(claim(&four("192.168.1.1"), tagged, &router), Claim::Fair);
         assert_eq!(claims(&frame(0x88b5, &[0; 40])), Claim::Fair);
     }
 
