@@ -111,8 +111,8 @@ impl Lan {
         self.mesh.take_disconnected()
     }
 
-    /// Whether a member that has left, and of which frames are still received, had both of these addresses.
-    pub(crate) fn has_left_with(&self, mac: Mac, address: IpAddr) -> bool {
-        self.mesh.has_left_with(mac, address)
+    /// Returns the member that has left, and of which frames are still received, that had both of these addresses.
+    pub(crate) fn left_with(&self, mac: Mac, address: IpAddr) -> Option<&Member> {
+        self.mesh.left_with(mac, address)
     }
 }

@@ -8,16 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fabric::name::Name;
-use net::lan::claim::{Claim, claim};
 use net::lan::link::{Frame, FrameInParts};
 use net::lan::offload::Offload;
-use net::lan::table::Member;
 use net::tcpip::{Link, SendToError, Stack, Unsent};
 use os::processor::now_ns;
 
 use super::held::Held;
 use super::lans::Lans;
-use super::members::Members;
+use super::members::{Members, is_fair};
 use super::questions::Questions;
 use super::routing::Routing;
 use super::waiting::Waiting;
@@ -550,19 +548,14 @@ impl Link for Wire<'_> {
         match of.find_address(address) {
             Some(owner) => owner.mac == source && is_fair(frame, owner),
             // What one has sent before it left is still received; and what one sends that is not a member yet at a new host.
-            None => {
-                self.members.sender(lan, address) == Some(source)
-                    || of.has_left_with(source, address)
-            }
+            None => match self.members.sender(lan, address) {
+                Some(sender) if sender.mac == source => sender.may_have_sent(frame),
+                _ => of.left_with(source, address).is_some_and(|member| is_fair(frame, member)),
+            },
         }
     }
 
     fn may_pass_from(&mut self, lan: usize, source: IpAddr) -> bool {
         self.lans.get(lan).own().may_pass_from(source)
     }
-}
-
-/// Returns true if the system file lets a member that passes packets on bring this one, wherever it has come from.
-fn is_fair(frame: &[u8], owner: &Member) -> bool {
-    owner.routes_from.is_empty() || claim(frame, Offload::NONE, owner) == Claim::Fair
 }

@@ -2,9 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use fabric::name::Name;
+use net::lan::claim::{Claim, claim};
 use net::lan::frame::Mac;
+use net::lan::offload::Offload;
+use net::lan::table::Member;
 use net::tcpip::{Neighbour, Stack};
 
 use super::lans::Lans;
@@ -35,10 +39,30 @@ struct OfLan {
 }
 
 /// Who has an address, or had it last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sender {
-    mac: Mac,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sender {
+    pub(super) mac: Mac,
     guest: Name,
+    /// Its entry, if that says from where it may pass packets on: this holds for what it has sent before it left, too.
+    restricted: Option<Arc<Member>>,
+}
+
+impl Sender {
+    fn of(member: &Member) -> Sender {
+        let is_restricted = !member.routes_from.is_empty();
+        let restricted = is_restricted.then(|| Arc::new(member.clone()));
+        Sender { mac: member.mac, guest: member.name, restricted }
+    }
+
+    /// Returns true if a frame from its MAC address may be one that it has sent.
+    pub(super) fn may_have_sent(&self, frame: &[u8]) -> bool {
+        self.restricted.as_ref().is_none_or(|member| is_fair(frame, member))
+    }
+}
+
+/// Returns true if the system file lets a member that passes packets on bring this one, wherever it has come from.
+pub(super) fn is_fair(frame: &[u8], owner: &Member) -> bool {
+    owner.routes_from.is_empty() || claim(frame, Offload::NONE, owner) == Claim::Fair
 }
 
 impl Members {
@@ -57,8 +81,7 @@ impl Members {
             for (member, found) in lan.changed_since(before.unwrap_or(0)) {
                 let neighbour = found.map(|found| {
                     let (addresses, vlans) = (found.addresses.clone(), found.vlans.clone());
-                    let sender = Sender { mac: found.mac, guest: found.name };
-                    (sender, Neighbour { addresses, vlans })
+                    (Sender::of(found), Neighbour { addresses, vlans })
                 });
                 if of_lan.members.get(&member) == neighbour.as_ref() {
                     continue;
@@ -82,7 +105,7 @@ impl Members {
             for (member, _) in &neighbours {
                 let Some((sender, neighbour)) = of_lan.members.get(member) else { continue };
                 for address in &neighbour.addresses {
-                    let before = self.senders.insert((number, *address), *sender);
+                    let before = self.senders.insert((number, *address), sender.clone());
                     if before.is_some_and(|before| before.guest != sender.guest) {
                         self.taken_over.push((number, *address));
                     }
@@ -116,9 +139,9 @@ impl Members {
         std::mem::take(&mut self.changed)
     }
 
-    /// The MAC address of the member that has, or had when it left, this address.
-    pub(super) fn sender(&self, lan: usize, address: IpAddr) -> Option<Mac> {
-        self.senders.get(&(lan, address)).map(|sender| sender.mac)
+    /// The member that has, or had when it left, this address.
+    pub(super) fn sender(&self, lan: usize, address: IpAddr) -> Option<&Sender> {
+        self.senders.get(&(lan, address))
     }
 
     /// Returns the addresses that another guest of a LAN has than before, since this was called last: nothing that was with the one is the
@@ -150,6 +173,7 @@ impl Members {
 #[cfg(test)]
 mod tests {
     use host::Embedded;
+    use host::config::Source;
     use host::system::System;
     use net::tcpip::{Options, Secret};
     use os::event::Event;
@@ -177,7 +201,8 @@ mod tests {
         let mut one = member(&host, "ONE");
         let (mac, address) = (one.mac(), one.addresses()[0]);
         members.follow(&mut lans, &mut net);
-        assert_eq!((members.taken, members.sender(0, address)), (22, Some(mac)));
+        let sender = |members: &Members, at| members.sender(0, at).map(|sender| sender.mac);
+        assert_eq!((members.taken, sender(&members, address)), (22, Some(mac)));
         let more = IpAddr::from([10, 1, 9, 9]);
         for round in 1..10 {
             one.register(more).unwrap();
@@ -194,7 +219,7 @@ mod tests {
             members.follow(&mut lans, &mut net);
         }
         members.forget(|wanted| wanted == address);
-        assert_eq!([address, more].map(|at| members.sender(0, at)), [Some(mac), None]);
+        assert_eq!([address, more].map(|at| sender(&members, at)), [Some(mac), None]);
         // Its address is another guest's now.
         let options = LanOptions { address: Address::This(address), ..LanOptions::default() };
         let guest = Guest::attach_embedded(&host, "LATER").unwrap();
@@ -206,7 +231,44 @@ mod tests {
             members.follow(&mut lans, &mut net);
         }
         members.forget(|_| false);
-        assert_eq!(members.sender(0, address), None);
+        assert_eq!(sender(&members, address), None);
         drop(others);
+    }
+
+    #[test]
+    fn router_that_has_left_is_held_to_its_networks() {
+        let text = r#"
+            [[guest]]
+            name = "*"
+            [[lan]]
+            name = "hs0"
+            range = "10.1.0.0/24"
+            routers = ["R"]
+            [[lan.member]]
+            guest = "R"
+            routes_from = ["10.2.0.0/25"]
+        "#;
+        let system = System::parse(&Source::of("s.toml", text)).unwrap();
+        let host = Embedded::start(system).unwrap();
+        let mut lans = Lans::new(vec![member(&host, "OWN")], Event::new().unwrap()).unwrap();
+        let mut net = Stack::new(lans.get(0).mac(), &[], Options::default(), Secret([1; 16]));
+        let options =
+            LanOptions { address: Address::Chosen, routes: true, ..LanOptions::default() };
+        let guest = Guest::attach_embedded(&host, "R").unwrap();
+        let router = Lan::join(guest, "hs0", &options).unwrap();
+        let (mac, address) = (router.mac(), router.addresses()[0]);
+        let mut members = Members::default();
+        members.follow(&mut lans, &mut net);
+        drop(router);
+        while members.left.is_empty() {
+            members.follow(&mut lans, &mut net);
+        }
+        let may_have_sent = |source: [u8; 4]| {
+            let head = [&[0xff; 6][..], &mac.0, &[8, 0, 0x45], &[0; 11]].concat();
+            let frame = [&head[..], &source, &[10, 1, 0, 1]].concat();
+            members.sender(0, address).unwrap().may_have_sent(&frame)
+        };
+        assert!(may_have_sent([10, 2, 0, 1]));
+        assert!(!may_have_sent([10, 2, 0, 200]));
     }
 }

@@ -97,12 +97,11 @@ impl Mesh {
         std::mem::take(&mut self.ending.disconnected)
     }
 
-    /// Returns true if a member that has left, and of which frames are still received, had both of these addresses.
+    /// Returns the member that has left, and of which frames are still received, that had both of these addresses.
     #[cfg(feature = "tcpip")]
-    pub(crate) fn has_left_with(&self, mac: Mac, address: IpAddr) -> bool {
-        let mut links = self.ending.links().filter_map(|key| self.links.get(key));
-        links.any(|PeerLink { link, .. }| {
-            link.peer().mac == mac && link.peer().addresses.contains(&address)
-        })
+    pub(crate) fn left_with(&self, mac: Mac, address: IpAddr) -> Option<&Member> {
+        let links = self.ending.links().filter_map(|key| self.links.get(key));
+        let mut members = links.map(|PeerLink { link, .. }| link.peer());
+        members.find(|member| member.mac == mac && member.addresses.contains(&address))
     }
 }
