@@ -75,6 +75,8 @@ pub struct Forwarder {
     poller: Poller,
     /// Those from the LAN whose socket is on its way have their LAN's half.
     pump: Pump<IpAddr, tcpip::TcpStream>,
+    /// A connection from the LAN for whose socket the system lacked something, its source, and where it goes.
+    waiting: Option<(tcpip::TcpStream, IpAddr, SocketAddr)>,
     begun: u64,
     /// How long nothing comes over a connection until it is ended.
     idle: Option<Duration>,
@@ -101,7 +103,7 @@ enum Accepting {
     Idle,
     /// There may be more: others have their turn before.
     More,
-    /// The system has no descriptor for one.
+    /// The system has no descriptor for one, or no memory.
     Short,
 }
 
@@ -127,6 +129,7 @@ impl Forwarder {
             entrance,
             poller,
             pump: Pump::new(connections_max),
+            waiting: None,
             begun: SIGNALS,
             idle: limits.idle,
             open_max: 0,
@@ -180,6 +183,11 @@ impl Forwarder {
     }
 
     fn accept(&mut self) -> io::Result<Accepting> {
+        if let Some((lan, source, to)) = self.waiting.take()
+            && !self.begin_to_system(lan, source, to)
+        {
+            return Ok(Accepting::Short);
+        }
         for _ in 0..ACCEPTED_PER_TURN {
             match &self.entrance {
                 Entrance::System(listener, to) => match listener.accept() {
@@ -205,10 +213,10 @@ impl Forwarder {
                 Entrance::Lan(listener, to) => match listener.accept() {
                     Ok((lan, source)) => {
                         let to = *to;
-                        if self.admit(source.ip()) {
-                            self.begin_to_system(lan, source.ip(), to);
-                        } else {
+                        if !self.admit(source.ip()) {
                             let _ = lan.reset();
+                        } else if !self.begin_to_system(lan, source.ip(), to) {
+                            return Ok(Accepting::Short);
                         }
                     }
                     // Also while a new host does not give us the address: that is said, and asked for again.
@@ -316,12 +324,21 @@ impl Forwarder {
         }
     }
 
-    fn begin_to_system(&mut self, lan: tcpip::TcpStream, source: IpAddr, to: SocketAddr) {
+    /// Returns false if the system lacks something for another socket: the connection waits until it is tried again.
+    fn begin_to_system(&mut self, lan: tcpip::TcpStream, source: IpAddr, to: SocketAddr) -> bool {
         self.begun += 1;
         let asked = (lan, source);
         let connecting = self.pump.connect(self.begun, asked, (to, CONNECT_MAX), &self.poller);
-        if let Err((lan, error)) = connecting {
-            self.give_up(&lan, source, &error);
+        match connecting {
+            Ok(()) => true,
+            Err((lan, error)) if os::socket::is_lack(&error) => {
+                self.waiting = Some((lan, source, to));
+                false
+            }
+            Err((lan, error)) => {
+                self.give_up(&lan, source, &error);
+                true
+            }
         }
     }
 
