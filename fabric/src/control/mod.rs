@@ -29,7 +29,7 @@ pub use packet::{Malformed, PACKET_BYTES_MAX};
 use packet::{Field, fields, messages};
 
 /// Version of this protocol.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// Connections that a guest may leave unanswered. A host refuses more.
 pub const PENDING_MAX: usize = 64;

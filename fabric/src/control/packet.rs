@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn attach_is_what_the_picture_says() {
-        let bytes = b"SIGA\x03\x00\x01\x00\x04\x03\x02\x01CLIENT  ";
+        let bytes = b"SIGA\x04\x00\x01\x00\x04\x03\x02\x01CLIENT  ";
         let request = Request::Attach { name: name("CLIENT") };
         assert_eq!(request.bytes(0x0102_0304), bytes);
         assert_eq!(Request::parse(bytes), Ok((0x0102_0304, request)));
