@@ -8,6 +8,7 @@ use std::time::Duration;
 use siga::Name;
 
 use crate::output::try_say;
+use crate::session::{HEAD_BYTES, is_query};
 
 /// The port of the domain name system.
 pub const PORT: u16 = 53;
@@ -27,21 +28,13 @@ const INTERFACE_BYTES_MAX: usize = 15;
 /// How long what was read of that file counts.
 const READ_AGAIN_NS: u64 = Duration::from_secs(1).as_nanos() as u64;
 
-/// Bytes of the head of a message (RFC 1035 4.1.1).
-const HEAD_BYTES: usize = 12;
-
 const A: u16 = 1;
 const AAAA: u16 = 28;
 const INTERNET: u16 = 1;
 const NOT_IMPLEMENTED: u8 = 4;
 
-/// Returns true if a message asks something that a resolver answers: a standard query with one question.
-pub fn is_query(message: &[u8]) -> bool {
-    message.len() > HEAD_BYTES && message[2] & 0xf8 == 0 && message[4..6] == [0, 1]
-}
-
 /// Returns the answer to a message that asks for something else than a name, such as a change of names (RFC 1035 4.1.1: not implemented; RFC
-/// 2136). A resolver on this machine might believe what comes from the machine itself. None if the message asks for nothing, either.
+/// 2136), or for a whole zone. A resolver on this machine might believe what comes from the machine itself. None if the message asks for nothing, either.
 pub fn answer_other(message: &[u8]) -> Option<[u8; HEAD_BYTES]> {
     let head = message.first_chunk::<HEAD_BYTES>().filter(|head| head[2] & 0x80 == 0)?;
     let mut answer = [0; HEAD_BYTES];

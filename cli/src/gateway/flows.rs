@@ -9,9 +9,9 @@ use os::poller::Poller;
 use siga::Name;
 use siga::tcpip::{Counter, Outside, Stray, StrayKind};
 
-use super::dns::{PORT as DNS_PORT, Resolvers, is_query};
+use super::dns::{PORT as DNS_PORT, Resolvers};
 use super::failure::{Failure, answer, failure};
-use crate::session::{Shares, Turns};
+use crate::session::{Shares, Turns, is_query};
 
 /// How long a flow is kept after its last datagram: one of a question and an answer, and any other (RFC 4787 4.3).
 const SHORT_NS: u64 = Duration::from_secs(10).as_nanos() as u64;

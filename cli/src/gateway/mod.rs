@@ -22,7 +22,7 @@ use serde::Serialize;
 use siga::tcpip::{Asked, Counter, Outside, Prefix, Refusal, StackOptions, Stray, StrayKind};
 use siga::{Name, Wait};
 
-use self::dns::{PORT as DNS_PORT, Question, Resolvers, answer_other, is_query};
+use self::dns::{PORT as DNS_PORT, Question, Resolvers, answer_other};
 use self::failure::{Failure, failure};
 use self::flows::Flows;
 use self::rules::Rules;
@@ -33,6 +33,7 @@ use crate::notices::Notices;
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
 use crate::route::Told;
+use crate::session::is_query;
 use crate::socket::Socket;
 
 /// Connections at once unless an option says otherwise, and as many flows of datagrams, if the system gives the descriptors.

@@ -1,7 +1,7 @@
 //! Connections of members: each is two, the member's with this gateway's stack, and one of a socket to the address that the member asked
 //! for.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -80,7 +80,12 @@ impl Streams {
             Ok(socket) => match outside.accept(asked)? {
                 Some(stream) => {
                     outside.count(Counter::OutsideConnections, 1)?;
-                    self.0.begin((number, guest), socket, stream, None, now_ns()).is_ok()
+                    let ends = (number, guest);
+                    let begun = self.0.begin(ends, socket, stream, None, now_ns()).is_ok();
+                    if to != asked.destination {
+                        self.0.restrict_to_questions(number);
+                    }
+                    begun
                 }
                 None => false,
             },
@@ -109,7 +114,13 @@ impl Streams {
     /// # Errors
     /// As [`Outside::poll`].
     pub fn carry(&mut self, now: u64, outside: &Outside) -> io::Result<()> {
-        let Turn { to_lan, to_system, .. } = self.0.carry(now)?;
+        let Turn { to_lan, to_system, failed } = self.0.carry(now)?;
+        let is_forbidden =
+            |(_, error): &&(Name, io::Error)| error.kind() == ErrorKind::PermissionDenied;
+        let forbidden = failed.iter().filter(is_forbidden).count();
+        if forbidden > 0 {
+            outside.count(Counter::OutsideForbidden, forbidden as u64)?;
+        }
         if to_system > 0 {
             outside.count(Counter::OutsideBytesOut, to_system)?;
         }

@@ -1,9 +1,10 @@
 //! Two connections that are one to their ends: a socket of this system, and a stream on a LAN.
 
 mod pump;
+mod questions;
 mod shares;
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use os::poller::Poller;
 use siga::tcpip;
 
 pub use self::pump::{Connected, Pump, Turn, Woken};
+use self::questions::Questions;
+pub use self::questions::{HEAD_BYTES, is_query};
 pub use self::shares::{Shares, Turns};
 
 /// How long a side is silent before it is asked whether it is still there, how long until it is asked again, and how often.
@@ -31,6 +34,8 @@ struct Session {
     /// True once the end of this direction was passed on.
     is_lan_shut: bool,
     is_system_shut: bool,
+    /// The questions to a resolver, if only those go to the system.
+    questions: Option<Questions>,
 }
 
 /// The state of one side of a connection, as far as it was named.
@@ -81,6 +86,7 @@ impl Session {
             of_lan: Side::NAMED,
             is_lan_shut: false,
             is_system_shut: false,
+            questions: None,
         };
         let watched = session.watch(poller, number);
         match watched {
@@ -180,10 +186,15 @@ impl Session {
             }
             let mut written = Ok(0);
             let mut has_ended = false;
+            let questions = &mut self.questions;
             let taken = self.lan.receive_pieces_with(|pieces| {
                 has_ended = pieces.is_empty();
                 if !has_ended {
-                    written = (&self.system).write_vectored(pieces);
+                    let write = |pieces: &[IoSlice<'_>]| (&self.system).write_vectored(pieces);
+                    written = match questions {
+                        Some(questions) => questions.pass(pieces, write),
+                        None => write(pieces),
+                    };
                 }
                 *written.as_ref().unwrap_or(&0)
             });

@@ -9,7 +9,7 @@ use std::time::Duration;
 use os::poller::Poller;
 use siga::tcpip;
 
-use super::{Carried, Session, Shares, Side, Turns};
+use super::{Carried, Questions, Session, Shares, Side, Turns};
 
 /// Connections that are carried on before others have their turn.
 const CARRIED_PER_TURN: usize = 64;
@@ -123,6 +123,13 @@ impl<Owner: Copy + Eq + Hash, Asked> Pump<Owner, Asked> {
         self.running.insert(number, Running { session, owner, carried_ns: now });
         self.ready.add(number);
         Ok(())
+    }
+
+    /// Lets nothing but questions after names go to the system over a connection that has begun, which is one to a resolver.
+    pub fn restrict_to_questions(&mut self, number: u64) {
+        if let Some(running) = self.running.get_mut(&number) {
+            running.session.questions = Some(Questions::default());
+        }
     }
 
     /// The poller has named a number.

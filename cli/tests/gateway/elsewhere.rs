@@ -24,7 +24,7 @@ const TO: [&str; 4] = ["--to", "192.0.2.2/32", "--to", "192.0.2.0/24"];
 
 /// The machine elsewhere. Port 7 gives back what it gets, by TCP and UDP; port 9 takes nothing and keeps what it has; port 19 sends
 /// without end; port 11 of UDP answers with the number of connections that are open at 7 and 19, and port 13 without end. A
-/// resolver is at 192.0.2.3. Whatever ends the test ends all of it: standard input
+/// resolver is at 192.0.2.3, and by TCP at port 53 what gives back what it gets. Whatever ends the test ends all of it: standard input
 /// does.
 const SCRIPT: &str = r#"
 ip link set lo up && ip link add elsewhere type veth peer name other && ip link set other up && ip link set elsewhere up &&
@@ -71,6 +71,7 @@ datagrams(53, lambda data: data[:2] + bytes([data[2] | 128]) + data[3:], "192.0.
 datagrams(11, lambda data: str(opened).encode())
 accept(7, echo)
 accept(19, endless)
+accept(53, echo)
 print("there", flush=True)
 threading.Event().wait()
 ' > "$1" & server=$!

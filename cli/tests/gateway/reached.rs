@@ -122,6 +122,18 @@ fn resolvers_that_cannot_be_asked_are_left() {
     assert_eq!(ask(), Err(ErrorKind::ConnectionRefused));
     assert_eq!(ask(), Ok(question.len()));
     assert_eq!(ask(), Ok(question.len()));
+    // Over TCP a change of names does not get there either.
+    let mut stream = connect(&stack, "10.1.255.254:53").unwrap();
+    let framed = |message: &[u8]| [&(message.len() as u16).to_be_bytes()[..], message].concat();
+    stream.write_all(&framed(question)).unwrap();
+    let mut answer = vec![0; 2 + question.len()];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, framed(question));
+    let mut update = question.to_vec();
+    update[2] = 0x28;
+    stream.write_all(&framed(&update)).unwrap();
+    let error = stream.read(&mut answer).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
 #[test]
