@@ -235,7 +235,10 @@ impl Flows {
         let mut bytes_in = 0;
         let mut has_more = true;
         for _ in 0..RECEIVED_PER_TURN {
-            let Some(flow) = self.flows.get_mut(&number) else { return Ok(false) };
+            let Some(flow) = self.flows.get_mut(&number) else {
+                has_more = false;
+                break;
+            };
             let bytes = match flow.socket.recv_from(&mut self.buffer) {
                 Ok((bytes, from)) if from.ip() == flow.to.ip() => bytes,
                 // A socket of echo requests takes replies from anywhere.
@@ -251,7 +254,8 @@ impl Flows {
                     }
                     continue;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                // What lacks is not there at once: the next datagram names the flow again.
+                Err(error) if os::socket::is_lack(&error) => {
                     has_more = false;
                     break;
                 }
