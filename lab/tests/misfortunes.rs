@@ -83,7 +83,7 @@ fn struck(run: u64, trial: u64) -> u64 {
 /// The file that a worker makes when it has its misfortune.
 fn file(run: u64, trial: u64, attempt: u64) -> PathBuf {
     let name = format!("siga-misfortune-{}-{run}-{trial}-{attempt}", std::process::id());
-    std::env::temp_dir().join(name)
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
 fn crew_of(run: u64, place: Place) -> Crew {

@@ -26,7 +26,7 @@ fn worker() {
 
 /// Lets this process have its misfortune when its time has come, or never if that is too late.
 fn suffer(misfortune: &str) {
-    let words: Vec<&str> = misfortune.split(' ').collect();
+    let words: Vec<&str> = misfortune.splitn(4, ' ').collect();
     let [kind, after_us, latest_us, file] = words[..] else { panic!("{misfortune}") };
     let [after, latest] =
         [after_us, latest_us].map(|us| Duration::from_micros(us.parse().unwrap()));
@@ -41,10 +41,11 @@ fn suffer(misfortune: &str) {
     let began = Instant::now();
     std::thread::spawn(move || {
         std::thread::sleep(after);
-        if began.elapsed() > latest {
-            return;
-        }
         std::fs::write(&file, "").unwrap();
+        // To make a file can take longer than the window: only here is it known whether the time is over.
+        if began.elapsed() > latest {
+            return std::fs::remove_file(&file).unwrap();
+        }
         kill_process(getpid(), signal).unwrap();
     });
 }
