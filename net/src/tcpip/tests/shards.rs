@@ -174,18 +174,20 @@ fn moving_connections(
                 one.is_moving = stack.move_to(one.id, to, name as u64);
             }
         }
-        if !world.step() {
-            break;
-        }
+        let mut goes_on = world.step();
         for side in [0, 1] {
             for shard in 0..world.sides[side].len() {
                 while let Some((id, name)) = world.sides[side][shard].take_arrived() {
+                    goes_on = true;
                     let one = &mut ends[name as usize];
                     assert_eq!(one.side, side);
                     (one.shard, one.id, one.is_moving) = (shard, id, false);
                     moves += 1;
                 }
             }
+        }
+        if !goes_on {
+            break;
         }
     }
     let is_complete = |end: &Party| end.is_over && end.received == bytes;
@@ -200,13 +202,15 @@ fn moving_connections(
             while let Some((id, _)) = world.sides[side][0].accept(at) {
                 world.sides[side][0].close(id);
             }
-            for stack in &mut world.sides[side] {
-                while let Some((id, _)) = stack.take_arrived() {
-                    stack.close(id);
-                }
+        }
+        let mut goes_on = world.step();
+        for stack in world.sides.iter_mut().flatten() {
+            while let Some((id, _)) = stack.take_arrived() {
+                stack.close(id);
+                goes_on = true;
             }
         }
-        if world.is_quiet() || !world.step() {
+        if world.is_quiet() || !goes_on {
             break;
         }
     }
