@@ -50,6 +50,15 @@ impl Footprint {
         })
     }
 
+    /// Takes the least of both for all that is counted one by one: the other was taken when something was still on its way out.
+    pub fn lower_to(&mut self, other: &Footprint) {
+        let Footprint { descriptors, boards, lines, others, bytes: _, shared_bytes: _ } = other;
+        self.descriptors = self.descriptors.min(*descriptors);
+        self.boards = self.boards.min(*boards);
+        self.lines = self.lines.min(*lines);
+        self.others = self.others.min(*others);
+    }
+
     /// What is more than in `before`, in words; empty if nothing is.
     pub fn leaks_since(&self, before: &Footprint) -> Vec<String> {
         let mut leaks = Vec::new();

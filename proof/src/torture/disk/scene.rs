@@ -276,7 +276,9 @@ impl Scene {
             for (who, child) in processes {
                 let process = child.as_ref().map_or(0, Child::id);
                 let found = Footprint::of(process).map_err(said)?;
-                let before = *scene.baseline.entry(who).or_insert(found);
+                let before = scene.baseline.entry(who).or_insert(found);
+                before.lower_to(&found);
+                let before = *before;
                 let before = if who == SERVER { with_more_caches(before, &found) } else { before };
                 leaks
                     .extend(found.leaks_since(&before).iter().map(|leak| format!("{who}: {leak}")));
