@@ -200,16 +200,15 @@ impl Mesh {
         }
     }
 
-    /// Sends a frame that was checked and whose data lies elsewhere, at once. It is put into one piece unless it goes over the path that
-    /// was used last.
+    /// Sends a frame that was checked and whose data lies elsewhere, at once. It is put into one piece if its target has no path yet.
     #[cfg(feature = "tcpip")]
     pub(crate) fn send_in_parts(
         &mut self,
         destination: Mac,
         frame: &FrameInParts<'_>,
     ) -> Result<(), TrySendFrameError> {
-        let key = self.outbound.last.filter(|(mac, _)| *mac == destination).map(|(_, key)| key);
-        if let Some(key) = key.filter(|_| !self.copies.are_made()) {
+        let key = self.key_to(destination).filter(|_| !self.copies.are_made());
+        if let Some(key) = key {
             self.publish_to_all();
             if let Some(peer) = self.links.get_mut(key) {
                 let sent = peer.link.send_in_parts(frame);
@@ -222,6 +221,18 @@ impl Mesh {
         }
         let whole = Frame { offload: frame.offload, bytes: &frame.whole() };
         self.send(destination, whole, Urgency::WithOthers)
+    }
+
+    /// The path to a member, if there is one.
+    #[cfg(feature = "tcpip")]
+    fn key_to(&mut self, destination: Mac) -> Option<Key> {
+        if let Some((_, key)) = self.outbound.last.filter(|(mac, _)| *mac == destination) {
+            return Some(key);
+        }
+        let (number, _) = self.view.find_taker(destination)?;
+        let key = self.peers.key(number)?;
+        self.outbound.last = Some((destination, key));
+        Some(key)
     }
 
     pub(crate) fn flush(&mut self) {
