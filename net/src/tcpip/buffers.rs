@@ -4,8 +4,8 @@
 //! one alone may have half of what the direction may have. The last quarter of that is for owners that have two at most, so that a few
 //! that take what they may leave some for others.
 
+use crate::tcpip::hashed::HashMap;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 /// Bytes of a buffer.
@@ -103,7 +103,7 @@ impl Buffers {
             freed_bytes: 0,
             accounts: Vec::new(),
             vacant: Vec::new(),
-            by_host: HashMap::new(),
+            by_host: HashMap::default(),
             refused: RefCell::default(),
         }
     }

@@ -9,7 +9,7 @@
 //! shard serves its whole mailbox, in order, before it takes another frame. So segments of a connection that enter at one shard, whichever, are
 //! served in the order in which they enter. The same holds for statements about all connections.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +18,7 @@ use super::connection::Connection;
 use super::stack::{Stack, Tuple};
 use super::time_wait::Entry;
 use crate::lan::offload::Offload;
+use crate::tcpip::hashed::HashMap;
 
 /// Frames in a mailbox at most, and their bytes. A source may have as many of both as are free, so one alone has half.
 const FRAMES_MAX: usize = 2048;
@@ -146,7 +147,7 @@ impl Directory {
     /// For so many shards, to each of which connections may bring so many buffers beyond its limit.
     pub(super) fn new(shards: usize, room: usize, wake: Wake) -> Directory {
         let inside = Inside {
-            owners: HashMap::new(),
+            owners: HashMap::default(),
             mail: (0..shards).map(|_| Mail::default()).collect(),
             room: vec![room; shards].into(),
             is_refused: false,

@@ -5,7 +5,7 @@
 //! room. What overlaps is a forgery or a fault: its packet is given up, and what comes of it later is dropped too (RFC 5722,
 //! for both families). A first fragment has all headers (RFC 1858, RFC 7112).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::control;
@@ -13,6 +13,7 @@ use super::counters::Counters;
 use super::packet::{self, Fragment, ICMP, ICMPV6, IPV4_BYTES, IPV6_BYTES, Packet, TCP, UDP};
 use crate::board::Counter;
 use crate::lan::frame::ETHERNET_BYTES;
+use crate::tcpip::hashed::HashMap;
 
 /// Packets in parts at most.
 const PACKETS_MAX: usize = 512;

@@ -14,6 +14,7 @@ mod device;
 mod directory;
 mod exit;
 mod fragments;
+mod hashed;
 mod keep_alive;
 mod medium;
 mod neighbours;

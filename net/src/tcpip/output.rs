@@ -5,7 +5,6 @@
 //! segment is lost this way.
 //! Packets that are passed on for others wait too, behind ours, as far as there is room for them.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 use fabric::path::Lack;
@@ -19,6 +18,7 @@ use crate::board::Counter;
 use crate::lan::link::FrameInParts;
 use crate::lan::offload::Offload;
 use crate::lan::waiting::WaitingFrames;
+use crate::tcpip::hashed::HashMap;
 
 /// Frames that wait for one target, at most. The first may be full of data: while it waits nobody makes another of that
 /// kind for the target. Those behind it are acknowledgements and the like. Each target has its own, so one that takes
@@ -169,9 +169,9 @@ impl Output {
         Output {
             neighbours: Neighbours::new(&routes, secret),
             routes,
-            held: HashMap::new(),
-            lacks: HashMap::new(),
-            passed: HashMap::new(),
+            held: HashMap::default(),
+            lacks: HashMap::default(),
+            passed: HashMap::default(),
             passed_bytes: 0,
             own: Own::default(),
             clock: 0,

@@ -1,6 +1,7 @@
 //! How long packets to an address may be, where that is less than the LAN takes (RFC 1191, RFC 8201).
 
-use std::collections::{BTreeSet, HashMap};
+use crate::tcpip::hashed::HashMap;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// Addresses at most. The oldest goes when one more comes.

@@ -4,7 +4,6 @@
 //! address tables of the LANs say. With one interface, and no route, there is nothing to choose: everybody is a neighbour, and
 //! nothing is looked up.
 
-use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::ops::Range;
 
@@ -15,6 +14,7 @@ use super::tcp::Limits;
 use crate::lan::frame::Mac;
 use crate::lan::offload::SEGMENTS_MAX;
 pub use crate::lan::prefix::{NoPrefix, Prefix};
+use crate::tcpip::hashed::{HashMap, HashSet};
 
 /// Routes of a stack, at most.
 pub const ROUTES_MAX: usize = 1024;
@@ -122,7 +122,7 @@ impl Routes {
         let has_vlan = interfaces.iter().any(|one| one.vlan.is_some());
         let has_choice = interfaces.len() > 1 || has_vlan || !routes.is_empty();
         let (mut of_networks, mut bits) =
-            (HashMap::<_, Range<usize>>::new(), [Vec::new(), Vec::new()]);
+            (HashMap::<_, Range<usize>>::default(), [Vec::new(), Vec::new()]);
         for (at, route) in routes.iter().enumerate() {
             of_networks.entry(route.to).or_insert(at..at).end = at + 1;
             let bits = &mut bits[usize::from(!route.to.address().is_ipv4())];

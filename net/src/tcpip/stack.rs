@@ -1,6 +1,6 @@
 //! A stack: frames in, frames out, and the verbs of programs in between.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ use crate::lan::frame::{ETHERNET_BYTES, Mac, destination, u16_at};
 use crate::lan::link::Frame;
 use crate::lan::neighbour;
 use crate::lan::offload::{Checksum, Kind, Offload, segment};
+use crate::tcpip::hashed::{HashMap, HashSet};
 use os::words::Words;
 
 mod control;
@@ -270,9 +271,9 @@ impl Stack {
             counters: Counters::new(),
             ports: Ports::new(secret),
             connections: Connections::default(),
-            tuples: HashMap::new(),
-            by_host: HashMap::new(),
-            listeners: HashMap::new(),
+            tuples: HashMap::default(),
+            by_host: HashMap::default(),
+            listeners: HashMap::default(),
             sockets: Sockets::default(),
             time_wait: TimeWait::default(),
             timers: Wheel::default(),
@@ -285,7 +286,7 @@ impl Stack {
             unshown: [0; CONNECTION_ROWS.div_ceil(64)],
             are_sockets_unshown: true,
             are_ways_unshown: true,
-            stalled: HashMap::new(),
+            stalled: HashMap::default(),
             begun: 0,
             clock: 0,
             room: Vec::new(),
@@ -294,7 +295,7 @@ impl Stack {
             packets_cut: 0,
             path_mtus: PathMtus::default(),
             path_mtus_of_datagrams: PathMtus::default(),
-            defended: HashMap::new(),
+            defended: HashMap::default(),
             errors: Limiter::new(secret),
             outside: Outside::default(),
             shard: None,

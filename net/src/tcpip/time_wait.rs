@@ -3,9 +3,10 @@
 //! Nothing of a connection is needed then but two sequence numbers: so it is an entry in a table and no socket. All
 //! entries stay for the same time, so the oldest is always the first to go.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::stack::Tuple;
+use crate::tcpip::hashed::HashMap;
 
 /// Entries at most: some 6 MiB. The oldest goes when one more comes.
 pub(super) const ENTRIES_MAX: usize = 65_536;

@@ -1,11 +1,12 @@
 //! Sockets of UDP: a queue of datagrams each.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fabric::path::Lack;
 
 use crate::board::Counter;
+use crate::tcpip::hashed::HashMap;
 
 /// Bytes that datagrams may take in one socket before more are dropped, some of them for keeping each.
 const QUEUE_BYTES_MAX: usize = 256 << 10;

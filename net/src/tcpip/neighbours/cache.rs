@@ -13,11 +13,12 @@
 //! asked (DOUBT, which progress does not end). An entry that is not settled, because the neighbour has named itself or because two have answered, is
 //! put to all when it is used or contradicted, and the first answer replaces it.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use crate::lan::frame::Mac;
 use crate::lan::offload::Offload;
+use crate::tcpip::hashed::HashMap;
 use crate::tcpip::secret::Secret;
 
 /// Neighbours at one interface, at most.
@@ -178,11 +179,11 @@ impl Cache {
     pub(in crate::tcpip) fn new(secret: Secret) -> Cache {
         Cache {
             secret,
-            entries: HashMap::new(),
+            entries: HashMap::default(),
             timers: BTreeSet::new(),
             strangers: VecDeque::new(),
             asked: VecDeque::new(),
-            asked_at: HashMap::new(),
+            asked_at: HashMap::default(),
             waiting_bytes: 0,
             lost: 0,
             unsure: 0,

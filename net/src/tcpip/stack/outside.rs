@@ -127,7 +127,7 @@ struct Turns<T> {
 
 impl<T> Default for Turns<T> {
     fn default() -> Turns<T> {
-        Turns { of_sources: HashMap::new(), order: VecDeque::new() }
+        Turns { of_sources: HashMap::default(), order: VecDeque::new() }
     }
 }
 

@@ -117,7 +117,7 @@ impl Stack {
         let mut addresses = addresses.flat_map(|found| &found.addresses);
         if !stalled.is_empty() && addresses.any(|address| output.routes.is_gateway(*address)) {
             // A better way may be there for those that wait for another gateway.
-            let mut ways = HashMap::new();
+            let mut ways = HashMap::default();
             for (hop, waiting) in stalled.iter() {
                 for index in waiting {
                     let Some(connection) = connections.get_mut(*index) else { continue };

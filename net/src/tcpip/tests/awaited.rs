@@ -30,7 +30,7 @@ fn watched_connections_are_named_when_they_change_and_only_then() {
     assert_eq!(named(&mut world), [72]);
     // The end of all connections with a host, without a frame.
     let host = world.at(0, 0).ip();
-    assert_eq!(world.stacks[1].hosts(), [host].into());
+    assert_eq!(world.stacks[1].hosts(), [host].into_iter().collect());
     world.stacks[1].end_with(host);
     assert_eq!(named(&mut world), [71, 72]);
     assert!(world.stacks[1].hosts().is_empty());

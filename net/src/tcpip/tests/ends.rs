@@ -115,7 +115,7 @@ fn reader_learns_that_the_other_side_is_gone_or_another() {
     let (mut world, ids) = in_mid_conversation();
     world.until(SECOND, |_| false);
     let host = world.at(1, 0).ip();
-    assert_eq!(world.stacks[0].hosts(), [host].into());
+    assert_eq!(world.stacks[0].hosts(), [host].into_iter().collect());
     // One that is still there answers, and nothing changes.
     world.stacks[0].question(host);
     let sent = world.stacks[1].counter(Counter::FramesSent);

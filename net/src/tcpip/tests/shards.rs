@@ -241,6 +241,19 @@ fn nothing_comes_out_of_order_while_connections_move() {
     assert!(moves > 500, "{moves}");
 }
 
+#[test]
+fn seed_brings_about_the_same_each_time() {
+    let run = || {
+        let faults = Faults { lost: 4, doubled: 4, delayed: 20, full: 20, corrupted: 1 };
+        let mut world = Shards::new(7, faults, Options::default(), [2, 3]);
+        let done = moving_connections(&mut world, 5, 100_000, false);
+        let stacks = world.sides.iter().flatten();
+        let resent: Vec<u64> = stacks.map(|stack| stack.counter(Counter::Resent)).collect();
+        (done, world.now, world.wires.each_ref().map(|wire| wire.count), resent)
+    };
+    assert_eq!(run(), run());
+}
+
 /// `SIGA_SEED` runs one world.
 #[test]
 fn all_arrives_while_connections_move_between_shards_over_a_bad_wire() {
