@@ -44,6 +44,10 @@ pub(crate) trait Dials {
     /// The next connection that the source has made. None if the party spins and there is none.
     fn accept(&mut self) -> io::Result<Option<Self::Stream>>;
 
+    /// Connects to, or accepts at, the port for this connection of so many: two addresses have 64,512 pairs of ports for each port of
+    /// the target.
+    fn turn_to(&mut self, number: u64);
+
     /// Nothing is asked for so long: connections that are idle become as cheap as they get.
     fn rest(&mut self, time: Duration) -> io::Result<()>;
 
@@ -61,6 +65,15 @@ pub(crate) trait Dials {
     fn finish(self) -> Result<(), Fault>;
 }
 
+/// Connections that one port of the target takes.
+const CONNECTIONS_PER_PORT: u64 = 50_000;
+
+/// Ports that the target needs for the idle connections of a trial.
+fn ports(order: &Order) -> u16 {
+    let idle = order.number_if_any("idle").unwrap_or(0);
+    1 + (idle / CONNECTIONS_PER_PORT) as u16
+}
+
 /// The result of accepting; none if there is nobody.
 fn accepted<S>(result: io::Result<S>) -> io::Result<Option<S>> {
     match result {
@@ -74,10 +87,12 @@ fn accepted<S>(result: io::Result<S>) -> io::Result<Option<S>> {
 #[derive(Debug)]
 pub(crate) struct StackDials {
     stack: Stack,
-    /// Of the target.
-    listener: Option<tcpip::TcpListener>,
+    /// Of the target, for each of its ports.
+    listeners: Vec<tcpip::TcpListener>,
     /// The target's address, for the source.
-    target: Option<SocketAddr>,
+    target: Option<IpAddr>,
+    /// Which of the ports is used.
+    port: u16,
     spins: bool,
     is_in_place: bool,
 }
@@ -91,16 +106,26 @@ impl StackDials {
     ) -> Result<StackDials, Fault> {
         let (spins, is_in_place) = (spins(order), order.word("transport") == "tcp-lan-in-place");
         let (stack, address) = join(order, control, buffer_bytes, Drive::Inline)?;
+        let mut dials = StackDials {
+            stack,
+            listeners: Vec::new(),
+            target: address,
+            port: 0,
+            spins,
+            is_in_place,
+        };
         if order.is_source() {
-            let target = address.map(|address| SocketAddr::new(address, PORT));
-            return Ok(StackDials { stack, listener: None, target, spins, is_in_place });
+            return Ok(dials);
         }
-        let at = ("0.0.0.0", PORT);
-        let listener = tcpip::TcpListener::bind_with_backlog(&stack, at, BACKLOG.into());
-        let listener = listener.doing("listen on a LAN")?;
-        listener.set_nonblocking(spins).doing("keep accepting from waiting")?;
+        for port in 0..ports(order) {
+            let at = ("0.0.0.0", PORT + port);
+            let listener = tcpip::TcpListener::bind_with_backlog(&dials.stack, at, BACKLOG.into());
+            let listener = listener.doing("listen on a LAN")?;
+            listener.set_nonblocking(spins).doing("keep accepting from waiting")?;
+            dials.listeners.push(listener);
+        }
         control.pass("listening", &[])?;
-        Ok(StackDials { stack, listener: Some(listener), target: None, spins, is_in_place })
+        Ok(dials)
     }
 }
 
@@ -108,7 +133,8 @@ impl Dials for StackDials {
     type Stream = StackStream;
 
     fn connect(&mut self) -> io::Result<StackStream> {
-        let target = self.target.ok_or(ErrorKind::HostUnreachable)?;
+        let address = self.target.ok_or(ErrorKind::HostUnreachable)?;
+        let target = SocketAddr::new(address, PORT + self.port);
         let stream = match self.spins {
             true => tcpip::TcpStream::start_connecting(&self.stack, target),
             false => tcpip::TcpStream::connect(&self.stack, target),
@@ -117,10 +143,15 @@ impl Dials for StackDials {
     }
 
     fn accept(&mut self) -> io::Result<Option<StackStream>> {
-        let listener = self.listener.as_ref().ok_or(ErrorKind::Unsupported)?;
+        let listener = self.listeners.get(usize::from(self.port));
+        let listener = listener.ok_or(ErrorKind::Unsupported)?;
         let Some((stream, _)) = accepted(listener.accept())? else { return Ok(None) };
         stream.set_nonblocking(self.spins)?;
         Ok(Some(StackStream { stream, is_in_place: self.is_in_place }))
+    }
+
+    fn turn_to(&mut self, number: u64) {
+        self.port = (number / CONNECTIONS_PER_PORT) as u16;
     }
 
     fn rest(&mut self, time: Duration) -> io::Result<()> {
@@ -184,8 +215,11 @@ impl Receive for StackStream {
 /// Connections of the kernel, over loopback or between two networks.
 #[derive(Debug)]
 pub(crate) struct KernelDials {
-    listener: Option<TcpListener>,
-    target: SocketAddr,
+    /// Of the target, for each of its ports.
+    listeners: Vec<TcpListener>,
+    targets: Vec<SocketAddr>,
+    /// Which of the ports is used.
+    port: usize,
     spins: bool,
 }
 
@@ -216,17 +250,22 @@ impl KernelDials {
         order: &Order,
         control: &mut Control,
     ) -> Result<KernelDials, Fault> {
-        if order.is_source() {
-            let target = control.note()?.parse().doing("read an address")?;
-            return Ok(KernelDials { listener: None, target, spins });
+        let (mut listeners, mut targets) = (Vec::new(), Vec::new());
+        for _ in 0..ports(order) {
+            if order.is_source() {
+                targets.push(control.note()?.parse().doing("read an address")?);
+                continue;
+            }
+            let made = socket(spins)?;
+            bind(&made, &SocketAddr::new(own, 0))
+                .map_err(io::Error::from)
+                .doing("bind a socket")?;
+            listen(&made, BACKLOG.into()).map_err(io::Error::from).doing("listen")?;
+            let listener = TcpListener::from(made);
+            control.tell(&listener.local_addr().doing("listen")?.to_string())?;
+            listeners.push(listener);
         }
-        let made = socket(spins)?;
-        bind(&made, &SocketAddr::new(own, 0)).map_err(io::Error::from).doing("bind a socket")?;
-        listen(&made, BACKLOG.into()).map_err(io::Error::from).doing("listen")?;
-        let listener = TcpListener::from(made);
-        let target = listener.local_addr().doing("listen")?;
-        control.tell(&target.to_string())?;
-        Ok(KernelDials { listener: Some(listener), target, spins })
+        Ok(KernelDials { listeners, targets, port: 0, spins })
     }
 }
 
@@ -247,17 +286,22 @@ impl Dials for KernelDials {
 
     fn connect(&mut self) -> io::Result<TcpStream> {
         let made = socket(self.spins).map_err(io::Error::other)?;
-        match connect(&made, &self.target) {
+        let target = self.targets.get(self.port).ok_or(ErrorKind::Unsupported)?;
+        match connect(&made, target) {
             Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(made)),
             Err(error) => Err(error.into()),
         }
     }
 
     fn accept(&mut self) -> io::Result<Option<TcpStream>> {
-        let listener = self.listener.as_ref().ok_or(ErrorKind::Unsupported)?;
+        let listener = self.listeners.get(self.port).ok_or(ErrorKind::Unsupported)?;
         let Some((stream, _)) = accepted(listener.accept())? else { return Ok(None) };
         stream.set_nonblocking(self.spins)?;
         Ok(Some(stream))
+    }
+
+    fn turn_to(&mut self, number: u64) {
+        self.port = (number / CONNECTIONS_PER_PORT) as usize;
     }
 
     fn rest(&mut self, time: Duration) -> io::Result<()> {

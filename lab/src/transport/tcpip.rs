@@ -69,12 +69,16 @@ pub(super) fn join(
     let found = lan.members().find(|member| member.name.as_str() == target);
     let address = found.and_then(|member| member.addresses.first().copied());
     // Over memory a full target is told, and nothing is lost.
+    let usual = StackOptions::default();
+    let idle = order.number_if_any("idle").unwrap_or(0) as usize;
     let options = StackOptions {
         congestion: Congestion::None,
         receive_bytes: buffer_bytes,
         send_bytes: buffer_bytes,
+        // Those beside the idle ones have a place each.
+        connections_max: usual.connections_max.max(2 * idle),
         drive,
-        ..StackOptions::default()
+        ..usual
     };
     Ok((Stack::new(lan, &options).doing("put a stack on a LAN")?, address))
 }

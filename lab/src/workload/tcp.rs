@@ -78,7 +78,7 @@ pub(super) const MANY: Workload = Workload {
         Factor {
             name: "idle",
             meaning: "connections beside them over which nothing goes",
-            domain: Domain::Number { least: 0, most: 20_000 },
+            domain: Domain::Number { least: 0, most: 200_000 },
             usual: &["0"],
         },
         Factor {
@@ -347,7 +347,7 @@ fn is_right(piece: &[u8], at: usize, number: &mut [u8; WORD_BYTES]) -> bool {
 /// Makes the idle connections, each of which carries its bytes there and back, and returns them with what each takes of this
 /// process's memory.
 fn idle<D: Dials>(dials: &mut D, order: &Order) -> Result<(Vec<D::Stream>, Option<f64>), Fault> {
-    let count = number(&order.factors, "idle").unwrap_or(0);
+    let count = order.number_if_any("idle").unwrap_or(0);
     let mut streams = Vec::with_capacity(count as usize);
     if count == 0 {
         return Ok((streams, None));
@@ -363,6 +363,7 @@ fn idle<D: Dials>(dials: &mut D, order: &Order) -> Result<(Vec<D::Stream>, Optio
             dials.rest(REST).doing("rest")?;
             before = own_footprint().doing("look at our memory")?;
         }
+        dials.turn_to(number);
         while !order.is_source() && one.stream.is_none() {
             one.stream = dials.accept().doing("accept")?;
         }
