@@ -17,7 +17,7 @@ use siga::lan::{self, JoinLanError, Lan, Mac};
 use siga::{AttachError, Wait};
 
 use crate::outcome::Outcome;
-use crate::peer::Peer;
+use crate::peer::{Peer, attach_name};
 use crate::present::{lan_meant, lan_range};
 use crate::socket::Socket;
 
@@ -29,7 +29,7 @@ pub struct Member {
     #[arg(long, value_name = "ADDRESS")]
     address: Option<WrittenAddress>,
     /// The name to attach under, by which the others find it, in capital letters or small ones [default: a new one]
-    #[arg(long)]
+    #[arg(long, value_parser = attach_name)]
     name: Option<String>,
     /// The name of the interface [default: that of the LAN]
     #[arg(long)]

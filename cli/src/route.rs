@@ -17,7 +17,7 @@ use siga::tcpip::{
 use crate::member::{WaitKind, no_member, pin};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say, try_say};
-use crate::peer::Peer;
+use crate::peer::{Peer, attach_name};
 use crate::socket::Socket;
 
 /// Pass packets on between LANs, and between the VLANs of one
@@ -45,7 +45,7 @@ pub struct Arguments {
     vlan: Vec<WrittenVlan>,
     /// The names to attach under, one for each LAN, in capital letters or small ones [default: those that the system file keeps
     /// the addresses for, or new ones]
-    #[arg(long)]
+    #[arg(long, value_parser = attach_name)]
     name: Vec<String>,
     /// The processor that moves the packets [default: any]
     #[arg(long, value_name = "NUMBER")]

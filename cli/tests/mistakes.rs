@@ -152,6 +152,24 @@ fn name_that_the_system_file_does_not_have_is_to_be_chosen() {
 }
 
 #[test]
+fn name_that_is_none_is_wrong_use_of_every_command() {
+    let system = described("no-names", "lan.toml");
+    for arguments in [
+        &["send", "TOOLONGNAME", "SERVER"][..],
+        &["run", "--name", "TOOLONGNAME", "--", "true"],
+        &["join", "--pid", "1", "--name", "TOOLONGNAME"],
+        &["route", "hs0", "hs1", "--name", "TOOLONGNAME"],
+        &["gateway", "hs0", "--name", "TOOLONGNAME"],
+        &["forward", "127.0.0.1:1", "hs0:10.1.0.1:1", "--name", "TOOLONGNAME"],
+    ] {
+        let output = system.command(arguments).stdin(Stdio::null()).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains("\"TOOLONGNAME\" is no name: must be 1 to 8 of"), "{error}");
+    }
+}
+
+#[test]
 fn refused_address_tells_a_reservation_from_a_range() {
     let system = described("kept", "two-lans.toml");
     assert_eq!(

@@ -19,7 +19,7 @@ use self::forwarder::{Entrance, Forwarder, Limits};
 use crate::member::no_member;
 use crate::outcome::Outcome;
 use crate::output::{Output, counted, print_json, say};
-use crate::peer::guest_name;
+use crate::peer::{attach_name, guest_name};
 use crate::socket::Socket;
 
 /// Connections at once unless an option says otherwise, if the system gives as many descriptors. More are refused.
@@ -55,7 +55,7 @@ pub struct Arguments {
     #[arg(long, value_name = "LAN:ADDRESS:PORT")]
     from: Option<OnLan>,
     /// The name to attach under, in capital letters or small ones [default: a new one]
-    #[arg(long)]
+    #[arg(long, value_parser = attach_name)]
     name: Option<String>,
     /// Connections that may be open at once
     #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_MAX, value_parser = clap::value_parser!(u64).range(1..=65_536))]

@@ -32,6 +32,7 @@ use crate::member::no_member;
 use crate::notices::Notices;
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
+use crate::peer::attach_name;
 use crate::route::Told;
 use crate::session::is_query;
 use crate::socket::Socket;
@@ -72,7 +73,7 @@ pub struct Arguments {
     #[arg(long = "address", value_name = "ADDRESS")]
     addresses: Vec<IpAddr>,
     /// The name to attach under, in capital letters or small ones [default: a new one]
-    #[arg(long)]
+    #[arg(long, value_parser = attach_name)]
     name: Option<String>,
     /// Guests that may use the gateway, by name or by the beginning of names and *, like WEB or CI* [default: all]
     #[arg(long, value_name = "GUEST")]
