@@ -330,6 +330,11 @@ impl Connections {
         Some(connection)
     }
 
+    /// Both ends of the connection of this number.
+    pub(super) fn tuple(&self, index: u32) -> Option<&Tuple> {
+        self.place(index)?.connection.as_ref().map(|connection| &connection.tuple)
+    }
+
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Connection> {
         self.place_mut(index)?.connection.as_mut()
     }

@@ -7,9 +7,9 @@
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 #[cfg(not(test))]
-type Hashing = std::hash::RandomState;
+pub(super) type Hashing = std::hash::RandomState;
 #[cfg(test)]
-type Hashing = BuildHasherDefault<DefaultHasher>;
+pub(super) type Hashing = BuildHasherDefault<DefaultHasher>;
 
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, Hashing>;
 pub(crate) type HashSet<K> = std::collections::HashSet<K, Hashing>;

@@ -16,6 +16,7 @@ mod exit;
 mod fragments;
 mod hashed;
 mod keep_alive;
+mod live;
 mod medium;
 mod neighbours;
 mod output;

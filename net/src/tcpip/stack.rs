@@ -12,6 +12,7 @@ use super::device::{Device, Framing};
 use super::directory::Handed;
 use super::fragments::Reassembly;
 use super::keep_alive::{KeepAlive, Keeper, Step};
+use super::live::Live;
 use super::medium::Medium;
 use super::neighbours;
 use super::output::{Link, Output};
@@ -172,8 +173,8 @@ pub struct Stack {
     counters: Counters,
     ports: Ports,
     connections: Connections,
-    tuples: HashMap<Tuple, u32>,
-    /// The connections in `tuples`, by the address of the other side. None is empty.
+    live: Live,
+    /// The connections in `live`, by the address of the other side. None is empty.
     by_host: HashMap<IpAddr, HashSet<u32>>,
     listeners: HashMap<SocketAddr, Listener>,
     sockets: Sockets,
@@ -271,7 +272,7 @@ impl Stack {
             counters: Counters::new(),
             ports: Ports::new(secret),
             connections: Connections::default(),
-            tuples: HashMap::default(),
+            live: Live::default(),
             by_host: HashMap::default(),
             listeners: HashMap::default(),
             sockets: Sockets::default(),
@@ -553,7 +554,7 @@ impl Stack {
 
     /// Whether there are no connections, but for those in TIME-WAIT.
     pub fn is_quiet(&self) -> bool {
-        self.tuples.is_empty()
+        self.live.is_empty()
     }
 }
 

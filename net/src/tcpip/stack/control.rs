@@ -38,7 +38,7 @@ impl Stack {
         packet: &Packet<'_>,
     ) -> Result<(), Counter> {
         let tuple = Tuple { local: report.local, remote: report.remote };
-        let Some(index) = self.tuples.get(&tuple).copied() else {
+        let Some(index) = self.live.find(&tuple, &self.connections) else {
             let is_handed_over = !self.has_only_connections() && self.hand_over(now, tuple, packet);
             return if is_handed_over { Ok(()) } else { Err(Counter::ErrorNotOurs) };
         };

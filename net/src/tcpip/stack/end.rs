@@ -82,7 +82,7 @@ impl Stack {
 
     /// The packets between these two are for this connection from now on.
     pub(super) fn enter(&mut self, tuple: Tuple, index: u32) {
-        self.tuples.insert(tuple, index);
+        self.live.insert(index, &self.connections);
         self.by_host.entry(tuple.remote.ip()).or_default().insert(index);
     }
 
@@ -98,7 +98,7 @@ impl Stack {
 
     /// The packets between these two are not for this connection any more.
     pub(super) fn forget_place(&mut self, tuple: Tuple, index: u32) {
-        self.tuples.remove(&tuple);
+        self.live.remove(&tuple, index);
         let host = tuple.remote.ip();
         if let Some(of_host) = self.by_host.get_mut(&host) {
             of_host.remove(&index);

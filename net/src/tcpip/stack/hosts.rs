@@ -126,13 +126,15 @@ impl Stack {
     }
 
     pub(super) fn indexes_from(&self, address: IpAddr) -> Vec<u32> {
-        let from = self.tuples.iter().filter(|(tuple, _)| tuple.local.ip() == address);
-        from.map(|(_, index)| *index).collect()
+        let is_from = |index: &u32| {
+            self.connections.tuple(*index).is_some_and(|tuple| tuple.local.ip() == address)
+        };
+        self.live.iter().filter(is_from).collect()
     }
 
     /// Ends all connections with a reset.
     pub fn abort_all(&mut self) {
-        let all: Vec<u32> = self.tuples.values().copied().collect();
+        let all: Vec<u32> = self.live.iter().collect();
         for index in all {
             let Stack { connections, pool, .. } = self;
             let Some(connection) = connections.get_mut(index) else { continue };

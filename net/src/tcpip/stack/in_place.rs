@@ -82,7 +82,7 @@ impl Stack {
             local: SocketAddr::new(destination, segment.destination),
             remote: SocketAddr::new(source, segment.source),
         };
-        let index = *self.tuples.get(&tuple)?;
+        let index = self.live.find(&tuple, &self.connections)?;
         let data_at = ETHERNET_BYTES + total - segment.data_bytes;
         let is_data = segment.flags & !packet::PSH == ACK && segment.data_bytes > 0;
         if !is_data || data_at > start.len() {

@@ -19,7 +19,7 @@ impl Stack {
             local: SocketAddr::new(packet.destination, segment.destination),
             remote: SocketAddr::new(packet.source, segment.source),
         };
-        if let Some(index) = self.tuples.get(&tuple).copied() {
+        if let Some(index) = self.live.find(&tuple, &self.connections) {
             return self.take_segment_of(now, index, packet, segment, link);
         }
         if self.hand_over(now, tuple, packet) {

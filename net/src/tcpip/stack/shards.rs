@@ -128,7 +128,7 @@ impl Stack {
             let segment = Segment::parse(packet.transport()).ok()?;
             let local = SocketAddr::new(packet.destination, segment.destination);
             let remote = SocketAddr::new(packet.source, segment.source);
-            Some(self.tuples.contains_key(&Tuple { local, remote }))
+            Some(self.live.find(&Tuple { local, remote }, &self.connections).is_some())
         };
         packet.is_segment() && (!is_outside || is_here().unwrap_or(false))
     }

@@ -21,12 +21,12 @@ impl Stack {
         if self.has_only_connections() {
             return Err(ConnectError::NotAvailable);
         }
-        let Stack { ports, tuples, listeners, time_wait, shard, .. } = self;
+        let Stack { ports, live, connections, listeners, time_wait, shard, .. } = self;
         let is_free = |port: u16| {
             let tuple = Tuple { local: SocketAddr::new(local, port), remote };
             // A connection has two ends, also where both are ours.
             tuple.local != remote
-                && !tuples.contains_key(&tuple)
+                && live.find(&tuple, connections).is_none()
                 && !time_wait.has(&tuple)
                 && !Stack::is_elsewhere(shard.as_deref(), &tuple)
                 && !Stack::is_in_the_way(tuple.local, listeners.keys())
