@@ -237,9 +237,15 @@ impl Buffers {
         left > 0 && (has < ALWAYS || has < left.saturating_sub(reserve))
     }
 
+    /// Returns true if owners found none, and were not told since that they find some.
+    #[inline]
+    pub(in crate::tcpip) fn has_refused(&mut self) -> bool {
+        !self.refused.get_mut().is_empty()
+    }
+
     /// The hosts whose connections found no buffer and find one now, and whether that was to send with.
     pub(in crate::tcpip) fn take_served(&mut self) -> Vec<(IpAddr, bool)> {
-        if self.refused.get_mut().is_empty() {
+        if !self.has_refused() {
             return Vec::new();
         }
         let mut refused = self.refused.take();

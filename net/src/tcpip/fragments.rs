@@ -185,6 +185,12 @@ impl Reassembly {
         None
     }
 
+    /// Returns true if no packet is in parts.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
     /// How many packets are in parts.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {

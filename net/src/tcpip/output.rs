@@ -406,6 +406,9 @@ impl Output {
         mut has_room: impl FnMut(Hop),
     ) {
         let Output { routes, neighbours, held, passed, own, passed_bytes, lacks, .. } = self;
+        if held.is_empty() && passed.is_empty() {
+            return;
+        }
         let mut exit = Exit { own, routes, neighbours, now };
         let retry_at = now.saturating_add(LACK_RETRY_NS);
         held.retain(|hop, held| {

@@ -296,8 +296,8 @@ impl Core {
         self.note_members();
         let Core { lans, net, members, questions, gone, .. } = self;
         let parted = lans.take_parted();
-        let changed = members.take_changed();
-        if !changed.is_empty() || !parted.is_empty() {
+        if members.has_changed() || !parted.is_empty() {
+            let changed = members.take_changed();
             members.forget(|address| {
                 net.has_connections_with(address)
                     || net.is_gateway(address)

@@ -108,8 +108,9 @@ impl Lans {
     pub(super) fn take_parted(&mut self) -> Vec<(usize, IpAddr)> {
         let mut parted = Vec::new();
         for (number, lan) in self.iter_mut() {
-            let members = lan.take_parted().into_iter();
-            parted.extend(members.flat_map(|member| member.addresses).map(|at| (number, at)));
+            for member in lan.take_parted() {
+                parted.extend(member.addresses.into_iter().map(|at| (number, at)));
+            }
         }
         parted
     }

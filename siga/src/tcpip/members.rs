@@ -134,6 +134,11 @@ impl Members {
         self.left.retain(|(lan, _)| Some(*lan) != left);
     }
 
+    /// Returns true if there are addresses that have come, gone or changed and were not taken out.
+    pub(super) fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// The addresses that have come, gone or changed since this was asked last.
     pub(super) fn take_changed(&mut self) -> HashSet<IpAddr> {
         std::mem::take(&mut self.changed)

@@ -79,6 +79,12 @@ impl Neighbours {
         self.caches.iter().any(|(_, cache)| cache.unsure() > 0)
     }
 
+    /// Returns true if neighbours are asked for at no interface.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.caches.is_empty()
+    }
+
     /// When [`Neighbours::poll`] has something to do.
     pub(super) fn due(&self) -> Option<u64> {
         self.caches.iter().filter_map(|(_, cache)| cache.due()).min()

@@ -18,11 +18,17 @@ impl Stack {
         let now = now.max(self.clock);
         (self.clock, self.output.clock) = (now, now);
         self.receive_own(now, link);
-        self.take_mail(now, link);
-        self.let_depart();
+        if self.shard.is_some() {
+            self.take_mail(now, link);
+            self.let_depart();
+        }
         let now = now.max(self.clock);
-        self.give_up_late(now, link);
-        self.poll_neighbours(now, link);
+        if !self.reassembly.is_empty() {
+            self.give_up_late(now, link);
+        }
+        if !self.output.neighbours.is_empty() {
+            self.poll_neighbours(now, link);
+        }
         let Stack { output, counters, stalled, busy, connections, has_moved, .. } = self;
         output.retry(now, link, counters, |to| {
             *has_moved = true;
@@ -38,7 +44,9 @@ impl Stack {
                 }
             }
         });
-        self.name_served();
+        if self.pool.has_refused() {
+            self.name_served();
+        }
         let Stack { busy, connections, timers, .. } = self;
         if !self.are_timers_held {
             timers.take_due(now, |index| {
@@ -56,7 +64,9 @@ impl Stack {
             self.serve(now, index, link);
         }
         // What was served may have given buffers back.
-        self.name_served();
+        if self.pool.has_refused() {
+            self.name_served();
+        }
         self.has_more()
     }
 
