@@ -134,8 +134,8 @@ pub(super) struct Connection {
     pub(super) is_questioned: bool,
 }
 
-/// Twelve lines of a processor's cache: what most need of a connection lies in it, what few need in boxes.
-const _: () = assert!(size_of::<Connection>() <= 12 * 64);
+/// Eleven lines of a processor's cache: what most need of a connection lies in it, what few need in boxes.
+const _: () = assert!(size_of::<Connection>() <= 11 * 64);
 
 impl Connection {
     pub(super) fn new(

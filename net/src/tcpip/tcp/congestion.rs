@@ -24,7 +24,7 @@ const BETA: f64 = 0.7;
 const C: f64 = 0.4;
 
 /// The congestion window of a connection, in bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Window {
     kind: Congestion,
     bytes: u32,
@@ -32,7 +32,8 @@ pub(super) struct Window {
     threshold: u32,
     /// Bytes acknowledged since the window has grown (RFC 5681 3.1, RFC 3465).
     acknowledged: u32,
-    cubic: Cubic,
+    /// None before anything was lost or the window rose beyond the threshold: most connections get no further.
+    cubic: Option<Box<Cubic>>,
     /// Set if the start is to go on carefully, because a queue may grow on the way.
     is_careful: bool,
 }
@@ -113,14 +114,7 @@ struct Cubic {
 impl Window {
     pub(super) fn new(kind: Congestion) -> Window {
         let bytes = if kind == Congestion::None { u32::MAX } else { 0 };
-        Window {
-            kind,
-            bytes,
-            threshold: u32::MAX,
-            acknowledged: 0,
-            cubic: Cubic::default(),
-            is_careful: false,
-        }
+        Window { kind, bytes, threshold: u32::MAX, acknowledged: 0, cubic: None, is_careful: false }
     }
 
     /// The connection is there, and the length of its segments known (RFC 6928 2).
@@ -183,7 +177,7 @@ impl Window {
         let mss = f64::from(mss);
         let window = f64::from(self.bytes) / mss;
         let acknowledged = f64::from(bytes) / mss;
-        let cubic = &mut self.cubic;
+        let cubic = self.cubic.get_or_insert_default();
         let begun = *cubic.begun.get_or_insert_with(|| {
             cubic.max = cubic.max.max(window);
             cubic.k = ((cubic.max - window) / C).cbrt();
@@ -218,9 +212,10 @@ impl Window {
             Congestion::Reno => flight / 2,
             _ => {
                 // Fast convergence (RFC 9438 4.7): whoever shares the way gets a part sooner.
-                let is_lower = window < self.cubic.max;
-                self.cubic.max = if is_lower { window * (1.0 + BETA) / 2.0 } else { window };
-                self.cubic.begun = None;
+                let cubic = self.cubic.get_or_insert_default();
+                let is_lower = window < cubic.max;
+                cubic.max = if is_lower { window * (1.0 + BETA) / 2.0 } else { window };
+                cubic.begun = None;
                 (f64::from(self.bytes.min(flight.max(mss))) * BETA) as u32
             }
         };
@@ -246,7 +241,9 @@ impl Window {
     pub(super) fn restart(&mut self, mss: u32) {
         if self.kind != Congestion::None {
             self.bytes = self.bytes.min(first_bytes(mss));
-            self.cubic.begun = None;
+            if let Some(cubic) = &mut self.cubic {
+                cubic.begun = None;
+            }
         }
     }
 }

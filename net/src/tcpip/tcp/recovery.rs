@@ -167,7 +167,7 @@ impl Tcb {
 
     fn remember(&mut self) {
         self.undo = Some(Box::new(Undo {
-            window: self.congestion,
+            window: self.congestion.clone(),
             until: None,
             unconfirmed: Vec::new(),
             first_again: None,
