@@ -41,11 +41,13 @@ fn suffer(misfortune: &str) {
     let began = Instant::now();
     std::thread::spawn(move || {
         std::thread::sleep(after);
-        std::fs::write(&file, "").unwrap();
+        let made = format!("{file}.made");
+        std::fs::write(&made, "").unwrap();
         // To make a file can take longer than the window: only here is it known whether the time is over.
         if began.elapsed() > latest {
-            return std::fs::remove_file(&file).unwrap();
+            return std::fs::remove_file(made).unwrap();
         }
+        std::fs::rename(made, file).unwrap();
         kill_process(getpid(), signal).unwrap();
     });
 }

@@ -46,14 +46,11 @@ pub fn claim(start: &[u8], offload: Offload, from: &Member) -> Claim {
     if is_tagged && (!from.routes || from.routes_from.is_empty()) {
         return Claim::Fair;
     }
-    match claim_of_untagged(start, from) {
-        Claim::Discovery if is_tagged => Claim::Fair,
-        claim => claim,
-    }
+    claim_of(start, from, is_tagged)
 }
 
 #[inline]
-fn claim_of_untagged(start: &[u8], from: &Member) -> Claim {
+fn claim_of(start: &[u8], from: &Member, is_tagged: bool) -> Claim {
     let source = match u16_at(start, 12) {
         Some(IPV4) => match start.get(26..30).and_then(|source| source.first_chunk::<4>()) {
             Some(source) => IpAddr::V4(Ipv4Addr::from(*source)),
@@ -64,11 +61,17 @@ fn claim_of_untagged(start: &[u8], from: &Member) -> Claim {
             let Some(source) = ip.get(8..24).and_then(|source| source.first_chunk::<16>()) else {
                 return Claim::Fair;
             };
-            if is_discovery(ip) {
+            let source = Ipv6Addr::from(*source);
+            if is_tagged && source.is_unicast_link_local() {
+                // Nobody passes it on.
+                return Claim::Fair;
+            }
+            if !is_tagged && is_discovery(ip) {
                 return Claim::Discovery;
             }
-            IpAddr::V6(Ipv6Addr::from(*source))
+            IpAddr::V6(source)
         }
+        Some(ARP) if is_tagged => return Claim::Fair,
         Some(ARP) => return Claim::Discovery,
         _ => return Claim::Fair,
     };
@@ -178,6 +181,14 @@ mod tests {
         }
         let other = "192.168.1.1".parse().unwrap();
         assert_eq!(claim_of(&four("192.168.1.1")), Claim::Source(other));
+        // Whatever stands behind its header, and however much of that is not at hand.
+        for (next, rest) in [(17, &[][..]), (60, &[0, 0, 0, 0, 0, 0, 0, 0]), (58, &[135, 0])] {
+            let other = Claim::Source("fd00::6".parse().unwrap());
+            assert_eq!(claim_of(&six("fd00::6", next, rest)), other);
+            for fair in ["fd00::5", "fe80::6", "::"] {
+                assert_eq!(claim_of(&six(fair, next, rest)), Claim::Fair, "{fair}");
+            }
+        }
         let router = Member { routes_from: Vec::new(), ..router };
         assert_eq!(claim(&four("192.168.1.1"), tagged, &router), Claim::Fair);
         assert_eq!(claims(&frame(0x88b5, &[0; 40])), Claim::Fair);
