@@ -24,6 +24,9 @@ use crate::tcpip::hashed::HashMap;
 const FRAMES_MAX: usize = 2048;
 const BYTES_MAX: usize = 32 << 20;
 
+/// Frames about neighbours in a mailbox, besides. Those about one neighbour may be as many as are free.
+const MESSAGES_MAX: usize = 1024;
+
 /// The number of the shard that has all that exists once.
 pub(super) const FIRST: usize = 0;
 
@@ -73,6 +76,9 @@ pub(super) struct Mail {
     /// Frames by connection.
     of_connections: HashMap<Tuple, usize>,
     statements: usize,
+    /// Frames about neighbours, which have room of their own: whom they are from nobody vouches for.
+    messages: usize,
+    of_neighbours: HashMap<IpAddr, usize>,
     /// Its shard is no more.
     is_closed: bool,
 }
@@ -86,14 +92,13 @@ impl Mail {
         tuple: Option<Tuple>,
         bytes: Vec<u8>,
     ) -> bool {
-        let (frames, of_bytes) = self.of_sources.entry(source).or_default();
+        let (frames, of_bytes) = self.of_sources.get(&source).copied().unwrap_or_default();
         let has_room =
-            *frames < FRAMES_MAX - self.frames && *of_bytes + bytes.len() <= BYTES_MAX - self.bytes;
+            frames < FRAMES_MAX - self.frames && of_bytes + bytes.len() <= BYTES_MAX - self.bytes;
         if !has_room || self.is_closed {
             return false;
         }
-        *frames += 1;
-        *of_bytes += bytes.len();
+        self.of_sources.insert(source, (frames + 1, of_bytes + bytes.len()));
         self.frames += 1;
         self.bytes += bytes.len();
         if let Some(tuple) = tuple {
@@ -101,6 +106,18 @@ impl Mail {
         }
         self.items.push_back(Item::Frame(handed, bytes));
         true
+    }
+
+    /// Adds a frame about a neighbour. Returns false if there is no room for another of these.
+    fn put_message(&mut self, handed: Handed, about: IpAddr, bytes: Vec<u8>) -> bool {
+        let of_this = self.of_neighbours.get(&about).copied().unwrap_or_default();
+        let has_room = !self.is_closed && of_this < MESSAGES_MAX - self.messages;
+        if has_room {
+            self.messages += 1;
+            self.of_neighbours.insert(about, of_this + 1);
+            self.items.push_back(Item::Frame(handed, bytes));
+        }
+        has_room
     }
 
     /// Returns true if something in it has to be served before this connection departs.
@@ -253,7 +270,7 @@ impl Directory {
         for to in (0..self.shards()).filter(|to| *to != from) {
             // Copied without the lock. Who finds no room for it asks again.
             let frame = frame.to_vec();
-            if self.lock().mail[to].put(handed, about, None, frame) {
+            if self.lock().mail[to].put_message(handed, about, frame) {
                 self.ring(from, to);
             }
         }
@@ -326,6 +343,8 @@ impl Directory {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     #[test]
@@ -342,5 +361,21 @@ mod tests {
         // Long ones, too.
         assert_eq!(flood(1, 64 << 10), 256);
         assert!(put(2, 64 << 10));
+    }
+
+    #[test]
+    fn neighbours_that_nobody_has_take_no_room_of_packets_and_none_of_a_shard_that_is_gone() {
+        let directory = Directory::new(3, 0, Box::new(|_| {}));
+        let handed = Handed::Message { lan: 0, offload: Offload::NONE };
+        directory.close(2);
+        for number in 0..4096_u32 {
+            let about = Ipv4Addr::from_bits(0x0a01_0000 + number).into();
+            directory.hand_to_others(1, handed, about, &[0; 60]);
+        }
+        let source = [10, 1, 0, 1].into();
+        assert!(directory.hand_to_first(1, Handed::Packet, source, vec![0; 60]));
+        assert_eq!(directory.take_mail(FIRST).items.len(), MESSAGES_MAX + 1);
+        let inside = directory.lock();
+        assert!(inside.mail[2].of_neighbours.is_empty() && inside.mail[2].of_sources.is_empty());
     }
 }

@@ -31,8 +31,8 @@ const STRANGERS_MAX: usize = 128;
 /// Neighbours that are taken note of because they ask for this stack: no more than this many with all others.
 const LEARNED_MAX: usize = ENTRIES_MAX / 2;
 
-/// Packets that wait for the answer of one neighbour: a datagram of the greatest length is 45 fragments. A later packet takes the place of the oldest.
-const WAITING_MAX: usize = 48;
+/// Packets that wait for the answer of one neighbour: a datagram of the greatest length is 120 fragments on the shortest path. A later packet takes the place of the oldest.
+const WAITING_MAX: usize = 128;
 
 /// The bytes of all packets that wait, and of those that wait for one neighbour.
 const WAITING_BYTES_MAX: usize = 1 << 20;
@@ -291,6 +291,11 @@ impl Cache {
         entry.questions = entry.questions.saturating_sub(1);
         (entry.asked_until, entry.asked_all) = (now, false);
         let state = entry.state;
+        if let Some(at) = self.asked_at.remove(&address)
+            && let Some(place) = self.asked.iter().rposition(|one| *one == (at, address))
+        {
+            self.asked.remove(place);
+        }
         self.go(address, state, Some(now.saturating_add(REFUSED_NS)));
     }
 
