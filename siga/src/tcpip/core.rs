@@ -137,6 +137,8 @@ pub(super) struct Core {
     pub(super) has_worked: bool,
     /// Whether there may be more to do at once.
     pub(super) has_more: bool,
+    /// Set if the program polls the stack: a verb that does not wait receives nothing by itself.
+    pub(super) is_polled: bool,
     /// Whether the last handle is gone: the stack's thread ends.
     pub(super) is_over: bool,
 }
@@ -169,6 +171,7 @@ impl Core {
             pumps: 0,
             has_worked: false,
             has_more: false,
+            is_polled: false,
             is_over: false,
         }
     }

@@ -36,7 +36,7 @@ impl Asked {
 /// A stack without sockets, which takes what members send to addresses that nobody on the LAN has. The member has to be one that
 /// passes packets on ([`LanOptions::routes`](crate::lan::LanOptions::routes)).
 ///
-/// The program calls [`Outside::poll`], takes what came, and waits for [`Outside::descriptor`] as long as [`Outside::prepare_wait`] says.
+/// Streams receive nothing by themselves: the program calls [`Outside::poll`], takes what came, and waits for [`Outside::descriptor`] as long as [`Outside::prepare_wait`] says.
 #[derive(Clone, Debug)]
 pub struct Outside {
     stack: Stack,
@@ -50,6 +50,10 @@ impl Outside {
     pub fn new(lan: Lan, options: &StackOptions) -> io::Result<Outside> {
         let options = StackOptions { drive: Drive::Inline, ..*options };
         let stack = Stack::put(vec![lan], &Routing::default(), &options, true)?;
+        stack.owner.with(|core| {
+            core.is_polled = true;
+            Ok(())
+        })?;
         Ok(Outside { stack })
     }
 

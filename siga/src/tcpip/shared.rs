@@ -179,6 +179,9 @@ impl Shared {
                 turn.push();
                 return result;
             }
+            if turn.is_polled && matches!(patience, Patience::None) {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
             turn.pump()?;
             if let Some(result) = attempt(&mut turn) {
                 turn.push();
