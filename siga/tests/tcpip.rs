@@ -1118,11 +1118,14 @@ fn pieces_are_filled_and_taken_where_they_lie() {
             let mut left = &sent[..];
             while !left.is_empty() {
                 let before = left.len();
-                let bytes = near.send_pieces_with(|room| {
-                    let bytes = room.len().min(left.len());
-                    room[..bytes].copy_from_slice(&left[..bytes]);
-                    left = &left[bytes..];
-                    bytes
+                let bytes = near.send_pieces_with(100_000, |pieces| {
+                    let filled = pieces.iter_mut().map(|piece| {
+                        let bytes = piece.len().min(left.len());
+                        piece[..bytes].copy_from_slice(&left[..bytes]);
+                        left = &left[bytes..];
+                        bytes
+                    });
+                    filled.sum()
                 });
                 assert_eq!(bytes.unwrap(), before - left.len());
             }

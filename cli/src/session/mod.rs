@@ -4,7 +4,7 @@ mod pump;
 mod questions;
 mod shares;
 
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ const KEEP_ALIVE_PROBES: u32 = 6;
 
 /// Bytes of one direction before others have their turn.
 const TURN_BYTES: usize = 256 << 10;
+
+/// Bytes that are read by one call of the system: no more than go into one frame, because a frame with the rest costs as much as a full one.
+const READ_BYTES: usize = 64_000;
 
 /// A connection, which is two: one of the system, and one on the LAN. Bytes go straight from the buffers of the one to those of the other: what has no
 /// room there is not taken, and so held back where it comes from.
@@ -139,20 +142,20 @@ impl Session {
 
     fn carry_to_lan(&mut self, carried: &mut Carried) -> io::Result<()> {
         while self.of_system.may_read && self.of_lan.may_write && !self.is_lan_shut {
-            let mut left = TURN_BYTES.saturating_sub(carried.to_lan);
-            if left == 0 {
+            let bytes_max = TURN_BYTES.saturating_sub(carried.to_lan).min(READ_BYTES);
+            if bytes_max == 0 {
                 carried.has_more = true;
                 break;
             }
-            let mut read = Ok(1);
-            let sent = self.lan.send_pieces_with(|room| {
-                let room_bytes = room.len().min(left);
+            let mut read = Ok(0);
+            let sent = self.lan.send_pieces_with(bytes_max, |mut room| {
                 let mut filled = 0;
-                while filled < room_bytes && *read.as_ref().unwrap_or(&0) > 0 {
-                    read = (&self.system).read(&mut room[filled..room_bytes]);
-                    filled += *read.as_ref().unwrap_or(&0);
+                while !room.is_empty() {
+                    read = (&self.system).read_vectored(room);
+                    let Ok(bytes @ 1..) = read else { break };
+                    filled += bytes;
+                    IoSliceMut::advance_slices(&mut room, bytes);
                 }
-                left -= filled;
                 filled
             });
             match sent {

@@ -21,6 +21,8 @@ mod round_trip;
 mod scoreboard;
 mod stamps;
 
+use std::io::IoSliceMut;
+
 use chain::Chain;
 pub(super) use chain::Data;
 pub use congestion::Congestion;
@@ -593,6 +595,18 @@ impl Tcb {
             self.sent.clear(pool);
         }
         Some(result)
+    }
+
+    /// As [`Tcb::fill`], with space for so many bytes at most, in pieces. `fill` returns how many bytes it has put there.
+    pub(super) fn fill_pieces(
+        &mut self,
+        config: &TcpConfig,
+        pool: &mut Buffers,
+        bytes_max: usize,
+        fill: impl FnOnce(&mut [IoSliceMut<'_>]) -> usize,
+    ) -> Option<usize> {
+        let in_all = self.sent.len().saturating_add(bytes_max);
+        self.sent.fill(self.send_bytes(config).min(in_all), pool, fill)
     }
 
     /// Sets whether small segments go at once, though others are not acknowledged (RFC 9293 3.7.4).

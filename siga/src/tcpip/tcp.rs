@@ -1,7 +1,7 @@
 //! Sockets of TCP.
 
 use std::fmt;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -538,26 +538,20 @@ impl TcpStream {
         })
     }
 
-    /// Gives room for bytes to be sent to `fill`, one piece after the other, until `fill` puts less into a piece than there is room for, or
-    /// no room is left. `fill` says how many bytes it has put into its piece, from the beginning on. Returns how many that were in all, which are
-    /// sent at once. Waits until there is some room.
+    /// Gives room for `bytes_max` bytes to be sent to `fill`, or as much as there is, in at most 16 pieces. `fill` returns how many bytes it has put
+    /// there, from the beginning on, one piece after the other. Returns that number. Waits until there is some room.
     ///
     /// # Errors
     /// As [`TcpStream::send_with`], also inside of `fill`.
-    pub fn send_pieces_with(&self, mut fill: impl FnMut(&mut [u8]) -> usize) -> io::Result<usize> {
+    pub fn send_pieces_with(
+        &self,
+        bytes_max: usize,
+        fill: impl FnOnce(&mut [IoSliceMut<'_>]) -> usize,
+    ) -> io::Result<usize> {
+        let mut fill = Some(fill);
         self.write_when(|core, id| {
-            let mut piece = || {
-                core.net.send_with(id, |room| {
-                    let filled = fill(room).min(room.len());
-                    (filled, (filled, filled == room.len()))
-                })
-            };
-            let (mut sent, mut is_full) = piece()?;
-            while is_full && let Some((filled, is_next_full)) = piece() {
-                sent += filled;
-                is_full = is_next_full;
-            }
-            Some(sent)
+            let fill = fill.take().expect("it is called once");
+            core.net.send_pieces_with(id, bytes_max, fill)
         })
     }
 

@@ -1,5 +1,7 @@
 //! Verbs of TCP.
 
+use std::io::IoSliceMut;
+
 use super::*;
 
 impl Stack {
@@ -154,6 +156,24 @@ impl Stack {
         let result = tcb.fill(config, pool, fill);
         self.make_busy(index);
         result
+    }
+
+    /// As [`Stack::send_with`], with room for so many bytes at most, in pieces. `fill` returns how many bytes it has put there.
+    pub fn send_pieces_with(
+        &mut self,
+        id: ConnectionId,
+        bytes_max: usize,
+        fill: impl FnOnce(&mut [IoSliceMut<'_>]) -> usize,
+    ) -> Option<usize> {
+        if self.writable(id) != Writable::Room {
+            return None;
+        }
+        let index = self.connections.index(id)?;
+        let Stack { connections, config, pool, .. } = self;
+        let tcb = connections.get_mut(index)?.tcb.as_mut()?;
+        let filled = tcb.fill_pieces(config, pool, bytes_max, fill);
+        self.make_busy(index);
+        filled
     }
 
     /// Sends nothing more: the other side learns of the end after all that was sent.

@@ -4,6 +4,8 @@
 //! next: its memory is still in the processor's cache. Where bytes have come before those in front of them, they lie in
 //! their place already, and what is missing is filled in.
 
+mod room;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 
