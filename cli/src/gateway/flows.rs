@@ -17,9 +17,8 @@ use crate::session::{Shares, Turns, is_query};
 const SHORT_NS: u64 = Duration::from_secs(10).as_nanos() as u64;
 const LONG_NS: u64 = Duration::from_secs(180).as_nanos() as u64;
 
-/// Datagrams that are received from one socket before others have their turn, and sockets that have it before connections have theirs.
+/// Datagrams that are received from one socket before others have their turn.
 const RECEIVED_PER_TURN: usize = 32;
-const FLOWS_PER_TURN: usize = 64;
 
 /// How long a question to a resolver is left without an answer when it is asked again: the next is asked, then.
 const AGAIN_NS: u64 = Duration::from_secs(2).as_nanos() as u64;
@@ -75,7 +74,7 @@ pub struct Flows {
     /// When each flow is checked, because it may be over.
     due: BTreeSet<(u64, u64)>,
     /// Those that may have received something.
-    ready: Turns,
+    ready: Turns<Name>,
     buffer: Vec<u8>,
 }
 
@@ -194,8 +193,8 @@ impl Flows {
 
     /// The poller has named a number.
     pub fn wake(&mut self, number: u64) {
-        if self.flows.contains_key(&number) {
-            self.ready.add(number);
+        if let Some(flow) = self.flows.get(&number) {
+            self.ready.add(flow.guest, number);
         }
     }
 
@@ -209,28 +208,28 @@ impl Flows {
         outside: &Outside,
         resolvers: &mut Resolvers,
     ) -> io::Result<()> {
-        for number in self.ready.take(FLOWS_PER_TURN) {
-            if self.receive_from(now, number, outside, resolvers)? {
-                self.ready.add(number);
-            }
+        self.ready.begin_round();
+        while let Some((guest, number)) = self.ready.take() {
+            let (bytes, has_more) = self.receive_from(now, number, outside, resolvers)?;
+            self.ready.done((guest, number), bytes, has_more);
         }
         Ok(())
     }
 
-    /// Returns true if there may be more.
+    /// Returns how many bytes were received, and true if there may be more.
     fn receive_from(
         &mut self,
         now: u64,
         number: u64,
         outside: &Outside,
         resolvers: &mut Resolvers,
-    ) -> io::Result<bool> {
-        let Some(flow) = self.flows.get(&number) else { return Ok(false) };
+    ) -> io::Result<(usize, bool)> {
+        let Some(flow) = self.flows.get(&number) else { return Ok((0, false)) };
         // What comes for a guest that has left is nobody's: whoever has its address now has not asked.
         if outside.guest_at(flow.key.source.ip())? != Some(flow.guest) {
             self.end(number);
             outside.count(Counter::OutsideDropped, 1)?;
-            return Ok(false);
+            return Ok((0, false));
         }
         let mut bytes_in = 0;
         let mut has_more = true;
@@ -267,7 +266,7 @@ impl Flows {
                 resolvers.answer(flow.to, now);
             }
             match outside.send(flow.key.kind, flow.ends(), &self.buffer[..bytes]) {
-                Ok(()) => bytes_in += bytes as u64,
+                Ok(()) => bytes_in += bytes,
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::InvalidInput) =>
                 {
@@ -276,8 +275,8 @@ impl Flows {
                 Err(error) => return Err(error),
             }
         }
-        outside.count(Counter::OutsideBytesIn, bytes_in)?;
-        Ok(has_more)
+        outside.count(Counter::OutsideBytesIn, bytes_in as u64)?;
+        Ok((bytes_in, has_more))
     }
 
     /// Tells a member that what it has sent did not get there. The flow goes on: the next datagram may.

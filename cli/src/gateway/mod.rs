@@ -49,6 +49,9 @@ const BUFFER_BYTES: usize = 512 << 10;
 /// What members have asked for and sent that is looked at before others have their turn.
 const TAKEN_PER_TURN: usize = 256;
 
+/// Sockets that are begun for it before others have their turn: each takes several calls of the system. Sources take turns before that.
+const BEGUN_PER_TURN: u64 = 16;
+
 /// The poller's tokens for all that is neither a connection nor a flow, for standard input and for signals. The other tokens are numbers of these.
 const OTHERS: u64 = 0;
 const INPUT: u64 = 1;
@@ -273,7 +276,11 @@ impl Gateway {
 
     /// Looks at some of the connections that members ask for. Returns true if there may be more.
     fn take_asked(&mut self, now: u64) -> io::Result<bool> {
+        let begun = self.begun;
         for _ in 0..TAKEN_PER_TURN {
+            if self.begun - begun >= BEGUN_PER_TURN {
+                break;
+            }
             let Some(asked) = self.outside.take_asked()? else { return Ok(false) };
             let Err(failure) = self.begin_stream(now, asked) else { continue };
             failure.tell_asker(&self.outside, asked)?;
@@ -318,7 +325,11 @@ impl Gateway {
 
     /// Looks at some of the datagrams and echo requests that members send. Returns true if there may be more.
     fn take_strays(&mut self, now: u64) -> io::Result<bool> {
+        let begun = self.begun;
         for _ in 0..TAKEN_PER_TURN {
+            if self.begun - begun >= BEGUN_PER_TURN {
+                break;
+            }
             let Some((stray, guest)) = self.outside.take_stray()? else { return Ok(false) };
             let Some(guest) = guest else { continue };
             if self.answer_name(&stray)? {

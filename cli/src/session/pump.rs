@@ -11,9 +11,6 @@ use siga::tcpip;
 
 use super::{Carried, Questions, Session, Shares, Side, Turns};
 
-/// Connections that are carried on before others have their turn.
-const CARRIED_PER_TURN: usize = 64;
-
 /// Connections by their numbers, which are also what the poller and the stack call them, and how many each owner has. `Asked` is what is kept of a connection
 /// whose socket is still on its way.
 pub struct Pump<Owner, Asked> {
@@ -25,7 +22,7 @@ pub struct Pump<Owner, Asked> {
     /// with such.
     closing: HashMap<u64, (tcpip::TcpStream, Owner)>,
     /// Those that may have something to carry.
-    ready: Turns,
+    ready: Turns<Owner>,
 }
 
 struct Connecting<Owner, Asked> {
@@ -121,7 +118,7 @@ impl<Owner: Copy + Eq + Hash, Asked> Pump<Owner, Asked> {
     ) -> io::Result<()> {
         let session = Session::of(socket, lan, (poller, number))?;
         self.running.insert(number, Running { session, owner, carried_ns: now });
-        self.ready.add(number);
+        self.ready.add(owner, number);
         Ok(())
     }
 
@@ -136,7 +133,7 @@ impl<Owner: Copy + Eq + Hash, Asked> Pump<Owner, Asked> {
     pub fn wake(&mut self, number: u64) -> Woken<Owner, Asked> {
         if let Some(running) = self.running.get_mut(&number) {
             running.session.of_system = Side::NAMED;
-            self.ready.add(number);
+            self.ready.add(running.owner, number);
             return Woken::Known;
         }
         let Some(Connecting { socket, .. }) = self.connecting.get(&number) else {
@@ -164,8 +161,10 @@ impl<Owner: Copy + Eq + Hash, Asked> Pump<Owner, Asked> {
     pub fn change(&mut self, number: u64) {
         if let Some(running) = self.running.get_mut(&number) {
             running.session.of_lan = Side::NAMED;
+            self.ready.add(running.owner, number);
+        } else if let Some((_, owner)) = self.closing.get(&number) {
+            self.ready.add(*owner, number);
         }
-        self.ready.add(number);
     }
 
     /// Carries bytes of some of the connections that may have some. Those that have more stay ready.
@@ -174,29 +173,30 @@ impl<Owner: Copy + Eq + Hash, Asked> Pump<Owner, Asked> {
     /// As [`tcpip::Stack::poll`].
     pub fn carry(&mut self, now: u64) -> io::Result<Turn<Owner>> {
         let mut turn = Turn { to_lan: 0, to_system: 0, failed: Vec::new() };
-        for number in self.ready.take(CARRIED_PER_TURN) {
-            let Some(Running { session, owner, carried_ns }) = self.running.get_mut(&number) else {
+        self.ready.begin_round();
+        while let Some((owner, number)) = self.ready.take() {
+            let Some(Running { session, carried_ns, .. }) = self.running.get_mut(&number) else {
                 self.end_closing(number)?;
                 continue;
             };
+            let (mut bytes, mut is_ready) = (0, false);
             let is_over = match session.carry() {
                 Ok(Carried { to_lan, to_system, has_more }) => {
                     turn.to_lan += to_lan as u64;
                     turn.to_system += to_system as u64;
-                    if to_lan + to_system > 0 {
+                    (bytes, is_ready) = (to_lan + to_system, has_more);
+                    if bytes > 0 {
                         *carried_ns = now;
-                    }
-                    if has_more {
-                        self.ready.add(number);
                     }
                     session.is_over()
                 }
                 Err(error) => {
                     session.reset();
-                    turn.failed.push((*owner, error));
+                    turn.failed.push((owner, error));
                     true
                 }
             };
+            self.ready.done((owner, number), bytes, is_ready);
             if is_over {
                 self.end(number)?;
             }
