@@ -108,10 +108,17 @@ pub struct Resolvers {
     has_said: bool,
     /// When the file is read again, if the resolvers are from there: they change when the machine comes to another network.
     read_again_ns: Option<u64>,
-    /// How many have not answered: the next is asked.
-    silent: usize,
-    /// The one that has answered last, and when.
+    /// How many have not answered, over UDP and over TCP: the next is asked. Many take no questions over TCP.
+    silent: [usize; 2],
+    /// The one that has answered a datagram last, and when.
     answered: Option<(SocketAddr, u64)>,
+}
+
+/// How a resolver is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    Udp,
+    Tcp,
 }
 
 impl Resolvers {
@@ -133,9 +140,14 @@ impl Resolvers {
     pub fn all(&mut self, now: u64) -> &[SocketAddr] {
         if self.read_again_ns.is_some_and(|again| again <= now) {
             self.read_again_ns = Some(now + READ_AGAIN_NS);
-            // If it cannot be read, those count that were there.
-            if let Ok(all) = read(RESOLVERS) {
-                self.set(all);
+            match read(RESOLVERS) {
+                Ok(all) => self.set(all),
+                // It names none, for this user.
+                Err(error) if !os::socket::is_lack(&error) && self.all.is_none() => {
+                    self.set(vec![RESOLVER_HERE])
+                }
+                // Those count that were there.
+                Err(_) => {}
             }
         }
         self.all.as_deref().unwrap_or_default()
@@ -154,27 +166,29 @@ impl Resolvers {
     }
 
     /// The one to ask now.
-    pub fn current(&mut self, now: u64) -> Option<SocketAddr> {
+    pub fn current(&mut self, now: u64, over: Over) -> Option<SocketAddr> {
         self.all(now);
-        self.chosen()
+        self.chosen(over)
     }
 
-    fn chosen(&self) -> Option<SocketAddr> {
+    fn chosen(&self, over: Over) -> Option<SocketAddr> {
         let all = self.all.as_deref()?;
-        all.get(self.silent.checked_rem(all.len())?).copied()
+        all.get(self.silent[over as usize].checked_rem(all.len())?).copied()
     }
 
-    /// One has answered.
+    /// One has answered a datagram.
     pub fn answer(&mut self, resolver: SocketAddr, now: u64) {
         self.answered = Some((resolver, now));
     }
 
     /// One has not answered what it was asked at `asked_ns`. The next is asked from now on, if that has not begun already, and if nobody
     /// else had an answer meanwhile: one that leaves out some questions is there.
-    pub fn fail(&mut self, resolver: SocketAddr, asked_ns: u64) {
-        let has_answered = self.answered.is_some_and(|(at, ns)| at == resolver && ns > asked_ns);
-        if self.chosen() == Some(resolver) && !has_answered {
-            self.silent = self.silent.wrapping_add(1);
+    pub fn fail(&mut self, resolver: SocketAddr, over: Over, asked_ns: u64) {
+        let has_answered = over == Over::Udp
+            && self.answered.is_some_and(|(at, ns)| at == resolver && ns > asked_ns);
+        if self.chosen(over) == Some(resolver) && !has_answered {
+            let silent = &mut self.silent[over as usize];
+            *silent = silent.wrapping_add(1);
         }
     }
 }
@@ -307,22 +321,28 @@ mod tests {
         let mut resolvers = Resolvers::new(Vec::new(), vec!["10.1.255.254".parse().unwrap()]);
         assert!(!resolvers.are_known());
         resolvers.set(vec![mapped, own, other]);
-        assert_eq!((resolvers.chosen(), resolvers.has_said), (Some(other), true));
+        assert_eq!((resolvers.chosen(Over::Udp), resolvers.has_said), (Some(other), true));
         resolvers.set(vec![own]);
-        assert_eq!((resolvers.chosen(), resolvers.are_known()), (None, true));
+        assert_eq!((resolvers.chosen(Over::Udp), resolvers.are_known()), (None, true));
     }
 
     #[test]
     fn resolver_that_is_silent_is_left_once() {
         let [one, two] = ["192.0.2.1:53", "192.0.2.2:53"].map(|at| at.parse().unwrap());
         let mut resolvers = Resolvers::new(vec![one, two], Vec::new());
-        (0..4).for_each(|_| resolvers.fail(one, 5));
-        assert_eq!(resolvers.current(0), Some(two));
+        let fail = |resolvers: &mut Resolvers, at, over, asked_ns| {
+            resolvers.fail(at, over, asked_ns);
+            [Over::Udp, Over::Tcp].map(|over| resolvers.current(0, over))
+        };
+        (0..3).for_each(|_| resolvers.fail(one, Over::Udp, 5));
+        assert_eq!(fail(&mut resolvers, one, Over::Udp, 5), [Some(two), Some(one)]);
         resolvers.answer(two, 9);
-        resolvers.fail(two, 8);
-        assert_eq!(resolvers.current(0), Some(two), "it has answered meanwhile");
-        resolvers.fail(two, 10);
-        assert_eq!(resolvers.current(0), Some(one));
+        let found = fail(&mut resolvers, two, Over::Udp, 8);
+        assert_eq!(found, [Some(two), Some(one)], "it has answered meanwhile");
+        // One that takes no question over TCP is asked by datagrams still, and whatever it answers there.
+        assert_eq!(fail(&mut resolvers, one, Over::Tcp, 8), [Some(two), Some(two)]);
+        assert_eq!(fail(&mut resolvers, two, Over::Tcp, 8), [Some(two), Some(one)]);
+        assert_eq!(fail(&mut resolvers, two, Over::Udp, 10), [Some(one), Some(one)]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use os::poller::Poller;
 use siga::Name;
 use siga::tcpip::{Counter, Outside, Stray, StrayKind};
 
-use super::dns::{PORT as DNS_PORT, Resolvers};
+use super::dns::{Over, PORT as DNS_PORT, Resolvers};
 use super::failure::{Failure, answer, failure};
 use crate::session::{Shares, Turns, is_query};
 
@@ -156,7 +156,7 @@ impl Flows {
         let asked_ns =
             flow.unanswered_ns.filter(|asked_ns| now.saturating_sub(*asked_ns) >= AGAIN_NS);
         if let Some(asked_ns) = asked_ns {
-            resolvers.fail(flow.to, asked_ns);
+            resolvers.fail(flow.to, Over::Udp, asked_ns);
         }
         if asked_ns.is_some() || !resolvers.all(now).contains(&flow.to) {
             self.end(number);
@@ -248,7 +248,7 @@ impl Flows {
                     if let Some(flow) = self.flows.get(&number)
                         && let Some(asked_ns) = flow.unanswered_ns
                     {
-                        resolvers.fail(flow.to, asked_ns);
+                        resolvers.fail(flow.to, Over::Udp, asked_ns);
                         self.end(number);
                     }
                     continue;
@@ -296,7 +296,7 @@ impl Flows {
                 continue;
             }
             if let Some(asked_ns) = flow.unanswered_ns {
-                resolvers.fail(flow.to, asked_ns);
+                resolvers.fail(flow.to, Over::Udp, asked_ns);
             }
             self.end(number);
         }

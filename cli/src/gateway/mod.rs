@@ -22,7 +22,7 @@ use serde::Serialize;
 use siga::tcpip::{Asked, Counter, Outside, Prefix, Refusal, StackOptions, Stray, StrayKind};
 use siga::{Name, Wait};
 
-use self::dns::{PORT as DNS_PORT, Question, Resolvers, answer_other};
+use self::dns::{Over, PORT as DNS_PORT, Question, Resolvers, answer_other};
 use self::failure::{Failure, failure};
 use self::flows::Flows;
 use self::rules::Rules;
@@ -120,8 +120,11 @@ struct Up {
 /// Serves until a signal ends it.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     if let Some(file) = &arguments.system {
-        let Arguments { lan, socket, output, .. } = arguments;
-        return supervisor::become_gateway(file, lan, socket, *output);
+        let Arguments { lan, socket, output, connections, resolver, .. } = arguments;
+        // What a system file does not say.
+        let mut more = vec![format!("--connections={connections}")];
+        more.extend(resolver.iter().map(|at| format!("--resolver={at}")));
+        return supervisor::become_gateway(file, lan, socket, *output, &more);
     }
     let held = HeldSignals::hold().map_err(Outcome::no)?;
     let first = arguments.addresses.first();
@@ -149,7 +152,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         own,
     };
     let named = &arguments.resolver;
-    if let Some(itself) = named.iter().find(|at| lan.addresses().contains(at)) {
+    if let Some(itself) = named.iter().find(|at| lan.addresses().contains(&at.to_canonical())) {
         let what = format!("--resolver {itself}: must be another than the gateway itself");
         return Err(Outcome::Usage(what));
     }
@@ -293,12 +296,12 @@ impl Gateway {
         // Not for a guest that has left. The share comes first: a guest that is beyond it costs no look at rules and routes.
         let guest =
             asked.guest.filter(|guest| !self.streams.is_full(*guest)).ok_or(Failure::Full)?;
-        let to = self.admit(now, guest, asked.destination)?;
+        let to = self.admit(now, guest, (asked.destination, Over::Tcp))?;
         self.begun += 1;
         let begin = |gateway: &mut Gateway, to| {
             gateway.streams.begin(now, (asked, guest), to, &gateway.poller, gateway.begun)
         };
-        self.begin_at(now, to, to != asked.destination, begin)
+        self.begin_at(now, to, (to != asked.destination).then_some(Over::Tcp), begin)
     }
 
     /// Begins something to an address. If that is a resolver that cannot be asked, begins it to the next.
@@ -306,19 +309,19 @@ impl Gateway {
         &mut self,
         now: u64,
         first: SocketAddr,
-        is_resolver: bool,
+        resolver: Option<Over>,
         mut begin: impl FnMut(&mut Gateway, SocketAddr) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut to = first;
         loop {
-            let refusal = match begin(self, to) {
-                Err(Failure::Refused(refusal)) if is_resolver => refusal,
+            let (refusal, over) = match (begin(self, to), resolver) {
+                (Err(Failure::Refused(refusal)), Some(over)) => (refusal, over),
                 // Not by the rules of this gateway: the kernel lets nothing go there.
-                Err(Failure::Forbidden) if is_resolver => Refusal::Host,
-                begun => return begun,
+                (Err(Failure::Forbidden), Some(over)) => (Refusal::Host, over),
+                (begun, _) => return begun,
             };
-            self.resolvers.fail(to, now);
-            let next = self.resolvers.current(now).filter(|next| ![first, to].contains(next));
+            self.resolvers.fail(to, over, now);
+            let next = self.resolvers.current(now, over).filter(|next| ![first, to].contains(next));
             to = next.ok_or(Failure::Refused(refusal))?;
         }
     }
@@ -350,12 +353,12 @@ impl Gateway {
     }
 
     fn begin_flow(&mut self, now: u64, stray: &Stray, guest: Name) -> Result<(), Failure> {
-        let to = self.admit(now, guest, stray.destination)?;
+        let to = self.admit(now, guest, (stray.destination, Over::Udp))?;
         self.begun += 1;
         let begin = |gateway: &mut Gateway, to| {
             gateway.flows.begin(now, (stray, guest), to, &gateway.poller, gateway.begun)
         };
-        self.begin_at(now, to, to != stray.destination, begin)?;
+        self.begin_at(now, to, (to != stray.destination).then_some(Over::Udp), begin)?;
         self.outside.count(Counter::OutsideFlows, 1).map_err(|error| failure(&error))
     }
 
@@ -397,14 +400,14 @@ impl Gateway {
         &mut self,
         now: u64,
         guest: Name,
-        destination: SocketAddr,
+        (destination, over): (SocketAddr, Over),
     ) -> Result<SocketAddr, Failure> {
         if !self.rules.may_use(guest) {
             return Err(Failure::Forbidden);
         }
         if self.is_own(destination.ip()) {
             return match self.is_for_names(destination) {
-                true => self.resolvers.current(now).ok_or(match self.resolvers.are_known() {
+                true => self.resolvers.current(now, over).ok_or(match self.resolvers.are_known() {
                     true => Failure::Refused(Refusal::Port),
                     false => Failure::Lacking,
                 }),

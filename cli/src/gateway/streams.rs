@@ -10,7 +10,7 @@ use os::processor::now_ns;
 use siga::Name;
 use siga::tcpip::{Asked, Counter, Outside};
 
-use super::dns::Resolvers;
+use super::dns::{Over, Resolvers};
 use super::failure::{Failure, failure};
 use crate::session::{Connected, Pump, Turn, Woken};
 
@@ -92,7 +92,7 @@ impl Streams {
             Err(error) => {
                 let failure = failure(&error);
                 if to != asked.destination && failure != Failure::Lacking {
-                    resolvers.fail(to, at_ns);
+                    resolvers.fail(to, Over::Tcp, at_ns);
                 }
                 failure.tell_asker(outside, asked)?;
                 false

@@ -115,7 +115,7 @@ impl Gateway {
     }
 }
 
-/// Becomes the gateway that a system file asks for.
+/// Becomes the gateway that a system file asks for, with these words more.
 ///
 /// # Errors
 /// Always: the file is wrong, or asks for no such gateway, or this program cannot be executed.
@@ -124,6 +124,7 @@ pub fn become_gateway(
     lan: &str,
     socket: &Socket,
     output: Output,
+    more: &[String],
 ) -> Result<(), Outcome> {
     let system = System::read(file)?;
     let socket = system.socket.clone().map_or_else(|| socket.path(), Ok)?;
@@ -133,7 +134,7 @@ pub fn become_gateway(
         return Err(Outcome::Usage(what));
     };
     let mut command = Command::new(OWN_EXECUTABLE);
-    command.args(&gateway.words);
+    command.args(&gateway.words).args(more);
     if output.json {
         command.arg("--json");
     }
