@@ -6,7 +6,6 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::ioctl::{self, Opcode};
 use rustix::net::sockopt::{
     set_socket_keepalive, set_socket_linger, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
     set_tcp_user_timeout,
@@ -49,43 +48,27 @@ pub fn set_keepalive(
 
 /// Begins to connect, and does not wait, nor does the stream that is returned: it can be written to when it is connected, and its error says
 /// whether that has failed. A host that does not answer for `silence_max` fails it; so does, once it is connected, whatever is not acknowledged for so long,
-/// and a window that stays closed: [`set_silence_max`] takes that limit away.
+/// and a window that stays closed: [`connected`] takes that limit away.
 ///
 /// # Errors
 /// As from the kernel: no way there, a descriptor or a port lacks.
 pub fn start_connecting(to: SocketAddr, silence_max: Duration) -> io::Result<TcpStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family(to.ip()), SocketType::STREAM, flags, Some(ipproto::TCP))?;
-    let stream = TcpStream::from(socket);
-    set_silence_max(&stream, Some(silence_max))?;
-    match connect(&stream, &to) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(stream),
+    let silence_ms = u32::try_from(silence_max.as_millis()).unwrap_or(u32::MAX);
+    set_tcp_user_timeout(&socket, silence_ms)?;
+    match connect(&socket, &to) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket.into()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Fails a connection of TCP once what was sent is not acknowledged for `silence_max`, or its reader takes nothing for so long. Without it a
-/// reader may pause for as long as it likes.
+/// Takes the limit of [`start_connecting`] from a stream that is connected: a reader may pause for as long as it likes.
 ///
 /// # Errors
 /// As from the kernel: it is no socket of TCP.
-pub fn set_silence_max(stream: &TcpStream, silence_max: Option<Duration>) -> io::Result<()> {
-    // Zero stands for no limit.
-    let silence = silence_max.map_or(0, |time| time.as_millis().max(1));
-    Ok(set_tcp_user_timeout(stream, u32::try_from(silence).unwrap_or(u32::MAX))?)
-}
-
-/// Returns true if the other side of a connection of TCP has acknowledged all that was sent, and the end if that was sent; or if the connection is over.
-/// A connection that was shut is named as ready when it is.
-///
-/// # Errors
-/// As from the kernel: it is no socket of TCP.
-pub fn is_acknowledged(stream: &TcpStream) -> io::Result<bool> {
-    // SAFETY: this request writes an integer, and nothing else (tcp(7), SIOCOUTQ).
-    let request = unsafe { ioctl::Getter::<{ libc::TIOCOUTQ as Opcode }, libc::c_int>::new() };
-    // SAFETY: the request has room for the integer.
-    let left = unsafe { ioctl::ioctl(stream, request) };
-    Ok(left? == 0)
+pub fn connected(stream: &TcpStream) -> io::Result<()> {
+    Ok(set_tcp_user_timeout(stream, 0)?)
 }
 
 /// Returns a socket that sends echo requests to one host. It does not wait. Requests and replies are messages of ICMP; the identifier is the
@@ -128,7 +111,7 @@ fn family(address: IpAddr) -> AddressFamily {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::{Shutdown, TcpListener};
+    use std::net::TcpListener;
 
     use rustix::net::sockopt::tcp_user_timeout;
 
@@ -142,27 +125,9 @@ mod tests {
         let (mut other, _) = listener.accept().unwrap();
         stream.set_nonblocking(false).unwrap();
         assert_eq!(tcp_user_timeout(&stream).unwrap(), 60_000);
-        set_silence_max(&stream, None).unwrap();
+        connected(&stream).unwrap();
         assert_eq!(tcp_user_timeout(&stream).unwrap(), 0);
         stream.write_all(b"x").unwrap();
         other.read_exact(&mut [0]).unwrap();
-    }
-
-    #[test]
-    fn stream_is_acknowledged_once_its_reader_has_room() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut other, _) = listener.accept().unwrap();
-        stream.set_nonblocking(true).unwrap();
-        assert!(is_acknowledged(&stream).unwrap());
-        while stream.write(&[1; 65536]).is_ok() {}
-        stream.shutdown(Shutdown::Write).unwrap();
-        assert!(!is_acknowledged(&stream).unwrap());
-        other.read_to_end(&mut Vec::new()).unwrap();
-        drop(other);
-        // The end of the other side comes behind its acknowledgement.
-        stream.set_nonblocking(false).unwrap();
-        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
-        assert!(is_acknowledged(&stream).unwrap());
     }
 }

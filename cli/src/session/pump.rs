@@ -11,9 +11,6 @@ use siga::tcpip;
 
 use super::{Carried, Questions, Session, Shares, Side, Turns};
 
-/// How long a side may leave the end of a connection, and what was sent before it, without room or an acknowledgement.
-const END_MAX: Duration = Duration::from_secs(60);
-
 /// Connections by their numbers, which are also what the poller and the stack call them, and how many each owner has. `Asked` is what is kept of a connection
 /// whose socket is still on its way.
 pub struct Pump<Owner, Asked> {
@@ -21,8 +18,9 @@ pub struct Pump<Owner, Asked> {
     pub shares: Shares<Owner>,
     connecting: HashMap<u64, Connecting<Owner, Asked>>,
     running: HashMap<u64, Running<Owner>>,
-    /// Those that are over, until both sides have acknowledged that: sides that do not would fill the stack, or the kernel, with such.
-    closing: HashMap<u64, Closing<Owner>>,
+    /// The LAN's halves of those that are over, until the stack has done with them: a member that does not acknowledge the end would fill the stack
+    /// with such.
+    closing: HashMap<u64, (tcpip::TcpStream, Owner)>,
     /// Those that may have something to carry.
     ready: Turns<Owner>,
 }
@@ -38,13 +36,6 @@ struct Running<Owner> {
     owner: Owner,
     /// When something was carried last.
     carried_ns: u64,
-}
-
-struct Closing<Owner> {
-    owner: Owner,
-    lan: tcpip::TcpStream,
-    /// None once the other side has acknowledged all.
-    system: Option<TcpStream>,
 }
 
 /// A connection whose socket is connected, or has failed.
@@ -146,11 +137,10 @@ impl<Owner: Copy + Eq + Hash, Asked> Pump<Owner, Asked> {
             return Woken::Known;
         }
         let Some(Connecting { socket, .. }) = self.connecting.get(&number) else {
-            let Some(Closing { owner, .. }) = self.closing.get(&number) else {
-                return Woken::Unknown;
+            return match self.closing.contains_key(&number) {
+                true => Woken::Known,
+                false => Woken::Unknown,
             };
-            self.ready.add(*owner, number);
-            return Woken::Known;
         };
         let error = match socket.take_error() {
             Ok(None) if socket.peer_addr().is_err() => return Woken::Known,
@@ -162,7 +152,7 @@ impl<Owner: Copy + Eq + Hash, Asked> Pump<Owner, Asked> {
         };
         let socket = match error {
             Some(error) => Err(error),
-            None => os::socket::set_silence_max(&socket, None).map(|()| socket),
+            None => os::socket::connected(&socket).map(|()| socket),
         };
         Woken::Connected(Connected { asked, owner, socket })
     }
@@ -172,7 +162,7 @@ impl<Owner: Copy + Eq + Hash, Asked> Pump<Owner, Asked> {
         if let Some(running) = self.running.get_mut(&number) {
             running.session.of_lan = Side::NAMED;
             self.ready.add(running.owner, number);
-        } else if let Some(Closing { owner, .. }) = self.closing.get(&number) {
+        } else if let Some((_, owner)) = self.closing.get(&number) {
             self.ready.add(*owner, number);
         }
     }
@@ -233,28 +223,19 @@ impl<Owner: Copy + Eq + Hash, Asked> Pump<Owner, Asked> {
         Ok((owners, self.running.values().map(|running| running.carried_ns).min()))
     }
 
-    /// Ends a connection that is over, or was reset.
+    /// Closes the socket of a connection that is over.
     fn end(&mut self, number: u64) -> io::Result<()> {
         let Some(Running { session, owner, .. }) = self.running.remove(&number) else {
             return Ok(());
         };
-        let is_kept = session.is_over() && !is_acknowledged(&session.system);
-        if is_kept {
-            let _ = os::socket::set_silence_max(&session.system, Some(END_MAX));
-        }
-        let system = is_kept.then_some(session.system);
-        self.closing.insert(number, Closing { owner, lan: session.lan, system });
+        self.closing.insert(number, (session.lan, owner));
         self.end_closing(number)
     }
 
-    /// Leaves a connection that is over, if the stack and the kernel have done with it: they name the connection then.
+    /// Leaves a connection that is over, if the stack has done with it: the stack names the connection then.
     fn end_closing(&mut self, number: u64) -> io::Result<()> {
-        let Some(Closing { owner, lan, system }) = self.closing.get_mut(&number) else {
-            return Ok(());
-        };
-        // What is not acknowledged lies in the kernel's memory, whether the socket is closed or not.
-        system.take_if(|system| is_acknowledged(system));
-        if system.is_none() && !lan.is_closing()? {
+        let Some((lan, owner)) = self.closing.get(&number) else { return Ok(()) };
+        if !lan.is_closing()? {
             self.shares.leave(*owner);
             self.closing.remove(&number);
         }
@@ -266,8 +247,4 @@ impl<Owner: Copy + Eq + Hash, Asked> Pump<Owner, Asked> {
         self.running.shrink_to_fit();
         self.closing.shrink_to_fit();
     }
-}
-
-fn is_acknowledged(system: &TcpStream) -> bool {
-    os::socket::is_acknowledged(system).unwrap_or(true)
 }

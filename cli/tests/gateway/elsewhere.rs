@@ -23,7 +23,7 @@ pub const GATEWAY: &str = "10.1.255.254";
 const TO: [&str; 4] = ["--to", "192.0.2.2/32", "--to", "192.0.2.0/24"];
 
 /// The machine elsewhere. Port 7 gives back what it gets, by TCP and UDP; port 9 takes nothing and keeps what it has; port 19 sends
-/// without end; port 17 ends at once, and takes little; port 11 of UDP answers with the number of connections that are open at 7 and 19, and port 13 without end. A
+/// without end; port 11 of UDP answers with the number of connections that are open at 7 and 19, and port 13 without end. A
 /// resolver is at 192.0.2.3, and by TCP at port 53 what gives back what it gets. Whatever ends the test ends all of it: standard input
 /// does.
 const SCRIPT: &str = r#"
@@ -52,14 +52,8 @@ def accept(port, serve):
         while True: threading.Thread(target=served, args=(serve, listener.accept()[0]), daemon=True).start()
     threading.Thread(target=run, daemon=True).start()
 kept = []
-def keep(listener, end):
-    while True:
-        kept.append(listener.accept()[0])
-        if end: kept[-1].shutdown(socket.SHUT_WR)
-for port in (9, 17):
-    listener = socket.create_server(("0.0.0.0", port), backlog=4096)
-    if port == 17: listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
-    threading.Thread(target=keep, args=(listener, port == 17), daemon=True).start()
+silent = socket.create_server(("0.0.0.0", 9), backlog=4096)
+threading.Thread(target=lambda: [kept.append(silent.accept()) for _ in iter(int, 1)], daemon=True).start()
 def datagrams(port, answer, address="0.0.0.0"):
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.bind((address, port))
