@@ -331,7 +331,7 @@ impl Forwarder {
         let connecting = self.pump.connect(self.begun, asked, (to, CONNECT_MAX), &self.poller);
         match connecting {
             Ok(()) => true,
-            Err((lan, error)) if is_lack(&error) => {
+            Err((lan, error)) if os::socket::is_lack(&error) => {
                 self.waiting = Some((lan, source, to));
                 false
             }
@@ -420,11 +420,6 @@ fn refusal(shares: &Shares<IpAddr>, source: IpAddr) -> Option<Refusal> {
     // This system's own programs share nothing.
     let is_own = source.to_canonical().is_loopback();
     (!is_own && shares.is_beyond(source)).then_some(Refusal::Source(source))
-}
-
-/// Returns true if something has run out that may be there again soon: also ports, of which there are so many for one server.
-fn is_lack(error: &io::Error) -> bool {
-    os::socket::is_lack(error) || error.kind() == ErrorKind::AddrNotAvailable
 }
 
 #[cfg(test)]
