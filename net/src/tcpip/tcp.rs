@@ -525,8 +525,8 @@ impl Tcb {
         let count = count.min(bytes.len());
         self.received.consume(count, pool);
         self.offer_again();
-        // The other side learns of much more room at once, and of a little with the next segment: as Linux does. A side that has most of a first
-        // window left, which says less than there is room for, learns of the rest with the acknowledgement that waits, or with an answer.
+        // The other side learns of much more room at once, and of a little with the next segment: as Linux does. A side that has much of its
+        // window left learns of the rest with the acknowledgement that waits, or with an answer.
         let (offered, free) = self.windows();
         let may_wait = self.acknowledge_at.is_set() && offered > usize::from(u16::MAX) / 2;
         if !self.has_end && !may_wait && free >= 2 * offered && self.has_worthy_space() {

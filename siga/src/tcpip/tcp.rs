@@ -548,6 +548,9 @@ impl TcpStream {
         bytes_max: usize,
         fill: impl FnOnce(&mut [IoSliceMut<'_>]) -> usize,
     ) -> io::Result<usize> {
+        if bytes_max == 0 {
+            return Ok(0);
+        }
         let mut fill = Some(fill);
         self.write_when(|core, id| {
             let fill = fill.take().expect("it is called once");
