@@ -17,6 +17,9 @@ use crate::session::{Shares, Turns, is_query};
 const SHORT_NS: u64 = Duration::from_secs(10).as_nanos() as u64;
 const LONG_NS: u64 = Duration::from_secs(180).as_nanos() as u64;
 
+/// Bytes that a datagram counts for in the turn of its guest, at least.
+const COUNTED_BYTES: usize = 2 << 10;
+
 /// Datagrams that are received from one socket before others have their turn.
 const RECEIVED_PER_TURN: usize = 32;
 
@@ -231,9 +234,10 @@ impl Flows {
             outside.count(Counter::OutsideDropped, 1)?;
             return Ok((0, false));
         }
-        let mut bytes_in = 0;
+        let (mut bytes_in, mut used) = (0, 0);
         let mut has_more = true;
         for _ in 0..RECEIVED_PER_TURN {
+            used += COUNTED_BYTES;
             let Some(flow) = self.flows.get_mut(&number) else {
                 has_more = false;
                 break;
@@ -261,6 +265,8 @@ impl Flows {
                 // One of ours was too long for the way: the next are cut.
                 Err(_) => continue,
             };
+            // Whether the member takes it or not.
+            used += bytes.saturating_sub(COUNTED_BYTES);
             flow.used_ns = now;
             if flow.unanswered_ns.take().is_some() {
                 resolvers.answer(flow.to, now);
@@ -276,7 +282,7 @@ impl Flows {
             }
         }
         outside.count(Counter::OutsideBytesIn, bytes_in as u64)?;
-        Ok((bytes_in, has_more))
+        Ok((used, has_more))
     }
 
     /// Tells a member that what it has sent did not get there. The flow goes on: the next datagram may.

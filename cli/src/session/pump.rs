@@ -176,6 +176,8 @@ impl<Owner: Copy + Eq + Hash, Asked> Pump<Owner, Asked> {
         self.ready.begin_round();
         while let Some((owner, number)) = self.ready.take() {
             let Some(Running { session, carried_ns, .. }) = self.running.get_mut(&number) else {
+                // It has had its turn, or one with many that end would have all turns.
+                self.ready.done((owner, number), 0, false);
                 self.end_closing(number)?;
                 continue;
             };

@@ -459,7 +459,9 @@ impl TcpStream {
     /// As [`Stack::poll`].
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.with(|core, id| {
-            core.pump()?;
+            if !core.is_polled {
+                core.pump()?;
+            }
             Ok(take_end(core, id))
         })
     }
