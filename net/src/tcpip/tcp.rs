@@ -525,11 +525,9 @@ impl Tcb {
         let count = count.min(bytes.len());
         self.received.consume(count, pool);
         self.offer_again();
-        // The other side learns of much more room at once, and of a little with the next segment: as Linux does. A side that has much of its
-        // window left learns of the rest with the acknowledgement that waits, or with an answer.
+        // The other side learns of much more room at once, and of a little with the next segment: as Linux does.
         let (offered, free) = self.windows();
-        let may_wait = self.acknowledge_at.is_set() && offered > usize::from(u16::MAX) / 2;
-        if !self.has_end && !may_wait && free >= 2 * offered && self.has_worthy_space() {
+        if !self.has_end && free >= 2 * offered && self.has_worthy_space() {
             self.must_acknowledge = true;
         }
         Some(result)
