@@ -21,6 +21,16 @@ pub struct ConnectionId {
 }
 
 impl ConnectionId {
+    /// Stands for the connection that has had this index after so many others.
+    pub(super) fn new(index: u32, age: u32) -> ConnectionId {
+        ConnectionId { index, age }
+    }
+
+    /// How many connections have had its index before.
+    pub(super) fn age(self) -> u32 {
+        self.age
+    }
+
     /// A number that no other connection has as long as this one is there: small, for a table.
     pub fn index(self) -> usize {
         self.index as usize

@@ -26,6 +26,7 @@ mod path_mtu;
 mod ports;
 mod route;
 mod secret;
+pub mod service;
 mod stack;
 mod tcp;
 mod time_wait;

@@ -1,0 +1,1012 @@
+//! The client's side: sockets at a machine, with the verbs of a stack of one's own.
+//!
+//! A verb notes what is to be said of a socket, and [`Client::flush`] says it when the path has room: each socket has at most one of
+//! each kind to be said, so what waits is bounded by the sockets. Data goes at once, or not at all.
+
+mod socket;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use fabric::path::{Fetched, InPage, Receiver, SendError, Sender, Severed};
+
+use self::socket::{Connection, Datagrams, Listener, Slot, Socket, say};
+use super::format::{
+    ACCEPTED, ADDRESS_BYTES, Failure, HEAD_BYTES, Head, Kind, address_bytes, keep_alive_bytes,
+    only_address, option, split_address,
+};
+use super::parked::Kept;
+use super::{CREDIT_BYTES_MAX, DATA_BYTES_MAX, DATAGRAM_BYTES, DATAGRAM_CREDIT_BYTES, Fault, Left};
+use crate::tcpip::{Awaited, ConnectionId, KeepAlive, Readable, Writable};
+
+/// Messages of the machine that one call takes in, at most.
+const MESSAGES_PER_CALL: usize = 64;
+
+/// Sockets that a client has at most, whatever the machine allows.
+const SOCKETS_MAX: usize = 1 << 20;
+
+/// Bytes of a message's body at most.
+const BODY_BYTES_MAX: usize = ADDRESS_BYTES + (1 << 16);
+
+/// The address of a socket that has none yet.
+const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// The sockets of a client.
+#[derive(Debug, Default)]
+pub struct Client {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Connections that the machine has numbered, by that number.
+    accepted: HashMap<u32, u32>,
+    /// Listeners and sockets of datagrams that are open, by address.
+    listeners: HashMap<SocketAddr, u32>,
+    datagrams: HashMap<SocketAddr, u32>,
+    /// Sockets of which something is to be said.
+    to_say: VecDeque<u32>,
+    kept: Kept,
+    addresses: Vec<IpAddr>,
+    sockets_max: u64,
+    news: Vec<Awaited>,
+    changed: BTreeSet<u32>,
+    has_moved: bool,
+    /// Why there is no machine any more.
+    gone: Option<Left>,
+}
+
+impl Client {
+    /// The machine's addresses, once it has said them.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// How many sockets the machine allows, once it has said so.
+    pub fn sockets_max(&self) -> u64 {
+        self.sockets_max
+    }
+
+    /// Why there is no machine any more, if so.
+    pub fn gone(&self) -> Option<Left> {
+        self.gone
+    }
+
+    /// There is a new path, to this machine or another. Sockets of before stay as they ended.
+    pub fn attach_again(&mut self) {
+        self.gone = None;
+        self.addresses.clear();
+    }
+
+    /// Sockets that the program has, and those that are being closed.
+    pub fn sockets(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Returns true if there are no connections, open or being closed.
+    pub fn is_quiet(&self) -> bool {
+        !self.slots.iter().any(|slot| matches!(slot.socket, Some(Socket::Connection(_))))
+    }
+
+    fn insert(&mut self, socket: Socket) -> Option<u32> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() >= SOCKETS_MAX => return None,
+            None => {
+                self.slots.push(Slot::default());
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.slots[index as usize].socket = Some(socket);
+        Some(index)
+    }
+
+    fn remove(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        if let Some(Socket::Connection(Connection { number, .. })) = &slot.socket
+            && number & ACCEPTED != 0
+        {
+            self.accepted.remove(number);
+        }
+        slot.socket = None;
+        slot.say = 0;
+        slot.age = slot.age.wrapping_add(1);
+        slot.token = None;
+        slot.is_awaited = false;
+        self.changed.remove(&index);
+        self.free.push(index);
+    }
+
+    fn id(&self, index: u32) -> ConnectionId {
+        ConnectionId::new(index, self.slots[index as usize].age)
+    }
+
+    fn slot(&self, id: ConnectionId) -> Option<&Slot> {
+        self.slots.get(id.index()).filter(|slot| slot.age == id.age())
+    }
+
+    fn slot_mut(&mut self, id: ConnectionId) -> Option<&mut Slot> {
+        self.slots.get_mut(id.index()).filter(|slot| slot.age == id.age())
+    }
+
+    fn connection(&self, id: ConnectionId) -> Option<&Connection> {
+        match &self.slot(id)?.socket {
+            Some(Socket::Connection(connection)) => Some(connection),
+            _ => None,
+        }
+    }
+
+    fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        match &mut self.slot_mut(id)?.socket {
+            Some(Socket::Connection(connection)) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Something is to be said of a socket.
+    fn say(&mut self, index: u32, what: u16) {
+        let slot = &mut self.slots[index as usize];
+        if slot.say == 0 {
+            self.to_say.push_back(index);
+        }
+        slot.say |= what;
+    }
+
+    /// Something has changed at a socket.
+    fn note(&mut self, index: u32) {
+        self.has_moved = true;
+        let slot = &mut self.slots[index as usize];
+        if slot.token.is_some() {
+            self.changed.insert(index);
+        }
+        if std::mem::take(&mut slot.is_awaited) {
+            let age = slot.age;
+            let awaited = match &slot.socket {
+                Some(Socket::Listener(one)) if one.has_opened => Awaited::Listener(one.address),
+                Some(Socket::Datagrams(one)) if one.has_opened => Awaited::Socket(one.address),
+                _ => Awaited::Connection(ConnectionId::new(index, age)),
+            };
+            self.news.push(awaited);
+        }
+    }
+
+    /// Begins a connection. None if there is no room for another socket.
+    pub fn connect(&mut self, remote: SocketAddr) -> Option<ConnectionId> {
+        let index = self.insert(Socket::Connection(Connection::to(remote)))?;
+        if let Some(Socket::Connection(connection)) = &mut self.slots[index as usize].socket {
+            connection.number = index;
+        }
+        self.say(index, say::OPEN);
+        Some(self.id(index))
+    }
+
+    /// Begins to listen. [`Client::opened`] has the address. None if there is no room for another socket.
+    pub fn listen(&mut self, address: SocketAddr, backlog: usize) -> Option<ConnectionId> {
+        let backlog = u32::try_from(backlog).unwrap_or(u32::MAX).max(1);
+        let index = self.insert(Socket::Listener(Listener::at(address, backlog)))?;
+        self.say(index, say::OPEN);
+        Some(self.id(index))
+    }
+
+    /// Begins to bind a socket of datagrams, as [`Client::listen`].
+    pub fn bind(&mut self, address: SocketAddr) -> Option<ConnectionId> {
+        let index = self.insert(Socket::Datagrams(Datagrams::at(address)))?;
+        self.say(index, say::OPEN);
+        Some(self.id(index))
+    }
+
+    /// Begins to connect a socket of datagrams. [`Client::opened`] has the address that its datagrams are from.
+    pub fn associate(&mut self, address: SocketAddr, remote: SocketAddr) -> Option<ConnectionId> {
+        let index = *self.datagrams.get(&address)?;
+        if let Some(Socket::Datagrams(datagrams)) = &mut self.slots[index as usize].socket {
+            datagrams.associating = Some(remote);
+            datagrams.associated = None;
+            // What others have sent is dropped.
+            datagrams.clear_others(remote);
+        }
+        self.say(index, say::ASSOCIATE | say::CREDIT);
+        Some(self.id(index))
+    }
+
+    /// What has become of opening a listener or a socket of datagrams, or of connecting the latter; it is said once. A socket that was not opened is gone.
+    pub fn opened(&mut self, id: ConnectionId) -> Option<Result<SocketAddr, Failure>> {
+        let gone = self.gone.map(|_| Err(Failure::MachineGone));
+        let slot = self.slot_mut(id)?;
+        let result = match slot.socket.as_mut()? {
+            Socket::Listener(listener) => match listener.failure {
+                Some(failure) => Some(Err(failure)),
+                None if listener.has_opened => Some(Ok(listener.address)),
+                None => gone,
+            },
+            Socket::Datagrams(datagrams) => match (datagrams.failure, datagrams.has_opened) {
+                (Some(failure), _) => Some(Err(failure)),
+                (None, true) if datagrams.associating.is_some() => {
+                    let associated = datagrams.associated.take().or(gone);
+                    if let Some(associated) = associated {
+                        let remote = datagrams.associating.take();
+                        if associated.is_ok() {
+                            datagrams.connected = remote;
+                        }
+                    }
+                    return associated;
+                }
+                (None, true) => Some(Ok(datagrams.address)),
+                (None, false) => gone,
+            },
+            Socket::Connection(_) => None,
+        }?;
+        if result.is_err() {
+            self.give_up(id.index() as u32);
+        }
+        Some(result)
+    }
+
+    /// Both addresses of a connection: ours, and the other side's. Ours is unspecified as long as it is being made.
+    pub fn ends(&self, id: ConnectionId) -> Option<(SocketAddr, SocketAddr)> {
+        self.connection(id).map(|connection| (connection.local, connection.remote))
+    }
+
+    /// Returns true if a connection is still being made.
+    pub fn is_connecting(&self, id: ConnectionId) -> bool {
+        self.connection(id)
+            .is_some_and(|one| !one.is_open && one.end.is_none() && !one.has_told_end)
+    }
+
+    /// How a connection has failed, if it has. It is said once.
+    pub fn take_end(&mut self, id: ConnectionId) -> Option<Failure> {
+        let connection = self.connection_mut(id)?;
+        let end = connection.end.take();
+        connection.has_told_end |= end.is_some();
+        end
+    }
+
+    /// As [`Stack::watch`](crate::tcpip::Stack::watch).
+    pub fn watch(&mut self, id: ConnectionId, token: u64) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.token = Some(token);
+            self.changed.insert(id.index() as u32);
+        }
+    }
+
+    /// As [`Stack::take_changed`](crate::tcpip::Stack::take_changed).
+    pub fn take_changed(&mut self) -> Option<u64> {
+        let index = self.changed.pop_first()?;
+        self.slots[index as usize].token
+    }
+
+    /// Returns true if [`Client::take_changed`] has one to name.
+    pub fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// As [`Stack::await_news`](crate::tcpip::Stack::await_news). What is being opened is awaited as a connection.
+    pub fn await_news(&mut self, awaited: Awaited) {
+        let index = match awaited {
+            Awaited::Connection(id) => self.slot(id).map(|_| id.index() as u32),
+            Awaited::Listener(address) => self.listeners.get(&address).copied(),
+            Awaited::Socket(address) => self.datagrams.get(&address).copied(),
+        };
+        if let Some(index) = index {
+            self.slots[index as usize].is_awaited = true;
+        }
+    }
+
+    /// As [`Stack::take_news`](crate::tcpip::Stack::take_news).
+    pub fn take_news(&mut self) -> Option<Awaited> {
+        self.news.pop()
+    }
+
+    /// As [`Stack::take_moved`](crate::tcpip::Stack::take_moved).
+    pub fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.has_moved)
+    }
+
+    /// What can be received.
+    pub fn readable(&self, id: ConnectionId) -> Readable {
+        let Some(connection) = self.connection(id) else { return Readable::Finished };
+        if !connection.parked.is_empty() {
+            return Readable::Bytes;
+        }
+        match () {
+            () if connection.is_receive_shut || connection.has_finished => Readable::Finished,
+            () if connection.end.is_some() => Readable::Failed,
+            () if connection.has_told_end => Readable::Finished,
+            () => Readable::Nothing,
+        }
+    }
+
+    /// Says whether bytes can be sent.
+    pub fn writable(&self, id: ConnectionId) -> Writable {
+        let Some(connection) = self.connection(id) else { return Writable::Closed };
+        match () {
+            () if connection.end.is_some() => Writable::Failed,
+            () if connection.has_told_end || connection.is_send_shut => Writable::Closed,
+            () if !connection.is_open || connection.may_send == 0 => Writable::Nothing,
+            () => Writable::Room,
+        }
+    }
+
+    /// Copies what has come into `target`, and returns how many bytes.
+    pub fn read(&mut self, id: ConnectionId, target: &mut [u8], receiver: &mut Receiver) -> usize {
+        let Client { slots, kept, .. } = self;
+        let Some(connection) = connection_of(slots, id) else { return 0 };
+        let count = connection.parked.read(target, kept, receiver);
+        self.consumed(id, count);
+        count
+    }
+
+    /// Throws away the first bytes of what has come.
+    pub fn skip(&mut self, id: ConnectionId, bytes: usize, receiver: &mut Receiver) {
+        let Client { slots, kept, .. } = self;
+        let Some(connection) = connection_of(slots, id) else { return };
+        let mut left = bytes;
+        let count = connection.parked.take(kept, receiver, |there, _| {
+            let now = there.min(left);
+            left -= now;
+            now
+        });
+        self.consumed(id, count);
+    }
+
+    /// Copies what has come, which stays.
+    pub fn peek(&self, id: ConnectionId, target: &mut [u8]) -> usize {
+        self.connection(id).map_or(0, |connection| connection.parked.peek(target))
+    }
+
+    /// Bytes that have come and were not received.
+    pub fn waiting(&self, id: ConnectionId) -> usize {
+        self.connection(id).map_or(0, |connection| connection.parked.bytes())
+    }
+
+    /// Gives credit back, by quarters.
+    fn consumed(&mut self, id: ConnectionId, bytes: usize) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        connection.to_return += bytes;
+        if connection.to_return >= CREDIT_BYTES_MAX / 4 {
+            self.say(id.index() as u32, say::CREDIT);
+        }
+    }
+
+    /// Sends bytes of a stream that `fill` makes in the page where the machine copies them from: as many as go into one message, `bytes` at
+    /// most. Returns how many; none if there is no credit.
+    ///
+    /// # Errors
+    /// [`SendError`]: then nothing was sent.
+    pub fn write_with(
+        &mut self,
+        id: ConnectionId,
+        bytes: usize,
+        sender: &mut Sender,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<usize, SendError> {
+        // What was said of it before goes first.
+        if !self.flush(sender)? {
+            return Err(SendError::Full);
+        }
+        if self.writable(id) != Writable::Room {
+            return Ok(0);
+        }
+        let Some(connection) = self.connection_mut(id) else { return Ok(0) };
+        let bytes = bytes.min(connection.may_send).min(DATA_BYTES_MAX);
+        let head = Head::new(Kind::Data, connection.number).bytes();
+        sender.send_built(&head, bytes, fill)?;
+        connection.may_send -= bytes;
+        Ok(bytes)
+    }
+
+    /// Sends nothing more.
+    pub fn shut_sending(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        if !std::mem::replace(&mut connection.is_send_shut, true) {
+            self.say(id.index() as u32, say::SHUT_SENDING);
+            self.note(id.index() as u32);
+        }
+    }
+
+    /// Receives nothing more after what has come already.
+    pub fn shut_receiving(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        if !std::mem::replace(&mut connection.is_receive_shut, true) {
+            self.say(id.index() as u32, say::SHUT_RECEIVING);
+            self.note(id.index() as u32);
+        }
+    }
+
+    /// As [`Stack::set_no_delay`](crate::tcpip::Stack::set_no_delay).
+    pub fn set_no_delay(&mut self, id: ConnectionId, is_on: bool) {
+        if let Some(connection) = self.connection_mut(id) {
+            connection.has_no_delay = is_on;
+            self.say(id.index() as u32, say::NO_DELAY);
+        }
+    }
+
+    /// As [`Stack::set_keep_alive`](crate::tcpip::Stack::set_keep_alive).
+    pub fn set_keep_alive(&mut self, id: ConnectionId, options: Option<KeepAlive>) {
+        if let Some(connection) = self.connection_mut(id) {
+            connection.keep_alive = options;
+            self.say(id.index() as u32, say::KEEP_ALIVE);
+        }
+    }
+
+    /// Ends a connection with a reset.
+    pub fn abort(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        connection.is_send_shut = true;
+        connection.is_receive_shut = true;
+        self.say(id.index() as u32, say::RESET);
+        self.note(id.index() as u32);
+    }
+
+    /// The program has done with a connection.
+    pub fn close(&mut self, id: ConnectionId, receiver: &mut Receiver) {
+        let Client { slots, kept, .. } = self;
+        let Some(connection) = connection_of(slots, id) else { return };
+        let unread = connection.parked.clear(kept, receiver);
+        if unread > 0 && !connection.is_receive_shut {
+            // The other side is told that not all was received (RFC 2525 2.17).
+            self.say(id.index() as u32, say::RESET);
+        }
+        self.give_up(id.index() as u32);
+    }
+
+    /// Returns true if a connection that was closed is not over.
+    pub fn is_closing(&self, id: ConnectionId) -> bool {
+        self.slot(id).is_some_and(|slot| slot.say & say::CLOSE != 0 || slot.is_closing)
+    }
+
+    /// A listener is closed, with the connections that wait there.
+    pub fn stop_listening(&mut self, address: SocketAddr, receiver: &mut Receiver) {
+        let Some(index) = self.listeners.remove(&address) else { return };
+        let Some(Socket::Listener(listener)) = &mut self.slots[index as usize].socket else {
+            return;
+        };
+        for waiting in std::mem::take(&mut listener.waiting) {
+            self.abort(waiting);
+            self.close(waiting, receiver);
+        }
+        self.give_up(index);
+    }
+
+    /// A socket of datagrams is closed.
+    pub fn unbind(&mut self, address: SocketAddr) {
+        if let Some(index) = self.datagrams.remove(&address) {
+            self.give_up(index);
+        }
+    }
+
+    /// Closes a socket: its number is free when the machine has said so.
+    fn give_up(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.token = None;
+        self.changed.remove(&index);
+        // Of one that the machine has not heard of, nothing is to be said.
+        if self.gone.is_some() || slot.say & say::OPEN != 0 || slot.is_lost {
+            if slot.say != 0 {
+                self.to_say.retain(|other| *other != index);
+            }
+            return self.remove(index);
+        }
+        self.say(index, say::CLOSE);
+    }
+
+    /// The next connection of a listener.
+    pub fn accept(&mut self, address: SocketAddr) -> Option<(ConnectionId, SocketAddr)> {
+        let index = *self.listeners.get(&address)?;
+        let Some(Socket::Listener(listener)) = &mut self.slots[index as usize].socket else {
+            return None;
+        };
+        let id = listener.waiting.pop_front()?;
+        Some((id, self.ends(id)?.1))
+    }
+
+    /// The other side of a socket of datagrams, if it is connected.
+    pub fn connected_to(&self, address: SocketAddr) -> Option<SocketAddr> {
+        self.datagrams_at(address)?.connected
+    }
+
+    fn datagrams_at(&self, address: SocketAddr) -> Option<&Datagrams> {
+        match &self.slots[*self.datagrams.get(&address)? as usize].socket {
+            Some(Socket::Datagrams(datagrams)) => Some(datagrams),
+            _ => None,
+        }
+    }
+
+    fn datagrams_at_mut(&mut self, address: SocketAddr) -> Option<(u32, &mut Datagrams)> {
+        let index = *self.datagrams.get(&address)?;
+        match &mut self.slots[index as usize].socket {
+            Some(Socket::Datagrams(datagrams)) => Some((index, datagrams)),
+            _ => None,
+        }
+    }
+
+    /// Why a datagram was not sent, if one was not. It is said once.
+    pub fn take_refused(&mut self, address: SocketAddr) -> Option<Failure> {
+        let gone = self.gone.is_some();
+        let (_, datagrams) = self.datagrams_at_mut(address)?;
+        datagrams.refused.take().or(gone.then_some(Failure::MachineGone))
+    }
+
+    /// The next datagram, and from where.
+    pub fn receive_from(&mut self, address: SocketAddr) -> Option<(SocketAddr, Vec<u8>)> {
+        let (index, datagrams) = self.datagrams_at_mut(address)?;
+        let taken = datagrams.waiting.pop_front()?;
+        datagrams.to_return += taken.1.len() + DATAGRAM_BYTES;
+        if datagrams.to_return >= DATAGRAM_CREDIT_BYTES / 4 {
+            self.say(index, say::CREDIT);
+        }
+        Some(taken)
+    }
+
+    /// The next datagram, which stays.
+    pub fn peek_from(&self, address: SocketAddr) -> Option<&(SocketAddr, Vec<u8>)> {
+        self.datagrams_at(address)?.waiting.front()
+    }
+
+    /// Sends a datagram. Returns false if the machine has no room for it now.
+    ///
+    /// # Errors
+    /// [`SendError`]: then nothing was sent.
+    pub fn send_to(
+        &mut self,
+        from: SocketAddr,
+        to: SocketAddr,
+        data: &[u8],
+        sender: &mut Sender,
+    ) -> Result<bool, SendError> {
+        if !self.flush(sender)? {
+            return Err(SendError::Full);
+        }
+        let Some((index, datagrams)) = self.datagrams_at_mut(from) else { return Ok(false) };
+        let bytes = data.len() + DATAGRAM_BYTES;
+        if bytes > datagrams.may_send {
+            return Ok(false);
+        }
+        let body = [&address_bytes(to)[..], data].concat();
+        sender.send(&Head::new(Kind::Datagram, index).bytes(), &body)?;
+        datagrams.may_send -= bytes;
+        Ok(true)
+    }
+
+    /// Says what is to be said. Returns false if the path had no room for all of it.
+    ///
+    /// # Errors
+    /// [`SendError`], never `Full`: the path is of no use.
+    pub fn flush(&mut self, sender: &mut Sender) -> Result<bool, SendError> {
+        while let Some(index) = self.to_say.front().copied() {
+            match self.say_all_of(index, sender) {
+                Ok(()) => {}
+                Err(SendError::Full | SendError::Quiesced) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+            self.to_say.pop_front();
+        }
+        Ok(true)
+    }
+
+    fn say_all_of(&mut self, index: u32, sender: &mut Sender) -> Result<(), SendError> {
+        let slot = &mut self.slots[index as usize];
+        let (number, to_return) = match &slot.socket {
+            Some(Socket::Connection(one)) => (one.number, one.to_return),
+            Some(Socket::Datagrams(one)) => (index, one.to_return),
+            _ => (index, 0),
+        };
+        while slot.say != 0 {
+            let what: u16 = 1 << slot.say.trailing_zeros();
+            match (what, &mut slot.socket) {
+                (say::OPEN, Some(Socket::Connection(one))) => {
+                    let value = CREDIT_BYTES_MAX as u64;
+                    let head = Head { value, ..Head::new(Kind::Connect, number) };
+                    sender.send(&head.bytes(), &address_bytes(one.remote))?;
+                }
+                (say::OPEN, Some(Socket::Listener(one))) => {
+                    let value = (CREDIT_BYTES_MAX as u64) << 32 | u64::from(one.backlog);
+                    let head = Head { value, ..Head::new(Kind::Listen, number) };
+                    sender.send(&head.bytes(), &address_bytes(one.address))?;
+                }
+                (say::OPEN, Some(Socket::Datagrams(one))) => {
+                    let value = DATAGRAM_CREDIT_BYTES as u64;
+                    let head = Head { value, ..Head::new(Kind::Bind, number) };
+                    sender.send(&head.bytes(), &address_bytes(one.address))?;
+                }
+                (say::ASSOCIATE, Some(Socket::Datagrams(one))) => {
+                    if let Some(remote) = one.associating {
+                        let head = Head::new(Kind::Associate, number);
+                        sender.send(&head.bytes(), &address_bytes(remote))?;
+                    }
+                }
+                (say::NO_DELAY, Some(Socket::Connection(one))) => {
+                    let (code, value) = (option::NO_DELAY, u64::from(one.has_no_delay));
+                    let head = Head { code, value, ..Head::new(Kind::Set, number) };
+                    sender.send(&head.bytes(), &[])?;
+                }
+                (say::KEEP_ALIVE, Some(Socket::Connection(one))) => {
+                    let head = Head { code: option::KEEP_ALIVE, ..Head::new(Kind::Set, number) };
+                    sender.send(&head.bytes(), &keep_alive_bytes(one.keep_alive))?;
+                }
+                (say::CREDIT, Some(socket)) if to_return > 0 => {
+                    let head = Head { value: to_return as u64, ..Head::new(Kind::Credit, number) };
+                    sender.send(&head.bytes(), &[])?;
+                    match socket {
+                        Socket::Connection(one) => one.to_return = 0,
+                        Socket::Datagrams(one) => one.to_return = 0,
+                        Socket::Listener(_) => {}
+                    }
+                }
+                (say::SHUT_SENDING, Some(_)) => {
+                    let head = Head { code: 1, ..Head::new(Kind::Shut, number) };
+                    sender.send(&head.bytes(), &[])?;
+                }
+                (say::SHUT_RECEIVING, Some(_)) => {
+                    let head = Head { code: 2, ..Head::new(Kind::Shut, number) };
+                    sender.send(&head.bytes(), &[])?;
+                }
+                (say::RESET, Some(Socket::Connection(_))) => {
+                    sender.send(&Head::new(Kind::Reset, number).bytes(), &[])?;
+                }
+                (say::CLOSE, Some(_)) => {
+                    sender.send(&Head::new(Kind::Close, number).bytes(), &[])?;
+                    slot.is_closing = true;
+                }
+                _ => {}
+            }
+            slot.say &= !what;
+        }
+        Ok(())
+    }
+
+    /// Takes in what the machine has sent. Returns true if there was something.
+    pub fn take_in(&mut self, receiver: &mut Receiver) -> bool {
+        if self.gone.is_some() {
+            return false;
+        }
+        for taken in 0..MESSAGES_PER_CALL {
+            let took = match receiver.fetch_up_to(0, BODY_BYTES_MAX) {
+                Ok(None) => return taken > 0,
+                Ok(Some(fetched)) => self.take(fetched, receiver).map_err(Left::Fault),
+                Err(severed) => Err(Left::Severed(severed)),
+            };
+            if let Err(left) = took {
+                self.lose(left);
+                return true;
+            }
+        }
+        true
+    }
+
+    /// The path has ended, or cannot be used: all sockets have failed.
+    pub fn lose(&mut self, left: Left) {
+        self.gone = Some(left);
+        self.to_say.clear();
+        self.has_moved = true;
+        for index in 0..self.slots.len() as u32 {
+            let slot = &mut self.slots[index as usize];
+            slot.say = 0;
+            slot.is_lost = true;
+            let is_over = slot.is_closing;
+            match &mut slot.socket {
+                None => continue,
+                Some(_) if is_over => {
+                    self.remove(index);
+                    continue;
+                }
+                Some(Socket::Connection(one)) => {
+                    if !one.has_told_end && one.end.is_none() {
+                        one.end = Some(Failure::MachineGone);
+                    }
+                }
+                Some(Socket::Listener(one)) => one.failure = Some(Failure::MachineGone),
+                Some(Socket::Datagrams(one)) => one.refused = Some(Failure::MachineGone),
+            }
+            self.note(index);
+        }
+    }
+
+    /// The path has ended, as the program learns it when it sends.
+    pub fn lose_path(&mut self, severed: Severed) {
+        if self.gone.is_none() {
+            self.lose(Left::Severed(severed));
+        }
+    }
+
+    fn take(&mut self, fetched: Fetched, receiver: &mut Receiver) -> Result<(), Fault> {
+        let Client { slots, kept, .. } = self;
+        kept.count();
+        while let Some((message, index)) = kept.take_overdue() {
+            let slot = slots.get_mut(index as usize);
+            if let Some(Socket::Connection(one)) = slot.and_then(|slot| slot.socket.as_mut()) {
+                one.parked.copy_out(message, kept, receiver);
+            }
+        }
+        match fetched {
+            Fetched::Copied(message) => {
+                let message = receiver.message(message);
+                let head = Head::parse(message.head)?;
+                match head.kind {
+                    Kind::Data => {
+                        let index = self.reader(head, message.body.len())?;
+                        let Some(connection) = self.wanted(index) else { return Ok(()) };
+                        connection.parked.push_copy(message.body);
+                        self.note(index);
+                        Ok(())
+                    }
+                    _ => self.answer(head, message.body),
+                }
+            }
+            Fetched::InPage(page) => self.take_page(page, receiver),
+            Fetched::TooLong => Err(Fault::Length),
+        }
+    }
+
+    fn take_page(&mut self, page: InPage, receiver: &mut Receiver) -> Result<(), Fault> {
+        let mut head = [0; HEAD_BYTES];
+        let parsed = match page.head_bytes() == head.len() {
+            true => page.view().read(0, &mut head).map_err(|_| Fault::Head),
+            false => Err(Fault::Head),
+        };
+        let is_data = parsed.and_then(|()| Head::parse(&head)).and_then(|head| match head.kind {
+            Kind::Data => self.reader(head, page.body_bytes()).map(Ok),
+            _ => Ok(Err(head)),
+        });
+        match is_data {
+            Ok(Ok(index)) => {
+                let Client { slots, kept, .. } = self;
+                match &mut slots[index as usize].socket {
+                    Some(Socket::Connection(one)) if one.is_wanted() => {
+                        one.parked.push_page(index, page, kept, receiver);
+                        self.note(index);
+                    }
+                    _ => {
+                        let _ = receiver.give_back(page);
+                    }
+                }
+                Ok(())
+            }
+            Ok(Err(head)) => {
+                let mut body = vec![0; page.body_bytes()];
+                let read = page.read(0, &mut body).map_err(|_| Fault::Length);
+                let _ = receiver.give_back(page);
+                read?;
+                self.answer(head, &body)
+            }
+            Err(fault) => {
+                let _ = receiver.give_back(page);
+                Err(fault)
+            }
+        }
+    }
+
+    /// The index of a socket that the machine names.
+    fn named(&self, number: u32) -> Result<u32, Fault> {
+        let index = match number & ACCEPTED {
+            0 => Some(number),
+            _ => self.accepted.get(&number).copied(),
+        };
+        let is_there = |index: &u32| {
+            let slot = self.slots.get(*index as usize);
+            slot.is_some_and(|slot| match &slot.socket {
+                Some(Socket::Connection(one)) => one.number == number,
+                Some(_) => number & ACCEPTED == 0,
+                None => false,
+            })
+        };
+        index.filter(is_there).ok_or(Fault::Socket)
+    }
+
+    /// The connection to which so many bytes have come, which are taken off the credit that the machine has.
+    fn reader(&mut self, head: Head, bytes: usize) -> Result<u32, Fault> {
+        let index = self.named(head.socket)?;
+        let slot = &mut self.slots[index as usize];
+        let Some(Socket::Connection(one)) = &mut slot.socket else { return Err(Fault::Socket) };
+        let in_use = one.parked.bytes() + one.to_return + one.dropped;
+        if !one.is_open || one.has_finished || in_use + bytes > CREDIT_BYTES_MAX {
+            return Err(Fault::Credit);
+        }
+        if slot.is_closing || slot.say & say::CLOSE != 0 {
+            one.dropped += bytes;
+        } else if one.is_receive_shut {
+            one.to_return += bytes;
+            self.consumed_by(index);
+        }
+        Ok(index)
+    }
+
+    fn consumed_by(&mut self, index: u32) {
+        let id = self.id(index);
+        self.consumed(id, 0);
+    }
+
+    /// A connection whose program still takes what comes.
+    fn wanted(&mut self, index: u32) -> Option<&mut Connection> {
+        let slot = &mut self.slots[index as usize];
+        let is_closed = slot.is_closing || slot.say & say::CLOSE != 0;
+        match &mut slot.socket {
+            Some(Socket::Connection(one)) if one.is_wanted() && !is_closed => Some(one),
+            _ => None,
+        }
+    }
+
+    /// Takes what the machine says of a socket.
+    fn answer(&mut self, head: Head, body: &[u8]) -> Result<(), Fault> {
+        if head.kind == Kind::Welcome {
+            let mut rest = body;
+            self.addresses.clear();
+            while !rest.is_empty() {
+                let (address, behind) = split_address(rest)?;
+                self.addresses.push(address.ip());
+                rest = behind;
+            }
+            self.sockets_max = head.value;
+            self.has_moved = true;
+            return Ok(());
+        }
+        let index = self.named(head.socket)?;
+        match head.kind {
+            Kind::Opened => self.on_opened(index, head, body)?,
+            Kind::Failed => self.on_failed(index, Failure::of_code(head.code))?,
+            Kind::Accepted => return self.on_accepted(index, head, body),
+            Kind::Datagram => self.on_datagram(index, body)?,
+            Kind::Credit => {
+                let credit = usize::try_from(head.value).ok().filter(|it| *it <= CREDIT_BYTES_MAX);
+                let credit = credit.ok_or(Fault::Value)?;
+                match &mut self.slots[index as usize].socket {
+                    Some(Socket::Connection(one)) => one.may_send += credit,
+                    Some(Socket::Datagrams(one)) => one.may_send += credit,
+                    _ => return Err(Fault::Socket),
+                }
+            }
+            Kind::Finished => match &mut self.slots[index as usize].socket {
+                Some(Socket::Connection(one)) => one.has_finished = true,
+                _ => return Err(Fault::Socket),
+            },
+            Kind::Broken => match &mut self.slots[index as usize].socket {
+                Some(Socket::Connection(one)) => one.end = Some(Failure::of_code(head.code)),
+                _ => return Err(Fault::Socket),
+            },
+            Kind::Refused => match &mut self.slots[index as usize].socket {
+                Some(Socket::Datagrams(one)) => one.refused = Some(Failure::of_code(head.code)),
+                _ => return Err(Fault::Socket),
+            },
+            Kind::Closed => {
+                if !self.slots[index as usize].is_closing {
+                    return Err(Fault::Socket);
+                }
+                self.note(index);
+                self.slots[index as usize].is_closing = false;
+                self.remove(index);
+                return Ok(());
+            }
+            _ => return Err(Fault::Kind),
+        }
+        self.note(index);
+        Ok(())
+    }
+
+    fn on_opened(&mut self, index: u32, head: Head, body: &[u8]) -> Result<(), Fault> {
+        let credit = usize::try_from(head.value).ok().filter(|it| *it <= CREDIT_BYTES_MAX);
+        let credit = credit.ok_or(Fault::Value)?;
+        let slot = &mut self.slots[index as usize];
+        let is_closed = slot.is_closing || slot.say & say::CLOSE != 0;
+        match &mut slot.socket {
+            Some(Socket::Connection(one)) => {
+                let (local, rest) = split_address(body)?;
+                if one.is_open {
+                    return Err(Fault::Socket);
+                }
+                (one.local, one.remote) = (local, only_address(rest)?);
+                (one.is_open, one.may_send) = (true, credit);
+            }
+            Some(Socket::Listener(one)) => {
+                one.address = only_address(body)?;
+                if one.has_opened || (!is_closed && self.listeners.contains_key(&one.address)) {
+                    return Err(Fault::Address);
+                }
+                let address = one.address;
+                // Whoever awaits it awaits it by its number still.
+                self.note(index);
+                if let Some(Socket::Listener(one)) = &mut self.slots[index as usize].socket {
+                    one.has_opened = true;
+                }
+                if !is_closed {
+                    self.listeners.insert(address, index);
+                }
+            }
+            Some(Socket::Datagrams(one)) if one.has_opened => {
+                one.associated = Some(Ok(only_address(body)?));
+                let (is_awaited, id) = (slot.is_awaited, ConnectionId::new(index, slot.age));
+                if is_awaited {
+                    self.news.push(Awaited::Connection(id));
+                }
+            }
+            Some(Socket::Datagrams(one)) => {
+                let address = only_address(body)?;
+                if !is_closed && self.datagrams.contains_key(&address) {
+                    return Err(Fault::Address);
+                }
+                (one.address, one.may_send) = (address, credit);
+                self.note(index);
+                if let Some(Socket::Datagrams(one)) = &mut self.slots[index as usize].socket {
+                    one.has_opened = true;
+                }
+                if !is_closed {
+                    self.datagrams.insert(address, index);
+                }
+            }
+            None => return Err(Fault::Socket),
+        }
+        Ok(())
+    }
+
+    fn on_failed(&mut self, index: u32, failure: Failure) -> Result<(), Fault> {
+        let slot = &mut self.slots[index as usize];
+        match &mut slot.socket {
+            Some(Socket::Connection(one)) if !one.is_open => one.end = Some(failure),
+            Some(Socket::Listener(one)) if !one.has_opened => one.failure = Some(failure),
+            Some(Socket::Datagrams(one)) if !one.has_opened => one.failure = Some(failure),
+            Some(Socket::Datagrams(one)) if one.associating.is_some() => {
+                one.associated = Some(Err(failure));
+                if slot.is_awaited {
+                    self.news.push(Awaited::Connection(ConnectionId::new(index, slot.age)));
+                }
+            }
+            _ => return Err(Fault::Socket),
+        }
+        Ok(())
+    }
+
+    fn on_accepted(&mut self, listener: u32, head: Head, body: &[u8]) -> Result<(), Fault> {
+        let (number, credit) = (head.value as u32, (head.value >> 32) as usize);
+        if number & ACCEPTED == 0 || self.accepted.contains_key(&number) {
+            return Err(Fault::InUse);
+        }
+        if credit > CREDIT_BYTES_MAX {
+            return Err(Fault::Value);
+        }
+        let (local, rest) = split_address(body)?;
+        let remote = only_address(rest)?;
+        let slot = &self.slots[listener as usize];
+        let is_closed = slot.is_closing || slot.say & say::CLOSE != 0;
+        if !matches!(&slot.socket, Some(Socket::Listener(_))) {
+            return Err(Fault::Socket);
+        }
+        let connection = Connection::accepted(number, (local, remote), credit);
+        // A machine that makes more than anybody asked for breaks the rules.
+        let index = self.insert(Socket::Connection(connection)).ok_or(Fault::Value)?;
+        self.accepted.insert(number, index);
+        let id = self.id(index);
+        if is_closed {
+            // The listener was closed meanwhile.
+            self.say(index, say::RESET);
+            self.give_up(index);
+            return Ok(());
+        }
+        if let Some(Socket::Listener(one)) = &mut self.slots[listener as usize].socket {
+            one.waiting.push_back(id);
+        }
+        self.note(listener);
+        Ok(())
+    }
+
+    fn on_datagram(&mut self, index: u32, body: &[u8]) -> Result<(), Fault> {
+        let (from, data) = split_address(body)?;
+        let slot = &mut self.slots[index as usize];
+        let is_closed = slot.is_closing || slot.say & say::CLOSE != 0;
+        let Some(Socket::Datagrams(one)) = &mut slot.socket else { return Err(Fault::Socket) };
+        let bytes = data.len() + DATAGRAM_BYTES;
+        let waiting = one.waiting.iter().map(|(_, data)| data.len() + DATAGRAM_BYTES);
+        if waiting.sum::<usize>() + one.to_return + bytes > DATAGRAM_CREDIT_BYTES {
+            return Err(Fault::Credit);
+        }
+        let target = one.connected.or(one.associating);
+        if is_closed || target.is_some_and(|target| target != from) {
+            one.to_return += bytes;
+            return Ok(());
+        }
+        one.waiting.push_back((from, data.to_vec()));
+        Ok(())
+    }
+}
+
+fn connection_of(slots: &mut [Slot], id: ConnectionId) -> Option<&mut Connection> {
+    let slot = slots.get_mut(id.index()).filter(|slot| slot.age == id.age())?;
+    match &mut slot.socket {
+        Some(Socket::Connection(connection)) => Some(connection),
+        _ => None,
+    }
+}

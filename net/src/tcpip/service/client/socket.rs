@@ -1,0 +1,167 @@
+//! A socket, as its client has it.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use super::NO_ADDRESS;
+use crate::tcpip::service::DATAGRAM_BYTES;
+use crate::tcpip::service::format::Failure;
+use crate::tcpip::service::parked::Parked;
+use crate::tcpip::{ConnectionId, KeepAlive};
+
+/// What is to be said of a socket: bits, of which the lowest goes first.
+pub(super) mod say {
+    pub(crate) const OPEN: u16 = 1 << 0;
+    pub(crate) const ASSOCIATE: u16 = 1 << 1;
+    pub(crate) const NO_DELAY: u16 = 1 << 2;
+    pub(crate) const KEEP_ALIVE: u16 = 1 << 3;
+    pub(crate) const CREDIT: u16 = 1 << 4;
+    pub(crate) const SHUT_SENDING: u16 = 1 << 5;
+    pub(crate) const SHUT_RECEIVING: u16 = 1 << 6;
+    pub(crate) const RESET: u16 = 1 << 7;
+    pub(crate) const CLOSE: u16 = 1 << 8;
+}
+
+/// A place for a socket.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// How many sockets were here before.
+    pub(super) age: u32,
+    pub(super) socket: Option<Socket>,
+    /// What is to be said of it: while that is something, the slot is in the queue of those of which something is.
+    pub(super) say: u16,
+    /// Set once the machine was told that it is closed.
+    pub(super) is_closing: bool,
+    /// Set if the machine does not know it any more.
+    pub(super) is_lost: bool,
+    pub(super) is_awaited: bool,
+    pub(super) token: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(super) enum Socket {
+    Connection(Connection),
+    Listener(Listener),
+    Datagrams(Datagrams),
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// What the machine calls it.
+    pub(super) number: u32,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    pub(super) is_open: bool,
+    /// Bytes that may be sent.
+    pub(super) may_send: usize,
+    /// What has come and was not read.
+    pub(super) parked: Parked,
+    /// Bytes that were read, of which the machine was not told.
+    pub(super) to_return: usize,
+    /// Bytes that came after it was closed.
+    pub(super) dropped: usize,
+    pub(super) has_finished: bool,
+    /// How it has failed, if the program was not told.
+    pub(super) end: Option<Failure>,
+    pub(super) has_told_end: bool,
+    pub(super) is_send_shut: bool,
+    pub(super) is_receive_shut: bool,
+    pub(super) has_no_delay: bool,
+    pub(super) keep_alive: Option<KeepAlive>,
+}
+
+impl Connection {
+    pub(super) fn to(remote: SocketAddr) -> Connection {
+        Connection {
+            number: 0,
+            local: NO_ADDRESS,
+            remote,
+            is_open: false,
+            may_send: 0,
+            parked: Parked::default(),
+            to_return: 0,
+            dropped: 0,
+            has_finished: false,
+            end: None,
+            has_told_end: false,
+            is_send_shut: false,
+            is_receive_shut: false,
+            has_no_delay: false,
+            keep_alive: None,
+        }
+    }
+
+    pub(super) fn accepted(
+        number: u32,
+        (local, remote): (SocketAddr, SocketAddr),
+        may_send: usize,
+    ) -> Connection {
+        Connection { number, local, is_open: true, may_send, ..Connection::to(remote) }
+    }
+
+    /// Returns true if what comes is kept for the program.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.is_receive_shut
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Listener {
+    /// The address that was asked for, and then the one that it has.
+    pub(super) address: SocketAddr,
+    pub(super) backlog: u32,
+    pub(super) has_opened: bool,
+    pub(super) failure: Option<Failure>,
+    /// Connections that nobody has accepted.
+    pub(super) waiting: VecDeque<ConnectionId>,
+}
+
+impl Listener {
+    pub(super) fn at(address: SocketAddr, backlog: u32) -> Listener {
+        Listener { address, backlog, has_opened: false, failure: None, waiting: VecDeque::new() }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Datagrams {
+    /// The address that was asked for, and then the one that it has.
+    pub(super) address: SocketAddr,
+    pub(super) has_opened: bool,
+    pub(super) failure: Option<Failure>,
+    pub(super) may_send: usize,
+    pub(super) to_return: usize,
+    /// Where it is being connected to, and what has become of that.
+    pub(super) associating: Option<SocketAddr>,
+    pub(super) associated: Option<Result<SocketAddr, Failure>>,
+    pub(super) connected: Option<SocketAddr>,
+    /// Why a datagram was not sent, if the program was not told.
+    pub(super) refused: Option<Failure>,
+    pub(super) waiting: VecDeque<(SocketAddr, Vec<u8>)>,
+}
+
+impl Datagrams {
+    pub(super) fn at(address: SocketAddr) -> Datagrams {
+        Datagrams {
+            address,
+            has_opened: false,
+            failure: None,
+            may_send: 0,
+            to_return: 0,
+            associating: None,
+            associated: None,
+            connected: None,
+            refused: None,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Drops what has come from others than `remote`.
+    pub(super) fn clear_others(&mut self, remote: SocketAddr) {
+        let Datagrams { waiting, to_return, .. } = self;
+        waiting.retain(|(from, data)| {
+            let is_kept = *from == remote;
+            *to_return += if is_kept { 0 } else { data.len() + DATAGRAM_BYTES };
+            is_kept
+        });
+    }
+}

@@ -1,0 +1,312 @@
+//! The machine's side: the sockets of all clients, and what each client may have.
+
+mod client;
+mod socket;
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, SocketAddr};
+
+use fabric::name::Name;
+use fabric::path::{Receiver, SendError, Sender, Severed};
+
+use self::client::ClientState;
+use self::socket::Socket;
+use super::Fault;
+use crate::tcpip::{Awaited, ConnectionId, SendToError, Stack};
+
+/// Messages of one client that are taken in one turn, at most, and their bytes, about.
+const MESSAGES_PER_TURN: usize = 64;
+const BYTES_PER_TURN: usize = 512 << 10;
+
+/// What the sockets of clients are opened on.
+pub trait Ground {
+    /// The stack.
+    fn stack(&mut self) -> &mut Stack;
+    /// The time on the stack's clock.
+    fn now(&self) -> u64;
+    /// Returns true if there is somebody at this address, or on the way to it.
+    fn can_reach(&mut self, address: IpAddr) -> bool;
+    /// Sends a datagram, as [`Stack::send_to`] does.
+    ///
+    /// # Errors
+    /// [`SendToError`].
+    fn send_to(&mut self, from: SocketAddr, to: SocketAddr, data: &[u8])
+    -> Result<(), SendToError>;
+}
+
+/// What one client may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Sockets at once, of all kinds.
+    pub sockets_max: usize,
+    /// Bytes that its sockets may have on their way to the machine, or waiting there, all together.
+    pub buffers_max: usize,
+    /// Its share of the machine's time, beside the shares of other clients that have work: at least 1.
+    pub share: u32,
+}
+
+impl Default for ClientLimits {
+    fn default() -> ClientLimits {
+        ClientLimits { sockets_max: 1024, buffers_max: 64 << 20, share: 1 }
+    }
+}
+
+/// What a client has, and has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientCounters {
+    /// Sockets that are open.
+    pub sockets: usize,
+    /// Bytes of credit that its sockets have been given.
+    pub buffers_bytes: usize,
+    /// Requests taken, data included.
+    pub requests: u64,
+    /// Bytes of streams and datagrams from the client.
+    pub bytes_in: u64,
+    /// Bytes of streams and datagrams to it.
+    pub bytes_out: u64,
+    /// Sockets that were refused for a limit of the client's.
+    pub refused: u64,
+    /// Times that the client had more to say than its turn allowed.
+    pub turns_cut: u64,
+    /// Times that there was no room on its path.
+    pub waits_for_room: u64,
+}
+
+/// What the service has done for all clients together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServiceCounters {
+    /// Clients that have attached so far.
+    pub attached: u64,
+    /// Clients that were sent away for what they wrote.
+    pub faults: u64,
+}
+
+/// A client did what ends its path, or its path has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// The path has ended.
+    Severed(Severed),
+    /// The client wrote what it may not.
+    Fault(Fault),
+}
+
+impl From<Severed> for Left {
+    fn from(severed: Severed) -> Left {
+        Left::Severed(severed)
+    }
+}
+
+impl From<Fault> for Left {
+    fn from(fault: Fault) -> Left {
+        Left::Fault(fault)
+    }
+}
+
+/// The sockets of all clients of a machine.
+#[derive(Debug, Default)]
+pub struct Service {
+    clients: Vec<Option<ClientState>>,
+    /// Whose the listeners and the sockets of datagrams are.
+    listeners: HashMap<SocketAddr, (usize, u32)>,
+    datagrams: HashMap<SocketAddr, (usize, u32)>,
+    /// Connections that were closed and are not over.
+    closing: HashMap<ConnectionId, (usize, u32)>,
+    /// Sockets of datagrams of which some wait for room.
+    waits: BTreeSet<(usize, u32)>,
+    /// Clients that have something to be given.
+    to_give: BTreeSet<usize>,
+    counters: ServiceCounters,
+}
+
+/// What a connection is called at the stack.
+fn token(client: usize, socket: u32) -> u64 {
+    (client as u64) << 32 | u64::from(socket)
+}
+
+fn of_token(token: u64) -> (usize, u32) {
+    ((token >> 32) as usize, token as u32)
+}
+
+impl Service {
+    /// Takes a client on, and returns its number.
+    pub fn attach(&mut self, name: Name, limits: ClientLimits) -> usize {
+        self.counters.attached += 1;
+        let number = self.clients.iter().position(Option::is_none).unwrap_or(self.clients.len());
+        if number == self.clients.len() {
+            self.clients.push(None);
+        }
+        self.clients[number] = Some(ClientState::new(number, name, limits));
+        self.to_give.insert(number);
+        number
+    }
+
+    /// Lets a client go: its connections are reset, and its other sockets closed.
+    pub fn detach(&mut self, number: usize, ground: &mut impl Ground) {
+        self.to_give.remove(&number);
+        let Some(client) = self.clients.get_mut(number).and_then(Option::take) else { return };
+        for socket in client.into_sockets() {
+            self.end(socket, ground);
+        }
+        self.closing.retain(|_, (of, _)| *of != number);
+        self.waits.retain(|(of, _)| *of != number);
+    }
+
+    /// Ends a socket whose client is gone.
+    fn end(&mut self, socket: Socket, ground: &mut impl Ground) {
+        let stack = ground.stack();
+        match socket {
+            Socket::Connection(connection) => {
+                stack.abort(connection.id);
+                stack.close(connection.id);
+            }
+            Socket::Listener(listener) => {
+                self.listeners.remove(&listener.address);
+                stack.stop_listening(listener.address);
+            }
+            Socket::Datagrams(datagrams) => {
+                self.datagrams.remove(&datagrams.address);
+                stack.unbind(datagrams.address);
+            }
+            Socket::Failed => {}
+        }
+    }
+
+    /// The clients that there are: number, name, and what each has.
+    pub fn clients(&self) -> impl Iterator<Item = (usize, Name, ClientLimits, ClientCounters)> {
+        self.clients.iter().enumerate().filter_map(|(number, client)| {
+            let client = client.as_ref()?;
+            Some((number, client.name, client.limits, client.counters()))
+        })
+    }
+
+    /// What was done for all.
+    pub fn counters(&self) -> ServiceCounters {
+        self.counters
+    }
+
+    /// Takes what a client has sent, as much as one turn allows. Returns true if there may be more.
+    ///
+    /// # Errors
+    /// [`Left`]: then the client is to be detached, and its path ended.
+    pub fn take(
+        &mut self,
+        number: usize,
+        receiver: &mut Receiver,
+        ground: &mut impl Ground,
+    ) -> Result<bool, Left> {
+        let Service { clients, listeners, datagrams, closing, waits, to_give, counters } = self;
+        let Some(client) = clients.get_mut(number).and_then(Option::as_mut) else {
+            return Ok(false);
+        };
+        let mut books = Books { listeners, datagrams, closing, waits };
+        let mut bytes = 0;
+        for _ in 0..MESSAGES_PER_TURN {
+            if client.is_behind() || bytes >= BYTES_PER_TURN {
+                break;
+            }
+            let Some(fetched) = receiver.fetch_up_to(0, client::BODY_BYTES_MAX)? else {
+                to_give.insert(number);
+                // Nothing may have been found though there is something: 128 buffers that bring nothing.
+                return Ok(receiver.is_ready());
+            };
+            match client.take(fetched, receiver, &mut books, ground) {
+                Ok(taken) => bytes += taken,
+                Err(fault) => {
+                    counters.faults += 1;
+                    return Err(fault.into());
+                }
+            }
+        }
+        client.counters.turns_cut += 1;
+        to_give.insert(number);
+        Ok(true)
+    }
+
+    /// Finds out whose sockets have changed at the stack.
+    pub fn follow(&mut self, ground: &mut impl Ground) {
+        let stack = ground.stack();
+        while let Some(changed) = stack.take_changed() {
+            let (number, socket) = of_token(changed);
+            self.mark(number, socket);
+        }
+        while let Some(news) = stack.take_news() {
+            let of = match news {
+                Awaited::Connection(id) => self.closing.get(&id),
+                Awaited::Listener(address) => self.listeners.get(&address),
+                Awaited::Socket(address) => self.datagrams.get(&address),
+            };
+            if let Some((number, socket)) = of.copied() {
+                self.mark(number, socket);
+            }
+        }
+        // That a target has room again is told to nobody by name.
+        if stack.take_moved() {
+            for (number, socket) in self.waits.clone() {
+                self.mark(number, socket);
+            }
+        }
+    }
+
+    fn mark(&mut self, number: usize, socket: u32) {
+        if let Some(client) = self.clients.get_mut(number).and_then(Option::as_mut) {
+            client.mark(socket);
+            self.to_give.insert(number);
+        }
+    }
+
+    /// The next client behind `last` that has something to be given.
+    pub fn next_to_give(&self, last: Option<usize>) -> Option<usize> {
+        match last {
+            Some(last) => self.to_give.range(last + 1..).next().copied(),
+            None => self.to_give.first().copied(),
+        }
+    }
+
+    /// Gives a client what is there for it, as far as its path has room. Returns true if its path is full: then this is to be called again
+    /// when there is room.
+    ///
+    /// # Errors
+    /// [`Left`]: then the client is to be detached.
+    pub fn give(
+        &mut self,
+        number: usize,
+        sender: &mut Sender,
+        receiver: &mut Receiver,
+        ground: &mut impl Ground,
+    ) -> Result<bool, Left> {
+        let Service { clients, listeners, datagrams, closing, waits, .. } = self;
+        let Some(client) = clients.get_mut(number).and_then(Option::as_mut) else {
+            return Ok(false);
+        };
+        let mut books = Books { listeners, datagrams, closing, waits };
+        match client.give(sender, receiver, &mut books, ground) {
+            Ok(()) => {
+                self.to_give.remove(&number);
+                Ok(false)
+            }
+            // What is lacking here may be there again when the path has room again; the client loses nothing.
+            Err(SendError::Full | SendError::Quiesced | SendError::Lacking(_)) => {
+                client.counters.waits_for_room += 1;
+                self.to_give.remove(&number);
+                Ok(true)
+            }
+            Err(SendError::Severed(severed)) => Err(severed.into()),
+            Err(SendError::TooLong { .. }) => unreachable!("no message is longer than a page"),
+        }
+    }
+
+    /// Has [`Service::next_to_give`] name a client whose path may have room again.
+    pub fn has_room(&mut self, number: usize) {
+        if self.clients.get(number).is_some_and(Option::is_some) {
+            self.to_give.insert(number);
+        }
+    }
+}
+
+/// Where the sockets of one client are entered for the stack's news.
+struct Books<'a> {
+    listeners: &'a mut HashMap<SocketAddr, (usize, u32)>,
+    datagrams: &'a mut HashMap<SocketAddr, (usize, u32)>,
+    closing: &'a mut HashMap<ConnectionId, (usize, u32)>,
+    waits: &'a mut BTreeSet<(usize, u32)>,
+}

@@ -1,0 +1,882 @@
+//! One client: its sockets by number, its requests, and what is to be given to it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+
+use fabric::name::Name;
+use fabric::path::{Fetched, InPage, Receiver, SendError, Sender};
+
+use super::socket::{Connection, Datagrams, Listener, Socket, Stage};
+use super::{Books, ClientCounters, ClientLimits, Ground, token};
+use crate::tcpip::service::format::{
+    ACCEPTED, ADDRESS_BYTES, Failure, HEAD_BYTES, Head, Kind, address_bytes, keep_alive,
+    only_address, option, split_address,
+};
+use crate::tcpip::service::parked::Kept;
+use crate::tcpip::service::{
+    CREDIT_BYTES_MAX, CREDIT_BYTES_MIN, DATA_BYTES_MAX, DATAGRAM_BYTES, DATAGRAM_CREDIT_BYTES,
+    Fault,
+};
+use crate::tcpip::{
+    Awaited, BindError, ConnectError, ConnectionId, Readable, SendToError, Stack, Writable,
+};
+
+/// Replies that wait before the client's next requests are left on its path, at most.
+pub(super) const REPLIES_MAX: usize = 64;
+
+/// Sockets that were not opened and that the client has not closed, at most. A client that goes on regardless is sent away.
+const FAILED_MAX: usize = 1024;
+
+/// Something to be said to a client, of a socket that is not there any more or was never opened.
+#[derive(Debug)]
+struct Reply {
+    head: Head,
+}
+
+/// One client.
+#[derive(Debug)]
+pub(super) struct ClientState {
+    number: usize,
+    pub(super) name: Name,
+    pub(super) limits: ClientLimits,
+    pub(super) counters: ClientCounters,
+    /// By number.
+    sockets: BTreeMap<u32, Socket>,
+    /// Those of them that are open, which the client's limit counts.
+    open: usize,
+    /// Set if a listener has left connections in its backlog for a limit of the client's.
+    is_limited: bool,
+    /// Sockets of which something may be said.
+    marked: BTreeSet<u32>,
+    replies: VecDeque<Reply>,
+    kept: Kept,
+    buffers_bytes: usize,
+    /// The number that the next accepted connection gets, if it is free.
+    next_accepted: u32,
+    has_welcomed: bool,
+}
+
+type Sockets = BTreeMap<u32, Socket>;
+
+impl ClientState {
+    pub(super) fn new(number: usize, name: Name, limits: ClientLimits) -> ClientState {
+        ClientState {
+            number,
+            name,
+            limits,
+            counters: ClientCounters::default(),
+            sockets: BTreeMap::new(),
+            open: 0,
+            is_limited: false,
+            marked: BTreeSet::new(),
+            replies: VecDeque::new(),
+            kept: Kept::default(),
+            buffers_bytes: 0,
+            next_accepted: 0,
+            has_welcomed: false,
+        }
+    }
+
+    pub(super) fn into_sockets(self) -> impl Iterator<Item = Socket> {
+        self.sockets.into_values()
+    }
+
+    pub(super) fn counters(&self) -> ClientCounters {
+        ClientCounters { sockets: self.open, buffers_bytes: self.buffers_bytes, ..self.counters }
+    }
+
+    /// Returns true if so much is to be said that the client's next requests wait.
+    pub(super) fn is_behind(&self) -> bool {
+        self.replies.len() >= REPLIES_MAX
+    }
+
+    /// Something may have changed at a socket.
+    pub(super) fn mark(&mut self, socket: u32) {
+        if self.sockets.contains_key(&socket) {
+            self.marked.insert(socket);
+        }
+    }
+
+    /// Takes a message, and returns how many bytes it had.
+    pub(super) fn take(
+        &mut self,
+        fetched: Fetched,
+        receiver: &mut Receiver,
+        books: &mut Books<'_>,
+        ground: &mut impl Ground,
+    ) -> Result<usize, Fault> {
+        self.counters.requests += 1;
+        self.kept.count();
+        while let Some((message, socket)) = self.kept.take_overdue() {
+            if let Some(Socket::Connection(one)) = self.sockets.get_mut(&socket) {
+                one.parked.copy_out(message, &mut self.kept, receiver);
+            }
+        }
+        match fetched {
+            Fetched::Copied(message) => {
+                let message = receiver.message(message);
+                let head = Head::parse(message.head)?;
+                self.request(head, message.body, books, ground)?;
+                Ok(message.body.len())
+            }
+            Fetched::InPage(page) => {
+                let mut head = [0; HEAD_BYTES];
+                let parsed = match page.head_bytes() == head.len() {
+                    true => page.view().read(0, &mut head).map_err(|_| Fault::Head),
+                    false => Err(Fault::Head),
+                };
+                let bytes = page.body_bytes();
+                match parsed.and_then(|()| Head::parse(&head)) {
+                    Ok(head) if head.kind == Kind::Data => {
+                        self.data_in_page(head, page, receiver, ground)?;
+                    }
+                    Ok(head) => {
+                        let mut body = vec![0; bytes];
+                        let read = page.read(0, &mut body).map_err(|_| Fault::Length);
+                        let _ = receiver.give_back(page);
+                        read?;
+                        self.request(head, &body, books, ground)?;
+                    }
+                    Err(fault) => {
+                        let _ = receiver.give_back(page);
+                        return Err(fault);
+                    }
+                }
+                Ok(bytes)
+            }
+            Fetched::TooLong => Err(Fault::Length),
+        }
+    }
+
+    /// Takes bytes of a stream that are valid for now only.
+    fn data(&mut self, head: Head, bytes: &[u8], ground: &mut impl Ground) -> Result<(), Fault> {
+        let connection = writer(&mut self.sockets, head, bytes.len())?;
+        let mut put = 0;
+        if connection.parked.is_empty() {
+            put = put_all(ground.stack(), connection, bytes.len(), |at, room| {
+                room.copy_from_slice(&bytes[at..at + room.len()]);
+            });
+        }
+        connection.parked.push_copy(&bytes[put..]);
+        connection.to_return += put;
+        if connection.owes_credit() {
+            self.marked.insert(head.socket);
+        }
+        self.counters.bytes_in += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Takes bytes of a stream that lie in a page: they are copied once, into the send buffer.
+    fn data_in_page(
+        &mut self,
+        head: Head,
+        page: InPage,
+        receiver: &mut Receiver,
+        ground: &mut impl Ground,
+    ) -> Result<(), Fault> {
+        let bytes = page.body_bytes();
+        let connection = match writer(&mut self.sockets, head, bytes) {
+            Ok(connection) => connection,
+            Err(fault) => {
+                let _ = receiver.give_back(page);
+                return Err(fault);
+            }
+        };
+        connection.parked.push_page(head.socket, page, &mut self.kept, receiver);
+        pour(connection, &mut self.kept, receiver, ground.stack());
+        if connection.owes_credit() {
+            self.marked.insert(head.socket);
+        }
+        self.counters.bytes_in += bytes as u64;
+        Ok(())
+    }
+
+    /// Takes any request.
+    fn request(
+        &mut self,
+        head: Head,
+        body: &[u8],
+        books: &mut Books<'_>,
+        ground: &mut impl Ground,
+    ) -> Result<(), Fault> {
+        if head.code != 0 && !matches!(head.kind, Kind::Shut | Kind::Set) {
+            return Err(Fault::Value);
+        }
+        let has_body = !matches!(head.kind, Kind::Credit | Kind::Shut | Kind::Reset | Kind::Close);
+        if !has_body && !body.is_empty() {
+            return Err(Fault::Length);
+        }
+        match head.kind {
+            Kind::Connect => self.connect(head, only_address(body)?, ground),
+            Kind::Listen => self.listen(head, only_address(body)?, books, ground),
+            Kind::Bind => self.bind(head, only_address(body)?, books, ground),
+            Kind::Associate => self.associate(head, only_address(body)?, ground),
+            Kind::Data => self.data(head, body, ground),
+            Kind::Datagram => self.datagram(head, body, books, ground),
+            Kind::Reset | Kind::Shut | Kind::Set | Kind::Credit if self.has_failed(head.socket) => {
+                // The client did not know.
+                Ok(())
+            }
+            Kind::Reset => {
+                let connection = connection_of(&mut self.sockets, head.socket)?;
+                ground.stack().abort(connection.id);
+                self.marked.insert(head.socket);
+                Ok(())
+            }
+            Kind::Credit => self.credit(head),
+            Kind::Shut => self.shut(head, ground),
+            Kind::Close => self.close(head, books, ground),
+            Kind::Set => self.set(head, body, ground),
+            _ => Err(Fault::Kind),
+        }
+    }
+
+    fn has_failed(&self, number: u32) -> bool {
+        matches!(self.sockets.get(&number), Some(Socket::Failed))
+    }
+
+    /// Checks that a socket can be opened under a number, and returns its credit.
+    fn admit(&mut self, number: u32) -> Result<Result<usize, Failure>, Fault> {
+        if number & ACCEPTED != 0 || self.sockets.contains_key(&number) {
+            return Err(Fault::InUse);
+        }
+        let refused = match self.has_room_for_another() {
+            false => Failure::SocketsMax,
+            true => match self.grant() {
+                Some(grant) => return Ok(Ok(grant)),
+                None => Failure::BuffersMax,
+            },
+        };
+        self.counters.refused += 1;
+        Ok(Err(refused))
+    }
+
+    fn has_room_for_another(&self) -> bool {
+        self.open < self.limits.sockets_max
+    }
+
+    fn insert(&mut self, number: u32, socket: Socket) {
+        self.open += 1;
+        self.sockets.insert(number, socket);
+    }
+
+    /// Credit for a new socket: a quarter of what is left of the client's budget, within the limits of a socket.
+    fn grant(&self) -> Option<usize> {
+        let left = self.limits.buffers_max.saturating_sub(self.buffers_bytes);
+        let grant = (left / 4).clamp(CREDIT_BYTES_MIN, CREDIT_BYTES_MAX);
+        (grant <= left).then_some(grant)
+    }
+
+    /// Says that a socket was not opened. Its number is taken until the client closes it, for the client may have said more of it by then.
+    fn fail(&mut self, socket: u32, failure: Failure) -> Result<(), Fault> {
+        if self.sockets.len() - self.open > FAILED_MAX {
+            return Err(Fault::Value);
+        }
+        let head = Head { code: failure as u8, ..Head::new(Kind::Failed, socket) };
+        self.replies.push_back(Reply { head });
+        self.sockets.insert(socket, Socket::Failed);
+        Ok(())
+    }
+
+    fn connect(
+        &mut self,
+        head: Head,
+        to: SocketAddr,
+        ground: &mut impl Ground,
+    ) -> Result<(), Fault> {
+        let may_give = credit_of(head.value)?;
+        let begun = match self.admit(head.socket)? {
+            Ok(_) if !ground.can_reach(to.ip()) => Err(Failure::HostUnreachable),
+            Ok(grant) => {
+                let now = ground.now();
+                let begun = ground.stack().connect(now, to).map_err(not_connected);
+                begun.map(|id| (id, grant))
+            }
+            Err(failure) => Err(failure),
+        };
+        let (id, grant) = match begun {
+            Ok(begun) => begun,
+            Err(failure) => return self.fail(head.socket, failure),
+        };
+        ground.stack().watch(id, token(self.number, head.socket));
+        self.buffers_bytes += grant;
+        let connection = Connection::new(id, grant, may_give, Stage::Connecting);
+        self.insert(head.socket, Socket::Connection(connection));
+        Ok(())
+    }
+
+    fn listen(
+        &mut self,
+        head: Head,
+        at: SocketAddr,
+        books: &mut Books<'_>,
+        ground: &mut impl Ground,
+    ) -> Result<(), Fault> {
+        let (backlog, may_give) = (head.value as u32, credit_of(head.value >> 32)?);
+        if let Err(failure) = self.admit(head.socket)? {
+            return self.fail(head.socket, failure);
+        }
+        match ground.stack().listen(at, backlog as usize) {
+            Ok(address) => {
+                books.listeners.insert(address, (self.number, head.socket));
+                let listener = Listener { address, may_give, has_told: false };
+                self.insert(head.socket, Socket::Listener(listener));
+                self.marked.insert(head.socket);
+            }
+            Err(error) => return self.fail(head.socket, not_bound(error)),
+        }
+        Ok(())
+    }
+
+    fn bind(
+        &mut self,
+        head: Head,
+        at: SocketAddr,
+        books: &mut Books<'_>,
+        ground: &mut impl Ground,
+    ) -> Result<(), Fault> {
+        let may_give = credit_of(head.value)?;
+        let grant = match self.admit(head.socket)? {
+            Ok(grant) => grant.min(DATAGRAM_CREDIT_BYTES),
+            Err(failure) => return self.fail(head.socket, failure),
+        };
+        match ground.stack().bind(at) {
+            Ok(address) => {
+                books.datagrams.insert(address, (self.number, head.socket));
+                self.buffers_bytes += grant;
+                let datagrams = Datagrams::new(address, grant, may_give);
+                self.insert(head.socket, Socket::Datagrams(datagrams));
+                self.marked.insert(head.socket);
+            }
+            Err(error) => return self.fail(head.socket, not_bound(error)),
+        }
+        Ok(())
+    }
+
+    /// Connects a socket of datagrams.
+    fn associate(
+        &mut self,
+        head: Head,
+        to: SocketAddr,
+        ground: &mut impl Ground,
+    ) -> Result<(), Fault> {
+        let Some(Socket::Datagrams(datagrams)) = self.sockets.get_mut(&head.socket) else {
+            return Err(Fault::Socket);
+        };
+        let associated = match ground.can_reach(to.ip()) {
+            false => Err(Failure::HostUnreachable),
+            true => {
+                ground.stack().connect_socket(datagrams.address, to).map_err(|_| Failure::NoHost)
+            }
+        };
+        datagrams.associated = Some(associated);
+        self.marked.insert(head.socket);
+        Ok(())
+    }
+
+    fn datagram(
+        &mut self,
+        head: Head,
+        body: &[u8],
+        books: &mut Books<'_>,
+        ground: &mut impl Ground,
+    ) -> Result<(), Fault> {
+        let (to, data) = split_address(body)?;
+        let Some(Socket::Datagrams(datagrams)) = self.sockets.get_mut(&head.socket) else {
+            return Err(Fault::Socket);
+        };
+        let bytes = data.len() + DATAGRAM_BYTES;
+        if bytes > datagrams.client_may {
+            return Err(Fault::Credit);
+        }
+        datagrams.client_may -= bytes;
+        self.counters.bytes_in += data.len() as u64;
+        datagrams.waiting.push_back((to, data.to_vec()));
+        if datagrams.send(ground) {
+            books.waits.insert((self.number, head.socket));
+        }
+        self.marked.insert(head.socket);
+        Ok(())
+    }
+
+    /// The client takes more.
+    fn credit(&mut self, head: Head) -> Result<(), Fault> {
+        let may_give = match self.sockets.get_mut(&head.socket) {
+            Some(Socket::Connection(connection)) => &mut connection.may_give,
+            Some(Socket::Datagrams(datagrams)) => &mut datagrams.may_give,
+            _ => return Err(Fault::Socket),
+        };
+        *may_give = may_give.checked_add(credit_of(head.value)?).ok_or(Fault::Value)?;
+        credit_of(*may_give as u64)?;
+        self.marked.insert(head.socket);
+        Ok(())
+    }
+
+    fn shut(&mut self, head: Head, ground: &mut impl Ground) -> Result<(), Fault> {
+        let connection = connection_of(&mut self.sockets, head.socket)?;
+        if !(1..=3).contains(&head.code) {
+            return Err(Fault::Value);
+        }
+        connection.is_shut |= head.code & 1 != 0;
+        if head.code & 2 != 0 {
+            ground.stack().shut_receiving(connection.id);
+        }
+        self.marked.insert(head.socket);
+        Ok(())
+    }
+
+    fn close(
+        &mut self,
+        head: Head,
+        books: &mut Books<'_>,
+        ground: &mut impl Ground,
+    ) -> Result<(), Fault> {
+        match self.sockets.get_mut(&head.socket) {
+            Some(Socket::Connection(connection)) => {
+                if matches!(connection.stage, Stage::Closing | Stage::Closed) {
+                    return Err(Fault::Socket);
+                }
+                connection.stage = Stage::Closing;
+                self.marked.insert(head.socket);
+                return Ok(());
+            }
+            Some(Socket::Listener(listener)) => {
+                books.listeners.remove(&listener.address);
+                ground.stack().stop_listening(listener.address);
+                self.open -= 1;
+                self.drop_unaccepted(head.socket, ground.stack());
+            }
+            Some(Socket::Datagrams(datagrams)) => {
+                // What waits for room is lost, as what waits in a kernel's queue for a neighbour is.
+                books.datagrams.remove(&datagrams.address);
+                books.waits.remove(&(self.number, head.socket));
+                ground.stack().unbind(datagrams.address);
+                self.buffers_bytes -= datagrams.grant;
+                self.open -= 1;
+            }
+            Some(Socket::Failed) => {}
+            None => return Err(Fault::Socket),
+        }
+        self.sockets.remove(&head.socket);
+        self.marked.remove(&head.socket);
+        self.replies.push_back(Reply { head: Head::new(Kind::Closed, head.socket) });
+        Ok(())
+    }
+
+    /// A listener is closed: connections that its client was not told of are reset, as those in the backlog are.
+    fn drop_unaccepted(&mut self, listener: u32, stack: &mut Stack) {
+        let of_it = |(number, socket): (&u32, &Socket)| match socket {
+            Socket::Connection(one) if one.stage == Stage::Accepted(listener) => Some(*number),
+            _ => None,
+        };
+        for number in self.sockets.iter().filter_map(of_it).collect::<Vec<_>>() {
+            if let Some(Socket::Connection(connection)) = self.sockets.get(&number) {
+                stack.abort(connection.id);
+                stack.close(connection.id);
+            }
+            self.marked.remove(&number);
+            self.remove(number);
+        }
+    }
+
+    fn set(&mut self, head: Head, body: &[u8], ground: &mut impl Ground) -> Result<(), Fault> {
+        let id = connection_of(&mut self.sockets, head.socket)?.id;
+        match (head.code, head.value) {
+            (option::NO_DELAY, is_on @ 0..=1) if body.is_empty() => {
+                ground.stack().set_no_delay(id, is_on == 1);
+            }
+            (option::KEEP_ALIVE, 0) => {
+                let (options, now) = (keep_alive(body)?, ground.now());
+                ground.stack().set_keep_alive(now, id, options);
+            }
+            _ => return Err(Fault::Value),
+        }
+        Ok(())
+    }
+
+    /// Says what is to be said, as far as the path has room. What was not said stays to be said.
+    pub(super) fn give(
+        &mut self,
+        sender: &mut Sender,
+        receiver: &mut Receiver,
+        books: &mut Books<'_>,
+        ground: &mut impl Ground,
+    ) -> Result<(), SendError> {
+        if !self.has_welcomed {
+            let addresses = ground.stack().addresses().iter().take(WELCOME_ADDRESSES_MAX);
+            let body: Vec<u8> =
+                addresses.flat_map(|ip| address_bytes(SocketAddr::new(*ip, 0))).collect();
+            let value = self.limits.sockets_max as u64;
+            sender.send(&Head { value, ..Head::new(Kind::Welcome, 0) }.bytes(), &body)?;
+            self.has_welcomed = true;
+        }
+        while let Some(Reply { head }) = self.replies.front() {
+            sender.send(&head.bytes(), &[])?;
+            self.replies.pop_front();
+        }
+        while let Some(number) = self.marked.first().copied() {
+            match self.sockets.get_mut(&number) {
+                Some(Socket::Connection(_)) => {
+                    self.give_connection(number, sender, receiver, books, ground)?;
+                }
+                Some(Socket::Listener(_)) => {
+                    self.give_listener(number, sender, ground)?;
+                }
+                Some(Socket::Datagrams(datagrams)) => {
+                    let waits = datagrams.send(ground);
+                    let given = datagrams.give(number, sender, ground.stack())?;
+                    self.counters.bytes_out += given as u64;
+                    match waits {
+                        true => books.waits.insert((self.number, number)),
+                        false => books.waits.remove(&(self.number, number)),
+                    };
+                }
+                Some(Socket::Failed) | None => {}
+            }
+            self.marked.remove(&number);
+        }
+        Ok(())
+    }
+
+    fn give_listener(
+        &mut self,
+        number: u32,
+        sender: &mut Sender,
+        ground: &mut impl Ground,
+    ) -> Result<(), SendError> {
+        let Some(Socket::Listener(listener)) = self.sockets.get_mut(&number) else { return Ok(()) };
+        let Listener { address, may_give, .. } = *listener;
+        if !listener.has_told {
+            let body = address_bytes(address);
+            sender.send(&Head::new(Kind::Opened, number).bytes(), &body)?;
+            listener.has_told = true;
+        }
+        let stack = ground.stack();
+        loop {
+            let granted = self.grant().filter(|_| self.has_room_for_another());
+            // Connections that the client may not have wait in the backlog, until one of its sockets is closed.
+            self.is_limited |= granted.is_none();
+            let Some(grant) = granted else { break };
+            let Some((id, _)) = stack.accept(address) else { break };
+            let socket = self.free_accepted();
+            stack.watch(id, token(self.number, socket));
+            self.buffers_bytes += grant;
+            let connection = Connection::new(id, grant, may_give, Stage::Accepted(number));
+            self.insert(socket, Socket::Connection(connection));
+            self.marked.insert(socket);
+        }
+        stack.await_news(Awaited::Listener(address));
+        Ok(())
+    }
+
+    /// A number for an accepted connection.
+    fn free_accepted(&mut self) -> u32 {
+        loop {
+            let number = ACCEPTED | self.next_accepted;
+            self.next_accepted = (self.next_accepted + 1) & !ACCEPTED;
+            // A client has fewer sockets than there are numbers.
+            if !self.sockets.contains_key(&number) {
+                return number;
+            }
+        }
+    }
+
+    fn give_connection(
+        &mut self,
+        number: u32,
+        sender: &mut Sender,
+        receiver: &mut Receiver,
+        books: &mut Books<'_>,
+        ground: &mut impl Ground,
+    ) -> Result<(), SendError> {
+        let ClientState { sockets, kept, counters, .. } = self;
+        let Some(Socket::Connection(connection)) = sockets.get_mut(&number) else { return Ok(()) };
+        let stack = ground.stack();
+        let id = connection.id;
+        match connection.stage {
+            Stage::Connecting => {
+                if stack.is_connecting(id) {
+                    return Ok(());
+                }
+                if let Some(end) = stack.take_end(id) {
+                    let code = Failure::of_end(end) as u8;
+                    sender.send(&Head { code, ..Head::new(Kind::Failed, number) }.bytes(), &[])?;
+                    stack.close(id);
+                    self.remove(number);
+                    self.sockets.insert(number, Socket::Failed);
+                    return Ok(());
+                }
+                let value = connection.grant as u64;
+                let head = Head { value, ..Head::new(Kind::Opened, number) };
+                sender.send(&head.bytes(), &ends_bytes(stack, connection))?;
+                connection.client_may = connection.grant;
+                connection.stage = Stage::Open;
+            }
+            Stage::Accepted(listener) => {
+                let value = (connection.grant as u64) << 32 | u64::from(number);
+                let head = Head { value, ..Head::new(Kind::Accepted, listener) };
+                sender.send(&head.bytes(), &ends_bytes(stack, connection))?;
+                connection.client_may = connection.grant;
+                connection.stage = Stage::Open;
+            }
+            Stage::Open | Stage::Closing | Stage::Closed => {}
+        }
+        if connection.stage == Stage::Closed {
+            if stack.is_closing(id) {
+                stack.await_news(Awaited::Connection(id));
+                return Ok(());
+            }
+            sender.send(&Head::new(Kind::Closed, number).bytes(), &[])?;
+            books.closing.remove(&id);
+            self.remove(number);
+            return Ok(());
+        }
+        pour(connection, kept, receiver, stack);
+        let is_open = connection.stage == Stage::Open;
+        if is_open && connection.owes_credit() {
+            let value = connection.to_return as u64;
+            sender.send(&Head { value, ..Head::new(Kind::Credit, number) }.bytes(), &[])?;
+            connection.client_may += connection.to_return;
+            connection.to_return = 0;
+        }
+        while is_open
+            && connection.may_give > 0
+            && let bytes = piece_bytes(stack, id).min(connection.may_give).min(DATA_BYTES_MAX)
+            && bytes > 0
+        {
+            let head = Head::new(Kind::Data, number).bytes();
+            sender.send_built(&head, bytes, |room| {
+                let piece = stack.peek(id).next().expect("it is there");
+                room.copy_from_slice(&piece[..bytes]);
+            })?;
+            stack.receive_with(id, |_| (bytes, ()));
+            connection.may_give -= bytes;
+            counters.bytes_out += bytes as u64;
+        }
+        let has_failed =
+            stack.readable(id) == Readable::Failed || stack.writable(id) == Writable::Failed;
+        if is_open && !connection.has_told_finished && stack.readable(id) == Readable::Finished {
+            sender.send(&Head::new(Kind::Finished, number).bytes(), &[])?;
+            connection.has_told_finished = true;
+        }
+        if is_open && !connection.has_told_end && has_failed {
+            // What has come is read before the error is told.
+            if stack.readable(id) == Readable::Bytes {
+                return Ok(());
+            }
+            let code = stack.take_end(id).map_or(Failure::Unknown, Failure::of_end) as u8;
+            sender.send(&Head { code, ..Head::new(Kind::Broken, number) }.bytes(), &[])?;
+            connection.has_told_end = true;
+        }
+        if has_failed || connection.has_told_end {
+            // Nobody takes it.
+            connection.parked.clear(kept, receiver);
+        }
+        if connection.is_shut && connection.parked.is_empty() {
+            stack.shut_sending(id);
+        }
+        if connection.stage == Stage::Closing && connection.parked.is_empty() {
+            stack.close(id);
+            connection.stage = Stage::Closed;
+            books.closing.insert(id, (self.number, number));
+            return self.give_connection(number, sender, receiver, books, ground);
+        }
+        Ok(())
+    }
+
+    /// A connection is over: what it had of the client's limits is free, and a listener may go on with it.
+    fn remove(&mut self, number: u32) {
+        if let Some(Socket::Connection(connection)) = self.sockets.remove(&number) {
+            self.buffers_bytes -= connection.grant;
+            self.open -= 1;
+        }
+        if std::mem::take(&mut self.is_limited) {
+            let sockets = self.sockets.iter();
+            let listeners = sockets.filter(|(_, socket)| matches!(socket, Socket::Listener(_)));
+            self.marked.extend(listeners.map(|(number, _)| *number));
+        }
+    }
+}
+
+/// Addresses of the machine that a client is told, at most.
+const WELCOME_ADDRESSES_MAX: usize = 64;
+
+/// Credit that a client gives.
+fn credit_of(value: u64) -> Result<usize, Fault> {
+    // More than that nobody has room for, and it keeps sums from running over.
+    if value > u64::from(u32::MAX) {
+        return Err(Fault::Value);
+    }
+    Ok(value as usize)
+}
+
+fn connection_of(sockets: &mut Sockets, number: u32) -> Result<&mut Connection, Fault> {
+    match sockets.get_mut(&number) {
+        Some(Socket::Connection(connection))
+            if !matches!(connection.stage, Stage::Closing | Stage::Closed) =>
+        {
+            Ok(connection)
+        }
+        _ => Err(Fault::Socket),
+    }
+}
+
+/// Finds a connection that the client writes so many bytes to, and takes them off its credit.
+fn writer(sockets: &mut Sockets, head: Head, bytes: usize) -> Result<&mut Connection, Fault> {
+    if head.code != 0 || head.value != 0 {
+        return Err(Fault::Value);
+    }
+    let connection = connection_of(sockets, head.socket)?;
+    // Nobody writes to a half that is closed.
+    if connection.is_shut {
+        return Err(Fault::Socket);
+    }
+    connection.client_may = connection.client_may.checked_sub(bytes).ok_or(Fault::Credit)?;
+    Ok(connection)
+}
+
+/// Puts parked bytes into the send buffer, as far as that has room.
+fn pour(connection: &mut Connection, kept: &mut Kept, receiver: &mut Receiver, stack: &mut Stack) {
+    if connection.parked.is_empty() {
+        return;
+    }
+    let Connection { id, parked, to_return, .. } = connection;
+    *to_return += parked.take(kept, receiver, |left, copy| {
+        let filled = stack.send_with(*id, |room| {
+            let bytes = room.len().min(left);
+            copy(&mut room[..bytes]);
+            (bytes, bytes)
+        });
+        filled.unwrap_or(0)
+    });
+}
+
+/// Puts bytes into the send buffer that `copy` copies from the given place on, and returns how many found room.
+fn put_all(
+    stack: &mut Stack,
+    connection: &Connection,
+    bytes: usize,
+    copy: impl Fn(usize, &mut [u8]),
+) -> usize {
+    let mut count = 0;
+    while count < bytes {
+        let put = stack.send_with(connection.id, |room| {
+            let put = room.len().min(bytes - count);
+            copy(count, &mut room[..put]);
+            (put, put)
+        });
+        match put {
+            Some(put) if put > 0 => count += put,
+            _ => break,
+        }
+    }
+    count
+}
+
+/// Bytes that have come and lie in one piece.
+fn piece_bytes(stack: &Stack, id: ConnectionId) -> usize {
+    stack.peek(id).next().map_or(0, <[u8]>::len)
+}
+
+fn ends_bytes(stack: &Stack, connection: &Connection) -> Vec<u8> {
+    let any = SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), 0);
+    let (local, remote) = stack.ends(connection.id).unwrap_or((any, any));
+    [address_bytes(local), address_bytes(remote)].concat()
+}
+
+fn not_connected(error: ConnectError) -> Failure {
+    match error {
+        ConnectError::NotAvailable => Failure::NotAvailable,
+        ConnectError::NoHost => Failure::NoHost,
+        ConnectError::Full => Failure::Full,
+    }
+}
+
+fn not_bound(error: BindError) -> Failure {
+    match error {
+        BindError::InUse => Failure::InUse,
+        BindError::NotAvailable => Failure::NotAvailable,
+    }
+}
+
+impl Datagrams {
+    /// Sends what waits. Returns true if some has to wait for room.
+    fn send(&mut self, ground: &mut impl Ground) -> bool {
+        while let Some((to, data)) = self.waiting.front() {
+            let sent = match ground.can_reach(to.ip()) {
+                true => ground.send_to(self.address, *to, data),
+                false => Err(SendToError::NoAddress),
+            };
+            match sent {
+                Err(SendToError::Full) => return true,
+                Ok(()) => {}
+                Err(SendToError::TooLong { .. }) => self.refused = Some(Failure::TooLong),
+                Err(SendToError::Lacking(_)) => self.refused = Some(Failure::Lacking),
+                Err(SendToError::NoAddress | SendToError::NotConnected) => {
+                    self.refused = Some(Failure::HostUnreachable);
+                }
+            }
+            self.to_return += data.len() + DATAGRAM_BYTES;
+            self.waiting.pop_front();
+        }
+        false
+    }
+
+    /// Says what is to be said, and returns how many bytes of data that was.
+    fn give(
+        &mut self,
+        number: u32,
+        sender: &mut Sender,
+        stack: &mut Stack,
+    ) -> Result<usize, SendError> {
+        if !self.has_told {
+            let head = Head { value: self.grant as u64, ..Head::new(Kind::Opened, number) };
+            sender.send(&head.bytes(), &address_bytes(self.address))?;
+            self.client_may = self.grant;
+            self.has_told = true;
+        }
+        if let Some(associated) = self.associated {
+            match associated {
+                Ok(local) => {
+                    sender.send(&Head::new(Kind::Opened, number).bytes(), &address_bytes(local))?;
+                }
+                Err(failure) => {
+                    let head = Head { code: failure as u8, ..Head::new(Kind::Failed, number) };
+                    sender.send(&head.bytes(), &[])?;
+                }
+            }
+            self.associated = None;
+        }
+        if self.refused.is_none() && stack.take_refused(self.address) {
+            self.refused = Some(Failure::Refused);
+        }
+        if let Some(failure) = self.refused {
+            let head = Head { code: failure as u8, ..Head::new(Kind::Refused, number) };
+            sender.send(&head.bytes(), &[])?;
+            self.refused = None;
+        }
+        if self.to_return > 0 {
+            let head = Head { value: self.to_return as u64, ..Head::new(Kind::Credit, number) };
+            sender.send(&head.bytes(), &[])?;
+            self.client_may += self.to_return;
+            self.to_return = 0;
+        }
+        let mut given = 0;
+        while let Some((from, data)) = stack.peek_from(self.address) {
+            let bytes = data.len() + DATAGRAM_BYTES;
+            if bytes > self.may_give {
+                break;
+            }
+            let body = [&address_bytes(*from)[..], data].concat();
+            sender.send(&Head::new(Kind::Datagram, number).bytes(), &body)?;
+            given += data.len();
+            self.may_give -= bytes;
+            stack.receive_from(self.address);
+        }
+        stack.await_news(Awaited::Socket(self.address));
+        Ok(given)
+    }
+}
+
+/// Bytes of a datagram's message at most.
+pub(super) const BODY_BYTES_MAX: usize = ADDRESS_BYTES + (1 << 16);

@@ -1,0 +1,120 @@
+//! A socket of a client, as the machine has it.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use crate::tcpip::ConnectionId;
+use crate::tcpip::service::format::Failure;
+use crate::tcpip::service::parked::Parked;
+
+#[derive(Debug)]
+pub(super) enum Socket {
+    Connection(Connection),
+    Listener(Listener),
+    Datagrams(Datagrams),
+    /// It was not opened, or could not be connected. Its number is taken until the client closes it.
+    Failed,
+}
+
+/// A connection of a client.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) id: ConnectionId,
+    /// Bytes that may be on their way from the client, or parked.
+    pub(super) grant: usize,
+    /// Bytes that the client may still send.
+    pub(super) client_may: usize,
+    /// Bytes that went into the send buffer and are to be given back as credit.
+    pub(super) to_return: usize,
+    /// Bytes that the client takes.
+    pub(super) may_give: usize,
+    /// Bytes from the client that the send buffer had no room for.
+    pub(super) parked: Parked,
+    pub(super) stage: Stage,
+    /// Set once the client was told that the other side has closed its half.
+    pub(super) has_told_finished: bool,
+    /// Set once the client was told how the connection has ended.
+    pub(super) has_told_end: bool,
+    /// Set if the client sends no more: the half is closed when nothing is parked.
+    pub(super) is_shut: bool,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It is being made.
+    Connecting,
+    /// It was accepted for this listener, and the client has not been told.
+    Accepted(u32),
+    Open,
+    /// The client has closed it. What is parked is sent first.
+    Closing,
+    /// The stack was told so.
+    Closed,
+}
+
+impl Connection {
+    pub(super) fn new(id: ConnectionId, grant: usize, may_give: usize, stage: Stage) -> Connection {
+        Connection {
+            id,
+            grant,
+            client_may: 0,
+            to_return: 0,
+            may_give,
+            parked: Parked::default(),
+            stage,
+            has_told_finished: false,
+            has_told_end: false,
+            is_shut: false,
+        }
+    }
+
+    /// Returns true if so much credit has gathered that the client is told of it: a quarter.
+    pub(super) fn owes_credit(&self) -> bool {
+        self.to_return > 0 && self.to_return >= self.grant / 4
+    }
+}
+
+/// A listener of a client.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pub(super) address: SocketAddr,
+    /// Bytes that the client takes of each new connection.
+    pub(super) may_give: usize,
+    /// Set once the client was told the address.
+    pub(super) has_told: bool,
+}
+
+/// A socket of datagrams of a client.
+#[derive(Debug)]
+pub(super) struct Datagrams {
+    pub(super) address: SocketAddr,
+    /// As with connections; each datagram counts 64 bytes more than it has.
+    pub(super) grant: usize,
+    pub(super) client_may: usize,
+    pub(super) to_return: usize,
+    pub(super) may_give: usize,
+    pub(super) has_told: bool,
+    /// What has become of connecting it, if the client was not told.
+    pub(super) associated: Option<Result<SocketAddr, Failure>>,
+    /// Why the last datagram that was not sent was not.
+    pub(super) refused: Option<Failure>,
+    /// Datagrams whose targets had no room.
+    pub(super) waiting: VecDeque<(SocketAddr, Vec<u8>)>,
+}
+
+impl Datagrams {
+    pub(super) fn new(address: SocketAddr, grant: usize, may_give: usize) -> Datagrams {
+        Datagrams {
+            address,
+            grant,
+            client_may: 0,
+            to_return: 0,
+            may_give,
+            has_told: false,
+            associated: None,
+            refused: None,
+            waiting: VecDeque::new(),
+        }
+    }
+}

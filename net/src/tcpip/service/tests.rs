@@ -1,0 +1,637 @@
+//! Clients and a machine in one thread and virtual time. The stack's own address is where clients meet.
+
+use std::net::{IpAddr, SocketAddr};
+
+use fabric::path::{Receiver, Sender, Shape, Side, Terms};
+use os::doorbell::{Doorbell, Listen};
+use proptest::prelude::*;
+
+use super::format::{Head, Kind, address_bytes};
+use super::*;
+use crate::lan::frame::Mac;
+use crate::lan::offload::Offload;
+use crate::tcpip::{
+    Awaited, ConnectionId, Link, Options, Readable, Secret, SendToError, Stack, Unsent, Writable,
+};
+
+const MACHINE: &str = "10.1.0.1";
+
+/// Nobody is at the other end.
+struct Nobody;
+
+impl Link for Nobody {
+    fn send(&mut self, _: usize, _: Offload, _: &[u8]) -> Result<(), Unsent> {
+        Err(Unsent::Unreachable)
+    }
+}
+
+struct Base {
+    stack: Stack,
+    now: u64,
+}
+
+impl Ground for Base {
+    fn stack(&mut self) -> &mut Stack {
+        &mut self.stack
+    }
+
+    fn now(&self) -> u64 {
+        self.now
+    }
+
+    fn can_reach(&mut self, address: IpAddr) -> bool {
+        self.stack.addresses().contains(&address)
+    }
+
+    fn send_to(
+        &mut self,
+        from: SocketAddr,
+        to: SocketAddr,
+        data: &[u8],
+    ) -> Result<(), SendToError> {
+        self.stack.send_to(self.now, from, to, data, &mut Nobody)
+    }
+}
+
+/// Both ends of a path.
+fn path() -> [(Sender, Receiver); 2] {
+    let terms = Terms {
+        storage_bytes_max: 1 << 30,
+        peer_storage_bytes_max: 1 << 30,
+        window_bytes: WINDOW_BYTES,
+        ..Terms::DEFAULT
+    };
+    let (left, left_shown) = Side::create(Shape::SIMPLE).unwrap();
+    let (right, right_shown) = Side::create(Shape::SIMPLE).unwrap();
+    let (left_bells, right_bells) = (0..2).map(|_| Doorbell::ends().unwrap()).unzip();
+    let mut left = left.join(right_shown, left_bells, terms).unwrap();
+    let mut right = right.join(left_shown, right_bells, terms).unwrap();
+    [&mut left, &mut right].map(|halves| (halves.senders.remove(0), halves.receivers.remove(0)))
+}
+
+struct Party {
+    number: usize,
+    client: Client,
+    near: (Sender, Receiver),
+    /// None once the machine has let it go.
+    far: Option<(Sender, Receiver)>,
+    left: Option<Left>,
+}
+
+struct World {
+    base: Base,
+    service: Service,
+    parties: Vec<Party>,
+}
+
+impl World {
+    fn new(limits: &[ClientLimits]) -> World {
+        let address: IpAddr = MACHINE.parse().unwrap();
+        let options = Options { mtu: 65_535, ..Options::default() };
+        let stack = Stack::new(Mac([2, 0, 0, 0, 0, 1]), &[address], options, Secret([7; 16]));
+        let mut world = World {
+            base: Base { stack, now: 1 },
+            service: Service::default(),
+            parties: Vec::new(),
+        };
+        limits.iter().for_each(|limits| world.attach(*limits));
+        world.settle();
+        world
+    }
+
+    fn attach(&mut self, limits: ClientLimits) {
+        let name = format!("C{}", self.parties.len()).parse().unwrap();
+        let number = self.service.attach(name, limits);
+        let [near, far] = path();
+        let client = Client::default();
+        self.parties.push(Party { number, client, near, far: Some(far), left: None });
+    }
+
+    fn drop_far(&mut self, at: usize) {
+        self.parties[at].far = None;
+        let number = self.parties[at].number;
+        self.service.detach(number, &mut self.base);
+    }
+
+    /// One turn of everybody.
+    fn step(&mut self) {
+        self.base.now += 10_000;
+        for at in 0..self.parties.len() {
+            let Party { number, client, near, far, .. } = &mut self.parties[at];
+            let _ = client.flush(&mut near.0);
+            near.0.flush();
+            let Some((sender, receiver)) = far else { continue };
+            let taken = self.service.take(*number, receiver, &mut self.base);
+            if let Err(left) = taken {
+                if let Left::Fault(fault) = left {
+                    sender.sever(fault.text());
+                }
+                self.parties[at].left = Some(left);
+                self.drop_far(at);
+            }
+        }
+        while self.base.stack.poll(self.base.now, &mut Nobody) {}
+        self.service.follow(&mut self.base);
+        for at in 0..self.parties.len() {
+            let Party { number, far, .. } = &mut self.parties[at];
+            let Some((sender, receiver)) = far else { continue };
+            self.service.has_room(*number);
+            let given = self.service.give(*number, sender, receiver, &mut self.base);
+            sender.flush();
+            if let Err(left) = given {
+                self.parties[at].left = Some(left);
+                self.drop_far(at);
+            }
+        }
+        while self.base.stack.poll(self.base.now, &mut Nobody) {}
+        for Party { client, near, .. } in &mut self.parties {
+            near.1.hear(Listen::Now);
+            client.take_in(&mut near.1);
+        }
+    }
+
+    fn settle(&mut self) {
+        (0..50).for_each(|_| self.step());
+    }
+
+    fn until(&mut self, mut done: impl FnMut(&mut World) -> bool) {
+        for _ in 0..100_000 {
+            if done(self) {
+                return;
+            }
+            self.step();
+        }
+        panic!("it does not come");
+    }
+
+    fn listen(&mut self, at: usize, port: u16) -> SocketAddr {
+        let address = SocketAddr::new(MACHINE.parse().unwrap(), port);
+        let id = self.parties[at].client.listen(address, 16).unwrap();
+        self.settle();
+        self.parties[at].client.opened(id).expect("it is opened").expect("it is free")
+    }
+
+    /// A connection between two clients: both ends.
+    fn connect(&mut self, from: usize, to: usize, listening: SocketAddr) -> [ConnectionId; 2] {
+        let near = self.parties[from].client.connect(listening).unwrap();
+        let mut accepted = None;
+        self.until(|world| {
+            accepted = accepted.or_else(|| world.parties[to].client.accept(listening));
+            accepted.is_some() && !world.parties[from].client.is_connecting(near)
+        });
+        [near, accepted.unwrap().0]
+    }
+
+    /// Sends what there is credit for: how many bytes.
+    fn write(&mut self, at: usize, id: ConnectionId, bytes: &[u8]) -> usize {
+        let Party { client, near, .. } = &mut self.parties[at];
+        let sent = client.write_with(id, bytes.len(), &mut near.0, |room| {
+            room.copy_from_slice(&bytes[..room.len()]);
+        });
+        sent.unwrap_or(0)
+    }
+
+    fn read(&mut self, at: usize, id: ConnectionId, bytes: usize) -> Vec<u8> {
+        let Party { client, near, .. } = &mut self.parties[at];
+        let mut target = vec![0; bytes];
+        let count = client.read(id, &mut target, &mut near.1);
+        target.truncate(count);
+        target
+    }
+
+    fn close(&mut self, at: usize, id: ConnectionId) {
+        let Party { client, near, .. } = &mut self.parties[at];
+        client.close(id, &mut near.1);
+    }
+
+    fn counters(&self, at: usize) -> ClientCounters {
+        let number = self.parties[at].number;
+        self.service.clients().find(|(of, ..)| *of == number).expect("it is attached").3
+    }
+}
+
+fn plain(clients: usize) -> World {
+    World::new(&vec![ClientLimits::default(); clients])
+}
+
+fn byte(at: usize) -> u8 {
+    (at.wrapping_mul(0x9e37_79b9) >> 13) as u8
+}
+
+#[test]
+fn client_learns_the_machines_addresses_and_its_limit() {
+    let world = plain(1);
+    let client = &world.parties[0].client;
+    assert_eq!(client.addresses(), [MACHINE.parse::<IpAddr>().unwrap()]);
+    assert_eq!(client.sockets_max(), 1024);
+}
+
+#[test]
+fn two_clients_exchange_bytes_and_close_in_order() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let [near, far] = world.connect(0, 1, listening);
+    let (local, remote) = world.parties[0].client.ends(near).unwrap();
+    assert_eq!(remote, listening);
+    assert_eq!(world.parties[1].client.ends(far), Some((listening, local)));
+    assert_eq!(world.write(0, near, b"question"), 8);
+    world.settle();
+    assert_eq!(world.read(1, far, 100), b"question");
+    world.parties[0].client.shut_sending(near);
+    world.settle();
+    assert_eq!(world.parties[1].client.readable(far), Readable::Finished);
+    assert_eq!(world.write(1, far, b"answer"), 6);
+    world.close(1, far);
+    world.settle();
+    assert_eq!(world.read(0, near, 100), b"answer");
+    assert_eq!(world.parties[0].client.readable(near), Readable::Finished);
+    world.close(0, near);
+    world.settle();
+    assert_eq!(world.counters(0).sockets, 0);
+    assert_eq!(world.counters(0).buffers_bytes, 0);
+    assert_eq!(world.counters(1).sockets, 1, "the listener");
+    assert!(world.parties.iter().all(|party| party.left.is_none()));
+    assert_eq!(world.parties[0].client.sockets(), 0);
+}
+
+#[test]
+fn what_cannot_be_opened_is_refused_by_name_and_its_number_is_free_again() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let taken = world.parties[0].client.listen(listening, 1).unwrap();
+    let elsewhere = world.parties[0].client.bind("10.9.0.1:5".parse().unwrap()).unwrap();
+    let nobody = SocketAddr::new(MACHINE.parse().unwrap(), 9);
+    let refused = world.parties[0].client.connect(nobody).unwrap();
+    let unreachable = world.parties[0].client.connect("10.9.0.1:5".parse().unwrap()).unwrap();
+    world.settle();
+    let client = &mut world.parties[0].client;
+    assert_eq!(client.opened(taken), Some(Err(Failure::InUse)));
+    assert_eq!(client.opened(elsewhere), Some(Err(Failure::NotAvailable)));
+    assert_eq!(client.readable(refused), Readable::Failed);
+    assert_eq!(client.take_end(refused), Some(Failure::Refused));
+    assert_eq!(client.take_end(refused), None);
+    assert_eq!(client.take_end(unreachable), Some(Failure::HostUnreachable));
+    for id in [refused, unreachable] {
+        world.close(0, id);
+    }
+    world.settle();
+    assert_eq!(world.parties[0].client.sockets(), 0);
+    assert!(world.parties[0].left.is_none());
+}
+
+#[test]
+fn reset_and_death_of_a_client_are_a_reset_at_the_other_side() {
+    let mut world = plain(3);
+    let listening = world.listen(1, 7);
+    let [first, first_far] = world.connect(0, 1, listening);
+    let [second, second_far] = world.connect(2, 1, listening);
+    world.parties[0].client.abort(first);
+    world.drop_far(2);
+    world.settle();
+    let client = &mut world.parties[1].client;
+    assert_eq!(client.take_end(first_far), Some(Failure::Reset));
+    assert_eq!(client.take_end(second_far), Some(Failure::Reset));
+    // The client that was let go learns it, too.
+    let party = &mut world.parties[2];
+    assert_eq!(party.client.take_end(second), Some(Failure::MachineGone));
+    assert!(party.client.gone().is_some());
+}
+
+#[test]
+fn socket_that_is_not_read_delays_no_other_and_costs_its_credit_alone() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let stalled: Vec<_> = (0..8).map(|_| world.connect(0, 1, listening)).collect();
+    let [near, far] = world.connect(0, 1, listening);
+    let block = vec![7; 65_000];
+    world.until(|world| {
+        for [stalled, _] in &stalled {
+            world.write(0, *stalled, &block);
+        }
+        let mut waiting = stalled.iter().map(|[_, far]| world.parties[1].client.waiting(*far));
+        waiting.all(|bytes| {
+            assert!(bytes <= CREDIT_BYTES_MAX, "{bytes}");
+            bytes == CREDIT_BYTES_MAX
+        })
+    });
+    for round in 0..100_u8 {
+        assert_eq!(world.write(0, near, &[round; 100]), 100);
+        let mut found = Vec::new();
+        world.until(|world| {
+            found.extend(world.read(1, far, 100));
+            found.len() == 100
+        });
+        assert_eq!(found, [round; 100]);
+    }
+    assert!(world.parties.iter().all(|party| party.left.is_none()));
+}
+
+#[test]
+fn client_has_no_more_sockets_and_buffers_than_it_may() {
+    let few = ClientLimits { sockets_max: 3, ..ClientLimits::default() };
+    let poor = ClientLimits { buffers_max: 2 * CREDIT_BYTES_MIN, ..ClientLimits::default() };
+    let mut world = World::new(&[few, poor, ClientLimits::default()]);
+    let listening = world.listen(2, 7);
+    for (at, allowed, failure) in [(0, 3, Failure::SocketsMax), (1, 2, Failure::BuffersMax)] {
+        let ids: Vec<_> =
+            (0..5).map(|_| world.parties[at].client.connect(listening).unwrap()).collect();
+        world.settle();
+        for (index, id) in ids.iter().enumerate() {
+            let expected = (index >= allowed).then_some(failure);
+            assert_eq!(world.parties[at].client.take_end(*id), expected, "{index} of {at}");
+        }
+        assert_eq!(world.counters(at).sockets, allowed);
+        assert_eq!(world.counters(at).refused, 5 - allowed as u64);
+        ids.into_iter().for_each(|id| world.close(at, id));
+        world.settle();
+        assert_eq!(world.counters(at).sockets, 0);
+        assert!(world.parties[at].client.connect(listening).is_some());
+        world.settle();
+        assert_eq!(world.counters(at).sockets, 1, "others can be opened again");
+    }
+}
+
+#[test]
+fn connections_beyond_a_clients_limit_wait_in_the_backlog() {
+    let few = ClientLimits { sockets_max: 2, ..ClientLimits::default() };
+    let mut world = World::new(&[few, ClientLimits::default()]);
+    let listening = world.listen(0, 7);
+    let ids: Vec<_> = (0..3).map(|_| world.parties[1].client.connect(listening).unwrap()).collect();
+    world.settle();
+    let (first, _) = world.parties[0].client.accept(listening).unwrap();
+    assert!(world.parties[0].client.accept(listening).is_none());
+    world.close(1, ids[0]);
+    world.settle();
+    world.close(0, first);
+    world.settle();
+    assert!(world.parties[0].client.accept(listening).is_some(), "there is room for the next");
+    assert!(world.parties.iter().all(|party| party.left.is_none()));
+}
+
+#[test]
+fn datagrams_go_both_ways_with_their_addresses() {
+    let mut world = plain(2);
+    let bind = |world: &mut World, at: usize, port: u16| {
+        let address = SocketAddr::new(MACHINE.parse().unwrap(), port);
+        let id = world.parties[at].client.bind(address).unwrap();
+        world.settle();
+        world.parties[at].client.opened(id).unwrap().unwrap()
+    };
+    let (one, other) = (bind(&mut world, 0, 0), bind(&mut world, 1, 5000));
+    for bytes in [0, 1, 100, 1000, 60_000] {
+        let data: Vec<u8> = (0..bytes).map(byte).collect();
+        let Party { client, near, .. } = &mut world.parties[0];
+        assert!(client.send_to(one, other, &data, &mut near.0).unwrap());
+        world.settle();
+        let (from, found) = world.parties[1].client.receive_from(other).expect("it has come");
+        assert_eq!((from, found), (one, data));
+    }
+    // Connected, a socket takes what its other side sends alone, and is told of what is refused.
+    let nobody = SocketAddr::new(MACHINE.parse().unwrap(), 9);
+    let id = world.parties[0].client.associate(one, nobody).unwrap();
+    world.settle();
+    assert_eq!(world.parties[0].client.opened(id), Some(Ok(one)));
+    assert_eq!(world.parties[0].client.connected_to(one), Some(nobody));
+    let Party { client, near, .. } = &mut world.parties[0];
+    assert!(client.send_to(one, nobody, b"anybody?", &mut near.0).unwrap());
+    world.settle();
+    assert_eq!(world.parties[0].client.take_refused(one), Some(Failure::Refused));
+    world.parties[0].client.unbind(one);
+    world.settle();
+    assert_eq!(world.parties[0].client.sockets(), 0);
+    assert_eq!(world.counters(0).buffers_bytes, 0);
+}
+
+#[test]
+fn listener_that_is_closed_resets_what_nobody_has_accepted() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let id = world.parties[0].client.connect(listening).unwrap();
+    world.settle();
+    assert!(!world.parties[0].client.is_connecting(id));
+    let Party { client, near, .. } = &mut world.parties[1];
+    client.stop_listening(listening, &mut near.1);
+    world.settle();
+    assert_eq!(world.parties[0].client.take_end(id), Some(Failure::Reset));
+    assert_eq!(world.parties[1].client.sockets(), 0);
+    assert_eq!(world.counters(1).sockets, 0);
+}
+
+#[test]
+fn waiter_is_told_once_when_something_comes() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    world.parties[1].client.await_news(Awaited::Listener(listening));
+    let near = world.parties[0].client.connect(listening).unwrap();
+    world.settle();
+    assert_eq!(world.parties[1].client.take_news(), Some(Awaited::Listener(listening)));
+    assert_eq!(world.parties[1].client.take_news(), None);
+    let (far, _) = world.parties[1].client.accept(listening).unwrap();
+    world.parties[1].client.watch(far, 42);
+    assert_eq!(world.parties[1].client.take_changed(), Some(42), "at the beginning");
+    world.parties[1].client.await_news(Awaited::Connection(far));
+    world.write(0, near, b"news");
+    world.settle();
+    assert_eq!(world.parties[1].client.take_news(), Some(Awaited::Connection(far)));
+    assert_eq!(world.parties[1].client.take_changed(), Some(42));
+    assert_eq!(world.parties[1].client.take_changed(), None);
+}
+
+#[test]
+fn each_thing_that_a_client_may_not_write_is_refused_by_its_name() {
+    let address = address_bytes(SocketAddr::new(MACHINE.parse().unwrap(), 7));
+    let head = |kind, socket| Head::new(kind, socket);
+    let connect = (Head { value: 1 << 20, ..head(Kind::Connect, 0) }, &address[..]);
+    let listen = (Head { value: 1 << 52 | 1, ..head(Kind::Listen, 0) }, &address[..]);
+    let cases: Vec<(Fault, Vec<(Head, &[u8])>)> = vec![
+        (Fault::Kind, vec![(head(Kind::Accepted, 0), &[])]),
+        (Fault::Length, vec![(head(Kind::Connect, 0), &address[..19])]),
+        (Fault::Length, vec![(head(Kind::Credit, 0), b"body")]),
+        (Fault::Address, vec![(head(Kind::Bind, 0), &[9; 20])]),
+        (Fault::InUse, vec![listen, listen]),
+        (Fault::InUse, vec![(head(Kind::Bind, 1 << 31), &address[..])]),
+        (Fault::Socket, vec![(head(Kind::Data, 7), b"bytes")]),
+        (Fault::Socket, vec![(head(Kind::Close, 7), &[])]),
+        (Fault::Socket, vec![listen, (head(Kind::Data, 0), b"bytes")]),
+        (Fault::Credit, vec![connect, (head(Kind::Data, 0), b"too early")]),
+        (Fault::Value, vec![(Head { value: u64::MAX, ..connect.0 }, connect.1)]),
+        (Fault::Value, vec![listen, (Head { code: 1, ..head(Kind::Close, 0) }, &[])]),
+    ];
+    for (fault, messages) in cases {
+        let mut world = plain(2);
+        let listening = world.listen(1, 8);
+        for (head, body) in messages {
+            world.parties[0].near.0.send(&head.bytes(), body).unwrap();
+        }
+        world.settle();
+        assert_eq!(world.parties[0].left, Some(Left::Fault(fault)));
+        // Nobody else is disturbed.
+        assert!(world.parties[1].left.is_none());
+        let [near, far] = world.connect(1, 1, listening);
+        world.write(1, near, b"on");
+        world.settle();
+        assert_eq!(world.read(1, far, 10), b"on");
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Write { end: usize, bytes: usize },
+    Read { end: usize, bytes: usize },
+    Step,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        (0..2_usize, 1..200_000_usize).prop_map(|(end, bytes)| Act::Write { end, bytes }),
+        (0..2_usize, 1..300_000_usize).prop_map(|(end, bytes)| Act::Read { end, bytes }),
+        Just(Act::Step),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    #[test]
+    fn stream_arrives_in_order_whatever_is_written_and_read(
+        acts in prop::collection::vec(act(), 1..200),
+        buffers_max in prop::sample::select(vec![64 << 10, 1 << 20, 64 << 20]),
+    ) {
+        let limits = ClientLimits { buffers_max, ..ClientLimits::default() };
+        let mut world = World::new(&[limits, limits]);
+        let listening = world.listen(1, 7);
+        let ids = world.connect(0, 1, listening);
+        let (mut sent, mut received) = ([0; 2], [0; 2]);
+        for act in acts {
+            match act {
+                Act::Write { end, bytes } => {
+                    let bytes: Vec<u8> = (0..bytes).map(|at| byte(sent[end] + at)).collect();
+                    sent[end] += world.write(end, ids[end], &bytes);
+                }
+                Act::Read { end, bytes } => {
+                    let found = world.read(end, ids[end], bytes);
+                    for (at, found) in found.iter().enumerate() {
+                        prop_assert_eq!(*found, byte(received[end] + at));
+                    }
+                    received[end] += found.len();
+                }
+                Act::Step => world.step(),
+            }
+        }
+        for end in 0..2 {
+            world.parties[end].client.shut_sending(ids[end]);
+        }
+        for end in 0..2 {
+            world.until(|world| {
+                let found = world.read(end, ids[end], 1 << 20);
+                let right = found.iter().enumerate().all(|(at, found)| *found == byte(received[end] + at));
+                assert!(right, "behind byte {}", received[end]);
+                received[end] += found.len();
+                world.parties[end].client.readable(ids[end]) == Readable::Finished
+            });
+            prop_assert_eq!(received[end], sent[1 - end]);
+            prop_assert_eq!(world.parties[end].client.writable(ids[end]), Writable::Closed);
+        }
+        for (end, id) in ids.into_iter().enumerate() {
+            world.close(end, id);
+        }
+        world.settle();
+        prop_assert_eq!(world.counters(0).sockets, 0);
+        prop_assert!(world.parties.iter().all(|party| party.left.is_none()));
+    }
+
+    #[test]
+    fn any_messages_of_a_client_disturb_nobody_else(
+        messages in prop::collection::vec(
+            (
+                prop_oneof![1..13_u8, any::<u8>()],
+                prop_oneof![Just(0), 0..4_u8, any::<u8>()],
+                prop_oneof![0..4_u32, (0..3_u32).prop_map(|at| at | 1 << 31), any::<u32>()],
+                prop_oneof![Just(0), 0..2_000_000_u64, any::<u64>()],
+                prop_oneof![
+                    Just(address_bytes("10.1.0.1:8".parse().unwrap()).to_vec()),
+                    Just(address_bytes("10.1.0.1:0".parse().unwrap()).to_vec()),
+                    Just(Vec::new()),
+                    prop::collection::vec(any::<u8>(), 0..300),
+                ],
+            ),
+            1..60,
+        ),
+    ) {
+        let mut world = plain(2);
+        let listening = world.listen(1, 8);
+        let [near, far] = world.connect(1, 1, listening);
+        for (kind, code, socket, value, body) in messages {
+            let mut head = [0; 16];
+            head[0] = kind;
+            head[1] = code;
+            head[4..8].copy_from_slice(&socket.to_le_bytes());
+            head[8..].copy_from_slice(&value.to_le_bytes());
+            let _ = world.parties[0].near.0.send(&head, &body);
+            world.step();
+        }
+        world.settle();
+        while let Some((accepted, _)) = world.parties[1].client.accept(listening) {
+            world.close(1, accepted);
+        }
+        prop_assert!(world.parties[1].left.is_none());
+        prop_assert_eq!(world.write(1, near, b"undisturbed"), 11);
+        world.settle();
+        prop_assert_eq!(world.read(1, far, 100), b"undisturbed");
+        if world.parties[0].far.is_some() {
+            world.drop_far(0);
+        }
+        world.settle();
+        prop_assert_eq!(world.service.clients().count(), 1);
+    }
+
+    #[test]
+    fn any_messages_of_a_machine_end_the_path_at_most(
+        messages in prop::collection::vec(
+            (
+                prop_oneof![5..8_u8, 32..40_u8, any::<u8>()],
+                any::<u8>(),
+                prop_oneof![0..3_u32, (0..3_u32).prop_map(|at| at | 1 << 31), any::<u32>()],
+                prop_oneof![0..3_u64, Just(1 << 31 | 1 << 48), 0..2_000_000_u64, any::<u64>()],
+                prop_oneof![
+                    Just([address_bytes("10.1.0.1:8".parse().unwrap()); 2].concat()),
+                    Just(address_bytes("10.1.0.1:8".parse().unwrap()).to_vec()),
+                    Just(Vec::new()),
+                    prop::collection::vec(any::<u8>(), 0..300),
+                ],
+            ),
+            1..60,
+        ),
+    ) {
+        let [mut near, mut far] = path();
+        let mut client = Client::default();
+        let listening: SocketAddr = "10.1.0.1:8".parse().unwrap();
+        let listener = client.listen(listening, 1).unwrap();
+        let connection = client.connect(listening).unwrap();
+        let datagrams = client.bind(listening).unwrap();
+        client.flush(&mut near.0).unwrap();
+        for (kind, code, socket, value, body) in messages {
+            let mut head = [0; 16];
+            head[0] = kind;
+            head[1] = code;
+            head[4..8].copy_from_slice(&socket.to_le_bytes());
+            head[8..].copy_from_slice(&value.to_le_bytes());
+            far.0.send(&head, &body).unwrap();
+            client.take_in(&mut near.1);
+            if let Some((accepted, _)) = client.accept(listening) {
+                client.read(accepted, &mut [0; 100], &mut near.1);
+                client.close(accepted, &mut near.1);
+            }
+            let _ = client.flush(&mut near.0);
+        }
+        let _ = client.opened(listener);
+        let _ = client.opened(datagrams);
+        client.read(connection, &mut [0; 1000], &mut near.1);
+        client.close(connection, &mut near.1);
+        let _ = client.flush(&mut near.0);
+        drop(far);
+        near.1.hear(Listen::Now);
+        client.take_in(&mut near.1);
+        prop_assert!(client.gone().is_some());
+    }
+}
