@@ -6,7 +6,7 @@ use comfy_table::Table;
 use host::config::{Bytes, FileError, Source};
 use host::system::System;
 use host::system::outline::{
-    GuestOutline, LanOutline, Outline, UnitOutline, UserOutline, VolumeOutline,
+    GuestOutline, LanOutline, MachineOutline, Outline, UnitOutline, UserOutline, VolumeOutline,
 };
 use serde::Serialize;
 use siga::disk::ckd::volume::check_file;
@@ -103,6 +103,7 @@ fn print_outline(file: Option<&Path>, system: &Outline) -> Result<(), Outcome> {
         guest_table(guests),
         lan_table(lans),
         fixed_table(lans),
+        machine_table(&system.machines),
         volume_table(volumes),
     ];
     tables.iter().filter(|table| table.row_count() > 0).try_for_each(print)
@@ -213,6 +214,27 @@ fn fixed_table(lans: &[LanOutline]) -> Table {
             list(&member.addresses),
             list(&member.vlans),
             list(&member.routes_from),
+        ]);
+    }
+    table
+}
+
+fn machine_table(machines: &[MachineOutline]) -> Table {
+    let heads = ["machine", "clients", "sockets", "buffers", "LAN", "as", "addresses", "MTU"];
+    let mut table = table(&heads, 8);
+    for (machine, interface) in machines
+        .iter()
+        .flat_map(|machine| machine.interfaces.iter().map(move |interface| (machine, interface)))
+    {
+        table.add_row([
+            machine.name.clone(),
+            list(&machine.clients),
+            machine.sockets_max.to_string(),
+            Bytes(machine.buffers_bytes_max).to_string(),
+            interface.lan.clone(),
+            interface.member.clone(),
+            list(&interface.addresses),
+            interface.mtu.map_or("-".to_owned(), |mtu| mtu.to_string()),
         ]);
     }
     table

@@ -29,7 +29,7 @@
 //! storage_max = "1 GiB"       # data storage that all its paths together may lend
 //! ```
 //!
-//! [`lan`] describes the tables of LANs, [`volume`] those of volumes.
+//! [`lan`] describes the tables of LANs, [`machine`] those of TCPIP machines, [`volume`] those of volumes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -41,10 +41,12 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use self::lan::{LanRule, WrittenLan};
+use self::machine::{MachineRule, WrittenMachine};
 use self::volume::{Volumes, WrittenUnit, WrittenVolume};
 use crate::config::{Bytes, FileError, Source};
 
 pub mod lan;
+pub mod machine;
 pub mod outline;
 pub mod outside;
 pub mod volume;
@@ -90,6 +92,8 @@ pub struct System {
     users: Vec<UserRule>,
     /// The LANs, by their names.
     pub lans: Vec<LanRule>,
+    /// The TCPIP machines.
+    pub machines: Vec<MachineRule>,
     /// The volumes, if there are any.
     pub volumes: Option<Volumes>,
     /// Settings that are probably mistakes, in the order of the file. A host serves such a system all the same.
@@ -208,6 +212,7 @@ impl System {
             rules,
             users: Vec::new(),
             lans,
+            machines: Vec::new(),
             volumes,
             warnings,
         }
@@ -268,7 +273,8 @@ impl System {
             }
             rules.push(rule);
         }
-        let lans = lan::rules(source, written.lan)?;
+        let mut lans = lan::rules(source, written.lan)?;
+        let machines = machine::rules(source, written.tcpip, &rules, &mut lans)?;
         for lan in &lans {
             let Some(way) = &lan.outside else { continue };
             let name = Pattern::Name(way.gateway);
@@ -279,6 +285,11 @@ impl System {
         }
         let gateways = lans.iter().filter_map(|lan| lan.outside.as_ref());
         rules.extend(gateways.map(|way| Rule::of_own(Pattern::Name(way.gateway))));
+        for machine in &machines {
+            let members = machine.interfaces.iter().map(|interface| interface.member);
+            let names = members.chain([machine.name]);
+            rules.extend(names.map(|name| Rule::of_own(Pattern::Name(name))));
+        }
         let volumes = volume::rules(source, written.control_unit, written.volume, &rules)?;
         if let Some(volumes) = &volumes {
             let rule = Rule::of_own(Pattern::Name(volumes.control_unit));
@@ -294,6 +305,7 @@ impl System {
             rules,
             users,
             lans,
+            machines,
             volumes,
             warnings,
         })
@@ -374,12 +386,14 @@ impl System {
         rule.map_or(0, |rule| rule.guests_max)
     }
 
-    /// Whether a guest may connect to another: the file says so, or that other serves it a volume.
+    /// Whether a guest may connect to another: the file says so, or that other serves it a volume, or sockets.
     pub fn may_connect(&self, guest: Name, target: Name) -> bool {
         let is_served = |volumes: &Volumes| {
             volumes.control_unit == target && volumes.devices().any(|device| device.guest == guest)
         };
+        let serves = |machine: &MachineRule| machine.name == target && machine.serves(guest);
         self.volumes.as_ref().is_some_and(is_served)
+            || self.machines.iter().any(serves)
             || self.rule(guest).is_some_and(|rule| rule.may_connect(target))
     }
 
@@ -466,6 +480,8 @@ struct Written {
     guest: Vec<WrittenGuest>,
     #[serde(default)]
     lan: Vec<WrittenLan>,
+    #[serde(default)]
+    tcpip: Vec<WrittenMachine>,
     control_unit: Option<WrittenUnit>,
     #[serde(default)]
     volume: Vec<WrittenVolume>,

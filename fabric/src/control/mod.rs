@@ -62,12 +62,14 @@ impl Kind {
     pub const LAN: Kind = Kind(3);
     /// Channel programs of a guest, and what becomes of them.
     pub const DISK: Kind = Kind(4);
+    /// Sockets of a guest at a TCPIP machine.
+    pub const TCPIP: Kind = Kind(5);
 
     /// How many doorbells a path of this kind has: one for each queue, or two for all queues of a
     /// conversation, which one thread serves.
     pub fn doorbells(self, shape: Shape) -> usize {
         match self {
-            Kind::IUCV | Kind::APPC | Kind::LAN => 2,
+            Kind::IUCV | Kind::APPC | Kind::LAN | Kind::TCPIP => 2,
             _ => shape.outputs + shape.inputs,
         }
     }
@@ -81,6 +83,7 @@ impl std::fmt::Display for Kind {
             Kind::APPC => formatter.write_str("APPC"),
             Kind::LAN => formatter.write_str("LAN"),
             Kind::DISK => formatter.write_str("disk"),
+            Kind::TCPIP => formatter.write_str("TCPIP"),
             Kind(other) => write!(formatter, "kind {other}"),
         }
     }

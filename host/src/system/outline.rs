@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::lan::LanRule;
+use super::machine::{MachineInterface, MachineRule, MachineWait};
 use super::outside::OutsideRule;
 use super::volume::{DeviceRule, VolumeRule, Volumes};
 use super::{Pattern, Rule, System, UserRule};
@@ -27,6 +28,8 @@ pub struct Outline {
     pub guests: Vec<GuestOutline>,
     /// The LANs.
     pub lans: Vec<LanOutline>,
+    /// The TCPIP machines.
+    pub machines: Vec<MachineOutline>,
     /// The guest that serves the volumes, if there are any.
     pub control_unit: Option<String>,
     /// Limits of this guest.
@@ -141,6 +144,57 @@ pub struct FixedOutline {
     pub routes_from: Vec<String>,
 }
 
+/// A TCPIP machine.
+#[derive(Clone, Debug, Serialize)]
+pub struct MachineOutline {
+    /// The guest that serves.
+    pub name: String,
+    /// Guests that it serves.
+    pub clients: Vec<String>,
+    /// Sockets that a client may have, unless it has limits of its own.
+    pub sockets_max: u64,
+    /// Bytes that the sockets of a client may keep at the machine.
+    pub buffers_bytes_max: u64,
+    /// Bytes that a connection keeps each way.
+    pub connection_bytes: u64,
+    /// How it waits.
+    pub wait: MachineWait,
+    /// Its processor. None for any.
+    pub cpu: Option<usize>,
+    /// LANs that it is at.
+    pub interfaces: Vec<InterfaceOutline>,
+    /// Networks that it reaches over others: the network, and the address.
+    pub routes: Vec<(String, String)>,
+    /// Clients with limits of their own.
+    pub limits: Vec<ClientOutline>,
+}
+
+/// A LAN that a TCPIP machine is at.
+#[derive(Clone, Debug, Serialize)]
+pub struct InterfaceOutline {
+    /// The LAN.
+    pub lan: String,
+    /// The guest that is the member.
+    pub member: String,
+    /// Its addresses. Any that are free if there are none.
+    pub addresses: Vec<String>,
+    /// Bytes of the longest packet. None for what the LAN takes.
+    pub mtu: Option<u32>,
+}
+
+/// Limits of a client of a TCPIP machine.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClientOutline {
+    /// The guest, or the beginning of names and `*`.
+    pub guest: String,
+    /// Sockets at once.
+    pub sockets_max: u64,
+    /// Bytes that its sockets may keep at the machine.
+    pub buffers_bytes_max: u64,
+    /// Its share of the machine's time.
+    pub share: u32,
+}
+
 /// A volume.
 #[derive(Clone, Debug, Serialize)]
 pub struct VolumeOutline {
@@ -196,6 +250,7 @@ impl System {
             users: self.users.iter().map(UserRule::outline).collect(),
             guests: guests.map(Rule::outline).collect(),
             lans: self.lans.iter().map(LanRule::outline).collect(),
+            machines: self.machines.iter().map(MachineRule::outline).collect(),
             control_unit: unit.map(|unit| unit.to_string()),
             control_unit_limits: limits,
             volumes: volumes.map(VolumeRule::outline).collect(),
@@ -280,6 +335,36 @@ impl OutsideRule {
             guests: self.guests(),
             to: networks(&self.to),
             refused: networks(&self.refused),
+        }
+    }
+}
+
+impl MachineRule {
+    fn outline(&self) -> MachineOutline {
+        let interface = |interface: &MachineInterface| InterfaceOutline {
+            lan: interface.lan.to_string(),
+            member: interface.member.to_string(),
+            addresses: interface.addresses.iter().map(ToString::to_string).collect(),
+            mtu: interface.mtu,
+        };
+        let limits = self.of_clients.iter().map(|(guest, limits)| ClientOutline {
+            guest: guest.to_string(),
+            sockets_max: limits.sockets_max,
+            buffers_bytes_max: limits.buffers_bytes_max,
+            share: limits.share,
+        });
+        let routes = self.routes.iter().map(|(to, via)| (to.to_string(), via.to_string()));
+        MachineOutline {
+            name: self.name.to_string(),
+            clients: texts(&self.clients),
+            sockets_max: self.limits.sockets_max,
+            buffers_bytes_max: self.limits.buffers_bytes_max,
+            connection_bytes: self.connection_bytes,
+            wait: self.wait,
+            cpu: self.processor,
+            interfaces: self.interfaces.iter().map(interface).collect(),
+            routes: routes.collect(),
+            limits: limits.collect(),
         }
     }
 }

@@ -37,7 +37,8 @@ pub(super) fn warnings(source: &Source, written: &Written) -> Vec<FileError> {
     let unit = written.control_unit.as_ref().and_then(|unit| unit.name());
     let unit = unit.unwrap_or(super::volume::CONTROL_UNIT);
     let unit = (!written.volume.is_empty()).then_some(unit);
-    let patterns = texts.chain(unit).filter_map(Pattern::parse).collect();
+    let machines = written.tcpip.iter().map(|machine| machine.name());
+    let patterns = texts.chain(unit).chain(machines).filter_map(Pattern::parse).collect();
     let guests = Guests { source, patterns };
     let mut warnings = Vec::new();
     if written.guest.is_empty() {
@@ -47,6 +48,7 @@ pub(super) fn warnings(source: &Source, written: &Written) -> Vec<FileError> {
         let connect = written.guest.iter().flat_map(|guest| &guest.connect);
         warnings.extend(connect.filter_map(|text| guests.warn("connect", text)));
         warnings.extend(written.lan.iter().flat_map(|lan| lan.warnings(source, &guests)));
+        warnings.extend(written.tcpip.iter().flat_map(|machine| machine.warnings(&guests)));
     }
     warnings.sort_by_key(|warning| warning.line);
     warnings

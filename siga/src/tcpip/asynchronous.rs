@@ -14,7 +14,7 @@ use net::tcpip::Awaited;
 use super::core::Core;
 use super::shared::check_worker;
 use super::stack::{Owner, Stack};
-use super::tcp::{TcpListener, TcpStream, put, take, when_connected, when_readable, when_writable};
+use super::tcp::{TcpListener, TcpStream, when_connected, when_readable, when_writable};
 use super::udp::{UdpSocket, copy};
 use super::waiting::{Interest, Ticket};
 
@@ -86,7 +86,7 @@ impl AsyncTcpListener {
     pub async fn accept(&self) -> io::Result<(AsyncTcpStream, SocketAddr)> {
         let listener = &self.listener;
         let registration =
-            Registration::new(&listener.owner, Interest::One(Awaited::Listener(listener.address)));
+            Registration::new(&listener.owner, Interest::One(listener.bound.as_listener()));
         let accepted = registration.until(|core| listener.take_ready(core)).await?;
         let (stream, peer) = listener.accepted(accepted);
         Ok((AsyncTcpStream::new(stream)?, peer))
@@ -173,7 +173,7 @@ impl AsyncRead for AsyncTcpStream {
         let turn = ready!(poll_proceed(context));
         let id = self.stream.id;
         let room = target.initialize_unfilled();
-        let read = |core: &mut Core| when_readable(core, id, |core, id| take(core, id, room));
+        let read = |core: &mut Core| when_readable(core, id, |core, id| core.net.read(id, room));
         let count = ready!(self.reading.poll(context, read))?;
         turn.made_progress();
         target.advance(count);
@@ -193,7 +193,8 @@ impl AsyncWrite for AsyncTcpStream {
         }
         let turn = ready!(poll_proceed(context));
         let id = self.stream.id;
-        let write = |core: &mut Core| when_writable(core, id, |core, id| put(core, id, source));
+        let write =
+            |core: &mut Core| when_writable(core, id, |core, id| core.net.write(id, source));
         let count = ready!(self.writing.poll(context, write))?;
         turn.made_progress();
         Poll::Ready(Ok(count))
@@ -240,10 +241,8 @@ impl AsyncUdpSocket {
     /// # Errors
     /// As [`UdpSocket::recv_from`].
     pub async fn recv_from(&self, target: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let registration = Registration::new(
-            &self.socket.owner,
-            Interest::One(Awaited::Socket(self.socket.address)),
-        );
+        let registration =
+            Registration::new(&self.socket.owner, Interest::One(self.socket.bound.as_socket()));
         let (source, data) = registration.until(|core| self.socket.when_received(core)).await?;
         Ok((copy(&data, target), source))
     }

@@ -1,42 +1,16 @@
-//! A stack and the LANs that it is at, for one who has them to itself.
+//! What the threads of a program share of a stack: the stack itself, or its client's side; who waits, and who drives.
 
-use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fabric::name::Name;
-use net::lan::link::{Frame, FrameInParts};
-use net::lan::offload::Offload;
-use net::tcpip::{Link, SendToError, Stack, Unsent};
-use os::processor::now_ns;
-
+use super::client::Client;
+use super::engine::Engine;
 use super::held::Held;
-use super::lans::Lans;
-use super::members::{Members, is_fair};
-use super::questions::Questions;
-use super::routing::Routing;
+use super::own::{Own, Worked};
 use super::waiting::Waiting;
-use crate::lan::{Lan, SendFrameError, TrySendFrameError};
 use crate::waiting::after;
-
-/// Frames received before what they bring is answered: a few, so that the other side goes on meanwhile.
-const FRAMES_PER_POLL: usize = 4;
-
-/// Rounds of that in one verb that does not wait. More is left to the next verb.
-const ROUNDS_MAX: usize = 64;
-
-/// Rounds in which no time runs out because something was received.
-const ROUNDS_HELD_MAX: usize = 16;
-
-/// How long a host may be missing from the LAN before connections with it end: a new host of the system has to hear from
-/// all members again first.
-const GONE_NS: u64 = 3_000_000_000;
-
-/// How often a stack that is at work shows observers how it stands. One that waits has shown it before.
-const SHOWN_NS: u64 = 50_000_000;
 
 /// How a verb waits.
 #[derive(Clone, Copy, Debug)]
@@ -92,24 +66,9 @@ impl Worker {
 }
 
 pub(super) struct Core {
-    pub(super) lans: Lans,
-    pub(super) routing: Routing,
-    /// How long packets may be at LANs at most, where somebody has said so.
-    pub(super) mtus: HashMap<usize, usize>,
-    pub(super) net: Stack,
+    pub(super) net: Engine,
     /// The connections that a program has.
     pub(super) held: Held,
-    /// The frame that is looked at: a copy, because its sender may still write where it lies.
-    frame: Vec<u8>,
-    pub(super) members: Members,
-    /// When observers were shown how the stack stands.
-    shown_ns: u64,
-    /// Hosts to which there are connections and whose members are missing, and since when.
-    gone: HashMap<IpAddr, u64>,
-    /// Addresses of ours that the host that is there now does not give us, and why.
-    lost: HashMap<IpAddr, String>,
-    /// Hosts that are asked whether they still have their connections.
-    questions: Questions,
     /// Threads that wait for the stack to be free.
     wanted: Arc<AtomicUsize>,
     pub(super) waiting: Waiting,
@@ -144,19 +103,10 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(lans: Lans, routing: Routing, net: Stack, wanted: Arc<AtomicUsize>) -> Core {
+    pub(super) fn new(net: Engine, wanted: Arc<AtomicUsize>) -> Core {
         Core {
-            lans,
-            routing,
-            mtus: HashMap::new(),
             net,
             held: Held::default(),
-            frame: Vec::new(),
-            members: Members::default(),
-            shown_ns: 0,
-            gone: HashMap::new(),
-            lost: HashMap::new(),
-            questions: Questions::default(),
             wanted,
             waiting: Waiting::default(),
             outside_until: None,
@@ -173,6 +123,35 @@ impl Core {
             has_more: false,
             is_polled: false,
             is_over: false,
+        }
+    }
+
+    /// The stack, if it is one's own.
+    ///
+    /// # Errors
+    /// `Unsupported` if it is a machine's.
+    pub(super) fn own(&mut self) -> io::Result<&mut Own> {
+        match &mut self.net {
+            Engine::Own(own) => Ok(own),
+            Engine::Client(_) => {
+                let problem =
+                    "this is for a stack of one's own, and the stack is a TCPIP machine's";
+                Err(io::Error::new(io::ErrorKind::Unsupported, problem))
+            }
+        }
+    }
+
+    /// The client's side of a machine.
+    ///
+    /// # Errors
+    /// `Unsupported` if it is a stack of one's own.
+    pub(super) fn client(&mut self) -> io::Result<&mut Client> {
+        match &mut self.net {
+            Engine::Client(client) => Ok(client),
+            Engine::Own(_) => {
+                let problem = "this is for a TCPIP machine's stack, and the stack is one's own";
+                Err(io::Error::new(io::ErrorKind::Unsupported, problem))
+            }
         }
     }
 
@@ -195,370 +174,20 @@ impl Core {
     /// Receives what has come, and sends what is due. What is left when somebody else waits for the stack is left to that one.
     pub(super) fn pump(&mut self) -> io::Result<()> {
         self.pumps += 1;
-        let mut now = 0;
-        for round in 0..ROUNDS_MAX {
-            now = now_ns();
-            let mut has_received = false;
-            for lan in 0..self.lans.end() {
-                if self.lans.has(lan) {
-                    has_received |= self.receive_from(lan, now)?;
-                }
-            }
-            // What has come may be what a timer waits for. Whoever floods us does not stop all timers.
-            self.net.hold_timers(has_received && round < ROUNDS_HELD_MAX);
-            let mut wire = Wire { lans: &mut self.lans, members: &self.members };
-            let has_more = self.net.poll(now, &mut wire);
-            self.has_more = has_received || has_more;
-            self.has_worked |= self.has_more;
-            if !self.has_more || self.is_wanted() {
-                break;
-            }
-        }
-        self.follow_members();
-        self.follow_hosts();
-        self.lans.flush();
-        if now.saturating_sub(self.shown_ns) >= SHOWN_NS {
-            self.show(now);
-        }
+        let Core { net, wanted, .. } = self;
+        let worked = net.pump(|| wanted.load(Ordering::Relaxed) > 0)?;
+        self.note(worked);
         Ok(())
-    }
-
-    /// Receives some of what has come from a LAN: whether there was anything.
-    fn receive_from(&mut self, lan: usize, now: u64) -> io::Result<bool> {
-        // A frame can be the first of a new member, or for one.
-        self.note_members();
-        let mut received = 0;
-        while received < FRAMES_PER_POLL
-            && let Some(found) = self.lans.get(lan).try_find_in_place()?
-        {
-            received += 1;
-            let Core { lans, net, members, frame, .. } = self;
-            let Some(in_place) = lans.get(lan).found_in_place(found) else { continue };
-            let offload = in_place.offload;
-            frame.clear();
-            frame.extend_from_slice(in_place.start);
-            if let Some(rest) = in_place.rest {
-                let bytes = frame.len() + rest.bytes();
-                let mut wire = Wire { lans, members };
-                if let Some(admitted) = net.admit_in_place(lan, offload, (frame, bytes), &mut wire)
-                {
-                    if let Some(in_place) = lans.get(lan).found_in_place(found) {
-                        net.receive_in_place(now, admitted, in_place);
-                    }
-                    continue;
-                }
-                let start = frame.len();
-                frame.resize(bytes, 0);
-                let in_place = lans.get(lan).found_in_place(found);
-                // What its sender took away meanwhile is no frame.
-                let rest = in_place.and_then(|in_place| in_place.rest);
-                let is_there = rest.is_some_and(|rest| {
-                    rest.bytes() == bytes - start && rest.read(0, &mut frame[start..]).is_ok()
-                });
-                if !is_there {
-                    continue;
-                }
-            }
-            net.receive(now, lan, Frame { offload, bytes: frame }, &mut Wire { lans, members });
-        }
-        self.lans.get(lan).give_back_found();
-        Ok(received > 0)
-    }
-
-    /// Shows observers how the stack stands.
-    pub(super) fn show(&mut self, now: u64) {
-        self.shown_ns = now;
-        self.net.show(now, self.lans.first().board());
-    }
-
-    /// Takes note of whose addresses are whose, before one of them leaves whose frames are still to be received. One load if
-    /// nothing has changed.
-    pub(super) fn note_members(&mut self) {
-        let Core { lans, net, members, questions, gone, .. } = self;
-        members.follow(lans, net);
-        for (lan, address) in members.take_taken_over() {
-            // Another LAN may have the same address, and ours be there.
-            if net.neighbour_to(address).is_some_and(|way| way != (lan, address)) {
-                continue;
-            }
-            // A gateway only passes on what is for those behind it, but it may be one that stands in for them.
-            if net.is_gateway(address) {
-                let mut hosts = net.hosts();
-                hosts.retain(|host| net.neighbour_to(*host) == Some((lan, address)));
-                hosts.into_iter().for_each(|host| questions.ask(host));
-            }
-            // Whoever has it now is to learn nothing of what was with the other.
-            net.end_with(address);
-            gone.remove(&address);
-        }
-    }
-
-    /// Finds out which connections have lost their other side: nothing may come from there that would say so.
-    fn follow_members(&mut self) {
-        // What is decided is decided by one state of the tables.
-        self.note_members();
-        let Core { lans, net, members, questions, gone, .. } = self;
-        let parted = lans.take_parted();
-        if members.has_changed() || !parted.is_empty() {
-            let changed = members.take_changed();
-            members.forget(|address| {
-                net.has_connections_with(address)
-                    || net.is_gateway(address)
-                    || net.holds_frames_for(address)
-            });
-            let is_gateway = |address: &IpAddr| net.is_gateway(*address);
-            let mut hosts: HashSet<IpAddr> =
-                changed.iter().copied().chain(parted.iter().map(|(_, address)| *address)).collect();
-            // What becomes of a gateway concerns all hosts behind it.
-            match hosts.iter().any(is_gateway) {
-                true => hosts = net.hosts(),
-                false => hosts.retain(|host| net.has_connections_with(*host)),
-            }
-            for host in hosts {
-                let Some(member) = member_to(lans, net, host) else {
-                    gone.entry(host).or_insert_with(now_ns);
-                    continue;
-                };
-                // A host that is still there, or there again, is asked whether it knows its connections.
-                if gone.remove(&host).is_some() || parted.contains(&member) {
-                    questions.ask(host);
-                }
-            }
-        }
-        if !gone.is_empty() {
-            let now = now_ns();
-            gone.retain(|host, since| {
-                // One that has come back meanwhile is asked at the next look at the tables.
-                let is_over =
-                    now.saturating_sub(*since) >= GONE_NS && member_to(lans, net, *host).is_none();
-                if is_over {
-                    net.end_with(*host);
-                }
-                !is_over
-            });
-        }
-        if !questions.is_empty() {
-            let now = now_ns();
-            questions.take_due(now, |host| net.question(host));
-        }
-    }
-
-    /// Takes over what new hosts say: how long packets may be, and which addresses are not ours any more.
-    fn follow_hosts(&mut self) {
-        let Core { lans, net, lost, mtus, .. } = self;
-        let mut refused = HashMap::new();
-        for (number, lan) in lans.iter_mut() {
-            let mtu = mtu_of(lan, mtus.get(&number));
-            let before = net.interfaces().iter().find(|interface| interface.lan == number);
-            if before.is_some_and(|interface| interface.mtu != mtu) {
-                net.set_mtu(number, mtu);
-            }
-            if let Some((addresses, why)) = lan.lost() {
-                let why = why.to_string();
-                refused.extend(addresses.into_iter().map(|address| (address, why.clone())));
-            }
-        }
-        if refused.is_empty() && lost.is_empty() {
-            return;
-        }
-        for address in refused.keys().filter(|address| !lost.contains_key(*address)) {
-            net.end_from(*address);
-        }
-        *lost = refused;
-    }
-
-    /// Checks that an address of the stack is its own now. For the unspecified address: that at least one is.
-    pub(super) fn check_own(&self, address: IpAddr) -> io::Result<()> {
-        if !address.is_unspecified() && !self.net.addresses().contains(&address) {
-            let why = format!("{address} is an address of this stack no longer");
-            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, why));
-        }
-        if self.lost.is_empty() {
-            return Ok(());
-        }
-        let lost = match address.is_unspecified() {
-            false => self.lost.get(&address),
-            true if self.net.addresses().iter().all(|own| self.lost.contains_key(own)) => {
-                self.lost.values().next()
-            }
-            true => None,
-        };
-        match lost {
-            Some(why) => {
-                let why = format!(
-                    "the host that is there now does not give this stack its address: {why}"
-                );
-                Err(io::Error::new(io::ErrorKind::AddrNotAvailable, why))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the first address that the stack does not have now, and the reason. None if it has all.
-    pub(super) fn refused(&self) -> Option<(IpAddr, &str)> {
-        self.lost.iter().next().map(|(address, why)| (*address, why.as_str()))
-    }
-
-    /// When something is to be done at the latest, if nothing comes before.
-    pub(super) fn due(&self) -> Option<u64> {
-        let gone = self.gone.values().map(|since| since + GONE_NS);
-        self.net.due().into_iter().chain(gone).chain(self.questions.due()).min()
     }
 
     /// Sends what there is to send.
     pub(super) fn push(&mut self) {
-        let now = now_ns();
-        self.has_more = true;
-        // What has come meanwhile is received by the next pump.
-        self.net.hold_timers(true);
-        for _ in 0..ROUNDS_MAX {
-            if !self.net.poll(now, &mut Wire { lans: &mut self.lans, members: &self.members }) {
-                self.has_more = false;
-                break;
-            }
-            self.has_worked = true;
-        }
-        self.lans.flush();
+        let worked = self.net.push();
+        self.note(worked);
     }
 
-    /// What is to be said of an address that is neither the stack's own nor a member's, and that no route leads to.
-    pub(super) fn check_reachable(&mut self, address: IpAddr) -> io::Result<()> {
-        self.note_members();
-        if !self.lost.is_empty() {
-            self.check_own(self.net.source_for(address).unwrap_or(address))?;
-        }
-        if self.net.addresses().contains(&address) {
-            return Ok(());
-        }
-        if member_to(&mut self.lans, &self.net, address).is_some() {
-            return Ok(());
-        }
-        Err(io::ErrorKind::HostUnreachable.into())
-    }
-
-    /// The first address of our families that a guest has.
-    pub(super) fn address_of(&mut self, guest: Name) -> Option<IpAddr> {
-        let Core { lans, net, .. } = self;
-        let is_ours =
-            |address: &IpAddr| net.addresses().iter().any(|own| own.is_ipv4() == address.is_ipv4());
-        lans.iter_mut().find_map(|(_, lan)| {
-            let mut addresses = lan.members().filter(|member| member.name == guest);
-            addresses.find_map(|member| member.addresses.iter().copied().find(is_ours))
-        })
-    }
-
-    /// The guest that has an address at the first LAN now.
-    pub(super) fn guest_at(&mut self, address: IpAddr) -> Option<Name> {
-        self.lans.first_mut().find_owner(address).map(|member| member.name)
-    }
-
-    /// The stack, and what it sends over.
-    pub(super) fn wired(&mut self) -> (&mut Stack, Wire<'_>) {
-        let Core { lans, net, members, .. } = self;
-        (net, Wire { lans, members })
-    }
-
-    pub(super) fn send_to(
-        &mut self,
-        from: SocketAddr,
-        to: SocketAddr,
-        data: &[u8],
-    ) -> Result<(), SendToError> {
-        let mut wire = Wire { lans: &mut self.lans, members: &self.members };
-        self.net.send_to(now_ns(), from, to, data, &mut wire)
-    }
-}
-
-/// The other sides learn that nobody is here any more.
-impl Drop for Core {
-    fn drop(&mut self) {
-        self.net.abort_all();
-        self.push();
-    }
-}
-
-/// Bytes of the longest packet at a LAN, with a limit that somebody has set.
-pub(super) fn mtu_of(lan: &Lan, limit: Option<&usize>) -> usize {
-    limit.map_or(usize::MAX, |limit| *limit).min(lan.mtu() as usize)
-}
-
-/// The member that has an address, or passes on what goes there, if it is there.
-fn member_to(lans: &mut Lans, net: &Stack, address: IpAddr) -> Option<(usize, IpAddr)> {
-    let (lan, member) = net.neighbour_to(address)?;
-    lans.get(lan).find_address(member).map(|_| (lan, member))
-}
-
-fn unsent(sent: Result<(), TrySendFrameError>) -> Result<(), Unsent> {
-    sent.map_err(|error| match error {
-        TrySendFrameError::Full => Unsent::Full,
-        TrySendFrameError::Send(SendFrameError::Lacking(lack)) => Unsent::Lacking(lack),
-        TrySendFrameError::Send(_) => Unsent::Unreachable,
-    })
-}
-
-/// The LANs, as a stack sees them.
-pub(super) struct Wire<'a> {
-    lans: &'a mut Lans,
-    members: &'a Members,
-}
-
-impl Link for Wire<'_> {
-    fn transmit(
-        &mut self,
-        number: usize,
-        to: IpAddr,
-        offload: Offload,
-        frame: &mut [u8],
-    ) -> Result<(), Unsent> {
-        let lan = self.lans.get(number);
-        let source = lan.mac();
-        let found = lan.find_address(to).map(|member| (member.name, member.mac));
-        let (name, mac) = found.ok_or(Unsent::Unreachable)?;
-        // Asked after that: a table that has not changed by now had not changed before, either.
-        if !self.members.is_known(number, lan.changes(), to, name) {
-            return Err(Unsent::Unreachable);
-        }
-        net::tcpip::address(frame, mac, source);
-        unsent(lan.try_push(offload, frame))
-    }
-
-    fn transmit_in_parts(
-        &mut self,
-        number: usize,
-        to: IpAddr,
-        frame: FrameInParts<'_>,
-    ) -> Result<(), Unsent> {
-        let lan = self.lans.get(number);
-        let source = lan.mac();
-        let found = lan.find_address(to).map(|member| (member.name, member.mac));
-        let (name, mac) = found.ok_or(Unsent::Unreachable)?;
-        // Asked after that: a table that has not changed by now had not changed before, either.
-        if !self.members.is_known(number, lan.changes(), to, name) {
-            return Err(Unsent::Unreachable);
-        }
-        net::tcpip::address(frame.start, mac, source);
-        unsent(lan.try_push_in_parts(&frame))
-    }
-
-    fn send(&mut self, lan: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent> {
-        unsent(self.lans.get(lan).try_push(offload, frame))
-    }
-
-    fn may_send_from(&mut self, lan: usize, frame: &[u8], address: IpAddr) -> bool {
-        // That the MAC address is the sender's has been checked by the LAN.
-        let Some(source) = net::lan::frame::source(frame) else { return false };
-        let of = self.lans.get(lan);
-        match of.find_address(address) {
-            Some(owner) => owner.mac == source && is_fair(frame, owner),
-            // What one has sent before it left is still received; and what one sends that is not a member yet at a new host.
-            None => match self.members.sender(lan, address) {
-                Some(sender) if sender.mac == source => sender.may_have_sent(frame),
-                _ => of.left_with(source, address).is_some_and(|member| is_fair(frame, member)),
-            },
-        }
-    }
-
-    fn may_pass_from(&mut self, lan: usize, source: IpAddr) -> bool {
-        self.lans.get(lan).own().may_pass_from(source)
+    fn note(&mut self, worked: Worked) {
+        self.has_more = worked.has_more;
+        self.has_worked |= worked.has_worked;
     }
 }

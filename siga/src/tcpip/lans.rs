@@ -170,6 +170,11 @@ pub(super) struct Rang {
 }
 
 impl Rang {
+    /// The doorbells of the first, or only, one.
+    pub(super) fn of_first(&self) -> Option<&[u64]> {
+        self.of_lans.first().map(Vec::as_slice)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.of_lans.iter().all(Vec::is_empty)
     }
@@ -186,7 +191,7 @@ pub(super) struct LansSleeper {
 impl LansSleeper {
     /// # Errors
     /// No descriptors left: with several LANs it takes one.
-    fn new(each: Vec<Option<Sleeper>>) -> io::Result<LansSleeper> {
+    pub(super) fn new(each: Vec<Option<Sleeper>>) -> io::Result<LansSleeper> {
         let mut present = (0..).zip(&each).filter_map(|(lan, each)| Some((lan, each.as_ref()?)));
         let all = match (present.next(), present.next()) {
             (Some((only, _)), None) => Ok(only),

@@ -27,14 +27,21 @@
 //! A stack can be at several LANs and VLANs, has routes to what is beyond them, and passes packets on if it is asked to:
 //! [`Stack::with_routing`]. LANs, VLANs and routes come and go while it runs: [`Stack::add_lan`], [`Stack::remove_lan`],
 //! [`Stack::set_routing`], [`Stack::set_mtu`].
+//!
+//! A guest without a LAN can be a client of a TCPIP machine, which has one: [`Stack::of_machine`], [`Machine`].
 
 #[cfg(feature = "tokio")]
 pub(crate) mod asynchronous;
+mod client;
 mod core;
+mod engine;
+mod failure;
 mod held;
 mod lans;
+mod machine;
 mod members;
 mod outside;
+mod own;
 mod questions;
 mod routing;
 mod shared;
@@ -45,10 +52,12 @@ mod udp;
 mod waiting;
 mod ways;
 
+pub use machine::{Machine, MachineClient, MachineOptions};
+pub use net::tcpip::service::{ClientCounters, ClientLimits, ServiceCounters};
 pub use net::tcpip::{Congestion, Counter, NoPrefix, Prefix, Refusal, Route, Stray, StrayKind};
 pub use outside::{Asked, Outside};
 pub use routing::{Routing, STACK_LANS_MAX, StackVlan};
-pub use stack::{Drive, Stack, StackOptions};
+pub use stack::{ClientOptions, Drive, Stack, StackOptions};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 

@@ -101,9 +101,9 @@ impl Outside {
     /// As [`Stack::poll`].
     pub fn take_asked(&self) -> io::Result<Option<Asked>> {
         self.stack.owner.with(|core| {
-            let Some(asked) = core.net.take_asked() else { return Ok(None) };
+            let Some(asked) = core.own()?.net.take_asked() else { return Ok(None) };
             let net::tcpip::Asked { local: destination, remote: source, number } = asked;
-            let guest = core.guest_at(source.ip());
+            let guest = core.own()?.guest_at(source.ip());
             Ok(Some(Asked { guest, source, destination, number }))
         })
     }
@@ -116,12 +116,12 @@ impl Outside {
     pub fn accept(&self, asked: Asked) -> io::Result<Option<TcpStream>> {
         let accepted = self.stack.owner.with(|core| {
             // Whoever has the member's address now has not asked.
-            if core.guest_at(asked.source.ip()) != asked.guest {
-                let (net, mut wire) = core.wired();
+            if core.own()?.guest_at(asked.source.ip()) != asked.guest {
+                let (net, mut wire) = core.own()?.wired();
                 net.refuse_asked(now_ns(), asked.of_net(), None, &mut wire);
                 return Ok(None);
             }
-            let accepted = core.net.accept_asked(now_ns(), asked.of_net());
+            let accepted = core.own()?.net.accept_asked(now_ns(), asked.of_net());
             if let Some(id) = accepted {
                 core.held.add(id);
                 core.held.get(id).is_nonblocking = true;
@@ -138,7 +138,7 @@ impl Outside {
     /// As [`Stack::poll`].
     pub fn refuse(&self, asked: Asked, refusal: Option<Refusal>) -> io::Result<()> {
         self.stack.owner.with(|core| {
-            let (net, mut wire) = core.wired();
+            let (net, mut wire) = core.own()?.wired();
             net.refuse_asked(now_ns(), asked.of_net(), refusal, &mut wire);
             Ok(())
         })
@@ -151,8 +151,8 @@ impl Outside {
     /// As [`Stack::poll`].
     pub fn take_stray(&self) -> io::Result<Option<(Stray, Option<Name>)>> {
         self.stack.owner.with(|core| {
-            let Some(stray) = core.net.take_stray() else { return Ok(None) };
-            let guest = core.guest_at(stray.source.ip());
+            let Some(stray) = core.own()?.net.take_stray() else { return Ok(None) };
+            let guest = core.own()?.guest_at(stray.source.ip());
             Ok(Some((stray, guest)))
         })
     }
@@ -169,7 +169,7 @@ impl Outside {
         data: &[u8],
     ) -> io::Result<()> {
         self.stack.owner.with(|core| {
-            let (net, mut wire) = core.wired();
+            let (net, mut wire) = core.own()?.wired();
             net.send_from_outside(now_ns(), kind, (from, to), data, &mut wire).map_err(|error| {
                 match error {
                     SendToError::Full => io::ErrorKind::WouldBlock.into(),
@@ -190,7 +190,7 @@ impl Outside {
         refusal: Refusal,
     ) -> io::Result<()> {
         self.stack.owner.with(|core| {
-            let (net, mut wire) = core.wired();
+            let (net, mut wire) = core.own()?.wired();
             net.refuse_stray(now_ns(), kind, ends, refusal, &mut wire);
             Ok(())
         })
@@ -201,7 +201,7 @@ impl Outside {
     /// # Errors
     /// As [`Stack::poll`].
     pub fn guest_at(&self, address: IpAddr) -> io::Result<Option<Name>> {
-        self.stack.owner.with(|core| Ok(core.guest_at(address)))
+        self.stack.owner.with(|core| Ok(core.own()?.guest_at(address)))
     }
 
     /// The addresses of the guest of this name, in small letters or capital ones: none if it is no member.
@@ -210,7 +210,8 @@ impl Outside {
     /// As [`Stack::poll`].
     pub fn addresses_of(&self, guest: Name) -> io::Result<Vec<IpAddr>> {
         self.stack.owner.with(|core| {
-            let mut members = core.lans.first_mut().members().filter(|member| member.name == guest);
+            let mut members =
+                core.own()?.lans.first_mut().members().filter(|member| member.name == guest);
             Ok(members.next().map(|member| member.addresses.clone()).unwrap_or_default())
         })
     }
@@ -221,7 +222,7 @@ impl Outside {
     /// As [`Stack::poll`].
     pub fn count(&self, counter: Counter, number: u64) -> io::Result<()> {
         self.stack.owner.with(|core| {
-            core.net.add(counter, number);
+            core.own()?.net.add(counter, number);
             Ok(())
         })
     }

@@ -5,14 +5,14 @@ mod turn;
 
 use std::cell::RefCell;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError, Weak};
 #[cfg(feature = "tokio")]
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use net::tcpip::ConnectionId;
+use net::tcpip::{Awaited, ConnectionId};
 use os::event::Event;
 use os::fork::ForkGuard;
 use os::poller::Poller;
@@ -21,20 +21,26 @@ use os::processor::now_ns;
 pub(super) use self::inside::{PutOff, has_stack};
 pub(super) use self::turn::Turn;
 use super::core::{Core, Driver, Patience, Worker};
+use super::engine::{Bound, Engine, Opening};
 use super::lans::{Lans, LansSleeper};
+use super::own::Own;
 use super::routing::Routing;
 #[cfg(feature = "tokio")]
 use super::waiting::Ticket;
 use super::waiting::{Interest, Signal, Wakeup};
 use crate::lan::Lan;
+use crate::waiting::after;
+
+/// How long a machine that was asked for a socket may take to answer.
+const OPEN_MAX: Duration = Duration::from_secs(10);
 
 /// What a program has dropped.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Dropped {
     /// A handle of a connection.
     Connection(ConnectionId),
-    Listener(SocketAddr),
-    Socket(SocketAddr),
+    Listener(Bound),
+    Socket(Bound),
 }
 
 pub(super) struct Shared {
@@ -75,11 +81,19 @@ impl Shared {
         routing: Routing,
         net: net::tcpip::Stack,
     ) -> io::Result<Shared> {
+        Shared::over(|verb| {
+            let lans = Lans::new(lans, verb)?;
+            Ok(Engine::Own(Box::new(Own::new(lans, routing, net))))
+        })
+    }
+
+    /// Shares what `make` makes, of which an event ends the driver's sleep, too.
+    pub(super) fn over(make: impl FnOnce(&Event) -> io::Result<Engine>) -> io::Result<Shared> {
         let wanted = Arc::<AtomicUsize>::default();
         let verb = Event::new()?;
-        let lans = Lans::new(lans, &verb)?;
+        let net = make(&verb)?;
         Ok(Shared {
-            core: Mutex::new(Core::new(lans, routing, net, wanted.clone())),
+            core: Mutex::new(Core::new(net, wanted.clone())),
             wanted,
             verb,
             thread: Event::new()?,
@@ -196,6 +210,43 @@ impl Shared {
         }
     }
 
+    /// Opens a socket, or connects one of datagrams that is `bound`, and waits until a machine that was asked has answered, at most
+    /// [`OPEN_MAX`].
+    pub(super) fn open(
+        &self,
+        open: impl FnOnce(&mut Engine) -> io::Result<Opening>,
+        bound: Option<Bound>,
+    ) -> io::Result<Bound> {
+        let opening = self.with(|core| {
+            let opening = open(&mut core.net)?;
+            if let Opening::Asked(_) = opening {
+                core.push();
+            }
+            Ok(opening)
+        })?;
+        let id = match opening {
+            Opening::Done(address) => return Ok(Bound { address, id: None }),
+            Opening::Asked(id) => id,
+        };
+        let interest = Interest::One(Awaited::Connection(id));
+        let patience = |_: &mut Core| Patience::Until(after(OPEN_MAX));
+        let opened = self.try_until(interest, patience, |core| core.net.opened(id));
+        opened.map(|address| Bound { address, id: Some(id) }).map_err(|error| {
+            let is_late = error.kind() == io::ErrorKind::WouldBlock;
+            if is_late && bound.is_none() {
+                let _ = self.with(|core| {
+                    core.net.give_up_opening(id);
+                    core.push();
+                    Ok(())
+                });
+            }
+            match is_late {
+                true => io::Error::new(io::ErrorKind::TimedOut, "the TCPIP machine did not answer"),
+                false => error,
+            }
+        })
+    }
+
     /// Makes an attempt for a task. If the attempt has no result, the task is woken when the next may have one.
     #[cfg(feature = "tokio")]
     pub(super) fn poll_until<R>(
@@ -247,7 +298,7 @@ impl Shared {
             let poller = Poller::new()?;
             poller.add(&self.outside, 0)?;
             if !turn.worker.is_there() {
-                poller.add(&**turn.lans.sleeper(), 1)?;
+                poller.add(&**turn.net.sleeper(), 1)?;
             }
             self.descriptor.get_or_init(|| poller);
         }
@@ -265,7 +316,7 @@ impl Shared {
         lan: Option<&Lan>,
     ) -> io::Result<LansSleeper> {
         let sleeper = lan.map(|lan| lan.sleeper(&self.verb)).transpose()?;
-        let before = turn.lans.sleeper().clone();
+        let before = turn.net.sleeper().clone();
         let sleeper = before.with(number, sleeper)?;
         if !turn.worker.is_there()
             && let Some(descriptor) = self.descriptor.get()
@@ -293,7 +344,7 @@ impl Shared {
             && let Some(descriptor) = self.descriptor.get()
         {
             // If there is no memory for that, the program is woken now, but not for frames that arrive later.
-            let _ = descriptor.add(&**turn.lans.sleeper(), 1);
+            let _ = descriptor.add(&**turn.net.sleeper(), 1);
         }
         // All waiters are removed, also the one of a driver that is a verb: it has to register again.
         turn.interrupt();

@@ -10,17 +10,23 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fabric::name::Name;
-use net::tcpip::{BindError, Congestion, Counter, Options, Secret};
+use net::tcpip::{Congestion, Counter, Options, Secret};
 use os::processor::now_ns;
 
+use super::client::Client;
+use super::core::{Core, Patience};
+use super::engine::Engine;
+use super::machine::PATH_OPTIONS;
 use super::routing::{Routing, interfaces};
 use super::shared::{Dropped, PutOff, Shared, has_stack};
 use super::thread::start;
 use super::waiting::Interest;
 #[cfg(feature = "tokio")]
 use super::waiting::Ticket;
+use crate::guest::{ConnectError, Guest};
 use crate::lan::Lan;
-use crate::waiting::after;
+use crate::options::PathOptions;
+use crate::waiting::{Wait, after};
 
 /// Who receives what comes, acknowledges it, and sends again what was lost, while no verb of the stack runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +87,40 @@ impl Default for StackOptions {
             drive: Drive::default(),
         }
     }
+}
+
+/// How a guest is a client of a machine. All fields have defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientOptions {
+    /// How verbs wait for the machine: adaptive unless set.
+    pub wait: Wait,
+    /// Who takes in what the machine sends while no verb does: nobody unless set, because the machine goes on by itself. Tasks of a runtime need a
+    /// thread.
+    pub drive: Drive,
+    /// How long to wait for the machine's answer: 10 s unless set.
+    pub time: Duration,
+}
+
+impl Default for ClientOptions {
+    fn default() -> ClientOptions {
+        ClientOptions { wait: Wait::default(), drive: Drive::Inline, time: Duration::from_secs(10) }
+    }
+}
+
+impl ClientOptions {
+    fn path(&self) -> PathOptions {
+        PathOptions { wait: self.wait, time: self.time, ..PATH_OPTIONS }
+    }
+}
+
+/// Why a guest did not become a client.
+fn not_attached(error: ConnectError) -> io::Error {
+    let kind = match error {
+        ConnectError::TimedOut => io::ErrorKind::TimedOut,
+        ConnectError::HostGone => io::ErrorKind::NotConnected,
+        _ => io::ErrorKind::ConnectionRefused,
+    };
+    io::Error::new(kind, error)
 }
 
 /// A TCP/IP stack on a LAN, or several, with the addresses of its members. A clone stands for the same stack.
@@ -174,7 +214,10 @@ impl fmt::Debug for Stack {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = formatter.debug_struct("Stack");
         let added = self.owner.with(|core| {
-            fields.field("lans", &core.lans).field("stack", &core.net);
+            match &core.net {
+                Engine::Own(own) => fields.field("lans", &own.lans).field("stack", &own.net),
+                Engine::Client(client) => fields.field("client", client),
+            };
             Ok(())
         });
         // Inside a closure that a stack has called there is nothing to show.
@@ -189,7 +232,7 @@ impl Stack {
     /// # Errors
     /// As [`Stack::poll`].
     pub fn address_of(&self, guest: Name) -> io::Result<Option<IpAddr>> {
-        self.owner.with(|core| Ok(core.address_of(guest)))
+        self.owner.with(|core| Ok(core.own()?.address_of(guest)))
     }
 
     /// Which of the stack's addresses the host that is there now does not give it, and why; none if it has all. Connections
@@ -199,7 +242,8 @@ impl Stack {
     /// As [`Stack::poll`].
     pub fn refused(&self) -> io::Result<Option<String>> {
         self.owner.with(|core| {
-            let refused = core.refused();
+            let Engine::Own(own) = &core.net else { return Ok(None) };
+            let refused = own.refused();
             Ok(refused.map(|(address, why)| format!("{address} is not ours now: {why}")))
         })
     }
@@ -235,33 +279,84 @@ impl Stack {
         options: &StackOptions,
         stands_in: bool,
     ) -> io::Result<Stack> {
-        let interfaces = interfaces(lans.iter().enumerate(), routing)?;
-        let mut secret = [0; 16];
-        os::random::fill(&mut secret)?;
-        let drive = options.drive;
-        let options = Options {
-            receive_bytes: options.receive_bytes,
-            send_bytes: options.send_bytes,
-            congestion: options.congestion,
-            acknowledge_after: options.acknowledge_after,
-            silence_max: options.silence_max,
-            connect_max: options.connect_max,
-            connections_max: options.connections_max,
-            pool_bytes: options.pool_bytes,
-            pool_kept_bytes: options.pool_kept_bytes,
-            forwards: routing.forwards,
-            stands_in,
-            ..Options::default()
-        };
-        let routes = routing.routes.clone();
-        let net = net::tcpip::Stack::with_interfaces(interfaces, routes, options, Secret(secret));
+        let net = engine(&lans, routing, options, stands_in)?;
         let addresses = Mutex::new(net.addresses().to_vec());
         let shared = Arc::new(Shared::new(lans, routing.clone(), net)?);
-        let thread = match drive {
+        let thread = match options.drive {
             Drive::Thread => Some(start(&shared)?),
             Drive::Inline => None,
         };
         Ok(Stack { owner: Arc::new(Owner { shared: Some(shared), thread, addresses }) })
+    }
+
+    /// A stack that is a TCPIP machine's: the guest becomes a client of it. Sockets are opened, used and closed as on a stack of one's
+    /// own; the guest needs no address, no LAN and no thread. Waits until the machine answers.
+    ///
+    /// If the machine ends, the sockets have errors at once (`ConnectionAborted`), and [`Stack::attach_again`] makes the guest a client of the
+    /// next machine of this name.
+    ///
+    /// # Errors
+    /// `InvalidInput` if that is no name; `ConnectionRefused` if the guest may not be a client of the machine, or it is not there; `TimedOut` if it
+    /// does not answer; no descriptors, or no memory, left.
+    pub fn of_machine(guest: Guest, machine: &str, options: &ClientOptions) -> io::Result<Stack> {
+        let name = machine.parse::<Name>();
+        let name = name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let path = guest.connect(machine, &options.path()).map_err(not_attached)?;
+        let ClientOptions { wait, drive, time } = *options;
+        let shared = Shared::over(|verb| {
+            Ok(Engine::Client(Box::new(Client::new(guest, name, path, wait, verb)?)))
+        })?;
+        let shared = Arc::new(shared);
+        let thread = match drive {
+            Drive::Thread => Some(start(&shared)?),
+            Drive::Inline => None,
+        };
+        let addresses = Mutex::default();
+        let stack = Stack { owner: Arc::new(Owner { shared: Some(shared), thread, addresses }) };
+        stack.welcome(after(time))?;
+        Ok(stack)
+    }
+
+    /// Waits until the machine has said what addresses it has.
+    fn welcome(&self, deadline: u64) -> io::Result<()> {
+        let patience = |_: &mut Core| Patience::Until(deadline);
+        let welcomed = self.owner.try_until(Interest::All, patience, |core| match &core.net {
+            Engine::Client(client) => match client.check_there() {
+                Err(error) => Some(Err(error)),
+                Ok(()) if client.net.is_welcome() => Some(Ok(client.net.addresses().to_vec())),
+                Ok(()) => None,
+            },
+            Engine::Own(_) => Some(Ok(Vec::new())),
+        });
+        let addresses = welcomed.map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                io::Error::new(io::ErrorKind::TimedOut, "the TCPIP machine did not answer")
+            }
+            _ => error,
+        })?;
+        *self.owner.addresses.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
+        Ok(())
+    }
+
+    /// Becomes a client again, after the machine has ended: of the machine of the same name that is there now. Sockets of before have
+    /// ended. Does nothing if the machine is there.
+    ///
+    /// # Errors
+    /// As [`Stack::of_machine`]; `Unsupported` if it is a stack of one's own.
+    pub fn attach_again(&self, options: &ClientOptions) -> io::Result<()> {
+        let mut turn = self.owner.enter()?;
+        let client = turn.client()?;
+        if client.check_there().is_ok() {
+            return Ok(());
+        }
+        let machine = client.machine();
+        let path = client.guest().connect(machine.as_str(), &options.path());
+        client.attach_again(path.map_err(not_attached)?)?;
+        // Whoever sleeps, sleeps at what has ended.
+        turn.interrupt();
+        turn.tell_outside();
+        drop(turn);
+        self.welcome(after(options.time))
     }
 
     /// The addresses of the stack.
@@ -348,11 +443,30 @@ impl Stack {
     }
 }
 
-/// Why a socket was not bound, as the standard library says it.
-pub(super) fn not_bound(error: BindError) -> io::Error {
-    let kind = match error {
-        BindError::InUse => io::ErrorKind::AddrInUse,
-        _ => io::ErrorKind::AddrNotAvailable,
+/// The engine of a stack at these LANs.
+pub(super) fn engine(
+    lans: &[Lan],
+    routing: &Routing,
+    options: &StackOptions,
+    stands_in: bool,
+) -> io::Result<net::tcpip::Stack> {
+    let interfaces = interfaces(lans.iter().enumerate(), routing)?;
+    let mut secret = [0; 16];
+    os::random::fill(&mut secret)?;
+    let options = Options {
+        receive_bytes: options.receive_bytes,
+        send_bytes: options.send_bytes,
+        congestion: options.congestion,
+        acknowledge_after: options.acknowledge_after,
+        silence_max: options.silence_max,
+        connect_max: options.connect_max,
+        connections_max: options.connections_max,
+        pool_bytes: options.pool_bytes,
+        pool_kept_bytes: options.pool_kept_bytes,
+        forwards: routing.forwards,
+        stands_in,
+        ..Options::default()
     };
-    io::Error::new(kind, error)
+    let routes = routing.routes.clone();
+    Ok(net::tcpip::Stack::with_interfaces(interfaces, routes, options, Secret(secret)))
 }

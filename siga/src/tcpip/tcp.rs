@@ -7,20 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fabric::path::Lack;
-use net::tcpip::{Awaited, ConnectError, ConnectionId, End, KeepAlive, Readable, Writable};
+use net::tcpip::{Awaited, ConnectionId, KeepAlive, Readable, Writable};
 
 use super::core::{Core, Patience};
+use super::engine::Bound;
 use super::held::Settings;
 use super::shared::Dropped;
-use super::stack::{Owner, Stack, not_bound};
+use super::stack::{Owner, Stack};
 use super::waiting::Interest;
 
 /// Connections that wait to be accepted, unless a listener says otherwise: as in the standard library.
 const BACKLOG: usize = 128;
-
-/// Pieces that are given to a program at once, at most.
-const PIECES_MAX: usize = 16;
 
 /// How long until a silent side is asked again whether it is there, and how often it is asked, unless a stream says
 /// otherwise: as Linux does.
@@ -30,13 +27,16 @@ const PROBES: u32 = 9;
 /// A socket that listens, as [`std::net::TcpListener`].
 pub struct TcpListener {
     pub(super) owner: Arc<Owner>,
-    pub(super) address: SocketAddr,
+    pub(super) bound: Bound,
     is_nonblocking: AtomicBool,
 }
 
 impl fmt::Debug for TcpListener {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("TcpListener").field("addr", &self.address).finish_non_exhaustive()
+        formatter
+            .debug_struct("TcpListener")
+            .field("addr", &self.bound.address)
+            .finish_non_exhaustive()
     }
 }
 
@@ -61,10 +61,9 @@ impl TcpListener {
         backlog: usize,
     ) -> io::Result<TcpListener> {
         let owner = stack.owner.clone();
-        let address = first_of(address, |address| {
-            owner.with(|core| core.net.listen(address, backlog).map_err(not_bound))
-        })?;
-        Ok(TcpListener { owner, address, is_nonblocking: AtomicBool::new(false) })
+        let listen = |address| owner.open(|net| net.listen(address, backlog), None);
+        let bound = first_of(address, listen)?;
+        Ok(TcpListener { owner, bound, is_nonblocking: AtomicBool::new(false) })
     }
 
     /// The address that it listens at.
@@ -72,7 +71,7 @@ impl TcpListener {
     /// # Errors
     /// None, as it stands.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.address)
+        Ok(self.bound.address)
     }
 
     /// The next connection, and the address of its other side. Waits for it.
@@ -83,7 +82,7 @@ impl TcpListener {
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let patience =
             |_: &mut Core| Patience::of(self.is_nonblocking.load(Ordering::Relaxed), None);
-        let interest = Interest::One(Awaited::Listener(self.address));
+        let interest = Interest::One(self.bound.as_listener());
         let accepted = self.owner.try_until(interest, patience, |core| self.take_ready(core))?;
         Ok(self.accepted(accepted))
     }
@@ -93,12 +92,11 @@ impl TcpListener {
         &self,
         core: &mut Core,
     ) -> Option<io::Result<(ConnectionId, SocketAddr)>> {
-        let Some(accepted) = core.net.accept(self.address) else {
-            // Nobody comes to an address that is not ours any more.
-            return core.check_own(self.address.ip()).err().map(Err);
-        };
-        core.held.add(accepted.0);
-        Some(Ok(accepted))
+        let accepted = core.net.accept(self.bound)?;
+        if let Ok((id, _)) = accepted {
+            core.held.add(id);
+        }
+        Some(accepted)
     }
 
     pub(super) fn accepted(
@@ -126,7 +124,7 @@ impl TcpListener {
 /// Connections that nobody has accepted are reset.
 impl Drop for TcpListener {
     fn drop(&mut self) {
-        self.owner.close(Dropped::Listener(self.address));
+        self.owner.close(Dropped::Listener(self.bound));
     }
 }
 
@@ -215,9 +213,7 @@ impl TcpStream {
     /// As [`TcpStream::connect`], but for what the other side says.
     pub fn start_connecting(stack: &Stack, address: SocketAddr) -> io::Result<TcpStream> {
         let id = stack.owner.with(|core| {
-            let now = os::processor::now_ns();
-            core.check_reachable(address.ip())?;
-            let id = core.net.connect(now, address).map_err(not_connected)?;
+            let id = core.net.connect(address)?;
             core.held.add(id);
             core.held.get(id).is_nonblocking = true;
             core.push();
@@ -406,7 +402,7 @@ impl TcpStream {
 
     fn keep_alive(&self, options: Option<KeepAlive>) -> io::Result<()> {
         self.with(|core, id| {
-            core.net.set_keep_alive(os::processor::now_ns(), id, options);
+            core.net.set_keep_alive(id, options);
             core.held.get(id).keep_alive = options;
             core.push();
             Ok(())
@@ -462,7 +458,7 @@ impl TcpStream {
             if !core.is_polled {
                 core.pump()?;
             }
-            Ok(take_end(core, id))
+            Ok(core.net.take_end(id))
         })
     }
 
@@ -520,23 +516,7 @@ impl TcpStream {
         let mut take = Some(take);
         self.read_when(|core, id| {
             let take = take.take().expect("it is called once");
-            let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
-            let mut count = 0;
-            for (piece, bytes) in pieces.iter_mut().zip(core.net.peek(id)) {
-                *piece = IoSlice::new(bytes);
-                count += 1;
-            }
-            let wanted = take(&pieces[..count]);
-            let mut taken = 0;
-            while taken < wanted {
-                let consumed = core.net.receive_with(id, |bytes| {
-                    let consumed = bytes.len().min(wanted - taken);
-                    (consumed, consumed)
-                });
-                let Some(consumed) = consumed else { break };
-                taken += consumed;
-            }
-            taken
+            core.net.receive_pieces_with(id, take)
         })
     }
 
@@ -579,15 +559,7 @@ impl TcpStream {
     /// # Errors
     /// As reading.
     pub fn peek(&self, target: &mut [u8]) -> io::Result<usize> {
-        self.read_when(|core, id| {
-            let mut count = 0;
-            for piece in core.net.peek(id) {
-                let bytes = piece.len().min(target.len() - count);
-                target[count..count + bytes].copy_from_slice(&piece[..bytes]);
-                count += bytes;
-            }
-            count
-        })
+        self.read_when(|core, id| core.net.peek(id, target))
     }
 }
 
@@ -598,7 +570,7 @@ impl Read for &TcpStream {
         if target.is_empty() {
             return Ok(0);
         }
-        self.read_when(|core, id| take(core, id, target))
+        self.read_when(|core, id| core.net.read(id, target))
     }
 }
 
@@ -609,7 +581,7 @@ impl Write for &TcpStream {
         if source.is_empty() {
             return Ok(0);
         }
-        self.write_when(|core, id| put(core, id, source))
+        self.write_when(|core, id| core.net.write(id, source))
     }
 
     /// All that was written is on its way already.
@@ -642,7 +614,7 @@ pub(super) fn when_readable<R>(
 ) -> Option<io::Result<R>> {
     match core.net.readable(id) {
         Readable::Nothing => None,
-        Readable::Failed => match take_end(core, id) {
+        Readable::Failed => match core.net.take_end(id) {
             Some(error) => Some(Err(error)),
             None => Some(Ok(take(core, id))),
         },
@@ -666,7 +638,7 @@ pub(super) fn when_writable<R>(
         }
         Writable::Failed | Writable::Closed => {}
     }
-    Some(Err(take_end(core, id).unwrap_or(io::ErrorKind::BrokenPipe.into())))
+    Some(Err(core.net.take_end(id).unwrap_or(io::ErrorKind::BrokenPipe.into())))
 }
 
 /// How connecting has ended, if it has.
@@ -674,42 +646,7 @@ pub(super) fn when_connected(core: &mut Core, id: ConnectionId) -> Option<io::Re
     if core.net.is_connecting(id) {
         return None;
     }
-    Some(take_end(core, id).map_or(Ok(()), Err))
-}
-
-/// Copies what has come into `target`: how many bytes.
-pub(super) fn take(core: &mut Core, id: ConnectionId, target: &mut [u8]) -> usize {
-    let mut count = 0;
-    // The bytes lie in two pieces where the buffer begins again.
-    while count < target.len() {
-        let taken = core.net.receive_with(id, |bytes| {
-            let taken = bytes.len().min(target.len() - count);
-            target[count..count + taken].copy_from_slice(&bytes[..taken]);
-            (taken, taken)
-        });
-        match taken {
-            Some(taken) if taken > 0 => count += taken,
-            _ => break,
-        }
-    }
-    count
-}
-
-/// Copies as much of `source` as there is room for: how many bytes. None if there is no room, or nothing to copy.
-pub(super) fn put(core: &mut Core, id: ConnectionId, source: &[u8]) -> Option<usize> {
-    let mut count = 0;
-    while count < source.len() {
-        let put = core.net.send_with(id, |room| {
-            let put = room.len().min(source.len() - count);
-            room[..put].copy_from_slice(&source[count..count + put]);
-            (put, put)
-        });
-        match put {
-            Some(put) if put > 0 => count += put,
-            _ => break,
-        }
-    }
-    (count > 0).then_some(count)
+    Some(core.net.take_end(id).map_or(Ok(()), Err))
 }
 
 /// Tries the addresses that something stands for, until one does.
@@ -736,48 +673,4 @@ pub(super) fn some_time(time: Duration) -> io::Result<Duration> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
     }
     Ok(time)
-}
-
-/// How a connection has failed, if it has. It is said once.
-fn take_end(core: &mut Core, id: ConnectionId) -> Option<io::Error> {
-    let local = core.net.ends(id).map(|(local, _)| local.ip());
-    match core.net.take_end(id)? {
-        End::AddressLost => {
-            // The host may have given it back since.
-            let lost = local.and_then(|local| core.check_own(local).err());
-            Some(lost.unwrap_or(io::ErrorKind::AddrNotAvailable.into()))
-        }
-        end => Some(ended(end)),
-    }
-}
-
-/// What has run out, as the standard library says it.
-pub(super) fn lacking(lack: Lack) -> io::Error {
-    let kind = if lack == Lack::Memory { io::ErrorKind::OutOfMemory } else { io::ErrorKind::Other };
-    io::Error::new(kind, lack)
-}
-
-/// How a connection has ended, as the standard library says it.
-fn ended(end: End) -> io::Error {
-    let kind = match end {
-        End::Refused => io::ErrorKind::ConnectionRefused,
-        End::Reset => io::ErrorKind::ConnectionReset,
-        End::Unwanted => io::ErrorKind::BrokenPipe,
-        End::TimedOut => io::ErrorKind::TimedOut,
-        End::Lacking(lack) => return lacking(lack),
-        End::Gone | End::HostUnreachable => io::ErrorKind::HostUnreachable,
-        End::NetworkUnreachable => io::ErrorKind::NetworkUnreachable,
-        _ => return io::Error::other("the stack has failed, and given this connection up"),
-    };
-    kind.into()
-}
-
-/// Why no connection was begun, as the standard library says it.
-fn not_connected(error: ConnectError) -> io::Error {
-    let kind = match error {
-        ConnectError::NoHost => io::ErrorKind::InvalidInput,
-        ConnectError::Full => io::ErrorKind::QuotaExceeded,
-        _ => io::ErrorKind::AddrNotAvailable,
-    };
-    io::Error::new(kind, error)
 }

@@ -6,12 +6,11 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use net::tcpip::{Awaited, SendToError};
-
 use super::core::{Core, Patience};
+use super::engine::Bound;
 use super::shared::Dropped;
-use super::stack::{Owner, Stack, not_bound};
-use super::tcp::{first_of, lacking, some_time};
+use super::stack::{Owner, Stack};
+use super::tcp::{first_of, some_time};
 use super::waiting::Interest;
 
 /// A socket of datagrams, as [`std::net::UdpSocket`].
@@ -19,7 +18,7 @@ use super::waiting::Interest;
 /// What has come and was not received takes 256 KiB at most; more is dropped and counted.
 pub struct UdpSocket {
     pub(super) owner: Arc<Owner>,
-    pub(super) address: SocketAddr,
+    pub(super) bound: Bound,
     settings: Mutex<Settings>,
 }
 
@@ -34,7 +33,10 @@ struct Settings {
 
 impl fmt::Debug for UdpSocket {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("UdpSocket").field("addr", &self.address).finish_non_exhaustive()
+        formatter
+            .debug_struct("UdpSocket")
+            .field("addr", &self.bound.address)
+            .finish_non_exhaustive()
     }
 }
 
@@ -45,11 +47,9 @@ impl UdpSocket {
     /// `AddrInUse`, or `AddrNotAvailable` if it is none of ours; `ResourceBusy` as [`Stack::poll`].
     pub fn bind(stack: &Stack, address: impl ToSocketAddrs) -> io::Result<UdpSocket> {
         let owner = stack.owner.clone();
-        let address = first_of(address, |address| {
-            owner.with(|core| core.net.bind(address).map_err(not_bound))
-        })?;
-        let settings = Settings { local: address, is_nonblocking: false, read_limit: None };
-        Ok(UdpSocket { owner, address, settings: Mutex::new(settings) })
+        let bound = first_of(address, |address| owner.open(|net| net.bind(address), None))?;
+        let settings = Settings { local: bound.address, is_nonblocking: false, read_limit: None };
+        Ok(UdpSocket { owner, bound, settings: Mutex::new(settings) })
     }
 
     /// Reads or changes what is set for the socket.
@@ -81,7 +81,7 @@ impl UdpSocket {
     /// `NotConnected`; `ResourceBusy` as [`Stack::poll`].
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.owner.with(|core| {
-            core.net.connected_to(self.address).ok_or(io::ErrorKind::NotConnected.into())
+            core.net.connected_to(self.bound).ok_or(io::ErrorKind::NotConnected.into())
         })
     }
 
@@ -93,13 +93,10 @@ impl UdpSocket {
     /// `InvalidInput` if that is no address of a host, or of another family; `HostUnreachable` if no member of the LAN has
     /// it and no route leads there; `ResourceBusy` as [`Stack::poll`].
     pub fn connect(&self, address: impl ToSocketAddrs) -> io::Result<()> {
-        let local = first_of(address, |address| {
-            self.owner.with(|core| {
-                core.check_reachable(address.ip())?;
-                core.net.connect_socket(self.address, address).map_err(|error| not_sent(error, 0))
-            })
+        let connected = first_of(address, |address| {
+            self.owner.open(|net| net.connect_socket(self.bound, address), Some(self.bound))
         })?;
-        self.set(|settings| settings.local = local)
+        self.set(|settings| settings.local = connected.address)
     }
 
     /// Sends a datagram, in fragments if it is longer than the LAN's packets. Waits while its target is full. Returns how
@@ -120,7 +117,7 @@ impl UdpSocket {
     /// `NotConnected`; otherwise as [`UdpSocket::send_to`].
     pub fn send(&self, data: &[u8]) -> io::Result<usize> {
         self.send_with(data, |core| {
-            core.net.connected_to(self.address).ok_or(io::ErrorKind::NotConnected.into())
+            core.net.connected_to(self.bound).ok_or(io::ErrorKind::NotConnected.into())
         })
     }
 
@@ -145,18 +142,11 @@ impl UdpSocket {
         data: &[u8],
         to: SocketAddr,
     ) -> Option<io::Result<usize>> {
-        let check = core.check_own(self.address.ip()).and_then(|()| core.check_reachable(to.ip()));
-        if let Err(error) = check {
+        if let Some(error) = core.net.take_refused(self.bound) {
             return Some(Err(error));
         }
-        if let Some(error) = self.refused(core) {
-            return Some(Err(error));
-        }
-        match core.send_to(self.address, to, data) {
-            Ok(()) => Some(Ok(data.len())),
-            Err(SendToError::Full) => None,
-            Err(error) => Some(Err(not_sent(error, data.len()))),
-        }
+        let sent = core.net.send_to(self.bound, to, data)?;
+        Some(sent.map(|()| data.len()))
     }
 
     /// The next datagram, if there is one. None will come to an address that the stack does not have now.
@@ -164,18 +154,10 @@ impl UdpSocket {
         &self,
         core: &mut Core,
     ) -> Option<io::Result<(SocketAddr, Vec<u8>)>> {
-        match self.refused(core) {
+        match core.net.take_refused(self.bound) {
             Some(error) => Some(Err(error)),
-            None => {
-                let received = core.net.receive_from(self.address).map(Ok);
-                received.or_else(|| core.check_own(self.address.ip()).err().map(Err))
-            }
+            None => core.net.receive_from(self.bound),
         }
-    }
-
-    /// The error of a datagram that the other side has refused. It is said once.
-    fn refused(&self, core: &mut Core) -> Option<io::Error> {
-        core.net.take_refused(self.address).then(|| io::ErrorKind::ConnectionRefused.into())
     }
 
     /// Whether the other side has refused a datagram, if no other verb has said so. It is said once.
@@ -185,7 +167,7 @@ impl UdpSocket {
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.owner.with(|core| {
             core.pump()?;
-            Ok(self.refused(core))
+            Ok(core.net.take_refused(self.bound))
         })
     }
 
@@ -197,7 +179,7 @@ impl UdpSocket {
     /// the socket's address now; `WouldBlock` if the socket does not wait, or at its time limit; otherwise as [`Stack::poll`].
     pub fn recv_from(&self, target: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (patience, _) = self.patience()?;
-        let interest = Interest::One(Awaited::Socket(self.address));
+        let interest = Interest::One(self.bound.as_socket());
         let (source, data) =
             self.owner.try_until(interest, |_| patience, |core| self.when_received(core))?;
         Ok((copy(&data, target), source))
@@ -218,15 +200,15 @@ impl UdpSocket {
     /// As [`UdpSocket::recv_from`].
     pub fn peek_from(&self, target: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (patience, _) = self.patience()?;
-        let interest = Interest::One(Awaited::Socket(self.address));
+        let interest = Interest::One(self.bound.as_socket());
         self.owner.try_until(
             interest,
             |_| patience,
             |core| {
-                if let Some(error) = self.refused(core) {
+                if let Some(error) = core.net.take_refused(self.bound) {
                     return Some(Err(error));
                 }
-                let (source, data) = core.net.peek_from(self.address)?;
+                let (source, data) = core.net.peek_from(self.bound)?;
                 Some(Ok((copy(data, target), *source)))
             },
         )
@@ -261,7 +243,7 @@ impl UdpSocket {
 
 impl Drop for UdpSocket {
     fn drop(&mut self) {
-        self.owner.close(Dropped::Socket(self.address));
+        self.owner.close(Dropped::Socket(self.bound));
     }
 }
 
@@ -270,16 +252,4 @@ pub(super) fn copy(data: &[u8], target: &mut [u8]) -> usize {
     let count = data.len().min(target.len());
     target[..count].copy_from_slice(&data[..count]);
     count
-}
-
-/// Why a datagram was not sent, as the standard library says it.
-fn not_sent(error: SendToError, bytes: usize) -> io::Error {
-    let problem = match error {
-        SendToError::Lacking(lack) => return lacking(lack),
-        SendToError::TooLong { bytes_max } => {
-            format!("a datagram of {bytes} bytes: must be at most {bytes_max}")
-        }
-        _ => "not the address of a host that this socket can send to".to_owned(),
-    };
-    io::Error::new(io::ErrorKind::InvalidInput, problem)
 }

@@ -10,7 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use net::tcpip::{Awaited, Stack};
+use net::tcpip::Awaited;
+
+use super::engine::Engine;
 
 /// What a waiter waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,7 +121,7 @@ impl Waiting {
     /// each.
     pub(super) fn take_woken(
         &mut self,
-        net: &mut Stack,
+        net: &mut Engine,
         anything: bool,
         mut wake: impl FnMut(Wakeup),
     ) {

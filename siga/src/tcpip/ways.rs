@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 
 use net::tcpip::Interface;
 
-use super::core::mtu_of;
+use super::own::mtu_of;
 use super::routing::{Routing, interfaces};
 use super::shared::Turn;
 use super::stack::Stack;
@@ -28,11 +28,12 @@ impl Stack {
     /// As [`Stack::with_routing`]; then the stack is as it was, and the membership has ended. No descriptors left; otherwise as [`Stack::poll`].
     pub fn add_lan(&self, lan: Lan) -> io::Result<usize> {
         let mut turn = self.owner.enter()?;
-        let number = turn.lans.next();
-        let ways = interfaces(turn.lans.iter().chain(once((number, &lan))), &turn.routing)?;
+        let own = turn.own()?;
+        let number = own.lans.next();
+        let ways = interfaces(own.lans.iter().chain(once((number, &lan))), &own.routing)?;
         let sleeper = self.owner.sleeper_with(&mut turn, number, Some(&lan))?;
-        turn.lans.add(lan, sleeper);
-        self.take_ways(&mut turn, ways, None);
+        turn.own()?.lans.add(lan, sleeper);
+        self.take_ways(&mut turn, ways, None)?;
         Ok(number)
     }
 
@@ -43,25 +44,28 @@ impl Stack {
     /// `InvalidInput` if the stack is not at this LAN, or at no other; no descriptors left; otherwise as [`Stack::poll`]. Then the stack is as it was.
     pub fn remove_lan(&self, lan: usize) -> io::Result<()> {
         let mut turn = self.owner.enter()?;
-        if !turn.lans.has(lan) {
+        let own = turn.own()?;
+        if !own.lans.has(lan) {
             return Err(invalid(format!("LAN {lan}: the stack is not at it")));
         }
-        if turn.lans.iter().count() == 1 {
+        if own.lans.iter().count() == 1 {
             return Err(invalid(format!("LAN {lan} is the stack's only one: drop the stack")));
         }
-        let mut routing = turn.routing.clone();
+        let mut routing = own.routing.clone();
         routing.vlans.retain(|vlan| vlan.lan != lan);
-        let ways = interfaces(turn.lans.iter().filter(|(number, _)| *number != lan), &routing)?;
+        let ways = interfaces(own.lans.iter().filter(|(number, _)| *number != lan), &routing)?;
         let sleeper = self.owner.sleeper_with(&mut turn, lan, None)?;
-        let lost = turn.net.interfaces().iter().filter(|interface| interface.lan == lan);
+        let own = turn.own()?;
+        let lost = own.net.interfaces().iter().filter(|interface| interface.lan == lan);
         for address in lost.flat_map(|interface| interface.addresses.clone()).collect::<Vec<_>>() {
-            turn.net.reset_from(address);
+            own.net.reset_from(address);
         }
         turn.push();
-        let removed = turn.lans.remove(lan, sleeper);
-        turn.routing = routing;
-        turn.mtus.remove(&lan);
-        self.take_ways(&mut turn, ways, Some(lan));
+        let own = turn.own()?;
+        let removed = own.lans.remove(lan, sleeper);
+        own.routing = routing;
+        own.mtus.remove(&lan);
+        self.take_ways(&mut turn, ways, Some(lan))?;
         // Leaving takes a while, and nobody has to wait for that.
         drop(turn);
         drop(removed);
@@ -75,13 +79,14 @@ impl Stack {
     /// As [`Stack::with_routing`], or `InvalidInput` if a gateway of a LAN is to pass packets on; otherwise as [`Stack::poll`]. Then the stack is as it was.
     pub fn set_routing(&self, routing: &Routing) -> io::Result<()> {
         let mut turn = self.owner.enter()?;
-        if routing.forwards && turn.net.stands_in() {
+        let own = turn.own()?;
+        if routing.forwards && own.net.stands_in() {
             return Err(invalid("a stack that stands in for others passes no packets on".into()));
         }
-        let ways = interfaces(turn.lans.iter(), routing)?;
-        turn.net.set_forwards(routing.forwards);
-        turn.routing = routing.clone();
-        self.take_ways(&mut turn, ways, None);
+        let ways = interfaces(own.lans.iter(), routing)?;
+        own.net.set_forwards(routing.forwards);
+        own.routing = routing.clone();
+        self.take_ways(&mut turn, ways, None)?;
         turn.interrupt();
         Ok(())
     }
@@ -93,10 +98,11 @@ impl Stack {
     /// `InvalidInput` if it is outside these limits, or the stack is not at this LAN; otherwise as [`Stack::poll`].
     pub fn set_mtu(&self, lan: usize, mtu: usize) -> io::Result<()> {
         let mut turn = self.owner.enter()?;
-        if !turn.lans.has(lan) {
+        let own = turn.own()?;
+        if !own.lans.has(lan) {
             return Err(invalid(format!("LAN {lan}: the stack is not at it")));
         }
-        let of = turn.lans.get(lan);
+        let of = own.lans.get(lan);
         let has_v6 = of.addresses().iter().any(|address| address.is_ipv6());
         let (least, most) = (if has_v6 { MTU_MIN_V6 } else { MTU_MIN }, of.mtu() as usize);
         if !(least..=most).contains(&mtu) {
@@ -105,8 +111,8 @@ impl Stack {
                 "an MTU of {mtu}: must be {least}{v6} to {most} on {name}"
             )));
         }
-        turn.mtus.insert(lan, mtu);
-        turn.net.set_mtu(lan, mtu);
+        own.mtus.insert(lan, mtu);
+        own.net.set_mtu(lan, mtu);
         Ok(())
     }
 
@@ -115,24 +121,32 @@ impl Stack {
     /// # Errors
     /// As [`Stack::poll`].
     pub fn lans(&self) -> io::Result<Vec<(usize, String)>> {
-        let turn = self.owner.enter()?;
-        Ok(turn.lans.iter().map(|(number, lan)| (number, lan.name().to_string())).collect())
+        let mut turn = self.owner.enter()?;
+        let own = turn.own()?;
+        Ok(own.lans.iter().map(|(number, lan)| (number, lan.name().to_string())).collect())
     }
 
     /// The stack takes other interfaces, and hears anew of all neighbours.
-    fn take_ways(&self, turn: &mut Turn<'_>, mut ways: Vec<Interface>, left: Option<usize>) {
+    fn take_ways(
+        &self,
+        turn: &mut Turn<'_>,
+        mut ways: Vec<Interface>,
+        left: Option<usize>,
+    ) -> io::Result<()> {
+        let own = turn.own()?;
         for interface in &mut ways {
-            let limit = turn.mtus.get(&interface.lan).copied();
-            interface.mtu = mtu_of(turn.lans.get(interface.lan), limit.as_ref());
+            let limit = own.mtus.get(&interface.lan).copied();
+            interface.mtu = mtu_of(own.lans.get(interface.lan), limit.as_ref());
         }
-        let routes = turn.routing.routes.clone();
-        turn.net.change_ways(ways, routes);
-        let hosts = turn.net.hosts();
-        turn.members.follow_anew(left, hosts);
-        turn.note_members();
+        let routes = own.routing.routes.clone();
+        own.net.change_ways(ways, routes);
+        let hosts = own.net.hosts();
+        own.members.follow_anew(left, hosts);
+        own.note_members();
+        let addresses = own.net.addresses().to_vec();
         turn.push();
         turn.has_worked = true;
-        let addresses = turn.net.addresses().to_vec();
         *self.owner.addresses.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
+        Ok(())
     }
 }

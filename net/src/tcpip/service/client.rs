@@ -38,9 +38,6 @@ pub struct Client {
     free: Vec<u32>,
     /// Connections that the machine has numbered, by that number.
     accepted: HashMap<u32, u32>,
-    /// Listeners and sockets of datagrams that are open, by address.
-    listeners: HashMap<SocketAddr, u32>,
-    datagrams: HashMap<SocketAddr, u32>,
     /// Sockets of which something is to be said.
     to_say: VecDeque<u32>,
     kept: Kept,
@@ -49,6 +46,8 @@ pub struct Client {
     news: Vec<Awaited>,
     changed: BTreeSet<u32>,
     has_moved: bool,
+    /// Sockets whose verbs were refused because the path had no room.
+    blocked: BTreeSet<u32>,
     /// Why there is no machine any more.
     gone: Option<Left>,
 }
@@ -57,6 +56,11 @@ impl Client {
     /// The machine's addresses, once it has said them.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
+    }
+
+    /// Returns true once the machine has sent its first message.
+    pub fn is_welcome(&self) -> bool {
+        self.sockets_max > 0
     }
 
     /// How many sockets the machine allows, once it has said so.
@@ -73,6 +77,7 @@ impl Client {
     pub fn attach_again(&mut self) {
         self.gone = None;
         self.addresses.clear();
+        self.sockets_max = 0;
     }
 
     /// Sockets that the program has, and those that are being closed.
@@ -102,6 +107,7 @@ impl Client {
         let slot = &mut self.slots[index as usize];
         if let Some(Socket::Connection(Connection { number, .. })) = &slot.socket
             && number & ACCEPTED != 0
+            && !slot.is_lost
         {
             self.accepted.remove(number);
         }
@@ -109,8 +115,9 @@ impl Client {
         slot.say = 0;
         slot.age = slot.age.wrapping_add(1);
         slot.token = None;
-        slot.is_awaited = false;
+        (slot.is_awaited, slot.is_closing, slot.is_lost) = (false, false, false);
         self.changed.remove(&index);
+        self.blocked.remove(&index);
         self.free.push(index);
     }
 
@@ -157,13 +164,8 @@ impl Client {
             self.changed.insert(index);
         }
         if std::mem::take(&mut slot.is_awaited) {
-            let age = slot.age;
-            let awaited = match &slot.socket {
-                Some(Socket::Listener(one)) if one.has_opened => Awaited::Listener(one.address),
-                Some(Socket::Datagrams(one)) if one.has_opened => Awaited::Socket(one.address),
-                _ => Awaited::Connection(ConnectionId::new(index, age)),
-            };
-            self.news.push(awaited);
+            let id = ConnectionId::new(index, slot.age);
+            self.news.push(Awaited::Connection(id));
         }
     }
 
@@ -192,17 +194,15 @@ impl Client {
         Some(self.id(index))
     }
 
-    /// Begins to connect a socket of datagrams. [`Client::opened`] has the address that its datagrams are from.
-    pub fn associate(&mut self, address: SocketAddr, remote: SocketAddr) -> Option<ConnectionId> {
-        let index = *self.datagrams.get(&address)?;
-        if let Some(Socket::Datagrams(datagrams)) = &mut self.slots[index as usize].socket {
-            datagrams.associating = Some(remote);
-            datagrams.associated = None;
-            // What others have sent is dropped.
-            datagrams.clear_others(remote);
-        }
-        self.say(index, say::ASSOCIATE | say::CREDIT);
-        Some(self.id(index))
+    /// Begins to connect a socket of datagrams. [`Client::opened`] has the address that its datagrams are from. None if there is no such socket.
+    pub fn associate(&mut self, id: ConnectionId, remote: SocketAddr) -> Option<ConnectionId> {
+        let datagrams = self.datagrams_mut(id)?;
+        datagrams.associating = Some(remote);
+        datagrams.associated = None;
+        // What others have sent is dropped.
+        datagrams.clear_others(remote);
+        self.say(id.index() as u32, say::ASSOCIATE | say::CREDIT);
+        Some(id)
     }
 
     /// What has become of opening a listener or a socket of datagrams, or of connecting the latter; it is said once. A socket that was not opened is gone.
@@ -276,15 +276,12 @@ impl Client {
         !self.changed.is_empty()
     }
 
-    /// As [`Stack::await_news`](crate::tcpip::Stack::await_news). What is being opened is awaited as a connection.
+    /// As [`Stack::await_news`](crate::tcpip::Stack::await_news). Listeners and sockets of datagrams are awaited by their numbers, as connections.
     pub fn await_news(&mut self, awaited: Awaited) {
-        let index = match awaited {
-            Awaited::Connection(id) => self.slot(id).map(|_| id.index() as u32),
-            Awaited::Listener(address) => self.listeners.get(&address).copied(),
-            Awaited::Socket(address) => self.datagrams.get(&address).copied(),
-        };
-        if let Some(index) = index {
-            self.slots[index as usize].is_awaited = true;
+        if let Awaited::Connection(id) = awaited
+            && let Some(slot) = self.slot_mut(id)
+        {
+            slot.is_awaited = true;
         }
     }
 
@@ -319,12 +316,18 @@ impl Client {
             () if connection.end.is_some() => Writable::Failed,
             () if connection.has_told_end || connection.is_send_shut => Writable::Closed,
             () if !connection.is_open || connection.may_send == 0 => Writable::Nothing,
+            () if !connection.unsent.is_empty() => Writable::Nothing,
             () => Writable::Room,
         }
     }
 
-    /// Copies what has come into `target`, and returns how many bytes.
-    pub fn read(&mut self, id: ConnectionId, target: &mut [u8], receiver: &mut Receiver) -> usize {
+    /// Copies what has come into `target`, and returns how many bytes. Pages go back to the receiver, unless the path has ended.
+    pub fn read(
+        &mut self,
+        id: ConnectionId,
+        target: &mut [u8],
+        receiver: Option<&mut Receiver>,
+    ) -> usize {
         let Client { slots, kept, .. } = self;
         let Some(connection) = connection_of(slots, id) else { return 0 };
         let count = connection.parked.read(target, kept, receiver);
@@ -333,7 +336,7 @@ impl Client {
     }
 
     /// Throws away the first bytes of what has come.
-    pub fn skip(&mut self, id: ConnectionId, bytes: usize, receiver: &mut Receiver) {
+    pub fn skip(&mut self, id: ConnectionId, bytes: usize, receiver: Option<&mut Receiver>) {
         let Client { slots, kept, .. } = self;
         let Some(connection) = connection_of(slots, id) else { return };
         let mut left = bytes;
@@ -378,6 +381,7 @@ impl Client {
     ) -> Result<usize, SendError> {
         // What was said of it before goes first.
         if !self.flush(sender)? {
+            self.blocked.insert(id.index() as u32);
             return Err(SendError::Full);
         }
         if self.writable(id) != Writable::Room {
@@ -386,9 +390,61 @@ impl Client {
         let Some(connection) = self.connection_mut(id) else { return Ok(0) };
         let bytes = bytes.min(connection.may_send).min(DATA_BYTES_MAX);
         let head = Head::new(Kind::Data, connection.number).bytes();
-        sender.send_built(&head, bytes, fill)?;
+        if let Err(error) = sender.send_built(&head, bytes, fill) {
+            if matches!(error, SendError::Full | SendError::Quiesced) {
+                self.blocked.insert(id.index() as u32);
+            }
+            return Err(error);
+        }
         connection.may_send -= bytes;
         Ok(bytes)
+    }
+
+    /// Sends bytes of a stream, as many as [`Client::room`] has said. What the path has no room for is kept, and goes first.
+    ///
+    /// # Errors
+    /// [`SendError::Severed`].
+    pub fn write_all(
+        &mut self,
+        id: ConnectionId,
+        bytes: &[u8],
+        sender: &mut Sender,
+    ) -> Result<(), SendError> {
+        let sent = match self.write_with(id, bytes.len(), sender, |room| {
+            room.copy_from_slice(&bytes[..room.len()]);
+        }) {
+            Ok(sent) => sent,
+            Err(error @ SendError::Severed(_)) => return Err(error),
+            Err(_) => 0,
+        };
+        let left = &bytes[sent..];
+        if let Some(connection) = self.connection_mut(id).filter(|_| !left.is_empty()) {
+            connection.may_send = connection.may_send.saturating_sub(left.len());
+            connection.unsent = left.into();
+            self.say(id.index() as u32, say::DATA);
+        }
+        Ok(())
+    }
+
+    /// Bytes that can be sent in one message now.
+    pub fn room(&self, id: ConnectionId) -> usize {
+        match self.writable(id) {
+            Writable::Room => self.connection(id).map_or(0, |one| one.may_send.min(DATA_BYTES_MAX)),
+            _ => 0,
+        }
+    }
+
+    /// Returns true if a verb had to be refused because the path had no room.
+    pub fn is_blocked(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    /// There may be room on the path again: those who were refused are told.
+    pub fn has_room(&mut self) {
+        self.has_moved |= !self.blocked.is_empty();
+        for index in std::mem::take(&mut self.blocked) {
+            self.note(index);
+        }
     }
 
     /// Sends nothing more.
@@ -435,7 +491,7 @@ impl Client {
     }
 
     /// The program has done with a connection.
-    pub fn close(&mut self, id: ConnectionId, receiver: &mut Receiver) {
+    pub fn close(&mut self, id: ConnectionId, receiver: Option<&mut Receiver>) {
         let Client { slots, kept, .. } = self;
         let Some(connection) = connection_of(slots, id) else { return };
         let unread = connection.parked.clear(kept, receiver);
@@ -452,22 +508,30 @@ impl Client {
     }
 
     /// A listener is closed, with the connections that wait there.
-    pub fn stop_listening(&mut self, address: SocketAddr, receiver: &mut Receiver) {
-        let Some(index) = self.listeners.remove(&address) else { return };
-        let Some(Socket::Listener(listener)) = &mut self.slots[index as usize].socket else {
+    pub fn stop_listening(&mut self, id: ConnectionId, mut receiver: Option<&mut Receiver>) {
+        let Some(Socket::Listener(listener)) =
+            self.slot_mut(id).and_then(|slot| slot.socket.as_mut())
+        else {
             return;
         };
         for waiting in std::mem::take(&mut listener.waiting) {
             self.abort(waiting);
-            self.close(waiting, receiver);
+            self.close(waiting, receiver.as_deref_mut());
         }
-        self.give_up(index);
+        self.give_up(id.index() as u32);
     }
 
     /// A socket of datagrams is closed.
-    pub fn unbind(&mut self, address: SocketAddr) {
-        if let Some(index) = self.datagrams.remove(&address) {
-            self.give_up(index);
+    pub fn unbind(&mut self, id: ConnectionId) {
+        if self.datagrams_mut(id).is_some() {
+            self.give_up(id.index() as u32);
+        }
+    }
+
+    /// Closes a listener or a socket of datagrams that is being opened, or a connection.
+    pub fn give_up_opening(&mut self, id: ConnectionId) {
+        if self.slot(id).is_some_and(|slot| slot.socket.is_some()) {
+            self.give_up(id.index() as u32);
         }
     }
 
@@ -487,56 +551,57 @@ impl Client {
     }
 
     /// The next connection of a listener.
-    pub fn accept(&mut self, address: SocketAddr) -> Option<(ConnectionId, SocketAddr)> {
-        let index = *self.listeners.get(&address)?;
-        let Some(Socket::Listener(listener)) = &mut self.slots[index as usize].socket else {
-            return None;
-        };
-        let id = listener.waiting.pop_front()?;
-        Some((id, self.ends(id)?.1))
+    pub fn accept(&mut self, id: ConnectionId) -> Option<(ConnectionId, SocketAddr)> {
+        let Some(Socket::Listener(listener)) = &mut self.slot_mut(id)?.socket else { return None };
+        let accepted = listener.waiting.pop_front()?;
+        Some((accepted, self.ends(accepted)?.1))
+    }
+
+    /// Returns true if the machine knows the socket no more, because it has ended since.
+    pub fn is_lost(&self, id: ConnectionId) -> bool {
+        self.slot(id).is_none_or(|slot| slot.is_lost)
     }
 
     /// The other side of a socket of datagrams, if it is connected.
-    pub fn connected_to(&self, address: SocketAddr) -> Option<SocketAddr> {
-        self.datagrams_at(address)?.connected
+    pub fn connected_to(&self, id: ConnectionId) -> Option<SocketAddr> {
+        self.datagrams(id)?.connected
     }
 
-    fn datagrams_at(&self, address: SocketAddr) -> Option<&Datagrams> {
-        match &self.slots[*self.datagrams.get(&address)? as usize].socket {
+    fn datagrams(&self, id: ConnectionId) -> Option<&Datagrams> {
+        match &self.slot(id)?.socket {
             Some(Socket::Datagrams(datagrams)) => Some(datagrams),
             _ => None,
         }
     }
 
-    fn datagrams_at_mut(&mut self, address: SocketAddr) -> Option<(u32, &mut Datagrams)> {
-        let index = *self.datagrams.get(&address)?;
-        match &mut self.slots[index as usize].socket {
-            Some(Socket::Datagrams(datagrams)) => Some((index, datagrams)),
+    fn datagrams_mut(&mut self, id: ConnectionId) -> Option<&mut Datagrams> {
+        match &mut self.slot_mut(id)?.socket {
+            Some(Socket::Datagrams(datagrams)) => Some(datagrams),
             _ => None,
         }
     }
 
-    /// Why a datagram was not sent, if one was not. It is said once.
-    pub fn take_refused(&mut self, address: SocketAddr) -> Option<Failure> {
-        let gone = self.gone.is_some();
-        let (_, datagrams) = self.datagrams_at_mut(address)?;
-        datagrams.refused.take().or(gone.then_some(Failure::MachineGone))
+    /// Why a datagram was not sent, if one was not. It is said once, but for a machine that is gone.
+    pub fn take_refused(&mut self, id: ConnectionId) -> Option<Failure> {
+        let is_lost = self.is_lost(id);
+        let refused = self.datagrams_mut(id).and_then(|datagrams| datagrams.refused.take());
+        refused.or(is_lost.then_some(Failure::MachineGone))
     }
 
     /// The next datagram, and from where.
-    pub fn receive_from(&mut self, address: SocketAddr) -> Option<(SocketAddr, Vec<u8>)> {
-        let (index, datagrams) = self.datagrams_at_mut(address)?;
+    pub fn receive_from(&mut self, id: ConnectionId) -> Option<(SocketAddr, Vec<u8>)> {
+        let datagrams = self.datagrams_mut(id)?;
         let taken = datagrams.waiting.pop_front()?;
         datagrams.to_return += taken.1.len() + DATAGRAM_BYTES;
         if datagrams.to_return >= DATAGRAM_CREDIT_BYTES / 4 {
-            self.say(index, say::CREDIT);
+            self.say(id.index() as u32, say::CREDIT);
         }
         Some(taken)
     }
 
     /// The next datagram, which stays.
-    pub fn peek_from(&self, address: SocketAddr) -> Option<&(SocketAddr, Vec<u8>)> {
-        self.datagrams_at(address)?.waiting.front()
+    pub fn peek_from(&self, id: ConnectionId) -> Option<&(SocketAddr, Vec<u8>)> {
+        self.datagrams(id)?.waiting.front()
     }
 
     /// Sends a datagram. Returns false if the machine has no room for it now.
@@ -545,7 +610,7 @@ impl Client {
     /// [`SendError`]: then nothing was sent.
     pub fn send_to(
         &mut self,
-        from: SocketAddr,
+        id: ConnectionId,
         to: SocketAddr,
         data: &[u8],
         sender: &mut Sender,
@@ -553,7 +618,8 @@ impl Client {
         if !self.flush(sender)? {
             return Err(SendError::Full);
         }
-        let Some((index, datagrams)) = self.datagrams_at_mut(from) else { return Ok(false) };
+        let index = id.index() as u32;
+        let Some(datagrams) = self.datagrams_mut(id) else { return Ok(false) };
         let bytes = data.len() + DATAGRAM_BYTES;
         if bytes > datagrams.may_send {
             return Ok(false);
@@ -629,6 +695,18 @@ impl Client {
                         Socket::Listener(_) => {}
                     }
                 }
+                (say::DATA, Some(Socket::Connection(one))) => {
+                    sender.send(&Head::new(Kind::Data, number).bytes(), &one.unsent)?;
+                    one.unsent = Box::default();
+                    self.has_moved = true;
+                    if std::mem::take(&mut slot.is_awaited) {
+                        let id = ConnectionId::new(index, slot.age);
+                        self.news.push(Awaited::Connection(id));
+                    }
+                    if slot.token.is_some() {
+                        self.changed.insert(index);
+                    }
+                }
                 (say::SHUT_SENDING, Some(_)) => {
                     let head = Head { code: 1, ..Head::new(Kind::Shut, number) };
                     sender.send(&head.bytes(), &[])?;
@@ -674,6 +752,8 @@ impl Client {
     pub fn lose(&mut self, left: Left) {
         self.gone = Some(left);
         self.to_say.clear();
+        // The next machine has numbers of its own.
+        self.accepted.clear();
         self.has_moved = true;
         for index in 0..self.slots.len() as u32 {
             let slot = &mut self.slots[index as usize];
@@ -781,6 +861,7 @@ impl Client {
         let is_there = |index: &u32| {
             let slot = self.slots.get(*index as usize);
             slot.is_some_and(|slot| match &slot.socket {
+                _ if slot.is_lost => false,
                 Some(Socket::Connection(one)) => one.number == number,
                 Some(_) => number & ACCEPTED == 0,
                 None => false,
@@ -881,9 +962,7 @@ impl Client {
     fn on_opened(&mut self, index: u32, head: Head, body: &[u8]) -> Result<(), Fault> {
         let credit = usize::try_from(head.value).ok().filter(|it| *it <= CREDIT_BYTES_MAX);
         let credit = credit.ok_or(Fault::Value)?;
-        let slot = &mut self.slots[index as usize];
-        let is_closed = slot.is_closing || slot.say & say::CLOSE != 0;
-        match &mut slot.socket {
+        match &mut self.slots[index as usize].socket {
             Some(Socket::Connection(one)) => {
                 let (local, rest) = split_address(body)?;
                 if one.is_open {
@@ -893,40 +972,17 @@ impl Client {
                 (one.is_open, one.may_send) = (true, credit);
             }
             Some(Socket::Listener(one)) => {
-                one.address = only_address(body)?;
-                if one.has_opened || (!is_closed && self.listeners.contains_key(&one.address)) {
-                    return Err(Fault::Address);
+                if one.has_opened {
+                    return Err(Fault::Socket);
                 }
-                let address = one.address;
-                // Whoever awaits it awaits it by its number still.
-                self.note(index);
-                if let Some(Socket::Listener(one)) = &mut self.slots[index as usize].socket {
-                    one.has_opened = true;
-                }
-                if !is_closed {
-                    self.listeners.insert(address, index);
-                }
+                (one.address, one.has_opened) = (only_address(body)?, true);
             }
             Some(Socket::Datagrams(one)) if one.has_opened => {
                 one.associated = Some(Ok(only_address(body)?));
-                let (is_awaited, id) = (slot.is_awaited, ConnectionId::new(index, slot.age));
-                if is_awaited {
-                    self.news.push(Awaited::Connection(id));
-                }
             }
             Some(Socket::Datagrams(one)) => {
-                let address = only_address(body)?;
-                if !is_closed && self.datagrams.contains_key(&address) {
-                    return Err(Fault::Address);
-                }
-                (one.address, one.may_send) = (address, credit);
-                self.note(index);
-                if let Some(Socket::Datagrams(one)) = &mut self.slots[index as usize].socket {
-                    one.has_opened = true;
-                }
-                if !is_closed {
-                    self.datagrams.insert(address, index);
-                }
+                (one.address, one.has_opened) = (only_address(body)?, true);
+                one.may_send = credit;
             }
             None => return Err(Fault::Socket),
         }
@@ -941,9 +997,6 @@ impl Client {
             Some(Socket::Datagrams(one)) if !one.has_opened => one.failure = Some(failure),
             Some(Socket::Datagrams(one)) if one.associating.is_some() => {
                 one.associated = Some(Err(failure));
-                if slot.is_awaited {
-                    self.news.push(Awaited::Connection(ConnectionId::new(index, slot.age)));
-                }
             }
             _ => return Err(Fault::Socket),
         }

@@ -124,11 +124,12 @@ impl Parked {
     }
 
     /// Takes bytes in order: `take` is given the length of what lies in one piece, and a function that copies its first bytes; it returns
-    /// how many it has taken. Ends when it takes less than there was. Returns how many were taken in all.
+    /// how many it has taken. Ends when it takes less than there was. Returns how many were taken in all. Pages go back
+    /// to the receiver, unless its path has ended.
     pub(super) fn take(
         &mut self,
         kept: &mut Kept,
-        receiver: &mut Receiver,
+        mut receiver: Option<&mut Receiver>,
         mut take: impl FnMut(usize, &dyn Fn(&mut [u8])) -> usize,
     ) -> usize {
         let mut all = 0;
@@ -154,7 +155,9 @@ impl Parked {
             match self.pieces.pop_front() {
                 Some(Piece::InPage(_, page)) => {
                     kept.bytes -= page.body_bytes();
-                    give_back(receiver, page);
+                    if let Some(receiver) = receiver.as_deref_mut() {
+                        give_back(receiver, page);
+                    }
                 }
                 Some(Piece::Copied(_)) | None => {}
             }
@@ -167,7 +170,7 @@ impl Parked {
         &mut self,
         target: &mut [u8],
         kept: &mut Kept,
-        receiver: &mut Receiver,
+        receiver: Option<&mut Receiver>,
     ) -> usize {
         let mut count = 0;
         self.take(kept, receiver, |left, copy| {
@@ -194,7 +197,7 @@ impl Parked {
     }
 
     /// Throws all of it away. Returns how many bytes there were.
-    pub(super) fn clear(&mut self, kept: &mut Kept, receiver: &mut Receiver) -> usize {
+    pub(super) fn clear(&mut self, kept: &mut Kept, receiver: Option<&mut Receiver>) -> usize {
         self.take(kept, receiver, |left, _| left)
     }
 }

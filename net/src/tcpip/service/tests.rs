@@ -78,6 +78,12 @@ struct Party {
     left: Option<Left>,
 }
 
+#[derive(Clone, Copy)]
+struct Listening {
+    id: ConnectionId,
+    address: SocketAddr,
+}
+
 struct World {
     base: Base,
     service: Service,
@@ -164,19 +170,20 @@ impl World {
         panic!("it does not come");
     }
 
-    fn listen(&mut self, at: usize, port: u16) -> SocketAddr {
+    fn listen(&mut self, at: usize, port: u16) -> Listening {
         let address = SocketAddr::new(MACHINE.parse().unwrap(), port);
         let id = self.parties[at].client.listen(address, 16).unwrap();
         self.settle();
-        self.parties[at].client.opened(id).expect("it is opened").expect("it is free")
+        let opened = self.parties[at].client.opened(id).expect("it is opened");
+        Listening { id, address: opened.expect("it is free") }
     }
 
     /// A connection between two clients: both ends.
-    fn connect(&mut self, from: usize, to: usize, listening: SocketAddr) -> [ConnectionId; 2] {
-        let near = self.parties[from].client.connect(listening).unwrap();
+    fn connect(&mut self, from: usize, to: usize, listening: Listening) -> [ConnectionId; 2] {
+        let near = self.parties[from].client.connect(listening.address).unwrap();
         let mut accepted = None;
         self.until(|world| {
-            accepted = accepted.or_else(|| world.parties[to].client.accept(listening));
+            accepted = accepted.or_else(|| world.parties[to].client.accept(listening.id));
             accepted.is_some() && !world.parties[from].client.is_connecting(near)
         });
         [near, accepted.unwrap().0]
@@ -194,14 +201,14 @@ impl World {
     fn read(&mut self, at: usize, id: ConnectionId, bytes: usize) -> Vec<u8> {
         let Party { client, near, .. } = &mut self.parties[at];
         let mut target = vec![0; bytes];
-        let count = client.read(id, &mut target, &mut near.1);
+        let count = client.read(id, &mut target, Some(&mut near.1));
         target.truncate(count);
         target
     }
 
     fn close(&mut self, at: usize, id: ConnectionId) {
         let Party { client, near, .. } = &mut self.parties[at];
-        client.close(id, &mut near.1);
+        client.close(id, Some(&mut near.1));
     }
 
     fn counters(&self, at: usize) -> ClientCounters {
@@ -232,8 +239,8 @@ fn two_clients_exchange_bytes_and_close_in_order() {
     let listening = world.listen(1, 7);
     let [near, far] = world.connect(0, 1, listening);
     let (local, remote) = world.parties[0].client.ends(near).unwrap();
-    assert_eq!(remote, listening);
-    assert_eq!(world.parties[1].client.ends(far), Some((listening, local)));
+    assert_eq!(remote, listening.address);
+    assert_eq!(world.parties[1].client.ends(far), Some((listening.address, local)));
     assert_eq!(world.write(0, near, b"question"), 8);
     world.settle();
     assert_eq!(world.read(1, far, 100), b"question");
@@ -258,7 +265,7 @@ fn two_clients_exchange_bytes_and_close_in_order() {
 fn what_cannot_be_opened_is_refused_by_name_and_its_number_is_free_again() {
     let mut world = plain(2);
     let listening = world.listen(1, 7);
-    let taken = world.parties[0].client.listen(listening, 1).unwrap();
+    let taken = world.parties[0].client.listen(listening.address, 1).unwrap();
     let elsewhere = world.parties[0].client.bind("10.9.0.1:5".parse().unwrap()).unwrap();
     let nobody = SocketAddr::new(MACHINE.parse().unwrap(), 9);
     let refused = world.parties[0].client.connect(nobody).unwrap();
@@ -334,7 +341,7 @@ fn client_has_no_more_sockets_and_buffers_than_it_may() {
     let listening = world.listen(2, 7);
     for (at, allowed, failure) in [(0, 3, Failure::SocketsMax), (1, 2, Failure::BuffersMax)] {
         let ids: Vec<_> =
-            (0..5).map(|_| world.parties[at].client.connect(listening).unwrap()).collect();
+            (0..5).map(|_| world.parties[at].client.connect(listening.address).unwrap()).collect();
         world.settle();
         for (index, id) in ids.iter().enumerate() {
             let expected = (index >= allowed).then_some(failure);
@@ -345,7 +352,7 @@ fn client_has_no_more_sockets_and_buffers_than_it_may() {
         ids.into_iter().for_each(|id| world.close(at, id));
         world.settle();
         assert_eq!(world.counters(at).sockets, 0);
-        assert!(world.parties[at].client.connect(listening).is_some());
+        assert!(world.parties[at].client.connect(listening.address).is_some());
         world.settle();
         assert_eq!(world.counters(at).sockets, 1, "others can be opened again");
     }
@@ -356,15 +363,16 @@ fn connections_beyond_a_clients_limit_wait_in_the_backlog() {
     let few = ClientLimits { sockets_max: 2, ..ClientLimits::default() };
     let mut world = World::new(&[few, ClientLimits::default()]);
     let listening = world.listen(0, 7);
-    let ids: Vec<_> = (0..3).map(|_| world.parties[1].client.connect(listening).unwrap()).collect();
+    let ids: Vec<_> =
+        (0..3).map(|_| world.parties[1].client.connect(listening.address).unwrap()).collect();
     world.settle();
-    let (first, _) = world.parties[0].client.accept(listening).unwrap();
-    assert!(world.parties[0].client.accept(listening).is_none());
+    let (first, _) = world.parties[0].client.accept(listening.id).unwrap();
+    assert!(world.parties[0].client.accept(listening.id).is_none());
     world.close(1, ids[0]);
     world.settle();
     world.close(0, first);
     world.settle();
-    assert!(world.parties[0].client.accept(listening).is_some(), "there is room for the next");
+    assert!(world.parties[0].client.accept(listening.id).is_some(), "there is room for the next");
     assert!(world.parties.iter().all(|party| party.left.is_none()));
 }
 
@@ -375,28 +383,28 @@ fn datagrams_go_both_ways_with_their_addresses() {
         let address = SocketAddr::new(MACHINE.parse().unwrap(), port);
         let id = world.parties[at].client.bind(address).unwrap();
         world.settle();
-        world.parties[at].client.opened(id).unwrap().unwrap()
+        Listening { id, address: world.parties[at].client.opened(id).unwrap().unwrap() }
     };
     let (one, other) = (bind(&mut world, 0, 0), bind(&mut world, 1, 5000));
     for bytes in [0, 1, 100, 1000, 60_000] {
         let data: Vec<u8> = (0..bytes).map(byte).collect();
         let Party { client, near, .. } = &mut world.parties[0];
-        assert!(client.send_to(one, other, &data, &mut near.0).unwrap());
+        assert!(client.send_to(one.id, other.address, &data, &mut near.0).unwrap());
         world.settle();
-        let (from, found) = world.parties[1].client.receive_from(other).expect("it has come");
-        assert_eq!((from, found), (one, data));
+        let (from, found) = world.parties[1].client.receive_from(other.id).expect("it has come");
+        assert_eq!((from, found), (one.address, data));
     }
     // Connected, a socket takes what its other side sends alone, and is told of what is refused.
     let nobody = SocketAddr::new(MACHINE.parse().unwrap(), 9);
-    let id = world.parties[0].client.associate(one, nobody).unwrap();
+    let id = world.parties[0].client.associate(one.id, nobody).unwrap();
     world.settle();
-    assert_eq!(world.parties[0].client.opened(id), Some(Ok(one)));
-    assert_eq!(world.parties[0].client.connected_to(one), Some(nobody));
+    assert_eq!(world.parties[0].client.opened(id), Some(Ok(one.address)));
+    assert_eq!(world.parties[0].client.connected_to(one.id), Some(nobody));
     let Party { client, near, .. } = &mut world.parties[0];
-    assert!(client.send_to(one, nobody, b"anybody?", &mut near.0).unwrap());
+    assert!(client.send_to(one.id, nobody, b"anybody?", &mut near.0).unwrap());
     world.settle();
-    assert_eq!(world.parties[0].client.take_refused(one), Some(Failure::Refused));
-    world.parties[0].client.unbind(one);
+    assert_eq!(world.parties[0].client.take_refused(one.id), Some(Failure::Refused));
+    world.parties[0].client.unbind(one.id);
     world.settle();
     assert_eq!(world.parties[0].client.sockets(), 0);
     assert_eq!(world.counters(0).buffers_bytes, 0);
@@ -406,11 +414,11 @@ fn datagrams_go_both_ways_with_their_addresses() {
 fn listener_that_is_closed_resets_what_nobody_has_accepted() {
     let mut world = plain(2);
     let listening = world.listen(1, 7);
-    let id = world.parties[0].client.connect(listening).unwrap();
+    let id = world.parties[0].client.connect(listening.address).unwrap();
     world.settle();
     assert!(!world.parties[0].client.is_connecting(id));
     let Party { client, near, .. } = &mut world.parties[1];
-    client.stop_listening(listening, &mut near.1);
+    client.stop_listening(listening.id, Some(&mut near.1));
     world.settle();
     assert_eq!(world.parties[0].client.take_end(id), Some(Failure::Reset));
     assert_eq!(world.parties[1].client.sockets(), 0);
@@ -421,12 +429,12 @@ fn listener_that_is_closed_resets_what_nobody_has_accepted() {
 fn waiter_is_told_once_when_something_comes() {
     let mut world = plain(2);
     let listening = world.listen(1, 7);
-    world.parties[1].client.await_news(Awaited::Listener(listening));
-    let near = world.parties[0].client.connect(listening).unwrap();
+    world.parties[1].client.await_news(Awaited::Connection(listening.id));
+    let near = world.parties[0].client.connect(listening.address).unwrap();
     world.settle();
-    assert_eq!(world.parties[1].client.take_news(), Some(Awaited::Listener(listening)));
+    assert_eq!(world.parties[1].client.take_news(), Some(Awaited::Connection(listening.id)));
     assert_eq!(world.parties[1].client.take_news(), None);
-    let (far, _) = world.parties[1].client.accept(listening).unwrap();
+    let (far, _) = world.parties[1].client.accept(listening.id).unwrap();
     world.parties[1].client.watch(far, 42);
     assert_eq!(world.parties[1].client.take_changed(), Some(42), "at the beginning");
     world.parties[1].client.await_news(Awaited::Connection(far));
@@ -571,7 +579,7 @@ proptest! {
             world.step();
         }
         world.settle();
-        while let Some((accepted, _)) = world.parties[1].client.accept(listening) {
+        while let Some((accepted, _)) = world.parties[1].client.accept(listening.id) {
             world.close(1, accepted);
         }
         prop_assert!(world.parties[1].left.is_none());
@@ -618,16 +626,16 @@ proptest! {
             head[8..].copy_from_slice(&value.to_le_bytes());
             far.0.send(&head, &body).unwrap();
             client.take_in(&mut near.1);
-            if let Some((accepted, _)) = client.accept(listening) {
-                client.read(accepted, &mut [0; 100], &mut near.1);
-                client.close(accepted, &mut near.1);
+            if let Some((accepted, _)) = client.accept(listener) {
+                client.read(accepted, &mut [0; 100], Some(&mut near.1));
+                client.close(accepted, Some(&mut near.1));
             }
             let _ = client.flush(&mut near.0);
         }
         let _ = client.opened(listener);
         let _ = client.opened(datagrams);
-        client.read(connection, &mut [0; 1000], &mut near.1);
-        client.close(connection, &mut near.1);
+        client.read(connection, &mut [0; 1000], Some(&mut near.1));
+        client.close(connection, Some(&mut near.1));
         let _ = client.flush(&mut near.0);
         drop(far);
         near.1.hear(Listen::Now);

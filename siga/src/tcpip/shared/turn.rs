@@ -62,8 +62,8 @@ impl<'a> Turn<'a> {
     /// Closes what a program has dropped. Returns the connection to linger for, if there is one, and how long.
     pub(super) fn close(&mut self, dropped: Dropped) -> Option<(ConnectionId, Duration)> {
         match dropped {
-            Dropped::Listener(address) => self.net.stop_listening(address),
-            Dropped::Socket(address) => self.net.unbind(address),
+            Dropped::Listener(bound) => self.net.stop_listening(bound),
+            Dropped::Socket(bound) => self.net.unbind(bound),
             Dropped::Connection(id) => {
                 let linger = self.held.drop_handle(id)?.linger;
                 if linger.is_some_and(|time| time.is_zero()) {
@@ -171,7 +171,7 @@ impl<'a> Turn<'a> {
         self.outside_until = None;
         self.pump()?;
         let now = now_ns();
-        self.show(now);
+        self.net.show(now);
         self.collect_wakeups();
         let activity = self.activity;
         let is_unseen = std::mem::replace(&mut self.outside_seen, activity) != activity;
@@ -182,10 +182,10 @@ impl<'a> Turn<'a> {
             self.outside_until = Some(u64::MAX);
             return Ok(Duration::MAX);
         }
-        if !self.lans.prepare_wait() {
+        if !self.net.prepare_wait() {
             return Ok(Duration::ZERO);
         }
-        let due = self.due();
+        let due = self.net.due();
         self.outside_until = Some(due.unwrap_or(u64::MAX));
         Ok(due.map_or(Duration::MAX, |due| Duration::from_nanos(due.saturating_sub(now))))
     }
@@ -215,13 +215,13 @@ impl<'a> Turn<'a> {
             }
             return Ok(turn);
         }
-        let until = self.due().unwrap_or(u64::MAX).min(deadline);
+        let until = self.net.due().unwrap_or(u64::MAX).min(deadline);
         let now = now_ns();
         if until <= now || self.has_more {
             return self.let_others();
         }
-        self.show(now);
-        match self.lans.look(until, || shared.wanted.load(Ordering::Relaxed) > 0)? {
+        self.net.show(now);
+        match self.net.look(until, || shared.wanted.load(Ordering::Relaxed) > 0)? {
             Looked::Ready => {
                 // This may be no frame, but room for a datagram, of which nobody is told otherwise.
                 self.has_worked = true;
@@ -231,14 +231,14 @@ impl<'a> Turn<'a> {
             Looked::Nothing => {}
         }
         let start = now_ns();
-        let Some(trim) = self.lans.prepare_sleep().filter(|_| until > start) else {
+        let Some(trim) = self.net.prepare_sleep().filter(|_| until > start) else {
             return Ok(self);
         };
         let until = until.min(trim);
         let driver = self.driver.expect("who comes here drives");
         let ticket = interest.map(|interest| self.add(interest, Wakeup::Driver));
         self.asleep_until = Some(until);
-        let sleeper = self.lans.sleeper().clone();
+        let sleeper = self.net.sleeper().clone();
         self.unlock();
         let time = (until != u64::MAX).then(|| Duration::from_nanos(until.saturating_sub(start)));
         let mut rang = Rang::default();
@@ -261,7 +261,7 @@ impl<'a> Turn<'a> {
         if turn.driver == Some(driver) {
             turn.asleep_until = None;
             // What rings at LANs of before goes on ringing where it still is.
-            if !Arc::ptr_eq(&sleeper, turn.lans.sleeper()) {
+            if !Arc::ptr_eq(&sleeper, turn.net.sleeper()) {
                 turn.has_worked = true;
                 return Ok(turn);
             }
@@ -269,7 +269,7 @@ impl<'a> Turn<'a> {
                 sleeper.wait(Some(Duration::ZERO), &mut rang)?;
             }
             if !rang.is_empty() {
-                turn.has_worked |= turn.lans.heard(&rang, slept_ns);
+                turn.has_worked |= turn.net.heard(&rang, slept_ns);
             }
             waited?;
         }
@@ -328,7 +328,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Wakes the program that waits at the descriptor, if there is one.
-    pub(super) fn tell_outside(&mut self) {
+    pub(in crate::tcpip) fn tell_outside(&mut self) {
         if self.outside_until.take().is_some() {
             self.shared.outside.set();
             self.is_outside_set = true;
@@ -354,8 +354,8 @@ impl<'a> Turn<'a> {
             // Work with the LANs ends their preparation for a sleep, and this thread may have set a timer that is due before
             // the driver's sleep ends.
             let is_prepared = !self.has_more
-                && self.due().is_none_or(|due| due >= until)
-                && self.lans.prepare_sleep().is_some_and(|trim| trim >= until);
+                && self.net.due().is_none_or(|due| due >= until)
+                && self.net.prepare_sleep().is_some_and(|trim| trim >= until);
             if !is_prepared {
                 // The LAN says once that there is room, and may have said so to this thread.
                 self.has_worked = true;
@@ -370,8 +370,8 @@ impl<'a> Turn<'a> {
             && let Some(until) = self.outside_until
         {
             let is_prepared = !self.has_more
-                && self.due().is_none_or(|due| due >= until)
-                && self.lans.prepare_wait();
+                && self.net.due().is_none_or(|due| due >= until)
+                && self.net.prepare_wait();
             if !is_prepared {
                 self.tell_outside();
             }

@@ -16,10 +16,11 @@ pub(super) mod say {
     pub(crate) const NO_DELAY: u16 = 1 << 2;
     pub(crate) const KEEP_ALIVE: u16 = 1 << 3;
     pub(crate) const CREDIT: u16 = 1 << 4;
-    pub(crate) const SHUT_SENDING: u16 = 1 << 5;
-    pub(crate) const SHUT_RECEIVING: u16 = 1 << 6;
-    pub(crate) const RESET: u16 = 1 << 7;
-    pub(crate) const CLOSE: u16 = 1 << 8;
+    pub(crate) const DATA: u16 = 1 << 5;
+    pub(crate) const SHUT_SENDING: u16 = 1 << 6;
+    pub(crate) const SHUT_RECEIVING: u16 = 1 << 7;
+    pub(crate) const RESET: u16 = 1 << 8;
+    pub(crate) const CLOSE: u16 = 1 << 9;
 }
 
 /// A place for a socket.
@@ -54,6 +55,8 @@ pub(super) struct Connection {
     pub(super) is_open: bool,
     /// Bytes that may be sent.
     pub(super) may_send: usize,
+    /// Bytes that were written and that the path had no room for.
+    pub(super) unsent: Box<[u8]>,
     /// What has come and was not read.
     pub(super) parked: Parked,
     /// Bytes that were read, of which the machine was not told.
@@ -78,6 +81,7 @@ impl Connection {
             remote,
             is_open: false,
             may_send: 0,
+            unsent: Box::default(),
             parked: Parked::default(),
             to_return: 0,
             dropped: 0,

@@ -670,7 +670,7 @@ impl ClientState {
         }
         if has_failed || connection.has_told_end {
             // Nobody takes it.
-            connection.parked.clear(kept, receiver);
+            connection.parked.clear(kept, Some(&mut *receiver));
         }
         if connection.is_shut && connection.parked.is_empty() {
             stack.shut_sending(id);
@@ -741,7 +741,7 @@ fn pour(connection: &mut Connection, kept: &mut Kept, receiver: &mut Receiver, s
         return;
     }
     let Connection { id, parked, to_return, .. } = connection;
-    *to_return += parked.take(kept, receiver, |left, copy| {
+    *to_return += parked.take(kept, Some(receiver), |left, copy| {
         let filled = stack.send_with(*id, |room| {
             let bytes = room.len().min(left);
             copy(&mut room[..bytes]);

@@ -1,0 +1,517 @@
+//! TCPIP machines in the system file: stacks that serve the sockets of other guests.
+//!
+//! ```toml
+//! [[tcpip]]
+//! name = "TCPIP"                # the guest that serves; no [[guest]] describes it
+//! clients = ["WEB*"]            # guests that it serves; left out: all
+//! sockets_max = 1024            # that each client may have
+//! buffers_max = "64 MiB"        # that the sockets of each client may keep at the machine
+//! connection_max = "6 MiB"      # that a connection keeps, each way
+//! wait = "adaptive"             # or "block", or "spin"
+//! cpu = 1                       # the processor of the machine; left out: any
+//!
+//! [[tcpip.interface]]           # where it is: one LAN at least
+//! lan = "hs0"
+//! addresses = ["10.1.0.5"]      # left out: any that are free
+//! mtu = 8192                    # left out: what the LAN takes
+//!
+//! [[tcpip.route]]               # networks behind other members
+//! to = "0.0.0.0/0"
+//! via = "10.1.0.1"
+//!
+//! [[tcpip.client]]              # what one client, or some, may have in place of the above
+//! guest = "WEB1"
+//! share = 4                     # of the machine's time, beside 1 of others
+//! ```
+
+use std::net::IpAddr;
+
+use fabric::name::{LanName, Name};
+use ipnet::IpNet;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::lan::{FixedMember, LanRule};
+use super::warnings::Guests;
+use super::{Pattern, Rule, within, within_bytes};
+use crate::config::{Bytes, FileError, Source};
+
+/// Machines of a system, at most.
+pub const MACHINES_MAX: usize = 64;
+
+/// LANs that a machine may be at: the names of its members there have one digit.
+pub const INTERFACES_MAX: usize = 9;
+
+/// Routes of a machine.
+pub const ROUTES_MAX: usize = 64;
+
+/// What a client may have unless the file says otherwise.
+const SOCKETS_MAX: u64 = 1024;
+const BUFFERS_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes that a connection keeps each way unless the file says otherwise.
+const CONNECTION_BYTES: u64 = 6 << 20;
+
+/// How a machine waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MachineWait {
+    /// It polls for a while, and then sleeps.
+    #[default]
+    Adaptive,
+    /// It sleeps at once.
+    Block,
+    /// It polls for ever.
+    Spin,
+}
+
+/// A TCPIP machine.
+#[derive(Clone, Debug)]
+pub struct MachineRule {
+    /// The guest that serves.
+    pub name: Name,
+    pub(super) clients: Vec<Pattern>,
+    /// What each client may have that has no table of its own.
+    pub limits: ClientLimits,
+    /// What some may have: the first that is for a guest counts.
+    pub(super) of_clients: Vec<(Pattern, ClientLimits)>,
+    /// Bytes that a connection keeps each way.
+    pub connection_bytes: u64,
+    /// How it waits.
+    pub wait: MachineWait,
+    /// Its processor.
+    pub processor: Option<usize>,
+    /// Where it is.
+    pub interfaces: Vec<MachineInterface>,
+    /// Networks that are reached over others, and the addresses of those.
+    pub routes: Vec<(IpNet, IpAddr)>,
+}
+
+/// A LAN that a machine is at.
+#[derive(Clone, Debug)]
+pub struct MachineInterface {
+    /// The guest that is the member.
+    pub member: Name,
+    /// The LAN.
+    pub lan: LanName,
+    /// Its addresses there; any that are free if there are none.
+    pub addresses: Vec<IpAddr>,
+    /// Bytes of the longest packet; what the LAN takes if there is none.
+    pub mtu: Option<u32>,
+}
+
+/// What a client of a machine may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Sockets at once.
+    pub sockets_max: u64,
+    /// Bytes that its sockets may keep at the machine.
+    pub buffers_bytes_max: u64,
+    /// Its share of the machine's time.
+    pub share: u32,
+}
+
+impl MachineRule {
+    /// Returns true if the file lets a guest be a client.
+    pub fn serves(&self, guest: Name) -> bool {
+        guest != self.name && self.clients.iter().any(|pattern| pattern.matches(guest))
+    }
+
+    /// What a guest may have as a client.
+    pub fn limits_of(&self, guest: Name) -> ClientLimits {
+        let own = self.of_clients.iter().find(|(pattern, _)| pattern.matches(guest));
+        own.map_or(self.limits, |(_, limits)| *limits)
+    }
+
+    /// The guests that it serves, as the file writes them.
+    pub fn clients(&self) -> Vec<String> {
+        self.clients.iter().map(ToString::to_string).collect()
+    }
+}
+
+/// The table `[[tcpip]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenMachine {
+    name: Spanned<String>,
+    clients: Option<Vec<Spanned<String>>>,
+    sockets_max: Option<Spanned<u64>>,
+    buffers_max: Option<Spanned<Bytes>>,
+    connection_max: Option<Spanned<Bytes>>,
+    #[serde(default)]
+    wait: MachineWait,
+    cpu: Option<Spanned<u64>>,
+    #[serde(default)]
+    interface: Vec<WrittenInterface>,
+    #[serde(default)]
+    route: Vec<WrittenRoute>,
+    #[serde(default)]
+    client: Vec<WrittenClient>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenInterface {
+    lan: Spanned<String>,
+    #[serde(default)]
+    addresses: Vec<Spanned<String>>,
+    mtu: Option<Spanned<u64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRoute {
+    to: Spanned<String>,
+    via: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenClient {
+    guest: Spanned<String>,
+    sockets_max: Option<Spanned<u64>>,
+    buffers_max: Option<Spanned<Bytes>>,
+    share: Option<Spanned<u64>>,
+}
+
+/// The machines of a file's tables, whose members the LANs let in.
+pub(super) fn rules(
+    source: &Source,
+    written: Vec<WrittenMachine>,
+    guests: &[Rule],
+    lans: &mut [LanRule],
+) -> Result<Vec<MachineRule>, FileError> {
+    let mut rules: Vec<MachineRule> = Vec::new();
+    for machine in written {
+        let span = machine.name.span();
+        if rules.len() == MACHINES_MAX {
+            let what = format!("there are more than {MACHINES_MAX} TCPIP machines");
+            return Err(source.error(span, what, format!("must be at most {MACHINES_MAX}")));
+        }
+        let rule = machine.rule(source, lans)?;
+        let names = rule.interfaces.iter().map(|interface| interface.member).chain([rule.name]);
+        for name in names {
+            if guests.iter().any(|guest| guest.is_named(name)) {
+                let what = match name == rule.name {
+                    true => format!("{name} is described as a [[guest]]"),
+                    false => format!("{name}, which {} is on a LAN, is a [[guest]]", rule.name),
+                };
+                let right = "must be no [[guest]]: the machine is described here";
+                return Err(source.error(span, what, right));
+            }
+            let is_taken = |other: &MachineRule| {
+                other.name == name || other.interfaces.iter().any(|one| one.member == name)
+            };
+            if rules.iter().any(is_taken) {
+                let what = format!("{name} is a guest of the machine that is described above");
+                return Err(source.error(span, what, "must have another name"));
+            }
+        }
+        rules.push(rule);
+    }
+    Ok(rules)
+}
+
+fn name_of<T: std::str::FromStr>(
+    source: &Source,
+    text: &Spanned<String>,
+    kind: &str,
+    right: &str,
+) -> Result<T, FileError> {
+    text.get_ref()
+        .parse()
+        .map_err(|_| source.error(text.span(), format!("{:?} is no {kind}", text.get_ref()), right))
+}
+
+impl WrittenMachine {
+    /// Returns warnings about settings that are probably mistakes.
+    pub(super) fn warnings(&self, guests: &Guests<'_>) -> Vec<FileError> {
+        let clients = self.clients.iter().flatten();
+        let of_clients = self.client.iter().map(|client| &client.guest);
+        clients
+            .filter_map(|text| guests.warn("clients", text))
+            .chain(of_clients.filter_map(|text| guests.warn("guest", text)))
+            .collect()
+    }
+
+    /// Its name, if it is one.
+    pub(super) fn name(&self) -> &str {
+        self.name.get_ref()
+    }
+
+    fn rule(self, source: &Source, lans: &mut [LanRule]) -> Result<MachineRule, FileError> {
+        let span = self.name.span();
+        let right = "must be 1 to 8 of A-Z 0-9 $ # @ _ -";
+        let name: Name = name_of(source, &self.name, "name", right)?;
+        let clients = match &self.clients {
+            None => vec![Pattern::Beginning(String::new())],
+            Some(texts) => {
+                texts.iter().map(|text| Pattern::read(text, source)).collect::<Result<_, _>>()?
+            }
+        };
+        let most = ClientLimits {
+            sockets_max: SOCKETS_MAX,
+            buffers_bytes_max: BUFFERS_BYTES_MAX,
+            share: 1,
+        };
+        let limits = limits(source, most, self.sockets_max, self.buffers_max, None)?;
+        let mut of_clients = Vec::new();
+        for client in self.client {
+            let pattern = Pattern::read(&client.guest, source)?;
+            if of_clients.iter().any(|(other, _)| *other == pattern) {
+                let what = "this client is described above";
+                return Err(source.error(client.guest.span(), what, "must be described once"));
+            }
+            let WrittenClient { sockets_max, buffers_max, share, .. } = client;
+            let own = self::limits(source, limits, sockets_max, buffers_max, share)?;
+            of_clients.push((pattern, own));
+        }
+        let connection_bytes = match self.connection_max {
+            None => CONNECTION_BYTES,
+            Some(bytes) => within_bytes(source, "connection_max", bytes, 4 << 10, 16 << 20)?,
+        };
+        let processor = match self.cpu {
+            None => None,
+            Some(number) => Some(within(source, "cpu", number, 0, 4095)? as usize),
+        };
+        if self.interface.is_empty() {
+            let what = format!("{name} is nowhere");
+            return Err(source.error(span, what, "must have a [[tcpip.interface]] with a LAN"));
+        }
+        if self.interface.len() > INTERFACES_MAX {
+            let what = format!("{} interfaces", self.interface.len());
+            return Err(source.error(span, what, format!("must be at most {INTERFACES_MAX}")));
+        }
+        let mut interfaces: Vec<MachineInterface> = Vec::new();
+        for (at, written) in self.interface.into_iter().enumerate() {
+            let span = written.lan.span();
+            let interface = written.interface(source, name, at, lans)?;
+            if interfaces.iter().any(|other| other.lan == interface.lan) {
+                let what = format!("{name} is at {} twice", interface.lan);
+                return Err(source.error(span, what, "must be there once"));
+            }
+            interfaces.push(interface);
+        }
+        if self.route.len() > ROUTES_MAX {
+            let what = format!("{} routes", self.route.len());
+            return Err(source.error(span, what, format!("must be at most {ROUTES_MAX}")));
+        }
+        let mut routes = Vec::new();
+        for WrittenRoute { to, via } in &self.route {
+            let network = super::outside::network(source, to)?;
+            let right = "must be an IP address, like 10.1.0.1";
+            let gateway: IpAddr = name_of(source, via, "IP address", right)?;
+            if gateway.is_ipv4() != network.addr().is_ipv4() {
+                let what = format!("{gateway} is of another family than {network}");
+                return Err(source.error(
+                    via.span(),
+                    what,
+                    "must be an address of the same family",
+                ));
+            }
+            routes.push((network, gateway));
+        }
+        let wait = self.wait;
+        Ok(MachineRule {
+            name,
+            clients,
+            limits,
+            of_clients,
+            connection_bytes,
+            wait,
+            processor,
+            interfaces,
+            routes,
+        })
+    }
+}
+
+fn limits(
+    source: &Source,
+    base: ClientLimits,
+    sockets_max: Option<Spanned<u64>>,
+    buffers_max: Option<Spanned<Bytes>>,
+    share: Option<Spanned<u64>>,
+) -> Result<ClientLimits, FileError> {
+    let sockets_max = sockets_max.map(|of| within(source, "sockets_max", of, 1, 1 << 20));
+    let buffers_max =
+        buffers_max.map(|of| within_bytes(source, "buffers_max", of, 16 << 10, 1 << 40));
+    let share = share.map(|share| within(source, "share", share, 1, 1000));
+    Ok(ClientLimits {
+        sockets_max: sockets_max.transpose()?.unwrap_or(base.sockets_max),
+        buffers_bytes_max: buffers_max.transpose()?.unwrap_or(base.buffers_bytes_max),
+        share: share.transpose()?.map_or(base.share, |share| share as u32),
+    })
+}
+
+impl WrittenInterface {
+    /// The interface, whose member the LAN lets in with its addresses.
+    fn interface(
+        self,
+        source: &Source,
+        machine: Name,
+        at: usize,
+        lans: &mut [LanRule],
+    ) -> Result<MachineInterface, FileError> {
+        let right = "must be 1 to 8 of a-z 0-9 _ -";
+        let name: LanName = name_of(source, &self.lan, "name of a LAN", right)?;
+        let Some(lan) = lans.iter_mut().find(|lan| lan.name == name) else {
+            let what = format!("there is no LAN {name}");
+            return Err(source.error(self.lan.span(), what, "must be described as a [[lan]]"));
+        };
+        let member = member_name(machine, at);
+        let mut addresses = Vec::new();
+        for text in &self.addresses {
+            let right = "must be one, like 10.1.0.5";
+            let address: IpAddr = name_of(source, text, "IP address", right)?;
+            if !lan.may_have(member, address) {
+                let what = match lan.kept_for(address) {
+                    Some(other) => format!("{address} is {other}'s"),
+                    None => format!("{address} is no member's address in {}", lan.ranges_text()),
+                };
+                let right = "must be in the LAN's range, and nobody else's";
+                return Err(source.error(text.span(), what, right));
+            }
+            addresses.push(address);
+        }
+        let mtu = match self.mtu {
+            None => None,
+            Some(mtu) => {
+                let most = u64::from(lan.frame_bytes - super::lan::HEADROOM_BYTES);
+                Some(within(source, "mtu", mtu, 576, most)? as u32)
+            }
+        };
+        if !lan.may_join(member) {
+            lan.members.push(Pattern::Name(member));
+        }
+        lan.fixed.push(FixedMember {
+            guest: member,
+            mac: None,
+            addresses: addresses.clone(),
+            vlans: Vec::new(),
+            routes_from: Vec::new(),
+        });
+        Ok(MachineInterface { member, lan: name, addresses, mtu })
+    }
+}
+
+/// The name of a machine on the LAN of this number: its own, with a digit behind it.
+fn member_name(machine: Name, at: usize) -> Name {
+    let beginning: String = machine.as_str().chars().take(7).collect();
+    format!("{beginning}{}", at + 1).parse().expect("eight characters at most")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::System;
+    use super::*;
+
+    fn parse(text: &str) -> Result<System, String> {
+        System::parse(&Source::of("s.toml", text)).map_err(|error| error.to_string())
+    }
+
+    const BASE: &str = "[[guest]]\nname = \"WEB*\"\n[[lan]]\nname = \"hs0\"\nrange = \"10.1.0.0/24\"\nmembers = [\"WEB9\"]\n";
+
+    #[test]
+    fn machine_has_its_clients_and_is_a_member_of_its_lans() {
+        let text = format!(
+            "{BASE}{}",
+            r#"
+            [[tcpip]]
+            name = "TCPIP"
+            clients = ["WEB*"]
+            sockets_max = 10
+            buffers_max = "1 MiB"
+            wait = "spin"
+            cpu = 1
+            [[tcpip.interface]]
+            lan = "hs0"
+            addresses = ["10.1.0.5"]
+            mtu = 1500
+            [[tcpip.route]]
+            to = "0.0.0.0/0"
+            via = "10.1.0.1"
+            [[tcpip.client]]
+            guest = "WEB1"
+            share = 4"#
+        );
+        let system = parse(&text).unwrap();
+        let [machine] = &system.machines[..] else { panic!("one machine") };
+        let name = |text: &str| text.parse::<Name>().unwrap();
+        assert!(machine.serves(name("WEB2")) && !machine.serves(name("OTHER")));
+        assert!(system.may_connect(name("WEB2"), name("TCPIP")));
+        assert!(!system.may_connect(name("TCPIP"), name("TCPIP")));
+        let limits = ClientLimits { sockets_max: 10, buffers_bytes_max: 1 << 20, share: 1 };
+        assert_eq!(machine.limits_of(name("WEB2")), limits);
+        assert_eq!(machine.limits_of(name("WEB1")), ClientLimits { share: 4, ..limits });
+        assert_eq!((machine.wait, machine.processor), (MachineWait::Spin, Some(1)));
+        let [interface] = &machine.interfaces[..] else { panic!("one LAN") };
+        assert_eq!(interface.member, name("TCPIP1"));
+        assert_eq!(interface.mtu, Some(1500));
+        let lan = &system.lans[0];
+        assert!(lan.may_join(interface.member));
+        assert!(lan.may_have(interface.member, "10.1.0.5".parse().unwrap()));
+        assert!(!lan.may_have(name("WEB9"), "10.1.0.5".parse().unwrap()));
+        assert!(system.rule(name("TCPIP")).is_some() && system.rule(name("TCPIP1")).is_some());
+        assert!(system.warnings.is_empty(), "{:?}", system.warnings);
+    }
+
+    #[test]
+    fn faults_are_named_with_their_line_and_the_cure() {
+        let at = "[[tcpip.interface]]\nlan = \"hs0\"\n";
+        for (text, error) in [
+            (
+                "[[tcpip]]\nname = \"TCPIP\"".to_owned(),
+                "s.toml:8: TCPIP is nowhere: must have a [[tcpip.interface]] with a LAN",
+            ),
+            (
+                format!("[[tcpip]]\nname = \"TCPIP\"\n{}", at.replace("hs0", "hs1")),
+                "s.toml:10: there is no LAN hs1: must be described as a [[lan]]",
+            ),
+            (
+                format!("[[tcpip]]\nname = \"TCPIP\"\n{at}addresses = [\"10.2.0.5\"]"),
+                "s.toml:11: 10.2.0.5 is no member's address in 10.1.0.0/24: must be in the LAN's range, and nobody else's",
+            ),
+            (
+                format!("[[tcpip]]\nname = \"TCPIP\"\n{at}mtu = 9000"),
+                "s.toml:11: mtu = 9000: must be 576 to 8192",
+            ),
+            (
+                format!("[[tcpip]]\nname = \"TCPIP\"\n{at}{at}"),
+                "s.toml:12: TCPIP is at hs0 twice: must be there once",
+            ),
+            (
+                format!("[[tcpip]]\nname = \"TCPIP\"\n{at}[[guest]]\nname = \"TCPIP\""),
+                "s.toml:8: TCPIP is described as a [[guest]]: must be no [[guest]]: the machine is described here",
+            ),
+            (
+                format!("[[tcpip]]\nname = \"TCPIP\"\n{at}[[guest]]\nname = \"TCPIP1\""),
+                "s.toml:8: TCPIP1, which TCPIP is on a LAN, is a [[guest]]: must be no [[guest]]: the machine is described here",
+            ),
+            (
+                format!("[[tcpip]]\nname = \"TCPIP\"\nsockets_max = 0\n{at}"),
+                "s.toml:9: sockets_max = 0: must be 1 to 1048576",
+            ),
+            (
+                format!(
+                    "[[tcpip]]\nname = \"TCPIP\"\n{at}[[tcpip.route]]\nto = \"::/0\"\nvia = \"10.1.0.1\""
+                ),
+                "s.toml:13: 10.1.0.1 is of another family than ::/0: must be an address of the same family",
+            ),
+        ] {
+            assert_eq!(parse(&format!("{BASE}{text}")).unwrap_err(), error);
+        }
+    }
+
+    #[test]
+    fn clients_that_nobody_is_are_warned_of() {
+        let text =
+            "[[tcpip]]\nname = \"TCPIP\"\nclients = [\"WBE*\"]\n[[tcpip.interface]]\nlan = \"hs0\"";
+        let system = parse(&format!("{BASE}{text}")).unwrap();
+        let warnings: Vec<String> = system.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            warnings,
+            ["s.toml:9: clients = \"WBE*\": no [[guest]] has such a name: did you mean WEB*?"]
+        );
+    }
+}

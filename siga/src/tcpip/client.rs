@@ -1,0 +1,394 @@
+//! A client's side of a machine: its sockets, and the path to the machine that they share.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fabric::name::Name;
+use fabric::path::SendError;
+use net::tcpip::ConnectionId;
+use net::tcpip::service::{self, Left};
+use os::event::Event;
+
+use super::engine::Opening;
+use super::failure::{failed, lacking};
+use super::lans::{LansSleeper, Rang};
+use super::own::Worked;
+use crate::guest::Guest;
+use crate::members::Served;
+use crate::path::Path;
+use crate::waiter::{Key, Looked, Waiter};
+use crate::waiting::Wait;
+
+/// Rounds of taking in what has come in one verb that does not wait.
+const ROUNDS_MAX: usize = 64;
+
+pub(super) struct Client {
+    pub(super) net: service::Client,
+    machine: Name,
+    /// The guest, and the path as long as there is one.
+    waiter: Waiter<Served>,
+    guest: Key,
+    path: Option<Key>,
+    sleeper: Arc<LansSleeper>,
+    /// What has come, put together for a program that takes it where it lies.
+    scratch: Vec<u8>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = formatter.debug_struct("Client");
+        fields.field("machine", &self.machine).field("sockets", &self.net.sockets());
+        fields.finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client with a path to its machine, which `interrupt` ends the sleep of, too.
+    ///
+    /// # Errors
+    /// No descriptors or no memory left.
+    pub(super) fn new(
+        guest: Guest,
+        machine: Name,
+        path: Path,
+        wait: Wait,
+        interrupt: &Event,
+    ) -> io::Result<Client> {
+        let mut waiter = Waiter::new(wait)?;
+        waiter.add_interrupt(interrupt)?;
+        let guest = waiter.add(Served::Guest(guest))?;
+        let path = Some(waiter.add(Served::Path(path))?);
+        let sleeper = Arc::new(LansSleeper::new(vec![Some(waiter.sleeper())])?);
+        let net = service::Client::default();
+        Ok(Client { net, machine, waiter, guest, path, sleeper, scratch: Vec::new() })
+    }
+
+    /// The machine's name.
+    pub(super) fn machine(&self) -> Name {
+        self.machine
+    }
+
+    /// The guest that is the client.
+    pub(super) fn guest(&self) -> &Guest {
+        match self.waiter.get(self.guest) {
+            Some(Served::Guest(guest)) => guest,
+            _ => unreachable!("the client was made with its guest"),
+        }
+    }
+
+    /// Uses another path after the last has ended: to this machine or to one in its place. The sockets of before have ended.
+    pub(super) fn attach_again(&mut self, path: Path) -> io::Result<()> {
+        self.end_path();
+        self.path = Some(self.waiter.add(Served::Path(path))?);
+        self.net.attach_again();
+        Ok(())
+    }
+
+    /// Checks that there is a machine.
+    ///
+    /// # Errors
+    /// `ConnectionAborted`, with the reason.
+    pub(super) fn check_there(&self) -> io::Result<()> {
+        let Some(left) = self.net.gone() else { return Ok(()) };
+        let why = match left {
+            Left::Severed(severed) => severed.to_string(),
+            Left::Fault(fault) => format!("it sent {fault}"),
+        };
+        let machine = self.machine;
+        let problem = format!("the TCPIP machine {machine} is gone: {why}");
+        Err(io::Error::new(io::ErrorKind::ConnectionAborted, problem))
+    }
+
+    /// Checks that the machine knows a socket: that it is there, and not another in the place of the one that the socket was of.
+    ///
+    /// # Errors
+    /// `ConnectionAborted`, with the reason.
+    pub(super) fn check_known(&self, id: ConnectionId) -> io::Result<()> {
+        self.check_there()?;
+        match self.net.is_lost(id) {
+            true => Err(failed(service::Failure::MachineGone)),
+            false => Ok(()),
+        }
+    }
+
+    /// The client's state, and the path, which is awake from now on.
+    fn split(&mut self) -> Option<(&mut service::Client, &mut Path)> {
+        let Client { net, waiter, path, .. } = self;
+        match waiter.get_mut((*path)?) {
+            Some(Served::Path(path)) => Some((net, path)),
+            _ => None,
+        }
+    }
+
+    /// Says what there is to say, and notes what has become of the path.
+    fn flush(&mut self) {
+        let Some((net, path)) = self.split() else { return };
+        let flushed = net.flush(path.sender().raw());
+        let wants_room = match flushed {
+            Ok(is_all) => !is_all || net.is_blocked(),
+            Err(SendError::Severed(severed)) => {
+                net.lose_path(severed);
+                false
+            }
+            // It is tried again at the next occasion.
+            Err(_) => true,
+        };
+        path.sender().set_wants_room(wants_room);
+    }
+
+    pub(super) fn pump(&mut self, is_wanted: impl Fn() -> bool) -> io::Result<Worked> {
+        let mut worked = Worked::default();
+        for _ in 0..ROUNDS_MAX {
+            worked.has_more = self.take_in();
+            worked.has_worked |= worked.has_more;
+            if !worked.has_more || is_wanted() {
+                break;
+            }
+        }
+        // Doorbells are listened to now and then, also by those who never wait.
+        if let Some(key) = self.waiter.try_next_busy()?
+            && key == self.guest
+        {
+            self.serve_guest();
+        }
+        self.flush();
+        Ok(worked)
+    }
+
+    /// Takes in some of what the machine has sent: whether there was something.
+    fn take_in(&mut self) -> bool {
+        let Some((net, path)) = self.split() else { return false };
+        let (senders, receivers) = path.halves();
+        let took = net.take_in(receivers[0].raw());
+        if senders[0].wants_room() && senders[0].raw().is_ready() {
+            net.has_room();
+        }
+        if net.gone().is_some() {
+            self.end_path();
+        }
+        took
+    }
+
+    /// The path has ended. Its pages stay readable.
+    fn end_path(&mut self) {
+        if let Some(path) = self.path.take() {
+            self.waiter.remove(path);
+        }
+    }
+
+    /// Nobody connects to a client without being asked to.
+    fn serve_guest(&mut self) {
+        if let Some(Served::Guest(guest)) = self.waiter.get_mut(self.guest) {
+            while let Some(pending) = guest.pending() {
+                guest.refuse(pending, [0; 16]);
+            }
+        }
+    }
+
+    pub(super) fn push(&mut self) -> Worked {
+        self.flush();
+        Worked { has_worked: false, has_more: false }
+    }
+
+    /// Nothing is due by itself: all times are the machine's.
+    pub(super) fn due(&self) -> Option<u64> {
+        None
+    }
+
+    pub(super) fn look(
+        &mut self,
+        deadline_ns: u64,
+        is_wanted: impl Fn() -> bool,
+    ) -> io::Result<Looked> {
+        self.waiter.look(deadline_ns, is_wanted)
+    }
+
+    pub(super) fn prepare_sleep(&mut self) -> Option<u64> {
+        self.waiter.prepare_sleep()
+    }
+
+    pub(super) fn prepare_wait(&mut self) -> bool {
+        self.waiter.prepare_wait()
+    }
+
+    pub(super) fn sleeper(&self) -> &Arc<LansSleeper> {
+        &self.sleeper
+    }
+
+    pub(super) fn heard(&mut self, rang: &Rang, slept_ns: u64) -> bool {
+        rang.of_first().is_some_and(|rang| self.waiter.heard(rang, slept_ns))
+    }
+
+    /// Asks the machine to open a socket.
+    pub(super) fn open(
+        &mut self,
+        open: impl FnOnce(&mut service::Client) -> Option<ConnectionId>,
+    ) -> io::Result<Opening> {
+        self.check_there()?;
+        let problem = "this client has as many sockets as a client can have";
+        let no_room = || io::Error::new(io::ErrorKind::QuotaExceeded, problem);
+        open(&mut self.net).map(Opening::Asked).ok_or_else(no_room)
+    }
+
+    pub(super) fn opened(&mut self, id: ConnectionId) -> Option<io::Result<SocketAddr>> {
+        let opened = self.net.opened(id)?;
+        Some(opened.map_err(|failure| self.explained(failure)))
+    }
+
+    /// What the machine says, or why it says nothing.
+    fn explained(&self, failure: service::Failure) -> io::Error {
+        match failure {
+            service::Failure::MachineGone => {
+                self.check_there().err().unwrap_or_else(|| failed(failure))
+            }
+            failure => failed(failure),
+        }
+    }
+
+    pub(super) fn take_end(&mut self, id: ConnectionId) -> Option<io::Error> {
+        let failure = self.net.take_end(id)?;
+        Some(self.explained(failure))
+    }
+
+    pub(super) fn take_refused(&mut self, id: ConnectionId) -> Option<io::Error> {
+        let failure = self.net.take_refused(id)?;
+        Some(self.explained(failure))
+    }
+
+    pub(super) fn read(&mut self, id: ConnectionId, target: &mut [u8]) -> usize {
+        match self.split() {
+            Some((net, path)) => net.read(id, target, Some(path.receiver().raw())),
+            None => self.net.read(id, target, None),
+        }
+    }
+
+    /// Copies as much as the machine takes. None if it takes nothing now.
+    pub(super) fn write(&mut self, id: ConnectionId, source: &[u8]) -> Option<usize> {
+        let mut count = 0;
+        while count < source.len() {
+            let left = &source[count..];
+            let sent =
+                self.write_once(id, left.len(), |room| room.copy_from_slice(&left[..room.len()]));
+            match sent {
+                0 => break,
+                sent => count += sent,
+            }
+        }
+        (count > 0).then_some(count)
+    }
+
+    /// Sends bytes that `fill` makes: how many went into one message, or none.
+    fn write_once(
+        &mut self,
+        id: ConnectionId,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> usize {
+        let Some((net, path)) = self.split() else { return 0 };
+        let sender = path.sender();
+        match net.write_with(id, bytes, sender.raw(), fill) {
+            Ok(sent) => sent,
+            Err(SendError::Severed(severed)) => {
+                net.lose_path(severed);
+                0
+            }
+            Err(_) => {
+                sender.set_wants_room(true);
+                0
+            }
+        }
+    }
+
+    pub(super) fn receive_with<R>(
+        &mut self,
+        id: ConnectionId,
+        take: impl FnOnce(&[u8]) -> (usize, R),
+    ) -> Option<R> {
+        let waiting = self.net.waiting(id);
+        if waiting == 0 {
+            return None;
+        }
+        // Where it lies the machine can still write.
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.resize(waiting, 0);
+        let bytes = self.net.peek(id, &mut scratch);
+        let (taken, result) = take(&scratch[..bytes]);
+        self.scratch = scratch;
+        match self.split() {
+            Some((net, path)) => net.skip(id, taken.min(bytes), Some(path.receiver().raw())),
+            None => self.net.skip(id, taken.min(bytes), None),
+        }
+        Some(result)
+    }
+
+    pub(super) fn send_with<R>(
+        &mut self,
+        id: ConnectionId,
+        fill: impl FnOnce(&mut [u8]) -> (usize, R),
+    ) -> Option<R> {
+        let room = self.net.room(id);
+        if room == 0 {
+            return None;
+        }
+        // How much `fill` has to send is known when it has filled.
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.resize(room, 0);
+        let (filled, result) = fill(&mut scratch);
+        if let Some((net, path)) = self.split() {
+            let sender = path.sender();
+            let written = net.write_all(id, &scratch[..filled.min(room)], sender.raw());
+            if let Err(SendError::Severed(severed)) = written {
+                net.lose_path(severed);
+            }
+            sender.set_wants_room(net.is_blocked());
+        }
+        self.scratch = scratch;
+        Some(result)
+    }
+
+    pub(super) fn close(&mut self, id: ConnectionId) {
+        match self.split() {
+            Some((net, path)) => net.close(id, Some(path.receiver().raw())),
+            None => self.net.close(id, None),
+        }
+    }
+
+    pub(super) fn stop_listening(&mut self, id: ConnectionId) {
+        match self.split() {
+            Some((net, path)) => net.stop_listening(id, Some(path.receiver().raw())),
+            None => self.net.stop_listening(id, None),
+        }
+    }
+
+    /// Sends a datagram. None if there is no room for it now.
+    pub(super) fn send_to(
+        &mut self,
+        id: ConnectionId,
+        to: SocketAddr,
+        data: &[u8],
+    ) -> Option<io::Result<()>> {
+        if let Err(error) = self.check_known(id) {
+            return Some(Err(error));
+        }
+        let (net, path) = self.split()?;
+        let sender = path.sender();
+        match net.send_to(id, to, data, sender.raw()) {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None,
+            Err(SendError::Full | SendError::Quiesced) => {
+                sender.set_wants_room(true);
+                None
+            }
+            Err(SendError::Lacking(lack)) => Some(Err(lacking(lack))),
+            Err(SendError::Severed(severed)) => {
+                net.lose_path(severed);
+                self.check_there().err().map(Err)
+            }
+            Err(error @ SendError::TooLong { .. }) => {
+                Some(Err(io::Error::new(io::ErrorKind::InvalidInput, error)))
+            }
+        }
+    }
+}

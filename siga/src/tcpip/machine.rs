@@ -1,0 +1,487 @@
+//! A TCPIP machine: a stack that is a guest of its own, and serves the sockets of other guests.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use fabric::control::{Kind, Pending};
+use fabric::name::Name;
+use fabric::path::{Ringing, Shape};
+use net::tcpip::service::{self, ClientCounters, ClientLimits, Left, Service, ServiceCounters};
+use net::tcpip::{SendToError, Stack};
+use os::event::Event;
+use os::fork::ForkGuard;
+use os::processor::now_ns;
+
+use super::lans::Lans;
+use super::own::Own;
+use super::routing::Routing;
+use super::stack::{StackOptions, engine};
+use crate::guest::{Connecting, Guest};
+use crate::lan::Lan;
+use crate::options::PathOptions;
+use crate::path::Path;
+use crate::waiter::{Key, Member, OneOf, Waiter};
+use crate::waiting::Wait;
+
+/// Time that a client's requests are served for in one turn, for each unit of its share.
+const QUANTUM_NS: i64 = 50_000;
+
+/// Turns of clients between two looks at the network, at most.
+const TURNS_PER_POLL: usize = 64;
+
+/// Polls that find nothing before the machine waits.
+const IDLE_POLLS: u32 = 16;
+
+/// The interval between two attempts to say something for which memory or descriptors were lacking.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// Connections of guests that are being accepted at once, at most. Others wait at the host.
+const ACCEPTING_MAX: usize = 64;
+
+/// What a client's path is made with, at both ends.
+pub(super) const PATH_OPTIONS: PathOptions = PathOptions {
+    kind: Kind::TCPIP,
+    window_bytes: service::WINDOW_BYTES,
+    slip: Duration::ZERO,
+    ..PathOptions::DEFAULT
+};
+
+/// How a machine behaves. All fields have defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineOptions {
+    /// How the machine waits for clients and frames: adaptive unless set. One that polls needs a processor of its own.
+    pub wait: Wait,
+    /// What each client may have, unless [`Machine::set_limits`] says otherwise.
+    pub limits: ClientLimits,
+    /// How its stack behaves. Whoever serves the machine drives it: [`StackOptions::drive`] has no effect.
+    pub stack: StackOptions,
+}
+
+/// A client of a machine, and what it has and has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MachineClient {
+    /// The guest.
+    pub guest: Name,
+    /// What it may have.
+    pub limits: ClientLimits,
+    /// What it has and has done.
+    pub counters: ClientCounters,
+}
+
+/// A stack that serves the sockets of other guests. One thread at a time serves it, with [`Machine::serve`] or [`Machine::poll`].
+///
+/// Guests become clients with [`Stack::of_machine`](super::Stack::of_machine); the host says which may.
+pub struct Machine {
+    guard: ForkGuard,
+    waiter: Waiter<Party>,
+    guest: Key,
+    ground: Key,
+    service: Service,
+    options: MachineOptions,
+    limits: HashMap<Name, ClientLimits>,
+    accepting: Vec<Connecting>,
+    /// The clients, by their numbers at the service.
+    seats: Vec<Option<Seat>>,
+    numbers: HashMap<Key, usize>,
+    /// Set if something was lacking that nobody tells of when it is there again.
+    is_short: bool,
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = formatter.debug_struct("Machine");
+        fields.field("guest", &self.name()).field("clients", &self.numbers.len());
+        fields.finish_non_exhaustive()
+    }
+}
+
+/// A client's place.
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    key: Key,
+    /// What is left of its turn's time; less than nothing if it took more.
+    deficit_ns: i64,
+    share: i64,
+}
+
+/// What the machine waits for.
+enum Party {
+    Guest(Guest),
+    Path(Path),
+    /// The stack and its LANs: not there while it is at work.
+    Ground(Option<Box<Own>>),
+}
+
+impl OneOf for Party {
+    fn member(&self) -> &dyn Member {
+        match self {
+            Party::Guest(guest) => guest,
+            Party::Path(path) => path,
+            Party::Ground(own) => own,
+        }
+    }
+
+    fn member_mut(&mut self) -> &mut dyn Member {
+        match self {
+            Party::Guest(guest) => guest,
+            Party::Path(path) => path,
+            Party::Ground(own) => own,
+        }
+    }
+
+    #[inline]
+    fn is_one_ready(&mut self) -> bool {
+        match self {
+            Party::Guest(guest) => guest.is_ready(),
+            Party::Path(path) => path.is_ready(),
+            Party::Ground(own) => own.is_ready(),
+        }
+    }
+}
+
+/// Ready when there may be a frame on one of the LANs, or room again.
+impl Member for Option<Box<Own>> {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        let lans = self.iter().flat_map(|own| own.lans.iter());
+        lans.for_each(|(_, lan)| lan.doorbells(add));
+    }
+
+    fn hear(&mut self, index: usize) -> bool {
+        let mut lans = self.iter_mut().flat_map(|own| own.lans.iter_mut());
+        lans.nth(index).is_none_or(|(_, lan)| lan.hear(0))
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.iter_mut().flat_map(|own| own.lans.iter_mut()).any(|(_, lan)| lan.is_ready())
+    }
+
+    fn sleep(&mut self) {
+        self.iter_mut().flat_map(|own| own.lans.iter_mut()).for_each(|(_, lan)| lan.sleep());
+    }
+
+    fn wake(&mut self) {
+        self.iter_mut().flat_map(|own| own.lans.iter_mut()).for_each(|(_, lan)| lan.wake());
+    }
+
+    fn trim(&mut self) -> bool {
+        let lans = self.iter_mut().flat_map(|own| own.lans.iter_mut());
+        lans.fold(false, |may_trim, (_, lan)| lan.trim() | may_trim)
+    }
+}
+
+impl service::Ground for Own {
+    fn stack(&mut self) -> &mut Stack {
+        &mut self.net
+    }
+
+    fn now(&self) -> u64 {
+        now_ns()
+    }
+
+    fn can_reach(&mut self, address: IpAddr) -> bool {
+        self.check_reachable(address).is_ok()
+    }
+
+    fn send_to(
+        &mut self,
+        from: SocketAddr,
+        to: SocketAddr,
+        data: &[u8],
+    ) -> Result<(), SendToError> {
+        Own::send_to(self, from, to, data)
+    }
+}
+
+impl Machine {
+    /// A machine at these LANs, of each of which a guest of its own is a member, that serves under the name that `guest` has.
+    ///
+    /// # Errors
+    /// As [`Stack::with_routing`](super::Stack::with_routing).
+    pub fn new(
+        guest: Guest,
+        lans: Vec<Lan>,
+        routing: &Routing,
+        options: &MachineOptions,
+    ) -> io::Result<Machine> {
+        let net = engine(&lans, routing, &options.stack, false)?;
+        // Nothing but the waiter ends its sleep.
+        let lans = Lans::new(lans, &Event::new()?)?;
+        let own = Box::new(Own::new(lans, routing.clone(), net));
+        guest.follow_hosts();
+        let mut waiter = Waiter::new(options.wait)?;
+        let guest = waiter.add(Party::Guest(guest))?;
+        let ground = waiter.add(Party::Ground(Some(own)))?;
+        Ok(Machine {
+            guard: ForkGuard::here(),
+            waiter,
+            guest,
+            ground,
+            service: Service::default(),
+            options: *options,
+            limits: HashMap::new(),
+            accepting: Vec::new(),
+            seats: Vec::new(),
+            numbers: HashMap::new(),
+            is_short: false,
+        })
+    }
+
+    /// The name that it serves under.
+    pub fn name(&self) -> Name {
+        match self.waiter.get(self.guest) {
+            Some(Party::Guest(guest)) => guest.name(),
+            _ => unreachable!("the machine was made with its guest"),
+        }
+    }
+
+    /// The addresses of its stack.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        match self.waiter.get(self.ground) {
+            Some(Party::Ground(Some(own))) => own.net.addresses().to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Sets what a guest may have from when it becomes a client.
+    pub fn set_limits(&mut self, guest: Name, limits: ClientLimits) {
+        self.limits.insert(guest, limits);
+    }
+
+    /// The clients that there are.
+    pub fn clients(&self) -> impl Iterator<Item = MachineClient> {
+        self.service.clients().map(|(_, guest, limits, counters)| MachineClient {
+            guest,
+            limits,
+            counters,
+        })
+    }
+
+    /// What was done for all clients.
+    pub fn counters(&self) -> ServiceCounters {
+        self.service.counters()
+    }
+
+    /// Serves for ever.
+    ///
+    /// # Errors
+    /// As [`Machine::poll`].
+    pub fn serve(&mut self) -> io::Result<Infallible> {
+        loop {
+            self.serve_until(u64::MAX)?;
+        }
+    }
+
+    /// Serves for so long.
+    ///
+    /// # Errors
+    /// As [`Machine::poll`].
+    pub fn serve_within(&mut self, time: Duration) -> io::Result<()> {
+        self.serve_until(crate::waiting::after(time))
+    }
+
+    /// Serves until that time, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds).
+    ///
+    /// # Errors
+    /// As [`Machine::poll`].
+    pub fn serve_until(&mut self, deadline_ns: u64) -> io::Result<()> {
+        loop {
+            let mut idle = 0;
+            while idle < IDLE_POLLS {
+                idle = if self.poll()? { 0 } else { idle + 1 };
+                if idle == 0 && now_ns() >= deadline_ns {
+                    return Ok(());
+                }
+            }
+            let now = now_ns();
+            if now >= deadline_ns {
+                return Ok(());
+            }
+            let mut own = self.take_ground();
+            own.show(now);
+            let due = own.due();
+            self.put_back(own);
+            let retry = self.is_short.then(|| now.saturating_add(RETRY.as_nanos() as u64));
+            let until = [due, retry].into_iter().flatten().fold(deadline_ns, u64::min);
+            if let Some(key) = self.waiter.wait_until(until)? {
+                self.serve_member(key)?;
+            }
+        }
+    }
+
+    /// Does what there is to do, without waiting. Returns true if there was something.
+    ///
+    /// # Errors
+    /// `NotConnected` in a forked child; the kernel refuses to let the machine wait, or the LAN has failed.
+    pub fn poll(&mut self) -> io::Result<bool> {
+        if self.guard.in_child() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        let mut found = false;
+        for _ in 0..TURNS_PER_POLL.min(self.waiter.len()) {
+            let Some(key) = self.waiter.try_next_busy()? else { break };
+            found |= key != self.ground;
+            self.serve_member(key)?;
+        }
+        let mut own = self.take_ground();
+        let worked = own.pump(|| false);
+        self.service.follow(&mut *own);
+        let given = self.give(&mut own);
+        let pushed = own.push();
+        self.put_back(own);
+        Ok(found | given | worked?.has_worked | pushed.has_worked)
+    }
+
+    /// Takes the stack, to do something with it and one of the clients' paths.
+    fn take_ground(&mut self) -> Box<Own> {
+        match self.waiter.get_mut(self.ground) {
+            Some(Party::Ground(own)) => own.take().expect("it was put back"),
+            _ => unreachable!("the machine was made with a stack"),
+        }
+    }
+
+    fn put_back(&mut self, own: Box<Own>) {
+        if let Some(Party::Ground(place)) = self.waiter.get_mut(self.ground) {
+            *place = Some(own);
+        }
+    }
+
+    fn serve_member(&mut self, key: Key) -> io::Result<()> {
+        if key == self.guest {
+            self.accept();
+        } else if let Some(number) = self.numbers.get(&key).copied() {
+            self.serve_client(number, key);
+        }
+        Ok(())
+    }
+
+    /// Takes in the guests that want to be clients.
+    fn accept(&mut self) {
+        let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else { return };
+        let mut accepted = Vec::new();
+        self.accepting.retain_mut(|connecting| match guest.try_complete(connecting) {
+            Ok(None) => true,
+            Ok(Some(path)) => {
+                accepted.push(path);
+                false
+            }
+            Err(_) => false,
+        });
+        while self.accepting.len() < ACCEPTING_MAX
+            && let Some(pending) = guest.pending()
+        {
+            let Pending { kind, shape, .. } = pending;
+            if kind != Kind::TCPIP || shape != Shape::SIMPLE {
+                guest.refuse(pending, [0; 16]);
+            } else if let Ok(connecting) = guest.start_accepting(pending, &PATH_OPTIONS) {
+                self.accepting.push(connecting);
+            }
+        }
+        for path in accepted {
+            self.attach(path);
+        }
+    }
+
+    fn attach(&mut self, mut path: Path) {
+        let guest = path.peer();
+        let limits = self.limits.get(&guest).copied().unwrap_or(self.options.limits);
+        path.sender().raw().set_ringing(Ringing::Deferred);
+        // Who cannot be waited for is no client: its path ends, and so it learns of it.
+        let Ok(key) = self.waiter.add(Party::Path(path)) else { return };
+        let number = self.service.attach(guest, limits);
+        if self.seats.len() <= number {
+            self.seats.resize(number + 1, None);
+        }
+        let share = i64::from(limits.share.max(1));
+        self.seats[number] = Some(Seat { key, deficit_ns: 0, share });
+        self.numbers.insert(key, number);
+    }
+
+    /// Takes a client's requests for one turn: deficit round robin over the time that they take.
+    fn serve_client(&mut self, number: usize, key: Key) {
+        let mut own = self.take_ground();
+        let mut left = None;
+        if let (Some(Party::Path(path)), Some(seat)) =
+            (self.waiter.get_mut(key), self.seats.get_mut(number).and_then(Option::as_mut))
+        {
+            let (senders, receivers) = path.halves();
+            if senders[0].wants_room() && senders[0].raw().is_ready() {
+                senders[0].set_wants_room(false);
+                self.service.has_room(number);
+            }
+            let begun = now_ns();
+            seat.deficit_ns =
+                (seat.deficit_ns + QUANTUM_NS * seat.share).min(QUANTUM_NS * seat.share);
+            loop {
+                let spent = (now_ns() - begun) as i64;
+                if spent >= seat.deficit_ns {
+                    seat.deficit_ns -= spent;
+                    break;
+                }
+                match self.service.take(number, receivers[0].raw(), &mut *own) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        // Who has nothing to do saves no time for later.
+                        seat.deficit_ns = 0;
+                        break;
+                    }
+                    Err(why) => {
+                        left = Some(why);
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(why) = left {
+            self.detach(number, key, why, &mut own);
+        }
+        self.put_back(own);
+    }
+
+    /// Gives clients what is there for them. Returns true if there was something.
+    fn give(&mut self, own: &mut Own) -> bool {
+        let (mut last, mut found) = (None, false);
+        self.is_short = false;
+        while let Some(number) = self.service.next_to_give(last) {
+            last = Some(number);
+            let Some(Seat { key, .. }) = self.seats.get(number).copied().flatten() else {
+                continue;
+            };
+            let Some(Party::Path(path)) = self.waiter.get_mut(key) else { continue };
+            let (senders, receivers) = path.halves();
+            let sender = &mut senders[0];
+            let given = self.service.give(number, sender.raw(), receivers[0].raw(), own);
+            sender.raw().ring();
+            match given {
+                Ok(is_full) => {
+                    found |= !is_full;
+                    sender.set_wants_room(is_full);
+                    // What lacks is there again when nobody says so.
+                    if is_full && sender.raw().is_ready() {
+                        self.is_short = true;
+                        sender.set_wants_room(false);
+                        self.service.has_room(number);
+                    }
+                }
+                Err(why) => self.detach(number, key, why, own),
+            }
+        }
+        found
+    }
+
+    fn detach(&mut self, number: usize, key: Key, why: Left, own: &mut Own) {
+        self.seats[number] = None;
+        self.numbers.remove(&key);
+        self.service.detach(number, own);
+        if let Some(Party::Path(path)) = self.waiter.remove(key) {
+            match why {
+                Left::Severed(_) => path.close(),
+                Left::Fault(fault) => path.close_with(fault.text()),
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! A TCPIP machine and its clients, over a host in this process.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use host::Embedded;
+use host::system::System;
+use siga::lan::{Address, Lan, LanOptions};
+use siga::tcpip::{
+    ClientLimits, ClientOptions, Drive, Machine, MachineClient, MachineOptions, Routing, Stack,
+    StackOptions, TcpListener, TcpStream, UdpSocket,
+};
+use siga::{Guest, Wait};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A machine that a thread serves until this is dropped.
+struct Serving {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Machine>>,
+    address: SocketAddr,
+}
+
+fn lan(host: &Embedded, name: &str) -> Lan {
+    let guest = Guest::attach_embedded(host, name).unwrap();
+    let options = LanOptions { address: Address::Chosen, ..LanOptions::default() };
+    Lan::join(guest, "hs0", &options).unwrap()
+}
+
+fn serve(host: &Embedded, limits: ClientLimits) -> Serving {
+    let guest = Guest::attach_embedded(host, "TCPIP").unwrap();
+    let options = MachineOptions { wait: Wait::Block, limits, ..MachineOptions::default() };
+    let lans = vec![lan(host, "TCPIP1")];
+    let mut machine = Machine::new(guest, lans, &Routing::default(), &options).unwrap();
+    let address = SocketAddr::new(machine.addresses()[0], 0);
+    let is_over = Arc::<AtomicBool>::default();
+    let over = is_over.clone();
+    let thread = thread::spawn(move || {
+        while !over.load(Ordering::Relaxed) {
+            machine.serve_within(Duration::from_millis(2)).unwrap();
+        }
+        machine
+    });
+    Serving { is_over, thread: Some(thread), address }
+}
+
+impl Serving {
+    fn end(mut self) -> Machine {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn client(host: &Embedded, name: &str) -> Stack {
+    client_with(host, name, Drive::Inline)
+}
+
+fn client_with(host: &Embedded, name: &str, drive: Drive) -> Stack {
+    let guest = Guest::attach_embedded(host, name).unwrap();
+    let options = ClientOptions { wait: Wait::Block, drive, ..ClientOptions::default() };
+    Stack::of_machine(guest, "TCPIP", &options).unwrap()
+}
+
+fn host() -> Embedded {
+    Embedded::start(System::open()).unwrap()
+}
+
+fn pattern(bytes: usize, seed: usize) -> Vec<u8> {
+    (0..bytes).map(|at| ((at + seed).wrapping_mul(0x9e37_79b9) >> 11) as u8).collect()
+}
+
+#[test]
+fn clients_of_a_machine_talk_with_each_other_and_with_a_member_of_the_lan() {
+    let host = host();
+    let machine = serve(&host, ClientLimits::default());
+    let (near, far) = (client(&host, "NEAR"), client(&host, "FAR"));
+    assert_eq!(near.addresses(), [machine.address.ip()]);
+    let member = Stack::new(lan(&host, "MEMBER"), &StackOptions::default()).unwrap();
+    let listeners = [
+        TcpListener::bind(&far, (machine.address.ip(), 7)).unwrap(),
+        TcpListener::bind(&member, (member.addresses()[0], 7)).unwrap(),
+    ];
+    for listener in listeners {
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let (mut stream, peer) = listener.accept().unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), peer);
+            let mut question = Vec::new();
+            stream.read_to_end(&mut question).unwrap();
+            question.reverse();
+            stream.write_all(&question).unwrap();
+            peer
+        });
+        let mut stream = TcpStream::connect(&near, address).unwrap();
+        let question = pattern(3_000_000, 5);
+        let mut copy = stream.try_clone().unwrap();
+        let asked = question.clone();
+        let writer = thread::spawn(move || {
+            copy.write_all(&asked).unwrap();
+            copy.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        writer.join().unwrap();
+        answer.reverse();
+        assert!(answer == question, "to {address}");
+        assert_eq!(server.join().unwrap(), stream.local_addr().unwrap());
+    }
+    // And the other way round: a member connects to a client.
+    let listener = TcpListener::bind(&far, (machine.address.ip(), 8)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut stream = TcpStream::connect(&member, address).unwrap();
+    stream.write_all(b"from the LAN").unwrap();
+    let (mut accepted, _) = listener.accept().unwrap();
+    let mut found = [0; 12];
+    accepted.read_exact(&mut found).unwrap();
+    assert_eq!(&found, b"from the LAN");
+}
+
+#[test]
+fn options_limits_of_time_and_errors_are_those_of_a_stack_of_ones_own() {
+    let host = host();
+    let machine = serve(&host, ClientLimits::default());
+    let stack = client(&host, "CLIENT");
+    let at = |port| SocketAddr::new(machine.address.ip(), port);
+    let listener = TcpListener::bind(&stack, at(0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    assert_ne!(address.port(), 0);
+    assert_eq!(TcpListener::bind(&stack, address).unwrap_err().kind(), ErrorKind::AddrInUse);
+    let elsewhere = "10.99.0.1:5".parse::<SocketAddr>().unwrap();
+    let refused = TcpListener::bind(&stack, elsewhere).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::AddrNotAvailable);
+    let refused = TcpStream::connect(&stack, at(9)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    let refused = TcpStream::connect(&stack, elsewhere).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::HostUnreachable);
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    listener.set_nonblocking(false).unwrap();
+    let mut near = TcpStream::connect(&stack, address).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    near.set_nodelay(true).unwrap();
+    assert!(near.nodelay().unwrap());
+    near.set_keepalive(Some(Duration::from_secs(60))).unwrap();
+    near.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+    assert_eq!(near.read(&mut [0; 10]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    far.write_all(b"peeked").unwrap();
+    let mut found = [0; 10];
+    near.set_read_timeout(Some(LONG)).unwrap();
+    assert_eq!(near.peek(&mut found).unwrap(), 6);
+    assert_eq!(near.receive_with(|bytes| (2, bytes.len())).unwrap(), 6);
+    assert_eq!(near.read(&mut found).unwrap(), 4);
+    assert_eq!(&found[..4], b"eked");
+    assert_eq!(
+        near.send_with(|room| {
+            room[..5].copy_from_slice(b"built");
+            (5, room.len() > 5)
+        })
+        .unwrap(),
+        true
+    );
+    far.read_exact(&mut found[..5]).unwrap();
+    assert_eq!(&found[..5], b"built");
+    near.reset().unwrap();
+    assert_eq!(far.read(&mut found).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(far.read(&mut found).unwrap(), 0, "it is said once");
+    assert_eq!(stack.add_lan(lan(&host, "EXTRA")).unwrap_err().kind(), ErrorKind::Unsupported);
+}
+
+#[test]
+fn datagrams_of_clients_go_where_they_are_sent() {
+    let host = host();
+    let machine = serve(&host, ClientLimits::default());
+    let (near, far) = (client(&host, "NEAR"), client(&host, "FAR"));
+    let bind = |stack: &Stack| UdpSocket::bind(stack, machine.address).unwrap();
+    let (one, other) = (bind(&near), bind(&far));
+    let (from, to) = (one.local_addr().unwrap(), other.local_addr().unwrap());
+    for bytes in [0, 1, 1000, 20_000] {
+        let data = pattern(bytes, bytes);
+        assert_eq!(one.send_to(&data, to).unwrap(), bytes);
+        let mut target = vec![0; bytes + 1];
+        assert_eq!(other.recv_from(&mut target).unwrap(), (bytes, from));
+        assert!(target[..bytes] == data);
+    }
+    one.connect(to).unwrap();
+    assert_eq!(one.peer_addr().unwrap(), to);
+    other.connect(from).unwrap();
+    other.send(b"answer").unwrap();
+    let mut target = [0; 10];
+    assert_eq!(one.recv(&mut target).unwrap(), 6);
+    drop(other);
+    // The port is free when the machine has heard of it.
+    let deadline = std::time::Instant::now() + LONG;
+    let refused = loop {
+        assert!(std::time::Instant::now() < deadline);
+        let sent = one.send(b"anybody?");
+        one.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        match sent.and_then(|_| one.recv(&mut target)) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => break error,
+            Ok(_) => {}
+        }
+    };
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn many_sockets_of_a_client_are_waited_for_at_one_descriptor() {
+    let host = host();
+    let machine = serve(&host, ClientLimits::default());
+    let (near, far) = (client(&host, "NEAR"), client(&host, "FAR"));
+    let listener = TcpListener::bind(&far, machine.address).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut pairs: Vec<_> = (0..20)
+        .map(|_| (TcpStream::connect(&near, address).unwrap(), listener.accept().unwrap().0))
+        .collect();
+    for (token, (_, stream)) in pairs.iter().enumerate() {
+        stream.set_nonblocking(true).unwrap();
+        stream.watch(token as u64).unwrap();
+    }
+    while far.take_changed().unwrap().is_some() {}
+    let descriptor = far.descriptor().unwrap();
+    for round in 0..60 {
+        let at = round * 7 % pairs.len();
+        pairs[at].0.write_all(b"news").unwrap();
+        let named = loop {
+            far.poll().unwrap();
+            if let Some(named) = far.take_changed().unwrap() {
+                break named;
+            }
+            let wait = far.prepare_wait().unwrap();
+            if !wait.is_zero() {
+                let wait = wait.min(LONG);
+                let ready = os::poller::wait_any([Some(descriptor.as_fd())], Some(wait)).unwrap();
+                assert_eq!(ready, [true], "round {round}");
+            }
+        };
+        assert_eq!(named, at as u64, "round {round}");
+        let mut target = [0; 10];
+        assert_eq!(pairs[at].1.read(&mut target).unwrap(), 4);
+        assert_eq!(pairs[at].1.read(&mut target).unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
+}
+
+#[test]
+fn machine_that_ends_is_an_error_at_once_and_the_next_one_serves() {
+    let host = host();
+    let machine = serve(&host, ClientLimits::default());
+    let stack = client(&host, "CLIENT");
+    let listener = TcpListener::bind(&stack, machine.address).unwrap();
+    let mut near = TcpStream::connect(&stack, listener.local_addr().unwrap()).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    far.write_all(b"before").unwrap();
+    near.read_exact(&mut [0; 6]).unwrap();
+    let reader = thread::spawn(move || near.read(&mut [0; 10]).unwrap_err());
+    let acceptor = thread::spawn(move || listener.accept().unwrap_err());
+    drop(machine.end());
+    for error in [reader.join().unwrap(), acceptor.join().unwrap()] {
+        assert_eq!(error.kind(), ErrorKind::ConnectionAborted);
+        assert!(error.to_string().contains("the TCPIP machine TCPIP is gone"), "{error}");
+    }
+    assert_eq!(far.write(b"after").unwrap_err().kind(), ErrorKind::ConnectionAborted);
+    let refused = TcpListener::bind(&stack, "0.0.0.0:0").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionAborted);
+    let next = serve(&host, ClientLimits::default());
+    let options = ClientOptions { wait: Wait::Block, ..ClientOptions::default() };
+    stack.attach_again(&options).unwrap();
+    assert_eq!(stack.addresses(), [next.address.ip()]);
+    let listener = TcpListener::bind(&stack, next.address).unwrap();
+    let mut near = TcpStream::connect(&stack, listener.local_addr().unwrap()).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    near.write_all(b"again").unwrap();
+    let mut found = [0; 5];
+    far.read_exact(&mut found).unwrap();
+    assert_eq!(&found, b"again");
+}
+
+#[test]
+fn client_that_leaves_takes_its_sockets_along_and_nobody_elses() {
+    let host = host();
+    let machine = serve(&host, ClientLimits::default());
+    let (near, far) = (client(&host, "NEAR"), client(&host, "FAR"));
+    let listener = TcpListener::bind(&far, machine.address).unwrap();
+    let address = listener.local_addr().unwrap();
+    let stream = TcpStream::connect(&near, address).unwrap();
+    let (mut lost, _) = listener.accept().unwrap();
+    let other = client(&host, "OTHER");
+    let mut kept = TcpStream::connect(&other, address).unwrap();
+    let (mut kept_far, _) = listener.accept().unwrap();
+    // What it leaves unread is a reset at the other side.
+    lost.write_all(b"unread").unwrap();
+    stream.peek(&mut [0; 6]).unwrap();
+    drop((near, stream));
+    assert_eq!(lost.read(&mut [0; 10]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    kept.write_all(b"on").unwrap();
+    let mut found = [0; 2];
+    kept_far.read_exact(&mut found).unwrap();
+    assert_eq!(&found, b"on");
+    let machine = machine.end();
+    let clients: Vec<MachineClient> = machine.clients().collect();
+    let names: Vec<_> = clients.iter().map(|client| client.guest.to_string()).collect();
+    assert_eq!(names, ["FAR", "OTHER"]);
+}
