@@ -3,6 +3,7 @@
 mod audit;
 mod capture;
 mod check;
+mod children;
 mod ending;
 mod export;
 mod forward;
@@ -28,6 +29,7 @@ mod served;
 mod session;
 mod shell;
 mod socket;
+mod tcpip;
 mod top;
 mod transfer;
 mod up;
@@ -59,6 +61,7 @@ enum Command {
     Forward(forward::Arguments),
     Route(route::Arguments),
     Gateway(gateway::Arguments),
+    Tcpip(tcpip::Arguments),
     Query(query::Arguments),
     Audit(audit::Arguments),
     Capture(capture::Arguments),
@@ -100,6 +103,7 @@ fn main() -> std::process::ExitCode {
         Command::Forward(arguments) => forward::run(&arguments),
         Command::Route(arguments) => route::run(&arguments),
         Command::Gateway(arguments) => gateway::run(&arguments),
+        Command::Tcpip(arguments) => tcpip::run(&arguments),
         Command::Query(arguments) => query::run(&arguments),
         Command::Audit(arguments) => audit::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),

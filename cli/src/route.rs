@@ -61,9 +61,9 @@ pub struct Arguments {
 
 /// A LAN, and the addresses there.
 #[derive(Clone, Debug)]
-struct AtLan {
-    lan: String,
-    addresses: Vec<IpAddr>,
+pub struct AtLan {
+    pub lan: String,
+    pub addresses: Vec<IpAddr>,
 }
 
 impl FromStr for AtLan {

@@ -14,18 +14,20 @@ use siga::disk::SystemVolumes;
 use tracing_subscriber::EnvFilter;
 
 use crate::check::check;
+use crate::children::Children;
 use crate::ending::{end_in_time, take_all};
-use crate::gateway::Gateways;
+use crate::gateway::gateways;
 use crate::notify;
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json, say};
 use crate::served::{Checks, Served, say_not_shown};
 use crate::socket::Socket;
+use crate::tcpip::machines;
 use crate::volume::serve_system;
 
 /// Run the host of a system in the foreground
 ///
-/// Guests attach to it, and it makes paths between them. LANs with outside = true get a gateway to other networks each, in a process of its own (siga gateway). Volumes that the system file names are served too, by a guest of
+/// Guests attach to it, and it makes paths between them. LANs with outside = true get a gateway to other networks each, in a process of its own (siga gateway), and so do the TCPIP machines of the system file (siga tcpip serve). Volumes that the system file names are served too, by a guest of
 /// their own on a thread of the host. Paths between guests go on when the host ends; guests attach again to the next host. Set
 /// RUST_LOG=debug to see each request.
 ///
@@ -42,6 +44,9 @@ pub struct Arguments {
     /// Start no gateways: members of LANs reach no other networks, unless somebody else starts `siga gateway`
     #[arg(long)]
     without_outside: bool,
+    /// Start no TCPIP machines: they are left to `siga tcpip serve --system`, and go on when the host ends
+    #[arg(long)]
+    without_tcpip: bool,
     /// Start no host: print what is wrong in the system file or probably not meant, and what a host would make of it, or has without
     /// a file. Ends with 1 if there is anything to fix
     #[arg(long)]
@@ -89,10 +94,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         true => None,
         false => SystemVolumes::open(&system, |file, checking| checks.see(file, &checking))?,
     };
-    let gateways = match arguments.without_outside {
-        true => Gateways::default(),
-        false => Gateways::of(&system, &socket),
-    };
+    let mut children = Children::default();
+    if !arguments.without_outside {
+        children.0.extend(gateways(&system, &socket));
+    }
+    if let Some(file) = arguments.system.as_deref().filter(|_| !arguments.without_tcpip) {
+        children.0.extend(machines(&system, file, &socket));
+    }
     // From here on there is something to remove. Checking volumes takes minutes: a signal ends that at once.
     let held = HeldSignals::hold().map_err(Outcome::no)?;
     end_in_time(&held, END_TIME, 1).map_err(Outcome::no)?;
@@ -109,7 +117,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let output = arguments.output;
     let Some(volumes) = volumes else {
         let begin = move || {
-            gateways.start();
+            children.start();
             announce(&socket, None, output);
         };
         // The host answers on this thread.
@@ -118,7 +126,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         // Nothing but a signal has ended it.
         return take_all(&held).map(drop);
     };
-    run_with(host, handle, &held, move || serve(&socket, volumes, gateways, output))
+    run_with(host, handle, &held, move || serve(&socket, volumes, children, output))
 }
 
 /// Runs a host, and a control unit on a thread of its own, until a signal ends both. The control unit is left in the middle of its work
@@ -176,11 +184,11 @@ impl Drop for StopHost {
 fn serve(
     socket: &Path,
     volumes: SystemVolumes,
-    gateways: Gateways,
+    children: Children,
     output: Output,
 ) -> Result<Infallible, Outcome> {
     let (mut server, served) = serve_system(socket, volumes)?;
-    gateways.start();
+    children.start();
     announce(socket, Some(&served), output);
     let ended = |error| Outcome::No(format!("{ENDED}: {error}"));
     // The host answers on another thread.

@@ -3,8 +3,6 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -12,8 +10,8 @@ use host::Embedded;
 use host::system::System;
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{
-    ClientLimits, ClientOptions, Drive, Machine, MachineClient, MachineOptions, Routing, Stack,
-    StackOptions, TcpListener, TcpStream, UdpSocket,
+    ClientLimits, ClientOptions, Drive, Machine, MachineClient, MachineOptions, MachineStop,
+    Routing, Stack, StackOptions, TcpListener, TcpStream, UdpSocket,
 };
 use siga::{Guest, Wait};
 
@@ -21,7 +19,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// A machine that a thread serves until this is dropped.
 struct Serving {
-    is_over: Arc<AtomicBool>,
+    stop: MachineStop,
     thread: Option<JoinHandle<Machine>>,
     address: SocketAddr,
 }
@@ -38,27 +36,24 @@ fn serve(host: &Embedded, limits: ClientLimits) -> Serving {
     let lans = vec![lan(host, "TCPIP1")];
     let mut machine = Machine::new(guest, lans, &Routing::default(), &options).unwrap();
     let address = SocketAddr::new(machine.addresses()[0], 0);
-    let is_over = Arc::<AtomicBool>::default();
-    let over = is_over.clone();
+    let stop = machine.stopper();
     let thread = thread::spawn(move || {
-        while !over.load(Ordering::Relaxed) {
-            machine.serve_within(Duration::from_millis(2)).unwrap();
-        }
+        machine.serve().unwrap();
         machine
     });
-    Serving { is_over, thread: Some(thread), address }
+    Serving { stop, thread: Some(thread), address }
 }
 
 impl Serving {
     fn end(mut self) -> Machine {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.stop.stop();
         self.thread.take().unwrap().join().unwrap()
     }
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.stop.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -27,7 +27,7 @@ use self::failure::{Failure, failure};
 use self::flows::Flows;
 use self::rules::Rules;
 use self::streams::Streams;
-pub use self::supervisor::Gateways;
+pub use self::supervisor::gateways;
 use crate::member::no_member;
 use crate::notices::Notices;
 use crate::outcome::Outcome;

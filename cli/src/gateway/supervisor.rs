@@ -1,118 +1,31 @@
-//! The gateways of a host: processes of their own, started again when they end.
+//! The gateways that a system file asks for.
 
-use std::convert::Infallible;
-use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Sender, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use host::system::System;
 use host::system::lan::LanRule;
 use host::system::outside::OutsideRule;
 use port::outside::OWN_EXECUTABLE;
 
+use crate::children::Service;
 use crate::outcome::Outcome;
-use crate::output::{Output, say};
+use crate::output::Output;
 use crate::socket::Socket;
 
-/// How long until a gateway that has ended is started again: what has ended it may be there still. The time doubles, up to the longest,
-/// until a gateway has lived for that long.
-const DELAY: Duration = Duration::from_secs(1);
-const DELAY_MAX: Duration = Duration::from_secs(64);
-
-/// How long a host waits for its gateways before it says that it is there.
-const UP_MAX: Duration = Duration::from_secs(5);
-
-/// The gateways of a system, which are not started yet.
-#[derive(Clone, Debug, Default)]
-pub struct Gateways(Vec<Gateway>);
-
-#[derive(Clone, Debug)]
-struct Gateway {
-    lan: String,
-    words: Vec<String>,
+/// The gateways that a system file asks for, of a host that listens at `socket`.
+pub fn gateways(system: &System, socket: &Path) -> Vec<Service> {
+    of(system, socket).map(|(_, service)| service).collect()
 }
 
-impl Gateways {
-    /// Those that a system file asks for, of a host that listens at `socket`.
-    pub fn of(system: &System, socket: &Path) -> Gateways {
-        let ways = system.lans.iter().filter_map(|lan| Some((lan, lan.outside.as_ref()?)));
-        let gateways = ways.map(|(lan, way)| Gateway {
-            lan: lan.name.to_string(),
-            words: words((lan, way), &system.lans, socket),
-        });
-        Gateways(gateways.collect())
-    }
-
-    /// Starts them all, and returns when each is there or could not be started, or after some seconds. The host has to answer meanwhile.
-    ///
-    /// They end with this process, whatever ends it: their standard input does.
-    pub fn start(self) {
-        let (waiting, up) = channel();
-        for gateway in self.0 {
-            let (lan, waiting) = (gateway.lan.clone(), waiting.clone());
-            let supervising = thread::Builder::new().name("gateway".into());
-            if let Err(error) = supervising.spawn(move || gateway.supervise(waiting)) {
-                say(format_args!(
-                    "siga: no gateway of {lan} until this host is started again: {error}"
-                ));
-            }
-        }
-        drop(waiting);
-        // Nothing is sent: it ends when nobody can send any more.
-        let _ = up.recv_timeout(UP_MAX);
-    }
-}
-
-impl Gateway {
-    fn start(&self) -> Option<Child> {
-        let mut command = Command::new(OWN_EXECUTABLE);
-        command
-            .args(&self.words)
-            .args(["--until-input-ends", "--json"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        // Ctrl-C is for the host: with it goes the gateway, and not before.
-        command.process_group(0);
-        let child = command.spawn();
-        child
-            .inspect_err(|error| say(format_args!("siga: no gateway of {}: {error}", self.lan)))
-            .ok()
-    }
-
-    /// Starts the gateway, and again whenever it has ended. Drops `waiting` when the gateway is there, or could not be started.
-    fn supervise(&self, waiting: Sender<Infallible>) {
-        let mut waiting = Some(waiting);
-        let mut delay = DELAY;
-        loop {
-            let begun = Instant::now();
-            if let Some(mut child) = self.start() {
-                if let Some(output) = child.stdout.take() {
-                    let mut output = BufReader::new(output);
-                    let _ = output.read_line(&mut String::new());
-                    waiting = None;
-                    // What else it prints is for nobody.
-                    let _ = std::io::copy(&mut output, &mut std::io::sink());
-                }
-                // Waiting would close its standard input, and so end it: but it has closed its output, and is at its end.
-                let why =
-                    child.wait().map_or_else(|error| error.to_string(), |end| end.to_string());
-                if begun.elapsed() >= DELAY_MAX {
-                    delay = DELAY;
-                }
-                let (lan, seconds) = (&self.lan, delay.as_secs());
-                let again =
-                    format!("it is started again in {seconds} s; connections over it are over");
-                say(format_args!("siga: the gateway of {lan} has ended ({why}): {again}"));
-            }
-            drop(waiting.take());
-            thread::sleep(delay);
-            delay = DELAY_MAX.min(2 * delay);
-        }
-    }
+/// The same, by their LANs.
+fn of<'a>(system: &'a System, socket: &Path) -> impl Iterator<Item = (&'a LanRule, Service)> {
+    let ways = system.lans.iter().filter_map(|lan| Some((lan, lan.outside.as_ref()?)));
+    ways.map(move |(lan, way)| {
+        let what = format!("the gateway of {}", lan.name);
+        (lan, Service { what, words: words((lan, way), &system.lans, socket) })
+    })
 }
 
 /// Becomes the gateway that a system file asks for, with these words more.
@@ -128,8 +41,7 @@ pub fn become_gateway(
 ) -> Result<(), Outcome> {
     let system = System::read(file)?;
     let socket = system.socket.clone().map_or_else(|| socket.path(), Ok)?;
-    let Gateways(gateways) = Gateways::of(&system, &socket);
-    let Some(gateway) = gateways.into_iter().find(|gateway| gateway.lan == lan) else {
+    let Some((_, gateway)) = of(&system, &socket).find(|(of, _)| of.name.to_string() == lan) else {
         let what = format!("{}: no [[lan]] {lan} has outside = true", file.display());
         return Err(Outcome::Usage(what));
     };
@@ -180,8 +92,8 @@ mod tests {
         std::fs::write(&file, text.concat()).unwrap();
         let system = System::read(&file).unwrap();
         std::fs::remove_file(&file).unwrap();
-        let Gateways(gateways) = Gateways::of(&system, Path::new("/run/socket"));
-        let others = |gateway: &Gateway| {
+        let gateways = gateways(&system, Path::new("/run/socket"));
+        let others = |gateway: &Service| {
             let others = gateway.words.iter().filter_map(|word| word.strip_prefix("--other="));
             others.map(str::to_owned).collect::<Vec<_>>()
         };

@@ -1,11 +1,12 @@
 //! A TCPIP machine: a stack that is a guest of its own, and serves the sockets of other guests.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fabric::control::{Kind, Pending};
@@ -79,11 +80,11 @@ pub struct MachineClient {
 pub struct Machine {
     guard: ForkGuard,
     waiter: Waiter<Party>,
+    stop: MachineStop,
     guest: Key,
     ground: Key,
     service: Service,
-    options: MachineOptions,
-    limits: HashMap<Name, ClientLimits>,
+    limits: Box<dyn Fn(Name) -> ClientLimits + Send>,
     accepting: Vec<Connecting>,
     /// The clients, by their numbers at the service.
     seats: Vec<Option<Seat>>,
@@ -109,8 +110,46 @@ struct Seat {
     share: i64,
 }
 
+/// Ends the serving of a machine, from any thread.
+#[derive(Clone, Debug)]
+pub struct MachineStop {
+    stop: Arc<Stop>,
+}
+
+#[derive(Debug)]
+struct Stop {
+    is_set: AtomicBool,
+    event: Event,
+}
+
+impl MachineStop {
+    /// Has [`Machine::serve`] return, now and from now on.
+    pub fn stop(&self) {
+        // Release: pairs with the Acquire in `is_ready`. What was done before is seen by whoever serves.
+        self.stop.is_set.store(true, Ordering::Release);
+        self.stop.event.set();
+    }
+}
+
+/// Ready once the machine is to stop.
+impl Member for MachineStop {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        add(self.stop.event.as_fd());
+    }
+
+    fn hear(&mut self, _index: usize) -> bool {
+        // It stays set, and whoever has been told does not wait again.
+        false
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.stop.is_set.load(Ordering::Acquire)
+    }
+}
+
 /// What the machine waits for.
 enum Party {
+    Stop(MachineStop),
     Guest(Guest),
     Path(Path),
     /// The stack and its LANs: not there while it is at work.
@@ -120,6 +159,7 @@ enum Party {
 impl OneOf for Party {
     fn member(&self) -> &dyn Member {
         match self {
+            Party::Stop(stop) => stop,
             Party::Guest(guest) => guest,
             Party::Path(path) => path,
             Party::Ground(own) => own,
@@ -128,6 +168,7 @@ impl OneOf for Party {
 
     fn member_mut(&mut self) -> &mut dyn Member {
         match self {
+            Party::Stop(stop) => stop,
             Party::Guest(guest) => guest,
             Party::Path(path) => path,
             Party::Ground(own) => own,
@@ -137,6 +178,7 @@ impl OneOf for Party {
     #[inline]
     fn is_one_ready(&mut self) -> bool {
         match self {
+            Party::Stop(stop) => stop.is_ready(),
             Party::Guest(guest) => guest.is_ready(),
             Party::Path(path) => path.is_ready(),
             Party::Ground(own) => own.is_ready(),
@@ -214,16 +256,20 @@ impl Machine {
         let own = Box::new(Own::new(lans, routing.clone(), net));
         guest.follow_hosts();
         let mut waiter = Waiter::new(options.wait)?;
+        let stop = Stop { is_set: AtomicBool::new(false), event: Event::new()? };
+        let stop = MachineStop { stop: Arc::new(stop) };
+        waiter.add(Party::Stop(stop.clone()))?;
         let guest = waiter.add(Party::Guest(guest))?;
         let ground = waiter.add(Party::Ground(Some(own)))?;
+        let limits = options.limits;
         Ok(Machine {
             guard: ForkGuard::here(),
             waiter,
+            stop,
             guest,
             ground,
             service: Service::default(),
-            options: *options,
-            limits: HashMap::new(),
+            limits: Box::new(move |_| limits),
             accepting: Vec::new(),
             seats: Vec::new(),
             numbers: HashMap::new(),
@@ -241,15 +287,36 @@ impl Machine {
 
     /// The addresses of its stack.
     pub fn addresses(&self) -> Vec<IpAddr> {
+        self.own().map(|own| own.net.addresses().to_vec()).unwrap_or_default()
+    }
+
+    /// The addresses of its stack that the host which is there now does not give it, and why; none if it has all.
+    pub fn refused(&self) -> Option<String> {
+        let (address, why) = self.own()?.refused()?;
+        Some(format!("{address} is not ours now: {why}"))
+    }
+
+    fn own(&self) -> Option<&Own> {
         match self.waiter.get(self.ground) {
-            Some(Party::Ground(Some(own))) => own.net.addresses().to_vec(),
-            _ => Vec::new(),
+            Some(Party::Ground(own)) => own.as_deref(),
+            _ => None,
         }
     }
 
-    /// Sets what a guest may have from when it becomes a client.
-    pub fn set_limits(&mut self, guest: Name, limits: ClientLimits) {
-        self.limits.insert(guest, limits);
+    /// Sets how long packets may be at a LAN, as [`Stack::set_mtu`](super::Stack::set_mtu) does.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the machine is not at this LAN, or the LAN does not take such packets.
+    pub fn set_mtu(&mut self, lan: usize, mtu: usize) -> io::Result<()> {
+        let mut own = self.take_ground();
+        let set = own.set_mtu(lan, mtu);
+        self.put_back(own);
+        set
+    }
+
+    /// Sets what guests may have from when they become clients: in place of [`MachineOptions::limits`], which are the same for all.
+    pub fn set_limits(&mut self, limits: impl Fn(Name) -> ClientLimits + Send + 'static) {
+        self.limits = Box::new(limits);
     }
 
     /// The clients that there are.
@@ -266,17 +333,23 @@ impl Machine {
         self.service.counters()
     }
 
-    /// Serves for ever.
+    /// Ends [`Machine::serve`], from any thread.
+    pub fn stopper(&self) -> MachineStop {
+        self.stop.clone()
+    }
+
+    /// Serves until somebody stops it: [`Machine::stopper`].
     ///
     /// # Errors
     /// As [`Machine::poll`].
-    pub fn serve(&mut self) -> io::Result<Infallible> {
-        loop {
+    pub fn serve(&mut self) -> io::Result<()> {
+        while !self.stop.is_ready() {
             self.serve_until(u64::MAX)?;
         }
+        Ok(())
     }
 
-    /// Serves for so long.
+    /// Serves for so long, or until somebody stops it.
     ///
     /// # Errors
     /// As [`Machine::poll`].
@@ -284,7 +357,7 @@ impl Machine {
         self.serve_until(crate::waiting::after(time))
     }
 
-    /// Serves until that time, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds).
+    /// Serves until that time, or until somebody stops it, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds).
     ///
     /// # Errors
     /// As [`Machine::poll`].
@@ -293,12 +366,12 @@ impl Machine {
             let mut idle = 0;
             while idle < IDLE_POLLS {
                 idle = if self.poll()? { 0 } else { idle + 1 };
-                if idle == 0 && now_ns() >= deadline_ns {
+                if idle == 0 && (now_ns() >= deadline_ns || self.stop.is_ready()) {
                     return Ok(());
                 }
             }
             let now = now_ns();
-            if now >= deadline_ns {
+            if now >= deadline_ns || self.stop.is_ready() {
                 return Ok(());
             }
             let mut own = self.take_ground();
@@ -324,7 +397,7 @@ impl Machine {
         let mut found = false;
         for _ in 0..TURNS_PER_POLL.min(self.waiter.len()) {
             let Some(key) = self.waiter.try_next_busy()? else { break };
-            found |= key != self.ground;
+            found |= self.numbers.contains_key(&key);
             self.serve_member(key)?;
         }
         let mut own = self.take_ground();
@@ -388,7 +461,7 @@ impl Machine {
 
     fn attach(&mut self, mut path: Path) {
         let guest = path.peer();
-        let limits = self.limits.get(&guest).copied().unwrap_or(self.options.limits);
+        let limits = (self.limits)(guest);
         path.sender().raw().set_ringing(Ringing::Deferred);
         // Who cannot be waited for is no client: its path ends, and so it learns of it.
         let Ok(key) = self.waiter.add(Party::Path(path)) else { return };

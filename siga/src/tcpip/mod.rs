@@ -52,7 +52,7 @@ mod udp;
 mod waiting;
 mod ways;
 
-pub use machine::{Machine, MachineClient, MachineOptions};
+pub use machine::{Machine, MachineClient, MachineOptions, MachineStop};
 pub use net::tcpip::service::{ClientCounters, ClientLimits, ServiceCounters};
 pub use net::tcpip::{Congestion, Counter, NoPrefix, Prefix, Refusal, Route, Stray, StrayKind};
 pub use outside::{Asked, Outside};

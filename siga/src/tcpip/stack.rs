@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use fabric::control::Problem;
 use fabric::name::Name;
 use net::tcpip::{Congestion, Counter, Options, Secret};
 use os::processor::now_ns;
@@ -113,14 +114,23 @@ impl ClientOptions {
     }
 }
 
-/// Why a guest did not become a client.
-fn not_attached(error: ConnectError) -> io::Error {
-    let kind = match error {
-        ConnectError::TimedOut => io::ErrorKind::TimedOut,
-        ConnectError::HostGone => io::ErrorKind::NotConnected,
-        _ => io::ErrorKind::ConnectionRefused,
-    };
-    io::Error::new(kind, error)
+/// Why a guest did not become a client of a machine, and what would be right.
+fn not_attached(guest: Name, machine: Name, error: ConnectError) -> io::Error {
+    let refused = |text| io::Error::new(io::ErrorKind::ConnectionRefused, text);
+    match error {
+        ConnectError::TimedOut => io::Error::new(io::ErrorKind::TimedOut, error),
+        ConnectError::HostGone => io::Error::new(io::ErrorKind::NotConnected, error),
+        ConnectError::Refused { problem: Problem::NotAuthorised, .. } => refused(format!(
+            "{guest} is no client of {machine}: the system file must name it in clients = [..] of that machine"
+        )),
+        ConnectError::Refused { problem: Problem::NotAttached, .. } => refused(format!(
+            "the TCPIP machine {machine} is not there: `siga up` starts those of the system file, `siga tcpip serve` any"
+        )),
+        ConnectError::Refused { problem: Problem::Refused, .. } => {
+            refused(format!("{machine} is no TCPIP machine"))
+        }
+        error => refused(error.to_string()),
+    }
 }
 
 /// A TCP/IP stack on a LAN, or several, with the addresses of its members. A clone stands for the same stack.
@@ -301,7 +311,8 @@ impl Stack {
     pub fn of_machine(guest: Guest, machine: &str, options: &ClientOptions) -> io::Result<Stack> {
         let name = machine.parse::<Name>();
         let name = name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let path = guest.connect(machine, &options.path()).map_err(not_attached)?;
+        let path = guest.connect(machine, &options.path());
+        let path = path.map_err(|error| not_attached(guest.name(), name, error))?;
         let ClientOptions { wait, drive, time } = *options;
         let shared = Shared::over(|verb| {
             Ok(Engine::Client(Box::new(Client::new(guest, name, path, wait, verb)?)))
@@ -351,7 +362,8 @@ impl Stack {
         }
         let machine = client.machine();
         let path = client.guest().connect(machine.as_str(), &options.path());
-        client.attach_again(path.map_err(not_attached)?)?;
+        let path = path.map_err(|error| not_attached(client.guest().name(), machine, error))?;
+        client.attach_again(path)?;
         // Whoever sleeps, sleeps at what has ended.
         turn.interrupt();
         turn.tell_outside();

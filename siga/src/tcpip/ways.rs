@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 
 use net::tcpip::Interface;
 
-use super::own::mtu_of;
+use super::own::{Own, mtu_of};
 use super::routing::{Routing, interfaces};
 use super::shared::Turn;
 use super::stack::Stack;
@@ -18,6 +18,27 @@ const MTU_MIN_V6: usize = 1280;
 
 fn invalid(problem: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, problem)
+}
+
+impl Own {
+    /// Sets how long packets may be at a LAN: see [`Stack::set_mtu`].
+    pub(super) fn set_mtu(&mut self, lan: usize, mtu: usize) -> io::Result<()> {
+        if !self.lans.has(lan) {
+            return Err(invalid(format!("LAN {lan}: the stack is not at it")));
+        }
+        let of = self.lans.get(lan);
+        let has_v6 = of.addresses().iter().any(|address| address.is_ipv6());
+        let (least, most) = (if has_v6 { MTU_MIN_V6 } else { MTU_MIN }, of.mtu() as usize);
+        if !(least..=most).contains(&mtu) {
+            let (name, v6) = (of.name(), if has_v6 { " (of IPv6)" } else { "" });
+            return Err(invalid(format!(
+                "an MTU of {mtu}: must be {least}{v6} to {most} on {name}"
+            )));
+        }
+        self.mtus.insert(lan, mtu);
+        self.net.set_mtu(lan, mtu);
+        Ok(())
+    }
 }
 
 impl Stack {
@@ -97,23 +118,7 @@ impl Stack {
     /// # Errors
     /// `InvalidInput` if it is outside these limits, or the stack is not at this LAN; otherwise as [`Stack::poll`].
     pub fn set_mtu(&self, lan: usize, mtu: usize) -> io::Result<()> {
-        let mut turn = self.owner.enter()?;
-        let own = turn.own()?;
-        if !own.lans.has(lan) {
-            return Err(invalid(format!("LAN {lan}: the stack is not at it")));
-        }
-        let of = own.lans.get(lan);
-        let has_v6 = of.addresses().iter().any(|address| address.is_ipv6());
-        let (least, most) = (if has_v6 { MTU_MIN_V6 } else { MTU_MIN }, of.mtu() as usize);
-        if !(least..=most).contains(&mtu) {
-            let (name, v6) = (of.name(), if has_v6 { " (of IPv6)" } else { "" });
-            return Err(invalid(format!(
-                "an MTU of {mtu}: must be {least}{v6} to {most} on {name}"
-            )));
-        }
-        own.mtus.insert(lan, mtu);
-        own.net.set_mtu(lan, mtu);
-        Ok(())
+        self.owner.enter()?.own()?.set_mtu(lan, mtu)
     }
 
     /// The numbers and names of the LANs that the stack is at.

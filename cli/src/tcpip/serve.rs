@@ -1,0 +1,329 @@
+//! `siga tcpip serve`: a TCPIP machine in a process of its own.
+
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use clap::Args;
+use host::system::System;
+use host::system::machine::{MachineRule, MachineWait};
+use os::event::Event;
+use os::poller::wait_any;
+use os::signals::HeldSignals;
+use port::member::{self, Options, WrittenAddress};
+use serde::Serialize;
+use siga::tcpip::{
+    ClientLimits, Machine, MachineOptions, Prefix, Route, Routing, ServiceCounters, StackOptions,
+};
+use siga::{Guest, Wait};
+
+use crate::children::Service;
+use crate::member::{WaitKind, no_member};
+use crate::outcome::Outcome;
+use crate::output::{Output, print_json, say};
+use crate::peer::attach_name;
+use crate::route::AtLan;
+use crate::socket::Socket;
+
+/// Be a TCPIP machine: a stack that serves the sockets of other guests
+///
+/// Programs become its clients with `siga::tcpip::Stack::of_machine`, and open sockets without a LAN or an address of their own. With --system
+/// the machine is one of those that the system file describes as [[tcpip]], whose host runs with --without-tcpip; `siga up` starts them otherwise.
+/// `siga query tcpip` shows its connections. Runs until Ctrl-C. Its clients have errors at once then, and can attach to the next machine of the name.
+///
+/// For example: siga tcpip serve TCPIP hs0:10.1.0.5
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// The name to serve under, in capital letters or small ones
+    #[arg(value_parser = attach_name)]
+    name: String,
+    /// The LANs that it is at, each with the addresses that become its own there, like hs0:10.1.0.5; without an address the host chooses one
+    #[arg(required_unless_present = "system", value_name = "LAN[:ADDRESS]")]
+    lans: Vec<AtLan>,
+    /// Be the machine of this name that the system file describes, with its LANs, routes and limits
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lans", "sockets_max", "buffers_max", "cpu", "wait"])]
+    system: Option<PathBuf>,
+    /// Sockets that a client may have at once
+    #[arg(long, value_name = "NUMBER", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    sockets_max: u64,
+    /// MiB that the sockets of a client may keep at the machine
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    buffers_max: u64,
+    /// The processor of the machine [default: any]
+    #[arg(long, value_name = "NUMBER")]
+    cpu: Option<usize>,
+    /// How to wait for clients and packets: asleep, looking for some time first, or looking all the time
+    #[arg(long, value_enum, default_value = "adaptive")]
+    wait: WaitKind,
+    /// End when standard input ends, as it does with the process that has started this one
+    #[arg(long, hide = true)]
+    until_input_ends: bool,
+    #[command(flatten)]
+    socket: Socket,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// A machine that is there, as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct Up {
+    name: String,
+    members: Vec<UpMember>,
+}
+
+#[derive(Debug, Serialize)]
+struct UpMember {
+    name: String,
+    lan: String,
+    addresses: Vec<IpAddr>,
+}
+
+/// What the machine has done, as `--json` prints it at the end.
+#[derive(Debug, Serialize)]
+struct Counted {
+    clients_attached: u64,
+    faults: u64,
+}
+
+/// What a machine is to be.
+struct Plan {
+    socket: PathBuf,
+    options: MachineOptions,
+    lans: Vec<PlannedLan>,
+    routes: Vec<Route>,
+    processor: Option<usize>,
+    /// Its description in the system file.
+    rule: Option<MachineRule>,
+}
+
+struct PlannedLan {
+    /// The guest that is the member, if it is to have a name of its own.
+    member: Option<String>,
+    lan: String,
+    addresses: Vec<IpAddr>,
+    mtu: Option<u32>,
+}
+
+/// The machines that a system file describes, of a host that listens at `socket`.
+pub fn machines(system: &System, file: &Path, socket: &Path) -> Vec<Service> {
+    let service = |machine: &MachineRule| Service {
+        what: format!("the TCPIP machine {}", machine.name),
+        words: vec![
+            "tcpip".to_owned(),
+            "serve".to_owned(),
+            machine.name.to_string(),
+            format!("--system={}", file.display()),
+            format!("--socket={}", socket.display()),
+        ],
+    };
+    system.machines.iter().map(service).collect()
+}
+
+pub fn serve(arguments: &Serve) -> Result<(), Outcome> {
+    let Serve { name, system, output, until_input_ends, .. } = arguments;
+    let held = HeldSignals::hold().map_err(Outcome::no)?;
+    let plan = match system {
+        Some(file) => of_file(file, name, &arguments.socket)?,
+        None => of_words(arguments)?,
+    };
+    let processor = plan.processor;
+    let (mut machine, up) = begin(name, plan)?;
+    let (stopper, done) = (machine.stopper(), Arc::new(Event::new().map_err(Outcome::no)?));
+    let ended = Ended(done.clone());
+    let serving = thread::Builder::new().name("siga machine".into()).spawn(move || {
+        let _ended = ended;
+        take_processor(processor);
+        let served = machine.serve();
+        (served, machine.counters())
+    });
+    let serving = serving.map_err(Outcome::no)?;
+    announce(&up, *output);
+    let waited = wait_for_the_end(&held, *until_input_ends, &done);
+    stopper.stop();
+    let joined = serving.join();
+    waited?;
+    let (served, counters) =
+        joined.map_err(|_| Outcome::No("the machine has ended: its thread has panicked".into()))?;
+    if output.json {
+        let ServiceCounters { attached, faults } = counters;
+        let _ = print_json(&Counted { clients_attached: attached, faults });
+    }
+    served.map_err(Outcome::no)
+}
+
+/// Says that the machine's thread has ended, also if it panics.
+struct Ended(Arc<Event>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.set();
+    }
+}
+
+/// Moves the calling thread to its processor. As on the mainframe, one that is not there stands for the base processor: here for any.
+fn take_processor(processor: Option<usize>) {
+    if let Some(processor) = processor
+        && let Err(error) = os::processor::pin(processor)
+    {
+        let allowed = os::processor::allowed();
+        say(format_args!(
+            "siga: warning: processor {processor} of the machine: {error}: it runs on any of {allowed:?}"
+        ));
+    }
+}
+
+/// Waits until a signal asks to end, standard input ends if it is to count, or the machine has ended.
+fn wait_for_the_end(held: &HeldSignals, reads_input: bool, done: &Event) -> Result<(), Outcome> {
+    let input = io::stdin();
+    let input = reads_input.then(|| input.as_fd());
+    loop {
+        let bells = [Some(held.as_fd()), input, Some(done.as_fd())];
+        let [has_signal, has_input, is_done] = wait_any(bells, None).map_err(Outcome::no)?;
+        if is_done {
+            return Ok(());
+        }
+        if has_signal {
+            while let Some(signal) = held.take().map_err(Outcome::no)? {
+                if signal.asks_to_end() {
+                    return Ok(());
+                }
+            }
+        }
+        if has_input {
+            match io::stdin().read(&mut [0; 64]) {
+                Ok(0) => return Ok(()),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The machine that the command's words describe.
+fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
+    let Serve { lans, sockets_max, buffers_max, cpu, wait, socket, .. } = arguments;
+    let limits = ClientLimits {
+        sockets_max: *sockets_max as usize,
+        buffers_max: (*buffers_max as usize) << 20,
+        share: 1,
+    };
+    let wait = Wait::from(*wait);
+    let lans = lans.iter().map(|AtLan { lan, addresses }| PlannedLan {
+        member: None,
+        lan: lan.clone(),
+        addresses: addresses.clone(),
+        mtu: None,
+    });
+    Ok(Plan {
+        socket: socket.path()?,
+        options: MachineOptions { wait, limits, ..MachineOptions::default() },
+        lans: lans.collect(),
+        routes: Vec::new(),
+        processor: *cpu,
+        rule: None,
+    })
+}
+
+/// The machine of this name that a system file describes.
+fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
+    let system = System::read(file)?;
+    let name = name.to_ascii_uppercase();
+    let found = system.machines.iter().find(|machine| machine.name.as_str() == name);
+    let Some(rule) = found else {
+        let what = format!("{}: there is no [[tcpip]] of the name {name}", file.display());
+        return Err(Outcome::Usage(what));
+    };
+    let socket = system.socket.clone().map_or_else(|| socket.path(), Ok)?;
+    let stack = StackOptions {
+        receive_bytes: rule.connection_bytes as usize,
+        send_bytes: rule.connection_bytes as usize,
+        ..StackOptions::default()
+    };
+    let wait = match rule.wait {
+        MachineWait::Adaptive => Wait::Adaptive,
+        MachineWait::Block => Wait::Block,
+        MachineWait::Spin => Wait::Spin,
+    };
+    let lans = rule.interfaces.iter().map(|interface| PlannedLan {
+        member: Some(interface.member.to_string()),
+        lan: interface.lan.to_string(),
+        addresses: interface.addresses.clone(),
+        mtu: interface.mtu,
+    });
+    let routes = rule.routes.iter().filter_map(|(to, via)| {
+        Some(Route { to: Prefix::of(to.addr(), to.prefix_len())?, via: *via })
+    });
+    Ok(Plan {
+        socket,
+        options: MachineOptions { wait, stack, ..MachineOptions::default() },
+        lans: lans.collect(),
+        routes: routes.collect(),
+        processor: rule.processor,
+        rule: Some(rule.clone()),
+    })
+}
+
+/// Joins the LANs, and begins to be the machine.
+fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
+    let Plan { socket, options, lans, routes, rule, .. } = plan;
+    let (mut joined, mut members, mut mtus) = (Vec::new(), Vec::new(), Vec::new());
+    for PlannedLan { member, lan, addresses, mtu } in lans {
+        let first = addresses.first();
+        let member = Options {
+            socket: socket.clone(),
+            lan,
+            name: member,
+            address: first.map(|address| WrittenAddress { address: *address, prefix_bits: None }),
+            wait: options.wait,
+            ..Options::default()
+        };
+        let lan = member::join(&member, name.as_ref());
+        let mut lan = lan.map_err(|error| no_member(&member, &error))?;
+        for address in addresses.iter().skip(1) {
+            lan.register(*address).map_err(Outcome::no)?;
+        }
+        members.push(UpMember {
+            name: lan.own().name.to_string(),
+            lan: lan.name().to_string(),
+            addresses: lan.addresses().to_vec(),
+        });
+        mtus.extend(mtu.map(|mtu| (joined.len(), mtu as usize)));
+        joined.push(lan);
+    }
+    let name = name.to_ascii_uppercase();
+    let guest = Guest::attach(&socket, &name).map_err(Outcome::no)?;
+    let routing = Routing { routes, ..Routing::default() };
+    let machine = Machine::new(guest, joined, &routing, &options);
+    let mut machine = machine.map_err(Outcome::no)?;
+    for (lan, mtu) in mtus {
+        machine.set_mtu(lan, mtu).map_err(Outcome::no)?;
+    }
+    if let Some(rule) = rule {
+        machine.set_limits(move |guest| {
+            let limits = rule.limits_of(guest);
+            ClientLimits {
+                sockets_max: limits.sockets_max as usize,
+                buffers_max: limits.buffers_bytes_max as usize,
+                share: limits.share,
+            }
+        });
+    }
+    Ok((machine, Up { name, members }))
+}
+
+fn announce(up: &Up, output: Output) {
+    if output.json {
+        // A pipe that nobody reads is no reason to end.
+        let _ = print_json(up);
+        return;
+    }
+    let member = |UpMember { name, lan, addresses }: &UpMember| {
+        let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+        format!("{} on {lan} as {name}", addresses.join(", "))
+    };
+    let members: Vec<String> = up.members.iter().map(member).collect();
+    say(format_args!("{} serves sockets: {}", up.name, members.join("; ")));
+}

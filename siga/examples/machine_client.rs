@@ -1,0 +1,51 @@
+//! A client of a TCPIP machine: a guest that has sockets, and neither an address nor a LAN.
+//!
+//! ```sh
+//! siga up systems/tcpip.toml
+//! cargo run --example machine_client -- SERVER
+//! cargo run --example machine_client -- CLIENT 10.1.0.5:7
+//! ```
+//!
+//! The first listens at the machine's address and sends back what comes; the second asks it something. Both may be anywhere where the
+//! host's socket is reached.
+
+use std::error::Error;
+use std::io::{Read, Write};
+
+use siga::Guest;
+use siga::tcpip::{ClientOptions, Stack, TcpListener, TcpStream};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().ok_or("which guest? CLIENT or SERVER")?;
+    let guest = Guest::attach(siga::default_socket()?, &name)?;
+    // From here on it is as with a stack of one's own.
+    let stack = Stack::of_machine(guest, "TCPIP", &ClientOptions::default())?;
+    match arguments.next() {
+        Some(server) => ask(&stack, &server),
+        None => serve(&stack),
+    }
+}
+
+fn ask(stack: &Stack, server: &str) -> Result<(), Box<dyn Error>> {
+    let mut stream = TcpStream::connect(stack, server)?;
+    stream.write_all(b"are you there?")?;
+    stream.shutdown(std::net::Shutdown::Write)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    println!("{} says: {answer}", stream.peer_addr()?);
+    Ok(())
+}
+
+fn serve(stack: &Stack) -> Result<(), Box<dyn Error>> {
+    let address = *stack.addresses().first().ok_or("the machine has no address")?;
+    let listener = TcpListener::bind(stack, (address, 7))?;
+    println!("listening at {}", listener.local_addr()?);
+    for stream in listener.incoming() {
+        let mut stream = stream?;
+        let mut question = Vec::new();
+        stream.read_to_end(&mut question)?;
+        stream.write_all(&question)?;
+    }
+    Ok(())
+}
