@@ -3,6 +3,7 @@
 //! | room | what it is |
 //! |---|---|
 //! | [`lan`] | frames among the members of a LAN, which is a mesh of paths |
+//! | [`links`] | packets over a line between two guests: what line drivers do |
 //! | [`board`] | what a TCP/IP stack shows of itself to observers, who need no stack |
 //! | [`wire`] | a network link with a rate, a delay and faults, in memory |
 //! | `tcpip` | a TCP/IP stack on frames, with the feature of that name |
@@ -13,6 +14,8 @@
 #[cfg(not(loom))]
 pub mod board;
 pub mod lan;
+#[cfg(not(loom))]
+pub mod links;
 #[cfg(all(feature = "tcpip", not(loom)))]
 pub mod tcpip;
 #[cfg(not(loom))]

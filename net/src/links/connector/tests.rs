@@ -1,0 +1,174 @@
+use super::*;
+use crate::links::MTU;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Both ends of a line.
+struct Ends {
+    connectors: [Connector; 2],
+    drivers: [Driver; 2],
+}
+
+impl Ends {
+    fn new(mtus: [usize; 2]) -> Ends {
+        let greeting = |mtu| Greeting::new(None, Connector::wide_bytes_max(mtu));
+        let mut connectors =
+            [Connector::new(greeting(mtus[0]), true), Connector::new(greeting(mtus[1]), false)];
+        connectors.iter_mut().for_each(|connector| connector.start(0));
+        Ends { connectors, drivers: mtus.map(Driver::new) }
+    }
+
+    fn poll(&mut self, end: usize, now: u64) -> Option<Act> {
+        self.connectors[end].poll(now, &mut self.drivers[end])
+    }
+
+    /// Has an end ask.
+    fn ask(&mut self, end: usize, now: u64) -> UserData {
+        match self.poll(end, now) {
+            Some(Act::Connect(data)) => data,
+            other => panic!("end {end} does {other:?}"),
+        }
+    }
+
+    fn requested(&mut self, end: usize, data: UserData) -> Answer {
+        self.connectors[end].requested(data, &mut self.drivers[end])
+    }
+
+    /// Has an end accept the other's request, and the other take note.
+    fn accept(&mut self, end: usize, now: u64, data: UserData) {
+        let (data, terms) = match self.requested(end, data) {
+            Answer::Accept(data, terms) | Answer::AcceptInstead(data, terms) => (data, terms),
+            Answer::Refuse => panic!("end {end} refuses"),
+        };
+        self.connectors[end].accepted(terms, &mut self.drivers[end]);
+        assert!(self.connectors[1 - end].connected(now, data, &mut self.drivers[1 - end]));
+    }
+
+    fn states(&self) -> [State; 2] {
+        [0, 1].map(|end| self.connectors[end].state(&self.drivers[end]))
+    }
+
+    fn terms(&self) -> [Option<Terms>; 2] {
+        [0, 1].map(|end| self.drivers[end].terms())
+    }
+}
+
+#[test]
+fn end_that_is_alone_asks_every_five_seconds() {
+    let mut ends = Ends::new([MTU; 2]);
+    assert_eq!(ends.states(), [State::StartWait; 2]);
+    ends.ask(0, 0);
+    assert_eq!(ends.states()[0], State::SetupWait);
+    ends.connectors[0].unconnected(SECOND, Unconnected::Absent);
+    assert_eq!(ends.states()[0], State::StartWait);
+    assert_eq!(ends.connectors[0].due(), Some(5 * SECOND));
+    assert_eq!(ends.poll(0, 5 * SECOND - 1), None);
+    ends.ask(0, 5 * SECOND);
+    // Nobody answers at all.
+    assert_eq!(ends.poll(0, 10 * SECOND - 1), None);
+    assert_eq!(ends.poll(0, 10 * SECOND), Some(Act::Withdraw));
+    ends.ask(0, 10 * SECOND);
+    ends.connectors[0].unconnected(11 * SECOND, Unconnected::NotAllowed);
+    assert_eq!(ends.states()[0], State::ConnectError);
+    ends.ask(0, 15 * SECOND);
+    assert_eq!(ends.drivers[0].counter(Counter::Connects), 4);
+    assert_eq!(ends.drivers[0].counter(Counter::ConnectsTimedOut), 1);
+}
+
+#[test]
+fn request_of_the_partner_is_accepted() {
+    let mut ends = Ends::new([MTU; 2]);
+    let data = ends.ask(0, 0);
+    ends.accept(1, 0, data);
+    assert_eq!(ends.states(), [State::Idle; 2]);
+    assert_eq!(ends.terms(), [Some(Terms::NETIUCV); 2]);
+    assert_eq!(ends.connectors[0].due(), None);
+    // One is enough.
+    assert_eq!(ends.requested(0, data), Answer::Refuse);
+    assert_eq!(ends.drivers[0].counter(Counter::RequestsRefused), 1);
+    ends.drivers[0].sent_one(0, 20);
+    assert_eq!(ends.states(), [State::Tx, State::Idle]);
+}
+
+#[test]
+fn of_two_requests_that_cross_one_counts() {
+    let mut ends = Ends::new([MTU; 2]);
+    let [first, second] = [0, 1].map(|end| ends.ask(end, 0));
+    assert_eq!(ends.requested(0, second), Answer::Refuse);
+    assert!(matches!(ends.requested(1, first), Answer::AcceptInstead(..)));
+    ends.accept(1, 0, first);
+    assert_eq!(ends.states(), [State::Idle; 2]);
+}
+
+#[test]
+fn partner_that_goes_is_asked_again_but_not_without_end() {
+    let mut ends = Ends::new([MTU; 2]);
+    let data = ends.ask(0, 0);
+    ends.accept(1, 0, data);
+    ends.connectors[0].severed(SECOND, &mut ends.drivers[0]);
+    assert_eq!((ends.states()[0], ends.terms()[0]), (State::StartWait, None));
+    // It was asked a second ago.
+    assert_eq!(ends.connectors[0].due(), Some(5 * SECOND));
+    ends.connectors[1].severed(100 * SECOND, &mut ends.drivers[1]);
+    assert_eq!(ends.connectors[1].due(), Some(100 * SECOND));
+    ends.connectors[1].severed(100 * SECOND, &mut ends.drivers[1]);
+    assert_eq!(ends.drivers[1].counter(Counter::Severed), 1);
+}
+
+#[test]
+fn wide_framing_is_taken_if_both_ends_have_it() {
+    let mut ends = Ends::new([1 << 20, 65_535]);
+    let data = ends.ask(0, 0);
+    ends.accept(1, 0, data);
+    let [first, second] = ends.terms().map(Option::unwrap);
+    assert_eq!(first.framing, Framing::Wide);
+    assert_eq!((first.send_bytes_max, first.receive_bytes_max), (65_539, (1 << 20) + 4));
+    assert_eq!((second.send_bytes_max, second.receive_bytes_max), ((1 << 20) + 4, 65_539));
+    // One that has not answers that it has not.
+    for asking in [0, 1] {
+        let mut ends = Ends::new([1 << 20, MTU]);
+        let data = ends.ask(asking, 0);
+        ends.accept(1 - asking, 0, data);
+        assert_eq!(ends.terms(), [Some(Terms::NETIUCV); 2]);
+    }
+}
+
+#[test]
+fn driver_that_refuses_what_it_does_not_know_is_asked_in_its_own_way() {
+    let mut ends = Ends::new([1 << 20, MTU]);
+    let plain = Greeting::new(None, None).data();
+    assert_ne!(ends.ask(0, 0), plain);
+    ends.connectors[0].unconnected(0, Unconnected::Refused);
+    assert_eq!(ends.ask(0, 5 * SECOND), plain);
+    // It answers with what was not offered: that is no line.
+    let wide = Greeting::new(None, Connector::wide_bytes_max(1 << 20)).data();
+    assert!(!ends.connectors[0].connected(5 * SECOND, wide, &mut ends.drivers[0]));
+    assert_eq!(ends.terms()[0], None);
+    assert_eq!(ends.ask(0, 10 * SECOND), plain);
+    assert!(ends.connectors[0].connected(10 * SECOND, plain, &mut ends.drivers[0]));
+}
+
+#[test]
+fn connection_of_something_else_is_refused() {
+    let mut ends = Ends::new([MTU; 2]);
+    let other = Greeting::new(Some("other".parse().unwrap()), None).data();
+    for data in [[0; 16], *b"0       0       ", other] {
+        assert_eq!(ends.requested(0, data), Answer::Refuse);
+    }
+    ends.ask(0, 0);
+    assert!(!ends.connectors[0].connected(0, other, &mut ends.drivers[0]));
+    assert_eq!(ends.states()[0], State::StartWait);
+    // What comes late changes nothing.
+    assert!(!ends.connectors[0].connected(
+        0,
+        Greeting::new(None, None).data(),
+        &mut ends.drivers[0]
+    ));
+    ends.connectors[0].unconnected(0, Unconnected::NotAllowed);
+    assert_eq!(ends.states()[0], State::StartWait);
+    // One that was not started takes nothing.
+    let mut stopped = Connector::new(Greeting::new(None, None), true);
+    let mut driver = Driver::new(MTU);
+    assert_eq!(stopped.requested(Greeting::new(None, None).data(), &mut driver), Answer::Refuse);
+    assert_eq!((stopped.due(), stopped.state(&driver)), (None, State::Stopped));
+}
