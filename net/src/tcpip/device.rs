@@ -86,6 +86,16 @@ impl Device {
         sources: Sources::ReversePath,
     };
 
+    /// A line between two ends that are memory, as line drivers have it: nothing is lost or changed on the way, so checksums are left out.
+    /// What comes from there is told so by [`trust`](super::trust).
+    pub const MEMORY_LINE: Device = Device {
+        medium: Medium::MEMORY,
+        framing: Framing::Ip,
+        completes_checksums: true,
+        cuts_segments: false,
+        sources: Sources::ReversePath,
+    };
+
     /// Returns true if the link takes frames whose checksums are missing and that stand for several segments.
     pub(super) fn does_all(&self) -> bool {
         self.completes_checksums && self.cuts_segments
@@ -94,6 +104,12 @@ impl Device {
     /// Returns true if the link also finds the neighbour: nothing is left to the stack.
     pub(super) fn does_the_rest(&self) -> bool {
         self.does_all() && !self.asks()
+    }
+
+    /// Returns true if frames of this stack's own go to the link as they are made, with data that lies elsewhere: none of them stands for more segments
+    /// than the device takes.
+    pub(super) fn takes_parts(&self) -> bool {
+        self.completes_checksums && !self.asks()
     }
 
     /// Segments that one frame may stand for.

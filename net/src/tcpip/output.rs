@@ -289,7 +289,7 @@ impl Output {
         let Some((hop, at, address)) = hop.and_then(|hop| match hop {
             Hop::Neighbour { interface, address } => {
                 let at = &self.routes.interfaces()[interface];
-                at.device.does_the_rest().then_some((hop, at, address))
+                at.device.takes_parts().then_some((hop, at, address))
             }
             Hop::Own => None,
         }) else {

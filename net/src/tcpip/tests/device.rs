@@ -2,7 +2,8 @@
 
 use super::routes::{Plan, Town, mac_of};
 use super::*;
-use crate::tcpip::{Framing, Resolution, Sources};
+use crate::lan::offload::{folded, sum_of};
+use crate::tcpip::{Framing, Resolution, Sources, trust};
 
 /// An adapter that finds neighbours, and does nothing else.
 const ADAPTER: Device = Device {
@@ -132,4 +133,91 @@ fn packet_from_a_line_does_not_go_back_over_it_to_an_address_of_its_network() {
     let count = |counter| town.stacks[1].counter(counter);
     assert_eq!((count(Counter::NoRoute), count(Counter::ErrorsSent)), (2, 2));
     assert_eq!((count(Counter::Forwarded), count(Counter::Unreachable)), (0, 0));
+}
+
+/// A line that takes 32,764 bytes, and behind it a LAN that takes 576.
+fn line_and_narrow_lan() -> Town {
+    Town::new(vec![
+        Plan::default()
+            .at(0, 32_764, &["10.9.0.1"])
+            .over(Device::MEMORY_LINE)
+            .to("10.2.0.0/24", "10.9.0.2"),
+        Plan::default()
+            .at(0, 32_764, &["10.9.0.2"])
+            .over(Device::MEMORY_LINE)
+            .at(1, 576, &["10.2.0.1"])
+            .forwarding(),
+        Plan::default().at(1, 576, &["10.2.0.2"]).to("10.9.0.0/24", "10.2.0.1"),
+    ])
+}
+
+#[test]
+fn what_a_line_takes_whole_is_cut_for_a_link_of_576_bytes_behind_it() {
+    let mut town = line_and_narrow_lan();
+    let [from, to] = ["10.9.0.1:9", "10.2.0.2:9"].map(|at| at.parse().unwrap());
+    town.stacks[0].bind(from).unwrap();
+    town.stacks[2].bind(to).unwrap();
+    let data: Vec<u8> = (0..30_000).map(|at| byte(0, at)).collect();
+    // One that may be cut is cut there. 552 bytes fit behind a header of IP, in eights: 30,008 bytes are 55 fragments.
+    let mut frame = packet::datagram(from, to, &data);
+    frame[14 + 6] = 0;
+    let sum = !folded(sum_of(&[&frame[14..24], &frame[26..34]].concat()));
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    address(&mut frame, Mac([2; 6]), Mac([2; 6]));
+    let offload = trust(&mut frame);
+    town.give((1, 0, offload, frame));
+    town.settle();
+    assert!(town.stacks[2].receive_from(to) == Some((from, data.clone())));
+    let fragments = |town: &Town| [0, 1].map(|at| town.stacks[at].counter(Counter::FragmentsSent));
+    assert_eq!(fragments(&town), [0, 55]);
+    // The stack at the line's end sends none that may be cut: the first is answered by an error, and the next is cut here.
+    town.datagram(0, from, to, &data);
+    assert!(town.stacks[2].receive_from(to).is_none());
+    town.datagram(0, from, to, &data);
+    assert!(town.stacks[2].receive_from(to) == Some((from, data)));
+    assert_eq!(fragments(&town), [55, 55]);
+    // A connection learns what fits, and nothing of it is cut.
+    let ends = town.connect(0, 2, "10.2.0.2").unwrap();
+    town.carry(0, 2, ends, 200_000);
+    town.carry(2, 0, [ends[1], ends[0]], 200_000);
+    assert_eq!(fragments(&town), [55, 55]);
+    // Over the line alone a segment has all that a program has handed over at once.
+    let ends = town.connect(0, 1, "10.9.0.2").unwrap();
+    town.streets.longest = None;
+    town.carry(0, 1, ends, 200_000);
+    assert!(town.streets.longest > Some(14 + 16_384));
+    for stack in &town.stacks {
+        assert_eq!(stack.counter(Counter::BadChecksum), 0);
+    }
+}
+
+#[test]
+fn checksum_of_a_packet_from_memory_is_taken_as_left_out() {
+    for (from, to) in [("10.2.0.2:5", "10.1.0.2:9"), ("[fd00:2::2]:5", "[fd00:1::2]:9")] {
+        let mut left = packet::datagram(from.parse().unwrap(), to.parse().unwrap(), b"hello");
+        address(&mut left, Mac([2; 6]), Mac([3; 6]));
+        let offload = packet::leave_checksum(&mut left);
+        let mut complete = left.clone();
+        complete_checksum(offload.checksum, &mut complete);
+        for mut frame in [left.clone(), complete.clone()] {
+            assert_eq!(trust(&mut frame), offload);
+            assert_eq!(frame, left);
+            complete_checksum(offload.checksum, &mut frame);
+            assert_eq!(frame, complete);
+        }
+        // One that is padded, one that is cut, and a part of a packet stay as they are.
+        let padded = [&complete[..], &[0]].concat();
+        let cut = complete[..complete.len() - 1].to_vec();
+        let mut part = complete.clone();
+        match from.starts_with('[') {
+            // A fragment header, of which the last does not fit in the packet.
+            true => part[14 + 6] = 44,
+            false => part[14 + 6] |= 0x20,
+        }
+        for mut frame in [padded, cut, part, vec![0; 14], Vec::new()] {
+            let before = frame.clone();
+            assert_eq!(trust(&mut frame), Offload::NONE);
+            assert_eq!(frame, before);
+        }
+    }
 }
