@@ -11,6 +11,8 @@ pub mod host;
 pub mod in_place;
 pub mod iucv;
 pub mod lan;
+#[cfg(feature = "tcpip")]
+pub mod line;
 mod link;
 mod members;
 #[cfg(feature = "observe")]

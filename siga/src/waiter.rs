@@ -643,6 +643,12 @@ impl<M: Member> Waiter<M> {
         self.poller.sleeper()
     }
 
+    /// Whether this is a forked child, whose members are its parent's.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn in_child(&self) -> bool {
+        self.poller.in_child()
+    }
+
     /// Ends the wait of a sleeper, too.
     #[cfg(feature = "tcpip")]
     pub(crate) fn add_interrupt(&self, interrupt: impl AsFd) -> io::Result<()> {

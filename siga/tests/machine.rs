@@ -34,7 +34,7 @@ fn serve(host: &Embedded, limits: ClientLimits) -> Serving {
     let guest = Guest::attach_embedded(host, "TCPIP").unwrap();
     let options = MachineOptions { wait: Wait::Block, limits, ..MachineOptions::default() };
     let lans = vec![lan(host, "TCPIP1")];
-    let mut machine = Machine::new(guest, lans, &Routing::default(), &options).unwrap();
+    let mut machine = Machine::new(guest, lans, Vec::new(), &Routing::default(), &options).unwrap();
     let address = SocketAddr::new(machine.addresses()[0], 0);
     let stop = machine.stopper();
     let thread = thread::spawn(move || {

@@ -296,7 +296,7 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
     let name = name.to_ascii_uppercase();
     let guest = Guest::attach(&socket, &name).map_err(Outcome::no)?;
     let routing = Routing { routes, ..Routing::default() };
-    let machine = Machine::new(guest, joined, &routing, &options);
+    let machine = Machine::new(guest, joined, Vec::new(), &routing, &options);
     let mut machine = machine.map_err(Outcome::no)?;
     for (lan, mtu) in mtus {
         machine.set_mtu(lan, mtu).map_err(Outcome::no)?;

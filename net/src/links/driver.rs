@@ -233,6 +233,13 @@ impl Driver {
         }
     }
 
+    /// The message under way did not reach the partner, or the partner does not want it: its packets are lost.
+    pub fn lose(&mut self) {
+        let under_way = self.up.as_mut().and_then(|up| up.under_way.take());
+        let lost = under_way.map_or(0, |(_, packets)| packets);
+        self.counters.add(Counter::DroppedLost, lost as u64);
+    }
+
     /// Begins to take packets out of a message that was received. None: it has none, which is counted.
     pub fn receive(&mut self, message: &[u8]) -> Option<Walk> {
         let up = self.up.as_ref()?;

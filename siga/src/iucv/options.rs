@@ -48,7 +48,7 @@ impl Options {
     };
 
     /// The same, as the path below has it.
-    pub(super) fn below(&self) -> PathOptions {
+    pub(crate) fn below(&self) -> PathOptions {
         PathOptions {
             outputs: QUEUES,
             inputs: QUEUES,

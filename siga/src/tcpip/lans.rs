@@ -1,4 +1,4 @@
-//! The LANs that a stack is at, as one thing to wait for.
+//! The LANs and lines that a stack is at, as one thing to wait for.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,30 +10,120 @@ use os::poller::{Poller, Sleeper};
 use os::processor::now_ns;
 
 use crate::lan::Lan;
+use crate::line::Line;
 use crate::waiter::Looked;
 use crate::waiting::{SPIN_NS_MAX, Wait};
 
 /// How long one of several LANs is looked at before the next has its turn.
 const LOOK_NS: u64 = 1_000;
 
-/// The LANs, of which there is one at least. Each keeps its number while the stack is at it.
+/// What a stack is at.
+#[derive(Debug)]
+pub(super) enum Attached {
+    /// A LAN.
+    Lan(Box<Lan>),
+    /// A line.
+    Line(Box<Line>),
+}
+
+impl Attached {
+    /// The LAN, if it is one.
+    pub(super) fn lan(&self) -> Option<&Lan> {
+        match self {
+            Attached::Lan(lan) => Some(lan),
+            Attached::Line(_) => None,
+        }
+    }
+
+    fn lan_mut(&mut self) -> Option<&mut Lan> {
+        match self {
+            Attached::Lan(lan) => Some(lan),
+            Attached::Line(_) => None,
+        }
+    }
+
+    fn line(&self) -> Option<&Line> {
+        match self {
+            Attached::Line(line) => Some(line),
+            Attached::Lan(_) => None,
+        }
+    }
+
+    fn line_mut(&mut self) -> Option<&mut Line> {
+        match self {
+            Attached::Line(line) => Some(line),
+            Attached::Lan(_) => None,
+        }
+    }
+
+    pub(super) fn sleeper(&self, interrupt: impl AsFd) -> io::Result<Sleeper> {
+        match self {
+            Attached::Lan(lan) => lan.sleeper(interrupt),
+            Attached::Line(line) => line.sleeper(interrupt),
+        }
+    }
+
+    fn wait_policy(&self) -> Wait {
+        match self {
+            Attached::Lan(lan) => lan.wait_policy(),
+            Attached::Line(line) => line.wait_policy(),
+        }
+    }
+
+    fn flush(&mut self) {
+        match self {
+            Attached::Lan(lan) => lan.flush(),
+            Attached::Line(line) => line.flush(),
+        }
+    }
+
+    fn look(&mut self, until_ns: u64, is_wanted: impl Fn() -> bool) -> io::Result<Looked> {
+        match self {
+            Attached::Lan(lan) => lan.look(until_ns, is_wanted),
+            Attached::Line(line) => line.look(until_ns, is_wanted),
+        }
+    }
+
+    fn prepare_sleep(&mut self) -> Option<u64> {
+        match self {
+            Attached::Lan(lan) => lan.prepare_sleep(),
+            Attached::Line(line) => line.prepare_sleep(),
+        }
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        match self {
+            Attached::Lan(lan) => lan.prepare_wait(),
+            Attached::Line(line) => line.prepare_wait(),
+        }
+    }
+
+    fn heard(&mut self, rang: &[u64], slept_ns: u64) -> bool {
+        match self {
+            Attached::Lan(lan) => lan.heard(rang, slept_ns),
+            Attached::Line(line) => line.heard(rang, slept_ns),
+        }
+    }
+}
+
+/// The LANs and lines, of which there is one at least. Each keeps its number while the stack is at it.
 #[derive(Debug)]
 pub(super) struct Lans {
-    lans: Vec<Option<Lan>>,
+    lans: Vec<Option<Attached>>,
     sleeper: Arc<LansSleeper>,
 }
 
 impl Lans {
-    /// The LANs of a stack whose driver's sleep `interrupt` ends, too.
+    /// The LANs and lines of a stack whose driver's sleep `interrupt` ends, too.
     ///
     /// # Errors
-    /// No descriptors left: with several LANs it takes one.
+    /// No descriptors left: with several it takes one.
     ///
     /// # Panics
     /// If there is none: a broken promise inside this program.
-    pub(super) fn new(lans: Vec<Lan>, interrupt: impl AsFd) -> io::Result<Lans> {
-        assert!(!lans.is_empty(), "a stack is at one LAN at least");
-        let sleeper = |lan: &Lan| lan.sleeper(interrupt.as_fd()).map(Some);
+    pub(super) fn new(lans: Vec<Attached>, interrupt: impl AsFd) -> io::Result<Lans> {
+        assert!(!lans.is_empty(), "a stack is at one LAN or line at least");
+        let sleeper = |lan: &Attached| lan.sleeper(interrupt.as_fd()).map(Some);
         let each = lans.iter().map(sleeper).collect::<io::Result<_>>()?;
         let sleeper = Arc::new(LansSleeper::new(each)?);
         Ok(Lans { lans: lans.into_iter().map(Some).collect(), sleeper })
@@ -45,7 +135,7 @@ impl Lans {
     }
 
     /// Puts a LAN where `next` was, and sleeps there from now on.
-    pub(super) fn add(&mut self, lan: Lan, sleeper: LansSleeper) {
+    pub(super) fn add(&mut self, lan: Attached, sleeper: LansSleeper) {
         let next = self.next();
         self.lans.resize_with(self.lans.len().max(next + 1), || None);
         self.lans[next] = Some(lan);
@@ -53,7 +143,7 @@ impl Lans {
     }
 
     /// Takes a LAN out.
-    pub(super) fn remove(&mut self, lan: usize, sleeper: LansSleeper) -> Option<Lan> {
+    pub(super) fn remove(&mut self, lan: usize, sleeper: LansSleeper) -> Option<Attached> {
         let removed = self.lans.get_mut(lan)?.take();
         while self.lans.pop_if(|last| last.is_none()).is_some() {}
         self.sleeper = Arc::new(sleeper);
@@ -72,36 +162,73 @@ impl Lans {
 
     /// Whether the stack is at a LAN of this number.
     pub(super) fn has(&self, lan: usize) -> bool {
-        self.lans.get(lan).is_some_and(Option::is_some)
+        self.attached(lan).is_some_and(|attached| attached.lan().is_some())
+    }
+
+    /// Whether the stack is at a line of this number.
+    pub(super) fn has_line(&self, number: usize) -> bool {
+        self.attached(number).is_some_and(|attached| attached.line().is_some())
+    }
+
+    fn attached(&self, number: usize) -> Option<&Attached> {
+        self.lans.get(number)?.as_ref()
     }
 
     /// # Panics
     /// If the stack is not at this LAN: a broken promise inside this program.
     pub(super) fn get(&mut self, lan: usize) -> &mut Lan {
-        self.lans[lan].as_mut().expect("the stack is at this LAN")
+        self.lan(lan).expect("the stack is at this LAN")
     }
 
+    /// The LAN of this number. None: it is a line.
+    pub(super) fn lan(&mut self, number: usize) -> Option<&mut Lan> {
+        self.lans.get_mut(number)?.as_mut()?.lan_mut()
+    }
+
+    /// The line of this number. None: it is a LAN.
+    pub(super) fn line(&mut self, number: usize) -> Option<&mut Line> {
+        self.lans.get_mut(number)?.as_mut()?.line_mut()
+    }
+
+    /// All, LANs and lines.
+    pub(super) fn all(&self) -> impl Iterator<Item = (usize, &Attached)> {
+        self.lans.iter().enumerate().filter_map(|(number, one)| Some((number, one.as_ref()?)))
+    }
+
+    /// The LANs.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Lan)> {
-        self.lans.iter().enumerate().filter_map(|(number, lan)| Some((number, lan.as_ref()?)))
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Lan)> {
-        self.lans.iter_mut().enumerate().filter_map(|(number, lan)| Some((number, lan.as_mut()?)))
-    }
-
-    /// The one on whose board the stack shows itself.
-    pub(super) fn first(&self) -> &Lan {
-        self.lans.iter().flatten().next().expect("a stack is at one LAN at least")
+        self.all().filter_map(|(number, one)| Some((number, one.lan()?)))
     }
 
     /// The same.
-    pub(super) fn first_mut(&mut self) -> &mut Lan {
-        self.lans.iter_mut().flatten().next().expect("a stack is at one LAN at least")
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Lan)> {
+        let lans = self.lans.iter_mut().enumerate();
+        lans.filter_map(|(number, one)| Some((number, one.as_mut()?.lan_mut()?)))
+    }
+
+    /// The lines.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &Line)> {
+        self.all().filter_map(|(number, one)| Some((number, one.line()?)))
+    }
+
+    /// The LAN on whose board the stack shows itself. None: it is at lines alone.
+    pub(super) fn first(&self) -> Option<&Lan> {
+        self.iter().next().map(|(_, lan)| lan)
+    }
+
+    /// The same.
+    pub(super) fn first_mut(&mut self) -> Option<&mut Lan> {
+        self.iter_mut().next().map(|(_, lan)| lan)
+    }
+
+    /// How the stack waits: as the first does.
+    fn wait_policy(&self) -> Wait {
+        self.all().next().map_or(Wait::default(), |(_, one)| one.wait_policy())
     }
 
     /// Hands over what was held back.
     pub(super) fn flush(&mut self) {
-        self.lans.iter_mut().flatten().for_each(Lan::flush);
+        self.lans.iter_mut().flatten().for_each(Attached::flush);
     }
 
     /// Which addresses the members have whose paths have ended since this was asked last, and at which LAN.
@@ -124,7 +251,7 @@ impl Lans {
         if let [Some(only)] = &mut self.lans[..] {
             return only.look(deadline_ns, is_wanted);
         }
-        let until_ns = match self.first().wait_policy() {
+        let until_ns = match self.wait_policy() {
             Wait::Block => 0,
             Wait::Adaptive => deadline_ns.min(now_ns() + SPIN_NS_MAX / 2),
             Wait::Spin => deadline_ns,
@@ -151,7 +278,7 @@ impl Lans {
 
     /// As [`Lan::prepare_wait`].
     pub(super) fn prepare_wait(&mut self) -> bool {
-        self.lans.iter_mut().flatten().all(Lan::prepare_wait)
+        self.lans.iter_mut().flatten().all(Attached::prepare_wait)
     }
 
     /// A sleep was ended by these doorbells, after so long. Whether one of them is a member's.

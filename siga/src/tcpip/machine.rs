@@ -18,15 +18,16 @@ use os::event::Event;
 use os::fork::ForkGuard;
 use os::processor::now_ns;
 
-use super::lans::Lans;
+use super::lans::{Attached, Lans, Rang};
 use super::own::Own;
 use super::routing::Routing;
 use super::stack::{StackOptions, engine};
 use crate::guest::{Connecting, Guest};
 use crate::lan::Lan;
+use crate::line::Line;
 use crate::options::PathOptions;
 use crate::path::Path;
-use crate::waiter::{Key, Member, OneOf, Waiter};
+use crate::waiter::{Key, Looked, Member, OneOf, Waiter};
 use crate::waiting::Wait;
 
 /// Time that a client's requests are served for in one turn, for each unit of its share.
@@ -152,8 +153,7 @@ enum Party {
     Stop(MachineStop),
     Guest(Guest),
     Path(Path),
-    /// The stack and its LANs: not there while it is at work.
-    Ground(Option<Box<Own>>),
+    Ground(Ground),
 }
 
 impl OneOf for Party {
@@ -162,7 +162,7 @@ impl OneOf for Party {
             Party::Stop(stop) => stop,
             Party::Guest(guest) => guest,
             Party::Path(path) => path,
-            Party::Ground(own) => own,
+            Party::Ground(ground) => ground,
         }
     }
 
@@ -171,7 +171,7 @@ impl OneOf for Party {
             Party::Stop(stop) => stop,
             Party::Guest(guest) => guest,
             Party::Path(path) => path,
-            Party::Ground(own) => own,
+            Party::Ground(ground) => ground,
         }
     }
 
@@ -181,38 +181,47 @@ impl OneOf for Party {
             Party::Stop(stop) => stop.is_ready(),
             Party::Guest(guest) => guest.is_ready(),
             Party::Path(path) => path.is_ready(),
-            Party::Ground(own) => own.is_ready(),
+            Party::Ground(ground) => ground.is_ready(),
         }
     }
 }
 
-/// Ready when there may be a frame on one of the LANs, or room again.
-impl Member for Option<Box<Own>> {
+/// The stack, and the LANs and lines that it is at.
+struct Ground {
+    /// Not there while it is at work.
+    own: Option<Box<Own>>,
+    /// Set if a doorbell has rung since it was at work last.
+    has_heard: bool,
+}
+
+/// Ready when something may have come over one of the LANs and lines, or there may be room again.
+impl Member for Ground {
     fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
-        let lans = self.iter().flat_map(|own| own.lans.iter());
-        lans.for_each(|(_, lan)| lan.doorbells(add));
+        self.own.iter().for_each(|own| add(own.lans.sleeper().as_fd()));
     }
 
-    fn hear(&mut self, index: usize) -> bool {
-        let mut lans = self.iter_mut().flat_map(|own| own.lans.iter_mut());
-        lans.nth(index).is_none_or(|(_, lan)| lan.hear(0))
+    fn hear(&mut self, _index: usize) -> bool {
+        if let Some(own) = &mut self.own {
+            let mut rang = Rang::default();
+            if own.lans.sleeper().wait(Some(Duration::ZERO), &mut rang).is_ok() {
+                own.lans.heard(&rang, 0);
+            }
+        }
+        self.has_heard = true;
+        true
     }
 
     fn is_ready(&mut self) -> bool {
-        self.iter_mut().flat_map(|own| own.lans.iter_mut()).any(|(_, lan)| lan.is_ready())
+        let Some(own) = &mut self.own else { return false };
+        self.has_heard || matches!(own.lans.look(0, || false), Ok(Looked::Ready))
     }
 
     fn sleep(&mut self) {
-        self.iter_mut().flat_map(|own| own.lans.iter_mut()).for_each(|(_, lan)| lan.sleep());
-    }
-
-    fn wake(&mut self) {
-        self.iter_mut().flat_map(|own| own.lans.iter_mut()).for_each(|(_, lan)| lan.wake());
-    }
-
-    fn trim(&mut self) -> bool {
-        let lans = self.iter_mut().flat_map(|own| own.lans.iter_mut());
-        lans.fold(false, |may_trim, (_, lan)| lan.trim() | may_trim)
+        if let Some(own) = &mut self.own
+            && own.lans.prepare_sleep().is_none()
+        {
+            self.has_heard = true;
+        }
     }
 }
 
@@ -240,16 +249,21 @@ impl service::Ground for Own {
 }
 
 impl Machine {
-    /// A machine at these LANs, of each of which a guest of its own is a member, that serves under the name that `guest` has.
+    /// A machine at these LANs and lines, each of which has a guest of its own, that serves under the name that `guest` has. The numbers of the lines
+    /// follow those of the LANs.
     ///
     /// # Errors
-    /// As [`Stack::with_routing`](super::Stack::with_routing).
+    /// As [`Stack::with_lines`](super::Stack::with_lines).
     pub fn new(
         guest: Guest,
         lans: Vec<Lan>,
+        lines: Vec<Line>,
         routing: &Routing,
         options: &MachineOptions,
     ) -> io::Result<Machine> {
+        let lans = lans.into_iter().map(|lan| Attached::Lan(Box::new(lan)));
+        let lines = lines.into_iter().map(|line| Attached::Line(Box::new(line)));
+        let lans: Vec<Attached> = lans.chain(lines).collect();
         let net = engine(&lans, routing, &options.stack, false)?;
         // Nothing but the waiter ends its sleep.
         let lans = Lans::new(lans, &Event::new()?)?;
@@ -260,7 +274,7 @@ impl Machine {
         let stop = MachineStop { stop: Arc::new(stop) };
         waiter.add(Party::Stop(stop.clone()))?;
         let guest = waiter.add(Party::Guest(guest))?;
-        let ground = waiter.add(Party::Ground(Some(own)))?;
+        let ground = waiter.add(Party::Ground(Ground { own: Some(own), has_heard: true }))?;
         let limits = options.limits;
         Ok(Machine {
             guard: ForkGuard::here(),
@@ -298,7 +312,7 @@ impl Machine {
 
     fn own(&self) -> Option<&Own> {
         match self.waiter.get(self.ground) {
-            Some(Party::Ground(own)) => own.as_deref(),
+            Some(Party::Ground(ground)) => ground.own.as_deref(),
             _ => None,
         }
     }
@@ -412,14 +426,17 @@ impl Machine {
     /// Takes the stack, to do something with it and one of the clients' paths.
     fn take_ground(&mut self) -> Box<Own> {
         match self.waiter.get_mut(self.ground) {
-            Some(Party::Ground(own)) => own.take().expect("it was put back"),
+            Some(Party::Ground(ground)) => {
+                ground.has_heard = false;
+                ground.own.take().expect("it was put back")
+            }
             _ => unreachable!("the machine was made with a stack"),
         }
     }
 
     fn put_back(&mut self, own: Box<Own>) {
-        if let Some(Party::Ground(place)) = self.waiter.get_mut(self.ground) {
-            *place = Some(own);
+        if let Some(Party::Ground(ground)) = self.waiter.get_mut(self.ground) {
+            ground.own = Some(own);
         }
     }
 

@@ -183,6 +183,7 @@ mod tests {
     use net::tcpip::{Options, Secret};
     use os::event::Event;
 
+    use super::super::lans::Attached;
     use super::*;
     use crate::guest::Guest;
     use crate::lan::{Address, Lan, LanOptions};
@@ -197,7 +198,8 @@ mod tests {
     #[test]
     fn change_of_one_member_is_taken_over_alone() {
         let host = Embedded::start(System::open()).unwrap();
-        let mut lans = Lans::new(vec![member(&host, "OWN")], Event::new().unwrap()).unwrap();
+        let own = Attached::Lan(Box::new(member(&host, "OWN")));
+        let mut lans = Lans::new(vec![own], Event::new().unwrap()).unwrap();
         let mut net = Stack::new(lans.get(0).mac(), &[], Options::default(), Secret([1; 16]));
         let others: Vec<Lan> = (0..20).map(|at| member(&host, &format!("M{at}"))).collect();
         let mut members = Members::default();
@@ -255,7 +257,8 @@ mod tests {
         "#;
         let system = System::parse(&Source::of("s.toml", text)).unwrap();
         let host = Embedded::start(system).unwrap();
-        let mut lans = Lans::new(vec![member(&host, "OWN")], Event::new().unwrap()).unwrap();
+        let own = Attached::Lan(Box::new(member(&host, "OWN")));
+        let mut lans = Lans::new(vec![own], Event::new().unwrap()).unwrap();
         let mut net = Stack::new(lans.get(0).mac(), &[], Options::default(), Secret([1; 16]));
         let options =
             LanOptions { address: Address::Chosen, routes: true, ..LanOptions::default() };

@@ -26,7 +26,7 @@
 //!
 //! A stack can be at several LANs and VLANs, has routes to what is beyond them, and passes packets on if it is asked to:
 //! [`Stack::with_routing`]. LANs, VLANs and routes come and go while it runs: [`Stack::add_lan`], [`Stack::remove_lan`],
-//! [`Stack::set_routing`], [`Stack::set_mtu`].
+//! [`Stack::set_routing`], [`Stack::set_mtu`]. It can have lines to other guests ([`line`](crate::line)) beside LANs, or instead.
 //!
 //! A guest without a LAN can be a client of a TCPIP machine, which has one: [`Stack::of_machine`], [`Machine`].
 
@@ -60,6 +60,7 @@ pub use routing::{Routing, STACK_LANS_MAX, StackVlan};
 pub use stack::{ClientOptions, Drive, Stack, StackOptions};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
+pub use ways::StackLine;
 
 #[cfg(test)]
 mod tests;

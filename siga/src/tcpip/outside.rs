@@ -9,6 +9,7 @@ use fabric::name::Name;
 use net::tcpip::{Counter, Refusal, SendToError, Stray, StrayKind};
 use os::processor::now_ns;
 
+use super::lans::Attached;
 use super::routing::Routing;
 use super::stack::{Drive, Stack, StackOptions};
 use super::tcp::TcpStream;
@@ -49,7 +50,8 @@ impl Outside {
     /// As [`Stack::new`].
     pub fn new(lan: Lan, options: &StackOptions) -> io::Result<Outside> {
         let options = StackOptions { drive: Drive::Inline, ..*options };
-        let stack = Stack::put(vec![lan], &Routing::default(), &options, true)?;
+        let stack =
+            Stack::put(vec![Attached::Lan(Box::new(lan))], &Routing::default(), &options, true)?;
         stack.owner.with(|core| {
             core.is_polled = true;
             Ok(())
@@ -210,8 +212,8 @@ impl Outside {
     /// As [`Stack::poll`].
     pub fn addresses_of(&self, guest: Name) -> io::Result<Vec<IpAddr>> {
         self.stack.owner.with(|core| {
-            let mut members =
-                core.own()?.lans.first_mut().members().filter(|member| member.name == guest);
+            let Some(lan) = core.own()?.lans.first_mut() else { return Ok(Vec::new()) };
+            let mut members = lan.members().filter(|member| member.name == guest);
             Ok(members.next().map(|member| member.addresses.clone()).unwrap_or_default())
         })
     }

@@ -14,10 +14,13 @@ use super::lans::Lans;
 use super::members::{Members, is_fair};
 use super::questions::Questions;
 use super::routing::Routing;
-use crate::lan::{Lan, SendFrameError, TrySendFrameError};
+use crate::lan::{SendFrameError, TrySendFrameError};
 
 /// Frames received before what they bring is answered: a few, so that the other side goes on meanwhile.
 const FRAMES_PER_POLL: usize = 4;
+
+/// Messages received from a line before what they bring is answered: one, which the partner waits for.
+const MESSAGES_PER_POLL: usize = 1;
 
 /// Rounds of that in one verb that does not wait. More is left to the next verb.
 const ROUNDS_MAX: usize = 64;
@@ -83,9 +86,11 @@ impl Own {
         for round in 0..ROUNDS_MAX {
             now = now_ns();
             let mut has_received = false;
-            for lan in 0..self.lans.end() {
-                if self.lans.has(lan) {
-                    has_received |= self.receive_from(lan, now)?;
+            for number in 0..self.lans.end() {
+                if self.lans.has(number) {
+                    has_received |= self.receive_from(number, now)?;
+                } else if self.lans.has_line(number) {
+                    has_received |= self.receive_over(number, now)?;
                 }
             }
             // What has come may be what a timer waits for. Whoever floods us does not stop all timers.
@@ -149,10 +154,38 @@ impl Own {
         Ok(received > 0)
     }
 
-    /// Shows observers how the stack stands.
+    /// Receives some of what has come over a line, and does what else the line has to do: whether there was anything.
+    fn receive_over(&mut self, number: usize, now: u64) -> io::Result<bool> {
+        let Own { lans, net, members, .. } = self;
+        let Some(line) = lans.line(number) else { return Ok(false) };
+        let mut has_worked = line.poll(now)?;
+        let mut buffer = line.take_buffer();
+        for _ in 0..MESSAGES_PER_POLL {
+            let Some(mut message) =
+                lans.line(number).and_then(|line| line.receive(now, &mut buffer))
+            else {
+                break;
+            };
+            has_worked = true;
+            while let Some((frame, offload)) =
+                lans.line(number).and_then(|line| line.next_packet(&mut message, &mut buffer))
+            {
+                let frame = Frame { offload, bytes: &buffer[frame] };
+                net.receive(now, number, frame, &mut Wire { lans, members });
+            }
+        }
+        if let Some(line) = lans.line(number) {
+            line.give_back(buffer);
+        }
+        Ok(has_worked)
+    }
+
+    /// Shows observers how the stack stands. They see no stack that is at lines alone.
     pub(super) fn show(&mut self, now: u64) {
         self.shown_ns = now;
-        self.net.show(now, self.lans.first().board());
+        if let Some(lan) = self.lans.first() {
+            self.net.show(now, lan.board());
+        }
     }
 
     /// Takes note of whose addresses are whose, before one of them leaves whose frames are still to be received. One load if
@@ -230,13 +263,13 @@ impl Own {
     /// Takes over what new hosts say: how long packets may be, and which addresses are not ours any more.
     fn follow_hosts(&mut self) {
         let Own { lans, net, lost, mtus, .. } = self;
+        // What the two ends of a line agree on may be less than one of them has asked for.
+        for (number, line) in lans.lines() {
+            set_mtu(net, number, limited(line.mtu(), mtus.get(&number)));
+        }
         let mut refused = HashMap::new();
         for (number, lan) in lans.iter_mut() {
-            let mtu = mtu_of(lan, mtus.get(&number));
-            let before = net.interfaces().iter().find(|interface| interface.lan == number);
-            if before.is_some_and(|interface| interface.mtu != mtu) {
-                net.set_mtu(number, mtu);
-            }
+            set_mtu(net, number, limited(lan.mtu() as usize, mtus.get(&number)));
             if let Some((addresses, why)) = lan.lost() {
                 let why = why.to_string();
                 refused.extend(addresses.into_iter().map(|address| (address, why.clone())));
@@ -286,7 +319,8 @@ impl Own {
     /// When something is to be done at the latest, if nothing comes before.
     pub(super) fn due(&self) -> Option<u64> {
         let gone = self.gone.values().map(|since| since + GONE_NS);
-        self.net.due().into_iter().chain(gone).chain(self.questions.due()).min()
+        let lines = self.lans.lines().filter_map(|(_, line)| line.due());
+        self.net.due().into_iter().chain(gone).chain(self.questions.due()).chain(lines).min()
     }
 
     /// Sends what there is to send.
@@ -315,7 +349,10 @@ impl Own {
         if self.net.addresses().contains(&address) {
             return Ok(());
         }
-        if member_to(&mut self.lans, &self.net, address).is_some() {
+        let way = self.net.neighbour_to(address);
+        if way.is_some_and(|(number, _)| self.lans.has_line(number))
+            || member_to(&mut self.lans, &self.net, address).is_some()
+        {
             return Ok(());
         }
         Err(io::ErrorKind::HostUnreachable.into())
@@ -334,7 +371,7 @@ impl Own {
 
     /// The guest that has an address at the first LAN now.
     pub(super) fn guest_at(&mut self, address: IpAddr) -> Option<Name> {
-        self.lans.first_mut().find_owner(address).map(|member| member.name)
+        self.lans.first_mut()?.find_owner(address).map(|member| member.name)
     }
 
     /// The stack, and what it sends over.
@@ -362,15 +399,23 @@ impl Drop for Own {
     }
 }
 
-/// Bytes of the longest packet at a LAN, with a limit that somebody has set.
-pub(super) fn mtu_of(lan: &Lan, limit: Option<&usize>) -> usize {
-    limit.map_or(usize::MAX, |limit| *limit).min(lan.mtu() as usize)
+/// Bytes of the longest packet at an interface, with a limit that somebody has set.
+pub(super) fn limited(mtu: usize, limit: Option<&usize>) -> usize {
+    limit.map_or(mtu, |limit| mtu.min(*limit))
+}
+
+/// Sets how long packets may be at an interface, if that is new.
+fn set_mtu(net: &mut Stack, number: usize, mtu: usize) {
+    let before = net.interfaces().iter().find(|interface| interface.lan == number);
+    if before.is_some_and(|interface| interface.mtu != mtu) {
+        net.set_mtu(number, mtu);
+    }
 }
 
 /// The member that has an address, or passes on what goes there, if it is there.
 fn member_to(lans: &mut Lans, net: &Stack, address: IpAddr) -> Option<(usize, IpAddr)> {
     let (lan, member) = net.neighbour_to(address)?;
-    lans.get(lan).find_address(member).map(|_| (lan, member))
+    lans.lan(lan)?.find_address(member).map(|_| (lan, member))
 }
 
 fn unsent(sent: Result<(), TrySendFrameError>) -> Result<(), Unsent> {
@@ -395,6 +440,9 @@ impl Link for Wire<'_> {
         offload: Offload,
         frame: &mut [u8],
     ) -> Result<(), Unsent> {
+        if let Some(line) = self.lans.line(number) {
+            return line.send(frame);
+        }
         let lan = self.lans.get(number);
         let source = lan.mac();
         let found = lan.find_address(to).map(|member| (member.name, member.mac));
@@ -413,6 +461,9 @@ impl Link for Wire<'_> {
         to: IpAddr,
         frame: FrameInParts<'_>,
     ) -> Result<(), Unsent> {
+        if let Some(line) = self.lans.line(number) {
+            return line.send_in_parts(&frame);
+        }
         let lan = self.lans.get(number);
         let source = lan.mac();
         let found = lan.find_address(to).map(|member| (member.name, member.mac));
@@ -425,14 +476,18 @@ impl Link for Wire<'_> {
         unsent(lan.try_push_in_parts(&frame))
     }
 
-    fn send(&mut self, lan: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent> {
-        unsent(self.lans.get(lan).try_push(offload, frame))
+    fn send(&mut self, number: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent> {
+        match self.lans.line(number) {
+            Some(line) => line.send(frame),
+            None => unsent(self.lans.get(number).try_push(offload, frame)),
+        }
     }
 
     fn may_send_from(&mut self, lan: usize, frame: &[u8], address: IpAddr) -> bool {
         // That the MAC address is the sender's has been checked by the LAN.
         let Some(source) = net::lan::frame::source(frame) else { return false };
-        let of = self.lans.get(lan);
+        // Nobody vouches for what comes over a line: the stack asks where its own packets would go.
+        let Some(of) = self.lans.lan(lan) else { return false };
         match of.find_address(address) {
             Some(owner) => owner.mac == source && is_fair(frame, owner),
             // What one has sent before it left is still received; and what one sends that is not a member yet at a new host.
@@ -444,6 +499,6 @@ impl Link for Wire<'_> {
     }
 
     fn may_pass_from(&mut self, lan: usize, source: IpAddr) -> bool {
-        self.lans.get(lan).own().may_pass_from(source)
+        self.lans.lan(lan).is_none_or(|lan| lan.own().may_pass_from(source))
     }
 }

@@ -7,9 +7,11 @@ use std::net::IpAddr;
 use net::lan::table::VLAN_MAX;
 use net::tcpip::{Device, Interface, Prefix, ROUTES_MAX, Route};
 
+use super::lans::Attached;
 use crate::lan::Lan;
+use crate::line;
 
-/// LANs of one stack, at most.
+/// LANs and lines of one stack, at most.
 pub const STACK_LANS_MAX: usize = 8;
 
 /// Which way the packets of a stack go, beside those for members of its LANs. All fields have defaults.
@@ -41,20 +43,20 @@ pub struct StackVlan {
     pub networks: Vec<Prefix>,
 }
 
-/// The interfaces of a stack: one for each LAN, unless all its addresses there are in VLANs, and one for each VLAN.
+/// The interfaces of a stack: one for each LAN, unless all its addresses there are in VLANs, one for each VLAN, and one for each line.
 ///
 /// # Errors
 /// `AddrNotAvailable` if an interface has no address; `InvalidInput` if there are too many LANs or
 /// routes, a VLAN is of no LAN, is there twice, or not this guest's, or two interfaces have one
 /// network or one address.
 pub(super) fn interfaces<'a>(
-    lans: impl IntoIterator<Item = (usize, &'a Lan)>,
+    lans: impl IntoIterator<Item = (usize, &'a Attached)>,
     routing: &Routing,
 ) -> io::Result<Vec<Interface>> {
     let invalid = |problem: String| io::Error::new(io::ErrorKind::InvalidInput, problem);
-    let lans: BTreeMap<usize, &Lan> = lans.into_iter().collect();
+    let lans: BTreeMap<usize, &Attached> = lans.into_iter().collect();
     if lans.is_empty() || lans.len() > STACK_LANS_MAX {
-        let problem = format!("{} LANs: a stack is at 1 to {STACK_LANS_MAX}", lans.len());
+        let problem = format!("{} LANs and lines: a stack is at 1 to {STACK_LANS_MAX}", lans.len());
         return Err(invalid(problem));
     }
     if routing.routes.len() > ROUTES_MAX {
@@ -66,7 +68,7 @@ pub(super) fn interfaces<'a>(
         if !(1..=VLAN_MAX).contains(&number) {
             return Err(invalid(format!("VLAN {number}: must be 1 to {VLAN_MAX}")));
         }
-        let found = lans.get(&lan);
+        let found = lans.get(&lan).and_then(|attached| attached.lan());
         let of = found.ok_or_else(|| invalid(format!("VLAN {number}: there is no LAN {lan}")))?;
         if !of.own().vlans.contains(&number) {
             let (guest, lan) = (of.own().name, of.name());
@@ -80,7 +82,22 @@ pub(super) fn interfaces<'a>(
         }
     }
     let mut interfaces: Vec<Interface> = Vec::new();
-    for (lan, of) in lans {
+    for (lan, attached) in lans {
+        let of = match attached {
+            Attached::Lan(of) => of,
+            Attached::Line(line) => {
+                interfaces.push(Interface {
+                    lan,
+                    vlan: None,
+                    mac: line::MAC,
+                    mtu: line.mtu(),
+                    addresses: vec![line.end().address],
+                    networks: line.network().into_iter().collect(),
+                    device: Device::MEMORY_LINE,
+                });
+                continue;
+            }
+        };
         let mut left: Vec<IpAddr> = of.addresses().to_vec();
         let interface = |addresses, vlan, networks| Interface {
             lan,
@@ -124,7 +141,7 @@ pub(super) fn interfaces<'a>(
     for (at, interface) in interfaces.iter().enumerate() {
         for address in &interface.addresses {
             if !addresses.insert(*address) {
-                return Err(invalid(format!("the stack has {address} at two LANs")));
+                return Err(invalid(format!("the stack has {address} at two LANs or lines")));
             }
         }
         for network in &interface.networks {

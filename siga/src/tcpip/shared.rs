@@ -22,13 +22,12 @@ pub(super) use self::inside::{PutOff, has_stack};
 pub(super) use self::turn::Turn;
 use super::core::{Core, Driver, Patience, Worker};
 use super::engine::{Bound, Engine, Opening};
-use super::lans::{Lans, LansSleeper};
+use super::lans::{Attached, Lans, LansSleeper};
 use super::own::Own;
 use super::routing::Routing;
 #[cfg(feature = "tokio")]
 use super::waiting::Ticket;
 use super::waiting::{Interest, Signal, Wakeup};
-use crate::lan::Lan;
 use crate::waiting::after;
 
 /// How long a machine that was asked for a socket may take to answer.
@@ -77,7 +76,7 @@ fn own_number() -> usize {
 
 impl Shared {
     pub(super) fn new(
-        lans: Vec<Lan>,
+        lans: Vec<Attached>,
         routing: Routing,
         net: net::tcpip::Stack,
     ) -> io::Result<Shared> {
@@ -313,7 +312,7 @@ impl Shared {
         &self,
         turn: &mut Turn<'_>,
         number: usize,
-        lan: Option<&Lan>,
+        lan: Option<&Attached>,
     ) -> io::Result<LansSleeper> {
         let sleeper = lan.map(|lan| lan.sleeper(&self.verb)).transpose()?;
         let before = turn.net.sleeper().clone();

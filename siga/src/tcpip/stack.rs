@@ -17,6 +17,7 @@ use os::processor::now_ns;
 use super::client::Client;
 use super::core::{Core, Patience};
 use super::engine::Engine;
+use super::lans::Attached;
 use super::machine::PATH_OPTIONS;
 use super::routing::{Routing, interfaces};
 use super::shared::{Dropped, PutOff, Shared, has_stack};
@@ -26,6 +27,7 @@ use super::waiting::Interest;
 use super::waiting::Ticket;
 use crate::guest::{ConnectError, Guest};
 use crate::lan::Lan;
+use crate::line::Line;
 use crate::options::PathOptions;
 use crate::waiting::{Wait, after};
 
@@ -279,12 +281,29 @@ impl Stack {
         routing: &Routing,
         options: &StackOptions,
     ) -> io::Result<Stack> {
-        Stack::put(lans, routing, options, false)
+        Stack::with_lines(lans, Vec::new(), routing, options)
+    }
+
+    /// Puts a stack on LANs and lines, or on lines alone. The numbers of the lines follow those of the LANs. The partner of a line is a neighbour; what is behind
+    /// the partner is reached by routes over its address, and packets that come over a line are taken from where packets would go over it. A stack
+    /// that is at lines alone is not seen by observers.
+    ///
+    /// # Errors
+    /// As [`Stack::with_routing`], of LANs and lines together.
+    pub fn with_lines(
+        lans: Vec<Lan>,
+        lines: Vec<Line>,
+        routing: &Routing,
+        options: &StackOptions,
+    ) -> io::Result<Stack> {
+        let lans = lans.into_iter().map(|lan| Attached::Lan(Box::new(lan)));
+        let lines = lines.into_iter().map(|line| Attached::Line(Box::new(line)));
+        Stack::put(lans.chain(lines).collect(), routing, options, false)
     }
 
     /// The same. If it `stands_in` for hosts elsewhere, what is for them is handed over: see [`Outside`](super::Outside).
     pub(super) fn put(
-        lans: Vec<Lan>,
+        lans: Vec<Attached>,
         routing: &Routing,
         options: &StackOptions,
         stands_in: bool,
@@ -457,7 +476,7 @@ impl Stack {
 
 /// The engine of a stack at these LANs.
 pub(super) fn engine(
-    lans: &[Lan],
+    lans: &[Attached],
     routing: &Routing,
     options: &StackOptions,
     stands_in: bool,

@@ -1,16 +1,19 @@
-//! LANs, VLANs and routes of a stack, which come, go and change while it runs.
+//! LANs, VLANs, lines and routes of a stack, which come, go and change while it runs.
 
 use std::io;
 use std::iter::once;
 use std::sync::PoisonError;
 
+use fabric::name::{LanName, Name};
 use net::tcpip::Interface;
 
-use super::own::{Own, mtu_of};
+use super::lans::Attached;
+use super::own::{Own, limited};
 use super::routing::{Routing, interfaces};
 use super::shared::Turn;
 use super::stack::Stack;
 use crate::lan::Lan;
+use crate::line::{Counters, Line, LineEnd, State};
 
 /// Bytes of the longest packet that every LAN of a stack takes, without IPv6 and with it.
 const MTU_MIN: usize = 576;
@@ -41,6 +44,26 @@ impl Own {
     }
 }
 
+/// A line of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StackLine {
+    /// The number of the line in the stack.
+    pub number: usize,
+    /// The name of the line, if it has one.
+    pub name: Option<LanName>,
+    /// The guest at this end.
+    pub guest: Name,
+    /// The other end, and the addresses of both.
+    pub end: LineEnd,
+    /// The state of the line.
+    pub state: State,
+    /// Bytes of the longest packet that the line takes.
+    pub mtu: usize,
+    /// What the line's driver has counted.
+    pub counters: Counters,
+}
+
 impl Stack {
     /// Puts the stack on one more LAN, and returns the LAN's number: the least that is free. From then on members are found by networks, as
     /// [`Routing`] says, and sockets that are bound to all addresses have those of this LAN, too. Connections go on.
@@ -48,12 +71,24 @@ impl Stack {
     /// # Errors
     /// As [`Stack::with_routing`]; then the stack is as it was, and the membership has ended. No descriptors left; otherwise as [`Stack::poll`].
     pub fn add_lan(&self, lan: Lan) -> io::Result<usize> {
+        self.attach(Attached::Lan(Box::new(lan)))
+    }
+
+    /// Gives the stack one more line, and returns the line's number: the least that is free of LANs and lines.
+    ///
+    /// # Errors
+    /// As [`Stack::add_lan`]; then the line has ended.
+    pub fn add_line(&self, line: Line) -> io::Result<usize> {
+        self.attach(Attached::Line(Box::new(line)))
+    }
+
+    fn attach(&self, attached: Attached) -> io::Result<usize> {
         let mut turn = self.owner.enter()?;
         let own = turn.own()?;
         let number = own.lans.next();
-        let ways = interfaces(own.lans.iter().chain(once((number, &lan))), &own.routing)?;
-        let sleeper = self.owner.sleeper_with(&mut turn, number, Some(&lan))?;
-        turn.own()?.lans.add(lan, sleeper);
+        let ways = interfaces(own.lans.all().chain(once((number, &attached))), &own.routing)?;
+        let sleeper = self.owner.sleeper_with(&mut turn, number, Some(&attached))?;
+        turn.own()?.lans.add(attached, sleeper);
         self.take_ways(&mut turn, ways, None)?;
         Ok(number)
     }
@@ -62,19 +97,35 @@ impl Stack {
     /// one of them have errors. Others go on.
     ///
     /// # Errors
-    /// `InvalidInput` if the stack is not at this LAN, or at no other; no descriptors left; otherwise as [`Stack::poll`]. Then the stack is as it was.
+    /// `InvalidInput` if the stack is not at this LAN, or at no other LAN and no line; no descriptors left; otherwise as [`Stack::poll`]. Then the stack is as it was.
     pub fn remove_lan(&self, lan: usize) -> io::Result<()> {
         let mut turn = self.owner.enter()?;
-        let own = turn.own()?;
-        if !own.lans.has(lan) {
+        if !turn.own()?.lans.has(lan) {
             return Err(invalid(format!("LAN {lan}: the stack is not at it")));
         }
-        if own.lans.iter().count() == 1 {
-            return Err(invalid(format!("LAN {lan} is the stack's only one: drop the stack")));
+        self.detach(turn, lan, "LAN")
+    }
+
+    /// Takes a line from the stack: the line ends. Connections from its address are reset. Others go on.
+    ///
+    /// # Errors
+    /// As [`Stack::remove_lan`], of a line.
+    pub fn remove_line(&self, line: usize) -> io::Result<()> {
+        let mut turn = self.owner.enter()?;
+        if !turn.own()?.lans.has_line(line) {
+            return Err(invalid(format!("line {line}: the stack does not have it")));
+        }
+        self.detach(turn, line, "line")
+    }
+
+    fn detach(&self, mut turn: Turn<'_>, lan: usize, kind: &str) -> io::Result<()> {
+        let own = turn.own()?;
+        if own.lans.all().count() == 1 {
+            return Err(invalid(format!("{kind} {lan} is the stack's only one: drop the stack")));
         }
         let mut routing = own.routing.clone();
         routing.vlans.retain(|vlan| vlan.lan != lan);
-        let ways = interfaces(own.lans.iter().filter(|(number, _)| *number != lan), &routing)?;
+        let ways = interfaces(own.lans.all().filter(|(number, _)| *number != lan), &routing)?;
         let sleeper = self.owner.sleeper_with(&mut turn, lan, None)?;
         let own = turn.own()?;
         let lost = own.net.interfaces().iter().filter(|interface| interface.lan == lan);
@@ -104,7 +155,7 @@ impl Stack {
         if routing.forwards && own.net.stands_in() {
             return Err(invalid("a stack that stands in for others passes no packets on".into()));
         }
-        let ways = interfaces(own.lans.iter(), routing)?;
+        let ways = interfaces(own.lans.all(), routing)?;
         own.net.set_forwards(routing.forwards);
         own.routing = routing.clone();
         self.take_ways(&mut turn, ways, None)?;
@@ -131,6 +182,24 @@ impl Stack {
         Ok(own.lans.iter().map(|(number, lan)| (number, lan.name().to_string())).collect())
     }
 
+    /// The stack's lines, as of now.
+    ///
+    /// # Errors
+    /// As [`Stack::poll`].
+    pub fn lines(&self) -> io::Result<Vec<StackLine>> {
+        let mut turn = self.owner.enter()?;
+        let lines = turn.own()?.lans.lines().map(|(number, line)| StackLine {
+            number,
+            name: line.name(),
+            guest: line.guest().name(),
+            end: *line.end(),
+            state: line.state(),
+            mtu: line.mtu(),
+            counters: *line.counters(),
+        });
+        Ok(lines.collect())
+    }
+
     /// The stack takes other interfaces, and hears anew of all neighbours.
     fn take_ways(
         &self,
@@ -141,7 +210,7 @@ impl Stack {
         let own = turn.own()?;
         for interface in &mut ways {
             let limit = own.mtus.get(&interface.lan).copied();
-            interface.mtu = mtu_of(own.lans.get(interface.lan), limit.as_ref());
+            interface.mtu = limited(interface.mtu, limit.as_ref());
         }
         let routes = own.routing.routes.clone();
         own.net.change_ways(ways, routes);

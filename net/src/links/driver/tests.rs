@@ -95,14 +95,16 @@ fn line_takes_packets_of_its_mtu_and_none_while_it_is_down() {
     let unfit = Err(NotTaken::Unfit { bytes_max: 32_764 });
     assert_eq!(hand(&mut driver, 0, &packet(32_765, 0)), unfit);
     assert_eq!(hand(&mut driver, 0, &[0x55; 20]), unfit);
-    driver.complete(0);
+    // The partner rejects it.
+    driver.lose();
+    assert!(!driver.is_sending());
     for last in [1, 2] {
         hand(&mut driver, 0, &packet(20, last)).unwrap();
     }
     driver.down();
     assert_eq!(hand(&mut driver, 0, &packet(20, 0)), Err(NotTaken::Down));
     use Counter::*;
-    assert_eq!(counts(&driver, [DroppedDown, DroppedUnfit, DroppedLost, Connected]), [2, 2, 2, 1]);
+    assert_eq!(counts(&driver, [DroppedDown, DroppedUnfit, DroppedLost, Connected]), [2, 2, 3, 1]);
 }
 
 #[test]
