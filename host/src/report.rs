@@ -13,6 +13,7 @@ use fabric::path::{Counter, Shape, gauge_word};
 use fabric::queue::{Owner, QUEUE_BUFFERS, RETURNED_WORD, State, audit};
 use message::iucv::gauge;
 use net::board::{self, Row, Shown, Way};
+use net::links;
 use os::sync::Ordering;
 use os::words::LentWords;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub struct SystemReport {
     /// The LANs, by name.
     #[serde(default)]
     pub lans: Vec<LanReport>,
+    /// The lines that the system file describes, in its order.
+    #[serde(default)]
+    pub lines: Vec<LineReport>,
     /// The control units, by the guests that they are.
     #[serde(default)]
     pub control_units: Vec<ControlUnitReport>,
@@ -371,6 +375,72 @@ pub struct SubchannelReport {
     pub device_active_only_ns: u64,
     /// Initial command response time, which is part of the function pending time.
     pub initial_command_response_ns: u64,
+}
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LineReport {
+    /// Its name.
+    pub name: String,
+    /// What carries its packets: `iucv` or `ctc`.
+    pub kind: String,
+    /// Bytes of its longest packet, as the system file says.
+    pub mtu: usize,
+    /// Whether it is up.
+    pub state: LineState,
+    /// Its ends, in the order of the file.
+    pub ends: Vec<LineEndReport>,
+}
+
+/// Whether a line is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum LineState {
+    /// Packets go over it.
+    Up,
+    /// There is no path between its ends, or none that both ends serve as this line.
+    Down,
+    /// It is of a kind that is not served yet.
+    NotServed,
+}
+
+/// An end of a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LineEndReport {
+    /// The guest.
+    pub guest: String,
+    /// Its IP address there.
+    pub address: String,
+    /// Whether the guest is attached.
+    pub is_attached: bool,
+    /// What its driver has counted since the line is up. None while the line is down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<DriverReport>,
+}
+
+/// What the driver at an end of a line has counted: of the path since the line is up, and the rest since the driver began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DriverReport {
+    /// Messages sent, of one packet or several.
+    pub messages_sent: u64,
+    /// Bytes of these.
+    pub bytes_sent: u64,
+    /// Messages received.
+    pub messages_received: u64,
+    /// Bytes of these.
+    pub bytes_received: u64,
+    /// Messages sent with several packets.
+    pub sent_multi: u64,
+    /// The most packets that a message had.
+    pub packets_per_message_max: u64,
+    /// Nanoseconds from sending messages to their completion, all together.
+    pub sending_ns: u64,
+    /// Packets and messages dropped, sent and received.
+    pub dropped: u64,
 }
 
 /// A LAN.
@@ -823,6 +893,33 @@ pub(crate) fn side(guest: String, board: &LentWords, shape: Shape) -> SideReport
         half(block.control, block.counters)
     });
     SideReport { guest, outputs: outputs.collect(), inputs: inputs.collect() }
+}
+
+/// The name of the line that a side serves over its path of IUCV, as a number; zero if it is none or has none.
+pub(crate) fn line_name(board: &LentWords, shape: Shape) -> u64 {
+    line_gauge(writer_block(board, shape, 0).counters)
+}
+
+/// What the driver of a line shows in its side of a path of IUCV.
+pub(crate) fn driver(board: &LentWords, shape: Shape) -> DriverReport {
+    let [plain, urgent] = [0, 1].map(|queue| writer_block(board, shape, queue).counters);
+    let [from_plain, from_urgent] = [0, 1].map(|queue| reader_block(board, shape, queue).counters);
+    let load = |words: &LentWords, counter| words.load(counter as usize, Ordering::Relaxed);
+    let (sent_multi, packets_per_message_max) = links::gauge::parse_multi(line_gauge(urgent));
+    DriverReport {
+        messages_sent: load(&plain, Counter::Messages),
+        bytes_sent: load(&plain, Counter::Bytes),
+        messages_received: load(&from_plain, Counter::Messages),
+        bytes_received: load(&from_plain, Counter::Bytes),
+        sent_multi,
+        packets_per_message_max,
+        sending_ns: line_gauge(from_urgent),
+        dropped: line_gauge(from_plain),
+    }
+}
+
+fn line_gauge(counters: LentWords) -> u64 {
+    counters.load(gauge_word(links::gauge::GAUGE), Ordering::Relaxed)
 }
 
 /// The queues that go from the side with board `writer` to that with board `reader`.

@@ -29,7 +29,7 @@
 //! storage_max = "1 GiB"       # data storage that all its paths together may lend
 //! ```
 //!
-//! [`lan`] describes the tables of LANs, [`machine`] those of TCPIP machines, [`volume`] those of volumes.
+//! [`lan`] describes the tables of LANs, [`line`] those of lines, [`machine`] those of TCPIP machines, [`volume`] those of volumes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -41,11 +41,13 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use self::lan::{LanRule, WrittenLan};
+use self::line::{LineKind, LineRule, WrittenLine};
 use self::machine::{MachineRule, WrittenMachine};
 use self::volume::{Volumes, WrittenUnit, WrittenVolume};
 use crate::config::{Bytes, FileError, Source};
 
 pub mod lan;
+pub mod line;
 pub mod machine;
 pub mod outline;
 pub mod outside;
@@ -94,6 +96,8 @@ pub struct System {
     pub lans: Vec<LanRule>,
     /// The TCPIP machines.
     pub machines: Vec<MachineRule>,
+    /// The lines, in the order of the file.
+    pub lines: Vec<LineRule>,
     /// The volumes, if there are any.
     pub volumes: Option<Volumes>,
     /// Settings that are probably mistakes, in the order of the file. A host serves such a system all the same.
@@ -213,6 +217,7 @@ impl System {
             users: Vec::new(),
             lans,
             machines: Vec::new(),
+            lines: Vec::new(),
             volumes,
             warnings,
         }
@@ -283,6 +288,7 @@ impl System {
                 return Err(source.error(spans[at].clone(), what, "must have another name"));
             }
         }
+        let lines = line::rules(source, written.line, &rules)?;
         let gateways = lans.iter().filter_map(|lan| lan.outside.as_ref());
         rules.extend(gateways.map(|way| Rule::of_own(Pattern::Name(way.gateway))));
         for machine in &machines {
@@ -306,6 +312,7 @@ impl System {
             users,
             lans,
             machines,
+            lines,
             volumes,
             warnings,
         })
@@ -386,14 +393,17 @@ impl System {
         rule.map_or(0, |rule| rule.guests_max)
     }
 
-    /// Whether a guest may connect to another: the file says so, or that other serves it a volume, or sockets.
+    /// Whether a guest may connect to another: the file says so, that other serves it a volume or sockets, or both are at the ends of a line over
+    /// IUCV.
     pub fn may_connect(&self, guest: Name, target: Name) -> bool {
         let is_served = |volumes: &Volumes| {
             volumes.control_unit == target && volumes.devices().any(|device| device.guest == guest)
         };
         let serves = |machine: &MachineRule| machine.name == target && machine.serves(guest);
+        let is_line = |line: &LineRule| line.kind == LineKind::Iucv && line.joins(guest, target);
         self.volumes.as_ref().is_some_and(is_served)
             || self.machines.iter().any(serves)
+            || self.lines.iter().any(is_line)
             || self.rule(guest).is_some_and(|rule| rule.may_connect(target))
     }
 
@@ -482,6 +492,8 @@ struct Written {
     lan: Vec<WrittenLan>,
     #[serde(default)]
     tcpip: Vec<WrittenMachine>,
+    #[serde(default)]
+    line: Vec<WrittenLine>,
     control_unit: Option<WrittenUnit>,
     #[serde(default)]
     volume: Vec<WrittenVolume>,

@@ -2,13 +2,18 @@
 
 use std::os::fd::AsFd;
 
-use fabric::control::{Limit, Owner, PENDING_MAX, Problem, Reply};
+use fabric::control::{Kind, Limit, Owner, PENDING_MAX, Problem, Reply};
+use fabric::path::Shape;
+use message::iucv::QUEUES;
+use net::links;
 use os::storage::{Storage, StorageOptions};
 
 use super::{Answer, End, Host, OBSERVERS_MAX, PathRecord, Refused, State, resources, volumes};
 use crate::report::{
-    self, AuditReport, GuestReport, LimitReport, PathReport, PathState, SystemReport,
+    self, AuditReport, GuestReport, LimitReport, LineEndReport, LineReport, LineState, PathReport,
+    PathState, SystemReport,
 };
+use crate::system::line::{LineKind, LineRule};
 
 /// Bytes of a report that cost as much as a packet.
 const BYTES_PER_COST: usize = 4096;
@@ -75,8 +80,50 @@ impl Host {
             paths: paths.collect(),
             resources: self.resources.report(),
             lans: self.lans.report(),
+            lines: self.system.lines.iter().map(|line| self.report_line(line)).collect(),
             control_units,
             limits,
+        }
+    }
+
+    /// A line, over the path whose both sides say that they serve this line.
+    fn report_line(&self, line: &LineRule) -> LineReport {
+        let name = links::gauge::name(Some(line.name));
+        let is_served = |record: &&PathRecord| {
+            let is_of_line = |end: &End| {
+                let board = end.board.as_ref();
+                // A path of another shape is nobody's line, whatever its kind says.
+                end.shape == Shape { outputs: QUEUES, inputs: QUEUES }
+                    && board.is_some_and(|board| report::line_name(&board.words, end.shape) == name)
+            };
+            matches!(record.state, State::Joined)
+                && record.kind == Kind::IUCV
+                && line.joins(record.from.guest, record.to.guest)
+                && [&record.from, &record.to].into_iter().all(is_of_line)
+        };
+        let path = self.paths.values().find(is_served);
+        let ends = line.ends.iter().map(|end| {
+            let sides = path.map(|path| [&path.from, &path.to]);
+            let side =
+                sides.and_then(|sides| sides.into_iter().find(|side| side.guest == end.guest));
+            let board = side.and_then(|side| Some((side.board.as_ref()?, side.shape)));
+            LineEndReport {
+                guest: end.guest.to_string(),
+                address: end.address.to_string(),
+                is_attached: self.guests.contains_key(&end.guest),
+                driver: board.map(|(board, shape)| report::driver(&board.words, shape)),
+            }
+        });
+        LineReport {
+            name: line.name.to_string(),
+            kind: line.kind.to_string(),
+            mtu: line.mtu,
+            state: match (line.kind, path) {
+                (LineKind::Ctc, _) => LineState::NotServed,
+                (LineKind::Iucv, Some(_)) => LineState::Up,
+                (LineKind::Iucv, None) => LineState::Down,
+            },
+            ends: ends.collect(),
         }
     }
 

@@ -248,7 +248,7 @@ pub(super) fn rules(source: &Source, written: Vec<WrittenLan>) -> Result<Vec<Lan
 }
 
 /// A field's text as what it stands for.
-fn parsed<T: std::str::FromStr>(
+pub(super) fn parsed<T: std::str::FromStr>(
     source: &Source,
     text: &Spanned<String>,
     kind: &str,

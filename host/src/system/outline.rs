@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::lan::LanRule;
+use super::line::LineRule;
 use super::machine::{MachineInterface, MachineRule, MachineWait};
 use super::outside::OutsideRule;
 use super::volume::{DeviceRule, VolumeRule, Volumes};
@@ -30,6 +31,8 @@ pub struct Outline {
     pub lans: Vec<LanOutline>,
     /// The TCPIP machines.
     pub machines: Vec<MachineOutline>,
+    /// The lines.
+    pub lines: Vec<LineOutline>,
     /// The guest that serves the volumes, if there are any.
     pub control_unit: Option<String>,
     /// Limits of this guest.
@@ -112,6 +115,21 @@ pub struct LanOutline {
     pub outside: Option<OutsideOutline>,
     /// Addresses that the file gives guests.
     pub fixed: Vec<FixedOutline>,
+}
+
+/// A line.
+#[derive(Clone, Debug, Serialize)]
+pub struct LineOutline {
+    /// Its name.
+    pub name: String,
+    /// What carries its packets: `iucv` or `ctc`.
+    pub kind: String,
+    /// Bytes of its longest packet.
+    pub mtu: usize,
+    /// The guests at its ends.
+    pub guests: Vec<String>,
+    /// Their addresses, in the same order.
+    pub addresses: Vec<String>,
 }
 
 /// The gateway of a LAN.
@@ -251,6 +269,7 @@ impl System {
             guests: guests.map(Rule::outline).collect(),
             lans: self.lans.iter().map(LanRule::outline).collect(),
             machines: self.machines.iter().map(MachineRule::outline).collect(),
+            lines: self.lines.iter().map(LineRule::outline).collect(),
             control_unit: unit.map(|unit| unit.to_string()),
             control_unit_limits: limits,
             volumes: volumes.map(VolumeRule::outline).collect(),
@@ -299,6 +318,18 @@ impl Rule {
             paths_max: self.paths_max,
             messages_max: self.messages_max,
             storage_bytes_max: self.storage_bytes_max,
+        }
+    }
+}
+
+impl LineRule {
+    fn outline(&self) -> LineOutline {
+        LineOutline {
+            name: self.name.to_string(),
+            kind: self.kind.to_string(),
+            mtu: self.mtu,
+            guests: self.ends.iter().map(|end| end.guest.to_string()).collect(),
+            addresses: self.ends.iter().map(|end| end.address.to_string()).collect(),
         }
     }
 }

@@ -10,6 +10,7 @@ mod connector;
 mod counters;
 mod driver;
 mod framing;
+pub mod gauge;
 mod greeting;
 
 pub use connector::{Act, Answer, CONNECT_NS, Connector, State, Unconnected};

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use message::iucv::MessageId;
+use net::links::gauge;
 use os::poller::Sleeper;
 
 use super::end::Line;
@@ -96,11 +97,17 @@ impl OneOf for Occupant {
 }
 
 impl Line {
-    /// Sends what says that messages were received.
+    /// Sends what says that messages were received, and shows observers how the line stands.
     pub(crate) fn flush(&mut self) {
-        if let Some(joined) = self.joined() {
-            joined.path.raw().flush();
-        }
+        let (name, counters) = (self.name(), *self.counters());
+        let Some(joined) = self.joined() else { return };
+        let path = joined.path.raw();
+        path.flush();
+        let ([plain, urgent], [from_plain, from_urgent]) = path.halves();
+        plain.show(gauge::GAUGE, gauge::name(name));
+        urgent.show(gauge::GAUGE, gauge::multi(&counters));
+        from_plain.show(gauge::GAUGE, gauge::dropped(&counters));
+        from_urgent.show(gauge::GAUGE, gauge::sending_ns(&counters));
     }
 
     /// Looks whether there may be something, for as long as one who waits looks before it sleeps. It ends at `deadline_ns` or when somebody
