@@ -6,10 +6,10 @@ mod world;
 
 use std::io;
 
-use disk::channel::Use;
 use disk::ckd::model::BLOCK_BYTES;
 use disk::format::scsw::DeviceStatus;
 use disk::program::blocks::Verb;
+use disk::unit::usage::VolumeUse;
 use disk::unit::{Syncing, Writing};
 use proptest::prelude::*;
 
@@ -46,9 +46,9 @@ const SUBCHANNELS: usize = 6;
 /// Guests: with the cache, without it, and one that reads in place.
 const GUESTS: usize = 3;
 
-fn wish_of(world: &World, number: usize) -> Use {
+fn wish_of(world: &World, number: usize) -> VolumeUse {
     let cache = (number == 2).then(|| world.unit.lendable(0).unwrap());
-    Use { cache, ..wish(0, 1, number != 1) }
+    VolumeUse { cache, ..wish(0, 1, number != 1) }
 }
 
 /// What was written to each block so far.

@@ -3,7 +3,6 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
-use disk::channel::Use;
 use disk::ckd::model::{TRACK_BYTES, track_of};
 use disk::ckd::track;
 use disk::exchange::Kind;
@@ -11,6 +10,7 @@ use disk::format::eckd::{Cchh, Count, auxiliary, operation};
 use disk::format::scsw::{DeviceStatus, Scsw};
 use disk::program::blocks::{Mode, Verb, build};
 use disk::program::client::Event;
+use disk::unit::usage::VolumeUse;
 
 use world::{CC, CC_SLI, Guest, SLI, World, block, blocks, ccws, image, read, wish};
 
@@ -471,7 +471,7 @@ fn chains_beyond_the_limit_of_what_waits_run_once_more_for_a_unit_at_most() {
     }
     let mut world = World::with(bytes, 1000);
     world.sides.0.push(None);
-    let subchannels = Use { subchannels: CHAINS, ..wish(0, CYLINDERS, true) };
+    let subchannels = VolumeUse { subchannels: CHAINS, ..wish(0, CYLINDERS, true) };
     let mut guest = world.guest_at(0, subchannels);
     let mut extent = EXTENT;
     (extent[0], extent[13], extent[15]) = (0xc0, CYLINDERS as u8 - 1, 14);

@@ -5,7 +5,6 @@ mod world;
 
 use std::io;
 
-use disk::channel::Use;
 use disk::ckd::backing::{Backing, Simulated};
 use disk::ckd::header::Header;
 use disk::ckd::model::{BLOCK_BYTES, TRACK_BYTES};
@@ -19,6 +18,7 @@ use disk::format::scsw::{DeviceStatus, SubchannelStatus, TRANSPORT_FORMAT, TSB_S
 use disk::format::tsb::{TSB_BYTES, TransportStatus, Tsb};
 use disk::program::blocks::{Mode, Verb, build};
 use disk::program::client::Event;
+use disk::unit::usage::VolumeUse;
 use disk::unit::{DamagedTrack, Syncing};
 use os::storage::StorageOptions;
 
@@ -1065,7 +1065,7 @@ fn number_of_a_guest_that_has_gone_is_given_again() {
         world.sides.0[gone] = None;
         world.channel.detach(gone);
         let cache = Some(world.unit.lendable(0).unwrap());
-        let wish = disk::channel::Use {
+        let wish = disk::unit::usage::VolumeUse {
             volume: 0,
             first_cylinder: 0,
             cylinders: 2,
@@ -1358,7 +1358,7 @@ fn writes_to_one_volume_do_not_wait_for_those_to_another() {
     let other = Volume::from_backing(Box::new(other), Access::Write).unwrap();
     let other = world.unit.add_volume(other, 100 * TRACK_BYTES, StorageOptions::default()).unwrap();
     let mut guest = world.guest(0, 2, true, false);
-    let wish = Use {
+    let wish = VolumeUse {
         volume: other,
         first_cylinder: 0,
         cylinders: 2,

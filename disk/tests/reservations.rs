@@ -3,11 +3,12 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
-use disk::channel::{Use, request};
+use disk::channel::request;
 use disk::exchange::Kind;
 use disk::format::eckd::command;
 use disk::format::orb::Orb;
 use disk::program::blocks::{Mode, Verb};
+use disk::unit::usage::VolumeUse;
 
 use world::programs::{ended, start};
 use world::{Guest, MODES, World, ccws, round, wish};
@@ -233,7 +234,7 @@ fn one_poll_looks_at_a_bounded_number_of_programs_that_wait() {
     for number in 1..=8 {
         world.sides.0.push(None);
         let subchannels = SUBCHANNELS as _;
-        let wish = Use { subchannels, result_bytes: 1 << 16, ..wish(0, 3, true) };
+        let wish = VolumeUse { subchannels, result_bytes: 1 << 16, ..wish(0, 3, true) };
         let mut guest = world.guest_at(number, wish);
         for subchannel in 0..SUBCHANNELS {
             let orb = order(&mut guest, command::SENSE_ID);

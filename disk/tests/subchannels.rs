@@ -69,7 +69,7 @@ fn program_that_waits_for_a_track_is_interrogated_and_goes_on() {
         cancel(&mut guest, 0);
         world.run();
         let states =
-            Interrogation { device: DeviceState::Free, operation: OperationState::AwaitsTrack };
+            Interrogation { device: DeviceState::Free, operation: OperationState::AwaitsData };
         assert_eq!(answer(&mut guest).status, TransportStatus::Interrogation(states));
     }
     gate.end(0);

@@ -3,13 +3,13 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
-use disk::channel::Use;
 use disk::channel::request::Kind;
 use disk::format::eckd::{Cchh, Extent, Locate, Permission, operation};
 use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::{SubchannelStatus, control};
 use disk::program::blocks::Mode;
 use disk::program::client::Event;
+use disk::unit::usage::VolumeUse;
 
 use world::reads::{Gate, read_directly};
 use world::{CC, CC_SLI, Guest, SLI, World, block, ccws, read, wish};
@@ -117,7 +117,7 @@ fn program_that_has_lost_data_ends_where_it_would_be_suspended() {
     let mut world = World::new(2, 100);
     world.sides.0.push(None);
     // Room for one block of the two.
-    let mut guest = world.guest_at(0, Use { result_bytes: 4096, ..wish(0, 2, true) });
+    let mut guest = world.guest_at(0, VolumeUse { result_bytes: 4096, ..wish(0, 2, true) });
     let first = Cchh { cylinder: 0, head: 0 };
     let extent = Extent { first, last: Cchh { cylinder: 1, head: 14 }, ..Extent::default() };
     let locate =

@@ -3,7 +3,7 @@
 #[expect(dead_code, reason = "the other tests use more of it")]
 mod world;
 
-use disk::channel::{Use, request};
+use disk::channel::request;
 use disk::exchange::{Broken, Extent, Head, Kind, Link, flag};
 use disk::format::ccw::CcwFlags;
 use disk::format::orb::{Orb, OrbFlags};
@@ -11,6 +11,7 @@ use disk::format::scsw::{DeviceStatus, SubchannelStatus, control};
 use disk::format::tsb::{TransportStatus, Tsb};
 use disk::program::blocks::{Mode, Verb, build};
 use disk::program::client::{Client, Event};
+use disk::unit::usage::VolumeUse;
 use fabric::path::{Receiver, Sender, Shared};
 use os::storage::StorageOptions;
 
@@ -42,7 +43,7 @@ impl Trial {
         world.sides.0[VICTIM] = Some(theirs);
         let (sender, _) = world.sides.0[VICTIM].as_mut().unwrap();
         let cache = is_in_place.then(|| world.unit.lendable(0).unwrap());
-        world.channel.attach(VICTIM, sender, Use { cache, ..wish(0, 1, true) }).unwrap();
+        world.channel.attach(VICTIM, sender, VolumeUse { cache, ..wish(0, 1, true) }).unwrap();
         let client = Client::new(16 << 20, &mut ours.0).unwrap();
         let mut victim = Guest { number: VICTIM, client, sender: ours.0, receiver: ours.1 };
         let cache = Shared::create(1 << 20, StorageOptions::default()).unwrap();
@@ -353,7 +354,7 @@ fn extents_without_end_are_a_chaining_check() {
 fn program_that_suspends_itself_behind_data_without_room_ends_in_chaining_check() {
     let mut world = World::new(1, 6);
     world.sides.0.push(None);
-    let mut guest = world.guest_at(0, Use { result_bytes: 4096, ..wish(0, 1, true) });
+    let mut guest = world.guest_at(0, VolumeUse { result_bytes: 4096, ..wish(0, 1, true) });
     let storage = guest.client.storage();
     // Its parameters are those of the next one.
     build(storage, AT, DATA, Mode::Command, Verb::Read, blocks(0, 12));

@@ -6,7 +6,7 @@ use super::guest::{Guest, send};
 use super::request::{self, Attached};
 use super::run::{Channel, Guests};
 use super::subchannel::{Flight, Stop, Subchannel};
-use crate::exchange::{Broken, Head, Kind, Pieces, Syncing, Unit, established, flag, split_tail};
+use crate::exchange::{Broken, Head, Kind, Pieces, Unit, established, flag, split_tail};
 use crate::format::orb::{Orb, OrbFlags};
 use crate::format::scsw::{
     DeviceStatus, Scsw, SubchannelStatus, TRANSPORT_FORMAT, TSB_STORED, control,
@@ -36,10 +36,7 @@ impl Channel {
             }
             guest.is_established = head.code == 0;
             guest.may_write &= head.number & established::MAY_WRITE != 0;
-            guest.syncing = match head.number & established::UNSYNCED {
-                0 => Syncing::Fdatasync,
-                _ => Syncing::File,
-            };
+            guest.traits = (head.number >> established::TRAITS_SHIFT) as u8;
             guest.is_refused = head.code != 0;
             guest.cache_segment = head.count as u16;
             guest.cache = self.links[link].lent(guest.cache_segment);
@@ -145,14 +142,14 @@ impl Channel {
             guest.guest_cache = sender.lend(&lendable).ok();
         }
         let attached = Attached {
-            cylinders: guest.cylinders,
+            capacity: guest.capacity,
             subchannels: guest.subchannels.len() as u16,
             may_write: guest.may_write,
             cache: guest.guest_cache,
             results: guest.results_segment,
             result_bytes: guest.result_bytes,
             paths: guest.paths(),
-            syncing: guest.syncing,
+            traits: guest.traits,
         };
         let head = request::Head::new(request::Kind::Attached, 0);
         let _ = guest.send(&head, &attached.emit(), sender);

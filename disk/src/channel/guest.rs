@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use fabric::path::{Lendable, SendError, Sender, Shared, View};
 
+use super::commands::CommandSet;
 use super::request::{self, Answer, PLACE_BYTES, SKIPPED};
 use super::subchannel::{Run, Subchannel};
 use super::walk::Piece;
-use crate::exchange::{Broken, EXTENT_BYTES, Extent, Pieces, Syncing};
+use crate::exchange::{Broken, EXTENT_BYTES, Extent, Pieces};
 use crate::format::scsw::{DeviceStatus, SCSW_BYTES, Scsw, SubchannelStatus, control};
 use crate::format::sense::SENSE_BYTES;
 use crate::format::tsb::TSB_BYTES;
@@ -32,7 +33,7 @@ pub const fn held_back_bytes_max(subchannels: u16) -> usize {
     subchannels as usize * RESULT_BYTES_MAX + OTHER_RESULT_BYTES_MAX
 }
 
-/// Bytes of count fields between the records that one program reads which are copied along.
+/// Bytes between the records that one program reads which are copied along.
 const GAP_BYTES_MAX: u64 = 4096;
 
 /// The first channel path, in a mask of channel paths.
@@ -90,7 +91,7 @@ pub(super) struct Guest {
     /// The control unit has the connection.
     pub(super) is_established: bool,
     pub(super) is_refused: bool,
-    /// All of the volume's cache.
+    /// All of the device's cache.
     pub(super) cache: Option<View>,
     pub(super) cache_segment: u16,
     /// The number under which the guest reads it.
@@ -102,12 +103,14 @@ pub(super) struct Guest {
     pub(super) results_segment: u16,
     pub(super) result_bytes: u32,
     pub(super) subchannels: Vec<Subchannel>,
-    pub(super) cylinders: u32,
+    /// How large the device is, and what else the guest is told of it.
+    pub(super) capacity: u32,
+    pub(super) traits: u8,
     pub(super) may_write: bool,
-    /// Durability of an acknowledged write, as the control unit says when it makes the connection.
-    pub(super) syncing: Syncing,
-    /// Count fields on the volume are those that the guest sees.
-    pub(super) has_own_counts: bool,
+    /// The guest may see what lies between records in the cache.
+    pub(super) are_gaps_public: bool,
+    /// The commands of its control unit.
+    pub(super) commands: CommandSet,
     /// Operations that the control unit has ended, modulo 65536, and what is released of them.
     pub(super) ended: u16,
     pub(super) released: u16,
@@ -180,7 +183,7 @@ impl Guest {
             results,
             results_segment,
             result_bytes,
-            has_own_counts,
+            are_gaps_public,
             ..
         } = self;
         let run = &mut subchannels[usize::from(subchannel)].run;
@@ -232,7 +235,8 @@ impl Guest {
                     let gaps = extent.end() - extent.offset - bytes;
                     // To the same place in a line as where the bytes come from, if there is room: that copy is faster.
                     let skipped = extent.offset.wrapping_sub(at as u64) % LINE_BYTES;
-                    if *has_own_counts && u64::from(run.gap_bytes) + gaps + skipped <= GAP_BYTES_MAX
+                    if *are_gaps_public
+                        && u64::from(run.gap_bytes) + gaps + skipped <= GAP_BYTES_MAX
                     {
                         run.gap_bytes += skipped as u32;
                         at += skipped as usize;

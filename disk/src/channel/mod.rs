@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`storage`] | the guest's storage, which may change while it is read |
 //! | [`walk`] | CCWs, IDAWs and MIDAWs: what a program in command mode asks for |
+//! | [`commands`] | what a channel has to know of the commands of a control unit |
 //! | [`stream`] | TIDAWs: where the data of a program in transport mode are |
 //! | [`request`] | what a guest and the channel send each other |
 //! | [`subchannel`] | what a subchannel is doing |
@@ -14,6 +15,7 @@
 //! | `run` | starting programs |
 
 mod cancel;
+pub mod commands;
 mod ending;
 mod guest;
 mod output;

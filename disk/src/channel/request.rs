@@ -16,7 +16,7 @@
 //! *Token* is of the last result that the guest has done with: it came with that result. Numbers are little-endian but in the parts that
 //! have the mainframe's format.
 
-use crate::exchange::{EXTENT_BYTES, Extent, Syncing};
+use crate::exchange::{EXTENT_BYTES, Extent};
 use crate::format::scsw::{SCSW_BYTES, Scsw};
 use crate::format::sense::{SENSE_BYTES, Sense};
 use crate::format::tsb::TSB_BYTES;
@@ -179,19 +179,17 @@ pub const ATTACHED_BYTES: usize = 24;
 /// What a guest has been given.
 ///
 /// ```text
-/// | cylinders 32 | subchannels 16 | may write 8 | has cache 8 | cache 16 | results 16 | result bytes 32 | paths 8 | durability 8 | 0 48 |
+/// | capacity 32 | subchannels 16 | may write 8 | has cache 8 | cache 16 | results 16 | result bytes 32 | paths 8 | traits 8 | 0 48 |
 /// ```
-///
-/// Durability is 1 for [`Syncing::Fdatasync`] and 2 for [`Syncing::File`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached {
-    /// Cylinders of the device.
-    pub cylinders: u32,
+    /// How large the device is, in the measure of its control unit: cylinders of a disk.
+    pub capacity: u32,
     /// Subchannels, each of which runs one program at a time.
     pub subchannels: u16,
     /// Whether the guest may write.
     pub may_write: bool,
-    /// The number under which the cache of the volume is lent to the guest, which then reads in place.
+    /// The number under which the cache of the device is lent to the guest, which then reads in place.
     pub cache: Option<u16>,
     /// The number under which storage for results is lent.
     pub results: u16,
@@ -200,18 +198,15 @@ pub struct Attached {
     /// The mask of the channel paths that the device has: the leftmost bit is the first path. A channel gives each device one path. An ORB
     /// has to name that path.
     pub paths: u8,
-    /// Durability of an acknowledged write.
-    pub syncing: Syncing,
+    /// What else the device is like, as its control unit says. The channel does not look at it.
+    pub traits: u8,
 }
-
-const FDATASYNC: u8 = 1;
-const FILE: u8 = 2;
 
 impl Attached {
     /// The bytes.
     pub fn emit(&self) -> [u8; ATTACHED_BYTES] {
         let mut bytes = [0; ATTACHED_BYTES];
-        bytes[..4].copy_from_slice(&self.cylinders.to_le_bytes());
+        bytes[..4].copy_from_slice(&self.capacity.to_le_bytes());
         bytes[4..6].copy_from_slice(&self.subchannels.to_le_bytes());
         bytes[6] = self.may_write.into();
         bytes[7] = self.cache.is_some().into();
@@ -219,31 +214,24 @@ impl Attached {
         bytes[10..12].copy_from_slice(&self.results.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.result_bytes.to_le_bytes());
         bytes[16] = self.paths;
-        bytes[17] = match self.syncing {
-            Syncing::Fdatasync => FDATASYNC,
-            Syncing::File => FILE,
-        };
+        bytes[17] = self.traits;
         bytes
     }
 
-    /// Takes the bytes apart. None if they are not so many, or have no known durability.
+    /// Takes the bytes apart. None if they are not so many.
     pub fn parse(bytes: &[u8]) -> Option<Attached> {
         let bytes: &[u8; ATTACHED_BYTES] = bytes.try_into().ok()?;
         let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let long = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"));
         Some(Attached {
-            cylinders: long(0),
+            capacity: long(0),
             subchannels: short(4),
             may_write: bytes[6] != 0,
             cache: (bytes[7] != 0).then(|| short(8)),
             results: short(10),
             result_bytes: long(12),
             paths: bytes[16],
-            syncing: match bytes[17] {
-                FDATASYNC => Syncing::Fdatasync,
-                FILE => Syncing::File,
-                _ => return None,
-            },
+            traits: bytes[17],
         })
     }
 }
@@ -400,14 +388,14 @@ mod tests {
     #[test]
     fn attached_is_what_the_picture_says() {
         let attached = Attached {
-            cylinders: 0x0102_0304,
+            capacity: 0x0102_0304,
             subchannels: 0x0506,
             may_write: true,
             cache: Some(0x0708),
             results: 0x090a,
             result_bytes: 0x0b0c_0d0e,
             paths: 0x20,
-            syncing: Syncing::File,
+            traits: 2,
         };
         #[rustfmt::skip]
         let mut bytes = [
@@ -418,13 +406,6 @@ mod tests {
         let without_cache = Attached { cache: None, ..attached };
         assert_eq!((without_cache.emit(), Attached::parse(&bytes)), (bytes, Some(without_cache)));
         assert_eq!(Attached::parse(&bytes[1..]), None);
-        bytes[17] = 1;
-        let synced = Attached { syncing: Syncing::Fdatasync, ..without_cache };
-        assert_eq!((synced.emit(), Attached::parse(&bytes)), (bytes, Some(synced)));
-        for durability in [0, 3, 0xff] {
-            bytes[17] = durability;
-            assert_eq!(Attached::parse(&bytes), None);
-        }
     }
 
     #[test]

@@ -6,19 +6,19 @@ use std::io;
 use fabric::path::{Lendable, Message, Receiver, Ringing, SendError, Sender, Shared, View};
 use os::storage::StorageOptions;
 
+use super::commands::CommandSet;
 use super::ending::conditions;
 use super::guest::{Backlog, Guest, result_storage_bytes};
 use super::request::{self, Modification, START_BYTES};
-use super::storage::{OUTPUT_BYTES_MAX, Storage, gather_behind, gather_most};
+use super::storage::{Storage, gather_behind, gather_most};
 use super::stream;
 use super::subchannel::{Flight, Measurement, Stop, Subchannel};
 use super::walk::{Next, Walk};
 use crate::exchange::{
-    Broken, FIRST_BURST_BYTES, Head, Kind, Link, Syncing, UNITS_PER_POLL_MAX, cancel, establish,
-    flag,
+    Broken, FIRST_BURST_BYTES, Head, Kind, Link, OUTPUT_BYTES_MAX, PARAMETER_BYTES,
+    UNITS_PER_POLL_MAX, cancel, establish, flag,
 };
 use crate::format::ccw::Direction;
-use crate::format::eckd::Search;
 use crate::format::orb::{ORB_BYTES, Orb, OrbFlags, PROGRAM_AT};
 use crate::format::scsw::{CONDITION_CODE, DeviceStatus, Scsw, SubchannelStatus, control};
 use crate::format::tcw::PREFETCH_BYTES;
@@ -47,22 +47,26 @@ pub const STORAGE_BYTES_MAX: usize = 1 << 31;
 /// What a guest is to have.
 #[derive(Debug)]
 pub struct Use {
-    /// Which volume of the control unit.
-    pub volume: usize,
-    /// The first cylinder.
-    pub first_cylinder: u32,
-    /// How many cylinders.
-    pub cylinders: u32,
+    /// Which device of the control unit.
+    pub device: u32,
+    /// What the control unit is told of the use: the channel hands it on as it is.
+    pub parameters: [u8; PARAMETER_BYTES],
+    /// How large the device is, in the measure of its control unit, such as cylinders: the guest is told.
+    pub capacity: u32,
     /// Whether it may write.
     pub may_write: bool,
     /// Subchannels: how many programs can run at a time.
     pub subchannels: u16,
     /// Bytes that a program can read into storage of the channel.
     pub result_bytes: u32,
-    /// Whether tracks that are read for the guest stay in the control unit's cache.
+    /// Whether what is read for the guest stays in the control unit's cache.
     pub is_cached: bool,
-    /// The cache of the volume, for a guest that has the volume for itself: it reads in place.
+    /// The cache of the device, for a guest that has all of it for itself: it reads in place.
     pub cache: Option<Lendable>,
+    /// Whether the guest may see what lies between records in the cache: the channel can then copy both together, which is faster.
+    pub are_gaps_public: bool,
+    /// The commands of the control unit.
+    pub commands: CommandSet,
 }
 
 /// Why a guest was not attached.
@@ -190,13 +194,13 @@ impl Channel {
         &mut self,
         guest: usize,
         sender: &mut Sender,
-        wish: Use,
+        wish: impl Into<Use>,
     ) -> Result<(), AttachError> {
+        let wish: Use = wish.into();
         if guest >= GUESTS_MAX {
             return Err(AttachError::Guests);
         }
-        let Use { first_cylinder, cylinders, may_write, subchannels, result_bytes, cache, .. } =
-            wish;
+        let Use { may_write, subchannels, result_bytes, cache, .. } = wish;
         if !(1..=SUBCHANNELS_MAX).contains(&subchannels) {
             return Err(AttachError::Subchannels { subchannels });
         }
@@ -212,9 +216,6 @@ impl Channel {
         let in_turn = (0..self.links.len()).map(|index| (guest + index) % self.links.len());
         let mut of_use = in_turn.filter(|link| self.links[*link].broken().is_none());
         let link = of_use.next().ok_or(AttachError::NoLink)?;
-        let mut body = [0; 8];
-        body[..4].copy_from_slice(&first_cylinder.to_le_bytes());
-        body[4..].copy_from_slice(&cylinders.to_le_bytes());
         self.next_connection = self.next_connection.wrapping_add(1);
         let connection = self.next_connection;
         let mut head = Head::new(Kind::Establish, guest as u16, connection);
@@ -227,8 +228,8 @@ impl Channel {
         if cache.is_none() {
             head.code |= establish::COPIED;
         }
-        head.count = wish.volume as u32;
-        self.links[link].send(&head, &body).map_err(|_| AttachError::NoLink)?;
+        head.count = wish.device;
+        self.links[link].send(&head, &wish.parameters).map_err(|_| AttachError::NoLink)?;
         self.links[link].flush();
         if self.guests.len() <= guest {
             self.guests.resize_with(guest + 1, || None);
@@ -249,10 +250,11 @@ impl Channel {
             results_segment,
             result_bytes,
             subchannels: all,
-            cylinders,
+            capacity: wish.capacity,
             may_write,
-            syncing: Syncing::default(),
-            has_own_counts: first_cylinder == 0,
+            traits: 0,
+            are_gaps_public: wish.are_gaps_public,
+            commands: wish.commands,
             ended: 0,
             released: 0,
             told: 0,
@@ -728,7 +730,7 @@ impl Channel {
         now: u64,
     ) -> Result<(), Broken> {
         let Some(Some(guest)) = self.guests.get_mut(number) else { return Ok(()) };
-        let Guest { subchannels, storage, link, released, told, .. } = guest;
+        let Guest { subchannels, storage, link, released, told, commands, .. } = guest;
         let Some(Subchannel { run, .. }) = subchannels.get_mut(usize::from(subchannel)) else {
             return Ok(());
         };
@@ -746,7 +748,7 @@ impl Channel {
                 break;
             }
             let Some(walk) = &mut run.walk else { break };
-            let next = walk.next(&*storage);
+            let next = walk.next(&*storage, commands.is_immediate);
             link.charge(walk.take_fetched_bytes());
             let step = match next {
                 Ok(Next::Step(step)) => step,
@@ -762,15 +764,17 @@ impl Channel {
             interrupt |= step.interrupt;
             let output = match step.direction() {
                 Direction::Input => None,
-                Direction::Output => match gather_most(storage, step.pieces.iter()) {
-                    Some(bytes) => Some(bytes),
-                    None => {
-                        let address = step.end;
-                        let status = SubchannelStatus::PROGRAM_CHECK;
-                        run.stop = Some(Stop::Check(super::walk::Check { status, address }));
-                        break;
+                Direction::Output => {
+                    match gather_most(storage, step.pieces.iter(), commands.output_bytes_max) {
+                        Some(bytes) => Some(bytes),
+                        None => {
+                            let address = step.end;
+                            let status = SubchannelStatus::PROGRAM_CHECK;
+                            run.stop = Some(Stop::Check(super::walk::Check { status, address }));
+                            break;
+                        }
                     }
-                },
+                }
             };
             let mut head = Head::new(Kind::Command, number as u16, exchange);
             head.flags = if step.chained { flag::CHAINED } else { 0 }
@@ -799,7 +803,7 @@ impl Channel {
             });
             run.commands += 1;
             run.is_sent = !step.chained;
-            run.awaits_status = step.chained && Search::of(step.command).is_some();
+            run.awaits_status = step.chained && (commands.is_branch)(step.command);
         }
         let (stop, is_empty) = (run.stop, run.commands == 0);
         if interrupt {
@@ -863,7 +867,7 @@ impl Channel {
             run.output.clear();
             stream::add_pieces(storage, output, Direction::Output, &mut run.output)?;
             let all: u64 = run.output.iter().map(|piece| u64::from(piece.bytes)).sum();
-            if all > OUTPUT_BYTES_MAX {
+            if all > OUTPUT_BYTES_MAX as u64 {
                 return Err(stream::Wrong);
             }
             head.count = all as u32;

@@ -3,10 +3,7 @@
 use fabric::path::View;
 
 use super::walk::Piece;
-use crate::unit::COMMAND_OUTPUT_BYTES_MAX;
-
-/// Bytes of output data of a transport mode operation.
-pub(super) const OUTPUT_BYTES_MAX: u64 = crate::unit::OUTPUT_BYTES_MAX as u64;
+use crate::exchange::OUTPUT_BYTES_MAX;
 
 /// Storage that another party writes. What is read twice may be two different things: read once, check, and use the copy.
 pub trait Storage {
@@ -64,7 +61,7 @@ pub(super) fn gather_behind<'a>(
     bytes: &mut Vec<u8>,
 ) -> Option<u64> {
     let all: u64 = pieces.clone().map(|piece| u64::from(piece.bytes)).sum();
-    if all > OUTPUT_BYTES_MAX {
+    if all > OUTPUT_BYTES_MAX as u64 {
         return None;
     }
     let mut at = bytes.len();
@@ -79,16 +76,17 @@ pub(super) fn gather_behind<'a>(
     Some(all)
 }
 
-/// Copies data of a command to be written out of the guest's storage, once: as many bytes as a command can use.
+/// Copies data of a command to be written out of the guest's storage, once: as many bytes as the command can use.
 pub(super) fn gather_most<'a>(
     storage: &(impl Storage + ?Sized),
     pieces: impl Iterator<Item = &'a Piece> + Clone,
+    bytes_max: u32,
 ) -> Option<Vec<u8>> {
     let all: u64 = pieces.clone().map(|piece| u64::from(piece.bytes)).sum();
-    if all <= COMMAND_OUTPUT_BYTES_MAX.into() {
+    if all <= bytes_max.into() {
         return gather(storage, pieces);
     }
-    gather(storage, part(pieces, 0, COMMAND_OUTPUT_BYTES_MAX).iter())
+    gather(storage, part(pieces, 0, bytes_max).iter())
 }
 
 /// The part of the pieces that begins at an offset, as far as it is there.

@@ -19,8 +19,8 @@ pub struct Measurement {
     pub pending_ns: u64,
     /// Connect: from there to the end, without disconnect time.
     pub connect_ns: u64,
-    /// Disconnect: the program waited for the file of its volume, until a track was read, or what it wrote was written and synced. It is taken
-    /// off the time behind the first answer, and what does not fit there off the time before.
+    /// Disconnect: the control unit waited for what is behind it, such as files that are read, or written and synced. It is taken off the
+    /// time behind the first answer, and what does not fit there off the time before.
     pub disconnect_ns: u64,
     /// Control unit queuing: waiting because the control unit was busy, for a reservation of another guest or for a free slot of
     /// the cache.

@@ -4,7 +4,6 @@
 
 use super::storage::Storage;
 use crate::format::ccw::{CCW_BYTES, Ccw, CcwFlags, CcwFormat, Direction, direction};
-use crate::format::eckd::command;
 use crate::format::idaw::{MIDAW_BYTES, Midaw};
 use crate::format::orb::{Orb, OrbFlags};
 use crate::format::scsw::SubchannelStatus;
@@ -155,11 +154,15 @@ impl Walk {
         self.at = self.at.wrapping_add(CCW_BYTES as u32) & 0x7fff_ffff;
     }
 
-    /// Fetches the next command.
+    /// Fetches the next command. `is_immediate` is as in a [`CommandSet`](super::commands::CommandSet).
     ///
     /// # Errors
     /// [`Check`].
-    pub fn next(&mut self, storage: &(impl Storage + ?Sized)) -> Result<Next, Check> {
+    pub fn next(
+        &mut self,
+        storage: &(impl Storage + ?Sized),
+        is_immediate: fn(u8) -> bool,
+    ) -> Result<Next, Check> {
         let mut step = Step::default();
         let mut ccw = self.fetch(storage)?;
         // It is for this one alone, whether its program has left the flag or not.
@@ -189,7 +192,7 @@ impl Walk {
                 // A command without data has no wrong length in format 0, and in format 1 if the ORB says so.
                 let is_lenient =
                     self.format == CcwFormat::Zero || self.flags.has(OrbFlags::SUPPRESS_LENGTH);
-                let by_orb = is_lenient && step.command == command::NOP;
+                let by_orb = is_lenient && is_immediate(step.command);
                 step.suppress_length = by_orb || ccw.flags.has(CcwFlags::SUPPRESS_LENGTH);
                 return Ok(Next::Step(step));
             }
@@ -383,6 +386,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::format::ccw::NOP;
 
     const CC: u8 = 0x40;
 
@@ -409,7 +413,7 @@ mod tests {
         let mut walk = Walk::new(&orb(flags));
         let mut steps = Vec::new();
         loop {
-            let Next::Step(step) = walk.next(bytes)? else { return Ok(steps) };
+            let Next::Step(step) = walk.next(bytes, |code| code == NOP)? else { return Ok(steps) };
             let goes_on = step.chained;
             steps.push(step);
             if !goes_on {
@@ -465,7 +469,7 @@ mod tests {
         let bytes = storage(&[(0x03, CC, 1, 0), (0x08, 0, 0, 0x100)]);
         let mut walk = Walk::new(&orb(OrbFlags::default()));
         for _ in 0..1000 {
-            assert!(matches!(walk.next(&bytes[..]), Ok(Next::Step(_))));
+            assert!(matches!(walk.next(&bytes[..], |code| code == NOP), Ok(Next::Step(_))));
         }
     }
 
@@ -480,14 +484,16 @@ mod tests {
             (0x06, 0, 4, 0x2000),
         ]);
         let mut walk = Walk::new(&orb(OrbFlags::default()));
-        let mut next = || match walk.next(&bytes[..]) {
+        let mut next = || match walk.next(&bytes[..], |code| code == NOP) {
             Ok(Next::Step(step)) => step.command,
             other => panic!("{other:?}"),
         };
         assert_eq!([next(), next(), next(), next()], [0x07, 0x31, 0x31, 0x31]);
         walk.skip();
         // What is skipped to can be a transfer too.
-        let Ok(Next::Step(step)) = walk.next(&bytes[..]) else { panic!("no command") };
+        let Ok(Next::Step(step)) = walk.next(&bytes[..], |code| code == NOP) else {
+            panic!("no command")
+        };
         assert_eq!((step.command, step.end), (0x06, 0x130));
     }
 
@@ -495,10 +501,12 @@ mod tests {
     fn suspended_program_goes_on_at_the_same_ccw() {
         let bytes = storage(&[(0x03, CC, 1, 0), (0x86, 0x02, 4, 0x2000)]);
         let mut walk = Walk::new(&orb(OrbFlags::SUSPEND));
-        assert!(matches!(walk.next(&bytes[..]), Ok(Next::Step(_))));
-        assert_eq!(walk.next(&bytes[..]), Ok(Next::Suspend));
+        assert!(matches!(walk.next(&bytes[..], |code| code == NOP), Ok(Next::Step(_))));
+        assert_eq!(walk.next(&bytes[..], |code| code == NOP), Ok(Next::Suspend));
         walk.resume();
-        assert!(matches!(walk.next(&bytes[..]), Ok(Next::Step(step)) if step.command == 0x86));
+        assert!(
+            matches!(walk.next(&bytes[..], |code| code == NOP), Ok(Next::Step(step)) if step.command == 0x86)
+        );
     }
 
     #[test]
@@ -548,7 +556,7 @@ mod tests {
             let orb = Orb { flags, program: u32::from(low & 0x38), ..Orb::default() };
             let mut walk = Walk::new(&orb);
             for _ in 0..50 {
-                match walk.next(&bytes[..]) {
+                match walk.next(&bytes[..], |code| code == NOP) {
                     Ok(Next::Step(step)) => {
                         let sum: u32 = step.pieces.iter().map(|piece| piece.bytes).sum();
                         prop_assert_eq!(sum, step.count);

@@ -6,8 +6,7 @@
 //! word 1 |       0 16       |  segment 16  |           record bytes 32         |
 //! ```
 //!
-//! An extent is records of one length with gaps of one length between them: consecutive records of a track, whose count fields
-//! are the gaps. Numbers are little-endian.
+//! An extent is records of one length with gaps of one length between them. Numbers are little-endian.
 
 /// Bytes of an extent.
 pub const EXTENT_BYTES: usize = 16;

@@ -6,7 +6,7 @@
 //!
 //! | unit | from | code | count | body |
 //! |---|---|---|---|---|
-//! | establish | channel | 1: may write, 2: its tracks do not stay in the cache, 4: the channel copies what is read | volume | first cylinder 32, cylinders 32 |
+//! | establish | channel | 1: may write, 2: what is read for it does not stay in the cache, 4: the channel copies what is read | device | [`PARAMETER_BYTES`] for the control unit: which part of the device, or which side |
 //! | established | control unit | 0, or 1: refused | segment | bytes of the cache 64; the number has bits: see [`established`] |
 //! | command | channel | command | bytes of the CCW, or of all whose data are chained | bytes of the last of these 16, if there are several |
 //! | command response | control unit | 0, or the device status of a search | | |
@@ -28,8 +28,8 @@
 //! about. Of establish and established the exchange is a number that no other connection has:
 //! what comes before the answer to an establish belongs to a connection that had the number before. Numbers are little-endian: both parties are programs of this machine.
 //!
-//! *Disconnect time* is how long, in nanoseconds, the exchange has waited for the files of its volume: until a track was read, or what it wrote
-//! was written and synced. Only the control unit knows that, so its last unit of the exchange says so, also that of an exchange for which it was
+//! *Disconnect time* is how long, in nanoseconds, the exchange has waited for what is behind the control unit: files that are read, or
+//! written and synced. Only the control unit knows that, so its last unit of the exchange says so, also that of an exchange for which it was
 //! busy.
 //!
 //! A program that finds its device reserved ends busy, with a flag that says so ([`flag::WAITS`]). When the device is free the control unit sends
@@ -63,26 +63,17 @@ pub const DISCONNECT_TIME_BYTES: usize = 8;
 /// Commands that a channel sends ahead of their responses.
 pub const PACING: usize = 16;
 
-/// Durability of an acknowledged write. It survives the end of this process in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Syncing {
-    /// A crash of the machine, and a loss of power: the volume's files are synced (`fdatasync`) before the write is acknowledged.
-    #[default]
-    Fdatasync,
-    /// The guarantee of the file alone: the control unit syncs nothing, and a write is acknowledged when the kernel says that it is
-    /// written. On an ordinary file a crash of the machine can lose the write, and an error that the kernel meets later, when it writes
-    /// its page cache back, reaches no guest.
-    ///
-    /// Right for volumes that need not survive the machine (in memory, or with scratch data), and where a write is on the medium once the
-    /// kernel says that it is written (a file system that is mounted with `sync`).
-    File,
-}
+/// Bytes of output data of one transport command, at most.
+pub const OUTPUT_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes that an establish unit has for the control unit.
+pub const PARAMETER_BYTES: usize = 8;
 
 /// What an information unit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// A connection is to be made, for a guest's use of a volume.
+    /// A connection is to be made, for a guest's use of a device.
     Establish = 1,
     /// It was made, or not.
     Established = 2,
@@ -161,7 +152,7 @@ impl Kind {
 pub mod establish {
     /// The guest may write.
     pub const MAY_WRITE: u8 = 0x01;
-    /// Tracks that are read for the device leave the cache with the exchange that needed them.
+    /// What is read for the device leaves the cache with the exchange that needed it.
     pub const UNCACHED: u8 = 0x02;
     /// The channel copies what is read when the unit arrives that brings it: the guest does not read in place.
     pub const COPIED: u8 = 0x04;
@@ -171,13 +162,13 @@ pub mod establish {
 pub mod established {
     /// The guest may write.
     pub const MAY_WRITE: u16 = 0x01;
-    /// The volume is never synced: see [`Syncing::File`](super::Syncing::File).
-    pub const UNSYNCED: u16 = 0x02;
+    /// The high byte says what the device is like: the control unit means it for the guest, and the channel hands it on.
+    pub const TRAITS_SHIFT: u32 = 8;
 }
 
 /// The code of cancel.
 pub mod cancel {
-    /// The exchange ends at once: commands of it that wait for a track are not done.
+    /// The exchange ends at once: commands of it that wait are not done.
     pub const AT_ONCE: u8 = 0;
     /// The exchange ends when the commands are done that were sent before.
     pub const IN_ORDER: u8 = 1;
@@ -193,7 +184,7 @@ pub mod flag {
     pub const EXTENTS: u8 = 0x04;
     /// Of an end: the body ends with sense.
     pub const SENSE: u8 = 0x08;
-    /// Of an end: a track was read from the file.
+    /// Of an end: data were read that the cache did not have.
     pub const CACHE_MISS: u8 = 0x10;
     /// Of an end: less data than the channel asked for.
     pub const INCORRECT_LENGTH: u8 = 0x20;

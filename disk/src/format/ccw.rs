@@ -62,6 +62,8 @@ impl CcwFlags {
 
 /// Transfer in channel: the next CCW is elsewhere.
 pub const TIC: u8 = 0x08;
+/// No operation: nothing moves. Every device has this command.
+pub const NOP: u8 = 0x03;
 
 /// What a command code asks for, by its low bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

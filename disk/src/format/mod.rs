@@ -8,6 +8,7 @@
 
 pub mod ccw;
 pub mod eckd;
+pub mod fault;
 pub mod idaw;
 pub mod irb;
 pub mod orb;

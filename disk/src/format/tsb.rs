@@ -74,10 +74,10 @@ pub enum DeviceState {
 pub enum OperationState {
     /// The control unit has no such operation: it has ended, and its status is on its way.
     NotHere = 0,
-    /// The operation waits for a track that is being read from the file.
-    AwaitsTrack = 1,
-    /// The operation has written, and waits until its data are on the disk.
-    AwaitsDisk = 2,
+    /// The operation waits for data that are read from what is behind the control unit.
+    AwaitsData = 1,
+    /// The operation has written, and waits until its data survive a crash.
+    AwaitsSync = 2,
     /// The operation waits for its output data, or for room for them.
     AwaitsOutput = 3,
 }
@@ -95,8 +95,8 @@ impl Interrogation {
         };
         let operation = match area[4] {
             0 => OperationState::NotHere,
-            1 => OperationState::AwaitsTrack,
-            2 => OperationState::AwaitsDisk,
+            1 => OperationState::AwaitsData,
+            2 => OperationState::AwaitsSync,
             3 => OperationState::AwaitsOutput,
             _ => return None,
         };
@@ -119,7 +119,7 @@ pub struct Tsb {
     pub dcw_offset: Option<u16>,
     /// Bytes that were not transferred.
     pub residual_bytes: u32,
-    /// Whether a track had to be read from the file.
+    /// Whether data had to be read that the cache did not have.
     pub cache_miss: bool,
     /// The rest.
     pub status: TransportStatus,
@@ -201,7 +201,7 @@ mod tests {
         let tsb = Tsb { dcw_offset: None, residual_bytes: 0, cache_miss: false, status };
         assert_eq!((tsb.emit()[1], Tsb::parse(&tsb.emit())), (0x42, Some(tsb)));
         let states =
-            Interrogation { device: DeviceState::Reserved, operation: OperationState::AwaitsDisk };
+            Interrogation { device: DeviceState::Reserved, operation: OperationState::AwaitsSync };
         let tsb = Tsb { status: TransportStatus::Interrogation(states), ..Tsb::default() };
         let bytes = tsb.emit();
         assert_eq!(bytes[..17], [64, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x60, 0, 1, 2]);

@@ -6,7 +6,7 @@ use crate::format::eckd::{
     BLOCK_BYTES_DEFAULT, Extent, FileMask, Locate, NO_SECTOR, Permission, SECTORS, Seeks, TrackSet,
     auxiliary, command, extended, operation, orientation,
 };
-use crate::format::sense::Fault;
+use crate::format::fault::Fault;
 
 use super::device::Device;
 

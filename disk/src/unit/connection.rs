@@ -6,8 +6,9 @@ use super::cache::Slot;
 use super::device::Device;
 use super::exchange::Exchange;
 use super::{CONNECTIONS_MAX, PINS_PER_CONNECTION_MAX, SUBCHANNELS, Unit};
-use crate::exchange::{Broken, Head, Kind, Syncing, establish, established};
-use crate::format::sense::{Fault, Sense};
+use crate::exchange::{Broken, Head, Kind, establish, established};
+use crate::format::fault::Fault;
+use crate::format::sense::Sense;
 
 /// A guest's use of a device.
 #[derive(Debug)]
@@ -106,9 +107,8 @@ impl Unit {
         self.connections[place] = Some(Box::new(connection));
         answer.code = 0;
         answer.number = if may_write { established::MAY_WRITE } else { 0 };
-        if self.volumes[volume].syncing == Syncing::File {
-            answer.number |= established::UNSYNCED;
-        }
+        let traits = u16::from(self.volumes[volume].syncing.code());
+        answer.number |= traits << established::TRAITS_SHIFT;
         answer.count = segment.into();
         let bytes = self.volumes[volume].lendable.bytes();
         self.link(index)?.send(&answer, &bytes.to_le_bytes())

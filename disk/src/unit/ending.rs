@@ -4,8 +4,9 @@ use super::cache::Cache;
 use super::output::{self, Output};
 use super::{Connection, Exchange, SUBCHANNELS, Unit};
 use crate::exchange::{Broken, DISCONNECT_TIME_BYTES, Head, Kind, flag};
+use crate::format::fault::Fault;
 use crate::format::scsw::DeviceStatus;
-use crate::format::sense::{Fault, SENSE_BYTES, Sense};
+use crate::format::sense::{SENSE_BYTES, Sense};
 
 /// How an exchange ends.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use super::perform::Refusal;
 use super::{Awaited, Exchange, Mounted, SLOTS_PER_EXCHANGE_MAX, Syncing};
 use crate::ckd::model::TRACK_BYTES;
 use crate::ckd::track::Uniform;
-use crate::format::sense::Fault;
+use crate::format::fault::Fault;
 
 /// All of a track.
 const WHOLE: Range<usize> = 0..TRACK_BYTES;

@@ -2,8 +2,8 @@
 
 use super::{Connection, Unit};
 use crate::exchange::{Broken, Head, Kind, flag};
+use crate::format::fault::Fault;
 use crate::format::scsw::DeviceStatus;
-use crate::format::sense::Fault;
 use crate::format::tccb::{INTERROGATE, Service, Tccb};
 use crate::format::tsb::{DeviceState, Interrogation, OperationState};
 
@@ -45,13 +45,13 @@ impl Unit {
         if let Some(exchange) = exchanges.find(|exchange| exchange.number == head.exchange) {
             return match exchange.transfer {
                 Some(_) => OperationState::AwaitsOutput,
-                None => OperationState::AwaitsTrack,
+                None => OperationState::AwaitsData,
             };
         }
         let endings = &self.volumes[connection.device.volume].endings;
         let mut of_connection = endings.range((head.connection, 0)..=(head.connection, u64::MAX));
         if of_connection.any(|ending| ending.exchange.number == head.exchange) {
-            return OperationState::AwaitsDisk;
+            return OperationState::AwaitsSync;
         }
         OperationState::NotHere
     }

@@ -19,9 +19,11 @@
 //! | `perform` | the commands |
 //! | `reservation` | reserved devices, and programs that wait for them |
 //! | [`search`] | seeks and searches |
+//! | `syncing` | durability of an acknowledged write |
 //! | `tracks` | commands on whole tracks |
 //! | `transfer` | output data that cross behind their transport command, and room for them |
 //! | `transport` | operations of transport mode |
+//! | [`usage`] | what a guest is to have of a volume |
 //! | `writes` | direct writes that are under way, and who ends with them |
 //!
 //! An exchange that needs a track which is being read is *put aside*, and runs when the track is there; others go on meanwhile. A
@@ -48,9 +50,11 @@ mod output;
 mod perform;
 mod reservation;
 pub mod search;
+mod syncing;
 mod tracks;
 mod transfer;
 mod transport;
+pub mod usage;
 mod writes;
 
 use std::collections::{HashSet, VecDeque};
@@ -68,16 +72,19 @@ pub use self::flight::Awaited;
 use self::flight::{Flights, Landed, Ticket};
 use self::ordered::Ordered;
 use self::reservation::Reservations;
+pub use self::syncing::Syncing;
 use self::transfer::Room;
 pub use self::transfer::{DEVICE_OUTPUT_BYTES_MAX, PATH_OUTPUT_BYTES_MAX};
 use self::writes::{WRITES_PER_POLL_MAX, Writes};
+use crate::channel::commands::CommandSet;
 use crate::ckd::direct::{DIRECT_READS_MAX, Direct, DirectWrites};
 use crate::ckd::model::{TRACK_BYTES, track_of};
 use crate::ckd::track::{self, Uniform};
 use crate::ckd::volume::{Access, Volume};
-pub use crate::exchange::Syncing;
+pub use crate::exchange::OUTPUT_BYTES_MAX;
 use crate::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, cancel};
-use crate::format::eckd::{Cchh, destination};
+use crate::format::ccw::NOP;
+use crate::format::eckd::{Cchh, Search, destination};
 use crate::format::scsw::DeviceStatus;
 use crate::format::tccb::Tccb;
 
@@ -87,11 +94,14 @@ pub const CONNECTIONS_MAX: usize = 4096;
 pub const EXCHANGES_MAX: usize = 256;
 /// Numbers of subchannels that an exchange's number can have.
 const SUBCHANNELS: usize = 256;
-/// Bytes of output data of one transport command.
-pub const OUTPUT_BYTES_MAX: usize = 16 << 20;
-
 /// Bytes of output data that a command of command mode can use: no record with its count is longer than a track.
 pub const COMMAND_OUTPUT_BYTES_MAX: u32 = TRACK_BYTES as u32;
+/// The commands of this control unit, as far as they concern a channel.
+pub const COMMANDS: CommandSet = CommandSet {
+    output_bytes_max: COMMAND_OUTPUT_BYTES_MAX,
+    is_immediate: |code| code == NOP,
+    is_branch: |code| Search::of(code).is_some(),
+};
 /// Damaged tracks of a volume that are remembered.
 pub const DAMAGED_TRACKS_MAX: usize = 16;
 /// Slots of the cache that an exchange pins at most. A program of 255 blocks pins 23.

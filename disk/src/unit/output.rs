@@ -4,7 +4,7 @@ use super::cache::Cache;
 use super::few::Few;
 use super::perform::Refusal;
 use crate::exchange::{Broken, EXTENT_BYTES, Extent, Head, Link, flag};
-use crate::format::sense::Fault;
+use crate::format::fault::Fault;
 
 /// What a command brings.
 #[derive(Debug, Default)]

@@ -18,8 +18,9 @@ use crate::format::eckd::{
     SECTORS, SEEK_BYTES, Search, command, embedded, is_command_mode_only, operation, orientation,
     subsystem,
 };
+use crate::format::fault::Fault;
 use crate::format::scsw::DeviceStatus;
-use crate::format::sense::{Fault, SENSE_BYTES};
+use crate::format::sense::SENSE_BYTES;
 use crate::format::tccb::Dcw;
 
 /// Tracks without a record that a command goes over before others have a turn.

@@ -17,8 +17,8 @@ use super::perform::{Found, Moved, Refusal};
 use super::{Connection, Exchange, Unit};
 use crate::ckd::track::{self, Record};
 use crate::format::eckd::{Cchh, Count, Search, Seeks, Subject, command, parse_seek};
+use crate::format::fault::Fault;
 use crate::format::scsw::DeviceStatus;
-use crate::format::sense::Fault;
 
 /// Bytes of a record's identifier: cylinder, head and number.
 const ID_BYTES: usize = 5;

@@ -15,7 +15,7 @@ use crate::ckd::track::{
     self, CONTENT_BYTES_MAX, CONTENT_BYTES_MIN, END, HOME_BYTES, RECORD_0_BYTES,
 };
 use crate::format::eckd::{COUNT_BYTES, Count, operation};
-use crate::format::sense::Fault;
+use crate::format::fault::Fault;
 
 /// Bytes of record 0's data.
 const R0_BYTES: usize = RECORD_0_BYTES as usize;

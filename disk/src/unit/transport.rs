@@ -7,8 +7,8 @@ use super::transfer::Arrival;
 use super::{Awaited, Connection, EXCHANGES_MAX, Exchange, OUTPUT_BYTES_MAX, Unit};
 use crate::exchange::{Broken, FIRST_BURST_BYTES, Head, Kind, flag};
 use crate::format::eckd::check_words;
+use crate::format::fault::Fault;
 use crate::format::scsw::DeviceStatus;
-use crate::format::sense::Fault;
 use crate::format::tccb::{
     BadTccb, Dcw, Service, TCAH_BYTES, TCCB_BYTES_MAX, Tccb, transfer_bytes,
 };

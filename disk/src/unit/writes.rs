@@ -22,7 +22,7 @@ use crate::ckd::direct::DirectWrites;
 use crate::ckd::model::SECTOR_BYTES;
 use crate::ckd::volume::Volume;
 use crate::exchange::Broken;
-use crate::format::sense::Fault;
+use crate::format::fault::Fault;
 
 /// Writes that are over of which a pass takes so many. The first of a burst go to their guests, who start the next ones, while
 /// the rest is taken.

@@ -7,7 +7,7 @@ pub mod writes;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use disk::channel::{Channel, Guests, Use};
+use disk::channel::{Channel, Guests};
 use disk::ckd::backing::{Backing, Simulated};
 use disk::ckd::header::Header;
 use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, HEADS, TRACK_BYTES, track_of};
@@ -19,6 +19,7 @@ use disk::format::orb::{ALL_PATHS, Orb, OrbFlags};
 use disk::program::blocks::{Blocks, Mode, Verb, build};
 use disk::program::client::{Client, Event};
 use disk::unit::Unit;
+use disk::unit::usage::VolumeUse;
 use fabric::path::{Receiver, Sender, Shape, Side, Terms};
 use os::doorbell::Doorbell;
 use os::storage::StorageOptions;
@@ -158,14 +159,14 @@ impl World {
         dedicated: bool,
     ) -> Guest {
         let cache = dedicated.then(|| self.unit.lendable(0).unwrap());
-        let wish = Use { may_write, cache, ..wish(first_cylinder, cylinders, true) };
+        let wish = VolumeUse { may_write, cache, ..wish(first_cylinder, cylinders, true) };
         let number = self.sides.0.len();
         self.sides.0.push(None);
         self.guest_at(number, wish)
     }
 
     /// A guest of this number, which nobody has now.
-    pub fn guest_at(&mut self, number: usize, wish: Use) -> Guest {
+    pub fn guest_at(&mut self, number: usize, wish: VolumeUse) -> Guest {
         let (theirs, mut ours) = path();
         self.sides.0[number] = Some(theirs);
         let (sender, _) = self.sides.0[number].as_mut().unwrap();
@@ -329,8 +330,8 @@ pub fn round(world: &mut World) {
 }
 
 /// The use of some cylinders of the first volume, with or without its cache.
-pub fn wish(first_cylinder: u32, cylinders: u32, is_cached: bool) -> Use {
-    Use {
+pub fn wish(first_cylinder: u32, cylinders: u32, is_cached: bool) -> VolumeUse {
+    VolumeUse {
         volume: 0,
         first_cylinder,
         cylinders,

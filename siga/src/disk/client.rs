@@ -5,7 +5,7 @@ use std::io;
 use disk::channel::request::{self, Modification};
 use disk::ckd::model::{CYLINDERS_MAX, HEADS};
 use disk::ckd::track::{CONTENT_BYTES_MAX, CONTENT_BYTES_MIN};
-use disk::exchange::Syncing;
+use disk::format::fault;
 use disk::format::irb::Irb;
 use disk::format::orb::Orb;
 use disk::format::scsw::{DeviceStatus, Scsw, TRANSPORT_FORMAT, control};
@@ -14,6 +14,7 @@ use disk::format::tsb::Tsb;
 use disk::program::blocks::{self, BLOCKS_MAX, Mode, PROGRAM_BYTES, Verb};
 use disk::program::client::{Client, ClientError, Event, LOOK_BYTES};
 use disk::program::tracks;
+use disk::unit::Syncing;
 use fabric::control::{Kind, Problem};
 use fabric::path;
 use thiserror::Error;
@@ -232,7 +233,7 @@ fn said(scsw: &Scsw, sense: &Option<Sense>) -> String {
     if scsw.is_not_operational() {
         return "deferred condition code 3: the program's path mask does not name the device's channel path (see Disk::paths)".into();
     }
-    let sense = sense.map_or(String::new(), |sense| format!(": {sense}"));
+    let sense = sense.map_or(String::new(), |sense| format!(": {}", fault::describe(&sense)));
     format!(
         "device status {:02x}, subchannel status {:02x}{sense}",
         scsw.device.0, scsw.subchannel.0
@@ -361,15 +362,15 @@ impl Disk {
         match disk.next_event()? {
             Event::Attached(attached)
                 if attached.paths.count_ones() != 1
-                    || !(1..=CYLINDERS_MAX).contains(&attached.cylinders) =>
+                    || !(1..=CYLINDERS_MAX).contains(&attached.capacity) =>
             {
                 Err(DiskError::Rules.into())
             }
             Event::Attached(attached) => {
-                disk.cylinders = attached.cylinders;
+                disk.cylinders = attached.capacity;
                 disk.paths = attached.paths;
                 disk.may_write = attached.may_write;
-                disk.syncing = attached.syncing;
+                disk.syncing = Syncing::of(attached.traits).ok_or(DiskError::Rules)?;
                 disk.is_dedicated = attached.cache.is_some();
                 disk.free.retain(|subchannel| *subchannel < attached.subchannels);
                 Ok(disk)

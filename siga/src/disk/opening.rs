@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use disk::channel::{SUBCHANNELS_MAX, Use, held_back_bytes_max, result_storage_bytes};
+use disk::channel::{SUBCHANNELS_MAX, held_back_bytes_max, result_storage_bytes};
+use disk::unit::usage::VolumeUse;
 use fabric::control::{Kind, Pending};
 use fabric::name::Name;
 use fabric::path::Shape;
@@ -141,7 +142,7 @@ impl Server {
         // What is lacking for this guest must not end the others: its path ends, which tells the guest.
         let lendable = device.dedicated.then(|| self.unit.lendable(device.volume)).transpose();
         let Ok(lendable) = lendable else { return Ok(true) };
-        let wish = Use {
+        let wish = VolumeUse {
             volume: device.volume,
             first_cylinder: device.first_cylinder,
             cylinders: device.cylinders.unwrap_or(0),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use disk::channel::Use;
 use disk::channel::request::{Answer, Attached, Head, Kind, START_BYTES, flag};
 use disk::ckd::check::check_tracks;
 use disk::ckd::header::HEADER_BYTES;
@@ -12,6 +11,7 @@ use disk::ckd::volume::{Access, Volume};
 use disk::exchange::Extent;
 use disk::format::eckd::COUNT_BYTES;
 use disk::format::orb::Orb;
+use disk::unit::usage::VolumeUse;
 use fabric::path::{Receiver, Sender, Shared, View};
 use os::storage::StorageOptions;
 
@@ -147,9 +147,9 @@ impl Guest {
         let wish = match number {
             OWNER => {
                 let cache = Some(parties.unit.lendable(1).expect("a descriptor left"));
-                Use { volume: 1, cache, ..Parties::cylinder(0, true) }
+                VolumeUse { volume: 1, cache, ..Parties::cylinder(0, true) }
             }
-            WRITER => Use { is_cached: false, ..Parties::cylinder(1, true) },
+            WRITER => VolumeUse { is_cached: false, ..Parties::cylinder(1, true) },
             _ => Parties::cylinder(2, false),
         };
         let (sender, receiver) = parties.attach(number, wish);

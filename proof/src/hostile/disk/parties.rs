@@ -4,13 +4,14 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use disk::channel::{Channel, Guests, Use};
+use disk::channel::{Channel, Guests};
 use disk::ckd::backing::Backing;
 use disk::ckd::header::Header;
 use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, HEADS, TRACK_BYTES, track_of};
 use disk::ckd::track;
 use disk::ckd::volume::{Access, Volume};
 use disk::exchange::{Broken, Link, pair};
+use disk::unit::usage::VolumeUse;
 use disk::unit::{Clock, Unit};
 use fabric::control::Kind;
 use fabric::path::{Halves, Receiver, Sender, Shape, Terms};
@@ -217,7 +218,7 @@ impl Parties {
     }
 
     /// Attaches a guest, and returns its end of the path.
-    pub(super) fn attach(&mut self, number: usize, wish: Use) -> (Sender, Receiver) {
+    pub(super) fn attach(&mut self, number: usize, wish: VolumeUse) -> (Sender, Receiver) {
         let [(mut sender, receiver), guest] = path();
         self.channel.attach(number, &mut sender, wish).expect("memory");
         if self.sides.0.len() <= number {
@@ -259,8 +260,8 @@ impl Parties {
     }
 
     /// The use of a cylinder of the first volume.
-    pub(super) fn cylinder(first_cylinder: u32, may_write: bool) -> Use {
-        Use {
+    pub(super) fn cylinder(first_cylinder: u32, may_write: bool) -> VolumeUse {
+        VolumeUse {
             volume: 0,
             first_cylinder,
             cylinders: 1,

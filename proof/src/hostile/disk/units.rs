@@ -340,7 +340,7 @@ struct Victim {
 impl Victim {
     fn new(parties: &mut Parties, number: usize) -> Victim {
         let cache = (number == 2).then(|| parties.unit.lendable(0).expect("a descriptor left"));
-        let wish = disk::channel::Use { cache, ..Parties::cylinder(0, true) };
+        let wish = disk::unit::usage::VolumeUse { cache, ..Parties::cylinder(0, true) };
         let (mut sender, receiver) = parties.attach(number, wish);
         let client = Client::new(256 << 10, &mut sender).expect("memory");
         Victim { number, client, sender, receiver }

@@ -1,8 +1,8 @@
 //! A guest that starts one program at a time, and waits for its end.
 
-use disk::channel::Use;
 use disk::format::orb::Orb;
 use disk::program::client::{Client, Event};
+use disk::unit::usage::VolumeUse;
 use fabric::path::{Receiver, Sender};
 
 use super::parties::Parties;
@@ -23,7 +23,7 @@ impl Visitor {
     pub(super) fn new(
         parties: &mut Parties,
         number: usize,
-        wish: Use,
+        wish: VolumeUse,
         storage_bytes: usize,
     ) -> Visitor {
         let (mut sender, mut receiver) = parties.attach(number, wish);

@@ -6,7 +6,6 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use disk::channel::Use;
 use disk::ckd::check::{Fault, check, check_tracks};
 use disk::ckd::create::{Blocks as ImageBlocks, NewVolume, create};
 use disk::ckd::header::{HEADER_BYTES, Header};
@@ -16,6 +15,7 @@ use disk::ckd::volume::{Access, Volume};
 use disk::format::scsw::DeviceStatus;
 use disk::program::blocks::{Blocks, Mode, PROGRAM_BYTES, Verb, build};
 use disk::program::tracks;
+use disk::unit::usage::VolumeUse;
 use disk::unit::{Clock, Unit};
 
 use super::super::Watch;
@@ -169,7 +169,7 @@ fn serve(script: &mut Script<'_>, file: &Memory, volume: Volume, damage: &BTreeM
     }
     let mut parties = Parties::over(unit, vec![file.clone()]);
     parties.connect();
-    let wish = Use { cylinders, ..Parties::cylinder(0, true) };
+    let wish = VolumeUse { cylinders, ..Parties::cylinder(0, true) };
     let mut visitor =
         Visitor::new(&mut parties, 0, wish, DATA + CONTENT_BYTES_MAX.next_power_of_two());
     for _ in 0..PROGRAMS_MAX {
