@@ -47,6 +47,30 @@ const WALLS: &[Wall] = &[
         because: "a network needs its paths alone",
     },
     Wall {
+        place: "channel/src",
+        without: &CLOCKS,
+        because: "channel starts no thread, asks no clock and does not sleep: time is an argument",
+    },
+    Wall {
+        place: "channel/src",
+        without: &[
+            "disk::",
+            "message::",
+            "net::",
+            "host::",
+            "siga::",
+            "lab::",
+            "fabric::control",
+            "std::fs",
+        ],
+        because: "a channel knows no device, and needs its paths alone",
+    },
+    Wall {
+        place: "channel/src/format",
+        without: &["crate::exchange", "crate::run", "std::fs", "std::io"],
+        because: "a format is bytes, whoever uses it",
+    },
+    Wall {
         place: "disk/src",
         without: &CLOCKS,
         because: "disk starts no thread, does not sleep, and has no clock of its own: time is an argument, and a control unit is given a clock for waits for files",
@@ -63,7 +87,7 @@ const WALLS: &[Wall] = &[
     },
     Wall {
         place: "disk/src/ckd",
-        without: &["fabric::", "crate::channel", "crate::unit", "crate::exchange"],
+        without: &["fabric::", "crate::unit", "channel::exchange", "channel::request"],
         because: "a volume does not know who reads it",
     },
     Wall {

@@ -8,9 +8,9 @@
 #[expect(dead_code, reason = "the tests use more of it")]
 mod world;
 
-use disk::exchange::Kind;
+use channel::client::Event;
+use channel::exchange::Kind;
 use disk::program::blocks::{Blocks, Mode, Verb, build};
-use disk::program::client::Event;
 use disk::unit::Syncing;
 use os::processor::thread_ns;
 

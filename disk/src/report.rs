@@ -30,11 +30,10 @@
 use os::sync::{Ordering, fence, pause};
 use os::words::{LentWords, WORD_BYTES, Words};
 
-use crate::channel;
-use crate::channel::subchannel::Measurement;
 use crate::ckd::model::{CYLINDERS_MAX, HEADS, track_number, track_of};
-use crate::exchange::Kind;
 use crate::unit::{DAMAGED_TRACKS_MAX, DamagedTrack, Reading, Syncing, Writing};
+use channel::exchange::Kind;
+use channel::subchannel::Measurement;
 
 /// Channel paths that have a row: all of a channel.
 pub const PATHS_MAX: usize = channel::PATHS_MAX;

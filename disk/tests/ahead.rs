@@ -3,10 +3,10 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
-use disk::channel::request::Kind;
+use channel::client::{ClientError, Event};
+use channel::request::Kind;
 use disk::ckd::model::BLOCK_BYTES;
 use disk::program::blocks::{Mode, Verb, build};
-use disk::program::client::{ClientError, Event};
 use fabric::path::NO_DATA;
 
 use world::{Guest, World, block, blocks};

@@ -5,7 +5,8 @@ mod world;
 
 use std::io;
 
-use disk::channel::request;
+use channel::client::Event;
+use channel::request;
 use disk::ckd::backing::{Backing, Simulated};
 use disk::ckd::direct::Direct;
 use disk::ckd::model::{TRACK_BYTES, track_of};
@@ -15,7 +16,6 @@ use disk::format::eckd::{Cchh, Extent, Locate, operation};
 use disk::format::orb::{ALL_PATHS, Orb, OrbFlags};
 use disk::format::scsw::DeviceStatus;
 use disk::program::blocks::{Mode, Verb};
-use disk::program::client::Event;
 use disk::program::tracks;
 use disk::unit::Reading;
 use os::uring::Piece;

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use disk::channel::request;
+use channel::client::Event;
+use channel::request;
 use disk::ckd::backing::{Backing, Simulated};
 use disk::ckd::model::{BLOCKS_PER_TRACK, TRACK_BYTES};
 use disk::format::eckd::{Cchh, Extent, Locate, command, operation};
 use disk::format::scsw::{DeviceStatus, Scsw};
 use disk::format::sense::Sense;
 use disk::program::blocks::{Mode, Verb};
-use disk::program::client::Event;
 use disk::program::tracks;
 use disk::unit::{Syncing, Writing};
 

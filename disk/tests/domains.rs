@@ -3,13 +3,13 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
+use channel::client::Event;
+use channel::exchange::Kind;
 use disk::ckd::model::{TRACK_BYTES, track_of};
 use disk::ckd::track;
-use disk::exchange::Kind;
 use disk::format::eckd::{Cchh, Count, auxiliary, operation};
 use disk::format::scsw::{DeviceStatus, Scsw};
 use disk::program::blocks::{Mode, Verb, build};
-use disk::program::client::Event;
 use disk::unit::usage::VolumeUse;
 
 use world::{CC, CC_SLI, Guest, SLI, World, block, blocks, ccws, image, read, wish};

@@ -3,7 +3,8 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
-use disk::channel::request::Kind;
+use channel::client::Event;
+use channel::request::Kind;
 use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, track_of};
 use disk::format::ccw::{Ccw, CcwFlags, CcwFormat};
 use disk::format::eckd::{Extent, Locate, Permission, operation};
@@ -11,7 +12,6 @@ use disk::format::idaw::Midaw;
 use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::{Scsw, control};
 use disk::program::blocks::Mode;
-use disk::program::client::Event;
 
 use world::{CC, CC_SLI, Guest, World, block, ccws, read};
 

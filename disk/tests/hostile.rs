@@ -3,14 +3,14 @@
 #[expect(dead_code, reason = "the other tests use more of it")]
 mod world;
 
-use disk::channel::request::Kind;
+use channel::client::Event;
+use channel::request::Kind;
 use disk::ckd::check::check;
 use disk::ckd::track::CONTENT_BYTES_MAX;
 use disk::ckd::volume::{Access, Volume};
 use disk::format::ccw::{Ccw, CcwFlags, CcwFormat};
 use disk::format::orb::{ALL_PATHS, Orb, OrbFlags};
 use disk::program::blocks::{Blocks, Mode, Verb, build};
-use disk::program::client::Event;
 use disk::program::tracks;
 use proptest::prelude::*;
 

@@ -3,8 +3,8 @@
 #[expect(dead_code, reason = "the other tests use more of it")]
 mod world;
 
-use disk::channel::{Channel, PATHS_MAX};
-use disk::exchange::{Kind, pair};
+use channel::exchange::{Kind, pair};
+use channel::{Channel, PATHS_MAX};
 use disk::format::orb::{ALL_PATHS, Orb};
 use disk::format::scsw::{DeviceStatus, Scsw, SubchannelStatus, control};
 use disk::program::blocks::{Verb, build};

@@ -5,11 +5,12 @@ mod world;
 
 use std::io;
 
+use channel::client::Event;
+use channel::exchange::Kind;
 use disk::ckd::backing::{Backing, Simulated};
 use disk::ckd::header::Header;
 use disk::ckd::model::{BLOCK_BYTES, TRACK_BYTES};
 use disk::ckd::volume::{Access, Volume};
-use disk::exchange::Kind;
 use disk::format::eckd::{
     Cchh, Count, Extent, Locate, Permission, Prefix, command, extended, operation,
 };
@@ -17,7 +18,6 @@ use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::{DeviceStatus, SubchannelStatus, TRANSPORT_FORMAT, TSB_STORED, control};
 use disk::format::tsb::{TSB_BYTES, TransportStatus, Tsb};
 use disk::program::blocks::{Mode, Verb, build};
-use disk::program::client::Event;
 use disk::unit::usage::VolumeUse;
 use disk::unit::{DamagedTrack, Syncing};
 use os::storage::StorageOptions;
@@ -465,7 +465,7 @@ fn suspended_program_is_resumed() {
     // What was read before comes with it.
     guest.client.place().unwrap();
     assert_eq!(guest.client.storage()[0x5000..0x5004], [0xff, 0x39, 0x90, 0xe9]);
-    guest.client.request(disk::channel::request::Kind::Resume, 0, &mut guest.sender).unwrap();
+    guest.client.request(channel::request::Kind::Resume, 0, &mut guest.sender).unwrap();
     world.run();
     assert_eq!(guest.poll(), Some(Event::Ended { subchannel: 0, parameter: 77 }));
     guest.client.place().unwrap();
@@ -494,7 +494,7 @@ fn endless_loop_disturbs_nobody_and_is_halted() {
     }
     assert_eq!(other.poll(), Some(Event::Ended { subchannel: 0, parameter: 0 }));
     assert_eq!(guest.poll(), None);
-    guest.client.request(disk::channel::request::Kind::Halt, 3, &mut guest.sender).unwrap();
+    guest.client.request(channel::request::Kind::Halt, 3, &mut guest.sender).unwrap();
     for _ in 0..10 {
         rounds(&mut world);
     }
@@ -937,7 +937,7 @@ fn chain_of_more_commands_than_16_bits_count_is_halted() {
     while world.unit.counters().commands - before < 140_000 {
         round(&mut world);
     }
-    guest.client.request(disk::channel::request::Kind::Halt, 0, &mut guest.sender).unwrap();
+    guest.client.request(channel::request::Kind::Halt, 0, &mut guest.sender).unwrap();
     for _ in 0..10 {
         round(&mut world);
     }
@@ -1106,7 +1106,10 @@ fn output_of_a_pass_is_bounded() {
     let before = world.channel.counters().output_bytes;
     take(&mut world, &guest);
     let bytes = world.channel.counters().output_bytes - before;
-    assert!((1..=disk::exchange::PASS_BYTES_MAX as u64 + (16 << 20)).contains(&bytes), "{bytes}");
+    assert!(
+        (1..=channel::exchange::PASS_BYTES_MAX as u64 + (16 << 20)).contains(&bytes),
+        "{bytes}"
+    );
     world.run();
     for _ in 0..8 {
         // Data are chained where the command ends: its length is wrong, whatever the CCW says.
@@ -1185,7 +1188,7 @@ fn reservation_waits_for_a_chain_that_is_under_way() {
         round(&mut world);
     }
     assert_eq!((other.poll(), world.channel.is_busy()), (None, true));
-    guest.client.request(disk::channel::request::Kind::Halt, 0, &mut guest.sender).unwrap();
+    guest.client.request(channel::request::Kind::Halt, 0, &mut guest.sender).unwrap();
     for _ in 0..5 {
         round(&mut world);
     }
@@ -1280,7 +1283,7 @@ fn halt_of_a_program_whose_device_is_busy_is_not_forgotten() {
     let orb = ccws(&mut guest, &[(command::RESERVE, 0, 32, 0x2000)]);
     assert!(guest.execute(&mut world, &orb).is_good());
     for mode in MODES {
-        for kind in [disk::channel::request::Kind::Halt, disk::channel::request::Kind::Clear] {
+        for kind in [channel::request::Kind::Halt, channel::request::Kind::Clear] {
             let read = build(other.client.storage(), AT, DATA, mode, Verb::Read, blocks(0, 1));
             other.start(0, &read);
             take(&mut world, &other);
@@ -1306,7 +1309,7 @@ fn results_that_a_guest_does_not_take_are_bounded() {
     }
     assert!(world.channel.held_back(guest.number) <= 1);
     while guest.poll().is_some() {}
-    guest.client.request(disk::channel::request::Kind::Halt, 0, &mut guest.sender).unwrap();
+    guest.client.request(channel::request::Kind::Halt, 0, &mut guest.sender).unwrap();
     let mut ended = false;
     for _ in 0..10 {
         round(&mut world);
@@ -1318,7 +1321,7 @@ fn results_that_a_guest_does_not_take_are_bounded() {
     // A guest that asks again and again, and takes no answer, has its path ended.
     let mut ended = false;
     for _ in 0..2000 {
-        let _ = guest.client.request(disk::channel::request::Kind::Halt, 0, &mut guest.sender);
+        let _ = guest.client.request(channel::request::Kind::Halt, 0, &mut guest.sender);
         let (sender, receiver) = world.sides.0[guest.number].as_mut().unwrap();
         ended = world.channel.poll_guest(guest.number, sender, receiver, 0).is_err();
         if ended {
@@ -1433,7 +1436,7 @@ fn resumption_is_for_the_ccw_that_suspended() {
         // The usual way to let it go on: the flag is taken away, and it is told.
         let flags = &mut guest.client.storage()[orb.program as usize + 1];
         *flags &= !0x02;
-        guest.client.request(disk::channel::request::Kind::Resume, 0, &mut guest.sender).unwrap();
+        guest.client.request(channel::request::Kind::Resume, 0, &mut guest.sender).unwrap();
     }
     world.run();
     assert_eq!(guest.poll(), Some(Event::Ended { subchannel: 0, parameter: 77 }));
@@ -1453,7 +1456,7 @@ fn resumed_program_that_meets_a_busy_device_does_not_write_again() {
     let orb = ccws(&mut other, &[(command::RESERVE, 0, 32, 0x2000)]);
     assert!(other.execute(&mut world, &orb).is_good());
     assert_eq!(write(&mut world, &mut other, Mode::Transport, 0, 1, 9), DeviceStatus::ENDED);
-    guest.client.request(disk::channel::request::Kind::Resume, 0, &mut guest.sender).unwrap();
+    guest.client.request(channel::request::Kind::Resume, 0, &mut guest.sender).unwrap();
     world.run();
     assert_eq!((guest.poll(), world.channel.is_busy()), (None, true));
     let orb = ccws(&mut other, &[(command::RELEASE, 0, 32, 0x2000)]);

@@ -3,8 +3,8 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
-use disk::channel::request;
-use disk::exchange::Kind;
+use channel::exchange::Kind;
+use channel::request;
 use disk::format::eckd::command;
 use disk::format::orb::Orb;
 use disk::program::blocks::{Mode, Verb};

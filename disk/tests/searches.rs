@@ -3,12 +3,12 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
+use channel::client::Event;
 use disk::ckd::model::TRACK_BYTES;
 use disk::format::eckd::{Cchh, Count, Extent, Locate, Permission, command, operation};
 use disk::format::orb::Orb;
 use disk::format::scsw::DeviceStatus;
 use disk::program::blocks::{Mode, Verb, build};
-use disk::program::client::Event;
 
 use world::{AT, CC, CC_SLI, DATA, Guest, World, block, blocks, ccws, read, read_after, round};
 
@@ -380,7 +380,7 @@ fn search_loop_without_end_does_one_command_at_a_time_and_is_halted() {
     }
     assert_eq!(other.poll(), Some(Event::Ended { subchannel: 0, parameter: 0 }));
     assert_eq!(guest.poll(), None);
-    guest.client.request(disk::channel::request::Kind::Halt, 0, &mut guest.sender).unwrap();
+    guest.client.request(channel::request::Kind::Halt, 0, &mut guest.sender).unwrap();
     for _ in 0..10 {
         round(&mut world);
     }

@@ -3,14 +3,14 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
-use disk::channel::request::{Head, Kind};
+use channel::client::Event;
+use channel::request::{Head, Kind};
 use disk::format::eckd::{Cchh, Extent, Locate, operation};
 use disk::format::idaw::Midaw;
 use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::SubchannelStatus;
 use disk::format::tcw::{Stream, TCW_BYTES, Tcw};
 use disk::program::blocks::{Mode, Verb, build};
-use disk::program::client::Event;
 
 use world::{AT, CC, CC_SLI, DATA, Guest, World, blocks, ccws, read_after, round};
 

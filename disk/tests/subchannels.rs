@@ -3,7 +3,8 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
-use disk::channel::request::{Kind, Modification};
+use channel::client::Event;
+use channel::request::{Kind, Modification};
 use disk::format::irb::{IRB_BYTES, Irb};
 use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::{DeviceStatus, SubchannelStatus, TSB_STORED, control};
@@ -13,7 +14,6 @@ use disk::format::tsb::{
     DeviceState, Interrogation, OperationState, TSB_BYTES, TransportStatus, Tsb,
 };
 use disk::program::blocks::{Mode, Verb, build};
-use disk::program::client::Event;
 
 use world::reads::read_directly;
 use world::{AT, CC_SLI, DATA, Guest, SLI, World, blocks, ccws, read_after, round};

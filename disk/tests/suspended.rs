@@ -3,12 +3,12 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
-use disk::channel::request::Kind;
+use channel::client::Event;
+use channel::request::Kind;
 use disk::format::eckd::{Cchh, Extent, Locate, Permission, operation};
 use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::{SubchannelStatus, control};
 use disk::program::blocks::Mode;
-use disk::program::client::Event;
 use disk::unit::usage::VolumeUse;
 
 use world::reads::{Gate, read_directly};

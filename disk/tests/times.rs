@@ -6,12 +6,12 @@ mod world;
 use std::cell::Cell;
 use std::io;
 
-use disk::channel::request;
-use disk::channel::subchannel::Measurement;
+use channel::client::Event;
+use channel::request;
+use channel::subchannel::Measurement;
 use disk::ckd::backing::Backing;
 use disk::ckd::volume::{Access, Volume};
 use disk::program::blocks::{Mode, Verb};
-use disk::program::client::Event;
 use disk::unit::{Clock, Syncing, Unit};
 
 use world::programs::start;

@@ -3,8 +3,9 @@
 #[expect(dead_code, reason = "the other programs use more of it")]
 mod world;
 
-use disk::channel::request;
-use disk::exchange::{FIRST_BURST_BYTES, Head, Kind, Link, PASS_BYTES_MAX, cancel, establish};
+use channel::client::Event;
+use channel::exchange::{FIRST_BURST_BYTES, Head, Kind, Link, PASS_BYTES_MAX, cancel, establish};
+use channel::request;
 use disk::format::eckd::command;
 use disk::format::idaw::{Tidaw, TidawFlags};
 use disk::format::orb::Orb;
@@ -13,7 +14,6 @@ use disk::format::tccb::{self, Dcw, INTERROGATE, Service, transfer_bytes};
 use disk::format::tcw::{Stream, TCW_BYTES, Tcw};
 use disk::format::tsb::{DeviceState, Interrogation, OperationState, TransportStatus, Tsb};
 use disk::program::blocks::{Mode, Verb, build};
-use disk::program::client::Event;
 use disk::unit::{DEVICE_OUTPUT_BYTES_MAX, OUTPUT_BYTES_MAX, PATH_OUTPUT_BYTES_MAX};
 use fabric::path::{Receiver, Sender};
 

@@ -3,14 +3,14 @@
 #[expect(dead_code, reason = "the other tests use more of it")]
 mod world;
 
-use disk::channel::request;
-use disk::exchange::{Broken, Extent, Head, Kind, Link, flag};
+use channel::client::{Client, Event};
+use channel::exchange::{Broken, Extent, Head, Kind, Link, flag};
+use channel::request;
 use disk::format::ccw::CcwFlags;
 use disk::format::orb::{Orb, OrbFlags};
 use disk::format::scsw::{DeviceStatus, SubchannelStatus, control};
 use disk::format::tsb::{TransportStatus, Tsb};
 use disk::program::blocks::{Mode, Verb, build};
-use disk::program::client::{Client, Event};
 use disk::unit::usage::VolumeUse;
 use fabric::path::{Receiver, Sender, Shared};
 use os::storage::StorageOptions;

@@ -1,7 +1,7 @@
 //! The metrics of what control units show: volumes, devices, channel paths, subchannels.
 
-use disk::exchange::Kind as UnitKind;
 use host::report::{ControlUnitReport, SubchannelReport, VolumeReport, VolumeState};
+use siga::disk::UnitKind;
 
 use super::page::Kind::{Counter, CounterNs, Gauge};
 use super::page::{Page, labels};

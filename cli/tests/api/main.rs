@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::sources::Sources;
 
 /// The crates whose items `siga` shows.
-const OTHERS: [&str; 6] = ["disk", "fabric", "host", "message", "net", "os"];
+const OTHERS: [&str; 7] = ["channel", "disk", "fabric", "host", "message", "net", "os"];
 
 const COMMAND: &str = "SIGA_API=write cargo test --package siga-cli --test api";
 

@@ -1,34 +1,12 @@
-//! Formats in storage, as views over bytes and plain structs.
+//! Formats in storage, as views over bytes and plain structs: those of every channel program, and those of ECKD commands.
 //!
 //! Numbers are big-endian, as on the mainframe; bit 0 is the leftmost. Every struct has `parse` and `emit`. What an
 //! address means is decided by those who have the storage.
 //!
-//! The layouts follow the z/Architecture Principles of Operation (chapters 13 to 17), and for what stands only there
-//! `arch/s390/include/asm/{cio,orb,scsw,fcx}.h` and `drivers/s390/block/dasd_eckd.h` of Linux.
+//! The layouts of [`eckd`] and [`fault`] follow `drivers/s390/block/dasd_eckd.h` of Linux; the others are the channel's.
 
-pub mod ccw;
 pub mod eckd;
 pub mod fault;
-pub mod idaw;
-pub mod irb;
-pub mod orb;
-pub mod scsw;
-pub mod sense;
-pub mod tccb;
-pub mod tcw;
-pub mod tsb;
 
-/// The 16-bit number at `at`.
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
-}
-
-/// The 32-bit number at `at`.
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
-/// The 64-bit number at `at`.
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-}
+pub use channel::format::{ccw, idaw, irb, orb, scsw, sense, tccb, tcw, tsb};
+pub(crate) use channel::format::{u16_at, u32_at};

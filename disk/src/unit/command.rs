@@ -5,10 +5,10 @@ use super::flight::{Awaited, Ticket};
 use super::output::Output;
 use super::perform::Refusal;
 use super::{COMMAND_OUTPUT_BYTES_MAX, Connection, EXCHANGES_MAX, SUBCHANNELS, Unit};
-use crate::exchange::{Broken, Head, Kind, PACING, flag};
 use crate::format::ccw::{Direction, direction};
 use crate::format::eckd::Search;
 use crate::format::scsw::DeviceStatus;
+use channel::exchange::{Broken, Head, Kind, PACING, flag};
 
 impl Unit {
     /// A command of command mode.
@@ -58,7 +58,7 @@ impl Unit {
     pub(super) fn data(
         &mut self,
         connection: &mut Connection,
-        unit: crate::exchange::Unit,
+        unit: channel::exchange::Unit,
         head: Head,
     ) -> Result<(), Broken> {
         // An exchange that has just ended early knows nothing of data that were on their way.

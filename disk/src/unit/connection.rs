@@ -6,9 +6,9 @@ use super::cache::Slot;
 use super::device::Device;
 use super::exchange::Exchange;
 use super::{CONNECTIONS_MAX, PINS_PER_CONNECTION_MAX, SUBCHANNELS, Unit};
-use crate::exchange::{Broken, Head, Kind, establish, established};
 use crate::format::fault::Fault;
 use crate::format::sense::Sense;
+use channel::exchange::{Broken, Head, Kind, establish, established};
 
 /// A guest's use of a device.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use super::cache::Cache;
 use super::output::{self, Output};
 use super::{Connection, Exchange, SUBCHANNELS, Unit};
-use crate::exchange::{Broken, DISCONNECT_TIME_BYTES, Head, Kind, flag};
 use crate::format::fault::Fault;
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::{SENSE_BYTES, Sense};
+use channel::exchange::{Broken, DISCONNECT_TIME_BYTES, Head, Kind, flag};
 
 /// How an exchange ends.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use super::few::Few;
 use super::flight::Ticket;
 use super::transfer::Transfer;
 use super::{Clock, Mounted};
-use crate::exchange::Head;
+use channel::exchange::Head;
 
 /// Ranges of tracks without records that are remembered for a command, or an operation: more than an operation has records to find behind
 /// them. What comes beyond is gone over again, until the operation has given way too often.

@@ -1,11 +1,11 @@
 //! Interrogations: what has become of an operation of transport mode that has not ended.
 
 use super::{Connection, Unit};
-use crate::exchange::{Broken, Head, Kind, flag};
 use crate::format::fault::Fault;
 use crate::format::scsw::DeviceStatus;
 use crate::format::tccb::{INTERROGATE, Service, Tccb};
 use crate::format::tsb::{DeviceState, Interrogation, OperationState};
+use channel::exchange::{Broken, Head, Kind, flag};
 
 impl Unit {
     /// Answers an interrogation of an exchange, which is not disturbed.

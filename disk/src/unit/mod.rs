@@ -76,17 +76,17 @@ pub use self::syncing::Syncing;
 use self::transfer::Room;
 pub use self::transfer::{DEVICE_OUTPUT_BYTES_MAX, PATH_OUTPUT_BYTES_MAX};
 use self::writes::{WRITES_PER_POLL_MAX, Writes};
-use crate::channel::commands::CommandSet;
 use crate::ckd::direct::{DIRECT_READS_MAX, Direct, DirectWrites};
 use crate::ckd::model::{TRACK_BYTES, track_of};
 use crate::ckd::track::{self, Uniform};
 use crate::ckd::volume::{Access, Volume};
-pub use crate::exchange::OUTPUT_BYTES_MAX;
-use crate::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, cancel};
 use crate::format::ccw::NOP;
 use crate::format::eckd::{Cchh, Search, destination};
 use crate::format::scsw::DeviceStatus;
 use crate::format::tccb::Tccb;
+use channel::commands::CommandSet;
+pub use channel::exchange::OUTPUT_BYTES_MAX;
+use channel::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, cancel};
 
 /// Connections of a control unit.
 pub const CONNECTIONS_MAX: usize = 4096;
@@ -695,7 +695,7 @@ impl Unit {
     fn take_unit(
         &mut self,
         connection: &mut Connection,
-        unit: crate::exchange::Unit,
+        unit: channel::exchange::Unit,
         head: Head,
     ) -> Result<(), Broken> {
         match head.kind {

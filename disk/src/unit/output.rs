@@ -3,8 +3,8 @@
 use super::cache::Cache;
 use super::few::Few;
 use super::perform::Refusal;
-use crate::exchange::{Broken, EXTENT_BYTES, Extent, Head, Link, flag};
 use crate::format::fault::Fault;
+use channel::exchange::{Broken, EXTENT_BYTES, Extent, Head, Link, flag};
 
 /// What a command brings.
 #[derive(Debug, Default)]

@@ -12,7 +12,6 @@ use super::search::{Match, Place, Position, sector_of, seek_target};
 use super::{Awaited, Connection, Exchange, Unit};
 use crate::ckd::model::{HEADS, TRACK_BYTES, track_of};
 use crate::ckd::track::{self, END, HOME_BYTES, Record};
-use crate::exchange::Extent;
 use crate::format::eckd::{
     COUNT_BYTES, Count, Extent as Limits, FileMask, LOCATE_BYTES, Locate, NO_SECTOR, Prefix,
     SECTORS, SEEK_BYTES, Search, command, embedded, is_command_mode_only, operation, orientation,
@@ -22,6 +21,7 @@ use crate::format::fault::Fault;
 use crate::format::scsw::DeviceStatus;
 use crate::format::sense::SENSE_BYTES;
 use crate::format::tccb::Dcw;
+use channel::exchange::Extent;
 
 /// Tracks without a record that a command goes over before others have a turn.
 const EMPTY_TRACKS_MAX: u32 = 16;

@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::device::Device;
 use super::ordered::Ordered;
 use super::{Connection, Exchange, Mounted, Unit};
-use crate::exchange::{Head, Kind};
 use crate::format::scsw::DeviceStatus;
+use channel::exchange::{Head, Kind};
 
 /// Programs of a volume that are told in one pass that their device is free.
 const CALLS_PER_PASS_MAX: usize = 64;

@@ -16,7 +16,7 @@ pub enum Syncing {
 }
 
 impl Syncing {
-    /// The byte under which a guest learns of it, as what its device is like: see [`Attached::traits`](crate::channel::request::Attached).
+    /// The byte under which a guest learns of it, as what its device is like: see [`Attached::traits`](channel::request::Attached).
     pub fn code(self) -> u8 {
         match self {
             Syncing::Fdatasync => 1,

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use super::ending::Ending;
 use super::transport::check;
 use super::{Connection, EXCHANGES_MAX, Exchange, OUTPUT_BYTES_MAX, Unit};
-use crate::exchange::{Broken, Head, Kind};
+use channel::exchange::{Broken, Head, Kind};
 
 /// Limit of the output data that have room of one connection, which is a guest's use of one device, in bytes. One operation can have all of it.
 pub const DEVICE_OUTPUT_BYTES_MAX: usize = OUTPUT_BYTES_MAX;
@@ -151,7 +151,7 @@ impl Unit {
         &mut self,
         connection: &mut Connection,
         index: usize,
-        unit: crate::exchange::Unit,
+        unit: channel::exchange::Unit,
     ) -> Result<(), Broken> {
         let link = self.links[connection.link].take().ok_or(Broken::Rules)?;
         let data = link.body(unit);

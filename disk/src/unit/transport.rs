@@ -5,13 +5,13 @@ use super::ending::Ending;
 use super::perform::{self, Refusal};
 use super::transfer::Arrival;
 use super::{Awaited, Connection, EXCHANGES_MAX, Exchange, OUTPUT_BYTES_MAX, Unit};
-use crate::exchange::{Broken, FIRST_BURST_BYTES, Head, Kind, flag};
 use crate::format::eckd::check_words;
 use crate::format::fault::Fault;
 use crate::format::scsw::DeviceStatus;
 use crate::format::tccb::{
     BadTccb, Dcw, Service, TCAH_BYTES, TCCB_BYTES_MAX, Tccb, transfer_bytes,
 };
+use channel::exchange::{Broken, FIRST_BURST_BYTES, Head, Kind, flag};
 
 /// Bytes of the TCCB that a transport command brings.
 pub(super) fn tccb_bytes(head: Head) -> usize {
@@ -54,7 +54,7 @@ impl Unit {
     pub(super) fn transport(
         &mut self,
         connection: &mut Connection,
-        unit: crate::exchange::Unit,
+        unit: channel::exchange::Unit,
         head: Head,
     ) -> Result<(), Broken> {
         // The link is laid aside while its bytes are used: no command sends anything.

@@ -3,7 +3,7 @@
 use fabric::path::Lendable;
 
 use super::COMMANDS;
-use crate::channel::Use;
+use channel::Use;
 
 /// What a guest is to have of a volume.
 #[derive(Debug)]

@@ -21,8 +21,8 @@ use crate::ckd::backing::{is_passing, is_refusal};
 use crate::ckd::direct::DirectWrites;
 use crate::ckd::model::SECTOR_BYTES;
 use crate::ckd::volume::Volume;
-use crate::exchange::Broken;
 use crate::format::fault::Fault;
+use channel::exchange::Broken;
 
 /// Writes that are over of which a pass takes so many. The first of a burst go to their guests, who start the next ones, while
 /// the rest is taken.

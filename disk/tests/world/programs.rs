@@ -1,9 +1,9 @@
 //! Programs on several subchannels of a guest, each with storage of its own.
 
+use channel::client::Event;
 use disk::ckd::model::BLOCK_BYTES;
 use disk::format::scsw::Scsw;
 use disk::program::blocks::{Blocks, Mode, Verb, build};
-use disk::program::client::Event;
 
 use super::{Guest, block};
 

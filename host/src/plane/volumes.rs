@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use disk::exchange::Kind;
+use channel::exchange::Kind;
 use disk::report::{
     DeviceState, OpenRate, PathState, REPORT_BYTES, Shown, SubchannelState, Totals, read,
 };

@@ -35,7 +35,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use disk::channel::GUESTS_MAX;
+use channel::GUESTS_MAX;
 use disk::ckd::model::CYLINDERS_MAX;
 use disk::report::{DEVICES_MAX, VOLUMES_MAX};
 use disk::unit::Syncing;

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use disk::channel::request::{self, Modification};
+use channel::client::{Client, ClientError, Event, LOOK_BYTES};
+use channel::request::{self, Modification};
 use disk::ckd::model::{CYLINDERS_MAX, HEADS};
 use disk::ckd::track::{CONTENT_BYTES_MAX, CONTENT_BYTES_MIN};
 use disk::format::fault;
@@ -12,7 +13,6 @@ use disk::format::scsw::{DeviceStatus, Scsw, TRANSPORT_FORMAT, control};
 use disk::format::sense::Sense;
 use disk::format::tsb::Tsb;
 use disk::program::blocks::{self, BLOCKS_MAX, Mode, PROGRAM_BYTES, Verb};
-use disk::program::client::{Client, ClientError, Event, LOOK_BYTES};
 use disk::program::tracks;
 use disk::unit::Syncing;
 use fabric::control::{Kind, Problem};

@@ -57,13 +57,13 @@ mod showing;
 mod spinning;
 mod volumes;
 
+pub use channel::exchange::Kind as UnitKind;
+pub use channel::request::Modification;
+pub use channel::subchannel::Measurement;
 pub use client::{
     Disk, DiskError, DiskOptions, Ended, GuestLimit, OpenDiskError, Program, ProgramError,
 };
-pub use disk::channel::request::Modification;
-pub use disk::channel::subchannel::Measurement;
 pub use disk::ckd;
-pub use disk::exchange::Kind as UnitKind;
 pub use disk::format;
 pub use disk::program::blocks::Mode;
 pub use disk::unit::{DamagedTrack, Reading, Syncing, Writing};

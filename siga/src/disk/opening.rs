@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use disk::channel::{SUBCHANNELS_MAX, held_back_bytes_max, result_storage_bytes};
+use channel::{SUBCHANNELS_MAX, held_back_bytes_max, result_storage_bytes};
 use disk::unit::usage::VolumeUse;
 use fabric::control::{Kind, Pending};
 use fabric::name::Name;

@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
-use disk::channel::{Channel, Guests, PATHS_MAX};
+use channel::exchange::{Broken, PairError, pair};
+use channel::{Channel, Guests, PATHS_MAX};
 use disk::ckd::direct::{Direct, DirectWrites, NoDirect};
 use disk::ckd::model::TRACK_BYTES;
 use disk::ckd::volume::{Access, OpenError};
-use disk::exchange::{Broken, PairError, pair};
 use disk::report::{self, DeviceState, GuestState, OpenRate, Totals, VolumeState};
 use disk::unit::{Clock, DamagedTrack, Reading, Syncing, Unit, Writing};
 use fabric::control::Problem;

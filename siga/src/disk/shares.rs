@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use disk::channel::GUESTS_MAX;
+use channel::GUESTS_MAX;
 use fabric::name::Name;
 
 use super::NotOpened;

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use disk::channel::request::{Answer, Attached, Head, Kind, START_BYTES, flag};
+use channel::exchange::Extent;
+use channel::request::{Answer, Attached, Head, Kind, START_BYTES, flag};
 use disk::ckd::check::check_tracks;
 use disk::ckd::header::HEADER_BYTES;
 use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, HEADS, TRACK_BYTES};
 use disk::ckd::track::{HOME_BYTES, RECORD_0_BYTES};
 use disk::ckd::volume::{Access, Volume};
-use disk::exchange::Extent;
 use disk::format::eckd::COUNT_BYTES;
 use disk::format::orb::Orb;
 use disk::unit::usage::VolumeUse;

@@ -4,13 +4,13 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use disk::channel::{Channel, Guests};
+use channel::exchange::{Broken, Link, pair};
+use channel::{Channel, Guests};
 use disk::ckd::backing::Backing;
 use disk::ckd::header::Header;
 use disk::ckd::model::{BLOCK_BYTES, BLOCKS_PER_TRACK, HEADS, TRACK_BYTES, track_of};
 use disk::ckd::track;
 use disk::ckd::volume::{Access, Volume};
-use disk::exchange::{Broken, Link, pair};
 use disk::unit::usage::VolumeUse;
 use disk::unit::{Clock, Unit};
 use fabric::control::Kind;

@@ -1,6 +1,6 @@
 //! What may become of a program: success, a program check, a unit check with sense, or the end that its guest asked for.
 
-use disk::channel::request::Answer;
+use channel::request::Answer;
 use disk::format::scsw::{CONDITION_CODE, DeviceStatus, Scsw, SubchannelStatus, control};
 
 /// Panics unless this may be the end of a program, which may have been cancelled or not.

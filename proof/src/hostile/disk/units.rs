@@ -1,11 +1,11 @@
 //! A channel, and a control unit, that send any information units, beside a guest that does as it should.
 
-use disk::exchange::{
+use channel::client::{Client, Event};
+use channel::exchange::{
     EXTENT_BYTES, Extent, FIRST_BURST_BYTES, Head, Kind, Link, establish, flag, split_tail,
 };
 use disk::format::scsw::DeviceStatus;
 use disk::program::blocks::{Blocks, Mode, PROGRAM_BYTES, Verb, build};
-use disk::program::client::{Client, Event};
 use fabric::path::{Receiver, Sender, Shared, View};
 use os::storage::StorageOptions;
 
@@ -347,7 +347,7 @@ impl Victim {
     }
 
     fn act(&mut self, script: &mut Script<'_>) {
-        use disk::channel::request::Kind::{Clear, Halt, Resume};
+        use channel::request::Kind::{Clear, Halt, Resume};
         let subchannel = script.below(4) as u16;
         if script.below(4) == 0 {
             let kind = script.pick(&[Halt, Clear, Resume]);

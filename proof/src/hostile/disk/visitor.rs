@@ -1,7 +1,7 @@
 //! A guest that starts one program at a time, and waits for its end.
 
+use channel::client::{Client, Event};
 use disk::format::orb::Orb;
-use disk::program::client::{Client, Event};
 use disk::unit::usage::VolumeUse;
 use fabric::path::{Receiver, Sender};
 

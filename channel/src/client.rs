@@ -6,12 +6,12 @@ use fabric::path::{Message, Receiver, SendError, Sender, Severed, Shared, View};
 use os::copy::{EXPECTED_BYTES, expect_writes};
 use os::storage::StorageOptions;
 
-use crate::channel::request::{Answer, Attached, Head, Kind, Modification, Place, SKIPPED, flag};
 use crate::exchange::Extent;
 use crate::format::irb::Irb;
 use crate::format::orb::{ORB_BYTES, Orb};
 use crate::format::scsw::{DeviceStatus, Scsw};
 use crate::format::tcw::PREFETCH_BYTES;
+use crate::request::{Answer, Attached, Head, Kind, Modification, Place, SKIPPED, flag};
 
 /// Bytes of a guest's storage at most: addresses in results have 32 bits.
 pub const STORAGE_BYTES_MAX: usize = 1 << 31;
