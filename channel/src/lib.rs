@@ -25,6 +25,7 @@
 mod cancel;
 pub mod client;
 pub mod commands;
+pub mod ctc;
 mod ending;
 pub mod exchange;
 pub mod format;
