@@ -51,11 +51,14 @@ pub enum Event {
         /// From its ORB.
         parameter: u32,
     },
-    /// The device has changed, and reports it unasked.
+    /// The device of a subchannel has changed, and reports it unasked.
     Attention {
-        /// From the settings of subchannel 0.
+        /// Of which subchannel. A device that all subchannels share reports on subchannel 0.
+        subchannel: u16,
+        /// From the settings of the subchannel.
         parameter: u32,
-        /// Attention, device end and unit exception: its state has changed.
+        /// Attention, device end and unit exception: the state of a disk has changed. Attention: the peer of a channel-to-channel adapter
+        /// waits.
         status: DeviceStatus,
         /// Whether the guest may write now.
         may_write: bool,
@@ -310,6 +313,7 @@ impl Client {
                 let scsw = body.try_into().map_err(|_| ClientError::Rules)?;
                 let status = Scsw::parse(scsw).device;
                 Event::Attention {
+                    subchannel: head.subchannel,
                     parameter: head.values[0],
                     status,
                     may_write: head.values[1] != 0,

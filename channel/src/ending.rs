@@ -9,7 +9,7 @@ use super::subchannel::{Flight, Stop, Subchannel};
 use crate::exchange::{Broken, Head, Kind, Pieces, Unit, established, flag, split_tail};
 use crate::format::orb::{Orb, OrbFlags};
 use crate::format::scsw::{
-    DeviceStatus, Scsw, SubchannelStatus, TRANSPORT_FORMAT, TSB_STORED, control,
+    DEFERRED_1, DeviceStatus, Scsw, SubchannelStatus, TRANSPORT_FORMAT, TSB_STORED, control,
 };
 use crate::format::tsb::{TransportStatus, Tsb};
 
@@ -45,21 +45,25 @@ impl Channel {
         if !guest.is_established {
             return Ok(());
         }
-        if head.kind == Kind::Attention && DeviceStatus(head.code) == DeviceStatus::DEVICE_END {
+        let is_unsolicited = head.flags & flag::UNSOLICITED != 0;
+        if head.kind == Kind::Attention
+            && DeviceStatus(head.code) == DeviceStatus::DEVICE_END
+            && !is_unsolicited
+        {
             return self.take_device_end(number, head.exchange, guests, now);
-        }
-        if head.kind == Kind::Attention {
-            guest.may_write = head.count != 0;
-            if let Some((sender, _)) = guests.halves(number) {
-                // A guest that is gone is noticed when it is polled.
-                let _ = guest.tell_attention(DeviceStatus(head.code), sender);
-            }
-            return Ok(());
         }
         let subchannel = (head.exchange & 0xff) as u16;
         let Some(one) = guest.subchannels.get_mut(usize::from(subchannel)) else {
             return Err(Broken::Rules);
         };
+        if head.kind == Kind::Attention {
+            guest.may_write = head.count != 0;
+            if let Some((sender, _)) = guests.halves(number) {
+                // A guest that is gone is noticed when it is polled.
+                let _ = guest.tell_attention(subchannel, DeviceStatus(head.code), sender);
+            }
+            return Ok(());
+        }
         let is_end = matches!(head.kind, Kind::Status | Kind::TransportResponse);
         // One that the control unit was too busy for brings nothing, and is not counted.
         if is_end && DeviceStatus(head.code) != DeviceStatus::BUSY {
@@ -205,7 +209,10 @@ impl Channel {
         } else {
             SubchannelStatus::default()
         };
+        // Busy for the first command: the program was not begun.
+        let is_refused = device.has(DeviceStatus::BUSY) && head.number == 0;
         let scsw = Scsw {
+            conditions: if is_refused { DEFERRED_1 } else { 0 },
             address,
             device,
             subchannel: subchannel_status,
@@ -392,7 +399,9 @@ impl Channel {
             run.answer.places.clear();
             run.answer.sources.clear();
         }
-        let is_alert = scsw.subchannel.0 & !0x80 != 0 || scsw.device.has(DeviceStatus::UNIT_CHECK);
+        let is_alert = scsw.subchannel.0 & !0x80 != 0
+            || scsw.device.has(DeviceStatus::UNIT_CHECK)
+            || scsw.device.has(DeviceStatus::BUSY);
         let ends = match is_undone {
             true => control::PENDING,
             // As with QEMU (hw/s390x/css.c): nothing has ended, because nothing began.

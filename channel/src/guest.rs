@@ -330,9 +330,10 @@ impl Guest {
         self.send(&head, &[], sender)
     }
 
-    /// Tells the guest of a change of the device, of which nobody has asked.
+    /// Tells the guest what the device of a subchannel reports unasked.
     pub(super) fn tell_attention(
         &mut self,
+        subchannel: u16,
         device: DeviceStatus,
         sender: &mut Sender,
     ) -> Result<(), Broken> {
@@ -340,9 +341,9 @@ impl Guest {
             // The guest is ended when it is polled.
             return Ok(());
         }
-        let parameter = self.subchannels[0].settings.parameter;
+        let parameter = self.subchannels[usize::from(subchannel)].settings.parameter;
         let scsw = Scsw { control: control::ALERT | control::PENDING, device, ..Scsw::default() };
-        let mut head = request::Head::new(request::Kind::Attention, 0);
+        let mut head = request::Head::new(request::Kind::Attention, subchannel);
         head.values = [parameter, self.may_write.into()];
         self.send(&head, &scsw.emit(), sender)
     }

@@ -220,7 +220,7 @@ fn guests_that_can_write_no_more_are_told_of_it() {
     world.run();
     let status =
         DeviceStatus::ATTENTION.with(DeviceStatus::DEVICE_END).with(DeviceStatus::UNIT_EXCEPTION);
-    let told = Event::Attention { parameter: 0xabcd, status, may_write: false };
+    let told = Event::Attention { subchannel: 0, parameter: 0xabcd, status, may_write: false };
     assert_eq!((guest.poll(), guest.poll()), (Some(told), None));
     assert_eq!(reader.poll(), None);
     // Once.

@@ -18,7 +18,7 @@
 //! | release | channel | | | |
 //! | cancel | channel | 0: at once, 1: when the commands sent before it are done | | |
 //! | disconnect | channel | | | |
-//! | attention | control unit | device status; device end alone: see below | 1 if the guest may write | |
+//! | attention | control unit | device status; device end alone: see below | 1 if the guest may write | the low byte of the exchange is the subchannel |
 //! | interrogate | channel | | bytes of the TCCB | TCCB |
 //! | interrogation | control unit | device status | | states, or sense if there is a unit check |
 //!
@@ -33,7 +33,7 @@
 //! busy.
 //!
 //! A program that finds its device reserved ends busy, with a flag that says so ([`flag::WAITS`]). When the device is free the control unit sends
-//! attention with device end alone, which names the exchange that has ended: the channel begins the program again, as another exchange on
+//! attention with device end alone, not marked as unsolicited, which names the exchange that has ended: the channel begins the program again, as another exchange on
 //! the same subchannel. If the program does not come any more, before or after the device end, the channel cancels the exchange. Until one or the
 //! other comes, the device is kept for the program.
 //!
@@ -196,6 +196,8 @@ pub mod flag {
     pub const DISCONNECT_TIME: u8 = 0x80;
     /// Of an end that is busy: the device is reserved, and device end says when it is free.
     pub const WAITS: u8 = 0x01;
+    /// Of attention: no program waits for this, also if it is device end alone.
+    pub const UNSOLICITED: u8 = 0x02;
 }
 
 /// Takes off the end of a body what the flags of an end say is there: the disconnect time, in nanoseconds, and the sense. None if the body is too

@@ -145,6 +145,9 @@ pub struct Scsw {
 /// L of the conditions: the extended-status word of the IRB has format 0.
 pub const EXTENDED_STATUS: u16 = 0x0400;
 
+/// CC of the conditions: code 1 says that the device was busy, or had a status that is not the program's, and that the program was not begun.
+pub const DEFERRED_1: u16 = 0x0100;
+
 /// CC of the conditions, all of the field: code 3 says that the program had no channel path over which it could run.
 pub const CONDITION_CODE: u16 = 0x0300;
 
