@@ -121,6 +121,8 @@ pub(super) struct Guest {
     pub(super) waiting: usize,
     /// Results that the guest's path had no room for.
     pub(super) backlog: Backlog,
+    /// Subchannels with a report that the path had no room for.
+    pub(super) attentions: usize,
     /// They wait for memory or descriptors of this side, and not for the guest.
     pub(super) lacks: bool,
     /// The body of the result that is sent, to use its memory again.
@@ -330,22 +332,46 @@ impl Guest {
         self.send(&head, &[], sender)
     }
 
-    /// Tells the guest what the device of a subchannel reports unasked.
+    /// Tells the guest what the device of a subchannel reports unasked. What the path has no room for waits, one report for each subchannel: a
+    /// device that reports again and again cannot fill a guest's backlog.
     pub(super) fn tell_attention(
         &mut self,
         subchannel: u16,
         device: DeviceStatus,
         sender: &mut Sender,
     ) -> Result<(), Broken> {
-        if self.is_behind() {
-            // The guest is ended when it is polled.
+        let attention = &mut self.subchannels[usize::from(subchannel)].attention;
+        self.attentions += usize::from(*attention == DeviceStatus(0));
+        *attention = attention.with(device);
+        self.send_attentions(sender)
+    }
+
+    /// Sends what devices have reported unasked, behind results that wait.
+    fn send_attentions(&mut self, sender: &mut Sender) -> Result<(), Broken> {
+        if self.attentions == 0 || !self.backlog.is_empty() {
             return Ok(());
         }
-        let parameter = self.subchannels[usize::from(subchannel)].settings.parameter;
-        let scsw = Scsw { control: control::ALERT | control::PENDING, device, ..Scsw::default() };
-        let mut head = request::Head::new(request::Kind::Attention, subchannel);
-        head.values = [parameter, self.may_write.into()];
-        self.send(&head, &scsw.emit(), sender)
+        for (number, one) in self.subchannels.iter_mut().enumerate() {
+            if one.attention == DeviceStatus(0) {
+                continue;
+            }
+            let device = one.attention;
+            let control = control::ALERT | control::PENDING;
+            let scsw = Scsw { control, device, ..Scsw::default() };
+            let mut head = request::Head::new(request::Kind::Attention, number as u16);
+            head.values = [one.settings.parameter, self.may_write.into()];
+            match sender.send(&head.emit(), &scsw.emit()) {
+                Ok(()) => {}
+                Err(SendError::Severed(severed)) => return Err(severed.into()),
+                Err(error) => {
+                    self.lacks = matches!(error, SendError::Lacking(_));
+                    return Ok(());
+                }
+            }
+            one.attention = DeviceStatus(0);
+            self.attentions -= 1;
+        }
+        Ok(())
     }
 
     /// Tells the guest how a program is that goes on.
@@ -396,7 +422,9 @@ impl Guest {
             has_sent = true;
         }
         self.lacks = false;
-        Ok(has_sent)
+        let attentions = self.attentions;
+        self.send_attentions(sender)?;
+        Ok(has_sent || self.attentions < attentions)
     }
 }
 

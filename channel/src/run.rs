@@ -261,6 +261,7 @@ impl Channel {
             busy: VecDeque::new(),
             waiting: 0,
             backlog: Backlog::default(),
+            attentions: 0,
             lacks: false,
             body: Vec::new(),
         });
@@ -426,9 +427,12 @@ impl Channel {
         true
     }
 
-    /// Results of a guest that its path had no room for. They go when the guest is polled next and its path has room.
+    /// Results of a guest, and reports of its devices, that its path had no room for. They go when the guest is polled next and its path has room.
     pub fn held_back(&self, guest: usize) -> usize {
-        self.guests.get(guest).and_then(Option::as_ref).map_or(0, |guest| guest.backlog.len())
+        self.guests
+            .get(guest)
+            .and_then(Option::as_ref)
+            .map_or(0, |guest| guest.backlog.len() + guest.attentions)
     }
 
     /// Whether a result waits because something is lacking here, of whose return nobody tells: to be polled again after a while.

@@ -168,6 +168,8 @@ pub(super) struct Subchannel {
     pub(super) settings: Modification,
     /// The number of the exchange that ran last.
     pub(super) last_exchange: u32,
+    /// What the device has reported unasked, and the guest was not told yet.
+    pub(super) attention: DeviceStatus,
     pub(super) measurement: Measurement,
 }
 

@@ -592,3 +592,34 @@ fn peer_that_waits_is_announced_when_a_wrong_program_has_ended() {
         ((READ_SUBCHANNEL, End::Done, 5), b"block".to_vec())
     );
 }
+
+#[test]
+fn guest_that_calls_again_and_again_does_not_end_one_that_sleeps() {
+    let (mut world, mut left, mut right) = line();
+    let write = [ccw(code::WRITE, SLI, 4, left.line.write_address())];
+    for _ in 0..2000 {
+        start(&mut world, &mut left, WRITE_SUBCHANNEL, &write);
+        left.line.halt(WRITE_SUBCHANNEL, &mut left.sender).unwrap();
+        world.run();
+        assert_eq!(ended(&mut left), (WRITE_SUBCHANNEL, End::Stopped, 0));
+    }
+    // More than fits into the path of the one that sleeps, and one report of each subchannel waits.
+    assert_eq!(world.channel.held_back(right.number), 1);
+    let mut reports = 0;
+    while let Some(event) = right.poll() {
+        let called = LineEvent::Interruption { subchannel: READ_SUBCHANNEL, status: ATTENTION };
+        assert_eq!(event, called);
+        reports += 1;
+        world.run();
+    }
+    assert!((2..2000).contains(&reports), "{reports}");
+    assert_eq!(world.channel.held_back(right.number), 0);
+    right.read();
+    left.write(b"block");
+    world.run();
+    while ended(&mut right).1 == End::Check(0x41) {
+        right.read();
+        world.run();
+    }
+    assert_eq!(right.block(), b"block");
+}
