@@ -142,11 +142,7 @@ const O_NONBLOCK: i32 = 0o4000;
 
 /// Reads a configuration file. A device may have no end, and a pipe no writer.
 fn read(path: &Path) -> io::Result<String> {
-    // Opening a pipe would wait for a writer; for an ordinary file the flag makes no difference.
-    let file = File::options().read(true).custom_flags(O_NONBLOCK).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no ordinary file"));
-    }
+    let file = open_plain(path)?;
     let mut text = String::new();
     // It may grow while it is read.
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
@@ -154,6 +150,16 @@ fn read(path: &Path) -> io::Result<String> {
         return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
     }
     Ok(text)
+}
+
+/// Opens an ordinary file, to read it.
+pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
+    // Opening a pipe would wait for a writer; for an ordinary file the flag makes no difference.
+    let file = File::options().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is no ordinary file")),
+    }
 }
 
 /// A number of bytes, as people write it: `4096`, `"64 KiB"`, `"1 GB"`.

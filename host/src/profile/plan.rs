@@ -1,0 +1,710 @@
+//! The second half of an import: names are looked up, and links become LANs, lines and interfaces of the machine.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::Range;
+
+use fabric::name::Name;
+use ipnet::{IpNet, Ipv4Net};
+use net::lan::table::MEMBER_ADDRESSES_MAX;
+
+use super::finding::{Findings, Mistake};
+use super::operand::Named;
+use super::read::{
+    BUFFER_BYTES, Device, Home, Link, NO_FORWARDING, Numbers, Parms, Profile, Route,
+};
+use super::statement::Medium;
+use super::tables::{Guest, Interface, Lan, Line, On, Plan, Size, Via};
+use super::target::class_bits;
+use crate::config::{Bytes, Source};
+use crate::near::{near, question};
+use crate::system::lan::{FRAME_BYTES, HEADROOM_BYTES, LANS_MAX};
+
+/// Lines, at most.
+pub const LINES_MAX: usize = 256;
+
+/// The MTU of a HiperSockets link that has none written, in bytes: that of the smallest frames.
+const HIPERSOCKETS_MTU_BYTES: u32 = 8192;
+
+/// The MTU of an adapter's link that has none written, in bytes.
+const ADAPTER_MTU_BYTES: u32 = 1500;
+
+/// The MTU of a line that has none written, in bytes: that of Linux's driver over IUCV.
+const LINE_MTU_BYTES: u32 = 9216;
+
+/// The greatest MTUs of lines, in bytes: what the frames of Linux's drivers carry.
+const IUCV_MTU_BYTES_MAX: u32 = 32_764;
+const CTC_MTU_BYTES_MAX: u32 = 65_527;
+
+/// Storage with which a machine that serves clients on LANs comes off, in bytes. A profile's pool of fixed pages is mostly far smaller, since there
+/// it holds what is under way at one time.
+const STORAGE_BYTES_MIN: u64 = 64 << 20;
+
+/// Bytes of a page of the mainframe.
+const PAGE_BYTES: u64 = 4096;
+
+/// Makes the tables. What cannot be made is added to the findings.
+pub(super) fn plan(
+    source: &Source,
+    machine: Name,
+    profile: &Profile,
+    findings: &mut Findings<'_>,
+) -> Plan {
+    let comment = "The machine itself".to_owned();
+    let guests = vec![Guest { name: machine, comment, storage: None }];
+    let plan = Plan {
+        machine,
+        guests,
+        lans: Vec::new(),
+        lines: Vec::new(),
+        interfaces: Vec::new(),
+        routes: Vec::new(),
+        connection_buffers: None,
+        buffers_max: None,
+    };
+    let mut planner =
+        Planner { source, profile, findings, plan, on: BTreeMap::new(), named: BTreeMap::new() };
+    planner.check_starts();
+    planner.check_devices();
+    let homes = planner.homes();
+    for link in &profile.links {
+        planner.link(link, &homes);
+    }
+    for route in &profile.routes {
+        planner.route(route);
+    }
+    planner.sizes();
+    planner.plan
+}
+
+/// Addresses by the names of their links.
+type Homes<'p> = BTreeMap<&'p str, Vec<&'p Home>>;
+
+struct Planner<'p, 'f, 's> {
+    source: &'p Source,
+    profile: &'p Profile,
+    findings: &'f mut Findings<'s>,
+    plan: Plan,
+    /// What each link is on, by its name. None of a link that is left out.
+    on: BTreeMap<&'p str, Option<On>>,
+    /// How many names of our own there are, by their beginnings.
+    named: BTreeMap<&'static str, usize>,
+}
+
+impl<'p> Planner<'p, '_, '_> {
+    fn line_of(&self, span: &Range<usize>) -> usize {
+        self.source.line_at(span.start)
+    }
+
+    /// Finds what `named` names. `kind` is what it should be.
+    fn look_up<T>(
+        named: &Named,
+        kind: &str,
+        all: &'p [T],
+        name: fn(&T) -> &Named,
+    ) -> Result<&'p T, Mistake> {
+        let found = all.iter().find(|one| name(one).name == named.name);
+        found.ok_or_else(|| {
+            let names = near(&named.name, all.iter().map(|one| name(one).name.as_str()));
+            let right = question(&names)
+                .unwrap_or_else(|| format!("must be described by a {kind} statement"));
+            Mistake::at(&named.span, format!("no {kind} has the name {}", named.name), right)
+        })
+    }
+
+    fn check_starts(&mut self) {
+        for start in &self.profile.starts {
+            let is_interface = |link: &Link| link.device.is_none() && link.named.name == start.name;
+            if self.profile.links.iter().any(is_interface) {
+                continue;
+            }
+            let found = Self::look_up(start, "DEVICE", &self.profile.devices, |one| &one.named);
+            if let Err(mistake) = found {
+                self.findings.mistake(mistake);
+            }
+        }
+    }
+
+    fn check_devices(&mut self) {
+        for device in &self.profile.devices {
+            let is_its = |link: &&Link| {
+                link.device.as_ref().is_some_and(|named| named.name == device.named.name)
+            };
+            if self.profile.links.iter().find(is_its).is_none() {
+                let subject = format!("DEVICE {}", device.named.name);
+                self.findings.left_out(&device.named.span, &subject, "no LINK is of this device");
+            }
+        }
+    }
+
+    /// Sorts the home addresses by their links. Those that no host can have are left out.
+    fn homes(&mut self) -> Homes<'p> {
+        let mut homes = Homes::new();
+        for (at, home) in self.profile.homes.iter().enumerate() {
+            let link = Self::look_up(&home.link, "LINK", &self.profile.links, |one| &one.named);
+            let name = match link {
+                Ok(link) => link.named.name.as_str(),
+                Err(mistake) => {
+                    self.findings.mistake(mistake);
+                    continue;
+                }
+            };
+            let address = home.address;
+            let is_of_one = !address.is_multicast()
+                && !address.is_loopback()
+                && !address.is_unspecified()
+                && address != IpAddr::from([255; 4]);
+            if !is_of_one {
+                let what = format!("{address} is no address of a host");
+                self.findings.mistake(Mistake::at(&home.span, what, "must be one, like 10.1.0.1"));
+                continue;
+            }
+            if self.profile.homes[..at].iter().any(|other| other.address == address) {
+                let what = format!("{address} is a home address above");
+                self.findings.mistake(Mistake::at(&home.span, what, "must be there once"));
+                continue;
+            }
+            homes.entry(name).or_default().push(home);
+        }
+        homes
+    }
+
+    fn link(&mut self, link: &'p Link, homes: &Homes<'p>) {
+        let name = link.named.name.as_str();
+        let device = match self.device_of(link) {
+            Ok(device) => device,
+            Err(mistake) => {
+                self.findings.mistake(mistake);
+                self.on.insert(name, None);
+                return;
+            }
+        };
+        let homes = homes.get(name).map_or(&[][..], Vec::as_slice);
+        let on = match link.medium {
+            Medium::None(reason) => {
+                self.findings.left_out(&link.named.span, &shown(link), reason);
+                None
+            }
+            _ if homes.is_empty() => {
+                let what = format!("{} has no address", shown(link));
+                let right = format!("must have one, like HOME 10.1.0.1/24 {name}");
+                self.findings.mistake(Mistake::at(&link.named.span, what, right));
+                None
+            }
+            Medium::HiperSockets | Medium::Adapter => self.lan(link, device, homes),
+            Medium::Iucv => self.line(link, device, homes, "iucv"),
+            Medium::Ctc => self.line(link, device, homes, "ctc"),
+        };
+        if on.is_some() {
+            self.check_started(link, device);
+        }
+        self.on.insert(name, on);
+    }
+
+    /// The device of a link. None of an INTERFACE.
+    fn device_of(&self, link: &Link) -> Result<Option<&'p Device>, Mistake> {
+        let Some(named) = &link.device else { return Ok(None) };
+        let device = Self::look_up(named, "DEVICE", &self.profile.devices, |one| &one.named)?;
+        let Some(kind) = link.kind else { return Ok(Some(device)) };
+        if !kind.devices.contains(&device.kind.name) {
+            let what = format!("{} is no link of a device {}", kind.name, device.kind.name);
+            let right = format!("must be of a device {}", kind.devices.join(" or "));
+            return Err(Mistake::at(&named.span, what, right));
+        }
+        let is_other = |other: &&Link| {
+            other.device.as_ref().is_some_and(|other| other.name == named.name)
+                && other.named.name != link.named.name
+        };
+        // A link that is left out takes nothing.
+        let has_interface =
+            |other: &Link| matches!(self.on.get(other.named.name.as_str()), Some(Some(_)));
+        let mut others = self.profile.links.iter().filter(is_other);
+        let is_second = others.any(has_interface);
+        // A channel station has several adapters.
+        if is_second && device.kind.name != "LCS" {
+            let what = format!("DEVICE {} has a LINK above", named.name);
+            return Err(Mistake::at(&named.span, what, "must have one"));
+        }
+        Ok(Some(device))
+    }
+
+    fn check_started(&mut self, link: &Link, device: Option<&Device>) {
+        let named = device.map_or(&link.named, |device| &device.named);
+        if self.profile.starts.iter().any(|start| start.name == named.name) {
+            return;
+        }
+        let kind = if device.is_some() { "DEVICE" } else { "INTERFACE" };
+        let what = format!("{kind} {} has no START", named.name);
+        self.findings.changed(&named.span, what, "the interface is used all the same");
+    }
+
+    fn parms(&self, link: &Link) -> Option<&'p Parms> {
+        self.profile.parms.iter().find(|parms| parms.link.name == link.named.name)
+    }
+
+    fn routes<'a>(&self, link: &'a Link) -> impl Iterator<Item = &'p Route> + use<'a, 'p> {
+        self.profile.routes.iter().filter(|route| route.link.name == link.named.name)
+    }
+
+    /// The MTU of a link: its own, or that of the routes over it, or `usual`. A greater one than `most` is lowered.
+    fn mtu(&mut self, link: &Link, usual: u32, most: u32) -> u32 {
+        let of_parms = || self.parms(link).and_then(|parms| parms.mtu);
+        let of_routes = || self.routes(link).filter_map(|route| route.mtu).max();
+        let mtu = link.mtu.or_else(of_parms).or_else(of_routes).unwrap_or(usual);
+        if mtu > most {
+            let what = format!("{} has an MTU of {mtu}", shown(link));
+            let instead = format!("the system file has {most}, the greatest there is here");
+            self.findings.changed(&link.named.span, what, instead);
+        }
+        mtu.min(most)
+    }
+
+    /// A comment that names the statements of a link.
+    fn comment(&self, link: &Link, device: Option<&Device>) -> String {
+        let line = self.line_of(&link.named.span);
+        let device = device.map_or(String::new(), |device| {
+            let line = self.line_of(&device.named.span);
+            format!("DEVICE {} {}, line {line}; ", device.named.name, device.kind.name)
+        });
+        format!("{device}{}, line {line}", shown(link))
+    }
+
+    fn lan(&mut self, link: &'p Link, device: Option<&Device>, homes: &[&Home]) -> Option<On> {
+        let mut ranges: Vec<IpNet> = Vec::new();
+        let mut addresses = Vec::new();
+        for home in homes {
+            let network = self.network(link, home)?;
+            let address = home.address;
+            if address == network.network() || address == network.broadcast() {
+                let what = format!("{address} is the first or the last address of {network}");
+                let right = "must be another one";
+                self.findings.mistake(Mistake::at(&home.span, what, right));
+                continue;
+            }
+            let subject = format!("the address {address}");
+            match ranges.iter().find(|range| range.addr().is_ipv4() == address.is_ipv4()) {
+                Some(range) if *range != network => {
+                    let reason = "a LAN has one network of each family";
+                    self.findings.left_out(&home.span, &subject, reason);
+                    continue;
+                }
+                Some(_) => {}
+                None => ranges.push(network),
+            }
+            addresses.push((address, home.span.clone()));
+        }
+        if addresses.is_empty() {
+            return None;
+        }
+        let adapter = link.medium == Medium::Adapter;
+        let usual = if adapter { ADAPTER_MTU_BYTES } else { HIPERSOCKETS_MTU_BYTES };
+        let most = FRAME_BYTES[FRAME_BYTES.len() - 1] - HEADROOM_BYTES;
+        let mtu = self.mtu(link, usual, most);
+        let frame = FRAME_BYTES.into_iter().find(|frame| frame - HEADROOM_BYTES >= mtu);
+        let frame_bytes = frame.unwrap_or(FRAME_BYTES[FRAME_BYTES.len() - 1]);
+        let comment = self.comment(link, device);
+        let same = |lan: &Lan| lan.ranges.iter().any(|range| ranges.contains(range));
+        let at = match self.plan.lans.iter().position(same) {
+            Some(at) => {
+                let what = format!("{} is in the network of a link above", shown(link));
+                let instead = format!(
+                    "both are one interface of the LAN {}, which has all addresses",
+                    self.plan.lans[at].name
+                );
+                self.findings.changed(&link.named.span, what, instead);
+                at
+            }
+            None if self.plan.lans.len() == LANS_MAX => {
+                let right = format!("must be at most {LANS_MAX}");
+                let mistake = Mistake::at(&link.named.span, "there are too many LANs", right);
+                self.findings.mistake(mistake);
+                return None;
+            }
+            None => self.new_lan(link, comment.clone(), adapter),
+        };
+        let lan = &mut self.plan.lans[at];
+        lan.frame_bytes = lan.frame_bytes.max(frame_bytes);
+        for range in ranges {
+            let has =
+                lan.ranges.iter().any(|other| other.addr().is_ipv4() == range.addr().is_ipv4());
+            if !has {
+                lan.ranges.push(range);
+            }
+        }
+        for (address, span) in addresses {
+            let subject = format!("the address {address}");
+            if lan.addresses.len() == MEMBER_ADDRESSES_MAX {
+                let reason = format!("a member of a LAN has at most {MEMBER_ADDRESSES_MAX}");
+                self.findings.left_out(&span, &subject, &reason);
+            } else if lan.ranges.iter().any(|range| range.contains(&address)) {
+                lan.addresses.push(address);
+            } else {
+                let reason = "a LAN has one network of each family";
+                self.findings.left_out(&span, &subject, reason);
+            }
+        }
+        let on = On::Lan(at);
+        if !self.plan.interfaces.iter().any(|other| other.on == on) {
+            let cpu = cpu_of(link, device);
+            self.interface(link, Interface { on, comment, mtu, cpu });
+        }
+        Some(on)
+    }
+
+    fn new_lan(&mut self, link: &Link, comment: String, adapter: bool) -> usize {
+        let base = if adapter { "osa" } else { "hs" };
+        let before = self.plan.lans.iter().filter(|lan| lan.name.starts_with(base)).count();
+        let name = format!("{base}{before}");
+        if adapter {
+            let what = format!("{} is of a real adapter, which is not available yet", shown(link));
+            let instead = format!(
+                "the LAN {name} stands in for it: guests reach each other there, and no other network"
+            );
+            self.findings.changed(&link.named.span, what, instead);
+        }
+        let (ranges, addresses, routers) = (Vec::new(), Vec::new(), Vec::new());
+        let frame_bytes = FRAME_BYTES[0];
+        self.plan.lans.push(Lan { name, comment, frame_bytes, ranges, addresses, routers });
+        self.plan.lans.len() - 1
+    }
+
+    /// The network of an address: from its own mask, that of BSDROUTINGPARMS, a direct route, or its class.
+    fn network(&mut self, link: &Link, home: &Home) -> Option<IpNet> {
+        let address = home.address;
+        let of_parms = || self.parms(link).and_then(|parms| parms.bits);
+        let of_route = || {
+            let direct = |route: &&Route| {
+                route.hop.is_none() && route.to.prefix_len() > 0 && route.to.contains(&address)
+            };
+            let bits = self.routes(link).find(direct).map(|route| route.to.prefix_len());
+            // A route to one host says nothing of a network.
+            bits.filter(|bits| *bits < if address.is_ipv4() { 32 } else { 128 })
+        };
+        let bits = match address {
+            IpAddr::V4(_) => home.bits.or_else(of_parms).or_else(of_route),
+            IpAddr::V6(_) => home.bits.or_else(of_route).or(Some(64)),
+        };
+        let network = match (bits, address) {
+            (Some(bits), _) => IpNet::new(address, bits).ok()?,
+            (None, IpAddr::V4(address)) => {
+                let Some(bits) = class_bits(address) else {
+                    let what = format!("{address} is no address of a host");
+                    let right = "must begin with 1 to 223";
+                    self.findings.mistake(Mistake::at(&home.span, what, right));
+                    return None;
+                };
+                let network = IpNet::V4(Ipv4Net::new(address, bits).ok()?);
+                let what = format!("{address} has no mask, and no route has one");
+                let instead = format!("its network is that of its class, {}", network.trunc());
+                self.findings.changed(&home.span, what, instead);
+                network
+            }
+            (None, IpAddr::V6(_)) => return None,
+        };
+        Some(network.trunc())
+    }
+
+    fn line(
+        &mut self,
+        link: &'p Link,
+        device: Option<&Device>,
+        homes: &[&Home],
+        kind: &'static str,
+    ) -> Option<On> {
+        let (home, others) = homes.split_first()?;
+        for other in others {
+            let subject = format!("the address {}", other.address);
+            self.findings.left_out(&other.span, &subject, "an end of a line has one address");
+        }
+        if self.plan.lines.len() == LINES_MAX {
+            let right = format!("must be at most {LINES_MAX}");
+            self.findings.mistake(Mistake::at(&link.named.span, "there are too many lines", right));
+            return None;
+        }
+        let Some(peer) = self.peer(link, home) else {
+            let what = format!("the address of the other end of {} is nowhere", shown(link));
+            let right =
+                format!("must be in a route, like 10.1.0.2 HOST = {} 9216", link.named.name);
+            self.findings.mistake(Mistake::at(&link.named.span, what, right));
+            return None;
+        };
+        let guest = match device.and_then(|device| device.user.as_ref()) {
+            Some(user) => {
+                let name = match user.name.parse::<Name>() {
+                    Ok(name) if name != self.plan.machine => name,
+                    Ok(name) => {
+                        let what = format!("{name} is the machine itself");
+                        let right = "must be another guest; --name gives the machine another name";
+                        self.findings.mistake(Mistake::at(&user.span, what, right));
+                        return None;
+                    }
+                    Err(_) => {
+                        let what = format!("{} is no name of a guest", user.name);
+                        let right = "must be 1 to 8 of A-Z 0-9 $ # @ _ -";
+                        self.findings.mistake(Mistake::at(&user.span, what, right));
+                        return None;
+                    }
+                };
+                self.guest(name, format!("The other end of {}", shown(link)));
+                name
+            }
+            None => {
+                let name = self.fresh_name("PEER");
+                let what = format!("the profile does not name the guest at {}", shown(link));
+                let instead = format!("the system file calls it {name}");
+                self.findings.changed(&link.named.span, what, instead);
+                self.guest(name, format!("The other end of {}: a name of our own", shown(link)));
+                name
+            }
+        };
+        let most = if kind == "iucv" { IUCV_MTU_BYTES_MAX } else { CTC_MTU_BYTES_MAX };
+        let mtu = self.mtu(link, LINE_MTU_BYTES, most);
+        let before = self.plan.lines.iter().filter(|line| line.kind == kind).count();
+        let name = format!("{kind}{before}");
+        let comment = self.comment(link, device);
+        let ends = [(self.plan.machine, home.address), (guest, peer)];
+        self.plan.lines.push(Line { name, comment: comment.clone(), kind, mtu, ends });
+        let on = On::Line(self.plan.lines.len() - 1);
+        let cpu = cpu_of(link, device);
+        self.interface(link, Interface { on, comment, mtu, cpu });
+        Some(on)
+    }
+
+    fn interface(&mut self, link: &Link, interface: Interface) {
+        // Of z/OS this is not so.
+        let is_vm = link.kind.is_some_and(|kind| {
+            matches!(kind.name, "QDIOETHERNET" | "QDIOIP" | "IUCV") && !self.profile.says_forwarding
+        });
+        if is_vm && self.plan.interfaces.len() == 1 {
+            let what = "TCP/IP for VM passes packets on between two interfaces";
+            self.findings.changed(&link.named.span, what, NO_FORWARDING);
+        }
+        self.plan.interfaces.push(interface);
+    }
+
+    /// The address of the other end of a line: a host that is right at it, the first hop of a route, the destination of BSDROUTINGPARMS, or the one
+    /// other address of a network of two.
+    fn peer(&self, link: &Link, home: &Home) -> Option<IpAddr> {
+        let own = home.address;
+        let may_be = |peer: &IpAddr| *peer != own && peer.is_ipv4() == own.is_ipv4();
+        let is_host = |route: &Route| route.to.prefix_len() == route.to.max_prefix_len();
+        let mut direct = self.routes(link).filter(|route| route.hop.is_none() && is_host(route));
+        let of_host = direct.find_map(|route| Some(route.to.addr()).filter(may_be));
+        let of_hop = || self.routes(link).find_map(|route| route.hop.filter(may_be));
+        let of_parms = || self.parms(link)?.destination.filter(may_be);
+        let of_two = || {
+            let bits = home.bits.or_else(|| self.parms(link)?.bits)?;
+            let IpNet::V4(network) = IpNet::new(own, bits).ok()? else { return None };
+            let mut others = network.hosts().take(3).map(IpAddr::V4).filter(may_be);
+            let (first, second) = (others.next(), others.next());
+            first.filter(|_| second.is_none())
+        };
+        of_host.or_else(of_hop).or_else(of_parms).or_else(of_two)
+    }
+
+    fn guest(&mut self, name: Name, comment: String) {
+        if !self.plan.guests.iter().any(|guest| guest.name == name) {
+            self.plan.guests.push(Guest { name, comment, storage: None });
+        }
+    }
+
+    /// A name that no guest has: `base`, or `base` and a number.
+    fn fresh_name(&mut self, base: &'static str) -> Name {
+        // Users of DEVICE IUCV may become guests later than this.
+        let users = self.profile.devices.iter().filter_map(|device| device.user.as_ref());
+        let users: Vec<&str> = users.map(|user| user.name.as_str()).collect();
+        let before = self.named.entry(base).or_default();
+        loop {
+            *before += 1;
+            let text = if *before == 1 { base.to_owned() } else { format!("{base}{before}") };
+            // There is a number for each link and each route at most, and each user costs one.
+            let name: Name = text.parse().expect("at most four digits");
+            let is_taken = users.contains(&name.as_str()) || name == self.plan.machine;
+            if !is_taken {
+                return name;
+            }
+        }
+    }
+
+    fn route(&mut self, route: &Route) {
+        let result = self.via(route);
+        let (via, comment) = match result {
+            Ok(Some(via)) => via,
+            Ok(None) => return,
+            Err(mistake) => {
+                self.findings.mistake(mistake);
+                return;
+            }
+        };
+        if let Some(first) = self.plan.routes.iter().find(|other| other.to == route.to) {
+            let (to, via) = (first.to, first.via);
+            let subject = format!("a second route to {to}");
+            let reason = format!("there is one route to each network: this goes to {via}");
+            self.findings.left_out(&route.span, &subject, &reason);
+            return;
+        }
+        self.plan.routes.push(Via { to: route.to, via, comment });
+    }
+
+    /// Where a route goes first. None if it needs none, or is left out.
+    fn via(&mut self, route: &Route) -> Result<Option<(IpAddr, String)>, Mistake> {
+        let link = Self::look_up(&route.link, "LINK", &self.profile.links, |one| &one.named)?;
+        let line = self.line_of(&route.span);
+        match self.on.get(link.named.name.as_str()).copied().flatten() {
+            None => {
+                let subject = format!("the route to {}", route.to);
+                let reason = format!("so is {}", shown(link));
+                self.findings.left_out(&route.span, &subject, &reason);
+                Ok(None)
+            }
+            Some(On::Line(at)) => {
+                let peer = self.plan.lines[at].ends[1].1;
+                match route.hop {
+                    Some(hop) if hop != peer => {
+                        let what = format!("{hop} is not at the other end of {}", shown(link));
+                        Err(Mistake::at(&route.span, what, format!("must be {peer}")))
+                    }
+                    None if route.to.addr() == peer => Ok(None),
+                    _ if route.to.addr().is_ipv4() != peer.is_ipv4() => {
+                        let what = format!("{} is of another family than {peer}", route.to);
+                        Err(Mistake::at(&route.span, what, "must be of the same"))
+                    }
+                    _ => Ok(Some((peer, format!("line {line}")))),
+                }
+            }
+            Some(On::Lan(at)) => {
+                let lan = &self.plan.lans[at];
+                let Some(hop) = route.hop else {
+                    let is_at_hand = is_link_local(route.to.addr())
+                        || lan.ranges.iter().any(|range| range.contains(&route.to));
+                    if !is_at_hand {
+                        let subject = format!("the route to {} without a router", route.to);
+                        let reason = "a LAN has one network of each family";
+                        self.findings.left_out(&route.span, &subject, reason);
+                    }
+                    return Ok(None);
+                };
+                if is_link_local(hop) {
+                    let subject = format!("the route to {}", route.to);
+                    let reason =
+                        "a router with an address that is local to the link cannot be said";
+                    self.findings.left_out(&route.span, &subject, reason);
+                    return Ok(None);
+                }
+                self.check_hop(at, hop, route)?;
+                let (name, what) = self.router(at, hop);
+                Ok(Some((hop, format!("line {line}; {name} {what}"))))
+            }
+        }
+    }
+
+    fn check_hop(&self, at: usize, hop: IpAddr, route: &Route) -> Result<(), Mistake> {
+        let lan = &self.plan.lans[at];
+        let range = lan.ranges.iter().find(|range| range.contains(&hop));
+        let is_host = |range: &&IpNet| hop != range.network() && hop != range.broadcast();
+        if lan.addresses.contains(&hop) {
+            let what = format!("the first hop {hop} is the machine's own address");
+            return Err(Mistake::at(&route.span, what, "must be that of a router, or ="));
+        }
+        if range.filter(is_host).is_none() {
+            let ranges: Vec<String> = lan.ranges.iter().map(IpNet::to_string).collect();
+            let what = format!("the first hop {hop} is no address at {}", route.link.name);
+            let right = format!("must be a host's in {}", ranges.join(" or "));
+            return Err(Mistake::at(&route.span, what, right));
+        }
+        Ok(())
+    }
+
+    /// The guest that stands for the router at this address, and what is said of it.
+    fn router(&mut self, at: usize, hop: IpAddr) -> (Name, &'static str) {
+        let what = "stands for this router";
+        let known = self.plan.lans[at].routers.iter().find(|(_, address)| *address == hop);
+        if let Some((name, _)) = known {
+            return (*name, what);
+        }
+        let name = self.fresh_name("ROUTER");
+        let lan = &mut self.plan.lans[at];
+        lan.routers.push((name, hop));
+        let comment = format!("The router {hop} of the LAN {}: a name of our own", lan.name);
+        self.guest(name, comment);
+        (name, what)
+    }
+
+    fn sizes(&mut self) {
+        let Profile { data_buffers, data_buffer_limits, fixed_pages, connection_bytes, .. } =
+            self.profile;
+        let each = data_buffers.as_ref().and_then(|pool| pool.second).unwrap_or(BUFFER_BYTES);
+        let each = u64::from(each);
+        if let Some(Numbers { first, span, .. }) = data_buffers {
+            let what = format!("{first} of {each} bytes");
+            let size = self.size("DATABUFFERPOOLSIZE", span, what, u64::from(*first) * each);
+            self.plan.buffers_max = Some(size);
+        }
+        if let Some(Numbers { first, second, span }) = data_buffer_limits {
+            let most = second.unwrap_or(*first).max(*first);
+            if second.is_some_and(|second| second != *first) {
+                let what = "DATABUFFERLIMITS differ for receiving and sending";
+                let instead = format!("the system file has the greater for both: {most}");
+                self.findings.changed(span, what, instead);
+            }
+            let what = format!("{most} of {each} bytes");
+            let size = self.size("DATABUFFERLIMITS", span, what, u64::from(most) * each);
+            self.plan.connection_buffers = Some(size);
+        }
+        if let Some(Numbers { first, span, .. }) = connection_bytes {
+            let what = format!("{first} bytes");
+            let size = self.size("TCPCONFIG", span, what, u64::from(*first));
+            self.plan.connection_buffers = Some(size);
+        }
+        let Plan { buffers_max, connection_buffers, .. } = &mut self.plan;
+        if let (Some(pool), Some(one)) = (buffers_max, connection_buffers) {
+            // One connection cannot have more than there are.
+            if one.bytes > pool.bytes {
+                one.bytes = pool.bytes;
+                one.comment.push_str(", and no more than all together");
+            }
+        }
+        if let Some(Numbers { first, span, .. }) = fixed_pages {
+            let bytes = u64::from(*first) * PAGE_BYTES;
+            let what = format!("{first} pages");
+            if bytes >= STORAGE_BYTES_MIN {
+                let size = self.size("FIXEDPAGESTORAGEPOOL", span, what, bytes);
+                self.plan.guests[0].storage = Some(size);
+            } else {
+                let subject = format!("FIXEDPAGESTORAGEPOOL {first}");
+                let reason = format!(
+                    "{} is too little storage for a machine whose paths keep theirs: from {} on it becomes storage_max",
+                    Bytes(bytes),
+                    Bytes(STORAGE_BYTES_MIN)
+                );
+                self.findings.left_out(span, &subject, &reason);
+            }
+        }
+    }
+
+    /// A size that a statement says, in whole KiB.
+    fn size(&self, statement: &str, span: &Range<usize>, what: String, bytes: u64) -> Size {
+        let whole = bytes.next_multiple_of(1 << 10);
+        let rounded = if whole == bytes { "" } else { ", rounded up" };
+        let comment = format!("{statement}, line {}: {what}{rounded}", self.line_of(span));
+        Size { bytes: Bytes(whole), comment }
+    }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+/// The processor of a link's driver. 0 is that of the stack itself.
+fn cpu_of(link: &Link, device: Option<&Device>) -> Option<u32> {
+    link.cpu.or_else(|| device?.cpu).filter(|cpu| *cpu > 0)
+}
+
+/// A link as messages name it.
+fn shown(link: &Link) -> String {
+    let kind = if link.kind.is_some() { "LINK" } else { "INTERFACE" };
+    format!("{kind} {}", link.named.name)
+}
