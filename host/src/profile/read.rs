@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use ipnet::IpNet;
+use strsim::damerau_levenshtein;
 
 use super::finding::{Findings, Mistake};
 use super::operand::{
@@ -196,18 +197,16 @@ impl Reader<'_, '_> {
         let Some(row) = find(STATEMENTS, head, |row| row.name) else {
             let names = STATEMENTS.iter().map(|row| row.name);
             self.findings.mistake(Mistake::unknown(head, "statement", names));
-            // What follows is part of it, up to a word that is known.
-            let is_known = |word| find(STATEMENTS, word, |row| row.name).is_some();
-            let next = words[after..].iter().position(is_known);
+            // What follows is part of it.
+            let next = words[after..].iter().position(begins_statement);
             return next.map_or(words.len(), |next| after + next);
         };
         let (end, next) = match row.end {
             None => {
-                let is_next = |word: &Word<'_>| find(STATEMENTS, word, |row| row.name).is_some();
                 let has_line = matches!(row.fate, Fate::LineLeftOut(_));
                 let mut end = after;
                 while let Some(word) = words.get(end) {
-                    if (word.is_first || !has_line) && is_next(word) {
+                    if (word.is_first || !has_line) && begins_statement(word) {
                         break;
                     }
                     end += 1;
@@ -701,6 +700,24 @@ impl Placed for Parms {
     fn span(&self) -> &Range<usize> {
         &self.link.span
     }
+}
+
+/// Returns true if a statement begins with this word: a keyword, or at the beginning of a line one with an error in it. Otherwise the
+/// statement before would take that for an operand, and where it takes any, nothing would be said of it.
+fn begins_statement(word: &Word<'_>) -> bool {
+    let is_nearly = |row: &Statement| {
+        let becomes_something =
+            !matches!(row.fate, Fate::LeftOut(_) | Fate::LineLeftOut(_) | Fate::Nothing);
+        // One letter is wrong, or two have changed places. DEFINE is no DEVICE.
+        becomes_something
+            && word.text.len().abs_diff(row.name.len()) <= 1
+            && damerau_levenshtein(&word.text.to_uppercase(), &row.name.to_uppercase()) == 1
+    };
+    let may_be = || {
+        word.is_first && !word.is_quoted && word.text.bytes().all(|byte| byte.is_ascii_alphabetic())
+    };
+    find(STATEMENTS, word, |row| row.name).is_some()
+        || (may_be() && STATEMENTS.iter().any(is_nearly))
 }
 
 fn unknown_option(word: &Word<'_>, statement: &str, table: &'static [Setting]) -> Mistake {

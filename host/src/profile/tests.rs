@@ -362,7 +362,7 @@ fn mistakes_are_named_with_their_line_and_the_cure() {
         ),
         (
             "DEVICE X OSD 800\nLNIK L QDIOETHERNET X",
-            "P:2: LNIK is no statement, nor option of DEVICE: did you mean LINK?",
+            "P:2: LNIK is no statement: did you mean LINK?",
         ),
         ("DEVICE H OSD 800", "P:2: H is the name of a DEVICE above: must have a name of its own"),
         (
@@ -400,6 +400,11 @@ fn mistakes_are_named_with_their_line_and_the_cure() {
             "P:1: LINK M has no address: must have one, like HOME 10.1.0.1/24 M",
         ),
         ("HOME", ""),
+        ("PORT 21 TCP FTPSERVE\nSTRAT H", "P:2: STRAT is no statement: did you mean START?"),
+        (
+            "DEVICE X OSD 800\nQDIO L",
+            "P:2: QDIO is no statement, nor option of DEVICE: must be one that docs/import.md lists, or a comment after ;",
+        ),
         ("HOME 10.1.0 L", "P:1: 10.1.0 is no IP address: must be one like 10.1.0.1 or FD00::1"),
         (
             "HOME &ADDRESS L",
