@@ -487,7 +487,6 @@ impl<'p> Planner<'p, '_, '_> {
     fn peer(&self, link: &Link, home: &Home) -> Option<IpAddr> {
         let own = home.address;
         let may_be = |peer: &IpAddr| *peer != own && peer.is_ipv4() == own.is_ipv4();
-        let is_host = |route: &Route| route.to.prefix_len() == route.to.max_prefix_len();
         let mut direct = self.routes(link).filter(|route| route.hop.is_none() && is_host(route));
         let of_host = direct.find_map(|route| Some(route.to.addr()).filter(may_be));
         let of_hop = || self.routes(link).find_map(|route| route.hop.filter(may_be));
@@ -553,7 +552,7 @@ impl<'p> Planner<'p, '_, '_> {
         match self.on.get(link.named.name.as_str()).copied().flatten() {
             None => {
                 let subject = format!("the route to {}", route.to);
-                let reason = format!("so is {}", shown(link));
+                let reason = format!("{} is left out too", shown(link));
                 self.findings.left_out(&route.span, &subject, &reason);
                 Ok(None)
             }
@@ -564,7 +563,7 @@ impl<'p> Planner<'p, '_, '_> {
                         let what = format!("{hop} is not at the other end of {}", shown(link));
                         Err(Mistake::at(&route.span, what, format!("must be {peer}")))
                     }
-                    None if route.to.addr() == peer => Ok(None),
+                    None if is_host(route) && route.to.addr() == peer => Ok(None),
                     _ if route.to.addr().is_ipv4() != peer.is_ipv4() => {
                         let what = format!("{} is of another family than {peer}", route.to);
                         Err(Mistake::at(&route.span, what, "must be of the same"))
@@ -689,6 +688,11 @@ impl<'p> Planner<'p, '_, '_> {
         let comment = format!("{statement}, line {}: {what}{rounded}", self.line_of(span));
         Size { bytes: Bytes(whole), comment }
     }
+}
+
+/// Returns true if a route is to one host.
+fn is_host(route: &Route) -> bool {
+    route.to.prefix_len() == route.to.max_prefix_len()
 }
 
 fn is_link_local(address: IpAddr) -> bool {

@@ -128,7 +128,7 @@ const fn setting(name: &'static str, operands: usize, becomes: Becomes) -> Setti
     Setting { name, operands, becomes }
 }
 
-const AS_NEEDED: Fate = Fate::LeftOut("room for these grows as it is needed");
+const AS_NEEDED: Fate = Fate::LeftOut("the stack allocates these as they are needed");
 const PEOPLE: Fate = Fate::LeftOut("the users of guests are a matter of users = [..] of [[guest]]");
 const SERVERS: Fate = Fate::LeftOut("a host starts no programs: a supervisor like systemd does");
 const TELNET: Fate = Fate::LeftOut("there is no Telnet server");

@@ -624,7 +624,7 @@ DEVICE Z OSD 800";
     assert_eq!(
         said(&import.findings),
         [
-            "P:2: ACBPOOLSIZE is left out: room for these grows as it is needed",
+            "P:2: ACBPOOLSIZE is left out: the stack allocates these as they are needed",
             "P:3: PORT is left out: a port belongs to the client that listens at it first",
             "P:5: AUTOLOG is left out: a host starts no programs: a supervisor like systemd does",
             "P:6: DELETE is left out: what is not wanted is not described",
@@ -636,7 +636,7 @@ DEVICE Z OSD 800";
             "P:12: a second route to 10.7.0.0/16 is left out: there is one route to each network: this goes to 10.1.0.1",
             "P:13: the route to 10.8.0.0/16 without a router is left out: a LAN has one network of each family",
             "P:15: LINK VL is left out: there are no virtual addresses, which move between machines",
-            "P:16: the route to 10.9.0.0/16 is left out: so is LINK VL",
+            "P:16: the route to 10.9.0.0/16 is left out: LINK VL is left out too",
             "P:17: DEVICE Z is left out: no LINK is of this device",
         ]
     );

@@ -27,10 +27,13 @@ impl Word<'_> {
         beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(self.text))
     }
 
-    /// Returns the word as messages repeat it: in capital letters, and cut if it is long.
+    /// Returns the word as messages repeat it: in capital letters, and cut if it is long. A text in quotes may have control characters, which a
+    /// terminal would obey.
     pub(super) fn shown(&self) -> String {
         let mut letters = self.text.chars();
-        let shown: String = letters.by_ref().take(SHOWN_LETTERS_MAX).collect();
+        let shown = letters.by_ref().take(SHOWN_LETTERS_MAX);
+        let shown: String =
+            shown.map(|letter| if letter.is_control() { '?' } else { letter }).collect();
         let dots = if letters.next().is_some() { "..." } else { "" };
         format!("{}{dots}", shown.to_uppercase())
     }
@@ -48,7 +51,7 @@ pub(super) struct Words<'a> {
 
 /// Takes a profile apart.
 ///
-/// A semicolon outside quotes begins a comment, which ends with the line. Control characters separate words as blanks do, so no word has one.
+/// A semicolon outside quotes begins a comment, which ends with the line. Control characters separate words as blanks do, but in quotes.
 pub(super) fn words(text: &str) -> Words<'_> {
     let (mut found, mut start) = (Words::default(), 0);
     for line in text.split('\n') {
@@ -138,5 +141,6 @@ mod tests {
         let long = "x".repeat(41);
         assert_eq!(words(&long).words[0].shown(), format!("{}...", "X".repeat(40)));
         assert_eq!(words(&long[1..]).words[0].shown(), "X".repeat(40));
+        assert_eq!(words("'a\u{1b}[31m'").words[0].shown(), "A?[31M");
     }
 }
