@@ -9,6 +9,7 @@ mod export;
 mod forward;
 mod gateway;
 mod identify;
+mod import;
 mod join;
 mod lab;
 mod member;
@@ -68,6 +69,7 @@ enum Command {
     Top(top::Arguments),
     Export(export::Arguments),
     Volume(volume::Arguments),
+    Import(import::Arguments),
     Lab(lab::Arguments),
     Monitor(monitor::Arguments),
     Completions(shell::Completions),
@@ -110,6 +112,7 @@ fn main() -> std::process::ExitCode {
         Command::Top(arguments) => top::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Volume(arguments) => volume::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Monitor(arguments) => monitor::run(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments, &Arguments::command()),
