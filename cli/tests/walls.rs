@@ -166,6 +166,11 @@ const WALLS: &[Wall] = &[
         because: "host serves guests, it is none",
     },
     Wall {
+        place: "host/src/profile",
+        without: &["crate::plane", "crate::run", "crate::report", "std::thread"],
+        because: "a format is text, whoever uses it",
+    },
+    Wall {
         place: "siga/src",
         without: &["lab::"],
         because: "what a program depends on has no lab",

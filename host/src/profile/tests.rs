@@ -781,3 +781,23 @@ fn bytes_that_are_no_text_of_a_profile_are_refused_or_read_as_what_they_are() {
     let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
     assert_eq!(error, "/dev/zero: cannot be read: it is no ordinary file");
 }
+
+#[test]
+fn page_names_every_statement_and_no_other() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/import.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let tables = page.split("## Statements").nth(1).unwrap();
+    let mut named: Vec<String> = Vec::new();
+    for row in tables.lines().filter(|line| line.starts_with('|') && line.contains('`')) {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        // The first cell of the first table, the second of the other.
+        let cell = if cells[0].contains('`') { cells[0] } else { cells[1] };
+        let quoted = cell.split('`').skip(1).step_by(2);
+        named.extend(quoted.map(|text| text.split(' ').next().unwrap().to_owned()));
+    }
+    let known = statement::STATEMENTS.iter().map(|row| row.name.to_uppercase());
+    let mut known: Vec<String> = known.collect();
+    named.sort();
+    known.sort();
+    assert_eq!(named, known);
+}
