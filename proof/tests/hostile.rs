@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use proof::hostile::{
     alone, appc_peer, control_protocol_guest, control_protocol_host, disk_guest, disk_units,
     disk_volume, doorbell_abuse, iucv_peer, lan_peer, lan_registration, port_frames,
-    reader_scribble, reader_scribble_meanwhile, tcpip_conversation, tcpip_frames, writer_scribble,
-    writer_scribble_meanwhile,
+    profile_import, reader_scribble, reader_scribble_meanwhile, tcpip_conversation, tcpip_frames,
+    writer_scribble, writer_scribble_meanwhile,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ type Body = fn(&[u8]);
 
 #[test]
 fn what_the_fuzzer_has_found_does_no_harm() {
-    let bodies: [(&str, Body); 15] = [
+    let bodies: [(&str, Body); 16] = [
         ("reader_scribble", reader_scribble),
         ("writer_scribble", writer_scribble),
         ("doorbell_abuse", doorbell_abuse),
@@ -32,6 +32,7 @@ fn what_the_fuzzer_has_found_does_no_harm() {
         ("lan_peer", lan_peer),
         ("lan_registration", lan_registration),
         ("port_frames", port_frames),
+        ("profile_import", profile_import),
         ("tcpip_frames", tcpip_frames),
         ("tcpip_conversation", tcpip_conversation),
         ("disk_guest", disk_guest),
@@ -120,6 +121,11 @@ proptest! {
     #[test]
     fn members_and_device_get_from_a_port_what_was_sent_and_nothing_else(program in program()) {
         port_frames(&program);
+    }
+
+    #[test]
+    fn profile_of_any_bytes_is_refused_or_becomes_a_right_system_file(program in program()) {
+        profile_import(&program);
     }
 
     #[test]
