@@ -47,7 +47,7 @@ pub enum Subject {
     Iucv,
     /// The LANs and their members: addresses, rates over half a second, frames dropped and given back by reason, and what gateways have carried and refused
     Lan,
-    /// The members' TCP/IP stacks: interfaces, routes, neighbours, connections, sockets, buffers, counters by reason
+    /// The members' TCP/IP stacks, and the clients of TCPIP machines: interfaces, routes, neighbours, connections, sockets, buffers, counters by reason
     Tcpip,
     /// The volumes that guests serve, with their state and the use of their cache, and their devices: who may open which cylinders
     Dasd,
@@ -498,6 +498,20 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
     ];
     let mut connections = table(&heads, 4);
     let mut sockets = table(&["guest", "socket", "local", "waiting", "at most"], 3);
+    let heads = [
+        "machine",
+        "client",
+        "sockets",
+        "limit",
+        "buffers",
+        "limit",
+        "requests",
+        "B in",
+        "B out",
+        "refused",
+        "turns cut",
+    ];
+    let mut clients = table(&heads, 2);
     let mut counters = table(&["guest", "counted"], 2);
     let mut unshown = Vec::new();
     for lan in lans {
@@ -553,6 +567,21 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
                 let at = at.map_or("nobody is there", |(lan, _)| lan);
                 routes.add_row([&member.guest, &route.to, &via, at]);
             }
+            for client in &stack.clients {
+                clients.add_row([
+                    member.guest.clone(),
+                    client.guest.clone(),
+                    client.sockets.to_string(),
+                    client.sockets_max.to_string(),
+                    Bytes(client.buffers_bytes).to_string(),
+                    Bytes(client.buffers_bytes_max).to_string(),
+                    client.requests.to_string(),
+                    client.bytes_in.to_string(),
+                    client.bytes_out.to_string(),
+                    client.refused.to_string(),
+                    client.turns_cut.to_string(),
+                ]);
+            }
             let mut shown = 0;
             for socket in &stack.sockets {
                 match socket.remote {
@@ -580,7 +609,7 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
     if overviews.row_count() == 0 {
         return print(overviews);
     }
-    let parts = [&overviews, &interfaces, &routes, &neighbours, &connections, &sockets];
+    let parts = [&overviews, &clients, &interfaces, &routes, &neighbours, &connections, &sockets];
     for part in parts.into_iter().filter(|part| part.row_count() > 0) {
         print(format!("{part}\n"))?;
     }

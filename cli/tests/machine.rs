@@ -74,6 +74,22 @@ fn host_starts_its_machine_and_starts_it_again_when_it_is_killed() {
     stream.write_all(b"before").unwrap();
     let mut found = [0; 6];
     accepted.read_exact(&mut found).unwrap();
+    let query = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
+        text(&command.args(words).args(["--socket", &socket]).output().unwrap().stdout)
+    };
+    let shown: serde_json::Value =
+        serde_json::from_str(&query(&["query", "tcpip", "--json"])).unwrap();
+    let members = shown["lans"][0]["members"].as_array().unwrap();
+    let clients = members[0]["stack"]["clients"].as_array().unwrap();
+    let seen: Vec<_> = clients
+        .iter()
+        .map(|client| (client["guest"].as_str(), client["sockets"].as_u64()))
+        .collect();
+    assert_eq!(seen, [(Some("CLIENT"), Some(1)), (Some("SERVER"), Some(2))], "{shown}");
+    assert_eq!(clients[0]["bytes_in"].as_u64(), Some(6));
+    let table = query(&["query", "tcpip"]);
+    assert!(table.contains("CLIENT") && table.contains("turns cut"), "{table}");
     let Some(machine) = machine_of(&host.0) else {
         let _ = writeln!(std::io::stderr(), "SKIPPED: killing the machine: pgrep is not installed");
         return;

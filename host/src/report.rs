@@ -12,7 +12,7 @@ use fabric::path::board::{SLEEP_WORD, reader_block, writer_block};
 use fabric::path::{Counter, Shape, gauge_word};
 use fabric::queue::{Owner, QUEUE_BUFFERS, RETURNED_WORD, State, audit};
 use message::iucv::gauge;
-use net::board::{self, Row, Shown, Way};
+use net::board::{self, ClientRow, Row, Shown, Way};
 use net::links;
 use os::sync::Ordering;
 use os::words::LentWords;
@@ -504,7 +504,7 @@ pub struct StackReport {
     pub pool: PoolReport,
     /// What it has counted, but for counters that stand at zero.
     pub counters: Counts,
-    /// Its connections and sockets, as far as it shows them one by one: 376 connections and 64 sockets.
+    /// Its connections and sockets, as far as it shows them one by one: 312 connections and 64 sockets.
     pub sockets: Vec<SocketReport>,
     /// Its interfaces, each once for each of its addresses.
     #[serde(default)]
@@ -512,6 +512,52 @@ pub struct StackReport {
     /// Its routes. Interfaces and routes together are 64 at most.
     #[serde(default)]
     pub routes: Vec<RouteReport>,
+    /// Its clients, if it is a TCPIP machine's: 64 at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientReport>,
+}
+
+/// A client of a TCPIP machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ClientReport {
+    /// The guest.
+    pub guest: String,
+    /// Its sockets.
+    pub sockets: u64,
+    /// Sockets that it may have.
+    pub sockets_max: u64,
+    /// Bytes that its sockets may keep at the machine.
+    pub buffers_bytes: u64,
+    /// Bytes that they may at most.
+    pub buffers_bytes_max: u64,
+    /// Requests that were taken since it attached, data included.
+    pub requests: u64,
+    /// Bytes that came from it.
+    pub bytes_in: u64,
+    /// Bytes that went to it.
+    pub bytes_out: u64,
+    /// Sockets that were refused for a limit of its own.
+    pub refused: u64,
+    /// Times that it had more to say than its turn allowed.
+    pub turns_cut: u64,
+}
+
+impl From<ClientRow> for ClientReport {
+    fn from(row: ClientRow) -> ClientReport {
+        ClientReport {
+            guest: row.guest.to_string(),
+            sockets: row.sockets,
+            sockets_max: row.sockets_max,
+            buffers_bytes: row.buffers_bytes,
+            buffers_bytes_max: row.buffers_bytes_max,
+            requests: row.requests,
+            bytes_in: row.bytes_in,
+            bytes_out: row.bytes_out,
+            refused: row.refused,
+            turns_cut: row.turns_cut,
+        }
+    }
 }
 
 /// An address of an interface of a stack.
@@ -581,7 +627,7 @@ pub struct SocketReport {
 impl StackReport {
     /// What a member's board shows of its stack; none if there is no stack.
     pub(crate) fn read(words: &LentWords) -> Option<StackReport> {
-        let Shown { overview, counters, rows, ways } = board::read(words)?;
+        let Shown { overview, counters, rows, clients, ways } = board::read(words)?;
         let counted = counters.into_iter().filter(|(_, count)| *count > 0);
         let counters = counted.map(|(counter, count)| (counter.name().to_owned(), count));
         let socket = |row: Row| SocketReport {
@@ -620,6 +666,7 @@ impl StackReport {
             sockets: rows.into_iter().map(socket).collect(),
             interfaces,
             routes,
+            clients: clients.into_iter().map(ClientReport::from).collect(),
         })
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! word   0            32        48         112      128                                 8192
-//!        | counters   | overview | counters | spare  | row | row | ... connections, sockets |
-//!        | of the LAN |          | of stack |        | of 16 words each           and ways  |
+//!        | counters   | overview | counters | spare  | row | row | ... connections, sockets, |
+//!        | of the LAN |          | of stack |        | of 16 words each        clients and ways |
 //! ```
 //!
 //! A row is written while its first word is odd, and is empty while that is 0. What a member writes is its own affair: a host
@@ -18,14 +18,16 @@ use os::words::{LentWords, Words};
 
 use crate::lan::counters::{BOARD_WORDS, COUNTER_WORDS};
 
+mod client;
 mod counter;
 mod way;
 
+pub use client::ClientRow;
 pub use counter::Counter;
 pub use way::Way;
 
 /// Which edition of the layout this is; 0 where there is no stack.
-const EDITION: u64 = 6;
+const EDITION: u64 = 7;
 
 const OVERVIEW_AT: usize = COUNTER_WORDS;
 const COUNTERS_AT: usize = OVERVIEW_AT + 16;
@@ -39,14 +41,18 @@ pub const ROWS: usize = (BOARD_WORDS - ROWS_AT) / ROW_WORDS;
 /// Rows that are for listeners and sockets of UDP, behind those for connections.
 pub const SOCKET_ROWS: usize = 64;
 
-/// Rows that are for interfaces and routes, behind those for sockets.
+/// Rows that are for the clients of a TCPIP machine, behind those for sockets.
+pub const CLIENT_ROWS: usize = 64;
+
+/// Rows that are for interfaces and routes, behind those for clients.
 pub const WAY_ROWS: usize = 64;
 
 /// Rows for connections.
-pub const CONNECTION_ROWS: usize = ROWS - SOCKET_ROWS - WAY_ROWS;
+pub const CONNECTION_ROWS: usize = ROWS - SOCKET_ROWS - CLIENT_ROWS - WAY_ROWS;
 
-/// The row of the first way.
-const WAYS_AT: usize = CONNECTION_ROWS + SOCKET_ROWS;
+/// The row of the first client, and of the first way.
+const CLIENTS_AT: usize = CONNECTION_ROWS + SOCKET_ROWS;
+const WAYS_AT: usize = CLIENTS_AT + CLIENT_ROWS;
 
 /// Words of a row that say something.
 const FIELDS: usize = 10;
@@ -155,6 +161,8 @@ pub struct Shown {
     pub counters: Vec<(Counter, u64)>,
     /// Its connections and sockets, as far as there are rows for them.
     pub rows: Vec<Row>,
+    /// Its clients, if it is a TCPIP machine's, as far as there are rows for them.
+    pub clients: Vec<ClientRow>,
     /// Its interfaces and routes, as far as there are rows for them.
     pub ways: Vec<Way>,
 }
@@ -187,8 +195,16 @@ pub fn show(words: &Words, overview: &Overview, counters: &[u64]) {
 /// # Panics
 /// If there is no such row: a broken promise inside this program.
 pub fn show_row(words: &Words, number: usize, row: Option<&Row>) {
-    assert!(number < WAYS_AT, "row {number} of a stack's board");
+    assert!(number < CLIENTS_AT, "row {number} of a stack's board");
     write_row(words, number, row.map(row_fields));
+}
+
+/// Shows the clients of a machine, in place of those that were shown before. Those that are more than [`CLIENT_ROWS`] are not shown.
+pub fn show_clients(words: &Words, clients: impl Iterator<Item = ClientRow>) {
+    let mut clients = clients.map(|client| client.fields());
+    for number in CLIENTS_AT..WAYS_AT {
+        write_row(words, number, clients.next());
+    }
 }
 
 /// Shows the interfaces and routes, in place of those that were shown before. Those that are more than [`WAY_ROWS`] are not
@@ -257,10 +273,13 @@ pub fn read(words: &LentWords) -> Option<Shown> {
     };
     let count = |counter: Counter| words.load(COUNTERS_AT + counter as usize, Ordering::Relaxed);
     let counters = Counter::ALL.into_iter().map(|counter| (counter, count(counter)));
-    let rows = (0..WAYS_AT).filter_map(|number| parse_row(read_row(words, number)?));
+    let rows = (0..CLIENTS_AT).filter_map(|number| parse_row(read_row(words, number)?));
+    let clients =
+        (CLIENTS_AT..WAYS_AT).filter_map(|number| ClientRow::parse(read_row(words, number)?));
+    let clients = clients.collect();
     let ways = (WAYS_AT..ROWS).filter_map(|number| Way::parse(read_row(words, number)?));
     let (rows, ways) = (rows.collect(), ways.collect());
-    Some(Shown { overview, counters: counters.collect(), rows, ways })
+    Some(Shown { overview, counters: counters.collect(), rows, clients, ways })
 }
 
 fn read_row(words: &LentWords, number: usize) -> Option<[u64; FIELDS]> {
@@ -341,13 +360,30 @@ mod tests {
             row(RowState::Listen, None),
         ];
         for round in 0..3 {
-            for (number, row) in [0, 1, WAYS_AT - 1].into_iter().zip(&rows) {
+            for (number, row) in [0, 1, CLIENTS_AT - 1].into_iter().zip(&rows) {
                 show_row(&words, number, Some(row));
             }
             assert_eq!(read(&lent).unwrap().rows, rows, "round {round}");
         }
         show_row(&words, 1, None);
         assert_eq!(read(&lent).unwrap().rows, [rows[0], rows[2]]);
+        let client = |guest: &str| ClientRow {
+            guest: guest.parse().unwrap(),
+            sockets: 1,
+            sockets_max: 2,
+            buffers_bytes: 3,
+            buffers_bytes_max: 4,
+            requests: 5,
+            bytes_in: 6,
+            bytes_out: 7,
+            refused: 8,
+            turns_cut: 9,
+        };
+        let clients = [client("A"), client("LONGNAME")];
+        show_clients(&words, clients.into_iter().cycle().take(2 * CLIENT_ROWS));
+        assert_eq!(read(&lent).unwrap().clients.len(), CLIENT_ROWS);
+        show_clients(&words, clients.into_iter());
+        assert_eq!(read(&lent).unwrap().clients, clients);
         let (address, via) = ("10.1.0.1".parse().unwrap(), "fd00::1".parse().unwrap());
         let interface =
             |vlan, forwards| Way::Interface { lan: 1, vlan, mtu: 1500, address, forwards };
@@ -375,7 +411,7 @@ mod tests {
             }
             words.store(OVERVIEW_AT, EDITION, Ordering::Relaxed);
             let shown = read(&lent).unwrap();
-            prop_assert!(shown.rows.len() + shown.ways.len() <= ROWS);
+            prop_assert!(shown.rows.len() + shown.clients.len() + shown.ways.len() <= ROWS);
         }
     }
 }

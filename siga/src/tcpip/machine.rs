@@ -12,6 +12,7 @@ use std::time::Duration;
 use fabric::control::{Kind, Pending};
 use fabric::name::Name;
 use fabric::path::{Ringing, Shape};
+use net::board::{self, ClientRow};
 use net::tcpip::service::{self, ClientCounters, ClientLimits, Left, Service, ServiceCounters};
 use net::tcpip::{SendToError, Stack};
 use os::event::Event;
@@ -41,6 +42,9 @@ const IDLE_POLLS: u32 = 16;
 
 /// The interval between two attempts to say something for which memory or descriptors were lacking.
 const RETRY: Duration = Duration::from_millis(1);
+
+/// How often a machine that is at work shows observers its clients.
+const SHOWN_NS: u64 = 100_000_000;
 
 /// Connections of guests that are being accepted at once, at most. Others wait at the host.
 const ACCEPTING_MAX: usize = 64;
@@ -90,6 +94,8 @@ pub struct Machine {
     /// The clients, by their numbers at the service.
     seats: Vec<Option<Seat>>,
     numbers: HashMap<Key, usize>,
+    /// When observers were shown the clients.
+    shown_ns: u64,
     /// Set if something was lacking that nobody tells of when it is there again.
     is_short: bool,
 }
@@ -287,6 +293,7 @@ impl Machine {
             accepting: Vec::new(),
             seats: Vec::new(),
             numbers: HashMap::new(),
+            shown_ns: 0,
             is_short: false,
         })
     }
@@ -390,6 +397,7 @@ impl Machine {
             }
             let mut own = self.take_ground();
             own.show(now);
+            self.show_clients(&own, now);
             let due = own.due();
             self.put_back(own);
             let retry = self.is_short.then(|| now.saturating_add(RETRY.as_nanos() as u64));
@@ -419,8 +427,32 @@ impl Machine {
         self.service.follow(&mut *own);
         let given = self.give(&mut own);
         let pushed = own.push();
+        // One that waits has shown them before.
+        let now = own.shown_ns();
+        if now >= self.shown_ns + SHOWN_NS {
+            self.show_clients(&own, now);
+        }
         self.put_back(own);
         Ok(found | given | worked?.has_worked | pushed.has_worked)
+    }
+
+    /// Shows observers the clients, beside the stack.
+    fn show_clients(&mut self, own: &Own, now: u64) {
+        self.shown_ns = now;
+        let Some(lan) = own.lans.first() else { return };
+        let rows = self.service.clients().map(|(_, guest, limits, counters)| ClientRow {
+            guest,
+            sockets: counters.sockets as u64,
+            sockets_max: limits.sockets_max as u64,
+            buffers_bytes: counters.buffers_bytes as u64,
+            buffers_bytes_max: limits.buffers_max as u64,
+            requests: counters.requests,
+            bytes_in: counters.bytes_in,
+            bytes_out: counters.bytes_out,
+            refused: counters.refused,
+            turns_cut: counters.turns_cut,
+        });
+        board::show_clients(lan.board(), rows);
     }
 
     /// Takes the stack, to do something with it and one of the clients' paths.

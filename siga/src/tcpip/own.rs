@@ -180,6 +180,11 @@ impl Own {
         Ok(has_worked)
     }
 
+    /// When observers were shown last how the stack stands.
+    pub(super) fn shown_ns(&self) -> u64 {
+        self.shown_ns
+    }
+
     /// Shows observers how the stack stands. They see no stack that is at lines alone.
     pub(super) fn show(&mut self, now: u64) {
         self.shown_ns = now;
