@@ -279,7 +279,6 @@ impl System {
             rules.push(rule);
         }
         let mut lans = lan::rules(source, written.lan)?;
-        let machines = machine::rules(source, written.tcpip, &rules, &mut lans)?;
         for lan in &lans {
             let Some(way) = &lan.outside else { continue };
             let name = Pattern::Name(way.gateway);
@@ -288,13 +287,13 @@ impl System {
                 return Err(source.error(spans[at].clone(), what, "must have another name"));
             }
         }
-        let lines = line::rules(source, written.line, &rules)?;
+        let names: Vec<String> = written.tcpip.iter().map(|one| one.name().to_owned()).collect();
+        let mut lines = line::rules(source, written.line, &rules, &names)?;
+        let machines = machine::rules(source, written.tcpip, &rules, &mut lans, &mut lines)?;
         let gateways = lans.iter().filter_map(|lan| lan.outside.as_ref());
         rules.extend(gateways.map(|way| Rule::of_own(Pattern::Name(way.gateway))));
         for machine in &machines {
-            let members = machine.interfaces.iter().map(|interface| interface.member);
-            let names = members.chain([machine.name]);
-            rules.extend(names.map(|name| Rule::of_own(Pattern::Name(name))));
+            rules.extend(machine.guests().map(|name| Rule::of_own(Pattern::Name(name))));
         }
         let volumes = volume::rules(source, written.control_unit, written.volume, &rules)?;
         if let Some(volumes) = &volumes {

@@ -15,6 +15,7 @@ use os::poller::wait_any;
 use os::signals::HeldSignals;
 use port::member::{self, Options, WrittenAddress};
 use serde::Serialize;
+use siga::line::{Line, LineEnd, LineOptions};
 use siga::tcpip::{
     ClientLimits, Machine, MachineOptions, Prefix, Route, Routing, ServiceCounters, StackOptions,
 };
@@ -93,6 +94,7 @@ struct Plan {
     socket: PathBuf,
     options: MachineOptions,
     lans: Vec<PlannedLan>,
+    lines: Vec<PlannedLine>,
     routes: Vec<Route>,
     processor: Option<usize>,
     /// Its description in the system file.
@@ -105,6 +107,12 @@ struct PlannedLan {
     lan: String,
     addresses: Vec<IpAddr>,
     mtu: Option<u32>,
+}
+
+struct PlannedLine {
+    guest: String,
+    end: LineEnd,
+    options: LineOptions,
 }
 
 /// The machines that a system file describes, of a host that listens at `socket`.
@@ -221,6 +229,7 @@ fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
         socket: socket.path()?,
         options: MachineOptions { wait, limits, ..MachineOptions::default() },
         lans: lans.collect(),
+        lines: Vec::new(),
         routes: Vec::new(),
         processor: *cpu,
         rule: None,
@@ -253,6 +262,19 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
         addresses: interface.addresses.clone(),
         mtu: interface.mtu,
     });
+    let lines = rule.lines.iter().filter_map(|(guest, name)| {
+        let line = system.lines.iter().find(|line| line.name == *name)?;
+        let [own, partner] = line.end_of(*guest)?;
+        Some(PlannedLine {
+            guest: guest.to_string(),
+            end: LineEnd {
+                partner: partner.guest,
+                address: own.address,
+                peer_address: partner.address,
+            },
+            options: LineOptions { name: Some(*name), mtu: line.mtu, wait },
+        })
+    });
     let routes = rule.routes.iter().filter_map(|(to, via)| {
         Some(Route { to: Prefix::of(to.addr(), to.prefix_len())?, via: *via })
     });
@@ -260,6 +282,7 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
         socket,
         options: MachineOptions { wait, stack, ..MachineOptions::default() },
         lans: lans.collect(),
+        lines: lines.collect(),
         routes: routes.collect(),
         processor: rule.processor,
         rule: Some(rule.clone()),
@@ -268,7 +291,7 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
 
 /// Joins the LANs, and begins to be the machine.
 fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
-    let Plan { socket, options, lans, routes, rule, .. } = plan;
+    let Plan { socket, options, lans, lines, routes, rule, .. } = plan;
     let (mut joined, mut members, mut mtus) = (Vec::new(), Vec::new(), Vec::new());
     for PlannedLan { member, lan, addresses, mtu } in lans {
         let first = addresses.first();
@@ -293,10 +316,20 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
         mtus.extend(mtu.map(|mtu| (joined.len(), mtu as usize)));
         joined.push(lan);
     }
+    let mut ends = Vec::new();
+    for PlannedLine { guest, end, options } in lines {
+        members.push(UpMember {
+            name: guest.clone(),
+            lan: options.name.map(|name| name.to_string()).unwrap_or_default(),
+            addresses: vec![end.address],
+        });
+        let guest = Guest::attach(&socket, &guest).map_err(Outcome::no)?;
+        ends.push(Line::new(guest, &end, &options).map_err(Outcome::no)?);
+    }
     let name = name.to_ascii_uppercase();
     let guest = Guest::attach(&socket, &name).map_err(Outcome::no)?;
     let routing = Routing { routes, ..Routing::default() };
-    let machine = Machine::new(guest, joined, Vec::new(), &routing, &options);
+    let machine = Machine::new(guest, joined, ends, &routing, &options);
     let mut machine = machine.map_err(Outcome::no)?;
     for (lan, mtu) in mtus {
         machine.set_mtu(lan, mtu).map_err(Outcome::no)?;

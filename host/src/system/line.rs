@@ -114,11 +114,12 @@ struct WrittenEnd {
     address: Spanned<String>,
 }
 
-/// The lines that a file's tables make. `guests` are the rules for guests.
+/// The lines that a file's tables make. `guests` are the rules for guests, and `machines` the names of TCPIP machines.
 pub(super) fn rules(
     source: &Source,
     written: Vec<WrittenLine>,
     guests: &[Rule],
+    machines: &[String],
 ) -> Result<Vec<LineRule>, FileError> {
     let mut rules: Vec<LineRule> = Vec::new();
     for line in written {
@@ -127,7 +128,7 @@ pub(super) fn rules(
             let what = format!("there are more than {LINES_MAX} lines");
             return Err(source.error(span, what, format!("must be at most {LINES_MAX}")));
         }
-        let rule = line.rule(source, guests, &rules)?;
+        let rule = line.rule(source, (guests, machines), &rules)?;
         if rules.iter().any(|other| other.name == rule.name) {
             let right = "must be described once";
             return Err(source.error(span, "a line of this name is described above", right));
@@ -148,7 +149,7 @@ impl WrittenLine {
     fn rule(
         self,
         source: &Source,
-        guests: &[Rule],
+        guests: (&[Rule], &[String]),
         before: &[LineRule],
     ) -> Result<LineRule, FileError> {
         let name = parsed(source, &self.name, "name of a line", "must be 1 to 8 of a-z 0-9 _ -")?;
@@ -199,12 +200,17 @@ impl WrittenLine {
 }
 
 impl WrittenEnd {
-    fn rule(&self, source: &Source, guests: &[Rule]) -> Result<LineEndRule, FileError> {
+    fn rule(
+        &self,
+        source: &Source,
+        (guests, machines): (&[Rule], &[String]),
+    ) -> Result<LineEndRule, FileError> {
         let right = "must be 1 to 8 of A-Z 0-9 $ # @ _ -";
         let guest: Name = parsed(source, &self.guest, "name", right)?;
-        if !guests.iter().any(|rule| rule.is_for(guest)) {
+        let is_machine = machines.iter().any(|name| name == guest.as_str());
+        if !is_machine && !guests.iter().any(|rule| rule.is_for(guest)) {
             let what = format!("no guest is described as {guest}");
-            let right = "must be described by a table [[guest]]";
+            let right = "must be described by a table [[guest]], or be a [[tcpip]]";
             return Err(source.error(self.guest.span(), what, right));
         }
         let right = "must be that of a host, like 10.9.0.1";
@@ -302,7 +308,7 @@ mod tests {
             ),
             (
                 line(named, &[ENDS[0], ("OTHER", "10.9.0.2")]),
-                "s.toml:11: no guest is described as OTHER: must be described by a table [[guest]]",
+                "s.toml:11: no guest is described as OTHER: must be described by a table [[guest]], or be a [[tcpip]]",
             ),
             (
                 line(named, &[ENDS[0], ("LEFT", "10.9.0.2")]),

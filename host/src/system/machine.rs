@@ -6,14 +6,17 @@
 //! clients = ["WEB*"]            # guests that it serves; left out: all
 //! sockets_max = 1024            # that each client may have
 //! buffers_max = "64 MiB"        # that the sockets of each client may keep at the machine
-//! connection_max = "6 MiB"      # that a connection keeps, each way
+//! connection_buffers = "6 MiB"      # that a connection keeps, each way
 //! wait = "adaptive"             # or "block", or "spin"
 //! cpu = 1                       # the processor of the machine; left out: any
 //!
-//! [[tcpip.interface]]           # where it is: one LAN at least
+//! [[tcpip.interface]]           # where it is: one LAN or line at least
 //! lan = "hs0"
 //! addresses = ["10.1.0.5"]      # left out: any that are free
 //! mtu = 8192                    # left out: what the LAN takes
+//!
+//! [[tcpip.interface]]
+//! line = "line0"                # of which TCPIP is an end
 //!
 //! [[tcpip.route]]               # networks behind other members
 //! to = "0.0.0.0/0"
@@ -32,6 +35,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::lan::{FixedMember, LanRule};
+use super::line::LineRule;
 use super::warnings::Guests;
 use super::{Pattern, Rule, within, within_bytes};
 use crate::config::{Bytes, FileError, Source};
@@ -39,7 +43,7 @@ use crate::config::{Bytes, FileError, Source};
 /// Machines of a system, at most.
 pub const MACHINES_MAX: usize = 64;
 
-/// LANs that a machine may be at: the names of its members there have one digit.
+/// LANs and lines that a machine may be at: the names of its guests there have one digit.
 pub const INTERFACES_MAX: usize = 9;
 
 /// Routes of a machine.
@@ -81,8 +85,10 @@ pub struct MachineRule {
     pub wait: MachineWait,
     /// Its processor.
     pub processor: Option<usize>,
-    /// Where it is.
+    /// LANs that it is at.
     pub interfaces: Vec<MachineInterface>,
+    /// Lines that it is at: the guest that is its end, and the line.
+    pub lines: Vec<(Name, LanName)>,
     /// Networks that are reached over others, and the addresses of those.
     pub routes: Vec<(IpNet, IpAddr)>,
 }
@@ -123,6 +129,12 @@ impl MachineRule {
         own.map_or(self.limits, |(_, limits)| *limits)
     }
 
+    /// Its guests: itself, and those that it is on LANs and lines.
+    pub fn guests(&self) -> impl Iterator<Item = Name> {
+        let members = self.interfaces.iter().map(|interface| interface.member);
+        members.chain(self.lines.iter().map(|(guest, _)| *guest)).chain([self.name])
+    }
+
     /// The guests that it serves, as the file writes them.
     pub fn clients(&self) -> Vec<String> {
         self.clients.iter().map(ToString::to_string).collect()
@@ -137,7 +149,7 @@ pub(super) struct WrittenMachine {
     clients: Option<Vec<Spanned<String>>>,
     sockets_max: Option<Spanned<u64>>,
     buffers_max: Option<Spanned<Bytes>>,
-    connection_max: Option<Spanned<Bytes>>,
+    connection_buffers: Option<Spanned<Bytes>>,
     #[serde(default)]
     wait: MachineWait,
     cpu: Option<Spanned<u64>>,
@@ -152,7 +164,8 @@ pub(super) struct WrittenMachine {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenInterface {
-    lan: Spanned<String>,
+    lan: Option<Spanned<String>>,
+    line: Option<Spanned<String>>,
     #[serde(default)]
     addresses: Vec<Spanned<String>>,
     mtu: Option<Spanned<u64>>,
@@ -180,6 +193,7 @@ pub(super) fn rules(
     written: Vec<WrittenMachine>,
     guests: &[Rule],
     lans: &mut [LanRule],
+    lines: &mut [LineRule],
 ) -> Result<Vec<MachineRule>, FileError> {
     let mut rules: Vec<MachineRule> = Vec::new();
     for machine in written {
@@ -188,21 +202,17 @@ pub(super) fn rules(
             let what = format!("there are more than {MACHINES_MAX} TCPIP machines");
             return Err(source.error(span, what, format!("must be at most {MACHINES_MAX}")));
         }
-        let rule = machine.rule(source, lans)?;
-        let names = rule.interfaces.iter().map(|interface| interface.member).chain([rule.name]);
-        for name in names {
+        let rule = machine.rule(source, lans, lines)?;
+        for name in rule.guests() {
             if guests.iter().any(|guest| guest.is_named(name)) {
                 let what = match name == rule.name {
                     true => format!("{name} is described as a [[guest]]"),
-                    false => format!("{name}, which {} is on a LAN, is a [[guest]]", rule.name),
+                    false => format!("{name}, a guest of {}, is a [[guest]]", rule.name),
                 };
                 let right = "must be no [[guest]]: the machine is described here";
                 return Err(source.error(span, what, right));
             }
-            let is_taken = |other: &MachineRule| {
-                other.name == name || other.interfaces.iter().any(|one| one.member == name)
-            };
-            if rules.iter().any(is_taken) {
+            if rules.iter().any(|other| other.guests().any(|other| other == name)) {
                 let what = format!("{name} is a guest of the machine that is described above");
                 return Err(source.error(span, what, "must have another name"));
             }
@@ -239,7 +249,12 @@ impl WrittenMachine {
         self.name.get_ref()
     }
 
-    fn rule(self, source: &Source, lans: &mut [LanRule]) -> Result<MachineRule, FileError> {
+    fn rule(
+        self,
+        source: &Source,
+        lans: &mut [LanRule],
+        lines: &mut [LineRule],
+    ) -> Result<MachineRule, FileError> {
         let span = self.name.span();
         let right = "must be 1 to 8 of A-Z 0-9 $ # @ _ -";
         let name: Name = name_of(source, &self.name, "name", right)?;
@@ -266,9 +281,9 @@ impl WrittenMachine {
             let own = self::limits(source, limits, sockets_max, buffers_max, share)?;
             of_clients.push((pattern, own));
         }
-        let connection_bytes = match self.connection_max {
+        let connection_bytes = match self.connection_buffers {
             None => CONNECTION_BYTES,
-            Some(bytes) => within_bytes(source, "connection_max", bytes, 4 << 10, 16 << 20)?,
+            Some(bytes) => within_bytes(source, "connection_buffers", bytes, 4 << 10, 16 << 20)?,
         };
         let processor = match self.cpu {
             None => None,
@@ -276,21 +291,50 @@ impl WrittenMachine {
         };
         if self.interface.is_empty() {
             let what = format!("{name} is nowhere");
-            return Err(source.error(span, what, "must have a [[tcpip.interface]] with a LAN"));
+            return Err(source.error(
+                span,
+                what,
+                "must have a [[tcpip.interface]] with a LAN or a line",
+            ));
         }
         if self.interface.len() > INTERFACES_MAX {
             let what = format!("{} interfaces", self.interface.len());
             return Err(source.error(span, what, format!("must be at most {INTERFACES_MAX}")));
         }
         let mut interfaces: Vec<MachineInterface> = Vec::new();
+        let mut at_lines: Vec<(Name, LanName)> = Vec::new();
         for (at, written) in self.interface.into_iter().enumerate() {
-            let span = written.lan.span();
-            let interface = written.interface(source, name, at, lans)?;
-            if interfaces.iter().any(|other| other.lan == interface.lan) {
-                let what = format!("{name} is at {} twice", interface.lan);
-                return Err(source.error(span, what, "must be there once"));
+            let guest = member_name(name, at);
+            match (&written.lan, &written.line) {
+                (Some(lan), None) => {
+                    let span = lan.span();
+                    let interface = written.interface(source, guest, lans)?;
+                    if interfaces.iter().any(|other| other.lan == interface.lan) {
+                        let what = format!("{name} is at {} twice", interface.lan);
+                        return Err(source.error(span, what, "must be there once"));
+                    }
+                    interfaces.push(interface);
+                }
+                (None, Some(line)) => {
+                    if let Some(other) = written.addresses.first() {
+                        let right = "must be left out: the line has the addresses of its ends";
+                        return Err(source.error(other.span(), "addresses of a line", right));
+                    }
+                    if let Some(mtu) = &written.mtu {
+                        let right = "must be left out: the line has one";
+                        return Err(source.error(mtu.span(), "mtu of a line", right));
+                    }
+                    at_lines.push((guest, end_of(source, line, (name, guest), lines)?));
+                }
+                (Some(both), Some(_)) => {
+                    let right = "must be a LAN or a line: two tables";
+                    return Err(source.error(both.span(), "a LAN and a line", right));
+                }
+                (None, None) => {
+                    let what = "an interface without a LAN or a line";
+                    return Err(source.error(span, what, "must have lan = or line ="));
+                }
             }
-            interfaces.push(interface);
         }
         if self.route.len() > ROUTES_MAX {
             let what = format!("{} routes", self.route.len());
@@ -321,6 +365,7 @@ impl WrittenMachine {
             wait,
             processor,
             interfaces,
+            lines: at_lines,
             routes,
         })
     }
@@ -349,17 +394,16 @@ impl WrittenInterface {
     fn interface(
         self,
         source: &Source,
-        machine: Name,
-        at: usize,
+        member: Name,
         lans: &mut [LanRule],
     ) -> Result<MachineInterface, FileError> {
+        let written = self.lan.as_ref().expect("it is at a LAN");
         let right = "must be 1 to 8 of a-z 0-9 _ -";
-        let name: LanName = name_of(source, &self.lan, "name of a LAN", right)?;
+        let name: LanName = name_of(source, written, "name of a LAN", right)?;
         let Some(lan) = lans.iter_mut().find(|lan| lan.name == name) else {
             let what = format!("there is no LAN {name}");
-            return Err(source.error(self.lan.span(), what, "must be described as a [[lan]]"));
+            return Err(source.error(written.span(), what, "must be described as a [[lan]]"));
         };
-        let member = member_name(machine, at);
         let mut addresses = Vec::new();
         for text in &self.addresses {
             let right = "must be one, like 10.1.0.5";
@@ -395,7 +439,29 @@ impl WrittenInterface {
     }
 }
 
-/// The name of a machine on the LAN of this number: its own, with a digit behind it.
+/// Makes a guest of the machine the end of a line that the file says is the machine's, and returns the line's name.
+fn end_of(
+    source: &Source,
+    written: &Spanned<String>,
+    (machine, guest): (Name, Name),
+    lines: &mut [LineRule],
+) -> Result<LanName, FileError> {
+    let right = "must be 1 to 8 of a-z 0-9 _ -";
+    let name: LanName = name_of(source, written, "name of a line", right)?;
+    let Some(line) = lines.iter_mut().find(|line| line.name == name) else {
+        let what = format!("there is no line {name}");
+        return Err(source.error(written.span(), what, "must be described as a [[line]]"));
+    };
+    let Some(end) = line.ends.iter_mut().find(|end| end.guest == machine) else {
+        let what = format!("{machine} is no end of the line {name}");
+        let right = "must be the guest of one of its [[line.end]], and of one interface";
+        return Err(source.error(written.span(), what, right));
+    };
+    end.guest = guest;
+    Ok(name)
+}
+
+/// The name of a machine on the LAN or line of this number: its own, with a digit behind it.
 fn member_name(machine: Name, at: usize) -> Name {
     let beginning: String = machine.as_str().chars().take(7).collect();
     format!("{beginning}{}", at + 1).parse().expect("eight characters at most")
@@ -457,12 +523,43 @@ mod tests {
     }
 
     #[test]
+    fn machine_is_the_end_of_a_line() {
+        let text = format!(
+            "{BASE}{}",
+            r#"
+            [[line]]
+            name = "line0"
+            [[line.end]]
+            guest = "TCPIP"
+            address = "10.9.0.1"
+            [[line.end]]
+            guest = "WEB1"
+            address = "10.9.0.2"
+            [[tcpip]]
+            name = "TCPIP"
+            [[tcpip.interface]]
+            line = "line0""#
+        );
+        let system = parse(&text).unwrap();
+        let [machine] = &system.machines[..] else { panic!("one machine") };
+        let [guest, web] = ["TCPIP1", "WEB1"].map(|text| text.parse::<Name>().unwrap());
+        assert_eq!(machine.lines, [(guest, "line0".parse().unwrap())]);
+        assert_eq!(machine.guests().collect::<Vec<_>>(), [guest, machine.name]);
+        assert!(system.may_connect(guest, web) && system.may_connect(web, guest));
+        let error = parse(&text.replace("guest = \"TCPIP\"", "guest = \"WEB2\"")).unwrap_err();
+        assert_eq!(
+            error,
+            "s.toml:19: TCPIP is no end of the line line0: must be the guest of one of its [[line.end]], and of one interface"
+        );
+    }
+
+    #[test]
     fn faults_are_named_with_their_line_and_the_cure() {
         let at = "[[tcpip.interface]]\nlan = \"hs0\"\n";
         for (text, error) in [
             (
                 "[[tcpip]]\nname = \"TCPIP\"".to_owned(),
-                "s.toml:8: TCPIP is nowhere: must have a [[tcpip.interface]] with a LAN",
+                "s.toml:8: TCPIP is nowhere: must have a [[tcpip.interface]] with a LAN or a line",
             ),
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\n{}", at.replace("hs0", "hs1")),
@@ -486,7 +583,7 @@ mod tests {
             ),
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\n{at}[[guest]]\nname = \"TCPIP1\""),
-                "s.toml:8: TCPIP1, which TCPIP is on a LAN, is a [[guest]]: must be no [[guest]]: the machine is described here",
+                "s.toml:8: TCPIP1, a guest of TCPIP, is a [[guest]]: must be no [[guest]]: the machine is described here",
             ),
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\nsockets_max = 0\n{at}"),

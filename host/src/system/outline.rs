@@ -181,6 +181,8 @@ pub struct MachineOutline {
     pub cpu: Option<usize>,
     /// LANs that it is at.
     pub interfaces: Vec<InterfaceOutline>,
+    /// Lines that it is at.
+    pub lines: Vec<String>,
     /// Networks that it reaches over others: the network, and the address.
     pub routes: Vec<(String, String)>,
     /// Clients with limits of their own.
@@ -394,6 +396,7 @@ impl MachineRule {
             wait: self.wait,
             cpu: self.processor,
             interfaces: self.interfaces.iter().map(interface).collect(),
+            lines: self.lines.iter().map(|(_, line)| line.to_string()).collect(),
             routes: routes.collect(),
             limits: limits.collect(),
         }
