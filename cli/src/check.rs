@@ -6,7 +6,8 @@ use comfy_table::Table;
 use host::config::{Bytes, FileError, Source};
 use host::system::System;
 use host::system::outline::{
-    GuestOutline, LanOutline, MachineOutline, Outline, UnitOutline, UserOutline, VolumeOutline,
+    GuestOutline, LanOutline, LineOutline, MachineOutline, Outline, UnitOutline, UserOutline,
+    VolumeOutline,
 };
 use serde::Serialize;
 use siga::disk::ckd::volume::check_file;
@@ -86,9 +87,13 @@ fn findings(system: &System) -> Vec<FileError> {
 }
 
 fn print_outline(file: Option<&Path>, system: &Outline) -> Result<(), Outcome> {
-    let Outline { socket, mode, users, guests, lans, volumes, guests_max, .. } = system;
-    let has = [(guests.len(), "guest"), (lans.len(), "LAN"), (volumes.len(), "volume")];
-    let has = has.map(|(count, what)| counted(count, what)).join(", ");
+    let Outline { socket, mode, users, guests, lans, lines, volumes, guests_max, .. } = system;
+    let mut has = vec![(guests.len(), "guest"), (lans.len(), "LAN"), (volumes.len(), "volume")];
+    if !lines.is_empty() {
+        has.insert(2, (lines.len(), "line"));
+    }
+    let has: Vec<String> = has.into_iter().map(|(count, what)| counted(count, what)).collect();
+    let has = has.join(", ");
     let place = socket.as_ref().map_or("the usual place".to_owned(), |it| it.display().to_string());
     let name = file.map_or("without a file".to_owned(), |file| file.display().to_string());
     print(format!("{name}: {has}"))?;
@@ -104,6 +109,7 @@ fn print_outline(file: Option<&Path>, system: &Outline) -> Result<(), Outcome> {
         lan_table(lans),
         fixed_table(lans),
         machine_table(&system.machines),
+        line_table(lines),
         volume_table(volumes),
     ];
     tables.iter().filter(|table| table.row_count() > 0).try_for_each(print)
@@ -197,6 +203,20 @@ fn lan_table(lans: &[LanOutline]) -> Table {
             list(&lan.members),
             list(&lan.capture),
             list(&lan.routers),
+        ]);
+    }
+    table
+}
+
+fn line_table(lines: &[LineOutline]) -> Table {
+    let mut table = table(&["line", "kind", "MTU", "guests", "addresses"], 6);
+    for line in lines {
+        table.add_row([
+            line.name.clone(),
+            line.kind.clone(),
+            line.mtu.to_string(),
+            list(&line.guests),
+            list(&line.addresses),
         ]);
     }
     table

@@ -8,9 +8,9 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, Table, presets};
 use host::config::Bytes;
 use host::report::{
-    ControlUnitReport, Counts, GuestReport, HalfReport, LanReport, LimitReport, MemberReport,
-    PathReport, ResourceReport, SideReport, SocketReport, SubchannelReport, SystemReport,
-    VolumeReading, VolumeReport,
+    ControlUnitReport, Counts, GuestReport, HalfReport, LanReport, LimitReport, LineEndReport,
+    LineReport, LineState, MemberReport, PathReport, ResourceReport, SideReport, SocketReport,
+    SubchannelReport, SystemReport, VolumeReading, VolumeReport,
 };
 use siga::connect::Kind;
 use siga::error::Violation;
@@ -47,6 +47,8 @@ pub enum Subject {
     Iucv,
     /// The LANs and their members: addresses, rates over half a second, frames dropped and given back by reason, and what gateways have carried and refused
     Lan,
+    /// The lines that the system file describes: whether they are up, and at each end messages and bytes over half a second, and what the driver has counted
+    Line,
     /// The members' TCP/IP stacks, and the clients of TCPIP machines: interfaces, routes, neighbours, connections, sockets, buffers, counters by reason
     Tcpip,
     /// The volumes that guests serve, with their state and the use of their cache, and their devices: who may open which cylinders
@@ -90,6 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             paths(&report),
             resources(&report.resources),
             members(&report.lans),
+            lines(&report.lines),
             volumes(&report.control_units),
             devices(&report.control_units),
         ];
@@ -117,8 +120,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
                 print_lans(&report, &observer.query().map_err(Outcome::no)?)?;
                 &[]
             }
+            Subject::Line => {
+                thread::sleep(RATE_TIME);
+                print_lines(&report, &observer.query().map_err(Outcome::no)?)?;
+                &[]
+            }
             Subject::Tcpip => {
-                print_stacks(&report.lans)?;
+                print_stacks(&report.lans, &report.lines)?;
                 &[]
             }
             Subject::Dasd => &[volumes(units), devices(units)],
@@ -163,6 +171,7 @@ fn part(report: &SystemReport, subjects: &[Subject]) -> Result<serde_json::Value
         Subject::Path | Subject::Iucv => "paths",
         Subject::Resource => "resources",
         Subject::Lan | Subject::Tcpip => "lans",
+        Subject::Line => "lines",
         Subject::Dasd | Subject::Channel => "control_units",
         Subject::Limits => "limits",
     });
@@ -395,6 +404,76 @@ fn passes_from(member: &MemberReport) -> String {
 }
 
 /// All LANs, with rates between two reports.
+/// The lines and their ends.
+fn lines(lines: &[LineReport]) -> Table {
+    let mut table =
+        table(&["line", "kind", "MTU", "state", "guest", "address", "guest", "address"], 2);
+    for line in lines {
+        let state = match line.state {
+            LineState::Up => "up",
+            LineState::Down => "down",
+            LineState::NotServed => "not served yet",
+            _ => "-",
+        };
+        let ends = line.ends.iter().flat_map(|end| [end.guest.clone(), end.address.clone()]);
+        let head = [line.name.clone(), line.kind.clone(), line.mtu.to_string(), state.to_owned()];
+        table.add_row(head.into_iter().chain(ends));
+    }
+    table
+}
+
+/// The lines, and what their drivers do.
+fn print_lines(before: &SystemReport, report: &SystemReport) -> Result<(), Outcome> {
+    print(lines(&report.lines))?;
+    let heads = [
+        "line",
+        "guest",
+        "messages/s",
+        "bytes/s",
+        "sent",
+        "of several packets",
+        "most in one",
+        "us each",
+        "received",
+        "dropped",
+    ];
+    let mut drivers = table(&heads, 2);
+    let seconds = report.now_ns.saturating_sub(before.now_ns).max(1) as f64 / 1e9;
+    let each = |report: &SystemReport| {
+        let ends = report.lines.iter().flat_map(|line| {
+            let end = |end: &LineEndReport| ((line.name.clone(), end.guest.clone()), end.driver);
+            line.ends.iter().map(end).collect::<Vec<_>>()
+        });
+        ends.collect::<BTreeMap<_, _>>()
+    };
+    let old = each(before);
+    for (name, driver) in each(report) {
+        let Some(driver) = driver else { continue };
+        // A line that was down half a second ago has counted all since.
+        let then = old.get(&name).copied().flatten().unwrap_or_default();
+        let rate =
+            |now: u64, then: u64| format!("{:.0}", now.saturating_sub(then) as f64 / seconds);
+        let each_us = driver.sending_ns as f64 / driver.messages_sent.max(1) as f64 / 1e3;
+        let (line, guest) = name;
+        drivers.add_row([
+            line,
+            guest,
+            rate(driver.messages_sent, then.messages_sent),
+            rate(driver.bytes_sent, then.bytes_sent),
+            driver.messages_sent.to_string(),
+            driver.sent_multi.to_string(),
+            driver.packets_per_message_max.to_string(),
+            format!("{each_us:.1}"),
+            driver.messages_received.to_string(),
+            driver.dropped.to_string(),
+        ]);
+    }
+    match drivers.row_count() {
+        0 => Ok(()),
+        _ => print(format!("\n{drivers}")),
+    }
+}
+
 fn print_lans(before: &SystemReport, report: &SystemReport) -> Result<(), Outcome> {
     let mut lans = table(&["lan", "range", "MTU", "largest frame", "members"], 2);
     for lan in &report.lans {
@@ -469,7 +548,7 @@ fn print_lans(before: &SystemReport, report: &SystemReport) -> Result<(), Outcom
 }
 
 /// The stacks of all members that have one.
-fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
+fn print_stacks(lans: &[LanReport], lines: &[LineReport]) -> Result<(), Outcome> {
     let heads = [
         "lan",
         "guest",
@@ -538,7 +617,8 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
                     0 => (lan.name.as_str(), Some(member)),
                     _ => {
                         let others = lans.iter().filter(|other| other.name != lan.name);
-                        lan_of(others, &address).unwrap_or(("-", None))
+                        let line = line_of(lines, &address).map(|line| (line, None));
+                        lan_of(others, &address).or(line).unwrap_or(("-", None))
                     }
                 };
                 own.push(at);
@@ -555,7 +635,9 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
                     },
                 ]);
                 let range = lans.iter().find(|lan| lan.name == at).map(|lan| lan.range.as_str());
-                let row = [&member.guest, range.unwrap_or("-"), "-", at].map(str::to_owned);
+                let peer = peer_over(lines, &interface.address.to_string());
+                let to = range.or(peer).unwrap_or("-");
+                let row = [&member.guest, to, "-", at].map(str::to_owned);
                 if interface.vlan.is_none() {
                     routes.add_row(row);
                 }
@@ -563,8 +645,8 @@ fn print_stacks(lans: &[LanReport]) -> Result<(), Outcome> {
             for route in &stack.routes {
                 let via = route.via.to_string();
                 let at = lans.iter().filter(|lan| own.contains(&lan.name.as_str()));
-                let at = lan_of(at, &via).filter(|_| route.is_there);
-                let at = at.map_or("nobody is there", |(lan, _)| lan);
+                let at = lan_of(at, &via).map(|(lan, _)| lan).or_else(|| line_of(lines, &via));
+                let at = at.filter(|_| route.is_there).unwrap_or("nobody is there");
                 routes.add_row([&member.guest, &route.to, &via, at]);
             }
             for client in &stack.clients {
@@ -630,6 +712,24 @@ fn lan_of<'a>(
         lans.flat_map(|lan| lan.members.iter().map(|member| (lan.name.as_str(), member)));
     let found = members.find(|(_, member)| member.addresses.iter().any(|own| own == address));
     found.map(|(lan, member)| (lan, Some(member)))
+}
+
+/// The line at one of whose ends an address is.
+fn line_of<'a>(lines: &'a [LineReport], address: &str) -> Option<&'a str> {
+    let mut lines = lines.iter();
+    let found = lines.find(|line| line.ends.iter().any(|end| end.address == address));
+    found.map(|line| line.name.as_str())
+}
+
+/// The address at the other end of the line at one of whose ends an address is.
+fn peer_over<'a>(lines: &'a [LineReport], address: &str) -> Option<&'a str> {
+    let pairs = lines.iter().filter_map(|line| line.ends.first_chunk::<2>());
+    let mut pairs = pairs.map(|[one, other]| [one.address.as_str(), other.address.as_str()]);
+    pairs.find_map(|[one, other]| match address {
+        _ if address == one => Some(other),
+        _ if address == other => Some(one),
+        _ => None,
+    })
 }
 
 fn connection_row(guest: &str, socket: &SocketReport, remote: SocketAddr) -> [String; 8] {

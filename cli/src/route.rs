@@ -1,4 +1,4 @@
-//! `siga route`: packets between LANs, and between the VLANs of one.
+//! `siga route`: packets between LANs, between the VLANs of one, and over lines.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,11 +8,13 @@ use std::time::Duration;
 use os::signals::HeldSignals;
 use port::member::{self, MemberError, Options, WrittenAddress};
 use serde::Serialize;
-use siga::Wait;
-use siga::lan::{JoinLanError, Lan};
+use siga::lan::{JoinLanError, Lan, LanName};
+use siga::line::{Line, LineEnd, LineOptions, MTU};
 use siga::tcpip::{
     Counter, Prefix, Route, Routing, STACK_LANS_MAX, Stack, StackOptions, StackVlan,
 };
+
+use siga::{Guest, Name, Wait};
 
 use crate::member::{WaitKind, no_member, pin};
 use crate::outcome::Outcome;
@@ -20,7 +22,7 @@ use crate::output::{Output, print_json, say, try_say};
 use crate::peer::{Peer, attach_name};
 use crate::socket::Socket;
 
-/// Pass packets on between LANs, and between the VLANs of one
+/// Pass packets on between LANs, between the VLANs of one, and over lines
 ///
 /// Becomes a member of each LAN, and passes on what the members send to addresses elsewhere: they name its address there as
 /// their gateway, as with `siga run --gateway`. All LANs, and VLANs, that it is at are joined by it, and members
@@ -30,6 +32,10 @@ use crate::socket::Socket;
 /// rights but to attach to the host.
 ///
 /// For example, with a host that has two LANs (siga up systems/two-lans.toml): siga route hs0:10.1.0.1 hs1:10.2.0.1
+///
+/// A line leads to another router, with the LANs behind that. Each runs a command, as with systems/line-drivers.toml: siga route hs0:10.1.0.1 --name
+/// left0 --line line0=LEFT:10.9.0.1,RIGHT:10.9.0.2 --to 10.2.0.0/24=10.9.0.2, and siga route hs1:10.2.0.1 --name right0 --line
+/// line0=RIGHT:10.9.0.2,LEFT:10.9.0.1 --to 10.1.0.0/24=10.9.0.1
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The LANs, each with the addresses that become ours there, like hs0:10.1.0.1 or hs0:10.1.0.1,fd00:1::1, that of the
@@ -43,6 +49,10 @@ pub struct Arguments {
     /// A VLAN that the system file puts us into, and the network that is in it, like hs0:7=10.1.7.0/24
     #[arg(long, value_name = "LAN:NUMBER=NETWORK")]
     vlan: Vec<WrittenVlan>,
+    /// A line: its name, the guest and the address of this end and those of the other, and the MTU unless 9216, like
+    /// line0=LEFT:10.9.0.1,RIGHT:10.9.0.2 or line0=LEFT:10.9.0.1,RIGHT:10.9.0.2,32764
+    #[arg(long, value_name = "NAME=GUEST:ADDRESS,GUEST:ADDRESS[,MTU]")]
+    line: Vec<WrittenLine>,
     /// The names to attach under, one for each LAN, in capital letters or small ones [default: those that the system file keeps
     /// the addresses for, or new ones]
     #[arg(long, value_parser = attach_name)]
@@ -137,10 +147,65 @@ impl FromStr for WrittenVlan {
     }
 }
 
+#[derive(Clone, Copy, Debug)]
+struct WrittenLine {
+    name: LanName,
+    guest: Name,
+    end: LineEnd,
+    mtu: usize,
+}
+
+impl FromStr for WrittenLine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<WrittenLine, String> {
+        let right = || "must be like line0=LEFT:10.9.0.1,RIGHT:10.9.0.2".to_owned();
+        let (name, ends) = text.split_once('=').ok_or_else(right)?;
+        let name = name.parse().map_err(|_| right())?;
+        let mut parts = ends.split(',');
+        let mut end = || -> Result<(Name, IpAddr), String> {
+            let (guest, address) =
+                parts.next().and_then(|end| end.split_once(':')).ok_or_else(right)?;
+            let guest = guest.to_ascii_uppercase().parse().map_err(|_| right())?;
+            Ok((guest, address.parse().map_err(|_| right())?))
+        };
+        let (guest, address) = end()?;
+        let (partner, peer_address) = end()?;
+        let mtu = parts.next().map_or(Ok(MTU), str::parse).map_err(|_| right())?;
+        if parts.next().is_some() {
+            return Err(right());
+        }
+        Ok(WrittenLine { name, guest, end: LineEnd { partner, address, peer_address }, mtu })
+    }
+}
+
+impl WrittenLine {
+    fn line(&self, arguments: &Arguments) -> Result<Line, Outcome> {
+        let WrittenLine { name, guest, end, mtu } = self;
+        let guest = Guest::attach(arguments.socket.path()?, guest.as_str());
+        let guest = guest.map_err(|error| Outcome::No(format!("--line {name}: {error}")))?;
+        let options =
+            LineOptions { name: Some(*name), mtu: *mtu, wait: Wait::from(arguments.wait) };
+        Line::new(guest, end, &options)
+            .map_err(|error| Outcome::Usage(format!("--line {name}: {error}")))
+    }
+}
+
 /// Where packets are passed on, as `--json` prints it at the beginning.
 #[derive(Debug, Serialize)]
 struct Up {
     members: Vec<UpMember>,
+    lines: Vec<UpLine>,
+}
+
+#[derive(Debug, Serialize)]
+struct UpLine {
+    name: String,
+    guest: String,
+    address: IpAddr,
+    partner: String,
+    partner_address: IpAddr,
+    mtu: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -154,7 +219,7 @@ struct UpMember {
 
 /// Passes packets on until a signal ends it.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
-    let Arguments { lans, to, name, cpu, output, .. } = arguments;
+    let Arguments { lans, to, line, name, cpu, output, .. } = arguments;
     let held = HeldSignals::hold().map_err(Outcome::no)?;
     pin(*cpu)?;
     for (at, one) in lans.iter().enumerate() {
@@ -162,8 +227,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             return Err(Outcome::Usage(format!("{} is named twice: name each LAN once", one.lan)));
         }
     }
-    if lans.len() > STACK_LANS_MAX {
-        let what = format!("{} LANs: must be {STACK_LANS_MAX} at most", lans.len());
+    if lans.len() + line.len() > STACK_LANS_MAX {
+        let count = lans.len() + line.len();
+        let what = match line.is_empty() {
+            true => format!("{count} LANs: must be {STACK_LANS_MAX} at most"),
+            false => format!("{count} LANs and lines: must be {STACK_LANS_MAX} at most"),
+        };
         return Err(Outcome::Usage(what));
     }
     if !name.is_empty() && name.len() != lans.len() {
@@ -179,12 +248,23 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         addresses: lan.addresses().to_vec(),
         routes_from: lan.own().routes_from.iter().map(Prefix::to_string).collect(),
     });
-    let up = Up { members: members.collect() };
+    let members = members.collect();
+    let ends = line.iter().map(|line| line.line(arguments));
+    let ends = ends.collect::<Result<Vec<Line>, Outcome>>()?;
+    let lines = line.iter().map(|line| UpLine {
+        name: line.name.to_string(),
+        guest: line.guest.to_string(),
+        address: line.end.address,
+        partner: line.end.partner.to_string(),
+        partner_address: line.end.peer_address,
+        mtu: line.mtu,
+    });
+    let up = Up { members, lines: lines.collect() };
     let routes = to.iter().map(|written| written.route(&mut joined)).collect::<Result<_, _>>()?;
     let routing = Routing { vlans, routes, forwards: true };
     // The stack's thread passes packets on. This one waits for signals.
-    let stack =
-        Stack::with_routing(joined, &routing, &StackOptions::default()).map_err(Outcome::no)?;
+    let stack = Stack::with_lines(joined, ends, &routing, &StackOptions::default());
+    let stack = stack.map_err(Outcome::no)?;
     if output.json {
         // A pipe that nobody reads is no reason to end.
         let _ = print_json(&up);
@@ -197,8 +277,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             };
             format!("{name} on {lan} as {}, from {from}", addresses.join(", "))
         };
-        let members: Vec<String> = up.members.iter().map(member).collect();
-        say(format_args!("passing packets on: {}", members.join("; ")));
+        let line = |UpLine { name, guest, address, partner, .. }: &UpLine| {
+            format!("{guest} on {name} as {address}, to {partner}")
+        };
+        let members = up.members.iter().map(member);
+        let all: Vec<String> = members.chain(up.lines.iter().map(line)).collect();
+        say(format_args!("passing packets on: {}", all.join("; ")));
     }
     let mut told = Told::default();
     loop {

@@ -77,7 +77,7 @@ fn guests_paths_and_buffers_are_objects() {
     assert_eq!(report.len(), 1);
     assert_eq!(
         names(&report[0]),
-        ["control_units", "guests", "lans", "limits", "now_ns", "paths", "resources"]
+        ["control_units", "guests", "lans", "limits", "lines", "now_ns", "paths", "resources"]
     );
     assert_eq!(report[0]["guests"][0]["name"], "CLIENT");
     let number = report[0]["paths"][0]["path"].to_string();
@@ -86,6 +86,7 @@ fn guests_paths_and_buffers_are_objects() {
         ("path", "paths"),
         ("resource", "resources"),
         ("lan", "lans"),
+        ("line", "lines"),
         ("tcpip", "lans"),
         ("dasd", "control_units"),
         ("channel", "control_units"),

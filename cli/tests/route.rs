@@ -147,6 +147,96 @@ fn stacks_of_two_lans_reach_each_other() {
 }
 
 #[test]
+fn two_lans_are_joined_by_a_line() {
+    let lines = include_str!("../../systems/line-drivers.toml");
+    let system = system_of("route-line", lines);
+    let ends = ["LEFT:10.9.0.1", "RIGHT:10.9.0.2"];
+    let started = [(0, 1), (1, 0)].map(|(own, partner)| {
+        let lan = format!("hs{own}:10.{}.0.1", own + 1);
+        let line = format!("line0={},{},32764", ends[own], ends[partner]);
+        let to = format!("10.{}.0.0/24=10.9.0.{}", partner + 1, partner + 1);
+        let name = ["left0", "right0"][own];
+        begin(&system, "route", &[&lan, "--name", name, "--line", &line, "--to", &to])
+    });
+    let up = &started[0].2;
+    assert_eq!(up["members"][0]["name"], "LEFT0");
+    assert_eq!(
+        up["lines"][0],
+        serde_json::json!({
+            "name": "line0", "guest": "LEFT", "address": "10.9.0.1",
+            "partner": "RIGHT", "partner_address": "10.9.0.2", "mtu": 32764,
+        })
+    );
+    let query = || -> Value {
+        serde_json::from_slice(&system.run(&["query", "line", "--json"]).stdout).unwrap()
+    };
+    // What is sent before is dropped, and counted.
+    while query()["lines"][0]["state"] != "up" {
+        thread::yield_now();
+    }
+    let server = stack(&system, "SERVER", "hs1", "10.2.0.2", "10.2.0.1");
+    let client = stack(&system, "CLIENT", "hs0", "10.1.0.2", "10.1.0.1");
+    let listener = TcpListener::bind(&server, "0.0.0.0:80").unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).unwrap();
+            stream.write_all(&bytes).unwrap();
+        });
+        let mut stream = TcpStream::connect(&client, "10.2.0.2:80").unwrap();
+        stream.write_all(&[7; 300_000]).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        assert!(bytes == [7; 300_000]);
+    });
+    let report = query();
+    let line = &report["lines"][0];
+    assert_eq!((&line["name"], &line["state"]), (&"line0".into(), &"up".into()), "{report}");
+    for end in [0, 1] {
+        let driver = &line["ends"][end]["driver"];
+        for counter in ["messages_sent", "messages_received", "bytes_sent", "sending_ns"] {
+            assert!(driver[counter].as_u64().unwrap() > 0, "{counter} in {report}");
+        }
+        assert_eq!(driver["dropped"], 0, "{report}");
+    }
+    let shown = text(&system.run(&["query", "line"]).stdout);
+    for part in ["line0", "iucv", "32764", "up", "LEFT", "10.9.0.2", "most in one"] {
+        assert!(shown.contains(part), "{part} in:\n{shown}");
+    }
+    let shown = text(&system.run(&["query", "tcpip"]).stdout);
+    let is_route =
+        |line: &str| ["10.2.0.0/24", "10.9.0.2", "line0"].iter().all(|part| line.contains(part));
+    assert!(shown.lines().any(is_route), "{shown}");
+    let [(left, mut results, _), (right, mut of_right, _)] = started;
+    let done = end(&left, &mut results);
+    assert!(done["forwarded"].as_u64().unwrap() > 20, "{done}");
+    end(&right, &mut of_right);
+    let report = query();
+    assert_eq!(report["lines"][0]["state"], "down");
+    assert_eq!(report["lines"][0]["ends"][0]["driver"], Value::Null);
+}
+
+#[test]
+fn line_that_cannot_be_is_wrong_use() {
+    let system = system("route-no-line");
+    for (line, what) in [
+        ("line0", "must be like line0=LEFT:10.9.0.1,RIGHT:10.9.0.2"),
+        ("line0=LEFT:10.9.0.1,RIGHT", "must be like line0=LEFT:10.9.0.1,RIGHT:10.9.0.2"),
+        ("line0=LEFT:10.9.0.1,RIGHT:10.9.0.2,99,1", "must be like line0=LEFT"),
+        ("line0=LEFT:10.9.0.1,LEFT:10.9.0.2", "LEFT is at both ends of the line"),
+        ("line0=LEFT:10.9.0.1,RIGHT:fd00::1", "must be two of hosts, of one family"),
+        ("line0=LEFT:10.9.0.1,RIGHT:10.9.0.2,99", "an MTU of 99: must be 576 to 2097152"),
+    ] {
+        let output = system.run(&["route", "hs0", "--line", line]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {error}");
+        assert!(error.contains(what), "{line}: {error}");
+    }
+}
+
+#[test]
 fn networks_that_the_system_file_keeps_apart_do_not_reach_each_other() {
     let system = system_of("route-filtered", FILTERED);
     let names = ["--name", "left", "--name", "right"];
