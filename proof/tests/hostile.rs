@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use proof::hostile::{
     alone, appc_peer, control_protocol_guest, control_protocol_host, disk_guest, disk_units,
-    disk_volume, doorbell_abuse, iucv_peer, lan_peer, lan_registration, port_frames,
+    disk_volume, doorbell_abuse, iucv_peer, lan_peer, lan_registration, line_messages, port_frames,
     profile_import, reader_scribble, reader_scribble_meanwhile, tcpip_conversation, tcpip_frames,
     writer_scribble, writer_scribble_meanwhile,
 };
@@ -35,6 +35,7 @@ fn what_the_fuzzer_has_found_does_no_harm() {
         ("profile_import", profile_import),
         ("tcpip_frames", tcpip_frames),
         ("tcpip_conversation", tcpip_conversation),
+        ("line_messages", line_messages),
         ("disk_guest", disk_guest),
         ("disk_units", disk_units),
         ("disk_volume", disk_volume),
@@ -126,6 +127,11 @@ proptest! {
     #[test]
     fn profile_of_any_bytes_is_refused_or_becomes_a_right_system_file(program in program()) {
         profile_import(&program);
+    }
+
+    #[test]
+    fn line_driver_is_not_harmed_by_a_partner_that_sends_asks_and_answers_anything(program in program()) {
+        line_messages(&program);
     }
 
     #[test]

@@ -200,11 +200,14 @@ impl Connector {
     /// The own request was accepted, with this user data. False if that is not the answer of a line's other end: end the path then.
     #[must_use]
     pub fn connected(&mut self, now: u64, data: UserData, driver: &mut Driver) -> bool {
+        if !matches!(self.phase, Phase::Asking { .. }) {
+            driver.count(Counter::RequestsRefused);
+            return false;
+        }
         let theirs = Greeting::parse(data).filter(|theirs| theirs.is_of_line(&self.greeting));
-        let is_asking = matches!(self.phase, Phase::Asking { .. });
         // What was not offered is not taken.
         let theirs = theirs.filter(|theirs| self.offers_wide || theirs.wide_bytes_max.is_none());
-        let Some(theirs) = theirs.filter(|_| is_asking) else {
+        let Some(theirs) = theirs else {
             driver.count(Counter::RequestsRefused);
             self.wait(now, false);
             return false;
