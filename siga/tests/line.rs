@@ -214,6 +214,21 @@ fn line_is_down_while_the_partner_is_gone_and_up_when_it_is_back() {
 }
 
 #[test]
+fn partner_that_comes_and_goes_is_served_each_time() {
+    let host = host();
+    let left = alone(line(&host, true, 9216));
+    for round in 1..=12 {
+        let right = alone(line(&host, false, 9216));
+        carry(&right, &left, "10.9.0.1", 100_000);
+        drop(right);
+        until(&left, "the partner is gone", |line| !is_up(line));
+        let counters = of(&left).counters;
+        let both = [Counter::Connected, Counter::Severed].map(|counter| counters.get(counter));
+        assert_eq!(both, [round, round], "{counters:?}");
+    }
+}
+
+#[test]
 fn two_lans_are_joined_by_a_line() {
     let source = Source::of(
         "system.toml",
@@ -387,9 +402,8 @@ fn framing_of_a_hostile_partner_is_dropped_and_counted_and_the_line_goes_on() {
     expect(b"good");
     partner.send(&[0; 32_769]);
     partner.send(&vec![0; 3 << 20]);
-    // What comes behind it says that all of it has been looked at.
-    partner.send(&message(&[&good]));
-    expect(b"good");
+    partner.send(&message(&[&datagram(b"last")]));
+    expect(b"last");
     let counters = of(&left).counters;
     for (counter, number) in [
         (Counter::ReceivedShort, 2),

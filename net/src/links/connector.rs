@@ -22,6 +22,11 @@ use super::greeting::Greeting;
 /// How long the partner has to accept a connection, and the least time between two requests.
 pub const CONNECT_NS: u64 = 5_000_000_000;
 
+/// Connections of the partner's that are accepted at once, and how long it takes until it may have one more: each is work, and
+/// a partner can end them as fast as it asks.
+const ACCEPTS_AT_ONCE: u64 = 16;
+const ACCEPT_AGAIN_NS: u64 = 100_000_000;
+
 /// The state of a line, as netiucv names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -111,13 +116,22 @@ pub struct Connector {
     phase: Phase,
     /// The earliest time for another request.
     not_before: u64,
+    /// When the partner may again have as many connections at once as at the beginning.
+    accepts_full_at: u64,
 }
 
 impl Connector {
     /// A connector that is stopped. `greeting` is what this end would like; `has_precedence` is true at one of the two ends.
     pub fn new(greeting: Greeting, has_precedence: bool) -> Connector {
         let offers_wide = greeting.wide_bytes_max.is_some();
-        Connector { greeting, has_precedence, offers_wide, phase: Phase::Stopped, not_before: 0 }
+        Connector {
+            greeting,
+            has_precedence,
+            offers_wide,
+            phase: Phase::Stopped,
+            not_before: 0,
+            accepts_full_at: 0,
+        }
     }
 
     /// The bytes of the longest message that an end with this MTU takes of the wide framing; none if it does not need that.
@@ -135,6 +149,15 @@ impl Connector {
             Phase::Asking { .. } => State::SetupWait,
             Phase::Connected if driver.is_sending() => State::Tx,
             Phase::Connected => State::Idle,
+        }
+    }
+
+    /// Returns true if the line may be up in a moment: the partner is being asked, or is about to be.
+    pub fn is_coming_up(&self, now: u64) -> bool {
+        match self.phase {
+            Phase::Asking { .. } => true,
+            Phase::Waiting { due, .. } => due <= now,
+            Phase::Stopped | Phase::Connected => false,
         }
     }
 
@@ -176,19 +199,33 @@ impl Connector {
     }
 
     /// The partner asks for a connection with this user data: what to do.
-    pub fn requested(&mut self, data: UserData, driver: &mut Driver) -> Answer {
+    pub fn requested(&mut self, now: u64, data: UserData, driver: &mut Driver) -> Answer {
         let theirs = Greeting::parse(data).filter(|theirs| theirs.is_of_line(&self.greeting));
-        let answer = theirs.map(|theirs| self.agree(theirs));
-        match (answer, self.phase) {
-            (Some((data, terms)), Phase::Waiting { .. }) => Answer::Accept(data, terms),
-            (Some((data, terms)), Phase::Asking { .. }) if !self.has_precedence => {
-                Answer::AcceptInstead(data, terms)
-            }
-            _ => {
-                driver.count(Counter::RequestsRefused);
-                Answer::Refuse
-            }
+        let is_wanted = match self.phase {
+            Phase::Waiting { .. } => true,
+            Phase::Asking { .. } => !self.has_precedence,
+            Phase::Stopped | Phase::Connected => false,
+        };
+        let theirs = theirs.filter(|_| is_wanted && self.may_accept(now));
+        let Some(theirs) = theirs else {
+            driver.count(Counter::RequestsRefused);
+            return Answer::Refuse;
+        };
+        let (data, terms) = self.agree(theirs);
+        match self.phase {
+            Phase::Asking { .. } => Answer::AcceptInstead(data, terms),
+            _ => Answer::Accept(data, terms),
         }
+    }
+
+    /// Returns true if the partner has not asked too often. Counts this time.
+    fn may_accept(&mut self, now: u64) -> bool {
+        let full_at = self.accepts_full_at.max(now) + ACCEPT_AGAIN_NS;
+        let may = full_at - now <= ACCEPTS_AT_ONCE * ACCEPT_AGAIN_NS;
+        if may {
+            self.accepts_full_at = full_at;
+        }
+        may
     }
 
     /// The partner's request was accepted: the line is up.

@@ -187,7 +187,7 @@ impl Line {
 
     fn partner_asks(&mut self, script: &mut Script<'_>) {
         let was_up = self.driver.terms().is_some();
-        match self.connector.requested(data(script), &mut self.driver) {
+        match self.connector.requested(self.now, data(script), &mut self.driver) {
             Answer::Refuse => {}
             Answer::Accept(data, terms) | Answer::AcceptInstead(data, terms) => {
                 assert!(!was_up && Greeting::parse(data).is_some());

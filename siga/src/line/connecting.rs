@@ -28,6 +28,11 @@ impl Line {
         self.connector.due().filter(|_| self.requests.accepting.is_none())
     }
 
+    /// Returns true if the line may be up in a moment.
+    pub(super) fn is_coming_up(&self, now: u64) -> bool {
+        self.requests.accepting.is_some() || self.connector.is_coming_up(now)
+    }
+
     /// Asks the partner, or gives up a request that was not answered.
     pub(super) fn connect_if_due(&mut self, now: u64) {
         if self.connect_due().is_none_or(|due| due > now) {
@@ -51,20 +56,23 @@ impl Line {
     pub(super) fn serve_guest(&mut self, now: u64) {
         for _ in 0..PENDING_PER_CALL_MAX {
             let Some(pending) = self.guest().pending() else { break };
-            self.answer(pending);
+            // What became of the own request has come before: a partner that was not there a moment ago, and asks now, is not refused for a
+            // request that is over.
+            self.take_asked(now);
+            self.answer(now, pending);
         }
         self.take_asked(now);
         self.take_accepted(now);
     }
 
     /// Somebody asks for a path.
-    fn answer(&mut self, pending: Pending) {
+    fn answer(&mut self, now: u64, pending: Pending) {
         let shape = Shape { outputs: QUEUES, inputs: QUEUES };
         let is_fit = pending.kind == Kind::IUCV
             && pending.shape == shape
             && pending.from == self.end.partner;
         let answer = match is_fit {
-            true => self.connector.requested(pending.data, &mut self.driver),
+            true => self.connector.requested(now, pending.data, &mut self.driver),
             false => Answer::Refuse,
         };
         let (data, terms) = match answer {
@@ -97,7 +105,7 @@ impl Line {
                 // The partner refuses because it has asked too, and its request counts. The host has passed that on before the refusal.
                 let crossing = self.guest().pending_from(self.end.partner, Kind::IUCV);
                 if let Some(pending) = crossing {
-                    self.answer(pending);
+                    self.answer(now, pending);
                 }
                 if self.requests.accepting.is_none() {
                     self.connector.unconnected(now, why(&error));

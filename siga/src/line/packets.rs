@@ -158,6 +158,10 @@ impl Line {
         write: impl FnOnce(&mut [u8]),
     ) -> Result<(), Unsent> {
         let is_v4 = first >> 4 == 4;
+        if self.driver.terms().is_none() && self.is_coming_up(now_ns()) {
+            // What a program sends first need not be lost because the partner has not answered yet. If the partner is not there, it is.
+            return Err(Unsent::Full);
+        }
         let (framing, message_bytes) = match self.driver.offer(first, bytes) {
             Err(NotTaken::Full) => return Err(Unsent::Full),
             Err(NotTaken::Down | NotTaken::Unfit { .. }) => return Err(Unsent::Unreachable),
@@ -230,6 +234,8 @@ impl Line {
             // A driver sends one way. What waits for a reply would count against the limit of the path.
             let _ = joined.path.raw().reject(of.id);
         }
+        // The partner sends its next message when this one is complete: it need not wait for what this one brings.
+        joined.path.raw().flush();
         let message = &buffer[ETHERNET_BYTES..ETHERNET_BYTES + bytes];
         let walk = self.driver.receive(message)?;
         Some(Message { walk, bytes })

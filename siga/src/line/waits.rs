@@ -99,15 +99,18 @@ impl OneOf for Occupant {
 impl Line {
     /// Sends what says that messages were received, and shows observers how the line stands.
     pub(crate) fn flush(&mut self) {
-        let (name, counters) = (self.name(), *self.counters());
+        let counters = self.counters();
+        let [multi, dropped, sending_ns] =
+            [gauge::multi, gauge::dropped, gauge::sending_ns].map(|level| level(counters));
+        let name = gauge::name(self.name());
         let Some(joined) = self.joined() else { return };
         let path = joined.path.raw();
         path.flush();
         let ([plain, urgent], [from_plain, from_urgent]) = path.halves();
-        plain.show(gauge::GAUGE, gauge::name(name));
-        urgent.show(gauge::GAUGE, gauge::multi(&counters));
-        from_plain.show(gauge::GAUGE, gauge::dropped(&counters));
-        from_urgent.show(gauge::GAUGE, gauge::sending_ns(&counters));
+        plain.show(gauge::GAUGE, name);
+        urgent.show(gauge::GAUGE, multi);
+        from_plain.show(gauge::GAUGE, dropped);
+        from_urgent.show(gauge::GAUGE, sending_ns);
     }
 
     /// Looks whether there may be something, for as long as one who waits looks before it sleeps. It ends at `deadline_ns` or when somebody

@@ -31,7 +31,7 @@ impl Ends {
     }
 
     fn requested(&mut self, end: usize, data: UserData) -> Answer {
-        self.connectors[end].requested(data, &mut self.drivers[end])
+        self.connectors[end].requested(0, data, &mut self.drivers[end])
     }
 
     /// Has an end accept the other's request, and the other take note.
@@ -57,9 +57,12 @@ impl Ends {
 fn end_that_is_alone_asks_every_five_seconds() {
     let mut ends = Ends::new([MTU; 2]);
     assert_eq!(ends.states(), [State::StartWait; 2]);
+    assert!(ends.connectors[0].is_coming_up(0));
     ends.ask(0, 0);
     assert_eq!(ends.states()[0], State::SetupWait);
+    assert!(ends.connectors[0].is_coming_up(SECOND));
     ends.connectors[0].unconnected(SECOND, Unconnected::Absent);
+    assert!(!ends.connectors[0].is_coming_up(SECOND));
     assert_eq!(ends.states()[0], State::StartWait);
     assert_eq!(ends.connectors[0].due(), Some(5 * SECOND));
     assert_eq!(ends.poll(0, 5 * SECOND - 1), None);
@@ -169,6 +172,28 @@ fn connection_of_something_else_is_refused() {
     // One that was not started takes nothing.
     let mut stopped = Connector::new(Greeting::new(None, None), true);
     let mut driver = Driver::new(MTU);
-    assert_eq!(stopped.requested(Greeting::new(None, None).data(), &mut driver), Answer::Refuse);
+    assert_eq!(stopped.requested(0, Greeting::new(None, None).data(), &mut driver), Answer::Refuse);
     assert_eq!((stopped.due(), stopped.state(&driver)), (None, State::Stopped));
+}
+
+#[test]
+fn partner_that_asks_and_ends_again_and_again_is_accepted_some_times_at_once_and_ten_times_a_second()
+ {
+    let data = Greeting::new(None, None).data();
+    let mut connector = Connector::new(Greeting::new(None, None), true);
+    let mut driver = Driver::new(MTU);
+    connector.start(0);
+    // The own request is never out: its time is not looked at.
+    let mut is_accepted = |now| match connector.requested(now, data, &mut driver) {
+        Answer::Refuse => false,
+        Answer::Accept(_, terms) | Answer::AcceptInstead(_, terms) => {
+            connector.accepted(terms, &mut driver);
+            connector.severed(now, &mut driver);
+            true
+        }
+    };
+    assert_eq!((0..100).filter(|_| is_accepted(SECOND)).count(), 16);
+    let later = (1..=1000).filter(|ms| is_accepted(SECOND + ms * 1_000_000)).count();
+    assert_eq!(later, 10);
+    assert_eq!((0..100).filter(|_| is_accepted(60 * SECOND)).count(), 16);
 }
