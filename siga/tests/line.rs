@@ -299,6 +299,12 @@ fn lines_come_and_go_while_the_stack_runs() {
     assert_eq!((number, left.lines().unwrap()[0].number), (1, 1));
     assert!(left.addresses().contains(&IpAddr::from([10, 9, 0, 1])));
     carry(&left, &right, "10.9.0.2", 10_000);
+    left.set_mtu(number, 576).unwrap();
+    assert_eq!(
+        left.set_mtu(number, 9217).unwrap_err().to_string(),
+        "an MTU of 9217: must be 576 to 9216 on the line"
+    );
+    carry(&left, &right, "10.9.0.2", 10_000);
     let error = left.remove_lan(number).unwrap_err();
     assert_eq!(error.to_string(), "LAN 1: the stack is not at it");
     left.remove_line(number).unwrap();

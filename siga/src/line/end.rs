@@ -152,7 +152,7 @@ impl Line {
     }
 
     /// The guest at this end.
-    pub fn guest(&self) -> &Guest {
+    pub(crate) fn guest(&self) -> &Guest {
         match self.waiter.get(self.guest) {
             Some(Occupant::Guest(guest)) => guest,
             _ => unreachable!("made with a guest"),

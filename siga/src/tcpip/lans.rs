@@ -162,15 +162,16 @@ impl Lans {
 
     /// Whether the stack is at a LAN of this number.
     pub(super) fn has(&self, lan: usize) -> bool {
-        self.attached(lan).is_some_and(|attached| attached.lan().is_some())
+        self.at(lan).is_some_and(|attached| attached.lan().is_some())
     }
 
     /// Whether the stack is at a line of this number.
     pub(super) fn has_line(&self, number: usize) -> bool {
-        self.attached(number).is_some_and(|attached| attached.line().is_some())
+        self.at(number).is_some_and(|attached| attached.line().is_some())
     }
 
-    fn attached(&self, number: usize) -> Option<&Attached> {
+    /// The LAN or line of this number.
+    pub(super) fn at(&self, number: usize) -> Option<&Attached> {
         self.lans.get(number)?.as_ref()
     }
 

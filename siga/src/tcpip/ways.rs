@@ -23,27 +23,6 @@ fn invalid(problem: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, problem)
 }
 
-impl Own {
-    /// Sets how long packets may be at a LAN: see [`Stack::set_mtu`].
-    pub(super) fn set_mtu(&mut self, lan: usize, mtu: usize) -> io::Result<()> {
-        if !self.lans.has(lan) {
-            return Err(invalid(format!("LAN {lan}: the stack is not at it")));
-        }
-        let of = self.lans.get(lan);
-        let has_v6 = of.addresses().iter().any(|address| address.is_ipv6());
-        let (least, most) = (if has_v6 { MTU_MIN_V6 } else { MTU_MIN }, of.mtu() as usize);
-        if !(least..=most).contains(&mtu) {
-            let (name, v6) = (of.name(), if has_v6 { " (of IPv6)" } else { "" });
-            return Err(invalid(format!(
-                "an MTU of {mtu}: must be {least}{v6} to {most} on {name}"
-            )));
-        }
-        self.mtus.insert(lan, mtu);
-        self.net.set_mtu(lan, mtu);
-        Ok(())
-    }
-}
-
 /// A line of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -62,6 +41,35 @@ pub struct StackLine {
     pub mtu: usize,
     /// What the line's driver has counted.
     pub counters: Counters,
+}
+
+impl Own {
+    /// Sets how long packets may be at a LAN: see [`Stack::set_mtu`].
+    pub(super) fn set_mtu(&mut self, lan: usize, mtu: usize) -> io::Result<()> {
+        let found = match self.lans.at(lan) {
+            None => None,
+            Some(Attached::Line(line)) => {
+                let name = line.name().map_or("the line".to_owned(), |name| name.to_string());
+                Some((name, line.end().address.is_ipv6(), line.mtu()))
+            }
+            Some(Attached::Lan(of)) => {
+                let has_v6 = of.addresses().iter().any(|address| address.is_ipv6());
+                Some((of.name().to_string(), has_v6, of.mtu() as usize))
+            }
+        };
+        let (name, has_v6, most) =
+            found.ok_or_else(|| invalid(format!("LAN {lan}: the stack is not at it")))?;
+        let least = if has_v6 { MTU_MIN_V6 } else { MTU_MIN };
+        if !(least..=most).contains(&mtu) {
+            let v6 = if has_v6 { " (of IPv6)" } else { "" };
+            return Err(invalid(format!(
+                "an MTU of {mtu}: must be {least}{v6} to {most} on {name}"
+            )));
+        }
+        self.mtus.insert(lan, mtu);
+        self.net.set_mtu(lan, mtu);
+        Ok(())
+    }
 }
 
 impl Stack {
@@ -163,11 +171,11 @@ impl Stack {
         Ok(())
     }
 
-    /// Sets how long packets may be at a LAN, in bytes with their headers of IP: 576 up to what the LAN takes, and 1280 at least with an address of IPv6. Connections that
-    /// there are send no longer ones from now on, and not longer ones than their other sides have said that they take.
+    /// Sets how long packets may be at a LAN or a line, in bytes with their headers of IP: 576 up to what the LAN or line takes, and 1280 at least with an address
+    /// of IPv6. Connections that there are send no longer ones from now on, and not longer ones than their other sides have said that they take.
     ///
     /// # Errors
-    /// `InvalidInput` if it is outside these limits, or the stack is not at this LAN; otherwise as [`Stack::poll`].
+    /// `InvalidInput` if it is outside these limits, or the stack is not at this LAN or line; otherwise as [`Stack::poll`].
     pub fn set_mtu(&self, lan: usize, mtu: usize) -> io::Result<()> {
         self.owner.enter()?.own()?.set_mtu(lan, mtu)
     }
