@@ -451,7 +451,8 @@ fn each_thing_that_a_client_may_not_write_is_refused_by_its_name() {
     let head = |kind, socket| Head::new(kind, socket);
     let connect = (Head { value: 1 << 20, ..head(Kind::Connect, 0) }, &address[..]);
     let listen = (Head { value: 1 << 52 | 1, ..head(Kind::Listen, 0) }, &address[..]);
-    let cases: Vec<(Fault, Vec<(Head, &[u8])>)> = vec![
+    type Messages<'a> = Vec<(Head, &'a [u8])>;
+    let cases: Vec<(Fault, Messages<'_>)> = vec![
         (Fault::Kind, vec![(head(Kind::Accepted, 0), &[])]),
         (Fault::Length, vec![(head(Kind::Connect, 0), &address[..19])]),
         (Fault::Length, vec![(head(Kind::Credit, 0), b"body")]),
@@ -526,19 +527,19 @@ proptest! {
                 Act::Step => world.step(),
             }
         }
-        for end in 0..2 {
-            world.parties[end].client.shut_sending(ids[end]);
+        for (party, id) in world.parties.iter_mut().zip(ids) {
+            party.client.shut_sending(id);
         }
-        for end in 0..2 {
+        for (end, id) in ids.into_iter().enumerate() {
             world.until(|world| {
-                let found = world.read(end, ids[end], 1 << 20);
+                let found = world.read(end, id, 1 << 20);
                 let right = found.iter().enumerate().all(|(at, found)| *found == byte(received[end] + at));
                 assert!(right, "behind byte {}", received[end]);
                 received[end] += found.len();
-                world.parties[end].client.readable(ids[end]) == Readable::Finished
+                world.parties[end].client.readable(id) == Readable::Finished
             });
             prop_assert_eq!(received[end], sent[1 - end]);
-            prop_assert_eq!(world.parties[end].client.writable(ids[end]), Writable::Closed);
+            prop_assert_eq!(world.parties[end].client.writable(id), Writable::Closed);
         }
         for (end, id) in ids.into_iter().enumerate() {
             world.close(end, id);
