@@ -2,6 +2,8 @@
 
 pub mod appc;
 pub mod connect;
+#[cfg(feature = "ctc")]
+pub mod ctc;
 #[cfg(feature = "disk")]
 pub mod disk;
 pub mod error;

@@ -572,7 +572,7 @@ impl Sender {
     }
 
     /// Sets whether a waiter finds this half ready when there is room: for sends past it, to the engine's half.
-    #[cfg(any(feature = "disk", feature = "tcpip"))]
+    #[cfg(any(feature = "ctc", feature = "disk", feature = "tcpip"))]
     pub(crate) fn set_wants_room(&mut self, wants_room: bool) {
         self.wants_room = wants_room;
     }

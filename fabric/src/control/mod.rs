@@ -64,6 +64,8 @@ impl Kind {
     pub const DISK: Kind = Kind(4);
     /// Sockets of a guest at a TCPIP machine.
     pub const TCPIP: Kind = Kind(5);
+    /// Channel programs of a guest, for a channel-to-channel line.
+    pub const CTC: Kind = Kind(6);
 
     /// How many doorbells a path of this kind has: one for each queue, or two for all queues of a
     /// conversation, which one thread serves.
@@ -84,6 +86,7 @@ impl std::fmt::Display for Kind {
             Kind::LAN => formatter.write_str("LAN"),
             Kind::DISK => formatter.write_str("disk"),
             Kind::TCPIP => formatter.write_str("TCPIP"),
+            Kind::CTC => formatter.write_str("CTC"),
             Kind(other) => write!(formatter, "kind {other}"),
         }
     }
