@@ -4,8 +4,8 @@
 //! |---|---|
 //! | [`command`] | the commands, by the bits of their codes |
 //! | [`adapter`] | the state machine with two sides: command and state to response |
-//! | [`unit`] | the control unit: it runs the programs of both sides, and moves data |
-//! | [`line`] | a guest's end of a line: the programs that ctcm writes, and what became of them |
+//! | [`unit`](mod@unit) | the control unit: it runs the programs of both sides, and moves data |
+//! | [`line`](mod@line) | a guest's end of a line: the programs that ctcm writes, and what became of them |
 //!
 //! The reasons are in `docs/design/ctc.md`.
 
