@@ -22,9 +22,7 @@ use std::path::Path;
 use fabric::name::Name;
 
 pub use self::finding::{FINDINGS_MAX, Finding, FindingKind};
-pub use self::plan::LINES_MAX;
 pub use self::read::{ENTRIES_MAX, ROUTES_MAX};
-pub use self::write::TABLES_TO_COME;
 use crate::config::{FileError, Source};
 
 mod finding;

@@ -1,27 +1,30 @@
 //! The second half of an import: names are looked up, and links become LANs, lines and interfaces of the machine.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
-use fabric::name::Name;
+use fabric::name::{NAME_BYTES, Name};
 use ipnet::{IpNet, Ipv4Net};
 use net::lan::table::MEMBER_ADDRESSES_MAX;
 
 use super::finding::{Findings, Mistake};
 use super::operand::Named;
 use super::read::{
-    BUFFER_BYTES, Device, Home, Link, NO_FORWARDING, Numbers, Parms, Profile, Route,
+    BUFFER_BYTES, Device, Home, Link, NO_FIXED_PAGES, NO_FORWARDING, Numbers, Parms, Profile, Route,
 };
 use super::statement::Medium;
-use super::tables::{Guest, Interface, Lan, Line, On, Plan, Size, Via};
+use super::tables::{Interface, Lan, Line, On, Plan, Size, Via};
 use super::target::class_bits;
+use super::write::FIELDS_TO_COME;
 use crate::config::{Bytes, Source};
 use crate::near::{near, question};
-use crate::system::lan::{FRAME_BYTES, HEADROOM_BYTES, LANS_MAX};
-
-/// Lines, at most.
-pub const LINES_MAX: usize = 256;
+use crate::system::lan::{FRAME_BYTES, HEADROOM_BYTES};
+use crate::system::line::LINES_MAX;
+use crate::system::machine::{
+    BUFFERS_BYTES_RANGE, CONNECTION_BYTES_RANGE, INTERFACES_MAX, ROUTES_MAX,
+};
 
 /// The MTU of a HiperSockets link that has none written, in bytes: that of the smallest frames.
 const HIPERSOCKETS_MTU_BYTES: u32 = 8192;
@@ -36,12 +39,8 @@ const LINE_MTU_BYTES: u32 = 9216;
 const IUCV_MTU_BYTES_MAX: u32 = 32_764;
 const CTC_MTU_BYTES_MAX: u32 = 65_527;
 
-/// Storage with which a machine that serves clients on LANs comes off, in bytes. A profile's pool of fixed pages is mostly far smaller, since there
-/// it holds what is under way at one time.
-const STORAGE_BYTES_MIN: u64 = 64 << 20;
-
-/// Bytes of a page of the mainframe.
-const PAGE_BYTES: u64 = 4096;
+/// The least MTU of a line with addresses of IPv6, in bytes.
+const LINE_MTU_BYTES_MIN_V6: u32 = 1280;
 
 /// Makes the tables. What cannot be made is added to the findings.
 pub(super) fn plan(
@@ -50,16 +49,13 @@ pub(super) fn plan(
     profile: &Profile,
     findings: &mut Findings<'_>,
 ) -> Plan {
-    let comment = "The machine itself".to_owned();
-    let guests = vec![Guest { name: machine, comment, storage: None }];
     let plan = Plan {
         machine,
-        guests,
         lans: Vec::new(),
         lines: Vec::new(),
         interfaces: Vec::new(),
         routes: Vec::new(),
-        connection_buffers: None,
+        connection_max: None,
         buffers_max: None,
     };
     let mut planner =
@@ -150,11 +146,7 @@ impl<'p> Planner<'p, '_, '_> {
                 }
             };
             let address = home.address;
-            let is_of_one = !address.is_multicast()
-                && !address.is_loopback()
-                && !address.is_unspecified()
-                && address != IpAddr::from([255; 4]);
-            if !is_of_one {
+            if !is_of_host(address) {
                 let what = format!("{address} is no address of a host");
                 self.findings.mistake(Mistake::at(&home.span, what, "must be one, like 10.1.0.1"));
                 continue;
@@ -314,10 +306,9 @@ impl<'p> Planner<'p, '_, '_> {
                 self.findings.changed(&link.named.span, what, instead);
                 at
             }
-            None if self.plan.lans.len() == LANS_MAX => {
-                let right = format!("must be at most {LANS_MAX}");
-                let mistake = Mistake::at(&link.named.span, "there are too many LANs", right);
-                self.findings.mistake(mistake);
+            None if self.plan.lans.len() == INTERFACES_MAX => {
+                let reason = format!("a machine is on {INTERFACES_MAX} LANs at most");
+                self.findings.left_out(&link.named.span, &shown(link), &reason);
                 return None;
             }
             None => self.new_lan(link, comment.clone(), adapter),
@@ -428,46 +419,70 @@ impl<'p> Planner<'p, '_, '_> {
             self.findings.mistake(Mistake::at(&link.named.span, what, right));
             return None;
         };
-        let guest = match device.and_then(|device| device.user.as_ref()) {
-            Some(user) => {
-                let name = match user.name.parse::<Name>() {
-                    Ok(name) if name != self.plan.machine => name,
-                    Ok(name) => {
-                        let what = format!("{name} is the machine itself");
-                        let right = "must be another guest; --name gives the machine another name";
-                        self.findings.mistake(Mistake::at(&user.span, what, right));
-                        return None;
-                    }
-                    Err(_) => {
-                        let what = format!("{} is no name of a guest", user.name);
-                        let right = "must be 1 to 8 of A-Z 0-9 $ # @ _ -";
-                        self.findings.mistake(Mistake::at(&user.span, what, right));
-                        return None;
-                    }
-                };
-                self.guest(name, format!("The other end of {}", shown(link)));
-                name
+        if let Some(address) = [home.address, peer].into_iter().find(|one| self.is_end(*one)) {
+            let what = format!("{address} is the address of another end of a line");
+            let right = "must be that of one end alone";
+            self.findings.mistake(Mistake::at(&link.named.span, what, right));
+            return None;
+        }
+        let user = device.and_then(|device| device.user.as_ref());
+        let (guest, said) = match user.map(|user| self.user(user)) {
+            Some(Ok(guest)) => (guest, "The guest of DEVICE IUCV"),
+            Some(Err(mistake)) => {
+                self.findings.mistake(mistake);
+                return None;
             }
             None => {
                 let name = self.fresh_name("PEER");
                 let what = format!("the profile does not name the guest at {}", shown(link));
                 let instead = format!("the system file calls it {name}");
                 self.findings.changed(&link.named.span, what, instead);
-                self.guest(name, format!("The other end of {}: a name of our own", shown(link)));
-                name
+                (name, "A name of our own: the profile has none")
             }
         };
         let most = if kind == "iucv" { IUCV_MTU_BYTES_MAX } else { CTC_MTU_BYTES_MAX };
-        let mtu = self.mtu(link, LINE_MTU_BYTES, most);
+        let least = if peer.is_ipv4() { 0 } else { LINE_MTU_BYTES_MIN_V6 };
+        let mtu = self.mtu(link, LINE_MTU_BYTES, most).max(least);
         let before = self.plan.lines.iter().filter(|line| line.kind == kind).count();
         let name = format!("{kind}{before}");
         let comment = self.comment(link, device);
         let ends = [(self.plan.machine, home.address), (guest, peer)];
-        self.plan.lines.push(Line { name, comment: comment.clone(), kind, mtu, ends });
+        let line = Line { name, comment: comment.clone(), kind, mtu, ends, peer: said };
+        self.plan.lines.push(line);
         let on = On::Line(self.plan.lines.len() - 1);
         let cpu = cpu_of(link, device);
         self.interface(link, Interface { on, comment, mtu, cpu });
         Some(on)
+    }
+
+    /// The guest that a device names.
+    fn user(&self, user: &Named) -> Result<Name, Mistake> {
+        match user.name.parse::<Name>() {
+            Ok(name) if !self.is_machine(name) => Ok(name),
+            Ok(name) => {
+                let right = "must be another guest; --name gives the machine another name";
+                Err(Mistake::at(&user.span, format!("{name} is the machine itself"), right))
+            }
+            Err(_) => {
+                let right = "must be 1 to 8 of A-Z 0-9 $ # @ _ -";
+                Err(Mistake::at(&user.span, format!("{} is no name of a guest", user.name), right))
+            }
+        }
+    }
+
+    /// Returns true if this is the machine's name, or one of those that it has on LANs: its own with a digit behind.
+    fn is_machine(&self, name: Name) -> bool {
+        let machine = self.plan.machine.as_str();
+        let beginning = machine.get(..NAME_BYTES - 1).unwrap_or(machine);
+        let rest = name.as_str().strip_prefix(beginning);
+        let is_digit = |rest: &str| rest.len() == 1 && rest.as_bytes()[0].is_ascii_digit();
+        name == self.plan.machine || rest.is_some_and(is_digit)
+    }
+
+    /// Returns true if the address is one of an end of a line already.
+    fn is_end(&self, address: IpAddr) -> bool {
+        let mut ends = self.plan.lines.iter().flat_map(|line| &line.ends);
+        ends.any(|(_, other)| *other == address)
     }
 
     fn interface(&mut self, link: &Link, interface: Interface) {
@@ -479,6 +494,16 @@ impl<'p> Planner<'p, '_, '_> {
             let what = "TCP/IP for VM passes packets on between two interfaces";
             self.findings.changed(&link.named.span, what, NO_FORWARDING);
         }
+        for (field, is_used, subject) in [
+            ("line", matches!(interface.on, On::Line(_)), "the machine's interface on the line"),
+            ("cpu", interface.cpu.is_some(), "the processor of the driver"),
+        ] {
+            if is_used && FIELDS_TO_COME.contains(&field) {
+                let what = format!("{subject} of {} cannot be said yet", shown(link));
+                let instead = "the system file has it as a comment";
+                self.findings.changed(&link.named.span, what, instead);
+            }
+        }
         self.plan.interfaces.push(interface);
     }
 
@@ -486,7 +511,8 @@ impl<'p> Planner<'p, '_, '_> {
     /// other address of a network of two.
     fn peer(&self, link: &Link, home: &Home) -> Option<IpAddr> {
         let own = home.address;
-        let may_be = |peer: &IpAddr| *peer != own && peer.is_ipv4() == own.is_ipv4();
+        let may_be =
+            |peer: &IpAddr| *peer != own && peer.is_ipv4() == own.is_ipv4() && is_of_host(*peer);
         let mut direct = self.routes(link).filter(|route| route.hop.is_none() && is_host(route));
         let of_host = direct.find_map(|route| Some(route.to.addr()).filter(may_be));
         let of_hop = || self.routes(link).find_map(|route| route.hop.filter(may_be));
@@ -501,25 +527,21 @@ impl<'p> Planner<'p, '_, '_> {
         of_host.or_else(of_hop).or_else(of_parms).or_else(of_two)
     }
 
-    fn guest(&mut self, name: Name, comment: String) {
-        if !self.plan.guests.iter().any(|guest| guest.name == name) {
-            self.plan.guests.push(Guest { name, comment, storage: None });
-        }
-    }
-
     /// A name that no guest has: `base`, or `base` and a number.
     fn fresh_name(&mut self, base: &'static str) -> Name {
         // Users of DEVICE IUCV may become guests later than this.
         let users = self.profile.devices.iter().filter_map(|device| device.user.as_ref());
         let users: Vec<&str> = users.map(|user| user.name.as_str()).collect();
+        // The machine has such names itself.
+        let is_machines = self.plan.machine.as_str().starts_with(base);
+        let base = if is_machines { "OTHER" } else { base };
         let before = self.named.entry(base).or_default();
         loop {
             *before += 1;
             let text = if *before == 1 { base.to_owned() } else { format!("{base}{before}") };
             // There is a number for each link and each route at most, and each user costs one.
             let name: Name = text.parse().expect("at most four digits");
-            let is_taken = users.contains(&name.as_str()) || name == self.plan.machine;
-            if !is_taken {
+            if !users.contains(&name.as_str()) {
                 return name;
             }
         }
@@ -527,7 +549,7 @@ impl<'p> Planner<'p, '_, '_> {
 
     fn route(&mut self, route: &Route) {
         let result = self.via(route);
-        let (via, comment) = match result {
+        let (via, on, comment) = match result {
             Ok(Some(via)) => via,
             Ok(None) => return,
             Err(mistake) => {
@@ -542,11 +564,17 @@ impl<'p> Planner<'p, '_, '_> {
             self.findings.left_out(&route.span, &subject, &reason);
             return;
         }
-        self.plan.routes.push(Via { to: route.to, via, comment });
+        if self.plan.routes.len() == ROUTES_MAX {
+            let subject = format!("the route to {}", route.to);
+            let reason = format!("a machine has at most {ROUTES_MAX} routes");
+            self.findings.left_out(&route.span, &subject, &reason);
+            return;
+        }
+        self.plan.routes.push(Via { to: route.to, via, on, comment });
     }
 
     /// Where a route goes first. None if it needs none, or is left out.
-    fn via(&mut self, route: &Route) -> Result<Option<(IpAddr, String)>, Mistake> {
+    fn via(&mut self, route: &Route) -> Result<Option<(IpAddr, On, String)>, Mistake> {
         let link = Self::look_up(&route.link, "LINK", &self.profile.links, |one| &one.named)?;
         let line = self.line_of(&route.span);
         match self.on.get(link.named.name.as_str()).copied().flatten() {
@@ -568,7 +596,7 @@ impl<'p> Planner<'p, '_, '_> {
                         let what = format!("{} is of another family than {peer}", route.to);
                         Err(Mistake::at(&route.span, what, "must be of the same"))
                     }
-                    _ => Ok(Some((peer, format!("line {line}")))),
+                    _ => Ok(Some((peer, On::Line(at), format!("line {line}")))),
                 }
             }
             Some(On::Lan(at)) => {
@@ -592,7 +620,7 @@ impl<'p> Planner<'p, '_, '_> {
                 }
                 self.check_hop(at, hop, route)?;
                 let (name, what) = self.router(at, hop);
-                Ok(Some((hop, format!("line {line}; {name} {what}"))))
+                Ok(Some((hop, On::Lan(at), format!("line {line}; {name} {what}"))))
             }
         }
     }
@@ -622,10 +650,7 @@ impl<'p> Planner<'p, '_, '_> {
             return (*name, what);
         }
         let name = self.fresh_name("ROUTER");
-        let lan = &mut self.plan.lans[at];
-        lan.routers.push((name, hop));
-        let comment = format!("The router {hop} of the LAN {}: a name of our own", lan.name);
-        self.guest(name, comment);
+        self.plan.lans[at].routers.push((name, hop));
         (name, what)
     }
 
@@ -635,8 +660,9 @@ impl<'p> Planner<'p, '_, '_> {
         let each = data_buffers.as_ref().and_then(|pool| pool.second).unwrap_or(BUFFER_BYTES);
         let each = u64::from(each);
         if let Some(Numbers { first, span, .. }) = data_buffers {
-            let what = format!("{first} of {each} bytes");
-            let size = self.size("DATABUFFERPOOLSIZE", span, what, u64::from(*first) * each);
+            let what = format!("{first} of {each} bytes, for all clients together");
+            let bytes = u64::from(*first) * each;
+            let size = self.size("DATABUFFERPOOLSIZE", span, what, bytes, &BUFFERS_BYTES_RANGE);
             self.plan.buffers_max = Some(size);
         }
         if let Some(Numbers { first, second, span }) = data_buffer_limits {
@@ -647,47 +673,49 @@ impl<'p> Planner<'p, '_, '_> {
                 self.findings.changed(span, what, instead);
             }
             let what = format!("{most} of {each} bytes");
-            let size = self.size("DATABUFFERLIMITS", span, what, u64::from(most) * each);
-            self.plan.connection_buffers = Some(size);
+            let bytes = u64::from(most) * each;
+            let size = self.size("DATABUFFERLIMITS", span, what, bytes, &CONNECTION_BYTES_RANGE);
+            self.plan.connection_max = Some(size);
         }
         if let Some(Numbers { first, span, .. }) = connection_bytes {
             let what = format!("{first} bytes");
-            let size = self.size("TCPCONFIG", span, what, u64::from(*first));
-            self.plan.connection_buffers = Some(size);
-        }
-        let Plan { buffers_max, connection_buffers, .. } = &mut self.plan;
-        if let (Some(pool), Some(one)) = (buffers_max, connection_buffers) {
-            // One connection cannot have more than there are.
-            if one.bytes > pool.bytes {
-                one.bytes = pool.bytes;
-                one.comment.push_str(", and no more than all together");
-            }
+            let size =
+                self.size("TCPCONFIG", span, what, u64::from(*first), &CONNECTION_BYTES_RANGE);
+            self.plan.connection_max = Some(size);
         }
         if let Some(Numbers { first, span, .. }) = fixed_pages {
-            let bytes = u64::from(*first) * PAGE_BYTES;
-            let what = format!("{first} pages");
-            if bytes >= STORAGE_BYTES_MIN {
-                let size = self.size("FIXEDPAGESTORAGEPOOL", span, what, bytes);
-                self.plan.guests[0].storage = Some(size);
-            } else {
-                let subject = format!("FIXEDPAGESTORAGEPOOL {first}");
-                let reason = format!(
-                    "{} is too little storage for a machine whose paths keep theirs: from {} on it becomes storage_max",
-                    Bytes(bytes),
-                    Bytes(STORAGE_BYTES_MIN)
-                );
-                self.findings.left_out(span, &subject, &reason);
-            }
+            let subject = format!("FIXEDPAGESTORAGEPOOL {first}");
+            self.findings.left_out(span, &subject, NO_FIXED_PAGES);
         }
     }
 
-    /// A size that a statement says, in whole KiB.
-    fn size(&self, statement: &str, span: &Range<usize>, what: String, bytes: u64) -> Size {
-        let whole = bytes.next_multiple_of(1 << 10);
-        let rounded = if whole == bytes { "" } else { ", rounded up" };
-        let comment = format!("{statement}, line {}: {what}{rounded}", self.line_of(span));
+    /// A size that a statement says, in whole KiB, and within what a system file may say.
+    fn size(
+        &self,
+        statement: &str,
+        span: &Range<usize>,
+        what: String,
+        bytes: u64,
+        within: &RangeInclusive<u64>,
+    ) -> Size {
+        let whole = bytes.next_multiple_of(1 << 10).clamp(*within.start(), *within.end());
+        let how = match whole.cmp(&bytes) {
+            Ordering::Less => ", as much as there may be",
+            Ordering::Equal => "",
+            Ordering::Greater if whole == *within.start() => ", as little as there may be",
+            Ordering::Greater => ", rounded up",
+        };
+        let comment = format!("{statement}, line {}: {what}{how}", self.line_of(span));
         Size { bytes: Bytes(whole), comment }
     }
+}
+
+/// Returns true if a host may have the address.
+fn is_of_host(address: IpAddr) -> bool {
+    !address.is_multicast()
+        && !address.is_loopback()
+        && !address.is_unspecified()
+        && address != IpAddr::from([255; 4])
 }
 
 /// Returns true if a route is to one host.

@@ -424,7 +424,8 @@ impl Reader<'_, '_> {
         // The next entry begins with an address too: a mask of the old form stands in the line, or begins with a zero.
         let is_mask = |word: &Word<'_>| {
             let is_short = word.text == "0" || word.is("HOST") || word.text.starts_with("0.");
-            is_short || (!word.is_first && is_like_address(word))
+            let may_be_long = !word.is_first && !target.is_default();
+            !target.has_mask() && (is_short || (may_be_long && is_like_address(word)))
         };
         let mask = operands.peek().filter(|word| is_mask(word));
         if mask.is_some() {
@@ -538,8 +539,7 @@ impl Reader<'_, '_> {
     ) -> Result<(), Mistake> {
         let form = "FIXEDPAGESTORAGEPOOL most first, in pages, like 512 128";
         let Some(word) = operands.next() else {
-            let reason = "pages of a path are not locked, and come as they are needed";
-            self.findings.left_out(&head.span, "FIXEDPAGESTORAGEPOOL", reason);
+            self.findings.left_out(&head.span, "FIXEDPAGESTORAGEPOOL", NO_FIXED_PAGES);
             return Ok(());
         };
         let first = number(word, 1, PAGES_MAX)?;
@@ -657,6 +657,9 @@ impl Reader<'_, '_> {
 /// The reason for which forwarding is left out.
 pub(super) const NO_FORWARDING: &str =
     "the machine passes nothing on between its interfaces: siga route does";
+
+/// The reason for which a pool of fixed pages is left out.
+pub(super) const NO_FIXED_PAGES: &str = "pages of a path are not locked, and come as they are needed; buffers_max of [[tcpip]] bounds what clients keep";
 
 /// What options said.
 #[derive(Default)]

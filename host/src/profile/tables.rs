@@ -15,13 +15,6 @@ pub(super) struct Size {
 }
 
 #[derive(Debug)]
-pub(super) struct Guest {
-    pub(super) name: Name,
-    pub(super) comment: String,
-    pub(super) storage: Option<Size>,
-}
-
-#[derive(Debug)]
 pub(super) struct Lan {
     pub(super) name: String,
     pub(super) comment: String,
@@ -42,6 +35,8 @@ pub(super) struct Line {
     pub(super) mtu: u32,
     /// The machine, and the other end.
     pub(super) ends: [(Name, IpAddr); 2],
+    /// Who the other end is.
+    pub(super) peer: &'static str,
 }
 
 #[derive(Debug)]
@@ -63,6 +58,8 @@ pub(super) enum On {
 pub(super) struct Via {
     pub(super) to: IpNet,
     pub(super) via: IpAddr,
+    /// The interface that it goes over.
+    pub(super) on: On,
     pub(super) comment: String,
 }
 
@@ -70,12 +67,10 @@ pub(super) struct Via {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) machine: Name,
-    /// The machine first.
-    pub(super) guests: Vec<Guest>,
     pub(super) lans: Vec<Lan>,
     pub(super) lines: Vec<Line>,
     pub(super) interfaces: Vec<Interface>,
     pub(super) routes: Vec<Via>,
-    pub(super) connection_buffers: Option<Size>,
+    pub(super) connection_max: Option<Size>,
     pub(super) buffers_max: Option<Size>,
 }

@@ -53,6 +53,16 @@ pub(super) fn destination<'a>(
 }
 
 impl Target<'_> {
+    /// Returns true if it is all networks.
+    pub(super) fn is_default(&self) -> bool {
+        self.address.is_none()
+    }
+
+    /// Returns true if its mask stands before the first hop.
+    pub(super) fn has_mask(&self) -> bool {
+        self.bits.is_some() || self.mask.is_some()
+    }
+
     /// The network, from the mask before the first hop, or from the mask and the value behind the MTU.
     pub(super) fn network(
         &self,

@@ -4,7 +4,7 @@
 //! lines with system symbols; networks with fewer than four numbers and with zeros in front; BSDROUTINGPARMS; semicolons right behind a word.
 
 use super::*;
-use crate::system::System;
+use crate::system::{System, line, machine};
 
 fn name(name: &str) -> Name {
     name.parse().unwrap()
@@ -19,21 +19,15 @@ fn said(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(|finding| finding.error.to_string()).collect()
 }
 
-/// What stands before the tables that a system file does not have yet.
-fn known(text: &str) -> &str {
-    let starts = TABLES_TO_COME.iter().filter_map(|table| text.find(&format!("\n{table}\n")));
-    &text[..starts.min().unwrap_or(text.len())]
-}
-
 /// An import that must make a system file, which must be right.
 fn made(text: &str) -> Import {
     let import = import_text(text).unwrap_or_else(|findings| panic!("{:#?}", said(&findings)));
-    let whole = Source::of("s.toml", &import.text);
-    whole.parse::<toml::Table>().unwrap_or_else(|error| panic!("{error}\n{}", import.text));
-    let system = System::parse(&Source::of("s.toml", known(&import.text)));
+    let system = System::parse(&Source::of("s.toml", &import.text));
     let system = system.unwrap_or_else(|error| panic!("{error}\n{}", import.text));
-    assert!(system.warnings.is_empty(), "{:?}", system.warnings);
-    assert_eq!(system.lans.len(), import.lans);
+    // Lines over channel-to-channel adapters are not served yet.
+    let is_known = |warning: &FileError| warning.what.contains("channel-to-channel");
+    assert!(system.warnings.iter().all(is_known), "{:?}", system.warnings);
+    assert_eq!((system.lans.len(), system.lines.len()), (import.lans, import.lines));
     import
 }
 
@@ -83,37 +77,17 @@ fn profile_of_vm_becomes_a_machine_with_lans_and_lines() {
     let expected = r#"# Made by siga import from P: docs/import.md describes what becomes of a profile.
 #
 # What this file says otherwise than the profile:
+#   line 5: the processor of the driver of LINK HSL0 cannot be said yet: the system file has it as a comment
 #   line 7: LINK ETH0 is of a real adapter, which is not available yet: the LAN osa0 stands in for it: guests reach each other there, and no other network
+#   line 9: the machine's interface on the line of LINK IUCVL cannot be said yet: the system file has it as a comment
+#   line 9: the processor of the driver of LINK IUCVL cannot be said yet: the system file has it as a comment
 #   line 11: the profile does not name the guest at LINK CTCL: the system file calls it PEER
+#   line 11: the machine's interface on the line of LINK CTCL cannot be said yet: the system file has it as a comment
 #
 # What this file cannot say:
 #   line 4: DEVICE PORTNAME HSPORT is left out: a LAN has no port names
 
-# The machine itself.
-[[guest]]
-name = "TCPIP"
-
-# The other end of LINK IUCVL.
-[[guest]]
-name = "LINUX1"
-
-# The other end of LINK CTCL: a name of our own.
-[[guest]]
-name = "PEER"
-
-# The router 10.1.0.1 of the LAN hs0: a name of our own.
-[[guest]]
-name = "ROUTER"
-
-# The router 192.0.2.1 of the LAN osa0: a name of our own.
-[[guest]]
-name = "ROUTER2"
-
-# The router fd00:2::1 of the LAN osa0: a name of our own.
-[[guest]]
-name = "ROUTER3"
-
-# All others: the clients of the machine.
+# All guests: clients of the machine, and those that the profile names.
 [[guest]]
 name = "*"
 
@@ -124,10 +98,7 @@ frame = "24 KiB"
 range = "10.1.0.0/24"
 routers = ["ROUTER"]
 
-[[lan.member]]
-guest = "TCPIP"
-addresses = ["10.1.0.5"]
-
+# A router of the profile, by a name of our own.
 [[lan.member]]
 guest = "ROUTER"
 addresses = ["10.1.0.1"]
@@ -139,14 +110,12 @@ frame = "16 KiB"
 range = ["192.0.2.0/26", "fd00:2::/64"]
 routers = ["ROUTER2", "ROUTER3"]
 
-[[lan.member]]
-guest = "TCPIP"
-addresses = ["192.0.2.7", "fd00:2::7"]
-
+# A router of the profile, by a name of our own.
 [[lan.member]]
 guest = "ROUTER2"
 addresses = ["192.0.2.1"]
 
+# A router of the profile, by a name of our own.
 [[lan.member]]
 guest = "ROUTER3"
 addresses = ["fd00:2::1"]
@@ -157,10 +126,12 @@ name = "iucv0"
 kind = "iucv"
 mtu = 9216
 
+# The machine.
 [[line.end]]
 guest = "TCPIP"
 address = "10.9.0.1"
 
+# The guest of DEVICE IUCV.
 [[line.end]]
 guest = "LINUX1"
 address = "10.9.0.2"
@@ -171,10 +142,12 @@ name = "ctc0"
 kind = "ctc"
 mtu = 9216
 
+# The machine.
 [[line.end]]
 guest = "TCPIP"
 address = "10.9.1.1"
 
+# A name of our own: the profile has none.
 [[line.end]]
 guest = "PEER"
 address = "10.9.1.2"
@@ -182,15 +155,15 @@ address = "10.9.1.2"
 [[tcpip]]
 name = "TCPIP"
 clients = ["*"]
-connection_buffers = "320 KiB"      # DATABUFFERLIMITS, line 3: 10 of 32760 bytes, rounded up
-buffers_max = "5119 KiB"      # DATABUFFERPOOLSIZE, line 2: 160 of 32760 bytes, rounded up
+connection_max = "320 KiB"      # DATABUFFERLIMITS, line 3: 10 of 32760 bytes, rounded up
+buffers_max = "5119 KiB"      # DATABUFFERPOOLSIZE, line 2: 160 of 32760 bytes, for all clients together, rounded up
 
 # DEVICE HS0 HIPERS, line 4; LINK HSL0, line 5.
 [[tcpip.interface]]
 lan = "hs0"
 addresses = ["10.1.0.5"]
 mtu = 16384
-cpu = 1
+# cpu = 1
 
 # DEVICE DEV@08 OSD, line 6; LINK ETH0, line 7.
 [[tcpip.interface]]
@@ -199,13 +172,13 @@ addresses = ["192.0.2.7", "fd00:2::7"]
 mtu = 1492
 
 # DEVICE IUCVD IUCV, line 8; LINK IUCVL, line 9.
-[[tcpip.interface]]
-line = "iucv0"
-cpu = 2
+# [[tcpip.interface]]
+# line = "iucv0"
+# cpu = 2
 
 # DEVICE CTCD CTC, line 10; LINK CTCL, line 11.
-[[tcpip.interface]]
-line = "ctc0"
+# [[tcpip.interface]]
+# line = "ctc0"
 
 # line 20; ROUTER stands for this router.
 [[tcpip.route]]
@@ -263,11 +236,13 @@ fn old_form_of_gateway_names_the_class_of_a_network() {
         "to = \"9.0.0.0/8\"\nvia = \"172.19.154.10\"",
         "to = \"10.7.0.0/16\"\nvia = \"172.19.154.10\"",
         "to = \"130.1.5.9/32\"\nvia = \"172.19.154.11\"",
-        "to = \"0.0.0.0/0\"\nvia = \"192.168.59.221\"",
     ] {
         assert!(tables.contains(part), "{part}\n{tables}");
     }
-    assert_eq!(tables.matches("[[tcpip.route]]").count(), 5);
+    assert_eq!(tables.matches("[[tcpip.route]]").count(), 4);
+    // What goes over a line is a comment, as long as a machine cannot have one.
+    let default = "# to = \"0.0.0.0/0\"\n# via = \"192.168.59.221\"\n";
+    assert!(made(text).text.contains(default));
 }
 
 #[test]
@@ -293,7 +268,7 @@ fn profile_of_zos_becomes_one_too() {
     for part in [
         "name = \"hs0\"\nframe = \"64 KiB\"\nrange = \"10.1.0.0/20\"",
         "name = \"osa0\"\nframe = \"24 KiB\"\nrange = \"172.16.1.0/24\"",
-        "connection_buffers = \"64 KiB\"      # TCPCONFIG, line 1: 65536 bytes\n",
+        "connection_max = \"64 KiB\"      # TCPCONFIG, line 1: 65536 bytes\n",
         "mtu = 57344\n",
         "mtu = 8992\n",
         "to = \"10.3.0.0/16\"\nvia = \"172.16.1.9\"",
@@ -578,6 +553,10 @@ fn lines_say_what_is_wrong_with_them() {
             "P:1: TCPIP is the machine itself: must be another guest; --name gives the machine another name",
         ),
         (
+            "DEVICE I IUCV 0 0 TCPIP1 A LINK M IUCV 0 I HOME 10.9.0.1/30 M",
+            "P:1: TCPIP1 is the machine itself: must be another guest; --name gives the machine another name",
+        ),
+        (
             "DEVICE I IUCV 0 0 LINUX.1 A LINK M IUCV 0 I HOME 10.9.0.1/30 M",
             "P:1: LINUX.1 is no name of a guest: must be 1 to 8 of A-Z 0-9 $ # @ _ -",
         ),
@@ -629,7 +608,7 @@ DEVICE Z OSD 800";
             "P:5: AUTOLOG is left out: a host starts no programs: a supervisor like systemd does",
             "P:6: DELETE is left out: what is not wanted is not described",
             "P:7: TRACE is left out: siga capture shows the frames of a LAN",
-            "P:8: FIXEDPAGESTORAGEPOOL 400 is left out: 1600 KiB is too little storage for a machine whose paths keep theirs: from 64 MiB on it becomes storage_max",
+            "P:8: FIXEDPAGESTORAGEPOOL 400 is left out: pages of a path are not locked, and come as they are needed; buffers_max of [[tcpip]] bounds what clients keep",
             "P:9: the address 10.1.0.9 is left out: a member of a LAN has at most 4",
             "P:10: the address 10.2.0.9 is left out: a LAN has one network of each family",
             "P:10: the address of LOOPBACK is left out: the stack has a loopback interface",
@@ -646,7 +625,7 @@ DEVICE Z OSD 800";
 
 #[test]
 fn what_is_said_otherwise_is_listed() {
-    let text = "DATABUFFERPOOLSIZE 4 DATABUFFERLIMITS 5 10 FIXEDPAGESTORAGEPOOL 16385
+    let text = "DATABUFFERPOOLSIZE 4 256 DATABUFFERLIMITS 5 10
 DEVICE A HIPERS 7000 LINK AL QDIOIP A MTU 65535
 DEVICE B HIPERS 7010 LINK BL QDIOIP B
 HOME 9.1.0.5 AL
@@ -666,11 +645,10 @@ START A";
     );
     assert_eq!(import.lans, 1);
     for part in [
-        "name = \"TCPIP\"\nstorage_max = \"65540 KiB\"      # FIXEDPAGESTORAGEPOOL, line 1: 16385 pages\n",
         "frame = \"64 KiB\"\nrange = \"9.0.0.0/8\"",
         "addresses = [\"9.1.0.5\", \"9.1.0.6\"]\nmtu = 57344",
-        "connection_buffers = \"32 KiB\"      # DATABUFFERLIMITS, line 1: 10 of 8192 bytes, and no more than all together\n",
-        "buffers_max = \"32 KiB\"      # DATABUFFERPOOLSIZE, line 1: 4 of 8192 bytes\n",
+        "connection_max = \"4 KiB\"      # DATABUFFERLIMITS, line 1: 10 of 256 bytes, as little as there may be\n",
+        "buffers_max = \"16 KiB\"      # DATABUFFERPOOLSIZE, line 1: 4 of 256 bytes, for all clients together, as little as there may be\n",
     ] {
         assert!(import.text.contains(part), "{part}\n{}", import.text);
     }
@@ -680,6 +658,20 @@ START A";
     assert_eq!(said(&made(&forwards).findings), [expected]);
     let not = format!("ASSORTEDPARMS NOFWD ENDASSORTEDPARMS {forwards}");
     assert_eq!(said(&made(&not).findings), [""; 0]);
+}
+
+#[test]
+fn names_of_our_own_are_nobodys() {
+    let text = "DEVICE H HIPERS 7000 LINK L QDIOIP H HOME 10.1.0.5/24 L START H
+        DEVICE I IUCV 0 0 ROUTER A LINK M IUCV 0 I HOME 10.9.0.1/30 M START I
+        GATEWAY 10.2.0.0/16 10.1.0.1 L 0 10.3.0.0/16 10.1.0.2 L 0";
+    let routers = |name: &str| {
+        let import = import(&Source::of("P", text), name.parse().unwrap()).unwrap();
+        assert!(System::parse(&Source::of("s.toml", &import.text)).is_ok(), "{}", import.text);
+        import.text.lines().find(|line| line.starts_with("routers")).unwrap().to_owned()
+    };
+    assert_eq!(routers("TCPIP"), "routers = [\"ROUTER2\", \"ROUTER3\"]");
+    assert_eq!(routers("ROUTER8"), "routers = [\"OTHER\", \"OTHER2\"]");
 }
 
 #[test]
@@ -698,6 +690,19 @@ fn profile_without_an_interface_makes_nothing() {
     ] {
         assert_eq!(said(&import_text(text).unwrap_err()), said_of_it, "{text}");
     }
+}
+
+#[test]
+fn machine_without_a_lan_is_a_comment_as_long_as_it_must_have_one() {
+    let text = "DEVICE I IUCV 0 0 LINUX1 A CPU 1 LINK L IUCV 0 I HOME 10.9.0.1/30 L START I
+        GATEWAY DEFAULTNET 10.9.0.2 L 0";
+    let import = made(text);
+    assert_eq!((import.lans, import.lines), (0, 1));
+    let commented = "# [[tcpip]]\n# name = \"TCPIP\"\n# clients = [\"*\"]\n\n\
+                     # DEVICE I IUCV, line 1; LINK L, line 1.\n\
+                     # [[tcpip.interface]]\n# line = \"iucv0\"\n# cpu = 1\n\n\
+                     # line 2.\n# [[tcpip.route]]\n# to = \"0.0.0.0/0\"\n# via = \"10.9.0.2\"\n";
+    assert!(import.text.ends_with(commented), "{}", import.text);
 }
 
 #[test]
@@ -744,8 +749,13 @@ fn what_there_is_too_much_of_is_bounded() {
         .map(|at| format!("10.{}.{}.0/24 10.1.0.1 L 0\n", 2 + at / 256, at % 256))
         .collect();
     let import = made(&format!("{LAN} GATEWAY\n{routes}"));
-    assert_eq!(said(&import.findings), ["P:1026: there are too many routes: must be at most 1024"]);
-    assert_eq!(import.text.matches("[[tcpip.route]]").count(), ROUTES_MAX);
+    assert_eq!(
+        said(&import.findings)[ROUTES_MAX - machine::ROUTES_MAX],
+        "P:1026: there are too many routes: must be at most 1024"
+    );
+    let error = "P:66: the route to 10.2.64.0/24 is left out: a machine has at most 64 routes";
+    assert_eq!(said(&import.findings)[0], error);
+    assert_eq!(import.text.matches("[[tcpip.route]]").count(), machine::ROUTES_MAX);
 
     let links = |device: &str, link: &str, bits: u8| -> String {
         let each = (0..300).map(|at| {
@@ -755,10 +765,11 @@ fn what_there_is_too_much_of_is_bounded() {
         format!("ASSORTEDPARMS NOFWD ENDASSORTEDPARMS\n{}", each.collect::<String>())
     };
     let import = made(&links("HIPERS", "QDIOIP", 24));
-    assert_eq!((import.lans, import.lines), (256, 0));
-    assert_eq!(said(&import.findings)[0], "P:258: there are too many LANs: must be at most 256");
+    assert_eq!((import.lans, import.lines), (machine::INTERFACES_MAX, 0));
+    let error = "P:11: LINK L9 is left out: a machine is on 9 LANs at most";
+    assert_eq!(said(&import.findings)[0], error);
     let import = made(&links("CTC", "CTC 0", 30));
-    assert_eq!((import.lans, import.lines), (0, LINES_MAX));
+    assert_eq!((import.lans, import.lines), (0, line::LINES_MAX));
     let error = "P:258: there are too many lines: must be at most 256";
     assert!(said(&import.findings).contains(&error.to_owned()));
 }

@@ -3,12 +3,12 @@
 use std::fmt::{self, Display, Write};
 
 use super::finding::{Finding, FindingKind};
-use super::tables::{Guest, Interface, Lan, Line, On, Plan, Size, Via};
+use super::tables::{Interface, Lan, Line, On, Plan, Size, Via};
 use crate::config::{Bytes, Source};
 
-/// Tables that the import writes and that [`System`](crate::system::System) does not read yet. They come last in the file, so what stands before the
-/// first of them is a system file by itself.
-pub const TABLES_TO_COME: [&str; 2] = ["[[line]]", "[[tcpip]]"];
+/// Fields of `[[tcpip.interface]]` that a system file does not have yet: what they would say stands there as a comment. Once
+/// [`System`](crate::system::System) reads one, its name is taken out here.
+pub(super) const FIELDS_TO_COME: &[&str] = &["line", "cpu"];
 
 /// Writes the system file of a plan, with the findings as comments in front.
 pub(super) fn text(source: &Source, plan: &Plan, findings: &[Finding]) -> String {
@@ -48,17 +48,12 @@ impl Display for File<'_> {
                 writeln!(out, "#   {text}")?;
             }
         }
-        plan.guests.iter().try_for_each(|one| guest(out, one))?;
-        writeln!(out, "\n# All others: the clients of the machine.\n[[guest]]\nname = \"*\"")?;
-        plan.lans.iter().try_for_each(|one| lan(out, plan, one))?;
+        let who = "All guests: clients of the machine, and those that the profile names";
+        writeln!(out, "\n# {who}.\n[[guest]]\nname = \"*\"")?;
+        plan.lans.iter().try_for_each(|one| lan(out, one))?;
         plan.lines.iter().try_for_each(|one| line(out, one))?;
         machine(out, plan)
     }
-}
-
-fn guest(out: &mut impl Write, Guest { name, comment, storage }: &Guest) -> fmt::Result {
-    writeln!(out, "\n# {}.\n[[guest]]\nname = \"{name}\"", printable(comment))?;
-    size(out, "storage_max", storage)
 }
 
 fn size(out: &mut impl Write, field: &str, size: &Option<Size>) -> fmt::Result {
@@ -71,8 +66,8 @@ fn size(out: &mut impl Write, field: &str, size: &Option<Size>) -> fmt::Result {
     writeln!(out, "{field} = \"{text}\"      # {}", printable(comment))
 }
 
-fn lan(out: &mut impl Write, plan: &Plan, lan: &Lan) -> fmt::Result {
-    let Lan { name, comment, frame_bytes, ranges, addresses, routers } = lan;
+fn lan(out: &mut impl Write, lan: &Lan) -> fmt::Result {
+    let Lan { name, comment, frame_bytes, ranges, routers, .. } = lan;
     writeln!(out, "\n# {}.\n[[lan]]\nname = \"{name}\"", printable(comment))?;
     writeln!(out, "frame = \"{}\"", Bytes((*frame_bytes).into()))?;
     match &ranges[..] {
@@ -83,47 +78,79 @@ fn lan(out: &mut impl Write, plan: &Plan, lan: &Lan) -> fmt::Result {
         let names: Vec<_> = routers.iter().map(|(name, _)| name).collect();
         writeln!(out, "routers = {}", list(&names))?;
     }
-    let own = (&plan.machine, &addresses[..]);
-    let routers = routers.iter().map(|(name, address)| (name, std::slice::from_ref(address)));
-    for (guest, addresses) in std::iter::once(own).chain(routers) {
-        writeln!(out, "\n[[lan.member]]\nguest = \"{guest}\"\naddresses = {}", list(addresses))?;
+    for (guest, address) in routers {
+        writeln!(out, "\n# A router of the profile, by a name of our own.\n[[lan.member]]")?;
+        writeln!(out, "guest = \"{guest}\"\naddresses = [\"{address}\"]")?;
     }
     Ok(())
 }
 
-fn line(out: &mut impl Write, Line { name, comment, kind, mtu, ends }: &Line) -> fmt::Result {
+fn line(out: &mut impl Write, line: &Line) -> fmt::Result {
+    let Line { name, comment, kind, mtu, ends: [own, other], peer } = line;
     writeln!(out, "\n# {}.\n[[line]]\nname = \"{name}\"", printable(comment))?;
     writeln!(out, "kind = \"{kind}\"\nmtu = {mtu}")?;
-    for (guest, address) in ends {
-        writeln!(out, "\n[[line.end]]\nguest = \"{guest}\"\naddress = \"{address}\"")?;
+    for ((guest, address), who) in [(own, "The machine"), (other, peer)] {
+        writeln!(out, "\n# {who}.\n[[line.end]]")?;
+        writeln!(out, "guest = \"{guest}\"\naddress = \"{address}\"")?;
     }
     Ok(())
+}
+
+/// Returns true if a table for this interface stands as a comment.
+fn is_comment(on: On) -> bool {
+    matches!(on, On::Line(_)) && FIELDS_TO_COME.contains(&"line")
 }
 
 fn machine(out: &mut impl Write, plan: &Plan) -> fmt::Result {
-    writeln!(out, "\n[[tcpip]]\nname = \"{}\"\nclients = [\"*\"]", plan.machine)?;
-    size(out, "connection_buffers", &plan.connection_buffers)?;
-    size(out, "buffers_max", &plan.buffers_max)?;
-    plan.interfaces.iter().try_for_each(|one| interface(out, plan, one))?;
-    plan.routes.iter().try_for_each(|one| route(out, one))
+    let mut text = format!("[[tcpip]]\nname = \"{}\"\nclients = [\"*\"]\n", plan.machine);
+    size(&mut text, "connection_max", &plan.connection_max)?;
+    size(&mut text, "buffers_max", &plan.buffers_max)?;
+    plan.interfaces.iter().try_for_each(|one| interface(&mut text, plan, one))?;
+    plan.routes.iter().try_for_each(|one| route(&mut text, one))?;
+    out.write_char('\n')?;
+    // A machine must be somewhere.
+    match plan.interfaces.iter().all(|one| is_comment(one.on)) {
+        true => commented(out, &text),
+        false => out.write_str(&text),
+    }
 }
 
 fn interface(out: &mut impl Write, plan: &Plan, interface: &Interface) -> fmt::Result {
     let Interface { on, comment, mtu, cpu } = interface;
-    writeln!(out, "\n# {}.\n[[tcpip.interface]]", printable(comment))?;
+    writeln!(out, "\n# {}.", printable(comment))?;
+    let mut text = "[[tcpip.interface]]\n".to_owned();
     match *on {
         On::Lan(at) => {
             let Lan { name, addresses, .. } = &plan.lans[at];
-            writeln!(out, "lan = \"{name}\"\naddresses = {}\nmtu = {mtu}", list(addresses))?;
+            writeln!(text, "lan = \"{name}\"\naddresses = {}\nmtu = {mtu}", list(addresses))?;
         }
-        On::Line(at) => writeln!(out, "line = \"{}\"", plan.lines[at].name)?,
+        On::Line(at) => writeln!(text, "line = \"{}\"", plan.lines[at].name)?,
     }
-    cpu.map_or(Ok(()), |cpu| writeln!(out, "cpu = {cpu}"))
+    if let Some(cpu) = cpu {
+        let mark = if FIELDS_TO_COME.contains(&"cpu") && !is_comment(*on) { "# " } else { "" };
+        writeln!(text, "{mark}cpu = {cpu}")?;
+    }
+    match is_comment(*on) {
+        true => commented(out, &text),
+        false => out.write_str(&text),
+    }
 }
 
-fn route(out: &mut impl Write, Via { to, via, comment }: &Via) -> fmt::Result {
-    writeln!(out, "\n# {}.\n[[tcpip.route]]", printable(comment))?;
-    writeln!(out, "to = \"{to}\"\nvia = \"{via}\"")
+/// Writes lines as comments. Those that are comments stay so.
+fn commented(out: &mut impl Write, text: &str) -> fmt::Result {
+    text.lines().try_for_each(|line| match line.is_empty() || line.starts_with('#') {
+        true => writeln!(out, "{line}"),
+        false => writeln!(out, "# {line}"),
+    })
+}
+
+fn route(out: &mut impl Write, Via { to, via, on, comment }: &Via) -> fmt::Result {
+    writeln!(out, "\n# {}.", printable(comment))?;
+    let text = format!("[[tcpip.route]]\nto = \"{to}\"\nvia = \"{via}\"\n");
+    match is_comment(*on) {
+        true => commented(out, &text),
+        false => out.write_str(&text),
+    }
 }
 
 fn list<T: Display>(all: &[T]) -> String {

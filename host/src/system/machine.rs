@@ -28,6 +28,7 @@
 //! ```
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use fabric::name::{LanName, Name};
 use ipnet::IpNet;
@@ -55,6 +56,12 @@ const BUFFERS_BYTES_MAX: u64 = 64 << 20;
 
 /// Bytes that a connection keeps each way unless the file says otherwise.
 const CONNECTION_BYTES: u64 = 6 << 20;
+
+/// Bytes that a connection may keep each way.
+pub const CONNECTION_BYTES_RANGE: RangeInclusive<u64> = 4 << 10..=16 << 20;
+
+/// Bytes that a client may have for the buffers of its sockets.
+pub const BUFFERS_BYTES_RANGE: RangeInclusive<u64> = 16 << 10..=1 << 40;
 
 /// How a machine waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
@@ -283,7 +290,10 @@ impl WrittenMachine {
         }
         let connection_bytes = match self.connection_buffers {
             None => CONNECTION_BYTES,
-            Some(bytes) => within_bytes(source, "connection_buffers", bytes, 4 << 10, 16 << 20)?,
+            Some(bytes) => {
+                let (least, most) = CONNECTION_BYTES_RANGE.into_inner();
+                within_bytes(source, "connection_buffers", bytes, least, most)?
+            }
         };
         let processor = match self.cpu {
             None => None,
@@ -379,8 +389,8 @@ fn limits(
     share: Option<Spanned<u64>>,
 ) -> Result<ClientLimits, FileError> {
     let sockets_max = sockets_max.map(|of| within(source, "sockets_max", of, 1, 1 << 20));
-    let buffers_max =
-        buffers_max.map(|of| within_bytes(source, "buffers_max", of, 16 << 10, 1 << 40));
+    let (least, most) = BUFFERS_BYTES_RANGE.into_inner();
+    let buffers_max = buffers_max.map(|of| within_bytes(source, "buffers_max", of, least, most));
     let share = share.map(|share| within(source, "share", share, 1, 1000));
     Ok(ClientLimits {
         sockets_max: sockets_max.transpose()?.unwrap_or(base.sockets_max),

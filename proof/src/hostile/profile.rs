@@ -1,7 +1,7 @@
 //! A TCP/IP profile of any bytes, and of words of the language in any order.
 
-use host::config::Source;
-use host::profile::{FINDINGS_MAX, TABLES_TO_COME, decode, import};
+use host::config::{FileError, Source};
+use host::profile::{FINDINGS_MAX, decode, import};
 use host::system::System;
 
 /// Words of the language, with blanks between them: what random bytes would not find.
@@ -117,12 +117,10 @@ pub fn profile_import(program: &[u8]) {
         again.as_ref().ok().map(|made| &made.text)
     );
     let Ok(made) = made else { return };
-    let toml = Source::of("system.toml", &made.text).parse::<serde_json::Value>();
-    toml.unwrap_or_else(|error| panic!("{error}\n{}", made.text));
-    let starts = TABLES_TO_COME.iter().filter_map(|table| made.text.find(&format!("\n{table}\n")));
-    let known = &made.text[..starts.min().unwrap_or(made.text.len())];
-    let system = System::parse(&Source::of("system.toml", known));
+    let system = System::parse(&Source::of("system.toml", &made.text));
     let system = system.unwrap_or_else(|error| panic!("{error}\n{}", made.text));
-    assert!(system.warnings.is_empty(), "{:?}\n{}", system.warnings, made.text);
-    assert_eq!(system.lans.len(), made.lans);
+    // Lines over channel-to-channel adapters are not served yet.
+    let is_known = |warning: &FileError| warning.what.contains("channel-to-channel");
+    assert!(system.warnings.iter().all(is_known), "{:?}\n{}", system.warnings, made.text);
+    assert_eq!((system.lans.len(), system.lines.len()), (made.lans, made.lines));
 }
