@@ -21,7 +21,6 @@ use super::write::FIELDS_TO_COME;
 use crate::config::{Bytes, Source};
 use crate::near::{near, question};
 use crate::system::lan::{FRAME_BYTES, HEADROOM_BYTES};
-use crate::system::line::LINES_MAX;
 use crate::system::machine::{
     BUFFERS_BYTES_RANGE, CONNECTION_BYTES_RANGE, INTERFACES_MAX, ROUTES_MAX,
 };
@@ -306,11 +305,7 @@ impl<'p> Planner<'p, '_, '_> {
                 self.findings.changed(&link.named.span, what, instead);
                 at
             }
-            None if self.plan.lans.len() == INTERFACES_MAX => {
-                let reason = format!("a machine is on {INTERFACES_MAX} LANs at most");
-                self.findings.left_out(&link.named.span, &shown(link), &reason);
-                return None;
-            }
+            None if self.is_full(link) => return None,
             None => self.new_lan(link, comment.clone(), adapter),
         };
         let lan = &mut self.plan.lans[at];
@@ -340,6 +335,16 @@ impl<'p> Planner<'p, '_, '_> {
             self.interface(link, Interface { on, comment, mtu, cpu });
         }
         Some(on)
+    }
+
+    /// Returns true if the machine has all the interfaces that it may have, and reports that the link is left out.
+    fn is_full(&mut self, link: &Link) -> bool {
+        let is_full = self.plan.interfaces.len() == INTERFACES_MAX;
+        if is_full {
+            let reason = format!("a machine has at most {INTERFACES_MAX} interfaces");
+            self.findings.left_out(&link.named.span, &shown(link), &reason);
+        }
+        is_full
     }
 
     fn new_lan(&mut self, link: &Link, comment: String, adapter: bool) -> usize {
@@ -407,9 +412,7 @@ impl<'p> Planner<'p, '_, '_> {
             let subject = format!("the address {}", other.address);
             self.findings.left_out(&other.span, &subject, "an end of a line has one address");
         }
-        if self.plan.lines.len() == LINES_MAX {
-            let right = format!("must be at most {LINES_MAX}");
-            self.findings.mistake(Mistake::at(&link.named.span, "there are too many lines", right));
+        if self.is_full(link) {
             return None;
         }
         let Some(peer) = self.peer(link, home) else {

@@ -4,7 +4,7 @@
 //! lines with system symbols; networks with fewer than four numbers and with zeros in front; BSDROUTINGPARMS; semicolons right behind a word.
 
 use super::*;
-use crate::system::{System, line, machine};
+use crate::system::{System, machine};
 
 fn name(name: &str) -> Name {
     name.parse().unwrap()
@@ -79,10 +79,8 @@ fn profile_of_vm_becomes_a_machine_with_lans_and_lines() {
 # What this file says otherwise than the profile:
 #   line 5: the processor of the driver of LINK HSL0 cannot be said yet: the system file has it as a comment
 #   line 7: LINK ETH0 is of a real adapter, which is not available yet: the LAN osa0 stands in for it: guests reach each other there, and no other network
-#   line 9: the machine's interface on the line of LINK IUCVL cannot be said yet: the system file has it as a comment
 #   line 9: the processor of the driver of LINK IUCVL cannot be said yet: the system file has it as a comment
 #   line 11: the profile does not name the guest at LINK CTCL: the system file calls it PEER
-#   line 11: the machine's interface on the line of LINK CTCL cannot be said yet: the system file has it as a comment
 #
 # What this file cannot say:
 #   line 4: DEVICE PORTNAME HSPORT is left out: a LAN has no port names
@@ -155,7 +153,7 @@ address = "10.9.1.2"
 [[tcpip]]
 name = "TCPIP"
 clients = ["*"]
-connection_max = "320 KiB"      # DATABUFFERLIMITS, line 3: 10 of 32760 bytes, rounded up
+connection_buffers = "320 KiB"      # DATABUFFERLIMITS, line 3: 10 of 32760 bytes, rounded up
 buffers_max = "5119 KiB"      # DATABUFFERPOOLSIZE, line 2: 160 of 32760 bytes, for all clients together, rounded up
 
 # DEVICE HS0 HIPERS, line 4; LINK HSL0, line 5.
@@ -172,13 +170,13 @@ addresses = ["192.0.2.7", "fd00:2::7"]
 mtu = 1492
 
 # DEVICE IUCVD IUCV, line 8; LINK IUCVL, line 9.
-# [[tcpip.interface]]
-# line = "iucv0"
+[[tcpip.interface]]
+line = "iucv0"
 # cpu = 2
 
 # DEVICE CTCD CTC, line 10; LINK CTCL, line 11.
-# [[tcpip.interface]]
-# line = "ctc0"
+[[tcpip.interface]]
+line = "ctc0"
 
 # line 20; ROUTER stands for this router.
 [[tcpip.route]]
@@ -239,10 +237,8 @@ fn old_form_of_gateway_names_the_class_of_a_network() {
     ] {
         assert!(tables.contains(part), "{part}\n{tables}");
     }
-    assert_eq!(tables.matches("[[tcpip.route]]").count(), 4);
-    // What goes over a line is a comment, as long as a machine cannot have one.
-    let default = "# to = \"0.0.0.0/0\"\n# via = \"192.168.59.221\"\n";
-    assert!(made(text).text.contains(default));
+    assert_eq!(tables.matches("[[tcpip.route]]").count(), 5);
+    assert!(tables.ends_with("to = \"0.0.0.0/0\"\nvia = \"192.168.59.221\"\n"), "{tables}");
 }
 
 #[test]
@@ -268,7 +264,7 @@ fn profile_of_zos_becomes_one_too() {
     for part in [
         "name = \"hs0\"\nframe = \"64 KiB\"\nrange = \"10.1.0.0/20\"",
         "name = \"osa0\"\nframe = \"24 KiB\"\nrange = \"172.16.1.0/24\"",
-        "connection_max = \"64 KiB\"      # TCPCONFIG, line 1: 65536 bytes\n",
+        "connection_buffers = \"64 KiB\"      # TCPCONFIG, line 1: 65536 bytes\n",
         "mtu = 57344\n",
         "mtu = 8992\n",
         "to = \"10.3.0.0/16\"\nvia = \"172.16.1.9\"",
@@ -647,7 +643,7 @@ START A";
     for part in [
         "frame = \"64 KiB\"\nrange = \"9.0.0.0/8\"",
         "addresses = [\"9.1.0.5\", \"9.1.0.6\"]\nmtu = 57344",
-        "connection_max = \"4 KiB\"      # DATABUFFERLIMITS, line 1: 10 of 256 bytes, as little as there may be\n",
+        "connection_buffers = \"4 KiB\"      # DATABUFFERLIMITS, line 1: 10 of 256 bytes, as little as there may be\n",
         "buffers_max = \"16 KiB\"      # DATABUFFERPOOLSIZE, line 1: 4 of 256 bytes, for all clients together, as little as there may be\n",
     ] {
         assert!(import.text.contains(part), "{part}\n{}", import.text);
@@ -693,16 +689,14 @@ fn profile_without_an_interface_makes_nothing() {
 }
 
 #[test]
-fn machine_without_a_lan_is_a_comment_as_long_as_it_must_have_one() {
+fn machine_may_be_at_a_line_alone() {
     let text = "DEVICE I IUCV 0 0 LINUX1 A CPU 1 LINK L IUCV 0 I HOME 10.9.0.1/30 L START I
         GATEWAY DEFAULTNET 10.9.0.2 L 0";
     let import = made(text);
     assert_eq!((import.lans, import.lines), (0, 1));
-    let commented = "# [[tcpip]]\n# name = \"TCPIP\"\n# clients = [\"*\"]\n\n\
-                     # DEVICE I IUCV, line 1; LINK L, line 1.\n\
-                     # [[tcpip.interface]]\n# line = \"iucv0\"\n# cpu = 1\n\n\
-                     # line 2.\n# [[tcpip.route]]\n# to = \"0.0.0.0/0\"\n# via = \"10.9.0.2\"\n";
-    assert!(import.text.ends_with(commented), "{}", import.text);
+    let last = "[[tcpip.interface]]\nline = \"iucv0\"\n# cpu = 1\n\n\
+                # line 2.\n[[tcpip.route]]\nto = \"0.0.0.0/0\"\nvia = \"10.9.0.2\"\n";
+    assert!(import.text.ends_with(last), "{}", import.text);
 }
 
 #[test]
@@ -766,11 +760,10 @@ fn what_there_is_too_much_of_is_bounded() {
     };
     let import = made(&links("HIPERS", "QDIOIP", 24));
     assert_eq!((import.lans, import.lines), (machine::INTERFACES_MAX, 0));
-    let error = "P:11: LINK L9 is left out: a machine is on 9 LANs at most";
+    let error = "P:11: LINK L9 is left out: a machine has at most 9 interfaces";
     assert_eq!(said(&import.findings)[0], error);
     let import = made(&links("CTC", "CTC 0", 30));
-    assert_eq!((import.lans, import.lines), (0, line::LINES_MAX));
-    let error = "P:258: there are too many lines: must be at most 256";
+    assert_eq!((import.lans, import.lines), (0, machine::INTERFACES_MAX));
     assert!(said(&import.findings).contains(&error.to_owned()));
 }
 

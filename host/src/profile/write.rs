@@ -8,7 +8,7 @@ use crate::config::{Bytes, Source};
 
 /// Fields of `[[tcpip.interface]]` that a system file does not have yet: what they would say stands there as a comment. Once
 /// [`System`](crate::system::System) reads one, its name is taken out here.
-pub(super) const FIELDS_TO_COME: &[&str] = &["line", "cpu"];
+pub(super) const FIELDS_TO_COME: &[&str] = &["cpu"];
 
 /// Writes the system file of a plan, with the findings as comments in front.
 pub(super) fn text(source: &Source, plan: &Plan, findings: &[Finding]) -> String {
@@ -103,7 +103,7 @@ fn is_comment(on: On) -> bool {
 
 fn machine(out: &mut impl Write, plan: &Plan) -> fmt::Result {
     let mut text = format!("[[tcpip]]\nname = \"{}\"\nclients = [\"*\"]\n", plan.machine);
-    size(&mut text, "connection_max", &plan.connection_max)?;
+    size(&mut text, "connection_buffers", &plan.connection_max)?;
     size(&mut text, "buffers_max", &plan.buffers_max)?;
     plan.interfaces.iter().try_for_each(|one| interface(&mut text, plan, one))?;
     plan.routes.iter().try_for_each(|one| route(&mut text, one))?;
