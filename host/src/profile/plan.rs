@@ -54,7 +54,7 @@ pub(super) fn plan(
         lines: Vec::new(),
         interfaces: Vec::new(),
         routes: Vec::new(),
-        connection_max: None,
+        connection_buffers: None,
         buffers_max: None,
     };
     let mut planner =
@@ -497,15 +497,9 @@ impl<'p> Planner<'p, '_, '_> {
             let what = "TCP/IP for VM passes packets on between two interfaces";
             self.findings.changed(&link.named.span, what, NO_FORWARDING);
         }
-        for (field, is_used, subject) in [
-            ("line", matches!(interface.on, On::Line(_)), "the machine's interface on the line"),
-            ("cpu", interface.cpu.is_some(), "the processor of the driver"),
-        ] {
-            if is_used && FIELDS_TO_COME.contains(&field) {
-                let what = format!("{subject} of {} cannot be said yet", shown(link));
-                let instead = "the system file has it as a comment";
-                self.findings.changed(&link.named.span, what, instead);
-            }
+        if interface.cpu.is_some() && FIELDS_TO_COME.contains(&"cpu") {
+            let what = format!("the processor of the driver of {} cannot be said yet", shown(link));
+            self.findings.changed(&link.named.span, what, "the system file has it as a comment");
         }
         self.plan.interfaces.push(interface);
     }
@@ -552,7 +546,7 @@ impl<'p> Planner<'p, '_, '_> {
 
     fn route(&mut self, route: &Route) {
         let result = self.via(route);
-        let (via, on, comment) = match result {
+        let (via, comment) = match result {
             Ok(Some(via)) => via,
             Ok(None) => return,
             Err(mistake) => {
@@ -573,11 +567,11 @@ impl<'p> Planner<'p, '_, '_> {
             self.findings.left_out(&route.span, &subject, &reason);
             return;
         }
-        self.plan.routes.push(Via { to: route.to, via, on, comment });
+        self.plan.routes.push(Via { to: route.to, via, comment });
     }
 
     /// Where a route goes first. None if it needs none, or is left out.
-    fn via(&mut self, route: &Route) -> Result<Option<(IpAddr, On, String)>, Mistake> {
+    fn via(&mut self, route: &Route) -> Result<Option<(IpAddr, String)>, Mistake> {
         let link = Self::look_up(&route.link, "LINK", &self.profile.links, |one| &one.named)?;
         let line = self.line_of(&route.span);
         match self.on.get(link.named.name.as_str()).copied().flatten() {
@@ -599,7 +593,7 @@ impl<'p> Planner<'p, '_, '_> {
                         let what = format!("{} is of another family than {peer}", route.to);
                         Err(Mistake::at(&route.span, what, "must be of the same"))
                     }
-                    _ => Ok(Some((peer, On::Line(at), format!("line {line}")))),
+                    _ => Ok(Some((peer, format!("line {line}")))),
                 }
             }
             Some(On::Lan(at)) => {
@@ -623,7 +617,7 @@ impl<'p> Planner<'p, '_, '_> {
                 }
                 self.check_hop(at, hop, route)?;
                 let (name, what) = self.router(at, hop);
-                Ok(Some((hop, On::Lan(at), format!("line {line}; {name} {what}"))))
+                Ok(Some((hop, format!("line {line}; {name} {what}"))))
             }
         }
     }
@@ -678,13 +672,13 @@ impl<'p> Planner<'p, '_, '_> {
             let what = format!("{most} of {each} bytes");
             let bytes = u64::from(most) * each;
             let size = self.size("DATABUFFERLIMITS", span, what, bytes, &CONNECTION_BYTES_RANGE);
-            self.plan.connection_max = Some(size);
+            self.plan.connection_buffers = Some(size);
         }
         if let Some(Numbers { first, span, .. }) = connection_bytes {
             let what = format!("{first} bytes");
             let size =
                 self.size("TCPCONFIG", span, what, u64::from(*first), &CONNECTION_BYTES_RANGE);
-            self.plan.connection_max = Some(size);
+            self.plan.connection_buffers = Some(size);
         }
         if let Some(Numbers { first, span, .. }) = fixed_pages {
             let subject = format!("FIXEDPAGESTORAGEPOOL {first}");

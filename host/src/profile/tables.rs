@@ -58,8 +58,6 @@ pub(super) enum On {
 pub(super) struct Via {
     pub(super) to: IpNet,
     pub(super) via: IpAddr,
-    /// The interface that it goes over.
-    pub(super) on: On,
     pub(super) comment: String,
 }
 
@@ -71,6 +69,6 @@ pub(super) struct Plan {
     pub(super) lines: Vec<Line>,
     pub(super) interfaces: Vec<Interface>,
     pub(super) routes: Vec<Via>,
-    pub(super) connection_max: Option<Size>,
+    pub(super) connection_buffers: Option<Size>,
     pub(super) buffers_max: Option<Size>,
 }

@@ -96,61 +96,32 @@ fn line(out: &mut impl Write, line: &Line) -> fmt::Result {
     Ok(())
 }
 
-/// Returns true if a table for this interface stands as a comment.
-fn is_comment(on: On) -> bool {
-    matches!(on, On::Line(_)) && FIELDS_TO_COME.contains(&"line")
-}
-
 fn machine(out: &mut impl Write, plan: &Plan) -> fmt::Result {
-    let mut text = format!("[[tcpip]]\nname = \"{}\"\nclients = [\"*\"]\n", plan.machine);
-    size(&mut text, "connection_buffers", &plan.connection_max)?;
-    size(&mut text, "buffers_max", &plan.buffers_max)?;
-    plan.interfaces.iter().try_for_each(|one| interface(&mut text, plan, one))?;
-    plan.routes.iter().try_for_each(|one| route(&mut text, one))?;
-    out.write_char('\n')?;
-    // A machine must be somewhere.
-    match plan.interfaces.iter().all(|one| is_comment(one.on)) {
-        true => commented(out, &text),
-        false => out.write_str(&text),
-    }
+    writeln!(out, "\n[[tcpip]]\nname = \"{}\"\nclients = [\"*\"]", plan.machine)?;
+    size(out, "connection_buffers", &plan.connection_buffers)?;
+    size(out, "buffers_max", &plan.buffers_max)?;
+    plan.interfaces.iter().try_for_each(|one| interface(out, plan, one))?;
+    plan.routes.iter().try_for_each(|one| route(out, one))
 }
 
 fn interface(out: &mut impl Write, plan: &Plan, interface: &Interface) -> fmt::Result {
     let Interface { on, comment, mtu, cpu } = interface;
-    writeln!(out, "\n# {}.", printable(comment))?;
-    let mut text = "[[tcpip.interface]]\n".to_owned();
+    writeln!(out, "\n# {}.\n[[tcpip.interface]]", printable(comment))?;
     match *on {
         On::Lan(at) => {
             let Lan { name, addresses, .. } = &plan.lans[at];
-            writeln!(text, "lan = \"{name}\"\naddresses = {}\nmtu = {mtu}", list(addresses))?;
+            writeln!(out, "lan = \"{name}\"\naddresses = {}\nmtu = {mtu}", list(addresses))?;
         }
-        On::Line(at) => writeln!(text, "line = \"{}\"", plan.lines[at].name)?,
+        On::Line(at) => writeln!(out, "line = \"{}\"", plan.lines[at].name)?,
     }
-    if let Some(cpu) = cpu {
-        let mark = if FIELDS_TO_COME.contains(&"cpu") && !is_comment(*on) { "# " } else { "" };
-        writeln!(text, "{mark}cpu = {cpu}")?;
-    }
-    match is_comment(*on) {
-        true => commented(out, &text),
-        false => out.write_str(&text),
-    }
+    let Some(cpu) = cpu else { return Ok(()) };
+    let mark = if FIELDS_TO_COME.contains(&"cpu") { "# " } else { "" };
+    writeln!(out, "{mark}cpu = {cpu}")
 }
 
-/// Writes lines as comments. Those that are comments stay so.
-fn commented(out: &mut impl Write, text: &str) -> fmt::Result {
-    text.lines().try_for_each(|line| match line.is_empty() || line.starts_with('#') {
-        true => writeln!(out, "{line}"),
-        false => writeln!(out, "# {line}"),
-    })
-}
-
-fn route(out: &mut impl Write, Via { to, via, on, comment }: &Via) -> fmt::Result {
-    writeln!(out, "\n# {}.", printable(comment))?;
-    let text = format!("[[tcpip.route]]\nto = \"{to}\"\nvia = \"{via}\"\n");
-    match is_comment(*on) {
-        true => commented(out, &text),
-        false => out.write_str(&text),
-    }
+fn route(out: &mut impl Write, Via { to, via, comment }: &Via) -> fmt::Result {
+    writeln!(out, "\n# {}.\n[[tcpip.route]]", printable(comment))?;
+    writeln!(out, "to = \"{to}\"\nvia = \"{via}\"")
 }
 
 fn list<T: Display>(all: &[T]) -> String {
