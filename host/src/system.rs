@@ -29,7 +29,7 @@
 //! storage_max = "1 GiB"       # data storage that all its paths together may lend
 //! ```
 //!
-//! [`lan`] describes the tables of LANs, [`line`] those of lines, [`machine`] those of TCPIP machines, [`volume`] those of volumes.
+//! [`lan`] describes the tables of LANs, [`mod@line`] those of lines, [`machine`] those of TCPIP machines, [`volume`] those of volumes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

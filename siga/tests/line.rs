@@ -148,6 +148,27 @@ fn packets_are_as_long_as_the_ends_agree_on() {
 }
 
 #[test]
+fn line_asks_for_as_much_storage_as_its_messages_need() {
+    let host = |storage_max: &str| {
+        let text = format!(
+            "[[guest]]\nname = \"*\"\nconnect = [\"*\"]\nstorage_max = \"{storage_max}\"\n"
+        );
+        let system = System::parse(&Source::of("system.toml", &text)).unwrap();
+        Embedded::start(system).unwrap()
+    };
+    for (storage_max, mtu) in [("4 MiB", 32_764), ("9 MiB", 2 << 20)] {
+        let host = host(storage_max);
+        let [left, right] = [true, false].map(|is_left| alone(line(&host, is_left, mtu)));
+        carry(&left, &right, "10.9.0.2", 5 << 20);
+        assert_eq!(of(&left).counters.get(Counter::Severed), 0);
+    }
+    // A guest that may lend less has no line, and the state says that it is not allowed.
+    let host = host("4 MiB");
+    let [left, _right] = [true, false].map(|is_left| alone(line(&host, is_left, 2 << 20)));
+    until(&left, "it is refused", |line| line.state == State::ConnectError);
+}
+
+#[test]
 fn line_of_ipv6_needs_its_least_mtu() {
     let host = host();
     let guest = |name| Guest::attach_embedded(&host, name).unwrap();

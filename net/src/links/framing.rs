@@ -274,7 +274,8 @@ impl Collected {
     /// Returns the message, with its end. Packets that are added after that are behind those that are there.
     pub fn message(&mut self) -> Message<'_> {
         let framing = self.framing;
-        let open = self.bytes.len();
+        let open = self.bytes.len().max(framing.start());
+        self.bytes.resize(open, 0);
         if framing.fixed_bytes() > framing.start() {
             self.bytes.resize(open + framing.fixed_bytes(), 0);
         }

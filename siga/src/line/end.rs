@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use fabric::name::{LanName, Name};
 use fabric::path::NO_DATA;
 use net::links::{
-    Connector, Counter, Counters, Driver, Greeting, MESSAGES_MAX, MTU, MTU_MIN, State, Terms,
-    WIDE_MTU_MAX,
+    Connector, Counter, Counters, Driver, Greeting, MESSAGES_MAX, MTU, MTU_MIN, NETIUCV_BYTES_MAX,
+    State, Terms, WIDE_MTU_MAX,
 };
 use net::tcpip::Prefix;
 use os::processor::now_ns;
@@ -22,6 +22,13 @@ use crate::waiting::Wait;
 
 /// Bytes of IPv6's least MTU.
 const MTU_MIN_V6: usize = 1280;
+
+/// Messages of the greatest length that a path may lend at once: one under way, and those before that the partner has received and not
+/// given back.
+const MESSAGES_LENT_MAX: u64 = 4;
+
+/// Bytes of storage that a path may lend at least.
+const STORAGE_BYTES_MIN: u64 = 4 << 20;
 
 /// Who is at the ends of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,8 +225,16 @@ impl Line {
             limit: MESSAGES_MAX,
             parameters: false,
             wait: self.options.wait,
+            storage_bytes: self.storage_bytes(),
             ..Options::default()
         }
+    }
+
+    /// Bytes of storage that the path may lend: a message is half of that at most, and the one before is not retired at once.
+    fn storage_bytes(&self) -> u64 {
+        let message_bytes =
+            Connector::wide_bytes_max(self.options.mtu).unwrap_or(NETIUCV_BYTES_MAX);
+        (MESSAGES_LENT_MAX * message_bytes as u64).max(STORAGE_BYTES_MIN)
     }
 
     /// The path has ended, or is ended now.

@@ -110,12 +110,8 @@ impl Line {
                 self.retry_ns = Some(now + RETRY_NS);
                 Unsent::Lacking(lack)
             }
-            TrySendError::Send(SendError::Severed(_)) => {
-                self.sever(now);
-                Unsent::Unreachable
-            }
-            // The partner does not take what it has agreed to, which no driver does.
-            TrySendError::Send(SendError::TooLong { .. } | SendError::NoParameters) => {
+            // The storage of the path has room for several messages, so none is too long.
+            TrySendError::Send(SendError::Severed(_) | SendError::TooLong { .. }) => {
                 self.sever(now);
                 Unsent::Unreachable
             }

@@ -85,6 +85,7 @@ fn message_that_could_not_be_sent_grows() {
     assert_eq!(collected.message()[..], NETIUCV);
     collected.clear();
     assert!(collected.is_empty());
+    assert_eq!(Collected::new(Framing::Ctcm, 1000).message()[..], [0, 2]);
     assert!(collected.add(false, 2, |target| target.copy_from_slice(&TWO)));
     assert_eq!(collected.message()[..], [0, 4, 0x60, 9, 0, 0]);
 }
@@ -222,8 +223,10 @@ proptest! {
         }
         let message = collected.message();
         prop_assert!(taken.is_empty() || message.len() <= bytes_max);
-        if !taken.is_empty() {
-            prop_assert_eq!(walked(ALL[of], &message), (taken, vec![]));
+        match taken.is_empty() {
+            // An end mark, a block of nothing but its length, nothing.
+            true => prop_assert_eq!(&message[..], [&[0, 0][..], &[0, 2], &[]][of]),
+            false => prop_assert_eq!(walked(ALL[of], &message), (taken, vec![])),
         }
     }
 }
