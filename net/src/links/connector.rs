@@ -116,6 +116,8 @@ pub struct Connector {
     phase: Phase,
     /// The earliest time for another request.
     not_before: u64,
+    /// Set if a request has come to nothing since the line was up last.
+    has_failed: bool,
     /// When the partner may again have as many connections at once as at the beginning.
     accepts_full_at: u64,
 }
@@ -130,6 +132,7 @@ impl Connector {
             offers_wide,
             phase: Phase::Stopped,
             not_before: 0,
+            has_failed: false,
             accepts_full_at: 0,
         }
     }
@@ -152,11 +155,11 @@ impl Connector {
         }
     }
 
-    /// Returns true if the line may be up in a moment: the partner is being asked, or is about to be.
+    /// Returns true if the line may be up in a moment: the partner is being asked, or is about to be, and has not failed to answer before.
     pub fn is_coming_up(&self, now: u64) -> bool {
         match self.phase {
-            Phase::Asking { .. } => true,
-            Phase::Waiting { due, .. } => due <= now,
+            Phase::Asking { .. } => !self.has_failed,
+            Phase::Waiting { due, .. } => due <= now && !self.has_failed,
             Phase::Stopped | Phase::Connected => false,
         }
     }
@@ -191,7 +194,7 @@ impl Connector {
             }
             Phase::Asking { .. } => {
                 driver.count(Counter::ConnectsTimedOut);
-                self.wait(now, false);
+                self.fail(now, false);
                 Some(Act::Withdraw)
             }
             Phase::Stopped | Phase::Connected => None,
@@ -231,6 +234,7 @@ impl Connector {
     /// The partner's request was accepted: the line is up.
     pub fn accepted(&mut self, terms: Terms, driver: &mut Driver) {
         self.phase = Phase::Connected;
+        self.has_failed = false;
         driver.up(terms);
     }
 
@@ -246,7 +250,7 @@ impl Connector {
         let theirs = theirs.filter(|theirs| self.offers_wide || theirs.wide_bytes_max.is_none());
         let Some(theirs) = theirs else {
             driver.count(Counter::RequestsRefused);
-            self.wait(now, false);
+            self.fail(now, false);
             return false;
         };
         let (_, terms) = self.agree(theirs);
@@ -263,7 +267,7 @@ impl Connector {
             // A driver of Linux refuses what it does not know: the next request offers the other framing.
             self.offers_wide = self.greeting.wide_bytes_max.is_some() && !self.offers_wide;
         }
-        self.wait(now, why == Unconnected::NotAllowed);
+        self.fail(now, why == Unconnected::NotAllowed);
     }
 
     /// The path has ended, or is ended because the partner breaks the rules.
@@ -278,6 +282,12 @@ impl Connector {
     /// Waits for the partner, or for the time of the next request: a partner that accepts and ends at once is not asked more often.
     fn wait(&mut self, now: u64, is_error: bool) {
         self.phase = Phase::Waiting { is_error, due: now.max(self.not_before) };
+    }
+
+    /// The own request has come to nothing.
+    fn fail(&mut self, now: u64, is_error: bool) {
+        self.has_failed = true;
+        self.wait(now, is_error);
     }
 
     /// What this end says.

@@ -63,6 +63,8 @@ fn end_that_is_alone_asks_every_five_seconds() {
     assert!(ends.connectors[0].is_coming_up(SECOND));
     ends.connectors[0].unconnected(SECOND, Unconnected::Absent);
     assert!(!ends.connectors[0].is_coming_up(SECOND));
+    // One that was not there is not waited for with the next request.
+    assert!(!ends.connectors[0].is_coming_up(5 * SECOND));
     assert_eq!(ends.states()[0], State::StartWait);
     assert_eq!(ends.connectors[0].due(), Some(5 * SECOND));
     assert_eq!(ends.poll(0, 5 * SECOND - 1), None);
@@ -110,6 +112,7 @@ fn partner_that_goes_is_asked_again_but_not_without_end() {
     ends.accept(1, 0, data);
     ends.connectors[0].severed(SECOND, &mut ends.drivers[0]);
     assert_eq!((ends.states()[0], ends.terms()[0]), (State::StartWait, None));
+    assert!(ends.connectors[0].is_coming_up(5 * SECOND));
     // It was asked a second ago.
     assert_eq!(ends.connectors[0].due(), Some(5 * SECOND));
     ends.connectors[1].severed(100 * SECOND, &mut ends.drivers[1]);
