@@ -210,7 +210,15 @@ pub(super) fn rules(
             return Err(source.error(span, what, format!("must be at most {MACHINES_MAX}")));
         }
         let rule = machine.rule(source, lans, lines)?;
-        for name in rule.guests() {
+        let own: Vec<Name> = rule.guests().collect();
+        if let Some(twice) = own.iter().enumerate().find(|(at, name)| own[..*at].contains(name)) {
+            let what = format!(
+                "{} would be a guest of its own: {} shortened, with a digit",
+                twice.1, rule.name
+            );
+            return Err(source.error(span, what, "must be shorter, or end with another character"));
+        }
+        for name in own {
             if guests.iter().any(|guest| guest.is_named(name)) {
                 let what = match name == rule.name {
                     true => format!("{name} is described as a [[guest]]"),

@@ -4,22 +4,31 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabric::name::Name;
 use fabric::path::SendError;
 use net::tcpip::ConnectionId;
 use net::tcpip::service::{self, Left};
 use os::event::Event;
+use os::processor::now_ns;
 
 use super::engine::Opening;
 use super::failure::{failed, lacking};
 use super::lans::{LansSleeper, Rang};
 use super::own::Worked;
-use crate::guest::Guest;
+use crate::guest::{ConnectError, Connecting, Guest};
 use crate::members::Served;
+use crate::options::PathOptions;
 use crate::path::Path;
 use crate::waiter::{Key, Looked, Waiter};
-use crate::waiting::Wait;
+use crate::waiting::{Wait, after};
+
+/// The interval between two attempts for which memory or descriptors were lacking.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// Bytes that are given in one piece to a program that takes what has come where it lies: they are copied for that.
+const PIECE_BYTES_MAX: usize = 64 << 10;
 
 /// Rounds of taking in what has come in one verb that does not wait.
 const ROUNDS_MAX: usize = 64;
@@ -32,6 +41,8 @@ pub(super) struct Client {
     guest: Key,
     path: Option<Key>,
     sleeper: Arc<LansSleeper>,
+    /// When what failed for want of memory or descriptors is tried again: nobody says when they are there.
+    retry_ns: Option<u64>,
     /// What has come, put together for a program that takes it where it lies.
     scratch: Vec<u8>,
 }
@@ -62,7 +73,16 @@ impl Client {
         let path = Some(waiter.add(Served::Path(path))?);
         let sleeper = Arc::new(LansSleeper::new(vec![Some(waiter.sleeper())])?);
         let net = service::Client::default();
-        Ok(Client { net, machine, waiter, guest, path, sleeper, scratch: Vec::new() })
+        Ok(Client {
+            net,
+            machine,
+            waiter,
+            guest,
+            path,
+            sleeper,
+            retry_ns: None,
+            scratch: Vec::new(),
+        })
     }
 
     /// The machine's name.
@@ -76,6 +96,14 @@ impl Client {
             Some(Served::Guest(guest)) => guest,
             _ => unreachable!("the client was made with its guest"),
         }
+    }
+
+    /// Asks for a path to the machine that is there now.
+    pub(super) fn start_connecting(
+        &self,
+        options: &PathOptions,
+    ) -> Result<Connecting, ConnectError> {
+        self.guest().start_connecting(self.machine.as_str(), options)
     }
 
     /// Uses another path after the last has ended: to this machine or to one in its place. The sockets of before have ended.
@@ -126,20 +154,31 @@ impl Client {
     fn flush(&mut self) {
         let Some((net, path)) = self.split() else { return };
         let flushed = net.flush(path.sender().raw());
+        let mut is_short = false;
         let wants_room = match flushed {
             Ok(is_all) => !is_all || net.is_blocked(),
             Err(SendError::Severed(severed)) => {
                 net.lose_path(severed);
                 false
             }
-            // It is tried again at the next occasion.
-            Err(_) => true,
+            Err(_) => {
+                is_short = true;
+                false
+            }
         };
         path.sender().set_wants_room(wants_room);
+        if is_short {
+            self.retry_ns.get_or_insert_with(|| after(RETRY));
+        }
     }
 
     pub(super) fn pump(&mut self, is_wanted: impl Fn() -> bool) -> io::Result<Worked> {
         let mut worked = Worked::default();
+        if self.retry_ns.is_some_and(|retry| retry <= now_ns()) {
+            self.retry_ns = None;
+            self.net.has_room();
+            worked.has_worked = true;
+        }
         for _ in 0..ROUNDS_MAX {
             worked.has_more = self.take_in();
             worked.has_worked |= worked.has_more;
@@ -192,9 +231,9 @@ impl Client {
         Worked { has_worked: false, has_more: false }
     }
 
-    /// Nothing is due by itself: all times are the machine's.
+    /// Nothing else is due by itself: all times are the machine's.
     pub(super) fn due(&self) -> Option<u64> {
-        None
+        self.retry_ns
     }
 
     pub(super) fn look(
@@ -294,8 +333,12 @@ impl Client {
                 net.lose_path(severed);
                 0
             }
-            Err(_) => {
+            Err(SendError::Full | SendError::Quiesced) => {
                 sender.set_wants_room(true);
+                0
+            }
+            Err(_) => {
+                self.retry_ns.get_or_insert_with(|| after(RETRY));
                 0
             }
         }
@@ -306,7 +349,7 @@ impl Client {
         id: ConnectionId,
         take: impl FnOnce(&[u8]) -> (usize, R),
     ) -> Option<R> {
-        let waiting = self.net.waiting(id);
+        let waiting = self.net.waiting(id).min(PIECE_BYTES_MAX);
         if waiting == 0 {
             return None;
         }
@@ -381,7 +424,10 @@ impl Client {
                 sender.set_wants_room(true);
                 None
             }
-            Err(SendError::Lacking(lack)) => Some(Err(lacking(lack))),
+            Err(SendError::Lacking(lack)) => {
+                self.retry_ns.get_or_insert_with(|| after(RETRY));
+                Some(Err(lacking(lack)))
+            }
             Err(SendError::Severed(severed)) => {
                 net.lose_path(severed);
                 self.check_there().err().map(Err)

@@ -13,7 +13,9 @@ use fabric::control::{Kind, Pending};
 use fabric::name::Name;
 use fabric::path::{Ringing, Shape};
 use net::board::{self, ClientRow};
-use net::tcpip::service::{self, ClientCounters, ClientLimits, Left, Service, ServiceCounters};
+use net::tcpip::service::{
+    self, ClientCounters, ClientLimits, Given, Left, Service, ServiceCounters, Taken,
+};
 use net::tcpip::{SendToError, Stack};
 use os::event::Event;
 use os::fork::ForkGuard;
@@ -34,8 +36,12 @@ use crate::waiting::Wait;
 /// Time that a client's requests are served for in one turn, for each unit of its share.
 const QUANTUM_NS: i64 = 50_000;
 
-/// Turns of clients between two looks at the network, at most.
+/// Turns of clients between two looks at the network, at most, and the time that they take, about.
 const TURNS_PER_POLL: usize = 64;
+const TURNS_NS_MAX: u64 = 1_000_000;
+
+/// Paths of one guest at once: of one that has died and is not known to, and of its successor.
+const PATHS_PER_GUEST: usize = 2;
 
 /// Polls that find nothing before the machine waits.
 const IDLE_POLLS: u32 = 16;
@@ -117,6 +123,14 @@ struct Seat {
     share: i64,
 }
 
+impl Seat {
+    /// Adds a turn's time; what was not used before is not saved.
+    fn add_turn(&mut self) {
+        let turn_ns = QUANTUM_NS * self.share;
+        self.deficit_ns = (self.deficit_ns + turn_ns).min(turn_ns);
+    }
+}
+
 /// Ends the serving of a machine, from any thread.
 #[derive(Clone, Debug)]
 pub struct MachineStop {
@@ -158,7 +172,7 @@ impl Member for MachineStop {
 enum Party {
     Stop(MachineStop),
     Guest(Guest),
-    Path(Path),
+    Client(Box<Served>),
     Ground(Ground),
 }
 
@@ -167,7 +181,7 @@ impl OneOf for Party {
         match self {
             Party::Stop(stop) => stop,
             Party::Guest(guest) => guest,
-            Party::Path(path) => path,
+            Party::Client(served) => &**served,
             Party::Ground(ground) => ground,
         }
     }
@@ -176,7 +190,7 @@ impl OneOf for Party {
         match self {
             Party::Stop(stop) => stop,
             Party::Guest(guest) => guest,
-            Party::Path(path) => path,
+            Party::Client(served) => &mut **served,
             Party::Ground(ground) => ground,
         }
     }
@@ -186,9 +200,53 @@ impl OneOf for Party {
         match self {
             Party::Stop(stop) => stop.is_ready(),
             Party::Guest(guest) => guest.is_ready(),
-            Party::Path(path) => path.is_ready(),
+            Party::Client(served) => served.is_ready(),
             Party::Ground(ground) => ground.is_ready(),
         }
+    }
+}
+
+/// The path of a client.
+struct Served {
+    path: Path,
+    /// Set while nothing is taken from it: more is to be said to the client first.
+    is_muted: bool,
+}
+
+/// Ready when a request waits, or there is room again after there was none, or the path has ended.
+impl Member for Served {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        self.path.doorbells(add);
+    }
+
+    fn hear(&mut self, index: usize) -> bool {
+        self.path.hear(index)
+    }
+
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        if !self.is_muted {
+            return self.path.is_ready();
+        }
+        let (senders, receivers) = self.path.halves();
+        receivers[0].raw().ended().is_some()
+            || senders[0].wants_room() && senders[0].raw().is_ready()
+    }
+
+    fn sleep(&mut self) {
+        self.path.sleep();
+    }
+
+    fn wake(&mut self) {
+        self.path.wake();
+    }
+
+    fn trim(&mut self) -> bool {
+        self.path.trim()
+    }
+
+    fn count(&mut self, polls: u64, spinning_ns: u64) {
+        self.path.count(polls, spinning_ns);
     }
 }
 
@@ -228,6 +286,11 @@ impl Member for Ground {
         {
             self.has_heard = true;
         }
+    }
+
+    fn trim(&mut self) -> bool {
+        let lans = self.own.iter_mut().flat_map(|own| own.lans.iter_mut());
+        lans.fold(false, |may_trim, (_, lan)| Member::trim(lan) | may_trim)
     }
 }
 
@@ -401,7 +464,8 @@ impl Machine {
             let due = own.due();
             self.put_back(own);
             let retry = self.is_short.then(|| now.saturating_add(RETRY.as_nanos() as u64));
-            let until = [due, retry].into_iter().flatten().fold(deadline_ns, u64::min);
+            let dues = [due, retry, self.service.due()];
+            let until = dues.into_iter().flatten().fold(deadline_ns, u64::min);
             if let Some(key) = self.waiter.wait_until(until)? {
                 self.serve_member(key)?;
             }
@@ -417,14 +481,19 @@ impl Machine {
             return Err(io::ErrorKind::NotConnected.into());
         }
         let mut found = false;
+        let begun = now_ns();
         for _ in 0..TURNS_PER_POLL.min(self.waiter.len()) {
             let Some(key) = self.waiter.try_next_busy()? else { break };
             found |= self.numbers.contains_key(&key);
             self.serve_member(key)?;
+            if now_ns() - begun >= TURNS_NS_MAX {
+                break;
+            }
         }
         let mut own = self.take_ground();
         let worked = own.pump(|| false);
         self.service.follow(&mut *own);
+        self.service.expire(&mut *own);
         let given = self.give(&mut own);
         let pushed = own.push();
         // One that waits has shown them before.
@@ -496,8 +565,9 @@ impl Machine {
         while self.accepting.len() < ACCEPTING_MAX
             && let Some(pending) = guest.pending()
         {
-            let Pending { kind, shape, .. } = pending;
-            if kind != Kind::TCPIP || shape != Shape::SIMPLE {
+            let Pending { kind, shape, from, .. } = pending;
+            let paths = self.service.clients().filter(|(_, client, ..)| *client == from).count();
+            if kind != Kind::TCPIP || shape != Shape::SIMPLE || paths >= PATHS_PER_GUEST {
                 guest.refuse(pending, [0; 16]);
             } else if let Ok(connecting) = guest.start_accepting(pending, &PATH_OPTIONS) {
                 self.accepting.push(connecting);
@@ -513,7 +583,8 @@ impl Machine {
         let limits = (self.limits)(guest);
         path.sender().raw().set_ringing(Ringing::Deferred);
         // Who cannot be waited for is no client: its path ends, and so it learns of it.
-        let Ok(key) = self.waiter.add(Party::Path(path)) else { return };
+        let served = Box::new(Served { path, is_muted: false });
+        let Ok(key) = self.waiter.add(Party::Client(served)) else { return };
         let number = self.service.attach(guest, limits);
         if self.seats.len() <= number {
             self.seats.resize(number + 1, None);
@@ -527,28 +598,30 @@ impl Machine {
     fn serve_client(&mut self, number: usize, key: Key) {
         let mut own = self.take_ground();
         let mut left = None;
-        if let (Some(Party::Path(path)), Some(seat)) =
+        if let (Some(Party::Client(served)), Some(seat)) =
             (self.waiter.get_mut(key), self.seats.get_mut(number).and_then(Option::as_mut))
         {
+            let Served { path, is_muted } = &mut **served;
             let (senders, receivers) = path.halves();
             if senders[0].wants_room() && senders[0].raw().is_ready() {
                 senders[0].set_wants_room(false);
                 self.service.has_room(number);
             }
             let begun = now_ns();
-            seat.deficit_ns =
-                (seat.deficit_ns + QUANTUM_NS * seat.share).min(QUANTUM_NS * seat.share);
+            seat.add_turn();
             loop {
                 let spent = (now_ns() - begun) as i64;
-                if spent >= seat.deficit_ns {
+                if spent >= seat.deficit_ns.min(TURNS_NS_MAX as i64) {
                     seat.deficit_ns -= spent;
+                    self.service.count_cut(number);
                     break;
                 }
                 match self.service.take(number, receivers[0].raw(), &mut *own) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        // Who has nothing to do saves no time for later.
-                        seat.deficit_ns = 0;
+                    Ok(Taken::Some) => {}
+                    Ok(all_or_behind) => {
+                        *is_muted = all_or_behind == Taken::Behind;
+                        // Who has nothing to do saves no time for later, and owes what it has taken too much.
+                        seat.deficit_ns = seat.deficit_ns.min(0);
                         break;
                     }
                     Err(why) => {
@@ -567,31 +640,43 @@ impl Machine {
     /// Gives clients what is there for them. Returns true if there was something.
     fn give(&mut self, own: &mut Own) -> bool {
         let (mut last, mut found) = (None, false);
-        self.is_short = false;
+        let are_others = self.service.count_to_give() > 1;
+        let (mut begun, mut short) = (now_ns(), Vec::new());
         while let Some(number) = self.service.next_to_give(last) {
             last = Some(number);
-            let Some(Seat { key, .. }) = self.seats.get(number).copied().flatten() else {
-                continue;
-            };
-            let Some(Party::Path(path)) = self.waiter.get_mut(key) else { continue };
+            let Some(seat) = self.seats.get_mut(number).and_then(Option::as_mut) else { continue };
+            if seat.deficit_ns < 0 {
+                seat.add_turn();
+                // It has its turn when it has paid for the last one.
+                if seat.deficit_ns < 0 && are_others {
+                    found = true;
+                    continue;
+                }
+            }
+            let key = seat.key;
+            let Some(Party::Client(served)) = self.waiter.get_mut(key) else { continue };
+            let Served { path, is_muted } = &mut **served;
             let (senders, receivers) = path.halves();
             let sender = &mut senders[0];
             let given = self.service.give(number, sender.raw(), receivers[0].raw(), own);
             sender.raw().ring();
+            let now = now_ns();
+            seat.deficit_ns -= (now - begun) as i64;
+            begun = now;
             match given {
-                Ok(is_full) => {
-                    found |= !is_full;
-                    sender.set_wants_room(is_full);
-                    // What lacks is there again when nobody says so.
-                    if is_full && sender.raw().is_ready() {
-                        self.is_short = true;
-                        sender.set_wants_room(false);
-                        self.service.has_room(number);
+                Ok(given) => {
+                    found |= matches!(given, Given::All | Given::Some);
+                    sender.set_wants_room(given == Given::Full);
+                    *is_muted &= given != Given::All;
+                    if given == Given::Lacking {
+                        short.push(number);
                     }
                 }
                 Err(why) => self.detach(number, key, why, own),
             }
         }
+        self.is_short = !short.is_empty();
+        short.into_iter().for_each(|number| self.service.has_room(number));
         found
     }
 
@@ -599,10 +684,10 @@ impl Machine {
         self.seats[number] = None;
         self.numbers.remove(&key);
         self.service.detach(number, own);
-        if let Some(Party::Path(path)) = self.waiter.remove(key) {
+        if let Some(Party::Client(served)) = self.waiter.remove(key) {
             match why {
-                Left::Severed(_) => path.close(),
-                Left::Fault(fault) => path.close_with(fault.text()),
+                Left::Severed(_) => served.path.close(),
+                Left::Fault(fault) => served.path.close_with(fault.text()),
             }
         }
     }

@@ -25,6 +25,7 @@ use super::engine::{Bound, Engine, Opening};
 use super::lans::{Attached, Lans, LansSleeper};
 use super::own::Own;
 use super::routing::Routing;
+use super::stack::timed_out;
 #[cfg(feature = "tokio")]
 use super::waiting::Ticket;
 use super::waiting::{Interest, Signal, Wakeup};
@@ -239,10 +240,7 @@ impl Shared {
                     Ok(())
                 });
             }
-            match is_late {
-                true => io::Error::new(io::ErrorKind::TimedOut, "the TCPIP machine did not answer"),
-                false => error,
-            }
+            timed_out(error)
         })
     }
 

@@ -116,6 +116,16 @@ impl ClientOptions {
     }
 }
 
+/// The time for the machine's answer was over, if that is the error.
+pub(super) fn timed_out(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            io::Error::new(io::ErrorKind::TimedOut, "the TCPIP machine did not answer")
+        }
+        _ => error,
+    }
+}
+
 /// Why a guest did not become a client of a machine, and what would be right.
 fn not_attached(guest: Name, machine: Name, error: ConnectError) -> io::Error {
     let refused = |text| io::Error::new(io::ErrorKind::ConnectionRefused, text);
@@ -358,12 +368,7 @@ impl Stack {
             },
             Engine::Own(_) => Some(Ok(Vec::new())),
         });
-        let addresses = welcomed.map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => {
-                io::Error::new(io::ErrorKind::TimedOut, "the TCPIP machine did not answer")
-            }
-            _ => error,
-        })?;
+        let addresses = welcomed.map_err(timed_out)?;
         *self.owner.addresses.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
         Ok(())
     }
@@ -374,20 +379,39 @@ impl Stack {
     /// # Errors
     /// As [`Stack::of_machine`]; `Unsupported` if it is a stack of one's own.
     pub fn attach_again(&self, options: &ClientOptions) -> io::Result<()> {
+        let deadline = after(options.time);
+        let asked = self.owner.with(|core| {
+            // The last one may have ended since anybody looked.
+            core.pump()?;
+            let client = core.client()?;
+            if client.check_there().is_ok() {
+                return Ok(None);
+            }
+            let refused = |error| not_attached(client.guest().name(), client.machine(), error);
+            client.start_connecting(&options.path()).map(Some).map_err(refused)
+        });
+        let Some(mut connecting) = asked? else { return Ok(()) };
+        // Others use the stack meanwhile.
+        let patience = |_: &mut Core| Patience::Until(deadline);
+        let attached = self.owner.try_until(Interest::All, patience, |core| {
+            let client = match core.client() {
+                Ok(client) => client,
+                Err(error) => return Some(Err(error)),
+            };
+            let (guest, machine) = (client.guest().name(), client.machine());
+            match client.guest().try_complete(&mut connecting) {
+                Ok(None) => None,
+                Ok(Some(path)) => Some(client.attach_again(path)),
+                Err(error) => Some(Err(not_attached(guest, machine, error))),
+            }
+        });
+        attached.map_err(timed_out)?;
         let mut turn = self.owner.enter()?;
-        let client = turn.client()?;
-        if client.check_there().is_ok() {
-            return Ok(());
-        }
-        let machine = client.machine();
-        let path = client.guest().connect(machine.as_str(), &options.path());
-        let path = path.map_err(|error| not_attached(client.guest().name(), machine, error))?;
-        client.attach_again(path)?;
         // Whoever sleeps, sleeps at what has ended.
         turn.interrupt();
         turn.tell_outside();
         drop(turn);
-        self.welcome(after(options.time))
+        self.welcome(deadline)
     }
 
     /// The addresses of the stack.

@@ -635,6 +635,10 @@ pub(super) fn when_writable<R>(
             if let Some(result) = fill(core, id) {
                 return Some(Ok(result));
             }
+            // The way to a machine had no room.
+            if core.net.writable(id) == Writable::Nothing {
+                return None;
+            }
         }
         Writable::Failed | Writable::Closed => {}
     }

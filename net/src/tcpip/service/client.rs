@@ -16,6 +16,7 @@ use super::format::{
     only_address, option, split_address,
 };
 use super::parked::Kept;
+use super::server::FAILED_MAX;
 use super::{CREDIT_BYTES_MAX, DATA_BYTES_MAX, DATAGRAM_BYTES, DATAGRAM_CREDIT_BYTES, Fault, Left};
 use crate::tcpip::{Awaited, ConnectionId, KeepAlive, Readable, Writable};
 
@@ -88,6 +89,12 @@ impl Client {
     /// Returns true if there are no connections, open or being closed.
     pub fn is_quiet(&self) -> bool {
         !self.slots.iter().any(|slot| matches!(slot.socket, Some(Socket::Connection(_))))
+    }
+
+    /// Returns true if there is room for another socket that the machine was not asked for. Those that it has refused take room until they are closed.
+    fn has_room_for_another(&self) -> bool {
+        let most = usize::try_from(self.sockets_max).unwrap_or(usize::MAX);
+        self.sockets_max == 0 || self.sockets() < most.saturating_add(FAILED_MAX)
     }
 
     fn insert(&mut self, socket: Socket) -> Option<u32> {
@@ -171,6 +178,9 @@ impl Client {
 
     /// Begins a connection. None if there is no room for another socket.
     pub fn connect(&mut self, remote: SocketAddr) -> Option<ConnectionId> {
+        if !self.has_room_for_another() {
+            return None;
+        }
         let index = self.insert(Socket::Connection(Connection::to(remote)))?;
         if let Some(Socket::Connection(connection)) = &mut self.slots[index as usize].socket {
             connection.number = index;
@@ -181,6 +191,9 @@ impl Client {
 
     /// Begins to listen. [`Client::opened`] has the address. None if there is no room for another socket.
     pub fn listen(&mut self, address: SocketAddr, backlog: usize) -> Option<ConnectionId> {
+        if !self.has_room_for_another() {
+            return None;
+        }
         let backlog = u32::try_from(backlog).unwrap_or(u32::MAX).max(1);
         let index = self.insert(Socket::Listener(Listener::at(address, backlog)))?;
         self.say(index, say::OPEN);
@@ -189,6 +202,9 @@ impl Client {
 
     /// Begins to bind a socket of datagrams, as [`Client::listen`].
     pub fn bind(&mut self, address: SocketAddr) -> Option<ConnectionId> {
+        if !self.has_room_for_another() {
+            return None;
+        }
         let index = self.insert(Socket::Datagrams(Datagrams::at(address)))?;
         self.say(index, say::OPEN);
         Some(self.id(index))
@@ -303,6 +319,8 @@ impl Client {
         }
         match () {
             () if connection.is_receive_shut || connection.has_finished => Readable::Finished,
+            // What had come to the machine before the end comes behind it.
+            () if connection.left > 0 && !connection.is_cut_off => Readable::Nothing,
             () if connection.end.is_some() => Readable::Failed,
             () if connection.has_told_end => Readable::Finished,
             () => Readable::Nothing,
@@ -311,6 +329,11 @@ impl Client {
 
     /// Says whether bytes can be sent.
     pub fn writable(&self, id: ConnectionId) -> Writable {
+        if self.blocked.contains(&(id.index() as u32))
+            && self.connection(id).is_some_and(|one| one.end.is_none())
+        {
+            return Writable::Nothing;
+        }
         let Some(connection) = self.connection(id) else { return Writable::Closed };
         match () {
             () if connection.end.is_some() => Writable::Failed,
@@ -362,6 +385,7 @@ impl Client {
     fn consumed(&mut self, id: ConnectionId, bytes: usize) {
         let Some(connection) = self.connection_mut(id) else { return };
         connection.to_return += bytes;
+        connection.read += bytes as u64;
         if connection.to_return >= CREDIT_BYTES_MAX / 4 {
             self.say(id.index() as u32, say::CREDIT);
         }
@@ -391,7 +415,7 @@ impl Client {
         let bytes = bytes.min(connection.may_send).min(DATA_BYTES_MAX);
         let head = Head::new(Kind::Data, connection.number).bytes();
         if let Err(error) = sender.send_built(&head, bytes, fill) {
-            if matches!(error, SendError::Full | SendError::Quiesced) {
+            if !matches!(error, SendError::Severed(_)) {
                 self.blocked.insert(id.index() as u32);
             }
             return Err(error);
@@ -494,11 +518,7 @@ impl Client {
     pub fn close(&mut self, id: ConnectionId, receiver: Option<&mut Receiver>) {
         let Client { slots, kept, .. } = self;
         let Some(connection) = connection_of(slots, id) else { return };
-        let unread = connection.parked.clear(kept, receiver);
-        if unread > 0 && !connection.is_receive_shut {
-            // The other side is told that not all was received (RFC 2525 2.17).
-            self.say(id.index() as u32, say::RESET);
-        }
+        connection.parked.clear(kept, receiver);
         self.give_up(id.index() as u32);
     }
 
@@ -515,10 +535,15 @@ impl Client {
             return;
         };
         for waiting in std::mem::take(&mut listener.waiting) {
-            self.abort(waiting);
-            self.close(waiting, receiver.as_deref_mut());
+            self.close_unwanted(waiting, receiver.as_deref_mut());
         }
         self.give_up(id.index() as u32);
+    }
+
+    /// A connection that no program has, and will have, is reset.
+    fn close_unwanted(&mut self, id: ConnectionId, receiver: Option<&mut Receiver>) {
+        self.abort(id);
+        self.close(id, receiver);
     }
 
     /// A socket of datagrams is closed.
@@ -537,6 +562,11 @@ impl Client {
 
     /// Closes a socket: its number is free when the machine has said so.
     fn give_up(&mut self, index: u32) {
+        if let Some(Socket::Listener(listener)) = &mut self.slots[index as usize].socket {
+            for waiting in std::mem::take(&mut listener.waiting) {
+                self.close_unwanted(waiting, None);
+            }
+        }
         let slot = &mut self.slots[index as usize];
         slot.token = None;
         self.changed.remove(&index);
@@ -554,6 +584,8 @@ impl Client {
     pub fn accept(&mut self, id: ConnectionId) -> Option<(ConnectionId, SocketAddr)> {
         let Some(Socket::Listener(listener)) = &mut self.slot_mut(id)?.socket else { return None };
         let accepted = listener.waiting.pop_front()?;
+        listener.taken += 1;
+        self.say(id.index() as u32, say::CREDIT);
         Some((accepted, self.ends(accepted)?.1))
     }
 
@@ -593,6 +625,7 @@ impl Client {
         let datagrams = self.datagrams_mut(id)?;
         let taken = datagrams.waiting.pop_front()?;
         datagrams.to_return += taken.1.len() + DATAGRAM_BYTES;
+        datagrams.waiting_bytes -= taken.1.len() + DATAGRAM_BYTES;
         if datagrams.to_return >= DATAGRAM_CREDIT_BYTES / 4 {
             self.say(id.index() as u32, say::CREDIT);
         }
@@ -615,18 +648,31 @@ impl Client {
         data: &[u8],
         sender: &mut Sender,
     ) -> Result<bool, SendError> {
+        let index = id.index() as u32;
         if !self.flush(sender)? {
+            self.blocked.insert(index);
             return Err(SendError::Full);
         }
-        let index = id.index() as u32;
         let Some(datagrams) = self.datagrams_mut(id) else { return Ok(false) };
         let bytes = data.len() + DATAGRAM_BYTES;
+        if bytes > datagrams.grant {
+            // There will never be credit for it.
+            let most = datagrams.grant.saturating_sub(DATAGRAM_BYTES) as u64;
+            return Err(SendError::TooLong { most });
+        }
         if bytes > datagrams.may_send {
             return Ok(false);
         }
         let body = [&address_bytes(to)[..], data].concat();
-        sender.send(&Head::new(Kind::Datagram, index).bytes(), &body)?;
-        datagrams.may_send -= bytes;
+        match sender.send(&Head::new(Kind::Datagram, index).bytes(), &body) {
+            Ok(()) => datagrams.may_send -= bytes,
+            Err(error) => {
+                if !matches!(error, SendError::Severed(_)) {
+                    self.blocked.insert(index);
+                }
+                return Err(error);
+            }
+        }
         Ok(true)
     }
 
@@ -651,7 +697,8 @@ impl Client {
         let (number, to_return) = match &slot.socket {
             Some(Socket::Connection(one)) => (one.number, one.to_return),
             Some(Socket::Datagrams(one)) => (index, one.to_return),
-            _ => (index, 0),
+            Some(Socket::Listener(one)) => (index, one.taken),
+            None => (index, 0),
         };
         while slot.say != 0 {
             let what: u16 = 1 << slot.say.trailing_zeros();
@@ -692,7 +739,7 @@ impl Client {
                     match socket {
                         Socket::Connection(one) => one.to_return = 0,
                         Socket::Datagrams(one) => one.to_return = 0,
-                        Socket::Listener(_) => {}
+                        Socket::Listener(one) => one.taken = 0,
                     }
                 }
                 (say::DATA, Some(Socket::Connection(one))) => {
@@ -718,8 +765,15 @@ impl Client {
                 (say::RESET, Some(Socket::Connection(_))) => {
                     sender.send(&Head::new(Kind::Reset, number).bytes(), &[])?;
                 }
-                (say::CLOSE, Some(_)) => {
-                    sender.send(&Head::new(Kind::Close, number).bytes(), &[])?;
+                (say::CLOSE, Some(socket)) => {
+                    // The machine compares that with what it has given.
+                    let value = match socket {
+                        Socket::Connection(one) if one.is_receive_shut => u64::MAX,
+                        Socket::Connection(one) => one.read,
+                        _ => 0,
+                    };
+                    let head = Head { value, ..Head::new(Kind::Close, number) };
+                    sender.send(&head.bytes(), &[])?;
                     slot.is_closing = true;
                 }
                 _ => {}
@@ -757,16 +811,22 @@ impl Client {
         self.has_moved = true;
         for index in 0..self.slots.len() as u32 {
             let slot = &mut self.slots[index as usize];
+            let is_over = slot.is_closed();
             slot.say = 0;
             slot.is_lost = true;
-            let is_over = slot.is_closing;
             match &mut slot.socket {
-                None => continue,
+                None => {
+                    slot.is_lost = false;
+                    continue;
+                }
                 Some(_) if is_over => {
+                    // Somebody may linger for it.
+                    self.note(index);
                     self.remove(index);
                     continue;
                 }
                 Some(Socket::Connection(one)) => {
+                    one.is_cut_off = true;
                     if !one.has_told_end && one.end.is_none() {
                         one.end = Some(Failure::MachineGone);
                     }
@@ -874,12 +934,14 @@ impl Client {
     fn reader(&mut self, head: Head, bytes: usize) -> Result<u32, Fault> {
         let index = self.named(head.socket)?;
         let slot = &mut self.slots[index as usize];
+        let is_closed = slot.is_closed();
         let Some(Socket::Connection(one)) = &mut slot.socket else { return Err(Fault::Socket) };
         let in_use = one.parked.bytes() + one.to_return + one.dropped;
         if !one.is_open || one.has_finished || in_use + bytes > CREDIT_BYTES_MAX {
             return Err(Fault::Credit);
         }
-        if slot.is_closing || slot.say & say::CLOSE != 0 {
+        one.left = one.left.saturating_sub(bytes as u64);
+        if is_closed {
             one.dropped += bytes;
         } else if one.is_receive_shut {
             one.to_return += bytes;
@@ -896,7 +958,7 @@ impl Client {
     /// A connection whose program still takes what comes.
     fn wanted(&mut self, index: u32) -> Option<&mut Connection> {
         let slot = &mut self.slots[index as usize];
-        let is_closed = slot.is_closing || slot.say & say::CLOSE != 0;
+        let is_closed = slot.is_closed();
         match &mut slot.socket {
             Some(Socket::Connection(one)) if one.is_wanted() && !is_closed => Some(one),
             _ => None,
@@ -937,7 +999,10 @@ impl Client {
                 _ => return Err(Fault::Socket),
             },
             Kind::Broken => match &mut self.slots[index as usize].socket {
-                Some(Socket::Connection(one)) => one.end = Some(Failure::of_code(head.code)),
+                Some(Socket::Connection(one)) if one.is_open && !one.has_broken => {
+                    (one.end, one.left) = (Some(Failure::of_code(head.code)), head.value);
+                    one.has_broken = true;
+                }
                 _ => return Err(Fault::Socket),
             },
             Kind::Refused => match &mut self.slots[index as usize].socket {
@@ -982,7 +1047,7 @@ impl Client {
             }
             Some(Socket::Datagrams(one)) => {
                 (one.address, one.has_opened) = (only_address(body)?, true);
-                one.may_send = credit;
+                (one.may_send, one.grant) = (credit, credit);
             }
             None => return Err(Fault::Socket),
         }
@@ -1014,7 +1079,7 @@ impl Client {
         let (local, rest) = split_address(body)?;
         let remote = only_address(rest)?;
         let slot = &self.slots[listener as usize];
-        let is_closed = slot.is_closing || slot.say & say::CLOSE != 0;
+        let is_closed = slot.is_closed();
         if !matches!(&slot.socket, Some(Socket::Listener(_))) {
             return Err(Fault::Socket);
         }
@@ -1039,18 +1104,21 @@ impl Client {
     fn on_datagram(&mut self, index: u32, body: &[u8]) -> Result<(), Fault> {
         let (from, data) = split_address(body)?;
         let slot = &mut self.slots[index as usize];
-        let is_closed = slot.is_closing || slot.say & say::CLOSE != 0;
+        let is_closed = slot.is_closed();
         let Some(Socket::Datagrams(one)) = &mut slot.socket else { return Err(Fault::Socket) };
         let bytes = data.len() + DATAGRAM_BYTES;
-        let waiting = one.waiting.iter().map(|(_, data)| data.len() + DATAGRAM_BYTES);
-        if waiting.sum::<usize>() + one.to_return + bytes > DATAGRAM_CREDIT_BYTES {
+        if one.waiting_bytes + one.to_return + bytes > DATAGRAM_CREDIT_BYTES {
             return Err(Fault::Credit);
         }
-        let target = one.connected.or(one.associating);
+        let target = one.associating.or(one.connected);
         if is_closed || target.is_some_and(|target| target != from) {
             one.to_return += bytes;
+            if !is_closed && one.to_return >= DATAGRAM_CREDIT_BYTES / 4 {
+                self.say(index, say::CREDIT);
+            }
             return Ok(());
         }
+        one.waiting_bytes += bytes;
         one.waiting.push_back((from, data.to_vec()));
         Ok(())
     }

@@ -24,7 +24,9 @@ mod server;
 
 pub use client::Client;
 pub use format::{Failure, Fault};
-pub use server::{ClientCounters, ClientLimits, Ground, Left, Service, ServiceCounters};
+pub use server::{
+    ClientCounters, ClientLimits, Given, Ground, Left, Service, ServiceCounters, Taken,
+};
 
 /// Bytes of data in one message at most: with its head it fits into a page.
 pub(super) const DATA_BYTES_MAX: usize = (64 << 10) - format::HEAD_BYTES;

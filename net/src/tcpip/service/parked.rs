@@ -63,8 +63,11 @@ pub(super) struct Parked {
 enum Piece {
     /// In the page of this message.
     InPage(u64, InPage),
-    Copied(Box<[u8]>),
+    Copied(Vec<u8>),
 }
+
+/// Bytes up to which copies are put together: each piece takes some memory beside its bytes, however few these are.
+const COPY_BYTES: usize = 64 << 10;
 
 impl Piece {
     fn bytes(&self) -> usize {
@@ -98,20 +101,31 @@ impl Parked {
             return give_back(receiver, page);
         }
         self.bytes += bytes;
-        let piece = match kept.keep(socket, bytes) {
-            Some(message) => Piece::InPage(message, page),
-            None => Piece::Copied(copied(page, receiver)),
-        };
-        self.pieces.push_back(piece);
+        match kept.keep(socket, bytes) {
+            Some(message) => self.pieces.push_back(Piece::InPage(message, page)),
+            None => append(room(&mut self.pieces, bytes), page, receiver),
+        }
     }
 
     /// Copies what lies in the page of this message, if it still does, and gives the page back.
     pub(super) fn copy_out(&mut self, message: u64, kept: &mut Kept, receiver: &mut Receiver) {
-        let is_it = |piece: &&mut Piece| matches!(piece, Piece::InPage(of, _) if *of == message);
-        let Some(piece) = self.pieces.iter_mut().find(is_it) else { return };
-        if let Piece::InPage(_, page) = std::mem::replace(piece, Piece::Copied(Box::default())) {
-            kept.bytes -= page.body_bytes();
-            *piece = Piece::Copied(copied(page, receiver));
+        // The oldest page is asked for: before it are copies alone, which are few.
+        let is_it = |piece: &Piece| matches!(piece, Piece::InPage(of, _) if *of == message);
+        let Some(at) = self.pieces.iter().position(is_it) else { return };
+        let empty = Piece::Copied(Vec::new());
+        let Piece::InPage(_, page) = std::mem::replace(&mut self.pieces[at], empty) else { return };
+        kept.bytes -= page.body_bytes();
+        let before = at.checked_sub(1).map(|before| &mut self.pieces[before]);
+        match before {
+            Some(Piece::Copied(before)) if before.len() + page.body_bytes() <= COPY_BYTES => {
+                append(before, page, receiver);
+                self.pieces.remove(at);
+            }
+            _ => {
+                if let Piece::Copied(own) = &mut self.pieces[at] {
+                    append(own, page, receiver);
+                }
+            }
         }
     }
 
@@ -119,7 +133,7 @@ impl Parked {
     pub(super) fn push_copy(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.bytes += bytes.len();
-            self.pieces.push_back(Piece::Copied(bytes.into()));
+            room(&mut self.pieces, bytes.len()).extend_from_slice(bytes);
         }
     }
 
@@ -202,12 +216,25 @@ impl Parked {
     }
 }
 
-/// A copy of what lies in a page, which is given back.
-fn copied(page: InPage, receiver: &mut Receiver) -> Box<[u8]> {
-    let mut copy = vec![0; page.body_bytes()].into_boxed_slice();
-    page.read(0, &mut copy).expect("the length is the page's own");
+/// Where so many bytes are copied to: behind the last copy, if there is room.
+fn room(pieces: &mut VecDeque<Piece>, bytes: usize) -> &mut Vec<u8> {
+    let has_room =
+        matches!(pieces.back(), Some(Piece::Copied(last)) if last.len() + bytes <= COPY_BYTES);
+    if !has_room {
+        pieces.push_back(Piece::Copied(Vec::new()));
+    }
+    match pieces.back_mut() {
+        Some(Piece::Copied(last)) => last,
+        _ => unreachable!("it was put there"),
+    }
+}
+
+/// Copies what lies in a page, which is given back.
+fn append(copy: &mut Vec<u8>, page: InPage, receiver: &mut Receiver) {
+    let at = copy.len();
+    copy.resize(at + page.body_bytes(), 0);
+    page.read(0, &mut copy[at..]).expect("the length is the page's own");
     give_back(receiver, page);
-    copy
 }
 
 fn give_back(receiver: &mut Receiver, page: InPage) {

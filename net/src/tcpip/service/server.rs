@@ -3,8 +3,11 @@
 mod client;
 mod socket;
 
+pub(super) use client::FAILED_MAX;
+
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Bound;
 
 use fabric::name::Name;
 use fabric::path::{Receiver, SendError, Sender, Severed};
@@ -17,6 +20,9 @@ use crate::tcpip::{Awaited, ConnectionId, SendToError, Stack};
 /// Messages of one client that are taken in one turn, at most, and their bytes, about.
 const MESSAGES_PER_TURN: usize = 64;
 const BYTES_PER_TURN: usize = 512 << 10;
+
+/// Sockets whose datagrams wait for room that are looked at in one call.
+const WAITS_PER_CALL: usize = 64;
 
 /// What the sockets of clients are opened on.
 pub trait Ground {
@@ -81,6 +87,30 @@ pub struct ServiceCounters {
     pub faults: u64,
 }
 
+/// What came of taking what a client has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// There is nothing more.
+    All,
+    /// There may be more.
+    Some,
+    /// More is to be said to the client before more is taken from it: it does not read.
+    Behind,
+}
+
+/// What came of giving a client what is there for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// All of it.
+    All,
+    /// There is more, and room for it: others have their turn first.
+    Some,
+    /// Its path is full: this is to be called again when there is room.
+    Full,
+    /// Memory or descriptors are lacking here, and nobody says when they are there again.
+    Lacking,
+}
+
 /// A client did what ends its path, or its path has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
@@ -111,8 +141,11 @@ pub struct Service {
     datagrams: HashMap<SocketAddr, (usize, u32)>,
     /// Connections that were closed and are not over.
     closing: HashMap<ConnectionId, (usize, u32)>,
-    /// Sockets of datagrams of which some wait for room.
+    /// Sockets of datagrams of which some wait for room, and the last one that was looked at.
     waits: BTreeSet<(usize, u32)>,
+    last_wait: (usize, u32),
+    /// When connections that were closed are reset, though something of them is still to be sent.
+    deadlines: BTreeSet<(u64, usize, u32)>,
     /// Clients that have something to be given.
     to_give: BTreeSet<usize>,
     counters: ServiceCounters,
@@ -148,6 +181,7 @@ impl Service {
             self.end(socket, ground);
         }
         self.closing.retain(|_, (of, _)| *of != number);
+        self.deadlines.retain(|(_, of, _)| *of != number);
         self.waits.retain(|(of, _)| *of != number);
     }
 
@@ -155,6 +189,8 @@ impl Service {
     fn end(&mut self, socket: Socket, ground: &mut impl Ground) {
         let stack = ground.stack();
         match socket {
+            // The stack has all of it, and a limit of its own.
+            Socket::Connection(connection) if connection.is_closed() => {}
             Socket::Connection(connection) => {
                 stack.abort(connection.id);
                 stack.close(connection.id);
@@ -184,7 +220,7 @@ impl Service {
         self.counters
     }
 
-    /// Takes what a client has sent, as much as one turn allows. Returns true if there may be more.
+    /// Takes what a client has sent, as much as one call allows.
     ///
     /// # Errors
     /// [`Left`]: then the client is to be detached, and its path ended.
@@ -193,21 +229,26 @@ impl Service {
         number: usize,
         receiver: &mut Receiver,
         ground: &mut impl Ground,
-    ) -> Result<bool, Left> {
-        let Service { clients, listeners, datagrams, closing, waits, to_give, counters } = self;
+    ) -> Result<Taken, Left> {
+        let Service { clients, listeners, datagrams, closing, waits, deadlines, .. } = self;
+        let Service { to_give, counters, .. } = self;
         let Some(client) = clients.get_mut(number).and_then(Option::as_mut) else {
-            return Ok(false);
+            return Ok(Taken::All);
         };
-        let mut books = Books { listeners, datagrams, closing, waits };
+        let mut books = Books { listeners, datagrams, closing, waits, deadlines };
         let mut bytes = 0;
         for _ in 0..MESSAGES_PER_TURN {
-            if client.is_behind() || bytes >= BYTES_PER_TURN {
+            if client.is_behind() {
+                to_give.insert(number);
+                return Ok(Taken::Behind);
+            }
+            if bytes >= BYTES_PER_TURN {
                 break;
             }
             let Some(fetched) = receiver.fetch_up_to(0, client::BODY_BYTES_MAX)? else {
                 to_give.insert(number);
                 // Nothing may have been found though there is something: 128 buffers that bring nothing.
-                return Ok(receiver.is_ready());
+                return Ok(if receiver.is_ready() { Taken::Some } else { Taken::All });
             };
             match client.take(fetched, receiver, &mut books, ground) {
                 Ok(taken) => bytes += taken,
@@ -217,9 +258,8 @@ impl Service {
                 }
             }
         }
-        client.counters.turns_cut += 1;
         to_give.insert(number);
-        Ok(true)
+        Ok(Taken::Some)
     }
 
     /// Finds out whose sockets have changed at the stack.
@@ -241,7 +281,11 @@ impl Service {
         }
         // That a target has room again is told to nobody by name.
         if stack.take_moved() {
-            for (number, socket) in self.waits.clone() {
+            let behind = (Bound::Excluded(self.last_wait), Bound::Unbounded);
+            let behind = self.waits.range(behind).chain(self.waits.range(..=self.last_wait));
+            let some: Vec<_> = behind.take(WAITS_PER_CALL).copied().collect();
+            for (number, socket) in some {
+                self.last_wait = (number, socket);
                 self.mark(number, socket);
             }
         }
@@ -254,6 +298,37 @@ impl Service {
         }
     }
 
+    /// When something is to be done though nothing comes: see [`Service::expire`].
+    pub fn due(&self) -> Option<u64> {
+        self.deadlines.first().map(|(due, ..)| *due)
+    }
+
+    /// Does what is due.
+    pub fn expire(&mut self, ground: &mut impl Ground) {
+        let now = ground.now();
+        while let Some((due, number, socket)) = self.deadlines.first().copied()
+            && due <= now
+        {
+            self.deadlines.pop_first();
+            if let Some(client) = self.clients.get_mut(number).and_then(Option::as_mut) {
+                client.expire(socket, now, ground);
+                self.to_give.insert(number);
+            }
+        }
+    }
+
+    /// A client had more to say than its turn allowed.
+    pub fn count_cut(&mut self, number: usize) {
+        if let Some(client) = self.clients.get_mut(number).and_then(Option::as_mut) {
+            client.counters.turns_cut += 1;
+        }
+    }
+
+    /// How many clients have something to be given.
+    pub fn count_to_give(&self) -> usize {
+        self.to_give.len()
+    }
+
     /// The next client behind `last` that has something to be given.
     pub fn next_to_give(&self, last: Option<usize>) -> Option<usize> {
         match last {
@@ -262,8 +337,7 @@ impl Service {
         }
     }
 
-    /// Gives a client what is there for it, as far as its path has room. Returns true if its path is full: then this is to be called again
-    /// when there is room.
+    /// Gives a client what is there for it, as far as its path has room and one call goes.
     ///
     /// # Errors
     /// [`Left`]: then the client is to be detached.
@@ -273,22 +347,27 @@ impl Service {
         sender: &mut Sender,
         receiver: &mut Receiver,
         ground: &mut impl Ground,
-    ) -> Result<bool, Left> {
-        let Service { clients, listeners, datagrams, closing, waits, .. } = self;
+    ) -> Result<Given, Left> {
+        let Service { clients, listeners, datagrams, closing, waits, deadlines, .. } = self;
         let Some(client) = clients.get_mut(number).and_then(Option::as_mut) else {
-            return Ok(false);
+            return Ok(Given::All);
         };
-        let mut books = Books { listeners, datagrams, closing, waits };
+        let mut books = Books { listeners, datagrams, closing, waits, deadlines };
         match client.give(sender, receiver, &mut books, ground) {
-            Ok(()) => {
+            Ok(true) => Ok(Given::Some),
+            Ok(false) => {
                 self.to_give.remove(&number);
-                Ok(false)
+                Ok(Given::All)
             }
-            // What is lacking here may be there again when the path has room again; the client loses nothing.
-            Err(SendError::Full | SendError::Quiesced | SendError::Lacking(_)) => {
+            Err(SendError::Full | SendError::Quiesced) => {
                 client.counters.waits_for_room += 1;
                 self.to_give.remove(&number);
-                Ok(true)
+                Ok(Given::Full)
+            }
+            // The client loses nothing.
+            Err(SendError::Lacking(_)) => {
+                self.to_give.remove(&number);
+                Ok(Given::Lacking)
             }
             Err(SendError::Severed(severed)) => Err(severed.into()),
             Err(SendError::TooLong { .. }) => unreachable!("no message is longer than a page"),
@@ -309,4 +388,5 @@ struct Books<'a> {
     datagrams: &'a mut HashMap<SocketAddr, (usize, u32)>,
     closing: &'a mut HashMap<ConnectionId, (usize, u32)>,
     waits: &'a mut BTreeSet<(usize, u32)>,
+    deadlines: &'a mut BTreeSet<(u64, usize, u32)>,
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use fabric::path::{Receiver, Sender, Shape, Side, Terms};
+use fabric::path::{Receiver, SendError, Sender, Shape, Side, Terms};
 use os::doorbell::{Doorbell, Listen};
 use proptest::prelude::*;
 
@@ -76,6 +76,10 @@ struct Party {
     /// None once the machine has let it go.
     far: Option<(Sender, Receiver)>,
     left: Option<Left>,
+    /// Set while the machine waits for room on the path.
+    is_full: bool,
+    /// Set while the client takes nothing in.
+    sleeps: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -110,7 +114,9 @@ impl World {
         let number = self.service.attach(name, limits);
         let [near, far] = path();
         let client = Client::default();
-        self.parties.push(Party { number, client, near, far: Some(far), left: None });
+        let far = Some(far);
+        let (left, is_full, sleeps) = (None, false, false);
+        self.parties.push(Party { number, client, near, far, left, is_full, sleeps });
     }
 
     fn drop_far(&mut self, at: usize) {
@@ -138,21 +144,41 @@ impl World {
         }
         while self.base.stack.poll(self.base.now, &mut Nobody) {}
         self.service.follow(&mut self.base);
-        for at in 0..self.parties.len() {
-            let Party { number, far, .. } = &mut self.parties[at];
+        self.service.expire(&mut self.base);
+        for Party { number, far, is_full, .. } in &mut self.parties {
+            if let Some((sender, _)) = far
+                && *is_full
+                && sender.is_ready()
+            {
+                self.service.has_room(*number);
+            }
+        }
+        let mut last = None;
+        while let Some(number) = self.service.next_to_give(last) {
+            last = Some(number);
+            let at =
+                self.parties.iter().position(|party| party.number == number && party.far.is_some());
+            let at = at.expect("a client that there is");
+            let Party { far, is_full, .. } = &mut self.parties[at];
             let Some((sender, receiver)) = far else { continue };
-            self.service.has_room(*number);
-            let given = self.service.give(*number, sender, receiver, &mut self.base);
+            let given = self.service.give(number, sender, receiver, &mut self.base);
             sender.flush();
+            *is_full = given == Ok(Given::Full);
             if let Err(left) = given {
                 self.parties[at].left = Some(left);
                 self.drop_far(at);
             }
         }
         while self.base.stack.poll(self.base.now, &mut Nobody) {}
-        for Party { client, near, .. } in &mut self.parties {
+        for Party { client, near, sleeps, .. } in &mut self.parties {
+            if *sleeps {
+                continue;
+            }
             near.1.hear(Listen::Now);
             client.take_in(&mut near.1);
+            if client.is_blocked() && near.0.is_ready() {
+                client.has_room();
+            }
         }
     }
 
@@ -423,6 +449,228 @@ fn listener_that_is_closed_resets_what_nobody_has_accepted() {
     assert_eq!(world.parties[0].client.take_end(id), Some(Failure::Reset));
     assert_eq!(world.parties[1].client.sockets(), 0);
     assert_eq!(world.counters(1).sockets, 0);
+}
+
+#[test]
+fn writer_that_finds_the_path_full_waits_and_loses_nothing() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let [near, far] = world.connect(0, 1, listening);
+    // More messages than a queue has buffers, before the machine looks.
+    let mut sent = 0;
+    while world.write(0, near, &[byte(sent)]) == 1 {
+        sent += 1;
+        assert!(sent < 10_000);
+    }
+    assert!(sent > 200);
+    assert_eq!(world.parties[0].client.writable(near), Writable::Nothing);
+    assert!(world.parties[0].client.is_blocked());
+    world.parties[0].client.await_news(Awaited::Connection(near));
+    world.until(|world| world.parties[0].client.writable(near) == Writable::Room);
+    assert_eq!(world.parties[0].client.take_news(), Some(Awaited::Connection(near)));
+    let mut found = Vec::new();
+    world.until(|world| {
+        found.extend(world.read(1, far, 1000));
+        found.len() == sent
+    });
+    assert!(found.iter().enumerate().all(|(at, found)| *found == byte(at)));
+}
+
+#[test]
+fn end_of_a_connection_is_told_though_the_path_was_full_when_it_came() {
+    let mut world = plain(3);
+    let listening = world.listen(1, 7);
+    let ids: Vec<_> = (0..300).map(|_| world.connect(0, 1, listening)).collect();
+    // The client does not look while all of them end.
+    world.parties[0].sleeps = true;
+    for [_, far] in &ids {
+        world.parties[1].client.abort(*far);
+    }
+    world.settle();
+    assert!(world.parties[0].is_full);
+    world.parties[0].sleeps = false;
+    world.settle();
+    for [near, _] in ids {
+        assert_eq!(world.parties[0].client.take_end(near), Some(Failure::Reset));
+        world.close(0, near);
+    }
+    world.settle();
+    assert_eq!(world.parties[0].client.sockets(), 0);
+}
+
+#[test]
+fn bytes_that_came_before_a_reset_are_read_before_it_is_told() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let [near, far] = world.connect(0, 1, listening);
+    world.parties[0].sleeps = true;
+    let mut sent = 0;
+    for _ in 0..100 {
+        sent += world.write(1, far, &[7; 65_000]);
+        world.step();
+    }
+    assert!(sent > CREDIT_BYTES_MAX);
+    world.parties[1].client.abort(far);
+    world.settle();
+    world.parties[0].sleeps = false;
+    let mut found = 0;
+    world.until(|world| {
+        found += world.read(0, near, 1 << 20).len();
+        world.parties[0].client.readable(near) == Readable::Failed
+    });
+
+    assert!(found > 0 && found <= sent, "{found} of {sent}");
+    assert_eq!(world.parties[0].client.take_end(near), Some(Failure::Reset));
+    assert_eq!(world.parties[0].client.readable(near), Readable::Finished);
+    assert_eq!(world.parties[0].client.writable(near), Writable::Closed);
+}
+
+#[test]
+fn connection_that_is_reset_with_bytes_waiting_at_the_machine_ends() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let [near, _far] = world.connect(0, 1, listening);
+    for _ in 0..200 {
+        world.write(0, near, &[7; 65_000]);
+        world.step();
+    }
+    world.parties[0].client.abort(near);
+    world.close(0, near);
+    world.settle();
+    assert_eq!(world.counters(0).sockets, 0);
+    assert_eq!(world.counters(0).buffers_bytes, 0);
+    assert_eq!(world.parties[0].client.sockets(), 0);
+}
+
+#[test]
+fn what_nobody_takes_after_a_close_is_given_up_after_a_minute() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let [near, _far] = world.connect(0, 1, listening);
+    for _ in 0..200 {
+        world.write(0, near, &[7; 65_000]);
+        world.step();
+    }
+    world.close(0, near);
+    world.settle();
+    assert_eq!(world.counters(0).sockets, 1, "what was sent is still to be taken");
+    assert!(world.service.due().is_some());
+    world.base.now += 61_000_000_000;
+    world.settle();
+    assert_eq!(world.counters(0).sockets, 0);
+    assert_eq!(world.service.due(), None);
+}
+
+#[test]
+fn close_with_unread_bytes_is_a_reset_though_the_client_has_not_looked() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let [near, far] = world.connect(0, 1, listening);
+    world.parties[0].sleeps = true;
+    world.write(1, far, b"unread");
+    world.settle();
+    world.close(0, near);
+    world.settle();
+    assert_eq!(world.parties[1].client.take_end(far), Some(Failure::Reset));
+}
+
+#[test]
+fn closes_that_were_not_said_when_the_machine_ends_are_done() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let [near, _] = world.connect(0, 1, listening);
+    world.close(0, near);
+    assert!(world.parties[0].client.is_closing(near));
+    world.parties[0].client.await_news(Awaited::Connection(near));
+    world.parties[0].client.lose(Left::Fault(Fault::Head));
+    assert_eq!(world.parties[0].client.take_news(), Some(Awaited::Connection(near)));
+    assert!(!world.parties[0].client.is_closing(near));
+    assert!(world.parties[0].client.is_quiet());
+    assert_eq!(world.parties[0].client.sockets(), 0);
+}
+
+#[test]
+fn listener_gives_its_program_no_more_than_its_backlog_before_it_accepts() {
+    let mut world = plain(2);
+    let address = SocketAddr::new(MACHINE.parse().unwrap(), 7);
+    let id = world.parties[1].client.listen(address, 3).unwrap();
+    world.settle();
+    world.parties[1].client.opened(id).unwrap().unwrap();
+    for _ in 0..5 {
+        world.parties[0].client.connect(address).unwrap();
+    }
+    world.settle();
+    assert_eq!(world.counters(1).sockets, 1 + 3);
+    for taken in 1..=5 {
+        assert!(world.parties[1].client.accept(id).is_some(), "{taken}");
+        world.settle();
+        // Those for whom there was no room ask again.
+        world.base.now += 5_000_000_000;
+        world.settle();
+        assert_eq!(world.counters(1).sockets, 1 + (3 + taken).min(5));
+    }
+    assert!(world.parties.iter().all(|party| party.left.is_none()));
+}
+
+#[test]
+fn client_that_does_not_read_is_left_alone_until_it_does() {
+    let mut world = plain(2);
+    world.parties[0].sleeps = true;
+    let refused: SocketAddr = "10.9.0.1:5".parse().unwrap();
+    let ids: Vec<_> =
+        (0..600).map(|_| world.parties[0].client.listen(refused, 1).unwrap()).collect();
+    for _ in 0..1000 {
+        world.step();
+    }
+    let Party { number, far, .. } = &mut world.parties[0];
+    let (_, receiver) = far.as_mut().unwrap();
+    assert_eq!(world.service.take(*number, receiver, &mut world.base), Ok(Taken::Behind));
+    let requests = world.counters(0).requests;
+    world.step();
+    assert_eq!(world.counters(0).requests, requests, "no request is taken");
+    world.parties[0].sleeps = false;
+    world.until(|world| world.counters(0).requests == 600);
+    world.settle();
+    for id in ids {
+        assert_eq!(world.parties[0].client.opened(id), Some(Err(Failure::NotAvailable)));
+    }
+    world.settle();
+    assert_eq!(world.parties[0].client.sockets(), 0);
+    assert!(world.parties[0].left.is_none());
+}
+
+#[test]
+fn datagram_that_no_credit_will_allow_is_refused_and_a_socket_hears_after_a_flood() {
+    let poor = ClientLimits { buffers_max: 64 << 10, ..ClientLimits::default() };
+    let mut world = World::new(&[poor, ClientLimits::default()]);
+    let bind = |world: &mut World, at: usize| {
+        let id = world.parties[at].client.bind(SocketAddr::new(MACHINE.parse().unwrap(), 0));
+        world.settle();
+        let id = id.unwrap();
+        Listening { id, address: world.parties[at].client.opened(id).unwrap().unwrap() }
+    };
+    let (one, other) = (bind(&mut world, 0), bind(&mut world, 1));
+    let Party { client, near, .. } = &mut world.parties[0];
+    let refused = client.send_to(one.id, other.address, &[0; 20_000], &mut near.0);
+    assert!(matches!(refused, Err(SendError::TooLong { .. })), "{refused:?}");
+    // A flood that the client has not looked at, and then it connects to somebody else.
+    world.parties[0].sleeps = true;
+    for _ in 0..400 {
+        let Party { client, near, .. } = &mut world.parties[1];
+        let _ = client.send_to(other.id, one.address, &[1; 1000], &mut near.0);
+        world.step();
+    }
+    let third = bind(&mut world, 1);
+    let id = world.parties[0].client.associate(one.id, third.address).unwrap();
+    world.parties[0].sleeps = false;
+    world.settle();
+    assert!(world.parties[0].client.opened(id).unwrap().is_ok());
+    world.settle();
+    let Party { client, near, .. } = &mut world.parties[1];
+    assert!(client.send_to(third.id, one.address, b"heard", &mut near.0).unwrap());
+    world.settle();
+    let heard = world.parties[0].client.receive_from(one.id);
+    assert_eq!(heard, Some((third.address, b"heard".to_vec())));
 }
 
 #[test]

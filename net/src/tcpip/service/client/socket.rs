@@ -39,6 +39,13 @@ pub(super) struct Slot {
     pub(super) token: Option<u64>,
 }
 
+impl Slot {
+    /// Returns true if the program has done with it.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closing || self.say & say::CLOSE != 0
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum Socket {
     Connection(Connection),
@@ -61,12 +68,20 @@ pub(super) struct Connection {
     pub(super) parked: Parked,
     /// Bytes that were read, of which the machine was not told.
     pub(super) to_return: usize,
+    /// Bytes that were read in all.
+    pub(super) read: u64,
     /// Bytes that came after it was closed.
     pub(super) dropped: usize,
+    /// Bytes that come behind the news of how it has ended.
+    pub(super) left: u64,
+    /// Set if they do not, because the machine is gone.
+    pub(super) is_cut_off: bool,
     pub(super) has_finished: bool,
     /// How it has failed, if the program was not told.
     pub(super) end: Option<Failure>,
     pub(super) has_told_end: bool,
+    /// Set once the machine has said how it has ended.
+    pub(super) has_broken: bool,
     pub(super) is_send_shut: bool,
     pub(super) is_receive_shut: bool,
     pub(super) has_no_delay: bool,
@@ -84,10 +99,14 @@ impl Connection {
             unsent: Box::default(),
             parked: Parked::default(),
             to_return: 0,
+            read: 0,
             dropped: 0,
+            left: 0,
+            is_cut_off: false,
             has_finished: false,
             end: None,
             has_told_end: false,
+            has_broken: false,
             is_send_shut: false,
             is_receive_shut: false,
             has_no_delay: false,
@@ -118,11 +137,20 @@ pub(super) struct Listener {
     pub(super) failure: Option<Failure>,
     /// Connections that nobody has accepted.
     pub(super) waiting: VecDeque<ConnectionId>,
+    /// Connections that the program has accepted, of which the machine was not told.
+    pub(super) taken: usize,
 }
 
 impl Listener {
     pub(super) fn at(address: SocketAddr, backlog: u32) -> Listener {
-        Listener { address, backlog, has_opened: false, failure: None, waiting: VecDeque::new() }
+        Listener {
+            address,
+            backlog,
+            has_opened: false,
+            failure: None,
+            waiting: VecDeque::new(),
+            taken: 0,
+        }
     }
 }
 
@@ -132,6 +160,8 @@ pub(super) struct Datagrams {
     pub(super) address: SocketAddr,
     pub(super) has_opened: bool,
     pub(super) failure: Option<Failure>,
+    /// Credit that it was given at first: no datagram that takes more can be sent.
+    pub(super) grant: usize,
     pub(super) may_send: usize,
     pub(super) to_return: usize,
     /// Where it is being connected to, and what has become of that.
@@ -141,6 +171,8 @@ pub(super) struct Datagrams {
     /// Why a datagram was not sent, if the program was not told.
     pub(super) refused: Option<Failure>,
     pub(super) waiting: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// What these take of the credit.
+    pub(super) waiting_bytes: usize,
 }
 
 impl Datagrams {
@@ -149,6 +181,7 @@ impl Datagrams {
             address,
             has_opened: false,
             failure: None,
+            grant: 0,
             may_send: 0,
             to_return: 0,
             associating: None,
@@ -156,15 +189,19 @@ impl Datagrams {
             connected: None,
             refused: None,
             waiting: VecDeque::new(),
+            waiting_bytes: 0,
         }
     }
 
     /// Drops what has come from others than `remote`.
     pub(super) fn clear_others(&mut self, remote: SocketAddr) {
-        let Datagrams { waiting, to_return, .. } = self;
+        let Datagrams { waiting, to_return, waiting_bytes, .. } = self;
         waiting.retain(|(from, data)| {
             let is_kept = *from == remote;
-            *to_return += if is_kept { 0 } else { data.len() + DATAGRAM_BYTES };
+            if !is_kept {
+                *to_return += data.len() + DATAGRAM_BYTES;
+                *waiting_bytes -= data.len() + DATAGRAM_BYTES;
+            }
             is_kept
         });
     }

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::ops::Bound;
+use std::time::Duration;
 
 use fabric::name::Name;
 use fabric::path::{Fetched, InPage, Receiver, SendError, Sender};
@@ -18,14 +20,28 @@ use crate::tcpip::service::{
     Fault,
 };
 use crate::tcpip::{
-    Awaited, BindError, ConnectError, ConnectionId, Readable, SendToError, Stack, Writable,
+    Awaited, BindError, ConnectError, ConnectionId, KeepAlive, Readable, SendToError, Stack,
+    Writable,
 };
 
 /// Replies that wait before the client's next requests are left on its path, at most.
 pub(super) const REPLIES_MAX: usize = 64;
 
-/// Sockets that were not opened and that the client has not closed, at most. A client that goes on regardless is sent away.
-const FAILED_MAX: usize = 1024;
+/// Sockets that were not opened and that the client has not closed, beyond as many as it may have, at most: our client opens no more by itself. A client
+/// that goes on regardless is sent away.
+pub(in crate::tcpip::service) const FAILED_MAX: usize = 1024;
+
+/// Bytes of one client that one call gives, about.
+const BYTES_PER_GIFT: usize = 256 << 10;
+
+/// Connections of a listener that may wait for the program, whatever it asks for.
+const BACKLOG_MAX: usize = 4096;
+
+/// How long what was sent before a close may wait for the other side to take it.
+const CLOSE_NS_MAX: u64 = 60_000_000_000;
+
+/// The shortest time after which, and between which, a silent side is asked whether it is there: the questions take the machine's time.
+const KEEP_ALIVE_MIN: Duration = Duration::from_secs(1);
 
 /// Something to be said to a client, of a socket that is not there any more or was never opened.
 #[derive(Debug)]
@@ -48,9 +64,13 @@ pub(super) struct ClientState {
     is_limited: bool,
     /// Sockets of which something may be said.
     marked: BTreeSet<u32>,
+    /// The one of them that had its turn last.
+    last_marked: u32,
     replies: VecDeque<Reply>,
     kept: Kept,
     buffers_bytes: usize,
+    /// Bytes of that beyond what sockets begin with.
+    raised_bytes: usize,
     /// The number that the next accepted connection gets, if it is free.
     next_accepted: u32,
     has_welcomed: bool,
@@ -69,9 +89,11 @@ impl ClientState {
             open: 0,
             is_limited: false,
             marked: BTreeSet::new(),
+            last_marked: 0,
             replies: VecDeque::new(),
             kept: Kept::default(),
             buffers_bytes: 0,
+            raised_bytes: 0,
             next_accepted: 0,
             has_welcomed: false,
         }
@@ -219,6 +241,7 @@ impl ClientState {
             }
             Kind::Reset => {
                 let connection = connection_of(&mut self.sockets, head.socket)?;
+                connection.is_reset = true;
                 ground.stack().abort(connection.id);
                 self.marked.insert(head.socket);
                 Ok(())
@@ -260,16 +283,32 @@ impl ClientState {
         self.sockets.insert(number, socket);
     }
 
-    /// Credit for a new socket: a quarter of what is left of the client's budget, within the limits of a socket.
+    /// Credit for a new socket: half of the client's budget is for what its sockets begin with.
     fn grant(&self) -> Option<usize> {
-        let left = self.limits.buffers_max.saturating_sub(self.buffers_bytes);
-        let grant = (left / 4).clamp(CREDIT_BYTES_MIN, CREDIT_BYTES_MAX);
-        (grant <= left).then_some(grant)
+        let ClientLimits { sockets_max, buffers_max, .. } = self.limits;
+        let grant =
+            (buffers_max / 2 / sockets_max.max(1)).clamp(CREDIT_BYTES_MIN, CREDIT_BYTES_MAX);
+        (grant <= buffers_max.saturating_sub(self.buffers_bytes)).then_some(grant)
+    }
+
+    /// Credit for a socket of datagrams that may have so much, and how much of that is more: enough for the longest datagram, if that is there.
+    fn datagrams_grant(&self, grant: usize) -> (usize, usize) {
+        let extra = DATAGRAM_CREDIT_BYTES / 2 - grant.min(DATAGRAM_CREDIT_BYTES / 2);
+        match self.can_raise(extra) {
+            true => (grant.min(DATAGRAM_CREDIT_BYTES) + extra, extra),
+            false => (grant.min(DATAGRAM_CREDIT_BYTES), 0),
+        }
+    }
+
+    /// Returns true if a socket may have so much more than it begins with: half of the budget is for that.
+    fn can_raise(&self, extra: usize) -> bool {
+        let ClientLimits { buffers_max, .. } = self.limits;
+        self.raised_bytes + extra <= buffers_max / 2 && self.buffers_bytes + extra <= buffers_max
     }
 
     /// Says that a socket was not opened. Its number is taken until the client closes it, for the client may have said more of it by then.
     fn fail(&mut self, socket: u32, failure: Failure) -> Result<(), Fault> {
-        if self.sockets.len() - self.open > FAILED_MAX {
+        if self.sockets.len() - self.open > self.limits.sockets_max + FAILED_MAX {
             return Err(Fault::Value);
         }
         let head = Head { code: failure as u8, ..Head::new(Kind::Failed, socket) };
@@ -312,14 +351,15 @@ impl ClientState {
         books: &mut Books<'_>,
         ground: &mut impl Ground,
     ) -> Result<(), Fault> {
-        let (backlog, may_give) = (head.value as u32, credit_of(head.value >> 32)?);
+        let (backlog, may_give) = (head.value as u32 as usize, credit_of(head.value >> 32)?);
+        let backlog = backlog.clamp(1, BACKLOG_MAX.min(self.limits.sockets_max.max(1)));
         if let Err(failure) = self.admit(head.socket)? {
             return self.fail(head.socket, failure);
         }
-        match ground.stack().listen(at, backlog as usize) {
+        match ground.stack().listen(at, backlog) {
             Ok(address) => {
                 books.listeners.insert(address, (self.number, head.socket));
-                let listener = Listener { address, may_give, has_told: false };
+                let listener = Listener { address, may_give, has_told: false, backlog, waiting: 0 };
                 self.insert(head.socket, Socket::Listener(listener));
                 self.marked.insert(head.socket);
             }
@@ -336,15 +376,16 @@ impl ClientState {
         ground: &mut impl Ground,
     ) -> Result<(), Fault> {
         let may_give = credit_of(head.value)?;
-        let grant = match self.admit(head.socket)? {
-            Ok(grant) => grant.min(DATAGRAM_CREDIT_BYTES),
+        let (grant, raised) = match self.admit(head.socket)? {
+            Ok(grant) => self.datagrams_grant(grant),
             Err(failure) => return self.fail(head.socket, failure),
         };
         match ground.stack().bind(at) {
             Ok(address) => {
                 books.datagrams.insert(address, (self.number, head.socket));
                 self.buffers_bytes += grant;
-                let datagrams = Datagrams::new(address, grant, may_give);
+                self.raised_bytes += raised;
+                let datagrams = Datagrams { raised, ..Datagrams::new(address, grant, may_give) };
                 self.insert(head.socket, Socket::Datagrams(datagrams));
                 self.marked.insert(head.socket);
             }
@@ -399,9 +440,16 @@ impl ClientState {
         Ok(())
     }
 
-    /// The client takes more.
+    /// The client takes more: bytes, or of a listener connections.
     fn credit(&mut self, head: Head) -> Result<(), Fault> {
         let may_give = match self.sockets.get_mut(&head.socket) {
+            Some(Socket::Listener(listener)) => {
+                let taken = usize::try_from(head.value).ok();
+                let left = taken.and_then(|taken| listener.waiting.checked_sub(taken));
+                listener.waiting = left.ok_or(Fault::Value)?;
+                self.marked.insert(head.socket);
+                return Ok(());
+            }
             Some(Socket::Connection(connection)) => &mut connection.may_give,
             Some(Socket::Datagrams(datagrams)) => &mut datagrams.may_give,
             _ => return Err(Fault::Socket),
@@ -437,6 +485,14 @@ impl ClientState {
                     return Err(Fault::Socket);
                 }
                 connection.stage = Stage::Closing;
+                // What it was given and has not read is a reset at the other side (RFC 2525 2.17).
+                if head.value < connection.given {
+                    connection.is_reset = true;
+                    ground.stack().abort(connection.id);
+                }
+                let close_by = ground.now().saturating_add(CLOSE_NS_MAX);
+                connection.close_by = Some(close_by);
+                books.deadlines.insert((close_by, self.number, head.socket));
                 self.marked.insert(head.socket);
                 return Ok(());
             }
@@ -445,6 +501,7 @@ impl ClientState {
                 ground.stack().stop_listening(listener.address);
                 self.open -= 1;
                 self.drop_unaccepted(head.socket, ground.stack());
+                self.tell_listeners();
             }
             Some(Socket::Datagrams(datagrams)) => {
                 // What waits for room is lost, as what waits in a kernel's queue for a neighbour is.
@@ -452,7 +509,9 @@ impl ClientState {
                 books.waits.remove(&(self.number, head.socket));
                 ground.stack().unbind(datagrams.address);
                 self.buffers_bytes -= datagrams.grant;
+                self.raised_bytes -= datagrams.raised;
                 self.open -= 1;
+                self.tell_listeners();
             }
             Some(Socket::Failed) => {}
             None => return Err(Fault::Socket),
@@ -486,7 +545,12 @@ impl ClientState {
                 ground.stack().set_no_delay(id, is_on == 1);
             }
             (option::KEEP_ALIVE, 0) => {
-                let (options, now) = (keep_alive(body)?, ground.now());
+                let options = keep_alive(body)?.map(|options| KeepAlive {
+                    time: options.time.max(KEEP_ALIVE_MIN),
+                    interval: options.interval.max(KEEP_ALIVE_MIN),
+                    ..options
+                });
+                let now = ground.now();
                 ground.stack().set_keep_alive(now, id, options);
             }
             _ => return Err(Fault::Value),
@@ -494,14 +558,28 @@ impl ClientState {
         Ok(())
     }
 
-    /// Says what is to be said, as far as the path has room. What was not said stays to be said.
+    /// The time of a connection that was closed is over: what is left of it is not sent.
+    pub(super) fn expire(&mut self, number: u32, now: u64, ground: &mut impl Ground) {
+        if let Some(Socket::Connection(connection)) = self.sockets.get_mut(&number)
+            && connection.stage == Stage::Closing
+            && connection.close_by.is_some_and(|close_by| close_by <= now)
+        {
+            connection.is_reset = true;
+            ground.stack().abort(connection.id);
+            self.marked.insert(number);
+        }
+    }
+
+    /// Says what is to be said, as far as the path has room and one call goes. Returns true if more is to be said that there is room for. What was
+    /// not said stays to be said.
     pub(super) fn give(
         &mut self,
         sender: &mut Sender,
         receiver: &mut Receiver,
         books: &mut Books<'_>,
         ground: &mut impl Ground,
-    ) -> Result<(), SendError> {
+    ) -> Result<bool, SendError> {
+        let before = self.counters.bytes_out;
         if !self.has_welcomed {
             let addresses = ground.stack().addresses().iter().take(WELCOME_ADDRESSES_MAX);
             let body: Vec<u8> =
@@ -514,18 +592,24 @@ impl ClientState {
             sender.send(&head.bytes(), &[])?;
             self.replies.pop_front();
         }
-        while let Some(number) = self.marked.first().copied() {
+        while let Some(number) = self.next_marked() {
+            if self.counters.bytes_out - before >= BYTES_PER_GIFT as u64 {
+                return Ok(true);
+            }
+            self.last_marked = number;
             match self.sockets.get_mut(&number) {
                 Some(Socket::Connection(_)) => {
-                    self.give_connection(number, sender, receiver, books, ground)?;
+                    let room = BYTES_PER_GIFT - (self.counters.bytes_out - before) as usize;
+                    if self.give_connection(number, room, (sender, receiver), books, ground)? {
+                        continue;
+                    }
                 }
                 Some(Socket::Listener(_)) => {
                     self.give_listener(number, sender, ground)?;
                 }
                 Some(Socket::Datagrams(datagrams)) => {
                     let waits = datagrams.send(ground);
-                    let given = datagrams.give(number, sender, ground.stack())?;
-                    self.counters.bytes_out += given as u64;
+                    datagrams.give(number, sender, ground.stack(), &mut self.counters.bytes_out)?;
                     match waits {
                         true => books.waits.insert((self.number, number)),
                         false => books.waits.remove(&(self.number, number)),
@@ -535,7 +619,13 @@ impl ClientState {
             }
             self.marked.remove(&number);
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// The next socket of which something may be said: each in its turn.
+    fn next_marked(&self) -> Option<u32> {
+        let behind = (Bound::Excluded(self.last_marked), Bound::Unbounded);
+        self.marked.range(behind).next().or(self.marked.first()).copied()
     }
 
     fn give_listener(
@@ -545,7 +635,7 @@ impl ClientState {
         ground: &mut impl Ground,
     ) -> Result<(), SendError> {
         let Some(Socket::Listener(listener)) = self.sockets.get_mut(&number) else { return Ok(()) };
-        let Listener { address, may_give, .. } = *listener;
+        let Listener { address, may_give, backlog, mut waiting, .. } = *listener;
         if !listener.has_told {
             let body = address_bytes(address);
             sender.send(&Head::new(Kind::Opened, number).bytes(), &body)?;
@@ -556,8 +646,9 @@ impl ClientState {
             let granted = self.grant().filter(|_| self.has_room_for_another());
             // Connections that the client may not have wait in the backlog, until one of its sockets is closed.
             self.is_limited |= granted.is_none();
-            let Some(grant) = granted else { break };
+            let Some(grant) = granted.filter(|_| waiting < backlog) else { break };
             let Some((id, _)) = stack.accept(address) else { break };
+            waiting += 1;
             let socket = self.free_accepted();
             stack.watch(id, token(self.number, socket));
             self.buffers_bytes += grant;
@@ -566,6 +657,9 @@ impl ClientState {
             self.marked.insert(socket);
         }
         stack.await_news(Awaited::Listener(address));
+        if let Some(Socket::Listener(listener)) = self.sockets.get_mut(&number) {
+            listener.waiting = waiting;
+        }
         Ok(())
     }
 
@@ -581,30 +675,38 @@ impl ClientState {
         }
     }
 
+    /// Says what is to be said of a connection, with so many bytes of data at most. Returns true if there is more.
     fn give_connection(
         &mut self,
         number: u32,
-        sender: &mut Sender,
-        receiver: &mut Receiver,
+        bytes_max: usize,
+        (sender, receiver): (&mut Sender, &mut Receiver),
         books: &mut Books<'_>,
         ground: &mut impl Ground,
-    ) -> Result<(), SendError> {
-        let ClientState { sockets, kept, counters, .. } = self;
-        let Some(Socket::Connection(connection)) = sockets.get_mut(&number) else { return Ok(()) };
+    ) -> Result<bool, SendError> {
+        let ClientState { sockets, kept, counters, limits, buffers_bytes, raised_bytes, .. } = self;
+        let Some(Socket::Connection(connection)) = sockets.get_mut(&number) else {
+            return Ok(false);
+        };
         let stack = ground.stack();
         let id = connection.id;
+        if connection.end.is_none() && !connection.has_told_end {
+            connection.has_finished = stack.readable(id) == Readable::Finished;
+        }
+        // It is said once by the stack, and the path may have no room now.
+        connection.end = connection.end.or_else(|| stack.take_end(id).map(Failure::of_end));
         match connection.stage {
             Stage::Connecting => {
                 if stack.is_connecting(id) {
-                    return Ok(());
+                    return Ok(false);
                 }
-                if let Some(end) = stack.take_end(id) {
-                    let code = Failure::of_end(end) as u8;
+                if let Some(end) = connection.end {
+                    let code = end as u8;
                     sender.send(&Head { code, ..Head::new(Kind::Failed, number) }.bytes(), &[])?;
                     stack.close(id);
                     self.remove(number);
                     self.sockets.insert(number, Socket::Failed);
-                    return Ok(());
+                    return Ok(false);
                 }
                 let value = connection.grant as u64;
                 let head = Head { value, ..Head::new(Kind::Opened, number) };
@@ -624,26 +726,41 @@ impl ClientState {
         if connection.stage == Stage::Closed {
             if stack.is_closing(id) {
                 stack.await_news(Awaited::Connection(id));
-                return Ok(());
+                return Ok(false);
             }
             sender.send(&Head::new(Kind::Closed, number).bytes(), &[])?;
             books.closing.remove(&id);
             self.remove(number);
-            return Ok(());
+            return Ok(false);
         }
         pour(connection, kept, receiver, stack);
         let is_open = connection.stage == Stage::Open;
         if is_open && connection.owes_credit() {
-            let value = connection.to_return as u64;
-            sender.send(&Head { value, ..Head::new(Kind::Credit, number) }.bytes(), &[])?;
-            connection.client_may += connection.to_return;
+            // One that uses all that it has gets twice as much.
+            let extra = connection.grant.min(CREDIT_BYTES_MAX - connection.grant);
+            let is_there = *raised_bytes + extra <= limits.buffers_max / 2
+                && *buffers_bytes + extra <= limits.buffers_max;
+            let extra = if is_there { extra } else { 0 };
+            let value = connection.to_return + extra;
+            let head = Head { value: value as u64, ..Head::new(Kind::Credit, number) };
+            sender.send(&head.bytes(), &[])?;
+            connection.client_may += value;
             connection.to_return = 0;
+            connection.grant += extra;
+            connection.raised += extra;
+            *raised_bytes += extra;
+            *buffers_bytes += extra;
         }
+        let mut left = bytes_max;
         while is_open
             && connection.may_give > 0
             && let bytes = piece_bytes(stack, id).min(connection.may_give).min(DATA_BYTES_MAX)
             && bytes > 0
         {
+            if left == 0 {
+                return Ok(true);
+            }
+            left = left.saturating_sub(bytes);
             let head = Head::new(Kind::Data, number).bytes();
             sender.send_built(&head, bytes, |room| {
                 let piece = stack.peek(id).next().expect("it is there");
@@ -651,24 +768,31 @@ impl ClientState {
             })?;
             stack.receive_with(id, |_| (bytes, ()));
             connection.may_give -= bytes;
+            connection.given += bytes as u64;
             counters.bytes_out += bytes as u64;
         }
-        let has_failed =
-            stack.readable(id) == Readable::Failed || stack.writable(id) == Writable::Failed;
-        if is_open && !connection.has_told_finished && stack.readable(id) == Readable::Finished {
+        if is_open
+            && connection.has_finished
+            && !connection.has_told_finished
+            && stack.readable(id) == Readable::Finished
+        {
             sender.send(&Head::new(Kind::Finished, number).bytes(), &[])?;
             connection.has_told_finished = true;
         }
-        if is_open && !connection.has_told_end && has_failed {
-            // What has come is read before the error is told.
-            if stack.readable(id) == Readable::Bytes {
-                return Ok(());
-            }
-            let code = stack.take_end(id).map_or(Failure::Unknown, Failure::of_end) as u8;
-            sender.send(&Head { code, ..Head::new(Kind::Broken, number) }.bytes(), &[])?;
+        if is_open
+            && !connection.has_told_end
+            && let Some(end) = connection.end
+        {
+            // Whoever writes hears of it at once; whoever reads, behind what has come.
+            let value = stack.peek(id).map(|piece| piece.len() as u64).sum();
+            let head = Head { code: end as u8, value, ..Head::new(Kind::Broken, number) };
+            sender.send(&head.bytes(), &[])?;
             connection.has_told_end = true;
         }
-        if has_failed || connection.has_told_end {
+        if !connection.parked.is_empty()
+            && (connection.is_reset
+                || matches!(stack.writable(id), Writable::Closed | Writable::Failed))
+        {
             // Nobody takes it.
             connection.parked.clear(kept, Some(&mut *receiver));
         }
@@ -678,18 +802,27 @@ impl ClientState {
         if connection.stage == Stage::Closing && connection.parked.is_empty() {
             stack.close(id);
             connection.stage = Stage::Closed;
+            if let Some(close_by) = connection.close_by.take() {
+                books.deadlines.remove(&(close_by, self.number, number));
+            }
             books.closing.insert(id, (self.number, number));
-            return self.give_connection(number, sender, receiver, books, ground);
+            return self.give_connection(number, 0, (sender, receiver), books, ground);
         }
-        Ok(())
+        Ok(false)
     }
 
     /// A connection is over: what it had of the client's limits is free, and a listener may go on with it.
     fn remove(&mut self, number: u32) {
         if let Some(Socket::Connection(connection)) = self.sockets.remove(&number) {
             self.buffers_bytes -= connection.grant;
+            self.raised_bytes -= connection.raised;
             self.open -= 1;
         }
+        self.tell_listeners();
+    }
+
+    /// Something of the client's limits is free: listeners go on that have left connections in their backlogs.
+    fn tell_listeners(&mut self) {
         if std::mem::take(&mut self.is_limited) {
             let sockets = self.sockets.iter();
             let listeners = sockets.filter(|(_, socket)| matches!(socket, Socket::Listener(_)));
@@ -822,13 +955,14 @@ impl Datagrams {
         false
     }
 
-    /// Says what is to be said, and returns how many bytes of data that was.
+    /// Says what is to be said.
     fn give(
         &mut self,
         number: u32,
         sender: &mut Sender,
         stack: &mut Stack,
-    ) -> Result<usize, SendError> {
+        bytes_out: &mut u64,
+    ) -> Result<(), SendError> {
         if !self.has_told {
             let head = Head { value: self.grant as u64, ..Head::new(Kind::Opened, number) };
             sender.send(&head.bytes(), &address_bytes(self.address))?;
@@ -861,7 +995,6 @@ impl Datagrams {
             self.client_may += self.to_return;
             self.to_return = 0;
         }
-        let mut given = 0;
         while let Some((from, data)) = stack.peek_from(self.address) {
             let bytes = data.len() + DATAGRAM_BYTES;
             if bytes > self.may_give {
@@ -869,12 +1002,12 @@ impl Datagrams {
             }
             let body = [&address_bytes(*from)[..], data].concat();
             sender.send(&Head::new(Kind::Datagram, number).bytes(), &body)?;
-            given += data.len();
+            *bytes_out += data.len() as u64;
             self.may_give -= bytes;
             stack.receive_from(self.address);
         }
         stack.await_news(Awaited::Socket(self.address));
-        Ok(given)
+        Ok(())
     }
 }
 

@@ -31,12 +31,23 @@ pub(super) struct Connection {
     /// Bytes from the client that the send buffer had no room for.
     pub(super) parked: Parked,
     pub(super) stage: Stage,
-    /// Set once the client was told that the other side has closed its half.
+    /// Set once the other side has closed its half, and once the client was told.
+    pub(super) has_finished: bool,
     pub(super) has_told_finished: bool,
     /// Set once the client was told how the connection has ended.
     pub(super) has_told_end: bool,
     /// Set if the client sends no more: the half is closed when nothing is parked.
     pub(super) is_shut: bool,
+    /// Set if the client has reset it: nothing of it is sent any more.
+    pub(super) is_reset: bool,
+    /// How it has ended, until the client is told.
+    pub(super) end: Option<Failure>,
+    /// Bytes that the client was given.
+    pub(super) given: u64,
+    /// Credit beyond what it began with.
+    pub(super) raised: usize,
+    /// When it is reset though something of it is still to be sent, once it is closed.
+    pub(super) close_by: Option<u64>,
 }
 
 /// How far a connection is.
@@ -63,10 +74,21 @@ impl Connection {
             may_give,
             parked: Parked::default(),
             stage,
+            has_finished: false,
             has_told_finished: false,
             has_told_end: false,
             is_shut: false,
+            is_reset: false,
+            end: None,
+            given: 0,
+            raised: 0,
+            close_by: None,
         }
+    }
+
+    /// Returns true if the stack was told that it is closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.stage == Stage::Closed
     }
 
     /// Returns true if so much credit has gathered that the client is told of it: a quarter.
@@ -83,6 +105,9 @@ pub(super) struct Listener {
     pub(super) may_give: usize,
     /// Set once the client was told the address.
     pub(super) has_told: bool,
+    /// Connections that may be on their way to the program, and those that are.
+    pub(super) backlog: usize,
+    pub(super) waiting: usize,
 }
 
 /// A socket of datagrams of a client.
@@ -91,6 +116,8 @@ pub(super) struct Datagrams {
     pub(super) address: SocketAddr,
     /// As with connections; each datagram counts 64 bytes more than it has.
     pub(super) grant: usize,
+    /// How much of the grant is more than others begin with.
+    pub(super) raised: usize,
     pub(super) client_may: usize,
     pub(super) to_return: usize,
     pub(super) may_give: usize,
@@ -108,6 +135,7 @@ impl Datagrams {
         Datagrams {
             address,
             grant,
+            raised: 0,
             client_may: 0,
             to_return: 0,
             may_give,
