@@ -171,7 +171,7 @@ impl Member for MachineStop {
 /// What the machine waits for.
 enum Party {
     Stop(MachineStop),
-    Guest(Guest),
+    Guest(Box<Guest>),
     Client(Box<Served>),
     Ground(Ground),
 }
@@ -180,7 +180,7 @@ impl OneOf for Party {
     fn member(&self) -> &dyn Member {
         match self {
             Party::Stop(stop) => stop,
-            Party::Guest(guest) => guest,
+            Party::Guest(guest) => &**guest,
             Party::Client(served) => &**served,
             Party::Ground(ground) => ground,
         }
@@ -189,7 +189,7 @@ impl OneOf for Party {
     fn member_mut(&mut self) -> &mut dyn Member {
         match self {
             Party::Stop(stop) => stop,
-            Party::Guest(guest) => guest,
+            Party::Guest(guest) => &mut **guest,
             Party::Client(served) => &mut **served,
             Party::Ground(ground) => ground,
         }
@@ -342,7 +342,7 @@ impl Machine {
         let stop = Stop { is_set: AtomicBool::new(false), event: Event::new()? };
         let stop = MachineStop { stop: Arc::new(stop) };
         waiter.add(Party::Stop(stop.clone()))?;
-        let guest = waiter.add(Party::Guest(guest))?;
+        let guest = waiter.add(Party::Guest(Box::new(guest)))?;
         let ground = waiter.add(Party::Ground(Ground { own: Some(own), has_heard: true }))?;
         let limits = options.limits;
         Ok(Machine {

@@ -690,9 +690,6 @@ impl ClientState {
         };
         let stack = ground.stack();
         let id = connection.id;
-        if connection.end.is_none() && !connection.has_told_end {
-            connection.has_finished = stack.readable(id) == Readable::Finished;
-        }
         // It is said once by the stack, and the path may have no room now.
         connection.end = connection.end.or_else(|| stack.take_end(id).map(Failure::of_end));
         match connection.stage {
@@ -771,8 +768,10 @@ impl ClientState {
             connection.given += bytes as u64;
             counters.bytes_out += bytes as u64;
         }
+        // A stack that has said how a connection ended says that it has finished, too.
+        let has_end = connection.end.is_some() || connection.has_told_end;
         if is_open
-            && connection.has_finished
+            && !has_end
             && !connection.has_told_finished
             && stack.readable(id) == Readable::Finished
         {
@@ -796,8 +795,9 @@ impl ClientState {
             // Nobody takes it.
             connection.parked.clear(kept, Some(&mut *receiver));
         }
-        if connection.is_shut && connection.parked.is_empty() {
+        if connection.is_shut && !connection.has_shut && connection.parked.is_empty() {
             stack.shut_sending(id);
+            connection.has_shut = true;
         }
         if connection.stage == Stage::Closing && connection.parked.is_empty() {
             stack.close(id);

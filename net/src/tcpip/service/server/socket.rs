@@ -31,13 +31,14 @@ pub(super) struct Connection {
     /// Bytes from the client that the send buffer had no room for.
     pub(super) parked: Parked,
     pub(super) stage: Stage,
-    /// Set once the other side has closed its half, and once the client was told.
-    pub(super) has_finished: bool,
+    /// Set once the client was told that the other side has closed its half.
     pub(super) has_told_finished: bool,
     /// Set once the client was told how the connection has ended.
     pub(super) has_told_end: bool,
     /// Set if the client sends no more: the half is closed when nothing is parked.
     pub(super) is_shut: bool,
+    /// Set once the stack was told so: each time it is told, it has the connection looked at again.
+    pub(super) has_shut: bool,
     /// Set if the client has reset it: nothing of it is sent any more.
     pub(super) is_reset: bool,
     /// How it has ended, until the client is told.
@@ -74,10 +75,10 @@ impl Connection {
             may_give,
             parked: Parked::default(),
             stage,
-            has_finished: false,
             has_told_finished: false,
             has_told_end: false,
             is_shut: false,
+            has_shut: false,
             is_reset: false,
             end: None,
             given: 0,
