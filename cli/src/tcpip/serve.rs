@@ -16,7 +16,8 @@ use os::signals::HeldSignals;
 use port::member::{self, Options, WrittenAddress};
 use serde::Serialize;
 use siga::tcpip::{
-    ClientLimits, Machine, MachineOptions, Prefix, Route, Routing, ServiceCounters, StackOptions,
+    ClientLimits, Machine, MachineOptions, Placement, Prefix, Route, Routing, ServiceCounters,
+    StackOptions,
 };
 use siga::{Guest, Wait};
 
@@ -105,6 +106,7 @@ struct PlannedLan {
     lan: String,
     addresses: Vec<IpAddr>,
     mtu: Option<u32>,
+    driver: Placement,
 }
 
 /// The machines that a system file describes, of a host that listens at `socket`.
@@ -216,6 +218,7 @@ fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
         lan: lan.clone(),
         addresses: addresses.clone(),
         mtu: None,
+        driver: Placement::Inline,
     });
     Ok(Plan {
         socket: socket.path()?,
@@ -252,6 +255,11 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
         lan: interface.lan.to_string(),
         addresses: interface.addresses.clone(),
         mtu: interface.mtu,
+        // On the processor of the machine a thread of its own would only take turns with it.
+        driver: match interface.processor {
+            Some(number) if Some(number) != rule.processor => Placement::Processor(number),
+            _ => Placement::Inline,
+        },
     });
     let routes = rule.routes.iter().filter_map(|(to, via)| {
         Some(Route { to: Prefix::of(to.addr(), to.prefix_len())?, via: *via })
@@ -270,7 +278,8 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
 fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
     let Plan { socket, options, lans, routes, rule, .. } = plan;
     let (mut joined, mut members, mut mtus) = (Vec::new(), Vec::new(), Vec::new());
-    for PlannedLan { member, lan, addresses, mtu } in lans {
+    let mut drivers = Vec::new();
+    for PlannedLan { member, lan, addresses, mtu, driver } in lans {
         let first = addresses.first();
         let member = Options {
             socket: socket.clone(),
@@ -291,6 +300,7 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
             addresses: lan.addresses().to_vec(),
         });
         mtus.extend(mtu.map(|mtu| (joined.len(), mtu as usize)));
+        drivers.push((lan.name(), driver));
         joined.push(lan);
     }
     let name = name.to_ascii_uppercase();
@@ -300,6 +310,17 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
     let mut machine = machine.map_err(Outcome::no)?;
     for (lan, mtu) in mtus {
         machine.set_mtu(lan, mtu).map_err(Outcome::no)?;
+    }
+    for (lan, (name, driver)) in drivers.into_iter().enumerate() {
+        let placed = machine.set_driver(lan, driver).map_err(Outcome::no)?;
+        if placed != driver
+            && let Placement::Processor(processor) = driver
+        {
+            let allowed = os::processor::allowed();
+            say(format_args!(
+                "siga: warning: the driver of {name}: processor {processor} is not one of {allowed:?}: it runs inline, on that of the machine"
+            ));
+        }
     }
     if let Some(rule) = rule {
         machine.set_limits(move |guest| {

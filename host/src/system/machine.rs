@@ -14,6 +14,7 @@
 //! lan = "hs0"
 //! addresses = ["10.1.0.5"]      # left out: any that are free
 //! mtu = 8192                    # left out: what the LAN takes
+//! cpu = 1                       # the processor of the driver there; left out: inline, on that of the machine
 //!
 //! [[tcpip.route]]               # networks behind other members
 //! to = "0.0.0.0/0"
@@ -44,6 +45,9 @@ pub const INTERFACES_MAX: usize = 9;
 
 /// Routes of a machine.
 pub const ROUTES_MAX: usize = 64;
+
+/// The greatest number of a processor.
+const PROCESSOR_MAX: u64 = 4095;
 
 /// What a client may have unless the file says otherwise.
 const SOCKETS_MAX: u64 = 1024;
@@ -98,6 +102,8 @@ pub struct MachineInterface {
     pub addresses: Vec<IpAddr>,
     /// Bytes of the longest packet; what the LAN takes if there is none.
     pub mtu: Option<u32>,
+    /// The processor of the driver; inline if there is none.
+    pub processor: Option<usize>,
 }
 
 /// What a client of a machine may have.
@@ -156,6 +162,7 @@ struct WrittenInterface {
     #[serde(default)]
     addresses: Vec<Spanned<String>>,
     mtu: Option<Spanned<u64>>,
+    cpu: Option<Spanned<u64>>,
 }
 
 #[derive(Deserialize)]
@@ -270,10 +277,7 @@ impl WrittenMachine {
             None => CONNECTION_BYTES,
             Some(bytes) => within_bytes(source, "connection_max", bytes, 4 << 10, 16 << 20)?,
         };
-        let processor = match self.cpu {
-            None => None,
-            Some(number) => Some(within(source, "cpu", number, 0, 4095)? as usize),
-        };
+        let processor = processor(source, self.cpu)?;
         if self.interface.is_empty() {
             let what = format!("{name} is nowhere");
             return Err(source.error(span, what, "must have a [[tcpip.interface]] with a LAN"));
@@ -324,6 +328,12 @@ impl WrittenMachine {
             routes,
         })
     }
+}
+
+/// The number of a processor. Whether there is such a processor is known where the machine runs.
+fn processor(source: &Source, written: Option<Spanned<u64>>) -> Result<Option<usize>, FileError> {
+    let number = written.map(|number| within(source, "cpu", number, 0, PROCESSOR_MAX));
+    Ok(number.transpose()?.map(|number| number as usize))
 }
 
 fn limits(
@@ -391,7 +401,8 @@ impl WrittenInterface {
             vlans: Vec::new(),
             routes_from: Vec::new(),
         });
-        Ok(MachineInterface { member, lan: name, addresses, mtu })
+        let processor = processor(source, self.cpu)?;
+        Ok(MachineInterface { member, lan: name, addresses, mtu, processor })
     }
 }
 
@@ -428,6 +439,7 @@ mod tests {
             lan = "hs0"
             addresses = ["10.1.0.5"]
             mtu = 1500
+            cpu = 2
             [[tcpip.route]]
             to = "0.0.0.0/0"
             via = "10.1.0.1"
@@ -447,7 +459,7 @@ mod tests {
         assert_eq!((machine.wait, machine.processor), (MachineWait::Spin, Some(1)));
         let [interface] = &machine.interfaces[..] else { panic!("one LAN") };
         assert_eq!(interface.member, name("TCPIP1"));
-        assert_eq!(interface.mtu, Some(1500));
+        assert_eq!((interface.mtu, interface.processor), (Some(1500), Some(2)));
         let lan = &system.lans[0];
         assert!(lan.may_join(interface.member));
         assert!(lan.may_have(interface.member, "10.1.0.5".parse().unwrap()));
