@@ -310,3 +310,27 @@ fn client_that_leaves_takes_its_sockets_along_and_nobody_elses() {
     let names: Vec<_> = clients.iter().map(|client| client.guest.to_string()).collect();
     assert_eq!(names, ["FAR", "OTHER"]);
 }
+
+#[test]
+fn many_small_writes_wait_for_room_on_the_path_to_the_machine() {
+    // More than the path to a machine that is not served has buffers for.
+    const WRITES: usize = 20_000;
+    let host = host();
+    let machine = serve(&host, ClientLimits::default());
+    let (near, far) = (client(&host, "NEAR"), client(&host, "FAR"));
+    let listener = TcpListener::bind(&far, (machine.address.ip(), 7)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let reader = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        received
+    });
+    let mut stream = TcpStream::connect(&near, address).unwrap();
+    let data = pattern(64 * WRITES, 3);
+    for piece in data.chunks(64) {
+        stream.write_all(piece).unwrap();
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert!(reader.join().unwrap() == data);
+}

@@ -365,6 +365,14 @@ impl Engine {
         (count > 0).then_some(count)
     }
 
+    /// Returns true if a connection could be written to, but for the path to its machine. It is told when there is room again.
+    pub(super) fn is_path_full(&self, id: ConnectionId) -> bool {
+        match self {
+            Engine::Own(_) => false,
+            Engine::Client(client) => client.net.writable(id) == Writable::Room,
+        }
+    }
+
     /// Copies what has come, which stays.
     pub(super) fn peek(&self, id: ConnectionId, target: &mut [u8]) -> usize {
         let own = match self {

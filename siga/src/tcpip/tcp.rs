@@ -623,7 +623,7 @@ pub(super) fn when_readable<R>(
 }
 
 /// Runs `fill` if there is room. `fill` returns None if the connection has failed: one that was idle has room as long as it
-/// is not filled, but may find no state machine to fill.
+/// is not filled, but may find no state machine to fill. A path to a machine may have no room for a connection that has some.
 pub(super) fn when_writable<R>(
     core: &mut Core,
     id: ConnectionId,
@@ -634,6 +634,9 @@ pub(super) fn when_writable<R>(
         Writable::Room => {
             if let Some(result) = fill(core, id) {
                 return Some(Ok(result));
+            }
+            if core.net.is_path_full(id) {
+                return None;
             }
         }
         Writable::Failed | Writable::Closed => {}
