@@ -655,6 +655,13 @@ impl<M: Member> Waiter<M> {
         self.poller.add(interrupt, INTERRUPT)
     }
 
+    /// It ends the wait no longer.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn remove_interrupt(&self, interrupt: impl AsFd) {
+        // Not being there is what is wanted.
+        let _ = self.poller.remove(interrupt);
+    }
+
     fn stop_listening_to(&mut self, silent: Vec<(u32, usize)>) {
         for (index, bell) in silent {
             self.stop_listening(index, bell);

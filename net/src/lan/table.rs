@@ -233,8 +233,8 @@ pub struct UnknownTable {
     pub words: usize,
 }
 
-/// The table, as a member has it.
-#[derive(Debug)]
+/// The table, as a member has it. A clone reads the same memory, and has read as much of it.
+#[derive(Clone, Debug)]
 pub struct LentTable {
     words: LentWords,
     /// The count of changes up to which everything was read.
@@ -246,7 +246,7 @@ pub struct LentTable {
 }
 
 /// The numbers of members by their addresses.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Index {
     by_mac: HashMap<Mac, usize>,
     by_address: HashMap<IpAddr, usize>,

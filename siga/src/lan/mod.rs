@@ -42,6 +42,8 @@ pub use error::{JoinLanError, SendFrameError, TrySendFrameError};
 pub use fabric::control::WantedAddress as Address;
 pub use fabric::name::{LanName, NoLanName};
 pub use member::{Lan, LanOptions};
+#[cfg(feature = "tcpip")]
+pub(crate) use mesh::FoundInPlace;
 pub use net::lan::admission::Refused;
 pub use net::lan::counters::Counter;
 pub use net::lan::frame::{Mac, NoMac};

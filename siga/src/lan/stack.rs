@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use net::lan::admission::check_start;
 use net::lan::frame::Mac;
 use net::lan::link::{Frame, FrameInParts, FrameInPlace, Urgency};
-use net::lan::table::Member;
+use net::lan::table::{LentTable, Member};
 use os::poller::Sleeper;
 
 use super::error::{JoinLanError, SendFrameError, TrySendFrameError};
@@ -63,6 +63,33 @@ impl Lan {
     /// A frame that was found last. None if the path over which it came is known to have ended since.
     pub(crate) fn found_in_place(&self, found: FoundInPlace) -> Option<FrameInPlace<'_>> {
         self.mesh.frame_still_in_place(found)
+    }
+
+    /// The member that has sent a frame that was found last, if that has left the LAN: the table does not name it any more.
+    pub(crate) fn found_of_left(&self, found: FoundInPlace) -> Option<Member> {
+        self.mesh.sender_that_left(found)
+    }
+
+    /// The address table.
+    pub(crate) fn table(&self) -> &LentTable {
+        self.mesh.table()
+    }
+
+    /// Counts the tables, of which each host has its own.
+    pub(crate) fn tables(&self) -> u64 {
+        self.mesh.tables()
+    }
+
+    /// The member that has a MAC address.
+    pub(crate) fn find_mac(&mut self, mac: Mac) -> Option<&Member> {
+        self.mesh.refresh();
+        self.mesh.table().find(mac).map(|(_, member)| member)
+    }
+
+    /// Sleeps while others have the LAN, and `interrupt` ends its sleeps no longer.
+    pub(crate) fn sleeper_alone(&self, interrupt: impl AsFd) -> Sleeper {
+        self.mesh.waiter().remove_interrupt(interrupt);
+        self.mesh.waiter().sleeper()
     }
 
     /// Gives the page back of the frame that was found last.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use os::poller::{Poller, Sleeper};
 use os::processor::now_ns;
 
+use super::driver::Port;
 use crate::lan::Lan;
 use crate::line::Line;
 use crate::waiter::Looked;
@@ -21,21 +22,26 @@ const LOOK_NS: u64 = 1_000;
 #[derive(Debug)]
 pub(super) enum Attached {
     /// A LAN.
-    Lan(Box<Lan>),
+    Lan(Box<Port>),
     /// A line.
     Line(Box<Line>),
 }
 
 impl Attached {
+    /// A LAN whose driver is inline.
+    pub(super) fn of_lan(lan: Lan) -> Attached {
+        Attached::Lan(Box::new(Port::new(Box::new(lan))))
+    }
+
     /// The LAN, if it is one.
-    pub(super) fn lan(&self) -> Option<&Lan> {
+    pub(super) fn lan(&self) -> Option<&Port> {
         match self {
             Attached::Lan(lan) => Some(lan),
             Attached::Line(_) => None,
         }
     }
 
-    fn lan_mut(&mut self) -> Option<&mut Lan> {
+    fn lan_mut(&mut self) -> Option<&mut Port> {
         match self {
             Attached::Lan(lan) => Some(lan),
             Attached::Line(_) => None,
@@ -142,6 +148,11 @@ impl Lans {
         self.sleeper = Arc::new(sleeper);
     }
 
+    /// Sleeps there from now on.
+    pub(super) fn set_sleeper(&mut self, sleeper: LansSleeper) {
+        self.sleeper = Arc::new(sleeper);
+    }
+
     /// Takes a LAN out.
     pub(super) fn remove(&mut self, lan: usize, sleeper: LansSleeper) -> Option<Attached> {
         let removed = self.lans.get_mut(lan)?.take();
@@ -177,12 +188,12 @@ impl Lans {
 
     /// # Panics
     /// If the stack is not at this LAN: a broken promise inside this program.
-    pub(super) fn get(&mut self, lan: usize) -> &mut Lan {
+    pub(super) fn get(&mut self, lan: usize) -> &mut Port {
         self.lan(lan).expect("the stack is at this LAN")
     }
 
     /// The LAN of this number. None: it is a line.
-    pub(super) fn lan(&mut self, number: usize) -> Option<&mut Lan> {
+    pub(super) fn lan(&mut self, number: usize) -> Option<&mut Port> {
         self.lans.get_mut(number)?.as_mut()?.lan_mut()
     }
 
@@ -197,12 +208,12 @@ impl Lans {
     }
 
     /// The LANs.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Lan)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Port)> {
         self.all().filter_map(|(number, one)| Some((number, one.lan()?)))
     }
 
     /// The same.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Lan)> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Port)> {
         let lans = self.lans.iter_mut().enumerate();
         lans.filter_map(|(number, one)| Some((number, one.as_mut()?.lan_mut()?)))
     }
@@ -213,12 +224,12 @@ impl Lans {
     }
 
     /// The LAN on whose board the stack shows itself. None: it is at lines alone.
-    pub(super) fn first(&self) -> Option<&Lan> {
+    pub(super) fn first(&self) -> Option<&Port> {
         self.iter().next().map(|(_, lan)| lan)
     }
 
     /// The same.
-    pub(super) fn first_mut(&mut self) -> Option<&mut Lan> {
+    pub(super) fn first_mut(&mut self) -> Option<&mut Port> {
         self.iter_mut().next().map(|(_, lan)| lan)
     }
 
@@ -236,9 +247,7 @@ impl Lans {
     pub(super) fn take_parted(&mut self) -> Vec<(usize, IpAddr)> {
         let mut parted = Vec::new();
         for (number, lan) in self.iter_mut() {
-            for member in lan.take_parted() {
-                parted.extend(member.addresses.into_iter().map(|at| (number, at)));
-            }
+            parted.extend(lan.take_parted().into_iter().map(|at| (number, at)));
         }
         parted
     }

@@ -21,7 +21,8 @@ use os::event::Event;
 use os::fork::ForkGuard;
 use os::processor::now_ns;
 
-use super::lans::{Attached, Lans, Rang};
+use super::driver::{Placement, StackDriver};
+use super::lans::{Attached, Lans, LansSleeper, Rang};
 use super::own::Own;
 use super::routing::Routing;
 use super::stack::{StackOptions, engine};
@@ -91,6 +92,8 @@ pub struct MachineClient {
 pub struct Machine {
     guard: ForkGuard,
     waiter: Waiter<Party>,
+    /// Ends the sleep of a stack. Never set: nothing but the waiter ends that of a machine.
+    interrupt: Event,
     stop: MachineStop,
     guest: Key,
     ground: Key,
@@ -254,6 +257,8 @@ impl Member for Served {
 struct Ground {
     /// Not there while it is at work.
     own: Option<Box<Own>>,
+    /// Where the stack sleeps, as far as the waiter knows.
+    sleeper: Arc<LansSleeper>,
     /// Set if a doorbell has rung since it was at work last.
     has_heard: bool,
 }
@@ -261,7 +266,7 @@ struct Ground {
 /// Ready when something may have come over one of the LANs and lines, or there may be room again.
 impl Member for Ground {
     fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
-        self.own.iter().for_each(|own| add(own.lans.sleeper().as_fd()));
+        add(self.sleeper.as_fd());
     }
 
     fn hear(&mut self, _index: usize) -> bool {
@@ -290,7 +295,7 @@ impl Member for Ground {
 
     fn trim(&mut self) -> bool {
         let lans = self.own.iter_mut().flat_map(|own| own.lans.iter_mut());
-        lans.fold(false, |may_trim, (_, lan)| Member::trim(lan) | may_trim)
+        lans.fold(false, |may_trim, (_, lan)| lan.trim() | may_trim)
     }
 }
 
@@ -330,12 +335,13 @@ impl Machine {
         routing: &Routing,
         options: &MachineOptions,
     ) -> io::Result<Machine> {
-        let lans = lans.into_iter().map(|lan| Attached::Lan(Box::new(lan)));
+        let lans = lans.into_iter().map(Attached::of_lan);
         let lines = lines.into_iter().map(|line| Attached::Line(Box::new(line)));
         let lans: Vec<Attached> = lans.chain(lines).collect();
         let net = engine(&lans, routing, &options.stack, false)?;
-        // Nothing but the waiter ends its sleep.
-        let lans = Lans::new(lans, &Event::new()?)?;
+        let interrupt = Event::new()?;
+        let lans = Lans::new(lans, &interrupt)?;
+        let sleeper = lans.sleeper().clone();
         let own = Box::new(Own::new(lans, routing.clone(), net));
         guest.follow_hosts();
         let mut waiter = Waiter::new(options.wait)?;
@@ -343,11 +349,13 @@ impl Machine {
         let stop = MachineStop { stop: Arc::new(stop) };
         waiter.add(Party::Stop(stop.clone()))?;
         let guest = waiter.add(Party::Guest(Box::new(guest)))?;
-        let ground = waiter.add(Party::Ground(Ground { own: Some(own), has_heard: true }))?;
+        let ground =
+            waiter.add(Party::Ground(Ground { own: Some(own), sleeper, has_heard: true }))?;
         let limits = options.limits;
         Ok(Machine {
             guard: ForkGuard::here(),
             waiter,
+            interrupt,
             stop,
             guest,
             ground,
@@ -396,6 +404,30 @@ impl Machine {
         let set = own.set_mtu(lan, mtu);
         self.put_back(own);
         set
+    }
+
+    /// Has the driver of a LAN run there, as [`Stack::set_driver`](super::Stack::set_driver) does, and returns where it runs now.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the machine is not at this LAN; no descriptors or threads left; `NotConnected` in a forked child.
+    pub fn set_driver(&mut self, lan: usize, placement: Placement) -> io::Result<Placement> {
+        if self.guard.in_child() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        let mut own = self.take_ground();
+        let placed = own.place(lan, placement, &self.interrupt);
+        let placed = placed.and_then(|(placed, sleeper)| {
+            sleeper.map_or(Ok(()), |sleeper| own.sleep_at(lan, sleeper))?;
+            Ok(placed)
+        });
+        self.put_back(own);
+        self.listen()?;
+        placed
+    }
+
+    /// The drivers of the machine's LANs.
+    pub fn drivers(&self) -> Vec<StackDriver> {
+        self.own().map(Own::drivers).unwrap_or_default()
     }
 
     /// Sets what guests may have from when they become clients: in place of [`MachineOptions::limits`], which are the same for all.
@@ -492,6 +524,7 @@ impl Machine {
         }
         let mut own = self.take_ground();
         let worked = own.pump(|| false);
+        let taken = if own.is_driven() { self.take_over(&mut own) } else { Ok(()) };
         self.service.follow(&mut *own);
         self.service.expire(&mut *own);
         let given = self.give(&mut own);
@@ -502,6 +535,8 @@ impl Machine {
             self.show_clients(&own, now);
         }
         self.put_back(own);
+        taken?;
+        self.listen()?;
         Ok(found | given | worked?.has_worked | pushed.has_worked)
     }
 
@@ -522,6 +557,33 @@ impl Machine {
             turns_cut: counters.turns_cut,
         });
         board::show_clients(lan.board(), rows);
+    }
+
+    /// Takes over the devices of drivers that have stalled.
+    fn take_over(&self, own: &mut Own) -> io::Result<()> {
+        for (lan, sleeper) in own.take_over(&self.interrupt)? {
+            own.sleep_at(lan, sleeper)?;
+        }
+        Ok(())
+    }
+
+    /// Has the waiter listen where the stack sleeps now, if that is elsewhere since a driver has come or gone.
+    fn listen(&mut self) -> io::Result<()> {
+        let Some(Party::Ground(ground)) = self.waiter.get(self.ground) else { return Ok(()) };
+        let Some(own) = &ground.own else { return Ok(()) };
+        let sleeper = own.lans.sleeper().clone();
+        if Arc::ptr_eq(&sleeper, &ground.sleeper) {
+            return Ok(());
+        }
+        let ground = Ground { own: None, sleeper, has_heard: true };
+        let key = self.waiter.add(Party::Ground(ground))?;
+        let own = self.take_ground();
+        self.waiter.remove(std::mem::replace(&mut self.ground, key));
+        self.put_back(own);
+        if let Some(Party::Ground(ground)) = self.waiter.get_mut(key) {
+            ground.has_heard = true;
+        }
+        Ok(())
     }
 
     /// Takes the stack, to do something with it and one of the clients' paths.

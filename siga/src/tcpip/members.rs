@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn change_of_one_member_is_taken_over_alone() {
         let host = Embedded::start(System::open()).unwrap();
-        let own = Attached::Lan(Box::new(member(&host, "OWN")));
+        let own = Attached::of_lan(member(&host, "OWN"));
         let mut lans = Lans::new(vec![own], Event::new().unwrap()).unwrap();
         let mut net = Stack::new(lans.get(0).mac(), &[], Options::default(), Secret([1; 16]));
         let others: Vec<Lan> = (0..20).map(|at| member(&host, &format!("M{at}"))).collect();
@@ -257,7 +257,7 @@ mod tests {
         "#;
         let system = System::parse(&Source::of("s.toml", text)).unwrap();
         let host = Embedded::start(system).unwrap();
-        let own = Attached::Lan(Box::new(member(&host, "OWN")));
+        let own = Attached::of_lan(member(&host, "OWN"));
         let mut lans = Lans::new(vec![own], Event::new().unwrap()).unwrap();
         let mut net = Stack::new(lans.get(0).mac(), &[], Options::default(), Secret([1; 16]));
         let options =

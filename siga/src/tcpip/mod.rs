@@ -28,12 +28,15 @@
 //! [`Stack::with_routing`]. LANs, VLANs and routes come and go while it runs: [`Stack::add_lan`], [`Stack::remove_lan`],
 //! [`Stack::set_routing`], [`Stack::set_mtu`]. It can have lines to other guests ([`line`](crate::line)) beside LANs, or instead.
 //!
+//! What the driver of a LAN does for the stack runs inline, or on a processor of its own: [`Stack::set_driver`].
+//!
 //! A guest without a LAN can be a client of a TCPIP machine, which has one: [`Stack::of_machine`], [`Machine`].
 
 #[cfg(feature = "tokio")]
 pub(crate) mod asynchronous;
 mod client;
 mod core;
+mod driver;
 mod engine;
 mod failure;
 mod held;
@@ -52,6 +55,7 @@ mod udp;
 mod waiting;
 mod ways;
 
+pub use driver::{DriverCounters, Placement, StackDriver};
 pub use machine::{Machine, MachineClient, MachineOptions, MachineStop};
 pub use net::tcpip::service::{ClientCounters, ClientLimits, ServiceCounters};
 pub use net::tcpip::{Congestion, Counter, NoPrefix, Prefix, Refusal, Route, Stray, StrayKind};

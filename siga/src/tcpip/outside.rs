@@ -50,8 +50,7 @@ impl Outside {
     /// As [`Stack::new`].
     pub fn new(lan: Lan, options: &StackOptions) -> io::Result<Outside> {
         let options = StackOptions { drive: Drive::Inline, ..*options };
-        let stack =
-            Stack::put(vec![Attached::Lan(Box::new(lan))], &Routing::default(), &options, true)?;
+        let stack = Stack::put(vec![Attached::of_lan(lan)], &Routing::default(), &options, true)?;
         stack.owner.with(|core| {
             core.is_polled = true;
             Ok(())

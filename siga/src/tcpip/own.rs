@@ -8,8 +8,11 @@ use fabric::name::Name;
 use net::lan::link::{Frame, FrameInParts};
 use net::lan::offload::Offload;
 use net::tcpip::{Link, SendToError, Stack, Unsent};
+use os::event::Event;
+use os::poller::Sleeper;
 use os::processor::now_ns;
 
+use super::driver::{Placement, StackDriver};
 use super::lans::Lans;
 use super::members::{Members, is_fair};
 use super::questions::Questions;
@@ -116,6 +119,13 @@ impl Own {
     fn receive_from(&mut self, lan: usize, now: u64) -> io::Result<bool> {
         // A frame can be the first of a new member, or for one.
         self.note_members();
+        if self.lans.get(lan).is_queued() {
+            let has_received = self.receive_queued(lan, now);
+            if has_received || self.lans.get(lan).is_driven() {
+                return Ok(has_received);
+            }
+        }
+        let has_room = self.lans.get(lan).retry(now);
         let mut received = 0;
         while received < FRAMES_PER_POLL
             && let Some(found) = self.lans.get(lan).try_find_in_place()?
@@ -151,7 +161,28 @@ impl Own {
             net.receive(now, lan, Frame { offload, bytes: frame }, &mut Wire { lans, members });
         }
         self.lans.get(lan).give_back_found();
-        Ok(received > 0)
+        Ok(received > 0 || has_room)
+    }
+
+    /// Receives some of what the driver of a LAN has received: whether there was anything.
+    fn receive_queued(&mut self, lan: usize, now: u64) -> bool {
+        let mut frame = std::mem::take(&mut self.frame);
+        let mut received = 0;
+        while received < FRAMES_PER_POLL
+            && let Some(offload) = self.lans.get(lan).take_queued(&mut frame)
+        {
+            received += 1;
+            // The driver has published its sender before.
+            self.note_members();
+            let Own { lans, net, members, .. } = self;
+            let bytes = &mut frame[..];
+            net.receive(now, lan, Frame { offload, bytes }, &mut Wire { lans, members });
+        }
+        self.frame = frame;
+        if received > 0 {
+            self.lans.get(lan).note_taken();
+        }
+        received > 0
     }
 
     /// Receives some of what has come over a line, and does what else the line has to do: whether there was anything.
@@ -276,7 +307,6 @@ impl Own {
         for (number, lan) in lans.iter_mut() {
             set_mtu(net, number, limited(lan.mtu() as usize, mtus.get(&number)));
             if let Some((addresses, why)) = lan.lost() {
-                let why = why.to_string();
                 refused.extend(addresses.into_iter().map(|address| (address, why.clone())));
             }
         }
@@ -325,7 +355,62 @@ impl Own {
     pub(super) fn due(&self) -> Option<u64> {
         let gone = self.gone.values().map(|since| since + GONE_NS);
         let lines = self.lans.lines().filter_map(|(_, line)| line.due());
-        self.net.due().into_iter().chain(gone).chain(self.questions.due()).chain(lines).min()
+        let drivers = self.lans.iter().filter_map(|(_, lan)| lan.due());
+        let others = lines.chain(drivers).chain(self.questions.due());
+        self.net.due().into_iter().chain(gone).chain(others).min()
+    }
+
+    /// Has the driver of a LAN run there, and returns where it runs now, and where the stack sleeps at this LAN from now on, if that is elsewhere.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the stack is not at this LAN; otherwise as [`Port::place`].
+    pub(super) fn place(
+        &mut self,
+        lan: usize,
+        placement: Placement,
+        interrupt: &Event,
+    ) -> io::Result<(Placement, Option<Sleeper>)> {
+        let Some(port) = self.lans.lan(lan) else {
+            let problem = format!("LAN {lan}: the stack is not at it");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        };
+        let was_driven = port.is_driven();
+        let placed = port.place(placement, interrupt)?;
+        let has_moved = port.is_driven() != was_driven;
+        let sleeper = has_moved.then(|| port.sleeper(interrupt)).transpose()?;
+        Ok((placed, sleeper))
+    }
+
+    /// The LANs whose drivers have stalled or ended and have left their devices to the stack, and where the stack sleeps there from now on.
+    pub(super) fn take_over(&mut self, interrupt: &Event) -> io::Result<Vec<(usize, Sleeper)>> {
+        let now = now_ns();
+        let mut taken = Vec::new();
+        for (number, port) in self.lans.iter_mut() {
+            if port.is_expired(now) && port.take_over(now) {
+                taken.push((number, port.sleeper(interrupt)?));
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Sleeps there from now on at a LAN.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub(super) fn sleep_at(&mut self, lan: usize, sleeper: Sleeper) -> io::Result<()> {
+        let sleeper = self.lans.sleeper().with(lan, Some(sleeper))?;
+        self.lans.set_sleeper(sleeper);
+        Ok(())
+    }
+
+    /// Returns true if a driver has a device.
+    pub(super) fn is_driven(&self) -> bool {
+        self.lans.iter().any(|(_, port)| port.is_driven())
+    }
+
+    /// The drivers of all LANs.
+    pub(super) fn drivers(&self) -> Vec<StackDriver> {
+        self.lans.iter().map(|(number, port)| port.driver(number)).collect()
     }
 
     /// Sends what there is to send.
@@ -457,7 +542,7 @@ impl Link for Wire<'_> {
             return Err(Unsent::Unreachable);
         }
         net::tcpip::address(frame, mac, source);
-        unsent(lan.try_push(offload, frame))
+        unsent(lan.try_push(Some(name), offload, frame))
     }
 
     fn transmit_in_parts(
@@ -478,13 +563,13 @@ impl Link for Wire<'_> {
             return Err(Unsent::Unreachable);
         }
         net::tcpip::address(frame.start, mac, source);
-        unsent(lan.try_push_in_parts(&frame))
+        unsent(lan.try_push_in_parts(Some(name), &frame))
     }
 
     fn send(&mut self, number: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent> {
         match self.lans.line(number) {
             Some(line) => line.send(frame),
-            None => unsent(self.lans.get(number).try_push(offload, frame)),
+            None => unsent(self.lans.get(number).try_push(None, offload, frame)),
         }
     }
 

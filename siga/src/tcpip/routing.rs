@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use net::lan::table::VLAN_MAX;
 use net::tcpip::{Device, Interface, Prefix, ROUTES_MAX, Route};
 
+use super::driver::Port;
 use super::lans::Attached;
-use crate::lan::Lan;
 use crate::line;
 
 /// LANs and lines of one stack, at most.
@@ -157,6 +157,6 @@ pub(super) fn interfaces<'a>(
 }
 
 /// The network of an address at a LAN.
-fn network_of(lan: &Lan, address: IpAddr) -> Option<Prefix> {
+fn network_of(lan: &Port, address: IpAddr) -> Option<Prefix> {
     Prefix::of(address, lan.prefix_bits_of(address))
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use net::tcpip::{Awaited, ConnectionId};
 use os::event::Event;
 use os::fork::ForkGuard;
-use os::poller::Poller;
+use os::poller::{Poller, Sleeper};
 use os::processor::now_ns;
 
 pub(super) use self::inside::{PutOff, has_stack};
@@ -103,6 +103,11 @@ impl Shared {
             identity: Arc::default(),
             guard: ForkGuard::here(),
         })
+    }
+
+    /// The event that ends the sleep of a driver that is a verb.
+    pub(super) fn verb(&self) -> &Event {
+        &self.verb
     }
 
     /// The event that ends the sleep of this driver.
@@ -310,9 +315,8 @@ impl Shared {
         &self,
         turn: &mut Turn<'_>,
         number: usize,
-        lan: Option<&Attached>,
+        sleeper: Option<Sleeper>,
     ) -> io::Result<LansSleeper> {
-        let sleeper = lan.map(|lan| lan.sleeper(&self.verb)).transpose()?;
         let before = turn.net.sleeper().clone();
         let sleeper = before.with(number, sleeper)?;
         if !turn.worker.is_there()

@@ -306,7 +306,7 @@ impl Stack {
         routing: &Routing,
         options: &StackOptions,
     ) -> io::Result<Stack> {
-        let lans = lans.into_iter().map(|lan| Attached::Lan(Box::new(lan)));
+        let lans = lans.into_iter().map(Attached::of_lan);
         let lines = lines.into_iter().map(|line| Attached::Line(Box::new(line)));
         Stack::put(lans.chain(lines).collect(), routing, options, false)
     }
@@ -430,7 +430,7 @@ impl Stack {
     /// `ResourceBusy` inside a closure that this or another stack has called; `NotConnected` in a forked child; otherwise as
     /// [`Lan::try_receive`].
     pub fn poll(&self) -> io::Result<()> {
-        self.owner.with(|core| core.pump())
+        self.owner.enter()?.pump()
     }
 
     /// Waits until something has come or was due, at most for `time`, and does what there is to do. For a program with

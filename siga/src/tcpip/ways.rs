@@ -7,6 +7,7 @@ use std::sync::PoisonError;
 use fabric::name::{LanName, Name};
 use net::tcpip::Interface;
 
+use super::driver::{Placement, StackDriver};
 use super::lans::Attached;
 use super::own::{Own, limited};
 use super::routing::{Routing, interfaces};
@@ -79,7 +80,7 @@ impl Stack {
     /// # Errors
     /// As [`Stack::with_routing`]; then the stack is as it was, and the membership has ended. No descriptors left; otherwise as [`Stack::poll`].
     pub fn add_lan(&self, lan: Lan) -> io::Result<usize> {
-        self.attach(Attached::Lan(Box::new(lan)))
+        self.attach(Attached::of_lan(lan))
     }
 
     /// Gives the stack one more line, and returns the line's number: the least that is free of LANs and lines.
@@ -95,7 +96,8 @@ impl Stack {
         let own = turn.own()?;
         let number = own.lans.next();
         let ways = interfaces(own.lans.all().chain(once((number, &attached))), &own.routing)?;
-        let sleeper = self.owner.sleeper_with(&mut turn, number, Some(&attached))?;
+        let sleeper = attached.sleeper(self.owner.verb())?;
+        let sleeper = self.owner.sleeper_with(&mut turn, number, Some(sleeper))?;
         turn.own()?.lans.add(attached, sleeper);
         self.take_ways(&mut turn, ways, None)?;
         Ok(number)
@@ -178,6 +180,26 @@ impl Stack {
     /// `InvalidInput` if it is outside these limits, or the stack is not at this LAN or line; otherwise as [`Stack::poll`].
     pub fn set_mtu(&self, lan: usize, mtu: usize) -> io::Result<()> {
         self.owner.enter()?.own()?.set_mtu(lan, mtu)
+    }
+
+    /// Has the driver of a LAN run there, while traffic flows: no frame is lost, doubled or out of order. The driver polls
+    /// queues, checks frames and copies them out of pages, gives buffers back and rings doorbells.
+    ///
+    /// Returns where the driver runs now: inline if there is no such processor, or this process may not use it. A driver that has stalled for
+    /// more than a second, or has ended, is inline from then on: [`Stack::drivers`].
+    ///
+    /// # Errors
+    /// `InvalidInput` if the stack is not at this LAN; no descriptors or threads left; otherwise as [`Stack::poll`].
+    pub fn set_driver(&self, lan: usize, placement: Placement) -> io::Result<Placement> {
+        self.owner.enter()?.place(lan, placement)
+    }
+
+    /// The drivers of the stack's LANs.
+    ///
+    /// # Errors
+    /// As [`Stack::poll`].
+    pub fn drivers(&self) -> io::Result<Vec<StackDriver>> {
+        Ok(self.owner.enter()?.own()?.drivers())
     }
 
     /// The numbers and names of the LANs that the stack is at.

@@ -247,6 +247,16 @@ impl Mesh {
         self.frame_still_in_place(found).expect("the frame was received just now")
     }
 
+    /// The member that has sent a frame, if that has left and is still received from.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn sender_that_left(
+        &self,
+        FoundInPlace { key, .. }: FoundInPlace,
+    ) -> Option<Member> {
+        let peer = self.links.get(key).filter(|peer| peer.is_draining())?;
+        Some(peer.link.peer().clone())
+    }
+
     /// The same, if its link is there: who looks at the address table meanwhile may learn that it is not.
     #[inline]
     pub(crate) fn frame_still_in_place(

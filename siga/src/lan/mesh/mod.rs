@@ -177,6 +177,12 @@ impl Mesh {
         self.view.changed_since(changes)
     }
 
+    /// Counts the tables, of which each host has its own.
+    #[cfg(feature = "tcpip")]
+    pub(super) fn tables(&self) -> u64 {
+        self.view.tables()
+    }
+
     /// The words that observers see.
     #[cfg(feature = "tcpip")]
     pub(super) fn board(&self) -> &Words {

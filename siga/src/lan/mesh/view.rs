@@ -10,6 +10,9 @@ use super::Mesh;
 /// The address table, and this member's place in it.
 pub(super) struct View {
     table: LentTable,
+    /// Counts the tables that came after the first.
+    #[cfg(feature = "tcpip")]
+    tables: u64,
     changes: u64,
     /// The value of `changes` when each entry of the table last changed.
     changed_at: Vec<u64>,
@@ -29,7 +32,16 @@ struct Changed {
 impl View {
     pub(super) fn new(table: LentTable, own: Member, joined: LanJoined) -> View {
         let (number, frame_bytes_max) = (joined.number.into(), joined.frame_bytes as usize);
-        View { table, changes: 0, changed_at: vec![0; MEMBERS_MAX], own, number, frame_bytes_max }
+        View {
+            table,
+            #[cfg(feature = "tcpip")]
+            tables: 0,
+            changes: 0,
+            changed_at: vec![0; MEMBERS_MAX],
+            own,
+            number,
+            frame_bytes_max,
+        }
     }
 
     pub(super) fn keep_place(&mut self, joined: LanJoined) {
@@ -39,6 +51,15 @@ impl View {
 
     pub(super) fn set_table(&mut self, table: LentTable) {
         self.table = table;
+        #[cfg(feature = "tcpip")]
+        {
+            self.tables += 1;
+        }
+    }
+
+    #[cfg(feature = "tcpip")]
+    pub(super) fn tables(&self) -> u64 {
+        self.tables
     }
 
     pub(super) fn table(&self) -> &LentTable {

@@ -9,11 +9,13 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use net::tcpip::{Awaited, ConnectionId};
-use os::poller::wait_any;
+use os::poller::{Sleeper, wait_any};
 use os::processor::now_ns;
 use os::sync::pause;
 
 use super::super::core::{Core, Driver, Worker};
+use super::super::driver::Placement;
+use super::super::engine::Engine;
 use super::super::lans::Rang;
 use super::super::waiting::{Interest, Signal, Ticket, Wakeup};
 use super::inside::{Inside, PutOff};
@@ -91,6 +93,43 @@ impl<'a> Turn<'a> {
                 return;
             }
         }
+    }
+
+    /// Receives what has come, and sends what is due; takes over the devices of drivers that have stalled.
+    pub(in crate::tcpip) fn pump(&mut self) -> io::Result<()> {
+        Core::pump(self)?;
+        match &mut self.net {
+            Engine::Own(own) if own.is_driven() => {}
+            _ => return Ok(()),
+        }
+        let shared = self.shared;
+        for (lan, sleeper) in self.own()?.take_over(shared.verb())? {
+            self.sleep_at(lan, sleeper)?;
+        }
+        Ok(())
+    }
+
+    /// Has the driver of a LAN run there, and returns where it runs now.
+    pub(in crate::tcpip) fn place(
+        &mut self,
+        lan: usize,
+        placement: Placement,
+    ) -> io::Result<Placement> {
+        let shared = self.shared;
+        let (placed, sleeper) = self.own()?.place(lan, placement, shared.verb())?;
+        if let Some(sleeper) = sleeper {
+            self.sleep_at(lan, sleeper)?;
+        }
+        Ok(placed)
+    }
+
+    /// The stack sleeps there from now on at this LAN.
+    fn sleep_at(&mut self, lan: usize, sleeper: Sleeper) -> io::Result<()> {
+        let sleeper = self.shared.sleeper_with(self, lan, Some(sleeper))?;
+        self.own()?.lans.set_sleeper(sleeper);
+        // Whatever has come by then has told whoever slept before.
+        self.has_worked = true;
+        Ok(())
     }
 
     /// Waits until something may have come that the caller waits for, or until `deadline`. The calling thread drives the

@@ -1,0 +1,80 @@
+//! Drivers: what a device needs for a stack is done by the stack itself, or by a thread that has a processor of its own.
+//!
+//! Each file here has one part:
+//! - [`ring`]: a queue of frames between the two.
+//! - [`backlog`]: the device, and what its full targets have not taken yet.
+//! - [`view`]: what the stack knows of a LAN whose device a driver has.
+//! - [`station`]: where both meet, and the lease.
+//! - [`agent`]: the driver.
+//! - [`port`]: the stack's side of a LAN, whoever has the device.
+
+mod agent;
+mod backlog;
+#[cfg(test)]
+mod hook;
+mod port;
+mod ring;
+mod station;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use fabric::name::LanName;
+
+pub(super) use self::port::Port;
+
+/// How long a driver may be away before its stack suspects that it has stalled.
+const LEASE_NS: u64 = 1_000_000_000;
+
+/// How long a driver that is suspected has to show itself.
+const GRACE_NS: u64 = LEASE_NS / 4;
+
+/// Where the driver of a LAN runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// In the stack, on its processor.
+    #[default]
+    Inline,
+    /// On this processor of the system, as a thread of its own.
+    Processor(usize),
+}
+
+/// The driver of a LAN of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StackDriver {
+    /// The number of the LAN in the stack.
+    pub lan: usize,
+    /// The LAN.
+    pub name: LanName,
+    /// Where its driver runs now.
+    pub placement: Placement,
+    /// What its drivers have done while they had a processor of their own: all of them together.
+    pub counters: DriverCounters,
+}
+
+/// Counts of the drivers of one LAN. Nothing is counted while the driver runs inline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DriverCounters {
+    /// Turns in which the device was polled.
+    pub polls: u64,
+    /// Those that found nothing.
+    pub polls_empty: u64,
+    /// Frames that were received for the stack.
+    pub frames_in: u64,
+    /// Frames that were sent for it.
+    pub frames_out: u64,
+    /// Frames of the stack whose target was full when their turn came. They are sent later, or dropped if the target leaves.
+    pub frames_waited: u64,
+    /// Frames of the stack that nobody takes: their target had left.
+    pub frames_dropped: u64,
+    /// Sleeps.
+    pub sleeps: u64,
+    /// Processor time of the threads, in nanoseconds.
+    pub processor_ns: u64,
+    /// Devices that the stack has taken back from a driver that had stalled or ended.
+    pub takeovers: u64,
+    /// Changes of the placement that somebody has asked for.
+    pub moves: u64,
+}
