@@ -3,6 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use host::system::System;
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{
     ClientLimits, ClientOptions, Drive, Machine, MachineClient, MachineOptions, MachineStop,
-    Routing, Stack, StackOptions, TcpListener, TcpStream, UdpSocket,
+    Placement, Routing, Stack, StackOptions, TcpListener, TcpStream, UdpSocket,
 };
 use siga::{Guest, Wait};
 
@@ -124,6 +126,72 @@ fn clients_of_a_machine_talk_with_each_other_and_with_a_member_of_the_lan() {
     let mut found = [0; 12];
     accepted.read_exact(&mut found).unwrap();
     assert_eq!(&found, b"from the LAN");
+}
+
+#[test]
+fn machine_serves_on_while_its_driver_moves() {
+    const MOVES: usize = 100;
+    let host = host();
+    let guest = Guest::attach_embedded(&host, "TCPIP").unwrap();
+    let options = MachineOptions { wait: Wait::Block, ..MachineOptions::default() };
+    let lans = vec![lan(&host, "TCPIP1")];
+    let mut machine = Machine::new(guest, lans, Vec::new(), &Routing::default(), &options).unwrap();
+    let (stop, is_over) = (machine.stopper(), Arc::new(AtomicBool::new(false)));
+    let serving = thread::spawn({
+        let is_over = is_over.clone();
+        move || {
+            let allowed = os::processor::allowed();
+            for at in 0..MOVES {
+                let placement = match at % 3 {
+                    0 => Placement::Processor(allowed[at % allowed.len()]),
+                    1 => Placement::Processor(*allowed.last().unwrap()),
+                    _ => Placement::Inline,
+                };
+                assert_eq!(machine.set_driver(0, placement).unwrap(), placement);
+                machine.serve_within(Duration::from_millis(2)).unwrap();
+            }
+            assert_eq!(
+                machine.set_driver(0, Placement::Processor(4095)).unwrap(),
+                Placement::Inline
+            );
+            machine.set_driver(0, Placement::Processor(allowed[0])).unwrap();
+            is_over.store(true, Ordering::Relaxed);
+            machine.serve().unwrap();
+            machine
+        }
+    });
+    let client = client(&host, "CLIENT");
+    let member = Stack::new(lan(&host, "MEMBER"), &StackOptions::default()).unwrap();
+    let listener = TcpListener::bind(&member, (member.addresses()[0], 7)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = vec![0; 10_000];
+        while let count @ 1.. = stream.read(&mut bytes).unwrap() {
+            stream.write_all(&bytes[..count]).unwrap();
+        }
+    });
+    let mut stream = TcpStream::connect(&client, address).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    let mut rounds = 0;
+    while !is_over.load(Ordering::Relaxed) || rounds < 100 {
+        let question = pattern(9_000, rounds);
+        stream.write_all(&question).unwrap();
+        let mut answer = vec![0; question.len()];
+        stream.read_exact(&mut answer).unwrap();
+        assert!(answer == question, "round {rounds}");
+        rounds += 1;
+    }
+    drop(stream);
+    server.join().unwrap();
+    stop.stop();
+    let machine = serving.join().unwrap();
+    let [driver] = machine.drivers()[..] else { panic!("it is at one LAN") };
+    assert_eq!(driver.name.to_string(), "hs0");
+    let counters = driver.counters;
+    assert!(counters.moves >= MOVES as u64 / 2 && counters.takeovers == 0, "{counters:?}");
+    assert!(counters.frames_in > 0 && counters.frames_out > 0, "{counters:?}");
+    assert!(counters.processor_ns > 0 && counters.polls >= counters.polls_empty, "{counters:?}");
 }
 
 #[test]

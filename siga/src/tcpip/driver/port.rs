@@ -19,7 +19,7 @@ use os::sync::pause;
 use os::words::Words;
 
 use super::agent;
-use super::backlog::{Backlog, Device};
+use super::backlog::{Backlog, Device, Sent};
 use super::station::{Arrived, Half, Lease, Station, add};
 use super::view::{Place, View};
 use super::{DriverCounters, GRACE_NS, LEASE_NS, Placement, StackDriver};
@@ -609,8 +609,11 @@ impl Port {
         device.backlog.recount();
         // Before anything newer goes.
         let now = now_ns();
-        while station.frames_out.pop(|leaving| {
-            device.send(now, leaving);
+        let counts = &station.counts;
+        while station.frames_out.pop(|leaving| match device.send(now, leaving) {
+            Sent::Gone => add(&counts.frames_out, 1),
+            Sent::Waits => add(&counts.frames_waited, 1),
+            Sent::Dropped => add(&counts.frames_dropped, 1),
         }) {}
         device.lan.flush();
         self.device = Some(device);
