@@ -44,7 +44,6 @@ HOME   10.1.0.5/24 HSL0
 GATEWAY DEFAULTNET 10.1.0.1 HSL0 8192 0
 PORT 21 TCP FTPSERVE
 STRAT  HS0
-START  HS0
 ";
 
 #[test]
@@ -57,7 +56,7 @@ fn result_goes_to_standard_output_and_findings_beside_it() {
     assert!(out.starts_with("# Made by siga import from PROFILE.TCPIP: "), "{out}");
     assert!(out.contains("\n[[tcpip]]\nname = \"NET1\"\n"), "{out}");
     assert!(out.contains("#   line 6: PORT is left out: "), "{out}");
-    let expected = "PROFILE.TCPIP:3: the processor of the driver of LINK HSL0 cannot be said yet: the system file has it as a comment\n\
+    let expected = "PROFILE.TCPIP:2: DEVICE HS0 has no START: the interface is used all the same\n\
                     PROFILE.TCPIP:6: PORT is left out: a port belongs to the client that listens at it first\n\
                     PROFILE.TCPIP:7: STRAT is no statement: did you mean START?\n\
                     siga: made 1 LAN and 0 lines; 1 mistake, 1 left out, 1 changed\n";
@@ -86,9 +85,10 @@ fn json_has_the_findings_with_their_kinds() {
     assert_eq!((&result["lans"], &result["lines"]), (&1.into(), &0.into()));
     assert!(result["output"].is_null());
     assert!(result["text"].as_str().unwrap().contains("[[tcpip.interface]]\nlan = \"hs0\"\n"));
+    assert!(result["text"].as_str().unwrap().contains("\nmtu = 8192\ncpu = 1\n"));
     let kinds: Vec<_> = result["findings"].as_array().unwrap().iter().collect();
     let row = |at: usize| (kinds[at]["line"].as_u64(), kinds[at]["kind"].as_str());
-    let expected = [(3, "changed"), (6, "left out"), (7, "mistake")];
+    let expected = [(2, "changed"), (6, "left out"), (7, "mistake")];
     let expected = expected.map(|(line, kind)| (Some(line), Some(kind)));
     assert_eq!([row(0), row(1), row(2)], expected);
     let result = object(&[&profile, "--json", "--output", "system.toml"]);

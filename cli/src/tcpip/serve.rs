@@ -17,7 +17,8 @@ use port::member::{self, Options, WrittenAddress};
 use serde::Serialize;
 use siga::line::{Line, LineEnd, LineOptions};
 use siga::tcpip::{
-    ClientLimits, Machine, MachineOptions, Prefix, Route, Routing, ServiceCounters, StackOptions,
+    ClientLimits, Machine, MachineOptions, Placement, Prefix, Route, Routing, ServiceCounters,
+    StackOptions,
 };
 use siga::{Guest, Wait};
 
@@ -107,6 +108,7 @@ struct PlannedLan {
     lan: String,
     addresses: Vec<IpAddr>,
     mtu: Option<u32>,
+    driver: Placement,
 }
 
 struct PlannedLine {
@@ -224,6 +226,7 @@ fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
         lan: lan.clone(),
         addresses: addresses.clone(),
         mtu: None,
+        driver: Placement::Inline,
     });
     Ok(Plan {
         socket: socket.path()?,
@@ -261,6 +264,11 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
         lan: interface.lan.to_string(),
         addresses: interface.addresses.clone(),
         mtu: interface.mtu,
+        // On the processor of the machine a thread of its own would only take turns with it.
+        driver: match interface.processor {
+            Some(number) if Some(number) != rule.processor => Placement::Processor(number),
+            _ => Placement::Inline,
+        },
     });
     let lines = rule.lines.iter().filter_map(|(guest, name)| {
         let line = system.lines.iter().find(|line| line.name == *name)?;
@@ -293,7 +301,8 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
 fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
     let Plan { socket, options, lans, lines, routes, rule, .. } = plan;
     let (mut joined, mut members, mut mtus) = (Vec::new(), Vec::new(), Vec::new());
-    for PlannedLan { member, lan, addresses, mtu } in lans {
+    let mut drivers = Vec::new();
+    for PlannedLan { member, lan, addresses, mtu, driver } in lans {
         let first = addresses.first();
         let member = Options {
             socket: socket.clone(),
@@ -314,6 +323,7 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
             addresses: lan.addresses().to_vec(),
         });
         mtus.extend(mtu.map(|mtu| (joined.len(), mtu as usize)));
+        drivers.push((lan.name(), driver));
         joined.push(lan);
     }
     let mut ends = Vec::new();
@@ -333,6 +343,17 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
     let mut machine = machine.map_err(Outcome::no)?;
     for (lan, mtu) in mtus {
         machine.set_mtu(lan, mtu).map_err(Outcome::no)?;
+    }
+    for (lan, (name, driver)) in drivers.into_iter().enumerate() {
+        let placed = machine.set_driver(lan, driver).map_err(Outcome::no)?;
+        if placed != driver
+            && let Placement::Processor(processor) = driver
+        {
+            let allowed = os::processor::allowed();
+            say(format_args!(
+                "siga: warning: the driver of {name}: processor {processor} is not one of {allowed:?}: it runs inline, on that of the machine"
+            ));
+        }
     }
     if let Some(rule) = rule {
         machine.set_limits(move |guest| {

@@ -17,7 +17,6 @@ use super::read::{
 use super::statement::Medium;
 use super::tables::{Interface, Lan, Line, On, Plan, Size, Via};
 use super::target::class_bits;
-use super::write::FIELDS_TO_COME;
 use crate::config::{Bytes, Source};
 use crate::near::{near, question};
 use crate::system::lan::{FRAME_BYTES, HEADROOM_BYTES};
@@ -497,8 +496,8 @@ impl<'p> Planner<'p, '_, '_> {
             let what = "TCP/IP for VM passes packets on between two interfaces";
             self.findings.changed(&link.named.span, what, NO_FORWARDING);
         }
-        if interface.cpu.is_some() && FIELDS_TO_COME.contains(&"cpu") {
-            let what = format!("the processor of the driver of {} cannot be said yet", shown(link));
+        if interface.cpu.is_some() && matches!(interface.on, On::Line(_)) {
+            let what = format!("the processor of the driver of {} cannot be said", shown(link));
             self.findings.changed(&link.named.span, what, "the system file has it as a comment");
         }
         self.plan.interfaces.push(interface);

@@ -77,9 +77,8 @@ fn profile_of_vm_becomes_a_machine_with_lans_and_lines() {
     let expected = r#"# Made by siga import from P: docs/import.md describes what becomes of a profile.
 #
 # What this file says otherwise than the profile:
-#   line 5: the processor of the driver of LINK HSL0 cannot be said yet: the system file has it as a comment
 #   line 7: LINK ETH0 is of a real adapter, which is not available yet: the LAN osa0 stands in for it: guests reach each other there, and no other network
-#   line 9: the processor of the driver of LINK IUCVL cannot be said yet: the system file has it as a comment
+#   line 9: the processor of the driver of LINK IUCVL cannot be said: the system file has it as a comment
 #   line 11: the profile does not name the guest at LINK CTCL: the system file calls it PEER
 #
 # What this file cannot say:
@@ -161,7 +160,7 @@ buffers_max = "5119 KiB"      # DATABUFFERPOOLSIZE, line 2: 160 of 32760 bytes, 
 lan = "hs0"
 addresses = ["10.1.0.5"]
 mtu = 16384
-# cpu = 1
+cpu = 1
 
 # DEVICE DEV@08 OSD, line 6; LINK ETH0, line 7.
 [[tcpip.interface]]

@@ -6,10 +6,6 @@ use super::finding::{Finding, FindingKind};
 use super::tables::{Interface, Lan, Line, On, Plan, Size, Via};
 use crate::config::{Bytes, Source};
 
-/// Fields of `[[tcpip.interface]]` that a system file does not have yet: what they would say stands there as a comment. Once
-/// [`System`](crate::system::System) reads one, its name is taken out here.
-pub(super) const FIELDS_TO_COME: &[&str] = &["cpu"];
-
 /// Writes the system file of a plan, with the findings as comments in front.
 pub(super) fn text(source: &Source, plan: &Plan, findings: &[Finding]) -> String {
     let file = File { source, plan, findings };
@@ -115,7 +111,8 @@ fn interface(out: &mut impl Write, plan: &Plan, interface: &Interface) -> fmt::R
         On::Line(at) => writeln!(out, "line = \"{}\"", plan.lines[at].name)?,
     }
     let Some(cpu) = cpu else { return Ok(()) };
-    let mark = if FIELDS_TO_COME.contains(&"cpu") { "# " } else { "" };
+    // The driver of a line is not moved yet.
+    let mark = if matches!(on, On::Line(_)) { "# " } else { "" };
     writeln!(out, "{mark}cpu = {cpu}")
 }
 

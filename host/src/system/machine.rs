@@ -14,6 +14,7 @@
 //! lan = "hs0"
 //! addresses = ["10.1.0.5"]      # left out: any that are free
 //! mtu = 8192                    # left out: what the LAN takes
+//! cpu = 1                       # the processor of the driver there; left out: inline, on that of the machine
 //!
 //! [[tcpip.interface]]
 //! line = "line0"                # of which TCPIP is an end
@@ -49,6 +50,9 @@ pub const INTERFACES_MAX: usize = 9;
 
 /// Routes of a machine.
 pub const ROUTES_MAX: usize = 64;
+
+/// The greatest number of a processor.
+const PROCESSOR_MAX: u64 = 4095;
 
 /// What a client may have unless the file says otherwise.
 const SOCKETS_MAX: u64 = 1024;
@@ -111,6 +115,8 @@ pub struct MachineInterface {
     pub addresses: Vec<IpAddr>,
     /// Bytes of the longest packet; what the LAN takes if there is none.
     pub mtu: Option<u32>,
+    /// The processor of the driver; inline if there is none.
+    pub processor: Option<usize>,
 }
 
 /// What a client of a machine may have.
@@ -176,6 +182,7 @@ struct WrittenInterface {
     #[serde(default)]
     addresses: Vec<Spanned<String>>,
     mtu: Option<Spanned<u64>>,
+    cpu: Option<Spanned<u64>>,
 }
 
 #[derive(Deserialize)]
@@ -303,10 +310,7 @@ impl WrittenMachine {
                 within_bytes(source, "connection_buffers", bytes, least, most)?
             }
         };
-        let processor = match self.cpu {
-            None => None,
-            Some(number) => Some(within(source, "cpu", number, 0, 4095)? as usize),
-        };
+        let processor = processor(source, self.cpu)?;
         if self.interface.is_empty() {
             let what = format!("{name} is nowhere");
             return Err(source.error(
@@ -341,6 +345,10 @@ impl WrittenMachine {
                     if let Some(mtu) = &written.mtu {
                         let right = "must be left out: the line has one";
                         return Err(source.error(mtu.span(), "mtu of a line", right));
+                    }
+                    if let Some(number) = &written.cpu {
+                        let right = "must be left out: the driver of a line runs inline";
+                        return Err(source.error(number.span(), "cpu of a line", right));
                     }
                     at_lines.push((guest, end_of(source, line, (name, guest), lines)?));
                 }
@@ -387,6 +395,12 @@ impl WrittenMachine {
             routes,
         })
     }
+}
+
+/// The number of a processor. Whether there is such a processor is known where the machine runs.
+fn processor(source: &Source, written: Option<Spanned<u64>>) -> Result<Option<usize>, FileError> {
+    let number = written.map(|number| within(source, "cpu", number, 0, PROCESSOR_MAX));
+    Ok(number.transpose()?.map(|number| number as usize))
 }
 
 fn limits(
@@ -453,7 +467,8 @@ impl WrittenInterface {
             vlans: Vec::new(),
             routes_from: Vec::new(),
         });
-        Ok(MachineInterface { member, lan: name, addresses, mtu })
+        let processor = processor(source, self.cpu)?;
+        Ok(MachineInterface { member, lan: name, addresses, mtu, processor })
     }
 }
 
@@ -512,6 +527,7 @@ mod tests {
             lan = "hs0"
             addresses = ["10.1.0.5"]
             mtu = 1500
+            cpu = 2
             [[tcpip.route]]
             to = "0.0.0.0/0"
             via = "10.1.0.1"
@@ -531,7 +547,7 @@ mod tests {
         assert_eq!((machine.wait, machine.processor), (MachineWait::Spin, Some(1)));
         let [interface] = &machine.interfaces[..] else { panic!("one LAN") };
         assert_eq!(interface.member, name("TCPIP1"));
-        assert_eq!(interface.mtu, Some(1500));
+        assert_eq!((interface.mtu, interface.processor), (Some(1500), Some(2)));
         let lan = &system.lans[0];
         assert!(lan.may_join(interface.member));
         assert!(lan.may_have(interface.member, "10.1.0.5".parse().unwrap()));
@@ -590,6 +606,11 @@ mod tests {
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\n{at}mtu = 9000"),
                 "s.toml:11: mtu = 9000: must be 576 to 8192",
+            ),
+            (
+                "[[tcpip]]\nname = \"TCPIP\"\n[[tcpip.interface]]\nline = \"l0\"\ncpu = 1"
+                    .to_owned(),
+                "s.toml:11: cpu of a line: must be left out: the driver of a line runs inline",
             ),
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\n{at}{at}"),
