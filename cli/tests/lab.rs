@@ -31,7 +31,7 @@ fn cases_are_listed_with_what_can_be_varied() {
         assert!(listed.contains(part), "{part}\nis not in\n{listed}");
     }
     let listed = text(&siga(&["lab", "list"]).stdout);
-    assert!(listed.contains("    inbound-tcpip (network-stream, network-request)\n"), "{listed}");
+    assert!(listed.contains("    inbound-tcpip (network-stream over an adapter, "), "{listed}");
     let listed = text(&siga(&["lab", "list", "--json"]).stdout);
     let listed: Vec<serde_json::Value> =
         listed.lines().map(|case| serde_json::from_str(case).unwrap()).collect();
@@ -78,7 +78,7 @@ fn published_tables_are_printed_with_every_cell() {
     let all = published(&[]);
     for part in [
         "iucv-pipe\n=========\n",
-        "A draft. Workload not built yet: network-connect.",
+        "A draft. Workload not built yet: network-connect over two machines.",
         "direction outbound, mtu 1500\n pairs ",
         "Difference in percent of device cpu 0:\n",
     ] {
@@ -139,9 +139,12 @@ fn wrong_use_ends_with_two_and_says_what_would_be_right() {
         (&["run", "--peers", "/bin/echo"], "--version should print \"siga-peers "),
         (
             &["run", "inbound-tcpip"],
-            "inbound-tcpip is a draft, whose workload network-stream, network-request is not built yet: must be a case; siga lab report ",
+            "inbound-tcpip is a draft, whose workload network-stream over an adapter, network-request over an adapter is not built yet: must be a case; siga lab report ",
         ),
-        (&["list", "line-drivers"], "line-drivers is a draft, whose workload network-stream is "),
+        (
+            &["list", "line-drivers"],
+            "line-drivers is a draft, whose workload network-stream over a line is ",
+        ),
         (
             &["report", "--published", "nonsense"],
             "there is no case \"nonsense\": must be a name that siga lab list prints",

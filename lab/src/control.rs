@@ -29,7 +29,7 @@ use crate::fault::{Doing, Fault};
 use crate::interval::Intervals;
 use crate::measure::Window;
 use crate::quantity::Report;
-use crate::role::{Address, SOURCE};
+use crate::role::{Address, CLIENT, SOURCE};
 
 /// The longest thing that the lab says: an order.
 const TO_WORKER_BYTES_MAX: usize = 64 << 10;
@@ -82,9 +82,9 @@ impl Order {
         Order { role, watched, is_thread: true, ..Order::default() }
     }
 
-    /// Whether its role is that of the source.
+    /// Whether its role is that of the source, or of a client.
     pub fn is_source(&self) -> bool {
-        self.role == SOURCE
+        [SOURCE, CLIENT].contains(&&*self.role)
     }
 
     /// Whether it is for this party in one of the workloads of the trial.

@@ -136,6 +136,15 @@ pub enum Domain {
         /// At most this.
         most: u64,
     },
+    /// The same, or this word in place of a size.
+    BytesOr {
+        /// The word.
+        word: &'static str,
+        /// At least this.
+        least: u64,
+        /// At most this.
+        most: u64,
+    },
     /// A system file, called by its name without folder and ending; or `open`.
     Systems,
 }
@@ -152,7 +161,8 @@ impl Factor {
                 let number = text.parse().ok().filter(|number| (least..=most).contains(&number));
                 number.map(Level::Number)
             }
-            Domain::Bytes { least, most } => {
+            Domain::BytesOr { word, .. } if *word == text => Some(Level::Word(text.to_owned())),
+            Domain::Bytes { least, most } | Domain::BytesOr { least, most, .. } => {
                 let bytes = text.parse::<Bytes>().ok().map(|Bytes(bytes)| bytes);
                 bytes.filter(|bytes| (least..=most).contains(&bytes)).map(Level::Number)
             }
@@ -186,6 +196,9 @@ impl fmt::Display for Domain {
             Domain::Bytes { least, most } => {
                 write!(formatter, "{} to {}", Bytes(*least), Bytes(*most))
             }
+            Domain::BytesOr { word, least, most } => {
+                write!(formatter, "{word}, or {} to {}", Bytes(*least), Bytes(*most))
+            }
             Domain::Systems => write!(formatter, "a system file, or {OPEN}"),
         }
     }
@@ -202,6 +215,10 @@ mod tests {
         assert_eq!(bytes.usual(), [Level::Number(64), Level::Number(4096)]);
         assert_eq!(bytes.level("2 MiB"), Err("must be 1 B to 1 MiB".into()));
         assert_eq!(bytes.level("many"), Err("must be 1 B to 1 MiB".into()));
+        let domain = Domain::BytesOr { word: "mtu", least: 1, most: 1 << 20 };
+        let write = Factor { name: "write", meaning: "", domain, usual: &["mtu", "64 KiB"] };
+        assert_eq!(write.usual(), [Level::Word("mtu".into()), Level::Number(65_536)]);
+        assert_eq!(write.level("MTU"), Err("must be mtu, or 1 B to 1 MiB".into()));
         let domain = Domain::Words(&["spin", "block"]);
         let wait = Factor { name: "wait", meaning: "", domain, usual: &["spin"] };
         assert_eq!(wait.level("spin"), Ok(Level::Word("spin".into())));

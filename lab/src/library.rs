@@ -19,7 +19,7 @@ macro_rules! files {
 const FILES: &[(&str, &str)] = files!(in "cases/" end ".toml":
     "message-stream" "message-exchange" "message-pairs" "message-mixed" "message-slip" "message-load" "message-open"
     "lan-64" "lan-1500" "lan-spread" "lan-broadcast" "lan-beside" "tenant-beside" "lan-tcp-stream" "lan-tcp-exchange"
-    "tcp-stream" "tcp-rr" "tcp-crr" "tcp-streams" "tcp-pairs" "tcp-idle" "tcp-wire" "iucv-pipe" "border-64" "border-1000"
+    "tcp-stream" "tcp-rr" "tcp-crr" "tcp-streams" "tcp-pairs" "tcp-idle" "tcp-wire" "tcpip-rr" "iucv-pipe" "border-64" "border-1000"
     "border-32764" "border-1000000" "border-spin" "border-sleep" "border-idle" "border-connect" "border-crowd"
     "border-2-single" "border-2-packed" "border-2-1000" "border-2-spin" "border-2-sleep" "iucv-64" "iucv-reply"
     "iucv-pipe-large" "iucv-pipe-1" "iucv-outstanding" "channel-io" "channel-read" "channel-cost" "channel-large"
@@ -367,7 +367,7 @@ mod tests {
         let draft = concat!(env!("CARGO_MANIFEST_DIR"), "/../cases/drafts/line-drivers.toml");
         for name in ["line-drivers", draft] {
             let error = select(&[name.to_owned()]).unwrap_err().to_string();
-            let start = "line-drivers is a draft, whose workload network-stream is not built yet: ";
+            let start = "line-drivers is a draft, whose workload network-stream over a line is not built yet: ";
             assert!(error.starts_with(start), "{error}");
             let cases = published(&[name.to_owned()]).unwrap();
             assert_eq!(cases[0].name.as_str(), "line-drivers");

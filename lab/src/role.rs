@@ -19,6 +19,18 @@ pub const SOURCE: &str = "source";
 /// The role that receives, or answers.
 pub const TARGET: &str = "target";
 
+/// The role that asks, of a workload in which it is told apart from the stack that serves it.
+pub const CLIENT: &str = "client";
+
+/// The role that answers there.
+pub const SERVER: &str = "server";
+
+/// The TCPIP machine of the clients.
+pub const CLIENT_STACK: &str = "client_stack";
+
+/// The TCPIP machine of the servers.
+pub const SERVER_STACK: &str = "server_stack";
+
 /// The role that has no part in the work that is measured, and goes about its own beside it.
 pub const NEIGHBOUR: &str = "neighbour";
 

@@ -87,7 +87,8 @@ impl Trial {
         let mut parties = Vec::new();
         for part in self.workload.parts() {
             let factors = part.factors(&self.factors);
-            transport::check(&factors).map_err(TrialError::Unable)?;
+            let allowed = transport::check(&factors).and_then(|()| (part.workload.allow)(&factors));
+            allowed.map_err(TrialError::Unable)?;
             for role in part.workload.roles {
                 let copies = (role.count)(&factors);
                 let order = |number| Order {

@@ -674,3 +674,144 @@ fn connections_of_tcp_each_carry_a_question_and_an_answer() {
         }
     }
 }
+
+/// What may be between the programs of `network-stream`, but for what is not built yet.
+const LINKS: [&str; 8] =
+    ["machine", "machine-lan", "hipersockets", "lan", "iucv", "veth", "loopback", "cms"];
+
+/// The levels of a network workload that all its trials here have.
+fn network<'a>(link: &'a str, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    let usual = [("link", link), ("mtu", "9000"), ("wait", "adaptive"), ("stack_wait", "block")];
+    [&usual, more].concat()
+}
+
+#[test]
+fn bytes_go_one_way_over_every_link_to_a_target_or_to_a_client_that_has_asked() {
+    for link in LINKS {
+        for request in [None, Some(("request_bytes", "20"))] {
+            // The bare pipe has no requests.
+            if link == "cms" && request.is_some() {
+                continue;
+            }
+            for write in ["mtu", "64", "100000"] {
+                let more: Vec<_> = [Some(("bytes", "250001")), Some(("write", write)), request]
+                    .into_iter()
+                    .flatten()
+                    .collect();
+                let levels = network(link, &more);
+                let Some(measured) = run_if_able("network-stream", &levels) else { continue };
+                let Measured { metrics, parties, .. } = measured;
+                assert!(metrics["rate_bytes_per_s"] > 0.0, "{levels:?}");
+                assert!(metrics["cpu_s_per_mib"] > 0.0, "{levels:?}");
+                let roles: Vec<&str> = parties.iter().map(|party| party.role.as_str()).collect();
+                let programs = match request {
+                    None => ["source", "target"],
+                    Some(_) => ["client", "server"],
+                };
+                let attending: &[&str] = match link {
+                    "hipersockets" => &["host", "client_stack", "server_stack"],
+                    "machine" | "machine-lan" => &["host", "client_stack"],
+                    "veth" | "loopback" => &[],
+                    _ => &["host"],
+                };
+                assert_eq!(roles, [attending, &programs].concat(), "{levels:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn requests_are_answered_over_every_link_with_a_connection_for_each_or_one_for_all() {
+    for link in LINKS.into_iter().filter(|link| *link != "cms") {
+        for workload in ["network-request", "network-connect"] {
+            for (request, answer) in [("1", "1"), ("200", "1000"), ("70000", "150000")] {
+                let levels = network(link, &[("request_bytes", request), ("bytes", answer)]);
+                let Some(measured) = run_if_able(workload, &levels) else { continue };
+                let Measured { metrics, .. } = measured;
+                assert!(metrics["rate_transactions_per_s"] > 0.0, "{workload}, {levels:?}");
+                assert!(metrics["latency_p50_ns"] > 0.0, "{workload}, {levels:?}");
+                assert!(metrics["cpu_ns_per_transaction"] > 0.0, "{workload}, {levels:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn programs_and_machines_wait_in_every_way() {
+    for wait in ["spin", "adaptive", "block"] {
+        for link in ["machine", "machine-lan", "lan", "iucv", "loopback"] {
+            let mut levels = network(link, &[("request_bytes", "200"), ("bytes", "1000")]);
+            levels.retain(|(name, _)| !name.ends_with("wait"));
+            levels.extend([("wait", wait), ("stack_wait", wait)]);
+            let Measured { metrics, .. } = run("network-request", &levels);
+            assert!(metrics["rate_transactions_per_s"] > 0.0, "{levels:?}");
+        }
+    }
+}
+
+#[test]
+fn many_pairs_share_machines_and_each_has_a_line_or_a_veth_of_its_own() {
+    for (link, pairs) in [
+        ("machine", "20"),
+        ("machine-lan", "5"),
+        ("hipersockets", "20"),
+        ("iucv", "5"),
+        ("veth", "5"),
+    ] {
+        let more = [("pairs", pairs), ("request_bytes", "64"), ("bytes", "8 KiB")];
+        for workload in ["network-request", "network-connect"] {
+            let levels = network(link, &more);
+            let Some(measured) = run_if_able(workload, &levels) else { continue };
+            let Measured { metrics, parties, counters } = measured;
+            assert!(metrics["rate_transactions_per_s"] > 0.0, "{workload}, {levels:?}");
+            let count = |role: &str| parties.iter().filter(|party| party.role == role).count();
+            assert_eq!([count("client"), count("server")], [pairs.parse::<usize>().unwrap(); 2]);
+            let of_machine = counters.get("client_stack_machine_requests");
+            assert_eq!(of_machine.is_some(), count("client_stack") == 1, "{counters:?}");
+        }
+    }
+}
+
+#[test]
+fn line_has_the_mtu_that_is_asked_for() {
+    for (mtu, write) in [("576", "mtu"), ("32764", "mtu"), ("1 MiB", "64 KiB")] {
+        let levels = [
+            ("link", "iucv"),
+            ("mtu", mtu),
+            ("write", write),
+            ("bytes", "1 MiB"),
+            ("wait", "block"),
+        ];
+        let Measured { counters, .. } = run("network-stream", &levels);
+        let sent = |what: &str| counters.get(&format!("source_line_{what}")).copied().unwrap_or(0);
+        assert!(sent("packets_sent") > 0, "{counters:?}");
+        let mean = sent("bytes_sent") / sent("packets_sent").max(1);
+        assert!(mean <= mtu.parse().unwrap_or(65_535), "{mtu}: {mean}");
+    }
+}
+
+#[test]
+fn links_that_are_not_built_and_mtus_that_a_link_cannot_have_are_refused_by_name() {
+    for (more, error) in [
+        (
+            &[("link", "ctc"), ("mtu", "9000")][..],
+            "ctc: line drivers over a channel-to-channel adapter are not built yet",
+        ),
+        (&[("link", "qdio"), ("mtu", "8992")], "qdio: adapters are not built yet"),
+        (
+            &[("link", "hipersockets"), ("mtu", "8192"), ("device_cpu", "1")],
+            "hipersockets: drivers with a processor of their own (device_cpu = 1) are not built yet",
+        ),
+        (&[("link", "machine"), ("mtu", "1500")], "mtu = 1500: a LAN has one of at least 8192"),
+        (&[("link", "veth"), ("mtu", "1 MiB")], "mtu = 1048576: that of veth is 65535 at most"),
+        (
+            &[("link", "cms"), ("mtu", "9000"), ("request_bytes", "20")],
+            "cms: the bare pipe has no requests: must be without request_bytes",
+        ),
+    ] {
+        match try_trial(trial("network-stream", more)) {
+            Err((_, TrialError::Unable(why))) => assert_eq!(why, error),
+            other => panic!("{more:?}: {other:?}"),
+        }
+    }
+}

@@ -103,12 +103,15 @@ impl<'a> Scope<'a> {
         parties.map(|party| &party.report)
     }
 
-    /// The role by whose work a role is divided that does none.
+    /// The role by whose work a role is divided that does none: of several that may be measured, the one that takes part.
     fn measured(&self, role: &str) -> &'static str {
         let part = self.part(role);
         // The roles of a composed workload have the names of their parts before them.
         let own = self.workload.roles.iter().filter(|role| part.has(role.name));
-        own.into_iter().find(|role| role.is_measured).map_or("", |role| role.name)
+        let measured: Vec<&str> =
+            own.filter(|role| role.is_measured).map(|role| role.name).collect();
+        let takes_part = |name: &&&str| self.parties.iter().any(|party| party.role == **name);
+        measured.iter().find(takes_part).or(measured.first()).copied().unwrap_or_default()
     }
 
     /// The workload of a role.

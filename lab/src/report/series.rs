@@ -163,7 +163,9 @@ impl<'a> Series<'a> {
                 let is_zero = here.any(|cell| self.is_zero(factor, cell));
                 if is_zero { "0" } else { ANY }.to_owned()
             }
-            (Some(Level::Number(bytes)), Some(Domain::Bytes { .. })) => Bytes(*bytes).to_string(),
+            (Some(Level::Number(bytes)), Some(Domain::Bytes { .. } | Domain::BytesOr { .. })) => {
+                Bytes(*bytes).to_string()
+            }
             (Some(level), _) => level.to_string(),
         }
     }

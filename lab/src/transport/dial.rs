@@ -1,7 +1,7 @@
 //! Connections of TCP that a party makes or accepts one after the other: of the guests' own stack, and of the kernel's.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use host::report::Counts;
@@ -15,6 +15,7 @@ use super::tcpip::{FINISH_MAX, PORT, counts_of_stack, join};
 use super::{network, spins};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
+use crate::measure::Window;
 use crate::workload::tcp::BACKLOG;
 
 /// A connection over which messages come in pieces.
@@ -29,9 +30,29 @@ pub(crate) trait Receive: Read + Write {
         verify(&room[..count]);
         Ok(count)
     }
+
+    /// Lets no bytes wait for others to go with.
+    ///
+    /// # Errors
+    /// As setting TCP_NODELAY.
+    fn set_no_delay(&self) -> io::Result<()>;
+
+    /// Says that nothing more will be sent.
+    ///
+    /// # Errors
+    /// As shutting a connection down.
+    fn end_sending(&self) -> io::Result<()>;
 }
 
-impl Receive for TcpStream {}
+impl Receive for TcpStream {
+    fn set_no_delay(&self) -> io::Result<()> {
+        self.set_nodelay(true)
+    }
+
+    fn end_sending(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
 
 /// Makes connections, or accepts them.
 pub(crate) trait Dials {
@@ -44,6 +65,25 @@ pub(crate) trait Dials {
     /// The next connection that the source has made. None if the party spins and there is none.
     fn accept(&mut self) -> io::Result<Option<Self::Stream>>;
 
+    /// Says that all is set up, and waits until it is for everybody. What was written goes meanwhile.
+    ///
+    /// # Errors
+    /// [`Fault::Orphaned`]; the stack has failed.
+    fn ready(&mut self, control: &mut Control) -> Result<Window, Fault> {
+        control.ready()
+    }
+
+    /// What was counted so far.
+    fn counts(&self) -> Counts {
+        Counts::new()
+    }
+
+    /// Waits until the other side has all.
+    fn finish(self) -> Result<(), Fault>;
+}
+
+/// Makes or accepts many connections, some of which may be idle.
+pub(crate) trait DialsMany: Dials {
     /// Connects to, or accepts at, the port for this connection of so many: an address has some tens of thousands of ports for each of
     /// the target's.
     fn turn_to(&mut self, number: u64);
@@ -55,14 +95,6 @@ pub(crate) trait Dials {
     fn accepts_one_by_one(order: &Order) -> bool {
         !spins(order)
     }
-
-    /// What was counted so far.
-    fn counts(&self) -> Counts {
-        Counts::new()
-    }
-
-    /// Waits until the other side has all.
-    fn finish(self) -> Result<(), Fault>;
 }
 
 /// Connections that one port of the target takes: over loopback a kernel has 28,232 for each, if nobody has said otherwise.
@@ -75,7 +107,7 @@ fn ports(order: &Order) -> u16 {
 }
 
 /// The result of accepting; none if there is nobody.
-fn accepted<S>(result: io::Result<S>) -> io::Result<Option<S>> {
+pub(super) fn accepted<S>(result: io::Result<S>) -> io::Result<Option<S>> {
     match result {
         Ok(stream) => Ok(Some(stream)),
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
@@ -150,6 +182,16 @@ impl Dials for StackDials {
         Ok(Some(StackStream { stream, is_in_place: self.is_in_place }))
     }
 
+    fn counts(&self) -> Counts {
+        counts_of_stack(&self.stack)
+    }
+
+    fn finish(self) -> Result<(), Fault> {
+        self.stack.finish(FINISH_MAX).doing("wait for the other side").map(drop)
+    }
+}
+
+impl DialsMany for StackDials {
     fn turn_to(&mut self, number: u64) {
         self.port = (number / CONNECTIONS_PER_PORT) as u16;
     }
@@ -163,22 +205,14 @@ impl Dials for StackDials {
         }
         Ok(())
     }
-
-    fn counts(&self) -> Counts {
-        counts_of_stack(&self.stack)
-    }
-
-    fn finish(self) -> Result<(), Fault> {
-        self.stack.finish(FINISH_MAX).doing("wait for the other side").map(drop)
-    }
 }
 
 /// A connection of the stack.
 #[derive(Debug)]
 pub(crate) struct StackStream {
-    stream: tcpip::TcpStream,
+    pub(super) stream: tcpip::TcpStream,
     /// Whether nothing is copied: what has come is verified in the connection's buffer.
-    is_in_place: bool,
+    pub(super) is_in_place: bool,
 }
 
 impl Read for StackStream {
@@ -210,6 +244,14 @@ impl Receive for StackStream {
             (count, count)
         })
     }
+
+    fn set_no_delay(&self) -> io::Result<()> {
+        self.stream.set_nodelay(true)
+    }
+
+    fn end_sending(&self) -> io::Result<()> {
+        self.stream.shutdown(Shutdown::Write)
+    }
 }
 
 /// Connections of the kernel, over loopback or between two networks.
@@ -229,18 +271,27 @@ const SETTINGS: [(&str, &str); 2] = [("ip_local_port_range", "1024 65535"), ("tc
 impl KernelDials {
     /// In the networks that the transport says.
     pub(crate) fn open(order: &Order, control: &mut Control) -> Result<KernelDials, Fault> {
-        let own = match order.word("transport") {
-            "tcp-veth" => {
-                let own = network::join_veth(order, control)?;
-                for (name, value) in SETTINGS {
-                    let file = format!("/proc/sys/net/ipv4/{name}");
-                    std::fs::write(file, value).doing("set what the network does with ports")?;
-                }
-                own
-            }
-            _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        };
+        match order.word("transport") {
+            "tcp-veth" => KernelDials::over_veth(order, control),
+            _ => KernelDials::over_loopback(order, control),
+        }
+    }
+
+    /// Between two networks that veth joins.
+    pub(crate) fn over_veth(order: &Order, control: &mut Control) -> Result<KernelDials, Fault> {
+        let own = network::join_veth(order, control)?;
+        for (name, value) in SETTINGS {
+            let file = format!("/proc/sys/net/ipv4/{name}");
+            std::fs::write(file, value).doing("set what the network does with ports")?;
+        }
         KernelDials::at(own, spins(order), order, control)
+    }
+
+    pub(crate) fn over_loopback(
+        order: &Order,
+        control: &mut Control,
+    ) -> Result<KernelDials, Fault> {
+        KernelDials::at(Ipv4Addr::LOCALHOST.into(), spins(order), order, control)
     }
 
     /// The target listens at `own`, and says where.
@@ -300,6 +351,12 @@ impl Dials for KernelDials {
         Ok(Some(stream))
     }
 
+    fn finish(self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+impl DialsMany for KernelDials {
     fn turn_to(&mut self, number: u64) {
         self.port = (number / CONNECTIONS_PER_PORT) as usize;
     }
@@ -307,10 +364,6 @@ impl Dials for KernelDials {
     fn rest(&mut self, time: Duration) -> io::Result<()> {
         // The kernel does what there is to do.
         std::thread::sleep(time);
-        Ok(())
-    }
-
-    fn finish(self) -> Result<(), Fault> {
         Ok(())
     }
 }

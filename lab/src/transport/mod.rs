@@ -15,6 +15,7 @@ mod packets;
 mod path;
 mod peer;
 mod ring;
+pub(crate) mod stacks;
 mod tcpip;
 mod wake;
 pub(crate) mod wire;
@@ -29,7 +30,7 @@ use crate::fault::Fault;
 use crate::quantity::Report;
 use crate::workload::{exchange, stream};
 
-pub(crate) use dial::{Dials, KernelDials, Receive, StackDials};
+pub(crate) use dial::{Dials, DialsMany, KernelDials, Receive, StackDials};
 pub(crate) use iucv::{connect_iucv, counts_of_iucv};
 pub(crate) use line::OneLineEnd;
 pub(crate) use path::{attach, connect, counts_of, ended, wait};

@@ -27,6 +27,7 @@ use super::lan::{LAN_NAME, check_mtu};
 use super::path::own_name;
 use super::{Dials, KERNEL, KernelDials, MESSAGES, Opening, Transport};
 use crate::control::{Control, Order};
+use crate::factor::word;
 use crate::fault::{Doing, Fault};
 
 pub(super) const TCP_LOOPBACK: Transport = Transport {
@@ -188,7 +189,7 @@ pub(super) fn join_veth(order: &Order, control: &mut Control) -> Result<IpAddr, 
         2
     };
     let interface = interface(order);
-    set_offloads(&mut links, interface, order.word("transport"))?;
+    set_offloads(&mut links, interface, word(&order.factors, "transport"))?;
     let own = IpAddr::V4(Ipv4Addr::new(10, 9, 0, number));
     let mac = Mac([2, 0, 0, 0, 0, number]);
     let address = Address { address: own, prefix_bits: 24 };

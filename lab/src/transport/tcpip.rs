@@ -43,7 +43,7 @@ pub(super) const TCP_LAN_THREAD: Transport = Transport {
 pub(super) const PORT: u16 = 7;
 
 /// Bytes of each buffer of a connection that carries many messages.
-const BUFFER_BYTES: usize = 1 << 20;
+pub(super) const BUFFER_BYTES: usize = 1 << 20;
 
 /// How long an end waits for the other to have all.
 pub(super) const FINISH_MAX: Duration = Duration::from_secs(10);
@@ -68,19 +68,24 @@ pub(super) fn join(
     let target = guest_name(TARGET, order);
     let found = lan.members().find(|member| member.name.as_str() == target);
     let address = found.and_then(|member| member.addresses.first().copied());
-    // Over memory a full target is told, and nothing is lost.
-    let usual = StackOptions::default();
+    let usual = over_memory(buffer_bytes, drive);
     let idle = order.number_if_any("idle").unwrap_or(0) as usize;
-    let options = StackOptions {
+    // Those beside the idle ones have a place each.
+    let connections_max = usual.connections_max.max(2 * idle);
+    let options = StackOptions { connections_max, ..usual };
+    Ok((Stack::new(lan, &options).doing("put a stack on a LAN")?, address))
+}
+
+/// How a stack behaves on a link of memory, where a full target is told and nothing is lost. Its connections have two buffers of so
+/// many bytes.
+pub(super) fn over_memory(buffer_bytes: usize, drive: Drive) -> StackOptions {
+    StackOptions {
         congestion: Congestion::None,
         receive_bytes: buffer_bytes,
         send_bytes: buffer_bytes,
-        // Those beside the idle ones have a place each.
-        connections_max: usual.connections_max.max(2 * idle),
         drive,
-        ..usual
-    };
-    Ok((Stack::new(lan, &options).doing("put a stack on a LAN")?, address))
+        ..StackOptions::default()
+    }
 }
 
 /// What a stack has counted.

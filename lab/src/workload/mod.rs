@@ -3,6 +3,7 @@
 mod composed;
 pub(crate) mod exchange;
 mod io3390;
+mod network;
 mod outstanding;
 mod pace;
 mod pairs;
@@ -62,6 +63,8 @@ pub struct Workload {
     pub(crate) parts: &'static [Part],
     /// Takes out the factors that do not apply beside the others, and sets those that have no choice.
     pub(crate) fit: fn(&mut Factors),
+    /// Says what cannot be measured under these levels, and what would be right.
+    pub(crate) allow: fn(&Factors) -> Result<(), String>,
     /// About how long its parties take until they are ready, beyond starting them: making files, and reading them.
     pub(crate) set_up_time: fn(&Factors) -> Duration,
     /// What its workers do.
@@ -82,6 +85,7 @@ const PLAIN: Workload = Workload {
     measures: &[],
     parts: &[],
     fit: |_| {},
+    allow: |_| Ok(()),
     // There is nothing to make.
     set_up_time: |_| Duration::ZERO,
     work: |_, _| unreachable!("a workload that is run says what its workers do"),
@@ -104,6 +108,9 @@ pub const WORKLOADS: &[Workload] = &[
     tenant::WORKLOAD,
     tcp::CRR,
     tcp::MANY,
+    network::STREAM,
+    network::REQUEST,
+    network::CONNECT,
     io3390::WORKLOAD,
 ];
 
@@ -256,6 +263,7 @@ pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault
     };
     system.socket.clone_from(&order.socket);
     let _host = Embedded::start(system).doing("start a host")?;
+    network::tell_machines(order, control)?;
     attend(control)
 }
 

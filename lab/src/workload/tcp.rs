@@ -25,7 +25,7 @@ use super::prelude::*;
 use super::stream::MTU;
 use super::{LATENCIES, RATES};
 use crate::pattern::{self, STAMPED_BYTES_MIN, WORD_BYTES, is_intact, stamp};
-use crate::transport::{self, Dials, KernelDials, Receive, StackDials};
+use crate::transport::{self, Dials, DialsMany, KernelDials, Receive, StackDials};
 
 pub(super) const CRR: Workload = Workload {
     name: "tcp-crr",
@@ -172,7 +172,7 @@ fn work(
     }
 }
 
-fn run<D: Dials>(
+fn run<D: DialsMany>(
     mut dials: D,
     talk: Talk,
     order: &Order,
@@ -210,7 +210,7 @@ struct Connection<S> {
 }
 
 /// What a verb has done; none if it would have to wait.
-fn done(result: io::Result<usize>) -> io::Result<Option<usize>> {
+pub(super) fn done(result: io::Result<usize>) -> io::Result<Option<usize>> {
     match result {
         Ok(count) => Ok(Some(count)),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -221,7 +221,11 @@ fn done(result: io::Result<usize>) -> io::Result<Option<usize>> {
 }
 
 /// Writes what is left from `at` on. False if it has to wait for the rest.
-fn write_on(stream: &mut impl Write, bytes: &[u8], at: &mut usize) -> Result<bool, Fault> {
+pub(super) fn write_on(
+    stream: &mut impl Write,
+    bytes: &[u8],
+    at: &mut usize,
+) -> Result<bool, Fault> {
     while *at < bytes.len() {
         match done(stream.write(&bytes[*at..])).doing("write")? {
             Some(count) => *at += count,
@@ -346,7 +350,10 @@ fn is_right(piece: &[u8], at: usize, number: &mut [u8; WORD_BYTES]) -> bool {
 
 /// Makes the idle connections, each of which carries its bytes there and back, and returns them with what each takes of this
 /// process's memory.
-fn idle<D: Dials>(dials: &mut D, order: &Order) -> Result<(Vec<D::Stream>, Option<f64>), Fault> {
+fn idle<D: DialsMany>(
+    dials: &mut D,
+    order: &Order,
+) -> Result<(Vec<D::Stream>, Option<f64>), Fault> {
     let count = order.number_if_any("idle").unwrap_or(0);
     let mut streams = Vec::with_capacity(count as usize);
     if count == 0 {
@@ -435,7 +442,7 @@ fn ask<D: Dials>(
 }
 
 /// Answers until the last was asked over as many connections as the source has at once.
-fn answer<D: Dials>(
+fn answer<D: DialsMany>(
     dials: &mut D,
     talk: Talk,
     order: &Order,

@@ -1,0 +1,218 @@
+//! Stacks between two programs: a TCPIP machine's, or one in each program, on a LAN or at a line.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use host::report::Counts;
+use os::processor::now_ns;
+use siga::lan::{Address as LanAddress, Lan, LanOptions};
+use siga::line::{Counter, Line, LineEnd, LineOptions};
+use siga::tcpip::{
+    self, ClientCounters, ClientOptions, Drive, Machine, MachineOptions, Routing, Stack,
+};
+use siga::{Guest, Wait};
+
+use super::dial::{Dials, StackStream, accepted};
+use super::lan::{LAN_NAME, check_mtu};
+use super::path::{SOURCE, TARGET, attach_in_turn, guest_name, wait};
+use super::tcpip::{BUFFER_BYTES, FINISH_MAX, counts_of_stack, over_memory};
+use crate::control::{Control, Order};
+use crate::fault::{Doing, Fault};
+use crate::measure::Window;
+use crate::role::{Address, HOST};
+use crate::workload::Service;
+
+/// Whose stack a program uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// That of the machine of this name.
+    Machine(&'static str),
+    /// Its own, on the LAN.
+    OwnOnLan,
+    /// Its own, at a line over IUCV to the peer.
+    OwnAtLine,
+}
+
+/// The names of the machines of a trial, that of the clients first, and of their guests on the LAN.
+pub(crate) const MACHINES: [&str; 2] = ["TCPIP", "TCPIP2"];
+const MEMBERS: [&str; 2] = ["TCPIP-HS", "TCPIP2HS"];
+
+/// The addresses of the ends of a line, that of the source first.
+const LINE_ADDRESSES: [&str; 2] = ["10.9.0.1", "10.9.0.2"];
+
+/// How long a program drives its stack before it looks whether the lab says something.
+const SLICE: Duration = Duration::from_millis(1);
+
+/// Connections that wait to be accepted.
+const BACKLOG: usize = 16;
+
+/// Connections over stacks of the guests. Their verbs wait as the order says.
+#[derive(Debug)]
+pub(crate) struct SocketDials {
+    /// Of the target.
+    listener: Option<tcpip::TcpListener>,
+    /// Where it listens, for the source.
+    target: Option<SocketAddr>,
+    stack: Stack,
+}
+
+impl SocketDials {
+    /// The target listens, and says where.
+    pub(crate) fn open(
+        whose: Whose,
+        order: &Order,
+        control: &mut Control,
+    ) -> Result<SocketDials, Fault> {
+        let peer = order.peer.as_ref().expect("a program has a peer");
+        // Other copies pass notes too.
+        let target = match order.is_source() {
+            true => Some(control.note_from(peer)?.parse().doing("read an address")?),
+            false => None,
+        };
+        let guest = attach_in_turn(order, control)?;
+        let stack = match whose {
+            Whose::Machine(machine) => {
+                let options = ClientOptions { wait: wait(order), ..ClientOptions::default() };
+                Stack::of_machine(guest, machine, &options).doing("be a client of a machine")?
+            }
+            Whose::OwnOnLan => {
+                let lan = join(guest, wait(order), order)?;
+                let options = over_memory(BUFFER_BYTES, Drive::Inline);
+                Stack::new(lan, &options).doing("put a stack on a LAN")?
+            }
+            Whose::OwnAtLine => at_line(guest, order)?,
+        };
+        let mut dials = SocketDials { listener: None, target, stack };
+        if !order.is_source() {
+            let address = dials.stack.addresses().first().copied().ok_or(Fault::Ended)?;
+            let at = (address, 0);
+            let listener = tcpip::TcpListener::bind_with_backlog(&dials.stack, at, BACKLOG);
+            let listener = listener.doing("listen")?;
+            control.tell(&listener.local_addr().doing("listen")?.to_string())?;
+            dials.listener = Some(listener);
+        }
+        Ok(dials)
+    }
+}
+
+/// Makes a guest a member of the LAN of a trial, which has the ordered MTU.
+fn join(guest: Guest, wait: Wait, order: &Order) -> Result<Lan, Fault> {
+    let options = LanOptions { wait, address: LanAddress::Chosen, ..LanOptions::default() };
+    let lan = Lan::join(guest, LAN_NAME, &options).doing("join a LAN")?;
+    check_mtu(&lan, order)?;
+    Ok(lan)
+}
+
+/// Puts a stack at this party's end of a line to its peer.
+fn at_line(guest: Guest, order: &Order) -> Result<Stack, Fault> {
+    let [source, target] = LINE_ADDRESSES.map(|address| address.parse().expect("an address"));
+    let (partner, address, peer_address) = match order.is_source() {
+        true => (TARGET, source, target),
+        false => (SOURCE, target, source),
+    };
+    let partner = guest_name(partner, order).parse().expect("it is a name");
+    let end = LineEnd { partner, address, peer_address };
+    let mtu = order.number("mtu") as usize;
+    let options = LineOptions { mtu, wait: wait(order), ..LineOptions::default() };
+    let line = Line::new(guest, &end, &options).doing("make a line")?;
+    let options = over_memory(BUFFER_BYTES, Drive::Inline);
+    let stack = Stack::with_lines(Vec::new(), vec![line], &Routing::default(), &options);
+    stack.doing("put a stack at a line")
+}
+
+impl Dials for SocketDials {
+    type Stream = StackStream;
+
+    fn connect(&mut self) -> io::Result<StackStream> {
+        let target = self.target.ok_or(io::ErrorKind::HostUnreachable)?;
+        let stream = tcpip::TcpStream::connect(&self.stack, target)?;
+        Ok(StackStream { stream, is_in_place: false })
+    }
+
+    fn accept(&mut self) -> io::Result<Option<StackStream>> {
+        let listener = self.listener.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let accepted = accepted(listener.accept())?;
+        Ok(accepted.map(|(stream, _)| StackStream { stream, is_in_place: false }))
+    }
+
+    fn ready(&mut self, control: &mut Control) -> Result<Window, Fault> {
+        control.announce()?;
+        loop {
+            if let Some(window) = control.window()? {
+                return Ok(window);
+            }
+            // Nobody but this thread drives the stack, and the other side may wait for what it has written last.
+            self.stack.wait(SLICE).doing("wait")?;
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = counts_of_stack(&self.stack);
+        // A stack that is a machine's has none.
+        for line in self.stack.lines().unwrap_or_default() {
+            // The greatest of all is no count of a window.
+            let counted =
+                Counter::ALL.into_iter().filter(|which| *which != Counter::PacketsPerMessageMax);
+            counts.extend(
+                counted.map(|which| (format!("line_{}", which.name()), line.counters.get(which))),
+            );
+        }
+        counts
+    }
+
+    fn finish(self) -> Result<(), Fault> {
+        let SocketDials { listener, stack, .. } = self;
+        drop(listener);
+        stack.finish(FINISH_MAX).doing("wait for the other side").map(drop)
+    }
+}
+
+/// A TCPIP machine, as a party that attends.
+#[derive(Debug)]
+pub(crate) struct ServedMachine {
+    machine: Machine,
+}
+
+impl ServedMachine {
+    /// The machine of this number, which is on the LAN and waits so.
+    pub(crate) fn open(
+        number: usize,
+        wait: Wait,
+        order: &Order,
+        control: &mut Control,
+    ) -> Result<ServedMachine, Fault> {
+        let socket = order.socket.as_ref().expect("trials with machines have a host");
+        // The host starts at the same time, and says when it listens.
+        control.note_from(&Address::of(HOST, 0))?;
+        let attach = |name| Guest::attach(socket, name).doing("attach to the host");
+        let (guest, member) = (attach(MACHINES[number])?, attach(MEMBERS[number])?);
+        let lan = join(member, wait, order)?;
+        // Whoever serves the machine drives its stack.
+        let stack = over_memory(BUFFER_BYTES, Drive::Inline);
+        let options = MachineOptions { wait, stack, ..MachineOptions::default() };
+        let machine = Machine::new(guest, vec![lan], Vec::new(), &Routing::default(), &options);
+        Ok(ServedMachine { machine: machine.doing("make a machine")? })
+    }
+}
+
+impl Service for ServedMachine {
+    fn serve_until(&mut self, until_ns: u64) -> Result<(), Fault> {
+        let left = Duration::from_nanos(until_ns.saturating_sub(now_ns()));
+        self.machine.serve_within(left).doing("serve")
+    }
+
+    fn counts(&self) -> Counts {
+        let clients: Vec<ClientCounters> =
+            self.machine.clients().map(|client| client.counters).collect();
+        let sum = |of: fn(&ClientCounters) -> u64| clients.iter().map(of).sum::<u64>();
+        let counts = [
+            ("machine_requests", sum(|of| of.requests)),
+            ("machine_bytes_in", sum(|of| of.bytes_in)),
+            ("machine_bytes_out", sum(|of| of.bytes_out)),
+            ("machine_turns_cut", sum(|of| of.turns_cut)),
+            ("machine_waits_for_room", sum(|of| of.waits_for_room)),
+        ];
+        counts.map(|(name, count)| (name.to_owned(), count)).into()
+    }
+}

@@ -1,0 +1,435 @@
+//! Connections of TCP between programs whose stack is a TCPIP machine's, or their own: streams, requests, and a connection for each
+//! request.
+//!
+//! ```text
+//! client -- client_stack -- LAN -- server_stack -- server     hipersockets: two machines on a LAN
+//! client -- client_stack -------------------------- server    machine: both are clients of one
+//! client -- client_stack -- LAN ------------------- server    machine-lan: the server has a stack of its own
+//! client ------------------ LAN ------------------- server    lan: each has one
+//! source ------------------ line ------------------ target    iucv: each has one, at a line
+//! client ------------------ kernel ---------------- server    veth, loopback
+//! ```
+//!
+//! A machine is a process of its own. In a stream without requests the programs are source and target: bytes go there, and the
+//! target says that it has them. Each of several pairs is a process for each of its programs, with connections of its own.
+
+mod talk;
+
+use self::talk::{Counted, Talk, talk};
+use super::prelude::*;
+use super::{LATENCIES, serve_until_told};
+use crate::factor::is_absent;
+use crate::placement::Placement;
+use crate::role::{Address, CLIENT, CLIENT_STACK, SERVER, SERVER_STACK, SOURCE, TARGET, host};
+use crate::transport::stacks::{MACHINES, ServedMachine, SocketDials, Whose};
+use crate::transport::{self, Can, KernelDials, lan};
+use siga::Wait;
+
+pub(super) const STREAM: Workload = Workload {
+    name: "network-stream",
+    summary: "bytes go one way over connections of TCP: to a target, or to a client that has asked for them",
+    factors: &[
+        Factor { domain: Domain::Words(LINKS), ..LINK },
+        MTU,
+        PAIRS,
+        REQUEST_BYTES_OF_A_STREAM,
+        Factor { usual: &["20 MiB"], ..BYTES },
+        Factor {
+            name: "write",
+            meaning: "bytes that a program writes at once: one MTU, or so many",
+            domain: Domain::BytesOr { word: "mtu", least: 64, most: 16 << 20 },
+            usual: &["64 KiB"],
+        },
+        DEVICE_CPU,
+        WAIT,
+        STACK_WAIT,
+    ],
+    roles: &[
+        host(hosts),
+        MACHINE_OF_CLIENTS,
+        MACHINE_OF_SERVERS,
+        RoleSpec { count: |levels| if is_put(levels) { pairs(levels) } else { 0 }, ..A_SOURCE },
+        RoleSpec { count: |levels| if is_put(levels) { pairs(levels) } else { 0 }, ..A_TARGET },
+        RoleSpec { count: |levels| if is_put(levels) { 0 } else { pairs(levels) }, ..A_CLIENT },
+        RoleSpec { count: |levels| if is_put(levels) { 0 } else { pairs(levels) }, ..A_SERVER },
+        DRIVER_OF_CLIENTS,
+        DRIVER_OF_SERVERS,
+    ],
+    measures: &[&["rate_bytes_per_s"], LATENCIES, &["cpu_s_per_mib"]],
+    fit,
+    allow,
+    work: |order, control| {
+        if sockets(&order.factors) == Sockets::Pipe {
+            return pipe(order, control);
+        }
+        let write_bytes = match order.factors.get("write") {
+            Some(Level::Number(bytes)) => *bytes,
+            _ => order.number_if_any("mtu").unwrap_or(LOOPBACK_MTU),
+        };
+        let [bytes, write_bytes] = [order.number("bytes"), write_bytes].map(|bytes| bytes as usize);
+        let talk = match order.number_if_any("request_bytes") {
+            None => Talk {
+                request_bytes: bytes,
+                answer_bytes: ACKNOWLEDGEMENT_BYTES,
+                counted: Counted::Requests,
+                write_bytes,
+                is_short: false,
+            },
+            Some(request) => Talk {
+                request_bytes: request as usize,
+                answer_bytes: bytes,
+                counted: Counted::Answers,
+                write_bytes,
+                is_short: false,
+            },
+        };
+        work(&talk, order, control)
+    },
+    unit: "bytes",
+    check,
+    ..PLAIN
+};
+
+pub(super) const REQUEST: Workload = Workload {
+    name: "network-request",
+    summary: "requests and their answers go over connections of TCP that stay open",
+    factors: &[
+        LINK,
+        MTU,
+        PAIRS,
+        Factor { usual: &["200"], ..REQUEST_BYTES },
+        Factor { meaning: "bytes of an answer", usual: &["1000"], ..BYTES },
+        DEVICE_CPU,
+        WAIT,
+        STACK_WAIT,
+    ],
+    roles: &[
+        host(hosts),
+        MACHINE_OF_CLIENTS,
+        MACHINE_OF_SERVERS,
+        A_CLIENT,
+        A_SERVER,
+        DRIVER_OF_CLIENTS,
+        DRIVER_OF_SERVERS,
+    ],
+    measures: &[&["rate_transactions_per_s"], LATENCIES, &["cpu_ns_per_transaction"]],
+    fit,
+    allow,
+    work: |order, control| work(&transaction(order, false), order, control),
+    unit: "transactions",
+    check,
+    ..PLAIN
+};
+
+pub(super) const CONNECT: Workload = Workload {
+    name: "network-connect",
+    summary: "a connection of TCP for each request and its answer",
+    factors: &[
+        LINK,
+        MTU,
+        PAIRS,
+        Factor { usual: &["64"], ..REQUEST_BYTES },
+        Factor { meaning: "bytes of an answer", usual: &["8 KiB"], ..BYTES },
+        DEVICE_CPU,
+        WAIT,
+        STACK_WAIT,
+    ],
+    work: |order, control| work(&transaction(order, true), order, control),
+    ..REQUEST
+};
+
+/// What may be between two programs, in the order in which it is listed. The last one is of streams alone.
+const LINKS: &[&str] = &[
+    "machine",
+    "machine-lan",
+    "hipersockets",
+    "lan",
+    "iucv",
+    "ctc",
+    "qdio",
+    "veth",
+    "loopback",
+    "cms",
+];
+
+const LINK: Factor = Factor {
+    name: "link",
+    meaning: "what is between the programs: one TCPIP machine or two, a LAN, a line, the kernel",
+    domain: Domain::Words(LINKS.split_at(LINKS.len() - 1).0),
+    usual: &["machine", "loopback"],
+};
+
+const MTU: Factor = Factor {
+    name: "mtu",
+    meaning: "MTU of the line or the veth; of a LAN the greatest of 8, 16, 32, 56 KiB within it",
+    domain: Domain::Bytes {
+        least: siga::line::MTU_MIN as u64,
+        most: siga::line::WIDE_MTU_MAX as u64,
+    },
+    usual: &["56 KiB"],
+};
+
+const PAIRS: Factor = Factor {
+    name: "pairs",
+    meaning: "how many pairs of programs",
+    domain: Domain::Number { least: 1, most: 200 },
+    usual: &["1"],
+};
+
+const REQUEST_BYTES: Factor = Factor {
+    name: "request_bytes",
+    meaning: "bytes of a request",
+    domain: Domain::Bytes { least: 1, most: BYTES_MAX },
+    usual: &[],
+};
+
+const REQUEST_BYTES_OF_A_STREAM: Factor = Factor {
+    meaning: "bytes of the request for a stream that a server answers; left out: bytes go to a target",
+    ..REQUEST_BYTES
+};
+
+/// Bytes of a request or of an answer, at most.
+const BYTES_MAX: u64 = 1 << 30;
+
+const BYTES: Factor = Factor {
+    name: "bytes",
+    meaning: "bytes of a stream",
+    domain: Domain::Bytes { least: 1, most: BYTES_MAX },
+    usual: &[],
+};
+
+const DEVICE_CPU: Factor = Factor {
+    name: "device_cpu",
+    meaning: "processors that the driver of a machine's LAN has to itself; 0: the machine does its work",
+    domain: Domain::Number { least: 0, most: 1 },
+    usual: &[],
+};
+
+const STACK_WAIT: Factor =
+    Factor { name: "stack_wait", meaning: "how a machine waits that has nothing to do", ..WAIT };
+
+/// A machine is ready before its clients attach.
+const MACHINE_OF_CLIENTS: RoleSpec = RoleSpec {
+    name: CLIENT_STACK,
+    count: |levels| machines(levels).min(1),
+    attends: true,
+    ..role::ONE
+};
+
+const MACHINE_OF_SERVERS: RoleSpec = RoleSpec {
+    name: SERVER_STACK,
+    count: |levels| machines(levels).saturating_sub(1),
+    ..MACHINE_OF_CLIENTS
+};
+
+/// Threads of a machine that do the work of its LAN's driver. No party is one.
+const DRIVER_OF_CLIENTS: RoleSpec = RoleSpec { name: "client_driver", count: |_| 0, ..role::ONE };
+const DRIVER_OF_SERVERS: RoleSpec = RoleSpec { name: "server_driver", count: |_| 0, ..role::ONE };
+
+/// The client verifies what comes, so it is the measured role.
+const A_CLIENT: RoleSpec = RoleSpec {
+    name: CLIENT,
+    count: pairs,
+    peer: Some(SERVER),
+    is_measured: true,
+    place: Placement::Own,
+    ..role::ONE
+};
+
+const A_SERVER: RoleSpec =
+    RoleSpec { name: SERVER, peer: Some(CLIENT), is_measured: false, ..A_CLIENT };
+
+/// Bytes that say that a target has a whole stream.
+const ACKNOWLEDGEMENT_BYTES: usize = 8;
+
+/// Bytes of a request or an answer that are written at once, at most.
+const WRITE_BYTES_MAX: usize = 64 << 10;
+
+/// What stands for one MTU over loopback, whose own is the kernel's.
+const LOOPBACK_MTU: u64 = 65_535;
+
+/// Bytes of the longest packet that veth takes.
+const VETH_MTU_MAX: u64 = 65_535;
+
+/// What the programs of a trial use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sockets {
+    /// Stacks of the guests: that of the source or client, and that of the other.
+    Guests([Whose; 2]),
+    Veth,
+    Loopback,
+    /// The bare pipe, as two CMS programs use it.
+    Pipe,
+}
+
+fn sockets(levels: &Factors) -> Sockets {
+    use Whose::{Machine, OwnAtLine, OwnOnLan};
+
+    let [first, second] = MACHINES;
+    match word(levels, "link") {
+        "machine" => Sockets::Guests([Machine(first), Machine(first)]),
+        "machine-lan" => Sockets::Guests([Machine(first), OwnOnLan]),
+        "hipersockets" => Sockets::Guests([Machine(first), Machine(second)]),
+        "lan" => Sockets::Guests([OwnOnLan, OwnOnLan]),
+        "iucv" => Sockets::Guests([OwnAtLine, OwnAtLine]),
+        "veth" => Sockets::Veth,
+        "cms" => Sockets::Pipe,
+        // What is not built is refused before.
+        _ => Sockets::Loopback,
+    }
+}
+
+fn is_put(levels: &Factors) -> bool {
+    number(levels, "request_bytes").is_none()
+}
+
+fn pairs(levels: &Factors) -> usize {
+    number(levels, "pairs").unwrap_or(1) as usize
+}
+
+fn hosts(levels: &Factors) -> usize {
+    usize::from(matches!(sockets(levels), Sockets::Guests(_) | Sockets::Pipe))
+}
+
+/// How many machines take part.
+fn machines(levels: &Factors) -> usize {
+    let Sockets::Guests(stacks) = sockets(levels) else { return 0 };
+    MACHINES.into_iter().filter(|machine| stacks.contains(&Whose::Machine(machine))).count()
+}
+
+fn fit(factors: &mut Factors) {
+    factors.retain(|name, level| !is_absent(name, level));
+    let sockets = sockets(factors);
+    let link = word(factors, "link").to_owned();
+    if sockets == Sockets::Loopback && link == "loopback" {
+        factors.remove("mtu");
+    }
+    // What is not built yet keeps the factors that it will have.
+    if machines(factors) == 0 && link != "qdio" {
+        factors.remove("stack_wait");
+        factors.remove("device_cpu");
+    }
+    if sockets == Sockets::Pipe {
+        factors.remove("bytes");
+        factors.remove("write");
+    }
+    let is_of_kernel = matches!(&*link, "veth" | "loopback");
+    if is_of_kernel && word(factors, "wait") == "adaptive" {
+        factors.insert("wait".to_owned(), Level::Word("block".to_owned()));
+    }
+}
+
+fn allow(levels: &Factors) -> Result<(), String> {
+    let link = word(levels, "link");
+    let mtu = number(levels, "mtu");
+    let not_built = match link {
+        "ctc" => Some("line drivers over a channel-to-channel adapter"),
+        "qdio" => Some("adapters"),
+        _ if number(levels, "device_cpu") == Some(1) => {
+            Some("drivers with a processor of their own (device_cpu = 1)")
+        }
+        _ => None,
+    };
+    if let Some(what) = not_built {
+        return Err(format!("{link}: {what} are not built yet"));
+    }
+    if link == "cms" && !is_put(levels) {
+        return Err("cms: the bare pipe has no requests: must be without request_bytes".to_owned());
+    }
+    let Some(mtu) = mtu else { return Ok(()) };
+    let is_on_lan = matches!(link, "machine" | "machine-lan" | "hipersockets" | "lan");
+    match link {
+        "veth" if mtu > VETH_MTU_MAX => {
+            Err(format!("mtu = {mtu}: that of veth is {VETH_MTU_MAX} at most"))
+        }
+        _ if is_on_lan && lan::mtu(mtu).is_none() => {
+            Err(format!("mtu = {mtu}: a LAN has one of at least 8192"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Tells the machines of a trial that its host listens.
+pub(super) fn tell_machines(order: &Order, control: &Control) -> Result<(), Fault> {
+    if !is_one_of_these(&order.workload) {
+        return Ok(());
+    }
+    let stacks = [CLIENT_STACK, SERVER_STACK].into_iter().take(machines(&order.factors));
+    for stack in stacks {
+        control.pass_to(&Address::of(stack, 0), "listening", &[])?;
+    }
+    Ok(())
+}
+
+fn is_one_of_these(name: &str) -> bool {
+    [STREAM.name, REQUEST.name, CONNECT.name].contains(&name)
+}
+
+/// What goes over a connection of requests.
+fn transaction(order: &Order, is_short: bool) -> Talk {
+    let [request_bytes, answer_bytes] =
+        ["request_bytes", "bytes"].map(|factor| order.number(factor) as usize);
+    Talk {
+        request_bytes,
+        answer_bytes,
+        write_bytes: WRITE_BYTES_MAX,
+        counted: Counted::Transactions,
+        is_short,
+    }
+}
+
+fn work(the_talk: &Talk, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    os::memory::allow_descriptors(1 << 20);
+    let at = match &*order.role {
+        CLIENT_STACK => return machine(0, order, control),
+        SERVER_STACK => return machine(1, order, control),
+        _ => usize::from(!order.is_source()),
+    };
+    match sockets(&order.factors) {
+        Sockets::Guests(stacks) => {
+            talk(SocketDials::open(stacks[at], order, control)?, the_talk, order, control)
+        }
+        Sockets::Veth => talk(KernelDials::over_veth(order, control)?, the_talk, order, control),
+        Sockets::Loopback => {
+            talk(KernelDials::over_loopback(order, control)?, the_talk, order, control)
+        }
+        Sockets::Pipe => unreachable!("it is of streams alone"),
+    }
+}
+
+/// Serves its clients until the others are done.
+fn machine(number: usize, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let wait = match order.word("stack_wait") {
+        "spin" => Wait::Spin,
+        "block" => Wait::Block,
+        _ => Wait::Adaptive,
+    };
+    let mut machine = ServedMachine::open(number, wait, order, control)?;
+    control.announce()?;
+    serve_until_told(order, control, &[], &mut machine)
+}
+
+/// Two programs exchange a value and one MTU over APPC, as those of the study do that measured the pipe below the drivers.
+fn pipe(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let mut factors = order.factors.clone();
+    factors.insert("transport".to_owned(), Level::Word("appc".to_owned()));
+    factors.insert("bytes".to_owned(), Level::Number(order.number("mtu")));
+    let order = Order { factors, ..order.clone() };
+    transport::carry(Can::Request, &order, control, order.number("bytes") as usize)
+}
+
+/// Each pair has counted the same on both sides, and some of them have got on in the window.
+fn check(reports: &Reports) -> Result<(), Fault> {
+    for (asking, answering) in [(SOURCE, TARGET), (CLIENT, SERVER)] {
+        for (number, (one, other)) in reports.of(asking).zip(reports.of(answering)).enumerate() {
+            if one.messages != other.messages {
+                let (sent, came) = (one.messages, other.messages);
+                let why = format!("{asking} {number} counts {sent}, its {answering} {came}");
+                return Err(Fault::Refused { what: "count what went", why });
+            }
+        }
+    }
+    let measured = [TARGET, CLIENT].into_iter().flat_map(|role| reports.of(role));
+    let done = measured.map(|report| report.work("transactions") + report.work("bytes"));
+    if done.sum::<u64>() == 0 { Err(Fault::Nothing) } else { Ok(()) }
+}
