@@ -20,7 +20,8 @@ const FILES: &[(&str, &str)] = files!(in "cases/" end ".toml":
     "message-stream" "message-exchange" "message-pairs" "message-mixed" "message-slip" "message-load" "message-open"
     "lan-64" "lan-1500" "lan-spread" "lan-broadcast" "lan-beside" "tenant-beside" "lan-tcp-stream" "lan-tcp-exchange"
     "tcp-stream" "tcp-rr" "tcp-crr" "tcp-streams" "tcp-pairs" "tcp-idle" "tcp-wire" "tcpip-rr" "iucv-pipe"
-    "line-drivers" "line-driver-costs" "border-64" "border-1000" "border-32764" "border-1000000" "border-spin" "border-sleep" "border-idle" "border-connect" "border-crowd"
+    "line-drivers" "line-driver-costs" "device-mp-stream" "device-mp-connect"
+    "border-64" "border-1000" "border-32764" "border-1000000" "border-spin" "border-sleep" "border-idle" "border-connect" "border-crowd"
     "border-2-single" "border-2-packed" "border-2-1000" "border-2-spin" "border-2-sleep" "iucv-64" "iucv-reply"
     "iucv-pipe-large" "iucv-pipe-1" "iucv-outstanding" "channel-io" "channel-read" "channel-cost" "channel-large"
     "channel-direct" "channel-write" "channel-io-sweep"
@@ -28,7 +29,7 @@ const FILES: &[(&str, &str)] = files!(in "cases/" end ".toml":
 
 /// The drafts of cases, in the order of their documents.
 const DRAFTS: &[(&str, &str)] = files!(in "cases/drafts/" end ".toml":
-    "qdio-gigabit" "qdio-gigabit-five" "device-mp-stream" "device-mp-connect"
+    "qdio-gigabit" "qdio-gigabit-five"
     "inbound-tcpip" "inbound-vtam" "inbound-shared" "inbound-queues" "inbound-mixed"
 );
 
@@ -264,6 +265,8 @@ mod tests {
             "message-exchange",
             "iucv-pipe",
             "line-drivers",
+            "device-mp-stream",
+            "device-mp-connect",
             "channel-io",
             "tcp-crr",
         ];
