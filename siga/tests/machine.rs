@@ -129,6 +129,53 @@ fn clients_of_a_machine_talk_with_each_other_and_with_a_member_of_the_lan() {
 }
 
 #[test]
+fn clients_that_talk_with_each_other_are_introduced_and_a_setting_keeps_them_apart() {
+    for introduce in [true, false] {
+        let host = host();
+        let machine = serve(&host, ClientLimits { introduce, ..ClientLimits::default() });
+        let (near, far) = (client(&host, "NEAR"), client(&host, "FAR"));
+        let listener = TcpListener::bind(&far, (machine.address.ip(), 7)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut found = [0; 100];
+            for _ in 0..1000 {
+                stream.read_exact(&mut found).unwrap();
+                stream.write_all(&found).unwrap();
+            }
+            // The rest of a stream that is closed while it is written: a reset.
+            drop(stream);
+            far
+        });
+        let mut stream = TcpStream::connect(&near, address).unwrap();
+        for round in 0..1000 {
+            let question = pattern(100, round);
+            stream.write_all(&question).unwrap();
+            let mut answer = [0; 100];
+            stream.read_exact(&mut answer).unwrap();
+            assert!(answer[..] == question[..], "round {round}");
+        }
+        assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
+        let far = server.join().unwrap();
+        drop(stream);
+        let machine = machine.end();
+        let clients: Vec<MachineClient> = machine.clients().collect();
+        let [moved, requests] = [
+            clients.iter().map(|client| client.counters.moved).sum::<u64>(),
+            clients.iter().map(|client| client.counters.requests).sum(),
+        ];
+        let introduced = machine.counters().introduced;
+        match introduce {
+            true => assert_eq!((moved, introduced), (2, 1)),
+            false => assert_eq!((moved, introduced), (0, 0)),
+        }
+        // All bytes of 1000 questions went over the machine, or few of them.
+        assert_eq!(requests < 1000, introduce, "{requests}");
+        drop((near, far));
+    }
+}
+
+#[test]
 fn machine_serves_on_while_its_driver_moves() {
     const MOVES: usize = 100;
     let host = host();

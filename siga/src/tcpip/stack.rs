@@ -342,9 +342,9 @@ impl Stack {
         let name = name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let path = guest.connect(machine, &options.path());
         let path = path.map_err(|error| not_attached(guest.name(), name, error))?;
-        let ClientOptions { wait, drive, time } = *options;
+        let ClientOptions { drive, time, .. } = *options;
         let shared = Shared::over(|verb| {
-            Ok(Engine::Client(Box::new(Client::new(guest, name, path, wait, verb)?)))
+            Ok(Engine::Client(Box::new(Client::new(guest, name, path, options.path(), verb)?)))
         })?;
         let shared = Arc::new(shared);
         let thread = match drive {

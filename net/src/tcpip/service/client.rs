@@ -3,6 +3,7 @@
 //! A verb notes what is to be said of a socket, and [`Client::flush`] says it when the path has room: each socket has at most one of
 //! each kind to be said, so what waits is bounded by the sockets. Data goes at once, or not at all.
 
+mod peers;
 mod socket;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -10,12 +11,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use fabric::path::{Fetched, InPage, Receiver, SendError, Sender, Severed};
 
+use self::peers::{Direct, Peer};
 use self::socket::{Connection, Datagrams, Listener, Slot, Socket, say};
 use super::format::{
     ACCEPTED, ADDRESS_BYTES, Failure, HEAD_BYTES, Head, Kind, address_bytes, keep_alive_bytes,
-    only_address, option, split_address,
+    name_of_value, only_address, option, split_address,
 };
-use super::parked::Kept;
+use super::parked::{Kept, Parked};
 use super::server::FAILED_MAX;
 use super::{CREDIT_BYTES_MAX, DATA_BYTES_MAX, DATAGRAM_BYTES, DATAGRAM_CREDIT_BYTES, Fault, Left};
 use crate::tcpip::{Awaited, ConnectionId, KeepAlive, Readable, Writable};
@@ -49,6 +51,9 @@ pub struct Client {
     has_moved: bool,
     /// Sockets whose verbs were refused because the path had no room.
     blocked: BTreeSet<u32>,
+    /// Other clients that there is a path to, or will be, and what the machine is to be told of them.
+    peers: Vec<Option<Peer>>,
+    to_answer: VecDeque<Head>,
     /// Why there is no machine any more.
     gone: Option<Left>,
 }
@@ -317,6 +322,11 @@ impl Client {
         if !connection.parked.is_empty() {
             return Readable::Bytes;
         }
+        match self.direct(connection) {
+            Direct::Bytes => return Readable::Bytes,
+            Direct::Finished => return Readable::Finished,
+            Direct::No | Direct::Nothing => {}
+        }
         match () {
             () if connection.is_receive_shut || connection.has_finished => Readable::Finished,
             // What had come to the machine before the end comes behind it.
@@ -329,7 +339,9 @@ impl Client {
 
     /// Says whether bytes can be sent.
     pub fn writable(&self, id: ConnectionId) -> Writable {
-        if self.blocked.contains(&(id.index() as u32))
+        let is_direct = self.route(id).is_some();
+        if !is_direct
+            && self.blocked.contains(&(id.index() as u32))
             && self.connection(id).is_some_and(|one| one.end.is_none())
         {
             return Writable::Nothing;
@@ -338,6 +350,9 @@ impl Client {
         match () {
             () if connection.end.is_some() => Writable::Failed,
             () if connection.has_told_end || connection.is_send_shut => Writable::Closed,
+            () if is_direct && let Some((at, number)) = connection.link => {
+                self.writable_directly(id.index() as u32, at, number)
+            }
             () if !connection.is_open || connection.may_send == 0 => Writable::Nothing,
             () if !connection.unsent.is_empty() => Writable::Nothing,
             () => Writable::Room,
@@ -373,12 +388,16 @@ impl Client {
 
     /// Copies what has come, which stays.
     pub fn peek(&self, id: ConnectionId, target: &mut [u8]) -> usize {
-        self.connection(id).map_or(0, |connection| connection.parked.peek(target))
+        let Some(connection) = self.connection(id) else { return 0 };
+        let count = connection.parked.peek(target);
+        let directly = self.waiting_directly(connection);
+        count + directly.map_or(0, |parked| parked.peek(&mut target[count..]))
     }
 
     /// Bytes that have come and were not received.
     pub fn waiting(&self, id: ConnectionId) -> usize {
-        self.connection(id).map_or(0, |connection| connection.parked.bytes())
+        let Some(connection) = self.connection(id) else { return 0 };
+        connection.parked.bytes() + self.waiting_directly(connection).map_or(0, Parked::bytes)
     }
 
     /// Gives credit back, by quarters.
@@ -421,6 +440,7 @@ impl Client {
             return Err(error);
         }
         connection.may_send -= bytes;
+        connection.sent += bytes as u64;
         Ok(bytes)
     }
 
@@ -444,6 +464,7 @@ impl Client {
         let left = &bytes[sent..];
         if let Some(connection) = self.connection_mut(id).filter(|_| !left.is_empty()) {
             connection.may_send = connection.may_send.saturating_sub(left.len());
+            connection.sent += left.len() as u64;
             connection.unsent = left.into();
             self.say(id.index() as u32, say::DATA);
         }
@@ -453,7 +474,12 @@ impl Client {
     /// Bytes that can be sent in one message now.
     pub fn room(&self, id: ConnectionId) -> usize {
         match self.writable(id) {
-            Writable::Room => self.connection(id).map_or(0, |one| one.may_send.min(DATA_BYTES_MAX)),
+            Writable::Room => match (self.route(id), self.connection(id)) {
+                (Some(_), Some(Connection { link: Some((at, number)), .. })) => {
+                    self.room_directly(*at, *number)
+                }
+                (_, one) => one.map_or(0, |one| one.may_send.min(DATA_BYTES_MAX)),
+            },
             _ => 0,
         }
     }
@@ -475,7 +501,9 @@ impl Client {
     pub fn shut_sending(&mut self, id: ConnectionId) {
         let Some(connection) = self.connection_mut(id) else { return };
         if !std::mem::replace(&mut connection.is_send_shut, true) {
-            self.say(id.index() as u32, say::SHUT_SENDING);
+            if !self.shut_directly(id.index() as u32) {
+                self.say(id.index() as u32, say::SHUT_SENDING);
+            }
             self.note(id.index() as u32);
         }
     }
@@ -510,6 +538,7 @@ impl Client {
         let Some(connection) = self.connection_mut(id) else { return };
         connection.is_send_shut = true;
         connection.is_receive_shut = true;
+        self.leave_directly(id.index() as u32, true);
         self.say(id.index() as u32, say::RESET);
         self.note(id.index() as u32);
     }
@@ -567,6 +596,7 @@ impl Client {
                 self.close_unwanted(waiting, None);
             }
         }
+        self.leave_directly(index, false);
         let slot = &mut self.slots[index as usize];
         slot.token = None;
         self.changed.remove(&index);
@@ -681,6 +711,14 @@ impl Client {
     /// # Errors
     /// [`SendError`], never `Full`: the path is of no use.
     pub fn flush(&mut self, sender: &mut Sender) -> Result<bool, SendError> {
+        while let Some(head) = self.to_answer.front() {
+            match sender.send(&head.bytes(), &[]) {
+                Ok(()) => {}
+                Err(SendError::Full | SendError::Quiesced) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+            self.to_answer.pop_front();
+        }
         while let Some(index) = self.to_say.front().copied() {
             match self.say_all_of(index, sender) {
                 Ok(()) => {}
@@ -754,6 +792,9 @@ impl Client {
                         self.changed.insert(index);
                     }
                 }
+                (say::MOVED, Some(_)) => {
+                    sender.send(&Head::new(Kind::Moved, number).bytes(), &[])?;
+                }
                 (say::SHUT_SENDING, Some(_)) => {
                     let head = Head { code: 1, ..Head::new(Kind::Shut, number) };
                     sender.send(&head.bytes(), &[])?;
@@ -806,6 +847,7 @@ impl Client {
     pub fn lose(&mut self, left: Left) {
         self.gone = Some(left);
         self.to_say.clear();
+        self.to_answer.clear();
         // The next machine has numbers of its own.
         self.accepted.clear();
         self.has_moved = true;
@@ -836,6 +878,8 @@ impl Client {
             }
             self.note(index);
         }
+        // Who is met is met at a machine.
+        (0..self.peers.len()).for_each(|at| self.lose_peer(at));
     }
 
     /// The path has ended, as the program learns it when it sends.
@@ -941,6 +985,7 @@ impl Client {
             return Err(Fault::Credit);
         }
         one.left = one.left.saturating_sub(bytes as u64);
+        one.came += bytes as u64;
         if is_closed {
             one.dropped += bytes;
         } else if one.is_receive_shut {
@@ -979,8 +1024,12 @@ impl Client {
             self.has_moved = true;
             return Ok(());
         }
+        if matches!(head.kind, Kind::Expect | Kind::Meet) {
+            return self.on_introduced(head, name_of_value(head.value)?);
+        }
         let index = self.named(head.socket)?;
         match head.kind {
+            Kind::Joined => self.on_joined(index, head.value)?,
             Kind::Opened => self.on_opened(index, head, body)?,
             Kind::Failed => self.on_failed(index, Failure::of_code(head.code))?,
             Kind::Accepted => return self.on_accepted(index, head, body),
@@ -1000,8 +1049,12 @@ impl Client {
             },
             Kind::Broken => match &mut self.slots[index as usize].socket {
                 Some(Socket::Connection(one)) if one.is_open && !one.has_broken => {
-                    (one.end, one.left) = (Some(Failure::of_code(head.code)), head.value);
                     one.has_broken = true;
+                    one.left = head.value;
+                    // A peer may have said it already.
+                    if !one.has_told_end {
+                        one.end.get_or_insert(Failure::of_code(head.code));
+                    }
                 }
                 _ => return Err(Fault::Socket),
             },

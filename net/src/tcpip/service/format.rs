@@ -13,6 +13,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use fabric::name::Name;
+
 use crate::tcpip::{End, KeepAlive};
 
 /// Bytes of a message's head.
@@ -50,6 +52,12 @@ pub(super) enum Kind {
     Close = 10,
     /// Client: an option (code), with its value.
     Set = 11,
+    /// Client: of a pair of clients (the socket is its number), it takes a path from the other (code 0), or does not want one (1).
+    Ready = 12,
+    /// Client: of a pair of clients, it has the path to the other (code 0), or gets none (1).
+    Met = 13,
+    /// Client: from now on what it sends over this connection goes to the other client directly.
+    Moved = 14,
     /// Machine: the first message. The value is how many sockets the client may have. Body: the machine's addresses.
     Welcome = 32,
     /// Machine: a socket is open; the value is the credit that the machine gives. Body: its address, and the other side's of a
@@ -68,10 +76,21 @@ pub(super) enum Kind {
     Closed = 38,
     /// Machine: the other side of a socket of datagrams has refused one, or there is no way to it (code: [`Failure`]).
     Refused = 39,
+    /// Machine: of a pair of clients (the socket is its number, the value the other's guest), the other asks for a path soon; or does not
+    /// any more (code 1).
+    Expect = 40,
+    /// Machine: the same, and the other waits to be asked for a path.
+    Meet = 41,
+    /// Machine: on the path of a pair of clients (the upper half of the value) this connection has the number that is the lower half.
+    Joined = 42,
+    /// Another client: it knows the connection of this number (the socket), and takes so many bytes (the value).
+    Hello = 64,
+    /// Another client: it has closed the connection (code 0), or reset it (1). The value is where in the stream it has ceased to read.
+    Bye = 65,
 }
 
 impl Kind {
-    const ALL: [Kind; 19] = [
+    const ALL: [Kind; 27] = [
         Kind::Connect,
         Kind::Listen,
         Kind::Bind,
@@ -83,6 +102,9 @@ impl Kind {
         Kind::Reset,
         Kind::Close,
         Kind::Set,
+        Kind::Ready,
+        Kind::Met,
+        Kind::Moved,
         Kind::Welcome,
         Kind::Opened,
         Kind::Failed,
@@ -91,6 +113,11 @@ impl Kind {
         Kind::Broken,
         Kind::Closed,
         Kind::Refused,
+        Kind::Expect,
+        Kind::Meet,
+        Kind::Joined,
+        Kind::Hello,
+        Kind::Bye,
     ];
 }
 
@@ -314,6 +341,16 @@ pub(super) fn split_address(body: &[u8]) -> Result<(SocketAddr, &[u8]), Fault> {
     Ok((SocketAddr::new(ip, port), rest))
 }
 
+/// A guest's name, as a value.
+pub(super) fn name_value(name: Name) -> u64 {
+    u64::from_le_bytes(name.bytes())
+}
+
+/// The guest's name that a value is.
+pub(super) fn name_of_value(value: u64) -> Result<Name, Fault> {
+    Name::parse(value.to_le_bytes()).ok_or(Fault::Value)
+}
+
 /// The one address of a body.
 pub(super) fn only_address(body: &[u8]) -> Result<SocketAddr, Fault> {
     match split_address(body)? {
@@ -375,7 +412,7 @@ mod tests {
             bad[reserved] = 1;
             assert_eq!(Head::parse(&bad), Err(Fault::Head));
         }
-        for kind in [0, 12, 31, 40, 255] {
+        for kind in [0, 15, 31, 43, 66, 255] {
             let mut bad = good;
             bad[0] = kind;
             assert_eq!(Head::parse(&bad), Err(Fault::Kind));

@@ -6,6 +6,8 @@ use fabric::path::{Receiver, SendError, Sender, Shape, Side, Terms};
 use os::doorbell::{Doorbell, Listen};
 use proptest::prelude::*;
 
+mod peers;
+
 use super::format::{Head, Kind, address_bytes};
 use super::*;
 use crate::lan::frame::Mac;
@@ -80,6 +82,8 @@ struct Party {
     is_full: bool,
     /// Set while the client takes nothing in.
     sleeps: bool,
+    /// Paths to other clients, by the numbers that this one has for them.
+    peers: Vec<Option<(Sender, Receiver)>>,
 }
 
 #[derive(Clone, Copy)]
@@ -92,6 +96,9 @@ struct World {
     base: Base,
     service: Service,
     parties: Vec<Party>,
+    /// Set if no client gets a path to another.
+    keeps_apart: bool,
+    peer_faults: Vec<Fault>,
 }
 
 impl World {
@@ -103,6 +110,8 @@ impl World {
             base: Base { stack, now: 1 },
             service: Service::default(),
             parties: Vec::new(),
+            keeps_apart: false,
+            peer_faults: Vec::new(),
         };
         limits.iter().for_each(|limits| world.attach(*limits));
         world.settle();
@@ -116,7 +125,8 @@ impl World {
         let client = Client::default();
         let far = Some(far);
         let (left, is_full, sleeps) = (None, false, false);
-        self.parties.push(Party { number, client, near, far, left, is_full, sleeps });
+        let peers = Vec::new();
+        self.parties.push(Party { number, client, near, far, left, is_full, sleeps, peers });
     }
 
     fn drop_far(&mut self, at: usize) {
@@ -125,9 +135,63 @@ impl World {
         self.service.detach(number, &mut self.base);
     }
 
+    /// Clients that are to meet get a path, unless the world keeps them apart.
+    fn meet(&mut self) {
+        for at in 0..self.parties.len() {
+            while let Some((peer, name)) = self.parties[at].client.next_to_meet() {
+                let own = format!("C{at}").parse().unwrap();
+                let other = name.as_str()[1..].parse::<usize>().unwrap();
+                let expected = self.parties[other].client.expected(own);
+                let (Some(of_other), false) = (expected, self.keeps_apart) else {
+                    self.parties[at].client.lose_peer(peer);
+                    continue;
+                };
+                for ((at, peer), halves) in [(at, peer), (other, of_other)].into_iter().zip(path())
+                {
+                    let Party { client, peers, .. } = &mut self.parties[at];
+                    if peers.len() <= peer {
+                        peers.resize_with(peer + 1, || None);
+                    }
+                    peers[peer] = Some(halves);
+                    client.meet(peer);
+                }
+            }
+        }
+    }
+
+    /// What goes between clients directly.
+    fn step_peers(&mut self) {
+        for Party { client, peers, sleeps, .. } in &mut self.parties {
+            for (at, place) in peers.iter_mut().enumerate() {
+                let Some((sender, receiver)) = place else { continue };
+                receiver.hear(Listen::Now);
+                let took = match *sleeps {
+                    true => Ok(false),
+                    false => client.take_in_from(at, receiver),
+                };
+                if let Err(left) = took {
+                    if let Left::Fault(fault) = left {
+                        self.peer_faults.push(fault);
+                        sender.sever(fault.text());
+                    }
+                    client.lose_peer(at);
+                    *place = None;
+                    continue;
+                }
+                let _ = client.flush_to(at, sender);
+                sender.flush();
+                if client.is_blocked_at(at) && sender.is_ready() {
+                    client.has_room_at(at);
+                }
+            }
+        }
+    }
+
     /// One turn of everybody.
     fn step(&mut self) {
         self.base.now += 10_000;
+        self.meet();
+        self.step_peers();
         for at in 0..self.parties.len() {
             let Party { number, client, near, far, .. } = &mut self.parties[at];
             let _ = client.flush(&mut near.0);
@@ -217,17 +281,25 @@ impl World {
 
     /// Sends what there is credit for: how many bytes.
     fn write(&mut self, at: usize, id: ConnectionId, bytes: &[u8]) -> usize {
-        let Party { client, near, .. } = &mut self.parties[at];
-        let sent = client.write_with(id, bytes.len(), &mut near.0, |room| {
-            room.copy_from_slice(&bytes[..room.len()]);
-        });
+        let Party { client, near, peers, .. } = &mut self.parties[at];
+        let fill = |room: &mut [u8]| room.copy_from_slice(&bytes[..room.len()]);
+        let route = client.route(id).and_then(|at| peers.get_mut(at)?.as_mut());
+        let sent = match route {
+            Some((sender, _)) => client.write_directly(id, bytes.len(), sender, fill),
+            None => client.write_with(id, bytes.len(), &mut near.0, fill),
+        };
         sent.unwrap_or(0)
     }
 
     fn read(&mut self, at: usize, id: ConnectionId, bytes: usize) -> Vec<u8> {
-        let Party { client, near, .. } = &mut self.parties[at];
+        let Party { client, near, peers, .. } = &mut self.parties[at];
         let mut target = vec![0; bytes];
-        let count = client.read(id, &mut target, Some(&mut near.1));
+        let mut count = client.read(id, &mut target, Some(&mut near.1));
+        if let Some(at) = client.source(id) {
+            let path = peers.get_mut(at).and_then(Option::as_mut);
+            let receiver = path.map(|(_, receiver)| receiver);
+            count += client.read_directly(id, &mut target[count..], receiver);
+        }
         target.truncate(count);
         target
     }
@@ -333,6 +405,7 @@ fn reset_and_death_of_a_client_are_a_reset_at_the_other_side() {
 #[test]
 fn socket_that_is_not_read_delays_no_other_and_costs_its_credit_alone() {
     let mut world = plain(2);
+    world.keeps_apart = true;
     let listening = world.listen(1, 7);
     let stalled: Vec<_> = (0..8).map(|_| world.connect(0, 1, listening)).collect();
     let [near, far] = world.connect(0, 1, listening);

@@ -19,8 +19,9 @@ pub(super) mod say {
     pub(crate) const DATA: u16 = 1 << 5;
     pub(crate) const SHUT_SENDING: u16 = 1 << 6;
     pub(crate) const SHUT_RECEIVING: u16 = 1 << 7;
-    pub(crate) const RESET: u16 = 1 << 8;
-    pub(crate) const CLOSE: u16 = 1 << 9;
+    pub(crate) const MOVED: u16 = 1 << 8;
+    pub(crate) const RESET: u16 = 1 << 9;
+    pub(crate) const CLOSE: u16 = 1 << 10;
 }
 
 /// A place for a socket.
@@ -64,6 +65,11 @@ pub(super) struct Connection {
     pub(super) may_send: usize,
     /// Bytes that were written and that the path had no room for.
     pub(super) unsent: Box<[u8]>,
+    /// Bytes that were sent in all over the machine, and came over it.
+    pub(super) sent: u64,
+    pub(super) came: u64,
+    /// The peer that the other side is, and what the connection is called there.
+    pub(super) link: Option<(usize, u32)>,
     /// What has come and was not read.
     pub(super) parked: Parked,
     /// Bytes that were read, of which the machine was not told.
@@ -97,6 +103,9 @@ impl Connection {
             is_open: false,
             may_send: 0,
             unsent: Box::default(),
+            sent: 0,
+            came: 0,
+            link: None,
             parked: Parked::default(),
             to_return: 0,
             read: 0,

@@ -49,6 +49,17 @@ struct Reply {
     head: Head,
 }
 
+/// What a client has said that is about another one.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Note {
+    /// It has sent some bytes over this connection.
+    Talks(u32),
+    /// It sends them directly to the other client from now on.
+    Moved(u32),
+    /// It has said what has become of a path to another.
+    Answered(Head),
+}
+
 /// One client.
 #[derive(Debug)]
 pub(super) struct ClientState {
@@ -67,6 +78,8 @@ pub(super) struct ClientState {
     /// The one of them that had its turn last.
     last_marked: u32,
     replies: VecDeque<Reply>,
+    /// What was said since the last turn that is about others.
+    pub(super) notes: Vec<Note>,
     kept: Kept,
     buffers_bytes: usize,
     /// Bytes of that beyond what sockets begin with.
@@ -91,6 +104,7 @@ impl ClientState {
             marked: BTreeSet::new(),
             last_marked: 0,
             replies: VecDeque::new(),
+            notes: Vec::new(),
             kept: Kept::default(),
             buffers_bytes: 0,
             raised_bytes: 0,
@@ -181,6 +195,9 @@ impl ClientState {
         }
         connection.parked.push_copy(&bytes[put..]);
         connection.to_return += put;
+        if connection.count_message() {
+            self.notes.push(Note::Talks(head.socket));
+        }
         if connection.owes_credit() {
             self.marked.insert(head.socket);
         }
@@ -206,6 +223,9 @@ impl ClientState {
         };
         connection.parked.push_page(head.socket, page, &mut self.kept, receiver);
         pour(connection, &mut self.kept, receiver, ground.stack());
+        if connection.count_message() {
+            self.notes.push(Note::Talks(head.socket));
+        }
         if connection.owes_credit() {
             self.marked.insert(head.socket);
         }
@@ -221,10 +241,20 @@ impl ClientState {
         books: &mut Books<'_>,
         ground: &mut impl Ground,
     ) -> Result<(), Fault> {
-        if head.code != 0 && !matches!(head.kind, Kind::Shut | Kind::Set) {
+        if head.code != 0 && !matches!(head.kind, Kind::Shut | Kind::Set | Kind::Ready | Kind::Met)
+        {
             return Err(Fault::Value);
         }
-        let has_body = !matches!(head.kind, Kind::Credit | Kind::Shut | Kind::Reset | Kind::Close);
+        let has_body = !matches!(
+            head.kind,
+            Kind::Credit
+                | Kind::Shut
+                | Kind::Reset
+                | Kind::Close
+                | Kind::Ready
+                | Kind::Met
+                | Kind::Moved
+        );
         if !has_body && !body.is_empty() {
             return Err(Fault::Length);
         }
@@ -247,11 +277,62 @@ impl ClientState {
                 Ok(())
             }
             Kind::Credit => self.credit(head),
+            Kind::Ready | Kind::Met if head.code > 1 => Err(Fault::Value),
+            Kind::Ready | Kind::Met => {
+                self.notes.push(Note::Answered(head));
+                Ok(())
+            }
+            Kind::Moved => {
+                let connection = connection_of(&mut self.sockets, head.socket)?;
+                if !connection.has_told_joined || connection.has_moved {
+                    return Err(Fault::Socket);
+                }
+                connection.has_moved = true;
+                self.counters.moved += 1;
+                self.notes.push(Note::Moved(head.socket));
+                Ok(())
+            }
             Kind::Shut => self.shut(head, ground),
             Kind::Close => self.close(head, books, ground),
             Kind::Set => self.set(head, body, ground),
             _ => Err(Fault::Kind),
         }
+    }
+
+    /// The connection of an open socket that has not been joined to a path between two clients.
+    pub(super) fn unjoined(&self, number: u32) -> Option<ConnectionId> {
+        match self.sockets.get(&number)? {
+            Socket::Connection(one) if one.stage == Stage::Open && one.joined.is_none() => {
+                Some(one.id)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn connection_id(&self, number: u32) -> Option<ConnectionId> {
+        match self.sockets.get(&number)? {
+            Socket::Connection(one) => Some(one.id),
+            _ => None,
+        }
+    }
+
+    /// A connection has a number on the path to another client.
+    pub(super) fn join(&mut self, number: u32, value: u64) {
+        if let Some(Socket::Connection(one)) = self.sockets.get_mut(&number) {
+            one.joined = Some(value);
+            self.marked.insert(number);
+        }
+    }
+
+    /// The other side of a connection sends directly to this client.
+    pub(super) fn set_moved_in(&mut self, number: u32) {
+        if let Some(Socket::Connection(one)) = self.sockets.get_mut(&number) {
+            one.has_moved_in = true;
+        }
+    }
+
+    pub(super) fn reply(&mut self, head: Head) {
+        self.replies.push_back(Reply { head });
     }
 
     fn has_failed(&self, number: u32) -> bool {
@@ -732,6 +813,13 @@ impl ClientState {
         }
         pour(connection, kept, receiver, stack);
         let is_open = connection.stage == Stage::Open;
+        if is_open
+            && !connection.has_told_joined
+            && let Some(value) = connection.joined
+        {
+            sender.send(&Head { value, ..Head::new(Kind::Joined, number) }.bytes(), &[])?;
+            connection.has_told_joined = true;
+        }
         if is_open && connection.owes_credit() {
             // One that uses all that it has gets twice as much.
             let extra = connection.grant.min(CREDIT_BYTES_MAX - connection.grant);
@@ -772,6 +860,8 @@ impl ClientState {
         let has_end = connection.end.is_some() || connection.has_told_end;
         if is_open
             && !has_end
+            // One that sends directly says that it has finished there.
+            && !connection.has_moved_in
             && !connection.has_told_finished
             && stack.readable(id) == Readable::Finished
         {

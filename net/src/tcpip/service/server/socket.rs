@@ -7,6 +7,9 @@ use crate::tcpip::ConnectionId;
 use crate::tcpip::service::format::Failure;
 use crate::tcpip::service::parked::Parked;
 
+/// Messages with bytes after which two clients that talk with each other are introduced: less is soon over.
+const MESSAGES_BEFORE_INTRODUCTION: u32 = 4;
+
 #[derive(Debug)]
 pub(super) enum Socket {
     Connection(Connection),
@@ -49,6 +52,15 @@ pub(super) struct Connection {
     pub(super) raised: usize,
     /// When it is reset though something of it is still to be sent, once it is closed.
     pub(super) close_by: Option<u64>,
+    /// Messages with bytes that the client has sent.
+    pub(super) messages: u32,
+    /// What it is called by the two clients that it is between, if they were introduced.
+    pub(super) joined: Option<u64>,
+    pub(super) has_told_joined: bool,
+    /// Set once the client sends directly to the other side.
+    pub(super) has_moved: bool,
+    /// Set once the other side sends directly to this client.
+    pub(super) has_moved_in: bool,
 }
 
 /// How far a connection is.
@@ -84,12 +96,26 @@ impl Connection {
             given: 0,
             raised: 0,
             close_by: None,
+            messages: 0,
+            joined: None,
+            has_told_joined: false,
+            has_moved: false,
+            has_moved_in: false,
         }
     }
 
     /// Returns true if the stack was told that it is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.stage == Stage::Closed
+    }
+
+    /// Bytes have come from the client. Returns true if it is time to see whether it talks with another client: a few messages may be all, and later
+    /// the answer is another at times.
+    pub(super) fn count_message(&mut self) -> bool {
+        self.messages = self.messages.saturating_add(1);
+        self.joined.is_none()
+            && self.messages >= MESSAGES_BEFORE_INTRODUCTION
+            && self.messages.is_power_of_two()
     }
 
     /// Returns true if so much credit has gathered that the client is told of it: a quarter.
