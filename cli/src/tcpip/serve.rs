@@ -46,7 +46,7 @@ pub struct Serve {
     #[arg(required_unless_present = "system", value_name = "LAN[:ADDRESS]")]
     lans: Vec<AtLan>,
     /// Be the machine of this name that the system file describes, with its LANs, routes and limits
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["lans", "sockets_max", "buffers_max", "cpu", "wait"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lans", "sockets_max", "buffers_max", "cpu", "wait", "keep_apart"])]
     system: Option<PathBuf>,
     /// Sockets that a client may have at once
     #[arg(long, value_name = "NUMBER", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
@@ -60,6 +60,9 @@ pub struct Serve {
     /// How to wait for clients and packets: asleep, looking for some time first, or looking all the time
     #[arg(long, value_enum, default_value = "adaptive")]
     wait: WaitKind,
+    /// Have clients that talk with each other do that over the machine alone: they get no path of their own
+    #[arg(long)]
+    keep_apart: bool,
     /// End when standard input ends, as it does with the process that has started this one
     #[arg(long, hide = true)]
     until_input_ends: bool,
@@ -87,6 +90,7 @@ struct UpMember {
 #[derive(Debug, Serialize)]
 struct Counted {
     clients_attached: u64,
+    pairs_introduced: u64,
     faults: u64,
 }
 
@@ -158,8 +162,9 @@ pub fn serve(arguments: &Serve) -> Result<(), Outcome> {
     let (served, counters) =
         joined.map_err(|_| Outcome::No("the machine has ended: its thread has panicked".into()))?;
     if output.json {
-        let ServiceCounters { attached, faults } = counters;
-        let _ = print_json(&Counted { clients_attached: attached, faults });
+        let ServiceCounters { attached, introduced, faults } = counters;
+        let (clients_attached, pairs_introduced) = (attached, introduced);
+        let _ = print_json(&Counted { clients_attached, pairs_introduced, faults });
     }
     served.map_err(Outcome::no)
 }
@@ -214,11 +219,12 @@ fn wait_for_the_end(held: &HeldSignals, reads_input: bool, done: &Event) -> Resu
 
 /// The machine that the command's words describe.
 fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
-    let Serve { lans, sockets_max, buffers_max, cpu, wait, socket, .. } = arguments;
+    let Serve { lans, sockets_max, buffers_max, cpu, wait, keep_apart, socket, .. } = arguments;
     let limits = ClientLimits {
         sockets_max: *sockets_max as usize,
         buffers_max: (*buffers_max as usize) << 20,
         share: 1,
+        introduce: !*keep_apart,
     };
     let wait = Wait::from(*wait);
     let lans = lans.iter().map(|AtLan { lan, addresses }| PlannedLan {
@@ -362,6 +368,7 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
                 sockets_max: limits.sockets_max as usize,
                 buffers_max: limits.buffers_bytes_max as usize,
                 share: limits.share,
+                introduce: rule.introduce,
             }
         });
     }

@@ -9,6 +9,7 @@
 //! connection_buffers = "6 MiB"      # that a connection keeps, each way
 //! wait = "adaptive"             # or "block", or "spin"
 //! cpu = 1                       # the processor of the machine; left out: any
+//! introduce = true              # clients that talk with each other get a path of their own
 //!
 //! [[tcpip.interface]]           # where it is: one LAN or line at least
 //! lan = "hs0"
@@ -96,6 +97,8 @@ pub struct MachineRule {
     pub wait: MachineWait,
     /// Its processor.
     pub processor: Option<usize>,
+    /// Whether clients that talk with each other get a path of their own.
+    pub introduce: bool,
     /// LANs that it is at.
     pub interfaces: Vec<MachineInterface>,
     /// Lines that it is at: the guest that is its end, and the line.
@@ -166,6 +169,7 @@ pub(super) struct WrittenMachine {
     #[serde(default)]
     wait: MachineWait,
     cpu: Option<Spanned<u64>>,
+    introduce: Option<bool>,
     #[serde(default)]
     interface: Vec<WrittenInterface>,
     #[serde(default)]
@@ -390,6 +394,7 @@ impl WrittenMachine {
             connection_bytes,
             wait,
             processor,
+            introduce: self.introduce.unwrap_or(true),
             interfaces,
             lines: at_lines,
             routes,
@@ -585,6 +590,26 @@ mod tests {
             error,
             "s.toml:19: TCPIP is no end of the line line0: must be the guest of one of its [[line.end]], and of one interface"
         );
+    }
+
+    #[test]
+    fn clients_of_one_machine_may_be_introduced_unless_the_file_keeps_them_apart() {
+        let machine =
+            "[[tcpip]]\nname = \"TCPIP\"\nclients = [\"WEB*\"]\n[[tcpip.interface]]\nlan = \"hs0\"";
+        let [one, two, other] = ["WEB1", "WEB2", "OTHER"].map(|text| text.parse().unwrap());
+        for (introduce, may) in
+            [("", true), ("introduce = true\n", true), ("introduce = false\n", false)]
+        {
+            let system = parse(&format!(
+                "{BASE}{}",
+                machine.replace("[[tcpip.i", &format!("{introduce}[[tcpip.i"))
+            ))
+            .unwrap();
+            assert_eq!(system.may_be_introduced(one, two), may);
+            assert!(!system.may_be_introduced(one, other) && !system.may_be_introduced(one, one));
+            // For these connections, and nothing else.
+            assert!(!system.may_connect(one, two));
+        }
     }
 
     #[test]
