@@ -599,6 +599,14 @@ impl Client {
         }
     }
 
+    /// Closes what the machine was asked for and has not answered.
+    pub(super) fn give_up_opening(&mut self, id: ConnectionId) {
+        match self.split() {
+            Some((net, path)) => net.give_up_opening(id, Some(path.receiver().raw())),
+            None => self.net.give_up_opening(id, None),
+        }
+    }
+
     /// Sends a datagram. None if there is no room for it now.
     pub(super) fn send_to(
         &mut self,

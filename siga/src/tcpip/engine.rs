@@ -241,7 +241,7 @@ impl Engine {
     /// A socket that the machine was asked for is not wanted any more.
     pub(super) fn give_up_opening(&mut self, id: ConnectionId) {
         if let Engine::Client(client) = self {
-            client.net.give_up_opening(id);
+            client.give_up_opening(id);
         }
     }
 

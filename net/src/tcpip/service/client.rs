@@ -117,11 +117,11 @@ impl Client {
 
     fn remove(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        if let Some(Socket::Connection(Connection { number, .. })) = &slot.socket
-            && number & ACCEPTED != 0
-            && !slot.is_lost
-        {
-            self.accepted.remove(number);
+        if let Some(Socket::Connection(Connection { number, parked, .. })) = &slot.socket {
+            assert!(parked.is_empty(), "a page that goes with its connection is lost to the path");
+            if number & ACCEPTED != 0 && !slot.is_lost {
+                self.accepted.remove(number);
+            }
         }
         slot.socket = None;
         slot.say = 0;
@@ -583,19 +583,18 @@ impl Client {
     }
 
     /// Closes a listener or a socket of datagrams that is being opened, or a connection.
-    pub fn give_up_opening(&mut self, id: ConnectionId) {
-        if self.slot(id).is_some_and(|slot| slot.socket.is_some()) {
-            self.give_up(id.index() as u32);
+    pub fn give_up_opening(&mut self, id: ConnectionId, receiver: Option<&mut Receiver>) {
+        match self.slot(id).and_then(|slot| slot.socket.as_ref()) {
+            // They may be open by now, and have what came meanwhile.
+            Some(Socket::Connection(_)) => self.close(id, receiver),
+            Some(Socket::Listener(_)) => self.stop_listening(id, receiver),
+            Some(Socket::Datagrams(_)) => self.unbind(id),
+            None => {}
         }
     }
 
-    /// Closes a socket: its number is free when the machine has said so.
+    /// Closes a socket, of which nothing is parked any more: its number is free when the machine has said so.
     fn give_up(&mut self, index: u32) {
-        if let Some(Socket::Listener(listener)) = &mut self.slots[index as usize].socket {
-            for waiting in std::mem::take(&mut listener.waiting) {
-                self.close_unwanted(waiting, None);
-            }
-        }
         self.leave_directly(index, false);
         let slot = &mut self.slots[index as usize];
         slot.token = None;
@@ -905,7 +904,9 @@ impl Client {
                 match head.kind {
                     Kind::Data => {
                         let index = self.reader(head, message.body.len())?;
-                        let Some(connection) = self.wanted(index) else { return Ok(()) };
+                        let Some(connection) = wanted(&mut self.slots, index) else {
+                            return Ok(());
+                        };
                         connection.parked.push_copy(message.body);
                         self.note(index);
                         Ok(())
@@ -931,12 +932,12 @@ impl Client {
         match is_data {
             Ok(Ok(index)) => {
                 let Client { slots, kept, .. } = self;
-                match &mut slots[index as usize].socket {
-                    Some(Socket::Connection(one)) if one.is_wanted() => {
-                        one.parked.push_page(index, page, kept, receiver);
+                match wanted(slots, index) {
+                    Some(connection) => {
+                        connection.parked.push_page(index, page, kept, receiver);
                         self.note(index);
                     }
-                    _ => {
+                    None => {
                         let _ = receiver.give_back(page);
                     }
                 }
@@ -998,16 +999,6 @@ impl Client {
     fn consumed_by(&mut self, index: u32) {
         let id = self.id(index);
         self.consumed(id, 0);
-    }
-
-    /// A connection whose program still takes what comes.
-    fn wanted(&mut self, index: u32) -> Option<&mut Connection> {
-        let slot = &mut self.slots[index as usize];
-        let is_closed = slot.is_closed();
-        match &mut slot.socket {
-            Some(Socket::Connection(one)) if one.is_wanted() && !is_closed => Some(one),
-            _ => None,
-        }
     }
 
     /// Takes what the machine says of a socket.
@@ -1133,7 +1124,7 @@ impl Client {
         let remote = only_address(rest)?;
         let slot = &self.slots[listener as usize];
         let is_closed = slot.is_closed();
-        if !matches!(&slot.socket, Some(Socket::Listener(_))) {
+        if !matches!(&slot.socket, Some(Socket::Listener(one)) if one.has_opened) {
             return Err(Fault::Socket);
         }
         let connection = Connection::accepted(number, (local, remote), credit);
@@ -1174,6 +1165,16 @@ impl Client {
         one.waiting_bytes += bytes;
         one.waiting.push_back((from, data.to_vec()));
         Ok(())
+    }
+}
+
+/// A connection whose program still takes what comes.
+fn wanted(slots: &mut [Slot], index: u32) -> Option<&mut Connection> {
+    let slot = &mut slots[index as usize];
+    let is_closed = slot.is_closed();
+    match &mut slot.socket {
+        Some(Socket::Connection(one)) if one.is_wanted() && !is_closed => Some(one),
+        _ => None,
     }
 }
 

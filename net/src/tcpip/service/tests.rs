@@ -804,6 +804,76 @@ fn each_thing_that_a_client_may_not_write_is_refused_by_its_name() {
     }
 }
 
+#[test]
+fn streams_that_are_closed_with_bytes_on_their_way_stop_no_other_and_accuse_nobody() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    for round in 0..20 {
+        let [near, far] = world.connect(0, 1, listening);
+        world.parties[0].sleeps = true;
+        let mut sent = 0;
+        // In every second round all the credit, in the others one page.
+        for _ in 0..if round % 2 == 0 { 100 } else { 1 } {
+            sent += world.write(1, far, &[7; 65_000]);
+            world.step();
+        }
+        assert!(sent >= if round % 2 == 0 { CREDIT_BYTES_MAX } else { 30_000 });
+        world.settle();
+        world.close(0, near);
+        world.parties[0].sleeps = false;
+        world.settle();
+        world.close(1, far);
+        world.settle();
+        assert_eq!(world.parties[0].client.gone(), None, "round {round}");
+        assert_eq!(world.parties[0].client.sockets(), 0, "round {round}");
+    }
+    let [near, far] = world.connect(0, 1, listening);
+    let block: Vec<u8> = (0..3000).map(byte).collect();
+    for round in 0..1000 {
+        assert_eq!(world.write(1, far, &block), block.len());
+        let mut found = Vec::new();
+        world.until(|world| {
+            found.extend(world.read(0, near, block.len()));
+            found.len() >= block.len()
+        });
+        assert!(found == block, "round {round}");
+    }
+    assert!(world.parties.iter().all(|party| party.left.is_none()));
+}
+
+#[test]
+fn connections_that_cross_with_the_close_of_their_listener_keep_no_page() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    for round in 0..300_u16 {
+        let listening = world.listen(1, 1000 + round);
+        let near = world.parties[0].client.connect(listening.address).unwrap();
+        // The connection is on its way to the listener's program, and bytes behind it.
+        world.parties[1].sleeps = true;
+        world.until(|world| !world.parties[0].client.is_connecting(near));
+        assert_eq!(world.write(0, near, &[7; 3000]), 3000);
+        world.settle();
+        let how = round % 3;
+        if how == 0 {
+            // It is parked at a connection that nobody has accepted.
+            world.parties[1].sleeps = false;
+            world.settle();
+        }
+        let Party { client, near: path, .. } = &mut world.parties[1];
+        match how {
+            2 => client.give_up_opening(listening.id, Some(&mut path.1)),
+            _ => client.stop_listening(listening.id, Some(&mut path.1)),
+        }
+        world.parties[1].sleeps = false;
+        world.settle();
+        assert_eq!(world.parties[1].client.sockets(), 0, "round {round}");
+        world.close(0, near);
+        world.settle();
+    }
+    assert!(world.parties.iter().all(|party| party.left.is_none()));
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Write { end: usize, bytes: usize },
