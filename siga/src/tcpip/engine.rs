@@ -226,7 +226,10 @@ impl Engine {
                 let connected = own.net.connect_socket(bound.address, remote);
                 connected.map(Opening::Done).map_err(|error| not_sent(error, 0))
             }
-            Engine::Client(client) => client.open(|net| net.associate(bound.of_client(), remote)),
+            Engine::Client(client) => {
+                client.check_known(bound.of_client())?;
+                client.open(|net| net.associate(bound.of_client(), remote))
+            }
         }
     }
 

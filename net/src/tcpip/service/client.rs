@@ -159,9 +159,12 @@ impl Client {
         }
     }
 
-    /// Something is to be said of a socket.
+    /// Something is to be said of a socket, unless the machine that knew the socket is gone: the next one has given its number to another.
     fn say(&mut self, index: u32, what: u16) {
         let slot = &mut self.slots[index as usize];
+        if slot.is_lost {
+            return;
+        }
         if slot.say == 0 {
             self.to_say.push_back(index);
         }
@@ -215,8 +218,12 @@ impl Client {
         Some(self.id(index))
     }
 
-    /// Begins to connect a socket of datagrams. [`Client::opened`] has the address that its datagrams are from. None if there is no such socket.
+    /// Begins to connect a socket of datagrams. [`Client::opened`] has the address that its datagrams are from. None if there is no such socket, or the machine does
+    /// not know it any more.
     pub fn associate(&mut self, id: ConnectionId, remote: SocketAddr) -> Option<ConnectionId> {
+        if self.is_lost(id) {
+            return None;
+        }
         let datagrams = self.datagrams_mut(id)?;
         datagrams.associating = Some(remote);
         datagrams.associated = None;
@@ -678,6 +685,9 @@ impl Client {
         sender: &mut Sender,
     ) -> Result<bool, SendError> {
         let index = id.index() as u32;
+        if self.is_lost(id) {
+            return Ok(false);
+        }
         if !self.flush(sender)? {
             self.blocked.insert(index);
             return Err(SendError::Full);

@@ -129,6 +129,17 @@ impl World {
         self.parties.push(Party { number, client, near, far, left, is_full, sleeps, peers });
     }
 
+    /// The client uses another path, after the last has ended.
+    fn attach_again(&mut self, at: usize) {
+        let number =
+            self.service.attach(format!("C{at}").parse().unwrap(), ClientLimits::default());
+        let [near, far] = path();
+        let party = &mut self.parties[at];
+        (party.number, party.near, party.far) = (number, near, Some(far));
+        party.client.attach_again();
+        self.settle();
+    }
+
     fn drop_far(&mut self, at: usize) {
         self.parties[at].far = None;
         let number = self.parties[at].number;
@@ -263,6 +274,14 @@ impl World {
     fn listen(&mut self, at: usize, port: u16) -> Listening {
         let address = SocketAddr::new(MACHINE.parse().unwrap(), port);
         let id = self.parties[at].client.listen(address, 16).unwrap();
+        self.settle();
+        let opened = self.parties[at].client.opened(id).expect("it is opened");
+        Listening { id, address: opened.expect("it is free") }
+    }
+
+    fn bind(&mut self, at: usize, port: u16) -> Listening {
+        let address = SocketAddr::new(MACHINE.parse().unwrap(), port);
+        let id = self.parties[at].client.bind(address).unwrap();
         self.settle();
         let opened = self.parties[at].client.opened(id).expect("it is opened");
         Listening { id, address: opened.expect("it is free") }
@@ -478,13 +497,7 @@ fn connections_beyond_a_clients_limit_wait_in_the_backlog() {
 #[test]
 fn datagrams_go_both_ways_with_their_addresses() {
     let mut world = plain(2);
-    let bind = |world: &mut World, at: usize, port: u16| {
-        let address = SocketAddr::new(MACHINE.parse().unwrap(), port);
-        let id = world.parties[at].client.bind(address).unwrap();
-        world.settle();
-        Listening { id, address: world.parties[at].client.opened(id).unwrap().unwrap() }
-    };
-    let (one, other) = (bind(&mut world, 0, 0), bind(&mut world, 1, 5000));
+    let (one, other) = (world.bind(0, 0), world.bind(1, 5000));
     for bytes in [0, 1, 100, 1000, 60_000] {
         let data: Vec<u8> = (0..bytes).map(byte).collect();
         let Party { client, near, .. } = &mut world.parties[0];
@@ -872,6 +885,72 @@ fn connections_that_cross_with_the_close_of_their_listener_keep_no_page() {
         world.settle();
     }
     assert!(world.parties.iter().all(|party| party.left.is_none()));
+}
+
+#[test]
+fn verbs_of_sockets_of_before_say_nothing_to_the_next_machine() {
+    for is_before in [true, false] {
+        let mut world = plain(2);
+        world.keeps_apart = true;
+        let listening = world.listen(1, 7);
+        let [near, _] = world.connect(0, 1, listening);
+        let own = world.listen(0, 8);
+        let [other, accepted] = world.connect(1, 0, own);
+        let waiting = world.parties[1].client.connect(own.address).unwrap();
+        world.until(|world| !world.parties[1].client.is_connecting(waiting));
+        let bound = world.bind(0, 9);
+        world.until(|world| {
+            world.write(1, other, &[7; 65_000]);
+            world.parties[0].client.waiting(accepted) == CREDIT_BYTES_MAX
+        });
+        world.drop_far(0);
+        world.settle();
+        assert!(world.parties[0].client.gone().is_some());
+        if !is_before {
+            world.attach_again(0);
+        }
+        let use_all = |world: &mut World| {
+            let client = &mut world.parties[0].client;
+            let waiting = client.accept(own.id).map(|(id, _)| id);
+            for id in [near, accepted].into_iter().chain(waiting) {
+                client.set_no_delay(id, true);
+                client.set_keep_alive(id, None);
+                client.shut_sending(id);
+                client.shut_receiving(id);
+                client.abort(id);
+            }
+            assert_eq!(client.associate(bound.id, listening.address), None);
+            assert_eq!(world.write(0, accepted, b"nobody"), 0);
+            world.read(0, accepted, CREDIT_BYTES_MAX);
+            let Party { client, near: path, .. } = &mut world.parties[0];
+            let sent = client.send_to(bound.id, listening.address, b"nobody", &mut path.0);
+            assert!(!matches!(sent, Ok(true)));
+        };
+        use_all(&mut world);
+        if is_before {
+            world.attach_again(0);
+        }
+        // The new machine gives the same numbers as the last one.
+        let again = world.listen(0, 8);
+        let [peer, newest] = world.connect(1, 0, again);
+        use_all(&mut world);
+        world.settle();
+        assert_eq!(world.parties[0].left, None);
+        assert_eq!(world.parties[0].client.gone(), None);
+        assert_eq!(world.write(1, peer, b"question"), 8);
+        assert_eq!(world.write(0, newest, b"answer"), 6);
+        world.settle();
+        assert_eq!(world.read(0, newest, 100), b"question");
+        assert_eq!(world.read(1, peer, 100), b"answer");
+        for id in [near, accepted] {
+            world.close(0, id);
+        }
+        let Party { client, near: path, .. } = &mut world.parties[0];
+        client.stop_listening(own.id, Some(&mut path.1));
+        client.unbind(bound.id);
+        world.settle();
+        assert_eq!(world.parties[0].left, None);
+    }
 }
 
 #[derive(Clone, Debug)]
