@@ -347,19 +347,15 @@ impl Client {
     /// Says whether bytes can be sent.
     pub fn writable(&self, id: ConnectionId) -> Writable {
         let is_direct = self.route(id).is_some();
-        if !is_direct
-            && self.blocked.contains(&(id.index() as u32))
-            && self.connection(id).is_some_and(|one| one.end.is_none())
-        {
-            return Writable::Nothing;
-        }
         let Some(connection) = self.connection(id) else { return Writable::Closed };
+        let is_blocked = self.blocked.contains(&(id.index() as u32));
         match () {
             () if connection.end.is_some() => Writable::Failed,
             () if connection.has_told_end || connection.is_send_shut => Writable::Closed,
             () if is_direct && let Some((at, number)) = connection.link => {
                 self.writable_directly(id.index() as u32, at, number)
             }
+            () if is_blocked => Writable::Nothing,
             () if !connection.is_open || connection.may_send == 0 => Writable::Nothing,
             () if !connection.unsent.is_empty() => Writable::Nothing,
             () => Writable::Room,
@@ -857,6 +853,8 @@ impl Client {
         self.gone = Some(left);
         self.to_say.clear();
         self.to_answer.clear();
+        // Nobody says any more that there is room.
+        self.blocked.clear();
         // The next machine has numbers of its own.
         self.accepted.clear();
         self.has_moved = true;

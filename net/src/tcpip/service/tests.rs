@@ -953,6 +953,25 @@ fn verbs_of_sockets_of_before_say_nothing_to_the_next_machine() {
     }
 }
 
+#[test]
+fn writer_that_found_the_path_full_learns_that_the_machine_has_ended() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    let [near, _] = world.connect(0, 1, listening);
+    while world.write(0, near, b"a") == 1 {}
+    assert_eq!(world.parties[0].client.writable(near), Writable::Nothing);
+    world.drop_far(0);
+    let client = &mut world.parties[0].client;
+    client.lose(Left::Fault(Fault::Head));
+    assert!(!client.is_blocked(), "there is no room to wait for");
+    assert_eq!(client.writable(near), Writable::Failed);
+    // Another thread may take the error first.
+    assert_eq!(client.take_end(near), Some(Failure::MachineGone));
+    assert_eq!(client.writable(near), Writable::Closed);
+    assert_eq!(client.readable(near), Readable::Finished);
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Write { end: usize, bytes: usize },
