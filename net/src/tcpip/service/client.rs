@@ -82,6 +82,7 @@ impl Client {
     /// There is a new path, to this machine or another. Sockets of before stay as they ended.
     pub fn attach_again(&mut self) {
         self.gone = None;
+        self.kept.begin_path();
         self.addresses.clear();
         self.sockets_max = 0;
     }
@@ -498,6 +499,12 @@ impl Client {
         for index in std::mem::take(&mut self.blocked) {
             self.note(index);
         }
+    }
+
+    /// Bytes that stay in pages of the path that there is.
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept.bytes()
     }
 
     /// Sends nothing more.

@@ -972,6 +972,40 @@ fn writer_that_found_the_path_full_learns_that_the_machine_has_ended() {
     assert_eq!(client.readable(near), Readable::Finished);
 }
 
+#[test]
+fn pages_of_the_path_before_count_no_more_on_the_next() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    let own = world.listen(0, 8);
+    let old: Vec<_> = (0..2)
+        .map(|_| {
+            let [other, accepted] = world.connect(1, 0, own);
+            world.until(|world| {
+                world.write(1, other, &[7; 65_000]);
+                world.parties[0].client.waiting(accepted) == CREDIT_BYTES_MAX
+            });
+            accepted
+        })
+        .collect();
+    world.drop_far(0);
+    world.settle();
+    world.attach_again(0);
+    assert_eq!(world.parties[0].client.kept_bytes(), 0);
+    // What was left is there, and takes nothing off what the new path has kept.
+    let [near, far] = world.connect(0, 1, listening);
+    assert_eq!(world.write(1, far, &[8; 3000]), 3000);
+    world.settle();
+    assert_eq!(world.parties[0].client.kept_bytes(), 3000);
+    for id in old {
+        assert_eq!(world.read(0, id, CREDIT_BYTES_MAX), [7; CREDIT_BYTES_MAX]);
+        world.close(0, id);
+    }
+    assert_eq!(world.parties[0].client.kept_bytes(), 3000);
+    assert_eq!(world.read(0, near, 3000), [8; 3000]);
+    assert_eq!(world.parties[0].client.kept_bytes(), 0);
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Write { end: usize, bytes: usize },
