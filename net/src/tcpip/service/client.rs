@@ -14,8 +14,8 @@ use fabric::path::{Fetched, InPage, Receiver, SendError, Sender, Severed};
 use self::peers::{Direct, Peer};
 use self::socket::{Connection, Datagrams, Listener, Slot, Socket, say};
 use super::format::{
-    ACCEPTED, ADDRESS_BYTES, Failure, HEAD_BYTES, Head, Kind, address_bytes, keep_alive_bytes,
-    name_of_value, only_address, option, split_address,
+    ACCEPTED, ADDRESS_BYTES, COMPLETE, Failure, HEAD_BYTES, Head, Kind, address_bytes,
+    keep_alive_bytes, name_of_value, only_address, option, split_address,
 };
 use super::parked::{Kept, Parked};
 use super::server::FAILED_MAX;
@@ -1002,6 +1002,7 @@ impl Client {
         }
         one.left = one.left.saturating_sub(bytes as u64);
         one.came += bytes as u64;
+        one.has_finished |= one.is_complete && one.left == 0;
         if is_closed {
             one.dropped += bytes;
         } else if one.is_receive_shut {
@@ -1056,7 +1057,9 @@ impl Client {
             Kind::Broken => match &mut self.slots[index as usize].socket {
                 Some(Socket::Connection(one)) if one.is_open && !one.has_broken => {
                     one.has_broken = true;
-                    one.left = head.value;
+                    one.left = head.value & !COMPLETE;
+                    one.is_complete = head.value & COMPLETE != 0;
+                    one.has_finished |= one.is_complete && one.left == 0;
                     // A peer may have said it already.
                     if !one.has_told_end {
                         one.end.get_or_insert(Failure::of_code(head.code));

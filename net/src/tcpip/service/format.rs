@@ -26,6 +26,9 @@ pub(super) const ADDRESS_BYTES: usize = 20;
 /// Numbers of sockets that the machine has chosen, for connections that it has accepted, have this bit.
 pub(super) const ACCEPTED: u32 = 1 << 31;
 
+/// In the value of [`Kind::Broken`]: what still comes is all that the other side had to send.
+pub(super) const COMPLETE: u64 = 1 << 63;
+
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -70,7 +73,8 @@ pub(super) enum Kind {
     Accepted = 35,
     /// Machine: the other side has closed its half.
     Finished = 36,
-    /// Machine: the connection has ended (code: [`Failure`]).
+    /// Machine: the connection has ended (code: [`Failure`]). The value is how many bytes still come, with [`COMPLETE`] if the other side had closed
+    /// its half before.
     Broken = 37,
     /// Machine: the socket's number is free.
     Closed = 38,

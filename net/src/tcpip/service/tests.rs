@@ -1006,6 +1006,36 @@ fn pages_of_the_path_before_count_no_more_on_the_next() {
     assert_eq!(world.parties[0].client.kept_bytes(), 0);
 }
 
+#[test]
+fn stream_that_was_complete_before_a_reset_is_read_to_its_end() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    let [near, far] = world.connect(0, 1, listening);
+    // More than the client has given credit for.
+    let mut sent = 0;
+    world.until(|world| {
+        sent += world.write(1, far, &[7; 65_000]);
+        sent >= CREDIT_BYTES_MAX + 100_000
+    });
+    world.parties[1].client.shut_sending(far);
+    world.until(|world| world.parties[0].client.waiting(near) == CREDIT_BYTES_MAX);
+    // The rest, and the end, have come to the machine.
+    (0..100).for_each(|_| world.settle());
+    world.parties[1].client.abort(far);
+    world.settle();
+    assert_eq!(world.parties[0].client.writable(near), Writable::Failed);
+    let mut found = 0;
+    world.until(|world| {
+        found += world.read(0, near, 1 << 20).len();
+        let readable = world.parties[0].client.readable(near);
+        assert_ne!(readable, Readable::Failed, "behind {found} of {sent}");
+        readable == Readable::Finished
+    });
+    assert_eq!(found, sent);
+    assert_eq!(world.parties[0].client.take_end(near), Some(Failure::Unwanted));
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Write { end: usize, bytes: usize },

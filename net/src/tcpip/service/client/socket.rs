@@ -83,6 +83,8 @@ pub(super) struct Connection {
     /// Set if they do not, because the machine is gone.
     pub(super) is_cut_off: bool,
     pub(super) has_finished: bool,
+    /// Set if it has finished once what comes behind that news has come.
+    pub(super) is_complete: bool,
     /// How it has failed, if the program was not told.
     pub(super) end: Option<Failure>,
     pub(super) has_told_end: bool,
@@ -113,6 +115,7 @@ impl Connection {
             left: 0,
             is_cut_off: false,
             has_finished: false,
+            is_complete: false,
             end: None,
             has_told_end: false,
             has_broken: false,

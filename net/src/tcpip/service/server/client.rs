@@ -11,7 +11,7 @@ use fabric::path::{Fetched, InPage, Receiver, SendError, Sender};
 use super::socket::{Connection, Datagrams, Listener, Socket, Stage};
 use super::{Books, ClientCounters, ClientLimits, Ground, token};
 use crate::tcpip::service::format::{
-    ACCEPTED, ADDRESS_BYTES, Failure, HEAD_BYTES, Head, Kind, address_bytes, keep_alive,
+    ACCEPTED, ADDRESS_BYTES, COMPLETE, Failure, HEAD_BYTES, Head, Kind, address_bytes, keep_alive,
     only_address, option, split_address,
 };
 use crate::tcpip::service::parked::Kept;
@@ -873,7 +873,10 @@ impl ClientState {
             && let Some(end) = connection.end
         {
             // Whoever writes hears of it at once; whoever reads, behind what has come.
-            let value = stack.peek(id).map(|piece| piece.len() as u64).sum();
+            let left: u64 = stack.peek(id).map(|piece| piece.len() as u64).sum();
+            // One that sends directly says that it has finished there.
+            let is_complete = stack.has_finished(id) && !connection.has_moved_in;
+            let value = left | if is_complete { COMPLETE } else { 0 };
             let head = Head { code: end as u8, value, ..Head::new(Kind::Broken, number) };
             sender.send(&head.bytes(), &[])?;
             connection.has_told_end = true;
