@@ -176,7 +176,7 @@ impl Client {
         let wants_room = match flushed {
             Ok(is_all) => !is_all || net.is_blocked(),
             Err(SendError::Severed(severed)) => {
-                net.lose_path(severed);
+                net.lose_path(severed, path.receiver().raw());
                 false
             }
             Err(_) => {
@@ -499,7 +499,7 @@ impl Client {
                 match route {
                     // The next look at it ends it, behind what has come.
                     Some(_) => {}
-                    None => net.lose_path(severed),
+                    None => net.lose_path(severed, path.receiver().raw()),
                 }
                 0
             }
@@ -576,10 +576,10 @@ impl Client {
         } else if let Some((net, path)) = self.split() {
             let sender = path.sender();
             let written = net.write_all(id, bytes, sender.raw());
-            if let Err(SendError::Severed(severed)) = written {
-                net.lose_path(severed);
-            }
             sender.set_wants_room(net.is_blocked());
+            if let Err(SendError::Severed(severed)) = written {
+                net.lose_path(severed, path.receiver().raw());
+            }
         }
         self.scratch = scratch;
         Some(result)
@@ -631,7 +631,7 @@ impl Client {
                 Some(Err(lacking(lack)))
             }
             Err(SendError::Severed(severed)) => {
-                net.lose_path(severed);
+                net.lose_path(severed, path.receiver().raw());
                 self.check_there().err().map(Err)
             }
             Err(error @ SendError::TooLong { .. }) => {

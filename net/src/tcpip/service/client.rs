@@ -25,6 +25,9 @@ use crate::tcpip::{Awaited, ConnectionId, KeepAlive, Readable, Writable};
 /// Messages of the machine that one call takes in, at most.
 const MESSAGES_PER_CALL: usize = 64;
 
+/// Calls that take in what a machine that has ended had sent before, at most: a queue has so many buffers, each with some packed messages.
+const CALLS_AT_END_MAX: usize = 256;
+
 /// Sockets that a client has at most, whatever the machine allows.
 const SOCKETS_MAX: usize = 1 << 20;
 
@@ -896,8 +899,13 @@ impl Client {
         (0..self.peers.len()).for_each(|at| self.lose_peer(at));
     }
 
-    /// The path has ended, as the program learns it when it sends.
-    pub fn lose_path(&mut self, severed: Severed) {
+    /// The path has ended, as the program learns it when it sends. What the machine had sent before comes first.
+    pub fn lose_path(&mut self, severed: Severed, receiver: &mut Receiver) {
+        for _ in 0..CALLS_AT_END_MAX {
+            if !self.take_in(receiver) {
+                break;
+            }
+        }
         if self.gone.is_none() {
             self.lose(Left::Severed(severed));
         }

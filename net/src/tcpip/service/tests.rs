@@ -1036,6 +1036,28 @@ fn stream_that_was_complete_before_a_reset_is_read_to_its_end() {
     assert_eq!(world.parties[0].client.take_end(near), Some(Failure::Unwanted));
 }
 
+#[test]
+fn what_came_before_the_machine_ended_is_read_though_a_writer_learned_it_first() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    let [near, far] = world.connect(0, 1, listening);
+    world.parties[0].sleeps = true;
+    assert_eq!(world.write(1, far, b"last words"), 10);
+    world.parties[1].client.shut_sending(far);
+    world.settle();
+    world.drop_far(0);
+    let Party { client, near: (sender, receiver), .. } = &mut world.parties[0];
+    sender.hear(Listen::Now);
+    let written = client.write_with(near, 1, sender, |room| room.fill(0));
+    let Err(SendError::Severed(severed)) = written else { panic!("{written:?}") };
+    client.lose_path(severed, receiver);
+    assert_eq!(client.gone(), Some(Left::Severed(severed)));
+    assert_eq!(world.read(0, near, 100), b"last words");
+    assert_eq!(world.parties[0].client.readable(near), Readable::Finished);
+    assert_eq!(world.parties[0].client.take_end(near), Some(Failure::MachineGone));
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Write { end: usize, bytes: usize },
