@@ -194,7 +194,7 @@ impl Client {
         let mut worked = Worked::default();
         if self.retry_ns.is_some_and(|retry| retry <= now_ns()) {
             self.retry_ns = None;
-            self.net.has_room();
+            self.net.retry();
             worked.has_worked = true;
         }
         for _ in 0..ROUNDS_MAX {

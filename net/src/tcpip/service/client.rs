@@ -54,6 +54,8 @@ pub struct Client {
     has_moved: bool,
     /// Sockets whose verbs were refused because the path had no room.
     blocked: BTreeSet<u32>,
+    /// Sockets whose verbs were refused because memory or descriptors were lacking.
+    lacking: BTreeSet<u32>,
     /// Other clients that there is a path to, or will be, and what the machine is to be told of them.
     peers: Vec<Option<Peer>>,
     to_answer: VecDeque<Head>,
@@ -134,6 +136,7 @@ impl Client {
         (slot.is_awaited, slot.is_closing, slot.is_lost) = (false, false, false);
         self.changed.remove(&index);
         self.blocked.remove(&index);
+        self.lacking.remove(&index);
         self.free.push(index);
     }
 
@@ -352,7 +355,8 @@ impl Client {
     pub fn writable(&self, id: ConnectionId) -> Writable {
         let is_direct = self.route(id).is_some();
         let Some(connection) = self.connection(id) else { return Writable::Closed };
-        let is_blocked = self.blocked.contains(&(id.index() as u32));
+        let index = id.index() as u32;
+        let is_blocked = self.blocked.contains(&index) || self.lacking.contains(&index);
         match () {
             () if connection.end.is_some() => Writable::Failed,
             () if connection.has_told_end || connection.is_send_shut => Writable::Closed,
@@ -430,10 +434,7 @@ impl Client {
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<usize, SendError> {
         // What was said of it before goes first.
-        if !self.flush(sender)? {
-            self.blocked.insert(id.index() as u32);
-            return Err(SendError::Full);
-        }
+        self.flush_for(id.index() as u32, sender)?;
         if self.writable(id) != Writable::Room {
             return Ok(0);
         }
@@ -441,14 +442,32 @@ impl Client {
         let bytes = bytes.min(connection.may_send).min(DATA_BYTES_MAX);
         let head = Head::new(Kind::Data, connection.number).bytes();
         if let Err(error) = sender.send_built(&head, bytes, fill) {
-            if !matches!(error, SendError::Severed(_)) {
-                self.blocked.insert(id.index() as u32);
-            }
+            self.refuse(id.index() as u32, &error);
             return Err(error);
         }
         connection.may_send -= bytes;
         connection.sent += bytes as u64;
         Ok(bytes)
+    }
+
+    /// Says all that is to be said, before a verb of a socket sends more.
+    fn flush_for(&mut self, index: u32, sender: &mut Sender) -> Result<(), SendError> {
+        let flushed = match self.flush(sender) {
+            Ok(true) => return Ok(()),
+            Ok(false) => SendError::Full,
+            Err(error) => error,
+        };
+        self.refuse(index, &flushed);
+        Err(flushed)
+    }
+
+    /// A verb of a socket is refused: the socket has news when the verb may be tried again.
+    fn refuse(&mut self, index: u32, error: &SendError) {
+        match error {
+            SendError::Full | SendError::Quiesced => self.blocked.insert(index),
+            SendError::Lacking(_) => self.lacking.insert(index),
+            SendError::Severed(_) | SendError::TooLong { .. } => false,
+        };
     }
 
     /// Sends bytes of a stream, as many as [`Client::room`] has said. What the path has no room for is kept, and goes first.
@@ -496,10 +515,16 @@ impl Client {
         !self.blocked.is_empty()
     }
 
-    /// There may be room on the path again: those who were refused are told.
+    /// There may be room on the path again: those who were refused for want of room are told.
     pub fn has_room(&mut self) {
-        self.has_moved |= !self.blocked.is_empty();
         for index in std::mem::take(&mut self.blocked) {
+            self.note(index);
+        }
+    }
+
+    /// Memory and descriptors may be there again: those who were refused for want of these are told.
+    pub fn retry(&mut self) {
+        for index in std::mem::take(&mut self.lacking) {
             self.note(index);
         }
     }
@@ -694,10 +719,7 @@ impl Client {
         if self.is_lost(id) {
             return Ok(false);
         }
-        if !self.flush(sender)? {
-            self.blocked.insert(index);
-            return Err(SendError::Full);
-        }
+        self.flush_for(index, sender)?;
         let Some(datagrams) = self.datagrams_mut(id) else { return Ok(false) };
         let bytes = data.len() + DATAGRAM_BYTES;
         if bytes > datagrams.grant {
@@ -712,9 +734,7 @@ impl Client {
         match sender.send(&Head::new(Kind::Datagram, index).bytes(), &body) {
             Ok(()) => datagrams.may_send -= bytes,
             Err(error) => {
-                if !matches!(error, SendError::Severed(_)) {
-                    self.blocked.insert(index);
-                }
+                self.refuse(index, &error);
                 return Err(error);
             }
         }
@@ -865,6 +885,7 @@ impl Client {
         self.to_answer.clear();
         // Nobody says any more that there is room.
         self.blocked.clear();
+        self.lacking.clear();
         // The next machine has numbers of its own.
         self.accepted.clear();
         self.has_moved = true;

@@ -57,8 +57,13 @@ impl Ground for Base {
 
 /// Both ends of a path.
 fn path() -> [(Sender, Receiver); 2] {
+    path_of(1 << 30)
+}
+
+/// Both ends of a path, each of which may have so much storage.
+fn path_of(storage_bytes_max: u64) -> [(Sender, Receiver); 2] {
     let terms = Terms {
-        storage_bytes_max: 1 << 30,
+        storage_bytes_max,
         peer_storage_bytes_max: 1 << 30,
         window_bytes: WINDOW_BYTES,
         ..Terms::DEFAULT
@@ -1056,6 +1061,27 @@ fn what_came_before_the_machine_ended_is_read_though_a_writer_learned_it_first()
     assert_eq!(world.read(0, near, 100), b"last words");
     assert_eq!(world.parties[0].client.readable(near), Readable::Finished);
     assert_eq!(world.parties[0].client.take_end(near), Some(Failure::MachineGone));
+}
+
+#[test]
+fn writer_for_whom_memory_was_lacking_waits_for_no_room_and_is_told_to_try_again() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    let [near, _] = world.connect(0, 1, listening);
+    // A page has no room in so little storage.
+    let [(mut sender, _receiver), _far] = path_of(32 << 10);
+    let client = &mut world.parties[0].client;
+    let written = client.write_with(near, 30_000, &mut sender, |room| room.fill(0));
+    assert!(matches!(written, Err(SendError::Lacking(_))), "{written:?}");
+    assert!(!client.is_blocked(), "room is not what is lacking");
+    assert_eq!(client.writable(near), Writable::Nothing);
+    client.await_news(Awaited::Connection(near));
+    client.has_room();
+    assert_eq!(client.take_news(), None);
+    client.retry();
+    assert_eq!(client.take_news(), Some(Awaited::Connection(near)));
+    assert_eq!(client.writable(near), Writable::Room);
 }
 
 #[derive(Clone, Debug)]
