@@ -1084,6 +1084,28 @@ fn writer_for_whom_memory_was_lacking_waits_for_no_room_and_is_told_to_try_again
     assert_eq!(client.writable(near), Writable::Room);
 }
 
+#[test]
+fn client_that_asks_for_connections_that_are_refused_and_closes_none_is_sent_away() {
+    let limits = ClientLimits { sockets_max: 16, ..ClientLimits::default() };
+    let mut world = World::new(&[limits, ClientLimits::default()]);
+    let nobody = address_bytes(SocketAddr::new(MACHINE.parse().unwrap(), 9));
+    world.parties[0].sleeps = true;
+    for socket in 0..10_000 {
+        let Party { near: (sender, receiver), left, .. } = &mut world.parties[0];
+        if left.is_some() {
+            break;
+        }
+        let head = Head { value: 1 << 20, ..Head::new(Kind::Connect, socket) };
+        sender.send(&head.bytes(), &nobody).unwrap();
+        // It reads all that it is told.
+        while let Ok(Some(_)) = receiver.fetch_up_to(0, 1 << 16) {}
+        world.step();
+        world.step();
+    }
+    assert_eq!(world.parties[0].left, Some(Left::Fault(Fault::Value)));
+    assert!(world.parties[1].left.is_none());
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Write { end: usize, bytes: usize },

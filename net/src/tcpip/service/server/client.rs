@@ -344,6 +344,10 @@ impl ClientState {
         if number & ACCEPTED != 0 || self.sockets.contains_key(&number) {
             return Err(Fault::InUse);
         }
+        // Connections that were refused by the other side count as well.
+        if self.sockets.len() - self.open > self.limits.sockets_max + FAILED_MAX {
+            return Err(Fault::Value);
+        }
         let refused = match self.has_room_for_another() {
             false => Failure::SocketsMax,
             true => match self.grant() {
@@ -388,14 +392,10 @@ impl ClientState {
     }
 
     /// Says that a socket was not opened. Its number is taken until the client closes it, for the client may have said more of it by then.
-    fn fail(&mut self, socket: u32, failure: Failure) -> Result<(), Fault> {
-        if self.sockets.len() - self.open > self.limits.sockets_max + FAILED_MAX {
-            return Err(Fault::Value);
-        }
+    fn fail(&mut self, socket: u32, failure: Failure) {
         let head = Head { code: failure as u8, ..Head::new(Kind::Failed, socket) };
         self.replies.push_back(Reply { head });
         self.sockets.insert(socket, Socket::Failed);
-        Ok(())
     }
 
     fn connect(
@@ -416,7 +416,10 @@ impl ClientState {
         };
         let (id, grant) = match begun {
             Ok(begun) => begun,
-            Err(failure) => return self.fail(head.socket, failure),
+            Err(failure) => {
+                self.fail(head.socket, failure);
+                return Ok(());
+            }
         };
         ground.stack().watch(id, token(self.number, head.socket));
         self.buffers_bytes += grant;
@@ -435,7 +438,8 @@ impl ClientState {
         let (backlog, may_give) = (head.value as u32 as usize, credit_of(head.value >> 32)?);
         let backlog = backlog.clamp(1, BACKLOG_MAX.min(self.limits.sockets_max.max(1)));
         if let Err(failure) = self.admit(head.socket)? {
-            return self.fail(head.socket, failure);
+            self.fail(head.socket, failure);
+            return Ok(());
         }
         match ground.stack().listen(at, backlog) {
             Ok(address) => {
@@ -444,7 +448,7 @@ impl ClientState {
                 self.insert(head.socket, Socket::Listener(listener));
                 self.marked.insert(head.socket);
             }
-            Err(error) => return self.fail(head.socket, not_bound(error)),
+            Err(error) => self.fail(head.socket, not_bound(error)),
         }
         Ok(())
     }
@@ -459,7 +463,10 @@ impl ClientState {
         let may_give = credit_of(head.value)?;
         let (grant, raised) = match self.admit(head.socket)? {
             Ok(grant) => self.datagrams_grant(grant),
-            Err(failure) => return self.fail(head.socket, failure),
+            Err(failure) => {
+                self.fail(head.socket, failure);
+                return Ok(());
+            }
         };
         match ground.stack().bind(at) {
             Ok(address) => {
@@ -470,7 +477,7 @@ impl ClientState {
                 self.insert(head.socket, Socket::Datagrams(datagrams));
                 self.marked.insert(head.socket);
             }
-            Err(error) => return self.fail(head.socket, not_bound(error)),
+            Err(error) => self.fail(head.socket, not_bound(error)),
         }
         Ok(())
     }
