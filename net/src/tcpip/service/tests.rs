@@ -596,11 +596,10 @@ fn bytes_that_came_before_a_reset_are_read_before_it_is_told() {
     let [near, far] = world.connect(0, 1, listening);
     world.parties[0].sleeps = true;
     let mut sent = 0;
-    for _ in 0..100 {
+    world.until(|world| {
         sent += world.write(1, far, &[7; 65_000]);
-        world.step();
-    }
-    assert!(sent > CREDIT_BYTES_MAX);
+        sent > CREDIT_BYTES_MAX
+    });
     world.parties[1].client.abort(far);
     world.settle();
     world.parties[0].sleeps = false;
@@ -831,12 +830,12 @@ fn streams_that_are_closed_with_bytes_on_their_way_stop_no_other_and_accuse_nobo
         let [near, far] = world.connect(0, 1, listening);
         world.parties[0].sleeps = true;
         let mut sent = 0;
-        // In every second round all the credit, in the others one page.
-        for _ in 0..if round % 2 == 0 { 100 } else { 1 } {
+        // In every second round more than all the credit, in the others one page.
+        let least = if round % 2 == 0 { CREDIT_BYTES_MAX } else { 30_000 };
+        world.until(|world| {
             sent += world.write(1, far, &[7; 65_000]);
-            world.step();
-        }
-        assert!(sent >= if round % 2 == 0 { CREDIT_BYTES_MAX } else { 30_000 });
+            sent >= least
+        });
         world.settle();
         world.close(0, near);
         world.parties[0].sleeps = false;
@@ -1104,6 +1103,29 @@ fn client_that_asks_for_connections_that_are_refused_and_closes_none_is_sent_awa
     }
     assert_eq!(world.parties[0].left, Some(Left::Fault(Fault::Value)));
     assert!(world.parties[1].left.is_none());
+}
+
+#[test]
+fn socket_that_does_not_use_up_its_credit_gets_no_more() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    let [near, far] = world.connect(0, 1, listening);
+    let before = world.counters(0).buffers_bytes;
+    let mut received = 0;
+    for round in 0..200 {
+        assert_eq!(world.write(0, near, &[7; 10_000]), 10_000, "round {round}");
+        world.until(|world| {
+            received += world.read(1, far, 1 << 20).len();
+            received == 10_000 * (round + 1)
+        });
+        world.settle();
+    }
+    assert_eq!(world.counters(0).buffers_bytes, before);
+    // The same socket gets more once it has none left.
+    while world.write(0, near, &[7; 10_000]) > 0 {}
+    world.settle();
+    assert!(world.counters(0).buffers_bytes > before);
 }
 
 #[derive(Clone, Debug)]

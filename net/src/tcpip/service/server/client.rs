@@ -828,9 +828,10 @@ impl ClientState {
             connection.has_told_joined = true;
         }
         if is_open && connection.owes_credit() {
-            // One that uses all that it has gets twice as much.
+            // One that uses up all that it has gets twice as much. What others have and do not use stays theirs.
             let extra = connection.grant.min(CREDIT_BYTES_MAX - connection.grant);
-            let is_there = *raised_bytes + extra <= limits.buffers_max / 2
+            let is_there = std::mem::take(&mut connection.is_used_up)
+                && *raised_bytes + extra <= limits.buffers_max / 2
                 && *buffers_bytes + extra <= limits.buffers_max;
             let extra = if is_there { extra } else { 0 };
             let value = connection.to_return + extra;
@@ -965,6 +966,7 @@ fn writer(sockets: &mut Sockets, head: Head, bytes: usize) -> Result<&mut Connec
         return Err(Fault::Socket);
     }
     connection.client_may = connection.client_may.checked_sub(bytes).ok_or(Fault::Credit)?;
+    connection.is_used_up |= connection.client_may == 0;
     Ok(connection)
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Connection {
     pub(super) grant: usize,
     /// Bytes that the client may still send.
     pub(super) client_may: usize,
+    /// Set if the client has used up all that it might send, since it was given credit last.
+    pub(super) is_used_up: bool,
     /// Bytes that went into the send buffer and are to be given back as credit.
     pub(super) to_return: usize,
     /// Bytes that the client takes.
@@ -83,6 +85,7 @@ impl Connection {
             id,
             grant,
             client_may: 0,
+            is_used_up: false,
             to_return: 0,
             may_give,
             parked: Parked::default(),
