@@ -1075,7 +1075,11 @@ impl Client {
                 let credit = credit.ok_or(Fault::Value)?;
                 match &mut self.slots[index as usize].socket {
                     Some(Socket::Connection(one)) => one.may_send += credit,
-                    Some(Socket::Datagrams(one)) => one.may_send += credit,
+                    Some(Socket::Datagrams(one)) => {
+                        one.may_send += credit;
+                        // The machine gives more than before when it has more.
+                        one.grant = one.grant.max(one.may_send);
+                    }
                     _ => return Err(Fault::Socket),
                 }
             }

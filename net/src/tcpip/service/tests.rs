@@ -1128,6 +1128,35 @@ fn socket_that_does_not_use_up_its_credit_gets_no_more() {
     assert!(world.counters(0).buffers_bytes > before);
 }
 
+#[test]
+fn socket_of_datagrams_gets_enough_for_the_longest_once_the_budget_has_it() {
+    let limits = ClientLimits { buffers_max: 512 << 10, sockets_max: 8, ..ClientLimits::default() };
+    let mut world = World::new(&[limits, ClientLimits::default()]);
+    let other = world.bind(1, 5000);
+    let bound = [1, 2, 3].map(|port| world.bind(0, port));
+    let send = |world: &mut World, at: Listening| {
+        let Party { client, near, .. } = &mut world.parties[0];
+        client.send_to(at.id, other.address, &[7; 60_000], &mut near.0)
+    };
+    assert!(matches!(send(&mut world, bound[0]), Ok(true)));
+    let refused = send(&mut world, bound[2]);
+    assert!(matches!(refused, Err(SendError::TooLong { .. })), "{refused:?}");
+    world.parties[0].client.unbind(bound[0].id);
+    world.settle();
+    assert!(matches!(send(&mut world, bound[2]), Ok(true)));
+    world.settle();
+    let client = &mut world.parties[1].client;
+    let found: Vec<_> = std::iter::from_fn(|| client.receive_from(other.id)).collect();
+    assert_eq!(found.len(), 2);
+    assert!(found.iter().all(|(_, data)| data.len() == 60_000));
+    for at in &bound[1..] {
+        world.parties[0].client.unbind(at.id);
+    }
+    world.settle();
+    assert_eq!(world.counters(0).buffers_bytes, 0);
+    assert!(world.parties.iter().all(|party| party.left.is_none()));
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Write { end: usize, bytes: usize },

@@ -172,7 +172,7 @@ pub(super) struct Datagrams {
     pub(super) address: SocketAddr,
     pub(super) has_opened: bool,
     pub(super) failure: Option<Failure>,
-    /// Credit that it was given at first: no datagram that takes more can be sent.
+    /// Credit that it has been seen to have at once: no datagram that takes more can be sent now.
     pub(super) grant: usize,
     pub(super) may_send: usize,
     pub(super) to_return: usize,

@@ -376,12 +376,28 @@ impl ClientState {
         (grant <= buffers_max.saturating_sub(self.buffers_bytes)).then_some(grant)
     }
 
-    /// Credit for a socket of datagrams that may have so much, and how much of that is more: enough for the longest datagram, if that is there.
-    fn datagrams_grant(&self, grant: usize) -> (usize, usize) {
-        let extra = DATAGRAM_CREDIT_BYTES / 2 - grant.min(DATAGRAM_CREDIT_BYTES / 2);
-        match self.can_raise(extra) {
-            true => (grant.min(DATAGRAM_CREDIT_BYTES) + extra, extra),
-            false => (grant.min(DATAGRAM_CREDIT_BYTES), 0),
+    /// Gives a socket of datagrams enough for the longest datagram, if it has less and the budget has that now.
+    fn raise_datagrams(&mut self, number: u32) {
+        let Some(Socket::Datagrams(datagrams)) = self.sockets.get(&number) else { return };
+        let extra = datagrams.missing;
+        if extra == 0 {
+            return;
+        }
+        if !self.can_raise(extra) {
+            // It is looked at again when something of the budget is free.
+            self.is_limited = true;
+            return;
+        }
+        if let Some(Socket::Datagrams(datagrams)) = self.sockets.get_mut(&number) {
+            datagrams.missing = 0;
+            datagrams.grant += extra;
+            datagrams.raised += extra;
+            // Of one that the client has not heard of yet, the grant is said in full.
+            if datagrams.has_told {
+                datagrams.to_return += extra;
+            }
+            self.raised_bytes += extra;
+            self.buffers_bytes += extra;
         }
     }
 
@@ -461,8 +477,8 @@ impl ClientState {
         ground: &mut impl Ground,
     ) -> Result<(), Fault> {
         let may_give = credit_of(head.value)?;
-        let (grant, raised) = match self.admit(head.socket)? {
-            Ok(grant) => self.datagrams_grant(grant),
+        let grant = match self.admit(head.socket)? {
+            Ok(grant) => grant.min(DATAGRAM_CREDIT_BYTES),
             Err(failure) => {
                 self.fail(head.socket, failure);
                 return Ok(());
@@ -472,9 +488,10 @@ impl ClientState {
             Ok(address) => {
                 books.datagrams.insert(address, (self.number, head.socket));
                 self.buffers_bytes += grant;
-                self.raised_bytes += raised;
-                let datagrams = Datagrams { raised, ..Datagrams::new(address, grant, may_give) };
+                let missing = (DATAGRAM_CREDIT_BYTES / 2).saturating_sub(grant);
+                let datagrams = Datagrams { missing, ..Datagrams::new(address, grant, may_give) };
                 self.insert(head.socket, Socket::Datagrams(datagrams));
+                self.raise_datagrams(head.socket);
                 self.marked.insert(head.socket);
             }
             Err(error) => self.fail(head.socket, not_bound(error)),
@@ -685,6 +702,7 @@ impl ClientState {
                 return Ok(true);
             }
             self.last_marked = number;
+            self.raise_datagrams(number);
             match self.sockets.get_mut(&number) {
                 Some(Socket::Connection(_)) => {
                     let room = BYTES_PER_GIFT - (self.counters.bytes_out - before) as usize;
@@ -922,12 +940,17 @@ impl ClientState {
         self.tell_listeners();
     }
 
-    /// Something of the client's limits is free: listeners go on that have left connections in their backlogs.
+    /// Something of the client's limits is free: listeners go on that have left connections in their backlogs, and sockets of datagrams that have no
+    /// credit for the longest.
     fn tell_listeners(&mut self) {
         if std::mem::take(&mut self.is_limited) {
             let sockets = self.sockets.iter();
-            let listeners = sockets.filter(|(_, socket)| matches!(socket, Socket::Listener(_)));
-            self.marked.extend(listeners.map(|(number, _)| *number));
+            let waiting = sockets.filter(|(_, socket)| match socket {
+                Socket::Listener(_) => true,
+                Socket::Datagrams(datagrams) => datagrams.missing > 0,
+                Socket::Connection(_) | Socket::Failed => false,
+            });
+            self.marked.extend(waiting.map(|(number, _)| *number));
         }
     }
 }

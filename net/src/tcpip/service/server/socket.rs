@@ -148,6 +148,8 @@ pub(super) struct Datagrams {
     pub(super) grant: usize,
     /// How much of the grant is more than others begin with.
     pub(super) raised: usize,
+    /// How much is missing for the longest datagram, which the budget did not have when it was bound.
+    pub(super) missing: usize,
     pub(super) client_may: usize,
     pub(super) to_return: usize,
     pub(super) may_give: usize,
@@ -166,6 +168,7 @@ impl Datagrams {
             address,
             grant,
             raised: 0,
+            missing: 0,
             client_may: 0,
             to_return: 0,
             may_give,
