@@ -680,11 +680,11 @@ impl Client {
         }
     }
 
-    /// Why a datagram was not sent, if one was not. It is said once, but for a machine that is gone.
+    /// Why a datagram was not sent, if one was not. It is said once; that the machine is gone, always, once all that had come was received.
     pub fn take_refused(&mut self, id: ConnectionId) -> Option<Failure> {
-        let is_lost = self.is_lost(id);
         let refused = self.datagrams_mut(id).and_then(|datagrams| datagrams.refused.take());
-        refused.or(is_lost.then_some(Failure::MachineGone))
+        let is_over = self.is_lost(id) && self.peek_from(id).is_none();
+        refused.or(is_over.then_some(Failure::MachineGone))
     }
 
     /// The next datagram, and from where.
@@ -912,7 +912,8 @@ impl Client {
                     }
                 }
                 Some(Socket::Listener(one)) => one.failure = Some(Failure::MachineGone),
-                Some(Socket::Datagrams(one)) => one.refused = Some(Failure::MachineGone),
+                // It has that error for good, behind what has come.
+                Some(Socket::Datagrams(_)) => {}
             }
             self.note(index);
         }

@@ -1157,6 +1157,23 @@ fn socket_of_datagrams_gets_enough_for_the_longest_once_the_budget_has_it() {
     assert!(world.parties.iter().all(|party| party.left.is_none()));
 }
 
+#[test]
+fn datagrams_that_came_before_the_machine_ended_are_received() {
+    let mut world = plain(2);
+    let (one, other) = (world.bind(0, 1), world.bind(1, 2));
+    let Party { client, near, .. } = &mut world.parties[1];
+    assert!(client.send_to(other.id, one.address, b"last words", &mut near.0).unwrap());
+    world.settle();
+    world.drop_far(0);
+    world.settle();
+    let client = &mut world.parties[0].client;
+    assert!(client.gone().is_some());
+    assert_eq!(client.take_refused(one.id), None, "first what has come");
+    assert_eq!(client.receive_from(one.id), Some((other.address, b"last words".to_vec())));
+    assert_eq!(client.take_refused(one.id), Some(Failure::MachineGone));
+    assert_eq!(client.take_refused(one.id), Some(Failure::MachineGone), "and from then on");
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Write { end: usize, bytes: usize },
