@@ -589,9 +589,10 @@ impl Client {
         self.give_up(id.index() as u32);
     }
 
-    /// Returns true if a connection that was closed is not over.
+    /// Returns true if a connection that was closed or reset is not over. A reset is over when it was said to the machine.
     pub fn is_closing(&self, id: ConnectionId) -> bool {
-        self.slot(id).is_some_and(|slot| slot.say & say::CLOSE != 0 || slot.is_closing)
+        let is_closing = |slot: &Slot| slot.is_closed() || slot.say & say::RESET != 0;
+        self.slot(id).is_some_and(is_closing)
     }
 
     /// A listener is closed, with the connections that wait there.

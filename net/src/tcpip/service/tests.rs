@@ -1174,6 +1174,18 @@ fn datagrams_that_came_before_the_machine_ended_are_received() {
     assert_eq!(client.take_refused(one.id), Some(Failure::MachineGone), "and from then on");
 }
 
+#[test]
+fn connection_that_is_reset_is_over_when_the_machine_was_told() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let [near, _] = world.connect(0, 1, listening);
+    assert!(!world.parties[0].client.is_closing(near));
+    world.parties[0].client.abort(near);
+    assert!(world.parties[0].client.is_closing(near));
+    world.settle();
+    assert!(!world.parties[0].client.is_closing(near));
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Write { end: usize, bytes: usize },
