@@ -248,6 +248,13 @@ impl Engine {
         }
     }
 
+    /// A socket of datagrams that is being connected is not waited for any more.
+    pub(super) fn give_up_associating(&mut self, id: ConnectionId) {
+        if let Engine::Client(client) = self {
+            client.net.give_up_associating(id);
+        }
+    }
+
     pub(super) fn accept(
         &mut self,
         bound: Bound,

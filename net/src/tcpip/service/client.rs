@@ -232,17 +232,24 @@ impl Client {
             return None;
         }
         let datagrams = self.datagrams_mut(id)?;
-        datagrams.associating = Some(remote);
+        datagrams.asked += 1;
+        datagrams.associating = Some((datagrams.asked, remote));
         datagrams.associated = None;
-        // What others have sent is dropped.
-        datagrams.clear_others(remote);
-        self.say(id.index() as u32, say::ASSOCIATE | say::CREDIT);
+        self.say(id.index() as u32, say::ASSOCIATE);
         Some(id)
+    }
+
+    /// The program does not wait any more until a socket of datagrams is connected. If the machine does it yet, the socket is connected then.
+    pub fn give_up_associating(&mut self, id: ConnectionId) {
+        if let Some(datagrams) = self.datagrams_mut(id) {
+            datagrams.associating = None;
+        }
     }
 
     /// What has become of opening a listener or a socket of datagrams, or of connecting the latter; it is said once. A socket that was not opened is gone.
     pub fn opened(&mut self, id: ConnectionId) -> Option<Result<SocketAddr, Failure>> {
-        let gone = self.gone.map(|_| Err(Failure::MachineGone));
+        let is_gone = self.gone.is_some() || self.is_lost(id);
+        let gone = is_gone.then_some(Err(Failure::MachineGone));
         let slot = self.slot_mut(id)?;
         let result = match slot.socket.as_mut()? {
             Socket::Listener(listener) => match listener.failure {
@@ -254,11 +261,8 @@ impl Client {
                 (Some(failure), _) => Some(Err(failure)),
                 (None, true) if datagrams.associating.is_some() => {
                     let associated = datagrams.associated.take().or(gone);
-                    if let Some(associated) = associated {
-                        let remote = datagrams.associating.take();
-                        if associated.is_ok() {
-                            datagrams.connected = remote;
-                        }
+                    if associated.is_some() {
+                        datagrams.associating = None;
                     }
                     return associated;
                 }
@@ -793,8 +797,8 @@ impl Client {
                     sender.send(&head.bytes(), &address_bytes(one.address))?;
                 }
                 (say::ASSOCIATE, Some(Socket::Datagrams(one))) => {
-                    if let Some(remote) = one.associating {
-                        let head = Head::new(Kind::Associate, number);
+                    if let Some((value, remote)) = one.associating {
+                        let head = Head { value, ..Head::new(Kind::Associate, number) };
                         sender.send(&head.bytes(), &address_bytes(remote))?;
                     }
                 }
@@ -1069,7 +1073,7 @@ impl Client {
         match head.kind {
             Kind::Joined => self.on_joined(index, head.value)?,
             Kind::Opened => self.on_opened(index, head, body)?,
-            Kind::Failed => self.on_failed(index, Failure::of_code(head.code))?,
+            Kind::Failed => self.on_failed(index, head)?,
             Kind::Accepted => return self.on_accepted(index, head, body),
             Kind::Datagram => self.on_datagram(index, body)?,
             Kind::Credit => {
@@ -1123,7 +1127,7 @@ impl Client {
 
     fn on_opened(&mut self, index: u32, head: Head, body: &[u8]) -> Result<(), Fault> {
         let credit = usize::try_from(head.value).ok().filter(|it| *it <= CREDIT_BYTES_MAX);
-        let credit = credit.ok_or(Fault::Value)?;
+        let credit = credit.ok_or(Fault::Value);
         match &mut self.slots[index as usize].socket {
             Some(Socket::Connection(one)) => {
                 let (local, rest) = split_address(body)?;
@@ -1131,7 +1135,7 @@ impl Client {
                     return Err(Fault::Socket);
                 }
                 (one.local, one.remote) = (local, only_address(rest)?);
-                (one.is_open, one.may_send) = (true, credit);
+                (one.is_open, one.may_send) = (true, credit?);
             }
             Some(Socket::Listener(one)) => {
                 if one.has_opened {
@@ -1140,25 +1144,38 @@ impl Client {
                 (one.address, one.has_opened) = (only_address(body)?, true);
             }
             Some(Socket::Datagrams(one)) if one.has_opened => {
-                one.associated = Some(Ok(only_address(body)?));
+                let (local, rest) = split_address(body)?;
+                let remote = only_address(rest)?;
+                let is_awaited = one.is_awaited(head.value)?;
+                one.connected = Some(remote);
+                if is_awaited {
+                    one.associated = Some(Ok(local));
+                }
+                // What others have sent is dropped.
+                one.clear_others(remote);
+                self.say(index, say::CREDIT);
             }
             Some(Socket::Datagrams(one)) => {
                 (one.address, one.has_opened) = (only_address(body)?, true);
-                (one.may_send, one.grant) = (credit, credit);
+                one.may_send = credit?;
+                one.grant = one.may_send;
             }
             None => return Err(Fault::Socket),
         }
         Ok(())
     }
 
-    fn on_failed(&mut self, index: u32, failure: Failure) -> Result<(), Fault> {
+    fn on_failed(&mut self, index: u32, head: Head) -> Result<(), Fault> {
+        let failure = Failure::of_code(head.code);
         let slot = &mut self.slots[index as usize];
         match &mut slot.socket {
             Some(Socket::Connection(one)) if !one.is_open => one.end = Some(failure),
             Some(Socket::Listener(one)) if !one.has_opened => one.failure = Some(failure),
             Some(Socket::Datagrams(one)) if !one.has_opened => one.failure = Some(failure),
-            Some(Socket::Datagrams(one)) if one.associating.is_some() => {
-                one.associated = Some(Err(failure));
+            Some(Socket::Datagrams(one)) => {
+                if one.is_awaited(head.value)? {
+                    one.associated = Some(Err(failure));
+                }
             }
             _ => return Err(Fault::Socket),
         }
@@ -1207,8 +1224,7 @@ impl Client {
         if one.waiting_bytes + one.to_return + bytes > DATAGRAM_CREDIT_BYTES {
             return Err(Fault::Credit);
         }
-        let target = one.associating.or(one.connected);
-        if is_closed || target.is_some_and(|target| target != from) {
+        if is_closed || one.connected.is_some_and(|connected| connected != from) {
             one.to_return += bytes;
             if !is_closed && one.to_return >= DATAGRAM_CREDIT_BYTES / 4 {
                 self.say(index, say::CREDIT);

@@ -1186,6 +1186,47 @@ fn connection_that_is_reset_is_over_when_the_machine_was_told() {
     assert!(!world.parties[0].client.is_closing(near));
 }
 
+#[test]
+fn answer_that_comes_too_late_is_not_taken_for_that_of_the_next_question() {
+    let mut world = plain(2);
+    let (one, other) = (world.bind(0, 1), world.bind(1, 2));
+    let nobody: SocketAddr = "10.9.0.1:5".parse().unwrap();
+    let send = |world: &mut World, data: &[u8]| {
+        let Party { client, near, .. } = &mut world.parties[1];
+        assert!(client.send_to(other.id, one.address, data, &mut near.0).unwrap());
+    };
+    // One that fails changes nothing: not what has come, nor what comes meanwhile.
+    send(&mut world, b"first");
+    world.settle();
+    world.parties[0].client.associate(one.id, nobody).unwrap();
+    send(&mut world, b"second");
+    world.settle();
+    let client = &mut world.parties[0].client;
+    assert_eq!(client.opened(one.id), Some(Err(Failure::HostUnreachable)));
+    assert_eq!(client.connected_to(one.id), None);
+    for data in [&b"first"[..], b"second"] {
+        assert_eq!(client.receive_from(one.id), Some((other.address, data.to_vec())));
+    }
+    // The program waits no longer, and asks for another.
+    world.parties[0].sleeps = true;
+    world.parties[0].client.associate(one.id, other.address).unwrap();
+    world.settle();
+    world.parties[0].client.give_up_associating(one.id);
+    world.parties[0].client.associate(one.id, nobody).unwrap();
+    world.settle();
+    world.parties[0].sleeps = false;
+    world.settle();
+    let client = &mut world.parties[0].client;
+    assert_eq!(client.opened(one.id), Some(Err(Failure::HostUnreachable)));
+    // As the machine has it.
+    assert_eq!(client.connected_to(one.id), Some(other.address));
+    send(&mut world, b"third");
+    world.settle();
+    let found = world.parties[0].client.receive_from(one.id);
+    assert_eq!(found, Some((other.address, b"third".to_vec())));
+    assert!(world.parties.iter().all(|party| party.left.is_none()));
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Write { end: usize, bytes: usize },

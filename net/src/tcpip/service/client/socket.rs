@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::NO_ADDRESS;
 use crate::tcpip::service::DATAGRAM_BYTES;
-use crate::tcpip::service::format::Failure;
+use crate::tcpip::service::format::{Failure, Fault};
 use crate::tcpip::service::parked::Parked;
 use crate::tcpip::{ConnectionId, KeepAlive};
 
@@ -176,8 +176,10 @@ pub(super) struct Datagrams {
     pub(super) grant: usize,
     pub(super) may_send: usize,
     pub(super) to_return: usize,
-    /// Where it is being connected to, and what has become of that.
-    pub(super) associating: Option<SocketAddr>,
+    /// How often the machine was asked to connect it.
+    pub(super) asked: u64,
+    /// The question that the program waits for, where it is being connected to, and what has become of that.
+    pub(super) associating: Option<(u64, SocketAddr)>,
     pub(super) associated: Option<Result<SocketAddr, Failure>>,
     pub(super) connected: Option<SocketAddr>,
     /// Why a datagram was not sent, if the program was not told.
@@ -196,12 +198,24 @@ impl Datagrams {
             grant: 0,
             may_send: 0,
             to_return: 0,
+            asked: 0,
             associating: None,
             associated: None,
             connected: None,
             refused: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+        }
+    }
+
+    /// Returns true if the program waits for the answer to the question of this number.
+    ///
+    /// # Errors
+    /// [`Fault::Value`] if the machine was not asked it.
+    pub(super) fn is_awaited(&self, number: u64) -> Result<bool, Fault> {
+        match (1..=self.asked).contains(&number) {
+            true => Ok(self.associating.is_some_and(|(awaited, _)| awaited == number)),
+            false => Err(Fault::Value),
         }
     }
 

@@ -509,13 +509,16 @@ impl ClientState {
         let Some(Socket::Datagrams(datagrams)) = self.sockets.get_mut(&head.socket) else {
             return Err(Fault::Socket);
         };
-        let associated = match ground.can_reach(to.ip()) {
+        let connected = match ground.can_reach(to.ip()) {
             false => Err(Failure::HostUnreachable),
             true => {
                 ground.stack().connect_socket(datagrams.address, to).map_err(|_| Failure::NoHost)
             }
         };
-        datagrams.associated = Some(associated);
+        match connected {
+            Ok(local) => datagrams.connected = Some((head.value, [local, to])),
+            Err(failure) => datagrams.not_connected = Some((head.value, failure)),
+        }
         self.marked.insert(head.socket);
         Ok(())
     }
@@ -1094,17 +1097,15 @@ impl Datagrams {
             self.client_may = self.grant;
             self.has_told = true;
         }
-        if let Some(associated) = self.associated {
-            match associated {
-                Ok(local) => {
-                    sender.send(&Head::new(Kind::Opened, number).bytes(), &address_bytes(local))?;
-                }
-                Err(failure) => {
-                    let head = Head { code: failure as u8, ..Head::new(Kind::Failed, number) };
-                    sender.send(&head.bytes(), &[])?;
-                }
-            }
-            self.associated = None;
+        if let Some((value, ends)) = self.connected {
+            let head = Head { value, ..Head::new(Kind::Opened, number) };
+            sender.send(&head.bytes(), &ends.map(address_bytes).concat())?;
+            self.connected = None;
+        }
+        if let Some((value, failure)) = self.not_connected {
+            let head = Head { code: failure as u8, value, ..Head::new(Kind::Failed, number) };
+            sender.send(&head.bytes(), &[])?;
+            self.not_connected = None;
         }
         if self.refused.is_none() && stack.take_refused(self.address) {
             self.refused = Some(Failure::Refused);

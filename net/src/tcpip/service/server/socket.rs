@@ -154,8 +154,10 @@ pub(super) struct Datagrams {
     pub(super) to_return: usize,
     pub(super) may_give: usize,
     pub(super) has_told: bool,
-    /// What has become of connecting it, if the client was not told.
-    pub(super) associated: Option<Result<SocketAddr, Failure>>,
+    /// The last question that has connected it, and both addresses, if the client was not told.
+    pub(super) connected: Option<(u64, [SocketAddr; 2])>,
+    /// The last question that has not, if the client was not told.
+    pub(super) not_connected: Option<(u64, Failure)>,
     /// Why the last datagram that was not sent was not.
     pub(super) refused: Option<Failure>,
     /// Datagrams whose targets had no room.
@@ -173,7 +175,8 @@ impl Datagrams {
             to_return: 0,
             may_give,
             has_told: false,
-            associated: None,
+            connected: None,
+            not_connected: None,
             refused: None,
             waiting: VecDeque::new(),
         }
