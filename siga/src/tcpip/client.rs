@@ -176,7 +176,7 @@ impl Client {
         let wants_room = match flushed {
             Ok(is_all) => !is_all || net.is_blocked(),
             Err(SendError::Severed(severed)) => {
-                net.lose_path(severed);
+                net.lose_path(severed, path.receiver().raw());
                 false
             }
             Err(_) => {
@@ -194,7 +194,7 @@ impl Client {
         let mut worked = Worked::default();
         if self.retry_ns.is_some_and(|retry| retry <= now_ns()) {
             self.retry_ns = None;
-            self.net.has_room();
+            self.net.retry();
             worked.has_worked = true;
         }
         for _ in 0..ROUNDS_MAX {
@@ -499,7 +499,7 @@ impl Client {
                 match route {
                     // The next look at it ends it, behind what has come.
                     Some(_) => {}
-                    None => net.lose_path(severed),
+                    None => net.lose_path(severed, path.receiver().raw()),
                 }
                 0
             }
@@ -576,10 +576,10 @@ impl Client {
         } else if let Some((net, path)) = self.split() {
             let sender = path.sender();
             let written = net.write_all(id, bytes, sender.raw());
-            if let Err(SendError::Severed(severed)) = written {
-                net.lose_path(severed);
-            }
             sender.set_wants_room(net.is_blocked());
+            if let Err(SendError::Severed(severed)) = written {
+                net.lose_path(severed, path.receiver().raw());
+            }
         }
         self.scratch = scratch;
         Some(result)
@@ -596,6 +596,14 @@ impl Client {
         match self.split() {
             Some((net, path)) => net.stop_listening(id, Some(path.receiver().raw())),
             None => self.net.stop_listening(id, None),
+        }
+    }
+
+    /// Closes what the machine was asked for and has not answered.
+    pub(super) fn give_up_opening(&mut self, id: ConnectionId) {
+        match self.split() {
+            Some((net, path)) => net.give_up_opening(id, Some(path.receiver().raw())),
+            None => self.net.give_up_opening(id, None),
         }
     }
 
@@ -623,7 +631,7 @@ impl Client {
                 Some(Err(lacking(lack)))
             }
             Err(SendError::Severed(severed)) => {
-                net.lose_path(severed);
+                net.lose_path(severed, path.receiver().raw());
                 self.check_there().err().map(Err)
             }
             Err(error @ SendError::TooLong { .. }) => {

@@ -26,6 +26,9 @@ pub(super) const ADDRESS_BYTES: usize = 20;
 /// Numbers of sockets that the machine has chosen, for connections that it has accepted, have this bit.
 pub(super) const ACCEPTED: u32 = 1 << 31;
 
+/// In the value of [`Kind::Broken`]: what still comes is all that the other side had to send.
+pub(super) const COMPLETE: u64 = 1 << 63;
+
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -36,7 +39,7 @@ pub(super) enum Kind {
     Listen = 2,
     /// Client: bind a socket of datagrams. Body: the address.
     Bind = 3,
-    /// Client: connect a socket of datagrams. Body: the address.
+    /// Client: connect a socket of datagrams; the value is a number that the answer repeats, 1 or more and each more than the last. Body: the address.
     Associate = 4,
     /// Both: bytes of a stream.
     Data = 5,
@@ -61,16 +64,17 @@ pub(super) enum Kind {
     /// Machine: the first message. The value is how many sockets the client may have. Body: the machine's addresses.
     Welcome = 32,
     /// Machine: a socket is open; the value is the credit that the machine gives. Body: its address, and the other side's of a
-    /// connection.
+    /// connection. Of an open socket of datagrams: it is connected; the value is the number of the question. Body: both addresses.
     Opened = 33,
-    /// Machine: a socket was not opened, or not associated, and is gone (code: [`Failure`]).
+    /// Machine: a socket was not opened, and is gone, or not connected; then the value is the number of the question (code: [`Failure`]).
     Failed = 34,
     /// Machine: a listener (the socket) has a connection, whose number is the lower half of the value; the upper half is its credit.
     /// Body: both addresses.
     Accepted = 35,
     /// Machine: the other side has closed its half.
     Finished = 36,
-    /// Machine: the connection has ended (code: [`Failure`]).
+    /// Machine: the connection has ended (code: [`Failure`]). The value is how many bytes still come, with [`COMPLETE`] if the other side had closed
+    /// its half before.
     Broken = 37,
     /// Machine: the socket's number is free.
     Closed = 38,

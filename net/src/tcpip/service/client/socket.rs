@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::NO_ADDRESS;
 use crate::tcpip::service::DATAGRAM_BYTES;
-use crate::tcpip::service::format::Failure;
+use crate::tcpip::service::format::{Failure, Fault};
 use crate::tcpip::service::parked::Parked;
 use crate::tcpip::{ConnectionId, KeepAlive};
 
@@ -83,6 +83,8 @@ pub(super) struct Connection {
     /// Set if they do not, because the machine is gone.
     pub(super) is_cut_off: bool,
     pub(super) has_finished: bool,
+    /// Set if it has finished once what comes behind that news has come.
+    pub(super) is_complete: bool,
     /// How it has failed, if the program was not told.
     pub(super) end: Option<Failure>,
     pub(super) has_told_end: bool,
@@ -113,6 +115,7 @@ impl Connection {
             left: 0,
             is_cut_off: false,
             has_finished: false,
+            is_complete: false,
             end: None,
             has_told_end: false,
             has_broken: false,
@@ -169,12 +172,14 @@ pub(super) struct Datagrams {
     pub(super) address: SocketAddr,
     pub(super) has_opened: bool,
     pub(super) failure: Option<Failure>,
-    /// Credit that it was given at first: no datagram that takes more can be sent.
+    /// Credit that it has been seen to have at once: no datagram that takes more can be sent now.
     pub(super) grant: usize,
     pub(super) may_send: usize,
     pub(super) to_return: usize,
-    /// Where it is being connected to, and what has become of that.
-    pub(super) associating: Option<SocketAddr>,
+    /// How often the machine was asked to connect it.
+    pub(super) asked: u64,
+    /// The question that the program waits for, where it is being connected to, and what has become of that.
+    pub(super) associating: Option<(u64, SocketAddr)>,
     pub(super) associated: Option<Result<SocketAddr, Failure>>,
     pub(super) connected: Option<SocketAddr>,
     /// Why a datagram was not sent, if the program was not told.
@@ -193,12 +198,24 @@ impl Datagrams {
             grant: 0,
             may_send: 0,
             to_return: 0,
+            asked: 0,
             associating: None,
             associated: None,
             connected: None,
             refused: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+        }
+    }
+
+    /// Returns true if the program waits for the answer to the question of this number.
+    ///
+    /// # Errors
+    /// [`Fault::Value`] if the machine was not asked it.
+    pub(super) fn is_awaited(&self, number: u64) -> Result<bool, Fault> {
+        match (1..=self.asked).contains(&number) {
+            true => Ok(self.associating.is_some_and(|(awaited, _)| awaited == number)),
+            false => Err(Fault::Value),
         }
     }
 

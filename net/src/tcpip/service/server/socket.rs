@@ -27,6 +27,8 @@ pub(super) struct Connection {
     pub(super) grant: usize,
     /// Bytes that the client may still send.
     pub(super) client_may: usize,
+    /// Set if the client has used up all that it might send, since it was given credit last.
+    pub(super) is_used_up: bool,
     /// Bytes that went into the send buffer and are to be given back as credit.
     pub(super) to_return: usize,
     /// Bytes that the client takes.
@@ -83,6 +85,7 @@ impl Connection {
             id,
             grant,
             client_may: 0,
+            is_used_up: false,
             to_return: 0,
             may_give,
             parked: Parked::default(),
@@ -145,12 +148,16 @@ pub(super) struct Datagrams {
     pub(super) grant: usize,
     /// How much of the grant is more than others begin with.
     pub(super) raised: usize,
+    /// How much is missing for the longest datagram, which the budget did not have when it was bound.
+    pub(super) missing: usize,
     pub(super) client_may: usize,
     pub(super) to_return: usize,
     pub(super) may_give: usize,
     pub(super) has_told: bool,
-    /// What has become of connecting it, if the client was not told.
-    pub(super) associated: Option<Result<SocketAddr, Failure>>,
+    /// The last question that has connected it, and both addresses, if the client was not told.
+    pub(super) connected: Option<(u64, [SocketAddr; 2])>,
+    /// The last question that has not, if the client was not told.
+    pub(super) not_connected: Option<(u64, Failure)>,
     /// Why the last datagram that was not sent was not.
     pub(super) refused: Option<Failure>,
     /// Datagrams whose targets had no room.
@@ -163,11 +170,13 @@ impl Datagrams {
             address,
             grant,
             raised: 0,
+            missing: 0,
             client_may: 0,
             to_return: 0,
             may_give,
             has_told: false,
-            associated: None,
+            connected: None,
+            not_connected: None,
             refused: None,
             waiting: VecDeque::new(),
         }
