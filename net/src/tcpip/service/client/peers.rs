@@ -399,7 +399,9 @@ impl Client {
         match () {
             // Whoever writes is told then.
             () if link.is_gone => Writable::Room,
-            () if peer.blocked.contains(&index) => Writable::Nothing,
+            () if peer.blocked.contains(&index) || self.lacking.contains(&index) => {
+                Writable::Nothing
+            }
             () if link.may_send == 0 || !link.unsent.is_empty() => Writable::Nothing,
             () => Writable::Room,
         }
@@ -417,11 +419,16 @@ impl Client {
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<usize, SendError> {
         let Some(at) = self.route(id) else { return Ok(0) };
-        if self.peers[at].as_ref().is_some_and(|peer| !peer.to_tell.is_empty())
-            && !self.flush_to(at, sender)?
-        {
-            self.block(at, id);
-            return Err(SendError::Full);
+        if self.peers[at].as_ref().is_some_and(|peer| !peer.to_tell.is_empty()) {
+            let flushed = match self.flush_to(at, sender) {
+                Ok(true) => None,
+                Ok(false) => Some(SendError::Full),
+                Err(error) => Some(error),
+            };
+            if let Some(error) = flushed {
+                self.refuse_at(at, id, &error);
+                return Err(error);
+            }
         }
         if self.writable(id) != Writable::Room {
             return Ok(0);
@@ -439,9 +446,7 @@ impl Client {
         let value = if link.has_moved { link.sent } else { before };
         let head = Head { value, ..Head::new(Kind::Data, number) };
         if let Err(error) = sender.send_built(&head.bytes(), bytes, fill) {
-            if !matches!(error, SendError::Severed(_)) {
-                self.block(at, id);
-            }
+            self.refuse_at(at, id, &error);
             return Err(error);
         }
         link.may_send -= bytes;
@@ -503,9 +508,16 @@ impl Client {
         })
     }
 
-    fn block(&mut self, at: usize, id: ConnectionId) {
-        if let Some(peer) = self.peer(at) {
-            peer.blocked.insert(id.index() as u32);
+    /// A verb is refused: the socket has news when it may be tried again.
+    fn refuse_at(&mut self, at: usize, id: ConnectionId, error: &SendError) {
+        let index = id.index() as u32;
+        match error {
+            SendError::Full | SendError::Quiesced => {
+                if let Some(peer) = self.peer(at) {
+                    peer.blocked.insert(index);
+                }
+            }
+            error => self.refuse(index, error),
         }
     }
 
