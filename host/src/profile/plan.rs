@@ -435,7 +435,13 @@ impl<'p> Planner<'p, '_, '_> {
                 return None;
             }
             None => {
-                let name = self.fresh_name("PEER");
+                let name = match self.fresh_name("PEER", &link.named.span) {
+                    Ok(name) => name,
+                    Err(mistake) => {
+                        self.findings.mistake(mistake);
+                        return None;
+                    }
+                };
                 let what = format!("the profile does not name the guest at {}", shown(link));
                 let instead = format!("the system file calls it {name}");
                 self.findings.changed(&link.named.span, what, instead);
@@ -523,8 +529,8 @@ impl<'p> Planner<'p, '_, '_> {
         of_host.or_else(of_hop).or_else(of_parms).or_else(of_two)
     }
 
-    /// A name that no guest has: `base`, or `base` and a number.
-    fn fresh_name(&mut self, base: &'static str) -> Name {
+    /// A name that no guest has: `base`, or `base` and a number. `span` is the statement that needs it.
+    fn fresh_name(&mut self, base: &'static str, span: &Range<usize>) -> Result<Name, Mistake> {
         // Users of DEVICE IUCV may become guests later than this.
         let users = self.profile.devices.iter().filter_map(|device| device.user.as_ref());
         let users: Vec<&str> = users.map(|user| user.name.as_str()).collect();
@@ -535,44 +541,52 @@ impl<'p> Planner<'p, '_, '_> {
         loop {
             *before += 1;
             let text = if *before == 1 { base.to_owned() } else { format!("{base}{before}") };
-            // There is a number for each link and each route at most, and each user costs one.
-            let name: Name = text.parse().expect("at most four digits");
+            // There is an end: a number that is too long for a name.
+            let Ok(name) = text.parse::<Name>() else {
+                let what = format!("no name is left for a guest: {text} is too long");
+                let right = format!("must have fewer DEVICE IUCV to guests {base}, {base}2, ..");
+                return Err(Mistake::at(span, what, right));
+            };
             if !users.contains(&name.as_str()) {
-                return name;
+                return Ok(name);
             }
         }
     }
 
     fn route(&mut self, route: &Route) {
-        let result = self.via(route);
-        let (via, comment) = match result {
-            Ok(Some(via)) => via,
-            Ok(None) => return,
-            Err(mistake) => {
-                self.findings.mistake(mistake);
-                return;
-            }
-        };
+        if let Err(mistake) = self.try_route(route) {
+            self.findings.mistake(mistake);
+        }
+    }
+
+    fn try_route(&mut self, route: &Route) -> Result<(), Mistake> {
+        let Some((via, lan)) = self.via(route)? else { return Ok(()) };
         if let Some(first) = self.plan.routes.iter().find(|other| other.to == route.to) {
             let (to, via) = (first.to, first.via);
             let subject = format!("a second route to {to}");
             let reason = format!("there is one route to each network: this goes to {via}");
             self.findings.left_out(&route.span, &subject, &reason);
-            return;
+            return Ok(());
         }
         if self.plan.routes.len() == ROUTES_MAX {
             let subject = format!("the route to {}", route.to);
             let reason = format!("a machine has at most {ROUTES_MAX} routes");
             self.findings.left_out(&route.span, &subject, &reason);
-            return;
+            return Ok(());
+        }
+        let mut comment = format!("line {}", self.line_of(&route.span));
+        if let Some(at) = lan {
+            let router = self.router(at, via, &route.span)?;
+            comment = format!("{comment}; {router} stands for this router");
         }
         self.plan.routes.push(Via { to: route.to, via, comment });
+        Ok(())
     }
 
-    /// Where a route goes first. None if it needs none, or is left out.
-    fn via(&mut self, route: &Route) -> Result<Option<(IpAddr, String)>, Mistake> {
+    /// Where a route goes first, and the LAN with the router, if the address is not that of a line's other end. None if the route needs none, or is
+    /// left out.
+    fn via(&mut self, route: &Route) -> Result<Option<(IpAddr, Option<usize>)>, Mistake> {
         let link = Self::look_up(&route.link, "LINK", &self.profile.links, |one| &one.named)?;
-        let line = self.line_of(&route.span);
         match self.on.get(link.named.name.as_str()).copied().flatten() {
             None => {
                 let subject = format!("the route to {}", route.to);
@@ -592,7 +606,7 @@ impl<'p> Planner<'p, '_, '_> {
                         let what = format!("{} is of another family than {peer}", route.to);
                         Err(Mistake::at(&route.span, what, "must be of the same"))
                     }
-                    _ => Ok(Some((peer, format!("line {line}")))),
+                    _ => Ok(Some((peer, None))),
                 }
             }
             Some(On::Lan(at)) => {
@@ -615,8 +629,7 @@ impl<'p> Planner<'p, '_, '_> {
                     return Ok(None);
                 }
                 self.check_hop(at, hop, route)?;
-                let (name, what) = self.router(at, hop);
-                Ok(Some((hop, format!("line {line}; {name} {what}"))))
+                Ok(Some((hop, Some(at))))
             }
         }
     }
@@ -638,16 +651,15 @@ impl<'p> Planner<'p, '_, '_> {
         Ok(())
     }
 
-    /// The guest that stands for the router at this address, and what is said of it.
-    fn router(&mut self, at: usize, hop: IpAddr) -> (Name, &'static str) {
-        let what = "stands for this router";
+    /// The guest that stands for the router at this address.
+    fn router(&mut self, at: usize, hop: IpAddr, span: &Range<usize>) -> Result<Name, Mistake> {
         let known = self.plan.lans[at].routers.iter().find(|(_, address)| *address == hop);
         if let Some((name, _)) = known {
-            return (*name, what);
+            return Ok(*name);
         }
-        let name = self.fresh_name("ROUTER");
+        let name = self.fresh_name("ROUTER", span)?;
         self.plan.lans[at].routers.push((name, hop));
-        (name, what)
+        Ok(name)
     }
 
     fn sizes(&mut self) {

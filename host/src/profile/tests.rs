@@ -670,6 +670,33 @@ fn names_of_our_own_are_nobodys() {
 }
 
 #[test]
+fn routes_that_are_left_out_make_no_routers() {
+    let hops: String =
+        (0..100).map(|at| format!("10.2.{at}.0/24 10.1.0.{} L 0\n", 100 + at)).collect();
+    let import = made(&format!("{LAN} GATEWAY\n{hops}"));
+    assert_eq!(import.text.matches("[[tcpip.route]]").count(), machine::ROUTES_MAX);
+    assert_eq!(import.text.matches("[[lan.member]]").count(), machine::ROUTES_MAX);
+    let error = "P:66: the route to 10.2.64.0/24 is left out: a machine has at most 64 routes";
+    assert_eq!(said(&import.findings)[0], error);
+    let second = "GATEWAY 10.7.0.0/16 10.1.0.1 L 0 10.7.0.0/16 10.1.0.2 L 0";
+    let import = made(&format!("{LAN} {second}"));
+    assert!(import.text.contains("routers = [\"ROUTER\"]\n"), "{}", import.text);
+}
+
+#[test]
+fn names_of_our_own_may_run_out() {
+    let users = (1..100).map(|at| {
+        let number = if at == 1 { String::new() } else { at.to_string() };
+        format!("DEVICE D{at} IUCV 0 0 ROUTER{number} A\n")
+    });
+    let import =
+        made(&format!("{}{LAN} GATEWAY 10.2.0.0/16 10.1.0.1 L 0", users.collect::<String>()));
+    assert_eq!(import.text.matches("[[tcpip.route]]").count(), 0);
+    let error = "P:100: no name is left for a guest: ROUTER100 is too long: must have fewer DEVICE IUCV to guests ROUTER, ROUTER2, ..";
+    assert_eq!(said(&import.findings).last().unwrap(), error);
+}
+
+#[test]
 fn profile_without_an_interface_makes_nothing() {
     for (text, said_of_it) in [
         ("", &[][..]),
