@@ -233,6 +233,38 @@ fn end_of_a_file_is_a_unit_exception_of_the_read() {
 }
 
 #[test]
+fn end_of_a_file_reaches_a_reader_that_waits_in_prepare_and_one_that_comes_later() {
+    let (mut world, mut left, mut right) = line();
+    for is_reader_first in [true, false] {
+        if is_reader_first {
+            right.read();
+            world.run();
+            assert_eq!(world.unit.state(0, Right, READ_SUBCHANNEL), Some(State::Prepare));
+        }
+        // The writer writes nothing after that.
+        left.line.write_end_of_file(&mut left.sender).unwrap();
+        world.run();
+        assert_eq!(ended(&mut left), (WRITE_SUBCHANNEL, End::Done, 0));
+        if !is_reader_first {
+            right.read();
+            world.run();
+        }
+        assert_eq!(ended(&mut right), (READ_SUBCHANNEL, End::EndOfFile, 0), "{is_reader_first}");
+        // It is there once.
+        right.read();
+        world.run();
+        assert_eq!((right.poll(), left.poll()), (None, None));
+        left.write(b"block");
+        world.run();
+        assert_eq!(
+            (ended(&mut right), right.block()),
+            ((READ_SUBCHANNEL, End::Done, 5), b"block".to_vec())
+        );
+        assert_eq!(ended(&mut left), (WRITE_SUBCHANNEL, End::Done, 0));
+    }
+}
+
+#[test]
 fn basic_mode_has_no_end_of_file() {
     let mut world = World::new(1);
     let (mut left, mut right) = (world.guest(0, Left), world.guest(0, Right));

@@ -204,7 +204,7 @@ impl Line {
     }
 
     /// Starts a program on the write subchannel that writes the end of a file: the peer's READ, this one or the next, ends with
-    /// [`End::EndOfFile`]. Only in extended mode; in basic mode the command is a WRITE.
+    /// [`End::EndOfFile`]. The program itself ends at once, whether the peer reads or not. Only in extended mode; in basic mode the command is a WRITE.
     ///
     /// # Errors
     /// [`StartError`]; nothing was started then.
