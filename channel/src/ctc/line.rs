@@ -256,8 +256,8 @@ impl Line {
         Ok(())
     }
 
-    /// Halts the program of a subchannel, which ends with [`End::Stopped`] unless it has ended by then. The side is reset: a command of
-    /// the peer that waits ends with unit check.
+    /// Halts the program of a subchannel, which ends with [`End::Stopped`] unless it has ended by then. The side is reset, with a program or
+    /// without: a command of the peer that waits ends with unit check. Without a program the answer is [`LineEvent::Refused`] with code 1.
     ///
     /// # Errors
     /// [`SendError`]; nothing was asked then.

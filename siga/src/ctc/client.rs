@@ -227,7 +227,8 @@ impl Line {
         self.start_with(|end, sender| end.start(subchannel, program, sender))
     }
 
-    /// Halts the program of a subchannel: it ends with [`End::Stopped`](super::End::Stopped), unless it has ended by then.
+    /// Halts the program of a subchannel: it ends with [`End::Stopped`](super::End::Stopped), unless it has ended by then. The side is reset, with a
+    /// program or without; without one the answer is [`LineEvent::Refused`] with code 1.
     ///
     /// # Errors
     /// [`LineError::Severed`].
