@@ -263,7 +263,8 @@ impl<'p> Planner<'p, '_, '_> {
         let mut ranges: Vec<IpNet> = Vec::new();
         let mut addresses = Vec::new();
         for home in homes {
-            let network = self.network(link, home)?;
+            // The other addresses of the link may be right.
+            let Some(network) = self.network(link, home) else { continue };
             let address = home.address;
             if address == network.network() || address == network.broadcast() {
                 let what = format!("{address} is the first or the last address of {network}");

@@ -384,6 +384,8 @@ fn mistakes_are_named_with_their_line_and_the_cure() {
             "HOME 10.1.0.256 L",
             "P:1: 10.1.0.256 is no IP address: must be one like 10.1.0.1 or FD00::1",
         ),
+        ("HOME 240.0.0.1 L", "P:1: 240.0.0.1 is no address of a host: must begin with 1 to 223"),
+        ("HOME 10.1.0.1/+9 L", "P:1: 10.1.0.1/+9 has no number of bits after /: must be 1 to 32"),
         ("HOME 10.1.0.1/33 L", "P:1: 10.1.0.1/33 has no number of bits after /: must be 1 to 32"),
         (
             "HOME 10.1.0.1 255.0.255.0 L",
