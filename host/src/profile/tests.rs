@@ -509,6 +509,10 @@ fn mistakes_are_named_with_their_line_and_the_cure() {
             "P:1: 9G is out of its limits, or no size: must be 256 to 2097152, or a number with K or M",
         ),
         (
+            "TCPCONFIG TCPRCVBUFRSIZE +8K",
+            "P:1: +8K is out of its limits, or no size: must be 256 to 2097152, or a number with K or M",
+        ),
+        (
             "ASSORTEDPARMS NOFWDD ENDASSORTEDPARMS",
             "P:1: NOFWDD is no option of ASSORTEDPARMS: did you mean NOFWD?",
         ),
