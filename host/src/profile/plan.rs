@@ -14,7 +14,7 @@ use super::operand::Named;
 use super::read::{
     BUFFER_BYTES, Device, Home, Link, NO_FIXED_PAGES, NO_FORWARDING, Numbers, Parms, Profile, Route,
 };
-use super::statement::Medium;
+use super::statement::{Medium, OTHER};
 use super::tables::{Interface, Lan, Line, On, Plan, Size, Via};
 use super::target::class_bits;
 use crate::config::{Bytes, Source};
@@ -170,7 +170,12 @@ impl<'p> Planner<'p, '_, '_> {
             }
         };
         let homes = homes.get(name).map_or(&[][..], Vec::as_slice);
-        let on = match link.medium {
+        let medium = match device {
+            // One of other devices has no more than they, whatever its own type: IUCV of PVMIUCV.
+            Some(device) if !device.kind.has_options => OTHER,
+            _ => link.medium,
+        };
+        let on = match medium {
             Medium::None(reason) => {
                 self.findings.left_out(&link.named.span, &shown(link), reason);
                 None

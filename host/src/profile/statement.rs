@@ -470,7 +470,7 @@ pub(super) const DEVICE_TYPES: &[DeviceType] = &[
 ];
 
 const VIRTUAL: Medium = Medium::None("there are no virtual addresses, which move between machines");
-const OTHER: Medium = Medium::None("there are no devices of this type");
+pub(super) const OTHER: Medium = Medium::None("there are no devices of this type");
 
 const fn link(
     name: &'static str,

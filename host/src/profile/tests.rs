@@ -662,6 +662,15 @@ START A";
 }
 
 #[test]
+fn link_of_a_device_that_there_is_none_of_here_is_left_out_whatever_its_own_type() {
+    let text = "DEVICE D PVMIUCV PEERNODE PEERUSER A START D LINK M IUCV 0 D HOME 10.9.0.1/30 M";
+    let import = made(&format!("{text}\n{LAN}"));
+    assert_eq!(import.lines, 0);
+    let expected = "P:1: LINK M is left out: there are no devices of this type";
+    assert_eq!(said(&import.findings), [expected]);
+}
+
+#[test]
 fn names_of_our_own_are_nobodys() {
     let text = "DEVICE H HIPERS 7000 LINK L QDIOIP H HOME 10.1.0.5/24 L START H
         DEVICE I IUCV 0 0 ROUTER A LINK M IUCV 0 I HOME 10.9.0.1/30 M START I
