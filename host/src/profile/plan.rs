@@ -679,6 +679,7 @@ impl<'p> Planner<'p, '_, '_> {
             let size = self.size("DATABUFFERPOOLSIZE", span, what, bytes, &BUFFERS_BYTES_RANGE);
             self.plan.buffers_max = Some(size);
         }
+        let mut of_limits = None;
         if let Some(Numbers { first, second, span }) = data_buffer_limits {
             let most = second.unwrap_or(*first).max(*first);
             if second.is_some_and(|second| second != *first) {
@@ -689,18 +690,37 @@ impl<'p> Planner<'p, '_, '_> {
             let what = format!("{most} of {each} bytes");
             let bytes = u64::from(most) * each;
             let size = self.size("DATABUFFERLIMITS", span, what, bytes, &CONNECTION_BYTES_RANGE);
-            self.plan.connection_buffers = Some(size);
+            of_limits = Some((size, span));
         }
-        if let Some(Numbers { first, span, .. }) = connection_bytes {
-            let what = format!("{first} bytes");
-            let size =
-                self.size("TCPCONFIG", span, what, u64::from(*first), &CONNECTION_BYTES_RANGE);
-            self.plan.connection_buffers = Some(size);
-        }
+        let of_config = connection_bytes.as_ref().map(|Numbers { first, span, .. }| {
+            let (what, bytes) = (format!("{first} bytes"), u64::from(*first));
+            (self.size("TCPCONFIG", span, what, bytes, &CONNECTION_BYTES_RANGE), span)
+        });
+        self.plan.connection_buffers = match (of_limits, of_config) {
+            (Some(limits), Some(config)) => Some(self.greater(limits, config)),
+            (limits, config) => limits.or(config).map(|(size, _)| size),
+        };
         if let Some(Numbers { first, span, .. }) = fixed_pages {
             let subject = format!("FIXEDPAGESTORAGEPOOL {first}");
             self.findings.left_out(span, &subject, NO_FIXED_PAGES);
         }
+    }
+
+    /// The greater size of a connection's buffers, of the two that the profile says.
+    fn greater(
+        &mut self,
+        (limits, limits_span): (Size, &Range<usize>),
+        (config, config_span): (Size, &Range<usize>),
+    ) -> Size {
+        let (size, span, [lesser, greater]) = match limits.bytes.0.cmp(&config.bytes.0) {
+            Ordering::Equal => return limits,
+            Ordering::Less => (config, limits_span, ["DATABUFFERLIMITS", "TCPCONFIG"]),
+            Ordering::Greater => (limits, config_span, ["TCPCONFIG", "DATABUFFERLIMITS"]),
+        };
+        let what = format!("{lesser} has another size of a connection's buffers than {greater}");
+        let instead = format!("the system file has the greater: {} KiB", size.bytes.0 >> 10);
+        self.findings.changed(span, what, instead);
+        size
     }
 
     /// A size that a statement says, in whole KiB, and within what a system file may say.

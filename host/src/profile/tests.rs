@@ -662,6 +662,33 @@ START A";
 }
 
 #[test]
+fn greater_of_two_sizes_of_a_connection_is_taken() {
+    let limits = "DATABUFFERPOOLSIZE 160 8192 DATABUFFERLIMITS 10 10";
+    for (config, size, found) in [
+        (
+            "64K",
+            "\"80 KiB\"      # DATABUFFERLIMITS, line 1: 10 of 8192 bytes\n",
+            Some("TCPCONFIG has another size of a connection's buffers than DATABUFFERLIMITS"),
+        ),
+        (
+            "128K",
+            "\"128 KiB\"      # TCPCONFIG, line 2: 131072 bytes\n",
+            Some("DATABUFFERLIMITS has another size of a connection's buffers than TCPCONFIG"),
+        ),
+        ("80K", "\"80 KiB\"      # DATABUFFERLIMITS, line 1: 10 of 8192 bytes\n", None),
+    ] {
+        let import = made(&format!("{limits}\nTCPCONFIG TCPRCVBUFRSIZE {config}\n{LAN}"));
+        assert!(import.text.contains(&format!("connection_buffers = {size}")), "{}", import.text);
+        let line = if config == "64K" { 2 } else { 1 };
+        let found = found.map(|what| {
+            let kib = config.trim_end_matches('K').parse::<u32>().unwrap().max(80);
+            format!("P:{line}: {what}: the system file has the greater: {kib} KiB")
+        });
+        assert_eq!(said(&import.findings), Vec::from_iter(found));
+    }
+}
+
+#[test]
 fn link_of_a_device_that_there_is_none_of_here_is_left_out_whatever_its_own_type() {
     let text = "DEVICE D PVMIUCV PEERNODE PEERUSER A START D LINK M IUCV 0 D HOME 10.9.0.1/30 M";
     let import = made(&format!("{text}\n{LAN}"));
