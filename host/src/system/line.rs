@@ -26,6 +26,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::lan::parsed;
+use super::machine::WrittenMachine;
 use super::{Rule, within};
 use crate::config::{FileError, Source};
 
@@ -144,6 +145,27 @@ impl WrittenLine {
         let kind = self.kind.as_ref().filter(|kind| kind.get_ref() == "ctc")?;
         let what = "lines over channel-to-channel adapters are not served yet";
         Some(source.error(kind.span(), what, "must be \"iucv\" for packets to go over this line"))
+    }
+
+    /// Returns warnings about ends that are machines, where no interface of the machine is at the line.
+    pub(super) fn unused_ends(
+        &self,
+        source: &Source,
+        machines: &[WrittenMachine],
+    ) -> Vec<FileError> {
+        let line = self.name.get_ref();
+        let is_unused = |end: &&WrittenEnd| {
+            let is_its = |machine: &&WrittenMachine| machine.name() == end.guest.get_ref();
+            machines.iter().find(is_its).is_some_and(|machine| !machine.is_at_line(line))
+        };
+        let warning = |end: &WrittenEnd| {
+            let machine = end.guest.get_ref();
+            let what =
+                format!("{machine} is an end of the line {line}, and no interface of it is there");
+            let right = format!("must have a [[tcpip.interface]] with line = {line:?}");
+            source.error(end.guest.span(), what, right)
+        };
+        self.end.iter().filter(is_unused).map(warning).collect()
     }
 
     fn rule(

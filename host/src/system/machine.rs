@@ -148,6 +148,20 @@ impl MachineRule {
         members.chain(self.lines.iter().map(|(guest, _)| *guest)).chain([self.name])
     }
 
+    /// The end of a line that has the name of one of its guests, but is not the end that this guest is: the file means somebody else there.
+    fn end_of_another(&self, lines: &[LineRule]) -> Option<(Name, LanName)> {
+        let members: Vec<Name> = self.guests().filter(|guest| *guest != self.name).collect();
+        lines.iter().find_map(|line| {
+            let [one, other] = line.ends.map(|end| end.guest);
+            let is_others = |guest: &Name| {
+                members.contains(guest)
+                    && (one == other || !self.lines.contains(&(*guest, line.name)))
+            };
+            let found = [one, other].into_iter().find(is_others)?;
+            Some((found, line.name))
+        })
+    }
+
     /// The guests that it serves, as the file writes them.
     pub fn clients(&self) -> Vec<String> {
         self.clients.iter().map(ToString::to_string).collect()
@@ -239,6 +253,12 @@ pub(super) fn rules(
                 return Err(source.error(span, what, "must have another name"));
             }
         }
+        if let Some((guest, line)) = rule.end_of_another(lines) {
+            let what = format!("{guest}, a guest of {}, is an end of the line {line}", rule.name);
+            let right =
+                format!("must be another guest, or {} with a [[tcpip.interface]]", rule.name);
+            return Err(source.error(span, what, right));
+        }
         rules.push(rule);
     }
     Ok(rules)
@@ -264,6 +284,12 @@ impl WrittenMachine {
             .filter_map(|text| guests.warn("clients", text))
             .chain(of_clients.filter_map(|text| guests.warn("guest", text)))
             .collect()
+    }
+
+    /// Returns true if one of its interfaces is at this line.
+    pub(super) fn is_at_line(&self, line: &str) -> bool {
+        let mut lines = self.interface.iter().filter_map(|interface| interface.line.as_ref());
+        lines.any(|name| name.get_ref() == line)
     }
 
     /// Its name, if it is one.
@@ -585,6 +611,51 @@ mod tests {
             error,
             "s.toml:19: TCPIP is no end of the line line0: must be the guest of one of its [[line.end]], and of one interface"
         );
+    }
+
+    /// A line between two guests, and the machine TCPIP at these interfaces.
+    fn at_a_line(ends: [&str; 2], interfaces: &str) -> Result<System, String> {
+        let line = format!(
+            "[[line]]\nname = \"line0\"\n[[line.end]]\nguest = \"{}\"\naddress = \"10.9.0.1\"\n[[line.end]]\nguest = \"{}\"\naddress = \"10.9.0.2\"\n",
+            ends[0], ends[1]
+        );
+        parse(&format!(
+            "{}{line}[[tcpip]]\nname = \"TCPIP\"\n{interfaces}",
+            BASE.replace("WEB*", "*")
+        ))
+    }
+
+    const AT_LAN: &str = "[[tcpip.interface]]\nlan = \"hs0\"\n";
+    const AT_LINE: &str = "[[tcpip.interface]]\nline = \"line0\"\n";
+
+    #[test]
+    fn other_end_of_a_line_is_no_guest_of_the_machine() {
+        let error = "s.toml:16: TCPIP1, a guest of TCPIP, is an end of the line line0: must be another guest, or TCPIP with a [[tcpip.interface]]";
+        for (ends, interfaces) in [
+            // The machine's own end gets the name that the other end has, whichever is first.
+            (["TCPIP", "TCPIP1"], AT_LINE.to_owned()),
+            (["TCPIP1", "TCPIP"], AT_LINE.to_owned()),
+            // The name is that of the machine's member of the LAN.
+            (["TCPIP", "TCPIP1"], format!("{AT_LAN}{AT_LINE}")),
+            (["WEB1", "TCPIP1"], AT_LAN.to_owned()),
+        ] {
+            assert_eq!(at_a_line(ends, &interfaces).unwrap_err(), error, "{ends:?} {interfaces}");
+        }
+        at_a_line(["TCPIP", "TCPIP2"], AT_LINE).unwrap();
+        at_a_line(["TCPIP2", "TCPIP"], AT_LINE).unwrap();
+    }
+
+    #[test]
+    fn end_of_a_line_that_is_no_interface_of_the_machine_is_warned_of() {
+        let system = at_a_line(["WEB1", "TCPIP"], AT_LAN).unwrap();
+        let warnings: Vec<String> = system.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            warnings,
+            [
+                "s.toml:13: TCPIP is an end of the line line0, and no interface of it is there: must have a [[tcpip.interface]] with line = \"line0\""
+            ]
+        );
+        assert!(at_a_line(["WEB1", "TCPIP"], AT_LINE).unwrap().warnings.is_empty());
     }
 
     #[test]
