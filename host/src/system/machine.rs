@@ -36,7 +36,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::lan::{FixedMember, LanRule};
+use super::lan::{FixedMember, LanRule, parsed};
 use super::line::LineRule;
 use super::warnings::Guests;
 use super::{Pattern, Rule, within, within_bytes};
@@ -264,17 +264,6 @@ pub(super) fn rules(
     Ok(rules)
 }
 
-fn name_of<T: std::str::FromStr>(
-    source: &Source,
-    text: &Spanned<String>,
-    kind: &str,
-    right: &str,
-) -> Result<T, FileError> {
-    text.get_ref()
-        .parse()
-        .map_err(|_| source.error(text.span(), format!("{:?} is no {kind}", text.get_ref()), right))
-}
-
 impl WrittenMachine {
     /// Returns warnings about settings that are probably mistakes.
     pub(super) fn warnings(&self, guests: &Guests<'_>) -> Vec<FileError> {
@@ -305,7 +294,7 @@ impl WrittenMachine {
     ) -> Result<MachineRule, FileError> {
         let span = self.name.span();
         let right = "must be 1 to 8 of A-Z 0-9 $ # @ _ -";
-        let name: Name = name_of(source, &self.name, "name", right)?;
+        let name: Name = parsed(source, &self.name, "name", right)?;
         let clients = match &self.clients {
             None => vec![Pattern::Beginning(String::new())],
             Some(texts) => {
@@ -396,7 +385,7 @@ impl WrittenMachine {
         for WrittenRoute { to, via } in &self.route {
             let network = super::outside::network(source, to)?;
             let right = "must be an IP address, like 10.1.0.1";
-            let gateway: IpAddr = name_of(source, via, "IP address", right)?;
+            let gateway: IpAddr = parsed(source, via, "IP address", right)?;
             if gateway.is_ipv4() != network.addr().is_ipv4() {
                 let what = format!("{gateway} is of another family than {network}");
                 return Err(source.error(
@@ -457,7 +446,7 @@ impl WrittenInterface {
     ) -> Result<MachineInterface, FileError> {
         let written = self.lan.as_ref().expect("it is at a LAN");
         let right = "must be 1 to 8 of a-z 0-9 _ -";
-        let name: LanName = name_of(source, written, "name of a LAN", right)?;
+        let name: LanName = parsed(source, written, "name of a LAN", right)?;
         let Some(lan) = lans.iter_mut().find(|lan| lan.name == name) else {
             let what = format!("there is no LAN {name}");
             return Err(source.error(written.span(), what, "must be described as a [[lan]]"));
@@ -465,7 +454,7 @@ impl WrittenInterface {
         let mut addresses = Vec::new();
         for text in &self.addresses {
             let right = "must be one, like 10.1.0.5";
-            let address: IpAddr = name_of(source, text, "IP address", right)?;
+            let address: IpAddr = parsed(source, text, "IP address", right)?;
             if !lan.may_have(member, address) {
                 let what = match lan.kept_for(address) {
                     Some(other) => format!("{address} is {other}'s"),
@@ -506,7 +495,7 @@ fn end_of(
     lines: &mut [LineRule],
 ) -> Result<LanName, FileError> {
     let right = "must be 1 to 8 of a-z 0-9 _ -";
-    let name: LanName = name_of(source, written, "name of a line", right)?;
+    let name: LanName = parsed(source, written, "name of a line", right)?;
     let Some(line) = lines.iter_mut().find(|line| line.name == name) else {
         let what = format!("there is no line {name}");
         return Err(source.error(written.span(), what, "must be described as a [[line]]"));
