@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
 
-use fabric::name::{NAME_BYTES, Name};
+use fabric::name::Name;
 use ipnet::{IpNet, Ipv4Net};
 use net::lan::table::MEMBER_ADDRESSES_MAX;
+use net::links::{CTCM_MTU_MAX, MTU, NETIUCV_MTU_MAX, is_of_end, mtu_min};
 
 use super::finding::{Findings, Mistake};
 use super::operand::Named;
@@ -21,7 +22,7 @@ use crate::config::{Bytes, Source};
 use crate::near::{near, question};
 use crate::system::lan::{FRAME_BYTES, HEADROOM_BYTES};
 use crate::system::machine::{
-    BUFFERS_BYTES_RANGE, CONNECTION_BYTES_RANGE, INTERFACES_MAX, ROUTES_MAX,
+    BUFFERS_BYTES_RANGE, CONNECTION_BYTES_RANGE, INTERFACES_MAX, ROUTES_MAX, is_name_of,
 };
 
 /// The MTU of a HiperSockets link that has none written, in bytes: that of the smallest frames.
@@ -29,16 +30,6 @@ const HIPERSOCKETS_MTU_BYTES: u32 = 8192;
 
 /// The MTU of an adapter's link that has none written, in bytes.
 const ADAPTER_MTU_BYTES: u32 = 1500;
-
-/// The MTU of a line that has none written, in bytes: that of Linux's driver over IUCV.
-const LINE_MTU_BYTES: u32 = 9216;
-
-/// The greatest MTUs of lines, in bytes: what the frames of Linux's drivers carry.
-const IUCV_MTU_BYTES_MAX: u32 = 32_764;
-const CTC_MTU_BYTES_MAX: u32 = 65_527;
-
-/// The least MTU of a line with addresses of IPv6, in bytes.
-const LINE_MTU_BYTES_MIN_V6: u32 = 1280;
 
 /// Makes the tables. What cannot be made is added to the findings.
 pub(super) fn plan(
@@ -144,7 +135,7 @@ impl<'p> Planner<'p, '_, '_> {
                 }
             };
             let address = home.address;
-            if !is_of_host(address) {
+            if !is_of_end(address) {
                 let what = format!("{address} is no address of a host");
                 self.findings.mistake(Mistake::at(&home.span, what, "must be one, like 10.1.0.1"));
                 continue;
@@ -454,9 +445,9 @@ impl<'p> Planner<'p, '_, '_> {
                 (name, "A name of our own: the profile has none")
             }
         };
-        let most = if kind == "iucv" { IUCV_MTU_BYTES_MAX } else { CTC_MTU_BYTES_MAX };
-        let least = if peer.is_ipv4() { 0 } else { LINE_MTU_BYTES_MIN_V6 };
-        let mtu = self.mtu(link, LINE_MTU_BYTES, most).max(least);
+        // What the frames of Linux's drivers carry.
+        let most = if kind == "iucv" { NETIUCV_MTU_MAX } else { CTCM_MTU_MAX };
+        let mtu = self.mtu(link, MTU as u32, most as u32).max(mtu_min(peer) as u32);
         let before = self.plan.lines.iter().filter(|line| line.kind == kind).count();
         let name = format!("{kind}{before}");
         let comment = self.comment(link, device);
@@ -472,7 +463,7 @@ impl<'p> Planner<'p, '_, '_> {
     /// The guest that a device names.
     fn user(&self, user: &Named) -> Result<Name, Mistake> {
         match user.name.parse::<Name>() {
-            Ok(name) if !self.is_machine(name) => Ok(name),
+            Ok(name) if !is_name_of(self.plan.machine, name) => Ok(name),
             Ok(name) => {
                 let right = "must be another guest; --name gives the machine another name";
                 Err(Mistake::at(&user.span, format!("{name} is the machine itself"), right))
@@ -482,15 +473,6 @@ impl<'p> Planner<'p, '_, '_> {
                 Err(Mistake::at(&user.span, format!("{} is no name of a guest", user.name), right))
             }
         }
-    }
-
-    /// Returns true if this is the machine's name, or one of those that it has on LANs: its own with a digit behind.
-    fn is_machine(&self, name: Name) -> bool {
-        let machine = self.plan.machine.as_str();
-        let beginning = machine.get(..NAME_BYTES - 1).unwrap_or(machine);
-        let rest = name.as_str().strip_prefix(beginning);
-        let is_digit = |rest: &str| rest.len() == 1 && rest.as_bytes()[0].is_ascii_digit();
-        name == self.plan.machine || rest.is_some_and(is_digit)
     }
 
     /// Returns true if the address is one of an end of a line already.
@@ -520,7 +502,7 @@ impl<'p> Planner<'p, '_, '_> {
     fn peer(&self, link: &Link, home: &Home) -> Option<IpAddr> {
         let own = home.address;
         let may_be =
-            |peer: &IpAddr| *peer != own && peer.is_ipv4() == own.is_ipv4() && is_of_host(*peer);
+            |peer: &IpAddr| *peer != own && peer.is_ipv4() == own.is_ipv4() && is_of_end(*peer);
         let mut direct = self.routes(link).filter(|route| route.hop.is_none() && is_host(route));
         let of_host = direct.find_map(|route| Some(route.to.addr()).filter(may_be));
         let of_hop = || self.routes(link).find_map(|route| route.hop.filter(may_be));
@@ -742,14 +724,6 @@ impl<'p> Planner<'p, '_, '_> {
         let comment = format!("{statement}, line {}: {what}{how}", self.line_of(span));
         Size { bytes: Bytes(whole), comment }
     }
-}
-
-/// Returns true if a host may have the address.
-fn is_of_host(address: IpAddr) -> bool {
-    !address.is_multicast()
-        && !address.is_loopback()
-        && !address.is_unspecified()
-        && address != IpAddr::from([255; 4])
 }
 
 /// Returns true if a route is to one host.

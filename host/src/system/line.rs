@@ -21,7 +21,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use fabric::name::{LanName, Name};
-use net::links::{CTCM_MTU_MAX, MTU, MTU_MIN, WIDE_MTU_MAX};
+use net::links::{CTCM_MTU_MAX, MTU, WIDE_MTU_MAX, is_of_end, mtu_min};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -35,9 +35,6 @@ pub const LINES_MAX: usize = 256;
 
 /// Ends of a line.
 pub const ENDS: usize = 2;
-
-/// Bytes of IPv6's least MTU.
-const MTU_MIN_V6: usize = 1280;
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,7 +208,7 @@ impl WrittenLine {
                 return Err(source.error(written.address.span(), what, "must be one end's alone"));
             }
         }
-        let least = if one.address.is_ipv4() { MTU_MIN } else { MTU_MIN_V6 };
+        let least = mtu_min(one.address);
         let most = if kind == LineKind::Iucv { WIDE_MTU_MAX } else { CTCM_MTU_MAX };
         let mtu = match self.mtu {
             None => MTU,
@@ -237,9 +234,7 @@ impl WrittenEnd {
         }
         let right = "must be that of a host, like 10.9.0.1";
         let address: IpAddr = parsed(source, &self.address, "IP address", right)?;
-        let is_host =
-            !address.is_unspecified() && !address.is_multicast() && !address.is_loopback();
-        if !is_host {
+        if !is_of_end(address) {
             let what = format!("{address} is no address of an end");
             return Err(source.error(self.address.span(), what, right));
         }

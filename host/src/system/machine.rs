@@ -512,6 +512,11 @@ fn end_of(
 /// The name of a machine on the LAN or line of this number: its own, with a digit behind it.
 fn member_name(machine: Name, at: usize) -> Name {
     let beginning: String = machine.as_str().chars().take(7).collect();
+/// Returns true if a machine has this name itself, or may have it on a LAN or line.
+pub(crate) fn is_name_of(machine: Name, name: Name) -> bool {
+    name == machine || (0..INTERFACES_MAX).any(|at| name == member_name(machine, at))
+}
+
     format!("{beginning}{}", at + 1).parse().expect("eight characters at most")
 }
 
