@@ -27,6 +27,9 @@
 //! guest = "WEB1"
 //! share = 4                     # of the machine's time, beside 1 of others
 //! ```
+//!
+//! On LANs and lines the machine is another guest each: its name with the number of the interface behind it, TCPIP1 and TCPIP2 here. The host's
+//! reports have these names.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -509,14 +512,14 @@ fn end_of(
     Ok(name)
 }
 
-/// The name of a machine on the LAN or line of this number: its own, with a digit behind it.
-fn member_name(machine: Name, at: usize) -> Name {
-    let beginning: String = machine.as_str().chars().take(7).collect();
 /// Returns true if a machine has this name itself, or may have it on a LAN or line.
 pub(crate) fn is_name_of(machine: Name, name: Name) -> bool {
     name == machine || (0..INTERFACES_MAX).any(|at| name == member_name(machine, at))
 }
 
+/// The name of a machine on the LAN or line of this number: its own, with a digit behind it.
+fn member_name(machine: Name, at: usize) -> Name {
+    let beginning: String = machine.as_str().chars().take(7).collect();
     format!("{beginning}{}", at + 1).parse().expect("eight characters at most")
 }
 
