@@ -14,6 +14,7 @@ use net::tcpip::Prefix;
 use os::processor::now_ns;
 
 use super::connecting::Requests;
+use super::packets::Message;
 use super::waits::{Joined, Occupant};
 use crate::guest::Guest;
 use crate::iucv::{IucvPath, Options};
@@ -99,6 +100,8 @@ pub struct Line {
     options: LineOptions,
     /// A message that was received, behind room for the Ethernet header of its first packet.
     pub(super) received: Vec<u8>,
+    /// The message there of which packets are left.
+    pub(super) kept: Option<Message>,
     /// When to try again to send what could not be sent.
     pub(super) retry_ns: Option<u64>,
     /// The doorbells are to be drained before anything is looked at.
@@ -149,6 +152,7 @@ impl Line {
             end: *end,
             options: *options,
             received: Vec::new(),
+            kept: None,
             retry_ns: None,
             has_slept: false,
         })
