@@ -25,6 +25,9 @@ const FRAMES_PER_POLL: usize = 4;
 /// Messages received from a line before what they bring is answered: one, which the partner waits for.
 const MESSAGES_PER_POLL: usize = 1;
 
+/// Packets that are taken out of that message, good or bad, before what they bring is answered. The rest waits for the next turn of the line.
+const PACKETS_PER_POLL: usize = 64;
+
 /// Rounds of that in one verb that does not wait. More is left to the next verb.
 const ROUNDS_MAX: usize = 64;
 
@@ -198,11 +201,16 @@ impl Own {
                 break;
             };
             has_worked = true;
-            while let Some((frame, offload)) =
-                lans.line(number).and_then(|line| line.next_packet(&mut message, &mut buffer))
+            let mut looks = PACKETS_PER_POLL;
+            while let Some((frame, offload)) = lans
+                .line(number)
+                .and_then(|line| line.next_packet(&mut message, &mut buffer, &mut looks))
             {
                 let frame = Frame { offload, bytes: &buffer[frame] };
                 net.receive(now, number, frame, &mut Wire { lans, members });
+            }
+            if let Some(line) = lans.line(number) {
+                line.keep(message);
             }
         }
         if let Some(line) = lans.line(number) {
