@@ -3,8 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -394,6 +394,39 @@ fn machine_that_ends_is_an_error_at_once_and_the_next_one_serves() {
     let mut found = [0; 5];
     far.read_exact(&mut found).unwrap();
     assert_eq!(&found, b"again");
+}
+
+#[test]
+fn threads_that_attach_again_at_once_take_no_socket_from_each_other() {
+    const THREADS: usize = 2;
+    for round in 0..20 {
+        let host = host();
+        let machine = serve(&host, ClientLimits::default());
+        let stack = client(&host, "CLIENT");
+        drop(machine.end());
+        let next = serve(&host, ClientLimits::default());
+        assert!(UdpSocket::bind(&stack, next.address).is_err(), "the first machine is gone");
+        let barrier = Arc::new(Barrier::new(THREADS));
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let (stack, barrier, address) = (stack.clone(), barrier.clone(), next.address);
+                thread::spawn(move || {
+                    barrier.wait();
+                    let options = ClientOptions { wait: Wait::Block, ..ClientOptions::default() };
+                    stack.attach_again(&options).unwrap();
+                    (stack.clone(), UdpSocket::bind(&stack, address).unwrap())
+                })
+            })
+            .collect();
+        let sockets: Vec<_> = threads.into_iter().map(|one| one.join().unwrap().1).collect();
+        for socket in &sockets {
+            let own = socket.local_addr().unwrap();
+            assert_eq!(socket.send_to(b"echo", own).unwrap(), 4, "round {round}");
+            socket.set_read_timeout(Some(LONG)).unwrap();
+            assert_eq!(socket.recv_from(&mut [0; 10]).unwrap(), (4, own), "round {round}");
+        }
+        assert_eq!(next.end().counters().faults, 0);
+    }
 }
 
 #[test]

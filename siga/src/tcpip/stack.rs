@@ -401,6 +401,8 @@ impl Stack {
             let (guest, machine) = (client.guest().name(), client.machine());
             match client.guest().try_complete(&mut connecting) {
                 Ok(None) => None,
+                // Another thread was sooner, and has sockets there.
+                Ok(Some(_)) if client.check_there().is_ok() => Some(Ok(())),
                 Ok(Some(path)) => Some(client.attach_again(path)),
                 Err(error) => Some(Err(not_attached(guest, machine, error))),
             }
