@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use host::Embedded;
 use host::system::System;
+use siga::connect::Kind;
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{
     ClientLimits, ClientOptions, Drive, Machine, MachineClient, MachineOptions, MachineStop,
     Placement, Routing, Stack, StackOptions, TcpListener, TcpStream, UdpSocket,
 };
-use siga::{Guest, Wait};
+use siga::{Guest, PathOptions, Wait};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -427,6 +428,38 @@ fn threads_that_attach_again_at_once_take_no_socket_from_each_other() {
         }
         assert_eq!(next.end().counters().faults, 0);
     }
+}
+
+#[test]
+fn guest_that_asks_for_many_paths_at_once_gets_two() {
+    let host = host();
+    let guest = Guest::attach_embedded(&host, "TCPIP").unwrap();
+    let lans = vec![lan(&host, "TCPIP1")];
+    let options = MachineOptions::default();
+    let mut machine = Machine::new(guest, lans, Vec::new(), &Routing::default(), &options).unwrap();
+    let greedy = Guest::attach_embedded(&host, "GREEDY").unwrap();
+    let options = PathOptions { kind: Kind::TCPIP, ..PathOptions::default() };
+    let mut asked: Vec<_> =
+        (0..16).map(|_| greedy.start_connecting("TCPIP", &options).unwrap()).collect();
+    let (mut paths, mut refused) = (Vec::new(), 0);
+    let deadline = std::time::Instant::now() + LONG;
+    while !asked.is_empty() {
+        assert!(std::time::Instant::now() < deadline, "{} have no answer", asked.len());
+        machine.poll().unwrap();
+        asked.retain_mut(|one| match greedy.try_complete(one) {
+            Ok(None) => true,
+            Ok(Some(path)) => {
+                paths.push(path);
+                false
+            }
+            Err(_) => {
+                refused += 1;
+                false
+            }
+        });
+    }
+    assert_eq!((paths.len(), refused), (2, 14));
+    assert_eq!(machine.counters().attached, 2);
 }
 
 #[test]

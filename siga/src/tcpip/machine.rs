@@ -99,7 +99,8 @@ pub struct Machine {
     ground: Key,
     service: Service,
     limits: Box<dyn Fn(Name) -> ClientLimits + Send>,
-    accepting: Vec<Connecting>,
+    /// Guests that are becoming clients.
+    accepting: Vec<(Name, Connecting)>,
     /// The clients, by their numbers at the service.
     seats: Vec<Option<Seat>>,
     numbers: HashMap<Key, usize>,
@@ -616,7 +617,7 @@ impl Machine {
     fn accept(&mut self) {
         let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else { return };
         let mut accepted = Vec::new();
-        self.accepting.retain_mut(|connecting| match guest.try_complete(connecting) {
+        self.accepting.retain_mut(|(_, connecting)| match guest.try_complete(connecting) {
             Ok(None) => true,
             Ok(Some(path)) => {
                 accepted.push(path);
@@ -628,11 +629,15 @@ impl Machine {
             && let Some(pending) = guest.pending()
         {
             let Pending { kind, shape, from, .. } = pending;
-            let paths = self.service.clients().filter(|(_, client, ..)| *client == from).count();
+            let clients = self.service.clients().map(|(_, client, ..)| client);
+            // Those that are being accepted count: a guest may ask for many before one of them is there.
+            let all = clients.chain(self.accepting.iter().map(|(name, _)| *name));
+            let all = all.chain(accepted.iter().map(Path::peer));
+            let paths = all.filter(|name| *name == from).count();
             if kind != Kind::TCPIP || shape != Shape::SIMPLE || paths >= PATHS_PER_GUEST {
                 guest.refuse(pending, [0; 16]);
             } else if let Ok(connecting) = guest.start_accepting(pending, &PATH_OPTIONS) {
-                self.accepting.push(connecting);
+                self.accepting.push((from, connecting));
             }
         }
         for path in accepted {
