@@ -122,16 +122,43 @@ impl fmt::Debug for Machine {
 #[derive(Clone, Copy, Debug)]
 struct Seat {
     key: Key,
+    turns: Turns,
+}
+
+/// A client's turns: deficit round robin over the time that they take.
+#[derive(Clone, Copy, Debug)]
+struct Turns {
     /// What is left of its turn's time; less than nothing if it took more.
     deficit_ns: i64,
     share: i64,
 }
 
-impl Seat {
+impl Turns {
+    fn new(share: u32) -> Turns {
+        Turns { deficit_ns: 0, share: i64::from(share.max(1)) }
+    }
+
     /// Adds a turn's time; what was not used before is not saved.
     fn add_turn(&mut self) {
         let turn_ns = QUANTUM_NS * self.share;
         self.deficit_ns = (self.deficit_ns + turn_ns).min(turn_ns);
+    }
+
+    /// Returns true if more may be taken in a turn that has taken so long.
+    fn may_go_on(&self, spent_ns: u64) -> bool {
+        (spent_ns as i64) < self.deficit_ns.min(TURNS_NS_MAX as i64)
+    }
+
+    fn is_in_debt(&self) -> bool {
+        self.deficit_ns < 0
+    }
+
+    /// A turn has taken so long. Who has nothing more to do saves no time for later, and owes what it has taken too much.
+    fn end(&mut self, spent_ns: u64, has_more: bool) {
+        self.deficit_ns -= spent_ns as i64;
+        if !has_more {
+            self.deficit_ns = self.deficit_ns.min(0);
+        }
     }
 }
 
@@ -656,8 +683,7 @@ impl Machine {
         if self.seats.len() <= number {
             self.seats.resize(number + 1, None);
         }
-        let share = i64::from(limits.share.max(1));
-        self.seats[number] = Some(Seat { key, deficit_ns: 0, share });
+        self.seats[number] = Some(Seat { key, turns: Turns::new(limits.share) });
         self.numbers.insert(key, number);
     }
 
@@ -675,11 +701,11 @@ impl Machine {
                 self.service.has_room(number);
             }
             let begun = now_ns();
-            seat.add_turn();
+            seat.turns.add_turn();
             loop {
-                let spent = (now_ns() - begun) as i64;
-                if spent >= seat.deficit_ns.min(TURNS_NS_MAX as i64) {
-                    seat.deficit_ns -= spent;
+                let spent_ns = now_ns() - begun;
+                if !seat.turns.may_go_on(spent_ns) {
+                    seat.turns.end(spent_ns, true);
                     self.service.count_cut(number);
                     break;
                 }
@@ -687,8 +713,7 @@ impl Machine {
                     Ok(Taken::Some) => {}
                     Ok(all_or_behind) => {
                         *is_muted = all_or_behind == Taken::Behind;
-                        // Who has nothing to do saves no time for later, and owes what it has taken too much.
-                        seat.deficit_ns = seat.deficit_ns.min(0);
+                        seat.turns.end(now_ns() - begun, false);
                         break;
                     }
                     Err(why) => {
@@ -712,10 +737,10 @@ impl Machine {
         while let Some(number) = self.service.next_to_give(last) {
             last = Some(number);
             let Some(seat) = self.seats.get_mut(number).and_then(Option::as_mut) else { continue };
-            if seat.deficit_ns < 0 {
-                seat.add_turn();
+            if seat.turns.is_in_debt() {
+                seat.turns.add_turn();
                 // It has its turn when it has paid for the last one.
-                if seat.deficit_ns < 0 && are_others {
+                if seat.turns.is_in_debt() && are_others {
                     found = true;
                     continue;
                 }
@@ -728,7 +753,7 @@ impl Machine {
             let given = self.service.give(number, sender.raw(), receivers[0].raw(), own);
             sender.raw().ring();
             let now = now_ns();
-            seat.deficit_ns -= (now - begun) as i64;
+            seat.turns.end(now - begun, true);
             begun = now;
             match given {
                 Ok(given) => {
@@ -757,5 +782,38 @@ impl Machine {
                 Left::Fault(fault) => served.path.close_with(fault.text()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Serves two clients by turns, whose requests take so long each, and who have so many at a time. Returns how long each was served.
+    fn serve_both(clients: [(u32, u64, usize); 2]) -> [u64; 2] {
+        let mut turns = clients.map(|(share, ..)| Turns::new(share));
+        let mut served = [0; 2];
+        for _ in 0..10_000 {
+            for (at, (_, request_ns, burst)) in clients.into_iter().enumerate() {
+                turns[at].add_turn();
+                let (mut spent_ns, mut left) = (0, burst);
+                while left > 0 && turns[at].may_go_on(spent_ns) {
+                    spent_ns += request_ns;
+                    left -= 1;
+                }
+                turns[at].end(spent_ns, left > 0);
+                served[at] += spent_ns;
+            }
+        }
+        served
+    }
+
+    #[test]
+    fn client_whose_bursts_end_with_its_turn_gets_no_more_than_its_share() {
+        // One request that takes as long as six turns, and nothing more at that time; the other always has more.
+        let [bursts, steady] = serve_both([(1, 300_000, 1), (1, 10_000, usize::MAX)]);
+        assert!(bursts <= steady + 300_000, "{bursts} and {steady}");
+        let [bursts, steady] = serve_both([(1, 300_000, 1), (4, 10_000, usize::MAX)]);
+        assert!(4 * bursts <= steady + 4 * 300_000, "{bursts} and {steady}");
     }
 }
