@@ -702,15 +702,19 @@ impl Machine {
             }
             let begun = now_ns();
             seat.turns.add_turn();
+            let mut is_served = false;
             loop {
                 let spent_ns = now_ns() - begun;
                 if !seat.turns.may_go_on(spent_ns) {
                     seat.turns.end(spent_ns, true);
-                    self.service.count_cut(number);
+                    // One that only pays for its last turn was cut then.
+                    if is_served {
+                        self.service.count_cut(number);
+                    }
                     break;
                 }
                 match self.service.take(number, receivers[0].raw(), &mut *own) {
-                    Ok(Taken::Some) => {}
+                    Ok(Taken::Some) => is_served = true,
                     Ok(all_or_behind) => {
                         *is_muted = all_or_behind == Taken::Behind;
                         seat.turns.end(now_ns() - begun, false);
