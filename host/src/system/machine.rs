@@ -402,6 +402,9 @@ impl WrittenMachine {
     }
 }
 
+/// The largest share of a client, as machines have it (`service::SHARE_MAX` in the crate `net`).
+const SHARE_MAX: u64 = 20;
+
 /// The number of a processor. Whether there is such a processor is known where the machine runs.
 fn processor(source: &Source, written: Option<Spanned<u64>>) -> Result<Option<usize>, FileError> {
     let number = written.map(|number| within(source, "cpu", number, 0, PROCESSOR_MAX));
@@ -418,7 +421,7 @@ fn limits(
     let sockets_max = sockets_max.map(|of| within(source, "sockets_max", of, 1, 1 << 20));
     let (least, most) = BUFFERS_BYTES_RANGE.into_inner();
     let buffers_max = buffers_max.map(|of| within_bytes(source, "buffers_max", of, least, most));
-    let share = share.map(|share| within(source, "share", share, 1, 1000));
+    let share = share.map(|share| within(source, "share", share, 1, SHARE_MAX));
     Ok(ClientLimits {
         sockets_max: sockets_max.transpose()?.unwrap_or(base.sockets_max),
         buffers_bytes_max: buffers_max.transpose()?.unwrap_or(base.buffers_bytes_max),
@@ -648,6 +651,12 @@ mod tests {
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\n{at}[[guest]]\nname = \"TCPIP1\""),
                 "s.toml:8: TCPIP1, a guest of TCPIP, is a [[guest]]: must be no [[guest]]: the machine is described here",
+            ),
+            (
+                format!(
+                    "[[tcpip]]\nname = \"TCPIP\"\n{at}[[tcpip.client]]\nguest = \"WEB1\"\nshare = 21"
+                ),
+                "s.toml:13: share = 21: must be 1 to 20",
             ),
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\nsockets_max = 0\n{at}"),

@@ -41,6 +41,9 @@ const QUANTUM_NS: i64 = 50_000;
 const TURNS_PER_POLL: usize = 64;
 const TURNS_NS_MAX: u64 = 1_000_000;
 
+// The longest turn is not cut short, or all larger shares were the same.
+const _: () = assert!(QUANTUM_NS * service::SHARE_MAX as i64 <= TURNS_NS_MAX as i64);
+
 /// Paths of one guest at once: of one that has died and is not known to, and of its successor.
 const PATHS_PER_GUEST: usize = 2;
 
@@ -135,7 +138,7 @@ struct Turns {
 
 impl Turns {
     fn new(share: u32) -> Turns {
-        Turns { deficit_ns: 0, share: i64::from(share.max(1)) }
+        Turns { deficit_ns: 0, share: i64::from(share.clamp(1, service::SHARE_MAX)) }
     }
 
     /// Adds a turn's time; what was not used before is not saved.
@@ -810,6 +813,15 @@ mod tests {
             }
         }
         served
+    }
+
+    #[test]
+    fn largest_share_is_served_so_many_times_as_long() {
+        let most = service::SHARE_MAX;
+        let all = serve_both([(most, 1000, usize::MAX), (1, 1000, usize::MAX)]);
+        assert_eq!(all[0] / all[1], u64::from(most));
+        // More than that is no more.
+        assert_eq!(serve_both([(1000, 1000, usize::MAX), (1, 1000, usize::MAX)]), all);
     }
 
     #[test]
