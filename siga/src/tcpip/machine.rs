@@ -1,6 +1,6 @@
 //! A TCPIP machine: a stack that is a guest of its own, and serves the sockets of other guests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -56,7 +56,7 @@ const RETRY: Duration = Duration::from_millis(1);
 /// How often a machine that is at work shows observers its clients.
 const SHOWN_NS: u64 = 100_000_000;
 
-/// Connections of guests that are being accepted at once, at most. Others wait at the host.
+/// Connections of guests that are being accepted at once, at most. Others wait until one of those has its answer.
 const ACCEPTING_MAX: usize = 64;
 
 /// What a client's path is made with, at both ends.
@@ -104,6 +104,9 @@ pub struct Machine {
     limits: Box<dyn Fn(Name) -> ClientLimits + Send>,
     /// Guests that are becoming clients.
     accepting: Vec<(Name, Connecting)>,
+    /// Guests that wait until they may become clients, of each at most as many as it may have paths. They are no news any more: one that is left
+    /// with the guest's would not let the machine sleep.
+    waiting: VecDeque<Pending>,
     /// The clients, by their numbers at the service.
     seats: Vec<Option<Seat>>,
     numbers: HashMap<Key, usize>,
@@ -393,6 +396,7 @@ impl Machine {
             service: Service::default(),
             limits: Box::new(move |_| limits),
             accepting: Vec::new(),
+            waiting: VecDeque::new(),
             seats: Vec::new(),
             numbers: HashMap::new(),
             shown_ns: 0,
@@ -655,18 +659,26 @@ impl Machine {
             }
             Err(_) => false,
         });
-        while self.accepting.len() < ACCEPTING_MAX
-            && let Some(pending) = guest.pending()
-        {
+        while let Some(pending) = guest.pending() {
             let Pending { kind, shape, from, .. } = pending;
             let clients = self.service.clients().map(|(_, client, ..)| client);
             // Those that are being accepted count: a guest may ask for many before one of them is there.
             let all = clients.chain(self.accepting.iter().map(|(name, _)| *name));
+            let all = all.chain(self.waiting.iter().map(|pending| pending.from));
             let all = all.chain(accepted.iter().map(Path::peer));
             let paths = all.filter(|name| *name == from).count();
             if kind != Kind::TCPIP || shape != Shape::SIMPLE || paths >= PATHS_PER_GUEST {
                 guest.refuse(pending, [0; 16]);
-            } else if let Ok(connecting) = guest.start_accepting(pending, &PATH_OPTIONS) {
+            } else {
+                self.waiting.push_back(pending);
+            }
+        }
+        while self.accepting.len() < ACCEPTING_MAX
+            && let Some(pending) = self.waiting.pop_front()
+        {
+            let from = pending.from;
+            // One that has been taken back meanwhile is an error here.
+            if let Ok(connecting) = guest.start_accepting(pending, &PATH_OPTIONS) {
                 self.accepting.push((from, connecting));
             }
         }
