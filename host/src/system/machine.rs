@@ -456,6 +456,10 @@ impl WrittenInterface {
                 let right = "must be in the LAN's range, and nobody else's";
                 return Err(source.error(text.span(), what, right));
             }
+            if addresses.contains(&address) {
+                let what = format!("{address} stands here twice");
+                return Err(source.error(text.span(), what, "must be there once"));
+            }
             addresses.push(address);
         }
         let mtu = match self.mtu {
@@ -630,6 +634,12 @@ mod tests {
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\n{at}addresses = [\"10.2.0.5\"]"),
                 "s.toml:11: 10.2.0.5 is no member's address in 10.1.0.0/24: must be in the LAN's range, and nobody else's",
+            ),
+            (
+                format!(
+                    "[[tcpip]]\nname = \"TCPIP\"\n{at}addresses = [\"10.1.0.5\", \"10.1.0.5\"]"
+                ),
+                "s.toml:11: 10.1.0.5 stands here twice: must be there once",
             ),
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\n{at}mtu = 9000"),
