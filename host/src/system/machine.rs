@@ -420,6 +420,9 @@ impl WrittenMachine {
     }
 }
 
+/// The largest share of a client, as machines have it (`service::SHARE_MAX` in the crate `net`).
+const SHARE_MAX: u64 = 20;
+
 /// The number of a processor. Whether there is such a processor is known where the machine runs.
 fn processor(source: &Source, written: Option<Spanned<u64>>) -> Result<Option<usize>, FileError> {
     let number = written.map(|number| within(source, "cpu", number, 0, PROCESSOR_MAX));
@@ -436,7 +439,7 @@ fn limits(
     let sockets_max = sockets_max.map(|of| within(source, "sockets_max", of, 1, 1 << 20));
     let (least, most) = BUFFERS_BYTES_RANGE.into_inner();
     let buffers_max = buffers_max.map(|of| within_bytes(source, "buffers_max", of, least, most));
-    let share = share.map(|share| within(source, "share", share, 1, 1000));
+    let share = share.map(|share| within(source, "share", share, 1, SHARE_MAX));
     Ok(ClientLimits {
         sockets_max: sockets_max.transpose()?.unwrap_or(base.sockets_max),
         buffers_bytes_max: buffers_max.transpose()?.unwrap_or(base.buffers_bytes_max),
@@ -470,6 +473,10 @@ impl WrittenInterface {
                 };
                 let right = "must be in the LAN's range, and nobody else's";
                 return Err(source.error(text.span(), what, right));
+            }
+            if addresses.contains(&address) {
+                let what = format!("{address} stands here twice");
+                return Err(source.error(text.span(), what, "must be there once"));
             }
             addresses.push(address);
         }
@@ -697,6 +704,12 @@ mod tests {
                 "s.toml:11: 10.2.0.5 is no member's address in 10.1.0.0/24: must be in the LAN's range, and nobody else's",
             ),
             (
+                format!(
+                    "[[tcpip]]\nname = \"TCPIP\"\n{at}addresses = [\"10.1.0.5\", \"10.1.0.5\"]"
+                ),
+                "s.toml:11: 10.1.0.5 stands here twice: must be there once",
+            ),
+            (
                 format!("[[tcpip]]\nname = \"TCPIP\"\n{at}mtu = 9000"),
                 "s.toml:11: mtu = 9000: must be 576 to 8192",
             ),
@@ -716,6 +729,12 @@ mod tests {
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\n{at}[[guest]]\nname = \"TCPIP1\""),
                 "s.toml:8: TCPIP1, a guest of TCPIP, is a [[guest]]: must be no [[guest]]: the machine is described here",
+            ),
+            (
+                format!(
+                    "[[tcpip]]\nname = \"TCPIP\"\n{at}[[tcpip.client]]\nguest = \"WEB1\"\nshare = 21"
+                ),
+                "s.toml:13: share = 21: must be 1 to 20",
             ),
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\nsockets_max = 0\n{at}"),

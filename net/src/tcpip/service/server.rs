@@ -43,6 +43,9 @@ pub trait Ground {
     -> Result<(), SendToError>;
 }
 
+/// The largest share of a client: its turn takes so many times as long as another's, and the network is looked at between two turns.
+pub const SHARE_MAX: u32 = 20;
+
 /// What one client may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
@@ -50,7 +53,7 @@ pub struct ClientLimits {
     pub sockets_max: usize,
     /// Bytes that its sockets may have on their way to the machine, or waiting there, all together.
     pub buffers_max: usize,
-    /// Its share of the machine's time, beside the shares of other clients that have work: at least 1.
+    /// Its share of the machine's time, beside the shares of other clients that have work: 1 to [`SHARE_MAX`].
     pub share: u32,
     /// Whether it may have paths to other clients that it talks with. Both must.
     pub introduce: bool,
