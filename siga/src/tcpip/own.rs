@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use fabric::name::Name;
+use net::board::{self, DriverRow};
 use net::lan::link::{Frame, FrameInParts};
 use net::lan::offload::Offload;
 use net::tcpip::{Link, SendToError, Stack, Unsent};
@@ -54,6 +55,8 @@ pub(super) struct Own {
     shown_ns: u64,
     /// LANs whose devices have changed hands, and at which the stack still sleeps where it slept before.
     moved: BTreeSet<usize>,
+    /// What they were shown of the drivers.
+    drivers_shown: Vec<DriverRow>,
     /// Hosts to which there are connections and whose members are missing, and since when.
     gone: HashMap<IpAddr, u64>,
     /// Addresses of ours that the host that is there now does not give us, and why.
@@ -82,6 +85,7 @@ impl Own {
             members: Members::default(),
             shown_ns: 0,
             moved: BTreeSet::new(),
+            drivers_shown: Vec::new(),
             gone: HashMap::new(),
             lost: HashMap::new(),
             questions: Questions::default(),
@@ -227,6 +231,12 @@ impl Own {
         self.shown_ns = now;
         if let Some(lan) = self.lans.first() {
             self.net.show(now, lan.board());
+            let drivers = || self.lans.iter().map(|(number, port)| port.driver(number).row());
+            // Most drivers are inline, and nothing of them is ever new.
+            if !drivers().eq(self.drivers_shown.iter().copied()) {
+                board::show_drivers(lan.board(), drivers());
+                self.drivers_shown = drivers().collect();
+            }
         }
     }
 
