@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fabric::control::{Kind, Pending};
+use fabric::control::{Kind, ORDERS_MAX, Order, Pending, Placed};
 use fabric::name::Name;
 use fabric::path::{Ringing, Shape};
 use net::board::{self, ClientRow};
@@ -378,6 +378,7 @@ impl Machine {
         let sleeper = lans.sleeper().clone();
         let own = Box::new(Own::new(lans, routing.clone(), net));
         guest.follow_hosts();
+        guest.take_orders();
         let mut waiter = Waiter::new(options.wait)?;
         let stop = Stop { is_set: AtomicBool::new(false), event: Event::new()? };
         let stop = MachineStop { stop: Arc::new(stop) };
@@ -451,12 +452,9 @@ impl Machine {
         }
         let mut own = self.take_ground();
         let placed = own.place(lan, placement, &self.interrupt);
-        let placed = placed.and_then(|(placed, sleeper)| {
-            sleeper.map_or(Ok(()), |sleeper| own.sleep_at(lan, sleeper))?;
-            Ok(placed)
-        });
+        self.settle(&mut own);
         self.put_back(own);
-        self.listen()?;
+        self.listen();
         placed
     }
 
@@ -559,7 +557,10 @@ impl Machine {
         }
         let mut own = self.take_ground();
         let worked = own.pump(|| false);
-        let taken = if own.is_driven() { self.take_over(&mut own) } else { Ok(()) };
+        if own.is_driven() {
+            own.take_over();
+            self.settle(&mut own);
+        }
         self.service.follow(&mut *own);
         self.service.expire(&mut *own);
         let given = self.give(&mut own);
@@ -570,8 +571,7 @@ impl Machine {
             self.show_clients(&own, now);
         }
         self.put_back(own);
-        taken?;
-        self.listen()?;
+        self.listen();
         Ok(found | given | worked?.has_worked | pushed.has_worked)
     }
 
@@ -594,31 +594,37 @@ impl Machine {
         board::show_clients(lan.board(), rows);
     }
 
-    /// Takes over the devices of drivers that have stalled.
-    fn take_over(&self, own: &mut Own) -> io::Result<()> {
-        for (lan, sleeper) in own.take_over(&self.interrupt)? {
-            own.sleep_at(lan, sleeper)?;
+    /// Has the stack sleep where the devices are that have changed hands. What is lacking now is there with a later poll, and keeps no other LAN's
+    /// sleep from being right.
+    fn settle(&self, own: &mut Own) {
+        for (lan, sleeper) in own.sleepers(&self.interrupt) {
+            if let Ok(sleeper) = own.lans.sleeper().with(lan, Some(sleeper)) {
+                own.lans.set_sleeper(sleeper);
+                own.has_settled(lan);
+            }
         }
-        Ok(())
     }
 
-    /// Has the waiter listen where the stack sleeps now, if that is elsewhere since a driver has come or gone.
-    fn listen(&mut self) -> io::Result<()> {
-        let Some(Party::Ground(ground)) = self.waiter.get(self.ground) else { return Ok(()) };
-        let Some(own) = &ground.own else { return Ok(()) };
+    /// Has the waiter listen where the stack sleeps now, if that is elsewhere since a driver has come or gone. If it cannot, it listens there after a
+    /// later poll.
+    fn listen(&mut self) {
+        let Some(Party::Ground(ground)) = self.waiter.get(self.ground) else { return };
+        let Some(own) = &ground.own else { return };
         let sleeper = own.lans.sleeper().clone();
         if Arc::ptr_eq(&sleeper, &ground.sleeper) {
-            return Ok(());
+            return;
         }
         let ground = Ground { own: None, sleeper, has_heard: true };
-        let key = self.waiter.add(Party::Ground(ground))?;
+        let Ok(key) = self.waiter.add(Party::Ground(ground)) else {
+            self.is_short = true;
+            return;
+        };
         let own = self.take_ground();
         self.waiter.remove(std::mem::replace(&mut self.ground, key));
         self.put_back(own);
         if let Some(Party::Ground(ground)) = self.waiter.get_mut(key) {
             ground.has_heard = true;
         }
-        Ok(())
     }
 
     /// Takes the stack, to do something with it and one of the clients' paths.
@@ -641,6 +647,7 @@ impl Machine {
     fn serve_member(&mut self, key: Key) -> io::Result<()> {
         if key == self.guest {
             self.accept();
+            self.obey();
         } else if let Some(number) = self.numbers.get(&key).copied() {
             self.serve_client(number, key);
         }
@@ -684,6 +691,29 @@ impl Machine {
         }
         for path in accepted {
             self.attach(path);
+        }
+    }
+
+    /// Carries out what observers order, which the host passes on.
+    fn obey(&mut self) {
+        for _ in 0..ORDERS_MAX {
+            let Some(Party::Guest(guest)) = self.waiter.get(self.guest) else { return };
+            let Some(order) = guest.next_order() else { return };
+            let placed = self.carry_out(&order.0);
+            if let Some(Party::Guest(guest)) = self.waiter.get(self.guest) {
+                guest.answer_order(order, placed);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, order: &Order) -> Placed {
+        let drivers = self.drivers();
+        let Some(driver) = drivers.iter().find(|driver| driver.name == order.lan) else {
+            return Placed::NoLan;
+        };
+        match self.set_driver(driver.lan, Placement::of_processor(order.processor)) {
+            Ok(placement) => Placed::At(placement.processor()),
+            Err(_) => Placed::Lacking,
         }
     }
 
