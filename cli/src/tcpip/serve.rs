@@ -240,7 +240,8 @@ fn wait_for_the_end(held: &HeldSignals, reads_input: bool, done: &Event) -> Resu
 
 /// The machine that the command's words describe.
 fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
-    let Serve { lans, sockets_max, buffers_max, cpu, driver, wait, keep_apart, socket, .. } = arguments;
+    let Serve { lans, sockets_max, buffers_max, cpu, driver, wait, keep_apart, socket, .. } =
+        arguments;
     for (number, WrittenDriver { lan, processor }) in driver.iter().enumerate() {
         let wrong = |right| Err(Outcome::Usage(format!("--driver {lan}={processor}: {right}")));
         if lans.iter().all(|at| at.lan != *lan) {

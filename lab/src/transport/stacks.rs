@@ -9,7 +9,8 @@ use os::processor::now_ns;
 use siga::lan::{Address as LanAddress, Lan, LanOptions};
 use siga::line::{Counter, Line, LineEnd, LineOptions};
 use siga::tcpip::{
-    self, ClientCounters, ClientLimits, ClientOptions, Drive, Machine, MachineOptions, Routing, Stack,
+    self, ClientCounters, ClientLimits, ClientOptions, Drive, Machine, MachineOptions, Routing,
+    Stack,
 };
 use siga::{Guest, Wait};
 

@@ -339,7 +339,8 @@ fn allow(levels: &Factors) -> Result<(), String> {
         return Err("cms: the bare pipe has no requests: must be without request_bytes".to_owned());
     }
     let Some(mtu) = mtu else { return Ok(()) };
-    let is_on_lan = matches!(link, "machine" | "introduced" | "machine-lan" | "hipersockets" | "lan");
+    let is_on_lan =
+        matches!(link, "machine" | "introduced" | "machine-lan" | "hipersockets" | "lan");
     match link {
         "veth" if mtu > VETH_MTU_MAX => {
             Err(format!("mtu = {mtu}: that of veth is {VETH_MTU_MAX} at most"))
