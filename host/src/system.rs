@@ -406,12 +406,13 @@ impl System {
             || self.rule(guest).is_some_and(|rule| rule.may_connect(target))
     }
 
-    /// Returns true if one TCPIP machine serves both, and may have them get a path of their own for the connections between them.
+    /// Returns true if one TCPIP machine serves both, and may have them get a path of their own for the connections between them; or they may have any
+    /// path.
     pub(crate) fn may_be_introduced(&self, one: Name, other: Name) -> bool {
         let serves = |machine: &MachineRule| {
             machine.introduce && machine.serves(one) && machine.serves(other)
         };
-        one != other && self.machines.iter().any(serves)
+        one != other && self.machines.iter().any(serves) || self.may_connect(one, other)
     }
 
     /// Returns true if both may be members of one LAN.

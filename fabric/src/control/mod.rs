@@ -69,12 +69,14 @@ impl Kind {
     pub const TCPIP: Kind = Kind(5);
     /// Channel programs of a guest, for a channel-to-channel line.
     pub const CTC: Kind = Kind(6);
+    /// Connections between two guests that a TCPIP machine has introduced to each other.
+    pub const INTRODUCED: Kind = Kind(7);
 
     /// How many doorbells a path of this kind has: one for each queue, or two for all queues of a
     /// conversation, which one thread serves.
     pub fn doorbells(self, shape: Shape) -> usize {
         match self {
-            Kind::IUCV | Kind::APPC | Kind::LAN | Kind::TCPIP => 2,
+            Kind::IUCV | Kind::APPC | Kind::LAN | Kind::TCPIP | Kind::INTRODUCED => 2,
             _ => shape.outputs + shape.inputs,
         }
     }
@@ -90,6 +92,7 @@ impl std::fmt::Display for Kind {
             Kind::DISK => formatter.write_str("disk"),
             Kind::TCPIP => formatter.write_str("TCPIP"),
             Kind::CTC => formatter.write_str("CTC"),
+            Kind::INTRODUCED => formatter.write_str("introduced"),
             Kind(other) => write!(formatter, "kind {other}"),
         }
     }

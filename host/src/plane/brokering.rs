@@ -178,7 +178,7 @@ impl Host {
         // Members of a LAN reach each other for frames, and for nothing else unless the system file says so.
         let may_connect = match kind {
             Kind::LAN => self.lans.share(from.guest, target),
-            Kind::TCPIP if self.system.may_be_introduced(from.guest, target) => true,
+            Kind::INTRODUCED => self.system.may_be_introduced(from.guest, target),
             _ => self.system.may_connect(from.guest, target),
         };
         if !may_connect {
@@ -350,7 +350,7 @@ impl Host {
         let (own, system) = (end.guest, &self.system);
         let may_have = match kind {
             Kind::LAN => system.may_share_lan(own, peer),
-            Kind::TCPIP if system.may_be_introduced(own, peer) => true,
+            Kind::INTRODUCED => system.may_be_introduced(own, peer),
             _ => system.may_connect(own, peer) || system.may_connect(peer, own),
         };
         if !may_have {

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fabric::control::{Kind, UserData};
 use fabric::name::Name;
 use fabric::path::{SendError, Shape};
 use net::tcpip::ConnectionId;
@@ -26,6 +27,9 @@ use crate::waiting::after;
 
 /// The interval between two attempts for which memory or descriptors were lacking.
 const RETRY: Duration = Duration::from_millis(1);
+
+/// How long a path to another client may take to be made. Bytes go over the machine meanwhile.
+const MEETING_MAX: Duration = Duration::from_secs(5);
 
 /// Bytes that are given in one piece to a program that takes what has come where it lies: they are copied for that.
 const PIECE_BYTES_MAX: usize = 64 << 10;
@@ -52,14 +56,32 @@ pub(super) struct Client {
 
 /// Another client of the machine, to which there is a path, or soon is.
 struct Peer {
-    /// Its number.
-    at: usize,
+    /// What the machine calls it and us.
+    at: u32,
     way: Way,
 }
 
 enum Way {
-    Connecting(Box<Connecting>),
+    /// It is being made, until that time at most.
+    Connecting(Box<Connecting>, u64),
     Path(Key),
+}
+
+impl Peer {
+    fn connecting(at: u32, connecting: Connecting) -> Peer {
+        Peer { at, way: Way::Connecting(Box::new(connecting), after(MEETING_MAX)) }
+    }
+}
+
+/// A pair of clients, as a request for its path names it.
+fn of_pair(pair: u32) -> UserData {
+    let mut data = UserData::default();
+    data[..4].copy_from_slice(&pair.to_le_bytes());
+    data
+}
+
+fn pair_of(data: UserData) -> u32 {
+    u32::from_le_bytes([data[0], data[1], data[2], data[3]])
 }
 
 impl fmt::Debug for Client {
@@ -212,6 +234,9 @@ impl Client {
             self.complete();
         }
         self.begin_to_meet();
+        if self.meeting_until().is_some_and(|until| until <= now_ns()) {
+            self.complete();
+        }
         self.flush();
         Ok(worked)
     }
@@ -219,11 +244,9 @@ impl Client {
     /// Asks for paths to the clients that the machine has named.
     fn begin_to_meet(&mut self) {
         while let Some((at, name)) = self.net.next_to_meet() {
-            match self.guest().start_connecting(name.as_str(), &self.options) {
-                Ok(connecting) => {
-                    let way = Way::Connecting(Box::new(connecting));
-                    self.peers.push(Peer { at, way });
-                }
+            let options = PathOptions { kind: Kind::INTRODUCED, data: of_pair(at), ..self.options };
+            match self.guest().start_connecting(name.as_str(), &options) {
+                Ok(connecting) => self.peers.push(Peer::connecting(at, connecting)),
                 // Then they talk over the machine.
                 Err(_) => self.net.lose_peer(at),
             }
@@ -235,10 +258,15 @@ impl Client {
         let Client { net, waiter, guest, peers, .. } = self;
         let mut completed = Vec::new();
         if let Some(Served::Guest(guest)) = waiter.get_mut(*guest) {
+            let now = now_ns();
             peers.retain_mut(|Peer { at, way }| {
-                let Way::Connecting(connecting) = way else { return true };
+                let Way::Connecting(connecting, until) = way else { return true };
                 match guest.try_complete(connecting) {
-                    Ok(None) => true,
+                    Ok(None) if now < *until => true,
+                    Ok(None) => {
+                        net.lose_peer(*at);
+                        false
+                    }
                     Ok(Some(path)) => {
                         completed.push((*at, path));
                         false
@@ -252,17 +280,16 @@ impl Client {
         }
         for (at, path) in completed {
             match waiter.add(Served::Path(path)) {
-                Ok(key) => {
-                    peers.push(Peer { at, way: Way::Path(key) });
-                    net.meet(at);
-                }
+                Ok(key) if net.meet(at) => peers.push(Peer { at, way: Way::Path(key) }),
+                // It was called off meanwhile.
+                Ok(key) => drop(waiter.remove(key)),
                 Err(_) => net.lose_peer(at),
             }
         }
     }
 
     /// The path to another client.
-    fn split_peer(&mut self, at: usize) -> Option<(&mut service::Client, &mut Path)> {
+    fn split_peer(&mut self, at: u32) -> Option<(&mut service::Client, &mut Path)> {
         let Client { net, waiter, peers, .. } = self;
         let key = peers.iter().find_map(|peer| match peer.way {
             Way::Path(key) if peer.at == at => Some(key),
@@ -307,6 +334,21 @@ impl Client {
             sender.set_wants_room(!is_short && net.is_waiting_at(at));
             if is_short {
                 self.retry_ns.get_or_insert_with(|| after(RETRY));
+            }
+        }
+    }
+
+    /// The path to another client has ended, which is learned by sending: what had come before is taken in first.
+    fn end_path_to(&mut self, at: u32) {
+        for _ in 0..ROUNDS_MAX {
+            let Some((net, path)) = self.split_peer(at) else { return };
+            let ended = match net.take_in_from(at, path.receiver().raw()) {
+                Ok(true) => continue,
+                Ok(false) => return,
+                Err(left) => left,
+            };
+            if let Some(index) = self.peers.iter().position(|peer| peer.at == at) {
+                self.end_peer(index, ended);
             }
         }
     }
@@ -358,17 +400,16 @@ impl Client {
         let Client { net, waiter, guest, peers, options, .. } = self;
         let Some(Served::Guest(guest)) = waiter.get_mut(*guest) else { return };
         while let Some(pending) = guest.pending() {
-            let is_path = pending.kind == options.kind && pending.shape == Shape::SIMPLE;
-            let is_new = |at: &usize| !peers.iter().any(|peer| peer.at == *at);
-            match net.expected(pending.from).filter(is_new) {
-                Some(at) if is_path => match guest.start_accepting(pending, options) {
-                    Ok(connecting) => {
-                        let way = Way::Connecting(Box::new(connecting));
-                        peers.push(Peer { at, way });
-                    }
-                    Err(_) => net.lose_peer(at),
-                },
-                _ => guest.refuse(pending, [0; 16]),
+            let is_path = pending.kind == Kind::INTRODUCED && pending.shape == Shape::SIMPLE;
+            let at = pair_of(pending.data);
+            let is_new = !peers.iter().any(|peer| peer.at == at);
+            if !is_path || !is_new || !net.expects(at, pending.from) {
+                guest.refuse(pending, UserData::default());
+                continue;
+            }
+            match guest.start_accepting(pending, options) {
+                Ok(connecting) => peers.push(Peer::connecting(at, connecting)),
+                Err(_) => net.lose_peer(at),
             }
         }
     }
@@ -380,7 +421,16 @@ impl Client {
 
     /// Nothing else is due by itself: all times are the machine's.
     pub(super) fn due(&self) -> Option<u64> {
-        self.retry_ns
+        self.retry_ns.into_iter().chain(self.meeting_until()).min()
+    }
+
+    /// When the first path that is being made to another client is given up.
+    fn meeting_until(&self) -> Option<u64> {
+        let until = |peer: &Peer| match peer.way {
+            Way::Connecting(_, until) => Some(until),
+            Way::Path(_) => None,
+        };
+        self.peers.iter().filter_map(until).min()
     }
 
     pub(super) fn look(
@@ -465,9 +515,11 @@ impl Client {
         let mut count = 0;
         while count < source.len() {
             let left = &source[count..];
-            let sent =
-                self.write_once(id, left.len(), |room| room.copy_from_slice(&left[..room.len()]));
-            match sent {
+            let route = self.net.route(id);
+            let fill = |room: &mut [u8]| room.copy_from_slice(&left[..room.len()]);
+            match self.write_once(id, left.len(), fill) {
+                // A path to another client that has ended: what has not moved goes over the machine.
+                0 if route.is_some() && self.net.route(id) != route => {}
                 0 => break,
                 sent => count += sent,
             }
@@ -487,7 +539,10 @@ impl Client {
             Some(at) => self.split_peer(at),
             None => self.split(),
         };
-        let Some((net, path)) = way else { return 0 };
+        let Some((net, path)) = way else {
+            self.net.break_moved(id);
+            return 0;
+        };
         let sender = path.sender();
         let sent = match route {
             Some(_) => net.write_directly(id, bytes, sender.raw(), fill),
@@ -497,8 +552,7 @@ impl Client {
             Ok(sent) => sent,
             Err(SendError::Severed(severed)) => {
                 match route {
-                    // The next look at it ends it, behind what has come.
-                    Some(_) => {}
+                    Some(at) => self.end_path_to(at),
                     None => net.lose_path(severed, path.receiver().raw()),
                 }
                 0
@@ -557,6 +611,13 @@ impl Client {
         id: ConnectionId,
         fill: impl FnOnce(&mut [u8]) -> (usize, R),
     ) -> Option<R> {
+        if let Some(at) = self.net.route(id) {
+            match self.split_peer(at).map(|(_, path)| path.sender().raw().ended().is_some()) {
+                Some(false) => {}
+                Some(true) => self.end_path_to(at),
+                None => self.net.break_moved(id),
+            }
+        }
         let room = self.net.room(id);
         if room == 0 {
             return None;
@@ -569,8 +630,8 @@ impl Client {
         if let Some(at) = self.net.route(id) {
             if let Some((net, path)) = self.split_peer(at) {
                 let sender = path.sender();
-                // A path that has ended is found so by the next look at it.
-                let _ = net.write_all_directly(id, bytes, sender.raw());
+                // What a path that has ended since does not take is kept, and lost with it: that is a reset.
+                net.write_all_directly(id, bytes, sender.raw());
                 sender.set_wants_room(net.is_waiting_at(at));
             }
         } else if let Some((net, path)) = self.split() {

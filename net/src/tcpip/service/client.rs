@@ -6,7 +6,7 @@
 mod peers;
 mod socket;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use fabric::path::{Fetched, InPage, Receiver, SendError, Sender, Severed};
@@ -57,7 +57,7 @@ pub struct Client {
     /// Sockets whose verbs were refused because memory or descriptors were lacking.
     lacking: BTreeSet<u32>,
     /// Other clients that there is a path to, or will be, and what the machine is to be told of them.
-    peers: Vec<Option<Peer>>,
+    peers: BTreeMap<u32, Peer>,
     to_answer: VecDeque<Head>,
     /// Why there is no machine any more.
     gone: Option<Left>,
@@ -134,6 +134,7 @@ impl Client {
         slot.age = slot.age.wrapping_add(1);
         slot.token = None;
         (slot.is_awaited, slot.is_closing, slot.is_lost) = (false, false, false);
+        slot.is_leaving = false;
         self.changed.remove(&index);
         self.blocked.remove(&index);
         self.lacking.remove(&index);
@@ -344,6 +345,9 @@ impl Client {
             Direct::Bytes => return Readable::Bytes,
             Direct::Finished => return Readable::Finished,
             Direct::No | Direct::Nothing => {}
+        }
+        if self.may_still_come(connection) {
+            return Readable::Nothing;
         }
         match () {
             () if connection.is_receive_shut || connection.has_finished => Readable::Finished,
@@ -846,6 +850,8 @@ impl Client {
                 (say::RESET, Some(Socket::Connection(_))) => {
                     sender.send(&Head::new(Kind::Reset, number).bytes(), &[])?;
                 }
+                // Another client is told first.
+                (say::CLOSE, Some(_)) if slot.is_leaving => return Ok(()),
                 (say::CLOSE, Some(socket)) => {
                     // The machine compares that with what it has given.
                     let value = match socket {
@@ -923,7 +929,8 @@ impl Client {
             self.note(index);
         }
         // Who is met is met at a machine.
-        (0..self.peers.len()).for_each(|at| self.lose_peer(at));
+        let pairs: Vec<u32> = self.peers.keys().copied().collect();
+        pairs.into_iter().for_each(|pair| self.lose_peer(pair));
     }
 
     /// The path has ended, as the program learns it when it sends. What the machine had sent before comes first.
@@ -1089,6 +1096,7 @@ impl Client {
                     _ => return Err(Fault::Socket),
                 }
             }
+            Kind::Finished if head.code == 1 => self.on_moved_in(index),
             Kind::Finished => match &mut self.slots[index as usize].socket {
                 Some(Socket::Connection(one)) => one.has_finished = true,
                 _ => return Err(Fault::Socket),

@@ -71,7 +71,7 @@ pub(super) enum Kind {
     /// Machine: a listener (the socket) has a connection, whose number is the lower half of the value; the upper half is its credit.
     /// Body: both addresses.
     Accepted = 35,
-    /// Machine: the other side has closed its half.
+    /// Machine: the other side has closed its half (code 0), or one that it has moved to the path of a pair (1).
     Finished = 36,
     /// Machine: the connection has ended (code: [`Failure`]). The value is how many bytes still come, with [`COMPLETE`] if the other side had closed
     /// its half before.

@@ -194,8 +194,10 @@ impl Service {
             self.end(socket, ground);
         }
         for pair in self.pairs.remove(number) {
-            if pair.is_asked != number && matches!(pair.stage, Stage::Expected | Stage::Meeting) {
-                self.call_off(pair.number, pair.is_asked);
+            // Who has a path to it finds that out there.
+            let other = if pair.is_asked == number { pair.asks } else { pair.is_asked };
+            if pair.stage != Stage::Apart {
+                self.call_off(pair.number, other);
             }
         }
         self.closing.retain(|_, (of, _)| *of != number);
@@ -233,18 +235,23 @@ impl Service {
             client.is_some_and(|client| client.limits.introduce)
         };
         let name = |at: usize| self.clients[at].as_ref().map(|client| client.name);
-        if !may(number) || !may(other) || name(number) == name(other) {
+        // One that does not read what it is told is told no more.
+        let is_behind = |at: usize| {
+            let client = self.clients.get(at).and_then(Option::as_ref);
+            client.is_none_or(ClientState::is_behind)
+        };
+        if !may(number) || !may(other) || is_behind(other) || name(number) == name(other) {
             return;
         }
         let pair = match self.pairs.get_or_begin(number, other) {
-            Ok(pair) if pair.stage == Stage::Met => pair,
-            Ok(_) => return,
-            Err(pair) => {
+            Some(Ok(pair)) if pair.stage == Stage::Met => pair,
+            Some(Ok(_)) | None => return,
+            Some(Err(pair)) => {
                 let head = Head::new(Kind::Expect, pair.number);
                 return self.tell_of(head, number, other);
             }
         };
-        let value = pair.next_connection();
+        let Some(value) = pair.next_connection() else { return };
         for (number, socket) in [(number, socket), (other, mirror)] {
             if let Some(client) = self.clients[number].as_mut() {
                 client.join(socket, value);
@@ -275,12 +282,12 @@ impl Service {
         }
     }
 
-    /// A client that was told to expect another hears that nobody comes.
-    fn call_off(&mut self, pair: u32, is_asked: usize) {
-        if let Some(client) = self.clients.get_mut(is_asked).and_then(Option::as_mut) {
+    /// A client that waits for a path to another hears that there will be none.
+    fn call_off(&mut self, pair: u32, waits: usize) {
+        if let Some(client) = self.clients.get_mut(waits).and_then(Option::as_mut) {
             let value = name_value(client.name);
             client.reply(Head { code: 1, value, ..Head::new(Kind::Expect, pair) });
-            self.to_give.insert(is_asked);
+            self.to_give.insert(waits);
         }
     }
 
@@ -346,6 +353,7 @@ impl Service {
         ground: &mut impl Ground,
     ) -> Result<Taken, Left> {
         let taken = self.take_messages(number, receiver, ground)?;
+        // What was closed in the same turn is given its end later: it has moved before.
         let noted = self.clients.get_mut(number).and_then(Option::as_mut);
         for note in noted.map(|client| std::mem::take(&mut client.notes)).unwrap_or_default() {
             match note {

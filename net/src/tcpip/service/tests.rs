@@ -1,5 +1,6 @@
 //! Clients and a machine in one thread and virtual time. The stack's own address is where clients meet.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use fabric::path::{Receiver, SendError, Sender, Shape, Side, Terms};
@@ -87,8 +88,8 @@ struct Party {
     is_full: bool,
     /// Set while the client takes nothing in.
     sleeps: bool,
-    /// Paths to other clients, by the numbers that this one has for them.
-    peers: Vec<Option<(Sender, Receiver)>>,
+    /// Paths to other clients, by their pairs.
+    peers: BTreeMap<u32, (Sender, Receiver)>,
 }
 
 #[derive(Clone, Copy)]
@@ -130,7 +131,7 @@ impl World {
         let client = Client::default();
         let far = Some(far);
         let (left, is_full, sleeps) = (None, false, false);
-        let peers = Vec::new();
+        let peers = BTreeMap::new();
         self.parties.push(Party { number, client, near, far, left, is_full, sleeps, peers });
     }
 
@@ -157,19 +158,14 @@ impl World {
             while let Some((peer, name)) = self.parties[at].client.next_to_meet() {
                 let own = format!("C{at}").parse().unwrap();
                 let other = name.as_str()[1..].parse::<usize>().unwrap();
-                let expected = self.parties[other].client.expected(own);
-                let (Some(of_other), false) = (expected, self.keeps_apart) else {
+                if self.keeps_apart || !self.parties[other].client.expects(peer, own) {
                     self.parties[at].client.lose_peer(peer);
                     continue;
-                };
-                for ((at, peer), halves) in [(at, peer), (other, of_other)].into_iter().zip(path())
-                {
+                }
+                for (at, halves) in [at, other].into_iter().zip(path()) {
                     let Party { client, peers, .. } = &mut self.parties[at];
-                    if peers.len() <= peer {
-                        peers.resize_with(peer + 1, || None);
-                    }
-                    peers[peer] = Some(halves);
-                    client.meet(peer);
+                    assert!(client.meet(peer));
+                    peers.insert(peer, halves);
                 }
             }
         }
@@ -178,8 +174,8 @@ impl World {
     /// What goes between clients directly.
     fn step_peers(&mut self) {
         for Party { client, peers, sleeps, .. } in &mut self.parties {
-            for (at, place) in peers.iter_mut().enumerate() {
-                let Some((sender, receiver)) = place else { continue };
+            peers.retain(|at, (sender, receiver)| {
+                let at = *at;
                 receiver.hear(Listen::Now);
                 let took = match *sleeps {
                     true => Ok(false),
@@ -191,15 +187,15 @@ impl World {
                         sender.sever(fault.text());
                     }
                     client.lose_peer(at);
-                    *place = None;
-                    continue;
+                    return false;
                 }
                 let _ = client.flush_to(at, sender);
                 sender.flush();
                 if client.is_blocked_at(at) && sender.is_ready() {
                     client.has_room_at(at);
                 }
-            }
+                true
+            });
         }
     }
 
@@ -307,7 +303,7 @@ impl World {
     fn write(&mut self, at: usize, id: ConnectionId, bytes: &[u8]) -> usize {
         let Party { client, near, peers, .. } = &mut self.parties[at];
         let fill = |room: &mut [u8]| room.copy_from_slice(&bytes[..room.len()]);
-        let route = client.route(id).and_then(|at| peers.get_mut(at)?.as_mut());
+        let route = client.route(id).and_then(|at| peers.get_mut(&at));
         let sent = match route {
             Some((sender, _)) => client.write_directly(id, bytes.len(), sender, fill),
             None => client.write_with(id, bytes.len(), &mut near.0, fill),
@@ -320,7 +316,7 @@ impl World {
         let mut target = vec![0; bytes];
         let mut count = client.read(id, &mut target, Some(&mut near.1));
         if let Some(at) = client.source(id) {
-            let path = peers.get_mut(at).and_then(Option::as_mut);
+            let path = peers.get_mut(&at);
             let receiver = path.map(|(_, receiver)| receiver);
             count += client.read_directly(id, &mut target[count..], receiver);
         }

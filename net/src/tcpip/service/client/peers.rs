@@ -54,8 +54,6 @@ enum Stage {
 /// Another client of the machine.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// What the machine calls the two of us.
-    pair: u32,
     name: Name,
     stage: Stage,
     /// Set if it was asked for by the peer.
@@ -100,8 +98,9 @@ struct Link {
     has_finished: bool,
     /// Set once the peer has closed its side.
     is_gone: bool,
-    /// What it is told when this side is closed.
+    /// What it is told when this side is closed, and the socket that the machine is told of then.
     bye: (u8, u64),
+    leaving: Option<u32>,
 }
 
 impl Link {
@@ -123,6 +122,7 @@ impl Link {
             has_finished: false,
             is_gone: false,
             bye: (0, 0),
+            leaving: None,
         }
     }
 
@@ -135,7 +135,24 @@ impl Link {
 }
 
 impl Peer {
+    fn new(name: Name, stage: Stage, is_asked: bool) -> Peer {
+        Peer {
+            name,
+            stage,
+            is_asked,
+            links: HashMap::new(),
+            hellos: HashMap::new(),
+            to_tell: VecDeque::new(),
+            kept: Kept::default(),
+            dropped: Vec::new(),
+            blocked: BTreeSet::new(),
+        }
+    }
+
     fn tell(&mut self, number: u32, what: u8) {
+        if self.stage == Stage::Over {
+            return;
+        }
         let Peer { links, to_tell, .. } = self;
         if let Some(link) = links.get_mut(&number) {
             if link.tell == 0 {
@@ -176,118 +193,152 @@ pub(super) enum Direct {
 }
 
 impl Client {
-    fn peer(&mut self, at: usize) -> Option<&mut Peer> {
-        self.peers.get_mut(at)?.as_mut()
-    }
-
-    /// The machine says that another client is to be met.
+    /// The machine says that another client is to be met, or that nothing comes of it.
     pub(super) fn on_introduced(&mut self, head: Head, name: Name) -> Result<(), Fault> {
-        if self.to_answer.len() >= 2 * PEERS_MAX {
-            return Err(Fault::Value);
-        }
-        let is_asked = head.kind == Kind::Expect;
-        if is_asked && head.code == 1 {
-            // The other one has no path to us.
-            for peer in &mut self.peers {
-                peer.take_if(|peer| peer.pair == head.socket && peer.stage == Stage::Meeting);
+        let (pair, is_asked) = (head.socket, head.kind == Kind::Expect);
+        match head.code {
+            0 => {}
+            1 => {
+                // Who makes a path for it now finds that there is no such peer.
+                if self.peers.get(&pair).is_some_and(|peer| peer.stage != Stage::Met) {
+                    self.lose_peer(pair);
+                }
+                return Ok(());
             }
+            _ => return Err(Fault::Value),
+        }
+        // One that is not answered stays expected, and the two talk over the machine.
+        if self.to_answer.len() >= 2 * PEERS_MAX || self.peers.contains_key(&pair) {
             return Ok(());
         }
-        let at = self.peers.iter().position(Option::is_none).unwrap_or(self.peers.len());
-        if at >= PEERS_MAX {
+        if self.peers.len() >= PEERS_MAX {
             let kind = if is_asked { Kind::Ready } else { Kind::Met };
-            self.to_answer.push_back(Head { code: 1, ..Head::new(kind, head.socket) });
+            self.to_answer.push_back(Head { code: 1, ..Head::new(kind, pair) });
             return Ok(());
-        }
-        if at == self.peers.len() {
-            self.peers.push(None);
         }
         if is_asked {
-            self.to_answer.push_back(Head::new(Kind::Ready, head.socket));
+            self.to_answer.push_back(Head::new(Kind::Ready, pair));
         }
-        self.peers[at] = Some(Peer {
-            pair: head.socket,
-            name,
-            stage: if is_asked { Stage::Meeting } else { Stage::ToMeet },
-            is_asked,
-            links: HashMap::new(),
-            hellos: HashMap::new(),
-            to_tell: VecDeque::new(),
-            kept: Kept::default(),
-            dropped: Vec::new(),
-            blocked: BTreeSet::new(),
-        });
+        let stage = if is_asked { Stage::Meeting } else { Stage::ToMeet };
+        self.peers.insert(pair, Peer::new(name, stage, is_asked));
         Ok(())
     }
 
-    /// A peer to which a path is to be asked for, and its guest. [`Client::meet`] or [`Client::lose_peer`] says what has become of that.
-    pub fn next_to_meet(&mut self) -> Option<(usize, Name)> {
-        let of_it =
-            |peer: &Option<Peer>| peer.as_ref().is_some_and(|peer| peer.stage == Stage::ToMeet);
-        let at = self.peers.iter().position(of_it)?;
-        let peer = self.peers[at].as_mut()?;
+    /// A pair whose other client is to be asked for a path, and that client's guest. [`Client::meet`] or [`Client::lose_peer`] says what has
+    /// become of that.
+    pub fn next_to_meet(&mut self) -> Option<(u32, Name)> {
+        let mut peers = self.peers.iter_mut();
+        let (pair, peer) = peers.find(|(_, peer)| peer.stage == Stage::ToMeet)?;
         peer.stage = Stage::Meeting;
-        Some((at, peer.name))
+        Some((*pair, peer.name))
     }
 
-    /// The peer whose guest may ask for a path, if this one may.
-    pub fn expected(&self, name: Name) -> Option<usize> {
-        let is_it = |peer: &Option<Peer>| {
-            let is_it =
-                |peer: &Peer| peer.is_asked && peer.stage == Stage::Meeting && peer.name == name;
-            peer.as_ref().is_some_and(is_it)
-        };
-        let all = self.peers.iter().enumerate().filter(|(_, peer)| is_it(peer));
-        all.max_by_key(|(_, peer)| peer.as_ref().map(|peer| peer.pair)).map(|(at, _)| at)
+    /// Returns true if a guest may ask for the path of this pair.
+    pub fn expects(&self, pair: u32, name: Name) -> bool {
+        self.peers
+            .get(&pair)
+            .is_some_and(|peer| peer.is_asked && peer.stage == Stage::Meeting && peer.name == name)
     }
 
-    /// There is a path to a peer.
-    pub fn meet(&mut self, at: usize) {
-        let Some(peer) = self.peer(at) else { return };
+    /// There is a path to a peer. Returns false if none is wanted any more.
+    pub fn meet(&mut self, at: u32) -> bool {
+        let Some(peer) = self.peers.get_mut(&at) else { return false };
+        if peer.stage != Stage::Meeting {
+            return false;
+        }
         peer.stage = Stage::Met;
         if !peer.is_asked {
-            let head = Head::new(Kind::Met, peer.pair);
-            self.to_answer.push_back(head);
+            self.to_answer.push_back(Head::new(Kind::Met, at));
         }
+        true
     }
 
     /// There is no path to a peer, or no more. What has moved there is reset; the rest goes on over the machine.
-    pub fn lose_peer(&mut self, at: usize) {
-        let Some(peer) = self.peers.get_mut(at).and_then(Option::as_mut) else { return };
-        if peer.stage == Stage::Meeting && !peer.is_asked {
-            let head = Head { code: 1, ..Head::new(Kind::Met, peer.pair) };
-            self.to_answer.push_back(head);
+    pub fn lose_peer(&mut self, at: u32) {
+        let Some(peer) = self.peers.get_mut(&at) else { return };
+        let is_to_say = match peer.stage {
+            Stage::ToMeet | Stage::Meeting => !peer.is_asked,
+            Stage::Met => true,
+            Stage::Over => return,
+        };
+        if is_to_say && self.gone.is_none() {
+            self.to_answer.push_back(Head { code: 1, ..Head::new(Kind::Met, at) });
         }
         peer.stage = Stage::Over;
         peer.dropped.clear();
         peer.to_tell.clear();
         peer.hellos.clear();
-        self.has_moved = true;
-        let blocked = std::mem::take(&mut peer.blocked);
-        blocked.into_iter().for_each(|index| self.note(index));
-        let Some(peer) = self.peers[at].as_mut() else { return };
-        let mut lost = Vec::new();
-        let Client { slots, .. } = self;
+        let mut news: Vec<u32> = std::mem::take(&mut peer.blocked).into_iter().collect();
+        let (mut lost, mut left) = (Vec::new(), Vec::new());
+        let slots = &mut self.slots;
         peer.links.retain(|_, link| {
             link.tell = 0;
-            let Some(index) = link.index else { return false };
-            let is_shut = connection_at(slots, index).is_none_or(|one| one.is_send_shut);
-            let is_over = link.begins_at.is_some() && link.has_finished;
-            if link.has_moved && !is_shut && !link.is_gone || link.begins_at.is_some() && !is_over {
+            let Some(index) = link.index else {
+                left.extend(link.leaving);
+                return false;
+            };
+            let Some(one) = connection_at(slots, index) else { return false };
+            let is_read = one.is_moved_in || link.begins_at.is_some();
+            if link.has_moved && !link.is_gone || is_read && !link.has_finished {
                 lost.push(index);
             }
-            let is_kept = !link.parked.is_empty() || link.has_moved || is_over;
-            if !is_kept && let Some(one) = connection_at(slots, index) {
+            // What has come is read, and a half that has moved moves no more.
+            let is_kept = link.has_moved || link.begins_at.is_some();
+            if !is_kept {
                 one.link = None;
+                news.push(index);
             }
             is_kept
         });
         let is_empty = peer.links.is_empty();
-        for index in lost {
+        news.into_iter().for_each(|index| self.note(index));
+        left.into_iter().for_each(|index| self.has_left(index));
+        lost.into_iter().for_each(|index| self.break_link(index));
+        if is_empty {
+            self.peers.remove(&at);
+        }
+    }
+
+    /// A connection was closed, and the peer has been told so: the machine is told now.
+    fn has_left(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        if std::mem::take(&mut slot.is_leaving) && slot.say & say::CLOSE != 0 {
+            // It may be among those that have something else to say.
+            self.to_say.retain(|other| *other != index);
+            self.to_say.push_back(index);
+        }
+    }
+
+    /// The machine says that the other side has closed a half that had moved: its end comes directly, if it still can.
+    pub(super) fn on_moved_in(&mut self, index: u32) {
+        let Some(one) = connection_at(&mut self.slots, index) else { return };
+        one.is_moved_in = true;
+        let Some(one) = connection_of_slot(&self.slots, index) else { return };
+        let is_complete = one.link.is_some_and(|(at, number)| {
+            let peer = self.peers.get(&at);
+            let link = peer.and_then(|peer| peer.links.get(&number));
+            link.is_some_and(|link| link.has_finished)
+        });
+        if !is_complete && !self.may_still_come(one) {
             self.break_link(index);
         }
-        if is_empty {
-            self.peers[at] = None;
+    }
+
+    /// Returns true if more of the half that the other side has moved comes directly, whatever the machine says.
+    pub(super) fn may_still_come(&self, one: &Connection) -> bool {
+        let Some((at, number)) = one.link else { return false };
+        let Some(peer) = self.peers.get(&at) else { return false };
+        let Some(link) = peer.links.get(&number) else { return false };
+        peer.stage == Stage::Met
+            && (one.is_moved_in || link.begins_at.is_some())
+            && !link.has_finished
+            && !link.is_gone
+    }
+
+    /// The bytes of a connection can go nowhere: its half has moved to a path that has ended.
+    pub fn break_moved(&mut self, id: ConnectionId) {
+        if self.route(id).is_some() {
+            self.break_link(id.index() as u32);
         }
     }
 
@@ -306,25 +357,19 @@ impl Client {
     /// The machine says what a connection is called on the path to a peer.
     pub(super) fn on_joined(&mut self, index: u32, value: u64) -> Result<(), Fault> {
         let (pair, number) = ((value >> 32) as u32, value as u32);
-        let is_it = |peer: &Option<Peer>| {
-            let is_it = |peer: &Peer| peer.pair == pair && peer.stage != Stage::Over;
-            peer.as_ref().is_some_and(is_it)
-        };
-        let at = self.peers.iter().position(is_it);
+        let peer = self.peers.get_mut(&pair).filter(|peer| peer.stage != Stage::Over);
         let slot = &mut self.slots[index as usize];
         let is_closed = slot.is_closed();
         let Some(Socket::Connection(one)) = &mut slot.socket else { return Err(Fault::Socket) };
         if !one.is_open || one.link.is_some() {
             return Err(Fault::Socket);
         }
-        // The peer learns that nobody says hello: its bytes go over the machine.
-        let (Some(at), false) = (at, is_closed) else {
-            if let Some(peer) = at.and_then(|at| self.peers[at].as_mut()) {
-                peer.hellos.remove(&number);
-            }
+        let Some(peer) = peer else { return Ok(()) };
+        if is_closed {
+            // Nobody says hello here, so the peer's bytes go over the machine.
+            peer.hellos.remove(&number);
             return Ok(());
-        };
-        let Some(peer) = self.peers[at].as_mut() else { return Ok(()) };
+        }
         if peer.links.contains_key(&number) {
             return Err(Fault::InUse);
         }
@@ -332,7 +377,7 @@ impl Client {
         if let Some(credit) = peer.hellos.remove(&number) {
             (link.has_heard_hello, link.may_send) = (true, credit);
         }
-        one.link = Some((at, number));
+        one.link = Some((pair, number));
         peer.links.insert(number, link);
         peer.tell(number, tell::HELLO);
         Ok(())
@@ -341,14 +386,14 @@ impl Client {
     /// Connections that have something to do with a peer.
     #[cfg(test)]
     pub(in crate::tcpip::service) fn links(&self) -> usize {
-        self.peers.iter().flatten().map(|peer| peer.links.len() + peer.hellos.len()).sum()
+        self.peers.values().map(|peer| peer.links.len() + peer.hellos.len()).sum()
     }
 
     /// The peer over whose path the bytes of a connection go that are written now. None: they go over the machine.
-    pub fn route(&self, id: ConnectionId) -> Option<usize> {
+    pub fn route(&self, id: ConnectionId) -> Option<u32> {
         let one = self.connection(id)?;
         let (at, number) = one.link?;
-        let peer = self.peers.get(at)?.as_ref()?;
+        let peer = self.peers.get(&at)?;
         let link = peer.links.get(&number)?;
         let can_move = peer.stage == Stage::Met
             && link.has_heard_hello
@@ -360,7 +405,7 @@ impl Client {
     }
 
     /// The peer from whose path the next bytes of a connection are read. None: they come over the machine.
-    pub fn source(&self, id: ConnectionId) -> Option<usize> {
+    pub fn source(&self, id: ConnectionId) -> Option<u32> {
         let one = self.connection(id)?;
         let (at, _) = one.link?;
         (self.direct(one) == Direct::Bytes).then_some(at)
@@ -380,7 +425,7 @@ impl Client {
     /// What there is to read over the path to a peer, once nothing is left of what came over the machine.
     pub(super) fn direct(&self, one: &Connection) -> Direct {
         let Some((at, number)) = one.link else { return Direct::No };
-        let peer = self.peers.get(at).and_then(Option::as_ref);
+        let peer = self.peers.get(&at);
         let Some(link) = peer.and_then(|peer| peer.links.get(&number)) else { return Direct::No };
         match () {
             () if link.begins_at != Some(one.came) => Direct::No,
@@ -391,8 +436,8 @@ impl Client {
     }
 
     /// Says whether bytes of a connection can be sent over the path to a peer.
-    pub(super) fn writable_directly(&self, index: u32, at: usize, number: u32) -> Writable {
-        let Some(peer) = self.peers.get(at).and_then(Option::as_ref) else {
+    pub(super) fn writable_directly(&self, index: u32, at: u32, number: u32) -> Writable {
+        let Some(peer) = self.peers.get(&at) else {
             return Writable::Closed;
         };
         let Some(link) = peer.links.get(&number) else { return Writable::Closed };
@@ -419,7 +464,7 @@ impl Client {
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<usize, SendError> {
         let Some(at) = self.route(id) else { return Ok(0) };
-        if self.peers[at].as_ref().is_some_and(|peer| !peer.to_tell.is_empty()) {
+        if self.peers.get(&at).is_some_and(|peer| !peer.to_tell.is_empty()) {
             let flushed = match self.flush_to(at, sender) {
                 Ok(true) => None,
                 Ok(false) => Some(SendError::Full),
@@ -435,7 +480,7 @@ impl Client {
         }
         let Some((_, number)) = self.connection(id).and_then(|one| one.link) else { return Ok(0) };
         let before = self.connection(id).map_or(0, |one| one.sent);
-        let link = self.peers[at].as_mut().and_then(|peer| peer.links.get_mut(&number));
+        let link = self.peers.get_mut(&at).and_then(|peer| peer.links.get_mut(&number));
         let Some(link) = link else { return Ok(0) };
         if link.is_gone {
             // As TCP does with bytes for a side that is closed.
@@ -457,50 +502,31 @@ impl Client {
         Ok(bytes)
     }
 
-    /// Sends bytes of a stream over the path to a peer: see [`Client::write_all`].
-    ///
-    /// # Errors
-    /// [`SendError::Severed`].
-    pub fn write_all_directly(
-        &mut self,
-        id: ConnectionId,
-        bytes: &[u8],
-        sender: &mut Sender,
-    ) -> Result<(), SendError> {
+    /// Sends bytes of a stream over the path to a peer: see [`Client::write_all`]. The program has given them away: if the path has ended they are lost
+    /// with it, and the connection is reset.
+    pub fn write_all_directly(&mut self, id: ConnectionId, bytes: &[u8], sender: &mut Sender) {
         let fill = |room: &mut [u8]| room.copy_from_slice(&bytes[..room.len()]);
-        let sent = match self.write_directly(id, bytes.len(), sender, fill) {
-            Ok(sent) => sent,
-            Err(error @ SendError::Severed(_)) => return Err(error),
-            Err(_) => 0,
-        };
+        let sent = self.write_directly(id, bytes.len(), sender, fill).unwrap_or(0);
         let left = &bytes[sent..];
-        let Some((at, number)) = self.connection(id).and_then(|one| one.link) else {
-            return Ok(());
-        };
-        let before = self.connection(id).map_or(0, |one| one.sent);
-        if left.is_empty() {
-            return Ok(());
-        }
-        let Some(peer) = self.peers[at].as_mut() else { return Ok(()) };
-        let Some(link) = peer.links.get_mut(&number).filter(|link| !link.is_gone) else {
-            return Ok(());
-        };
-        if !std::mem::replace(&mut link.has_moved, true) {
+        let Some(one) = self.connection(id).filter(|_| !left.is_empty()) else { return };
+        let (before, Some((at, number))) = (one.sent, one.link) else { return };
+        let Some(peer) = self.peers.get_mut(&at) else { return };
+        let Some(link) = peer.links.get_mut(&number).filter(|link| !link.is_gone) else { return };
+        link.may_send = link.may_send.saturating_sub(left.len());
+        link.unsent = left.into();
+        let has_moved = std::mem::replace(&mut link.has_moved, true);
+        if !has_moved {
             link.sent = before;
-            self.say(id.index() as u32, say::MOVED);
-        }
-        let Some(peer) = self.peers[at].as_mut() else { return Ok(()) };
-        if let Some(link) = peer.links.get_mut(&number) {
-            link.may_send = link.may_send.saturating_sub(left.len());
-            link.unsent = left.into();
         }
         peer.tell(number, tell::DATA);
-        Ok(())
+        if !has_moved {
+            self.say(id.index() as u32, say::MOVED);
+        }
     }
 
     /// Bytes that can be sent in one message to a peer now.
-    pub(super) fn room_directly(&self, at: usize, number: u32) -> usize {
-        let peer = self.peers.get(at).and_then(Option::as_ref);
+    pub(super) fn room_directly(&self, at: u32, number: u32) -> usize {
+        let peer = self.peers.get(&at);
         let link = peer.and_then(|peer| peer.links.get(&number));
         link.map_or(0, |link| match link.is_gone {
             true => DATA_BYTES_MAX,
@@ -509,11 +535,11 @@ impl Client {
     }
 
     /// A verb is refused: the socket has news when it may be tried again.
-    fn refuse_at(&mut self, at: usize, id: ConnectionId, error: &SendError) {
+    fn refuse_at(&mut self, at: u32, id: ConnectionId, error: &SendError) {
         let index = id.index() as u32;
         match error {
             SendError::Full | SendError::Quiesced => {
-                if let Some(peer) = self.peer(at) {
+                if let Some(peer) = self.peers.get_mut(&at) {
                     peer.blocked.insert(index);
                 }
             }
@@ -522,20 +548,20 @@ impl Client {
     }
 
     /// Returns true if a verb had to be refused because the path to a peer had no room.
-    pub fn is_blocked_at(&self, at: usize) -> bool {
-        let peer = self.peers.get(at).and_then(Option::as_ref);
+    pub fn is_blocked_at(&self, at: u32) -> bool {
+        let peer = self.peers.get(&at);
         peer.is_some_and(|peer| !peer.blocked.is_empty())
     }
 
     /// Returns true if something waits for room on the path to a peer.
-    pub fn is_waiting_at(&self, at: usize) -> bool {
-        let peer = self.peers.get(at).and_then(Option::as_ref);
+    pub fn is_waiting_at(&self, at: u32) -> bool {
+        let peer = self.peers.get(&at);
         peer.is_some_and(|peer| !peer.blocked.is_empty() || !peer.to_tell.is_empty())
     }
 
     /// There may be room on the path to a peer again: those who were refused are told.
-    pub fn has_room_at(&mut self, at: usize) {
-        let Some(peer) = self.peer(at) else { return };
+    pub fn has_room_at(&mut self, at: u32) {
+        let Some(peer) = self.peers.get_mut(&at) else { return };
         let blocked = std::mem::take(&mut peer.blocked);
         self.has_moved |= !blocked.is_empty();
         blocked.into_iter().for_each(|index| self.note(index));
@@ -578,7 +604,7 @@ impl Client {
             return 0;
         }
         let Some((at, number)) = one.link else { return 0 };
-        let Some(peer) = self.peers[at].as_mut() else { return 0 };
+        let Some(peer) = self.peers.get_mut(&at) else { return 0 };
         let Peer { links, kept, .. } = peer;
         let Some(link) = links.get_mut(&number) else { return 0 };
         let count = take(&mut link.parked, kept);
@@ -596,14 +622,14 @@ impl Client {
             return None;
         }
         let (at, number) = one.link?;
-        Some(&self.peers.get(at)?.as_ref()?.links.get(&number)?.parked)
+        Some(&self.peers.get(&at)?.links.get(&number)?.parked)
     }
 
     /// This side sends nothing more: if it has moved, the peer is told. Returns false if the machine is to be told.
     pub(super) fn shut_directly(&mut self, index: u32) -> bool {
         let Some(one) = connection_at(&mut self.slots, index) else { return false };
         let Some((at, number)) = one.link else { return false };
-        let Some(peer) = self.peers.get_mut(at).and_then(Option::as_mut) else { return false };
+        let Some(peer) = self.peers.get_mut(&at) else { return false };
         let has_moved = peer.links.get(&number).is_some_and(|link| link.has_moved);
         if has_moved && peer.stage == Stage::Met {
             peer.tell(number, tell::FINISHED);
@@ -615,22 +641,25 @@ impl Client {
     pub(super) fn leave_directly(&mut self, index: u32, is_reset: bool) {
         let Some(one) = connection_at(&mut self.slots, index) else { return };
         let (is_receive_shut, is_send_shut) = (one.is_receive_shut, one.is_send_shut);
+        let read = one.read;
         let Some((at, number)) = one.link.take() else { return };
-        let Some(peer) = self.peers.get_mut(at).and_then(Option::as_mut) else { return };
+        let Some(peer) = self.peers.get_mut(&at) else { return };
+        peer.blocked.remove(&index);
         let is_over = peer.stage == Stage::Over;
         let Some(link) = peer.links.get_mut(&number) else { return };
-        if is_over || link.is_gone || !link.has_said_hello {
+        if is_over || !link.has_said_hello {
             peer.forget(number);
             if is_over && peer.links.is_empty() {
-                self.peers[at] = None;
+                self.peers.remove(&at);
             }
             return;
         }
         let read = match link.begins_at {
-            Some(_) if !is_receive_shut => link.read,
-            _ => u64::MAX,
+            _ if is_receive_shut => u64::MAX,
+            Some(_) => link.read,
+            None => read,
         };
-        link.index = None;
+        (link.index, link.leaving) = (None, Some(index));
         link.bye = (u8::from(is_reset), read);
         let (has_moved, parked) = (link.has_moved, std::mem::take(&mut link.parked));
         peer.drop_later(parked);
@@ -638,23 +667,29 @@ impl Client {
             peer.tell(number, tell::FINISHED);
         }
         peer.tell(number, tell::BYE);
+        // What it has written goes first, and then the machine hears of the end.
+        self.slots[index as usize].is_leaving = true;
     }
 
     /// Says what is to be said to a peer. Returns false if the path had no room for all of it.
     ///
     /// # Errors
     /// [`SendError`], never `Full`: the path is of no use.
-    pub fn flush_to(&mut self, at: usize, sender: &mut Sender) -> Result<bool, SendError> {
+    pub fn flush_to(&mut self, at: u32, sender: &mut Sender) -> Result<bool, SendError> {
         loop {
-            let Some(peer) = self.peers.get_mut(at).and_then(Option::as_mut) else {
+            let Some(peer) = self.peers.get_mut(&at) else {
                 return Ok(true);
             };
             let Some(number) = peer.to_tell.front().copied() else { return Ok(true) };
             match peer.tell_all_of(number, sender) {
-                Ok(index) => {
+                Ok(told) => {
                     peer.to_tell.pop_front();
-                    // What it had written is on its way.
-                    index.into_iter().for_each(|index| self.note(index));
+                    match told {
+                        Told::Nothing => {}
+                        // What it had written is on its way.
+                        Told::Wrote(index) => self.note(index),
+                        Told::Left(index) => self.has_left(index),
+                    }
                 }
                 Err(SendError::Full | SendError::Quiesced) => return Ok(false),
                 Err(error) => return Err(error),
@@ -666,8 +701,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Left`]: the path is to be ended, and [`Client::lose_peer`] to be called.
-    pub fn take_in_from(&mut self, at: usize, receiver: &mut Receiver) -> Result<bool, Left> {
-        let Some(peer) = self.peer(at) else { return Ok(false) };
+    pub fn take_in_from(&mut self, at: u32, receiver: &mut Receiver) -> Result<bool, Left> {
+        let Some(peer) = self.peers.get_mut(&at) else { return Ok(false) };
         if !peer.dropped.is_empty() {
             let Peer { dropped, kept, .. } = peer;
             for mut parked in dropped.drain(..) {
@@ -685,11 +720,11 @@ impl Client {
 
     fn take_from(
         &mut self,
-        at: usize,
+        at: u32,
         fetched: Fetched,
         receiver: &mut Receiver,
     ) -> Result<(), Fault> {
-        if let Some(Peer { links, kept, .. }) = self.peer(at) {
+        if let Some(Peer { links, kept, .. }) = self.peers.get_mut(&at) {
             kept.count();
             while let Some((message, number)) = kept.take_overdue() {
                 if let Some(link) = links.get_mut(&number) {
@@ -704,7 +739,7 @@ impl Client {
                 match head.kind {
                     Kind::Data => {
                         let is_wanted = self.reader_of(at, head, message.body.len())?;
-                        if let (Some(index), Some(peer)) = (is_wanted, self.peers[at].as_mut())
+                        if let (Some(index), Some(peer)) = (is_wanted, self.peers.get_mut(&at))
                             && let Some(link) = peer.links.get_mut(&head.socket)
                         {
                             link.parked.push_copy(message.body);
@@ -723,7 +758,7 @@ impl Client {
 
     fn take_page_from(
         &mut self,
-        at: usize,
+        at: u32,
         page: InPage,
         receiver: &mut Receiver,
     ) -> Result<(), Fault> {
@@ -738,7 +773,7 @@ impl Client {
             _ => Err(Fault::Length),
         });
         if let Ok((head, Some(index))) = wanted
-            && let Some(Peer { links, kept, .. }) = self.peer(at)
+            && let Some(Peer { links, kept, .. }) = self.peers.get_mut(&at)
             && let Some(link) = links.get_mut(&head.socket)
         {
             link.parked.push_page(head.socket, page, kept, receiver);
@@ -750,9 +785,9 @@ impl Client {
     }
 
     /// Notes that so many bytes have come. Returns the socket if its program still takes them.
-    fn reader_of(&mut self, at: usize, head: Head, bytes: usize) -> Result<Option<u32>, Fault> {
+    fn reader_of(&mut self, at: u32, head: Head, bytes: usize) -> Result<Option<u32>, Fault> {
         let Client { peers, slots, .. } = self;
-        let Some(peer) = peers[at].as_mut() else { return Ok(None) };
+        let Some(peer) = peers.get_mut(&at) else { return Ok(None) };
         // Of one that we have closed, the peer has not heard yet, or nothing of it was ever here.
         let Some(link) = peer.links.get_mut(&head.socket) else { return Ok(None) };
         if !link.has_said_hello || link.has_finished || link.is_gone {
@@ -778,8 +813,8 @@ impl Client {
     }
 
     /// Takes what a peer says of a connection.
-    fn heard(&mut self, at: usize, head: Head) -> Result<(), Fault> {
-        let Some(peer) = self.peers[at].as_mut() else { return Ok(()) };
+    fn heard(&mut self, at: u32, head: Head) -> Result<(), Fault> {
+        let Some(peer) = self.peers.get_mut(&at) else { return Ok(()) };
         let number = head.socket;
         if head.code != 0 && head.kind != Kind::Bye {
             return Err(Fault::Value);
@@ -789,10 +824,10 @@ impl Client {
             match head.kind {
                 Kind::Hello => {
                     let credit = credit.ok_or(Fault::Value)?;
-                    if peer.hellos.len() >= HELLOS_MAX {
-                        return Err(Fault::Value);
+                    // Of one that is not noted, bytes go over the machine.
+                    if peer.hellos.len() < HELLOS_MAX {
+                        peer.hellos.insert(number, credit);
                     }
-                    peer.hellos.insert(number, credit);
                 }
                 Kind::Bye => {
                     peer.hellos.remove(&number);
@@ -820,15 +855,24 @@ impl Client {
             }
             Kind::Bye if !link.is_gone && head.code <= 1 => {
                 link.is_gone = true;
-                let is_reset = head.code == 1 || link.has_moved && head.value < link.sent;
+                let sent = link.sent + link.unsent.len() as u64;
+                let is_reset = head.code == 1 || link.has_moved && head.value < sent;
                 let is_of_use = link.has_moved || link.begins_at.is_some();
                 let index = link.index;
                 let Some(index) = index.filter(|_| is_of_use || is_reset) else {
-                    if let Some(one) = index.and_then(|index| connection_at(&mut self.slots, index))
-                    {
-                        one.link = None;
+                    // It is of no use here any more. Whoever has said hello says goodbye, once.
+                    if let Some(index) = index {
+                        if let Some(one) = connection_at(&mut self.slots, index) {
+                            one.link = None;
+                        }
+                        match link.has_said_hello {
+                            true => {
+                                link.index = None;
+                                peer.tell(number, tell::BYE);
+                            }
+                            false => peer.forget(number),
+                        }
                     }
-                    peer.forget(number);
                     return Ok(());
                 };
                 if is_reset {
@@ -838,7 +882,7 @@ impl Client {
             Kind::Hello | Kind::Credit | Kind::Finished | Kind::Bye => return Err(Fault::Socket),
             _ => return Err(Fault::Kind),
         }
-        let index = self.peers[at].as_ref().and_then(|peer| peer.links.get(&number)?.index);
+        let index = self.peers.get(&at).and_then(|peer| peer.links.get(&number)?.index);
         if let Some(index) = index {
             self.note(index);
         }
@@ -847,10 +891,10 @@ impl Client {
 }
 
 impl Peer {
-    /// Says all that is to be said of a connection. Returns its socket if bytes that had waited have gone.
-    fn tell_all_of(&mut self, number: u32, sender: &mut Sender) -> Result<Option<u32>, SendError> {
-        let mut wrote = None;
-        let Some(link) = self.links.get_mut(&number) else { return Ok(None) };
+    /// Says all that is to be said of a connection.
+    fn tell_all_of(&mut self, number: u32, sender: &mut Sender) -> Result<Told, SendError> {
+        let mut told = Told::Nothing;
+        let Some(link) = self.links.get_mut(&number) else { return Ok(told) };
         while link.tell != 0 {
             let what: u8 = 1 << link.tell.trailing_zeros();
             let head = match what {
@@ -878,18 +922,37 @@ impl Peer {
                 tell::DATA => {
                     link.sent += link.unsent.len() as u64;
                     link.unsent = Box::default();
-                    wrote = link.index;
+                    if let Some(index) = link.index {
+                        told = Told::Wrote(index);
+                    }
                 }
                 _ => {}
             }
             link.tell &= !what;
             if what == tell::BYE {
                 // Nothing is known of it from now on. What the peer still sends is for nobody.
+                let left = link.leaving;
                 self.links.remove(&number);
-                return Ok(None);
+                return Ok(left.map_or(Told::Nothing, Told::Left));
             }
         }
-        Ok(wrote)
+        Ok(told)
+    }
+}
+
+/// What came of saying all that is to be said of a connection.
+enum Told {
+    Nothing,
+    /// Bytes of this socket that had waited have gone.
+    Wrote(u32),
+    /// All of this socket, which was closed.
+    Left(u32),
+}
+
+fn connection_of_slot(slots: &[Slot], index: u32) -> Option<&Connection> {
+    match &slots.get(index as usize)?.socket {
+        Some(Socket::Connection(one)) => Some(one),
+        _ => None,
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Slot {
     pub(super) socket: Option<Socket>,
     /// What is to be said of it: while that is something, the slot is in the queue of those of which something is.
     pub(super) say: u16,
+    /// Set while another client is to be told that it is closed, before the machine is.
+    pub(super) is_leaving: bool,
     /// Set once the machine was told that it is closed.
     pub(super) is_closing: bool,
     /// Set if the machine does not know it any more.
@@ -68,8 +70,10 @@ pub(super) struct Connection {
     /// Bytes that were sent in all over the machine, and came over it.
     pub(super) sent: u64,
     pub(super) came: u64,
-    /// The peer that the other side is, and what the connection is called there.
-    pub(super) link: Option<(usize, u32)>,
+    /// The pair that the other side is the other client of, and what the connection is called there.
+    pub(super) link: Option<(u32, u32)>,
+    /// Set once the machine has said that the other side has ended its half directly.
+    pub(super) is_moved_in: bool,
     /// What has come and was not read.
     pub(super) parked: Parked,
     /// Bytes that were read, of which the machine was not told.
@@ -108,6 +112,7 @@ impl Connection {
             sent: 0,
             came: 0,
             link: None,
+            is_moved_in: false,
             parked: Parked::default(),
             to_return: 0,
             read: 0,

@@ -889,12 +889,12 @@ impl ClientState {
         let has_end = connection.end.is_some() || connection.has_told_end;
         if is_open
             && !has_end
-            // One that sends directly says that it has finished there.
-            && !connection.has_moved_in
             && !connection.has_told_finished
             && stack.readable(id) == Readable::Finished
         {
-            sender.send(&Head::new(Kind::Finished, number).bytes(), &[])?;
+            // One that sends directly has said so there, if the path to it has not ended.
+            let code = u8::from(connection.has_moved_in);
+            sender.send(&Head { code, ..Head::new(Kind::Finished, number) }.bytes(), &[])?;
             connection.has_told_finished = true;
         }
         if is_open

@@ -34,10 +34,12 @@ impl Pair {
     }
 
     /// A number for a connection, with that of the pair above it.
-    pub(super) fn next_connection(&mut self) -> u64 {
+    ///
+    /// None once all numbers were used: a number that is used again could be taken for another.
+    pub(super) fn next_connection(&mut self) -> Option<u64> {
         let number = self.next;
-        self.next = self.next.wrapping_add(1);
-        u64::from(self.number) << 32 | u64::from(number)
+        self.next = number.checked_add(1)?;
+        Some(u64::from(self.number) << 32 | u64::from(number))
     }
 }
 
@@ -51,17 +53,22 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// The pair of two clients. None if it is new: then it is expected from now on that one asks the other for a path.
-    pub(super) fn get_or_begin(&mut self, asks: usize, is_asked: usize) -> Result<&mut Pair, Pair> {
+    /// The pair of two clients, as an error if it is new: then it is expected from now on that one asks the other for a path. None once all numbers
+    /// of pairs were used.
+    pub(super) fn get_or_begin(
+        &mut self,
+        asks: usize,
+        is_asked: usize,
+    ) -> Option<Result<&mut Pair, Pair>> {
         let key = (asks.min(is_asked), asks.max(is_asked));
         if !self.pairs.contains_key(&key) {
             let pair = Pair { number: self.next, asks, is_asked, stage: Stage::Expected, next: 0 };
-            self.next = self.next.wrapping_add(1);
+            self.next = self.next.checked_add(1)?;
             self.by_number.insert(pair.number, key);
             self.pairs.insert(key, pair);
-            return Err(pair);
+            return Some(Err(pair));
         }
-        Ok(self.pairs.get_mut(&key).expect("it is there"))
+        self.pairs.get_mut(&key).map(Ok)
     }
 
     /// The pair of this number, if it is one of this client.

@@ -92,8 +92,7 @@ fn clients_that_get_no_path_go_on_over_the_machine() {
     assert_eq!((moved(&world), world.service.counters().introduced), ([0, 0], 0));
     assert!(are_undisturbed(&world));
     // The other one is not waited for.
-    let name = "C0".parse().unwrap();
-    assert_eq!(world.parties[1].client.expected(name), None);
+    assert!(!world.parties[1].client.expects(0, "C0".parse().unwrap()));
 }
 
 #[test]
@@ -180,7 +179,7 @@ fn path_that_ends_resets_what_has_moved_and_nothing_else() {
     let listening = world.listen(1, 8);
     let [quiet, quiet_far] = world.connect(0, 1, listening);
     assert_eq!(world.write(0, near, b"on its way"), 10);
-    world.parties[0].peers[0] = None;
+    world.parties[0].peers.clear();
     world.parties[0].client.lose_peer(0);
     world.settle();
     assert_eq!(world.parties[0].client.take_end(near), Some(Failure::Reset));
@@ -257,7 +256,7 @@ fn what_a_peer_may_not_say_ends_its_path_alone() {
     ];
     for (fault, head, body) in cases {
         let (mut world, [_, far]) = introduced();
-        let (sender, _) = world.parties[0].peers[0].as_mut().unwrap();
+        let (sender, _) = world.parties[0].peers.get_mut(&0).unwrap();
         let twice = if fault == Fault::Credit { 2 } else { 1 };
         for _ in 0..twice {
             sender.send(&head.bytes(), body).unwrap();
@@ -342,6 +341,7 @@ proptest! {
             (0..2).for_each(|end| world.close(end, ids[end]));
         }
         world.settle();
-        prop_assert!(are_undisturbed(&world) && nothing_is_left(&world));
+        prop_assert!(are_undisturbed(&world), "{:?}", world.peer_faults);
+        prop_assert!(nothing_is_left(&world));
     }
 }
