@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use proof::hostile::{
     alone, appc_peer, control_protocol_guest, control_protocol_host, disk_guest, disk_units,
     disk_volume, doorbell_abuse, iucv_peer, lan_peer, lan_registration, line_messages, port_frames,
-    profile_import, reader_scribble, reader_scribble_meanwhile, tcpip_conversation, tcpip_frames,
-    writer_scribble, writer_scribble_meanwhile,
+    profile_import, reader_scribble, reader_scribble_meanwhile, tcpip_client, tcpip_conversation,
+    tcpip_frames, tcpip_service, writer_scribble, writer_scribble_meanwhile,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -137,6 +137,16 @@ proptest! {
     #[test]
     fn stack_is_not_harmed_by_members_that_send_anything(program in program()) {
         tcpip_frames(&program);
+    }
+
+    #[test]
+    fn tcpip_machine_and_its_honest_client_are_not_harmed_by_a_client_that_asks_for_anything(program in program()) {
+        tcpip_service(&program);
+    }
+
+    #[test]
+    fn client_is_not_harmed_by_a_tcpip_machine_and_clients_that_say_anything(program in program()) {
+        tcpip_client(&program);
     }
 
     #[test]

@@ -824,6 +824,12 @@ impl Client {
                         Socket::Listener(one) => one.taken = 0,
                     }
                 }
+                (say::RETURNED, Some(Socket::Connection(one))) => {
+                    let value = one.returned as u64;
+                    let head = Head { value, ..Head::new(Kind::Returned, number) };
+                    sender.send(&head.bytes(), &[])?;
+                    one.returned = 0;
+                }
                 (say::DATA, Some(Socket::Connection(one))) => {
                     sender.send(&Head::new(Kind::Data, number).bytes(), &one.unsent)?;
                     one.unsent = Box::default();
@@ -1097,6 +1103,22 @@ impl Client {
                 }
             }
             Kind::Finished if head.code == 1 => self.on_moved_in(index),
+            Kind::Recall => {
+                let bytes = usize::try_from(head.value).ok().filter(|it| *it <= CREDIT_BYTES_MAX);
+                let bytes = bytes.ok_or(Fault::Value)?;
+                match &mut self.slots[index as usize].socket {
+                    Some(Socket::Connection(one)) if one.is_open => {
+                        let returned = bytes.min(one.may_send);
+                        one.may_send -= returned;
+                        one.returned += returned;
+                    }
+                    _ => return Err(Fault::Socket),
+                }
+                // What a closed one has goes back with it.
+                if !self.slots[index as usize].is_closed() {
+                    self.say(index, say::RETURNED);
+                }
+            }
             Kind::Finished => match &mut self.slots[index as usize].socket {
                 Some(Socket::Connection(one)) => one.has_finished = true,
                 _ => return Err(Fault::Socket),

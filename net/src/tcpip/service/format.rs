@@ -61,6 +61,8 @@ pub(super) enum Kind {
     Met = 13,
     /// Client: from now on what it sends over this connection goes to the other client directly.
     Moved = 14,
+    /// Client: it gives so many bytes of its credit back (the value), as it was asked to.
+    Returned = 15,
     /// Machine: the first message. The value is how many sockets the client may have. Body: the machine's addresses.
     Welcome = 32,
     /// Machine: a socket is open; the value is the credit that the machine gives. Body: its address, and the other side's of a
@@ -87,6 +89,8 @@ pub(super) enum Kind {
     Meet = 41,
     /// Machine: on the path of a pair of clients (the upper half of the value) this connection has the number that is the lower half.
     Joined = 42,
+    /// Machine: the client is to give credit back: so many bytes (the value), or as many as it has not used.
+    Recall = 43,
     /// Another client: it knows the connection of this number (the socket), and takes so many bytes (the value).
     Hello = 64,
     /// Another client: it has closed the connection (code 0), or reset it (1). The value is where in the stream it has ceased to read.
@@ -94,7 +98,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 27] = [
+    const ALL: [Kind; 29] = [
         Kind::Connect,
         Kind::Listen,
         Kind::Bind,
@@ -109,6 +113,7 @@ impl Kind {
         Kind::Ready,
         Kind::Met,
         Kind::Moved,
+        Kind::Returned,
         Kind::Welcome,
         Kind::Opened,
         Kind::Failed,
@@ -120,6 +125,7 @@ impl Kind {
         Kind::Expect,
         Kind::Meet,
         Kind::Joined,
+        Kind::Recall,
         Kind::Hello,
         Kind::Bye,
     ];
@@ -416,7 +422,7 @@ mod tests {
             bad[reserved] = 1;
             assert_eq!(Head::parse(&bad), Err(Fault::Head));
         }
-        for kind in [0, 15, 31, 43, 66, 255] {
+        for kind in [0, 16, 31, 44, 66, 255] {
             let mut bad = good;
             bad[0] = kind;
             assert_eq!(Head::parse(&bad), Err(Fault::Kind));

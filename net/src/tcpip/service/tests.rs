@@ -1223,11 +1223,68 @@ fn answer_that_comes_too_late_is_not_taken_for_that_of_the_next_question() {
     assert!(world.parties.iter().all(|party| party.left.is_none()));
 }
 
+#[test]
+fn stream_that_is_idle_gives_credit_back_to_one_that_has_used_up_its_own() {
+    let limits = ClientLimits { buffers_max: 512 << 10, sockets_max: 8, ..ClientLimits::default() };
+    let mut world = World::new(&[limits, ClientLimits::default()]);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    let streams = [0; 2].map(|_| world.connect(0, 1, listening));
+    let before = world.counters(0).buffers_bytes;
+    // What there is credit for, at once; all of it is read.
+    let fill = |world: &mut World, [near, far]: [ConnectionId; 2]| {
+        let mut sent = 0;
+        loop {
+            let now = world.write(0, near, &[7; 65_000]);
+            sent += now;
+            if now == 0 {
+                break;
+            }
+        }
+        let mut found = 0;
+        world.until(|world| {
+            found += world.read(1, far, 1 << 20).len();
+            found == sent
+        });
+        world.settle();
+        sent
+    };
+    for stream in streams {
+        let mut most = 0;
+        for _ in 0..50 {
+            most = most.max(fill(&mut world, stream));
+        }
+        assert_eq!(most, 256 << 10, "as much as half of the budget allows");
+    }
+    let [near, far] = streams[0];
+    assert_eq!(world.write(0, near, &[8; 3000]), 3000, "it goes on with what it began with");
+    world.settle();
+    assert_eq!(world.read(1, far, 3000), [8; 3000]);
+    for [near, far] in streams {
+        world.close(0, near);
+        world.close(1, far);
+    }
+    world.settle();
+    assert!(before > 0);
+    assert_eq!(world.counters(0).buffers_bytes, 0);
+    assert!(world.parties.iter().all(|party| party.left.is_none()));
+}
+
 #[derive(Clone, Debug)]
 enum Act {
-    Write { end: usize, bytes: usize },
-    Read { end: usize, bytes: usize },
+    Write {
+        end: usize,
+        bytes: usize,
+    },
+    Read {
+        end: usize,
+        bytes: usize,
+    },
     Step,
+    /// One end closes the connection, then the other, whatever is on its way; they go on with another.
+    Close {
+        end: usize,
+    },
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -1235,6 +1292,10 @@ fn act() -> impl Strategy<Value = Act> {
         (0..2_usize, 1..200_000_usize).prop_map(|(end, bytes)| Act::Write { end, bytes }),
         (0..2_usize, 1..300_000_usize).prop_map(|(end, bytes)| Act::Read { end, bytes }),
         Just(Act::Step),
+        (0..8_usize).prop_map(|end| match end {
+            0 | 1 => Act::Close { end },
+            _ => Act::Step,
+        }),
     ]
 }
 
@@ -1249,7 +1310,7 @@ proptest! {
         let limits = ClientLimits { buffers_max, ..ClientLimits::default() };
         let mut world = World::new(&[limits, limits]);
         let listening = world.listen(1, 7);
-        let ids = world.connect(0, 1, listening);
+        let mut ids = world.connect(0, 1, listening);
         let (mut sent, mut received) = ([0; 2], [0; 2]);
         for act in acts {
             match act {
@@ -1265,6 +1326,14 @@ proptest! {
                     received[end] += found.len();
                 }
                 Act::Step => world.step(),
+                Act::Close { end } => {
+                    world.close(end, ids[end]);
+                    world.step();
+                    world.close(1 - end, ids[1 - end]);
+                    world.settle();
+                    ids = world.connect(0, 1, listening);
+                    (sent, received) = ([0; 2], [0; 2]);
+                }
             }
         }
         for (party, id) in world.parties.iter_mut().zip(ids) {

@@ -16,12 +16,13 @@ pub(super) mod say {
     pub(crate) const NO_DELAY: u16 = 1 << 2;
     pub(crate) const KEEP_ALIVE: u16 = 1 << 3;
     pub(crate) const CREDIT: u16 = 1 << 4;
-    pub(crate) const DATA: u16 = 1 << 5;
-    pub(crate) const SHUT_SENDING: u16 = 1 << 6;
-    pub(crate) const SHUT_RECEIVING: u16 = 1 << 7;
-    pub(crate) const MOVED: u16 = 1 << 8;
-    pub(crate) const RESET: u16 = 1 << 9;
-    pub(crate) const CLOSE: u16 = 1 << 10;
+    pub(crate) const RETURNED: u16 = 1 << 5;
+    pub(crate) const DATA: u16 = 1 << 6;
+    pub(crate) const SHUT_SENDING: u16 = 1 << 7;
+    pub(crate) const SHUT_RECEIVING: u16 = 1 << 8;
+    pub(crate) const MOVED: u16 = 1 << 9;
+    pub(crate) const RESET: u16 = 1 << 10;
+    pub(crate) const CLOSE: u16 = 1 << 11;
 }
 
 /// A place for a socket.
@@ -65,6 +66,8 @@ pub(super) struct Connection {
     pub(super) is_open: bool,
     /// Bytes that may be sent.
     pub(super) may_send: usize,
+    /// Bytes of credit that are given back, of which the machine was not told.
+    pub(super) returned: usize,
     /// Bytes that were written and that the path had no room for.
     pub(super) unsent: Box<[u8]>,
     /// Bytes that were sent in all over the machine, and came over it.
@@ -108,6 +111,7 @@ impl Connection {
             remote,
             is_open: false,
             may_send: 0,
+            returned: 0,
             unsent: Box::default(),
             sent: 0,
             came: 0,

@@ -31,6 +31,9 @@ pub(super) const REPLIES_MAX: usize = 64;
 /// that goes on regardless is sent away.
 pub(in crate::tcpip::service) const FAILED_MAX: usize = 1024;
 
+/// Sockets that are looked at for credit that they do not use, each time that another needs more.
+const RECALL_LOOKS: usize = 16;
+
 /// Bytes of one client that one call gives, about.
 const BYTES_PER_GIFT: usize = 256 << 10;
 
@@ -84,6 +87,10 @@ pub(super) struct ClientState {
     buffers_bytes: usize,
     /// Bytes of that beyond what sockets begin with.
     raised_bytes: usize,
+    /// Set if a socket has used up its credit, and there was no more for it.
+    is_short: bool,
+    /// The socket that was looked at last for credit that it does not use.
+    last_look: u32,
     /// The number that the next accepted connection gets, if it is free.
     next_accepted: u32,
     has_welcomed: bool,
@@ -108,6 +115,8 @@ impl ClientState {
             kept: Kept::default(),
             buffers_bytes: 0,
             raised_bytes: 0,
+            is_short: false,
+            last_look: 0,
             next_accepted: 0,
             has_welcomed: false,
         }
@@ -254,6 +263,7 @@ impl ClientState {
                 | Kind::Ready
                 | Kind::Met
                 | Kind::Moved
+                | Kind::Returned
         );
         if !has_body && !body.is_empty() {
             return Err(Fault::Length);
@@ -292,6 +302,7 @@ impl ClientState {
                 self.notes.push(Note::Moved(head.socket));
                 Ok(())
             }
+            Kind::Returned => self.returned(head),
             Kind::Shut => self.shut(head, ground),
             Kind::Close => self.close(head, books, ground),
             Kind::Set => self.set(head, body, ground),
@@ -568,6 +579,46 @@ impl ClientState {
         Ok(())
     }
 
+    /// The client gives back credit that it was asked for.
+    fn returned(&mut self, head: Head) -> Result<(), Fault> {
+        let connection = connection_of(&mut self.sockets, head.socket)?;
+        let most = connection.recalled.take().ok_or(Fault::Value)?.min(connection.client_may);
+        let bytes = usize::try_from(head.value).ok().filter(|bytes| *bytes <= most);
+        let bytes = bytes.ok_or(Fault::Credit)?;
+        connection.client_may -= bytes;
+        connection.grant -= bytes;
+        connection.raised -= bytes;
+        // A quarter is less than before: what was kept back may be more.
+        if connection.owes_credit() {
+            self.marked.insert(head.socket);
+        }
+        self.raised_bytes -= bytes;
+        self.buffers_bytes -= bytes;
+        self.tell_listeners();
+        Ok(())
+    }
+
+    /// A socket has too little credit, and others may have more than they use: some that have sent nothing since they were looked at last are to
+    /// give back what they have beyond their beginning.
+    fn recall(&mut self) {
+        for _ in 0..RECALL_LOOKS.min(self.sockets.len()) {
+            let behind = (Bound::Excluded(self.last_look), Bound::Unbounded);
+            let next = self.sockets.range(behind).next().or(self.sockets.first_key_value());
+            let Some(number) = next.map(|(number, _)| *number) else { return };
+            self.last_look = number;
+            if let Some(Socket::Connection(one)) = self.sockets.get_mut(&number)
+                && !std::mem::take(&mut one.is_busy)
+                && one.stage == Stage::Open
+                && one.recalled.is_none()
+            {
+                one.to_recall = one.raised.min(one.client_may);
+                if one.to_recall > 0 {
+                    self.marked.insert(number);
+                }
+            }
+        }
+    }
+
     fn shut(&mut self, head: Head, ground: &mut impl Ground) -> Result<(), Fault> {
         let connection = connection_of(&mut self.sockets, head.socket)?;
         if !(1..=3).contains(&head.code) {
@@ -712,6 +763,9 @@ impl ClientState {
                     if self.give_connection(number, room, (sender, receiver), books, ground)? {
                         continue;
                     }
+                    if std::mem::take(&mut self.is_short) {
+                        self.recall();
+                    }
                 }
                 Some(Socket::Listener(_)) => {
                     self.give_listener(number, sender, ground)?;
@@ -794,6 +848,7 @@ impl ClientState {
         ground: &mut impl Ground,
     ) -> Result<bool, SendError> {
         let ClientState { sockets, kept, counters, limits, buffers_bytes, raised_bytes, .. } = self;
+        let ClientState { is_short, .. } = self;
         let Some(Socket::Connection(connection)) = sockets.get_mut(&number) else {
             return Ok(false);
         };
@@ -848,13 +903,19 @@ impl ClientState {
             sender.send(&Head { value, ..Head::new(Kind::Joined, number) }.bytes(), &[])?;
             connection.has_told_joined = true;
         }
+        if is_open && connection.to_recall > 0 {
+            let value = connection.to_recall as u64;
+            sender.send(&Head { value, ..Head::new(Kind::Recall, number) }.bytes(), &[])?;
+            connection.recalled = Some(std::mem::take(&mut connection.to_recall));
+        }
         if is_open && connection.owes_credit() {
-            // One that uses up all that it has gets twice as much. What others have and do not use stays theirs.
+            // One that uses up all that it has gets twice as much. If there is no more, others give back what they do not use.
             let extra = connection.grant.min(CREDIT_BYTES_MAX - connection.grant);
-            let is_there = std::mem::take(&mut connection.is_used_up)
-                && *raised_bytes + extra <= limits.buffers_max / 2
+            let is_there = *raised_bytes + extra <= limits.buffers_max / 2
                 && *buffers_bytes + extra <= limits.buffers_max;
-            let extra = if is_there { extra } else { 0 };
+            let is_used_up = std::mem::take(&mut connection.is_used_up);
+            *is_short |= is_used_up && !is_there;
+            let extra = if is_used_up && is_there { extra } else { 0 };
             let value = connection.to_return + extra;
             let head = Head { value: value as u64, ..Head::new(Kind::Credit, number) };
             sender.send(&head.bytes(), &[])?;
@@ -993,6 +1054,7 @@ fn writer(sockets: &mut Sockets, head: Head, bytes: usize) -> Result<&mut Connec
     }
     connection.client_may = connection.client_may.checked_sub(bytes).ok_or(Fault::Credit)?;
     connection.is_used_up |= connection.client_may == 0;
+    connection.is_busy = true;
     Ok(connection)
 }
 

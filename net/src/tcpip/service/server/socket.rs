@@ -29,6 +29,11 @@ pub(super) struct Connection {
     pub(super) client_may: usize,
     /// Set if the client has used up all that it might send, since it was given credit last.
     pub(super) is_used_up: bool,
+    /// Set if the client has sent something since this was looked at last.
+    pub(super) is_busy: bool,
+    /// Credit that the client is to be asked for, and that it was asked for and has not answered.
+    pub(super) to_recall: usize,
+    pub(super) recalled: Option<usize>,
     /// Bytes that went into the send buffer and are to be given back as credit.
     pub(super) to_return: usize,
     /// Bytes that the client takes.
@@ -86,6 +91,9 @@ impl Connection {
             grant,
             client_may: 0,
             is_used_up: false,
+            is_busy: false,
+            to_recall: 0,
+            recalled: None,
             to_return: 0,
             may_give,
             parked: Parked::default(),
