@@ -116,9 +116,19 @@ impl Host {
                 self.count_table_write(name);
                 self.change_membership((number, serial), name, Change::Unregister(address))
             }
-            Request::Attach { .. } | Request::Observe | Request::Query | Request::Audit { .. } => {
-                Err(Problem::Request)
+            Request::TakeOrders => {
+                self.note_machine(number, serial, name);
+                Ok(())
             }
+            Request::OrderDone { order, placed } => {
+                self.order_done(name, order, placed);
+                Ok(())
+            }
+            Request::Attach { .. }
+            | Request::Observe
+            | Request::Query
+            | Request::Audit { .. }
+            | Request::PlaceDriver { .. } => Err(Problem::Request),
         }
     }
 

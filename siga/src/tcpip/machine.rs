@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fabric::control::{Kind, Pending};
+use fabric::control::{Kind, ORDERS_MAX, Order, Pending, Placed};
 use fabric::name::Name;
 use fabric::path::{Ringing, Shape};
 use net::board::{self, ClientRow};
@@ -344,6 +344,7 @@ impl Machine {
         let sleeper = lans.sleeper().clone();
         let own = Box::new(Own::new(lans, routing.clone(), net));
         guest.follow_hosts();
+        guest.take_orders();
         let mut waiter = Waiter::new(options.wait)?;
         let stop = Stop { is_set: AtomicBool::new(false), event: Event::new()? };
         let stop = MachineStop { stop: Arc::new(stop) };
@@ -611,6 +612,7 @@ impl Machine {
     fn serve_member(&mut self, key: Key) -> io::Result<()> {
         if key == self.guest {
             self.accept();
+            self.obey();
         } else if let Some(number) = self.numbers.get(&key).copied() {
             self.serve_client(number, key);
         }
@@ -642,6 +644,29 @@ impl Machine {
         }
         for path in accepted {
             self.attach(path);
+        }
+    }
+
+    /// Carries out what observers order, which the host passes on.
+    fn obey(&mut self) {
+        for _ in 0..ORDERS_MAX {
+            let Some(Party::Guest(guest)) = self.waiter.get(self.guest) else { return };
+            let Some(order) = guest.next_order() else { return };
+            let placed = self.carry_out(&order.0);
+            if let Some(Party::Guest(guest)) = self.waiter.get(self.guest) {
+                guest.answer_order(order, placed);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, order: &Order) -> Placed {
+        let drivers = self.drivers();
+        let Some(driver) = drivers.iter().find(|driver| driver.name == order.lan) else {
+            return Placed::NoLan;
+        };
+        match self.set_driver(driver.lan, Placement::of_processor(order.processor)) {
+            Ok(placement) => Placed::At(placement.processor()),
+            Err(_) => Placed::Lacking,
         }
     }
 
