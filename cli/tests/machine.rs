@@ -235,13 +235,14 @@ fn driver_of_a_running_machine_moves_while_a_stream_goes_on() {
 
     let processors = os::processor::allowed();
     for turn in 0..8 {
-        let number = processors[turn % processors.len()].to_string();
-        let set = system.run(&["set", "tcpip", "tcpip", "driver", "hs0", "cpu", &number]);
+        let number = processors[turn % processors.len()];
+        let set =
+            system.run(&["set", "tcpip", "tcpip", "driver", "hs0", "cpu", &number.to_string()]);
         assert_eq!(
             (text(&set.stdout), text(&set.stderr)),
             (format!("the driver of hs0 at TCPIP runs on processor {number}\n"), String::new())
         );
-        let frames = shown(&system, |driver| driver["processor"].to_string() == number);
+        let frames = shown(&system, |driver| driver["processor"] == number);
         let frames = frames["frames_out"].as_u64();
         shown(&system, |driver| driver["frames_out"].as_u64() > frames);
         if turn == 0 {

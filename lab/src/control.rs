@@ -65,6 +65,8 @@ pub struct Order {
     pub place: Vec<usize>,
     /// Where its peer runs.
     pub peer_place: Vec<usize>,
+    /// Where the thread runs that does another role's work for it; nowhere if there is none.
+    pub thread_place: Vec<usize>,
     /// The processors whose times it notes.
     pub watched: Vec<usize>,
     /// Where it keeps its interval records; none if it keeps none.

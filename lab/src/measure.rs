@@ -18,6 +18,7 @@ use crate::times::{Taken, Times};
 use crate::transport::End;
 use crate::workload::named;
 
+pub(crate) use self::cost::threads_work_for;
 pub use self::cost::work_for;
 
 /// The time in which things count, on the clock that all processes share.

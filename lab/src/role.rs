@@ -59,6 +59,17 @@ pub struct RoleSpec {
     pub is_measured: bool,
     /// The role whose copy of the same number gets the notes that are addressed to nobody.
     pub(crate) peer: Option<&'static str>,
+    /// Of which party a thread has this role, if it is not a party's. The order of that party has the processor of the thread.
+    pub(crate) thread_of: Option<ThreadOf>,
+}
+
+/// The party whose thread has a role.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadOf {
+    /// Its own role.
+    pub(crate) party: &'static str,
+    /// Returns true if there is such a thread under these levels.
+    pub(crate) is_there: fn(&Factors) -> bool,
 }
 
 /// A role of which there is one copy, in a process of its own.
@@ -70,6 +81,7 @@ pub(crate) const ONE: RoleSpec = RoleSpec {
     place: Placement::Own,
     is_measured: false,
     peer: None,
+    thread_of: None,
 };
 
 /// A host, where `count` says that one is needed.

@@ -23,7 +23,7 @@ use crate::peers::{self, Peers, PeersError};
 use crate::place::Place;
 use crate::placement::{self, NoSuchProcessor, Placement, Placements};
 use crate::quantity::Party;
-use crate::role::{Address, PARTIES_MAX, RoleSpec};
+use crate::role::{Address, PARTIES_MAX, RoleSpec, ThreadOf};
 use crate::transport;
 use crate::workload::{self, Figures, Workload, named};
 
@@ -112,27 +112,46 @@ impl Trial {
             let (found, most) = (parties.len(), PARTIES_MAX);
             return Err(TrialError::Unable(format!("{found} parties: must be at most {most}")));
         }
-        self.place(&mut parties, processors)?;
+        let threads = self.threads();
+        self.place(&mut parties, &threads, processors)?;
         Ok(parties)
+    }
+
+    /// The roles that threads of parties have.
+    fn threads(&self) -> Vec<Thread> {
+        let parts = self.workload.parts().into_iter().flat_map(|part| {
+            let factors = part.factors(&self.factors);
+            let roles = part.workload.roles.iter();
+            let thread = roles.filter_map(move |role| {
+                let ThreadOf { party, is_there } = role.thread_of?;
+                is_there(&factors).then_some(Thread { part: part.name, role, party })
+            });
+            thread.collect::<Vec<_>>()
+        });
+        parts.collect()
     }
 
     /// Says where each party runs, and which processors it watches.
     fn place(
         &self,
         parties: &mut [(&RoleSpec, Order)],
+        threads: &[Thread],
         processors: &[usize],
     ) -> Result<(), TrialError> {
-        let rule = |(role, order): &(&RoleSpec, Order)| {
-            self.place.get(&named(&order.part, role.name)).copied().unwrap_or(role.place)
+        let rule = |part: &str, role: &RoleSpec| {
+            self.place.get(&named(part, role.name)).copied().unwrap_or(role.place)
         };
-        let rules: Vec<Placement> = parties.iter().map(rule).collect();
-        let places =
+        let of_parties = parties.iter().map(|(role, order)| rule(&order.part, role));
+        let of_threads = threads.iter().map(|thread| rule(thread.part, thread.role));
+        let rules: Vec<Placement> = of_parties.chain(of_threads).collect();
+        let mut places =
             placement::assign(processors, &rules).map_err(|NoSuchProcessor(missing)| {
                 let mut processors = processors.to_vec();
                 processors.sort_unstable();
                 let why = format!("there is no processor {missing}: must be one of {processors:?}");
                 TrialError::Unable(why)
             })?;
+        let thread_places = places.split_off(parties.len());
         let place_of = |order: &Order| {
             let peer = order.peer.as_ref()?;
             let at = parties.iter().position(|(_, other)| other.is_of(&order.part, peer))?;
@@ -146,6 +165,22 @@ impl Trial {
             order.watched = watched;
             order.place = place;
             order.peer_place = peer_place.unwrap_or_default();
+        }
+        let mut watched: Vec<usize> =
+            parties.iter().flat_map(|(_, order)| order.watched.clone()).collect();
+        for (Thread { part, party, .. }, place) in threads.iter().zip(thread_places) {
+            let party = Address::of(party, 0);
+            let Some((_, order)) = parties.iter_mut().find(|(_, order)| order.is_of(part, &party))
+            else {
+                continue;
+            };
+            order.thread_place = beside(&order.place, place, processors);
+            for processor in order.thread_place.clone() {
+                if !watched.contains(&processor) {
+                    watched.push(processor);
+                    order.watched.push(processor);
+                }
+            }
         }
         Ok(())
     }
@@ -180,6 +215,24 @@ impl Trial {
     fn time_max_with(&self, grace: Duration) -> Duration {
         self.warm_up + 3 * self.window + grace
     }
+}
+
+/// A role that a thread of a party has.
+struct Thread {
+    part: &'static str,
+    role: &'static RoleSpec,
+    /// The role of the party.
+    party: &'static str,
+}
+
+/// The processor of a thread whose party runs at `party`, and which was given `place`. Where there are too few processors, the thread shares one with
+/// somebody else rather than with its own party: it is there to take work off the party's processor.
+fn beside(party: &[usize], place: Vec<usize>, processors: &[usize]) -> Vec<usize> {
+    let is_free = |processor: &usize| !party.contains(processor);
+    let begin = place.first().and_then(|first| processors.iter().position(|one| one == first));
+    let (before, from) = processors.split_at(begin.unwrap_or(0));
+    let found = from.iter().chain(before).copied().find(is_free);
+    found.or(place.first().copied()).into_iter().collect()
 }
 
 /// What came of a trial.

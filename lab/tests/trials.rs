@@ -774,6 +774,33 @@ fn many_pairs_share_machines_and_each_has_a_line_or_a_veth_of_its_own() {
 }
 
 #[test]
+fn driver_with_a_processor_of_its_own_does_the_work_of_the_device_in_a_role_of_its_own() {
+    let more = [("request_bytes", "64"), ("bytes", "8 KiB")];
+    for (device_cpu, is_driven) in [("0", false), ("1", true)] {
+        for workload in ["network-stream", "network-connect"] {
+            let levels =
+                network("hipersockets", &[&more[..], &[("device_cpu", device_cpu)]].concat());
+            let Measured { counters, parties, .. } = run(workload, &levels);
+            for [stack, driver] in
+                [["client_stack", "client_driver"], ["server_stack", "server_driver"]]
+            {
+                let count = |what: &str| {
+                    counters.get(&format!("{stack}_driver_{what}")).copied().unwrap_or(0)
+                };
+                let counted = |what: &str| count(what) > 0;
+                assert_eq!([counted("frames_in"), counted("frames_out")], [is_driven; 2]);
+                assert_eq!(count("takeovers"), 0);
+                let party = parties.iter().find(|party| party.role == stack).unwrap();
+                let of_driver: Vec<_> =
+                    party.report.cpu.iter().filter(|thread| thread.role == driver).collect();
+                assert_eq!(!of_driver.is_empty(), is_driven, "{:?}", party.report.cpu);
+                assert!(of_driver.iter().all(|thread| thread.thread.starts_with("siga driver")));
+            }
+        }
+    }
+}
+
+#[test]
 fn line_has_the_mtu_that_is_asked_for() {
     for (mtu, write) in [("576", "mtu"), ("32764", "mtu"), ("1 MiB", "64 KiB")] {
         let levels = [
@@ -799,10 +826,6 @@ fn links_that_are_not_built_and_mtus_that_a_link_cannot_have_are_refused_by_name
             "ctc: line drivers over a channel-to-channel adapter are not built yet",
         ),
         (&[("link", "qdio"), ("mtu", "8992")], "qdio: adapters are not built yet"),
-        (
-            &[("link", "hipersockets"), ("mtu", "8192"), ("device_cpu", "1")],
-            "hipersockets: drivers with a processor of their own (device_cpu = 1) are not built yet",
-        ),
         (&[("link", "machine"), ("mtu", "1500")], "mtu = 1500: a LAN has one of at least 8192"),
         (&[("link", "veth"), ("mtu", "1 MiB")], "mtu = 1048576: that of veth is 65535 at most"),
         (

@@ -260,17 +260,26 @@ impl Forked {
 /// If this process has other threads, whose locks would stay locked in the child for ever; otherwise what
 /// the kernel says.
 pub fn fork(deed: impl FnOnce() -> u8) -> io::Result<Forked> {
-    if std::fs::read_dir("/proc/self/task")?.filter(is_own_thread).count() != 1 {
-        return Err(io::Error::other("a process with several threads must not fork"));
-    }
-    // SAFETY: this is the only thread, so nothing is half done in the child.
-    unsafe { fork_as_is(deed) }
+    // Workers of a ring (`iou-wrk-1234`) run the kernel, and hold no lock of the program.
+    fork_beside("iou-", deed)
 }
 
-/// Whether a task of this process runs its program. Workers of a ring (`iou-wrk-1234`) run the kernel, and hold no lock of the program.
-fn is_own_thread(task: &io::Result<std::fs::DirEntry>) -> bool {
-    let name = task.as_ref().map(|task| std::fs::read(task.path().join("comm")));
-    !matches!(name, Ok(Ok(name)) if name.starts_with(b"iou-"))
+/// The same, beside threads whose names begin so. A lock that one of them holds at this moment stays locked in the child: a deed that wants it hangs,
+/// which is what a proof is to find.
+///
+/// # Errors
+/// As [`fork`], if there are other threads.
+pub fn fork_beside(threads: &str, deed: impl FnOnce() -> u8) -> io::Result<Forked> {
+    let is_other = |task: &io::Result<std::fs::DirEntry>| {
+        let name = task.as_ref().map(|task| std::fs::read(task.path().join("comm")));
+        !matches!(name, Ok(Ok(name)) if name.starts_with(threads.as_bytes()))
+    };
+    if std::fs::read_dir("/proc/self/task")?.filter(is_other).count() != 1 {
+        return Err(io::Error::other("a process with several threads must not fork"));
+    }
+    // SAFETY: no thread but this one is at work on anything that the deed needs, unless those that are named hold a lock: then the deed waits for
+    // ever. The allocator's locks are free in the child, because the C library takes them for the fork.
+    unsafe { fork_as_is(deed) }
 }
 
 /// Exit status of a child whose deed panicked: what Rust programs have.

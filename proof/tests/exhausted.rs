@@ -11,9 +11,10 @@ use os::packets::Listener;
 use proof::hoard::{Exhaustion, Hoard};
 use proof::honest::iucv;
 use proof::plane::{ALLOWANCE, Party, Plane};
-use siga::host::{Embedded, System};
-use siga::lan::{Lan, LanOptions, Offload, SendFrameError};
-use siga::{ConnectError, Guest, PathOptions, Reason};
+use siga::host::{Embedded, Source, System};
+use siga::lan::{Address, Lan, LanOptions, Offload, SendFrameError};
+use siga::tcpip::{Drive, Placement, Routing, Stack, StackOptions, UdpSocket};
+use siga::{ConnectError, Guest, PathOptions, Reason, Wait};
 
 const SYSTEM: &str = "[[guest]]\nname = \"*\"\nconnect = [\"*\"]\n";
 
@@ -38,6 +39,61 @@ fn without<T>(exhaustion: Exhaustion, deed: impl FnOnce() -> T) -> T {
 /// before it answers the next request.
 fn settle(host: &Embedded) -> Guest {
     Guest::attach_embedded(host, "LAST").unwrap()
+}
+
+#[test]
+fn stack_whose_driver_moves_without_a_descriptor_left_still_wakes_for_every_lan() {
+    let _alone = alone();
+    let text = "[[guest]]\nname = \"*\"\n[[lan]]\nname = \"hs0\"\nrange = \"10.1.0.0/24\"\nmembers = [\"*\"]\n\
+                [[lan]]\nname = \"hs1\"\nrange = \"10.2.0.0/24\"\nmembers = [\"*\"]\n";
+    let host = Embedded::start(System::parse(&Source::of("two.toml", text)).unwrap()).unwrap();
+    let join = |name: &str, lan: &str| {
+        let options =
+            LanOptions { address: Address::Chosen, wait: Wait::Block, ..LanOptions::default() };
+        Lan::join(Guest::attach_embedded(&host, name).unwrap(), lan, &options).unwrap()
+    };
+    let inline = StackOptions { drive: Drive::Inline, ..StackOptions::default() };
+    let lans = vec![join("NEAR0", "hs0"), join("NEAR1", "hs1")];
+    let near = Stack::with_routing(lans, &Routing::default(), &inline).unwrap();
+    let far = ["hs0", "hs1"].map(|lan| {
+        Stack::new(join(&format!("FAR-{lan}").to_uppercase(), lan), &StackOptions::default())
+            .unwrap()
+    });
+    let listening = UdpSocket::bind(&near, "0.0.0.0:7").unwrap();
+    let sending = [0, 1].map(|lan| UdpSocket::bind(&far[lan], "0.0.0.0:7").unwrap());
+    let to = near.addresses();
+    let mut sent = 0_u64;
+    let mut talk = || {
+        for (from, to) in sending.iter().zip(&to) {
+            sent += 1;
+            from.send_to(&sent.to_be_bytes(), (*to, 7)).unwrap();
+            let mut body = [0; 8];
+            // It sleeps until that has come.
+            assert_eq!(listening.recv_from(&mut body).unwrap().0, 8);
+            assert_eq!(u64::from_be_bytes(body), sent);
+        }
+    };
+    let processor = Placement::Processor(os::processor::allowed()[0]);
+    talk();
+    // A driver needs descriptors of its own: there is none, and nothing has changed.
+    without(Exhaustion::Descriptors, || {
+        assert!(near.set_driver(0, processor).is_err());
+        talk();
+    });
+    for lan in [0, 1] {
+        assert_eq!(near.set_driver(lan, processor).unwrap(), processor);
+        talk();
+    }
+    // Inline it needs none, but the stack needs one to sleep elsewhere.
+    without(Exhaustion::Descriptors, || {
+        for lan in [0, 1] {
+            assert_eq!(near.set_driver(lan, Placement::Inline).unwrap(), Placement::Inline);
+            talk();
+        }
+    });
+    talk();
+    assert_eq!(near.set_driver(1, processor).unwrap(), processor);
+    talk();
 }
 
 #[test]

@@ -19,6 +19,9 @@ const OTHERS: &str = "others";
 /// The threads of this process that work for another role than its own.
 static ROLES: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
 
+/// The same, by how the names of threads begin.
+static NAMED: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
 /// Says for which role the calling thread works, if that is not the role of its process: its processor time
 /// is that role's.
 pub fn work_for(role: &str) {
@@ -26,6 +29,13 @@ pub fn work_for(role: &str) {
     let number = thread_number();
     roles.retain(|(other, _)| *other != number);
     roles.push((number, role.to_owned()));
+}
+
+/// Says for which role threads work whose names begin so: those that others start.
+pub(crate) fn threads_work_for(beginning: &str, role: &str) {
+    let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    named.retain(|(other, _)| *other != beginning);
+    named.push((beginning.to_owned(), role.to_owned()));
 }
 
 /// Samples what a party costs.
@@ -98,9 +108,11 @@ impl Sampler {
     /// What each thread spent between two samples: the calling one first.
     pub(super) fn cpu_between(&self, start: &Costs, end: &Costs) -> Vec<ThreadCpu> {
         let roles = ROLES.lock().unwrap_or_else(PoisonError::into_inner);
-        let role = |number: u32| {
-            let role = roles.iter().find(|(thread, _)| *thread == number);
-            role.map_or(&self.role, |(_, role)| role)
+        let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+        let role = |number: u32, name: &str| {
+            let own = roles.iter().find(|(thread, _)| *thread == number).map(|(_, role)| role);
+            let of_name = || named.iter().find(|(beginning, _)| name.starts_with(beginning));
+            own.or_else(|| of_name().map(|(_, role)| role)).unwrap_or(&self.role)
         };
         let mut cpu = Vec::new();
         for thread in &end.others {
@@ -110,7 +122,7 @@ impl Sampler {
             let ns = thread.ns.saturating_sub(before_ns);
             if ns > 0 {
                 let name = &thread.name;
-                cpu.push(spent(name, role(thread.number), ns, before_split, thread.split));
+                cpu.push(spent(name, role(thread.number, name), ns, before_split, thread.split));
             }
         }
         let all_ns = end.ns.saturating_sub(start.ns);
@@ -126,7 +138,7 @@ impl Sampler {
         let (own_ns, left_ns) =
             if is_alone { (all_ns, 0) } else { (thread_ns.min(all_ns), left_ns) };
         let name = std::thread::current().name().unwrap_or("main").to_owned();
-        cpu.insert(0, spent(&name, role(thread_number()), own_ns, start.split, end.split));
+        cpu.insert(0, spent(&name, role(thread_number(), &name), own_ns, start.split, end.split));
         if left_ns > 0 {
             let split = Split::default();
             cpu.push(spent(OTHERS, &self.role, left_ns, split, split));

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use host::report::Counts;
-use os::processor::now_ns;
+use os::processor::{self, now_ns};
 use siga::lan::{Address as LanAddress, Lan, LanOptions};
 use siga::line::{Counter, Line, LineEnd, LineOptions};
 use siga::tcpip::{
-    self, ClientCounters, ClientLimits, ClientOptions, Drive, Machine, MachineOptions, Routing,
-    Stack,
+    self, ClientCounters, ClientLimits, ClientOptions, Drive, DriverCounters, Machine,
+    MachineOptions, Placement, Routing, Stack,
 };
 use siga::{Guest, Wait};
 
@@ -38,6 +38,9 @@ pub(crate) enum Whose {
 /// The names of the machines of a trial, that of the clients first, and of their guests on the LAN.
 pub(crate) const MACHINES: [&str; 2] = ["TCPIP", "TCPIP2"];
 const MEMBERS: [&str; 2] = ["TCPIP-HS", "TCPIP2HS"];
+
+/// How the names of the threads begin that are drivers.
+pub(crate) const DRIVER_THREADS: &str = "siga driver";
 
 /// The addresses of the ends of a line, that of the source first.
 const LINE_ADDRESSES: [&str; 2] = ["10.9.0.1", "10.9.0.2"];
@@ -196,6 +199,18 @@ impl ServedMachine {
         let machine = Machine::new(guest, vec![lan], Vec::new(), &Routing::default(), &options);
         Ok(ServedMachine { machine: machine.doing("make a machine")? })
     }
+
+    /// Moves the driver of the LAN to one of these processors, or to any other than the machine's.
+    pub(crate) fn give_driver_a_processor(&mut self, place: &[usize]) -> Result<(), Fault> {
+        let processor = place.first().copied().or_else(|| processor::allowed().pop());
+        let wanted = Placement::Processor(processor.unwrap_or(0));
+        let placed = self.machine.set_driver(0, wanted).doing("place a driver")?;
+        if placed != wanted {
+            let processor = processor.unwrap_or(0);
+            return Err(Fault::Unable(format!("there is no processor {processor} for a driver")));
+        }
+        Ok(())
+    }
 }
 
 impl Service for ServedMachine {
@@ -208,7 +223,20 @@ impl Service for ServedMachine {
         let clients: Vec<ClientCounters> =
             self.machine.clients().map(|client| client.counters).collect();
         let sum = |of: fn(&ClientCounters) -> u64| clients.iter().map(of).sum::<u64>();
+        let drivers = self.machine.drivers();
+        let of_drivers = |of: fn(&DriverCounters) -> u64| {
+            drivers.iter().map(|driver| of(&driver.counters)).sum::<u64>()
+        };
         let counts = [
+            ("driver_polls", of_drivers(|of| of.polls)),
+            ("driver_polls_empty", of_drivers(|of| of.polls_empty)),
+            ("driver_frames_in", of_drivers(|of| of.frames_in)),
+            ("driver_frames_out", of_drivers(|of| of.frames_out)),
+            ("driver_frames_waited", of_drivers(|of| of.frames_waited)),
+            ("driver_frames_dropped", of_drivers(|of| of.frames_dropped)),
+            ("driver_sleeps", of_drivers(|of| of.sleeps)),
+            ("driver_processor_ns", of_drivers(|of| of.processor_ns)),
+            ("driver_takeovers", of_drivers(|of| of.takeovers)),
             ("machine_requests", sum(|of| of.requests)),
             ("machine_bytes_in", sum(|of| of.bytes_in)),
             ("machine_bytes_out", sum(|of| of.bytes_out)),

@@ -25,8 +25,7 @@ pub(super) struct Inbox {
     pub(super) orders: VecDeque<Order>,
     /// One that was handed out was taken back, which its holder has not asked for yet.
     pub(super) is_newly_withdrawn: bool,
-    /// The reason why the host last refused a connection of this guest.
-    pub(super) turned_away: Option<Box<Problem>>,
+    pub(super) seldom: Box<Seldom>,
     /// There will be no host again, which was not reported yet.
     pub(super) is_newly_forsaken: bool,
     /// When somebody wants to look at something, though nothing may have come (`u64::MAX`: never); whether that time has
@@ -39,6 +38,16 @@ pub(super) struct Inbox {
     pub(super) is_asleep: bool,
     /// Questions since the last that took in what the host had sent.
     pub(super) questions: u8,
+}
+
+/// What few guests have. It has a place of its own, so that a guest is no larger for it.
+#[derive(Debug, Default)]
+pub(super) struct Seldom {
+    /// The reason why the host last refused a connection of this guest.
+    pub(super) turned_away: Option<Problem>,
+    /// Orders of observers that nobody has taken, in order, if this guest takes orders.
+    pub(super) takes_orders: bool,
+    pub(super) orders: VecDeque<Order>,
 }
 
 /// Keeps an answer awaited: dropping the claim abandons the answer.
@@ -99,7 +108,7 @@ impl Inbox {
             takes_orders: false,
             orders: VecDeque::new(),
             is_newly_withdrawn: false,
-            turned_away: None,
+            seldom: Box::default(),
             is_newly_forsaken: false,
             reminder_ns: u64::MAX,
             is_reminded: false,

@@ -186,7 +186,7 @@ impl Guest {
     fn not_attached(&self) -> AttachError {
         let name = self.name;
         let refused = |problem| AttachError::Refused { name, problem };
-        self.inbox.borrow().turned_away.as_deref().copied().map_or(AttachError::NoAnswer, refused)
+        self.inbox.borrow().seldom.turned_away.map_or(AttachError::NoAnswer, refused)
     }
 
     /// The name we are attached under.
@@ -478,7 +478,7 @@ impl Guest {
         inbox.is_newly_forsaken
             || inbox.is_newly_attached
             || inbox.is_reminded
-            || !inbox.orders.is_empty()
+            || !inbox.seldom.orders.is_empty()
             || inbox.pending.iter().any(|(_, is_handed_out)| !is_handed_out)
             || inbox.answers.values().any(is_news)
     }
@@ -658,14 +658,14 @@ impl Guest {
     /// host of an older build has none to give.
     #[cfg(feature = "tcpip")]
     pub(crate) fn take_orders(&self) {
-        self.inbox.borrow_mut().takes_orders = true;
+        self.inbox.borrow_mut().seldom.takes_orders = true;
         self.link.notify_host(&Request::TakeOrders);
     }
 
     /// The oldest order that nobody has taken, and the host that it is from. Does not poll.
     #[cfg(feature = "tcpip")]
     pub(crate) fn next_order(&self) -> Option<(Order, u64)> {
-        let order = self.inbox.borrow_mut().orders.pop_front()?;
+        let order = self.inbox.borrow_mut().seldom.orders.pop_front()?;
         Some((order, self.link.host()))
     }
 

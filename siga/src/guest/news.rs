@@ -171,15 +171,17 @@ impl Guest {
             (_, Reply::Pending(pending)) if inbox.pending.len() < PENDING_MAX => {
                 inbox.pending.push_back((pending, false));
             }
-            (_, Reply::Order(order)) if inbox.takes_orders && inbox.orders.len() < ORDERS_MAX => {
-                inbox.orders.push_back(order);
+            (_, Reply::Order(order))
+                if inbox.seldom.takes_orders && inbox.seldom.orders.len() < ORDERS_MAX =>
+            {
+                inbox.seldom.orders.push_back(order);
             }
             (_, Reply::Withdrawn { path }) => {
                 inbox.forget_pending(path);
             }
             // The host takes no connection of ours.
             (_, Reply::Failed { problem, .. }) if serial == 0 => {
-                inbox.turned_away = Some(problem.into())
+                inbox.seldom.turned_away = Some(problem);
             }
             // A path that we did not want to wait for any longer.
             (_, Reply::Joined(joined)) => self.give_up(joined.path),
@@ -192,7 +194,7 @@ impl Guest {
                         // If another guest has registered the resource first, the host refuses this one.
                         self.link.notify_host(&Request::Identify { resource, scope });
                     }
-                    if inbox.takes_orders {
+                    if inbox.seldom.takes_orders {
                         self.link.notify_host(&Request::TakeOrders);
                     }
                     self.link.start_rejoining();
@@ -220,7 +222,7 @@ impl Guest {
         }
         inbox.rejoining.clear();
         inbox.pending.clear();
-        inbox.orders.clear();
+        inbox.seldom.orders.clear();
         inbox.is_newly_withdrawn = true;
         // A host in this process does not come back, and a forked child is a guest of none.
         let comes_back = self.socket.is_some() && !self.link.in_child();

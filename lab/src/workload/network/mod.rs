@@ -20,9 +20,12 @@ use self::talk::{Counted, Talk, talk};
 use super::prelude::*;
 use super::{LATENCIES, serve_until_told};
 use crate::factor::is_absent;
+use crate::measure::threads_work_for;
 use crate::placement::Placement;
-use crate::role::{Address, CLIENT, CLIENT_STACK, SERVER, SERVER_STACK, SOURCE, TARGET, host};
-use crate::transport::stacks::{MACHINES, ServedMachine, SocketDials, Whose};
+use crate::role::{
+    Address, CLIENT, CLIENT_STACK, SERVER, SERVER_STACK, SOURCE, TARGET, ThreadOf, host,
+};
+use crate::transport::stacks::{DRIVER_THREADS, MACHINES, ServedMachine, SocketDials, Whose};
 use crate::transport::{self, Can, KernelDials, lan};
 use siga::Wait;
 
@@ -225,8 +228,30 @@ const MACHINE_OF_SERVERS: RoleSpec = RoleSpec {
 };
 
 /// Threads of a machine that do the work of its LAN's driver. No party is one.
-const DRIVER_OF_CLIENTS: RoleSpec = RoleSpec { name: "client_driver", count: |_| 0, ..role::ONE };
-const DRIVER_OF_SERVERS: RoleSpec = RoleSpec { name: "server_driver", count: |_| 0, ..role::ONE };
+const DRIVER_OF_CLIENTS: RoleSpec = RoleSpec {
+    name: CLIENT_DRIVER,
+    count: |_| 0,
+    thread_of: Some(ThreadOf {
+        party: CLIENT_STACK,
+        is_there: |levels| has_drivers(levels) && machines(levels) > 0,
+    }),
+    ..role::ONE
+};
+const DRIVER_OF_SERVERS: RoleSpec = RoleSpec {
+    name: SERVER_DRIVER,
+    thread_of: Some(ThreadOf {
+        party: SERVER_STACK,
+        is_there: |levels| has_drivers(levels) && machines(levels) > 1,
+    }),
+    ..DRIVER_OF_CLIENTS
+};
+const CLIENT_DRIVER: &str = "client_driver";
+const SERVER_DRIVER: &str = "server_driver";
+
+/// Returns true if the drivers of machines have processors of their own.
+fn has_drivers(levels: &Factors) -> bool {
+    number(levels, "device_cpu") == Some(1)
+}
 
 /// The client verifies what comes, so it is the measured role.
 const A_CLIENT: RoleSpec = RoleSpec {
@@ -327,9 +352,6 @@ fn allow(levels: &Factors) -> Result<(), String> {
     let not_built = match link {
         "ctc" => Some("line drivers over a channel-to-channel adapter"),
         "qdio" => Some("adapters"),
-        _ if number(levels, "device_cpu") == Some(1) => {
-            Some("drivers with a processor of their own (device_cpu = 1)")
-        }
         _ => None,
     };
     if let Some(what) = not_built {
@@ -409,6 +431,10 @@ fn machine(number: usize, order: &Order, control: &mut Control) -> Result<Report
     };
     let introduce = order.word("link") == "introduced";
     let mut machine = ServedMachine::open((number, introduce), wait, order, control)?;
+    if has_drivers(&order.factors) {
+        machine.give_driver_a_processor(&order.thread_place)?;
+        threads_work_for(DRIVER_THREADS, [CLIENT_DRIVER, SERVER_DRIVER][number]);
+    }
     control.announce()?;
     serve_until_told(order, control, &[], &mut machine)
 }

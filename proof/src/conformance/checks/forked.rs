@@ -10,7 +10,8 @@ use message::iucv::{Limits, Outgoing, ReceiveError, Which};
 use os::fork;
 use os::memory::own_storage_mappings;
 use proof::honest;
-use siga::lan::{Counter, Lan, LanOptions, Mac, Offload, SendFrameError};
+use siga::lan::{Address, Counter, Lan, LanOptions, Mac, Offload, SendFrameError};
+use siga::tcpip::{Drive, Placement, Stack, StackOptions, UdpSocket};
 use siga::{Guest, Path, PathOptions, Reason, SendError, Severed, TrySendError, Wait, Waiter};
 
 use crate::conformance::check::{Check, Outcome, Part, Wrong, ensure, one};
@@ -86,6 +87,7 @@ fn parent(part: &Part) -> Outcome {
 
     conversations_in_a_child()?;
     members_in_a_child(part)?;
+    driver_in_a_child(part)?;
     party.path = Some(waiter_in_a_child(party.path.take().expect("ours"))?);
     talk.go_on(&mut party, messages(part))?;
 
@@ -237,6 +239,77 @@ fn members_in_a_child(part: &Part) -> Result<(), Wrong> {
     for expected in [b"2", b"3", b"4"] {
         let received = members[1].receive_within(ORPHAN_TIME)?.ok_or("a frame is lost")?;
         ensure(received.bytes[14..] == *expected, || format!("{:?} is next", received.bytes))?;
+    }
+    Ok(())
+}
+
+/// A child of a program whose stack has a driver uses nothing of that driver, which may hold any lock, and takes nothing from its parent's stack.
+fn driver_in_a_child(part: &Part) -> Result<(), Wrong> {
+    let options =
+        LanOptions { address: Address::Chosen, wait: Wait::Block, ..LanOptions::default() };
+    let stack = |name: &str, drive: Drive| -> Result<Stack, Wrong> {
+        let lan = Lan::join(part.attach(name)?, "hs0", &options)?;
+        Ok(Stack::new(lan, &StackOptions { drive, ..StackOptions::default() })?)
+    };
+    // Nobody but this thread and the driver is at work with the first. Children leave the other alone.
+    let (driven, other) = (stack("DRIVEN", Drive::Inline)?, stack("OTHER", Drive::Thread)?);
+    let (socket, far) =
+        (UdpSocket::bind(&driven, "0.0.0.0:7")?, UdpSocket::bind(&other, "0.0.0.0:7")?);
+    let (to, from) = ((driven.addresses()[0], 7), (other.addresses()[0], 7));
+    let processor = Placement::Processor(os::processor::allowed()[0]);
+    let placed = driven.set_driver(0, processor)?;
+    ensure(placed == processor, || format!("the driver is {placed:?}"))?;
+    let talk = || -> Result<(), Wrong> {
+        let mut body = [0; 8];
+        for (source, target, to) in [(&far, &socket, to), (&socket, &far, from)] {
+            source.send_to(b"datagram", to)?;
+            ensure(target.recv_from(&mut body)?.0 == 8 && body == *b"datagram", || {
+                format!("{body:?}")
+            })?;
+        }
+        Ok(())
+    };
+    talk()?;
+    let mut inherited = Some((driven, socket));
+    for _ in 0..part.size(20, 200) {
+        // The driver is at work, or is about to sleep.
+        far.send_to(b"datagram", to)?;
+        let child = fork::fork_beside("siga ", || {
+            let Some((driven, socket)) = inherited.take() else { return 1 };
+            let is_none = |done: io::Result<()>| {
+                done.is_err_and(|error| error.kind() == io::ErrorKind::NotConnected)
+            };
+            let tried = [
+                driven.set_driver(0, Placement::Inline).map(drop),
+                driven.set_driver(0, processor).map(drop),
+                socket.send_to(b"of child", from).map(drop),
+                socket.recv_from(&mut [0; 8]).map(drop),
+            ];
+            if let Some(at) = tried.into_iter().position(|done| !is_none(done)) {
+                return 2 + at as u8;
+            }
+            drop((socket, driven));
+            0
+        })?;
+        let status = child.wait()?;
+        ensure(status == Some(0), || format!("a child beside a driver ended with {status:?}"))?;
+        let (_, socket) = inherited.as_ref().ok_or("it is the parent's")?;
+        ensure(socket.recv_from(&mut [0; 8])?.0 == 8, || "a datagram is lost".to_owned())?;
+    }
+    let (driven, socket) = inherited.take().ok_or("it is the parent's")?;
+    socket.send_to(b"of parent", from)?;
+    let mut body = [0; 9];
+    ensure(far.recv_from(&mut body)?.0 == 9 && body == *b"of parent", || {
+        format!("{body:?} has come")
+    })?;
+    let driver = driven.drivers()?[0];
+    let is_as_before = driver.placement == processor && driver.counters.takeovers == 0;
+    ensure(is_as_before, || format!("{driver:?} after children have ended"))?;
+    // The threads end, and later checks fork by themselves.
+    driven.set_driver(0, Placement::Inline)?;
+    drop((socket, driven, far, other));
+    while fs::read_dir("/proc/self/task")?.count() > 1 {
+        thread::yield_now();
     }
     Ok(())
 }
