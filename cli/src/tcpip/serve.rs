@@ -9,6 +9,7 @@ use std::thread;
 
 use clap::Args;
 use host::system::System;
+use host::system::line::LineKind;
 use host::system::machine::{MachineRule, MachineWait};
 use os::event::Event;
 use os::poller::wait_any;
@@ -272,6 +273,14 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
     });
     let lines = rule.lines.iter().filter_map(|(guest, name)| {
         let line = system.lines.iter().find(|line| line.name == *name)?;
+        if line.kind != LineKind::Iucv {
+            // Over a path of IUCV it would be another line than the one that the file describes.
+            say(format_args!(
+                "siga: warning: the machine {} is not at the line {name}: lines over channel-to-channel adapters are not served yet",
+                rule.name
+            ));
+            return None;
+        }
         let [own, partner] = line.end_of(*guest)?;
         Some(PlannedLine {
             guest: guest.to_string(),
