@@ -14,7 +14,8 @@ use port::setup::{Place, Setup};
 use serde::Serialize;
 use siga::error::Problem;
 use siga::lan::{self, JoinLanError, Lan, Mac};
-use siga::{AttachError, Wait};
+use siga::line::{Line, LineEnd, LineOptions};
+use siga::{AttachError, Guest, Name, Wait};
 
 use crate::outcome::Outcome;
 use crate::peer::{Peer, attach_name};
@@ -147,6 +148,41 @@ impl Member {
     pub fn pin(&self) -> Result<(), Outcome> {
         pin(self.cpu)
     }
+}
+
+/// Joins a LAN with these addresses, that of the LAN's range first; without any the host chooses one. A member without a name in the options gets the name
+/// of the guest for which the system file keeps the first address, if it does.
+pub fn join_at(options: Options, addresses: &[IpAddr], purpose: &OsStr) -> Result<Lan, Outcome> {
+    let first = addresses.first();
+    let address = first.map(|address| WrittenAddress { address: *address, prefix_bits: None });
+    let options = Options { address, ..options };
+    let joined = match member::join(&options, purpose) {
+        Err(MemberError::Join { error: JoinLanError::Kept { by, .. } })
+            if options.name.is_none() =>
+        {
+            let options = Options { name: Some(by.to_string()), ..options.clone() };
+            member::join(&options, purpose)
+        }
+        joined => joined,
+    };
+    let mut joined = joined.map_err(|error| no_member(&options, &error))?;
+    for address in addresses.iter().skip(1) {
+        joined.register(*address).map_err(Outcome::no)?;
+    }
+    Ok(joined)
+}
+
+/// Attaches the guest that is one end of a line, and makes that end. What goes wrong is said of the line by its name.
+pub fn attach_line(
+    socket: &Path,
+    guest: Name,
+    end: &LineEnd,
+    options: &LineOptions,
+) -> Result<Line, Outcome> {
+    let shown = options.name.map_or_else(|| "a line".to_owned(), |name| format!("line {name}"));
+    let guest = Guest::attach(socket, guest.as_str());
+    let guest = guest.map_err(|error| Outcome::No(format!("{shown}: {error}")))?;
+    Line::new(guest, end, options).map_err(|error| Outcome::Usage(format!("{shown}: {error}")))
 }
 
 /// Explains why there is no member. Adds the LAN that was probably meant, or the range of the LAN, where the host reports them.

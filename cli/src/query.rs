@@ -409,7 +409,6 @@ fn passes_from(member: &MemberReport) -> String {
     }
 }
 
-/// All LANs, with rates between two reports.
 /// The lines and their ends.
 fn lines(lines: &[LineReport]) -> Table {
     let mut table =
@@ -480,6 +479,7 @@ fn print_lines(before: &SystemReport, report: &SystemReport) -> Result<(), Outco
     }
 }
 
+/// All LANs, with rates between two reports.
 fn print_lans(before: &SystemReport, report: &SystemReport) -> Result<(), Outcome> {
     let mut lans = table(&["lan", "range", "MTU", "largest frame", "members"], 2);
     for lan in &report.lans {

@@ -6,17 +6,17 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use os::signals::HeldSignals;
-use port::member::{self, MemberError, Options, WrittenAddress};
+use port::member::Options;
 use serde::Serialize;
-use siga::lan::{JoinLanError, Lan, LanName};
+use siga::lan::{Lan, LanName};
 use siga::line::{Line, LineEnd, LineOptions, MTU};
 use siga::tcpip::{
     Counter, Prefix, Route, Routing, STACK_LANS_MAX, Stack, StackOptions, StackVlan,
 };
 
-use siga::{Guest, Name, Wait};
+use siga::{Name, Wait};
 
-use crate::member::{WaitKind, no_member, pin};
+use crate::member::{WaitKind, attach_line, join_at, pin};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say, try_say};
 use crate::peer::{Peer, attach_name};
@@ -182,12 +182,9 @@ impl FromStr for WrittenLine {
 impl WrittenLine {
     fn line(&self, arguments: &Arguments) -> Result<Line, Outcome> {
         let WrittenLine { name, guest, end, mtu } = self;
-        let guest = Guest::attach(arguments.socket.path()?, guest.as_str());
-        let guest = guest.map_err(|error| Outcome::No(format!("--line {name}: {error}")))?;
         let options =
             LineOptions { name: Some(*name), mtu: *mtu, wait: Wait::from(arguments.wait) };
-        Line::new(guest, end, &options)
-            .map_err(|error| Outcome::Usage(format!("--line {name}: {error}")))
+        attach_line(&arguments.socket.path()?, *guest, end, &options)
     }
 }
 
@@ -348,29 +345,13 @@ fn vlans(arguments: &Arguments) -> Result<Vec<StackVlan>, Outcome> {
 /// Becomes a member of one of the LANs.
 fn join(arguments: &Arguments, number: usize) -> Result<Lan, Outcome> {
     let AtLan { lan, addresses } = &arguments.lans[number];
-    let first = addresses.first();
     let options = Options {
         socket: arguments.socket.path()?,
         lan: lan.clone(),
         name: arguments.name.get(number).cloned(),
-        address: first.map(|address| WrittenAddress { address: *address, prefix_bits: None }),
         routes: true,
         wait: Wait::from(arguments.wait),
         ..Options::default()
     };
-    let joined = match member::join(&options, "ROUTE".as_ref()) {
-        // The system file names the router of this address.
-        Err(MemberError::Join { error: JoinLanError::Kept { by, .. } })
-            if options.name.is_none() =>
-        {
-            let options = Options { name: Some(by.to_string()), ..options.clone() };
-            member::join(&options, "ROUTE".as_ref())
-        }
-        joined => joined,
-    };
-    let mut joined = joined.map_err(|error| no_member(&options, &error))?;
-    for address in addresses.iter().skip(1) {
-        joined.register(*address).map_err(Outcome::no)?;
-    }
-    Ok(joined)
+    join_at(options, addresses, "ROUTE".as_ref())
 }

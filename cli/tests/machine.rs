@@ -44,7 +44,7 @@ fn client(socket: &str, name: &str) -> std::io::Result<Stack> {
     Stack::of_machine(Guest::attach(socket, name).unwrap(), "TCPIP", &options())
 }
 
-fn line(child: &mut Child) -> String {
+fn line_of(child: &mut Child) -> String {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     line
@@ -71,7 +71,7 @@ fn host_starts_its_machine_and_starts_it_again_when_it_is_killed() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
     command.arg("up").arg(&file).args(["--socket", &socket]).stdout(Stdio::piped());
     let mut host = Process(command.spawn().unwrap());
-    assert!(line(&mut host.0).contains("listening at"));
+    assert!(line_of(&mut host.0).contains("listening at"));
     let refused = client(&socket, "STRANGER").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     assert!(refused.to_string().contains("clients = [..]"), "{refused}");
@@ -124,7 +124,7 @@ fn machine_serves_by_the_words_of_its_command_and_ends_with_a_signal() {
     let system = System::start("machine-words");
     let mut command = system.command(&["tcpip", "serve", "tcpip", "hs0:10.1.0.77", "--json"]);
     let mut machine = Process(command.stdout(Stdio::piped()).spawn().unwrap());
-    let up = line(&mut machine.0);
+    let up = line_of(&mut machine.0);
     assert!(up.contains(r#""name":"TCPIP""#) && up.contains("10.1.0.77"), "{up}");
     let socket = system.file("siga.sock");
     let stack = client(&socket, "CLIENT").unwrap();
@@ -337,6 +337,37 @@ fn orders_that_cannot_be_carried_out_say_why() {
         assert_eq!(text(&run.stdout), "");
     }
     shown(&system, |driver| driver["processor"].is_null() && driver["moves"] == 0);
+}
+
+#[test]
+fn machine_does_not_ask_for_a_line_of_another_kind_than_the_file_says() {
+    let line = r#"
+[[line]]
+name = "ctc0"
+kind = "ctc"
+[[line.end]]
+guest = "TCPIP"
+address = "10.9.0.1"
+[[line.end]]
+guest = "SERVER"
+address = "10.9.0.2"
+"#;
+    let text_of_file = format!("{FILE}[[tcpip.interface]]\nline = \"ctc0\"\n{line}");
+    let source = siga::host::Source::of("system.toml", &text_of_file);
+    let system = System::of("machine-ctc", siga::host::System::parse(&source).unwrap());
+    let file = system.file("system.toml");
+    std::fs::write(&file, &text_of_file).unwrap();
+    let mut command = system.command(&["tcpip", "serve", "TCPIP", "--system", &file, "--json"]);
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut machine = Process(command.spawn().unwrap());
+    let up = line_of(&mut machine.0);
+    assert!(up.contains("10.1.0.5") && !up.contains("10.9.0.1"), "{up}");
+    let pid = rustix::process::Pid::from_child(&machine.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let mut said = String::new();
+    machine.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said.matches("ctc0").count(), 1, "{said}");
+    assert!(said.contains("lines over channel-to-channel adapters are not served yet"), "{said}");
 }
 
 #[test]

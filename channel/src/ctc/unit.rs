@@ -18,8 +18,8 @@ use super::adapter::{Adapter, Fate, Place, Reset, Side, State};
 use super::command::Command;
 use super::{COMMANDS, TRANSFER_BYTES_MAX};
 use crate::exchange::{
-    Broken, Head, Kind, Link, PACING, PARAMETER_BYTES, UNITS_PER_POLL_MAX, Unit as Received,
-    cancel, established, flag,
+    Broken, Head, Kind, Length, Link, PACING, PARAMETER_BYTES, UNITS_PER_POLL_MAX,
+    Unit as Received, cancel, established, flag,
 };
 use crate::format::ccw::{Direction, direction};
 use crate::format::scsw::DeviceStatus;
@@ -94,9 +94,7 @@ pub struct Counters {
 struct Arrived {
     code: u8,
     flags: u8,
-    count: u32,
-    /// Bytes of the last of its CCWs.
-    last_bytes: u16,
+    length: Length,
     /// What it writes, once that has come.
     data: Option<Vec<u8>>,
 }
@@ -287,11 +285,8 @@ impl Unit {
         let at = At::of(connection, head.exchange & 0xff).ok_or(Broken::Rules)?;
         match head.kind {
             Kind::Command => {
-                let last_bytes = match self.body(connection, unit)? {
-                    [] => head.count as u16,
-                    body => u16::from_le_bytes(body.try_into().map_err(|_| Broken::Rules)?),
-                };
-                self.take_command(at, head, last_bytes)
+                let last_bytes = Length::last_bytes(&head, self.body(connection, unit)?)?;
+                self.take_command(at, head, Length::of(&head, last_bytes))
             }
             Kind::Data => self.take_data(at, connection, unit),
             Kind::Cancel => {
@@ -422,7 +417,7 @@ impl Unit {
     }
 
     /// A command of command mode.
-    fn take_command(&mut self, at: At, head: Head, last_bytes: u16) -> Result<(), Broken> {
+    fn take_command(&mut self, at: At, head: Head, length: Length) -> Result<(), Broken> {
         let port = self.port(at);
         if port.over == Some(head.exchange) {
             return Ok(());
@@ -445,8 +440,8 @@ impl Unit {
         }
         let is_output = direction(head.code) == Some(Direction::Output);
         let data = if is_output && head.count > 0 { None } else { Some(Vec::new()) };
-        let Head { code, flags, count, .. } = head;
-        exchange.commands.push_back(Arrived { code, flags, count, last_bytes, data });
+        let Head { code, flags, .. } = head;
+        exchange.commands.push_back(Arrived { code, flags, length, data });
         self.run(at);
         Ok(())
     }
@@ -460,7 +455,7 @@ impl Unit {
         let Some(exchange) = exchange else { return Ok(()) };
         let last = exchange.commands.back_mut().filter(|last| last.data.is_none());
         let last = last.ok_or(Broken::Rules)?;
-        if body.len() != last.count.min(TRANSFER_BYTES_MAX) as usize {
+        if body.len() != last.length.count.min(TRANSFER_BYTES_MAX) as usize {
             return Err(Broken::Rules);
         }
         last.data = Some(body);
@@ -538,7 +533,7 @@ impl Unit {
         let (number, sequence) = (exchange.number, exchange.sequence);
         let next = exchange.commands.front().filter(|next| next.data.is_some());
         let Some(next) = next.filter(|_| !exchange.is_waiting) else { return false };
-        let (code, count) = (next.code, next.count);
+        let (code, count) = (next.code, next.length.count);
         self.counters.commands += 1;
         // To the first, and to the last of each group: what came before is done.
         if sequence == 0 || sequence % PACING as u64 == PACING as u64 - 1 {
@@ -605,7 +600,7 @@ impl Unit {
     fn transfer(&mut self, reader: At, writer: At) -> u32 {
         let first = |port: &mut Port| {
             let first = port.exchange.as_mut().and_then(|one| one.commands.front_mut());
-            first.map(|first| (first.count, first.data.take().unwrap_or_default()))
+            first.map(|first| (first.length.count, first.data.take().unwrap_or_default()))
         };
         let (count, _) = first(self.port(reader)).unwrap_or_default();
         let (_, data) = first(self.port(writer)).unwrap_or_default();
@@ -633,19 +628,16 @@ impl Unit {
         let status = status.with(std::mem::take(&mut exchange.presented));
         exchange.is_waiting = false;
         let Some(command) = exchange.commands.pop_front() else { return };
-        let residual = command.count - moved.min(command.count);
-        let is_suppressed =
-            command.flags & flag::SUPPRESS_LENGTH != 0 && residual <= u32::from(command.last_bytes);
+        let (residual, flags) = command.length.ending(moved, there);
         let is_good = status == DeviceStatus::ENDED;
-        let is_wrong_length = is_good && (residual > 0 || moved != there) && !is_suppressed;
-        if is_good && !is_wrong_length && command.flags & flag::CHAINED != 0 {
+        let flags = if is_good { flags } else { 0 };
+        if is_good && flags == 0 && command.flags & flag::CHAINED != 0 {
             exchange.sequence += 1;
             if exchange.ends_in_order && exchange.commands.is_empty() {
                 self.end_exchange(at, DeviceStatus::ENDED, 0, 0);
             }
             return;
         }
-        let flags = if is_wrong_length { flag::INCORRECT_LENGTH } else { 0 };
         self.end_exchange(at, status, residual, flags);
     }
 

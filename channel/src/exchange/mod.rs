@@ -44,9 +44,11 @@
 //! of the search. After a status modifier the channel skips a CCW.
 
 mod extent;
+mod length;
 mod link;
 
 pub use extent::{EXTENT_BYTES, Extent, Pieces};
+pub use length::Length;
 pub use link::{Broken, Link, PASS_BYTES_MAX, PairError, UNITS_PER_POLL_MAX, Unit, pair};
 
 use crate::format::sense::{SENSE_BYTES, Sense};

@@ -10,21 +10,22 @@ use std::thread;
 
 use clap::Args;
 use host::system::System;
+use host::system::line::LineKind;
 use host::system::machine::{MachineRule, MachineWait};
 use os::event::Event;
 use os::poller::wait_any;
 use os::signals::HeldSignals;
-use port::member::{self, Options, WrittenAddress};
+use port::member::Options;
 use serde::Serialize;
-use siga::line::{Line, LineEnd, LineOptions};
+use siga::line::{LineEnd, LineOptions};
 use siga::tcpip::{
     ClientLimits, Machine, MachineOptions, Placement, Prefix, Route, Routing, ServiceCounters,
     StackOptions,
 };
-use siga::{Guest, Wait};
+use siga::{Guest, Name, Wait};
 
 use crate::children::Service;
-use crate::member::{WaitKind, no_member};
+use crate::member::{WaitKind, attach_line, join_at};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
 use crate::peer::attach_name;
@@ -137,7 +138,7 @@ struct PlannedLan {
 }
 
 struct PlannedLine {
-    guest: String,
+    guest: Name,
     end: LineEnd,
     options: LineOptions,
 }
@@ -314,9 +315,17 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
     });
     let lines = rule.lines.iter().filter_map(|(guest, name)| {
         let line = system.lines.iter().find(|line| line.name == *name)?;
+        if line.kind != LineKind::Iucv {
+            // Over a path of IUCV it would be another line than the one that the file describes.
+            say(format_args!(
+                "siga: warning: the machine {} is not at the line {name}: lines over channel-to-channel adapters are not served yet",
+                rule.name
+            ));
+            return None;
+        }
         let [own, partner] = line.end_of(*guest)?;
         Some(PlannedLine {
-            guest: guest.to_string(),
+            guest: *guest,
             end: LineEnd {
                 partner: partner.guest,
                 address: own.address,
@@ -345,20 +354,14 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
     let (mut joined, mut members, mut mtus) = (Vec::new(), Vec::new(), Vec::new());
     let mut drivers = Vec::new();
     for PlannedLan { member, lan, addresses, mtu, driver } in lans {
-        let first = addresses.first();
         let member = Options {
             socket: socket.clone(),
             lan,
             name: member,
-            address: first.map(|address| WrittenAddress { address: *address, prefix_bits: None }),
             wait: options.wait,
             ..Options::default()
         };
-        let lan = member::join(&member, name.as_ref());
-        let mut lan = lan.map_err(|error| no_member(&member, &error))?;
-        for address in addresses.iter().skip(1) {
-            lan.register(*address).map_err(Outcome::no)?;
-        }
+        let lan = join_at(member, &addresses, name.as_ref())?;
         members.push(UpMember {
             name: lan.own().name.to_string(),
             lan: lan.name().to_string(),
@@ -371,12 +374,11 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
     let mut ends = Vec::new();
     for PlannedLine { guest, end, options } in lines {
         members.push(UpMember {
-            name: guest.clone(),
+            name: guest.to_string(),
             lan: options.name.map(|name| name.to_string()).unwrap_or_default(),
             addresses: vec![end.address],
         });
-        let guest = Guest::attach(&socket, &guest).map_err(Outcome::no)?;
-        ends.push(Line::new(guest, &end, &options).map_err(Outcome::no)?);
+        ends.push(attach_line(&socket, guest, &end, &options)?);
     }
     let name = name.to_ascii_uppercase();
     let guest = Guest::attach(&socket, &name).map_err(Outcome::no)?;

@@ -8,7 +8,7 @@ use super::{COMMAND_OUTPUT_BYTES_MAX, Connection, EXCHANGES_MAX, SUBCHANNELS, Un
 use crate::format::ccw::{Direction, direction};
 use crate::format::eckd::Search;
 use crate::format::scsw::DeviceStatus;
-use channel::exchange::{Broken, Head, Kind, PACING, flag};
+use channel::exchange::{Broken, Head, Kind, Length, PACING, flag};
 
 impl Unit {
     /// A command of command mode.
@@ -144,13 +144,10 @@ impl Unit {
                     }
                 }
                 ending.status = moved.status;
-                ending.residual = count - moved.bytes.min(count);
-                let is_length = moved.bytes != moved.expected || ending.residual > 0;
-                let is_suppressed = head.flags & flag::SUPPRESS_LENGTH != 0
-                    && ending.residual <= u32::from(head.number);
-                if is_length && !is_suppressed {
-                    ending.flags |= flag::INCORRECT_LENGTH;
-                }
+                let length = Length::of(&head, head.number);
+                let (residual, flags) = length.ending(moved.bytes, moved.expected);
+                ending.residual = residual;
+                ending.flags |= flags;
             }
             Err(Refusal::Fault(fault)) => {
                 ending.output = Output::default();

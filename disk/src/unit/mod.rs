@@ -86,7 +86,7 @@ use crate::format::scsw::DeviceStatus;
 use crate::format::tccb::Tccb;
 use channel::commands::CommandSet;
 pub use channel::exchange::OUTPUT_BYTES_MAX;
-use channel::exchange::{Broken, Head, Kind, Link, PACING, UNITS_PER_POLL_MAX, cancel};
+use channel::exchange::{Broken, Head, Kind, Length, Link, PACING, UNITS_PER_POLL_MAX, cancel};
 
 /// Connections of a control unit.
 pub const CONNECTIONS_MAX: usize = 4096;
@@ -702,10 +702,8 @@ impl Unit {
         match head.kind {
             Kind::Command => {
                 self.release(connection, head.number);
-                let last_bytes = match self.link(connection.link)?.body(unit) {
-                    [] => head.count as u16,
-                    body => u16::from_le_bytes(body.try_into().map_err(|_| Broken::Rules)?),
-                };
+                let body = self.link(connection.link)?.body(unit);
+                let last_bytes = Length::last_bytes(&head, body)?;
                 // Consumed is dealt with: from here on the number is how many bytes the last CCW has.
                 self.command(connection, Head { number: last_bytes, ..head })
             }
