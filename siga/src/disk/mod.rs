@@ -54,7 +54,6 @@ mod opening;
 mod server;
 mod shares;
 mod showing;
-mod spinning;
 mod volumes;
 
 pub use channel::exchange::Kind as UnitKind;

@@ -1,11 +1,8 @@
 //! Guests open devices: how often, which, and how much each gets.
 
-use std::collections::VecDeque;
-
 use channel::{SUBCHANNELS_MAX, held_back_bytes_max, result_storage_bytes};
 use disk::unit::usage::VolumeUse;
 use fabric::control::{Kind, Pending};
-use fabric::name::Name;
 use fabric::path::Shape;
 use os::processor::now_ns;
 
@@ -15,44 +12,6 @@ use crate::PathOptions;
 
 /// Bytes that a guest's path lends besides results and cache.
 const PATH_BYTES: u64 = 4 << 20;
-
-/// Opens in a second, of all guests together: each takes the control unit some tenth of a millisecond, in which it serves nobody.
-pub(super) const OPENS_PER_S: u64 = 512;
-
-/// Guests that want to open a device. Each has its turn, however many the others want to open.
-#[derive(Debug, Default)]
-pub(super) struct Asking {
-    /// By guest, in the order of their turns; none is without a wish.
-    lines: VecDeque<(Name, VecDeque<Pending>)>,
-}
-
-impl Asking {
-    pub(super) fn is_empty(&self) -> bool {
-        self.lines.is_empty()
-    }
-
-    fn add(&mut self, pending: Pending) {
-        let guest = pending.from;
-        match self.lines.iter_mut().find(|(name, _)| *name == guest) {
-            Some((_, line)) => line.push_back(pending),
-            None => self.lines.push_back((guest, [pending].into())),
-        }
-    }
-
-    fn next(&mut self) -> Option<Pending> {
-        let (guest, mut line) = self.lines.pop_front()?;
-        let next = line.pop_front();
-        if !line.is_empty() {
-            self.lines.push_back((guest, line));
-        }
-        next
-    }
-
-    fn retain(&mut self, mut is_kept: impl FnMut(&Pending) -> bool) {
-        self.lines.iter_mut().for_each(|(_, line)| line.retain(&mut is_kept));
-        self.lines.retain(|(_, line)| !line.is_empty());
-    }
-}
 
 /// The share of a guest that opens a device.
 #[derive(Clone, Copy, Debug)]
@@ -202,33 +161,12 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
-    use fabric::control::{Kind, NO_DATA};
     use host::Embedded;
     use host::system::System;
 
     use super::*;
+    use crate::serving::asking::OPENS_PER_S;
     use crate::{Guest, PathOptions, Wait};
-
-    #[test]
-    fn each_guest_has_its_turn_however_many_others_want_to_open() {
-        let pending = |from: &str, path| Pending {
-            path,
-            from: from.parse().unwrap(),
-            kind: Kind::DISK,
-            flags: 0,
-            data: NO_DATA,
-            shape: Shape::SIMPLE,
-            resource: None,
-        };
-        let mut asking = Asking::default();
-        (0..4).for_each(|path| asking.add(pending("ALICE", path)));
-        (4..6).for_each(|path| asking.add(pending("BOB", path)));
-        asking.retain(|pending| pending.path != 1);
-        let order: Vec<u64> =
-            std::iter::from_fn(|| asking.next()).map(|pending| pending.path).collect();
-        assert_eq!(order, [0, 4, 2, 5, 3]);
-        assert!(asking.is_empty());
-    }
 
     #[test]
     fn server_with_a_guest_that_waits_to_open_never_sleeps_without_a_limit() {

@@ -23,12 +23,12 @@ use os::processor::{now_ns, thread_ns};
 use os::storage::StorageOptions;
 use thiserror::Error;
 
-use super::opening::{Asking, OPENS_PER_S};
 use super::shares::{ServerLimits, Shares};
 use super::showing::Shown;
-use super::spinning::Spinning;
 use super::volumes::OpenVolume;
 use super::{Measurement, UnitKind};
+use crate::serving::asking::{Asking, OPENS_PER_S};
+use crate::serving::spinning::Spinning;
 use crate::waiter::{Key, Member, OneOf};
 use crate::{Guest, Path, Wait, Waiter};
 
