@@ -10,7 +10,8 @@ use fabric::control::{Kind, NO_DATA, Problem};
 use fabric::path::{self, SendError};
 use thiserror::Error;
 
-use super::{NotOpened, line_name, wanted};
+use super::{NotOpened, wanted};
+use crate::serving::eight;
 use crate::waiter::Member;
 use crate::{ConnectError, Guest, Path, PathOptions, Severed, Wait};
 
@@ -124,7 +125,7 @@ impl Line {
         line: &str,
         options: &LineOptions,
     ) -> Result<Line, OpenLineError> {
-        let name = line_name(line).ok_or_else(|| OpenLineError::Name { name: line.to_owned() })?;
+        let name = eight(line).ok_or_else(|| OpenLineError::Name { name: line.to_owned() })?;
         let LineOptions { block_bytes, wait } = *options;
         if !(1..=BLOCK_BYTES_MAX).contains(&block_bytes) {
             return Err(OpenLineError::Block { bytes: block_bytes });
