@@ -17,6 +17,9 @@ use super::connector::{CONNECT_NS, State, Unconnected};
 use super::counters::Counter;
 use super::driver::{Driver, Terms};
 
+/// The name of the guest as which a host serves the lines of its system file.
+pub const CTC_SERVER: &str = "CTC";
+
 /// The first block of a channel: the length of a block without packets.
 pub const FIRST_BLOCK: [u8; 2] = [0, 2];
 

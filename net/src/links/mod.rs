@@ -14,7 +14,7 @@ mod framing;
 pub mod gauge;
 mod greeting;
 
-pub use channels::{Channel, Channels, Ended, FIRST_BLOCK, Step};
+pub use channels::{CTC_SERVER, Channel, Channels, Ended, FIRST_BLOCK, Step};
 pub use connector::{Act, Answer, CONNECT_NS, Connector, State, Unconnected};
 pub use counters::{Counter, Counters};
 pub use driver::{
