@@ -23,6 +23,7 @@ use siga::tcpip::{
 use siga::{Guest, Wait};
 
 use crate::children::Service;
+use crate::lines::medium;
 use crate::member::{WaitKind, no_member};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
@@ -280,7 +281,12 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
                 address: own.address,
                 peer_address: partner.address,
             },
-            options: LineOptions { name: Some(*name), mtu: line.mtu, wait },
+            options: LineOptions {
+                medium: medium(line.kind),
+                name: Some(*name),
+                mtu: line.mtu,
+                wait,
+            },
         })
     });
     let routes = rule.routes.iter().filter_map(|(to, via)| {

@@ -37,6 +37,8 @@ pub use channel::ctc::line::{BLOCK_BYTES_MAX, End, LineEvent, NOP, StartError, c
 pub use channel::ctc::unit::{Counters, READ_SUBCHANNEL, WRITE_SUBCHANNEL};
 pub use channel::format;
 pub use client::{Line, LineError, LineOptions, OpenLineError};
+#[cfg(feature = "tcpip")]
+pub(crate) use client::{request, why_not_opened};
 pub use server::{AddLineError, Server, ServerError};
 
 use crate::serving::{NAME_BYTES, Refusal};
@@ -53,7 +55,7 @@ fn wanted(name: [u8; LINE_NAME_BYTES]) -> crate::UserData {
 
 /// The reason why a server does not let a guest open its end of a line, as a [`Refusal`] says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NotOpened {
+pub(crate) enum NotOpened {
     /// There is no such line for the guest, or the request is wrong.
     NoLine = 0,
     /// The guest has opened its end, and not closed it.
