@@ -125,7 +125,9 @@ pub struct Channels {
     stages: [Stage; 2],
     /// When the channels have to be up, unless the peer is not ready.
     up_until: Option<u64>,
-    /// A program has ended as none of a peer that keeps the rules does.
+    /// When the line came up last.
+    up_since: u64,
+    /// Something has ended as nothing does with a peer that keeps the rules.
     is_broken: bool,
     /// The earliest time for another request.
     not_before: u64,
@@ -146,6 +148,7 @@ impl Channels {
             phase: Phase::Stopped,
             stages: [Stage::Begin; 2],
             up_until: None,
+            up_since: 0,
             is_broken: false,
             not_before: 0,
             has_failed: false,
@@ -327,6 +330,8 @@ impl Channels {
                 // The peer has begun anew while no READ was outstanding that would have told. It reads the first block, too.
                 self.stages[Channel::Read as usize] = Stage::Ready;
                 self.go_down(Channel::Write, driver);
+                // Two ends that answer each other's first blocks would do so for ever.
+                self.is_broken = now < self.up_since.saturating_add(CONNECT_NS);
                 false
             }
             Stage::Busy => {
@@ -338,7 +343,7 @@ impl Channels {
                 false
             }
         };
-        self.come_up(driver);
+        self.come_up(now, driver);
         self.watch(now);
         has_packets
     }
@@ -353,6 +358,8 @@ impl Channels {
             (Stage::Mode, _) => {
                 *stage = Stage::NotReady { again: now + CONNECT_NS };
                 self.has_failed = true;
+                // What the other channel has greeted, or will, is gone.
+                self.go_down(channel.other(), driver);
             }
             // A block without bytes shows nothing.
             (Stage::Greeting, Ended::Done) if channel == Channel::Read => *stage = Stage::Greet,
@@ -376,7 +383,7 @@ impl Channels {
                 self.is_broken = true;
             }
         }
-        self.come_up(driver);
+        self.come_up(now, driver);
         self.watch(now);
     }
 
@@ -385,6 +392,11 @@ impl Channels {
         let stage = &mut self.stages[channel as usize];
         if matches!(stage, Stage::NotReady { .. }) {
             *stage = Stage::Begin;
+            // The peer that the other channel has greeted meanwhile was the one before.
+            let other = &mut self.stages[channel.other() as usize];
+            if *other == Stage::Ready {
+                *other = Stage::Begin;
+            }
         }
         self.watch(now);
     }
@@ -401,9 +413,10 @@ impl Channels {
     }
 
     /// The line is up if both channels are.
-    fn come_up(&mut self, driver: &mut Driver) {
+    fn come_up(&mut self, now: u64, driver: &mut Driver) {
         if self.stages.iter().all(|stage| stage.is_up()) && driver.terms().is_none() {
             driver.up(Terms::ctcm(driver.mtu()));
+            self.up_since = now;
             self.has_failed = false;
         }
     }

@@ -169,12 +169,36 @@ fn reset_of_the_peer_takes_the_line_down_and_both_channels_begin_anew() {
 #[test]
 fn first_block_while_the_line_is_up_means_that_the_peer_begins_anew() {
     let mut end = End::up();
-    assert!(!end.channels.read(0, &FIRST_BLOCK, &mut end.driver));
-    assert_eq!(end.steps(0), [Step::SetMode(Write)]);
-    end.ended(0, Write, Ended::Done);
-    assert_eq!(end.steps(0), [Step::Greet]);
-    end.ended(0, Write, Ended::Done);
-    assert_eq!((end.state(), end.steps(0)), (State::Idle, vec![Step::Read]));
+    assert!(!end.channels.read(CONNECT_NS, &FIRST_BLOCK, &mut end.driver));
+    assert_eq!(end.steps(CONNECT_NS), [Step::SetMode(Write)]);
+    end.ended(CONNECT_NS, Write, Ended::Done);
+    assert_eq!(end.steps(CONNECT_NS), [Step::Greet]);
+    end.ended(CONNECT_NS, Write, Ended::Done);
+    assert_eq!((end.state(), end.steps(CONNECT_NS)), (State::Idle, vec![Step::Read]));
+    // One that does so again and again costs the path.
+    assert!(!end.channels.read(2 * CONNECT_NS - 1, &FIRST_BLOCK, &mut end.driver));
+    assert_eq!(end.channels.poll(2 * CONNECT_NS - 1, &mut end.driver), Some(Step::Detach));
+}
+
+#[test]
+fn peer_that_was_greeted_just_before_it_was_reset_is_greeted_again() {
+    // The WRITE of the first block met a READ of the peer before.
+    let greeted = || {
+        let mut end = End::attached();
+        end.ended(0, Write, Ended::Done);
+        assert_eq!(end.steps(0), [Step::Greet]);
+        end
+    };
+    // The other channel finds the peer gone before that WRITE has ended, and after.
+    let mut before = greeted();
+    before.ended(0, Read, Ended::Check);
+    before.ended(0, Write, Ended::Done);
+    before.channels.interrupted(1, Read);
+    assert_eq!(before.steps(1), [Step::SetMode(Read), Step::SetMode(Write)]);
+    let mut after = greeted();
+    after.ended(0, Write, Ended::Done);
+    after.ended(0, Read, Ended::Check);
+    assert_eq!(after.steps(0), [Step::SetMode(Write)]);
 }
 
 #[test]
