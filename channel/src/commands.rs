@@ -14,4 +14,7 @@ pub struct CommandSet {
     /// Returns true for a command whose status says which CCW comes next, such as a search of a disk. The channel sends no further command of the
     /// chain until a command response brings that status.
     pub is_branch: fn(u8) -> bool,
+    /// Halt and clear reset the device also if the control unit has no program of the subchannel: none is under way, or the program is suspended.
+    /// The control unit gets a cancel with the number of the last exchange then.
+    pub halts_idle: bool,
 }

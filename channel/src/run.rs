@@ -574,6 +574,13 @@ impl Channel {
                 }
             }
             request::Kind::Halt | request::Kind::Clear => {
+                let has_none = !subchannel.is_running || subchannel.run.exchange.is_none();
+                if has_none && guest.commands.halts_idle {
+                    let last = subchannel.last_exchange & !0xff | u32::from(head.subchannel);
+                    let head = Head::new(Kind::Cancel, number as u16, last);
+                    // A link that has ended says so when it is polled.
+                    let _ = self.links[guest.link].send(&head, &[]);
+                }
                 if !subchannel.is_running {
                     // There is nothing to end: the program has its status, or will have.
                     return guest.refuse(head.subchannel, 1, sender);

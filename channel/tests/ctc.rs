@@ -8,7 +8,7 @@ use channel::ctc::command::code;
 use channel::ctc::line::{End, Line, LineEvent, NOP, StartError, ccw, chained};
 use channel::ctc::unit::{LINES_MAX, READ_SUBCHANNEL, Unit, WRITE_SUBCHANNEL};
 use channel::exchange::{Broken, Head, Kind, Link, flag, pair};
-use channel::format::ccw::{Ccw, CcwFlags};
+use channel::format::ccw::{Ccw, CcwFlags, CcwFormat};
 use channel::format::orb::{ALL_PATHS, Orb, OrbFlags};
 use channel::format::scsw::{CONDITION_CODE, DEFERRED_1, DeviceStatus, SubchannelStatus, control};
 use channel::format::tcw::{Stream, TCW_BYTES, Tcw};
@@ -233,6 +233,38 @@ fn end_of_a_file_is_a_unit_exception_of_the_read() {
 }
 
 #[test]
+fn end_of_a_file_reaches_a_reader_that_waits_in_prepare_and_one_that_comes_later() {
+    let (mut world, mut left, mut right) = line();
+    for is_reader_first in [true, false] {
+        if is_reader_first {
+            right.read();
+            world.run();
+            assert_eq!(world.unit.state(0, Right, READ_SUBCHANNEL), Some(State::Prepare));
+        }
+        // The writer writes nothing after that.
+        left.line.write_end_of_file(&mut left.sender).unwrap();
+        world.run();
+        assert_eq!(ended(&mut left), (WRITE_SUBCHANNEL, End::Done, 0));
+        if !is_reader_first {
+            right.read();
+            world.run();
+        }
+        assert_eq!(ended(&mut right), (READ_SUBCHANNEL, End::EndOfFile, 0), "{is_reader_first}");
+        // It is there once.
+        right.read();
+        world.run();
+        assert_eq!((right.poll(), left.poll()), (None, None));
+        left.write(b"block");
+        world.run();
+        assert_eq!(
+            (ended(&mut right), right.block()),
+            ((READ_SUBCHANNEL, End::Done, 5), b"block".to_vec())
+        );
+        assert_eq!(ended(&mut left), (WRITE_SUBCHANNEL, End::Done, 0));
+    }
+}
+
+#[test]
 fn basic_mode_has_no_end_of_file() {
     let mut world = World::new(1);
     let (mut left, mut right) = (world.guest(0, Left), world.guest(0, Right));
@@ -342,6 +374,63 @@ fn halt_and_clear_end_a_program_and_reset_its_side() {
         world.run();
         assert_eq!(left.poll(), Some(LineEvent::Refused { subchannel: WRITE_SUBCHANNEL, code: 1 }));
     }
+}
+
+#[test]
+fn halt_and_clear_of_a_side_without_a_program_reset_the_side() {
+    for kind in [request::Kind::Halt, request::Kind::Clear] {
+        let (mut world, mut left, mut right) = line();
+        left.line.write_end_of_file(&mut left.sender).unwrap();
+        world.run();
+        assert_eq!(ended(&mut left), (WRITE_SUBCHANNEL, End::Done, 0));
+        left.write(b"block");
+        world.run();
+        match kind {
+            request::Kind::Halt => right.line.halt(READ_SUBCHANNEL, &mut right.sender).unwrap(),
+            _ => right.line.clear(READ_SUBCHANNEL, &mut right.sender).unwrap(),
+        }
+        world.run();
+        // There is no program that could end, and the peer's ends.
+        let refused = LineEvent::Refused { subchannel: READ_SUBCHANNEL, code: 1 };
+        assert_eq!(right.poll(), Some(refused));
+        assert_eq!(world.unit.state(0, Right, READ_SUBCHANNEL), Some(State::NotReady));
+        assert_eq!(ended(&mut left), (WRITE_SUBCHANNEL, End::Check(0x41), 0));
+        // The other adapter does not know of it, and the end of the file is gone.
+        assert_eq!(world.unit.state(0, Right, WRITE_SUBCHANNEL), Some(State::Available));
+        right.read();
+        world.run();
+        left.write(b"block");
+        world.run();
+        assert_eq!(ended(&mut right), (READ_SUBCHANNEL, End::Done, 5));
+    }
+}
+
+#[test]
+fn halt_of_a_suspended_program_resets_the_side() {
+    let mut world = World::new(1);
+    let (theirs, mut ours) = path();
+    world.sides.0.push(Some(theirs));
+    let (sender, _) = world.sides.0[0].as_mut().unwrap();
+    world.channel.attach(0, sender, channel::ctc::unit::use_of(0, Left)).unwrap();
+    let mut client = client::Client::new(1 << 16, &mut ours.0).unwrap();
+    world.run();
+    assert!(matches!(client.poll(&mut ours.1), Ok(Some(client::Event::Attached(_)))));
+    let suspended = ccw(code::NOP, SLI.with(CcwFlags::SUSPEND), 0, 0);
+    for (program, at) in [chained(code::NOP, 0, 0), suspended].iter().zip([0, 8]) {
+        client.storage()[at..at + 8].copy_from_slice(&program.emit(CcwFormat::One));
+    }
+    let flags = OrbFlags::FORMAT_1.with(OrbFlags::SUSPEND);
+    let orb = Orb { flags, paths: ALL_PATHS, program: 0, ..Orb::default() };
+    client.start(0, &orb, &mut ours.0).unwrap();
+    world.run();
+    let found = client.poll(&mut ours.1);
+    assert!(matches!(found, Ok(Some(client::Event::Intermediate { .. }))), "{found:?}");
+    assert_eq!(world.unit.state(0, Left, 0), Some(State::Available));
+    client.request(request::Kind::Halt, 0, &mut ours.0).unwrap();
+    world.run();
+    let found = client.poll(&mut ours.1);
+    assert!(matches!(found, Ok(Some(client::Event::Ended { subchannel: 0, .. }))), "{found:?}");
+    assert_eq!(world.unit.state(0, Left, 0), Some(State::NotReady));
 }
 
 #[test]

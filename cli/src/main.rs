@@ -29,6 +29,7 @@ mod run;
 mod send;
 mod served;
 mod session;
+mod set;
 mod shell;
 mod socket;
 mod tcpip;
@@ -65,6 +66,7 @@ enum Command {
     Gateway(gateway::Arguments),
     Tcpip(tcpip::Arguments),
     Query(query::Arguments),
+    Set(set::Arguments),
     Audit(audit::Arguments),
     Capture(capture::Arguments),
     Top(top::Arguments),
@@ -108,6 +110,7 @@ fn main() -> std::process::ExitCode {
         Command::Gateway(arguments) => gateway::run(&arguments),
         Command::Tcpip(arguments) => tcpip::run(&arguments),
         Command::Query(arguments) => query::run(&arguments),
+        Command::Set(arguments) => set::run(&arguments),
         Command::Audit(arguments) => audit::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),

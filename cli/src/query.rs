@@ -10,7 +10,7 @@ use host::config::Bytes;
 use host::report::{
     ControlUnitReport, Counts, GuestReport, HalfReport, LanReport, LimitReport, LineEndReport,
     LineReport, LineState, MemberReport, PathReport, ResourceReport, SideReport, SocketReport,
-    SubchannelReport, SystemReport, VolumeReading, VolumeReport,
+    StackDriverReport, SubchannelReport, SystemReport, VolumeReading, VolumeReport,
 };
 use siga::connect::Kind;
 use siga::error::Violation;
@@ -49,7 +49,7 @@ pub enum Subject {
     Lan,
     /// The lines that the system file describes: whether they are up, and at each end messages and bytes over half a second, and what the driver has counted
     Line,
-    /// The members' TCP/IP stacks, and the clients of TCPIP machines: interfaces, routes, neighbours, connections, sockets, buffers, counters by reason
+    /// The members' TCP/IP stacks, and the clients of TCPIP machines: interfaces, routes, neighbours, the drivers of LANs with rates over half a second, connections, sockets, buffers, counters by reason
     Tcpip,
     /// The volumes that guests serve, with their state and the use of their cache, and their devices: who may open which cylinders
     Dasd,
@@ -126,7 +126,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
                 &[]
             }
             Subject::Tcpip => {
-                print_stacks(&report.lans, &report.lines)?;
+                let mut later = None;
+                if each_driver(&report).any(|(_, driver)| driver.processor.is_some()) {
+                    thread::sleep(RATE_TIME);
+                    later = Some(observer.query().map_err(Outcome::no)?);
+                }
+                let drivers = drivers(&report, later.as_ref().unwrap_or(&report));
+                print_stacks(&report.lans, &report.lines, &drivers)?;
                 &[]
             }
             Subject::Dasd => &[volumes(units), devices(units)],
@@ -547,7 +553,7 @@ fn print_lans(before: &SystemReport, report: &SystemReport) -> Result<(), Outcom
 }
 
 /// The stacks of all members that have one.
-fn print_stacks(lans: &[LanReport], lines: &[LineReport]) -> Result<(), Outcome> {
+fn print_stacks(lans: &[LanReport], lines: &[LineReport], drivers: &Table) -> Result<(), Outcome> {
     let heads = [
         "lan",
         "guest",
@@ -690,8 +696,9 @@ fn print_stacks(lans: &[LanReport], lines: &[LineReport]) -> Result<(), Outcome>
     if overviews.row_count() == 0 {
         return print(overviews);
     }
-    let parts = [&overviews, &clients, &interfaces, &routes, &neighbours, &connections, &sockets];
-    for part in parts.into_iter().filter(|part| part.row_count() > 0) {
+    let parts = [&overviews, &clients, drivers, &interfaces, &routes, &neighbours];
+    let parts = parts.into_iter().chain([&connections, &sockets]);
+    for part in parts.filter(|part| part.row_count() > 0) {
         print(format!("{part}\n"))?;
     }
     for (guest, count) in unshown {
@@ -700,6 +707,69 @@ fn print_stacks(lans: &[LanReport], lines: &[LineReport]) -> Result<(), Outcome>
         ))?;
     }
     print(&counters)
+}
+
+/// The drivers of all stacks, with rates between two reports.
+fn drivers(before: &SystemReport, report: &SystemReport) -> Table {
+    let heads = [
+        "guest",
+        "lan",
+        "driver",
+        "polls/s",
+        "frames in/s",
+        "frames out/s",
+        "CPU %",
+        "polls",
+        "empty",
+        "frames in",
+        "frames out",
+        "waited",
+        "dropped",
+        "sleeps",
+        "CPU s",
+        "takeovers",
+        "moves",
+    ];
+    let mut table = table(&heads, 3);
+    let seconds = report.now_ns.saturating_sub(before.now_ns).max(1) as f64 / 1e9;
+    let old: BTreeMap<_, _> = each_driver(before).collect();
+    for (name, driver) in each_driver(report) {
+        let more = |count: fn(&StackDriverReport) -> u64| {
+            let then = old.get(&name).map_or(0, |then| count(then));
+            count(driver).saturating_sub(then) as f64 / seconds
+        };
+        let rate = |count| format!("{:.0}", more(count));
+        let (guest, _) = name;
+        table.add_row([
+            guest.to_owned(),
+            driver.name.clone(),
+            driver.processor.map_or("inline".to_owned(), |number| format!("processor {number}")),
+            rate(|driver| driver.polls),
+            rate(|driver| driver.frames_in),
+            rate(|driver| driver.frames_out),
+            format!("{:.0}", more(|driver| driver.processor_ns) / 1e7),
+            driver.polls.to_string(),
+            driver.polls_empty.to_string(),
+            driver.frames_in.to_string(),
+            driver.frames_out.to_string(),
+            driver.frames_waited.to_string(),
+            driver.frames_dropped.to_string(),
+            driver.sleeps.to_string(),
+            format!("{:.3}", driver.processor_ns as f64 / 1e9),
+            driver.takeovers.to_string(),
+            driver.moves.to_string(),
+        ]);
+    }
+    table
+}
+
+/// The drivers of all stacks, by the guest that shows the stack and the number of the LAN.
+fn each_driver(report: &SystemReport) -> impl Iterator<Item = ((&str, u16), &StackDriverReport)> {
+    let stacks = each_member(report)
+        .filter_map(|((_, guest), member)| member.stack.as_ref().map(|stack| (guest, stack)));
+    stacks.flat_map(|(guest, stack)| {
+        stack.drivers.iter().map(move |driver| ((guest, driver.lan), driver))
+    })
 }
 
 /// The first of some LANs of which a member has this address, and the member.

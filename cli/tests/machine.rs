@@ -4,10 +4,14 @@ mod common;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Process, System, text};
-use siga::tcpip::{ClientOptions, Stack, TcpListener, TcpStream};
+use serde_json::Value;
+use siga::lan::{Address, Lan, LanOptions};
+use siga::tcpip::{ClientOptions, Stack, StackOptions, TcpListener, TcpStream};
 use siga::{Guest, Wait};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -132,6 +136,208 @@ fn machine_serves_by_the_words_of_its_command_and_ends_with_a_signal() {
     assert_eq!(refused.kind(), ErrorKind::ConnectionAborted);
 }
 
+/// A machine by the words of its command, which is there.
+fn serve(system: &System, more: &[&str]) -> Process {
+    let words = [&["tcpip", "serve", "TCPIP", "hs0:10.1.0.77", "--wait=block", "--json"], more];
+    let mut command = system.command(&words.concat());
+    let mut machine = Process(command.stdout(Stdio::piped()).spawn().unwrap());
+    assert!(line(&mut machine.0).contains("10.1.0.77"));
+    machine
+}
+
+/// The driver of the machine's LAN, as the query shows it when it is `so`: a machine shows itself up to 20 times a second.
+fn shown(system: &System, so: impl Fn(&Value) -> bool) -> Value {
+    let begun = Instant::now();
+    loop {
+        let report = text(&system.run(&["query", "tcpip", "--json"]).stdout);
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let members = report["lans"][0]["members"].as_array().unwrap();
+        let of_machine = members
+            .iter()
+            .find(|member| member["addresses"][0] == "10.1.0.77")
+            .map(|member| &member["stack"]["drivers"]);
+        let drivers = of_machine.and_then(Value::as_array).cloned().unwrap_or_default();
+        if let [driver] = &drivers[..]
+            && so(driver)
+        {
+            return driver.clone();
+        }
+        assert!(begun.elapsed() < LONG, "{report}");
+    }
+}
+
+/// Bytes that say where they are.
+fn numbered(at: usize) -> u8 {
+    (at * 31 + at / 251) as u8
+}
+
+#[test]
+fn driver_of_a_running_machine_moves_while_a_stream_goes_on() {
+    let system = System::start("machine-driver");
+    let socket = system.file("siga.sock");
+    let _machine = serve(&system, &[]);
+    let driver = shown(&system, |_| true);
+    let names: Vec<&str> = driver.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut wanted = [
+        "name",
+        "lan",
+        "processor",
+        "polls",
+        "polls_empty",
+        "frames_in",
+        "frames_out",
+        "frames_waited",
+        "frames_dropped",
+        "sleeps",
+        "processor_ns",
+        "takeovers",
+        "moves",
+    ];
+    wanted.sort_unstable();
+    assert_eq!(names, wanted);
+    assert_eq!((&driver["name"], &driver["lan"]), (&Value::from("hs0"), &Value::from(0)));
+    assert_eq!((&driver["processor"], &driver["moves"]), (&Value::Null, &Value::from(0)));
+
+    let lan = LanOptions { address: Address::Chosen, wait: Wait::Block, ..LanOptions::default() };
+    let lan = Lan::join(Guest::attach(&socket, "FAR").unwrap(), "hs0", &lan).unwrap();
+    let far = Stack::new(lan, &StackOptions::default()).unwrap();
+    let listener = TcpListener::bind(&far, "0.0.0.0:7").unwrap();
+    let to = (far.addresses()[0], 7);
+    let near = client(&socket, "CLIENT").unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let until = is_over.clone();
+    let sending = std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(&near, to).unwrap();
+        let mut sent = 0;
+        while !until.load(Ordering::Relaxed) {
+            let bytes: Vec<u8> = (sent..sent + 10_000).map(numbered).collect();
+            stream.write_all(&bytes).unwrap();
+            sent += bytes.len();
+        }
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+        sent
+    });
+    let (mut stream, _) = listener.accept().unwrap();
+    let receiving = std::thread::spawn(move || {
+        let (mut received, mut buffer) = (0, vec![0; 1 << 16]);
+        loop {
+            let bytes = stream.read(&mut buffer).unwrap();
+            if bytes == 0 {
+                return received;
+            }
+            for byte in &buffer[..bytes] {
+                assert_eq!(*byte, numbered(received), "byte {received}");
+                received += 1;
+            }
+        }
+    });
+
+    let processors = os::processor::allowed();
+    for turn in 0..8 {
+        let number = processors[turn % processors.len()].to_string();
+        let set = system.run(&["set", "tcpip", "tcpip", "driver", "hs0", "cpu", &number]);
+        assert_eq!(
+            (text(&set.stdout), text(&set.stderr)),
+            (format!("the driver of hs0 at TCPIP runs on processor {number}\n"), String::new())
+        );
+        let frames = shown(&system, |driver| driver["processor"].to_string() == number);
+        let frames = frames["frames_out"].as_u64();
+        shown(&system, |driver| driver["frames_out"].as_u64() > frames);
+        if turn == 0 {
+            let table = text(&system.run(&["query", "tcpip"]).stdout);
+            let is_shown = |line: &str| line.contains("hs0") && line.contains("processor");
+            assert!(table.contains("frames in/s") && table.lines().any(is_shown), "{table}");
+        }
+        let set = system.run(&["set", "tcpip", "TCPIP", "driver", "hs0", "inline", "--json"]);
+        assert_eq!(
+            (text(&set.stdout), text(&set.stderr)),
+            (
+                "{\"machine\":\"TCPIP\",\"lan\":\"hs0\",\"processor\":null}\n".to_owned(),
+                String::new()
+            )
+        );
+    }
+    let driver = shown(&system, |driver| driver["moves"] == 16);
+    let count = |what: &str| driver[what].as_u64().unwrap();
+    assert!(count("frames_in") > 0 && count("processor_ns") > 0, "{driver}");
+    assert!(count("polls") >= count("polls_empty"), "{driver}");
+    assert_eq!((count("takeovers"), count("frames_dropped")), (0, 0));
+    let table = text(&system.run(&["query", "tcpip"]).stdout);
+    assert!(table.lines().any(|line| line.contains("hs0") && line.contains("inline")), "{table}");
+    is_over.store(true, Ordering::Relaxed);
+    let received = receiving.join().unwrap();
+    drop(listener);
+    assert_eq!((sending.join().unwrap(), received), (received, received));
+}
+
+#[test]
+fn driver_begins_where_the_words_say_and_without_its_processor_inline() {
+    let system = System::start("machine-begin");
+    let number = os::processor::allowed()[0];
+    let machine = serve(&system, &[&format!("--driver=hs0={number}")]);
+    shown(&system, |driver| driver["processor"] == number);
+    // No system has so many.
+    for beyond in ["1000000", "4294967295"] {
+        let set = system.run(&["set", "tcpip", "TCPIP", "driver", "hs0", "cpu", beyond]);
+        assert_eq!(set.status.code(), Some(0));
+        assert_eq!(text(&set.stdout), "the driver of hs0 at TCPIP runs inline\n");
+        let warning =
+            format!("siga: warning: TCPIP has no processor {beyond}, or may not use it: ");
+        assert!(text(&set.stderr).starts_with(&warning), "{}", text(&set.stderr));
+        shown(&system, |driver| driver["processor"].is_null());
+    }
+    drop(machine);
+    let mut command = system.command(&["tcpip", "serve", "TCPIP", "hs0:10.1.0.77", "--json"]);
+    command.arg("--driver=hs0=1000000").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut machine = Process(command.spawn().unwrap());
+    line(&mut machine.0);
+    let mut said = String::new();
+    BufReader::new(machine.0.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("the driver of hs0: processor 1000000 is not one of"), "{said}");
+}
+
+#[test]
+fn orders_that_cannot_be_carried_out_say_why() {
+    let system = System::start("machine-orders");
+    let _machine = serve(&system, &[]);
+    let _other = Guest::attach(system.file("siga.sock"), "OTHER").unwrap();
+    let set = |words: &[&str]| system.run(&[&["set", "tcpip"], words].concat());
+    for (words, code, says) in [
+        (
+            &["TCPIP", "driver", "hs9", "inline"][..],
+            1,
+            "siga: TCPIP: the driver of hs9: the TCPIP machine is at no LAN of this name\n",
+        ),
+        (
+            &["NOBODY", "driver", "hs0", "cpu", "0"],
+            1,
+            "siga: NOBODY: the driver of hs0: no guest of this name is attached\n",
+        ),
+        (
+            &["OTHER", "driver", "hs0", "inline"],
+            1,
+            "siga: OTHER: the driver of hs0: the guest of this name is no TCPIP machine, or one of an older build\n",
+        ),
+        (
+            &["TCPIP", "driver", "hs0", "inline", "1"],
+            2,
+            "siga: inline: must be without a processor's number\n",
+        ),
+        (&["TCPIP", "drivr", "hs0", "inline"], 2, "siga: WHAT drivr: did you mean driver?\n"),
+        (&["TCPIP", "driver", "hs0", "cpu"], 2, "NUMBER"),
+        (&["TCPIP", "driver", "hs0", "cpu", "-1"], 2, "-1"),
+        (&["TCPIP", "driver", "HS0", "inline"], 2, "HS0"),
+        (&["TOO-LONG-A-NAME", "driver", "hs0", "inline"], 2, "name"),
+    ] {
+        let run = set(words);
+        assert_eq!(run.status.code(), Some(code), "{words:?}: {}", text(&run.stderr));
+        assert!(text(&run.stderr).contains(says), "{words:?}: {}", text(&run.stderr));
+        assert_eq!(text(&run.stdout), "");
+    }
+    shown(&system, |driver| driver["processor"].is_null() && driver["moves"] == 0);
+}
+
 #[test]
 fn wrong_use_says_what_would_be_right() {
     let system = System::start("machine-wrong");
@@ -146,6 +352,18 @@ fn wrong_use_says_what_would_be_right() {
         (&["tcpip", "serve", "TCPIP"], 2, "<LAN[:ADDRESS]>..."),
         (&["tcpip", "serve", "TCPIP", "hs9"], 1, "has no LAN of this name"),
         (&["tcpip", "serve", "TOO-LONG-A-NAME", "hs0"], 2, "name"),
+        (&["tcpip", "serve", "TCPIP", "hs0", "--driver=hs0"], 2, "must be like hs0=1"),
+        (&["tcpip", "serve", "TCPIP", "hs0", "--driver=hs0=x"], 2, "must be like hs0=1"),
+        (
+            &["tcpip", "serve", "TCPIP", "hs0", "--driver=hs1=1"],
+            2,
+            "--driver hs1=1: must be of one of the machine's LANs",
+        ),
+        (
+            &["tcpip", "serve", "TCPIP", "hs0", "--driver=hs0=1", "--driver=hs0=0"],
+            2,
+            "--driver hs0=0: must be the only one of this LAN",
+        ),
     ] {
         let run = system.run(words);
         assert_eq!(run.status.code(), Some(code), "{words:?}: {}", text(&run.stderr));

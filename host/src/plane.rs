@@ -8,6 +8,7 @@ mod accounts;
 mod arriving;
 mod brokering;
 mod lans;
+mod operating;
 #[cfg(test)]
 mod quotas;
 mod reporting;
@@ -41,6 +42,7 @@ use tracing::{debug, info, warn};
 use crate::system::System;
 use accounts::{Accounts, Charge};
 use lans::Lans;
+use operating::Operating;
 use resources::Resources;
 use turns::Turns;
 use volumes::Volumes;
@@ -141,6 +143,8 @@ pub struct Host {
     observers_refused: u64,
     lans: Lans,
     volumes: Volumes,
+    /// What observers have ordered TCPIP machines to do.
+    operating: Operating,
     next_connection: u64,
     next_path: u64,
 }
@@ -367,6 +371,7 @@ impl Host {
             observers_refused: 0,
             lans,
             volumes: Volumes::default(),
+            operating: Operating::default(),
             next_connection: 1,
             next_path: 1,
         };
@@ -669,6 +674,9 @@ impl Host {
                 let report = self.audit(path)?;
                 self.send_report(number, serial, &report, &mut cost.own)
             }
+            (Role::Observer, Request::PlaceDriver { machine, lan, processor }) => {
+                self.order((number, serial), machine, lan, processor)
+            }
             (Role::Guest(name), request) => self.broker(number, serial, name, request, descriptors),
             _ => Err(Problem::Request),
         }
@@ -762,6 +770,7 @@ impl Host {
             self.forget_paths(name);
             self.resources.forget(name);
             self.volumes.forget(name);
+            self.forget_machine(name);
             self.behind.remove(&name);
             if let Some(mut guest) = self.guests.remove(&name) {
                 if has_left {
@@ -770,6 +779,7 @@ impl Host {
                 self.accounts.keep_writes(connection.owner, name, guest.writes, self.now_ns);
             }
         } else {
+            self.operating.forget_observer(number);
             debug!(connection = number, why, "disconnected");
         }
     }

@@ -12,7 +12,7 @@ use fabric::path::board::{SLEEP_WORD, reader_block, writer_block};
 use fabric::path::{Counter, Shape, gauge_word};
 use fabric::queue::{Owner, QUEUE_BUFFERS, RETURNED_WORD, State, audit};
 use message::iucv::gauge;
-use net::board::{self, ClientRow, Row, Shown, Way};
+use net::board::{self, ClientRow, DriverRow, Row, Shown, Way};
 use net::links;
 use os::sync::Ordering;
 use os::words::LentWords;
@@ -503,7 +503,7 @@ pub struct StackReport {
     pub pool: PoolReport,
     /// What it has counted, but for counters that stand at zero.
     pub counters: Counts,
-    /// Its connections and sockets, as far as it shows them one by one: 312 connections and 64 sockets.
+    /// Its connections and sockets, as far as it shows them one by one: 296 connections and 64 sockets.
     pub sockets: Vec<SocketReport>,
     /// Its interfaces, each once for each of its addresses.
     #[serde(default)]
@@ -514,6 +514,61 @@ pub struct StackReport {
     /// Its clients, if it is a TCPIP machine's: 64 at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<ClientReport>,
+    /// The drivers of its LANs: 16 at most.
+    #[serde(default)]
+    pub drivers: Vec<StackDriverReport>,
+}
+
+/// The driver of a LAN of a stack, and what it has done while it had a processor of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct StackDriverReport {
+    /// The LAN.
+    pub name: String,
+    /// Its number in the stack, from 0 on.
+    pub lan: u16,
+    /// The processor of the driver. None: the driver runs inline, in the stack.
+    pub processor: Option<u32>,
+    /// Turns in which it has polled the device.
+    pub polls: u64,
+    /// Those that found nothing.
+    pub polls_empty: u64,
+    /// Frames received for the stack.
+    pub frames_in: u64,
+    /// Frames sent for it.
+    pub frames_out: u64,
+    /// Frames whose target was full when their turn came. They are sent later, or dropped if the target leaves.
+    pub frames_waited: u64,
+    /// Frames whose target had left.
+    pub frames_dropped: u64,
+    /// Sleeps.
+    pub sleeps: u64,
+    /// Processor time, in nanoseconds.
+    pub processor_ns: u64,
+    /// Devices that the stack has taken back from a driver that had stalled or ended.
+    pub takeovers: u64,
+    /// Changes of the placement that somebody has asked for.
+    pub moves: u64,
+}
+
+impl From<DriverRow> for StackDriverReport {
+    fn from(row: DriverRow) -> StackDriverReport {
+        StackDriverReport {
+            name: row.name.to_string(),
+            lan: row.lan,
+            processor: row.processor,
+            polls: row.polls,
+            polls_empty: row.polls_empty,
+            frames_in: row.frames_in,
+            frames_out: row.frames_out,
+            frames_waited: row.frames_waited,
+            frames_dropped: row.frames_dropped,
+            sleeps: row.sleeps,
+            processor_ns: row.processor_ns,
+            takeovers: row.takeovers,
+            moves: row.moves,
+        }
+    }
 }
 
 /// A client of a TCPIP machine.
@@ -626,7 +681,7 @@ pub struct SocketReport {
 impl StackReport {
     /// What a member's board shows of its stack; none if there is no stack.
     pub(crate) fn read(words: &LentWords) -> Option<StackReport> {
-        let Shown { overview, counters, rows, clients, ways } = board::read(words)?;
+        let Shown { overview, counters, rows, clients, ways, drivers } = board::read(words)?;
         let counted = counters.into_iter().filter(|(_, count)| *count > 0);
         let counters = counted.map(|(counter, count)| (counter.name().to_owned(), count));
         let socket = |row: Row| SocketReport {
@@ -666,6 +721,7 @@ impl StackReport {
             interfaces,
             routes,
             clients: clients.into_iter().map(ClientReport::from).collect(),
+            drivers: drivers.into_iter().map(StackDriverReport::from).collect(),
         })
     }
 }

@@ -412,6 +412,14 @@ impl System {
             || self.rule(guest).is_some_and(|rule| rule.may_connect(target))
     }
 
+    /// Returns true if one TCPIP machine serves both, and may have them get a path of their own for the connections between them.
+    pub(crate) fn may_be_introduced(&self, one: Name, other: Name) -> bool {
+        let serves = |machine: &MachineRule| {
+            machine.introduce && machine.serves(one) && machine.serves(other)
+        };
+        one != other && self.machines.iter().any(serves)
+    }
+
     /// Returns true if both may be members of one LAN.
     pub(crate) fn may_share_lan(&self, one: Name, other: Name) -> bool {
         let may_be = |lan: &LanRule, guest| lan.may_join(guest) || lan.may_capture(guest);

@@ -739,7 +739,7 @@ fn requests_are_answered_over_every_link_with_a_connection_for_each_or_one_for_a
 #[test]
 fn programs_and_machines_wait_in_every_way() {
     for wait in ["spin", "adaptive", "block"] {
-        for link in ["machine", "machine-lan", "lan", "iucv", "loopback"] {
+        for link in ["machine", "introduced", "machine-lan", "lan", "iucv", "loopback"] {
             let mut levels = network(link, &[("request_bytes", "200"), ("bytes", "1000")]);
             levels.retain(|(name, _)| !name.ends_with("wait"));
             levels.extend([("wait", wait), ("stack_wait", wait)]);
@@ -753,6 +753,7 @@ fn programs_and_machines_wait_in_every_way() {
 fn many_pairs_share_machines_and_each_has_a_line_or_a_veth_of_its_own() {
     for (link, pairs) in [
         ("machine", "20"),
+        ("introduced", "20"),
         ("machine-lan", "5"),
         ("hipersockets", "20"),
         ("iucv", "5"),

@@ -4,7 +4,7 @@
 //! ```text
 //! word   0            32        48         112      128                                 8192
 //!        | counters   | overview | counters | spare  | row | row | ... connections, sockets, |
-//!        | of the LAN |          | of stack |        | of 16 words each        clients and ways |
+//!        | of the LAN |          | of stack |        | of 16 words each  clients, ways, drivers |
 //! ```
 //!
 //! A row is written while its first word is odd, and is empty while that is 0. What a member writes is its own affair: a host
@@ -20,14 +20,16 @@ use crate::lan::counters::{BOARD_WORDS, COUNTER_WORDS};
 
 mod client;
 mod counter;
+mod driver;
 mod way;
 
 pub use client::ClientRow;
 pub use counter::Counter;
+pub use driver::DriverRow;
 pub use way::Way;
 
 /// Which edition of the layout this is; 0 where there is no stack.
-const EDITION: u64 = 7;
+const EDITION: u64 = 8;
 
 const OVERVIEW_AT: usize = COUNTER_WORDS;
 const COUNTERS_AT: usize = OVERVIEW_AT + 16;
@@ -47,15 +49,20 @@ pub const CLIENT_ROWS: usize = 64;
 /// Rows that are for interfaces and routes, behind those for clients.
 pub const WAY_ROWS: usize = 64;
 
-/// Rows for connections.
-pub const CONNECTION_ROWS: usize = ROWS - SOCKET_ROWS - CLIENT_ROWS - WAY_ROWS;
+/// Rows that are for the drivers of LANs, behind those for interfaces and routes.
+pub const DRIVER_ROWS: usize = 16;
 
-/// The row of the first client, and of the first way.
+/// Rows for connections.
+pub const CONNECTION_ROWS: usize = ROWS - SOCKET_ROWS - CLIENT_ROWS - WAY_ROWS - DRIVER_ROWS;
+
+/// The row of the first client, of the first way, and of the first driver.
 const CLIENTS_AT: usize = CONNECTION_ROWS + SOCKET_ROWS;
 const WAYS_AT: usize = CLIENTS_AT + CLIENT_ROWS;
+const DRIVERS_AT: usize = WAYS_AT + WAY_ROWS;
 
-/// Words of a row that say something.
+/// Words of a row that say something, but for rows of drivers.
 const FIELDS: usize = 10;
+const _: () = assert!(FIELDS < ROW_WORDS && driver::DRIVER_FIELDS < ROW_WORDS);
 
 /// The state of an empty row.
 const NO_STATE: u64 = u64::MAX;
@@ -165,6 +172,8 @@ pub struct Shown {
     pub clients: Vec<ClientRow>,
     /// Its interfaces and routes, as far as there are rows for them.
     pub ways: Vec<Way>,
+    /// The drivers of its LANs, as far as there are rows for them.
+    pub drivers: Vec<DriverRow>,
 }
 
 impl Overview {
@@ -211,8 +220,16 @@ pub fn show_clients(words: &Words, clients: impl Iterator<Item = ClientRow>) {
 /// shown.
 pub fn show_ways(words: &Words, ways: impl Iterator<Item = Way>) {
     let mut ways = ways.map(|way| way.fields());
-    for number in WAYS_AT..ROWS {
+    for number in WAYS_AT..DRIVERS_AT {
         write_row(words, number, ways.next());
+    }
+}
+
+/// Shows the drivers of the LANs, in place of those that were shown before. Those that are more than [`DRIVER_ROWS`] are not shown.
+pub fn show_drivers(words: &Words, drivers: impl Iterator<Item = DriverRow>) {
+    let mut drivers = drivers.map(|driver| driver.fields());
+    for number in DRIVERS_AT..ROWS {
+        write_row(words, number, drivers.next());
     }
 }
 
@@ -236,17 +253,19 @@ fn row_fields(row: &Row) -> [u64; FIELDS] {
     ]
 }
 
-fn write_row(words: &Words, number: usize, fields: Option<[u64; FIELDS]>) {
+fn write_row<const N: usize>(words: &Words, number: usize, fields: Option<[u64; N]>) {
     let at = ROWS_AT + number * ROW_WORDS;
     let edition = words.load(at, Ordering::Relaxed);
+    let is_empty = edition == 0 || words.load(at + 1, Ordering::Relaxed) == NO_STATE;
+    if fields.is_none() && is_empty {
+        return;
+    }
     // A reader that finds this edition, or another than before, reads again.
     words.store(at, edition | 1, Ordering::SeqCst);
     let next = (edition | 1).wrapping_add(1).max(2);
     let Some(fields) = fields else {
-        if edition != 0 {
-            words.store(at + 1, NO_STATE, Ordering::Release);
-        }
-        return words.store(at, if edition == 0 { 0 } else { next }, Ordering::SeqCst);
+        words.store(at + 1, NO_STATE, Ordering::Release);
+        return words.store(at, next, Ordering::SeqCst);
     };
     for (field, word) in fields.into_iter().enumerate() {
         words.store(at + 1 + field, word, Ordering::Release);
@@ -277,19 +296,21 @@ pub fn read(words: &LentWords) -> Option<Shown> {
     let clients =
         (CLIENTS_AT..WAYS_AT).filter_map(|number| ClientRow::parse(read_row(words, number)?));
     let clients = clients.collect();
-    let ways = (WAYS_AT..ROWS).filter_map(|number| Way::parse(read_row(words, number)?));
-    let (rows, ways) = (rows.collect(), ways.collect());
-    Some(Shown { overview, counters: counters.collect(), rows, clients, ways })
+    let ways = (WAYS_AT..DRIVERS_AT).filter_map(|number| Way::parse(read_row(words, number)?));
+    let drivers =
+        (DRIVERS_AT..ROWS).filter_map(|number| DriverRow::parse(read_row(words, number)?));
+    let (rows, ways, drivers) = (rows.collect(), ways.collect(), drivers.collect());
+    Some(Shown { overview, counters: counters.collect(), rows, clients, ways, drivers })
 }
 
-fn read_row(words: &LentWords, number: usize) -> Option<[u64; FIELDS]> {
+fn read_row<const N: usize>(words: &LentWords, number: usize) -> Option<[u64; N]> {
     let at = ROWS_AT + number * ROW_WORDS;
     for _ in 0..TRIES {
         let edition = words.load(at, Ordering::SeqCst);
         if edition == 0 {
             return None;
         }
-        let fields: [u64; FIELDS] =
+        let fields: [u64; N] =
             std::array::from_fn(|field| words.load(at + 1 + field, Ordering::Acquire));
         if edition & 1 == 0 && words.load(at, Ordering::SeqCst) == edition {
             return Some(fields);
@@ -398,6 +419,41 @@ mod tests {
         show_ways(&words, ways.into_iter());
         let shown = read(&lent).unwrap();
         assert_eq!((shown.ways, shown.rows), (ways.to_vec(), vec![rows[0], rows[2]]));
+    }
+
+    #[test]
+    fn drivers_are_read_as_they_were_shown() {
+        let (words, lent) = Words::pair(BOARD_WORDS).unwrap();
+        show(&words, &Overview::default(), &[0; Counter::ALL.len()]);
+        let driver = |name: &str, processor: Option<u32>| DriverRow {
+            name: name.parse().unwrap(),
+            lan: 65_535,
+            processor,
+            polls: 1,
+            polls_empty: 2,
+            frames_in: 3,
+            frames_out: 4,
+            frames_waited: 5,
+            frames_dropped: 6,
+            sleeps: 7,
+            processor_ns: 8,
+            takeovers: 9,
+            moves: 10,
+        };
+        let drivers =
+            [driver("hs0", None), driver("hs1", Some(0)), driver("longname", Some(u32::MAX))];
+        show_drivers(&words, drivers.into_iter().cycle().take(2 * DRIVER_ROWS));
+        assert_eq!(read(&lent).unwrap().drivers.len(), DRIVER_ROWS);
+        show_drivers(&words, drivers.into_iter());
+        assert_eq!(read(&lent).unwrap().drivers, drivers);
+        let at = ROWS_AT + DRIVERS_AT * ROW_WORDS + 1;
+        assert_eq!(words.load(at, Ordering::Relaxed), u64::from_le_bytes(*b"hs0     "));
+        assert_eq!(words.load(at + 1, Ordering::Relaxed), 0xffff);
+        // A name that no LAN has is no driver's.
+        words.store(at, u64::from_le_bytes(*b"HS0     "), Ordering::Relaxed);
+        assert_eq!(read(&lent).unwrap().drivers, drivers[1..]);
+        show_drivers(&words, std::iter::empty());
+        assert_eq!(read(&lent).unwrap().drivers, []);
     }
 
     proptest! {

@@ -1,4 +1,5 @@
-//! Reads a host's reports: guests, paths, buffers. Observing costs the guests nothing.
+//! Reads a host's reports: guests, paths, buffers. Observing costs the guests nothing. It also gives TCPIP machines the orders of whoever operates
+//! the system.
 
 use std::cell::Cell;
 use std::io;
@@ -7,6 +8,8 @@ use std::time::Duration;
 
 use ::host::report::{AuditReport, SystemReport};
 use fabric::control::{Malformed, PACKET_BYTES_MAX, Problem, Reply, Request};
+#[cfg(feature = "tcpip")]
+use fabric::name::{LanName, Name};
 use os::foreign::{Foreign, close_on_a_thread, spawn_closer};
 use os::memory::shortage;
 use os::packets::Packets;
@@ -16,11 +19,13 @@ use os::storage::{BorrowError, Borrowed, STORAGE_GRAIN_BYTES};
 use serde::de::DeserializeOwned;
 
 use crate::link::{ANSWER_TIME, Unreached, unreachable};
+#[cfg(feature = "tcpip")]
+use crate::tcpip::Placement;
 
 /// The longest report that is read.
 const REPORT_BYTES_MAX: usize = 1 << 30;
 
-/// A connection to a host that only observes. The host allows that to root and to its own user, 64 at a time.
+/// A connection to a host that observes, and gives orders to TCPIP machines. The host allows that to root and to its own user, 64 at a time.
 #[derive(Debug)]
 pub struct Observer {
     packets: Packets,
@@ -92,6 +97,27 @@ impl Observer {
         self.report(&Request::Audit { path })
     }
 
+    /// Has a TCPIP machine run the driver of a LAN there, while traffic flows, and returns where the driver runs now: inline if the machine has no such
+    /// processor, or may not use it. Waits at most 10 s for the machine.
+    ///
+    /// # Errors
+    /// [`ObserveError`]; `Refused` with [`Problem::NotAttached`] if there is no such guest, [`Problem::NoMachine`] if the guest is no machine,
+    /// [`Problem::NoLan`] if the machine is not at this LAN, [`Problem::MachineResources`] if the machine lacks something: the driver runs then where
+    /// it ran before. [`Problem::NotAnswering`] if the machine has left 16 orders unanswered.
+    #[cfg(feature = "tcpip")]
+    pub fn set_driver(
+        &self,
+        machine: Name,
+        lan: LanName,
+        placement: Placement,
+    ) -> Result<Placement, ObserveError> {
+        let request = Request::PlaceDriver { machine, lan, processor: placement.processor() };
+        match self.ask(&request)? {
+            (Reply::DriverPlaced { processor }, _) => Ok(Placement::of_processor(processor)),
+            (reply, _) => Err(unexpected(&reply)),
+        }
+    }
+
     fn report<T: DeserializeOwned>(&self, request: &Request) -> Result<T, ObserveError> {
         let (reply, descriptors) = self.ask(request)?;
         let Reply::Report { bytes } = reply else { return Err(unexpected(&reply)) };
@@ -156,6 +182,9 @@ impl Observer {
 fn refusal(problem: &Problem) -> String {
     match problem {
         Problem::NotPermitted => "only root and the host's own user may observe a host".into(),
+        Problem::NotAttached => "no guest of this name is attached".into(),
+        Problem::NotAnswering => "the TCPIP machine does not answer the orders that it has".into(),
+        Problem::NoLan => "the TCPIP machine is at no LAN of this name".into(),
         problem => problem.to_string(),
     }
 }

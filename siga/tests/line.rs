@@ -145,6 +145,7 @@ fn ends_that_do_not_fit_together_are_refused_with_what_would_be_right() {
         ("10.9.0.1", "10.9.0.1"),
         ("10.9.0.1", "fd00::1"),
         ("0.0.0.0", "10.9.0.2"),
+        ("10.9.0.1", "127.0.0.1"),
         ("10.9.0.1", "224.0.0.1"),
     ] {
         assert_eq!(
@@ -392,6 +393,30 @@ fn framing_of_a_hostile_partner_is_dropped_and_counted_and_the_line_goes_on() {
     ] {
         assert_eq!(counters.get(counter), number, "{counter:?} in {counters:?}");
     }
+}
+
+#[test]
+fn message_of_many_bad_packets_is_looked_at_to_its_end() {
+    let host = host();
+    let left = alone(line(&host, true, 9216));
+    let socket = UdpSocket::bind(&left, "10.9.0.1:5").unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    let mut partner = Partner::accept(&host, GREETING);
+    // The stack takes some of them in each turn, and sleeps before none that is left.
+    let bad: &[u8] = &[0];
+    let good = datagram(b"last");
+    let mut packets = vec![bad; 10_000];
+    packets.push(&good);
+    partner.send(&message(&packets));
+    let mut room = [0; 10];
+    for _ in 0..2 {
+        let (bytes, _) = socket.recv_from(&mut room).unwrap();
+        assert_eq!(&room[..bytes], b"last");
+        partner.send(&message(&[&good]));
+    }
+    let counters = of(&left).counters;
+    assert_eq!(counters.get(Counter::ReceivedNoPacket), 10_000);
+    assert_eq!(counters.get(Counter::ReceivedTrailing), 0);
 }
 
 #[test]

@@ -3,19 +3,20 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use host::Embedded;
 use host::system::System;
+use siga::connect::Kind;
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{
     ClientLimits, ClientOptions, Drive, Machine, MachineClient, MachineOptions, MachineStop,
     Placement, Routing, Stack, StackOptions, TcpListener, TcpStream, UdpSocket,
 };
-use siga::{Guest, Wait};
+use siga::{Guest, PathOptions, Wait};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -126,6 +127,53 @@ fn clients_of_a_machine_talk_with_each_other_and_with_a_member_of_the_lan() {
     let mut found = [0; 12];
     accepted.read_exact(&mut found).unwrap();
     assert_eq!(&found, b"from the LAN");
+}
+
+#[test]
+fn clients_that_talk_with_each_other_are_introduced_and_a_setting_keeps_them_apart() {
+    for introduce in [true, false] {
+        let host = host();
+        let machine = serve(&host, ClientLimits { introduce, ..ClientLimits::default() });
+        let (near, far) = (client(&host, "NEAR"), client(&host, "FAR"));
+        let listener = TcpListener::bind(&far, (machine.address.ip(), 7)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut found = [0; 100];
+            for _ in 0..1000 {
+                stream.read_exact(&mut found).unwrap();
+                stream.write_all(&found).unwrap();
+            }
+            // The rest of a stream that is closed while it is written: a reset.
+            drop(stream);
+            far
+        });
+        let mut stream = TcpStream::connect(&near, address).unwrap();
+        for round in 0..1000 {
+            let question = pattern(100, round);
+            stream.write_all(&question).unwrap();
+            let mut answer = [0; 100];
+            stream.read_exact(&mut answer).unwrap();
+            assert!(answer[..] == question[..], "round {round}");
+        }
+        assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
+        let far = server.join().unwrap();
+        drop(stream);
+        let machine = machine.end();
+        let clients: Vec<MachineClient> = machine.clients().collect();
+        let [moved, requests] = [
+            clients.iter().map(|client| client.counters.moved).sum::<u64>(),
+            clients.iter().map(|client| client.counters.requests).sum(),
+        ];
+        let introduced = machine.counters().introduced;
+        match introduce {
+            true => assert_eq!((moved, introduced), (2, 1)),
+            false => assert_eq!((moved, introduced), (0, 0)),
+        }
+        // All bytes of 1000 questions went over the machine, or few of them.
+        assert_eq!(requests < 1000, introduce, "{requests}");
+        drop((near, far));
+    }
 }
 
 #[test]
@@ -347,6 +395,76 @@ fn machine_that_ends_is_an_error_at_once_and_the_next_one_serves() {
     let mut found = [0; 5];
     far.read_exact(&mut found).unwrap();
     assert_eq!(&found, b"again");
+}
+
+#[test]
+fn threads_that_attach_again_at_once_take_no_socket_from_each_other() {
+    const THREADS: usize = 2;
+    for round in 0..20 {
+        let host = host();
+        let machine = serve(&host, ClientLimits::default());
+        let stack = client(&host, "CLIENT");
+        drop(machine.end());
+        let next = serve(&host, ClientLimits::default());
+        assert!(UdpSocket::bind(&stack, next.address).is_err(), "the first machine is gone");
+        let barrier = Arc::new(Barrier::new(THREADS));
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let (stack, barrier, address) = (stack.clone(), barrier.clone(), next.address);
+                thread::spawn(move || {
+                    barrier.wait();
+                    let options = ClientOptions { wait: Wait::Block, ..ClientOptions::default() };
+                    stack.attach_again(&options).unwrap();
+                    (stack.clone(), UdpSocket::bind(&stack, address).unwrap())
+                })
+            })
+            .collect();
+        let sockets: Vec<_> = threads.into_iter().map(|one| one.join().unwrap().1).collect();
+        for socket in &sockets {
+            let own = socket.local_addr().unwrap();
+            assert_eq!(socket.send_to(b"echo", own).unwrap(), 4, "round {round}");
+            socket.set_read_timeout(Some(LONG)).unwrap();
+            assert_eq!(socket.recv_from(&mut [0; 10]).unwrap(), (4, own), "round {round}");
+        }
+        assert_eq!(next.end().counters().faults, 0);
+    }
+}
+
+#[test]
+fn guest_that_asks_for_many_paths_at_once_gets_two() {
+    let host = host();
+    let guest = Guest::attach_embedded(&host, "TCPIP").unwrap();
+    let lans = vec![lan(&host, "TCPIP1")];
+    let options = MachineOptions::default();
+    let mut machine = Machine::new(guest, lans, Vec::new(), &Routing::default(), &options).unwrap();
+    let greedy = Guest::attach_embedded(&host, "GREEDY").unwrap();
+    let options = PathOptions { kind: Kind::TCPIP, ..PathOptions::default() };
+    let mut asked: Vec<_> =
+        (0..16).map(|_| greedy.start_connecting("TCPIP", &options).unwrap()).collect();
+    let (mut paths, mut refused) = (Vec::new(), 0);
+    let deadline = std::time::Instant::now() + LONG;
+    while !asked.is_empty() {
+        assert!(std::time::Instant::now() < deadline, "{} have no answer", asked.len());
+        machine.poll().unwrap();
+        asked.retain_mut(|one| match greedy.try_complete(one) {
+            Ok(None) => true,
+            Ok(Some(path)) => {
+                paths.push(path);
+                false
+            }
+            Err(_) => {
+                refused += 1;
+                false
+            }
+        });
+    }
+    assert_eq!((paths.len(), refused), (2, 14));
+    // A path may be there before the machine has heard that it is.
+    while machine.counters().attached < 2 {
+        assert!(std::time::Instant::now() < deadline, "a client is missing");
+        machine.poll().unwrap();
+    }
+    assert_eq!(machine.clients().count(), 2);
 }
 
 #[test]

@@ -28,7 +28,7 @@
 //! | hold | CE; DE when the peer gives a command for data or control | |
 //! | release | nothing yet, CE for CONTROL; waits | DE for its PREPARE |
 //! | call | nothing yet; waits | attention |
-//! | mark | CE, DE | its next READ ends with unit exception |
+//! | mark | CE, DE | its next READ ends with unit exception; DE for its PREPARE, if that waits |
 //! | end | CE, DE | CE, DE and unit exception for its READ; of a reset CE, DE and unit check for its command |
 //! | BA | busy and attention: the peer's command goes first | |
 //! | busy | busy | |
@@ -298,6 +298,8 @@ impl Adapter {
             let status = DeviceStatus::ENDED.with(DeviceStatus::UNIT_EXCEPTION);
             return Response { fate: Fate::Ended, status, peer: DeviceStatus(0) };
         }
+        // PREPARE waits for what the next READ brings, and that is there.
+        let cell = if cell == Cell::Hold && own.has_end_of_file { Cell::Done } else { cell };
         let waits = match command {
             Some(Command::Prepare) => State::Prepare,
             Some(Command::Control) => State::Control,
@@ -310,7 +312,9 @@ impl Adapter {
             Cell::Done => ended(DeviceStatus::ENDED, nothing),
             Cell::Mark => {
                 self.halves[side.peer() as usize].has_end_of_file = true;
-                ended(DeviceStatus::ENDED, nothing)
+                let is_preparing = self.state(side.peer()) == State::Prepare;
+                let rest = if is_preparing { self.end(side.peer()) } else { nothing };
+                ended(DeviceStatus::ENDED, rest)
             }
             Cell::Match => {
                 let rest = self.end(side.peer());

@@ -204,7 +204,7 @@ impl Line {
     }
 
     /// Starts a program on the write subchannel that writes the end of a file: the peer's READ, this one or the next, ends with
-    /// [`End::EndOfFile`]. Only in extended mode; in basic mode the command is a WRITE.
+    /// [`End::EndOfFile`]. The program itself ends at once, whether the peer reads or not. Only in extended mode; in basic mode the command is a WRITE.
     ///
     /// # Errors
     /// [`StartError`]; nothing was started then.
@@ -256,8 +256,8 @@ impl Line {
         Ok(())
     }
 
-    /// Halts the program of a subchannel, which ends with [`End::Stopped`] unless it has ended by then. The side is reset: a command of
-    /// the peer that waits ends with unit check.
+    /// Halts the program of a subchannel, which ends with [`End::Stopped`] unless it has ended by then. The side is reset, with a program or
+    /// without: a command of the peer that waits ends with unit check. Without a program the answer is [`LineEvent::Refused`] with code 1.
     ///
     /// # Errors
     /// [`SendError`]; nothing was asked then.

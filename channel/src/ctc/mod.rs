@@ -24,4 +24,5 @@ pub const COMMANDS: CommandSet = CommandSet {
     output_bytes_max: TRANSFER_BYTES_MAX,
     is_immediate: command::is_immediate,
     is_branch: |_| false,
+    halts_idle: true,
 };

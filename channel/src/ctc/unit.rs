@@ -81,7 +81,7 @@ pub struct Counters {
     pub collisions: u64,
     /// Commands that ended with unit check.
     pub unit_checks: u64,
-    /// Programs that were halted or cleared.
+    /// Sides that were halted or cleared, with a program or without.
     pub resets: u64,
     /// Guests that are gone.
     pub disconnects: u64,
@@ -468,17 +468,22 @@ impl Unit {
         Ok(())
     }
 
-    /// An exchange is to end: at once, because its program is halted or cleared, or when its commands are done.
+    /// An exchange is to end: at once, because its program is halted or cleared, or when its commands are done. A side that has no exchange is
+    /// halted or cleared all the same: its program has just ended, or it has none.
     fn cancel(&mut self, at: At, head: Head) {
-        let exchange = self.port(at).exchange.as_mut().filter(|one| one.number == head.exchange);
-        let Some(exchange) = exchange else { return };
-        if head.code == cancel::IN_ORDER {
-            exchange.ends_in_order = true;
-            if exchange.commands.is_empty() {
-                self.end_exchange(at, DeviceStatus::ENDED, 0, 0);
-                self.present(at);
+        let is_at_once = head.code != cancel::IN_ORDER;
+        match &mut self.port(at).exchange {
+            Some(exchange) if exchange.number != head.exchange => return,
+            Some(exchange) if !is_at_once => {
+                exchange.ends_in_order = true;
+                if exchange.commands.is_empty() {
+                    self.end_exchange(at, DeviceStatus::ENDED, 0, 0);
+                    self.present(at);
+                }
+                return;
             }
-            return;
+            None if !is_at_once => return,
+            Some(_) | None => {}
         }
         self.counters.resets += 1;
         self.end_exchange(at, DeviceStatus::ENDED, 0, 0);

@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::thread;
 
@@ -47,7 +48,7 @@ pub struct Serve {
     #[arg(required_unless_present = "system", value_name = "LAN[:ADDRESS]")]
     lans: Vec<AtLan>,
     /// Be the machine of this name that the system file describes, with its LANs, routes and limits
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["lans", "sockets_max", "buffers_max", "cpu", "wait"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lans", "sockets_max", "buffers_max", "cpu", "driver", "wait", "keep_apart"])]
     system: Option<PathBuf>,
     /// Sockets that a client may have at once
     #[arg(long, value_name = "NUMBER", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
@@ -58,9 +59,15 @@ pub struct Serve {
     /// The processor of the machine [default: any]
     #[arg(long, value_name = "NUMBER")]
     cpu: Option<usize>,
+    /// The processor of its own that the driver of a LAN has, like hs0=1; without it the machine does the driver's work. siga set tcpip moves drivers later
+    #[arg(long, value_name = "LAN=CPU")]
+    driver: Vec<WrittenDriver>,
     /// How to wait for clients and packets: asleep, looking for some time first, or looking all the time
     #[arg(long, value_enum, default_value = "adaptive")]
     wait: WaitKind,
+    /// Have clients that talk with each other do that over the machine alone: they get no path of their own
+    #[arg(long)]
+    keep_apart: bool,
     /// End when standard input ends, as it does with the process that has started this one
     #[arg(long, hide = true)]
     until_input_ends: bool,
@@ -68,6 +75,23 @@ pub struct Serve {
     socket: Socket,
     #[command(flatten)]
     output: Output,
+}
+
+/// A LAN, and the processor of its driver.
+#[derive(Clone, Debug)]
+struct WrittenDriver {
+    lan: String,
+    processor: usize,
+}
+
+impl FromStr for WrittenDriver {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<WrittenDriver, &'static str> {
+        let right = "must be like hs0=1";
+        let (lan, processor) = text.split_once('=').ok_or(right)?;
+        Ok(WrittenDriver { lan: lan.to_owned(), processor: processor.parse().map_err(|_| right)? })
+    }
 }
 
 /// A machine that is there, as `--json` prints it.
@@ -88,6 +112,7 @@ struct UpMember {
 #[derive(Debug, Serialize)]
 struct Counted {
     clients_attached: u64,
+    pairs_introduced: u64,
     faults: u64,
 }
 
@@ -159,8 +184,9 @@ pub fn serve(arguments: &Serve) -> Result<(), Outcome> {
     let (served, counters) =
         joined.map_err(|_| Outcome::No("the machine has ended: its thread has panicked".into()))?;
     if output.json {
-        let ServiceCounters { attached, faults } = counters;
-        let _ = print_json(&Counted { clients_attached: attached, faults });
+        let ServiceCounters { attached, introduced, faults } = counters;
+        let (clients_attached, pairs_introduced) = (attached, introduced);
+        let _ = print_json(&Counted { clients_attached, pairs_introduced, faults });
     }
     served.map_err(Outcome::no)
 }
@@ -215,11 +241,26 @@ fn wait_for_the_end(held: &HeldSignals, reads_input: bool, done: &Event) -> Resu
 
 /// The machine that the command's words describe.
 fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
-    let Serve { lans, sockets_max, buffers_max, cpu, wait, socket, .. } = arguments;
+    let Serve { lans, sockets_max, buffers_max, cpu, driver, wait, keep_apart, socket, .. } = arguments;
+    for (number, WrittenDriver { lan, processor }) in driver.iter().enumerate() {
+        let wrong = |right| Err(Outcome::Usage(format!("--driver {lan}={processor}: {right}")));
+        if lans.iter().all(|at| at.lan != *lan) {
+            return wrong("must be of one of the machine's LANs");
+        }
+        if driver[..number].iter().any(|other| other.lan == *lan) {
+            return wrong("must be the only one of this LAN");
+        }
+    }
+    let driver_of = |lan: &str| match driver.iter().find(|driver| driver.lan == lan) {
+        // On the processor of the machine a thread of its own would only take turns with it.
+        Some(driver) if Some(driver.processor) != *cpu => Placement::Processor(driver.processor),
+        _ => Placement::Inline,
+    };
     let limits = ClientLimits {
         sockets_max: *sockets_max as usize,
         buffers_max: (*buffers_max as usize) << 20,
         share: 1,
+        introduce: !*keep_apart,
     };
     let wait = Wait::from(*wait);
     let lans = lans.iter().map(|AtLan { lan, addresses }| PlannedLan {
@@ -227,7 +268,7 @@ fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
         lan: lan.clone(),
         addresses: addresses.clone(),
         mtu: None,
-        driver: Placement::Inline,
+        driver: driver_of(lan),
     });
     Ok(Plan {
         socket: socket.path()?,
@@ -368,6 +409,7 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
                 sockets_max: limits.sockets_max as usize,
                 buffers_max: limits.buffers_bytes_max as usize,
                 share: limits.share,
+                introduce: rule.introduce,
             }
         });
     }

@@ -101,6 +101,7 @@ pub const COMMANDS: CommandSet = CommandSet {
     output_bytes_max: COMMAND_OUTPUT_BYTES_MAX,
     is_immediate: |code| code == NOP,
     is_branch: |code| Search::of(code).is_some(),
+    halts_idle: false,
 };
 /// Damaged tracks of a volume that are remembered.
 pub const DAMAGED_TRACKS_MAX: usize = 16;

@@ -34,6 +34,9 @@ pub const VERSION: u16 = 4;
 /// Connections that a guest may leave unanswered. A host refuses more.
 pub const PENDING_MAX: usize = 64;
 
+/// Orders of observers that a machine may leave unanswered. A host refuses more.
+pub const ORDERS_MAX: usize = 16;
+
 /// A number that only the two parties of a path and the host that made it know. With it the parties
 /// have the path accounted again after the host has died.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -227,6 +230,24 @@ messages! {
     },
     /// I serve volumes: this is what I show of them. [our report]
     17 ShowVolumes,
+    /// I am a TCPIP machine, and take orders.
+    18 TakeOrders,
+    /// I have carried out an order, or have not.
+    19 OrderDone {
+        /// Which.
+        order: u64,
+        /// What came of it.
+        placed: Placed,
+    },
+    /// Have a TCPIP machine run the driver of a LAN there. From observers.
+    20 PlaceDriver {
+        /// The machine.
+        machine: Name,
+        /// The LAN.
+        lan: LanName,
+        /// The processor. None: inline, in the machine's stack.
+        processor: Option<u32>,
+    },
     /// Report guests and paths.
     9 Query,
     /// Report each buffer of a path.
@@ -253,7 +274,7 @@ messages! {
     103 Joined(joined: Joined),
     /// To [`Request::Rejoin`], [`Request::Refuse`], [`Request::Cancel`], [`Request::Identify`],
     /// [`Request::Revoke`], [`Request::LeaveLan`], [`Request::Register`], [`Request::Unregister`],
-    /// [`Request::ShowVolumes`].
+    /// [`Request::ShowVolumes`], [`Request::TakeOrders`].
     104 Done {
         /// The number of the path here, for [`Request::Rejoin`].
         path: u64,
@@ -272,6 +293,37 @@ messages! {
     },
     /// To [`Request::JoinLan`]. [the LAN's address table]
     108 LanJoined(joined: LanJoined),
+    /// No answer: an observer orders this machine to run the driver of a LAN there.
+    109 Order(order: Order),
+    /// To [`Request::PlaceDriver`]: where the driver runs now.
+    110 DriverPlaced {
+        /// The processor. None: inline. That is so, too, if the machine cannot use the processor that was asked for.
+        processor: Option<u32>,
+    },
+}
+
+/// What an observer has ordered a TCPIP machine to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Its number at this host.
+    pub order: u64,
+    /// The LAN whose driver is meant.
+    pub lan: LanName,
+    /// The processor that the driver is to have. None: inline.
+    pub processor: Option<u32>,
+}
+
+fields!(Order { order, lan, processor });
+
+/// What came of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// The driver runs on this processor now, or inline.
+    At(Option<u32>),
+    /// The machine is at no LAN of this name. Nothing has changed.
+    NoLan,
+    /// The machine lacks descriptors, memory or threads. Nothing has changed.
+    Lacking,
 }
 
 /// The IP address that a new member of a LAN wants.
@@ -441,6 +493,12 @@ pub enum Problem {
     /// The system file does not let this guest pass packets on in the LAN.
     #[error("the system file does not let this guest pass packets on in the LAN")]
     RoutingRefused,
+    /// The guest takes no orders: it is no TCPIP machine.
+    #[error("the guest of this name is no TCPIP machine, or one of an older build")]
+    NoMachine,
+    /// The machine lacks descriptors, memory or threads.
+    #[error("the TCPIP machine lacks descriptors, memory or threads")]
+    MachineResources,
 }
 
 /// The number of [`Problem::Limit`].
@@ -451,7 +509,7 @@ const REACHED_BYTES: usize = 18;
 
 impl Problem {
     /// All that their number says everything about, in its order.
-    pub const ALL: [Problem; 24] = [
+    pub const ALL: [Problem; 26] = [
         Problem::Version,
         Problem::Request,
         Problem::NameTaken,
@@ -476,6 +534,8 @@ impl Problem {
         Problem::CaptureRefused,
         Problem::VolumesLimit,
         Problem::RoutingRefused,
+        Problem::NoMachine,
+        Problem::MachineResources,
     ];
 
     /// The number that it has in a packet.
@@ -506,6 +566,8 @@ impl Problem {
             Problem::VolumesLimit => 29,
             Problem::Limit(_) => LIMIT,
             Problem::RoutingRefused => 31,
+            Problem::NoMachine => 32,
+            Problem::MachineResources => 33,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::{Allowance, Kind, Scope, Target, Token, UserData, VERSION, WantedAddress};
+use super::{Allowance, Kind, Placed, Scope, Target, Token, UserData, VERSION, WantedAddress};
 use crate::name::{LanName, NAME_BYTES, Name};
 use crate::path::Shape;
 
@@ -242,6 +242,21 @@ as_other! {
         1 => Some(Target::Resource(name)),
         _ => None,
     };
+    Option<u32> as (u8, u32): |number| number.map_or((0, 0), |number| (1, number)), |number| match number {
+        (0, 0) => Some(None),
+        (1, number) => Some(Some(number)),
+        _ => None,
+    };
+    Placed as (u8, Option<u32>): |placed| match *placed {
+        Placed::At(processor) => (0, processor),
+        Placed::NoLan => (1, None),
+        Placed::Lacking => (2, None),
+    }, |placed| match placed {
+        (0, processor) => Some(Placed::At(processor)),
+        (1, None) => Some(Placed::NoLan),
+        (2, None) => Some(Placed::Lacking),
+        _ => None,
+    };
     // Zeros are no name.
     Option<Name> as [u8; NAME_BYTES]: |name| name.map_or([0; NAME_BYTES], Name::bytes), |bytes| {
         if bytes == [0; NAME_BYTES] { Some(None) } else { Name::parse(bytes).map(Some) }
@@ -277,7 +292,7 @@ fn address_of(bytes: [u8; 16]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::super::{
-        Joined, LanJoined, Limit, Owner, Pending, Problem, Reached, Reply, Request, RuleName,
+        Joined, LanJoined, Limit, Order, Owner, Pending, Problem, Reached, Reply, Request, RuleName,
     };
     use super::*;
 
@@ -290,6 +305,10 @@ mod tests {
     fn join_lan(address: WantedAddress, captures: bool, routes: bool) -> Request {
         let (lan, mac) = ("hs0".parse().unwrap(), [2, 0, 0, 0, 0, 1]);
         Request::JoinLan { lan, mac, address, captures, routes }
+    }
+
+    fn place_driver(processor: Option<u32>) -> Request {
+        Request::PlaceDriver { machine: name("TCPIP"), lan: "hs0".parse().unwrap(), processor }
     }
 
     fn requests() -> Vec<Request> {
@@ -334,6 +353,13 @@ mod tests {
             join_lan(WantedAddress::This("10.1.0.5".parse().unwrap()), false, false),
             Request::LeaveLan,
             Request::ShowVolumes,
+            Request::TakeOrders,
+            place_driver(None),
+            place_driver(Some(u32::MAX)),
+            Request::OrderDone { order: 1, placed: Placed::At(None) },
+            Request::OrderDone { order: 2, placed: Placed::At(Some(0)) },
+            Request::OrderDone { order: 3, placed: Placed::NoLan },
+            Request::OrderDone { order: u64::MAX, placed: Placed::Lacking },
             Request::Register { address: "fe80::5".parse().unwrap() },
             Request::Unregister { address: "10.1.0.5".parse().unwrap() },
         ]
@@ -369,6 +395,10 @@ mod tests {
             Reply::Pending(for_resource),
             Reply::Withdrawn { path: 4 },
             Reply::Report { bytes: 77 },
+            Reply::Order(Order { order: 5, lan: "hs0".parse().unwrap(), processor: None }),
+            Reply::Order(Order { order: 6, lan: "hs0".parse().unwrap(), processor: Some(1) }),
+            Reply::DriverPlaced { processor: None },
+            Reply::DriverPlaced { processor: Some(7) },
         ];
         for address in [None, Some("10.1.0.5".parse().unwrap()), Some("fd00::1".parse().unwrap())] {
             let (number, mac) = (7, [2, 0, 0, 0, 0, 7]);
@@ -443,6 +473,31 @@ mod tests {
         connect[12 + 9 + 4 + 16] = 9;
         let error = Request::parse(&connect).unwrap_err();
         assert_eq!(error, Malformed::Field { kind: 3, serial: 7, field: "shape" });
+    }
+
+    #[test]
+    fn order_is_what_the_page_says_and_a_placement_of_nobody_is_refused() {
+        let bytes = b"SIGA\x04\x00\x14\x00\x04\x03\x02\x01TCPIP   hs0     \x01\x07\x00\x00\x00";
+        assert_eq!(place_driver(Some(7)).bytes(0x0102_0304), bytes);
+        let refused = |at: usize, byte: u8, field| {
+            let mut bytes = bytes.to_vec();
+            bytes[at] = byte;
+            let error = Request::parse(&bytes).unwrap_err();
+            assert_eq!(error, Malformed::Field { kind: 20, serial: 0x0102_0304, field });
+        };
+        refused(12, b't', "machine");
+        refused(20, b'H', "lan");
+        // Neither inline nor a processor, and inline with the number of one.
+        refused(28, 2, "processor");
+        refused(28, 0, "processor");
+        let done = Request::OrderDone { order: 1, placed: Placed::NoLan }.bytes(0);
+        assert_eq!(done[12..], [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0]);
+        for (at, byte) in [(20, 3), (21, 1), (22, 1)] {
+            let mut wrong = done.clone();
+            wrong[at] = byte;
+            let malformed = Malformed::Field { kind: 19, serial: 0, field: "placed" };
+            assert_eq!(Request::parse(&wrong), Err(malformed));
+        }
     }
 
     #[test]

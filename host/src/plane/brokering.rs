@@ -116,9 +116,19 @@ impl Host {
                 self.count_table_write(name);
                 self.change_membership((number, serial), name, Change::Unregister(address))
             }
-            Request::Attach { .. } | Request::Observe | Request::Query | Request::Audit { .. } => {
-                Err(Problem::Request)
+            Request::TakeOrders => {
+                self.note_machine(number, serial, name);
+                Ok(())
             }
+            Request::OrderDone { order, placed } => {
+                self.order_done(name, order, placed);
+                Ok(())
+            }
+            Request::Attach { .. }
+            | Request::Observe
+            | Request::Query
+            | Request::Audit { .. }
+            | Request::PlaceDriver { .. } => Err(Problem::Request),
         }
     }
 
@@ -168,6 +178,7 @@ impl Host {
         // Members of a LAN reach each other for frames, and for nothing else unless the system file says so.
         let may_connect = match kind {
             Kind::LAN => self.lans.share(from.guest, target),
+            Kind::TCPIP if self.system.may_be_introduced(from.guest, target) => true,
             _ => self.system.may_connect(from.guest, target),
         };
         if !may_connect {
@@ -339,6 +350,7 @@ impl Host {
         let (own, system) = (end.guest, &self.system);
         let may_have = match kind {
             Kind::LAN => system.may_share_lan(own, peer),
+            Kind::TCPIP if system.may_be_introduced(own, peer) => true,
             _ => system.may_connect(own, peer) || system.may_connect(peer, own),
         };
         if !may_have {

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
+use std::str::FromStr;
 
 use ipnet::ipv4_mask_to_prefix;
 
@@ -34,8 +35,13 @@ pub(super) fn name(word: &Word<'_>) -> Result<Named, Mistake> {
     Ok(Named { name, span: word.span.clone() })
 }
 
+/// A number that has digits alone: no sign.
+fn unsigned<T: FromStr>(digits: &str) -> Option<T> {
+    digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 pub(super) fn number(word: &Word<'_>, least: u32, most: u32) -> Result<u32, Mistake> {
-    let number = word.text.parse::<u32>().ok().filter(|_| word.text.as_bytes()[0] != b'+');
+    let number = unsigned::<u32>(word.text);
     number.filter(|number| (least..=most).contains(number)).ok_or_else(|| {
         let what = format!("{} is out of its limits, or no number", word.shown());
         Mistake::at(&word.span, what, format!("must be {least} to {most}, in decimal digits"))
@@ -49,7 +55,7 @@ pub(super) fn bytes(word: &Word<'_>, most: u32) -> Result<u32, Mistake> {
         Some(b'M' | b'm') => (&word.text[..word.text.len() - 1], 1 << 20),
         _ => (word.text, 1),
     };
-    let number = digits.parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
+    let number = unsigned::<u32>(digits).and_then(|number| number.checked_mul(unit));
     number.filter(|bytes| (256..=most).contains(bytes)).ok_or_else(|| {
         let what = format!("{} is out of its limits, or no size", word.shown());
         Mistake::at(&word.span, what, format!("must be 256 to {most}, or a number with K or M"))
@@ -84,11 +90,7 @@ pub(super) fn device_address(word: &Word<'_>) -> Result<u16, Mistake> {
 
 /// Numbers between points, one to four. Each may have zeros in front: they are decimal all the same.
 pub(super) fn octets(text: &str) -> Option<Vec<u8>> {
-    let octet = |part: &str| {
-        let is_number =
-            (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
-        part.parse::<u8>().ok().filter(|_| is_number)
-    };
+    let octet = |part: &str| unsigned::<u8>(part).filter(|_| part.len() <= 3);
     let octets: Option<Vec<u8>> = text.split('.').take(5).map(octet).collect();
     octets.filter(|octets| octets.len() <= 4)
 }
@@ -134,7 +136,7 @@ pub(super) fn address_with_bits(word: &Word<'_>) -> Result<(IpAddr, Option<u8>),
     };
     let address = ip(text).ok_or_else(|| no_address(word))?;
     let most = if address.is_ipv4() { 32 } else { 128 };
-    let number = bits.parse::<u8>().ok().filter(|number| (1..=most).contains(number));
+    let number = unsigned::<u8>(bits).filter(|number| (1..=most).contains(number));
     if number.is_none() {
         let what = format!("{} has no number of bits after /", word.shown());
         return Err(Mistake::at(&word.span, what, format!("must be 1 to {most}")));

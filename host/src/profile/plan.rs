@@ -5,23 +5,24 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
 
-use fabric::name::{NAME_BYTES, Name};
+use fabric::name::Name;
 use ipnet::{IpNet, Ipv4Net};
 use net::lan::table::MEMBER_ADDRESSES_MAX;
+use net::links::{CTCM_MTU_MAX, MTU, NETIUCV_MTU_MAX, is_of_end, mtu_min};
 
 use super::finding::{Findings, Mistake};
 use super::operand::Named;
 use super::read::{
     BUFFER_BYTES, Device, Home, Link, NO_FIXED_PAGES, NO_FORWARDING, Numbers, Parms, Profile, Route,
 };
-use super::statement::Medium;
+use super::statement::{Medium, OTHER};
 use super::tables::{Interface, Lan, Line, On, Plan, Size, Via};
 use super::target::class_bits;
 use crate::config::{Bytes, Source};
 use crate::near::{near, question};
 use crate::system::lan::{FRAME_BYTES, HEADROOM_BYTES};
 use crate::system::machine::{
-    BUFFERS_BYTES_RANGE, CONNECTION_BYTES_RANGE, INTERFACES_MAX, ROUTES_MAX,
+    BUFFERS_BYTES_RANGE, CONNECTION_BYTES_RANGE, INTERFACES_MAX, ROUTES_MAX, is_name_of,
 };
 
 /// The MTU of a HiperSockets link that has none written, in bytes: that of the smallest frames.
@@ -29,16 +30,6 @@ const HIPERSOCKETS_MTU_BYTES: u32 = 8192;
 
 /// The MTU of an adapter's link that has none written, in bytes.
 const ADAPTER_MTU_BYTES: u32 = 1500;
-
-/// The MTU of a line that has none written, in bytes: that of Linux's driver over IUCV.
-const LINE_MTU_BYTES: u32 = 9216;
-
-/// The greatest MTUs of lines, in bytes: what the frames of Linux's drivers carry.
-const IUCV_MTU_BYTES_MAX: u32 = 32_764;
-const CTC_MTU_BYTES_MAX: u32 = 65_527;
-
-/// The least MTU of a line with addresses of IPv6, in bytes.
-const LINE_MTU_BYTES_MIN_V6: u32 = 1280;
 
 /// Makes the tables. What cannot be made is added to the findings.
 pub(super) fn plan(
@@ -144,7 +135,7 @@ impl<'p> Planner<'p, '_, '_> {
                 }
             };
             let address = home.address;
-            if !is_of_host(address) {
+            if !is_of_end(address) {
                 let what = format!("{address} is no address of a host");
                 self.findings.mistake(Mistake::at(&home.span, what, "must be one, like 10.1.0.1"));
                 continue;
@@ -170,7 +161,12 @@ impl<'p> Planner<'p, '_, '_> {
             }
         };
         let homes = homes.get(name).map_or(&[][..], Vec::as_slice);
-        let on = match link.medium {
+        let medium = match device {
+            // One of other devices has no more than they, whatever its own type: IUCV of PVMIUCV.
+            Some(device) if !device.kind.has_options => OTHER,
+            _ => link.medium,
+        };
+        let on = match medium {
             Medium::None(reason) => {
                 self.findings.left_out(&link.named.span, &shown(link), reason);
                 None
@@ -263,7 +259,8 @@ impl<'p> Planner<'p, '_, '_> {
         let mut ranges: Vec<IpNet> = Vec::new();
         let mut addresses = Vec::new();
         for home in homes {
-            let network = self.network(link, home)?;
+            // The other addresses of the link may be right.
+            let Some(network) = self.network(link, home) else { continue };
             let address = home.address;
             if address == network.network() || address == network.broadcast() {
                 let what = format!("{address} is the first or the last address of {network}");
@@ -435,16 +432,22 @@ impl<'p> Planner<'p, '_, '_> {
                 return None;
             }
             None => {
-                let name = self.fresh_name("PEER");
+                let name = match self.fresh_name("PEER", &link.named.span) {
+                    Ok(name) => name,
+                    Err(mistake) => {
+                        self.findings.mistake(mistake);
+                        return None;
+                    }
+                };
                 let what = format!("the profile does not name the guest at {}", shown(link));
                 let instead = format!("the system file calls it {name}");
                 self.findings.changed(&link.named.span, what, instead);
                 (name, "A name of our own: the profile has none")
             }
         };
-        let most = if kind == "iucv" { IUCV_MTU_BYTES_MAX } else { CTC_MTU_BYTES_MAX };
-        let least = if peer.is_ipv4() { 0 } else { LINE_MTU_BYTES_MIN_V6 };
-        let mtu = self.mtu(link, LINE_MTU_BYTES, most).max(least);
+        // What the frames of Linux's drivers carry.
+        let most = if kind == "iucv" { NETIUCV_MTU_MAX } else { CTCM_MTU_MAX };
+        let mtu = self.mtu(link, MTU as u32, most as u32).max(mtu_min(peer) as u32);
         let before = self.plan.lines.iter().filter(|line| line.kind == kind).count();
         let name = format!("{kind}{before}");
         let comment = self.comment(link, device);
@@ -460,7 +463,7 @@ impl<'p> Planner<'p, '_, '_> {
     /// The guest that a device names.
     fn user(&self, user: &Named) -> Result<Name, Mistake> {
         match user.name.parse::<Name>() {
-            Ok(name) if !self.is_machine(name) => Ok(name),
+            Ok(name) if !is_name_of(self.plan.machine, name) => Ok(name),
             Ok(name) => {
                 let right = "must be another guest; --name gives the machine another name";
                 Err(Mistake::at(&user.span, format!("{name} is the machine itself"), right))
@@ -470,15 +473,6 @@ impl<'p> Planner<'p, '_, '_> {
                 Err(Mistake::at(&user.span, format!("{} is no name of a guest", user.name), right))
             }
         }
-    }
-
-    /// Returns true if this is the machine's name, or one of those that it has on LANs: its own with a digit behind.
-    fn is_machine(&self, name: Name) -> bool {
-        let machine = self.plan.machine.as_str();
-        let beginning = machine.get(..NAME_BYTES - 1).unwrap_or(machine);
-        let rest = name.as_str().strip_prefix(beginning);
-        let is_digit = |rest: &str| rest.len() == 1 && rest.as_bytes()[0].is_ascii_digit();
-        name == self.plan.machine || rest.is_some_and(is_digit)
     }
 
     /// Returns true if the address is one of an end of a line already.
@@ -508,7 +502,7 @@ impl<'p> Planner<'p, '_, '_> {
     fn peer(&self, link: &Link, home: &Home) -> Option<IpAddr> {
         let own = home.address;
         let may_be =
-            |peer: &IpAddr| *peer != own && peer.is_ipv4() == own.is_ipv4() && is_of_host(*peer);
+            |peer: &IpAddr| *peer != own && peer.is_ipv4() == own.is_ipv4() && is_of_end(*peer);
         let mut direct = self.routes(link).filter(|route| route.hop.is_none() && is_host(route));
         let of_host = direct.find_map(|route| Some(route.to.addr()).filter(may_be));
         let of_hop = || self.routes(link).find_map(|route| route.hop.filter(may_be));
@@ -523,8 +517,8 @@ impl<'p> Planner<'p, '_, '_> {
         of_host.or_else(of_hop).or_else(of_parms).or_else(of_two)
     }
 
-    /// A name that no guest has: `base`, or `base` and a number.
-    fn fresh_name(&mut self, base: &'static str) -> Name {
+    /// A name that no guest has: `base`, or `base` and a number. `span` is the statement that needs it.
+    fn fresh_name(&mut self, base: &'static str, span: &Range<usize>) -> Result<Name, Mistake> {
         // Users of DEVICE IUCV may become guests later than this.
         let users = self.profile.devices.iter().filter_map(|device| device.user.as_ref());
         let users: Vec<&str> = users.map(|user| user.name.as_str()).collect();
@@ -535,44 +529,52 @@ impl<'p> Planner<'p, '_, '_> {
         loop {
             *before += 1;
             let text = if *before == 1 { base.to_owned() } else { format!("{base}{before}") };
-            // There is a number for each link and each route at most, and each user costs one.
-            let name: Name = text.parse().expect("at most four digits");
+            // There is an end: a number that is too long for a name.
+            let Ok(name) = text.parse::<Name>() else {
+                let what = format!("no name is left for a guest: {text} is too long");
+                let right = format!("must have fewer DEVICE IUCV to guests {base}, {base}2, ..");
+                return Err(Mistake::at(span, what, right));
+            };
             if !users.contains(&name.as_str()) {
-                return name;
+                return Ok(name);
             }
         }
     }
 
     fn route(&mut self, route: &Route) {
-        let result = self.via(route);
-        let (via, comment) = match result {
-            Ok(Some(via)) => via,
-            Ok(None) => return,
-            Err(mistake) => {
-                self.findings.mistake(mistake);
-                return;
-            }
-        };
+        if let Err(mistake) = self.try_route(route) {
+            self.findings.mistake(mistake);
+        }
+    }
+
+    fn try_route(&mut self, route: &Route) -> Result<(), Mistake> {
+        let Some((via, lan)) = self.via(route)? else { return Ok(()) };
         if let Some(first) = self.plan.routes.iter().find(|other| other.to == route.to) {
             let (to, via) = (first.to, first.via);
             let subject = format!("a second route to {to}");
             let reason = format!("there is one route to each network: this goes to {via}");
             self.findings.left_out(&route.span, &subject, &reason);
-            return;
+            return Ok(());
         }
         if self.plan.routes.len() == ROUTES_MAX {
             let subject = format!("the route to {}", route.to);
             let reason = format!("a machine has at most {ROUTES_MAX} routes");
             self.findings.left_out(&route.span, &subject, &reason);
-            return;
+            return Ok(());
+        }
+        let mut comment = format!("line {}", self.line_of(&route.span));
+        if let Some(at) = lan {
+            let router = self.router(at, via, &route.span)?;
+            comment = format!("{comment}; {router} stands for this router");
         }
         self.plan.routes.push(Via { to: route.to, via, comment });
+        Ok(())
     }
 
-    /// Where a route goes first. None if it needs none, or is left out.
-    fn via(&mut self, route: &Route) -> Result<Option<(IpAddr, String)>, Mistake> {
+    /// Where a route goes first, and the LAN with the router, if the address is not that of a line's other end. None if the route needs none, or is
+    /// left out.
+    fn via(&mut self, route: &Route) -> Result<Option<(IpAddr, Option<usize>)>, Mistake> {
         let link = Self::look_up(&route.link, "LINK", &self.profile.links, |one| &one.named)?;
-        let line = self.line_of(&route.span);
         match self.on.get(link.named.name.as_str()).copied().flatten() {
             None => {
                 let subject = format!("the route to {}", route.to);
@@ -592,7 +594,7 @@ impl<'p> Planner<'p, '_, '_> {
                         let what = format!("{} is of another family than {peer}", route.to);
                         Err(Mistake::at(&route.span, what, "must be of the same"))
                     }
-                    _ => Ok(Some((peer, format!("line {line}")))),
+                    _ => Ok(Some((peer, None))),
                 }
             }
             Some(On::Lan(at)) => {
@@ -615,8 +617,7 @@ impl<'p> Planner<'p, '_, '_> {
                     return Ok(None);
                 }
                 self.check_hop(at, hop, route)?;
-                let (name, what) = self.router(at, hop);
-                Ok(Some((hop, format!("line {line}; {name} {what}"))))
+                Ok(Some((hop, Some(at))))
             }
         }
     }
@@ -638,16 +639,15 @@ impl<'p> Planner<'p, '_, '_> {
         Ok(())
     }
 
-    /// The guest that stands for the router at this address, and what is said of it.
-    fn router(&mut self, at: usize, hop: IpAddr) -> (Name, &'static str) {
-        let what = "stands for this router";
+    /// The guest that stands for the router at this address.
+    fn router(&mut self, at: usize, hop: IpAddr, span: &Range<usize>) -> Result<Name, Mistake> {
         let known = self.plan.lans[at].routers.iter().find(|(_, address)| *address == hop);
         if let Some((name, _)) = known {
-            return (*name, what);
+            return Ok(*name);
         }
-        let name = self.fresh_name("ROUTER");
+        let name = self.fresh_name("ROUTER", span)?;
         self.plan.lans[at].routers.push((name, hop));
-        (name, what)
+        Ok(name)
     }
 
     fn sizes(&mut self) {
@@ -661,6 +661,7 @@ impl<'p> Planner<'p, '_, '_> {
             let size = self.size("DATABUFFERPOOLSIZE", span, what, bytes, &BUFFERS_BYTES_RANGE);
             self.plan.buffers_max = Some(size);
         }
+        let mut of_limits = None;
         if let Some(Numbers { first, second, span }) = data_buffer_limits {
             let most = second.unwrap_or(*first).max(*first);
             if second.is_some_and(|second| second != *first) {
@@ -671,18 +672,37 @@ impl<'p> Planner<'p, '_, '_> {
             let what = format!("{most} of {each} bytes");
             let bytes = u64::from(most) * each;
             let size = self.size("DATABUFFERLIMITS", span, what, bytes, &CONNECTION_BYTES_RANGE);
-            self.plan.connection_buffers = Some(size);
+            of_limits = Some((size, span));
         }
-        if let Some(Numbers { first, span, .. }) = connection_bytes {
-            let what = format!("{first} bytes");
-            let size =
-                self.size("TCPCONFIG", span, what, u64::from(*first), &CONNECTION_BYTES_RANGE);
-            self.plan.connection_buffers = Some(size);
-        }
+        let of_config = connection_bytes.as_ref().map(|Numbers { first, span, .. }| {
+            let (what, bytes) = (format!("{first} bytes"), u64::from(*first));
+            (self.size("TCPCONFIG", span, what, bytes, &CONNECTION_BYTES_RANGE), span)
+        });
+        self.plan.connection_buffers = match (of_limits, of_config) {
+            (Some(limits), Some(config)) => Some(self.greater(limits, config)),
+            (limits, config) => limits.or(config).map(|(size, _)| size),
+        };
         if let Some(Numbers { first, span, .. }) = fixed_pages {
             let subject = format!("FIXEDPAGESTORAGEPOOL {first}");
             self.findings.left_out(span, &subject, NO_FIXED_PAGES);
         }
+    }
+
+    /// The greater size of a connection's buffers, of the two that the profile says.
+    fn greater(
+        &mut self,
+        (limits, limits_span): (Size, &Range<usize>),
+        (config, config_span): (Size, &Range<usize>),
+    ) -> Size {
+        let (size, span, [lesser, greater]) = match limits.bytes.0.cmp(&config.bytes.0) {
+            Ordering::Equal => return limits,
+            Ordering::Less => (config, limits_span, ["DATABUFFERLIMITS", "TCPCONFIG"]),
+            Ordering::Greater => (limits, config_span, ["TCPCONFIG", "DATABUFFERLIMITS"]),
+        };
+        let what = format!("{lesser} has another size of a connection's buffers than {greater}");
+        let instead = format!("the system file has the greater: {} KiB", size.bytes.0 >> 10);
+        self.findings.changed(span, what, instead);
+        size
     }
 
     /// A size that a statement says, in whole KiB, and within what a system file may say.
@@ -704,14 +724,6 @@ impl<'p> Planner<'p, '_, '_> {
         let comment = format!("{statement}, line {}: {what}{how}", self.line_of(span));
         Size { bytes: Bytes(whole), comment }
     }
-}
-
-/// Returns true if a host may have the address.
-fn is_of_host(address: IpAddr) -> bool {
-    !address.is_multicast()
-        && !address.is_loopback()
-        && !address.is_unspecified()
-        && address != IpAddr::from([255; 4])
 }
 
 /// Returns true if a route is to one host.

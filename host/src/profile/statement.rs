@@ -128,6 +128,27 @@ const fn setting(name: &'static str, operands: usize, becomes: Becomes) -> Setti
     Setting { name, operands, becomes }
 }
 
+// Reasons that stand at several places.
+const ACKNOWLEDGES: &str = "the stack decides when it acknowledges";
+const COUNTERS: &str = "counters are always kept: siga query and siga export";
+const IN_TABLE: &str = "members of a LAN are found in its table";
+const LOW_PORTS: &str = "ports below 1024 are as others";
+const MODERATION: &str = "moderation of an adapter's input cannot be said yet";
+const NO_CLAW: &str = "there is no CLAW";
+const NO_IPSEC: &str = "there is no IPsec";
+const NO_MOVING: &str = "there are no virtual addresses, which move between machines";
+const NO_SPEED: &str = "a LAN has no speed that could be set";
+const NO_SYSPLEX: &str = "there is no sysplex";
+const NO_TLS: &str = "there is no TLS server: programs do it themselves";
+const NO_VIRTUAL: &str = "there are no virtual addresses";
+const OF_SOCKETS: &str = "sockets set it for themselves";
+const ONE_ROUTE: &str = "there is one route to each network";
+const OWN_TIMES: &str = "the stack has times of its own";
+const PASSED_ON: &str = "packets are passed on by siga route";
+const PATH_MTU: &str = "the MTU of a path is always found out";
+const ROUND_TRIPS: &str = "the stack measures round trips";
+const WRITTEN_OUT: &str = "addresses of IPv6 are written out";
+
 const AS_NEEDED: Fate = Fate::LeftOut("the stack allocates these as they are needed");
 const PEOPLE: Fate = Fate::LeftOut("the users of guests are a matter of users = [..] of [[guest]]");
 const SERVERS: Fate = Fate::LeftOut("a host starts no programs: a supervisor like systemd does");
@@ -135,13 +156,13 @@ const TELNET: Fate = Fate::LeftOut("there is no Telnet server");
 const TRACING: Fate = Fate::LineLeftOut("siga capture shows the frames of a LAN");
 const SNMP: Fate = Fate::LeftOut("there is no agent of SNMP: siga export has the counters");
 const PORTS: Fate = Fate::LeftOut("a port belongs to the client that listens at it first");
-const TLS: Fate = Fate::LeftOut("there is no TLS server: programs do it themselves");
+const TLS: Fate = Fate::LeftOut(NO_TLS);
 const ATM: Fate = Fate::LeftOut("there is no ATM");
 const ROUTING: Fate = Fate::LeftOut("there are no routing protocols: routes are those of the file");
-const VIPA: Fate = Fate::LeftOut("there are no virtual addresses, which move between machines");
+const VIPA: Fate = Fate::LeftOut(NO_MOVING);
 const ACCESS: Fate =
     Fate::LeftOut("which guests reach what is said by members and outside_to of [[lan]]");
-const MONITOR: Fate = Fate::LeftOut("counters are always kept: siga query and siga export");
+const MONITOR: Fate = Fate::LeftOut(COUNTERS);
 const PER_ADDRESS: Fate = Fate::LeftOut("limits are for each client, not for each address");
 
 /// All statements.
@@ -195,7 +216,7 @@ pub(super) const STATEMENTS: &[Statement] = &[
     statement("SACONFig", SNMP),
     block("NETACCess", "ENDNETACCess", ACCESS),
     block("BLOCK", "ENDBLOCK", ACCESS),
-    block("IPSEC", "ENDIPSEC", Fate::LeftOut("there is no IPsec")),
+    block("IPSEC", "ENDIPSEC", Fate::LeftOut(NO_IPSEC)),
     // Addresses, routes, timers.
     statement(
         "PRIMARYINTERFACE",
@@ -205,7 +226,7 @@ pub(super) const STATEMENTS: &[Statement] = &[
         "ARPAGE",
         Fate::LeftOut("members of a LAN are found in its table, which does not age"),
     ),
-    statement("ARP", Fate::LeftOut("members of a LAN are found in its table")),
+    statement("ARP", Fate::LeftOut(IN_TABLE)),
     statement(
         "TRANSLATE",
         Fate::LeftOut("the table of a LAN has its members; mac of [[lan.member]] fixes one"),
@@ -215,11 +236,7 @@ pub(super) const STATEMENTS: &[Statement] = &[
         "ICMPERRORLIMIT",
         Fate::LeftOut("the stack has a limit of its own on errors of ICMP"),
     ),
-    block(
-        "KEEPALIVEOPTIONS",
-        "ENDKEEPALIVEOPTIONS",
-        Fate::LeftOut("sockets set it for themselves"),
-    ),
+    block("KEEPALIVEOPTIONS", "ENDKEEPALIVEOPTIONS", Fate::LeftOut(OF_SOCKETS)),
     statement("SOMAXCONN", Fate::LeftOut("a listener asks for its own backlog")),
     statement("ROUTERADV", ROUTING),
     statement("ROUTERADVPREFIX", ROUTING),
@@ -285,7 +302,6 @@ const NO_VLAN: Becomes =
     Becomes::LeftOut("the LAN is for this interface's network alone, without a tag");
 const QUEUES: Becomes = Becomes::LeftOut("inbound workload queuing cannot be said yet");
 const NO_SMC: Becomes = Becomes::LeftOut("there is no shared memory communication of SMC");
-const NO_IPSEC: Becomes = Becomes::LeftOut("there is no IPsec");
 
 /// Options of DEVICE, LINK and INTERFACE.
 pub(super) const OPTIONS: &[Setting] = &[
@@ -316,19 +332,19 @@ pub(super) const OPTIONS: &[Setting] = &[
     setting("FWD", 0, Becomes::Forwarding),
     setting("NOFWD", 0, Becomes::NoForwarding),
     setting("PATHMTU", 0, Becomes::Nothing),
-    setting("NOPATHMTU", 0, Becomes::LeftOut("the MTU of a path is always found out")),
+    setting("NOPATHMTU", 0, Becomes::LeftOut(PATH_MTU)),
     setting("IPBCAST", 0, Becomes::Nothing),
     setting("CHECKSUM", 0, Becomes::LeftOut("checksums are left out where both ends are memory")),
     setting("NOCHECKSUM", 0, Becomes::Nothing),
-    setting("IFSPEED", 1, Becomes::LeftOut("a LAN has no speed that could be set")),
-    setting("IFHSPEED", 1, Becomes::LeftOut("a LAN has no speed that could be set")),
-    setting("SECCLASS", 1, NO_IPSEC),
-    setting("MONSYSPLEX", 0, Becomes::LeftOut("there is no sysplex")),
+    setting("IFSPEED", 1, Becomes::LeftOut(NO_SPEED)),
+    setting("IFHSPEED", 1, Becomes::LeftOut(NO_SPEED)),
+    setting("SECCLASS", 1, Becomes::LeftOut(NO_IPSEC)),
+    setting("MONSYSPLEX", 0, Becomes::LeftOut(NO_SYSPLEX)),
     setting("NOMONSYSPLEX", 0, Becomes::Nothing),
-    setting("INBPERF", 1, Becomes::LeftOut("moderation of an adapter's input cannot be said yet")),
+    setting("INBPERF", 1, Becomes::LeftOut(MODERATION)),
     setting("WORKLOADQ", 0, QUEUES),
     setting("NOWORKLOADQ", 0, Becomes::Nothing),
-    setting("OLM", 0, Becomes::LeftOut("moderation of an adapter's input cannot be said yet")),
+    setting("OLM", 0, Becomes::LeftOut(MODERATION)),
     setting("NOOLM", 0, Becomes::Nothing),
     setting("READSTORAGE", 1, Becomes::LeftOut("a path's storage grows as it is needed")),
     setting("IOBUFFERSIZE", 1, Becomes::LeftOut("a line's buffer follows from its MTU")),
@@ -338,10 +354,10 @@ pub(super) const OPTIONS: &[Setting] = &[
     setting("ROUTELCL", 0, Becomes::Nothing),
     setting("ISOLATE", 0, Becomes::LeftOut("members of [[lan]] says who may be on it")),
     setting("NOISOLATE", 0, Becomes::Nothing),
-    setting("SOURCEVIPAINTERFACE", 1, Becomes::LeftOut("there are no virtual addresses")),
-    setting("SOURCEVIPAINT", 1, Becomes::LeftOut("there are no virtual addresses")),
-    setting("INTFID", 1, Becomes::LeftOut("addresses of IPv6 are written out")),
-    setting("TEMPPREFIX", 1, Becomes::LeftOut("addresses of IPv6 are written out")),
+    setting("SOURCEVIPAINTERFACE", 1, Becomes::LeftOut(NO_VIRTUAL)),
+    setting("SOURCEVIPAINT", 1, Becomes::LeftOut(NO_VIRTUAL)),
+    setting("INTFID", 1, Becomes::LeftOut(WRITTEN_OUT)),
+    setting("TEMPPREFIX", 1, Becomes::LeftOut(WRITTEN_OUT)),
     setting("SMCR", 0, NO_SMC),
     setting("NOSMCR", 0, Becomes::Nothing),
     setting("SMCD", 0, NO_SMC),
@@ -358,40 +374,40 @@ const TCPCONFIG: &[Setting] = &[
         1,
         Becomes::LeftOut("a connection's buffers do not grow beyond their size"),
     ),
-    setting("RESTRICTLOWports", 0, Becomes::LeftOut("ports below 1024 are as others")),
+    setting("RESTRICTLOWports", 0, Becomes::LeftOut(LOW_PORTS)),
     setting("UNRESTRICTLOWports", 0, Becomes::Nothing),
     setting(
         "SENDGARBAGE",
         1,
         Becomes::LeftOut("probes that keep a connection alive carry no data"),
     ),
-    setting("INTERVAL", 1, Becomes::LeftOut("sockets set it for themselves")),
-    setting("FINWAIT2TIME", 1, Becomes::LeftOut("the stack has times of its own")),
-    setting("TTLS", 0, Becomes::LeftOut("there is no TLS server: programs do it themselves")),
+    setting("INTERVAL", 1, Becomes::LeftOut(OF_SOCKETS)),
+    setting("FINWAIT2TIME", 1, Becomes::LeftOut(OWN_TIMES)),
+    setting("TTLS", 0, Becomes::LeftOut(NO_TLS)),
     setting("NOTTLS", 0, Becomes::Nothing),
 ];
 
 const IPCONFIG: &[Setting] = &[
     setting("DATAGRAMFWD", 0, Becomes::Forwarding),
     setting("NODATAGRAMFWD", 0, Becomes::NoForwarding),
-    setting("SYSPLEXROUTING", 0, Becomes::LeftOut("there is no sysplex")),
+    setting("SYSPLEXROUTING", 0, Becomes::LeftOut(NO_SYSPLEX)),
     setting("NOSYSPLEXROUTING", 0, Becomes::Nothing),
     setting("VARSUBNETTING", 0, Becomes::Nothing),
-    setting("DYNAMICXCF", 3, Becomes::LeftOut("there is no sysplex")),
-    setting("SOURCEVIPA", 0, Becomes::LeftOut("there are no virtual addresses")),
+    setting("DYNAMICXCF", 3, Becomes::LeftOut(NO_SYSPLEX)),
+    setting("SOURCEVIPA", 0, Becomes::LeftOut(NO_VIRTUAL)),
     setting("NOSOURCEVIPA", 0, Becomes::Nothing),
-    setting("MULTIPATH", 0, Becomes::LeftOut("there is one route to each network")),
+    setting("MULTIPATH", 0, Becomes::LeftOut(ONE_ROUTE)),
     setting("NOMULTIPATH", 0, Becomes::Nothing),
     setting("PATHMTUDISCOVERY", 0, Becomes::Nothing),
-    setting("NOPATHMTUDISCOVERY", 0, Becomes::LeftOut("the MTU of a path is always found out")),
-    setting("QDIOACCELERATOR", 0, Becomes::LeftOut("packets are passed on by siga route")),
-    setting("IQDIOROUTING", 0, Becomes::LeftOut("packets are passed on by siga route")),
-    setting("IPSECURITY", 0, NO_IPSEC),
-    setting("REASSEMBLYTIMEOUT", 1, Becomes::LeftOut("the stack has times of its own")),
+    setting("NOPATHMTUDISCOVERY", 0, Becomes::LeftOut(PATH_MTU)),
+    setting("QDIOACCELERATOR", 0, Becomes::LeftOut(PASSED_ON)),
+    setting("IQDIOROUTING", 0, Becomes::LeftOut(PASSED_ON)),
+    setting("IPSECURITY", 0, Becomes::LeftOut(NO_IPSEC)),
+    setting("REASSEMBLYTIMEOUT", 1, Becomes::LeftOut(OWN_TIMES)),
     setting("TTL", 1, Becomes::LeftOut("the time to live of packets is 64")),
-    setting("ARPTO", 1, Becomes::LeftOut("members of a LAN are found in its table")),
-    setting("CLAWUSEDOUBLENOP", 0, Becomes::LeftOut("there is no CLAW")),
-    setting("STOPONCLAWERROR", 0, Becomes::LeftOut("there is no CLAW")),
+    setting("ARPTO", 1, Becomes::LeftOut(IN_TABLE)),
+    setting("CLAWUSEDOUBLENOP", 0, Becomes::LeftOut(NO_CLAW)),
+    setting("STOPONCLAWERROR", 0, Becomes::LeftOut(NO_CLAW)),
     setting("IGNOREREDIRECT", 0, Becomes::Nothing),
 ];
 
@@ -399,33 +415,25 @@ const ASSORTEDPARMS: &[Setting] = &[
     setting("NOFWD", 0, Becomes::NoForwarding),
     setting("FWD", 0, Becomes::Forwarding),
     setting("PATHMTU", 0, Becomes::Nothing),
-    setting("NOPATHMTU", 0, Becomes::LeftOut("the MTU of a path is always found out")),
+    setting("NOPATHMTU", 0, Becomes::LeftOut(PATH_MTU)),
     setting("VARSUBNETTING", 0, Becomes::Nothing),
     setting("NOUDPQUEUELIMIT", 0, Becomes::LeftOut("what waits for a client is limited")),
     setting("UDPQUEUELIMIT", 0, Becomes::Nothing),
-    setting("RESTRICTLOWPORTS", 0, Becomes::LeftOut("ports below 1024 are as others")),
+    setting("RESTRICTLOWPORTS", 0, Becomes::LeftOut(LOW_PORTS)),
     setting("PERMITTEDUSERSONLY", 0, Becomes::LeftOut("clients of [[tcpip]] says who may use it")),
-    setting("SOURCEVIPA", 0, Becomes::LeftOut("there are no virtual addresses")),
-    setting("EQUALCOSTMULTIPATH", 0, Becomes::LeftOut("there is one route to each network")),
-    setting("EQUALCOSTIPV6MULTIPATH", 0, Becomes::LeftOut("there is one route to each network")),
+    setting("SOURCEVIPA", 0, Becomes::LeftOut(NO_VIRTUAL)),
+    setting("EQUALCOSTMULTIPATH", 0, Becomes::LeftOut(ONE_ROUTE)),
+    setting("EQUALCOSTIPV6MULTIPATH", 0, Becomes::LeftOut(ONE_ROUTE)),
     setting("IGNOREREDIRECT", 0, Becomes::Nothing),
     setting("IGNOREIPV6REDIRECT", 0, Becomes::Nothing),
     setting("CHECKCONSISTENCY", 0, Becomes::Nothing),
     setting("NOCHECKCONSISTENCY", 0, Becomes::Nothing),
     setting("DELAYACKS", 0, Becomes::Nothing),
-    setting("NODELAYACKS", 0, Becomes::LeftOut("the stack decides when it acknowledges")),
+    setting("NODELAYACKS", 0, Becomes::LeftOut(ACKNOWLEDGES)),
     setting("OVERRIDEPRECEDENCE", 0, Becomes::Nothing),
     setting("NOTIMESTAMPS", 0, Becomes::LeftOut("timestamps are negotiated for each connection")),
-    setting(
-        "TCPIPSTATISTICS",
-        0,
-        Becomes::LeftOut("counters are always kept: siga query and siga export"),
-    ),
-    setting(
-        "SECURELOCAL",
-        0,
-        Becomes::LeftOut("there is no TLS server: programs do it themselves"),
-    ),
+    setting("TCPIPSTATISTICS", 0, Becomes::LeftOut(COUNTERS)),
+    setting("SECURELOCAL", 0, Becomes::LeftOut(NO_TLS)),
 ];
 
 const fn device(name: &'static str, operands: &'static [Operand]) -> DeviceType {
@@ -469,8 +477,8 @@ pub(super) const DEVICE_TYPES: &[DeviceType] = &[
     other_device("X25NPSI"),
 ];
 
-const VIRTUAL: Medium = Medium::None("there are no virtual addresses, which move between machines");
-const OTHER: Medium = Medium::None("there are no devices of this type");
+const VIRTUAL: Medium = Medium::None(NO_MOVING);
+pub(super) const OTHER: Medium = Medium::None("there are no devices of this type");
 
 const fn link(
     name: &'static str,
@@ -529,13 +537,13 @@ pub(super) const ROUTE_OPTIONS: &[Setting] = &[
     setting("MTU", 1, Becomes::Mtu),
     setting("REPLaceable", 0, Becomes::Nothing),
     setting("NOREPLaceable", 0, Becomes::Nothing),
-    setting("MAXImumretransmittime", 1, Becomes::LeftOut("the stack measures round trips")),
-    setting("MINImumretransmittime", 1, Becomes::LeftOut("the stack measures round trips")),
-    setting("ROUNDTRIPgain", 1, Becomes::LeftOut("the stack measures round trips")),
-    setting("VARIANCEGain", 1, Becomes::LeftOut("the stack measures round trips")),
-    setting("VARIANCEMultiplier", 1, Becomes::LeftOut("the stack measures round trips")),
+    setting("MAXImumretransmittime", 1, Becomes::LeftOut(ROUND_TRIPS)),
+    setting("MINImumretransmittime", 1, Becomes::LeftOut(ROUND_TRIPS)),
+    setting("ROUNDTRIPgain", 1, Becomes::LeftOut(ROUND_TRIPS)),
+    setting("VARIANCEGain", 1, Becomes::LeftOut(ROUND_TRIPS)),
+    setting("VARIANCEMultiplier", 1, Becomes::LeftOut(ROUND_TRIPS)),
     setting("DELAYAcks", 0, Becomes::Nothing),
-    setting("NODELAYAcks", 0, Becomes::LeftOut("the stack decides when it acknowledges")),
+    setting("NODELAYAcks", 0, Becomes::LeftOut(ACKNOWLEDGES)),
 ];
 
 #[cfg(test)]

@@ -382,6 +382,8 @@ fn mistakes_are_named_with_their_line_and_the_cure() {
             "HOME 10.1.0.256 L",
             "P:1: 10.1.0.256 is no IP address: must be one like 10.1.0.1 or FD00::1",
         ),
+        ("HOME 240.0.0.1 L", "P:1: 240.0.0.1 is no address of a host: must begin with 1 to 223"),
+        ("HOME 10.1.0.1/+9 L", "P:1: 10.1.0.1/+9 has no number of bits after /: must be 1 to 32"),
         ("HOME 10.1.0.1/33 L", "P:1: 10.1.0.1/33 has no number of bits after /: must be 1 to 32"),
         (
             "HOME 10.1.0.1 255.0.255.0 L",
@@ -503,6 +505,10 @@ fn mistakes_are_named_with_their_line_and_the_cure() {
         (
             "TCPCONFIG TCPRCVBUFRSIZE 9G",
             "P:1: 9G is out of its limits, or no size: must be 256 to 2097152, or a number with K or M",
+        ),
+        (
+            "TCPCONFIG TCPRCVBUFRSIZE +8K",
+            "P:1: +8K is out of its limits, or no size: must be 256 to 2097152, or a number with K or M",
         ),
         (
             "ASSORTEDPARMS NOFWDD ENDASSORTEDPARMS",
@@ -654,6 +660,42 @@ START A";
 }
 
 #[test]
+fn greater_of_two_sizes_of_a_connection_is_taken() {
+    let limits = "DATABUFFERPOOLSIZE 160 8192 DATABUFFERLIMITS 10 10";
+    for (config, size, found) in [
+        (
+            "64K",
+            "\"80 KiB\"      # DATABUFFERLIMITS, line 1: 10 of 8192 bytes\n",
+            Some("TCPCONFIG has another size of a connection's buffers than DATABUFFERLIMITS"),
+        ),
+        (
+            "128K",
+            "\"128 KiB\"      # TCPCONFIG, line 2: 131072 bytes\n",
+            Some("DATABUFFERLIMITS has another size of a connection's buffers than TCPCONFIG"),
+        ),
+        ("80K", "\"80 KiB\"      # DATABUFFERLIMITS, line 1: 10 of 8192 bytes\n", None),
+    ] {
+        let import = made(&format!("{limits}\nTCPCONFIG TCPRCVBUFRSIZE {config}\n{LAN}"));
+        assert!(import.text.contains(&format!("connection_buffers = {size}")), "{}", import.text);
+        let line = if config == "64K" { 2 } else { 1 };
+        let found = found.map(|what| {
+            let kib = config.trim_end_matches('K').parse::<u32>().unwrap().max(80);
+            format!("P:{line}: {what}: the system file has the greater: {kib} KiB")
+        });
+        assert_eq!(said(&import.findings), Vec::from_iter(found));
+    }
+}
+
+#[test]
+fn link_of_a_device_that_there_is_none_of_here_is_left_out_whatever_its_own_type() {
+    let text = "DEVICE D PVMIUCV PEERNODE PEERUSER A START D LINK M IUCV 0 D HOME 10.9.0.1/30 M";
+    let import = made(&format!("{text}\n{LAN}"));
+    assert_eq!(import.lines, 0);
+    let expected = "P:1: LINK M is left out: there are no devices of this type";
+    assert_eq!(said(&import.findings), [expected]);
+}
+
+#[test]
 fn names_of_our_own_are_nobodys() {
     let text = "DEVICE H HIPERS 7000 LINK L QDIOIP H HOME 10.1.0.5/24 L START H
         DEVICE I IUCV 0 0 ROUTER A LINK M IUCV 0 I HOME 10.9.0.1/30 M START I
@@ -665,6 +707,33 @@ fn names_of_our_own_are_nobodys() {
     };
     assert_eq!(routers("TCPIP"), "routers = [\"ROUTER2\", \"ROUTER3\"]");
     assert_eq!(routers("ROUTER8"), "routers = [\"OTHER\", \"OTHER2\"]");
+}
+
+#[test]
+fn routes_that_are_left_out_make_no_routers() {
+    let hops: String =
+        (0..100).map(|at| format!("10.2.{at}.0/24 10.1.0.{} L 0\n", 100 + at)).collect();
+    let import = made(&format!("{LAN} GATEWAY\n{hops}"));
+    assert_eq!(import.text.matches("[[tcpip.route]]").count(), machine::ROUTES_MAX);
+    assert_eq!(import.text.matches("[[lan.member]]").count(), machine::ROUTES_MAX);
+    let error = "P:66: the route to 10.2.64.0/24 is left out: a machine has at most 64 routes";
+    assert_eq!(said(&import.findings)[0], error);
+    let second = "GATEWAY 10.7.0.0/16 10.1.0.1 L 0 10.7.0.0/16 10.1.0.2 L 0";
+    let import = made(&format!("{LAN} {second}"));
+    assert!(import.text.contains("routers = [\"ROUTER\"]\n"), "{}", import.text);
+}
+
+#[test]
+fn names_of_our_own_may_run_out() {
+    let users = (1..100).map(|at| {
+        let number = if at == 1 { String::new() } else { at.to_string() };
+        format!("DEVICE D{at} IUCV 0 0 ROUTER{number} A\n")
+    });
+    let import =
+        made(&format!("{}{LAN} GATEWAY 10.2.0.0/16 10.1.0.1 L 0", users.collect::<String>()));
+    assert_eq!(import.text.matches("[[tcpip.route]]").count(), 0);
+    let error = "P:100: no name is left for a guest: ROUTER100 is too long: must have fewer DEVICE IUCV to guests ROUTER, ROUTER2, ..";
+    assert_eq!(said(&import.findings).last().unwrap(), error);
 }
 
 #[test]

@@ -22,11 +22,12 @@ use std::fmt;
 use std::net::IpAddr;
 
 use fabric::name::{LanName, Name};
-use net::links::{CTC_SERVER, CTCM_MTU_MAX, MTU, MTU_MIN, WIDE_MTU_MAX};
+use net::links::{CTC_SERVER, CTCM_MTU_MAX, MTU, WIDE_MTU_MAX, is_of_end, mtu_min};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::lan::parsed;
+use super::machine::WrittenMachine;
 use super::{Rule, within};
 use crate::config::{FileError, Source};
 
@@ -35,9 +36,6 @@ pub const LINES_MAX: usize = 256;
 
 /// Ends of a line.
 pub const ENDS: usize = 2;
-
-/// Bytes of IPv6's least MTU.
-const MTU_MIN_V6: usize = 1280;
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,6 +149,27 @@ pub(super) fn rules(
 }
 
 impl WrittenLine {
+    /// Returns warnings about ends that are machines, where no interface of the machine is at the line.
+    pub(super) fn unused_ends(
+        &self,
+        source: &Source,
+        machines: &[WrittenMachine],
+    ) -> Vec<FileError> {
+        let line = self.name.get_ref();
+        let is_unused = |end: &&WrittenEnd| {
+            let is_its = |machine: &&WrittenMachine| machine.name() == end.guest.get_ref();
+            machines.iter().find(is_its).is_some_and(|machine| !machine.is_at_line(line))
+        };
+        let warning = |end: &WrittenEnd| {
+            let machine = end.guest.get_ref();
+            let what =
+                format!("{machine} is an end of the line {line}, and no interface of it is there");
+            let right = format!("must have a [[tcpip.interface]] with line = {line:?}");
+            source.error(end.guest.span(), what, right)
+        };
+        self.end.iter().filter(is_unused).map(warning).collect()
+    }
+
     fn rule(
         self,
         source: &Source,
@@ -194,7 +213,7 @@ impl WrittenLine {
                 return Err(source.error(written.address.span(), what, "must be one end's alone"));
             }
         }
-        let least = if one.address.is_ipv4() { MTU_MIN } else { MTU_MIN_V6 };
+        let least = mtu_min(one.address);
         let most = if kind == LineKind::Iucv { WIDE_MTU_MAX } else { CTCM_MTU_MAX };
         let mtu = match self.mtu {
             None => MTU,
@@ -220,9 +239,7 @@ impl WrittenEnd {
         }
         let right = "must be that of a host, like 10.9.0.1";
         let address: IpAddr = parsed(source, &self.address, "IP address", right)?;
-        let is_host =
-            !address.is_unspecified() && !address.is_multicast() && !address.is_loopback();
-        if !is_host {
+        if !is_of_end(address) {
             let what = format!("{address} is no address of an end");
             return Err(source.error(self.address.span(), what, right));
         }

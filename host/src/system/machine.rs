@@ -9,6 +9,7 @@
 //! connection_buffers = "6 MiB"      # that a connection keeps, each way
 //! wait = "adaptive"             # or "block", or "spin"
 //! cpu = 1                       # the processor of the machine; left out: any
+//! introduce = true              # clients that talk with each other get a path of their own
 //!
 //! [[tcpip.interface]]           # where it is: one LAN or line at least
 //! lan = "hs0"
@@ -27,6 +28,9 @@
 //! guest = "WEB1"
 //! share = 4                     # of the machine's time, beside 1 of others
 //! ```
+//!
+//! On LANs and lines the machine is another guest each: its name with the number of the interface behind it, TCPIP1 and TCPIP2 here. The host's
+//! reports have these names.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -36,7 +40,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::lan::{FixedMember, LanRule};
+use super::lan::{FixedMember, LanRule, parsed};
 use super::line::LineRule;
 use super::warnings::Guests;
 use super::{Pattern, Rule, within, within_bytes};
@@ -96,6 +100,8 @@ pub struct MachineRule {
     pub wait: MachineWait,
     /// Its processor.
     pub processor: Option<usize>,
+    /// Whether clients that talk with each other get a path of their own.
+    pub introduce: bool,
     /// LANs that it is at.
     pub interfaces: Vec<MachineInterface>,
     /// Lines that it is at: the guest that is its end, and the line.
@@ -148,6 +154,20 @@ impl MachineRule {
         members.chain(self.lines.iter().map(|(guest, _)| *guest)).chain([self.name])
     }
 
+    /// The end of a line that has the name of one of its guests, but is not the end that this guest is: the file means somebody else there.
+    fn end_of_another(&self, lines: &[LineRule]) -> Option<(Name, LanName)> {
+        let members: Vec<Name> = self.guests().filter(|guest| *guest != self.name).collect();
+        lines.iter().find_map(|line| {
+            let [one, other] = line.ends.map(|end| end.guest);
+            let is_others = |guest: &Name| {
+                members.contains(guest)
+                    && (one == other || !self.lines.contains(&(*guest, line.name)))
+            };
+            let found = [one, other].into_iter().find(is_others)?;
+            Some((found, line.name))
+        })
+    }
+
     /// The guests that it serves, as the file writes them.
     pub fn clients(&self) -> Vec<String> {
         self.clients.iter().map(ToString::to_string).collect()
@@ -166,6 +186,7 @@ pub(super) struct WrittenMachine {
     #[serde(default)]
     wait: MachineWait,
     cpu: Option<Spanned<u64>>,
+    introduce: Option<bool>,
     #[serde(default)]
     interface: Vec<WrittenInterface>,
     #[serde(default)]
@@ -239,20 +260,15 @@ pub(super) fn rules(
                 return Err(source.error(span, what, "must have another name"));
             }
         }
+        if let Some((guest, line)) = rule.end_of_another(lines) {
+            let what = format!("{guest}, a guest of {}, is an end of the line {line}", rule.name);
+            let right =
+                format!("must be another guest, or {} with a [[tcpip.interface]]", rule.name);
+            return Err(source.error(span, what, right));
+        }
         rules.push(rule);
     }
     Ok(rules)
-}
-
-fn name_of<T: std::str::FromStr>(
-    source: &Source,
-    text: &Spanned<String>,
-    kind: &str,
-    right: &str,
-) -> Result<T, FileError> {
-    text.get_ref()
-        .parse()
-        .map_err(|_| source.error(text.span(), format!("{:?} is no {kind}", text.get_ref()), right))
 }
 
 impl WrittenMachine {
@@ -264,6 +280,12 @@ impl WrittenMachine {
             .filter_map(|text| guests.warn("clients", text))
             .chain(of_clients.filter_map(|text| guests.warn("guest", text)))
             .collect()
+    }
+
+    /// Returns true if one of its interfaces is at this line.
+    pub(super) fn is_at_line(&self, line: &str) -> bool {
+        let mut lines = self.interface.iter().filter_map(|interface| interface.line.as_ref());
+        lines.any(|name| name.get_ref() == line)
     }
 
     /// Its name, if it is one.
@@ -279,7 +301,7 @@ impl WrittenMachine {
     ) -> Result<MachineRule, FileError> {
         let span = self.name.span();
         let right = "must be 1 to 8 of A-Z 0-9 $ # @ _ -";
-        let name: Name = name_of(source, &self.name, "name", right)?;
+        let name: Name = parsed(source, &self.name, "name", right)?;
         let clients = match &self.clients {
             None => vec![Pattern::Beginning(String::new())],
             Some(texts) => {
@@ -370,7 +392,7 @@ impl WrittenMachine {
         for WrittenRoute { to, via } in &self.route {
             let network = super::outside::network(source, to)?;
             let right = "must be an IP address, like 10.1.0.1";
-            let gateway: IpAddr = name_of(source, via, "IP address", right)?;
+            let gateway: IpAddr = parsed(source, via, "IP address", right)?;
             if gateway.is_ipv4() != network.addr().is_ipv4() {
                 let what = format!("{gateway} is of another family than {network}");
                 return Err(source.error(
@@ -390,12 +412,16 @@ impl WrittenMachine {
             connection_bytes,
             wait,
             processor,
+            introduce: self.introduce.unwrap_or(true),
             interfaces,
             lines: at_lines,
             routes,
         })
     }
 }
+
+/// The largest share of a client, as machines have it (`service::SHARE_MAX` in the crate `net`).
+const SHARE_MAX: u64 = 20;
 
 /// The number of a processor. Whether there is such a processor is known where the machine runs.
 fn processor(source: &Source, written: Option<Spanned<u64>>) -> Result<Option<usize>, FileError> {
@@ -413,7 +439,7 @@ fn limits(
     let sockets_max = sockets_max.map(|of| within(source, "sockets_max", of, 1, 1 << 20));
     let (least, most) = BUFFERS_BYTES_RANGE.into_inner();
     let buffers_max = buffers_max.map(|of| within_bytes(source, "buffers_max", of, least, most));
-    let share = share.map(|share| within(source, "share", share, 1, 1000));
+    let share = share.map(|share| within(source, "share", share, 1, SHARE_MAX));
     Ok(ClientLimits {
         sockets_max: sockets_max.transpose()?.unwrap_or(base.sockets_max),
         buffers_bytes_max: buffers_max.transpose()?.unwrap_or(base.buffers_bytes_max),
@@ -431,7 +457,7 @@ impl WrittenInterface {
     ) -> Result<MachineInterface, FileError> {
         let written = self.lan.as_ref().expect("it is at a LAN");
         let right = "must be 1 to 8 of a-z 0-9 _ -";
-        let name: LanName = name_of(source, written, "name of a LAN", right)?;
+        let name: LanName = parsed(source, written, "name of a LAN", right)?;
         let Some(lan) = lans.iter_mut().find(|lan| lan.name == name) else {
             let what = format!("there is no LAN {name}");
             return Err(source.error(written.span(), what, "must be described as a [[lan]]"));
@@ -439,7 +465,7 @@ impl WrittenInterface {
         let mut addresses = Vec::new();
         for text in &self.addresses {
             let right = "must be one, like 10.1.0.5";
-            let address: IpAddr = name_of(source, text, "IP address", right)?;
+            let address: IpAddr = parsed(source, text, "IP address", right)?;
             if !lan.may_have(member, address) {
                 let what = match lan.kept_for(address) {
                     Some(other) => format!("{address} is {other}'s"),
@@ -447,6 +473,10 @@ impl WrittenInterface {
                 };
                 let right = "must be in the LAN's range, and nobody else's";
                 return Err(source.error(text.span(), what, right));
+            }
+            if addresses.contains(&address) {
+                let what = format!("{address} stands here twice");
+                return Err(source.error(text.span(), what, "must be there once"));
             }
             addresses.push(address);
         }
@@ -480,7 +510,7 @@ fn end_of(
     lines: &mut [LineRule],
 ) -> Result<LanName, FileError> {
     let right = "must be 1 to 8 of a-z 0-9 _ -";
-    let name: LanName = name_of(source, written, "name of a line", right)?;
+    let name: LanName = parsed(source, written, "name of a line", right)?;
     let Some(line) = lines.iter_mut().find(|line| line.name == name) else {
         let what = format!("there is no line {name}");
         return Err(source.error(written.span(), what, "must be described as a [[line]]"));
@@ -492,6 +522,11 @@ fn end_of(
     };
     end.guest = guest;
     Ok(name)
+}
+
+/// Returns true if a machine has this name itself, or may have it on a LAN or line.
+pub(crate) fn is_name_of(machine: Name, name: Name) -> bool {
+    name == machine || (0..INTERFACES_MAX).any(|at| name == member_name(machine, at))
 }
 
 /// The name of a machine on the LAN or line of this number: its own, with a digit behind it.
@@ -587,6 +622,71 @@ mod tests {
         );
     }
 
+    /// A line between two guests, and the machine TCPIP at these interfaces.
+    fn at_a_line(ends: [&str; 2], interfaces: &str) -> Result<System, String> {
+        let line = format!(
+            "[[line]]\nname = \"line0\"\n[[line.end]]\nguest = \"{}\"\naddress = \"10.9.0.1\"\n[[line.end]]\nguest = \"{}\"\naddress = \"10.9.0.2\"\n",
+            ends[0], ends[1]
+        );
+        parse(&format!(
+            "{}{line}[[tcpip]]\nname = \"TCPIP\"\n{interfaces}",
+            BASE.replace("WEB*", "*")
+        ))
+    }
+
+    const AT_LAN: &str = "[[tcpip.interface]]\nlan = \"hs0\"\n";
+    const AT_LINE: &str = "[[tcpip.interface]]\nline = \"line0\"\n";
+
+    #[test]
+    fn other_end_of_a_line_is_no_guest_of_the_machine() {
+        let error = "s.toml:16: TCPIP1, a guest of TCPIP, is an end of the line line0: must be another guest, or TCPIP with a [[tcpip.interface]]";
+        for (ends, interfaces) in [
+            // The machine's own end gets the name that the other end has, whichever is first.
+            (["TCPIP", "TCPIP1"], AT_LINE.to_owned()),
+            (["TCPIP1", "TCPIP"], AT_LINE.to_owned()),
+            // The name is that of the machine's member of the LAN.
+            (["TCPIP", "TCPIP1"], format!("{AT_LAN}{AT_LINE}")),
+            (["WEB1", "TCPIP1"], AT_LAN.to_owned()),
+        ] {
+            assert_eq!(at_a_line(ends, &interfaces).unwrap_err(), error, "{ends:?} {interfaces}");
+        }
+        at_a_line(["TCPIP", "TCPIP2"], AT_LINE).unwrap();
+        at_a_line(["TCPIP2", "TCPIP"], AT_LINE).unwrap();
+    }
+
+    #[test]
+    fn end_of_a_line_that_is_no_interface_of_the_machine_is_warned_of() {
+        let system = at_a_line(["WEB1", "TCPIP"], AT_LAN).unwrap();
+        let warnings: Vec<String> = system.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            warnings,
+            [
+                "s.toml:13: TCPIP is an end of the line line0, and no interface of it is there: must have a [[tcpip.interface]] with line = \"line0\""
+            ]
+        );
+        assert!(at_a_line(["WEB1", "TCPIP"], AT_LINE).unwrap().warnings.is_empty());
+    }
+
+    #[test]
+    fn clients_of_one_machine_may_be_introduced_unless_the_file_keeps_them_apart() {
+        let machine =
+            "[[tcpip]]\nname = \"TCPIP\"\nclients = [\"WEB*\"]\n[[tcpip.interface]]\nlan = \"hs0\"";
+        let [one, two, other] = ["WEB1", "WEB2", "OTHER"].map(|text| text.parse().unwrap());
+        for (introduce, may) in
+            [("", true), ("introduce = true\n", true), ("introduce = false\n", false)]
+        {
+            let system = parse(&format!(
+                "{BASE}{}",
+                machine.replace("[[tcpip.i", &format!("{introduce}[[tcpip.i"))
+            ))
+            .unwrap();
+            assert_eq!(system.may_be_introduced(one, two), may);
+            assert!(!system.may_be_introduced(one, other) && !system.may_be_introduced(one, one));
+            // For these connections, and nothing else.
+            assert!(!system.may_connect(one, two));
+        }
+    }
+
     #[test]
     fn faults_are_named_with_their_line_and_the_cure() {
         let at = "[[tcpip.interface]]\nlan = \"hs0\"\n";
@@ -602,6 +702,12 @@ mod tests {
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\n{at}addresses = [\"10.2.0.5\"]"),
                 "s.toml:11: 10.2.0.5 is no member's address in 10.1.0.0/24: must be in the LAN's range, and nobody else's",
+            ),
+            (
+                format!(
+                    "[[tcpip]]\nname = \"TCPIP\"\n{at}addresses = [\"10.1.0.5\", \"10.1.0.5\"]"
+                ),
+                "s.toml:11: 10.1.0.5 stands here twice: must be there once",
             ),
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\n{at}mtu = 9000"),
@@ -623,6 +729,12 @@ mod tests {
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\n{at}[[guest]]\nname = \"TCPIP1\""),
                 "s.toml:8: TCPIP1, a guest of TCPIP, is a [[guest]]: must be no [[guest]]: the machine is described here",
+            ),
+            (
+                format!(
+                    "[[tcpip]]\nname = \"TCPIP\"\n{at}[[tcpip.client]]\nguest = \"WEB1\"\nshare = 21"
+                ),
+                "s.toml:13: share = 21: must be 1 to 20",
             ),
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\nsockets_max = 0\n{at}"),

@@ -179,6 +179,8 @@ pub struct MachineOutline {
     pub wait: MachineWait,
     /// Its processor. None for any.
     pub cpu: Option<usize>,
+    /// Whether clients that talk with each other get a path of their own.
+    pub introduce: bool,
     /// LANs that it is at.
     pub interfaces: Vec<InterfaceOutline>,
     /// Lines that it is at.
@@ -398,6 +400,7 @@ impl MachineRule {
             connection_bytes: self.connection_bytes,
             wait: self.wait,
             cpu: self.processor,
+            introduce: self.introduce,
             interfaces: self.interfaces.iter().map(interface).collect(),
             lines: self.lines.iter().map(|(_, line)| line.to_string()).collect(),
             routes: routes.collect(),

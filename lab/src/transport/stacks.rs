@@ -9,7 +9,7 @@ use os::processor::now_ns;
 use siga::lan::{Address as LanAddress, Lan, LanOptions};
 use siga::line::{Counter, Line, LineEnd, LineOptions};
 use siga::tcpip::{
-    self, ClientCounters, ClientOptions, Drive, Machine, MachineOptions, Routing, Stack,
+    self, ClientCounters, ClientLimits, ClientOptions, Drive, Machine, MachineOptions, Routing, Stack,
 };
 use siga::{Guest, Wait};
 
@@ -175,9 +175,9 @@ pub(crate) struct ServedMachine {
 }
 
 impl ServedMachine {
-    /// The machine of this number, which is on the LAN and waits so.
+    /// The machine of this number, which is on the LAN, may introduce its clients to each other, and waits so.
     pub(crate) fn open(
-        number: usize,
+        (number, introduce): (usize, bool),
         wait: Wait,
         order: &Order,
         control: &mut Control,
@@ -190,7 +190,8 @@ impl ServedMachine {
         let lan = join(member, wait, order)?;
         // Whoever serves the machine drives its stack.
         let stack = over_memory(BUFFER_BYTES, Drive::Inline);
-        let options = MachineOptions { wait, stack, ..MachineOptions::default() };
+        let limits = ClientLimits { introduce, ..ClientLimits::default() };
+        let options = MachineOptions { wait, limits, stack };
         let machine = Machine::new(guest, vec![lan], Vec::new(), &Routing::default(), &options);
         Ok(ServedMachine { machine: machine.doing("make a machine")? })
     }
@@ -210,6 +211,7 @@ impl Service for ServedMachine {
             ("machine_requests", sum(|of| of.requests)),
             ("machine_bytes_in", sum(|of| of.bytes_in)),
             ("machine_bytes_out", sum(|of| of.bytes_out)),
+            ("machine_connections_moved", sum(|of| of.moved)),
             ("machine_turns_cut", sum(|of| of.turns_cut)),
             ("machine_waits_for_room", sum(|of| of.waits_for_room)),
         ];

@@ -22,6 +22,10 @@ use super::greeting::Greeting;
 /// How long the partner has to accept a connection, and the least time between two requests.
 pub const CONNECT_NS: u64 = 5_000_000_000;
 
+/// Refusals of one framing, in a row, after which the next request offers the other framing. A driver of Linux refuses what it does not
+/// know, and will do so again; one of ours may refuse once because it has not noticed yet that the path before has ended.
+const REFUSALS_MAX: u32 = 2;
+
 /// Connections of the partner's that are accepted at once, and how long it takes until it may have one more: each is work, and
 /// a partner can end them as fast as it asks.
 const ACCEPTS_AT_ONCE: u64 = 16;
@@ -111,8 +115,8 @@ pub struct Connector {
     greeting: Greeting,
     /// Set if the own request counts when both ends ask at the same time.
     has_precedence: bool,
-    /// Set if the next request offers the wide framing.
-    offers_wide: bool,
+    /// Own requests that the partner has refused in a row: they say which framing the next one offers.
+    refused: u32,
     phase: Phase,
     /// The earliest time for another request.
     not_before: u64,
@@ -125,11 +129,10 @@ pub struct Connector {
 impl Connector {
     /// A connector that is stopped. `greeting` is what this end would like; `has_precedence` is true at one of the two ends.
     pub fn new(greeting: Greeting, has_precedence: bool) -> Connector {
-        let offers_wide = greeting.wide_bytes_max.is_some();
         Connector {
             greeting,
             has_precedence,
-            offers_wide,
+            refused: 0,
             phase: Phase::Stopped,
             not_before: 0,
             has_failed: false,
@@ -190,7 +193,7 @@ impl Connector {
                 self.phase = Phase::Asking { since: now };
                 self.not_before = now + CONNECT_NS;
                 driver.count(Counter::Connects);
-                Some(Act::Connect(self.own(self.offers_wide).data()))
+                Some(Act::Connect(self.own(self.offers_wide()).data()))
             }
             Phase::Asking { .. } => {
                 driver.count(Counter::ConnectsTimedOut);
@@ -235,6 +238,8 @@ impl Connector {
     pub fn accepted(&mut self, terms: Terms, driver: &mut Driver) {
         self.phase = Phase::Connected;
         self.has_failed = false;
+        // The next connection may be on other terms: the partner that comes back need not be the same.
+        self.refused = 0;
         driver.up(terms);
     }
 
@@ -247,7 +252,7 @@ impl Connector {
         }
         let theirs = Greeting::parse(data).filter(|theirs| theirs.is_of_line(&self.greeting));
         // What was not offered is not taken.
-        let theirs = theirs.filter(|theirs| self.offers_wide || theirs.wide_bytes_max.is_none());
+        let theirs = theirs.filter(|theirs| self.offers_wide() || theirs.wide_bytes_max.is_none());
         let Some(theirs) = theirs else {
             driver.count(Counter::RequestsRefused);
             self.fail(now, false);
@@ -264,8 +269,7 @@ impl Connector {
             return;
         }
         if why == Unconnected::Refused {
-            // A driver of Linux refuses what it does not know: the next request offers the other framing.
-            self.offers_wide = self.greeting.wide_bytes_max.is_some() && !self.offers_wide;
+            self.refused = self.refused.wrapping_add(1);
         }
         self.fail(now, why == Unconnected::NotAllowed);
     }
@@ -288,6 +292,12 @@ impl Connector {
     fn fail(&mut self, now: u64, is_error: bool) {
         self.has_failed = true;
         self.wait(now, is_error);
+    }
+
+    /// Returns true if the own request offers the wide framing.
+    fn offers_wide(&self) -> bool {
+        let is_its_turn = (self.refused / REFUSALS_MAX).is_multiple_of(2);
+        self.greeting.wide_bytes_max.is_some() && is_its_turn
     }
 
     /// What this end says.

@@ -253,9 +253,16 @@ impl Driver {
         walk.map_err(|fault| self.count(Counter::of(fault))).ok()
     }
 
-    /// Returns where the next good packet of the message is; none if there is no other. Faults are counted.
-    pub fn next_packet(&mut self, walk: &mut Walk, message: &[u8]) -> Option<Range<usize>> {
+    /// Returns where the next good packet of the message is; none if there is no other, or after `looks` packets, good ones and bad ones. It counts
+    /// `looks` down: [`Walk::is_over`] says which it was. Faults are counted.
+    pub fn next_packet(
+        &mut self,
+        walk: &mut Walk,
+        message: &[u8],
+        looks: &mut usize,
+    ) -> Option<Range<usize>> {
         loop {
+            *looks = looks.checked_sub(1)?;
             match walk.next(message)? {
                 Ok(packet) => {
                     self.counters.add(Counter::PacketsReceived, 1);

@@ -349,6 +349,11 @@ impl Walk {
         Ok(Walk { framing, at: Some(framing.start()), end })
     }
 
+    /// Returns true if there is no other packet.
+    pub fn is_over(&self) -> bool {
+        self.at.is_none()
+    }
+
     /// Returns where the next packet is in the same message as before; none if there is no other.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ mod channels;
 mod connector;
 mod counters;
 mod driver;
+mod ends;
 mod framing;
 pub mod gauge;
 mod greeting;
@@ -21,6 +22,7 @@ pub use driver::{
     CTCM_MTU_MAX, Driver, MTU, MTU_MIN, NETIUCV_MTU_MAX, NotTaken, Offer, PACKET_BYTES_MAX, Terms,
     WIDE_MTU_MAX,
 };
+pub use ends::{MTU_MIN_V6, is_of_end, mtu_min};
 pub use framing::{
     CTCM_BYTES, CTCM_BYTES_MAX, Collected, Framing, Malformed, Message, NETIUCV_BYTES_MAX,
     WIDE_BYTES_MAX, Walk,

@@ -233,7 +233,9 @@ fn take(driver: &mut Driver, message: &[u8]) -> Vec<Vec<u8>> {
     buffer[HEADER_BYTES..].copy_from_slice(message);
     let Some(mut walk) = driver.receive(message) else { return Vec::new() };
     let (mut packets, mut end) = (Vec::new(), 0);
-    while let Some(found) = driver.next_packet(&mut walk, &buffer[HEADER_BYTES..]) {
+    // No packet is empty.
+    let mut looks = message.len() + 1;
+    while let Some(found) = driver.next_packet(&mut walk, &buffer[HEADER_BYTES..], &mut looks) {
         assert!(found.start >= end && found.end > found.start && found.end <= message.len());
         end = found.end;
         packets.push(message[found.clone()].to_vec());
@@ -242,5 +244,6 @@ fn take(driver: &mut Driver, message: &[u8]) -> Vec<Vec<u8>> {
         net::tcpip::address(frame, mac, mac);
         net::tcpip::trust(frame);
     }
+    assert!(walk.is_over(), "a message has no more packets than bytes");
     packets
 }

@@ -90,7 +90,7 @@ pub enum LineError {
     /// The server has sent what is no result.
     #[error("the server broke the rules")]
     Rules,
-    /// The program was not started. It is never refused for want of room: the call waits for that.
+    /// The program was not started, or the request not sent. Neither is ever refused for want of room: the call waits for that.
     #[error(transparent)]
     Start(StartError),
 }
@@ -237,10 +237,11 @@ impl Line {
         self.start_with(|end, sender| end.start(subchannel, program, sender))
     }
 
-    /// Halts the program of a subchannel: it ends with [`End::Stopped`](super::End::Stopped), unless it has ended by then.
+    /// Halts the program of a subchannel: it ends with [`End::Stopped`](super::End::Stopped), unless it has ended by then. The side is reset, with a
+    /// program or without; without one the answer is [`LineEvent::Refused`] with code 1.
     ///
     /// # Errors
-    /// [`LineError::Severed`].
+    /// [`LineError::Severed`]; [`LineError::Start`] if something is lacking for the request.
     pub fn halt(&mut self, subchannel: u16) -> Result<(), LineError> {
         self.start_with(|end, sender| end.halt(subchannel, sender).map_err(StartError::Send))
     }
@@ -248,7 +249,7 @@ impl Line {
     /// Clears the program of a subchannel: as [`Line::halt`], and its status says nothing of it.
     ///
     /// # Errors
-    /// [`LineError::Severed`].
+    /// [`LineError::Severed`]; [`LineError::Start`] if something is lacking for the request.
     pub fn clear(&mut self, subchannel: u16) -> Result<(), LineError> {
         self.start_with(|end, sender| end.clear(subchannel, sender).map_err(StartError::Send))
     }
@@ -259,13 +260,14 @@ impl Line {
         mut attempt: impl FnMut(&mut End, &mut path::Sender) -> Result<(), StartError>,
     ) -> Result<(), LineError> {
         let Line { path, end } = self;
-        loop {
-            match attempt(end, path.sender().raw()) {
-                Ok(()) => return Ok(()),
-                Err(StartError::Send(SendError::Severed(severed))) => return Err(severed.into()),
-                Err(StartError::Send(_)) => path.sender().wait(),
-                Err(error) => return Err(LineError::Start(error)),
-            }
+        let done = path.sender().until_done(|sender| match attempt(end, sender) {
+            Err(StartError::Send(error)) => Err(error),
+            done => Ok(done),
+        });
+        match done {
+            Ok(done) => done.map_err(LineError::Start),
+            Err(SendError::Severed(severed)) => Err(severed.into()),
+            Err(error) => Err(LineError::Start(error.into())),
         }
     }
 

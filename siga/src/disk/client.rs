@@ -150,6 +150,10 @@ pub enum DiskError {
     /// The server has sent what is no result.
     #[error("the server broke the rules")]
     Rules,
+    /// A request was not sent: something is lacking that waiting does not bring back. It is never refused for want of room: the call
+    /// waits for that.
+    #[error(transparent)]
+    NotSent(path::SendError),
     /// Every subchannel has a program: wait for one.
     #[error("every subchannel has a program")]
     Busy,
@@ -585,13 +589,16 @@ impl Disk {
         mut attempt: impl FnMut(&mut Client, &mut path::Sender) -> Result<(), path::SendError>,
     ) -> Result<(), DiskError> {
         let Disk { path, client, .. } = self;
-        loop {
-            match attempt(client, path.sender().raw()) {
-                Ok(()) => return Ok(()),
-                Err(path::SendError::Severed(severed)) => return Err(severed.into()),
-                Err(_) => path.sender().wait(),
+        let sent = match attempt(client, path.sender().raw()) {
+            Err(path::SendError::Full) => {
+                path.sender().until_done(|sender| attempt(client, sender))
             }
-        }
+            sent => sent,
+        };
+        sent.map_err(|error| match error {
+            path::SendError::Severed(severed) => DiskError::Severed(severed),
+            error => DiskError::NotSent(error),
+        })
     }
 
     fn next_event(&mut self) -> Result<Event, DiskError> {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Weak};
 
-use fabric::control::{Pending, Problem, Reply};
+use fabric::control::{Order, Pending, Problem, Reply};
 use os::foreign::Foreign;
 
 #[derive(Debug)]
@@ -20,6 +20,9 @@ pub(super) struct Inbox {
     pub(super) rejoining: HashMap<u32, u64>,
     /// Connections that wait, in order, and whether they were handed out to be accepted or refused.
     pub(super) pending: VecDeque<(Pending, bool)>,
+    /// Orders of observers, in order, if this guest takes orders.
+    pub(super) takes_orders: bool,
+    pub(super) orders: VecDeque<Order>,
     /// One that was handed out was taken back, which its holder has not asked for yet.
     pub(super) is_newly_withdrawn: bool,
     /// The reason why the host last refused a connection of this guest.
@@ -93,6 +96,8 @@ impl Inbox {
             answers: HashMap::new(),
             rejoining: HashMap::new(),
             pending: VecDeque::new(),
+            takes_orders: false,
+            orders: VecDeque::new(),
             is_newly_withdrawn: false,
             turned_away: None,
             is_newly_forsaken: false,

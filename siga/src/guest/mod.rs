@@ -22,6 +22,8 @@ use fabric::control::{
     Allowance, Joined, Kind, Limit, Owner, Pending, Problem, Reached, Reply, Request, Scope,
     Target, UserData,
 };
+#[cfg(feature = "tcpip")]
+use fabric::control::{Order, Placed};
 use fabric::name::Name;
 use fabric::path::{Side, SideDescriptors};
 use os::alarm::Alarm;
@@ -476,6 +478,7 @@ impl Guest {
         inbox.is_newly_forsaken
             || inbox.is_newly_attached
             || inbox.is_reminded
+            || !inbox.orders.is_empty()
             || inbox.pending.iter().any(|(_, is_handed_out)| !is_handed_out)
             || inbox.answers.values().any(is_news)
     }
@@ -649,6 +652,28 @@ impl Guest {
     /// From now on a new host is news, until [`Guest::pending`] is called.
     pub(crate) fn follow_hosts(&self) {
         self.inbox.borrow_mut().follows_hosts = true;
+    }
+
+    /// Says that this guest is a TCPIP machine that takes orders, to this host and to each new one. An order is news until it is taken. A
+    /// host of an older build has none to give.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn take_orders(&self) {
+        self.inbox.borrow_mut().takes_orders = true;
+        self.link.notify_host(&Request::TakeOrders);
+    }
+
+    /// The oldest order that nobody has taken, and the host that it is from. Does not poll.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn next_order(&self) -> Option<(Order, u64)> {
+        let order = self.inbox.borrow_mut().orders.pop_front()?;
+        Some((order, self.link.host()))
+    }
+
+    /// Tells the host what came of an order, if that host is still there.
+    #[cfg(feature = "tcpip")]
+    pub(crate) fn answer_order(&self, (order, host): (Order, u64), placed: Placed) {
+        let done = Request::OrderDone { order: order.order, placed };
+        self.link.notify_this_host(host, &done);
     }
 
     /// A new host is no news any more, and there is nothing to be reminded of.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fabric::control::{Malformed, PACKET_BYTES_MAX, Problem, Reply, Request};
+use fabric::control::{Malformed, ORDERS_MAX, PACKET_BYTES_MAX, Problem, Reply, Request};
 use os::foreign::Foreign;
 use os::packets::Packets;
 use os::processor::now_ns;
@@ -171,6 +171,9 @@ impl Guest {
             (_, Reply::Pending(pending)) if inbox.pending.len() < PENDING_MAX => {
                 inbox.pending.push_back((pending, false));
             }
+            (_, Reply::Order(order)) if inbox.takes_orders && inbox.orders.len() < ORDERS_MAX => {
+                inbox.orders.push_back(order);
+            }
             (_, Reply::Withdrawn { path }) => {
                 inbox.forget_pending(path);
             }
@@ -188,6 +191,9 @@ impl Guest {
                     for (resource, scope) in self.resources.borrow().iter().copied() {
                         // If another guest has registered the resource first, the host refuses this one.
                         self.link.notify_host(&Request::Identify { resource, scope });
+                    }
+                    if inbox.takes_orders {
+                        self.link.notify_host(&Request::TakeOrders);
                     }
                     self.link.start_rejoining();
                 } else {
@@ -214,6 +220,7 @@ impl Guest {
         }
         inbox.rejoining.clear();
         inbox.pending.clear();
+        inbox.orders.clear();
         inbox.is_newly_withdrawn = true;
         // A host in this process does not come back, and a forked child is a guest of none.
         let comes_back = self.socket.is_some() && !self.link.in_child();

@@ -117,7 +117,9 @@ impl Line {
     fn take_events(&mut self, now: u64, buffer: &mut [u8]) -> bool {
         let mut has_worked = false;
         for _ in 0..EVENTS_PER_CALL_MAX {
-            if self.adapter.as_ref().is_none_or(|adapter| adapter.block.is_some()) {
+            // The buffer has a block that is not taken yet, or packets of one that are not.
+            let has_block = self.adapter.as_ref().is_none_or(|adapter| adapter.block.is_some());
+            if has_block || self.kept.is_some() {
                 break;
             }
             let Some(end) = self.end_of_adapter() else { break };

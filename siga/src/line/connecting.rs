@@ -80,6 +80,10 @@ impl Line {
         let is_fit = pending.kind == Kind::IUCV
             && pending.shape == shape
             && pending.from == self.end.partner;
+        if is_fit && self.has_ended() {
+            // A partner that starts again asks as soon as its path before has ended: both pieces of news may be there at once.
+            self.sever(now);
+        }
         let answer = match is_fit {
             true => self.connector.requested(now, pending.data, &mut self.driver),
             false => Answer::Refuse,
@@ -97,6 +101,14 @@ impl Line {
         // refused, and the partner or this end asks again.
         let accepting = self.guest().start_accepting(pending, &options).ok();
         self.requests.accepting = accepting.map(|accepting| (Box::new(accepting), terms));
+    }
+
+    /// Returns true if the path has ended by now, though nothing was received that says so.
+    fn has_ended(&mut self) -> bool {
+        let Some(joined) = self.joined() else { return false };
+        let path = joined.path.raw();
+        path.hear_returns();
+        path.halves().0.iter().any(|sender| sender.ended().is_some())
     }
 
     /// Takes the path that was asked for, if it is there.
@@ -162,3 +174,6 @@ pub(super) fn why(error: &ConnectError) -> Unconnected {
         _ => Unconnected::NotAllowed,
     }
 }
+
+#[cfg(test)]
+mod tests;

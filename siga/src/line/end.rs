@@ -7,22 +7,20 @@ use std::net::IpAddr;
 use fabric::name::{LanName, Name};
 use fabric::path::NO_DATA;
 use net::links::{
-    CTCM_MTU_MAX, Connector, Counter, Counters, Driver, Greeting, MESSAGES_MAX, MTU, MTU_MIN,
-    NETIUCV_BYTES_MAX, State, Terms, WIDE_MTU_MAX,
+    CTCM_MTU_MAX, Connector, Counter, Counters, Driver, Greeting, MESSAGES_MAX, MTU,
+    NETIUCV_BYTES_MAX, State, Terms, WIDE_MTU_MAX, is_of_end, mtu_min,
 };
 use net::tcpip::Prefix;
 use os::processor::now_ns;
 
 use super::adapter::Adapter;
 use super::connecting::Requests;
+use super::packets::Message;
 use super::waits::{Joined, Occupant};
 use crate::guest::Guest;
 use crate::iucv::{IucvPath, Options};
 use crate::waiter::{Key, Waiter};
 use crate::waiting::Wait;
-
-/// Bytes of IPv6's least MTU.
-const MTU_MIN_V6: usize = 1280;
 
 /// Messages of the greatest length that a path may lend at once: one under way, and those before that the partner has received and not
 /// given back.
@@ -64,7 +62,7 @@ pub struct LineOptions {
     /// The name of the line, which both ends must have: none unless set, as with netiucv. The partner's requests for other lines are refused. A
     /// line over an adapter must have one: the server knows the line by it.
     pub name: Option<LanName>,
-    /// Bytes of the longest packet: [`MTU`] unless set, [`MTU_MIN`] to [`WIDE_MTU_MAX`], and 1280 at least for IPv6. Above
+    /// Bytes of the longest packet: [`MTU`] unless set, [`MTU_MIN`](net::links::MTU_MIN) to [`WIDE_MTU_MAX`], and 1280 at least for IPv6. Above
     /// [`NETIUCV_MTU_MAX`](net::links::NETIUCV_MTU_MAX) the line asks for the wide framing, with which a message has as many bytes, and a
     /// packet 65,535 at most; a partner that has not asked for the same gets 32,764 bytes at most. Over an adapter [`CTCM_MTU_MAX`] at most, and the
     /// same at both ends: a block that is longer than the partner's is cut, and dropped there.
@@ -133,6 +131,8 @@ pub struct Line {
     options: LineOptions,
     /// A message that was received, behind room for the Ethernet header of its first packet.
     pub(super) received: Vec<u8>,
+    /// The message there of which packets are left.
+    pub(super) kept: Option<Message>,
     /// When to try again to send what could not be sent.
     pub(super) retry_ns: Option<u64>,
     /// The doorbells are to be drained before anything is looked at.
@@ -156,15 +156,14 @@ impl Line {
         if own == partner {
             return Err(LineError::SameGuest(own));
         }
-        let is_host = |address: IpAddr| !address.is_unspecified() && !address.is_multicast();
         let are_fit = address != peer_address
             && address.is_ipv4() == peer_address.is_ipv4()
-            && is_host(address)
-            && is_host(peer_address);
+            && is_of_end(address)
+            && is_of_end(peer_address);
         if !are_fit {
             return Err(LineError::Addresses { address, peer_address });
         }
-        let (mtu, least) = (options.mtu, if address.is_ipv4() { MTU_MIN } else { MTU_MIN_V6 });
+        let (mtu, least) = (options.mtu, mtu_min(address));
         let most = match options.medium {
             LineMedium::Iucv => WIDE_MTU_MAX,
             LineMedium::Ctc { .. } => CTCM_MTU_MAX,
@@ -197,6 +196,7 @@ impl Line {
             end: *end,
             options: *options,
             received: Vec::new(),
+            kept: None,
             retry_ns: None,
             has_slept: false,
         })

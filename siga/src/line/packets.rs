@@ -203,8 +203,19 @@ impl Line {
         self.received = buffer;
     }
 
-    /// Receives the next message into the line's buffer, if one is there as a whole. Its packets are taken by [`Line::next_packet`].
+    /// Keeps a message until it is received again, if it may have more packets. It lies in the buffer.
+    pub(crate) fn keep(&mut self, message: Message) {
+        if !message.walk.is_over() {
+            self.kept = Some(message);
+        }
+    }
+
+    /// Receives the next message into the line's buffer, if one is there as a whole, or returns the one that was kept there. Its packets are taken by
+    /// [`Line::next_packet`].
     pub(crate) fn receive(&mut self, now: u64, buffer: &mut [u8]) -> Option<Message> {
+        if let Some(message) = self.kept.take() {
+            return Some(message);
+        }
         if self.adapter.is_some() {
             let bytes = self.receive_block(now, buffer)?;
             let message = buffer.get(ETHERNET_BYTES..ETHERNET_BYTES + bytes)?;
@@ -253,13 +264,16 @@ impl Line {
 
     /// Returns where in the buffer the frame with the next packet of a message is: behind an Ethernet header, which is written over what was taken
     /// out of the message before.
+    ///
+    /// None if there is no other, or after `looks` packets, which are counted down.
     pub(crate) fn next_packet(
         &mut self,
         message: &mut Message,
         buffer: &mut [u8],
+        looks: &mut usize,
     ) -> Option<(Range<usize>, Offload)> {
         let bytes = buffer.get(ETHERNET_BYTES..ETHERNET_BYTES + message.bytes)?;
-        let packet = self.driver.next_packet(&mut message.walk, bytes)?;
+        let packet = self.driver.next_packet(&mut message.walk, bytes, looks)?;
         // The message begins behind as many bytes as the header has.
         let frame = packet.start..packet.end + ETHERNET_BYTES;
         net::tcpip::address(&mut buffer[frame.clone()], MAC, MAC);

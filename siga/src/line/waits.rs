@@ -128,12 +128,18 @@ impl Line {
         is_wanted: impl Fn() -> bool,
     ) -> io::Result<Looked> {
         self.flush();
+        if self.kept.is_some() {
+            return Ok(Looked::Ready);
+        }
         self.waiter.look(deadline_ns, is_wanted)
     }
 
     /// Prepares for a sleep until the descriptor is readable. When it has to end for trimming; none if there is something.
     pub(crate) fn prepare_sleep(&mut self) -> Option<u64> {
         self.flush();
+        if self.kept.is_some() {
+            return None;
+        }
         let trim_ns = self.waiter.prepare_sleep()?;
         self.has_slept = true;
         Some(trim_ns)
@@ -142,7 +148,7 @@ impl Line {
     /// Prepares for waiting elsewhere. True if there is nothing to do.
     pub(crate) fn prepare_wait(&mut self) -> bool {
         self.flush();
-        let is_prepared = self.waiter.prepare_wait();
+        let is_prepared = self.kept.is_none() && self.waiter.prepare_wait();
         self.has_slept |= is_prepared;
         is_prepared
     }

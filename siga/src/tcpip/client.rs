@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabric::name::Name;
-use fabric::path::SendError;
+use fabric::path::{SendError, Shape};
 use net::tcpip::ConnectionId;
 use net::tcpip::service::{self, Left};
 use os::event::Event;
@@ -22,7 +22,7 @@ use crate::members::Served;
 use crate::options::PathOptions;
 use crate::path::Path;
 use crate::waiter::{Key, Looked, Waiter};
-use crate::waiting::{Wait, after};
+use crate::waiting::after;
 
 /// The interval between two attempts for which memory or descriptors were lacking.
 const RETRY: Duration = Duration::from_millis(1);
@@ -36,15 +36,30 @@ const ROUNDS_MAX: usize = 64;
 pub(super) struct Client {
     pub(super) net: service::Client,
     machine: Name,
-    /// The guest, and the path as long as there is one.
+    /// How its paths to other clients of the machine are made.
+    options: PathOptions,
+    /// The guest, the path as long as there is one, and those to other clients.
     waiter: Waiter<Served>,
     guest: Key,
     path: Option<Key>,
+    peers: Vec<Peer>,
     sleeper: Arc<LansSleeper>,
     /// When what failed for want of memory or descriptors is tried again: nobody says when they are there.
     retry_ns: Option<u64>,
     /// What has come, put together for a program that takes it where it lies.
     scratch: Vec<u8>,
+}
+
+/// Another client of the machine, to which there is a path, or soon is.
+struct Peer {
+    /// Its number.
+    at: usize,
+    way: Way,
+}
+
+enum Way {
+    Connecting(Box<Connecting>),
+    Path(Key),
 }
 
 impl fmt::Debug for Client {
@@ -64,10 +79,10 @@ impl Client {
         guest: Guest,
         machine: Name,
         path: Path,
-        wait: Wait,
+        options: PathOptions,
         interrupt: &Event,
     ) -> io::Result<Client> {
-        let mut waiter = Waiter::new(wait)?;
+        let mut waiter = Waiter::new(options.wait)?;
         waiter.add_interrupt(interrupt)?;
         let guest = waiter.add(Served::Guest(guest))?;
         let path = Some(waiter.add(Served::Path(path))?);
@@ -76,9 +91,11 @@ impl Client {
         Ok(Client {
             net,
             machine,
+            options,
             waiter,
             guest,
             path,
+            peers: Vec::new(),
             sleeper,
             retry_ns: None,
             scratch: Vec::new(),
@@ -152,13 +169,14 @@ impl Client {
 
     /// Says what there is to say, and notes what has become of the path.
     fn flush(&mut self) {
+        self.flush_to_peers();
         let Some((net, path)) = self.split() else { return };
         let flushed = net.flush(path.sender().raw());
         let mut is_short = false;
         let wants_room = match flushed {
             Ok(is_all) => !is_all || net.is_blocked(),
             Err(SendError::Severed(severed)) => {
-                net.lose_path(severed);
+                net.lose_path(severed, path.receiver().raw());
                 false
             }
             Err(_) => {
@@ -176,7 +194,7 @@ impl Client {
         let mut worked = Worked::default();
         if self.retry_ns.is_some_and(|retry| retry <= now_ns()) {
             self.retry_ns = None;
-            self.net.has_room();
+            self.net.retry();
             worked.has_worked = true;
         }
         for _ in 0..ROUNDS_MAX {
@@ -191,14 +209,125 @@ impl Client {
             && key == self.guest
         {
             self.serve_guest();
+            self.complete();
         }
+        self.begin_to_meet();
         self.flush();
         Ok(worked)
     }
 
+    /// Asks for paths to the clients that the machine has named.
+    fn begin_to_meet(&mut self) {
+        while let Some((at, name)) = self.net.next_to_meet() {
+            match self.guest().start_connecting(name.as_str(), &self.options) {
+                Ok(connecting) => {
+                    let way = Way::Connecting(Box::new(connecting));
+                    self.peers.push(Peer { at, way });
+                }
+                // Then they talk over the machine.
+                Err(_) => self.net.lose_peer(at),
+            }
+        }
+    }
+
+    /// Takes in the paths to other clients that are there now.
+    fn complete(&mut self) {
+        let Client { net, waiter, guest, peers, .. } = self;
+        let mut completed = Vec::new();
+        if let Some(Served::Guest(guest)) = waiter.get_mut(*guest) {
+            peers.retain_mut(|Peer { at, way }| {
+                let Way::Connecting(connecting) = way else { return true };
+                match guest.try_complete(connecting) {
+                    Ok(None) => true,
+                    Ok(Some(path)) => {
+                        completed.push((*at, path));
+                        false
+                    }
+                    Err(_) => {
+                        net.lose_peer(*at);
+                        false
+                    }
+                }
+            });
+        }
+        for (at, path) in completed {
+            match waiter.add(Served::Path(path)) {
+                Ok(key) => {
+                    peers.push(Peer { at, way: Way::Path(key) });
+                    net.meet(at);
+                }
+                Err(_) => net.lose_peer(at),
+            }
+        }
+    }
+
+    /// The path to another client.
+    fn split_peer(&mut self, at: usize) -> Option<(&mut service::Client, &mut Path)> {
+        let Client { net, waiter, peers, .. } = self;
+        let key = peers.iter().find_map(|peer| match peer.way {
+            Way::Path(key) if peer.at == at => Some(key),
+            _ => None,
+        })?;
+        match waiter.get_mut(key) {
+            Some(Served::Path(path)) => Some((net, path)),
+            _ => None,
+        }
+    }
+
+    /// Takes in some of what other clients have sent: whether there was something.
+    fn take_in_from_peers(&mut self) -> bool {
+        let mut took = false;
+        for index in (0..self.peers.len()).rev() {
+            let at = self.peers[index].at;
+            let Some((net, path)) = self.split_peer(at) else { continue };
+            let (senders, receivers) = path.halves();
+            let taken = net.take_in_from(at, receivers[0].raw());
+            if senders[0].wants_room() && senders[0].raw().is_ready() {
+                net.has_room_at(at);
+            }
+            match taken {
+                Ok(has_taken) => took |= has_taken,
+                Err(left) => {
+                    took = true;
+                    self.end_peer(index, left);
+                }
+            }
+        }
+        took
+    }
+
+    /// Says what is to be said to other clients. A path that has ended is found so by the next look at it, behind what has come.
+    fn flush_to_peers(&mut self) {
+        for index in 0..self.peers.len() {
+            let at = self.peers[index].at;
+            let Some((net, path)) = self.split_peer(at) else { continue };
+            let sender = path.sender();
+            let flushed = net.flush_to(at, sender.raw());
+            let is_short = !matches!(flushed, Ok(_) | Err(SendError::Severed(_)));
+            sender.set_wants_room(!is_short && net.is_waiting_at(at));
+            if is_short {
+                self.retry_ns.get_or_insert_with(|| after(RETRY));
+            }
+        }
+    }
+
+    /// The path to another client has ended, or is to end. Its pages stay readable.
+    fn end_peer(&mut self, index: usize, left: Left) {
+        let Peer { at, way } = self.peers.swap_remove(index);
+        self.net.lose_peer(at);
+        if let Way::Path(key) = way
+            && let Some(Served::Path(path)) = self.waiter.remove(key)
+        {
+            match left {
+                Left::Severed(_) => path.close(),
+                Left::Fault(fault) => path.close_with(fault.text()),
+            }
+        }
+    }
+
     /// Takes in some of what the machine has sent: whether there was something.
     fn take_in(&mut self) -> bool {
-        let Some((net, path)) = self.split() else { return false };
+        let Some((net, path)) = self.split() else { return self.take_in_from_peers() };
         let (senders, receivers) = path.halves();
         let took = net.take_in(receivers[0].raw());
         if senders[0].wants_room() && senders[0].raw().is_ready() {
@@ -207,7 +336,7 @@ impl Client {
         if net.gone().is_some() {
             self.end_path();
         }
-        took
+        took | self.take_in_from_peers()
     }
 
     /// The path has ended. Its pages stay readable.
@@ -215,13 +344,31 @@ impl Client {
         if let Some(path) = self.path.take() {
             self.waiter.remove(path);
         }
+        // Who is met is met at a machine.
+        for Peer { at, way } in self.peers.drain(..) {
+            self.net.lose_peer(at);
+            if let Way::Path(key) = way {
+                self.waiter.remove(key);
+            }
+        }
     }
 
-    /// Nobody connects to a client without being asked to.
+    /// Nobody connects to a client but other clients, of which the machine has told it.
     fn serve_guest(&mut self) {
-        if let Some(Served::Guest(guest)) = self.waiter.get_mut(self.guest) {
-            while let Some(pending) = guest.pending() {
-                guest.refuse(pending, [0; 16]);
+        let Client { net, waiter, guest, peers, options, .. } = self;
+        let Some(Served::Guest(guest)) = waiter.get_mut(*guest) else { return };
+        while let Some(pending) = guest.pending() {
+            let is_path = pending.kind == options.kind && pending.shape == Shape::SIMPLE;
+            let is_new = |at: &usize| !peers.iter().any(|peer| peer.at == *at);
+            match net.expected(pending.from).filter(is_new) {
+                Some(at) if is_path => match guest.start_accepting(pending, options) {
+                    Ok(connecting) => {
+                        let way = Way::Connecting(Box::new(connecting));
+                        peers.push(Peer { at, way });
+                    }
+                    Err(_) => net.lose_peer(at),
+                },
+                _ => guest.refuse(pending, [0; 16]),
             }
         }
     }
@@ -297,10 +444,20 @@ impl Client {
     }
 
     pub(super) fn read(&mut self, id: ConnectionId, target: &mut [u8]) -> usize {
-        match self.split() {
-            Some((net, path)) => net.read(id, target, Some(path.receiver().raw())),
-            None => self.net.read(id, target, None),
-        }
+        let count = match self.net.is_direct(id) {
+            true => 0,
+            false => match self.split() {
+                Some((net, path)) => net.read(id, target, Some(path.receiver().raw())),
+                None => self.net.read(id, target, None),
+            },
+        };
+        let Some(at) = self.net.source(id) else { return count };
+        let target = &mut target[count..];
+        let more = match self.split_peer(at) {
+            Some((net, path)) => net.read_directly(id, target, Some(path.receiver().raw())),
+            None => self.net.read_directly(id, target, None),
+        };
+        count + more
     }
 
     /// Copies as much as the machine takes. None if it takes nothing now.
@@ -325,12 +482,25 @@ impl Client {
         bytes: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> usize {
-        let Some((net, path)) = self.split() else { return 0 };
+        let route = self.net.route(id);
+        let way = match route {
+            Some(at) => self.split_peer(at),
+            None => self.split(),
+        };
+        let Some((net, path)) = way else { return 0 };
         let sender = path.sender();
-        match net.write_with(id, bytes, sender.raw(), fill) {
+        let sent = match route {
+            Some(_) => net.write_directly(id, bytes, sender.raw(), fill),
+            None => net.write_with(id, bytes, sender.raw(), fill),
+        };
+        match sent {
             Ok(sent) => sent,
             Err(SendError::Severed(severed)) => {
-                net.lose_path(severed);
+                match route {
+                    // The next look at it ends it, behind what has come.
+                    Some(_) => {}
+                    None => net.lose_path(severed, path.receiver().raw()),
+                }
                 0
             }
             Err(SendError::Full | SendError::Quiesced) => {
@@ -359,11 +529,27 @@ impl Client {
         let bytes = self.net.peek(id, &mut scratch);
         let (taken, result) = take(&scratch[..bytes]);
         self.scratch = scratch;
-        match self.split() {
-            Some((net, path)) => net.skip(id, taken.min(bytes), Some(path.receiver().raw())),
-            None => self.net.skip(id, taken.min(bytes), None),
-        }
+        self.skip(id, taken.min(bytes));
         Some(result)
+    }
+
+    /// Throws away the first bytes of what has come.
+    fn skip(&mut self, id: ConnectionId, bytes: usize) {
+        let over_machine = match self.net.source(id) {
+            Some(_) => self.net.waiting_over_machine(id),
+            None => bytes,
+        };
+        let first = bytes.min(over_machine);
+        match self.split() {
+            Some((net, path)) => net.skip(id, first, Some(path.receiver().raw())),
+            None => self.net.skip(id, first, None),
+        }
+        let left = bytes - first;
+        let Some(at) = self.net.source(id).filter(|_| left > 0) else { return };
+        match self.split_peer(at) {
+            Some((net, path)) => net.skip_directly(id, left, Some(path.receiver().raw())),
+            None => self.net.skip_directly(id, left, None),
+        }
     }
 
     pub(super) fn send_with<R>(
@@ -379,13 +565,21 @@ impl Client {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(room, 0);
         let (filled, result) = fill(&mut scratch);
-        if let Some((net, path)) = self.split() {
-            let sender = path.sender();
-            let written = net.write_all(id, &scratch[..filled.min(room)], sender.raw());
-            if let Err(SendError::Severed(severed)) = written {
-                net.lose_path(severed);
+        let bytes = &scratch[..filled.min(room)];
+        if let Some(at) = self.net.route(id) {
+            if let Some((net, path)) = self.split_peer(at) {
+                let sender = path.sender();
+                // A path that has ended is found so by the next look at it.
+                let _ = net.write_all_directly(id, bytes, sender.raw());
+                sender.set_wants_room(net.is_waiting_at(at));
             }
+        } else if let Some((net, path)) = self.split() {
+            let sender = path.sender();
+            let written = net.write_all(id, bytes, sender.raw());
             sender.set_wants_room(net.is_blocked());
+            if let Err(SendError::Severed(severed)) = written {
+                net.lose_path(severed, path.receiver().raw());
+            }
         }
         self.scratch = scratch;
         Some(result)
@@ -402,6 +596,14 @@ impl Client {
         match self.split() {
             Some((net, path)) => net.stop_listening(id, Some(path.receiver().raw())),
             None => self.net.stop_listening(id, None),
+        }
+    }
+
+    /// Closes what the machine was asked for and has not answered.
+    pub(super) fn give_up_opening(&mut self, id: ConnectionId) {
+        match self.split() {
+            Some((net, path)) => net.give_up_opening(id, Some(path.receiver().raw())),
+            None => self.net.give_up_opening(id, None),
         }
     }
 
@@ -429,7 +631,7 @@ impl Client {
                 Some(Err(lacking(lack)))
             }
             Err(SendError::Severed(severed)) => {
-                net.lose_path(severed);
+                net.lose_path(severed, path.receiver().raw());
                 self.check_there().err().map(Err)
             }
             Err(error @ SendError::TooLong { .. }) => {

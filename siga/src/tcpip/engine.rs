@@ -226,7 +226,10 @@ impl Engine {
                 let connected = own.net.connect_socket(bound.address, remote);
                 connected.map(Opening::Done).map_err(|error| not_sent(error, 0))
             }
-            Engine::Client(client) => client.open(|net| net.associate(bound.of_client(), remote)),
+            Engine::Client(client) => {
+                client.check_known(bound.of_client())?;
+                client.open(|net| net.associate(bound.of_client(), remote))
+            }
         }
     }
 
@@ -241,7 +244,14 @@ impl Engine {
     /// A socket that the machine was asked for is not wanted any more.
     pub(super) fn give_up_opening(&mut self, id: ConnectionId) {
         if let Engine::Client(client) = self {
-            client.net.give_up_opening(id);
+            client.give_up_opening(id);
+        }
+    }
+
+    /// A socket of datagrams that is being connected is not waited for any more.
+    pub(super) fn give_up_associating(&mut self, id: ConnectionId) {
+        if let Engine::Client(client) = self {
+            client.net.give_up_associating(id);
         }
     }
 

@@ -1,6 +1,6 @@
 //! A TCPIP machine: a stack that is a guest of its own, and serves the sockets of other guests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fabric::control::{Kind, Pending};
+use fabric::control::{Kind, ORDERS_MAX, Order, Pending, Placed};
 use fabric::name::Name;
 use fabric::path::{Ringing, Shape};
 use net::board::{self, ClientRow};
@@ -41,6 +41,9 @@ const QUANTUM_NS: i64 = 50_000;
 const TURNS_PER_POLL: usize = 64;
 const TURNS_NS_MAX: u64 = 1_000_000;
 
+// The longest turn is not cut short, or all larger shares were the same.
+const _: () = assert!(QUANTUM_NS * service::SHARE_MAX as i64 <= TURNS_NS_MAX as i64);
+
 /// Paths of one guest at once: of one that has died and is not known to, and of its successor.
 const PATHS_PER_GUEST: usize = 2;
 
@@ -53,7 +56,7 @@ const RETRY: Duration = Duration::from_millis(1);
 /// How often a machine that is at work shows observers its clients.
 const SHOWN_NS: u64 = 100_000_000;
 
-/// Connections of guests that are being accepted at once, at most. Others wait at the host.
+/// Connections of guests that are being accepted at once, at most. Others wait until one of those has its answer.
 const ACCEPTING_MAX: usize = 64;
 
 /// What a client's path is made with, at both ends.
@@ -99,7 +102,11 @@ pub struct Machine {
     ground: Key,
     service: Service,
     limits: Box<dyn Fn(Name) -> ClientLimits + Send>,
-    accepting: Vec<Connecting>,
+    /// Guests that are becoming clients.
+    accepting: Vec<(Name, Connecting)>,
+    /// Guests that wait until they may become clients, of each at most as many as it may have paths. They are no news any more: one that is left
+    /// with the guest's would not let the machine sleep.
+    waiting: VecDeque<Pending>,
     /// The clients, by their numbers at the service.
     seats: Vec<Option<Seat>>,
     numbers: HashMap<Key, usize>,
@@ -121,16 +128,43 @@ impl fmt::Debug for Machine {
 #[derive(Clone, Copy, Debug)]
 struct Seat {
     key: Key,
+    turns: Turns,
+}
+
+/// A client's turns: deficit round robin over the time that they take.
+#[derive(Clone, Copy, Debug)]
+struct Turns {
     /// What is left of its turn's time; less than nothing if it took more.
     deficit_ns: i64,
     share: i64,
 }
 
-impl Seat {
+impl Turns {
+    fn new(share: u32) -> Turns {
+        Turns { deficit_ns: 0, share: i64::from(share.clamp(1, service::SHARE_MAX)) }
+    }
+
     /// Adds a turn's time; what was not used before is not saved.
     fn add_turn(&mut self) {
         let turn_ns = QUANTUM_NS * self.share;
         self.deficit_ns = (self.deficit_ns + turn_ns).min(turn_ns);
+    }
+
+    /// Returns true if more may be taken in a turn that has taken so long.
+    fn may_go_on(&self, spent_ns: u64) -> bool {
+        (spent_ns as i64) < self.deficit_ns.min(TURNS_NS_MAX as i64)
+    }
+
+    fn is_in_debt(&self) -> bool {
+        self.deficit_ns < 0
+    }
+
+    /// A turn has taken so long. Who has nothing more to do saves no time for later, and owes what it has taken too much.
+    fn end(&mut self, spent_ns: u64, has_more: bool) {
+        self.deficit_ns -= spent_ns as i64;
+        if !has_more {
+            self.deficit_ns = self.deficit_ns.min(0);
+        }
     }
 }
 
@@ -344,6 +378,7 @@ impl Machine {
         let sleeper = lans.sleeper().clone();
         let own = Box::new(Own::new(lans, routing.clone(), net));
         guest.follow_hosts();
+        guest.take_orders();
         let mut waiter = Waiter::new(options.wait)?;
         let stop = Stop { is_set: AtomicBool::new(false), event: Event::new()? };
         let stop = MachineStop { stop: Arc::new(stop) };
@@ -362,6 +397,7 @@ impl Machine {
             service: Service::default(),
             limits: Box::new(move |_| limits),
             accepting: Vec::new(),
+            waiting: VecDeque::new(),
             seats: Vec::new(),
             numbers: HashMap::new(),
             shown_ns: 0,
@@ -416,12 +452,9 @@ impl Machine {
         }
         let mut own = self.take_ground();
         let placed = own.place(lan, placement, &self.interrupt);
-        let placed = placed.and_then(|(placed, sleeper)| {
-            sleeper.map_or(Ok(()), |sleeper| own.sleep_at(lan, sleeper))?;
-            Ok(placed)
-        });
+        self.settle(&mut own);
         self.put_back(own);
-        self.listen()?;
+        self.listen();
         placed
     }
 
@@ -524,7 +557,10 @@ impl Machine {
         }
         let mut own = self.take_ground();
         let worked = own.pump(|| false);
-        let taken = if own.is_driven() { self.take_over(&mut own) } else { Ok(()) };
+        if own.is_driven() {
+            own.take_over();
+            self.settle(&mut own);
+        }
         self.service.follow(&mut *own);
         self.service.expire(&mut *own);
         let given = self.give(&mut own);
@@ -535,8 +571,7 @@ impl Machine {
             self.show_clients(&own, now);
         }
         self.put_back(own);
-        taken?;
-        self.listen()?;
+        self.listen();
         Ok(found | given | worked?.has_worked | pushed.has_worked)
     }
 
@@ -559,31 +594,37 @@ impl Machine {
         board::show_clients(lan.board(), rows);
     }
 
-    /// Takes over the devices of drivers that have stalled.
-    fn take_over(&self, own: &mut Own) -> io::Result<()> {
-        for (lan, sleeper) in own.take_over(&self.interrupt)? {
-            own.sleep_at(lan, sleeper)?;
+    /// Has the stack sleep where the devices are that have changed hands. What is lacking now is there with a later poll, and keeps no other LAN's
+    /// sleep from being right.
+    fn settle(&self, own: &mut Own) {
+        for (lan, sleeper) in own.sleepers(&self.interrupt) {
+            if let Ok(sleeper) = own.lans.sleeper().with(lan, Some(sleeper)) {
+                own.lans.set_sleeper(sleeper);
+                own.has_settled(lan);
+            }
         }
-        Ok(())
     }
 
-    /// Has the waiter listen where the stack sleeps now, if that is elsewhere since a driver has come or gone.
-    fn listen(&mut self) -> io::Result<()> {
-        let Some(Party::Ground(ground)) = self.waiter.get(self.ground) else { return Ok(()) };
-        let Some(own) = &ground.own else { return Ok(()) };
+    /// Has the waiter listen where the stack sleeps now, if that is elsewhere since a driver has come or gone. If it cannot, it listens there after a
+    /// later poll.
+    fn listen(&mut self) {
+        let Some(Party::Ground(ground)) = self.waiter.get(self.ground) else { return };
+        let Some(own) = &ground.own else { return };
         let sleeper = own.lans.sleeper().clone();
         if Arc::ptr_eq(&sleeper, &ground.sleeper) {
-            return Ok(());
+            return;
         }
         let ground = Ground { own: None, sleeper, has_heard: true };
-        let key = self.waiter.add(Party::Ground(ground))?;
+        let Ok(key) = self.waiter.add(Party::Ground(ground)) else {
+            self.is_short = true;
+            return;
+        };
         let own = self.take_ground();
         self.waiter.remove(std::mem::replace(&mut self.ground, key));
         self.put_back(own);
         if let Some(Party::Ground(ground)) = self.waiter.get_mut(key) {
             ground.has_heard = true;
         }
-        Ok(())
     }
 
     /// Takes the stack, to do something with it and one of the clients' paths.
@@ -606,6 +647,7 @@ impl Machine {
     fn serve_member(&mut self, key: Key) -> io::Result<()> {
         if key == self.guest {
             self.accept();
+            self.obey();
         } else if let Some(number) = self.numbers.get(&key).copied() {
             self.serve_client(number, key);
         }
@@ -616,7 +658,7 @@ impl Machine {
     fn accept(&mut self) {
         let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else { return };
         let mut accepted = Vec::new();
-        self.accepting.retain_mut(|connecting| match guest.try_complete(connecting) {
+        self.accepting.retain_mut(|(_, connecting)| match guest.try_complete(connecting) {
             Ok(None) => true,
             Ok(Some(path)) => {
                 accepted.push(path);
@@ -624,19 +666,54 @@ impl Machine {
             }
             Err(_) => false,
         });
-        while self.accepting.len() < ACCEPTING_MAX
-            && let Some(pending) = guest.pending()
-        {
+        while let Some(pending) = guest.pending() {
             let Pending { kind, shape, from, .. } = pending;
-            let paths = self.service.clients().filter(|(_, client, ..)| *client == from).count();
+            let clients = self.service.clients().map(|(_, client, ..)| client);
+            // Those that are being accepted count: a guest may ask for many before one of them is there.
+            let all = clients.chain(self.accepting.iter().map(|(name, _)| *name));
+            let all = all.chain(self.waiting.iter().map(|pending| pending.from));
+            let all = all.chain(accepted.iter().map(Path::peer));
+            let paths = all.filter(|name| *name == from).count();
             if kind != Kind::TCPIP || shape != Shape::SIMPLE || paths >= PATHS_PER_GUEST {
                 guest.refuse(pending, [0; 16]);
-            } else if let Ok(connecting) = guest.start_accepting(pending, &PATH_OPTIONS) {
-                self.accepting.push(connecting);
+            } else {
+                self.waiting.push_back(pending);
+            }
+        }
+        while self.accepting.len() < ACCEPTING_MAX
+            && let Some(pending) = self.waiting.pop_front()
+        {
+            let from = pending.from;
+            // One that has been taken back meanwhile is an error here.
+            if let Ok(connecting) = guest.start_accepting(pending, &PATH_OPTIONS) {
+                self.accepting.push((from, connecting));
             }
         }
         for path in accepted {
             self.attach(path);
+        }
+    }
+
+    /// Carries out what observers order, which the host passes on.
+    fn obey(&mut self) {
+        for _ in 0..ORDERS_MAX {
+            let Some(Party::Guest(guest)) = self.waiter.get(self.guest) else { return };
+            let Some(order) = guest.next_order() else { return };
+            let placed = self.carry_out(&order.0);
+            if let Some(Party::Guest(guest)) = self.waiter.get(self.guest) {
+                guest.answer_order(order, placed);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, order: &Order) -> Placed {
+        let drivers = self.drivers();
+        let Some(driver) = drivers.iter().find(|driver| driver.name == order.lan) else {
+            return Placed::NoLan;
+        };
+        match self.set_driver(driver.lan, Placement::of_processor(order.processor)) {
+            Ok(placement) => Placed::At(placement.processor()),
+            Err(_) => Placed::Lacking,
         }
     }
 
@@ -651,8 +728,7 @@ impl Machine {
         if self.seats.len() <= number {
             self.seats.resize(number + 1, None);
         }
-        let share = i64::from(limits.share.max(1));
-        self.seats[number] = Some(Seat { key, deficit_ns: 0, share });
+        self.seats[number] = Some(Seat { key, turns: Turns::new(limits.share) });
         self.numbers.insert(key, number);
     }
 
@@ -670,20 +746,23 @@ impl Machine {
                 self.service.has_room(number);
             }
             let begun = now_ns();
-            seat.add_turn();
+            seat.turns.add_turn();
+            let mut is_served = false;
             loop {
-                let spent = (now_ns() - begun) as i64;
-                if spent >= seat.deficit_ns.min(TURNS_NS_MAX as i64) {
-                    seat.deficit_ns -= spent;
-                    self.service.count_cut(number);
+                let spent_ns = now_ns() - begun;
+                if !seat.turns.may_go_on(spent_ns) {
+                    seat.turns.end(spent_ns, true);
+                    // One that only pays for its last turn was cut then.
+                    if is_served {
+                        self.service.count_cut(number);
+                    }
                     break;
                 }
                 match self.service.take(number, receivers[0].raw(), &mut *own) {
-                    Ok(Taken::Some) => {}
+                    Ok(Taken::Some) => is_served = true,
                     Ok(all_or_behind) => {
                         *is_muted = all_or_behind == Taken::Behind;
-                        // Who has nothing to do saves no time for later, and owes what it has taken too much.
-                        seat.deficit_ns = seat.deficit_ns.min(0);
+                        seat.turns.end(now_ns() - begun, false);
                         break;
                     }
                     Err(why) => {
@@ -707,10 +786,10 @@ impl Machine {
         while let Some(number) = self.service.next_to_give(last) {
             last = Some(number);
             let Some(seat) = self.seats.get_mut(number).and_then(Option::as_mut) else { continue };
-            if seat.deficit_ns < 0 {
-                seat.add_turn();
+            if seat.turns.is_in_debt() {
+                seat.turns.add_turn();
                 // It has its turn when it has paid for the last one.
-                if seat.deficit_ns < 0 && are_others {
+                if seat.turns.is_in_debt() && are_others {
                     found = true;
                     continue;
                 }
@@ -723,7 +802,7 @@ impl Machine {
             let given = self.service.give(number, sender.raw(), receivers[0].raw(), own);
             sender.raw().ring();
             let now = now_ns();
-            seat.deficit_ns -= (now - begun) as i64;
+            seat.turns.end(now - begun, true);
             begun = now;
             match given {
                 Ok(given) => {
@@ -752,5 +831,47 @@ impl Machine {
                 Left::Fault(fault) => served.path.close_with(fault.text()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Serves two clients by turns, whose requests take so long each, and who have so many at a time. Returns how long each was served.
+    fn serve_both(clients: [(u32, u64, usize); 2]) -> [u64; 2] {
+        let mut turns = clients.map(|(share, ..)| Turns::new(share));
+        let mut served = [0; 2];
+        for _ in 0..10_000 {
+            for (at, (_, request_ns, burst)) in clients.into_iter().enumerate() {
+                turns[at].add_turn();
+                let (mut spent_ns, mut left) = (0, burst);
+                while left > 0 && turns[at].may_go_on(spent_ns) {
+                    spent_ns += request_ns;
+                    left -= 1;
+                }
+                turns[at].end(spent_ns, left > 0);
+                served[at] += spent_ns;
+            }
+        }
+        served
+    }
+
+    #[test]
+    fn largest_share_is_served_so_many_times_as_long() {
+        let most = service::SHARE_MAX;
+        let all = serve_both([(most, 1000, usize::MAX), (1, 1000, usize::MAX)]);
+        assert_eq!(all[0] / all[1], u64::from(most));
+        // More than that is no more.
+        assert_eq!(serve_both([(1000, 1000, usize::MAX), (1, 1000, usize::MAX)]), all);
+    }
+
+    #[test]
+    fn client_whose_bursts_end_with_its_turn_gets_no_more_than_its_share() {
+        // One request that takes as long as six turns, and nothing more at that time; the other always has more.
+        let [bursts, steady] = serve_both([(1, 300_000, 1), (1, 10_000, usize::MAX)]);
+        assert!(bursts <= steady + 300_000, "{bursts} and {steady}");
+        let [bursts, steady] = serve_both([(1, 300_000, 1), (4, 10_000, usize::MAX)]);
+        assert!(4 * bursts <= steady + 4 * 300_000, "{bursts} and {steady}");
     }
 }

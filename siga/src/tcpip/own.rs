@@ -1,10 +1,11 @@
 //! A stack of one's own and the LANs that it is at, for one who has them to itself.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use fabric::name::Name;
+use net::board::{self, DriverRow};
 use net::lan::link::{Frame, FrameInParts};
 use net::lan::offload::Offload;
 use net::tcpip::{Link, SendToError, Stack, Unsent};
@@ -25,6 +26,9 @@ const FRAMES_PER_POLL: usize = 4;
 /// Messages received from a line before what they bring is answered: one, which the partner waits for.
 const MESSAGES_PER_POLL: usize = 1;
 
+/// Packets that are taken out of that message, good or bad, before what they bring is answered. The rest waits for the next turn of the line.
+const PACKETS_PER_POLL: usize = 64;
+
 /// Rounds of that in one verb that does not wait. More is left to the next verb.
 const ROUNDS_MAX: usize = 64;
 
@@ -34,6 +38,9 @@ const ROUNDS_HELD_MAX: usize = 16;
 /// How long a host may be missing from the LAN before connections with it end: a new host of the system has to hear from
 /// all members again first.
 const GONE_NS: u64 = 3_000_000_000;
+
+/// How long until a stack tries again to sleep where the driver of a LAN has gone to, if descriptors were lacking.
+const SETTLE_NS: u64 = 1_000_000;
 
 /// How often a stack that is at work shows observers how it stands. One that waits has shown it before.
 const SHOWN_NS: u64 = 50_000_000;
@@ -49,6 +56,10 @@ pub(super) struct Own {
     pub(super) members: Members,
     /// When observers were shown how the stack stands.
     shown_ns: u64,
+    /// LANs whose devices have changed hands, and at which the stack still sleeps where it slept before.
+    moved: BTreeSet<usize>,
+    /// What they were shown of the drivers.
+    drivers_shown: Vec<DriverRow>,
     /// Hosts to which there are connections and whose members are missing, and since when.
     gone: HashMap<IpAddr, u64>,
     /// Addresses of ours that the host that is there now does not give us, and why.
@@ -76,6 +87,8 @@ impl Own {
             frame: Vec::new(),
             members: Members::default(),
             shown_ns: 0,
+            moved: BTreeSet::new(),
+            drivers_shown: Vec::new(),
             gone: HashMap::new(),
             lost: HashMap::new(),
             questions: Questions::default(),
@@ -198,11 +211,16 @@ impl Own {
                 break;
             };
             has_worked = true;
-            while let Some((frame, offload)) =
-                lans.line(number).and_then(|line| line.next_packet(&mut message, &mut buffer))
+            let mut looks = PACKETS_PER_POLL;
+            while let Some((frame, offload)) = lans
+                .line(number)
+                .and_then(|line| line.next_packet(&mut message, &mut buffer, &mut looks))
             {
                 let frame = Frame { offload, bytes: &buffer[frame] };
                 net.receive(now, number, frame, &mut Wire { lans, members });
+            }
+            if let Some(line) = lans.line(number) {
+                line.keep(message);
             }
         }
         if let Some(line) = lans.line(number) {
@@ -221,6 +239,12 @@ impl Own {
         self.shown_ns = now;
         if let Some(lan) = self.lans.first() {
             self.net.show(now, lan.board());
+            let drivers = || self.lans.iter().map(|(number, port)| port.driver(number).row());
+            // Most drivers are inline, and nothing of them is ever new.
+            if !drivers().eq(self.drivers_shown.iter().copied()) {
+                board::show_drivers(lan.board(), drivers());
+                self.drivers_shown = drivers().collect();
+            }
         }
     }
 
@@ -356,11 +380,12 @@ impl Own {
         let gone = self.gone.values().map(|since| since + GONE_NS);
         let lines = self.lans.lines().filter_map(|(_, line)| line.due());
         let drivers = self.lans.iter().filter_map(|(_, lan)| lan.due());
-        let others = lines.chain(drivers).chain(self.questions.due());
+        let unsettled = (!self.moved.is_empty()).then(|| now_ns() + SETTLE_NS);
+        let others = lines.chain(drivers).chain(self.questions.due()).chain(unsettled);
         self.net.due().into_iter().chain(gone).chain(others).min()
     }
 
-    /// Has the driver of a LAN run there, and returns where it runs now, and where the stack sleeps at this LAN from now on, if that is elsewhere.
+    /// Has the driver of a LAN run there, and returns where it runs now. The stack may sleep elsewhere from now on: [`Own::sleepers`].
     ///
     /// # Errors
     /// `InvalidInput` if the stack is not at this LAN; otherwise as [`Port::place`].
@@ -369,43 +394,46 @@ impl Own {
         lan: usize,
         placement: Placement,
         interrupt: &Event,
-    ) -> io::Result<(Placement, Option<Sleeper>)> {
+    ) -> io::Result<Placement> {
         let Some(port) = self.lans.lan(lan) else {
             let problem = format!("LAN {lan}: the stack is not at it");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         };
         let was_driven = port.is_driven();
         let placed = port.place(placement, interrupt)?;
-        let has_moved = port.is_driven() != was_driven;
-        let sleeper = has_moved.then(|| port.sleeper(interrupt)).transpose()?;
-        Ok((placed, sleeper))
+        if port.is_driven() != was_driven {
+            self.moved.insert(lan);
+        }
+        Ok(placed)
     }
 
-    /// The LANs whose drivers have stalled or ended and have left their devices to the stack, and where the stack sleeps there from now on.
-    pub(super) fn take_over(&mut self, interrupt: &Event) -> io::Result<Vec<(usize, Sleeper)>> {
+    /// Takes over the devices of drivers that have stalled or ended. The stack sleeps elsewhere from now on: [`Own::sleepers`].
+    pub(super) fn take_over(&mut self) {
         let now = now_ns();
-        let mut taken = Vec::new();
         for (number, port) in self.lans.iter_mut() {
             if port.is_expired(now) && port.take_over(now) {
-                taken.push((number, port.sleeper(interrupt)?));
+                self.moved.insert(number);
             }
         }
-        Ok(taken)
     }
 
-    /// Sleeps there from now on at a LAN.
-    ///
-    /// # Errors
-    /// No descriptors left.
-    pub(super) fn sleep_at(&mut self, lan: usize, sleeper: Sleeper) -> io::Result<()> {
-        let sleeper = self.lans.sleeper().with(lan, Some(sleeper))?;
-        self.lans.set_sleeper(sleeper);
-        Ok(())
+    /// Where the stack is to sleep at the LANs whose devices have changed hands. A sleeper for which a descriptor is lacking is left out, and
+    /// made with a later poll: [`Own::due`] says when.
+    pub(super) fn sleepers(&mut self, interrupt: &Event) -> Vec<(usize, Sleeper)> {
+        let Own { lans, moved, .. } = self;
+        moved.retain(|number| lans.has(*number));
+        let sleeper = |number: &usize| Some((*number, lans.lan(*number)?.sleeper(interrupt).ok()?));
+        moved.iter().filter_map(sleeper).collect()
     }
 
-    /// Returns true if a driver has a device.
+    /// The stack sleeps at a LAN where it is to.
+    pub(super) fn has_settled(&mut self, lan: usize) {
+        self.moved.remove(&lan);
+    }
+
+    /// Returns true if a driver has a device, or the stack does not sleep yet where it is to.
     pub(super) fn is_driven(&self) -> bool {
-        self.lans.iter().any(|(_, port)| port.is_driven())
+        !self.moved.is_empty() || self.lans.iter().any(|(_, port)| port.is_driven())
     }
 
     /// The drivers of all LANs.

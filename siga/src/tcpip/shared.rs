@@ -238,9 +238,12 @@ impl Shared {
         let opened = self.try_until(interest, patience, |core| core.net.opened(id));
         opened.map(|address| Bound { address, id: Some(id) }).map_err(|error| {
             let is_late = error.kind() == io::ErrorKind::WouldBlock;
-            if is_late && bound.is_none() {
+            if is_late {
                 let _ = self.with(|core| {
-                    core.net.give_up_opening(id);
+                    match bound {
+                        None => core.net.give_up_opening(id),
+                        Some(_) => core.net.give_up_associating(id),
+                    }
                     core.push();
                     Ok(())
                 });

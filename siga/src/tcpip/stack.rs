@@ -331,7 +331,11 @@ impl Stack {
     /// A stack that is a TCPIP machine's: the guest becomes a client of it. Sockets are opened, used and closed as on a stack of one's
     /// own; the guest needs no address, no LAN and no thread. Waits until the machine answers.
     ///
-    /// If the machine ends, the sockets have errors at once (`ConnectionAborted`), and [`Stack::attach_again`] makes the guest a client of the
+    /// When the last handle and the last socket are dropped, the machine resets the connections that are open. Of one that was closed before, the
+    /// other side gets what the machine's send buffer has taken, and a reset if something else is left: [`Stack::finish`] waits until all of it is
+    /// there.
+    ///
+    /// If the machine ends, the sockets have errors at once (`ConnectionAborted`), behind what has come, and [`Stack::attach_again`] makes the guest a client of the
     /// next machine of this name.
     ///
     /// # Errors
@@ -342,9 +346,9 @@ impl Stack {
         let name = name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let path = guest.connect(machine, &options.path());
         let path = path.map_err(|error| not_attached(guest.name(), name, error))?;
-        let ClientOptions { wait, drive, time } = *options;
+        let ClientOptions { drive, time, .. } = *options;
         let shared = Shared::over(|verb| {
-            Ok(Engine::Client(Box::new(Client::new(guest, name, path, wait, verb)?)))
+            Ok(Engine::Client(Box::new(Client::new(guest, name, path, options.path(), verb)?)))
         })?;
         let shared = Arc::new(shared);
         let thread = match drive {
@@ -401,6 +405,8 @@ impl Stack {
             let (guest, machine) = (client.guest().name(), client.machine());
             match client.guest().try_complete(&mut connecting) {
                 Ok(None) => None,
+                // Another thread was sooner, and has sockets there.
+                Ok(Some(_)) if client.check_there().is_ok() => Some(Ok(())),
                 Ok(Some(path)) => Some(client.attach_again(path)),
                 Err(error) => Some(Err(not_attached(guest, machine, error))),
             }

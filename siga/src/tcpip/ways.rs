@@ -5,6 +5,7 @@ use std::iter::once;
 use std::sync::PoisonError;
 
 use fabric::name::{LanName, Name};
+use net::links::{MTU_MIN, MTU_MIN_V6};
 use net::tcpip::Interface;
 
 use super::driver::{Placement, StackDriver};
@@ -15,10 +16,6 @@ use super::shared::Turn;
 use super::stack::Stack;
 use crate::lan::Lan;
 use crate::line::{Counters, Line, LineEnd, State};
-
-/// Bytes of the longest packet that every LAN of a stack takes, without IPv6 and with it.
-const MTU_MIN: usize = 576;
-const MTU_MIN_V6: usize = 1280;
 
 fn invalid(problem: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, problem)

@@ -146,7 +146,9 @@ fn expected(name: &str, peer: State, is_extended: bool) -> Expected {
         // "WRITE EOF, peer R: CE+DE, peer's READ ends with unit exception"
         ("WRITE EOF", Read) => matched(DeviceStatus(0x0d)),
         // "peer A or P: CE+DE at once"
-        ("WRITE EOF", Available | Prepare) => keeping(peer, ended(CE_DE)),
+        ("WRITE EOF", Available) => keeping(peer, ended(CE_DE)),
+        // And of PREPARE: "DE withheld until the peer issues a data/control command".
+        ("WRITE EOF", Prepare) => matched(DE),
         // "peer C/W: BA"
         ("WRITE EOF", Control | Write) => keeping(peer, ended(BA)),
 
@@ -313,6 +315,11 @@ fn end_of_file_without_a_read_is_brought_by_the_next_read() {
         adapter.command(Left, code::WRITE_END_OF_FILE, Place::First);
         if peer == State::Prepare {
             adapter.command(Left, code::WRITE, Place::First);
+            assert_eq!(adapter.accept(Right), ATTENTION);
+        }
+        // A PREPARE for which it is there ends at once, and so leaves it.
+        if peer == State::Available {
+            assert_eq!(adapter.command(Right, code::PREPARE, Place::First), ended(CE_DE).response);
         }
         // Other commands leave it.
         adapter.command(Right, code::SENSE_ID, Place::First);

@@ -4,6 +4,7 @@
 //! ```text
 //! client -- client_stack -- LAN -- server_stack -- server     hipersockets: two machines on a LAN
 //! client -- client_stack -------------------------- server    machine: both are clients of one
+//! client ------------------------------------------ server    introduced: the same, and the machine gives them a path of their own
 //! client -- client_stack -- LAN ------------------- server    machine-lan: the server has a stack of its own
 //! client ------------------ LAN ------------------- server    lan: each has one
 //! source ------------------ line ------------------ target    iucv: each has one, at a line
@@ -141,6 +142,7 @@ pub(super) const CONNECT: Workload = Workload {
 /// What may be between two programs, in the order in which it is listed. The last one is of streams alone.
 const LINKS: &[&str] = &[
     "machine",
+    "introduced",
     "machine-lan",
     "hipersockets",
     "lan",
@@ -267,7 +269,7 @@ fn sockets(levels: &Factors) -> Sockets {
 
     let [first, second] = MACHINES;
     match word(levels, "link") {
-        "machine" => Sockets::Guests([Machine(first), Machine(first)]),
+        "machine" | "introduced" => Sockets::Guests([Machine(first), Machine(first)]),
         "machine-lan" => Sockets::Guests([Machine(first), OwnOnLan]),
         "hipersockets" => Sockets::Guests([Machine(first), Machine(second)]),
         "lan" => Sockets::Guests([OwnOnLan, OwnOnLan]),
@@ -337,7 +339,7 @@ fn allow(levels: &Factors) -> Result<(), String> {
         return Err("cms: the bare pipe has no requests: must be without request_bytes".to_owned());
     }
     let Some(mtu) = mtu else { return Ok(()) };
-    let is_on_lan = matches!(link, "machine" | "machine-lan" | "hipersockets" | "lan");
+    let is_on_lan = matches!(link, "machine" | "introduced" | "machine-lan" | "hipersockets" | "lan");
     match link {
         "veth" if mtu > VETH_MTU_MAX => {
             Err(format!("mtu = {mtu}: that of veth is {VETH_MTU_MAX} at most"))
@@ -404,7 +406,8 @@ fn machine(number: usize, order: &Order, control: &mut Control) -> Result<Report
         "block" => Wait::Block,
         _ => Wait::Adaptive,
     };
-    let mut machine = ServedMachine::open(number, wait, order, control)?;
+    let introduce = order.word("link") == "introduced";
+    let mut machine = ServedMachine::open((number, introduce), wait, order, control)?;
     control.announce()?;
     serve_until_told(order, control, &[], &mut machine)
 }

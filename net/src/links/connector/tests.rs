@@ -143,15 +143,35 @@ fn wide_framing_is_taken_if_both_ends_have_it() {
 fn driver_that_refuses_what_it_does_not_know_is_asked_in_its_own_way() {
     let mut ends = Ends::new([1 << 20, MTU]);
     let plain = Greeting::new(None, None).data();
-    assert_ne!(ends.ask(0, 0), plain);
-    ends.connectors[0].unconnected(0, Unconnected::Refused);
-    assert_eq!(ends.ask(0, 5 * SECOND), plain);
-    // It answers with what was not offered: that is no line.
     let wide = Greeting::new(None, Connector::wide_bytes_max(1 << 20)).data();
-    assert!(!ends.connectors[0].connected(5 * SECOND, wide, &mut ends.drivers[0]));
+    for (now, data) in [(0, wide), (5, wide), (10, plain), (15, plain), (20, wide), (25, wide)] {
+        assert_eq!(ends.ask(0, now * SECOND), data, "{now}");
+        ends.connectors[0].unconnected(now * SECOND, Unconnected::Refused);
+    }
+    assert_eq!(ends.ask(0, 30 * SECOND), plain);
+    // It answers with what was not offered: that is no line.
+    assert!(!ends.connectors[0].connected(30 * SECOND, wide, &mut ends.drivers[0]));
     assert_eq!(ends.terms()[0], None);
-    assert_eq!(ends.ask(0, 10 * SECOND), plain);
-    assert!(ends.connectors[0].connected(10 * SECOND, plain, &mut ends.drivers[0]));
+    assert_eq!(ends.ask(0, 35 * SECOND), plain);
+    assert!(ends.connectors[0].connected(35 * SECOND, plain, &mut ends.drivers[0]));
+    // Another partner may be there after that.
+    ends.connectors[0].severed(40 * SECOND, &mut ends.drivers[0]);
+    assert_eq!(ends.ask(0, 40 * SECOND), wide);
+}
+
+#[test]
+fn refusal_that_passes_changes_no_framing() {
+    let mut ends = Ends::new([1 << 20; 2]);
+    ends.ask(0, 0);
+    ends.connectors[0].unconnected(0, Unconnected::Refused);
+    let data = ends.ask(0, 5 * SECOND);
+    ends.accept(1, 5 * SECOND, data);
+    assert_eq!(ends.terms().map(|terms| terms.unwrap().framing), [Framing::Wide; 2]);
+    // What is refused, and accepted, and refused again, is not refused in a row.
+    ends.connectors[0].severed(10 * SECOND, &mut ends.drivers[0]);
+    assert_eq!(ends.ask(0, 10 * SECOND), data);
+    ends.connectors[0].unconnected(10 * SECOND, Unconnected::Refused);
+    assert_eq!(ends.ask(0, 15 * SECOND), data);
 }
 
 #[test]

@@ -33,7 +33,11 @@ fn next(driver: &mut Driver, now: u64) -> Option<Vec<u8>> {
 
 fn received(driver: &mut Driver, message: &[u8]) -> Vec<Vec<u8>> {
     let Some(mut walk) = driver.receive(message) else { return Vec::new() };
-    let next = || driver.next_packet(&mut walk, message).map(|at| message[at].to_vec());
+    let mut looks = usize::MAX;
+    let next = || {
+        let found = driver.next_packet(&mut walk, message, &mut looks);
+        found.map(|at| message[at].to_vec())
+    };
     std::iter::from_fn(next).collect()
 }
 
@@ -162,4 +166,25 @@ fn every_fault_of_a_message_has_a_counter_of_its_own() {
     // A line that is down takes nothing.
     let mut down = Driver::new(MTU);
     assert_eq!(received(&mut down, &[0, 3, 0x45, 0, 0]), Vec::<Vec<u8>>::new());
+}
+
+#[test]
+fn walk_stops_after_as_many_packets_as_it_may_look_at_good_or_bad_and_goes_on_there() {
+    let mut driver = Driver::new(1 << 20);
+    let (framing, bytes) = (Framing::Wide, 1 << 20);
+    driver.up(Terms { framing, send_bytes_max: bytes, receive_bytes_max: bytes });
+    // A hundred packets of no version, of a byte each, and a good one.
+    let mut message = [0, 0, 0, 1, 0].repeat(100);
+    message.extend_from_slice(&[0, 0, 0, 1, 0x45]);
+    let mut walk = driver.receive(&message).unwrap();
+    for left in [100, 36] {
+        let mut looks = 64;
+        let found = driver.next_packet(&mut walk, &message, &mut looks);
+        assert_eq!(found, (left == 36).then_some(504..505));
+        assert_eq!(looks, if left == 36 { 64 - 37 } else { 0 });
+        assert_eq!(driver.counter(Counter::ReceivedNoPacket), if left == 36 { 100 } else { 64 });
+        assert!(!walk.is_over());
+    }
+    assert_eq!(driver.next_packet(&mut walk, &message, &mut 64), None);
+    assert!(walk.is_over());
 }

@@ -3,6 +3,7 @@
 //! A verb notes what is to be said of a socket, and [`Client::flush`] says it when the path has room: each socket has at most one of
 //! each kind to be said, so what waits is bounded by the sockets. Data goes at once, or not at all.
 
+mod peers;
 mod socket;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -10,18 +11,22 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use fabric::path::{Fetched, InPage, Receiver, SendError, Sender, Severed};
 
+use self::peers::{Direct, Peer};
 use self::socket::{Connection, Datagrams, Listener, Slot, Socket, say};
 use super::format::{
-    ACCEPTED, ADDRESS_BYTES, Failure, HEAD_BYTES, Head, Kind, address_bytes, keep_alive_bytes,
-    only_address, option, split_address,
+    ACCEPTED, ADDRESS_BYTES, COMPLETE, Failure, HEAD_BYTES, Head, Kind, address_bytes,
+    keep_alive_bytes, name_of_value, only_address, option, split_address,
 };
-use super::parked::Kept;
+use super::parked::{Kept, Parked};
 use super::server::FAILED_MAX;
 use super::{CREDIT_BYTES_MAX, DATA_BYTES_MAX, DATAGRAM_BYTES, DATAGRAM_CREDIT_BYTES, Fault, Left};
 use crate::tcpip::{Awaited, ConnectionId, KeepAlive, Readable, Writable};
 
 /// Messages of the machine that one call takes in, at most.
 const MESSAGES_PER_CALL: usize = 64;
+
+/// Calls that take in what a machine that has ended had sent before, at most: a queue has so many buffers, each with some packed messages.
+const CALLS_AT_END_MAX: usize = 256;
 
 /// Sockets that a client has at most, whatever the machine allows.
 const SOCKETS_MAX: usize = 1 << 20;
@@ -49,6 +54,11 @@ pub struct Client {
     has_moved: bool,
     /// Sockets whose verbs were refused because the path had no room.
     blocked: BTreeSet<u32>,
+    /// Sockets whose verbs were refused because memory or descriptors were lacking.
+    lacking: BTreeSet<u32>,
+    /// Other clients that there is a path to, or will be, and what the machine is to be told of them.
+    peers: Vec<Option<Peer>>,
+    to_answer: VecDeque<Head>,
     /// Why there is no machine any more.
     gone: Option<Left>,
 }
@@ -77,6 +87,7 @@ impl Client {
     /// There is a new path, to this machine or another. Sockets of before stay as they ended.
     pub fn attach_again(&mut self) {
         self.gone = None;
+        self.kept.begin_path();
         self.addresses.clear();
         self.sockets_max = 0;
     }
@@ -112,11 +123,11 @@ impl Client {
 
     fn remove(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        if let Some(Socket::Connection(Connection { number, .. })) = &slot.socket
-            && number & ACCEPTED != 0
-            && !slot.is_lost
-        {
-            self.accepted.remove(number);
+        if let Some(Socket::Connection(Connection { number, parked, .. })) = &slot.socket {
+            assert!(parked.is_empty(), "a page that goes with its connection is lost to the path");
+            if number & ACCEPTED != 0 && !slot.is_lost {
+                self.accepted.remove(number);
+            }
         }
         slot.socket = None;
         slot.say = 0;
@@ -125,6 +136,7 @@ impl Client {
         (slot.is_awaited, slot.is_closing, slot.is_lost) = (false, false, false);
         self.changed.remove(&index);
         self.blocked.remove(&index);
+        self.lacking.remove(&index);
         self.free.push(index);
     }
 
@@ -154,9 +166,12 @@ impl Client {
         }
     }
 
-    /// Something is to be said of a socket.
+    /// Something is to be said of a socket, unless the machine that knew the socket is gone: the next one has given its number to another.
     fn say(&mut self, index: u32, what: u16) {
         let slot = &mut self.slots[index as usize];
+        if slot.is_lost {
+            return;
+        }
         if slot.say == 0 {
             self.to_say.push_back(index);
         }
@@ -210,20 +225,31 @@ impl Client {
         Some(self.id(index))
     }
 
-    /// Begins to connect a socket of datagrams. [`Client::opened`] has the address that its datagrams are from. None if there is no such socket.
+    /// Begins to connect a socket of datagrams. [`Client::opened`] has the address that its datagrams are from. None if there is no such socket, or the machine does
+    /// not know it any more.
     pub fn associate(&mut self, id: ConnectionId, remote: SocketAddr) -> Option<ConnectionId> {
+        if self.is_lost(id) {
+            return None;
+        }
         let datagrams = self.datagrams_mut(id)?;
-        datagrams.associating = Some(remote);
+        datagrams.asked += 1;
+        datagrams.associating = Some((datagrams.asked, remote));
         datagrams.associated = None;
-        // What others have sent is dropped.
-        datagrams.clear_others(remote);
-        self.say(id.index() as u32, say::ASSOCIATE | say::CREDIT);
+        self.say(id.index() as u32, say::ASSOCIATE);
         Some(id)
+    }
+
+    /// The program does not wait any more until a socket of datagrams is connected. If the machine does it yet, the socket is connected then.
+    pub fn give_up_associating(&mut self, id: ConnectionId) {
+        if let Some(datagrams) = self.datagrams_mut(id) {
+            datagrams.associating = None;
+        }
     }
 
     /// What has become of opening a listener or a socket of datagrams, or of connecting the latter; it is said once. A socket that was not opened is gone.
     pub fn opened(&mut self, id: ConnectionId) -> Option<Result<SocketAddr, Failure>> {
-        let gone = self.gone.map(|_| Err(Failure::MachineGone));
+        let is_gone = self.gone.is_some() || self.is_lost(id);
+        let gone = is_gone.then_some(Err(Failure::MachineGone));
         let slot = self.slot_mut(id)?;
         let result = match slot.socket.as_mut()? {
             Socket::Listener(listener) => match listener.failure {
@@ -235,11 +261,8 @@ impl Client {
                 (Some(failure), _) => Some(Err(failure)),
                 (None, true) if datagrams.associating.is_some() => {
                     let associated = datagrams.associated.take().or(gone);
-                    if let Some(associated) = associated {
-                        let remote = datagrams.associating.take();
-                        if associated.is_ok() {
-                            datagrams.connected = remote;
-                        }
+                    if associated.is_some() {
+                        datagrams.associating = None;
                     }
                     return associated;
                 }
@@ -317,6 +340,11 @@ impl Client {
         if !connection.parked.is_empty() {
             return Readable::Bytes;
         }
+        match self.direct(connection) {
+            Direct::Bytes => return Readable::Bytes,
+            Direct::Finished => return Readable::Finished,
+            Direct::No | Direct::Nothing => {}
+        }
         match () {
             () if connection.is_receive_shut || connection.has_finished => Readable::Finished,
             // What had come to the machine before the end comes behind it.
@@ -329,15 +357,17 @@ impl Client {
 
     /// Says whether bytes can be sent.
     pub fn writable(&self, id: ConnectionId) -> Writable {
-        if self.blocked.contains(&(id.index() as u32))
-            && self.connection(id).is_some_and(|one| one.end.is_none())
-        {
-            return Writable::Nothing;
-        }
+        let is_direct = self.route(id).is_some();
         let Some(connection) = self.connection(id) else { return Writable::Closed };
+        let index = id.index() as u32;
+        let is_blocked = self.blocked.contains(&index) || self.lacking.contains(&index);
         match () {
             () if connection.end.is_some() => Writable::Failed,
             () if connection.has_told_end || connection.is_send_shut => Writable::Closed,
+            () if is_direct && let Some((at, number)) = connection.link => {
+                self.writable_directly(id.index() as u32, at, number)
+            }
+            () if is_blocked => Writable::Nothing,
             () if !connection.is_open || connection.may_send == 0 => Writable::Nothing,
             () if !connection.unsent.is_empty() => Writable::Nothing,
             () => Writable::Room,
@@ -373,12 +403,16 @@ impl Client {
 
     /// Copies what has come, which stays.
     pub fn peek(&self, id: ConnectionId, target: &mut [u8]) -> usize {
-        self.connection(id).map_or(0, |connection| connection.parked.peek(target))
+        let Some(connection) = self.connection(id) else { return 0 };
+        let count = connection.parked.peek(target);
+        let directly = self.waiting_directly(connection);
+        count + directly.map_or(0, |parked| parked.peek(&mut target[count..]))
     }
 
     /// Bytes that have come and were not received.
     pub fn waiting(&self, id: ConnectionId) -> usize {
-        self.connection(id).map_or(0, |connection| connection.parked.bytes())
+        let Some(connection) = self.connection(id) else { return 0 };
+        connection.parked.bytes() + self.waiting_directly(connection).map_or(0, Parked::bytes)
     }
 
     /// Gives credit back, by quarters.
@@ -404,10 +438,7 @@ impl Client {
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<usize, SendError> {
         // What was said of it before goes first.
-        if !self.flush(sender)? {
-            self.blocked.insert(id.index() as u32);
-            return Err(SendError::Full);
-        }
+        self.flush_for(id.index() as u32, sender)?;
         if self.writable(id) != Writable::Room {
             return Ok(0);
         }
@@ -415,13 +446,32 @@ impl Client {
         let bytes = bytes.min(connection.may_send).min(DATA_BYTES_MAX);
         let head = Head::new(Kind::Data, connection.number).bytes();
         if let Err(error) = sender.send_built(&head, bytes, fill) {
-            if !matches!(error, SendError::Severed(_)) {
-                self.blocked.insert(id.index() as u32);
-            }
+            self.refuse(id.index() as u32, &error);
             return Err(error);
         }
         connection.may_send -= bytes;
+        connection.sent += bytes as u64;
         Ok(bytes)
+    }
+
+    /// Says all that is to be said, before a verb of a socket sends more.
+    fn flush_for(&mut self, index: u32, sender: &mut Sender) -> Result<(), SendError> {
+        let flushed = match self.flush(sender) {
+            Ok(true) => return Ok(()),
+            Ok(false) => SendError::Full,
+            Err(error) => error,
+        };
+        self.refuse(index, &flushed);
+        Err(flushed)
+    }
+
+    /// A verb of a socket is refused: the socket has news when the verb may be tried again.
+    fn refuse(&mut self, index: u32, error: &SendError) {
+        match error {
+            SendError::Full | SendError::Quiesced => self.blocked.insert(index),
+            SendError::Lacking(_) => self.lacking.insert(index),
+            SendError::Severed(_) | SendError::TooLong { .. } => false,
+        };
     }
 
     /// Sends bytes of a stream, as many as [`Client::room`] has said. What the path has no room for is kept, and goes first.
@@ -444,6 +494,7 @@ impl Client {
         let left = &bytes[sent..];
         if let Some(connection) = self.connection_mut(id).filter(|_| !left.is_empty()) {
             connection.may_send = connection.may_send.saturating_sub(left.len());
+            connection.sent += left.len() as u64;
             connection.unsent = left.into();
             self.say(id.index() as u32, say::DATA);
         }
@@ -453,7 +504,12 @@ impl Client {
     /// Bytes that can be sent in one message now.
     pub fn room(&self, id: ConnectionId) -> usize {
         match self.writable(id) {
-            Writable::Room => self.connection(id).map_or(0, |one| one.may_send.min(DATA_BYTES_MAX)),
+            Writable::Room => match (self.route(id), self.connection(id)) {
+                (Some(_), Some(Connection { link: Some((at, number)), .. })) => {
+                    self.room_directly(*at, *number)
+                }
+                (_, one) => one.map_or(0, |one| one.may_send.min(DATA_BYTES_MAX)),
+            },
             _ => 0,
         }
     }
@@ -463,19 +519,33 @@ impl Client {
         !self.blocked.is_empty()
     }
 
-    /// There may be room on the path again: those who were refused are told.
+    /// There may be room on the path again: those who were refused for want of room are told.
     pub fn has_room(&mut self) {
-        self.has_moved |= !self.blocked.is_empty();
         for index in std::mem::take(&mut self.blocked) {
             self.note(index);
         }
+    }
+
+    /// Memory and descriptors may be there again: those who were refused for want of these are told.
+    pub fn retry(&mut self) {
+        for index in std::mem::take(&mut self.lacking) {
+            self.note(index);
+        }
+    }
+
+    /// Bytes that stay in pages of the path that there is.
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept.bytes()
     }
 
     /// Sends nothing more.
     pub fn shut_sending(&mut self, id: ConnectionId) {
         let Some(connection) = self.connection_mut(id) else { return };
         if !std::mem::replace(&mut connection.is_send_shut, true) {
-            self.say(id.index() as u32, say::SHUT_SENDING);
+            if !self.shut_directly(id.index() as u32) {
+                self.say(id.index() as u32, say::SHUT_SENDING);
+            }
             self.note(id.index() as u32);
         }
     }
@@ -510,6 +580,7 @@ impl Client {
         let Some(connection) = self.connection_mut(id) else { return };
         connection.is_send_shut = true;
         connection.is_receive_shut = true;
+        self.leave_directly(id.index() as u32, true);
         self.say(id.index() as u32, say::RESET);
         self.note(id.index() as u32);
     }
@@ -522,9 +593,10 @@ impl Client {
         self.give_up(id.index() as u32);
     }
 
-    /// Returns true if a connection that was closed is not over.
+    /// Returns true if a connection that was closed or reset is not over. A reset is over when it was said to the machine.
     pub fn is_closing(&self, id: ConnectionId) -> bool {
-        self.slot(id).is_some_and(|slot| slot.say & say::CLOSE != 0 || slot.is_closing)
+        let is_closing = |slot: &Slot| slot.is_closed() || slot.say & say::RESET != 0;
+        self.slot(id).is_some_and(is_closing)
     }
 
     /// A listener is closed, with the connections that wait there.
@@ -554,19 +626,19 @@ impl Client {
     }
 
     /// Closes a listener or a socket of datagrams that is being opened, or a connection.
-    pub fn give_up_opening(&mut self, id: ConnectionId) {
-        if self.slot(id).is_some_and(|slot| slot.socket.is_some()) {
-            self.give_up(id.index() as u32);
+    pub fn give_up_opening(&mut self, id: ConnectionId, receiver: Option<&mut Receiver>) {
+        match self.slot(id).and_then(|slot| slot.socket.as_ref()) {
+            // They may be open by now, and have what came meanwhile.
+            Some(Socket::Connection(_)) => self.close(id, receiver),
+            Some(Socket::Listener(_)) => self.stop_listening(id, receiver),
+            Some(Socket::Datagrams(_)) => self.unbind(id),
+            None => {}
         }
     }
 
-    /// Closes a socket: its number is free when the machine has said so.
+    /// Closes a socket, of which nothing is parked any more: its number is free when the machine has said so.
     fn give_up(&mut self, index: u32) {
-        if let Some(Socket::Listener(listener)) = &mut self.slots[index as usize].socket {
-            for waiting in std::mem::take(&mut listener.waiting) {
-                self.close_unwanted(waiting, None);
-            }
-        }
+        self.leave_directly(index, false);
         let slot = &mut self.slots[index as usize];
         slot.token = None;
         self.changed.remove(&index);
@@ -613,11 +685,11 @@ impl Client {
         }
     }
 
-    /// Why a datagram was not sent, if one was not. It is said once, but for a machine that is gone.
+    /// Why a datagram was not sent, if one was not. It is said once; that the machine is gone, always, once all that had come was received.
     pub fn take_refused(&mut self, id: ConnectionId) -> Option<Failure> {
-        let is_lost = self.is_lost(id);
         let refused = self.datagrams_mut(id).and_then(|datagrams| datagrams.refused.take());
-        refused.or(is_lost.then_some(Failure::MachineGone))
+        let is_over = self.is_lost(id) && self.peek_from(id).is_none();
+        refused.or(is_over.then_some(Failure::MachineGone))
     }
 
     /// The next datagram, and from where.
@@ -649,10 +721,10 @@ impl Client {
         sender: &mut Sender,
     ) -> Result<bool, SendError> {
         let index = id.index() as u32;
-        if !self.flush(sender)? {
-            self.blocked.insert(index);
-            return Err(SendError::Full);
+        if self.is_lost(id) {
+            return Ok(false);
         }
+        self.flush_for(index, sender)?;
         let Some(datagrams) = self.datagrams_mut(id) else { return Ok(false) };
         let bytes = data.len() + DATAGRAM_BYTES;
         if bytes > datagrams.grant {
@@ -667,9 +739,7 @@ impl Client {
         match sender.send(&Head::new(Kind::Datagram, index).bytes(), &body) {
             Ok(()) => datagrams.may_send -= bytes,
             Err(error) => {
-                if !matches!(error, SendError::Severed(_)) {
-                    self.blocked.insert(index);
-                }
+                self.refuse(index, &error);
                 return Err(error);
             }
         }
@@ -681,6 +751,14 @@ impl Client {
     /// # Errors
     /// [`SendError`], never `Full`: the path is of no use.
     pub fn flush(&mut self, sender: &mut Sender) -> Result<bool, SendError> {
+        while let Some(head) = self.to_answer.front() {
+            match sender.send(&head.bytes(), &[]) {
+                Ok(()) => {}
+                Err(SendError::Full | SendError::Quiesced) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+            self.to_answer.pop_front();
+        }
         while let Some(index) = self.to_say.front().copied() {
             match self.say_all_of(index, sender) {
                 Ok(()) => {}
@@ -719,8 +797,8 @@ impl Client {
                     sender.send(&head.bytes(), &address_bytes(one.address))?;
                 }
                 (say::ASSOCIATE, Some(Socket::Datagrams(one))) => {
-                    if let Some(remote) = one.associating {
-                        let head = Head::new(Kind::Associate, number);
+                    if let Some((value, remote)) = one.associating {
+                        let head = Head { value, ..Head::new(Kind::Associate, number) };
                         sender.send(&head.bytes(), &address_bytes(remote))?;
                     }
                 }
@@ -753,6 +831,9 @@ impl Client {
                     if slot.token.is_some() {
                         self.changed.insert(index);
                     }
+                }
+                (say::MOVED, Some(_)) => {
+                    sender.send(&Head::new(Kind::Moved, number).bytes(), &[])?;
                 }
                 (say::SHUT_SENDING, Some(_)) => {
                     let head = Head { code: 1, ..Head::new(Kind::Shut, number) };
@@ -806,6 +887,10 @@ impl Client {
     pub fn lose(&mut self, left: Left) {
         self.gone = Some(left);
         self.to_say.clear();
+        self.to_answer.clear();
+        // Nobody says any more that there is room.
+        self.blocked.clear();
+        self.lacking.clear();
         // The next machine has numbers of its own.
         self.accepted.clear();
         self.has_moved = true;
@@ -832,14 +917,22 @@ impl Client {
                     }
                 }
                 Some(Socket::Listener(one)) => one.failure = Some(Failure::MachineGone),
-                Some(Socket::Datagrams(one)) => one.refused = Some(Failure::MachineGone),
+                // It has that error for good, behind what has come.
+                Some(Socket::Datagrams(_)) => {}
             }
             self.note(index);
         }
+        // Who is met is met at a machine.
+        (0..self.peers.len()).for_each(|at| self.lose_peer(at));
     }
 
-    /// The path has ended, as the program learns it when it sends.
-    pub fn lose_path(&mut self, severed: Severed) {
+    /// The path has ended, as the program learns it when it sends. What the machine had sent before comes first.
+    pub fn lose_path(&mut self, severed: Severed, receiver: &mut Receiver) {
+        for _ in 0..CALLS_AT_END_MAX {
+            if !self.take_in(receiver) {
+                break;
+            }
+        }
         if self.gone.is_none() {
             self.lose(Left::Severed(severed));
         }
@@ -861,7 +954,9 @@ impl Client {
                 match head.kind {
                     Kind::Data => {
                         let index = self.reader(head, message.body.len())?;
-                        let Some(connection) = self.wanted(index) else { return Ok(()) };
+                        let Some(connection) = wanted(&mut self.slots, index) else {
+                            return Ok(());
+                        };
                         connection.parked.push_copy(message.body);
                         self.note(index);
                         Ok(())
@@ -887,12 +982,12 @@ impl Client {
         match is_data {
             Ok(Ok(index)) => {
                 let Client { slots, kept, .. } = self;
-                match &mut slots[index as usize].socket {
-                    Some(Socket::Connection(one)) if one.is_wanted() => {
-                        one.parked.push_page(index, page, kept, receiver);
+                match wanted(slots, index) {
+                    Some(connection) => {
+                        connection.parked.push_page(index, page, kept, receiver);
                         self.note(index);
                     }
-                    _ => {
+                    None => {
                         let _ = receiver.give_back(page);
                     }
                 }
@@ -941,6 +1036,8 @@ impl Client {
             return Err(Fault::Credit);
         }
         one.left = one.left.saturating_sub(bytes as u64);
+        one.came += bytes as u64;
+        one.has_finished |= one.is_complete && one.left == 0;
         if is_closed {
             one.dropped += bytes;
         } else if one.is_receive_shut {
@@ -953,16 +1050,6 @@ impl Client {
     fn consumed_by(&mut self, index: u32) {
         let id = self.id(index);
         self.consumed(id, 0);
-    }
-
-    /// A connection whose program still takes what comes.
-    fn wanted(&mut self, index: u32) -> Option<&mut Connection> {
-        let slot = &mut self.slots[index as usize];
-        let is_closed = slot.is_closed();
-        match &mut slot.socket {
-            Some(Socket::Connection(one)) if one.is_wanted() && !is_closed => Some(one),
-            _ => None,
-        }
     }
 
     /// Takes what the machine says of a socket.
@@ -979,10 +1066,14 @@ impl Client {
             self.has_moved = true;
             return Ok(());
         }
+        if matches!(head.kind, Kind::Expect | Kind::Meet) {
+            return self.on_introduced(head, name_of_value(head.value)?);
+        }
         let index = self.named(head.socket)?;
         match head.kind {
+            Kind::Joined => self.on_joined(index, head.value)?,
             Kind::Opened => self.on_opened(index, head, body)?,
-            Kind::Failed => self.on_failed(index, Failure::of_code(head.code))?,
+            Kind::Failed => self.on_failed(index, head)?,
             Kind::Accepted => return self.on_accepted(index, head, body),
             Kind::Datagram => self.on_datagram(index, body)?,
             Kind::Credit => {
@@ -990,7 +1081,11 @@ impl Client {
                 let credit = credit.ok_or(Fault::Value)?;
                 match &mut self.slots[index as usize].socket {
                     Some(Socket::Connection(one)) => one.may_send += credit,
-                    Some(Socket::Datagrams(one)) => one.may_send += credit,
+                    Some(Socket::Datagrams(one)) => {
+                        one.may_send += credit;
+                        // The machine gives more than before when it has more.
+                        one.grant = one.grant.max(one.may_send);
+                    }
                     _ => return Err(Fault::Socket),
                 }
             }
@@ -1000,8 +1095,14 @@ impl Client {
             },
             Kind::Broken => match &mut self.slots[index as usize].socket {
                 Some(Socket::Connection(one)) if one.is_open && !one.has_broken => {
-                    (one.end, one.left) = (Some(Failure::of_code(head.code)), head.value);
                     one.has_broken = true;
+                    one.left = head.value & !COMPLETE;
+                    one.is_complete = head.value & COMPLETE != 0;
+                    one.has_finished |= one.is_complete && one.left == 0;
+                    // A peer may have said it already.
+                    if !one.has_told_end {
+                        one.end.get_or_insert(Failure::of_code(head.code));
+                    }
                 }
                 _ => return Err(Fault::Socket),
             },
@@ -1026,7 +1127,7 @@ impl Client {
 
     fn on_opened(&mut self, index: u32, head: Head, body: &[u8]) -> Result<(), Fault> {
         let credit = usize::try_from(head.value).ok().filter(|it| *it <= CREDIT_BYTES_MAX);
-        let credit = credit.ok_or(Fault::Value)?;
+        let credit = credit.ok_or(Fault::Value);
         match &mut self.slots[index as usize].socket {
             Some(Socket::Connection(one)) => {
                 let (local, rest) = split_address(body)?;
@@ -1034,7 +1135,7 @@ impl Client {
                     return Err(Fault::Socket);
                 }
                 (one.local, one.remote) = (local, only_address(rest)?);
-                (one.is_open, one.may_send) = (true, credit);
+                (one.is_open, one.may_send) = (true, credit?);
             }
             Some(Socket::Listener(one)) => {
                 if one.has_opened {
@@ -1043,25 +1144,38 @@ impl Client {
                 (one.address, one.has_opened) = (only_address(body)?, true);
             }
             Some(Socket::Datagrams(one)) if one.has_opened => {
-                one.associated = Some(Ok(only_address(body)?));
+                let (local, rest) = split_address(body)?;
+                let remote = only_address(rest)?;
+                let is_awaited = one.is_awaited(head.value)?;
+                one.connected = Some(remote);
+                if is_awaited {
+                    one.associated = Some(Ok(local));
+                }
+                // What others have sent is dropped.
+                one.clear_others(remote);
+                self.say(index, say::CREDIT);
             }
             Some(Socket::Datagrams(one)) => {
                 (one.address, one.has_opened) = (only_address(body)?, true);
-                (one.may_send, one.grant) = (credit, credit);
+                one.may_send = credit?;
+                one.grant = one.may_send;
             }
             None => return Err(Fault::Socket),
         }
         Ok(())
     }
 
-    fn on_failed(&mut self, index: u32, failure: Failure) -> Result<(), Fault> {
+    fn on_failed(&mut self, index: u32, head: Head) -> Result<(), Fault> {
+        let failure = Failure::of_code(head.code);
         let slot = &mut self.slots[index as usize];
         match &mut slot.socket {
             Some(Socket::Connection(one)) if !one.is_open => one.end = Some(failure),
             Some(Socket::Listener(one)) if !one.has_opened => one.failure = Some(failure),
             Some(Socket::Datagrams(one)) if !one.has_opened => one.failure = Some(failure),
-            Some(Socket::Datagrams(one)) if one.associating.is_some() => {
-                one.associated = Some(Err(failure));
+            Some(Socket::Datagrams(one)) => {
+                if one.is_awaited(head.value)? {
+                    one.associated = Some(Err(failure));
+                }
             }
             _ => return Err(Fault::Socket),
         }
@@ -1080,7 +1194,7 @@ impl Client {
         let remote = only_address(rest)?;
         let slot = &self.slots[listener as usize];
         let is_closed = slot.is_closed();
-        if !matches!(&slot.socket, Some(Socket::Listener(_))) {
+        if !matches!(&slot.socket, Some(Socket::Listener(one)) if one.has_opened) {
             return Err(Fault::Socket);
         }
         let connection = Connection::accepted(number, (local, remote), credit);
@@ -1110,8 +1224,7 @@ impl Client {
         if one.waiting_bytes + one.to_return + bytes > DATAGRAM_CREDIT_BYTES {
             return Err(Fault::Credit);
         }
-        let target = one.associating.or(one.connected);
-        if is_closed || target.is_some_and(|target| target != from) {
+        if is_closed || one.connected.is_some_and(|connected| connected != from) {
             one.to_return += bytes;
             if !is_closed && one.to_return >= DATAGRAM_CREDIT_BYTES / 4 {
                 self.say(index, say::CREDIT);
@@ -1121,6 +1234,16 @@ impl Client {
         one.waiting_bytes += bytes;
         one.waiting.push_back((from, data.to_vec()));
         Ok(())
+    }
+}
+
+/// A connection whose program still takes what comes.
+fn wanted(slots: &mut [Slot], index: u32) -> Option<&mut Connection> {
+    let slot = &mut slots[index as usize];
+    let is_closed = slot.is_closed();
+    match &mut slot.socket {
+        Some(Socket::Connection(one)) if one.is_wanted() && !is_closed => Some(one),
+        _ => None,
     }
 }
 

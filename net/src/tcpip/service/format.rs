@@ -13,6 +13,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use fabric::name::Name;
+
 use crate::tcpip::{End, KeepAlive};
 
 /// Bytes of a message's head.
@@ -24,6 +26,9 @@ pub(super) const ADDRESS_BYTES: usize = 20;
 /// Numbers of sockets that the machine has chosen, for connections that it has accepted, have this bit.
 pub(super) const ACCEPTED: u32 = 1 << 31;
 
+/// In the value of [`Kind::Broken`]: what still comes is all that the other side had to send.
+pub(super) const COMPLETE: u64 = 1 << 63;
+
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -34,7 +39,7 @@ pub(super) enum Kind {
     Listen = 2,
     /// Client: bind a socket of datagrams. Body: the address.
     Bind = 3,
-    /// Client: connect a socket of datagrams. Body: the address.
+    /// Client: connect a socket of datagrams; the value is a number that the answer repeats, 1 or more and each more than the last. Body: the address.
     Associate = 4,
     /// Both: bytes of a stream.
     Data = 5,
@@ -50,28 +55,46 @@ pub(super) enum Kind {
     Close = 10,
     /// Client: an option (code), with its value.
     Set = 11,
+    /// Client: of a pair of clients (the socket is its number), it takes a path from the other (code 0), or does not want one (1).
+    Ready = 12,
+    /// Client: of a pair of clients, it has the path to the other (code 0), or gets none (1).
+    Met = 13,
+    /// Client: from now on what it sends over this connection goes to the other client directly.
+    Moved = 14,
     /// Machine: the first message. The value is how many sockets the client may have. Body: the machine's addresses.
     Welcome = 32,
     /// Machine: a socket is open; the value is the credit that the machine gives. Body: its address, and the other side's of a
-    /// connection.
+    /// connection. Of an open socket of datagrams: it is connected; the value is the number of the question. Body: both addresses.
     Opened = 33,
-    /// Machine: a socket was not opened, or not associated, and is gone (code: [`Failure`]).
+    /// Machine: a socket was not opened, and is gone, or not connected; then the value is the number of the question (code: [`Failure`]).
     Failed = 34,
     /// Machine: a listener (the socket) has a connection, whose number is the lower half of the value; the upper half is its credit.
     /// Body: both addresses.
     Accepted = 35,
     /// Machine: the other side has closed its half.
     Finished = 36,
-    /// Machine: the connection has ended (code: [`Failure`]).
+    /// Machine: the connection has ended (code: [`Failure`]). The value is how many bytes still come, with [`COMPLETE`] if the other side had closed
+    /// its half before.
     Broken = 37,
     /// Machine: the socket's number is free.
     Closed = 38,
     /// Machine: the other side of a socket of datagrams has refused one, or there is no way to it (code: [`Failure`]).
     Refused = 39,
+    /// Machine: of a pair of clients (the socket is its number, the value the other's guest), the other asks for a path soon; or does not
+    /// any more (code 1).
+    Expect = 40,
+    /// Machine: the same, and the other waits to be asked for a path.
+    Meet = 41,
+    /// Machine: on the path of a pair of clients (the upper half of the value) this connection has the number that is the lower half.
+    Joined = 42,
+    /// Another client: it knows the connection of this number (the socket), and takes so many bytes (the value).
+    Hello = 64,
+    /// Another client: it has closed the connection (code 0), or reset it (1). The value is where in the stream it has ceased to read.
+    Bye = 65,
 }
 
 impl Kind {
-    const ALL: [Kind; 19] = [
+    const ALL: [Kind; 27] = [
         Kind::Connect,
         Kind::Listen,
         Kind::Bind,
@@ -83,6 +106,9 @@ impl Kind {
         Kind::Reset,
         Kind::Close,
         Kind::Set,
+        Kind::Ready,
+        Kind::Met,
+        Kind::Moved,
         Kind::Welcome,
         Kind::Opened,
         Kind::Failed,
@@ -91,6 +117,11 @@ impl Kind {
         Kind::Broken,
         Kind::Closed,
         Kind::Refused,
+        Kind::Expect,
+        Kind::Meet,
+        Kind::Joined,
+        Kind::Hello,
+        Kind::Bye,
     ];
 }
 
@@ -314,6 +345,16 @@ pub(super) fn split_address(body: &[u8]) -> Result<(SocketAddr, &[u8]), Fault> {
     Ok((SocketAddr::new(ip, port), rest))
 }
 
+/// A guest's name, as a value.
+pub(super) fn name_value(name: Name) -> u64 {
+    u64::from_le_bytes(name.bytes())
+}
+
+/// The guest's name that a value is.
+pub(super) fn name_of_value(value: u64) -> Result<Name, Fault> {
+    Name::parse(value.to_le_bytes()).ok_or(Fault::Value)
+}
+
 /// The one address of a body.
 pub(super) fn only_address(body: &[u8]) -> Result<SocketAddr, Fault> {
     match split_address(body)? {
@@ -375,7 +416,7 @@ mod tests {
             bad[reserved] = 1;
             assert_eq!(Head::parse(&bad), Err(Fault::Head));
         }
-        for kind in [0, 12, 31, 40, 255] {
+        for kind in [0, 15, 31, 43, 66, 255] {
             let mut bad = good;
             bad[0] = kind;
             assert_eq!(Head::parse(&bad), Err(Fault::Kind));

@@ -25,7 +25,7 @@ mod server;
 pub use client::Client;
 pub use format::{Failure, Fault};
 pub use server::{
-    ClientCounters, ClientLimits, Given, Ground, Left, Service, ServiceCounters, Taken,
+    ClientCounters, ClientLimits, Given, Ground, Left, SHARE_MAX, Service, ServiceCounters, Taken,
 };
 
 /// Bytes of data in one message at most: with its head it fits into a page.

@@ -20,11 +20,32 @@ pub(super) struct Kept {
     bytes: usize,
     /// Messages that have come.
     messages: u64,
+    /// The last of them that came over the path before: its pages, and those of earlier ones, count no more.
+    last_before: u64,
     /// The pages that are kept, and some that were, oldest first: the message, and the socket.
     pages: VecDeque<(u64, u32)>,
 }
 
 impl Kept {
+    /// There is another path. What is kept of the last one takes nothing off this one.
+    pub(super) fn begin_path(&mut self) {
+        self.bytes = 0;
+        self.last_before = self.messages;
+        self.pages.clear();
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The page of this message is kept no more.
+    fn release(&mut self, message: u64, bytes: usize) {
+        if message > self.last_before {
+            self.bytes -= bytes;
+        }
+    }
+
     /// A message has come.
     pub(super) fn count(&mut self) {
         self.messages += 1;
@@ -114,7 +135,7 @@ impl Parked {
         let Some(at) = self.pieces.iter().position(is_it) else { return };
         let empty = Piece::Copied(Vec::new());
         let Piece::InPage(_, page) = std::mem::replace(&mut self.pieces[at], empty) else { return };
-        kept.bytes -= page.body_bytes();
+        kept.release(message, page.body_bytes());
         let before = at.checked_sub(1).map(|before| &mut self.pieces[before]);
         match before {
             Some(Piece::Copied(before)) if before.len() + page.body_bytes() <= COPY_BYTES => {
@@ -167,8 +188,8 @@ impl Parked {
             }
             self.taken = 0;
             match self.pieces.pop_front() {
-                Some(Piece::InPage(_, page)) => {
-                    kept.bytes -= page.body_bytes();
+                Some(Piece::InPage(message, page)) => {
+                    kept.release(message, page.body_bytes());
                     if let Some(receiver) = receiver.as_deref_mut() {
                         give_back(receiver, page);
                     }

@@ -1,6 +1,7 @@
 //! The machine's side: the sockets of all clients, and what each client may have.
 
 mod client;
+mod pairs;
 mod socket;
 
 pub(super) use client::FAILED_MAX;
@@ -12,9 +13,11 @@ use std::ops::Bound;
 use fabric::name::Name;
 use fabric::path::{Receiver, SendError, Sender, Severed};
 
-use self::client::ClientState;
+use self::client::{ClientState, Note};
+use self::pairs::{Pairs, Stage};
 use self::socket::Socket;
 use super::Fault;
+use super::format::{Head, Kind, name_value};
 use crate::tcpip::{Awaited, ConnectionId, SendToError, Stack};
 
 /// Messages of one client that are taken in one turn, at most, and their bytes, about.
@@ -40,6 +43,9 @@ pub trait Ground {
     -> Result<(), SendToError>;
 }
 
+/// The largest share of a client: its turn takes so many times as long as another's, and the network is looked at between two turns.
+pub const SHARE_MAX: u32 = 20;
+
 /// What one client may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
@@ -47,13 +53,15 @@ pub struct ClientLimits {
     pub sockets_max: usize,
     /// Bytes that its sockets may have on their way to the machine, or waiting there, all together.
     pub buffers_max: usize,
-    /// Its share of the machine's time, beside the shares of other clients that have work: at least 1.
+    /// Its share of the machine's time, beside the shares of other clients that have work: 1 to [`SHARE_MAX`].
     pub share: u32,
+    /// Whether it may have paths to other clients that it talks with. Both must.
+    pub introduce: bool,
 }
 
 impl Default for ClientLimits {
     fn default() -> ClientLimits {
-        ClientLimits { sockets_max: 1024, buffers_max: 64 << 20, share: 1 }
+        ClientLimits { sockets_max: 1024, buffers_max: 64 << 20, share: 1, introduce: true }
     }
 }
 
@@ -76,6 +84,8 @@ pub struct ClientCounters {
     pub turns_cut: u64,
     /// Times that there was no room on its path.
     pub waits_for_room: u64,
+    /// Connections whose bytes from this client go to another client directly since then. They are not counted here.
+    pub moved: u64,
 }
 
 /// What the service has done for all clients together.
@@ -85,6 +95,8 @@ pub struct ServiceCounters {
     pub attached: u64,
     /// Clients that were sent away for what they wrote.
     pub faults: u64,
+    /// Pairs of clients that were introduced to each other, and have a path.
+    pub introduced: u64,
 }
 
 /// What came of taking what a client has sent.
@@ -148,6 +160,7 @@ pub struct Service {
     deadlines: BTreeSet<(u64, usize, u32)>,
     /// Clients that have something to be given.
     to_give: BTreeSet<usize>,
+    pairs: Pairs,
     counters: ServiceCounters,
 }
 
@@ -180,6 +193,11 @@ impl Service {
         for socket in client.into_sockets() {
             self.end(socket, ground);
         }
+        for pair in self.pairs.remove(number) {
+            if pair.is_asked != number && matches!(pair.stage, Stage::Expected | Stage::Meeting) {
+                self.call_off(pair.number, pair.is_asked);
+            }
+        }
         self.closing.retain(|_, (of, _)| *of != number);
         self.deadlines.retain(|(_, of, _)| *of != number);
         self.waits.retain(|(of, _)| *of != number);
@@ -207,6 +225,103 @@ impl Service {
         }
     }
 
+    /// Two clients talk with each other over this connection of one of them: they are introduced, or the connection gets a number on their path.
+    fn introduce(&mut self, number: usize, socket: u32, ground: &mut impl Ground) {
+        let Some((other, mirror)) = self.mirror(number, socket, ground) else { return };
+        let may = |at: usize| {
+            let client = self.clients.get(at).and_then(Option::as_ref);
+            client.is_some_and(|client| client.limits.introduce)
+        };
+        let name = |at: usize| self.clients[at].as_ref().map(|client| client.name);
+        if !may(number) || !may(other) || name(number) == name(other) {
+            return;
+        }
+        let pair = match self.pairs.get_or_begin(number, other) {
+            Ok(pair) if pair.stage == Stage::Met => pair,
+            Ok(_) => return,
+            Err(pair) => {
+                let head = Head::new(Kind::Expect, pair.number);
+                return self.tell_of(head, number, other);
+            }
+        };
+        let value = pair.next_connection();
+        for (number, socket) in [(number, socket), (other, mirror)] {
+            if let Some(client) = self.clients[number].as_mut() {
+                client.join(socket, value);
+                self.to_give.insert(number);
+            }
+        }
+    }
+
+    /// The client at the other side of a connection, and what it calls it: both are open, and were not joined before.
+    fn mirror(&self, number: usize, socket: u32, ground: &mut impl Ground) -> Option<(usize, u32)> {
+        let id = self.clients.get(number)?.as_ref()?.unjoined(socket)?;
+        let stack = ground.stack();
+        let (local, remote) = stack.ends(id)?;
+        let (other, mirror) = of_token(stack.token_between(remote, local)?);
+        let of_other = self.clients.get(other)?.as_ref()?.unjoined(mirror)?;
+        let are_two = other != number && stack.ends(of_other) == Some((remote, local));
+        are_two.then_some((other, mirror))
+    }
+
+    /// Tells a client something of another.
+    fn tell_of(&mut self, head: Head, of: usize, to: usize) {
+        let Some(name) = self.clients.get(of).and_then(Option::as_ref).map(|one| one.name) else {
+            return;
+        };
+        if let Some(client) = self.clients.get_mut(to).and_then(Option::as_mut) {
+            client.reply(Head { value: name_value(name), ..head });
+            self.to_give.insert(to);
+        }
+    }
+
+    /// A client that was told to expect another hears that nobody comes.
+    fn call_off(&mut self, pair: u32, is_asked: usize) {
+        if let Some(client) = self.clients.get_mut(is_asked).and_then(Option::as_mut) {
+            let value = name_value(client.name);
+            client.reply(Head { code: 1, value, ..Head::new(Kind::Expect, pair) });
+            self.to_give.insert(is_asked);
+        }
+    }
+
+    /// A client has said something of a pair. What comes of one that there is no more means nothing.
+    fn answered(&mut self, number: usize, head: Head) {
+        let Some(pair) = self.pairs.of(head.socket, number) else { return };
+        let is_asked = pair.is_asked == number;
+        let (stage, tell) = match (head.kind, pair.stage, head.code) {
+            (Kind::Ready, Stage::Expected, 0) if is_asked => (Stage::Meeting, true),
+            (Kind::Ready, Stage::Expected, _) if is_asked => (Stage::Apart, false),
+            (Kind::Met, Stage::Meeting, 0) if !is_asked => (Stage::Met, false),
+            (Kind::Met, Stage::Meeting, _) if !is_asked => (Stage::Apart, true),
+            // A path that there was is gone.
+            (Kind::Met, Stage::Met, 1) => (Stage::Apart, false),
+            _ => return,
+        };
+        pair.stage = stage;
+        let pair = *pair;
+        match stage {
+            Stage::Meeting => {
+                self.tell_of(Head::new(Kind::Meet, pair.number), pair.is_asked, pair.asks);
+            }
+            Stage::Apart if tell => self.call_off(pair.number, pair.is_asked),
+            Stage::Met => self.counters.introduced += 1,
+            Stage::Expected | Stage::Apart => {}
+        }
+    }
+
+    /// A client sends what it has to send over a connection directly: the other side hears of its end there.
+    fn moved(&mut self, number: usize, socket: u32, ground: &mut impl Ground) {
+        let client = self.clients.get(number).and_then(Option::as_ref);
+        let Some(id) = client.and_then(|client| client.connection_id(socket)) else { return };
+        let stack = ground.stack();
+        let ends = stack.ends(id);
+        let token = ends.and_then(|(local, remote)| stack.token_between(remote, local));
+        let Some((other, mirror)) = token.map(of_token) else { return };
+        if let Some(client) = self.clients.get_mut(other).and_then(Option::as_mut) {
+            client.set_moved_in(mirror);
+        }
+    }
+
     /// The clients that there are: number, name, and what each has.
     pub fn clients(&self) -> impl Iterator<Item = (usize, Name, ClientLimits, ClientCounters)> {
         self.clients.iter().enumerate().filter_map(|(number, client)| {
@@ -225,6 +340,24 @@ impl Service {
     /// # Errors
     /// [`Left`]: then the client is to be detached, and its path ended.
     pub fn take(
+        &mut self,
+        number: usize,
+        receiver: &mut Receiver,
+        ground: &mut impl Ground,
+    ) -> Result<Taken, Left> {
+        let taken = self.take_messages(number, receiver, ground)?;
+        let noted = self.clients.get_mut(number).and_then(Option::as_mut);
+        for note in noted.map(|client| std::mem::take(&mut client.notes)).unwrap_or_default() {
+            match note {
+                Note::Talks(socket) => self.introduce(number, socket, ground),
+                Note::Moved(socket) => self.moved(number, socket, ground),
+                Note::Answered(head) => self.answered(number, head),
+            }
+        }
+        Ok(taken)
+    }
+
+    fn take_messages(
         &mut self,
         number: usize,
         receiver: &mut Receiver,

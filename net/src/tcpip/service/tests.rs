@@ -6,6 +6,8 @@ use fabric::path::{Receiver, SendError, Sender, Shape, Side, Terms};
 use os::doorbell::{Doorbell, Listen};
 use proptest::prelude::*;
 
+mod peers;
+
 use super::format::{Head, Kind, address_bytes};
 use super::*;
 use crate::lan::frame::Mac;
@@ -55,8 +57,13 @@ impl Ground for Base {
 
 /// Both ends of a path.
 fn path() -> [(Sender, Receiver); 2] {
+    path_of(1 << 30)
+}
+
+/// Both ends of a path, each of which may have so much storage.
+fn path_of(storage_bytes_max: u64) -> [(Sender, Receiver); 2] {
     let terms = Terms {
-        storage_bytes_max: 1 << 30,
+        storage_bytes_max,
         peer_storage_bytes_max: 1 << 30,
         window_bytes: WINDOW_BYTES,
         ..Terms::DEFAULT
@@ -80,6 +87,8 @@ struct Party {
     is_full: bool,
     /// Set while the client takes nothing in.
     sleeps: bool,
+    /// Paths to other clients, by the numbers that this one has for them.
+    peers: Vec<Option<(Sender, Receiver)>>,
 }
 
 #[derive(Clone, Copy)]
@@ -92,6 +101,9 @@ struct World {
     base: Base,
     service: Service,
     parties: Vec<Party>,
+    /// Set if no client gets a path to another.
+    keeps_apart: bool,
+    peer_faults: Vec<Fault>,
 }
 
 impl World {
@@ -103,6 +115,8 @@ impl World {
             base: Base { stack, now: 1 },
             service: Service::default(),
             parties: Vec::new(),
+            keeps_apart: false,
+            peer_faults: Vec::new(),
         };
         limits.iter().for_each(|limits| world.attach(*limits));
         world.settle();
@@ -116,7 +130,19 @@ impl World {
         let client = Client::default();
         let far = Some(far);
         let (left, is_full, sleeps) = (None, false, false);
-        self.parties.push(Party { number, client, near, far, left, is_full, sleeps });
+        let peers = Vec::new();
+        self.parties.push(Party { number, client, near, far, left, is_full, sleeps, peers });
+    }
+
+    /// The client uses another path, after the last has ended.
+    fn attach_again(&mut self, at: usize) {
+        let number =
+            self.service.attach(format!("C{at}").parse().unwrap(), ClientLimits::default());
+        let [near, far] = path();
+        let party = &mut self.parties[at];
+        (party.number, party.near, party.far) = (number, near, Some(far));
+        party.client.attach_again();
+        self.settle();
     }
 
     fn drop_far(&mut self, at: usize) {
@@ -125,9 +151,63 @@ impl World {
         self.service.detach(number, &mut self.base);
     }
 
+    /// Clients that are to meet get a path, unless the world keeps them apart.
+    fn meet(&mut self) {
+        for at in 0..self.parties.len() {
+            while let Some((peer, name)) = self.parties[at].client.next_to_meet() {
+                let own = format!("C{at}").parse().unwrap();
+                let other = name.as_str()[1..].parse::<usize>().unwrap();
+                let expected = self.parties[other].client.expected(own);
+                let (Some(of_other), false) = (expected, self.keeps_apart) else {
+                    self.parties[at].client.lose_peer(peer);
+                    continue;
+                };
+                for ((at, peer), halves) in [(at, peer), (other, of_other)].into_iter().zip(path())
+                {
+                    let Party { client, peers, .. } = &mut self.parties[at];
+                    if peers.len() <= peer {
+                        peers.resize_with(peer + 1, || None);
+                    }
+                    peers[peer] = Some(halves);
+                    client.meet(peer);
+                }
+            }
+        }
+    }
+
+    /// What goes between clients directly.
+    fn step_peers(&mut self) {
+        for Party { client, peers, sleeps, .. } in &mut self.parties {
+            for (at, place) in peers.iter_mut().enumerate() {
+                let Some((sender, receiver)) = place else { continue };
+                receiver.hear(Listen::Now);
+                let took = match *sleeps {
+                    true => Ok(false),
+                    false => client.take_in_from(at, receiver),
+                };
+                if let Err(left) = took {
+                    if let Left::Fault(fault) = left {
+                        self.peer_faults.push(fault);
+                        sender.sever(fault.text());
+                    }
+                    client.lose_peer(at);
+                    *place = None;
+                    continue;
+                }
+                let _ = client.flush_to(at, sender);
+                sender.flush();
+                if client.is_blocked_at(at) && sender.is_ready() {
+                    client.has_room_at(at);
+                }
+            }
+        }
+    }
+
     /// One turn of everybody.
     fn step(&mut self) {
         self.base.now += 10_000;
+        self.meet();
+        self.step_peers();
         for at in 0..self.parties.len() {
             let Party { number, client, near, far, .. } = &mut self.parties[at];
             let _ = client.flush(&mut near.0);
@@ -204,6 +284,14 @@ impl World {
         Listening { id, address: opened.expect("it is free") }
     }
 
+    fn bind(&mut self, at: usize, port: u16) -> Listening {
+        let address = SocketAddr::new(MACHINE.parse().unwrap(), port);
+        let id = self.parties[at].client.bind(address).unwrap();
+        self.settle();
+        let opened = self.parties[at].client.opened(id).expect("it is opened");
+        Listening { id, address: opened.expect("it is free") }
+    }
+
     /// A connection between two clients: both ends.
     fn connect(&mut self, from: usize, to: usize, listening: Listening) -> [ConnectionId; 2] {
         let near = self.parties[from].client.connect(listening.address).unwrap();
@@ -217,17 +305,25 @@ impl World {
 
     /// Sends what there is credit for: how many bytes.
     fn write(&mut self, at: usize, id: ConnectionId, bytes: &[u8]) -> usize {
-        let Party { client, near, .. } = &mut self.parties[at];
-        let sent = client.write_with(id, bytes.len(), &mut near.0, |room| {
-            room.copy_from_slice(&bytes[..room.len()]);
-        });
+        let Party { client, near, peers, .. } = &mut self.parties[at];
+        let fill = |room: &mut [u8]| room.copy_from_slice(&bytes[..room.len()]);
+        let route = client.route(id).and_then(|at| peers.get_mut(at)?.as_mut());
+        let sent = match route {
+            Some((sender, _)) => client.write_directly(id, bytes.len(), sender, fill),
+            None => client.write_with(id, bytes.len(), &mut near.0, fill),
+        };
         sent.unwrap_or(0)
     }
 
     fn read(&mut self, at: usize, id: ConnectionId, bytes: usize) -> Vec<u8> {
-        let Party { client, near, .. } = &mut self.parties[at];
+        let Party { client, near, peers, .. } = &mut self.parties[at];
         let mut target = vec![0; bytes];
-        let count = client.read(id, &mut target, Some(&mut near.1));
+        let mut count = client.read(id, &mut target, Some(&mut near.1));
+        if let Some(at) = client.source(id) {
+            let path = peers.get_mut(at).and_then(Option::as_mut);
+            let receiver = path.map(|(_, receiver)| receiver);
+            count += client.read_directly(id, &mut target[count..], receiver);
+        }
         target.truncate(count);
         target
     }
@@ -333,6 +429,7 @@ fn reset_and_death_of_a_client_are_a_reset_at_the_other_side() {
 #[test]
 fn socket_that_is_not_read_delays_no_other_and_costs_its_credit_alone() {
     let mut world = plain(2);
+    world.keeps_apart = true;
     let listening = world.listen(1, 7);
     let stalled: Vec<_> = (0..8).map(|_| world.connect(0, 1, listening)).collect();
     let [near, far] = world.connect(0, 1, listening);
@@ -405,13 +502,7 @@ fn connections_beyond_a_clients_limit_wait_in_the_backlog() {
 #[test]
 fn datagrams_go_both_ways_with_their_addresses() {
     let mut world = plain(2);
-    let bind = |world: &mut World, at: usize, port: u16| {
-        let address = SocketAddr::new(MACHINE.parse().unwrap(), port);
-        let id = world.parties[at].client.bind(address).unwrap();
-        world.settle();
-        Listening { id, address: world.parties[at].client.opened(id).unwrap().unwrap() }
-    };
-    let (one, other) = (bind(&mut world, 0, 0), bind(&mut world, 1, 5000));
+    let (one, other) = (world.bind(0, 0), world.bind(1, 5000));
     for bytes in [0, 1, 100, 1000, 60_000] {
         let data: Vec<u8> = (0..bytes).map(byte).collect();
         let Party { client, near, .. } = &mut world.parties[0];
@@ -505,11 +596,10 @@ fn bytes_that_came_before_a_reset_are_read_before_it_is_told() {
     let [near, far] = world.connect(0, 1, listening);
     world.parties[0].sleeps = true;
     let mut sent = 0;
-    for _ in 0..100 {
+    world.until(|world| {
         sent += world.write(1, far, &[7; 65_000]);
-        world.step();
-    }
-    assert!(sent > CREDIT_BYTES_MAX);
+        sent > CREDIT_BYTES_MAX
+    });
     world.parties[1].client.abort(far);
     world.settle();
     world.parties[0].sleeps = false;
@@ -729,6 +819,412 @@ fn each_thing_that_a_client_may_not_write_is_refused_by_its_name() {
         world.settle();
         assert_eq!(world.read(1, far, 10), b"on");
     }
+}
+
+#[test]
+fn streams_that_are_closed_with_bytes_on_their_way_stop_no_other_and_accuse_nobody() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    for round in 0..20 {
+        let [near, far] = world.connect(0, 1, listening);
+        world.parties[0].sleeps = true;
+        let mut sent = 0;
+        // In every second round more than all the credit, in the others one page.
+        let least = if round % 2 == 0 { CREDIT_BYTES_MAX } else { 30_000 };
+        world.until(|world| {
+            sent += world.write(1, far, &[7; 65_000]);
+            sent >= least
+        });
+        world.settle();
+        world.close(0, near);
+        world.parties[0].sleeps = false;
+        world.settle();
+        world.close(1, far);
+        world.settle();
+        assert_eq!(world.parties[0].client.gone(), None, "round {round}");
+        assert_eq!(world.parties[0].client.sockets(), 0, "round {round}");
+    }
+    let [near, far] = world.connect(0, 1, listening);
+    let block: Vec<u8> = (0..3000).map(byte).collect();
+    for round in 0..1000 {
+        assert_eq!(world.write(1, far, &block), block.len());
+        let mut found = Vec::new();
+        world.until(|world| {
+            found.extend(world.read(0, near, block.len()));
+            found.len() >= block.len()
+        });
+        assert!(found == block, "round {round}");
+    }
+    assert!(world.parties.iter().all(|party| party.left.is_none()));
+}
+
+#[test]
+fn connections_that_cross_with_the_close_of_their_listener_keep_no_page() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    for round in 0..300_u16 {
+        let listening = world.listen(1, 1000 + round);
+        let near = world.parties[0].client.connect(listening.address).unwrap();
+        // The connection is on its way to the listener's program, and bytes behind it.
+        world.parties[1].sleeps = true;
+        world.until(|world| !world.parties[0].client.is_connecting(near));
+        assert_eq!(world.write(0, near, &[7; 3000]), 3000);
+        world.settle();
+        let how = round % 3;
+        if how == 0 {
+            // It is parked at a connection that nobody has accepted.
+            world.parties[1].sleeps = false;
+            world.settle();
+        }
+        let Party { client, near: path, .. } = &mut world.parties[1];
+        match how {
+            2 => client.give_up_opening(listening.id, Some(&mut path.1)),
+            _ => client.stop_listening(listening.id, Some(&mut path.1)),
+        }
+        world.parties[1].sleeps = false;
+        world.settle();
+        assert_eq!(world.parties[1].client.sockets(), 0, "round {round}");
+        world.close(0, near);
+        world.settle();
+    }
+    assert!(world.parties.iter().all(|party| party.left.is_none()));
+}
+
+#[test]
+fn verbs_of_sockets_of_before_say_nothing_to_the_next_machine() {
+    for is_before in [true, false] {
+        let mut world = plain(2);
+        world.keeps_apart = true;
+        let listening = world.listen(1, 7);
+        let [near, _] = world.connect(0, 1, listening);
+        let own = world.listen(0, 8);
+        let [other, accepted] = world.connect(1, 0, own);
+        let waiting = world.parties[1].client.connect(own.address).unwrap();
+        world.until(|world| !world.parties[1].client.is_connecting(waiting));
+        let bound = world.bind(0, 9);
+        world.until(|world| {
+            world.write(1, other, &[7; 65_000]);
+            world.parties[0].client.waiting(accepted) == CREDIT_BYTES_MAX
+        });
+        world.drop_far(0);
+        world.settle();
+        assert!(world.parties[0].client.gone().is_some());
+        if !is_before {
+            world.attach_again(0);
+        }
+        let use_all = |world: &mut World| {
+            let client = &mut world.parties[0].client;
+            let waiting = client.accept(own.id).map(|(id, _)| id);
+            for id in [near, accepted].into_iter().chain(waiting) {
+                client.set_no_delay(id, true);
+                client.set_keep_alive(id, None);
+                client.shut_sending(id);
+                client.shut_receiving(id);
+                client.abort(id);
+            }
+            assert_eq!(client.associate(bound.id, listening.address), None);
+            assert_eq!(world.write(0, accepted, b"nobody"), 0);
+            world.read(0, accepted, CREDIT_BYTES_MAX);
+            let Party { client, near: path, .. } = &mut world.parties[0];
+            let sent = client.send_to(bound.id, listening.address, b"nobody", &mut path.0);
+            assert!(!matches!(sent, Ok(true)));
+        };
+        use_all(&mut world);
+        if is_before {
+            world.attach_again(0);
+        }
+        // The new machine gives the same numbers as the last one.
+        let again = world.listen(0, 8);
+        let [peer, newest] = world.connect(1, 0, again);
+        use_all(&mut world);
+        world.settle();
+        assert_eq!(world.parties[0].left, None);
+        assert_eq!(world.parties[0].client.gone(), None);
+        assert_eq!(world.write(1, peer, b"question"), 8);
+        assert_eq!(world.write(0, newest, b"answer"), 6);
+        world.settle();
+        assert_eq!(world.read(0, newest, 100), b"question");
+        assert_eq!(world.read(1, peer, 100), b"answer");
+        for id in [near, accepted] {
+            world.close(0, id);
+        }
+        let Party { client, near: path, .. } = &mut world.parties[0];
+        client.stop_listening(own.id, Some(&mut path.1));
+        client.unbind(bound.id);
+        world.settle();
+        assert_eq!(world.parties[0].left, None);
+    }
+}
+
+#[test]
+fn writer_that_found_the_path_full_learns_that_the_machine_has_ended() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    let [near, _] = world.connect(0, 1, listening);
+    while world.write(0, near, b"a") == 1 {}
+    assert_eq!(world.parties[0].client.writable(near), Writable::Nothing);
+    world.drop_far(0);
+    let client = &mut world.parties[0].client;
+    client.lose(Left::Fault(Fault::Head));
+    assert!(!client.is_blocked(), "there is no room to wait for");
+    assert_eq!(client.writable(near), Writable::Failed);
+    // Another thread may take the error first.
+    assert_eq!(client.take_end(near), Some(Failure::MachineGone));
+    assert_eq!(client.writable(near), Writable::Closed);
+    assert_eq!(client.readable(near), Readable::Finished);
+}
+
+#[test]
+fn pages_of_the_path_before_count_no_more_on_the_next() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    let own = world.listen(0, 8);
+    let old: Vec<_> = (0..2)
+        .map(|_| {
+            let [other, accepted] = world.connect(1, 0, own);
+            world.until(|world| {
+                world.write(1, other, &[7; 65_000]);
+                world.parties[0].client.waiting(accepted) == CREDIT_BYTES_MAX
+            });
+            accepted
+        })
+        .collect();
+    world.drop_far(0);
+    world.settle();
+    world.attach_again(0);
+    assert_eq!(world.parties[0].client.kept_bytes(), 0);
+    // What was left is there, and takes nothing off what the new path has kept.
+    let [near, far] = world.connect(0, 1, listening);
+    assert_eq!(world.write(1, far, &[8; 3000]), 3000);
+    world.settle();
+    assert_eq!(world.parties[0].client.kept_bytes(), 3000);
+    for id in old {
+        assert_eq!(world.read(0, id, CREDIT_BYTES_MAX), [7; CREDIT_BYTES_MAX]);
+        world.close(0, id);
+    }
+    assert_eq!(world.parties[0].client.kept_bytes(), 3000);
+    assert_eq!(world.read(0, near, 3000), [8; 3000]);
+    assert_eq!(world.parties[0].client.kept_bytes(), 0);
+}
+
+#[test]
+fn stream_that_was_complete_before_a_reset_is_read_to_its_end() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    let [near, far] = world.connect(0, 1, listening);
+    // More than the client has given credit for.
+    let mut sent = 0;
+    world.until(|world| {
+        sent += world.write(1, far, &[7; 65_000]);
+        sent >= CREDIT_BYTES_MAX + 100_000
+    });
+    world.parties[1].client.shut_sending(far);
+    world.until(|world| world.parties[0].client.waiting(near) == CREDIT_BYTES_MAX);
+    // The rest, and the end, have come to the machine.
+    (0..100).for_each(|_| world.settle());
+    world.parties[1].client.abort(far);
+    world.settle();
+    assert_eq!(world.parties[0].client.writable(near), Writable::Failed);
+    let mut found = 0;
+    world.until(|world| {
+        found += world.read(0, near, 1 << 20).len();
+        let readable = world.parties[0].client.readable(near);
+        assert_ne!(readable, Readable::Failed, "behind {found} of {sent}");
+        readable == Readable::Finished
+    });
+    assert_eq!(found, sent);
+    assert_eq!(world.parties[0].client.take_end(near), Some(Failure::Unwanted));
+}
+
+#[test]
+fn what_came_before_the_machine_ended_is_read_though_a_writer_learned_it_first() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    let [near, far] = world.connect(0, 1, listening);
+    world.parties[0].sleeps = true;
+    assert_eq!(world.write(1, far, b"last words"), 10);
+    world.parties[1].client.shut_sending(far);
+    world.settle();
+    world.drop_far(0);
+    let Party { client, near: (sender, receiver), .. } = &mut world.parties[0];
+    sender.hear(Listen::Now);
+    let written = client.write_with(near, 1, sender, |room| room.fill(0));
+    let Err(SendError::Severed(severed)) = written else { panic!("{written:?}") };
+    client.lose_path(severed, receiver);
+    assert_eq!(client.gone(), Some(Left::Severed(severed)));
+    assert_eq!(world.read(0, near, 100), b"last words");
+    assert_eq!(world.parties[0].client.readable(near), Readable::Finished);
+    assert_eq!(world.parties[0].client.take_end(near), Some(Failure::MachineGone));
+}
+
+#[test]
+fn writer_for_whom_memory_was_lacking_waits_for_no_room_and_is_told_to_try_again() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    let [near, _] = world.connect(0, 1, listening);
+    // A page has no room in so little storage.
+    let [(mut sender, _receiver), _far] = path_of(32 << 10);
+    let client = &mut world.parties[0].client;
+    let written = client.write_with(near, 30_000, &mut sender, |room| room.fill(0));
+    assert!(matches!(written, Err(SendError::Lacking(_))), "{written:?}");
+    assert!(!client.is_blocked(), "room is not what is lacking");
+    assert_eq!(client.writable(near), Writable::Nothing);
+    client.await_news(Awaited::Connection(near));
+    client.has_room();
+    assert_eq!(client.take_news(), None);
+    client.retry();
+    assert_eq!(client.take_news(), Some(Awaited::Connection(near)));
+    assert_eq!(client.writable(near), Writable::Room);
+}
+
+#[test]
+fn client_that_asks_for_connections_that_are_refused_and_closes_none_is_sent_away() {
+    let limits = ClientLimits { sockets_max: 16, ..ClientLimits::default() };
+    let mut world = World::new(&[limits, ClientLimits::default()]);
+    let nobody = address_bytes(SocketAddr::new(MACHINE.parse().unwrap(), 9));
+    world.parties[0].sleeps = true;
+    for socket in 0..10_000 {
+        let Party { near: (sender, receiver), left, .. } = &mut world.parties[0];
+        if left.is_some() {
+            break;
+        }
+        let head = Head { value: 1 << 20, ..Head::new(Kind::Connect, socket) };
+        sender.send(&head.bytes(), &nobody).unwrap();
+        // It reads all that it is told.
+        while let Ok(Some(_)) = receiver.fetch_up_to(0, 1 << 16) {}
+        world.step();
+        world.step();
+    }
+    assert_eq!(world.parties[0].left, Some(Left::Fault(Fault::Value)));
+    assert!(world.parties[1].left.is_none());
+}
+
+#[test]
+fn socket_that_does_not_use_up_its_credit_gets_no_more() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    let [near, far] = world.connect(0, 1, listening);
+    let before = world.counters(0).buffers_bytes;
+    let mut received = 0;
+    for round in 0..200 {
+        assert_eq!(world.write(0, near, &[7; 10_000]), 10_000, "round {round}");
+        world.until(|world| {
+            received += world.read(1, far, 1 << 20).len();
+            received == 10_000 * (round + 1)
+        });
+        world.settle();
+    }
+    assert_eq!(world.counters(0).buffers_bytes, before);
+    // The same socket gets more once it has none left.
+    while world.write(0, near, &[7; 10_000]) > 0 {}
+    world.settle();
+    assert!(world.counters(0).buffers_bytes > before);
+}
+
+#[test]
+fn socket_of_datagrams_gets_enough_for_the_longest_once_the_budget_has_it() {
+    let limits = ClientLimits { buffers_max: 512 << 10, sockets_max: 8, ..ClientLimits::default() };
+    let mut world = World::new(&[limits, ClientLimits::default()]);
+    let other = world.bind(1, 5000);
+    let bound = [1, 2, 3].map(|port| world.bind(0, port));
+    let send = |world: &mut World, at: Listening| {
+        let Party { client, near, .. } = &mut world.parties[0];
+        client.send_to(at.id, other.address, &[7; 60_000], &mut near.0)
+    };
+    assert!(matches!(send(&mut world, bound[0]), Ok(true)));
+    let refused = send(&mut world, bound[2]);
+    assert!(matches!(refused, Err(SendError::TooLong { .. })), "{refused:?}");
+    world.parties[0].client.unbind(bound[0].id);
+    world.settle();
+    assert!(matches!(send(&mut world, bound[2]), Ok(true)));
+    world.settle();
+    let client = &mut world.parties[1].client;
+    let found: Vec<_> = std::iter::from_fn(|| client.receive_from(other.id)).collect();
+    assert_eq!(found.len(), 2);
+    assert!(found.iter().all(|(_, data)| data.len() == 60_000));
+    for at in &bound[1..] {
+        world.parties[0].client.unbind(at.id);
+    }
+    world.settle();
+    assert_eq!(world.counters(0).buffers_bytes, 0);
+    assert!(world.parties.iter().all(|party| party.left.is_none()));
+}
+
+#[test]
+fn datagrams_that_came_before_the_machine_ended_are_received() {
+    let mut world = plain(2);
+    let (one, other) = (world.bind(0, 1), world.bind(1, 2));
+    let Party { client, near, .. } = &mut world.parties[1];
+    assert!(client.send_to(other.id, one.address, b"last words", &mut near.0).unwrap());
+    world.settle();
+    world.drop_far(0);
+    world.settle();
+    let client = &mut world.parties[0].client;
+    assert!(client.gone().is_some());
+    assert_eq!(client.take_refused(one.id), None, "first what has come");
+    assert_eq!(client.receive_from(one.id), Some((other.address, b"last words".to_vec())));
+    assert_eq!(client.take_refused(one.id), Some(Failure::MachineGone));
+    assert_eq!(client.take_refused(one.id), Some(Failure::MachineGone), "and from then on");
+}
+
+#[test]
+fn connection_that_is_reset_is_over_when_the_machine_was_told() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let [near, _] = world.connect(0, 1, listening);
+    assert!(!world.parties[0].client.is_closing(near));
+    world.parties[0].client.abort(near);
+    assert!(world.parties[0].client.is_closing(near));
+    world.settle();
+    assert!(!world.parties[0].client.is_closing(near));
+}
+
+#[test]
+fn answer_that_comes_too_late_is_not_taken_for_that_of_the_next_question() {
+    let mut world = plain(2);
+    let (one, other) = (world.bind(0, 1), world.bind(1, 2));
+    let nobody: SocketAddr = "10.9.0.1:5".parse().unwrap();
+    let send = |world: &mut World, data: &[u8]| {
+        let Party { client, near, .. } = &mut world.parties[1];
+        assert!(client.send_to(other.id, one.address, data, &mut near.0).unwrap());
+    };
+    // One that fails changes nothing: not what has come, nor what comes meanwhile.
+    send(&mut world, b"first");
+    world.settle();
+    world.parties[0].client.associate(one.id, nobody).unwrap();
+    send(&mut world, b"second");
+    world.settle();
+    let client = &mut world.parties[0].client;
+    assert_eq!(client.opened(one.id), Some(Err(Failure::HostUnreachable)));
+    assert_eq!(client.connected_to(one.id), None);
+    for data in [&b"first"[..], b"second"] {
+        assert_eq!(client.receive_from(one.id), Some((other.address, data.to_vec())));
+    }
+    // The program waits no longer, and asks for another.
+    world.parties[0].sleeps = true;
+    world.parties[0].client.associate(one.id, other.address).unwrap();
+    world.settle();
+    world.parties[0].client.give_up_associating(one.id);
+    world.parties[0].client.associate(one.id, nobody).unwrap();
+    world.settle();
+    world.parties[0].sleeps = false;
+    world.settle();
+    let client = &mut world.parties[0].client;
+    assert_eq!(client.opened(one.id), Some(Err(Failure::HostUnreachable)));
+    // As the machine has it.
+    assert_eq!(client.connected_to(one.id), Some(other.address));
+    send(&mut world, b"third");
+    world.settle();
+    let found = world.parties[0].client.receive_from(one.id);
+    assert_eq!(found, Some((other.address, b"third".to_vec())));
+    assert!(world.parties.iter().all(|party| party.left.is_none()));
 }
 
 #[derive(Clone, Debug)]

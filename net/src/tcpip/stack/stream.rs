@@ -73,6 +73,12 @@ impl Stack {
         self.note_change(index);
     }
 
+    /// The token of the connection between these two, if there is one and it is watched.
+    pub(crate) fn token_between(&self, local: SocketAddr, remote: SocketAddr) -> Option<u64> {
+        let number = self.live.find(&Tuple { local, remote }, &self.connections)?;
+        self.connections.find(self.connections.id(number))?.token
+    }
+
     /// The token of a connection that is watched, and may be ready for what it was not ready for when it was named last.
     pub fn take_changed(&mut self) -> Option<u64> {
         let index = self.changed.pop_first()?;

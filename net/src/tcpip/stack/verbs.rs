@@ -156,6 +156,11 @@ impl Stack {
         std::mem::take(&mut self.has_moved)
     }
 
+    /// Returns true if the other side of a connection has closed its half: what has come, and was not received, is all.
+    pub fn has_finished(&self, id: ConnectionId) -> bool {
+        self.connections.find(id).is_some_and(|connection| connection.has_finished)
+    }
+
     /// Whether a connection that was closed still has something to send, or waits until the other side has it.
     pub fn is_closing(&self, id: ConnectionId) -> bool {
         self.connections.find(id).is_some_and(|connection| {

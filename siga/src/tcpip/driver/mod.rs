@@ -20,6 +20,7 @@ mod tests;
 mod view;
 
 use fabric::name::LanName;
+use net::board::DriverRow;
 
 pub(super) use self::port::Port;
 
@@ -39,6 +40,21 @@ pub enum Placement {
     Processor(usize),
 }
 
+impl Placement {
+    /// The number of the processor, as it is shown and sent. None if inline. No system has as many processors as would not fit.
+    pub(crate) fn processor(self) -> Option<u32> {
+        match self {
+            Placement::Inline => None,
+            Placement::Processor(number) => Some(u32::try_from(number).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// The placement of a number that was shown or sent.
+    pub(crate) fn of_processor(processor: Option<u32>) -> Placement {
+        processor.map_or(Placement::Inline, |number| Placement::Processor(number as usize))
+    }
+}
+
 /// The driver of a LAN of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -51,6 +67,28 @@ pub struct StackDriver {
     pub placement: Placement,
     /// What its drivers have done while they had a processor of their own: all of them together.
     pub counters: DriverCounters,
+}
+
+impl StackDriver {
+    /// What observers see of it.
+    pub(super) fn row(&self) -> DriverRow {
+        let StackDriver { lan, name, placement, counters } = *self;
+        DriverRow {
+            name,
+            lan: lan as u16,
+            processor: placement.processor(),
+            polls: counters.polls,
+            polls_empty: counters.polls_empty,
+            frames_in: counters.frames_in,
+            frames_out: counters.frames_out,
+            frames_waited: counters.frames_waited,
+            frames_dropped: counters.frames_dropped,
+            sleeps: counters.sleeps,
+            processor_ns: counters.processor_ns,
+            takeovers: counters.takeovers,
+            moves: counters.moves,
+        }
+    }
 }
 
 /// Counts of the drivers of one LAN. Nothing is counted while the driver runs inline.

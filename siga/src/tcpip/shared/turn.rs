@@ -102,9 +102,18 @@ impl<'a> Turn<'a> {
             Engine::Own(own) if own.is_driven() => {}
             _ => return Ok(()),
         }
+        self.own()?.take_over();
+        self.settle()
+    }
+
+    /// Has the stack sleep where the devices are that have changed hands. What is lacking now is there with a later poll, and keeps no other LAN's
+    /// sleep from being right.
+    fn settle(&mut self) -> io::Result<()> {
         let shared = self.shared;
-        for (lan, sleeper) in self.own()?.take_over(shared.verb())? {
-            self.sleep_at(lan, sleeper)?;
+        for (lan, sleeper) in self.own()?.sleepers(shared.verb()) {
+            if self.sleep_at(lan, sleeper).is_ok() {
+                self.own()?.has_settled(lan);
+            }
         }
         Ok(())
     }
@@ -116,10 +125,8 @@ impl<'a> Turn<'a> {
         placement: Placement,
     ) -> io::Result<Placement> {
         let shared = self.shared;
-        let (placed, sleeper) = self.own()?.place(lan, placement, shared.verb())?;
-        if let Some(sleeper) = sleeper {
-            self.sleep_at(lan, sleeper)?;
-        }
+        let placed = self.own()?.place(lan, placement, shared.verb())?;
+        self.settle()?;
         Ok(placed)
     }
 

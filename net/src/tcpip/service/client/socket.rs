@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::NO_ADDRESS;
 use crate::tcpip::service::DATAGRAM_BYTES;
-use crate::tcpip::service::format::Failure;
+use crate::tcpip::service::format::{Failure, Fault};
 use crate::tcpip::service::parked::Parked;
 use crate::tcpip::{ConnectionId, KeepAlive};
 
@@ -19,8 +19,9 @@ pub(super) mod say {
     pub(crate) const DATA: u16 = 1 << 5;
     pub(crate) const SHUT_SENDING: u16 = 1 << 6;
     pub(crate) const SHUT_RECEIVING: u16 = 1 << 7;
-    pub(crate) const RESET: u16 = 1 << 8;
-    pub(crate) const CLOSE: u16 = 1 << 9;
+    pub(crate) const MOVED: u16 = 1 << 8;
+    pub(crate) const RESET: u16 = 1 << 9;
+    pub(crate) const CLOSE: u16 = 1 << 10;
 }
 
 /// A place for a socket.
@@ -64,6 +65,11 @@ pub(super) struct Connection {
     pub(super) may_send: usize,
     /// Bytes that were written and that the path had no room for.
     pub(super) unsent: Box<[u8]>,
+    /// Bytes that were sent in all over the machine, and came over it.
+    pub(super) sent: u64,
+    pub(super) came: u64,
+    /// The peer that the other side is, and what the connection is called there.
+    pub(super) link: Option<(usize, u32)>,
     /// What has come and was not read.
     pub(super) parked: Parked,
     /// Bytes that were read, of which the machine was not told.
@@ -77,6 +83,8 @@ pub(super) struct Connection {
     /// Set if they do not, because the machine is gone.
     pub(super) is_cut_off: bool,
     pub(super) has_finished: bool,
+    /// Set if it has finished once what comes behind that news has come.
+    pub(super) is_complete: bool,
     /// How it has failed, if the program was not told.
     pub(super) end: Option<Failure>,
     pub(super) has_told_end: bool,
@@ -97,6 +105,9 @@ impl Connection {
             is_open: false,
             may_send: 0,
             unsent: Box::default(),
+            sent: 0,
+            came: 0,
+            link: None,
             parked: Parked::default(),
             to_return: 0,
             read: 0,
@@ -104,6 +115,7 @@ impl Connection {
             left: 0,
             is_cut_off: false,
             has_finished: false,
+            is_complete: false,
             end: None,
             has_told_end: false,
             has_broken: false,
@@ -160,12 +172,14 @@ pub(super) struct Datagrams {
     pub(super) address: SocketAddr,
     pub(super) has_opened: bool,
     pub(super) failure: Option<Failure>,
-    /// Credit that it was given at first: no datagram that takes more can be sent.
+    /// Credit that it has been seen to have at once: no datagram that takes more can be sent now.
     pub(super) grant: usize,
     pub(super) may_send: usize,
     pub(super) to_return: usize,
-    /// Where it is being connected to, and what has become of that.
-    pub(super) associating: Option<SocketAddr>,
+    /// How often the machine was asked to connect it.
+    pub(super) asked: u64,
+    /// The question that the program waits for, where it is being connected to, and what has become of that.
+    pub(super) associating: Option<(u64, SocketAddr)>,
     pub(super) associated: Option<Result<SocketAddr, Failure>>,
     pub(super) connected: Option<SocketAddr>,
     /// Why a datagram was not sent, if the program was not told.
@@ -184,12 +198,24 @@ impl Datagrams {
             grant: 0,
             may_send: 0,
             to_return: 0,
+            asked: 0,
             associating: None,
             associated: None,
             connected: None,
             refused: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+        }
+    }
+
+    /// Returns true if the program waits for the answer to the question of this number.
+    ///
+    /// # Errors
+    /// [`Fault::Value`] if the machine was not asked it.
+    pub(super) fn is_awaited(&self, number: u64) -> Result<bool, Fault> {
+        match (1..=self.asked).contains(&number) {
+            true => Ok(self.associating.is_some_and(|(awaited, _)| awaited == number)),
+            false => Err(Fault::Value),
         }
     }
 

@@ -11,7 +11,7 @@ use fabric::path::{Fetched, InPage, Receiver, SendError, Sender};
 use super::socket::{Connection, Datagrams, Listener, Socket, Stage};
 use super::{Books, ClientCounters, ClientLimits, Ground, token};
 use crate::tcpip::service::format::{
-    ACCEPTED, ADDRESS_BYTES, Failure, HEAD_BYTES, Head, Kind, address_bytes, keep_alive,
+    ACCEPTED, ADDRESS_BYTES, COMPLETE, Failure, HEAD_BYTES, Head, Kind, address_bytes, keep_alive,
     only_address, option, split_address,
 };
 use crate::tcpip::service::parked::Kept;
@@ -49,6 +49,17 @@ struct Reply {
     head: Head,
 }
 
+/// What a client has said that is about another one.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Note {
+    /// It has sent some bytes over this connection.
+    Talks(u32),
+    /// It sends them directly to the other client from now on.
+    Moved(u32),
+    /// It has said what has become of a path to another.
+    Answered(Head),
+}
+
 /// One client.
 #[derive(Debug)]
 pub(super) struct ClientState {
@@ -67,6 +78,8 @@ pub(super) struct ClientState {
     /// The one of them that had its turn last.
     last_marked: u32,
     replies: VecDeque<Reply>,
+    /// What was said since the last turn that is about others.
+    pub(super) notes: Vec<Note>,
     kept: Kept,
     buffers_bytes: usize,
     /// Bytes of that beyond what sockets begin with.
@@ -91,6 +104,7 @@ impl ClientState {
             marked: BTreeSet::new(),
             last_marked: 0,
             replies: VecDeque::new(),
+            notes: Vec::new(),
             kept: Kept::default(),
             buffers_bytes: 0,
             raised_bytes: 0,
@@ -181,6 +195,9 @@ impl ClientState {
         }
         connection.parked.push_copy(&bytes[put..]);
         connection.to_return += put;
+        if connection.count_message() {
+            self.notes.push(Note::Talks(head.socket));
+        }
         if connection.owes_credit() {
             self.marked.insert(head.socket);
         }
@@ -206,6 +223,9 @@ impl ClientState {
         };
         connection.parked.push_page(head.socket, page, &mut self.kept, receiver);
         pour(connection, &mut self.kept, receiver, ground.stack());
+        if connection.count_message() {
+            self.notes.push(Note::Talks(head.socket));
+        }
         if connection.owes_credit() {
             self.marked.insert(head.socket);
         }
@@ -221,10 +241,20 @@ impl ClientState {
         books: &mut Books<'_>,
         ground: &mut impl Ground,
     ) -> Result<(), Fault> {
-        if head.code != 0 && !matches!(head.kind, Kind::Shut | Kind::Set) {
+        if head.code != 0 && !matches!(head.kind, Kind::Shut | Kind::Set | Kind::Ready | Kind::Met)
+        {
             return Err(Fault::Value);
         }
-        let has_body = !matches!(head.kind, Kind::Credit | Kind::Shut | Kind::Reset | Kind::Close);
+        let has_body = !matches!(
+            head.kind,
+            Kind::Credit
+                | Kind::Shut
+                | Kind::Reset
+                | Kind::Close
+                | Kind::Ready
+                | Kind::Met
+                | Kind::Moved
+        );
         if !has_body && !body.is_empty() {
             return Err(Fault::Length);
         }
@@ -247,11 +277,62 @@ impl ClientState {
                 Ok(())
             }
             Kind::Credit => self.credit(head),
+            Kind::Ready | Kind::Met if head.code > 1 => Err(Fault::Value),
+            Kind::Ready | Kind::Met => {
+                self.notes.push(Note::Answered(head));
+                Ok(())
+            }
+            Kind::Moved => {
+                let connection = connection_of(&mut self.sockets, head.socket)?;
+                if !connection.has_told_joined || connection.has_moved {
+                    return Err(Fault::Socket);
+                }
+                connection.has_moved = true;
+                self.counters.moved += 1;
+                self.notes.push(Note::Moved(head.socket));
+                Ok(())
+            }
             Kind::Shut => self.shut(head, ground),
             Kind::Close => self.close(head, books, ground),
             Kind::Set => self.set(head, body, ground),
             _ => Err(Fault::Kind),
         }
+    }
+
+    /// The connection of an open socket that has not been joined to a path between two clients.
+    pub(super) fn unjoined(&self, number: u32) -> Option<ConnectionId> {
+        match self.sockets.get(&number)? {
+            Socket::Connection(one) if one.stage == Stage::Open && one.joined.is_none() => {
+                Some(one.id)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn connection_id(&self, number: u32) -> Option<ConnectionId> {
+        match self.sockets.get(&number)? {
+            Socket::Connection(one) => Some(one.id),
+            _ => None,
+        }
+    }
+
+    /// A connection has a number on the path to another client.
+    pub(super) fn join(&mut self, number: u32, value: u64) {
+        if let Some(Socket::Connection(one)) = self.sockets.get_mut(&number) {
+            one.joined = Some(value);
+            self.marked.insert(number);
+        }
+    }
+
+    /// The other side of a connection sends directly to this client.
+    pub(super) fn set_moved_in(&mut self, number: u32) {
+        if let Some(Socket::Connection(one)) = self.sockets.get_mut(&number) {
+            one.has_moved_in = true;
+        }
+    }
+
+    pub(super) fn reply(&mut self, head: Head) {
+        self.replies.push_back(Reply { head });
     }
 
     fn has_failed(&self, number: u32) -> bool {
@@ -262,6 +343,10 @@ impl ClientState {
     fn admit(&mut self, number: u32) -> Result<Result<usize, Failure>, Fault> {
         if number & ACCEPTED != 0 || self.sockets.contains_key(&number) {
             return Err(Fault::InUse);
+        }
+        // Connections that were refused by the other side count as well.
+        if self.sockets.len() - self.open > self.limits.sockets_max + FAILED_MAX {
+            return Err(Fault::Value);
         }
         let refused = match self.has_room_for_another() {
             false => Failure::SocketsMax,
@@ -291,12 +376,28 @@ impl ClientState {
         (grant <= buffers_max.saturating_sub(self.buffers_bytes)).then_some(grant)
     }
 
-    /// Credit for a socket of datagrams that may have so much, and how much of that is more: enough for the longest datagram, if that is there.
-    fn datagrams_grant(&self, grant: usize) -> (usize, usize) {
-        let extra = DATAGRAM_CREDIT_BYTES / 2 - grant.min(DATAGRAM_CREDIT_BYTES / 2);
-        match self.can_raise(extra) {
-            true => (grant.min(DATAGRAM_CREDIT_BYTES) + extra, extra),
-            false => (grant.min(DATAGRAM_CREDIT_BYTES), 0),
+    /// Gives a socket of datagrams enough for the longest datagram, if it has less and the budget has that now.
+    fn raise_datagrams(&mut self, number: u32) {
+        let Some(Socket::Datagrams(datagrams)) = self.sockets.get(&number) else { return };
+        let extra = datagrams.missing;
+        if extra == 0 {
+            return;
+        }
+        if !self.can_raise(extra) {
+            // It is looked at again when something of the budget is free.
+            self.is_limited = true;
+            return;
+        }
+        if let Some(Socket::Datagrams(datagrams)) = self.sockets.get_mut(&number) {
+            datagrams.missing = 0;
+            datagrams.grant += extra;
+            datagrams.raised += extra;
+            // Of one that the client has not heard of yet, the grant is said in full.
+            if datagrams.has_told {
+                datagrams.to_return += extra;
+            }
+            self.raised_bytes += extra;
+            self.buffers_bytes += extra;
         }
     }
 
@@ -307,14 +408,10 @@ impl ClientState {
     }
 
     /// Says that a socket was not opened. Its number is taken until the client closes it, for the client may have said more of it by then.
-    fn fail(&mut self, socket: u32, failure: Failure) -> Result<(), Fault> {
-        if self.sockets.len() - self.open > self.limits.sockets_max + FAILED_MAX {
-            return Err(Fault::Value);
-        }
+    fn fail(&mut self, socket: u32, failure: Failure) {
         let head = Head { code: failure as u8, ..Head::new(Kind::Failed, socket) };
         self.replies.push_back(Reply { head });
         self.sockets.insert(socket, Socket::Failed);
-        Ok(())
     }
 
     fn connect(
@@ -335,7 +432,10 @@ impl ClientState {
         };
         let (id, grant) = match begun {
             Ok(begun) => begun,
-            Err(failure) => return self.fail(head.socket, failure),
+            Err(failure) => {
+                self.fail(head.socket, failure);
+                return Ok(());
+            }
         };
         ground.stack().watch(id, token(self.number, head.socket));
         self.buffers_bytes += grant;
@@ -354,7 +454,8 @@ impl ClientState {
         let (backlog, may_give) = (head.value as u32 as usize, credit_of(head.value >> 32)?);
         let backlog = backlog.clamp(1, BACKLOG_MAX.min(self.limits.sockets_max.max(1)));
         if let Err(failure) = self.admit(head.socket)? {
-            return self.fail(head.socket, failure);
+            self.fail(head.socket, failure);
+            return Ok(());
         }
         match ground.stack().listen(at, backlog) {
             Ok(address) => {
@@ -363,7 +464,7 @@ impl ClientState {
                 self.insert(head.socket, Socket::Listener(listener));
                 self.marked.insert(head.socket);
             }
-            Err(error) => return self.fail(head.socket, not_bound(error)),
+            Err(error) => self.fail(head.socket, not_bound(error)),
         }
         Ok(())
     }
@@ -376,20 +477,24 @@ impl ClientState {
         ground: &mut impl Ground,
     ) -> Result<(), Fault> {
         let may_give = credit_of(head.value)?;
-        let (grant, raised) = match self.admit(head.socket)? {
-            Ok(grant) => self.datagrams_grant(grant),
-            Err(failure) => return self.fail(head.socket, failure),
+        let grant = match self.admit(head.socket)? {
+            Ok(grant) => grant.min(DATAGRAM_CREDIT_BYTES),
+            Err(failure) => {
+                self.fail(head.socket, failure);
+                return Ok(());
+            }
         };
         match ground.stack().bind(at) {
             Ok(address) => {
                 books.datagrams.insert(address, (self.number, head.socket));
                 self.buffers_bytes += grant;
-                self.raised_bytes += raised;
-                let datagrams = Datagrams { raised, ..Datagrams::new(address, grant, may_give) };
+                let missing = (DATAGRAM_CREDIT_BYTES / 2).saturating_sub(grant);
+                let datagrams = Datagrams { missing, ..Datagrams::new(address, grant, may_give) };
                 self.insert(head.socket, Socket::Datagrams(datagrams));
+                self.raise_datagrams(head.socket);
                 self.marked.insert(head.socket);
             }
-            Err(error) => return self.fail(head.socket, not_bound(error)),
+            Err(error) => self.fail(head.socket, not_bound(error)),
         }
         Ok(())
     }
@@ -404,13 +509,16 @@ impl ClientState {
         let Some(Socket::Datagrams(datagrams)) = self.sockets.get_mut(&head.socket) else {
             return Err(Fault::Socket);
         };
-        let associated = match ground.can_reach(to.ip()) {
+        let connected = match ground.can_reach(to.ip()) {
             false => Err(Failure::HostUnreachable),
             true => {
                 ground.stack().connect_socket(datagrams.address, to).map_err(|_| Failure::NoHost)
             }
         };
-        datagrams.associated = Some(associated);
+        match connected {
+            Ok(local) => datagrams.connected = Some((head.value, [local, to])),
+            Err(failure) => datagrams.not_connected = Some((head.value, failure)),
+        }
         self.marked.insert(head.socket);
         Ok(())
     }
@@ -597,6 +705,7 @@ impl ClientState {
                 return Ok(true);
             }
             self.last_marked = number;
+            self.raise_datagrams(number);
             match self.sockets.get_mut(&number) {
                 Some(Socket::Connection(_)) => {
                     let room = BYTES_PER_GIFT - (self.counters.bytes_out - before) as usize;
@@ -732,10 +841,18 @@ impl ClientState {
         }
         pour(connection, kept, receiver, stack);
         let is_open = connection.stage == Stage::Open;
+        if is_open
+            && !connection.has_told_joined
+            && let Some(value) = connection.joined
+        {
+            sender.send(&Head { value, ..Head::new(Kind::Joined, number) }.bytes(), &[])?;
+            connection.has_told_joined = true;
+        }
         if is_open && connection.owes_credit() {
-            // One that uses all that it has gets twice as much.
+            // One that uses up all that it has gets twice as much. What others have and do not use stays theirs.
             let extra = connection.grant.min(CREDIT_BYTES_MAX - connection.grant);
-            let is_there = *raised_bytes + extra <= limits.buffers_max / 2
+            let is_there = std::mem::take(&mut connection.is_used_up)
+                && *raised_bytes + extra <= limits.buffers_max / 2
                 && *buffers_bytes + extra <= limits.buffers_max;
             let extra = if is_there { extra } else { 0 };
             let value = connection.to_return + extra;
@@ -772,6 +889,8 @@ impl ClientState {
         let has_end = connection.end.is_some() || connection.has_told_end;
         if is_open
             && !has_end
+            // One that sends directly says that it has finished there.
+            && !connection.has_moved_in
             && !connection.has_told_finished
             && stack.readable(id) == Readable::Finished
         {
@@ -783,7 +902,10 @@ impl ClientState {
             && let Some(end) = connection.end
         {
             // Whoever writes hears of it at once; whoever reads, behind what has come.
-            let value = stack.peek(id).map(|piece| piece.len() as u64).sum();
+            let left: u64 = stack.peek(id).map(|piece| piece.len() as u64).sum();
+            // One that sends directly says that it has finished there.
+            let is_complete = stack.has_finished(id) && !connection.has_moved_in;
+            let value = left | if is_complete { COMPLETE } else { 0 };
             let head = Head { code: end as u8, value, ..Head::new(Kind::Broken, number) };
             sender.send(&head.bytes(), &[])?;
             connection.has_told_end = true;
@@ -821,12 +943,17 @@ impl ClientState {
         self.tell_listeners();
     }
 
-    /// Something of the client's limits is free: listeners go on that have left connections in their backlogs.
+    /// Something of the client's limits is free: listeners go on that have left connections in their backlogs, and sockets of datagrams that have no
+    /// credit for the longest.
     fn tell_listeners(&mut self) {
         if std::mem::take(&mut self.is_limited) {
             let sockets = self.sockets.iter();
-            let listeners = sockets.filter(|(_, socket)| matches!(socket, Socket::Listener(_)));
-            self.marked.extend(listeners.map(|(number, _)| *number));
+            let waiting = sockets.filter(|(_, socket)| match socket {
+                Socket::Listener(_) => true,
+                Socket::Datagrams(datagrams) => datagrams.missing > 0,
+                Socket::Connection(_) | Socket::Failed => false,
+            });
+            self.marked.extend(waiting.map(|(number, _)| *number));
         }
     }
 }
@@ -865,6 +992,7 @@ fn writer(sockets: &mut Sockets, head: Head, bytes: usize) -> Result<&mut Connec
         return Err(Fault::Socket);
     }
     connection.client_may = connection.client_may.checked_sub(bytes).ok_or(Fault::Credit)?;
+    connection.is_used_up |= connection.client_may == 0;
     Ok(connection)
 }
 
@@ -969,17 +1097,15 @@ impl Datagrams {
             self.client_may = self.grant;
             self.has_told = true;
         }
-        if let Some(associated) = self.associated {
-            match associated {
-                Ok(local) => {
-                    sender.send(&Head::new(Kind::Opened, number).bytes(), &address_bytes(local))?;
-                }
-                Err(failure) => {
-                    let head = Head { code: failure as u8, ..Head::new(Kind::Failed, number) };
-                    sender.send(&head.bytes(), &[])?;
-                }
-            }
-            self.associated = None;
+        if let Some((value, ends)) = self.connected {
+            let head = Head { value, ..Head::new(Kind::Opened, number) };
+            sender.send(&head.bytes(), &ends.map(address_bytes).concat())?;
+            self.connected = None;
+        }
+        if let Some((value, failure)) = self.not_connected {
+            let head = Head { code: failure as u8, value, ..Head::new(Kind::Failed, number) };
+            sender.send(&head.bytes(), &[])?;
+            self.not_connected = None;
         }
         if self.refused.is_none() && stack.take_refused(self.address) {
             self.refused = Some(Failure::Refused);

@@ -7,6 +7,9 @@ use crate::tcpip::ConnectionId;
 use crate::tcpip::service::format::Failure;
 use crate::tcpip::service::parked::Parked;
 
+/// Messages with bytes after which two clients that talk with each other are introduced: less is soon over.
+const MESSAGES_BEFORE_INTRODUCTION: u32 = 4;
+
 #[derive(Debug)]
 pub(super) enum Socket {
     Connection(Connection),
@@ -24,6 +27,8 @@ pub(super) struct Connection {
     pub(super) grant: usize,
     /// Bytes that the client may still send.
     pub(super) client_may: usize,
+    /// Set if the client has used up all that it might send, since it was given credit last.
+    pub(super) is_used_up: bool,
     /// Bytes that went into the send buffer and are to be given back as credit.
     pub(super) to_return: usize,
     /// Bytes that the client takes.
@@ -49,6 +54,15 @@ pub(super) struct Connection {
     pub(super) raised: usize,
     /// When it is reset though something of it is still to be sent, once it is closed.
     pub(super) close_by: Option<u64>,
+    /// Messages with bytes that the client has sent.
+    pub(super) messages: u32,
+    /// What it is called by the two clients that it is between, if they were introduced.
+    pub(super) joined: Option<u64>,
+    pub(super) has_told_joined: bool,
+    /// Set once the client sends directly to the other side.
+    pub(super) has_moved: bool,
+    /// Set once the other side sends directly to this client.
+    pub(super) has_moved_in: bool,
 }
 
 /// How far a connection is.
@@ -71,6 +85,7 @@ impl Connection {
             id,
             grant,
             client_may: 0,
+            is_used_up: false,
             to_return: 0,
             may_give,
             parked: Parked::default(),
@@ -84,12 +99,26 @@ impl Connection {
             given: 0,
             raised: 0,
             close_by: None,
+            messages: 0,
+            joined: None,
+            has_told_joined: false,
+            has_moved: false,
+            has_moved_in: false,
         }
     }
 
     /// Returns true if the stack was told that it is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.stage == Stage::Closed
+    }
+
+    /// Bytes have come from the client. Returns true if it is time to see whether it talks with another client: a few messages may be all, and later
+    /// the answer is another at times.
+    pub(super) fn count_message(&mut self) -> bool {
+        self.messages = self.messages.saturating_add(1);
+        self.joined.is_none()
+            && self.messages >= MESSAGES_BEFORE_INTRODUCTION
+            && self.messages.is_power_of_two()
     }
 
     /// Returns true if so much credit has gathered that the client is told of it: a quarter.
@@ -119,12 +148,16 @@ pub(super) struct Datagrams {
     pub(super) grant: usize,
     /// How much of the grant is more than others begin with.
     pub(super) raised: usize,
+    /// How much is missing for the longest datagram, which the budget did not have when it was bound.
+    pub(super) missing: usize,
     pub(super) client_may: usize,
     pub(super) to_return: usize,
     pub(super) may_give: usize,
     pub(super) has_told: bool,
-    /// What has become of connecting it, if the client was not told.
-    pub(super) associated: Option<Result<SocketAddr, Failure>>,
+    /// The last question that has connected it, and both addresses, if the client was not told.
+    pub(super) connected: Option<(u64, [SocketAddr; 2])>,
+    /// The last question that has not, if the client was not told.
+    pub(super) not_connected: Option<(u64, Failure)>,
     /// Why the last datagram that was not sent was not.
     pub(super) refused: Option<Failure>,
     /// Datagrams whose targets had no room.
@@ -137,11 +170,13 @@ impl Datagrams {
             address,
             grant,
             raised: 0,
+            missing: 0,
             client_may: 0,
             to_return: 0,
             may_give,
             has_told: false,
-            associated: None,
+            connected: None,
+            not_connected: None,
             refused: None,
             waiting: VecDeque::new(),
         }

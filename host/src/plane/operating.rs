@@ -1,0 +1,247 @@
+//! Orders of observers to TCPIP machines. The host passes an order on, and the answer back: a machine has no other door for whoever operates the
+//! system.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fabric::control::{NO_DATA, ORDERS_MAX, Order, Placed, Problem, Reply};
+use fabric::name::{LanName, Name};
+use tracing::info;
+
+use super::{Answer, Host};
+
+/// The machines that take orders, and the orders that they have not answered.
+#[derive(Debug, Default)]
+pub(super) struct Operating {
+    machines: BTreeSet<Name>,
+    given: BTreeMap<u64, Given>,
+    last: u64,
+}
+
+/// An order that was passed on.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    machine: Name,
+    /// The observer's connection, and the serial of its request.
+    observer: u64,
+    serial: u32,
+}
+
+impl Operating {
+    /// Forgets an observer, whose answers nobody waits for any more.
+    pub(super) fn forget_observer(&mut self, number: u64) {
+        self.given.retain(|_, given| given.observer != number);
+    }
+}
+
+impl Host {
+    /// A guest is a machine that takes orders.
+    pub(super) fn note_machine(&mut self, number: u64, serial: u32, machine: Name) {
+        self.operating.machines.insert(machine);
+        self.send(number, serial, &Reply::Done { path: 0 }, &[]);
+    }
+
+    /// Passes the order of an observer on to a machine.
+    pub(super) fn order(
+        &mut self,
+        (observer, serial): (u64, u32),
+        machine: Name,
+        lan: LanName,
+        processor: Option<u32>,
+    ) -> Answer {
+        let guest = self.guests.get(&machine).ok_or(Problem::NotAttached)?;
+        let connection = guest.connection;
+        let Operating { machines, given, last } = &mut self.operating;
+        if !machines.contains(&machine) {
+            return Err(Problem::NoMachine);
+        }
+        let waiting = given.values().filter(|given| given.machine == machine).count();
+        // What an observer wants never detaches a machine that leaves its packets unread.
+        if waiting >= ORDERS_MAX || !self.connections[&connection].has_room() {
+            return Err(Problem::NotAnswering);
+        }
+        *last += 1;
+        let order = *last;
+        given.insert(order, Given { machine, observer, serial });
+        let credentials = &self.connections[&observer].credentials;
+        info!(%machine, %lan, ?processor, user = credentials.user, "a driver is to be placed");
+        self.send(connection, 0, &Reply::Order(Order { order, lan, processor }), &[]);
+        Ok(())
+    }
+
+    /// A machine has answered an order. Its observer may have gone: that is no fault.
+    pub(super) fn order_done(&mut self, machine: Name, order: u64, placed: Placed) {
+        let given = &mut self.operating.given;
+        if given.get(&order).is_none_or(|given| given.machine != machine) {
+            return;
+        }
+        let Some(Given { observer, serial, .. }) = given.remove(&order) else { return };
+        let failed = |problem| Reply::Failed { problem, data: NO_DATA };
+        let reply = match placed {
+            Placed::At(processor) => Reply::DriverPlaced { processor },
+            Placed::NoLan => failed(Problem::NoLan),
+            Placed::Lacking => failed(Problem::MachineResources),
+        };
+        self.send(observer, serial, &reply, &[]);
+    }
+
+    /// Forgets a machine that is gone. Whoever waits for its answers learns that.
+    pub(super) fn forget_machine(&mut self, machine: Name) {
+        if !self.operating.machines.remove(&machine) {
+            return;
+        }
+        let of_machine = |_: &u64, given: &mut Given| given.machine == machine;
+        let gone: Vec<Given> =
+            self.operating.given.extract_if(.., of_machine).map(|(_, given)| given).collect();
+        for Given { observer, serial, .. } in gone {
+            let failed = Reply::Failed { problem: Problem::NotAttached, data: NO_DATA };
+            self.send(observer, serial, &failed, &[]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::control::{PACKET_BYTES_MAX, Request};
+    use os::packets::Packets;
+
+    use super::super::Handle;
+    use super::*;
+    use crate::system::System;
+
+    struct Scene {
+        host: Host,
+        handle: Handle,
+    }
+
+    impl Scene {
+        fn new() -> Scene {
+            let (host, handle) = Host::new(System::open()).unwrap();
+            Scene { host, handle }
+        }
+
+        fn connect(&mut self, first: &Request) -> Packets {
+            let packets = self.handle.connect().unwrap();
+            packets.send(&first.bytes(1), &[]).unwrap();
+            assert_eq!(self.next(&packets), Some((1, Reply::Attached)));
+            packets
+        }
+
+        fn machine(&mut self, name: &str) -> Packets {
+            let packets = self.connect(&Request::Attach { name: name.parse().unwrap() });
+            packets.send(&Request::TakeOrders.bytes(2), &[]).unwrap();
+            assert_eq!(self.next(&packets), Some((2, Reply::Done { path: 0 })));
+            packets
+        }
+
+        /// What the host has sent to somebody.
+        fn next(&mut self, packets: &Packets) -> Option<(u32, Reply)> {
+            self.host.poll(0).unwrap();
+            self.host.poll(0).unwrap();
+            let mut buffer = [0; PACKET_BYTES_MAX];
+            let packet = packets.receive(&mut buffer).ok().filter(|packet| packet.bytes > 0)?;
+            Some(Reply::parse(&buffer[..packet.bytes]).unwrap())
+        }
+
+        /// The order that the host passes on to a machine.
+        fn order_at(&mut self, machine: &Packets) -> Order {
+            match self.next(machine) {
+                Some((0, Reply::Order(order))) => order,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn place(machine: &str, processor: Option<u32>) -> Request {
+        let (machine, lan) = (machine.parse().unwrap(), "hs0".parse().unwrap());
+        Request::PlaceDriver { machine, lan, processor }
+    }
+
+    fn failed(serial: u32, problem: Problem) -> Option<(u32, Reply)> {
+        Some((serial, Reply::Failed { problem, data: NO_DATA }))
+    }
+
+    #[test]
+    fn order_goes_to_the_machine_and_its_answer_back() {
+        let mut scene = Scene::new();
+        let machine = scene.machine("TCPIP");
+        let observer = scene.connect(&Request::Observe);
+        for (serial, placed, reply) in [
+            (7, Placed::At(Some(1)), Some((7, Reply::DriverPlaced { processor: Some(1) }))),
+            (8, Placed::At(None), Some((8, Reply::DriverPlaced { processor: None }))),
+            (9, Placed::NoLan, failed(9, Problem::NoLan)),
+            (10, Placed::Lacking, failed(10, Problem::MachineResources)),
+        ] {
+            observer.send(&place("TCPIP", Some(1)).bytes(serial), &[]).unwrap();
+            let Order { order, lan, processor } = scene.order_at(&machine);
+            assert_eq!((lan.to_string(), processor), ("hs0".to_owned(), Some(1)));
+            assert_eq!(scene.next(&observer), None, "nobody has answered yet");
+            let done = Request::OrderDone { order, placed };
+            machine.send(&done.bytes(3), &[]).unwrap();
+            assert_eq!(scene.next(&observer), reply);
+            // A second answer is to nothing.
+            machine.send(&done.bytes(3), &[]).unwrap();
+            assert_eq!((scene.next(&observer), scene.next(&machine)), (None, None));
+        }
+    }
+
+    #[test]
+    fn only_observers_give_orders_and_only_machines_get_them() {
+        let mut scene = Scene::new();
+        let guest = scene.connect(&Request::Attach { name: "ALICE".parse().unwrap() });
+        let machine = scene.machine("TCPIP");
+        let other = scene.machine("TCPIP2");
+        for who in [&guest, &machine] {
+            who.send(&place("TCPIP", None).bytes(5), &[]).unwrap();
+            assert_eq!(scene.next(who), failed(5, Problem::Request));
+        }
+        let stranger = scene.handle.connect().unwrap();
+        stranger.send(&place("TCPIP", None).bytes(5), &[]).unwrap();
+        assert_eq!(scene.next(&stranger), failed(5, Problem::Request));
+        let observer = scene.connect(&Request::Observe);
+        observer.send(&place("ALICE", None).bytes(6), &[]).unwrap();
+        assert_eq!(scene.next(&observer), failed(6, Problem::NoMachine));
+        observer.send(&place("BOB", None).bytes(7), &[]).unwrap();
+        assert_eq!(scene.next(&observer), failed(7, Problem::NotAttached));
+        for request in [Request::TakeOrders, Request::OrderDone { order: 1, placed: Placed::NoLan }]
+        {
+            observer.send(&request.bytes(8), &[]).unwrap();
+            assert_eq!(scene.next(&observer), failed(8, Problem::Request));
+        }
+        // Nobody answers for another machine.
+        observer.send(&place("TCPIP", None).bytes(9), &[]).unwrap();
+        let order = scene.order_at(&machine).order;
+        other.send(&Request::OrderDone { order, placed: Placed::NoLan }.bytes(3), &[]).unwrap();
+        assert_eq!(scene.next(&observer), None);
+        machine
+            .send(&Request::OrderDone { order, placed: Placed::At(None) }.bytes(3), &[])
+            .unwrap();
+        assert_eq!(scene.next(&observer), Some((9, Reply::DriverPlaced { processor: None })));
+        assert_eq!(scene.next(&guest), None);
+    }
+
+    #[test]
+    fn orders_that_nobody_answers_are_bounded_and_end_with_either_side() {
+        let mut scene = Scene::new();
+        let machine = scene.machine("TCPIP");
+        let observer = scene.connect(&Request::Observe);
+        for serial in 0..ORDERS_MAX as u32 {
+            observer.send(&place("TCPIP", None).bytes(10 + serial), &[]).unwrap();
+            scene.order_at(&machine);
+        }
+        observer.send(&place("TCPIP", None).bytes(9), &[]).unwrap();
+        assert_eq!(scene.next(&observer), failed(9, Problem::NotAnswering));
+        // An observer that is gone waits for nothing.
+        drop(observer);
+        let observer = scene.connect(&Request::Observe);
+        assert!(scene.host.operating.given.is_empty());
+        observer.send(&place("TCPIP", Some(3)).bytes(11), &[]).unwrap();
+        scene.order_at(&machine);
+        drop(machine);
+        assert_eq!(scene.next(&observer), failed(11, Problem::NotAttached));
+        assert!(scene.host.operating.given.is_empty());
+        // A guest of the same name is no machine before it says so.
+        let _guest = scene.connect(&Request::Attach { name: "TCPIP".parse().unwrap() });
+        observer.send(&place("TCPIP", None).bytes(12), &[]).unwrap();
+        assert_eq!(scene.next(&observer), failed(12, Problem::NoMachine));
+    }
+}

@@ -1,0 +1,347 @@
+//! Clients of one machine that are introduced to each other.
+
+use super::*;
+use crate::tcpip::service::Failure;
+
+/// Two clients with a connection from the first to the second, over which so much was said that the machine has introduced them.
+fn introduced() -> (World, [ConnectionId; 2]) {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let ids = world.connect(0, 1, listening);
+    converse(&mut world, ids);
+    (world, ids)
+}
+
+/// Each says so much over the machine that they are introduced, and then some more.
+fn converse(world: &mut World, ids: [ConnectionId; 2]) {
+    for round in 0..8 {
+        for (end, id) in ids.into_iter().enumerate() {
+            assert_eq!(world.write(end, id, &[round; 10]), 10);
+            world.settle();
+            assert_eq!(world.read(1 - end, ids[1 - end], 100), [round; 10]);
+        }
+    }
+}
+
+fn moved(world: &World) -> [u64; 2] {
+    [world.counters(0).moved, world.counters(1).moved]
+}
+
+fn are_undisturbed(world: &World) -> bool {
+    world.parties.iter().all(|party| party.left.is_none()) && world.peer_faults.is_empty()
+}
+
+/// Nothing is left of what the two had in common.
+fn nothing_is_left(world: &World) -> bool {
+    world.parties.iter().all(|party| party.client.links() == 0)
+        && [0, 1].into_iter().all(|at| world.counters(at).sockets <= 1)
+}
+
+#[test]
+fn clients_that_talk_with_each_other_are_introduced_and_the_machine_has_no_more_to_do() {
+    let (mut world, [near, far]) = introduced();
+    assert_eq!(world.service.counters().introduced, 1);
+    assert_eq!(moved(&world), [1, 1]);
+    let before = [0, 1].map(|at| world.counters(at));
+    let bytes: Vec<u8> = (0..100_000).map(byte).collect();
+    let (mut sent, mut found) = (0, Vec::new());
+    while found.len() < bytes.len() {
+        sent += world.write(0, near, &bytes[sent..]);
+        world.step();
+        found.extend(world.read(1, far, 1 << 20));
+    }
+    assert!(found == bytes);
+    assert_eq!([0, 1].map(|at| world.counters(at).bytes_in), before.map(|one| one.bytes_in));
+    // Both ends, in order.
+    world.parties[0].client.shut_sending(near);
+    world.settle();
+    assert_eq!(world.parties[1].client.readable(far), Readable::Finished);
+    assert_eq!(world.write(1, far, b"answer"), 6);
+    world.close(1, far);
+    world.settle();
+    assert_eq!(world.read(0, near, 100), b"answer");
+    assert_eq!(world.parties[0].client.readable(near), Readable::Finished);
+    assert_eq!(world.parties[0].client.take_end(near), None);
+    world.close(0, near);
+    world.settle();
+    assert!(are_undisturbed(&world) && nothing_is_left(&world));
+    assert_eq!(world.counters(0).sockets, 0);
+}
+
+#[test]
+fn next_connection_of_the_pair_takes_the_path_that_there_is() {
+    let (mut world, [near, far]) = introduced();
+    let listening = world.listen(1, 8);
+    for id in [near, far].into_iter().enumerate() {
+        world.close(id.0, id.1);
+    }
+    let ids = world.connect(0, 1, listening);
+    converse(&mut world, ids);
+    assert_eq!(moved(&world), [2, 2]);
+    assert_eq!(world.service.counters().introduced, 1);
+    assert!(are_undisturbed(&world));
+}
+
+#[test]
+fn clients_that_get_no_path_go_on_over_the_machine() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    let ids = world.connect(0, 1, listening);
+    converse(&mut world, ids);
+    assert_eq!((moved(&world), world.service.counters().introduced), ([0, 0], 0));
+    assert!(are_undisturbed(&world));
+    // The other one is not waited for.
+    let name = "C0".parse().unwrap();
+    assert_eq!(world.parties[1].client.expected(name), None);
+}
+
+#[test]
+fn clients_that_may_not_be_introduced_are_not() {
+    let apart = ClientLimits { introduce: false, ..ClientLimits::default() };
+    let mut world = World::new(&[ClientLimits::default(), apart]);
+    let listening = world.listen(1, 7);
+    let ids = world.connect(0, 1, listening);
+    converse(&mut world, ids);
+    assert_eq!((moved(&world), world.service.counters().introduced), ([0, 0], 0));
+}
+
+#[test]
+fn bytes_that_went_over_the_machine_come_before_those_that_did_not() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let [near, far] = world.connect(0, 1, listening);
+    // The machine has much of it when the path is there.
+    let bytes: Vec<u8> = (0..3_000_000).map(byte).collect();
+    let (mut sent, mut found) = (0, Vec::new());
+    while moved(&world)[0] == 0 {
+        sent += world.write(0, near, &bytes[sent..bytes.len().min(sent + 20_000)]);
+        world.step();
+    }
+    assert!(world.parties[1].client.waiting(far) > 0, "all of it was read");
+    world.until(|world| {
+        if sent < bytes.len() {
+            sent += world.write(0, near, &bytes[sent..]);
+        }
+        found.extend(world.read(1, far, 70_000));
+        found.len() == bytes.len()
+    });
+    assert!(found == bytes && are_undisturbed(&world));
+}
+
+#[test]
+fn reset_is_heard_at_the_other_side_once() {
+    let (mut world, [near, far]) = introduced();
+    world.parties[0].client.abort(near);
+    world.close(0, near);
+    world.settle();
+    let client = &mut world.parties[1].client;
+    assert_eq!(client.readable(far), Readable::Failed);
+    assert_eq!(client.take_end(far), Some(Failure::Reset));
+    assert_eq!(client.take_end(far), None);
+    assert_eq!(client.writable(far), Writable::Closed);
+    world.close(1, far);
+    world.settle();
+    assert!(are_undisturbed(&world) && nothing_is_left(&world));
+}
+
+#[test]
+fn bytes_that_nobody_read_are_a_reset_for_their_sender() {
+    let (mut world, [near, far]) = introduced();
+    assert_eq!(world.write(0, near, &[1; 50_000]), 50_000);
+    world.settle();
+    assert_eq!(world.read(1, far, 100).len(), 100);
+    world.close(1, far);
+    world.settle();
+    assert_eq!(world.parties[0].client.take_end(near), Some(Failure::Reset));
+    world.close(0, near);
+    world.settle();
+    assert!(are_undisturbed(&world) && nothing_is_left(&world));
+}
+
+#[test]
+fn whoever_writes_to_a_side_that_is_closed_hears_of_it() {
+    let (mut world, [near, far]) = introduced();
+    world.close(1, far);
+    world.settle();
+    let client = &world.parties[0].client;
+    assert_eq!(
+        (client.readable(near), client.writable(near)),
+        (Readable::Finished, Writable::Room)
+    );
+    assert_eq!(world.write(0, near, b"late"), 0);
+    assert_eq!(world.parties[0].client.take_end(near), Some(Failure::Reset));
+}
+
+#[test]
+fn path_that_ends_resets_what_has_moved_and_nothing_else() {
+    let (mut world, [near, far]) = introduced();
+    // Never so busy that it moves.
+    let listening = world.listen(1, 8);
+    let [quiet, quiet_far] = world.connect(0, 1, listening);
+    assert_eq!(world.write(0, near, b"on its way"), 10);
+    world.parties[0].peers[0] = None;
+    world.parties[0].client.lose_peer(0);
+    world.settle();
+    assert_eq!(world.parties[0].client.take_end(near), Some(Failure::Reset));
+    // What has come is read first.
+    assert_eq!(world.read(1, far, 100), b"on its way");
+    assert_eq!(world.parties[1].client.readable(far), Readable::Failed);
+    assert_eq!(world.parties[1].client.take_end(far), Some(Failure::Reset));
+    world.close(0, near);
+    world.close(1, far);
+    world.settle();
+    assert_eq!(world.write(0, quiet, b"over the machine"), 16);
+    world.settle();
+    assert_eq!(world.read(1, quiet_far, 100), b"over the machine");
+    assert!(are_undisturbed(&world));
+}
+
+#[test]
+fn machine_that_is_gone_ends_what_has_moved_too() {
+    let (mut world, ids) = introduced();
+    (0..2).for_each(|at| world.drop_far(at));
+    world.settle();
+    for (at, id) in ids.into_iter().enumerate() {
+        assert_eq!(world.parties[at].client.take_end(id), Some(Failure::MachineGone));
+        world.close(at, id);
+        assert_eq!(world.parties[at].client.links(), 0);
+    }
+}
+
+#[test]
+fn closing_with_pages_unread_keeps_none_of_them() {
+    let (mut world, ids) = introduced();
+    let listening = world.listen(1, 8);
+    let [mut near, mut far] = ids;
+    for _ in 0..20 {
+        // More than the sender is allowed to have on its way for one socket goes at each close.
+        for _ in 0..20 {
+            world.write(0, near, &[7; 65_000]);
+            world.step();
+        }
+        world.close(1, far);
+        world.close(0, near);
+        world.settle();
+        [near, far] = world.connect(0, 1, listening);
+        converse(&mut world, [near, far]);
+    }
+    assert!(are_undisturbed(&world));
+    for round in 0..1000_u32 {
+        assert_eq!(world.write(0, near, &[round as u8; 65_000]), 65_000, "{round}");
+        world.step();
+        world.step();
+        let mut found = 0;
+        world.until(|world| {
+            found += world.read(1, far, 65_000).len();
+            found == 65_000
+        });
+    }
+}
+
+#[test]
+fn what_a_peer_may_not_say_ends_its_path_alone() {
+    let head = |kind, socket| Head::new(kind, socket);
+    let at = |value, kind, socket| Head { value, ..head(kind, socket) };
+    let cases: Vec<(Fault, Head, &[u8])> = vec![
+        (Fault::Kind, head(Kind::Connect, 0), &[]),
+        (Fault::Length, at(0, Kind::Hello, 9), b"body"),
+        (Fault::Value, at(u64::MAX, Kind::Hello, 9), &[]),
+        (Fault::Socket, at(1, Kind::Hello, 0), &[]),
+        (Fault::Value, at(u64::MAX, Kind::Credit, 0), &[]),
+        (Fault::Credit, at(1 << 20, Kind::Credit, 0), &[]),
+        (Fault::Value, at(1 << 40, Kind::Data, 0), b"elsewhere"),
+        (Fault::Value, at(7, Kind::Finished, 0), &[]),
+        (Fault::Value, Head { code: 1, ..head(Kind::Data, 0) }, b"coded"),
+        (Fault::Socket, Head { code: 2, ..head(Kind::Bye, 0) }, &[]),
+    ];
+    for (fault, head, body) in cases {
+        let (mut world, [_, far]) = introduced();
+        let (sender, _) = world.parties[0].peers[0].as_mut().unwrap();
+        let twice = if fault == Fault::Credit { 2 } else { 1 };
+        for _ in 0..twice {
+            sender.send(&head.bytes(), body).unwrap();
+        }
+        world.settle();
+        assert_eq!(world.peer_faults, [fault], "{head:?}");
+        assert!(world.parties.iter().all(|party| party.left.is_none()));
+        assert_eq!(world.parties[1].client.take_end(far), Some(Failure::Reset));
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Write { end: usize, bytes: usize },
+    Read { end: usize, bytes: usize },
+    Shut { end: usize },
+    Sleep { end: usize, sleeps: bool },
+    Step,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        8 => (0..2_usize, 1..100_000_usize).prop_map(|(end, bytes)| Act::Write { end, bytes }),
+        8 => (0..2_usize, 1..200_000_usize).prop_map(|(end, bytes)| Act::Read { end, bytes }),
+        1 => (0..2_usize).prop_map(|end| Act::Shut { end }),
+        2 => (0..2_usize, any::<bool>()).prop_map(|(end, sleeps)| Act::Sleep { end, sleeps }),
+        8 => Just(Act::Step),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn streams_arrive_in_order_whenever_they_move(
+        acts in prop::collection::vec(act(), 1..300),
+        streams in 1..4_usize,
+    ) {
+        let mut world = plain(2);
+        let listening = world.listen(1, 7);
+        let ids: Vec<_> = (0..streams).map(|_| world.connect(0, 1, listening)).collect();
+        let mut sent = vec![[0; 2]; streams];
+        let mut received = vec![[0; 2]; streams];
+        for (number, act) in acts.into_iter().enumerate() {
+            let stream = number % streams;
+            match act {
+                Act::Write { end, bytes } => {
+                    let from = sent[stream][end];
+                    let bytes: Vec<u8> = (from..from + bytes).map(byte).collect();
+                    sent[stream][end] += world.write(end, ids[stream][end], &bytes);
+                }
+                Act::Read { end, bytes } => {
+                    let found = world.read(end, ids[stream][end], bytes);
+                    for (at, found) in found.iter().enumerate() {
+                        prop_assert_eq!(*found, byte(received[stream][end] + at));
+                    }
+                    received[stream][end] += found.len();
+                }
+                Act::Shut { end } => world.parties[end].client.shut_sending(ids[stream][end]),
+                Act::Sleep { end, sleeps } => world.parties[end].sleeps = sleeps,
+                Act::Step => world.step(),
+            }
+        }
+        for end in 0..2 {
+            world.parties[end].sleeps = false;
+            ids.iter().for_each(|ids| world.parties[end].client.shut_sending(ids[end]));
+        }
+        for (stream, ids) in ids.iter().enumerate() {
+            for (end, id) in ids.iter().enumerate() {
+                world.until(|world| {
+                    let found = world.read(end, *id, 1 << 20);
+                    let from = received[stream][end];
+                    let right = found.iter().enumerate().all(|(at, found)| *found == byte(from + at));
+                    assert!(right, "behind byte {from}");
+                    received[stream][end] += found.len();
+                    world.parties[end].client.readable(*id) == Readable::Finished
+                });
+                prop_assert_eq!(received[stream][end], sent[stream][1 - end]);
+            }
+        }
+        for ids in ids {
+            (0..2).for_each(|end| world.close(end, ids[end]));
+        }
+        world.settle();
+        prop_assert!(are_undisturbed(&world) && nothing_is_left(&world));
+    }
+}
