@@ -127,7 +127,10 @@ impl Line {
         deadline_ns: u64,
         is_wanted: impl Fn() -> bool,
     ) -> io::Result<Looked> {
-        self.flush();
+        // A line that is prepared for a sleep has been flushed. To do so again would wake its path, and nobody would ring.
+        if !self.has_slept {
+            self.flush();
+        }
         if self.kept.is_some() {
             return Ok(Looked::Ready);
         }
