@@ -12,6 +12,7 @@ mod identify;
 mod import;
 mod join;
 mod lab;
+mod lines;
 mod member;
 mod misuse;
 mod monitor;

@@ -417,7 +417,6 @@ fn lines(lines: &[LineReport]) -> Table {
         let state = match line.state {
             LineState::Up => "up",
             LineState::Down => "down",
-            LineState::NotServed => "not served yet",
             _ => "-",
         };
         let ends = line.ends.iter().flat_map(|end| [end.guest.clone(), end.address.clone()]);

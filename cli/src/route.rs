@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use host::system::line::LineKind;
 use os::signals::HeldSignals;
 use port::member::Options;
 use serde::Serialize;
@@ -16,6 +17,7 @@ use siga::tcpip::{
 
 use siga::{Name, Wait};
 
+use crate::lines::medium;
 use crate::member::{WaitKind, attach_line, join_at, pin};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say, try_say};
@@ -49,9 +51,9 @@ pub struct Arguments {
     /// A VLAN that the system file puts us into, and the network that is in it, like hs0:7=10.1.7.0/24
     #[arg(long, value_name = "LAN:NUMBER=NETWORK")]
     vlan: Vec<WrittenVlan>,
-    /// A line: its name, the guest and the address of this end and those of the other, and the MTU unless 9216, like
-    /// line0=LEFT:10.9.0.1,RIGHT:10.9.0.2 or line0=LEFT:10.9.0.1,RIGHT:10.9.0.2,32764
-    #[arg(long, value_name = "NAME=GUEST:ADDRESS,GUEST:ADDRESS[,MTU]")]
+    /// A line: its name, the guest and the address of this end and those of the other, the MTU unless 9216, and ctc if the host serves it over a
+    /// channel-to-channel adapter, like line0=LEFT:10.9.0.1,RIGHT:10.9.0.2 or line0=LEFT:10.9.0.1,RIGHT:10.9.0.2,32760,ctc
+    #[arg(long, value_name = "NAME=GUEST:ADDRESS,GUEST:ADDRESS[,MTU][,ctc]")]
     line: Vec<WrittenLine>,
     /// The names to attach under, one for each LAN, in capital letters or small ones [default: those that the system file keeps
     /// the addresses for, or new ones]
@@ -153,6 +155,7 @@ struct WrittenLine {
     guest: Name,
     end: LineEnd,
     mtu: usize,
+    kind: LineKind,
 }
 
 impl FromStr for WrittenLine {
@@ -171,19 +174,29 @@ impl FromStr for WrittenLine {
         };
         let (guest, address) = end()?;
         let (partner, peer_address) = end()?;
-        let mtu = parts.next().map_or(Ok(MTU), str::parse).map_err(|_| right())?;
+        let mut next = parts.next();
+        let mtu = next.and_then(|mtu| mtu.parse().ok());
+        if mtu.is_some() {
+            next = parts.next();
+        }
+        let kind = match next {
+            None => LineKind::Iucv,
+            Some("ctc") => LineKind::Ctc,
+            Some(_) => return Err(right()),
+        };
         if parts.next().is_some() {
             return Err(right());
         }
-        Ok(WrittenLine { name, guest, end: LineEnd { partner, address, peer_address }, mtu })
+        let (end, mtu) = (LineEnd { partner, address, peer_address }, mtu.unwrap_or(MTU));
+        Ok(WrittenLine { name, guest, end, mtu, kind })
     }
 }
 
 impl WrittenLine {
     fn line(&self, arguments: &Arguments) -> Result<Line, Outcome> {
-        let WrittenLine { name, guest, end, mtu } = self;
-        let options =
-            LineOptions { name: Some(*name), mtu: *mtu, wait: Wait::from(arguments.wait) };
+        let WrittenLine { name, guest, end, mtu, kind } = self;
+        let wait = Wait::from(arguments.wait);
+        let options = LineOptions { medium: medium(*kind), name: Some(*name), mtu: *mtu, wait };
         attach_line(&arguments.socket.path()?, *guest, end, &options)
     }
 }

@@ -1,12 +1,15 @@
-//! `siga up`: the host, in the foreground, and the control unit of its volumes.
+//! `siga up`: the host, in the foreground, with the control unit of its volumes and the server of its lines.
 
 use std::convert::Infallible;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use host::system::System;
+use host::system::line::LineRule;
 use host::{Handle, Host};
 use os::signals::HeldSignals;
 use serde_json::json;
@@ -17,6 +20,7 @@ use crate::check::check;
 use crate::children::Children;
 use crate::ending::{end_in_time, take_all};
 use crate::gateway::gateways;
+use crate::lines::{adapter_lines, line_server};
 use crate::notify;
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json, say};
@@ -28,7 +32,7 @@ use crate::volume::serve_system;
 /// Run the host of a system in the foreground
 ///
 /// Guests attach to it, and it makes paths between them. LANs with outside = true get a gateway to other networks each, in a process of its own (siga gateway), and so do the TCPIP machines of the system file (siga tcpip serve). Volumes that the system file names are served too, by a guest of
-/// their own on a thread of the host. Paths between guests go on when the host ends; guests attach again to the next host. Set
+/// their own on a thread of the host, and so are its lines over channel-to-channel adapters. Paths between guests go on when the host ends; guests attach again to the next host. Set
 /// RUST_LOG=debug to see each request.
 ///
 /// Runs until Ctrl-C, SIGTERM or SIGHUP: then the host removes its socket, with the lock file beside it, and the exit code is 0. A host
@@ -94,6 +98,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         true => None,
         false => SystemVolumes::open(&system, |file, checking| checks.see(file, &checking))?,
     };
+    let lines = adapter_lines(&system);
     let mut children = Children::default();
     if !arguments.without_outside {
         children.0.extend(gateways(&system, &socket));
@@ -115,52 +120,85 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         Outcome::No(format!("cannot listen at {}: {error}{hint}", socket.display()))
     })?;
     let output = arguments.output;
-    let Some(volumes) = volumes else {
-        let begin = move || {
-            children.start();
-            announce(&socket, None, output);
-        };
-        // The host answers on this thread.
-        thread::Builder::new().name("begin".into()).spawn(begin).map_err(Outcome::no)?;
-        host::run_until(host, &held).map_err(Outcome::no)?;
-        // Nothing but a signal has ended it.
-        return take_all(&held).map(drop);
-    };
-    run_with(host, handle, &held, move || serve(&socket, volumes, children, output))
+    let mut works: Vec<Work> = Vec::new();
+    // Guests hear of the host when their lines can be opened.
+    let (lines_are_served, lines_served) = channel();
+    if lines.is_empty() {
+        drop(lines_are_served);
+    } else {
+        let socket = socket.clone();
+        works.push(Work {
+            name: "lines",
+            ended: "the server of lines has ended, and the host ends with it",
+            run: Box::new(move || serve_lines(&socket, &lines, &lines_are_served)),
+        });
+    }
+    match volumes {
+        Some(volumes) => works.push(Work {
+            name: "control unit",
+            ended: ENDED,
+            run: Box::new(move || serve(&socket, volumes, children, &lines_served, output)),
+        }),
+        None => {
+            let begin = move || {
+                // An error is that of the thread that serves the lines, which ends the host.
+                let _ = lines_served.recv();
+                children.start();
+                announce(&socket, None, output);
+            };
+            // The host answers on this thread.
+            thread::Builder::new().name("begin".into()).spawn(begin).map_err(Outcome::no)?;
+        }
+    }
+    run_with(host, handle, &held, works)
 }
 
-/// Runs a host, and a control unit on a thread of its own, until a signal ends both. The control unit is left in the middle of its work
-/// then: what it has acknowledged is on the disk, as after a kill. If the control unit ends, by an error or a panic, the host ends too: a host without
-/// its disks would look healthy to its supervisor and to its guests. The control unit is not started again here, because whatever ended
-/// it would probably end it again; a supervisor starts both, with a delay. Paths between guests go on meanwhile.
+/// What a thread of the host does for ever, as a guest of the host.
+struct Work {
+    /// The name of the thread.
+    name: &'static str,
+    /// The beginning of the message with which `siga up` ends when the thread has panicked.
+    ended: &'static str,
+    run: Box<dyn FnOnce() -> Result<Infallible, Outcome> + Send>,
+}
+
+/// Runs a host, and its works on threads of their own, until a signal ends all. They are left in the middle of their work
+/// then: what the control unit has acknowledged is on the disk, as after a kill. If a work ends, by an error or a panic, the host ends too: a host without
+/// its disks would look healthy to its supervisor and to its guests. A work is not started again here, because whatever ended
+/// it would probably end it again; a supervisor starts all, with a delay. Paths between guests go on meanwhile.
 ///
 /// # Errors
-/// Why the host or the control unit has ended.
+/// Why the host or a work has ended.
 fn run_with(
     host: Host,
     handle: Handle,
     held: &HeldSignals,
-    control_unit: impl FnOnce() -> Result<Infallible, Outcome> + Send + 'static,
+    works: Vec<Work>,
 ) -> Result<(), Outcome> {
-    let stopping = StopHost(handle);
-    let thread = thread::Builder::new().name("control unit".into());
-    let serving = thread.spawn(move || {
-        let _stopping = stopping;
-        control_unit()
-    });
-    let serving = serving.map_err(Outcome::no)?;
+    let (handle, (endings, ending)) = (Arc::new(handle), channel());
+    let mut threads = Vec::new();
+    for (number, Work { name, ended, run }) in works.into_iter().enumerate() {
+        let stopping = StopHost { handle: handle.clone(), endings: endings.clone(), number };
+        let thread = thread::Builder::new().name(name.into()).spawn(move || {
+            let _stopping = stopping;
+            run()
+        });
+        threads.push((ended, thread.map_err(Outcome::no)?));
+    }
     host::run_until(host, held).map_err(Outcome::no)?;
     if take_all(held)? {
         return Ok(());
     }
-    // Nothing else but the end of the thread stops the host.
-    match serving.join() {
+    // Nothing else but the end of a thread stops the host. The others go on until the process ends.
+    let Ok(number) = ending.try_recv() else { return Ok(()) };
+    let (ended, thread) = threads.swap_remove(number);
+    match thread.join() {
         Ok(Ok(never)) => match never {},
         Ok(Err(outcome)) => Err(outcome),
         Err(panic) => {
             let texts = (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>());
             let why = texts.0.copied().or(texts.1.map(String::as_str)).unwrap_or("no message");
-            Err(Outcome::No(format!("{ENDED}: its thread has panicked: {why}")))
+            Err(Outcome::No(format!("{ended}: its thread has panicked: {why}")))
         }
     }
 }
@@ -168,16 +206,37 @@ fn run_with(
 /// The beginning of the message with which `siga up` ends when its volumes are served no longer.
 const ENDED: &str = "the control unit has ended, and the host ends with it";
 
-/// Stops the host when it is dropped, also by a panic.
-struct StopHost(Handle);
+/// Stops the host when it is dropped, also by a panic, and says which thread that was.
+struct StopHost {
+    handle: Arc<Handle>,
+    endings: Sender<usize>,
+    number: usize,
+}
 
 impl Drop for StopHost {
     fn drop(&mut self) {
-        self.0.stop();
+        // The host has ended already if nobody hears.
+        let _ = self.endings.send(self.number);
+        self.handle.stop();
     }
 }
 
-/// Serves volumes for ever. Guests hear of the host when the volumes are there.
+/// Serves lines for ever, and says once they can be opened.
+///
+/// # Errors
+/// They cannot be served, or are served no longer.
+fn serve_lines(
+    socket: &Path,
+    lines: &[LineRule],
+    are_served: &Sender<()>,
+) -> Result<Infallible, Outcome> {
+    let mut server = line_server(socket, lines)?;
+    // Nobody hears if the volumes cannot be served: the host ends then.
+    let _ = are_served.send(());
+    server.serve().map_err(Outcome::no)
+}
+
+/// Serves volumes for ever. Guests hear of the host when the volumes and the lines are there.
 ///
 /// # Errors
 /// They cannot be served, or are served no longer.
@@ -185,9 +244,12 @@ fn serve(
     socket: &Path,
     volumes: SystemVolumes,
     children: Children,
+    lines_served: &Receiver<()>,
     output: Output,
 ) -> Result<Infallible, Outcome> {
     let (mut server, served) = serve_system(socket, volumes)?;
+    // An error is that of the thread that serves the lines, which ends the host; there is none if there are no lines.
+    let _ = lines_served.recv();
     children.start();
     announce(socket, Some(&served), output);
     let ended = |error| Outcome::No(format!("{ENDED}: {error}"));
@@ -225,7 +287,16 @@ mod tests {
         control_unit: impl FnOnce() -> Result<Infallible, Outcome> + Send + 'static,
     ) -> Result<(), Outcome> {
         let (host, handle) = Host::new(System::open()).unwrap();
-        run_with(host, handle, &HeldSignals::hold().unwrap(), control_unit)
+        let others = Work { name: "waits", ended: "another", run: Box::new(waits_for_ever) };
+        let work = Work { name: "control unit", ended: ENDED, run: Box::new(control_unit) };
+        run_with(host, handle, &HeldSignals::hold().unwrap(), vec![others, work])
+    }
+
+    /// A work that goes on.
+    fn waits_for_ever() -> Result<Infallible, Outcome> {
+        loop {
+            thread::park();
+        }
     }
 
     #[test]

@@ -141,7 +141,7 @@ fn serve(system: &System, more: &[&str]) -> Process {
     let words = [&["tcpip", "serve", "TCPIP", "hs0:10.1.0.77", "--wait=block", "--json"], more];
     let mut command = system.command(&words.concat());
     let mut machine = Process(command.stdout(Stdio::piped()).spawn().unwrap());
-    assert!(line(&mut machine.0).contains("10.1.0.77"));
+    assert!(line_of(&mut machine.0).contains("10.1.0.77"));
     machine
 }
 
@@ -292,7 +292,7 @@ fn driver_begins_where_the_words_say_and_without_its_processor_inline() {
     let mut command = system.command(&["tcpip", "serve", "TCPIP", "hs0:10.1.0.77", "--json"]);
     command.arg("--driver=hs0=1000000").stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut machine = Process(command.spawn().unwrap());
-    line(&mut machine.0);
+    line_of(&mut machine.0);
     let mut said = String::new();
     BufReader::new(machine.0.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
     assert!(said.contains("the driver of hs0: processor 1000000 is not one of"), "{said}");
@@ -337,37 +337,6 @@ fn orders_that_cannot_be_carried_out_say_why() {
         assert_eq!(text(&run.stdout), "");
     }
     shown(&system, |driver| driver["processor"].is_null() && driver["moves"] == 0);
-}
-
-#[test]
-fn machine_does_not_ask_for_a_line_of_another_kind_than_the_file_says() {
-    let line = r#"
-[[line]]
-name = "ctc0"
-kind = "ctc"
-[[line.end]]
-guest = "TCPIP"
-address = "10.9.0.1"
-[[line.end]]
-guest = "SERVER"
-address = "10.9.0.2"
-"#;
-    let text_of_file = format!("{FILE}[[tcpip.interface]]\nline = \"ctc0\"\n{line}");
-    let source = siga::host::Source::of("system.toml", &text_of_file);
-    let system = System::of("machine-ctc", siga::host::System::parse(&source).unwrap());
-    let file = system.file("system.toml");
-    std::fs::write(&file, &text_of_file).unwrap();
-    let mut command = system.command(&["tcpip", "serve", "TCPIP", "--system", &file, "--json"]);
-    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut machine = Process(command.spawn().unwrap());
-    let up = line_of(&mut machine.0);
-    assert!(up.contains("10.1.0.5") && !up.contains("10.9.0.1"), "{up}");
-    let pid = rustix::process::Pid::from_child(&machine.0);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    let mut said = String::new();
-    machine.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(said.matches("ctc0").count(), 1, "{said}");
-    assert!(said.contains("lines over channel-to-channel adapters are not served yet"), "{said}");
 }
 
 #[test]

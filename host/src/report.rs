@@ -402,8 +402,6 @@ pub enum LineState {
     Up,
     /// There is no path between its ends, or none that both ends serve as this line.
     Down,
-    /// It is of a kind that is not served yet.
-    NotServed,
 }
 
 /// An end of a line.
@@ -421,7 +419,8 @@ pub struct LineEndReport {
     pub driver: Option<DriverReport>,
 }
 
-/// What the driver at an end of a line has counted: of the path since the line is up, and the rest since the driver began.
+/// What the driver at an end of a line has counted. Over IUCV messages and bytes are those of the path since the line is up; all else is since the driver
+/// began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DriverReport {
@@ -1021,8 +1020,35 @@ pub(crate) fn driver(board: &LentWords, shape: Shape) -> DriverReport {
     }
 }
 
+/// The name of the line that an end shows in its path to the server of a line over an adapter, as a number; zero while the line is down.
+pub(crate) fn adapter_line_name(board: &LentWords, shape: Shape) -> u64 {
+    gauge(&writer_block(board, shape, 0).counters, links::gauge::adapter::NAME)
+}
+
+/// What the driver of a line shows in its side of a path to the server of a line over an adapter.
+pub(crate) fn adapter_driver(board: &LentWords, shape: Shape) -> DriverReport {
+    use links::gauge::adapter::{BYTES, DROPPED, MESSAGES, MULTI, SENDING_NS};
+    let sent = writer_block(board, shape, 0).counters;
+    let received = reader_block(board, shape, 0).counters;
+    let (sent_multi, packets_per_message_max) = links::gauge::parse_multi(gauge(&sent, MULTI));
+    DriverReport {
+        messages_sent: gauge(&sent, MESSAGES),
+        bytes_sent: gauge(&sent, BYTES),
+        messages_received: gauge(&received, MESSAGES),
+        bytes_received: gauge(&received, BYTES),
+        sent_multi,
+        packets_per_message_max,
+        sending_ns: gauge(&received, SENDING_NS),
+        dropped: gauge(&received, DROPPED),
+    }
+}
+
+fn gauge(counters: &LentWords, number: usize) -> u64 {
+    counters.load(gauge_word(number), Ordering::Relaxed)
+}
+
 fn line_gauge(counters: LentWords) -> u64 {
-    counters.load(gauge_word(links::gauge::GAUGE), Ordering::Relaxed)
+    gauge(&counters, links::gauge::GAUGE)
 }
 
 /// The queues that go from the side with board `writer` to that with board `reader`.

@@ -295,6 +295,9 @@ impl System {
         for machine in &machines {
             rules.extend(machine.guests().map(|name| Rule::of_own(Pattern::Name(name))));
         }
+        if lines.iter().any(|line| line.kind == LineKind::Ctc) {
+            rules.push(Rule::of_own(Pattern::Name(line::server())));
+        }
         let volumes = volume::rules(source, written.control_unit, written.volume, &rules)?;
         if let Some(volumes) = &volumes {
             let rule = Rule::of_own(Pattern::Name(volumes.control_unit));
@@ -392,14 +395,17 @@ impl System {
         rule.map_or(0, |rule| rule.guests_max)
     }
 
-    /// Whether a guest may connect to another: the file says so, that other serves it a volume or sockets, or both are at the ends of a line over
-    /// IUCV.
+    /// Whether a guest may connect to another: the file says so, that other serves it a volume, sockets or a line, or both are at the ends of a
+    /// line over IUCV.
     pub fn may_connect(&self, guest: Name, target: Name) -> bool {
         let is_served = |volumes: &Volumes| {
             volumes.control_unit == target && volumes.devices().any(|device| device.guest == guest)
         };
         let serves = |machine: &MachineRule| machine.name == target && machine.serves(guest);
-        let is_line = |line: &LineRule| line.kind == LineKind::Iucv && line.joins(guest, target);
+        let is_line = |line: &LineRule| match line.kind {
+            LineKind::Iucv => line.joins(guest, target),
+            LineKind::Ctc => target == line::server() && line.end_of(guest).is_some(),
+        };
         self.volumes.as_ref().is_some_and(is_served)
             || self.machines.iter().any(serves)
             || self.lines.iter().any(is_line)

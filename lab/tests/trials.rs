@@ -739,7 +739,7 @@ fn requests_are_answered_over_every_link_with_a_connection_for_each_or_one_for_a
 #[test]
 fn programs_and_machines_wait_in_every_way() {
     for wait in ["spin", "adaptive", "block"] {
-        for link in ["machine", "introduced", "machine-lan", "lan", "iucv", "loopback"] {
+        for link in ["machine", "introduced", "machine-lan", "lan", "iucv", "ctc", "loopback"] {
             let mut levels = network(link, &[("request_bytes", "200"), ("bytes", "1000")]);
             levels.retain(|(name, _)| !name.ends_with("wait"));
             levels.extend([("wait", wait), ("stack_wait", wait)]);
@@ -757,6 +757,7 @@ fn many_pairs_share_machines_and_each_has_a_line_or_a_veth_of_its_own() {
         ("machine-lan", "5"),
         ("hipersockets", "20"),
         ("iucv", "5"),
+        ("ctc", "5"),
         ("veth", "5"),
     ] {
         let more = [("pairs", pairs), ("request_bytes", "64"), ("bytes", "8 KiB")];
@@ -802,19 +803,20 @@ fn driver_with_a_processor_of_its_own_does_the_work_of_the_device_in_a_role_of_i
 
 #[test]
 fn line_has_the_mtu_that_is_asked_for() {
-    for (mtu, write) in [("576", "mtu"), ("32764", "mtu"), ("1 MiB", "64 KiB")] {
-        let levels = [
-            ("link", "iucv"),
-            ("mtu", mtu),
-            ("write", write),
-            ("bytes", "1 MiB"),
-            ("wait", "block"),
-        ];
+    for (link, mtu, write) in [
+        ("iucv", "576", "mtu"),
+        ("iucv", "32764", "mtu"),
+        ("iucv", "1 MiB", "64 KiB"),
+        ("ctc", "1500", "mtu"),
+        ("ctc", "65527", "mtu"),
+    ] {
+        let levels =
+            [("link", link), ("mtu", mtu), ("write", write), ("bytes", "1 MiB"), ("wait", "block")];
         let Measured { counters, .. } = run("network-stream", &levels);
         let sent = |what: &str| counters.get(&format!("source_line_{what}")).copied().unwrap_or(0);
         assert!(sent("packets_sent") > 0, "{counters:?}");
         let mean = sent("bytes_sent") / sent("packets_sent").max(1);
-        assert!(mean <= mtu.parse().unwrap_or(65_535), "{mtu}: {mean}");
+        assert!(mean <= mtu.parse().unwrap_or(65_535), "{link}, {mtu}: {mean}");
     }
 }
 
@@ -822,8 +824,8 @@ fn line_has_the_mtu_that_is_asked_for() {
 fn links_that_are_not_built_and_mtus_that_a_link_cannot_have_are_refused_by_name() {
     for (more, error) in [
         (
-            &[("link", "ctc"), ("mtu", "9000")][..],
-            "ctc: line drivers over a channel-to-channel adapter are not built yet",
+            &[("link", "ctc"), ("mtu", "65528")][..],
+            "mtu = 65528: that of a line over CTC is 65527 at most",
         ),
         (&[("link", "qdio"), ("mtu", "8992")], "qdio: adapters are not built yet"),
         (&[("link", "machine"), ("mtu", "1500")], "mtu = 1500: a LAN has one of at least 8192"),

@@ -22,6 +22,8 @@ mod observer;
 mod options;
 mod path;
 pub mod raw;
+#[cfg(any(feature = "ctc", feature = "disk"))]
+mod serving;
 mod socket;
 mod switchboard;
 #[cfg(feature = "tcpip")]

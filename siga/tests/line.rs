@@ -1,8 +1,10 @@
 //! Stacks over lines: one hop apart, with LANs behind them, and with partners that go or break the rules.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown};
-use std::thread;
+#[path = "common/lines.rs"]
+mod lines;
+
+use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use siga::host::{Embedded, Source, System};
@@ -10,12 +12,11 @@ use siga::iucv::{GuestEvent, IucvGuest, Options, Outgoing, PathId};
 use siga::lan::{Address, Lan, LanOptions};
 use siga::line::{Counter, Line, LineEnd, LineError, LineOptions, State};
 use siga::tcpip::{
-    Counter as StackCounter, Drive, Route, Routing, Stack, StackLine, StackOptions, TcpListener,
-    TcpStream, UdpSocket,
+    Counter as StackCounter, Drive, Route, Routing, Stack, StackLine, StackOptions, UdpSocket,
 };
 use siga::{Guest, Wait};
 
-const LONG: Duration = Duration::from_secs(20);
+use lines::{LONG, alone, carry, end, is_up, of, pattern, until};
 
 /// The user data of netiucv: "0       0       " in EBCDIC.
 const GREETING: [u8; 16] = [
@@ -25,14 +26,6 @@ const GREETING: [u8; 16] = [
 
 fn host() -> Embedded {
     Embedded::start(System::open()).unwrap()
-}
-
-fn end(partner: &str, address: &str, peer_address: &str) -> LineEnd {
-    LineEnd {
-        partner: partner.parse().unwrap(),
-        address: address.parse().unwrap(),
-        peer_address: peer_address.parse().unwrap(),
-    }
 }
 
 fn options(mtu: usize) -> LineOptions {
@@ -45,51 +38,6 @@ fn line(host: &Embedded, is_left: bool, mtu: usize) -> Line {
     let [own, peer] = if is_left { ["10.9.0.1", "10.9.0.2"] } else { ["10.9.0.2", "10.9.0.1"] };
     let guest = Guest::attach_embedded(host, name).unwrap();
     Line::new(guest, &end(partner, own, peer), &options(mtu)).unwrap()
-}
-
-/// A stack at a line alone.
-fn alone(line: Line) -> Stack {
-    Stack::with_lines(vec![], vec![line], &Routing::default(), &StackOptions::default()).unwrap()
-}
-
-fn of(stack: &Stack) -> StackLine {
-    stack.lines().unwrap()[0]
-}
-
-/// Waits until a line is as it is to be.
-fn until(stack: &Stack, what: &str, is_so: impl Fn(&StackLine) -> bool) {
-    let start = Instant::now();
-    while !is_so(&of(stack)) {
-        assert!(start.elapsed() < LONG, "{what}: {:?}", of(stack));
-        stack.wait(Duration::from_millis(50)).unwrap();
-    }
-}
-
-fn is_up(line: &StackLine) -> bool {
-    matches!(line.state, State::Idle | State::Tx)
-}
-
-fn pattern(at: usize) -> u8 {
-    (at * 31 / 7 + at / 4099) as u8
-}
-
-/// Carries bytes there and back over a connection.
-fn carry(from: &Stack, to: &Stack, address: &str, bytes: usize) {
-    let listener = TcpListener::bind(to, (address, 7)).unwrap();
-    let serving = thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut received = Vec::new();
-        stream.read_to_end(&mut received).unwrap();
-        stream.write_all(&received).unwrap();
-    });
-    let mut stream = TcpStream::connect(from, (address, 7)).unwrap();
-    let data: Vec<u8> = (0..bytes).map(pattern).collect();
-    stream.write_all(&data).unwrap();
-    stream.shutdown(Shutdown::Write).unwrap();
-    let mut received = Vec::new();
-    stream.read_to_end(&mut received).unwrap();
-    assert!(received == data, "{} of {bytes} bytes", received.len());
-    serving.join().unwrap();
 }
 
 #[test]

@@ -10,7 +10,6 @@ use std::thread;
 
 use clap::Args;
 use host::system::System;
-use host::system::line::LineKind;
 use host::system::machine::{MachineRule, MachineWait};
 use os::event::Event;
 use os::poller::wait_any;
@@ -25,6 +24,7 @@ use siga::tcpip::{
 use siga::{Guest, Name, Wait};
 
 use crate::children::Service;
+use crate::lines::medium;
 use crate::member::{WaitKind, attach_line, join_at};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
@@ -315,14 +315,6 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
     });
     let lines = rule.lines.iter().filter_map(|(guest, name)| {
         let line = system.lines.iter().find(|line| line.name == *name)?;
-        if line.kind != LineKind::Iucv {
-            // Over a path of IUCV it would be another line than the one that the file describes.
-            say(format_args!(
-                "siga: warning: the machine {} is not at the line {name}: lines over channel-to-channel adapters are not served yet",
-                rule.name
-            ));
-            return None;
-        }
         let [own, partner] = line.end_of(*guest)?;
         Some(PlannedLine {
             guest: *guest,
@@ -331,7 +323,12 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
                 address: own.address,
                 peer_address: partner.address,
             },
-            options: LineOptions { name: Some(*name), mtu: line.mtu, wait },
+            options: LineOptions {
+                medium: medium(line.kind),
+                name: Some(*name),
+                mtu: line.mtu,
+                wait,
+            },
         })
     });
     let routes = rule.routes.iter().filter_map(|(to, via)| {

@@ -10,10 +10,10 @@ use os::storage::{Storage, StorageOptions};
 
 use super::{Answer, End, Host, OBSERVERS_MAX, PathRecord, Refused, State, resources, volumes};
 use crate::report::{
-    self, AuditReport, GuestReport, LimitReport, LineEndReport, LineReport, LineState, PathReport,
-    PathState, SystemReport,
+    self, AuditReport, DriverReport, GuestReport, LimitReport, LineEndReport, LineReport,
+    LineState, PathReport, PathState, SystemReport,
 };
-use crate::system::line::{LineKind, LineRule};
+use crate::system::line::{LineKind, LineRule, server};
 
 /// Bytes of a report that cost as much as a packet.
 const BYTES_PER_COST: usize = 4096;
@@ -86,45 +86,67 @@ impl Host {
         }
     }
 
-    /// A line, over the path whose both sides say that they serve this line.
+    /// A line, and the drivers at its ends if both show that it is up.
     fn report_line(&self, line: &LineRule) -> LineReport {
-        let name = links::gauge::name(Some(line.name));
-        let is_served = |record: &&PathRecord| {
-            let is_of_line = |end: &End| {
-                let board = end.board.as_ref();
-                // A path of another shape is nobody's line, whatever its kind says.
-                end.shape == Shape { outputs: QUEUES, inputs: QUEUES }
-                    && board.is_some_and(|board| report::line_name(&board.words, end.shape) == name)
-            };
-            matches!(record.state, State::Joined)
-                && record.kind == Kind::IUCV
-                && line.joins(record.from.guest, record.to.guest)
-                && [&record.from, &record.to].into_iter().all(is_of_line)
+        let drivers = match line.kind {
+            LineKind::Iucv => self.iucv_drivers(line),
+            LineKind::Ctc => self.ctc_drivers(line),
         };
-        let path = self.paths.values().find(is_served);
-        let ends = line.ends.iter().map(|end| {
-            let sides = path.map(|path| [&path.from, &path.to]);
-            let side =
-                sides.and_then(|sides| sides.into_iter().find(|side| side.guest == end.guest));
-            let board = side.and_then(|side| Some((side.board.as_ref()?, side.shape)));
-            LineEndReport {
-                guest: end.guest.to_string(),
-                address: end.address.to_string(),
-                is_attached: self.guests.contains_key(&end.guest),
-                driver: board.map(|(board, shape)| report::driver(&board.words, shape)),
-            }
+        let ends = line.ends.iter().enumerate().map(|(at, end)| LineEndReport {
+            guest: end.guest.to_string(),
+            address: end.address.to_string(),
+            is_attached: self.guests.contains_key(&end.guest),
+            driver: drivers.map(|drivers| drivers[at]),
         });
         LineReport {
             name: line.name.to_string(),
             kind: line.kind.to_string(),
             mtu: line.mtu,
-            state: match (line.kind, path) {
-                (LineKind::Ctc, _) => LineState::NotServed,
-                (LineKind::Iucv, Some(_)) => LineState::Up,
-                (LineKind::Iucv, None) => LineState::Down,
-            },
+            state: if drivers.is_some() { LineState::Up } else { LineState::Down },
             ends: ends.collect(),
         }
+    }
+
+    /// What the drivers at both ends have counted, over the path whose both sides say that they serve this line.
+    fn iucv_drivers(&self, line: &LineRule) -> Option<[DriverReport; 2]> {
+        let name = links::gauge::name(Some(line.name));
+        let is_of_line = |end: &End| {
+            let board = end.board.as_ref();
+            // A path of another shape is nobody's line, whatever its kind says.
+            end.shape == Shape { outputs: QUEUES, inputs: QUEUES }
+                && board.is_some_and(|board| report::line_name(&board.words, end.shape) == name)
+        };
+        let path = self.paths.values().find(|record| {
+            matches!(record.state, State::Joined)
+                && record.kind == Kind::IUCV
+                && line.joins(record.from.guest, record.to.guest)
+                && [&record.from, &record.to].into_iter().all(is_of_line)
+        })?;
+        let driver = |guest| {
+            let side = [&path.from, &path.to].into_iter().find(|side| side.guest == guest)?;
+            Some(report::driver(&side.board.as_ref()?.words, side.shape))
+        };
+        Some([driver(line.ends[0].guest)?, driver(line.ends[1].guest)?])
+    }
+
+    /// The same over the paths of both ends to the guest that serves the line.
+    fn ctc_drivers(&self, line: &LineRule) -> Option<[DriverReport; 2]> {
+        let name = links::gauge::name(Some(line.name));
+        let driver = |guest| {
+            let path = self.paths.values().find(|record| {
+                let End { guest: from, shape, board, .. } = &record.from;
+                matches!(record.state, State::Joined)
+                    && record.kind == Kind::CTC
+                    && (*from, record.to.guest) == (guest, server())
+                    && *shape == Shape::SIMPLE
+                    && board.as_ref().is_some_and(|board| {
+                        report::adapter_line_name(&board.words, *shape) == name
+                    })
+            })?;
+            let End { shape, board, .. } = &path.from;
+            Some(report::adapter_driver(&board.as_ref()?.words, *shape))
+        };
+        Some([driver(line.ends[0].guest)?, driver(line.ends[1].guest)?])
     }
 
     /// All limits with their owners.

@@ -24,9 +24,7 @@ fn made(text: &str) -> Import {
     let import = import_text(text).unwrap_or_else(|findings| panic!("{:#?}", said(&findings)));
     let system = System::parse(&Source::of("s.toml", &import.text));
     let system = system.unwrap_or_else(|error| panic!("{error}\n{}", import.text));
-    // Lines over channel-to-channel adapters are not served yet.
-    let is_known = |warning: &FileError| warning.what.contains("channel-to-channel");
-    assert!(system.warnings.iter().all(is_known), "{:?}", system.warnings);
+    assert!(system.warnings.is_empty(), "{:?}", system.warnings);
     assert_eq!((system.lans.len(), system.lines.len()), (import.lans, import.lines));
     import
 }

@@ -15,13 +15,14 @@
 //! address = "10.9.0.2"
 //! ```
 //!
-//! The guests at the ends of a line over IUCV may connect to each other without `connect`.
+//! The guests at the ends of a line over IUCV may connect to each other without `connect`, and those of a line over a channel-to-channel adapter to
+//! the guest `CTC`, as which the host serves such lines.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use fabric::name::{LanName, Name};
-use net::links::{CTCM_MTU_MAX, MTU, WIDE_MTU_MAX, is_of_end, mtu_min};
+use net::links::{CTC_SERVER, CTCM_MTU_MAX, MTU, WIDE_MTU_MAX, is_of_end, mtu_min};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -112,6 +113,11 @@ struct WrittenEnd {
     address: Spanned<String>,
 }
 
+/// The guest as which a host serves lines over channel-to-channel adapters.
+pub fn server() -> Name {
+    CTC_SERVER.parse().expect("a name")
+}
+
 /// The lines that a file's tables make. `guests` are the rules for guests, and `machines` the names of TCPIP machines.
 pub(super) fn rules(
     source: &Source,
@@ -127,6 +133,12 @@ pub(super) fn rules(
             return Err(source.error(span, what, format!("must be at most {LINES_MAX}")));
         }
         let rule = line.rule(source, (guests, machines), &rules)?;
+        let is_taken = guests.iter().any(|guest| guest.is_named(server()))
+            || machines.iter().any(|machine| machine == CTC_SERVER);
+        if rule.kind == LineKind::Ctc && is_taken {
+            let what = format!("{CTC_SERVER} is a [[guest]] or [[tcpip]], and serves this line");
+            return Err(source.error(span, what, "must be a name that neither has"));
+        }
         if rules.iter().any(|other| other.name == rule.name) {
             let right = "must be described once";
             return Err(source.error(span, "a line of this name is described above", right));
@@ -137,13 +149,6 @@ pub(super) fn rules(
 }
 
 impl WrittenLine {
-    /// Returns a warning if the line is of a kind that no host serves.
-    pub(super) fn warning(&self, source: &Source) -> Option<FileError> {
-        let kind = self.kind.as_ref().filter(|kind| kind.get_ref() == "ctc")?;
-        let what = "lines over channel-to-channel adapters are not served yet";
-        Some(source.error(kind.span(), what, "must be \"iucv\" for packets to go over this line"))
-    }
-
     /// Returns warnings about ends that are machines, where no interface of the machine is at the line.
     pub(super) fn unused_ends(
         &self,
@@ -284,16 +289,21 @@ mod tests {
     }
 
     #[test]
-    fn line_over_channels_is_read_and_said_not_to_be_served() {
+    fn ends_of_a_line_over_channels_may_connect_to_the_guest_that_serves_it() {
         let system = parse(&line("name = \"line0\"\nkind = \"ctc\"\nmtu = 65527", &ENDS)).unwrap();
         assert_eq!((system.lines[0].kind, system.lines[0].mtu), (LineKind::Ctc, 65_527));
-        let [warning] = &system.warnings[..] else { panic!("{:?}", system.warnings) };
-        assert_eq!(
-            warning.to_string(),
-            "s.toml:7: lines over channel-to-channel adapters are not served yet: must be \"iucv\" for packets to go over this line"
-        );
+        assert!(system.warnings.is_empty(), "{:?}", system.warnings);
         let [left, right] = system.lines[0].ends.map(|end| end.guest);
         assert!(!system.may_connect(left, right));
+        assert!(system.may_connect(left, server()) && system.may_connect(right, server()));
+        assert!(!system.may_connect("REST".parse().unwrap(), server()));
+        assert!(!system.may_connect(server(), left));
+        assert!(system.rule(server()).is_some());
+        // It is no guest of the file.
+        assert!(system.outline().guests.iter().all(|guest| guest.name != CTC_SERVER));
+        // A line over IUCV needs no such guest.
+        let system = parse(&line("name = \"line0\"", &ENDS)).unwrap();
+        assert!(system.rule(server()).is_none());
     }
 
     #[test]
@@ -316,6 +326,13 @@ mod tests {
             (
                 line("name = \"line0\"\nmtu = 65528\nkind = \"ctc\"", &ENDS),
                 "s.toml:7: mtu = 65528: must be 576 to 65527",
+            ),
+            (
+                format!(
+                    "[[guest]]\nname = \"CTC\"\n{}",
+                    line("name = \"line0\"\nkind = \"ctc\"", &ENDS)
+                ),
+                "s.toml:8: CTC is a [[guest]] or [[tcpip]], and serves this line: must be a name that neither has",
             ),
             (line(named, &[]), "s.toml:6: the line has 0 ends: must be two tables [[line.end]]"),
             (line(named, &three), "s.toml:6: the line has 3 ends: must be two tables [[line.end]]"),

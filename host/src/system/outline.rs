@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::lan::LanRule;
-use super::line::LineRule;
+use super::line::{self, LineKind, LineRule};
 use super::machine::{MachineInterface, MachineRule, MachineWait};
 use super::outside::OutsideRule;
 use super::volume::{DeviceRule, VolumeRule, Volumes};
@@ -259,9 +259,12 @@ impl System {
     /// Returns the system as a host reads it, with defaults filled in.
     pub fn outline(&self) -> Outline {
         let volumes = self.volumes.as_ref();
-        // The control unit's rule is not in the file.
+        // The rules of the control unit and of the server of lines are not in the file.
         let unit = volumes.map(|volumes: &Volumes| volumes.control_unit);
-        let guests = self.rules.iter().filter(|rule| unit.is_none_or(|unit| !rule.is_named(unit)));
+        let is_ctc = self.lines.iter().any(|line| line.kind == LineKind::Ctc);
+        let server = is_ctc.then(line::server);
+        let is_own = |rule: &Rule| unit.into_iter().chain(server).any(|own| rule.is_named(own));
+        let guests = self.rules.iter().filter(|rule| !is_own(rule));
         let limits = volumes.map(Volumes::outline);
         let volumes = volumes.iter().flat_map(|volumes| &volumes.volumes);
         Outline {

@@ -50,7 +50,6 @@ pub(super) fn warnings(source: &Source, written: &Written) -> Vec<FileError> {
         warnings.extend(written.lan.iter().flat_map(|lan| lan.warnings(source, &guests)));
         warnings.extend(written.tcpip.iter().flat_map(|machine| machine.warnings(&guests)));
     }
-    warnings.extend(written.line.iter().filter_map(|line| line.warning(source)));
     let ends = written.line.iter().flat_map(|line| line.unused_ends(source, &written.tcpip));
     warnings.extend(ends);
     warnings.sort_by_key(|warning| warning.line);

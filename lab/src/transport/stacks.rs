@@ -2,12 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use host::report::Counts;
 use os::processor::{self, now_ns};
+use siga::ctc::{Server, ServerError};
+use siga::host::Embedded;
 use siga::lan::{Address as LanAddress, Lan, LanOptions};
-use siga::line::{Counter, Line, LineEnd, LineOptions};
+use siga::line::{CTC_SERVER, Counter, Line, LineEnd, LineMedium, LineOptions};
 use siga::tcpip::{
     self, ClientCounters, ClientLimits, ClientOptions, Drive, DriverCounters, Machine,
     MachineOptions, Placement, Routing, Stack,
@@ -33,6 +38,8 @@ pub(crate) enum Whose {
     OwnOnLan,
     /// Its own, at a line over IUCV to the peer.
     OwnAtLine,
+    /// Its own, at a line over a channel-to-channel adapter to the peer, which the host serves.
+    OwnAtAdapter,
 }
 
 /// The names of the machines of a trial, that of the clients first, and of their guests on the LAN.
@@ -45,8 +52,14 @@ pub(crate) const DRIVER_THREADS: &str = "siga driver";
 /// The addresses of the ends of a line, that of the source first.
 const LINE_ADDRESSES: [&str; 2] = ["10.9.0.1", "10.9.0.2"];
 
+/// The name of the lines over adapters. Each pair of guests has one of its own.
+const LINE_NAME: &str = "line0";
+
 /// How long a program drives its stack before it looks whether the lab says something.
 const SLICE: Duration = Duration::from_millis(1);
+
+/// How long lines are served before the thread looks whether the trial is over.
+const LINES_SLICE_NS: u64 = 100_000_000;
 
 /// Connections that wait to be accepted.
 const BACKLOG: usize = 16;
@@ -85,7 +98,11 @@ impl SocketDials {
                 let options = over_memory(BUFFER_BYTES, Drive::Inline);
                 Stack::new(lan, &options).doing("put a stack on a LAN")?
             }
-            Whose::OwnAtLine => at_line(guest, order)?,
+            Whose::OwnAtLine => at_line(guest, LineMedium::Iucv, order)?,
+            Whose::OwnAtAdapter => {
+                let server = CTC_SERVER.parse().expect("a name");
+                at_line(guest, LineMedium::Ctc { server }, order)?
+            }
         };
         let mut dials = SocketDials { listener: None, target, stack };
         if !order.is_source() {
@@ -109,7 +126,7 @@ fn join(guest: Guest, wait: Wait, order: &Order) -> Result<Lan, Fault> {
 }
 
 /// Puts a stack at this party's end of a line to its peer.
-fn at_line(guest: Guest, order: &Order) -> Result<Stack, Fault> {
+fn at_line(guest: Guest, medium: LineMedium, order: &Order) -> Result<Stack, Fault> {
     let [source, target] = LINE_ADDRESSES.map(|address| address.parse().expect("an address"));
     let (partner, address, peer_address) = match order.is_source() {
         true => (TARGET, source, target),
@@ -118,11 +135,59 @@ fn at_line(guest: Guest, order: &Order) -> Result<Stack, Fault> {
     let partner = guest_name(partner, order).parse().expect("it is a name");
     let end = LineEnd { partner, address, peer_address };
     let mtu = order.number("mtu") as usize;
-    let options = LineOptions { mtu, wait: wait(order), ..LineOptions::default() };
+    // A server knows a line by name and guest. Over IUCV there is no need for a name.
+    let name = matches!(medium, LineMedium::Ctc { .. }).then_some(LINE_NAME);
+    let name = name.map(|name| name.parse().expect("a name of a line"));
+    let options = LineOptions { medium, name, mtu, wait: wait(order) };
     let line = Line::new(guest, &end, &options).doing("make a line")?;
     let options = over_memory(BUFFER_BYTES, Drive::Inline);
     let stack = Stack::with_lines(Vec::new(), vec![line], &Routing::default(), &options);
     stack.doing("put a stack at a line")
+}
+
+/// The lines over adapters of a trial, which a thread of the host serves until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ServedLines {
+    is_over: Arc<AtomicBool>,
+    serving: Option<JoinHandle<Result<(), ServerError>>>,
+}
+
+impl ServedLines {
+    /// Serves a line for each pair of guests.
+    pub(crate) fn start(host: &Embedded, order: &Order) -> Result<ServedLines, Fault> {
+        let guest = Guest::attach_embedded(host, CTC_SERVER).doing("attach to the host")?;
+        let mut server = Server::new(guest, wait(order)).doing("serve lines")?;
+        let copies = order.number_if_any("pairs").unwrap_or(1) as usize;
+        for number in 0..copies {
+            let order = Order { copies, number, ..order.clone() };
+            let [left, right] =
+                [SOURCE, TARGET].map(|role| guest_name(role, &order).parse().expect("a name"));
+            server.add_line(LINE_NAME, left, right).doing("serve a line")?;
+        }
+        let is_over = Arc::new(AtomicBool::new(false));
+        let seen = is_over.clone();
+        let serve = move || {
+            while !seen.load(Ordering::Relaxed) {
+                server.serve_until(now_ns() + LINES_SLICE_NS)?;
+            }
+            Ok(())
+        };
+        let serving = thread::Builder::new().name("lines".into()).spawn(serve);
+        let serving = Some(serving.doing("start a thread")?);
+        Ok(ServedLines { is_over, serving })
+    }
+
+    /// Ends the thread.
+    ///
+    /// # Errors
+    /// Why the lines were served no longer.
+    pub(crate) fn stop(mut self) -> Result<(), Fault> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let ended = self.serving.take().map_or(Ok(Ok(())), JoinHandle::join);
+        ended
+            .map_err(|_| Fault::Unable("the server of lines has panicked".into()))?
+            .doing("serve lines")
+    }
 }
 
 impl Dials for SocketDials {

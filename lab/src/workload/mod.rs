@@ -20,6 +20,7 @@ use self::prelude::*;
 use crate::measure::Unit;
 use crate::quantity::{Party, total};
 use crate::role::{HOST, NEIGHBOUR, TARGET};
+use crate::transport::stacks::ServedLines;
 use crate::transport::{self, Can, End, lan, wire};
 
 pub use composed::{Part, compose, named, split};
@@ -262,9 +263,12 @@ pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault
         }
     };
     system.socket.clone_from(&order.socket);
-    let _host = Embedded::start(system).doing("start a host")?;
+    let host = Embedded::start(system).doing("start a host")?;
+    let lines = network::serve_lines(&host, order)?;
     network::tell_machines(order, control)?;
-    attend(control)
+    let report = attend(control)?;
+    lines.map_or(Ok(()), ServedLines::stop)?;
+    Ok(report)
 }
 
 /// Attends a trial: the work of this party is what other threads of this process do. Measures their

@@ -34,6 +34,8 @@ listed! {
         DroppedLost => "dropped_lost",
         /// Messages received.
         MessagesReceived => "messages_received",
+        /// Bytes of these, headers included.
+        MessageBytesReceived => "message_bytes_received",
         /// Packets received and given out.
         PacketsReceived => "packets_received",
         /// Bytes of these.

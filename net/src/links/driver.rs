@@ -249,6 +249,7 @@ impl Driver {
         }
         let walk = Walk::new(up.terms.framing, message);
         self.count(Counter::MessagesReceived);
+        self.counters.add(Counter::MessageBytesReceived, message.len() as u64);
         walk.map_err(|fault| self.count(Counter::of(fault))).ok()
     }
 

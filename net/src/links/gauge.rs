@@ -1,10 +1,12 @@
-//! What one end of a line over IUCV shows observers: levels in the gauges of its path that the conversation leaves free, one in each half.
+//! What one end of a line shows observers in the gauges of its path: over IUCV in those that the conversation leaves free, one in each half;
+//! over a channel-to-channel adapter, whose conversation has none, in all of both halves ([`of_adapter`]).
 
 use fabric::name::LanName;
+use fabric::path::GAUGES;
 
 use super::counters::{Counter, Counters};
 
-/// The number of the gauge, in each half.
+/// The number of the gauge, in each half, of a line over IUCV.
 pub const GAUGE: usize = 3;
 
 /// The plain sender's: the name of the line, filled up with blanks, as a number in network order; zero if it has none.
@@ -51,9 +53,59 @@ pub fn sending_ns(counters: &Counters) -> u64 {
     counters.get(Counter::SendingNs)
 }
 
+/// Returns the gauges of a line over an adapter, by the numbers below: those of the sender and of the receiver at an end. `name` is 0 while the line is
+/// down.
+pub fn of_adapter(name: u64, counters: &Counters) -> [[u64; GAUGES]; 2] {
+    use Counter::{
+        MessageBytesReceived, MessageBytesSent, MessagesReceived, SentMulti, SentSingle,
+    };
+    let get = |counter| counters.get(counter);
+    let (mut sent, mut received) = ([0; GAUGES], [0; GAUGES]);
+    sent[adapter::MESSAGES] = get(SentSingle).wrapping_add(get(SentMulti));
+    sent[adapter::BYTES] = get(MessageBytesSent);
+    sent[adapter::MULTI] = multi(counters);
+    sent[adapter::NAME] = name;
+    received[adapter::MESSAGES] = get(MessagesReceived);
+    received[adapter::BYTES] = get(MessageBytesReceived);
+    received[adapter::DROPPED] = dropped(counters);
+    received[adapter::SENDING_NS] = sending_ns(counters);
+    [sent, received]
+}
+
+/// Numbers of the gauges of a line over an adapter.
+pub mod adapter {
+    /// Blocks sent, or received.
+    pub const MESSAGES: usize = 0;
+    /// Bytes of these.
+    pub const BYTES: usize = 1;
+    /// The sender's: blocks with several packets, and the most packets of one, as [`parse_multi`](super::parse_multi) reads them.
+    pub const MULTI: usize = 2;
+    /// The sender's: the name of the line while it is up.
+    pub const NAME: usize = 3;
+    /// The receiver's: packets and blocks dropped.
+    pub const DROPPED: usize = 2;
+    /// The receiver's: nanoseconds from the start of WRITEs to their end, all together.
+    pub const SENDING_NS: usize = 3;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn line_over_an_adapter_shows_all_of_both_halves() {
+        let mut counters = Counters::default();
+        counters.add(Counter::SentSingle, 3);
+        counters.add(Counter::SentMulti, 2);
+        counters.keep_max(Counter::PacketsPerMessageMax, 9);
+        counters.add(Counter::MessageBytesSent, 500);
+        counters.add(Counter::MessagesReceived, 4);
+        counters.add(Counter::MessageBytesReceived, 600);
+        counters.add(Counter::ReceivedShort, 1);
+        counters.add(Counter::SendingNs, 77);
+        let shown = [[5, 500, 2 | 9 << 48, 11], [4, 600, 1, 77]];
+        assert_eq!(of_adapter(11, &counters), shown);
+    }
 
     #[test]
     fn levels_are_packed_and_read() {

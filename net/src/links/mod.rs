@@ -6,6 +6,7 @@
 //! IUCV, or channel programs of a channel-to-channel adapter. A [`Driver`] has no thread and no clock, as everything here. The reasons
 //! are in `docs/design/lines.md`.
 
+mod channels;
 mod connector;
 mod counters;
 mod driver;
@@ -14,6 +15,7 @@ mod framing;
 pub mod gauge;
 mod greeting;
 
+pub use channels::{CTC_SERVER, Channel, Channels, Ended, FIRST_BLOCK, Step};
 pub use connector::{Act, Answer, CONNECT_NS, Connector, State, Unconnected};
 pub use counters::{Counter, Counters};
 pub use driver::{

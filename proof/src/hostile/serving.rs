@@ -70,6 +70,9 @@ enum Voice {
     Peer,
 }
 
+/// Numbers of sockets and of pairs that are said, up to this.
+const PAIRS: u32 = 5;
+
 /// Sends a message that the voice may send, or nearly, or none.
 fn say(voice: Voice, script: &mut Script<'_>, sender: &mut Sender) {
     if script.below(4 * TAME) == 0 {
@@ -78,10 +81,9 @@ fn say(voice: Voice, script: &mut Script<'_>, sender: &mut Sender) {
         return;
     }
     let kind: u8 = match voice {
-        Voice::Client => 1 + script.below(14) as u8,
-        Voice::Machine => {
-            script.pick(&[5, 5, 6, 7, 32, 33, 34, 35, 35, 36, 37, 38, 39, 40, 41, 42])
-        }
+        Voice::Client => 1 + script.below(15) as u8,
+        Voice::Machine => script
+            .pick(&[5, 5, 6, 7, 32, 33, 34, 35, 35, 36, 37, 38, 39, 40, 40, 41, 41, 42, 42, 43]),
         Voice::Peer => script.pick(&[5, 5, 7, 36, 64, 64, 65]),
     };
     let kind = if script.below(8 * TAME) == 0 { script.below(256) as u8 } else { kind };
@@ -89,7 +91,7 @@ fn say(voice: Voice, script: &mut Script<'_>, sender: &mut Sender) {
     let socket = match script.below(TAME) {
         0 => script.number() as u32,
         1..4 => ACCEPTED | script.below(4) as u32,
-        _ => script.below(5) as u32,
+        _ => script.below(PAIRS as usize) as u32,
     };
     let value = match script.below(8) {
         0 => script.number(),
@@ -444,7 +446,7 @@ struct Patron {
     machine: Halves,
     sockets: Vec<ConnectionId>,
     /// Paths to other clients, by the numbers that it has for them, and their other ends.
-    peers: Vec<(usize, Halves, Halves)>,
+    peers: Vec<(u32, Halves, Halves)>,
 }
 
 /// Paths to other clients at once.
@@ -506,7 +508,7 @@ impl Patron {
         let at = script.below(self.sockets.len());
         let id = self.sockets[at];
         let Patron { client, near: (sender, receiver), sockets, peers, .. } = self;
-        let path_to = |peers: &mut Vec<(usize, Halves, Halves)>, at: usize| {
+        let path_to = |peers: &mut Vec<(u32, Halves, Halves)>, at: u32| {
             peers.iter().position(|(peer, ..)| *peer == at)
         };
         let to = SocketAddr::new(v4(1), OTHER_PORT);
@@ -586,7 +588,7 @@ impl Patron {
                 false => client.lose_peer(at),
             }
         }
-        if let Some(at) = client.expected(name("C0"))
+        if let Some(at) = (0..PAIRS).find(|pair| client.expects(*pair, name("C0")))
             && peers.len() < PEERS_MAX
             && peers.iter().all(|(peer, ..)| *peer != at)
         {

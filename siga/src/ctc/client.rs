@@ -10,7 +10,8 @@ use fabric::control::{Kind, NO_DATA, Problem};
 use fabric::path::{self, SendError};
 use thiserror::Error;
 
-use super::{NotOpened, line_name, wanted};
+use super::{NotOpened, wanted};
+use crate::serving::eight;
 use crate::waiter::Member;
 use crate::{ConnectError, Guest, Path, PathOptions, Severed, Wait};
 
@@ -124,38 +125,47 @@ impl Line {
         line: &str,
         options: &LineOptions,
     ) -> Result<Line, OpenLineError> {
-        let name = line_name(line).ok_or_else(|| OpenLineError::Name { name: line.to_owned() })?;
         let LineOptions { block_bytes, wait } = *options;
+        let request = request(line, block_bytes, wait);
+        let path_options = request.ok_or_else(|| OpenLineError::Name { name: line.to_owned() })?;
         if !(1..=BLOCK_BYTES_MAX).contains(&block_bytes) {
             return Err(OpenLineError::Block { bytes: block_bytes });
         }
-        let path_options = PathOptions {
-            kind: Kind::CTC,
-            data: wanted(name),
-            storage_bytes: PATH_BYTES + 3 * u64::from(block_bytes),
-            wait,
-            ..PathOptions::default()
-        };
         // A guest that only has lines waits for nothing else, and would never hear of another host.
         guest.poll();
-        let mut path = guest.connect(server, &path_options).map_err(|error| {
-            let ConnectError::Refused { problem: Problem::Refused, data } = &error else {
-                return error.into();
-            };
+        let path = guest.connect(server, &path_options).map_err(|error| {
             let (guest, line) = (guest.name().to_string(), line.to_owned());
             let server = server.to_owned();
-            match NotOpened::parse(data) {
+            match why_not_opened(&error) {
                 None => error.into(),
                 Some(NotOpened::NoLine) => OpenLineError::NoLine { guest, line, server },
                 Some(NotOpened::InUse) => OpenLineError::InUse { guest, line, server },
             }
         })?;
-        let end = End::new(block_bytes, path.sender().raw())?;
-        let mut line = Line { path, end };
+        let mut line = Line::over(path, block_bytes)?;
         match line.wait()? {
             LineEvent::Attached => Ok(line),
             _ => Err(LineError::Rules.into()),
         }
+    }
+
+    /// Begins an end over a path that a server has accepted. Programs can be started once [`LineEvent::Attached`] has come.
+    ///
+    /// # Errors
+    /// No memory or no descriptors left, or the path takes nothing.
+    pub(crate) fn over(mut path: Path, block_bytes: u32) -> io::Result<Line> {
+        let end = End::new(block_bytes, path.sender().raw())?;
+        Ok(Line { path, end })
+    }
+
+    /// The programs of this end, and what they are sent with: for one who does not wait for room.
+    pub(crate) fn parts(&mut self) -> (&mut End, &mut path::Sender) {
+        (&mut self.end, self.path.sender().raw())
+    }
+
+    /// The path to the server.
+    pub(crate) fn path(&mut self) -> &mut Path {
+        &mut self.path
     }
 
     /// The longest block.
@@ -289,6 +299,25 @@ impl Line {
     /// [`LineError::Rules`] if the server names what it has not lent.
     pub fn copy(&self, target: &mut [u8]) -> Result<usize, LineError> {
         Ok(self.end.copy(target)?)
+    }
+}
+
+/// The path with which a guest asks a server for its end of a line. None if the name is too long, or empty.
+pub(crate) fn request(line: &str, block_bytes: u32, wait: Wait) -> Option<PathOptions> {
+    Some(PathOptions {
+        kind: Kind::CTC,
+        data: wanted(eight(line)?),
+        storage_bytes: PATH_BYTES + 3 * u64::from(block_bytes),
+        wait,
+        ..PathOptions::default()
+    })
+}
+
+/// The server's reason for refusing a guest its end of a line. None if the error is another.
+pub(crate) fn why_not_opened(error: &ConnectError) -> Option<NotOpened> {
+    match error {
+        ConnectError::Refused { problem: Problem::Refused, data } => NotOpened::parse(data),
+        _ => None,
     }
 }
 

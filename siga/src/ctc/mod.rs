@@ -37,38 +37,25 @@ pub use channel::ctc::line::{BLOCK_BYTES_MAX, End, LineEvent, NOP, StartError, c
 pub use channel::ctc::unit::{Counters, READ_SUBCHANNEL, WRITE_SUBCHANNEL};
 pub use channel::format;
 pub use client::{Line, LineError, LineOptions, OpenLineError};
+#[cfg(feature = "tcpip")]
+pub(crate) use client::{request, why_not_opened};
 pub use server::{AddLineError, Server, ServerError};
 
+use crate::serving::{NAME_BYTES, Refusal};
+
 /// Letters of a line's name.
-pub const LINE_NAME_BYTES: usize = 8;
+pub const LINE_NAME_BYTES: usize = NAME_BYTES;
 
-/// The name of a line as it goes with a connection, in the first half of the user data; the second half is 0. None if the name is too long,
-/// or empty.
-fn line_name(name: &str) -> Option<[u8; LINE_NAME_BYTES]> {
-    let mut bytes = [0; LINE_NAME_BYTES];
-    if name.is_empty() || name.len() > LINE_NAME_BYTES {
-        return None;
-    }
-    bytes[..name.len()].copy_from_slice(name.as_bytes());
-    Some(bytes)
-}
-
-/// The user data with which a guest asks for its end of a line.
+/// The user data with which a guest asks for its end of a line: the name in the first half, and 0 in the second.
 fn wanted(name: [u8; LINE_NAME_BYTES]) -> crate::UserData {
     let mut bytes = [0; 16];
     bytes[..LINE_NAME_BYTES].copy_from_slice(&name);
     bytes
 }
 
-/// The reason why a server does not let a guest open its end of a line, in the user data with which it refuses the connection.
-///
-/// ```text
-/// | why 8 | 7 letters "SIGACTC" 56 | 0 64 |
-/// ```
-///
-/// The letters tell it from what other servers give with a refusal.
+/// The reason why a server does not let a guest open its end of a line, as a [`Refusal`] says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NotOpened {
+pub(crate) enum NotOpened {
     /// There is no such line for the guest, or the request is wrong.
     NoLine = 0,
     /// The guest has opened its end, and not closed it.
@@ -79,20 +66,16 @@ impl NotOpened {
     const LETTERS: [u8; 7] = *b"SIGACTC";
 
     fn emit(self) -> crate::UserData {
-        let mut bytes = [0; 16];
-        bytes[0] = self as u8;
-        bytes[1..8].copy_from_slice(&NotOpened::LETTERS);
-        bytes
+        Refusal { why: self as u8, most: 0 }.emit(NotOpened::LETTERS)
     }
 
     /// The reason in user data; none if a server of another kind has given them.
     fn parse(bytes: &crate::UserData) -> Option<NotOpened> {
-        let why = match bytes[0] {
-            0 => NotOpened::NoLine,
-            1 => NotOpened::InUse,
-            _ => return None,
-        };
-        (bytes[1..8] == NotOpened::LETTERS).then_some(why)
+        match Refusal::parse(bytes, NotOpened::LETTERS)?.why {
+            0 => Some(NotOpened::NoLine),
+            1 => Some(NotOpened::InUse),
+            _ => None,
+        }
     }
 }
 
@@ -111,14 +94,10 @@ mod tests {
         assert_eq!(NotOpened::parse(&none.emit()), Some(none));
         assert_eq!(NotOpened::parse(b"\x02SIGACTC\0\0\0\0\0\0\0\0"), None);
         assert_eq!(NotOpened::parse(b"\x01SIGADSK\0\0\0\0\0\0\0\0"), None);
-        assert_eq!(NotOpened::parse(&[0; 16]), None);
     }
 
     #[test]
-    fn names_have_1_to_8_letters() {
-        assert_eq!(line_name("LINE0"), Some(*b"LINE0\0\0\0"));
-        assert_eq!(line_name("LINE0123"), Some(*b"LINE0123"));
-        assert_eq!((line_name(""), line_name("LINE01234")), (None, None));
+    fn line_is_asked_for_by_name() {
         assert_eq!(wanted(*b"LINE0\0\0\0"), *b"LINE0\0\0\0\0\0\0\0\0\0\0\0");
     }
 }

@@ -19,8 +19,9 @@ use fabric::control::{Kind, Problem};
 use fabric::path;
 use thiserror::Error;
 
-use super::{BLOCK_BYTES, Given, NotOpened, Wanted, device_name};
+use super::{BLOCK_BYTES, Given, NotOpened, Wanted};
 use crate::in_place::View;
+use crate::serving::eight;
 use crate::{ConnectError, Guest, Path, PathOptions, Severed, Wait};
 
 /// Programs that run at a time.
@@ -310,8 +311,7 @@ impl Disk {
         device: &str,
         options: &DiskOptions,
     ) -> Result<Disk, OpenDiskError> {
-        let name =
-            device_name(device).ok_or_else(|| OpenDiskError::Name { name: device.to_owned() })?;
+        let name = eight(device).ok_or_else(|| OpenDiskError::Name { name: device.to_owned() })?;
         let bounded = |option, value: u32, most: u32| match (1..=most).contains(&value) {
             true => Ok(()),
             false => Err(OpenDiskError::Option { option, value, most }),

@@ -54,7 +54,6 @@ mod opening;
 mod server;
 mod shares;
 mod showing;
-mod spinning;
 mod volumes;
 
 pub use channel::exchange::Kind as UnitKind;
@@ -73,6 +72,8 @@ pub use volumes::{Checking, OpenVolume, open_volume, part_number};
 #[cfg(feature = "embedded")]
 pub use volumes::{SystemVolumes, VolumeDevice};
 
+use crate::serving::{NAME_BYTES, Refusal};
+
 /// Bytes of a block.
 pub const BLOCK_BYTES: usize = disk::ckd::model::BLOCK_BYTES;
 
@@ -80,7 +81,7 @@ pub const BLOCK_BYTES: usize = disk::ckd::model::BLOCK_BYTES;
 const FIRST_BLOCK_TRACK: u32 = disk::ckd::model::HEADS;
 
 /// Letters of a device's name.
-pub const DEVICE_NAME_BYTES: usize = 8;
+pub const DEVICE_NAME_BYTES: usize = NAME_BYTES;
 
 /// What a guest wants, in the user data of its connection: the name of the device, how many subchannels, and how much it reads at a time.
 ///
@@ -137,16 +138,8 @@ impl Given {
     }
 }
 
-/// The reason why a server does not let a guest open a device, in the user data with which it refuses the connection.
-///
-/// ```text
-/// | why 8 | 7 letters "SIGADSK" 56 | limit 64 |     little-endian
-/// ```
-///
-/// The letters tell it from what other servers give with a refusal.
-///
-/// Why: 0 there is no such device for the guest, or the request is wrong; 1 it is dedicated and open; 2 and 3 the guest has as many opens, or
-/// as much storage, as it may, which is the limit.
+/// The reason why a server does not let a guest open a device, as a [`Refusal`] says it: 0 there is no such device for the guest, or the request is wrong;
+/// 1 it is dedicated and open; 2 and 3 the guest has as many opens, or as much storage, as it may, which is the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotOpened {
     NoDevice,
@@ -156,6 +149,8 @@ enum NotOpened {
 }
 
 impl NotOpened {
+    const LETTERS: [u8; 7] = *b"SIGADSK";
+
     fn emit(self) -> crate::UserData {
         let (why, most) = match self {
             NotOpened::NoDevice => (0, 0),
@@ -163,36 +158,18 @@ impl NotOpened {
             NotOpened::Opens { most } => (2, most),
             NotOpened::Storage { most } => (3, most),
         };
-        let mut bytes = [0; 16];
-        bytes[0] = why;
-        bytes[1..8].copy_from_slice(&NOT_OPENED);
-        bytes[8..].copy_from_slice(&u64::to_le_bytes(most));
-        bytes
+        Refusal { why, most }.emit(NotOpened::LETTERS)
     }
 
     /// The reason in user data; none if a server of another kind has given them.
     fn parse(bytes: &crate::UserData) -> Option<NotOpened> {
-        let most = u64::from_le_bytes(*bytes.last_chunk().expect("8 of 16"));
-        let why = match bytes[0] {
-            0 => NotOpened::NoDevice,
-            1 => NotOpened::InUse,
-            2 => NotOpened::Opens { most },
-            3 => NotOpened::Storage { most },
-            _ => return None,
-        };
-        (bytes[1..8] == NOT_OPENED).then_some(why)
+        let Refusal { why, most } = Refusal::parse(bytes, NotOpened::LETTERS)?;
+        match why {
+            0 => Some(NotOpened::NoDevice),
+            1 => Some(NotOpened::InUse),
+            2 => Some(NotOpened::Opens { most }),
+            3 => Some(NotOpened::Storage { most }),
+            _ => None,
+        }
     }
-}
-
-/// The letters in a refusal of a server of volumes.
-const NOT_OPENED: [u8; 7] = *b"SIGADSK";
-
-/// A device's name as it goes with a connection. None if it is too long, or empty.
-fn device_name(name: &str) -> Option<[u8; DEVICE_NAME_BYTES]> {
-    let mut bytes = [0; DEVICE_NAME_BYTES];
-    if name.is_empty() || name.len() > DEVICE_NAME_BYTES {
-        return None;
-    }
-    bytes[..name.len()].copy_from_slice(name.as_bytes());
-    Some(bytes)
 }

@@ -1,45 +1,34 @@
 //! A guest that has volumes, with channel and control unit, and serves them to others.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
+use channel::PATHS_MAX;
 use channel::exchange::{Broken, PairError, pair};
-use channel::{Channel, Guests, PATHS_MAX};
 use disk::ckd::direct::{Direct, DirectWrites, NoDirect};
 use disk::ckd::model::TRACK_BYTES;
 use disk::ckd::volume::{Access, OpenError};
 use disk::report::{self, DeviceState, GuestState, OpenRate, Totals, VolumeState};
 use disk::unit::{Clock, DamagedTrack, Reading, Syncing, Unit, Writing};
-use fabric::control::Problem;
+use fabric::control::{Pending, Problem};
 use fabric::name::Name;
-use fabric::path::{self, Terms};
-use fabric::rate::TokenBucket;
-use os::fork::{ForkGuard, ForkSafeFd};
+use fabric::path::Terms;
 use os::memory::{Shortage, shortage};
-use os::processor::{now_ns, thread_ns};
+use os::processor::now_ns;
 use os::storage::StorageOptions;
 use thiserror::Error;
 
-use super::opening::{Asking, OPENS_PER_S};
 use super::shares::{ServerLimits, Shares};
 use super::showing::Shown;
-use super::spinning::Spinning;
 use super::volumes::OpenVolume;
 use super::{Measurement, UnitKind};
-use crate::waiter::{Key, Member, OneOf};
-use crate::{Guest, Path, Wait, Waiter};
+use crate::serving::{Agent, OPENS_PER_S, Serves, eight};
+use crate::{Guest, Wait};
 
 /// Channel paths between channel and control unit.
 const LINKS: usize = 4;
 const _: () = assert!(LINKS <= PATHS_MAX);
-/// Polls that find nothing before the control unit is told what guests have done with, and the thread waits.
-const IDLE_POLLS: u32 = 200;
-
-/// The interval between two attempts to begin programs again that found the control unit busy, and to send results that were held back.
-const REPEAT_TIME: Duration = Duration::from_millis(1);
 /// Bytes of storage for results that a guest may want, over all its subchannels: 128 of programs of 255 blocks.
 pub const RESULT_BYTES_MAX: u64 = 128 << 20;
 
@@ -117,20 +106,9 @@ pub enum ServerError {
 /// A guest that serves volumes to other guests. One thread runs the channel and the control unit.
 #[derive(Debug)]
 pub struct Server {
-    /// A forked child has none of the storage that the server writes.
-    guard: ForkGuard,
-    pub(super) waiter: Waiter<Party>,
-    pub(super) guest: Key,
+    pub(super) agent: Agent<Opened>,
     pub(super) unit: Unit,
-    pub(super) channel: Channel,
     pub(super) devices: Vec<Named>,
-    /// Guests that want to open a device, and how often one may.
-    pub(super) asking: Asking,
-    pub(super) opens: TokenBucket,
-    /// The paths of guests, by their number at the channel, with what each has opened.
-    pub(super) paths: Vec<Option<Opened>>,
-    /// The numbers of these paths, by their keys.
-    pub(super) numbers: BTreeMap<Key, usize>,
     pub(super) cache_bytes: Vec<u64>,
     /// The volumes' files, or the first of each.
     files: Vec<PathBuf>,
@@ -138,13 +116,6 @@ pub struct Server {
     shown: Shown,
     /// What is shown of devices is out of date.
     pub(super) has_new_devices: bool,
-    pub(super) wait: Wait,
-    /// When programs that found the control unit busy were begun again, and the like.
-    tended_ns: u64,
-    /// When the last poll began, whether it found nothing, and the processor time of all such polls.
-    polled_ns: u64,
-    is_idle: bool,
-    spinning: Spinning,
 }
 
 /// A device, and what it is called.
@@ -170,8 +141,7 @@ impl Named {
 
 /// A device that a guest has opened.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Opened {
-    pub(super) key: Key,
+pub(crate) struct Opened {
     /// The number of the device.
     pub(super) device: usize,
     /// The guest.
@@ -180,125 +150,33 @@ pub(super) struct Opened {
     pub(super) storage_bytes: u64,
 }
 
-/// What the server waits for.
-#[derive(Debug)]
-pub(super) enum Party {
-    Guest(Guest),
-    Path(Path),
-    Ring(Ring),
-}
-
-impl OneOf for Party {
-    fn member(&self) -> &dyn Member {
-        match self {
-            Party::Guest(guest) => guest,
-            Party::Path(path) => path,
-            Party::Ring(ring) => ring,
-        }
-    }
-
-    fn member_mut(&mut self) -> &mut dyn Member {
-        match self {
-            Party::Guest(guest) => guest,
-            Party::Path(path) => path,
-            Party::Ring(ring) => ring,
-        }
-    }
-
-    #[inline]
-    fn is_one_ready(&mut self) -> bool {
-        match self {
-            Party::Guest(guest) => guest.is_ready(),
-            Party::Path(path) => path.is_ready(),
-            Party::Ring(ring) => ring.is_over,
-        }
-    }
-}
-
-/// The direct reads or writes of a volume, to be woken by. The control unit takes what is over.
-#[derive(Debug)]
-pub(super) struct Ring {
-    /// Readable while one is over.
-    ring: ForkSafeFd,
-    is_over: bool,
-}
-
-impl Member for Ring {
-    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
-        add(self.ring.as_fd());
-    }
-
-    fn hear(&mut self, _index: usize) -> bool {
-        self.is_over = true;
-        true
-    }
-
-    fn is_ready(&mut self) -> bool {
-        self.is_over
-    }
-}
-
-struct Paths<'a> {
-    waiter: &'a mut Waiter<Party>,
-    paths: &'a [Option<Opened>],
-}
-
-impl Guests for Paths<'_> {
-    #[inline]
-    fn halves(&mut self, guest: usize) -> Option<(&mut path::Sender, &mut path::Receiver)> {
-        let Opened { key, .. } = (*self.paths.get(guest)?)?;
-        let Some(Party::Path(path)) = self.waiter.get_mut(key) else { return None };
-        let (senders, receivers) = path.halves();
-        Some((senders[0].raw(), receivers[0].raw()))
-    }
-}
-
 impl Server {
     /// A server without volumes, under the name that the guest has.
     ///
     /// # Errors
     /// [`ServerError`].
     pub fn new(guest: Guest, wait: Wait) -> Result<Server, ServerError> {
-        let mut waiter = Waiter::new(wait)?;
-        let guest = waiter.add(Party::Guest(guest))?;
+        let mut agent = Agent::new(guest, wait)?;
         let mut unit = Unit::with_clock(Clock::new(now_ns));
-        let mut channel = Channel::new();
         // Caches are lent over these paths, of which nobody else knows.
         let most = 1 << 46;
         let terms =
             Terms { storage_bytes_max: most, peer_storage_bytes_max: most, ..Terms::DEFAULT };
         for _ in 0..LINKS {
             let (ours, theirs) = pair(terms)?;
-            channel.add_link(ours);
+            agent.channel.add_link(ours);
             unit.add_link(theirs);
         }
-        let (devices, paths, cache_bytes) = (Vec::new(), Vec::new(), Vec::new());
-        let now = now_ns();
         let mut server = Server {
-            guard: ForkGuard::here(),
-            waiter,
-            guest,
+            agent,
             unit,
-            channel,
-            devices,
-            asking: Asking::default(),
-            opens: TokenBucket::new(Some(OPENS_PER_S)),
-            paths,
-            numbers: BTreeMap::new(),
-            cache_bytes,
+            devices: Vec::new(),
+            cache_bytes: Vec::new(),
             files: Vec::new(),
             shares: Shares::default(),
             shown: Shown::new()?,
             has_new_devices: false,
-            wait,
-            tended_ns: now,
-            polled_ns: now,
-            is_idle: false,
-            spinning: Spinning::default(),
         };
-        if let Some(Party::Guest(guest)) = server.waiter.get_mut(server.guest) {
-            guest.follow_hosts();
-        }
         server.follow_host();
         Ok(server)
     }
@@ -328,7 +206,7 @@ impl Server {
     /// # Errors
     /// [`ServerError`].
     pub fn mount(&mut self, open: OpenVolume, cache_bytes: usize) -> Result<usize, ServerError> {
-        self.refuse_child()?;
+        self.agent.refuse_child()?;
         let name = open.name();
         let OpenVolume { volume, file, damage, known, is_direct, writes, syncing } = open;
         // What has run out is no refusal.
@@ -353,7 +231,7 @@ impl Server {
         let writing = writes.iter().filter_map(DirectWrites::descriptor);
         let mut keys = Vec::new();
         let heard = reading.chain(writing).try_for_each(|ring| {
-            keys.push(self.listen_to(ring)?);
+            keys.push(self.agent.listen_to(ring)?);
             Ok(())
         });
         let options = StorageOptions { huge: true, locked: false };
@@ -361,15 +239,12 @@ impl Server {
         let number = match added {
             Ok(number) => number,
             Err(error) => {
-                keys.into_iter().for_each(|key| drop(self.waiter.remove(key)));
+                keys.into_iter().for_each(|key| drop(self.agent.waiter.remove(key)));
                 return Err(error.into());
             }
         };
         // The channel takes in the cache now. With the first guest of the volume, descriptors can be lacking that guests have taken.
-        let mut paths = Paths { waiter: &mut self.waiter, paths: &self.paths };
-        if let Err(broken) = self.channel.poll_units(&mut paths, now_ns()) {
-            self.leave_broken(broken)?;
-        }
+        self.poll_channel(now_ns())?;
         damage.iter().for_each(|(track, at)| self.unit.note_damage(number, *track, *at));
         match direct {
             None => {}
@@ -389,20 +264,14 @@ impl Server {
         Ok(number)
     }
 
-    /// Wakes for direct reads or writes that are over.
-    fn listen_to(&mut self, ring: BorrowedFd<'_>) -> io::Result<Key> {
-        let ring = ForkSafeFd::new(ring.try_clone_to_owned()?);
-        self.waiter.add(Party::Ring(Ring { ring, is_over: false }))
-    }
-
     /// Lets guests open a device.
     ///
     /// # Errors
     /// [`ServerError`].
     pub fn add_device(&mut self, name: &str, device: Device) -> Result<(), ServerError> {
-        self.refuse_child()?;
+        self.agent.refuse_child()?;
         let wrong = || ServerError::Name { name: name.to_owned() };
-        let bytes = super::device_name(name).ok_or_else(wrong)?;
+        let bytes = eight(name).ok_or_else(wrong)?;
         let name = name.to_owned();
         if device.volume >= self.cache_bytes.len() {
             return Err(ServerError::NoVolume { name, volume: device.volume });
@@ -439,44 +308,7 @@ impl Server {
     /// # Errors
     /// [`ServerError`].
     pub fn serve_within(&mut self, time: Duration) -> Result<(), ServerError> {
-        let mut waited = Duration::ZERO;
-        loop {
-            let mut idle = 0;
-            while idle < IDLE_POLLS {
-                let found = self.poll()?;
-                idle = if found { 0 } else { idle + 1 };
-                waited = if found { Duration::ZERO } else { waited };
-            }
-            if self.tend()? {
-                continue;
-            }
-            let left = self.longest_wait(time.saturating_sub(waited));
-            let begun = now_ns();
-            let woken = self.waiter.wait_within(left)?.map(|(key, _)| key);
-            let now = now_ns();
-            self.is_idle = false;
-            self.spinning.slept();
-            waited += Duration::from_nanos(now.saturating_sub(begun));
-            match woken {
-                Some(key) => {
-                    waited = Duration::ZERO;
-                    self.serve_member(key, now)?;
-                }
-                None if waited < time => {}
-                None => return Ok(()),
-            }
-        }
-    }
-
-    /// How long to wait at most, of so much time. Nobody rings when another guest releases what it has pinned, when memory or
-    /// descriptors that were lacking come back, when the host can be asked again, or when the next guest may open a device.
-    fn longest_wait(&self, time: Duration) -> Duration {
-        let is_short = self.channel.is_to_repeat() || self.channel.lacks() || self.is_to_ask();
-        let time = if is_short { time.min(REPEAT_TIME) } else { time };
-        let now = now_ns();
-        let opening =
-            self.next_open_ns(now).map(|due| Duration::from_nanos(due.saturating_sub(now)));
-        opening.map_or(time, |opening| time.min(opening))
+        self.serve_for(time)
     }
 
     /// Serves until that time, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds). A server that
@@ -485,171 +317,32 @@ impl Server {
     /// # Errors
     /// [`ServerError`].
     pub fn serve_until(&mut self, deadline_ns: u64) -> Result<(), ServerError> {
-        let mut idle = 0;
-        // What was done between two calls is the caller's, and no poll.
-        self.is_idle = false;
-        loop {
-            idle = if self.poll()? { 0 } else { idle + 1 };
-            if self.polled_ns >= deadline_ns {
-                return Ok(());
-            }
-            if idle < IDLE_POLLS {
-                continue;
-            }
-            idle = 0;
-            if self.wait == Wait::Spin {
-                if self.polled_ns - self.tended_ns >= REPEAT_TIME.as_nanos() as u64 {
-                    self.is_idle &= !self.tend()?;
-                }
-                continue;
-            }
-            if self.tend()? {
-                continue;
-            }
-            let left = Duration::from_nanos(deadline_ns.saturating_sub(now_ns()));
-            let woken = self.waiter.wait_within(self.longest_wait(left))?.map(|(key, _)| key);
-            (self.polled_ns, self.is_idle) = (now_ns(), false);
-            self.spinning.slept();
-            if let Some(key) = woken {
-                self.serve_member(key, self.polled_ns)?;
-            }
-        }
+        self.serve_before(deadline_ns)
     }
 
     /// Processor time from polls that found nothing to the next ones, so far, in nanoseconds. The thread that polls may lose
     /// its processor meanwhile: that time does not count.
     pub fn spinning_ns(&self) -> u64 {
-        self.spinning.ns()
-    }
-
-    /// Does what nobody rings for: begins programs again that found the control unit busy, sends what was held back, and tells the
-    /// control unit what guests have done with. Returns whether there is more to do at once.
-    fn tend(&mut self) -> Result<bool, ServerError> {
-        let now = now_ns();
-        self.tended_ns = now;
-        for number in 0..self.paths.len() {
-            let Some(Opened { key, .. }) = self.paths[number] else { continue };
-            let was_held_back = self.channel.held_back(number) > 0;
-            if was_held_back {
-                self.serve_member(key, now)?;
-                let is_held_back = self.channel.held_back(number) > 0;
-                if let Some(Party::Path(path)) = self.waiter.get_mut(key) {
-                    path.sender().set_wants_room(is_held_back);
-                }
-            }
-        }
-        if self.channel.is_to_repeat() {
-            let mut paths = Paths { waiter: &mut self.waiter, paths: &self.paths };
-            self.channel.repeat(&mut paths, now);
-        }
-        self.channel.flush();
-        let found = self.unit.poll();
-        self.follow_host();
-        self.show();
-        Ok(found)
-    }
-
-    fn is_to_ask(&self) -> bool {
-        match self.waiter.get(self.guest) {
-            Some(Party::Guest(guest)) => self.shown.is_to_ask(guest),
-            _ => false,
-        }
-    }
-
-    pub(super) fn follow_host(&mut self) {
-        if let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) {
-            self.shown.follow_host(guest, now_ns());
-        }
+        self.agent.spinning_ns()
     }
 
     fn totals(&self) -> Totals {
-        let opened = (0..self.paths.len()).filter(|number| self.paths[*number].is_some());
+        let Agent { channel, opens, .. } = &self.agent;
+        let subchannels =
+            self.agent.opened().map(|(number, _)| channel.measurements(number).count());
         Totals {
             paths: LINKS,
             volumes: self.cache_bytes.len(),
             devices: self.devices.len(),
-            subchannels: opened.map(|number| self.channel.measurements(number).count()).sum(),
+            subchannels: subchannels.sum(),
             guests: self.shares.taken().count(),
             refused: self.shares.refused,
             rate: OpenRate {
                 most: OPENS_PER_S as u32,
-                full_ns: self.opens.full_ns(),
-                waits: self.opens.times_put_off(),
+                full_ns: opens.full_ns(),
+                waits: opens.times_put_off(),
             },
         }
-    }
-
-    /// Puts into the report what is so now.
-    fn show(&mut self) {
-        let totals = self.totals();
-        let are_new = std::mem::take(&mut self.has_new_devices);
-        let Server { unit, channel, devices, paths, shares, shown, .. } = self;
-        let devices = if are_new { &devices[..] } else { &[] };
-        shown.report.change(&totals, |rows| {
-            for (index, (link, guests)) in channel.links().enumerate() {
-                let sent = link.sent().map(|(kind, sent)| sent + unit.sent_over(index, kind));
-                rows.path(index, guests, sent);
-            }
-            for volume in 0..totals.volumes.min(report::VOLUMES_MAX) {
-                let cache = unit.cache(volume);
-                let state = VolumeState {
-                    cylinders: unit.cylinders(volume),
-                    read_only: !unit.is_writable(volume),
-                    reading: unit.reading(volume),
-                    writing: unit.writing(volume),
-                    syncing: unit.syncing(volume),
-                    damage: unit.damage(volume).to_vec(),
-                    slots: cache.slots() as u32,
-                    used: cache.used() as u32,
-                    pinned: cache.pinned() as u32,
-                    lookups: cache.lookups(),
-                    misses: cache.misses(),
-                    failure: unit.failure(volume).map(|error| error.raw_os_error().unwrap_or(0)),
-                    ..VolumeState::default()
-                };
-                rows.volume(volume, &state);
-            }
-            for (index, named) in devices.iter().take(report::DEVICES_MAX).enumerate() {
-                let device = &named.device;
-                let open = paths.iter().flatten().filter(|opened| opened.device == index).count();
-                let state = DeviceState {
-                    name: String::from_utf8_lossy(&named.name).into_owned(),
-                    volume: device.volume,
-                    first_cylinder: device.first_cylinder,
-                    cylinders: device.cylinders.unwrap_or(0),
-                    read_only: device.read_only,
-                    dedicated: device.dedicated,
-                    cached: !device.uncached,
-                    guest: device.guests.first().map(Name::to_string).unwrap_or_default(),
-                    has_others: device.guests.len() > 1,
-                    open: open as u32,
-                };
-                rows.device(index, &state);
-            }
-            for (row, (guest, taken)) in shares.taken().enumerate().take(report::GUESTS_MAX) {
-                let most = shares.most(guest);
-                let state = GuestState {
-                    opens: taken.opens as u32,
-                    opens_max: most.opens as u32,
-                    storage_bytes: taken.storage_bytes,
-                    storage_bytes_max: most.storage_bytes,
-                    opens_refused: taken.refused.0,
-                    storage_refused: taken.refused.1,
-                    ..GuestState::default()
-                };
-                rows.guest(row, report::packed(&guest.bytes()), &state);
-            }
-            let mut row = 0;
-            for (number, opened) in paths.iter().enumerate() {
-                let Some(Opened { device, guest, .. }) = *opened else { continue };
-                let path = channel.link_of(number).unwrap_or(0);
-                for (subchannel, measured) in channel.measurements(number).enumerate() {
-                    let guest = report::packed(&guest.bytes());
-                    rows.subchannel(row, guest, device, path, subchannel as u16, &measured);
-                    row += 1;
-                }
-            }
-        });
     }
 
     /// Serves for ever.
@@ -657,9 +350,7 @@ impl Server {
     /// # Errors
     /// [`ServerError`].
     pub fn serve(&mut self) -> Result<std::convert::Infallible, ServerError> {
-        loop {
-            self.serve_within(Duration::from_secs(3600))?;
-        }
+        self.serve_always()
     }
 
     /// Does what there is to do, without waiting. Returns whether there was anything.
@@ -667,104 +358,25 @@ impl Server {
     /// # Errors
     /// [`ServerError`].
     pub fn poll(&mut self) -> Result<bool, ServerError> {
-        self.refuse_child()?;
-        let begun = now_ns();
-        if std::mem::take(&mut self.is_idle) {
-            self.spinning.add(begun.saturating_sub(self.polled_ns), begun, thread_ns);
-        }
-        self.polled_ns = begun;
-        let mut found = false;
-        // All that is ready goes to the control unit together, and shares its sync.
-        for _ in 0..self.waiter.len() {
-            let Some(key) = self.waiter.try_next_busy()? else { break };
-            self.serve_member(key, begun)?;
-            found = true;
-        }
-        found |= self.let_open(begun)?;
-        found |= self.unit.poll();
-        let now = now_ns();
-        let mut paths = Paths { waiter: &mut self.waiter, paths: &self.paths };
-        match self.channel.poll_units(&mut paths, now) {
-            Ok(has_come) => found |= has_come,
-            Err(broken) => self.leave_broken(broken)?,
-        }
-        if found && now.saturating_sub(self.tended_ns) >= REPEAT_TIME.as_nanos() as u64 {
-            // Others have work all the time, perhaps.
-            self.tend()?;
-        }
-        self.is_idle = !found;
-        Ok(found)
-    }
-
-    #[inline]
-    fn refuse_child(&self) -> Result<(), ServerError> {
-        match self.guard.in_child() {
-            true => Err(io::Error::from(io::ErrorKind::NotConnected).into()),
-            false => Ok(()),
-        }
-    }
-
-    pub(super) fn serve_member(&mut self, key: Key, now: u64) -> Result<(), ServerError> {
-        if key == self.guest {
-            return self.accept();
-        }
-        let Some(number) = self.numbers.get(&key).copied() else {
-            if let Some(Party::Ring(ring)) = self.waiter.get_mut(key) {
-                ring.is_over = false;
-            }
-            return Ok(());
-        };
-        let Some(Party::Path(path)) = self.waiter.get_mut(key) else { return Ok(()) };
-        let (senders, receivers) = path.halves();
-        let polled = self.channel.poll_guest(number, senders[0].raw(), receivers[0].raw(), now);
-        if senders[0].wants_room() {
-            senders[0].set_wants_room(self.channel.held_back(number) > 0);
-        }
-        if polled.is_err() {
-            self.leave(number);
-        }
-        Ok(())
-    }
-
-    /// A guest is gone, or broke the rules.
-    fn leave(&mut self, number: usize) {
-        if let Some(Opened { key, guest, storage_bytes, .. }) = self.paths[number].take() {
-            self.has_new_devices = true;
-            self.shares.give_back(guest, storage_bytes);
-            self.channel.detach(number);
-            self.numbers.remove(&key);
-            self.waiter.remove(key);
-        }
-    }
-
-    /// Ends the guests of channel paths that are of no more use. Others go on.
-    fn leave_broken(&mut self, broken: Broken) -> Result<(), ServerError> {
-        if !self.channel.has_links() {
-            return Err(broken.into());
-        }
-        for number in 0..self.paths.len() {
-            if self.channel.broken(number).is_some() {
-                self.leave(number);
-            }
-        }
-        Ok(())
+        self.poll_all()
     }
 
     /// Guests that have a device open.
     pub fn guests(&self) -> usize {
-        self.paths.iter().flatten().count()
+        self.agent.opened().count()
     }
 
     /// Information units that channel and control unit have sent each other, by kind.
     pub fn units(&self) -> Vec<(UnitKind, u64)> {
-        let of = |kind| (kind, self.channel.sent_of(kind) + self.unit.sent_of(kind));
+        let of = |kind| (kind, self.agent.channel.sent_of(kind) + self.unit.sent_of(kind));
         UnitKind::ALL.into_iter().map(of).collect()
     }
 
     /// The measurement blocks of all subchannels, with the guest's number.
     pub fn measurements(&self) -> impl Iterator<Item = (usize, Measurement)> {
-        let guests = (0..self.paths.len()).filter(|number| self.paths[*number].is_some());
-        guests.flat_map(|number| self.channel.measurements(number).map(move |one| (number, one)))
+        let of =
+            |(number, _)| self.agent.channel.measurements(number).map(move |one| (number, one));
+        self.agent.opened().flat_map(of)
     }
 
     /// Tracks that were read from the file of a volume.
@@ -818,5 +430,108 @@ impl Server {
     /// Why the host does not show the volumes to those who ask it, if it does not.
     pub fn not_shown(&self) -> Option<Problem> {
         self.shown.refused
+    }
+}
+
+impl Serves for Server {
+    type What = Opened;
+    type Error = ServerError;
+
+    fn agent(&mut self) -> &mut Agent<Opened> {
+        &mut self.agent
+    }
+
+    fn poll_unit(&mut self) -> bool {
+        self.unit.poll()
+    }
+
+    fn open(&mut self, pending: Pending) -> Result<bool, ServerError> {
+        self.open_device(pending)
+    }
+
+    fn left(&mut self, Opened { guest, storage_bytes, .. }: Opened) {
+        self.has_new_devices = true;
+        self.shares.give_back(guest, storage_bytes);
+    }
+
+    fn follow_host(&mut self) {
+        self.shown.follow_host(self.agent.guest(), now_ns());
+    }
+
+    fn is_to_ask(&mut self) -> bool {
+        self.shown.is_to_ask(self.agent.guest())
+    }
+
+    /// Puts into the report what is so now.
+    fn show(&mut self) {
+        let totals = self.totals();
+        let are_new = std::mem::take(&mut self.has_new_devices);
+        let Server { agent, unit, devices, shares, shown, .. } = self;
+        let channel = &agent.channel;
+        let devices = if are_new { &devices[..] } else { &[] };
+        shown.report.change(&totals, |rows| {
+            for (index, (link, guests)) in channel.links().enumerate() {
+                let sent = link.sent().map(|(kind, sent)| sent + unit.sent_over(index, kind));
+                rows.path(index, guests, sent);
+            }
+            for volume in 0..totals.volumes.min(report::VOLUMES_MAX) {
+                let cache = unit.cache(volume);
+                let state = VolumeState {
+                    cylinders: unit.cylinders(volume),
+                    read_only: !unit.is_writable(volume),
+                    reading: unit.reading(volume),
+                    writing: unit.writing(volume),
+                    syncing: unit.syncing(volume),
+                    damage: unit.damage(volume).to_vec(),
+                    slots: cache.slots() as u32,
+                    used: cache.used() as u32,
+                    pinned: cache.pinned() as u32,
+                    lookups: cache.lookups(),
+                    misses: cache.misses(),
+                    failure: unit.failure(volume).map(|error| error.raw_os_error().unwrap_or(0)),
+                    ..VolumeState::default()
+                };
+                rows.volume(volume, &state);
+            }
+            for (index, named) in devices.iter().take(report::DEVICES_MAX).enumerate() {
+                let device = &named.device;
+                let open = agent.opened().filter(|(_, opened)| opened.device == index).count();
+                let state = DeviceState {
+                    name: String::from_utf8_lossy(&named.name).into_owned(),
+                    volume: device.volume,
+                    first_cylinder: device.first_cylinder,
+                    cylinders: device.cylinders.unwrap_or(0),
+                    read_only: device.read_only,
+                    dedicated: device.dedicated,
+                    cached: !device.uncached,
+                    guest: device.guests.first().map(Name::to_string).unwrap_or_default(),
+                    has_others: device.guests.len() > 1,
+                    open: open as u32,
+                };
+                rows.device(index, &state);
+            }
+            for (row, (guest, taken)) in shares.taken().enumerate().take(report::GUESTS_MAX) {
+                let most = shares.most(guest);
+                let state = GuestState {
+                    opens: taken.opens as u32,
+                    opens_max: most.opens as u32,
+                    storage_bytes: taken.storage_bytes,
+                    storage_bytes_max: most.storage_bytes,
+                    opens_refused: taken.refused.0,
+                    storage_refused: taken.refused.1,
+                    ..GuestState::default()
+                };
+                rows.guest(row, report::packed(&guest.bytes()), &state);
+            }
+            let mut row = 0;
+            for (number, Opened { device, guest, .. }) in agent.opened() {
+                let path = channel.link_of(number).unwrap_or(0);
+                for (subchannel, measured) in channel.measurements(number).enumerate() {
+                    let guest = report::packed(&guest.bytes());
+                    rows.subchannel(row, guest, device, path, subchannel as u16, &measured);
+                    row += 1;
+                }
+            }
+        });
     }
 }

@@ -20,9 +20,6 @@ pub(super) struct Inbox {
     pub(super) rejoining: HashMap<u32, u64>,
     /// Connections that wait, in order, and whether they were handed out to be accepted or refused.
     pub(super) pending: VecDeque<(Pending, bool)>,
-    /// Orders of observers, in order, if this guest takes orders.
-    pub(super) takes_orders: bool,
-    pub(super) orders: VecDeque<Order>,
     /// One that was handed out was taken back, which its holder has not asked for yet.
     pub(super) is_newly_withdrawn: bool,
     pub(super) seldom: Box<Seldom>,
@@ -105,8 +102,6 @@ impl Inbox {
             answers: HashMap::new(),
             rejoining: HashMap::new(),
             pending: VecDeque::new(),
-            takes_orders: false,
-            orders: VecDeque::new(),
             is_newly_withdrawn: false,
             seldom: Box::default(),
             is_newly_forsaken: false,

@@ -25,11 +25,17 @@ pub(super) struct Requests {
 impl Line {
     /// When [`Line::connect_if_due`] has something to do.
     pub(super) fn connect_due(&self) -> Option<u64> {
+        if let Some(adapter) = &self.adapter {
+            return adapter.channels.due();
+        }
         self.connector.due().filter(|_| self.requests.accepting.is_none())
     }
 
     /// Returns true if the line may be up in a moment.
     pub(super) fn is_coming_up(&self, now: u64) -> bool {
+        if let Some(adapter) = &self.adapter {
+            return adapter.channels.is_coming_up(now, &self.driver);
+        }
         self.requests.accepting.is_some() || self.connector.is_coming_up(now)
     }
 
@@ -54,6 +60,9 @@ impl Line {
 
     /// Does what the guest has news of.
     pub(super) fn serve_guest(&mut self, now: u64) {
+        if self.adapter.is_some() {
+            return self.serve_guest_at_adapter(now);
+        }
         for _ in 0..PENDING_PER_CALL_MAX {
             let Some(pending) = self.guest().pending() else { break };
             // What became of the own request has come before: a partner that was not there a moment ago, and asks now, is not refused for a
@@ -155,7 +164,7 @@ impl Line {
 }
 
 /// Why a request has come to nothing.
-fn why(error: &ConnectError) -> Unconnected {
+pub(super) fn why(error: &ConnectError) -> Unconnected {
     match error {
         ConnectError::Refused { problem: Problem::Refused, .. } => Unconnected::Refused,
         ConnectError::Refused { problem: Problem::NotAttached | Problem::NotAnswering, .. }

@@ -7,12 +7,13 @@ use std::net::IpAddr;
 use fabric::name::{LanName, Name};
 use fabric::path::NO_DATA;
 use net::links::{
-    Connector, Counter, Counters, Driver, Greeting, MESSAGES_MAX, MTU, NETIUCV_BYTES_MAX, State,
-    Terms, WIDE_MTU_MAX, is_of_end, mtu_min,
+    CTCM_MTU_MAX, Connector, Counter, Counters, Driver, Greeting, MESSAGES_MAX, MTU,
+    NETIUCV_BYTES_MAX, State, Terms, WIDE_MTU_MAX, is_of_end, mtu_min,
 };
 use net::tcpip::Prefix;
 use os::processor::now_ns;
 
+use super::adapter::Adapter;
 use super::connecting::Requests;
 use super::packets::Message;
 use super::waits::{Joined, Occupant};
@@ -39,14 +40,32 @@ pub struct LineEnd {
     pub peer_address: IpAddr,
 }
 
+/// What carries the packets of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LineMedium {
+    /// A path of IUCV between the two guests.
+    #[default]
+    Iucv,
+    /// A virtual channel-to-channel adapter, as [`crate::ctc::Server`] serves. Packets lie in blocks as ctcm writes them.
+    Ctc {
+        /// The guest that serves the line: with a system file [`CTC_SERVER`].
+        server: Name,
+    },
+}
+
 /// How a line behaves. All fields have defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineOptions {
-    /// The name of the line, which both ends must have: none unless set, as with netiucv. The partner's requests for other lines are refused.
+    /// What carries the packets: IUCV unless set.
+    pub medium: LineMedium,
+    /// The name of the line, which both ends must have: none unless set, as with netiucv. The partner's requests for other lines are refused. A
+    /// line over an adapter must have one: the server knows the line by it.
     pub name: Option<LanName>,
     /// Bytes of the longest packet: [`MTU`] unless set, [`MTU_MIN`](net::links::MTU_MIN) to [`WIDE_MTU_MAX`], and 1280 at least for IPv6. Above
     /// [`NETIUCV_MTU_MAX`](net::links::NETIUCV_MTU_MAX) the line asks for the wide framing, with which a message has as many bytes, and a
-    /// packet 65,535 at most; a partner that has not asked for the same gets 32,764 bytes at most.
+    /// packet 65,535 at most; a partner that has not asked for the same gets 32,764 bytes at most. Over an adapter [`CTCM_MTU_MAX`] at most, and the
+    /// same at both ends: a block that is longer than the partner's is cut, and dropped there.
     pub mtu: usize,
     /// How to wait for packets.
     pub wait: Wait,
@@ -54,7 +73,7 @@ pub struct LineOptions {
 
 impl Default for LineOptions {
     fn default() -> LineOptions {
-        LineOptions { name: None, mtu: MTU, wait: Wait::default() }
+        LineOptions { medium: LineMedium::Iucv, name: None, mtu: MTU, wait: Wait::default() }
     }
 }
 
@@ -76,12 +95,22 @@ pub enum LineError {
         peer_address: IpAddr,
     },
     /// The MTU is outside its limits.
-    #[error("an MTU of {mtu}: must be {least} to {WIDE_MTU_MAX}")]
+    #[error("an MTU of {mtu}: must be {least} to {most}")]
     Mtu {
         /// The MTU.
         mtu: usize,
         /// The least that the addresses allow.
         least: usize,
+        /// The greatest that the medium allows.
+        most: usize,
+    },
+    /// A line over an adapter has no name.
+    #[error(
+        "a line over a channel-to-channel adapter without a name: must have the one under which {server} serves it"
+    )]
+    NoName {
+        /// The guest that serves lines.
+        server: Name,
     },
     /// This process lacks descriptors.
     #[error("cannot wait for a line: {0}")]
@@ -95,6 +124,8 @@ pub struct Line {
     pub(super) path: Option<Key>,
     pub(super) requests: Requests,
     pub(super) connector: Connector,
+    /// Of a line over a channel-to-channel adapter. The connector, which is that of a line over IUCV, is stopped then.
+    pub(super) adapter: Option<Adapter>,
     pub(super) driver: Driver,
     pub(super) end: LineEnd,
     options: LineOptions,
@@ -133,21 +164,34 @@ impl Line {
             return Err(LineError::Addresses { address, peer_address });
         }
         let (mtu, least) = (options.mtu, mtu_min(address));
-        if !(least..=WIDE_MTU_MAX).contains(&mtu) {
-            return Err(LineError::Mtu { mtu, least });
+        let most = match options.medium {
+            LineMedium::Iucv => WIDE_MTU_MAX,
+            LineMedium::Ctc { .. } => CTCM_MTU_MAX,
+        };
+        if !(least..=most).contains(&mtu) {
+            return Err(LineError::Mtu { mtu, least, most });
         }
+        let now = now_ns();
+        let adapter = match (options.medium, options.name) {
+            (LineMedium::Iucv, _) => None,
+            (LineMedium::Ctc { server }, None) => return Err(LineError::NoName { server }),
+            (LineMedium::Ctc { server }, Some(name)) => Some(Adapter::new(server, name, now)),
+        };
         let mut waiter = Waiter::new(options.wait)?;
         let guest = waiter.add(Occupant::Guest(Box::new(guest)))?;
         let greeting = Greeting::new(options.name, Connector::wide_bytes_max(mtu));
         // Both ends compare the same two names.
         let mut connector = Connector::new(greeting, own < partner);
-        connector.start(now_ns());
+        if adapter.is_none() {
+            connector.start(now);
+        }
         Ok(Line {
             waiter,
             guest,
             path: None,
             requests: Requests::default(),
             connector,
+            adapter,
             driver: Driver::new(mtu),
             end: *end,
             options: *options,
@@ -178,7 +222,10 @@ impl Line {
 
     /// The state of the line.
     pub fn state(&self) -> State {
-        self.connector.state(&self.driver)
+        match &self.adapter {
+            Some(adapter) => adapter.channels.state(&self.driver),
+            None => self.connector.state(&self.driver),
+        }
     }
 
     /// What the ends have agreed on; none while the line is down.
@@ -239,6 +286,9 @@ impl Line {
 
     /// The path has ended, or is ended now.
     pub(super) fn sever(&mut self, now: u64) {
+        if self.adapter.is_some() {
+            return self.sever_adapter(now);
+        }
         if let Some(Occupant::Path(joined)) =
             self.path.take().and_then(|key| self.waiter.remove(key))
         {
@@ -253,6 +303,7 @@ impl Line {
 impl Drop for Line {
     fn drop(&mut self) {
         if !self.waiter_in_child() {
+            self.halt_adapter();
             self.sever(now_ns());
         }
     }

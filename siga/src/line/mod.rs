@@ -1,8 +1,10 @@
-//! Lines: IP between two guests over a path of IUCV, one hop apart.
+//! Lines: IP between two guests over a path of IUCV, or over a channel-to-channel adapter, one hop apart.
 //!
 //! A [`Line`] is one end of such a line. A TCP/IP stack takes lines beside LANs ([`Stack::with_lines`](crate::tcpip::Stack::with_lines)):
-//! it needs no LAN then. The two ends find each other by the names of their guests, whoever is first; when the
-//! partner goes the line is down, what is sent is dropped and counted, and the partner is asked again every five seconds.
+//! it needs no LAN then. Over IUCV the two ends find each other by the names of their guests, whoever is first; when the
+//! partner goes the line is down, what is sent is dropped and counted, and the partner is asked again every five seconds. Over an adapter
+//! ([`LineMedium::Ctc`]) both ends open the line at the guest that serves it, and an end whose partner is not there waits until the adapter says that
+//! the partner is.
 //!
 //! ```no_run
 //! use std::io::Write;
@@ -25,6 +27,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod adapter;
 mod connecting;
 mod end;
 mod packets;
@@ -32,7 +35,8 @@ mod waits;
 
 pub(crate) use packets::MAC;
 
-pub use end::{Line, LineEnd, LineError, LineOptions};
+pub use end::{Line, LineEnd, LineError, LineMedium, LineOptions};
 pub use net::links::{
-    Counter, Counters, MTU, MTU_MIN, NETIUCV_MTU_MAX, State, Terms, WIDE_MTU_MAX,
+    CTC_SERVER, CTCM_MTU_MAX, Counter, Counters, MTU, MTU_MIN, NETIUCV_MTU_MAX, State, Terms,
+    WIDE_MTU_MAX,
 };

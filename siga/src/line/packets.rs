@@ -17,7 +17,7 @@ use super::waits::Filling;
 pub(crate) const MAC: Mac = Mac([2, 0, 0, 0, 0, 0]);
 
 /// How long until a message that could not be sent is tried again.
-const RETRY_NS: u64 = 10_000_000;
+pub(super) const RETRY_NS: u64 = 10_000_000;
 
 /// Completions that one call takes, and looks at the guest. More is left to the next call.
 const LOOKS_PER_CALL_MAX: usize = 4;
@@ -34,9 +34,14 @@ impl Line {
     /// anything.
     pub(crate) fn poll(&mut self, now: u64) -> std::io::Result<bool> {
         let mut has_worked = self.look_for_news(now)?;
-        self.connect_if_due(now);
+        if self.adapter.is_none() {
+            self.connect_if_due(now);
+        }
         if self.retry_ns.is_some_and(|retry| retry <= now) {
             self.retry_ns = None;
+        }
+        if self.adapter.is_some() {
+            return Ok(has_worked | self.poll_adapter(now));
         }
         has_worked |= self.take_completions(now);
         has_worked |= self.send_collected(now);
@@ -168,6 +173,9 @@ impl Line {
             Ok(Offer::Send(framing, message_bytes)) => (framing, message_bytes),
         };
         let now = now_ns();
+        if self.adapter.is_some() {
+            return self.write_one(now, (framing, is_v4), (bytes, message_bytes), write);
+        }
         let Some(joined) = self.joined() else { return Err(Unsent::Unreachable) };
         let build = |target: &mut [u8]| framing.write_one(is_v4, target, write);
         match joined.path.raw().send_built(&Outgoing::default(), message_bytes, build) {
@@ -207,6 +215,12 @@ impl Line {
     pub(crate) fn receive(&mut self, now: u64, buffer: &mut [u8]) -> Option<Message> {
         if let Some(message) = self.kept.take() {
             return Some(message);
+        }
+        if self.adapter.is_some() {
+            let bytes = self.receive_block(now, buffer)?;
+            let message = buffer.get(ETHERNET_BYTES..ETHERNET_BYTES + bytes)?;
+            let walk = self.driver.receive(message)?;
+            return Some(Message { walk, bytes });
         }
         let joined = self.waiter.get_mut(self.path?)?.joined()?;
         let filling = joined.filling.take();

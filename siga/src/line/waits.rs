@@ -8,22 +8,24 @@ use net::links::gauge;
 use os::poller::Sleeper;
 
 use super::end::Line;
+use crate::ctc;
 use crate::guest::Guest;
 use crate::iucv::IucvPath;
 use crate::waiter::{Looked, Member, OneOf};
 
-/// One that the waiter of a line serves.
+/// A member of the waiter of a line.
 #[derive(Debug)]
 pub(super) enum Occupant {
     Guest(Box<Guest>),
     Path(Box<Joined>),
+    Adapter(Box<ctc::Line>),
 }
 
 impl Occupant {
     pub(super) fn joined(&mut self) -> Option<&mut Joined> {
         match self {
             Occupant::Path(joined) => Some(joined),
-            Occupant::Guest(_) => None,
+            Occupant::Guest(_) | Occupant::Adapter(_) => None,
         }
     }
 }
@@ -85,6 +87,7 @@ impl OneOf for Occupant {
         match self {
             Occupant::Guest(guest) => &**guest,
             Occupant::Path(joined) => &**joined,
+            Occupant::Adapter(end) => &**end,
         }
     }
 
@@ -92,6 +95,7 @@ impl OneOf for Occupant {
         match self {
             Occupant::Guest(guest) => &mut **guest,
             Occupant::Path(joined) => &mut **joined,
+            Occupant::Adapter(end) => &mut **end,
         }
     }
 }
@@ -99,6 +103,9 @@ impl OneOf for Occupant {
 impl Line {
     /// Sends what says that messages were received, and shows observers how the line stands.
     pub(crate) fn flush(&mut self) {
+        if self.adapter.is_some() {
+            return self.show_adapter();
+        }
         let counters = self.counters();
         let [multi, dropped, sending_ns] =
             [gauge::multi, gauge::dropped, gauge::sending_ns].map(|level| level(counters));
@@ -120,7 +127,10 @@ impl Line {
         deadline_ns: u64,
         is_wanted: impl Fn() -> bool,
     ) -> io::Result<Looked> {
-        self.flush();
+        // A line that is prepared for a sleep has been flushed. To do so again would wake its path, and nobody would ring.
+        if !self.has_slept {
+            self.flush();
+        }
         if self.kept.is_some() {
             return Ok(Looked::Ready);
         }

@@ -25,9 +25,13 @@ use crate::placement::Placement;
 use crate::role::{
     Address, CLIENT, CLIENT_STACK, SERVER, SERVER_STACK, SOURCE, TARGET, ThreadOf, host,
 };
-use crate::transport::stacks::{DRIVER_THREADS, MACHINES, ServedMachine, SocketDials, Whose};
+use crate::transport::stacks::{
+    DRIVER_THREADS, MACHINES, ServedLines, ServedMachine, SocketDials, Whose,
+};
 use crate::transport::{self, Can, KernelDials, lan};
 use siga::Wait;
+use siga::host::Embedded;
+use siga::line::CTCM_MTU_MAX;
 
 pub(super) const STREAM: Workload = Workload {
     name: "network-stream",
@@ -290,7 +294,7 @@ enum Sockets {
 }
 
 fn sockets(levels: &Factors) -> Sockets {
-    use Whose::{Machine, OwnAtLine, OwnOnLan};
+    use Whose::{Machine, OwnAtAdapter, OwnAtLine, OwnOnLan};
 
     let [first, second] = MACHINES;
     match word(levels, "link") {
@@ -299,6 +303,7 @@ fn sockets(levels: &Factors) -> Sockets {
         "hipersockets" => Sockets::Guests([Machine(first), Machine(second)]),
         "lan" => Sockets::Guests([OwnOnLan, OwnOnLan]),
         "iucv" => Sockets::Guests([OwnAtLine, OwnAtLine]),
+        "ctc" => Sockets::Guests([OwnAtAdapter, OwnAtAdapter]),
         "veth" => Sockets::Veth,
         "cms" => Sockets::Pipe,
         // What is not built is refused before.
@@ -350,7 +355,6 @@ fn allow(levels: &Factors) -> Result<(), String> {
     let link = word(levels, "link");
     let mtu = number(levels, "mtu");
     let not_built = match link {
-        "ctc" => Some("line drivers over a channel-to-channel adapter"),
         "qdio" => Some("adapters"),
         _ => None,
     };
@@ -367,11 +371,20 @@ fn allow(levels: &Factors) -> Result<(), String> {
         "veth" if mtu > VETH_MTU_MAX => {
             Err(format!("mtu = {mtu}: that of veth is {VETH_MTU_MAX} at most"))
         }
+        "ctc" if mtu > CTCM_MTU_MAX as u64 => {
+            Err(format!("mtu = {mtu}: that of a line over CTC is {CTCM_MTU_MAX} at most"))
+        }
         _ if is_on_lan && lan::mtu(mtu).is_none() => {
             Err(format!("mtu = {mtu}: a LAN has one of at least 8192"))
         }
         _ => Ok(()),
     }
+}
+
+/// Serves the lines over adapters of a trial, if it has any.
+pub(super) fn serve_lines(host: &Embedded, order: &Order) -> Result<Option<ServedLines>, Fault> {
+    let has_lines = is_one_of_these(&order.workload) && order.word("link") == "ctc";
+    has_lines.then(|| ServedLines::start(host, order)).transpose()
 }
 
 /// Tells the machines of a trial that its host listens.

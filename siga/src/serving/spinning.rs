@@ -9,7 +9,7 @@ const LONG_NS: u64 = 10_000;
 /// A poll is timed by the clock of all processes, which goes on while the thread has no processor. A poll that took long is
 /// therefore shortened by the time that the thread had no processor since both clocks were read together.
 #[derive(Debug, Default)]
-pub(super) struct Spinning {
+pub(crate) struct Spinning {
     ns: u64,
     /// What both clocks said when they were read together; none since the thread slept.
     clocks: Option<Clocks>,
@@ -24,7 +24,7 @@ struct Clocks {
 impl Spinning {
     /// Adds an empty poll that took so long and ended `now_ns`. `thread_ns` reads the processor time of the thread.
     #[inline]
-    pub(super) fn add(&mut self, poll_ns: u64, now_ns: u64, thread_ns: impl FnOnce() -> u64) {
+    pub(crate) fn add(&mut self, poll_ns: u64, now_ns: u64, thread_ns: impl FnOnce() -> u64) {
         self.ns += if poll_ns < LONG_NS {
             poll_ns
         } else {
@@ -49,12 +49,12 @@ impl Spinning {
     }
 
     /// Takes note that the thread slept: it had no processor, and that was no poll's time.
-    pub(super) fn slept(&mut self) {
+    pub(crate) fn slept(&mut self) {
         self.clocks = None;
     }
 
     /// The sum so far, in nanoseconds.
-    pub(super) fn ns(&self) -> u64 {
+    pub(crate) fn ns(&self) -> u64 {
         self.ns
     }
 }

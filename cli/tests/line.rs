@@ -1,0 +1,99 @@
+//! A line over a channel-to-channel adapter, by a system file alone: the host serves it, and a TCPIP machine is at each end.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use common::{Process, System, text};
+use serde_json::Value;
+use siga::tcpip::{ClientOptions, Stack, TcpListener, TcpStream};
+use siga::{Guest, Wait};
+
+const LONG: Duration = Duration::from_secs(30);
+
+const FILE: &str = r#"
+[[guest]]
+name = "CLIENT"
+[[guest]]
+name = "SERVER"
+[[tcpip]]
+name = "NEAR"
+clients = ["CLIENT"]
+wait = "block"
+[[tcpip.interface]]
+line = "line0"
+[[tcpip]]
+name = "FAR"
+clients = ["SERVER"]
+wait = "block"
+[[tcpip.interface]]
+line = "line0"
+[[line]]
+name = "line0"
+kind = "ctc"
+mtu = 9000
+[[line.end]]
+guest = "NEAR"
+address = "10.9.0.1"
+[[line.end]]
+guest = "FAR"
+address = "10.9.0.2"
+"#;
+
+fn client(socket: &str, name: &str, machine: &str) -> Stack {
+    let options = ClientOptions { wait: Wait::Block, ..ClientOptions::default() };
+    Stack::of_machine(Guest::attach(socket, name).unwrap(), machine, &options).unwrap()
+}
+
+#[test]
+fn host_serves_a_line_over_an_adapter_between_two_machines() {
+    let place = System::start("line");
+    let (file, socket) = (place.file("system.toml"), place.file("other.sock"));
+    std::fs::write(&file, FILE).unwrap();
+    let check = place.run(&["up", "--check", &file]);
+    assert!(check.status.success(), "{}{}", text(&check.stdout), text(&check.stderr));
+    let mut up = place.command(&["up", &file, "--socket", &socket]);
+    let mut up = Process(up.stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(up.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, format!("listening at {socket}\n"));
+    let (near, far) = (client(&socket, "CLIENT", "NEAR"), client(&socket, "SERVER", "FAR"));
+    let query = |words: &[&str]| text(&place.run(&[words, &["--socket", &socket]].concat()).stdout);
+    let shown = || serde_json::from_str::<Value>(&query(&["query", "line", "--json"])).unwrap();
+    let begun = Instant::now();
+    while shown()["lines"][0]["state"] != "up" {
+        assert!(begun.elapsed() < LONG, "{}", shown());
+    }
+    let sent: Vec<u8> = (0..500_000_u32).map(|at| (at / 7 * 31) as u8).collect();
+    let listener = TcpListener::bind(&far, "10.9.0.2:7").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).unwrap();
+            stream.write_all(&bytes).unwrap();
+        });
+        let mut stream = TcpStream::connect(&near, "10.9.0.2:7").unwrap();
+        stream.write_all(&sent).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        assert!(bytes == sent);
+    });
+    let shown = shown();
+    let ends = shown["lines"][0]["ends"].as_array().unwrap();
+    let counted = |end: &Value, what: &str| end["driver"][what].as_u64().unwrap();
+    for (end, [guest, address]) in ends.iter().zip([["NEAR", "10.9.0.1"], ["FAR", "10.9.0.2"]]) {
+        assert!(end["guest"].as_str().unwrap().starts_with(guest), "{end}");
+        assert_eq!(end["address"], address);
+        assert!(counted(end, "bytes_sent") > 500_000, "{end}");
+        assert!(counted(end, "messages_sent") > 20 && counted(end, "sending_ns") > 0, "{end}");
+    }
+    // What one end has sent has come to the other, as far as both have shown it.
+    assert!(counted(&ends[0], "messages_received") <= counted(&ends[1], "messages_sent"));
+    let table = query(&["query", "line"]);
+    assert!(table.contains("ctc") && table.contains("9000"), "{table}");
+}
