@@ -49,7 +49,7 @@ pub enum LineMedium {
     Iucv,
     /// A virtual channel-to-channel adapter, as [`crate::ctc::Server`] serves. Packets lie in blocks as ctcm writes them.
     Ctc {
-        /// The guest that serves the line: with a system file [`CTC_SERVER`].
+        /// The guest that serves the line: with a system file [`CTC_SERVER`](super::CTC_SERVER).
         server: Name,
     },
 }

@@ -268,6 +268,154 @@ fn what_a_peer_may_not_say_ends_its_path_alone() {
     }
 }
 
+/// Two clients that were introduced, of which the first has sent nothing directly, and does so now while the second takes nothing in.
+fn first_direct_bytes() -> (World, [ConnectionId; 2]) {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let [near, far] = world.connect(0, 1, listening);
+    // The fourth introduces them, and the eighth joins the connection to their path.
+    for _ in 0..8 {
+        assert_eq!(world.write(0, near, &[1; 10]), 10);
+        world.settle();
+    }
+    assert_eq!(world.read(1, far, 100).len(), 80);
+    assert_eq!((world.service.counters().introduced, moved(&world)), (1, [0, 0]));
+    world.parties[1].sleeps = true;
+    assert_eq!(world.write(0, near, b"directly"), 8);
+    world.settle();
+    assert_eq!(moved(&world), [1, 0]);
+    (world, [near, far])
+}
+
+#[test]
+fn first_bytes_that_nobody_took_in_are_a_reset_when_their_reader_closes() {
+    let (mut world, [near, far]) = first_direct_bytes();
+    world.close(1, far);
+    world.settle();
+    world.parties[1].sleeps = false;
+    world.settle();
+    assert_eq!(world.parties[0].client.take_end(near), Some(Failure::Reset));
+    world.close(0, near);
+    world.settle();
+    assert!(are_undisturbed(&world) && nothing_is_left(&world));
+}
+
+#[test]
+fn half_that_has_moved_and_was_closed_is_not_waited_for_when_the_path_ends() {
+    for is_closed in [false, true] {
+        let (mut world, [near, far]) = first_direct_bytes();
+        world.parties[0].client.shut_sending(near);
+        if is_closed {
+            world.close(0, near);
+        }
+        for at in 0..2 {
+            world.parties[at].peers.clear();
+            world.parties[at].client.lose_peer(0);
+        }
+        world.parties[1].sleeps = false;
+        world.settle();
+        // Its end came directly, if at all, and so did its last bytes.
+        let client = &mut world.parties[1].client;
+        assert_eq!(client.readable(far), Readable::Failed, "{is_closed}");
+        assert_eq!(client.take_end(far), Some(Failure::Reset));
+        world.close(1, far);
+        if !is_closed {
+            world.close(0, near);
+        }
+        world.settle();
+        assert!(are_undisturbed(&world) && nothing_is_left(&world));
+    }
+}
+
+#[test]
+fn close_is_said_to_the_machine_behind_what_goes_directly() {
+    let (mut world, [near, far]) = first_direct_bytes();
+    // The path to the other client fills up.
+    let mut sent = 8;
+    for _ in 0..400 {
+        sent += world.write(0, near, &[2; 10]);
+        world.step();
+    }
+    world.close(0, near);
+    world.settle();
+    let is_there = world.parties[0].client.sockets() == 1;
+    let has_room = world.parties[0].client.is_waiting_at(0);
+    assert_eq!(is_there, has_room, "it is closed when all of it is on its way");
+    world.parties[1].sleeps = false;
+    let mut found = 0;
+    world.until(|world| {
+        found += world.read(1, far, 1000).len();
+        world.parties[1].client.readable(far) == Readable::Finished
+    });
+    assert_eq!(found, sent);
+    world.close(1, far);
+    world.settle();
+    assert!(are_undisturbed(&world) && nothing_is_left(&world));
+}
+
+#[test]
+fn hellos_and_goodbyes_that_cross_leave_nothing() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    for steps in 0..40 {
+        let ids = world.connect(0, 1, listening);
+        for round in 0..8 {
+            assert_eq!(world.write(0, ids[0], &[round; 10]), 10);
+            world.step();
+        }
+        (0..steps).for_each(|_| world.step());
+        let first = steps % 2;
+        world.close(first, ids[first]);
+        (0..steps / 4).for_each(|_| world.step());
+        world.close(1 - first, ids[1 - first]);
+        world.settle();
+        assert!(are_undisturbed(&world) && nothing_is_left(&world), "{steps} steps");
+    }
+}
+
+#[test]
+fn introduction_that_is_called_off_leaves_no_place_for_its_path() {
+    let mut client = Client::default();
+    let [mut near, mut far] = path();
+    let value = format::name_value("OTHER".parse().unwrap());
+    let say = |kind, pair, code| Head { code, value, ..Head::new(kind, pair) }.bytes();
+    for pair in 0..3 {
+        far.0.send(&say(Kind::Expect, pair, 0), &[]).unwrap();
+        far.0.send(&say(Kind::Expect, pair, 1), &[]).unwrap();
+    }
+    far.0.send(&say(Kind::Expect, 3, 0), &[]).unwrap();
+    far.0.send(&say(Kind::Meet, 4, 0), &[]).unwrap();
+    far.0.send(&say(Kind::Expect, 4, 1), &[]).unwrap();
+    far.0.flush();
+    near.1.hear(Listen::Now);
+    assert!(client.take_in(&mut near.1) && client.gone().is_none());
+    let name = "OTHER".parse().unwrap();
+    assert!(!client.expects(0, name) && !client.meet(0) && !client.meet(4));
+    assert!(client.expects(3, name) && !client.expects(3, "ANOTHER".parse().unwrap()));
+    assert_eq!(client.next_to_meet(), None);
+    assert!(client.meet(3) && !client.meet(3));
+}
+
+#[test]
+fn more_introductions_than_a_client_answers_cost_it_nothing() {
+    let mut world = plain(150);
+    let listening = world.listen(0, 7);
+    let ids: Vec<_> = (1..150).map(|at| world.connect(at, 0, listening)).collect();
+    world.parties[0].sleeps = true;
+    for (at, [near, _]) in ids.iter().enumerate() {
+        for _ in 0..4 {
+            assert_eq!(world.write(at + 1, *near, &[1; 10]), 10);
+            world.step();
+        }
+    }
+    world.parties[0].sleeps = false;
+    world.settle();
+    assert!(are_undisturbed(&world) && world.parties[0].client.gone().is_none());
+    for [_, far] in ids {
+        assert_eq!(world.read(0, far, 100), [1; 40]);
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Write { end: usize, bytes: usize },
