@@ -159,7 +159,7 @@ impl Parked {
     }
 
     /// Takes bytes in order: `take` is given the length of what lies in one piece, and a function that copies its first bytes; it returns
-    /// how many it has taken. Ends when it takes less than there was. Returns how many were taken in all. Pages go back
+    /// how many it has taken, and is asked again for the rest, until it takes none. Returns how many were taken in all. Pages go back
     /// to the receiver, unless its path has ended.
     pub(super) fn take(
         &mut self,
@@ -183,8 +183,11 @@ impl Parked {
             all += count;
             self.bytes -= count;
             self.taken += count;
-            if count < left {
+            if count == 0 {
                 break;
+            }
+            if count < left {
+                continue;
             }
             self.taken = 0;
             match self.pieces.pop_front() {

@@ -423,6 +423,24 @@ fn reset_and_death_of_a_client_are_a_reset_at_the_other_side() {
 }
 
 #[test]
+fn what_waits_at_the_machine_goes_on_as_soon_as_there_is_room() {
+    let mut world = plain(2);
+    world.keeps_apart = true;
+    let listening = world.listen(1, 7);
+    let [near, far] = world.connect(0, 1, listening);
+    world.parties[0].client.set_no_delay(near, true);
+    let (mut sent, mut found) = (0, 0);
+    let begun = world.base.now;
+    world.until(|world| {
+        sent += world.write(0, near, &vec![7; 1_000_000 - sent]);
+        found += world.read(1, far, 1 << 20).len();
+        found == 1_000_000
+    });
+    // No acknowledgement was waited for, which would have come 1 ms later.
+    assert!(world.base.now - begun < 1_000_000, "{} ns", world.base.now - begun);
+}
+
+#[test]
 fn socket_that_is_not_read_delays_no_other_and_costs_its_credit_alone() {
     let mut world = plain(2);
     world.keeps_apart = true;
@@ -631,6 +649,7 @@ fn connection_that_is_reset_with_bytes_waiting_at_the_machine_ends() {
 #[test]
 fn what_nobody_takes_after_a_close_is_given_up_after_a_minute() {
     let mut world = plain(2);
+    world.keeps_apart = true;
     let listening = world.listen(1, 7);
     let [near, _far] = world.connect(0, 1, listening);
     for _ in 0..200 {
