@@ -388,14 +388,15 @@ impl<M: Member> Waiter<M> {
         deadline_ns: u64,
         is_wanted: impl Fn() -> bool,
     ) -> io::Result<Looked> {
-        let until_ns = match self.policy {
-            Wait::Block => 0,
-            Wait::Adaptive => deadline_ns.min(now_ns() + self.spin_ns),
-            Wait::Spin => deadline_ns,
-        };
         if self.is_one_ready() {
             return Ok(Looked::Ready);
         }
+        let until_ns = match self.policy {
+            Wait::Block if is_wanted() => return Ok(Looked::Wanted),
+            Wait::Block => return Ok(Looked::Nothing),
+            Wait::Adaptive => deadline_ns.min(now_ns() + self.spin_ns),
+            Wait::Spin => deadline_ns,
+        };
         match self.spin_unless(until_ns, &is_wanted)? {
             Some(_) => Ok(Looked::Ready),
             None if is_wanted() => Ok(Looked::Wanted),

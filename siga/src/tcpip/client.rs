@@ -46,31 +46,35 @@ pub(super) struct Client {
     waiter: Waiter<Served>,
     guest: Key,
     path: Option<Key>,
+    meetings: Vec<Meeting>,
     peers: Vec<Peer>,
     sleeper: Arc<LansSleeper>,
+    /// Set after a wait elsewhere was prepared: whose doorbells ring by now is not known.
+    has_waited: bool,
     /// When what failed for want of memory or descriptors is tried again: nobody says when they are there.
     retry_ns: Option<u64>,
     /// What has come, put together for a program that takes it where it lies.
     scratch: Vec<u8>,
 }
 
-/// Another client of the machine, to which there is a path, or soon is.
-struct Peer {
-    /// What the machine calls it and us.
+/// A path to another client of the machine that is being made, until that time at most.
+struct Meeting {
+    /// What the machine calls the other client and us.
     at: u32,
-    way: Way,
+    connecting: Connecting,
+    until_ns: u64,
 }
 
-enum Way {
-    /// It is being made, until that time at most.
-    Connecting(Box<Connecting>, u64),
-    Path(Key),
-}
-
-impl Peer {
-    fn connecting(at: u32, connecting: Connecting) -> Peer {
-        Peer { at, way: Way::Connecting(Box::new(connecting), after(MEETING_MAX)) }
+impl Meeting {
+    fn new(at: u32, connecting: Connecting) -> Meeting {
+        Meeting { at, connecting, until_ns: after(MEETING_MAX) }
     }
+}
+
+/// Another client of the machine, to which there is a path.
+struct Peer {
+    at: u32,
+    path: Key,
 }
 
 /// A pair of clients, as a request for its path names it.
@@ -117,8 +121,10 @@ impl Client {
             waiter,
             guest,
             path,
+            meetings: Vec::new(),
             peers: Vec::new(),
             sleeper,
+            has_waited: false,
             retry_ns: None,
             scratch: Vec::new(),
         })
@@ -192,6 +198,9 @@ impl Client {
     /// Says what there is to say, and notes what has become of the path.
     fn flush(&mut self) {
         self.flush_to_peers();
+        if !self.net.has_to_say() {
+            return;
+        }
         let Some((net, path)) = self.split() else { return };
         let flushed = net.flush(path.sender().raw());
         let mut is_short = false;
@@ -212,6 +221,7 @@ impl Client {
         }
     }
 
+    /// Takes in what has come at those who are awake. The others have nothing, or it is found within some calls: they have rung.
     pub(super) fn pump(&mut self, is_wanted: impl Fn() -> bool) -> io::Result<Worked> {
         let mut worked = Worked::default();
         if self.retry_ns.is_some_and(|retry| retry <= now_ns()) {
@@ -220,20 +230,20 @@ impl Client {
             worked.has_worked = true;
         }
         for _ in 0..ROUNDS_MAX {
-            worked.has_more = self.take_in();
-            worked.has_worked |= worked.has_more;
-            if !worked.has_more || is_wanted() {
+            let found = match std::mem::take(&mut self.has_waited) {
+                true => self.waiter.try_next()?.map(|(key, _)| key),
+                false => self.waiter.try_next_busy()?,
+            };
+            let Some(key) = found else {
+                worked.has_more = false;
+                break;
+            };
+            self.take_in(key);
+            (worked.has_worked, worked.has_more) = (true, true);
+            if is_wanted() {
                 break;
             }
         }
-        // Doorbells are listened to now and then, also by those who never wait.
-        if let Some(key) = self.waiter.try_next_busy()?
-            && key == self.guest
-        {
-            self.serve_guest();
-            self.complete();
-        }
-        self.begin_to_meet();
         if self.meeting_until().is_some_and(|until| until <= now_ns()) {
             self.complete();
         }
@@ -241,12 +251,25 @@ impl Client {
         Ok(worked)
     }
 
+    /// Takes in some of what has come at the guest, from the machine or from another client.
+    fn take_in(&mut self, key: Key) {
+        if key == self.guest {
+            self.serve_guest();
+            self.complete();
+        } else if self.path == Some(key) {
+            self.take_in_from_machine();
+            self.begin_to_meet();
+        } else if let Some(index) = self.peers.iter().position(|peer| peer.path == key) {
+            self.take_in_from_peer(index);
+        }
+    }
+
     /// Asks for paths to the clients that the machine has named.
     fn begin_to_meet(&mut self) {
         while let Some((at, name)) = self.net.next_to_meet() {
             let options = PathOptions { kind: Kind::INTRODUCED, data: of_pair(at), ..self.options };
             match self.guest().start_connecting(name.as_str(), &options) {
-                Ok(connecting) => self.peers.push(Peer::connecting(at, connecting)),
+                Ok(connecting) => self.meetings.push(Meeting::new(at, connecting)),
                 // Then they talk over the machine.
                 Err(_) => self.net.lose_peer(at),
             }
@@ -255,34 +278,24 @@ impl Client {
 
     /// Takes in the paths to other clients that are there now.
     fn complete(&mut self) {
-        let Client { net, waiter, guest, peers, .. } = self;
+        let Client { net, waiter, guest, meetings, peers, .. } = self;
         let mut completed = Vec::new();
         if let Some(Served::Guest(guest)) = waiter.get_mut(*guest) {
             let now = now_ns();
-            peers.retain_mut(|Peer { at, way }| {
-                let Way::Connecting(connecting, until) = way else { return true };
+            meetings.retain_mut(|Meeting { at, connecting, until_ns }| {
                 match guest.try_complete(connecting) {
-                    Ok(None) if now < *until => true,
-                    Ok(None) => {
-                        net.lose_peer(*at);
-                        false
-                    }
-                    Ok(Some(path)) => {
-                        completed.push((*at, path));
-                        false
-                    }
-                    Err(_) => {
-                        net.lose_peer(*at);
-                        false
-                    }
+                    Ok(None) if now < *until_ns => return true,
+                    Ok(Some(path)) => completed.push((*at, path)),
+                    Ok(None) | Err(_) => net.lose_peer(*at),
                 }
+                false
             });
         }
         for (at, path) in completed {
             match waiter.add(Served::Path(path)) {
-                Ok(key) if net.meet(at) => peers.push(Peer { at, way: Way::Path(key) }),
+                Ok(path) if net.meet(at) => peers.push(Peer { at, path }),
                 // It was called off meanwhile.
-                Ok(key) => drop(waiter.remove(key)),
+                Ok(path) => drop(waiter.remove(path)),
                 Err(_) => net.lose_peer(at),
             }
         }
@@ -291,47 +304,39 @@ impl Client {
     /// The path to another client.
     fn split_peer(&mut self, at: u32) -> Option<(&mut service::Client, &mut Path)> {
         let Client { net, waiter, peers, .. } = self;
-        let key = peers.iter().find_map(|peer| match peer.way {
-            Way::Path(key) if peer.at == at => Some(key),
-            _ => None,
-        })?;
-        match waiter.get_mut(key) {
+        let peer = peers.iter().find(|peer| peer.at == at)?;
+        match waiter.get_mut(peer.path) {
             Some(Served::Path(path)) => Some((net, path)),
             _ => None,
         }
     }
 
-    /// Takes in some of what other clients have sent: whether there was something.
-    fn take_in_from_peers(&mut self) -> bool {
-        let mut took = false;
-        for index in (0..self.peers.len()).rev() {
-            let at = self.peers[index].at;
-            let Some((net, path)) = self.split_peer(at) else { continue };
-            let (senders, receivers) = path.halves();
-            let taken = net.take_in_from(at, receivers[0].raw());
-            if senders[0].wants_room() && senders[0].raw().is_ready() {
-                net.has_room_at(at);
-            }
-            match taken {
-                Ok(has_taken) => took |= has_taken,
-                Err(left) => {
-                    took = true;
-                    self.end_peer(index, left);
-                }
-            }
+    /// Takes in some of what another client has sent.
+    fn take_in_from_peer(&mut self, index: usize) {
+        let at = self.peers[index].at;
+        let Some((net, path)) = self.split_peer(at) else { return };
+        let (senders, receivers) = path.halves();
+        let taken = net.take_in_from(at, receivers[0].raw());
+        if senders[0].wants_room() && senders[0].raw().is_ready() {
+            senders[0].set_wants_room(false);
+            net.has_room_at(at);
         }
-        took
+        if let Err(left) = taken {
+            self.end_peer(index, left);
+        }
     }
 
     /// Says what is to be said to other clients. A path that has ended is found so by the next look at it, behind what has come.
     fn flush_to_peers(&mut self) {
-        for index in 0..self.peers.len() {
-            let at = self.peers[index].at;
+        let mut last = None;
+        while let Some(at) = self.net.next_to_flush(last) {
+            last = Some(at);
             let Some((net, path)) = self.split_peer(at) else { continue };
-            let sender = path.sender();
-            let flushed = net.flush_to(at, sender.raw());
+            let (senders, receivers) = path.halves();
+            net.give_back_at(at, receivers[0].raw());
+            let flushed = net.flush_to(at, senders[0].raw());
             let is_short = !matches!(flushed, Ok(_) | Err(SendError::Severed(_)));
-            sender.set_wants_room(!is_short && net.is_waiting_at(at));
+            senders[0].set_wants_room(!is_short && net.is_waiting_at(at));
             if is_short {
                 self.retry_ns.get_or_insert_with(|| after(RETRY));
             }
@@ -355,11 +360,9 @@ impl Client {
 
     /// The path to another client has ended, or is to end. Its pages stay readable.
     fn end_peer(&mut self, index: usize, left: Left) {
-        let Peer { at, way } = self.peers.swap_remove(index);
+        let Peer { at, path } = self.peers.swap_remove(index);
         self.net.lose_peer(at);
-        if let Way::Path(key) = way
-            && let Some(Served::Path(path)) = self.waiter.remove(key)
-        {
+        if let Some(Served::Path(path)) = self.waiter.remove(path) {
             match left {
                 Left::Severed(_) => path.close(),
                 Left::Fault(fault) => path.close_with(fault.text()),
@@ -367,18 +370,18 @@ impl Client {
         }
     }
 
-    /// Takes in some of what the machine has sent: whether there was something.
-    fn take_in(&mut self) -> bool {
-        let Some((net, path)) = self.split() else { return self.take_in_from_peers() };
+    /// Takes in some of what the machine has sent.
+    fn take_in_from_machine(&mut self) {
+        let Some((net, path)) = self.split() else { return };
         let (senders, receivers) = path.halves();
-        let took = net.take_in(receivers[0].raw());
+        net.take_in(receivers[0].raw());
         if senders[0].wants_room() && senders[0].raw().is_ready() {
+            senders[0].set_wants_room(false);
             net.has_room();
         }
         if net.gone().is_some() {
             self.end_path();
         }
-        took | self.take_in_from_peers()
     }
 
     /// The path has ended. Its pages stay readable.
@@ -387,28 +390,30 @@ impl Client {
             self.waiter.remove(path);
         }
         // Who is met is met at a machine.
-        for Peer { at, way } in self.peers.drain(..) {
+        for Meeting { at, .. } in self.meetings.drain(..) {
             self.net.lose_peer(at);
-            if let Way::Path(key) = way {
-                self.waiter.remove(key);
-            }
+        }
+        for Peer { at, path } in self.peers.drain(..) {
+            self.net.lose_peer(at);
+            self.waiter.remove(path);
         }
     }
 
     /// Nobody connects to a client but other clients, of which the machine has told it.
     fn serve_guest(&mut self) {
-        let Client { net, waiter, guest, peers, options, .. } = self;
+        let Client { net, waiter, guest, meetings, peers, options, .. } = self;
         let Some(Served::Guest(guest)) = waiter.get_mut(*guest) else { return };
         while let Some(pending) = guest.pending() {
             let is_path = pending.kind == Kind::INTRODUCED && pending.shape == Shape::SIMPLE;
             let at = pair_of(pending.data);
-            let is_new = !peers.iter().any(|peer| peer.at == at);
+            let is_new = !meetings.iter().any(|meeting| meeting.at == at)
+                && !peers.iter().any(|peer| peer.at == at);
             if !is_path || !is_new || !net.expects(at, pending.from) {
                 guest.refuse(pending, UserData::default());
                 continue;
             }
             match guest.start_accepting(pending, options) {
-                Ok(connecting) => peers.push(Peer::connecting(at, connecting)),
+                Ok(connecting) => meetings.push(Meeting::new(at, connecting)),
                 Err(_) => net.lose_peer(at),
             }
         }
@@ -426,11 +431,7 @@ impl Client {
 
     /// When the first path that is being made to another client is given up.
     fn meeting_until(&self) -> Option<u64> {
-        let until = |peer: &Peer| match peer.way {
-            Way::Connecting(_, until) => Some(until),
-            Way::Path(_) => None,
-        };
-        self.peers.iter().filter_map(until).min()
+        self.meetings.iter().map(|meeting| meeting.until_ns).min()
     }
 
     pub(super) fn look(
@@ -446,6 +447,7 @@ impl Client {
     }
 
     pub(super) fn prepare_wait(&mut self) -> bool {
+        self.has_waited = true;
         self.waiter.prepare_wait()
     }
 
@@ -594,9 +596,11 @@ impl Client {
             None => bytes,
         };
         let first = bytes.min(over_machine);
-        match self.split() {
-            Some((net, path)) => net.skip(id, first, Some(path.receiver().raw())),
-            None => self.net.skip(id, first, None),
+        if first > 0 {
+            match self.split() {
+                Some((net, path)) => net.skip(id, first, Some(path.receiver().raw())),
+                None => self.net.skip(id, first, None),
+            }
         }
         let left = bytes - first;
         let Some(at) = self.net.source(id).filter(|_| left > 0) else { return };

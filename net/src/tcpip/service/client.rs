@@ -750,6 +750,11 @@ impl Client {
         Ok(true)
     }
 
+    /// Returns true if there is something to be said.
+    pub fn has_to_say(&self) -> bool {
+        !self.to_answer.is_empty() || !self.to_say.is_empty()
+    }
+
     /// Says what is to be said. Returns false if the path had no room for all of it.
     ///
     /// # Errors

@@ -8,7 +8,8 @@
 //! What TCP means stays: the end of a half, a reset, and bytes that nobody read, which are a reset for their sender. A peer whose path ends
 //! resets what has moved; what has not goes on over the machine.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
 use fabric::name::Name;
 use fabric::path::{Fetched, InPage, Receiver, SendError, Sender};
@@ -58,9 +59,9 @@ pub(super) struct Peer {
     stage: Stage,
     /// Set if it was asked for by the peer.
     is_asked: bool,
-    links: HashMap<u32, Link>,
+    links: BTreeMap<u32, Link>,
     /// Credit of connections that the peer knows and the machine has not told us of.
-    hellos: HashMap<u32, usize>,
+    hellos: BTreeMap<u32, usize>,
     /// Connections of which something is to be said.
     to_tell: VecDeque<u32>,
     kept: Kept,
@@ -140,8 +141,8 @@ impl Peer {
             name,
             stage,
             is_asked,
-            links: HashMap::new(),
-            hellos: HashMap::new(),
+            links: BTreeMap::new(),
+            hellos: BTreeMap::new(),
             to_tell: VecDeque::new(),
             kept: Kept::default(),
             dropped: Vec::new(),
@@ -671,6 +672,24 @@ impl Client {
         self.slots[index as usize].is_leaving = true;
     }
 
+    /// The next peer behind `last` for whose path there is something to be done: to say, or pages to give back.
+    pub fn next_to_flush(&self, last: Option<u32>) -> Option<u32> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut peers = self.peers.range((from, Bound::Unbounded));
+        let (at, _) = peers.find(|(_, peer)| {
+            peer.stage == Stage::Met && !(peer.to_tell.is_empty() && peer.dropped.is_empty())
+        })?;
+        Some(*at)
+    }
+
+    /// Gives back the pages of a peer's path that nobody will read.
+    pub fn give_back_at(&mut self, at: u32, receiver: &mut Receiver) {
+        let Some(Peer { dropped, kept, .. }) = self.peers.get_mut(&at) else { return };
+        for mut parked in dropped.drain(..) {
+            parked.clear(kept, Some(receiver));
+        }
+    }
+
     /// Says what is to be said to a peer. Returns false if the path had no room for all of it.
     ///
     /// # Errors
@@ -702,13 +721,10 @@ impl Client {
     /// # Errors
     /// [`Left`]: the path is to be ended, and [`Client::lose_peer`] to be called.
     pub fn take_in_from(&mut self, at: u32, receiver: &mut Receiver) -> Result<bool, Left> {
-        let Some(peer) = self.peers.get_mut(&at) else { return Ok(false) };
-        if !peer.dropped.is_empty() {
-            let Peer { dropped, kept, .. } = peer;
-            for mut parked in dropped.drain(..) {
-                parked.clear(kept, Some(receiver));
-            }
+        if !self.peers.contains_key(&at) {
+            return Ok(false);
         }
+        self.give_back_at(at, receiver);
         for taken in 0..MESSAGES_PER_CALL {
             match receiver.fetch_up_to(0, DATA_BYTES_MAX)? {
                 None => return Ok(taken > 0),
