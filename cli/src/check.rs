@@ -240,22 +240,32 @@ fn fixed_table(lans: &[LanOutline]) -> Table {
 }
 
 fn machine_table(machines: &[MachineOutline]) -> Table {
-    let heads = ["machine", "clients", "sockets", "buffers", "LAN", "as", "addresses", "MTU"];
-    let mut table = table(&heads, 8);
-    for (machine, interface) in machines
-        .iter()
-        .flat_map(|machine| machine.interfaces.iter().map(move |interface| (machine, interface)))
-    {
-        table.add_row([
-            machine.name.clone(),
-            list(&machine.clients),
-            machine.sockets_max.to_string(),
-            Bytes(machine.buffers_bytes_max).to_string(),
-            interface.lan.clone(),
-            interface.member.clone(),
-            list(&interface.addresses),
-            interface.mtu.map_or("-".to_owned(), |mtu| mtu.to_string()),
-        ]);
+    let heads =
+        ["machine", "clients", "sockets", "buffers", "at", "as", "addresses", "MTU", "driver"];
+    let mut table = table(&heads, 9);
+    for machine in machines {
+        let mut add = |at: [String; 5]| {
+            let of_machine = [
+                machine.name.clone(),
+                list(&machine.clients),
+                machine.sockets_max.to_string(),
+                Bytes(machine.buffers_bytes_max).to_string(),
+            ];
+            table.add_row(of_machine.into_iter().chain(at));
+        };
+        for interface in &machine.interfaces {
+            add([
+                interface.lan.clone(),
+                interface.member.clone(),
+                list(&interface.addresses),
+                interface.mtu.map_or("-".to_owned(), |mtu| mtu.to_string()),
+                interface.cpu.map_or("inline".to_owned(), |cpu| format!("processor {cpu}")),
+            ]);
+        }
+        // Their addresses and MTU are in the table of lines.
+        for line in &machine.lines {
+            add([&line.line, &line.guest, "-", "-", "inline"].map(str::to_owned));
+        }
     }
     table
 }

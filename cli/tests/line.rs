@@ -55,6 +55,12 @@ fn host_serves_a_line_over_an_adapter_between_two_machines() {
     std::fs::write(&file, FILE).unwrap();
     let check = place.run(&["up", "--check", &file]);
     assert!(check.status.success(), "{}{}", text(&check.stdout), text(&check.stderr));
+    let outline = text(&check.stdout);
+    for (machine, client) in [("NEAR", "CLIENT"), ("FAR", "SERVER")] {
+        let mut rows = outline.lines().map(str::split_whitespace);
+        let is_row = |row: std::str::SplitWhitespace<'_>| row.take(2).eq([machine, client]);
+        assert!(rows.any(is_row), "{outline}");
+    }
     let mut up = place.command(&["up", &file, "--socket", &socket]);
     let mut up = Process(up.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();

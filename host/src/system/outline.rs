@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use fabric::name::{LanName, Name};
 use serde::Serialize;
 
 use super::lan::LanRule;
@@ -184,7 +185,7 @@ pub struct MachineOutline {
     /// LANs that it is at.
     pub interfaces: Vec<InterfaceOutline>,
     /// Lines that it is at.
-    pub lines: Vec<String>,
+    pub lines: Vec<MachineLineOutline>,
     /// Networks that it reaches over others: the network, and the address.
     pub routes: Vec<(String, String)>,
     /// Clients with limits of their own.
@@ -202,6 +203,17 @@ pub struct InterfaceOutline {
     pub addresses: Vec<String>,
     /// Bytes of the longest packet. None for what the LAN takes.
     pub mtu: Option<u32>,
+    /// The processor of its driver. None for inline.
+    pub cpu: Option<usize>,
+}
+
+/// A line that a TCPIP machine is at.
+#[derive(Clone, Debug, Serialize)]
+pub struct MachineLineOutline {
+    /// The line.
+    pub line: String,
+    /// The guest at its end.
+    pub guest: String,
 }
 
 /// Limits of a client of a TCPIP machine.
@@ -384,6 +396,11 @@ impl MachineRule {
             member: interface.member.to_string(),
             addresses: interface.addresses.iter().map(ToString::to_string).collect(),
             mtu: interface.mtu,
+            cpu: interface.processor,
+        };
+        let line = |(guest, line): &(Name, LanName)| MachineLineOutline {
+            line: line.to_string(),
+            guest: guest.to_string(),
         };
         let limits = self.of_clients.iter().map(|(guest, limits)| ClientOutline {
             guest: guest.to_string(),
@@ -402,7 +419,7 @@ impl MachineRule {
             cpu: self.processor,
             introduce: self.introduce,
             interfaces: self.interfaces.iter().map(interface).collect(),
-            lines: self.lines.iter().map(|(_, line)| line.to_string()).collect(),
+            lines: self.lines.iter().map(line).collect(),
             routes: routes.collect(),
             limits: limits.collect(),
         }
