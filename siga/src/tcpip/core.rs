@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::client::Client;
 use super::engine::Engine;
 use super::held::Held;
+use super::lans::Rang;
 use super::own::{Own, Worked};
 use super::waiting::Waiting;
 use crate::waiting::after;
@@ -90,6 +91,8 @@ pub(super) struct Core {
     /// Whether another thread has ended the sleep of a driver that is a verb, and of one that is the stack's thread.
     interrupted: [bool; 2],
     pub(super) worker: Worker,
+    /// Memory for the doorbells that end a sleep.
+    pub(super) rang: Rang,
     /// How many times somebody has received what had come.
     pub(super) pumps: u64,
     /// Whether something has come, or was done, that is news for waiters for anything.
@@ -118,6 +121,7 @@ impl Core {
             asleep_until: None,
             interrupted: [false; 2],
             worker: Worker::None,
+            rang: Rang::default(),
             pumps: 0,
             has_worked: false,
             has_more: false,

@@ -84,6 +84,8 @@ struct Waiter {
 pub(super) struct Waiting {
     /// By what they wait for. None of the lists is empty.
     waiters: HashMap<Interest, Vec<Waiter>>,
+    /// What the driver waits for, and the number of its ticket. It is registered for each sleep, and costs no memory then.
+    drivers: Vec<(Interest, u64)>,
     tickets: u64,
     /// How many of the waiters cannot drive.
     elsewhere: usize,
@@ -100,6 +102,10 @@ impl Waiting {
         self.tickets += 1;
         self.elsewhere += usize::from(wakeup.is_elsewhere());
         let number = self.tickets;
+        if let Wakeup::Driver = wakeup {
+            self.drivers.push((interest, number));
+            return Ticket { interest, number };
+        }
         self.waiters.entry(interest).or_default().push(Waiter { number, wakeup });
         Ticket { interest, number }
     }
@@ -107,6 +113,10 @@ impl Waiting {
     /// Removes a waiter that has not been woken yet, and returns how it would have been woken. Drop that without the lock:
     /// dropping a waker may run code of a runtime.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Wakeup> {
+        if let Some(at) = self.drivers.iter().position(|(_, number)| *number == ticket.number) {
+            self.drivers.swap_remove(at);
+            return Some(Wakeup::Driver);
+        }
         let waiters = self.waiters.get_mut(&ticket.interest)?;
         let at = waiters.iter().position(|waiter| waiter.number == ticket.number)?;
         let removed = waiters.swap_remove(at);
@@ -125,7 +135,7 @@ impl Waiting {
         anything: bool,
         mut wake: impl FnMut(Wakeup),
     ) {
-        if self.waiters.is_empty() {
+        if self.waiters.is_empty() && self.drivers.is_empty() {
             return;
         }
         while let Some(awaited) = net.take_news() {
@@ -138,6 +148,12 @@ impl Waiting {
 
     /// Removes the waiters that wait for this.
     fn take_waiters_of(&mut self, interest: Interest, wake: &mut impl FnMut(Wakeup)) {
+        let before = self.drivers.len();
+        self.drivers.retain(|(other, _)| *other != interest);
+        (self.drivers.len()..before).for_each(|_| wake(Wakeup::Driver));
+        if self.waiters.is_empty() {
+            return;
+        }
         for waiter in self.waiters.remove(&interest).into_iter().flatten() {
             self.elsewhere -= usize::from(waiter.wakeup.is_elsewhere());
             wake(waiter.wakeup);
@@ -157,7 +173,9 @@ impl Waiting {
     /// Removes all waiters.
     pub(super) fn take_all(&mut self) -> Vec<Wakeup> {
         self.elsewhere = 0;
-        self.waiters.drain().flat_map(|(_, waiters)| waiters).map(|waiter| waiter.wakeup).collect()
+        let drivers = self.drivers.drain(..).map(|_| Wakeup::Driver);
+        let others = self.waiters.drain().flat_map(|(_, waiters)| waiters);
+        drivers.chain(others.map(|waiter| waiter.wakeup)).collect()
     }
 }
 

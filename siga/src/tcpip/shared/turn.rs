@@ -16,7 +16,6 @@ use os::sync::pause;
 use super::super::core::{Core, Driver, Worker};
 use super::super::driver::Placement;
 use super::super::engine::Engine;
-use super::super::lans::Rang;
 use super::super::waiting::{Interest, Signal, Ticket, Wakeup};
 use super::inside::{Inside, PutOff};
 use super::{Dropped, Shared, own_number};
@@ -285,9 +284,9 @@ impl<'a> Turn<'a> {
         let ticket = interest.map(|interest| self.add(interest, Wakeup::Driver));
         self.asleep_until = Some(until);
         let sleeper = self.net.sleeper().clone();
+        let mut rang = std::mem::take(&mut self.rang);
         self.unlock();
         let time = (until != u64::MAX).then(|| Duration::from_nanos(until.saturating_sub(start)));
-        let mut rang = Rang::default();
         let waited = match driver {
             Driver::Verb => sleeper.wait(time, &mut rang),
             // The stack's thread leaves the doorbells as they are: a verb that has become the driver meanwhile needs them.
@@ -317,6 +316,7 @@ impl<'a> Turn<'a> {
             if !rang.is_empty() {
                 turn.has_worked |= turn.net.heard(&rang, slept_ns);
             }
+            turn.rang = rang;
             waited?;
         }
         Ok(turn)
