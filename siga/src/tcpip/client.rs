@@ -49,8 +49,8 @@ pub(super) struct Client {
     meetings: Vec<Meeting>,
     peers: Vec<Peer>,
     sleeper: Arc<LansSleeper>,
-    /// Set after a wait elsewhere was prepared: whose doorbells ring by now is not known.
-    has_waited: bool,
+    /// Set after a sleep was prepared, here or elsewhere, until it is known whose doorbells have rung.
+    has_slept: bool,
     /// When what failed for want of memory or descriptors is tried again: nobody says when they are there.
     retry_ns: Option<u64>,
     /// What has come, put together for a program that takes it where it lies.
@@ -124,7 +124,7 @@ impl Client {
             meetings: Vec::new(),
             peers: Vec::new(),
             sleeper,
-            has_waited: false,
+            has_slept: false,
             retry_ns: None,
             scratch: Vec::new(),
         })
@@ -230,7 +230,7 @@ impl Client {
             worked.has_worked = true;
         }
         for _ in 0..ROUNDS_MAX {
-            let found = match std::mem::take(&mut self.has_waited) {
+            let found = match std::mem::take(&mut self.has_slept) {
                 true => self.waiter.try_next()?.map(|(key, _)| key),
                 false => self.waiter.try_next_busy()?,
             };
@@ -443,11 +443,12 @@ impl Client {
     }
 
     pub(super) fn prepare_sleep(&mut self) -> Option<u64> {
+        self.has_slept = true;
         self.waiter.prepare_sleep()
     }
 
     pub(super) fn prepare_wait(&mut self) -> bool {
-        self.has_waited = true;
+        self.has_slept = true;
         self.waiter.prepare_wait()
     }
 
@@ -456,6 +457,7 @@ impl Client {
     }
 
     pub(super) fn heard(&mut self, rang: &Rang, slept_ns: u64) -> bool {
+        self.has_slept = false;
         rang.of_first().is_some_and(|rang| self.waiter.heard(rang, slept_ns))
     }
 
