@@ -350,7 +350,9 @@ impl Host {
         let (own, system) = (end.guest, &self.system);
         let may_have = match kind {
             Kind::LAN => system.may_share_lan(own, peer),
-            Kind::INTRODUCED => system.may_be_introduced(own, peer),
+            Kind::INTRODUCED => {
+                system.may_be_introduced(own, peer) || system.may_be_introduced(peer, own)
+            }
             _ => system.may_connect(own, peer) || system.may_connect(peer, own),
         };
         if !may_have {

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use fabric::control::{Kind, UserData};
 use fabric::name::Name;
-use fabric::path::{SendError, Shape};
+use fabric::path::{Reason, SendError, Severed, Shape};
 use net::tcpip::ConnectionId;
-use net::tcpip::service::{self, Left};
+use net::tcpip::service::{self, CLOSE_NS_MAX, Left};
 use os::event::Event;
 use os::processor::now_ns;
 
@@ -33,6 +33,12 @@ const MEETING_MAX: Duration = Duration::from_secs(5);
 
 /// Bytes that are given in one piece to a program that takes what has come where it lies: they are copied for that.
 const PIECE_BYTES_MAX: usize = 64 << 10;
+
+/// Requests for paths that one look takes in.
+const PENDING_PER_CALL_MAX: usize = 4;
+
+/// Calls that take in what another client had sent before its path ended, at most: a queue has so many buffers, each with some packed messages.
+const CALLS_AT_END_MAX: usize = 256;
 
 /// Rounds of taking in what has come in one verb that does not wait.
 const ROUNDS_MAX: usize = 64;
@@ -61,12 +67,13 @@ pub(super) struct Client {
 struct Meeting {
     /// What the machine calls the other client and us.
     at: u32,
-    connecting: Connecting,
+    /// None as long as the other client, which is to ask, has not asked.
+    connecting: Option<Connecting>,
     until_ns: u64,
 }
 
 impl Meeting {
-    fn new(at: u32, connecting: Connecting) -> Meeting {
+    fn new(at: u32, connecting: Option<Connecting>) -> Meeting {
         Meeting { at, connecting, until_ns: after(MEETING_MAX) }
     }
 }
@@ -75,6 +82,8 @@ impl Meeting {
 struct Peer {
     at: u32,
     path: Key,
+    /// When the path is given up: it has no room for what is to be said of connections that are closed.
+    closes_by_ns: Option<u64>,
 }
 
 /// A pair of clients, as a request for its path names it.
@@ -229,6 +238,10 @@ impl Client {
             self.net.retry();
             worked.has_worked = true;
         }
+        // A verb may have found that the machine is gone.
+        if self.net.gone().is_some() {
+            self.end_path();
+        }
         for _ in 0..ROUNDS_MAX {
             let found = match std::mem::take(&mut self.has_slept) {
                 true => self.waiter.try_next()?.map(|(key, _)| key),
@@ -247,6 +260,9 @@ impl Client {
         if self.meeting_until().is_some_and(|until| until <= now_ns()) {
             self.complete();
         }
+        if self.closes_by().is_some_and(|until| until <= now_ns()) {
+            self.give_up_peers();
+        }
         self.flush();
         Ok(worked)
     }
@@ -259,17 +275,35 @@ impl Client {
         } else if self.path == Some(key) {
             self.take_in_from_machine();
             self.begin_to_meet();
+            self.look_behind_ends();
         } else if let Some(index) = self.peers.iter().position(|peer| peer.path == key) {
             self.take_in_from_peer(index);
         }
     }
 
-    /// Asks for paths to the clients that the machine has named.
+    /// Takes in what other clients have sent before the machine said that a connection has ended.
+    fn look_behind_ends(&mut self) {
+        while let Some(at) = self.net.next_to_look_at() {
+            for _ in 0..CALLS_AT_END_MAX {
+                let Some((net, path)) = self.split_peer(at) else { break };
+                // An end of the path is found with the next look at it.
+                if !matches!(net.take_in_from(at, path.receiver().raw()), Ok(true)) {
+                    break;
+                }
+            }
+            self.net.has_looked_at(at);
+        }
+    }
+
+    /// Asks for paths to the clients that the machine has named, and waits for those that it is to be asked for.
     fn begin_to_meet(&mut self) {
+        while let Some(at) = self.net.next_to_expect() {
+            self.meetings.push(Meeting::new(at, None));
+        }
         while let Some((at, name)) = self.net.next_to_meet() {
             let options = PathOptions { kind: Kind::INTRODUCED, data: of_pair(at), ..self.options };
             match self.guest().start_connecting(name.as_str(), &options) {
-                Ok(connecting) => self.meetings.push(Meeting::new(at, connecting)),
+                Ok(connecting) => self.meetings.push(Meeting::new(at, Some(connecting))),
                 // Then they talk over the machine.
                 Err(_) => self.net.lose_peer(at),
             }
@@ -283,7 +317,9 @@ impl Client {
         if let Some(Served::Guest(guest)) = waiter.get_mut(*guest) {
             let now = now_ns();
             meetings.retain_mut(|Meeting { at, connecting, until_ns }| {
-                match guest.try_complete(connecting) {
+                let completed_now =
+                    connecting.as_mut().map_or(Ok(None), |it| guest.try_complete(it));
+                match completed_now {
                     Ok(None) if now < *until_ns => return true,
                     Ok(Some(path)) => completed.push((*at, path)),
                     Ok(None) | Err(_) => net.lose_peer(*at),
@@ -293,7 +329,7 @@ impl Client {
         }
         for (at, path) in completed {
             match waiter.add(Served::Path(path)) {
-                Ok(path) if net.meet(at) => peers.push(Peer { at, path }),
+                Ok(path) if net.meet(at) => peers.push(Peer { at, path, closes_by_ns: None }),
                 // It was called off meanwhile.
                 Ok(path) => drop(waiter.remove(path)),
                 Err(_) => net.lose_peer(at),
@@ -326,7 +362,7 @@ impl Client {
         }
     }
 
-    /// Says what is to be said to other clients. A path that has ended is found so by the next look at it, behind what has come.
+    /// Says what is to be said to other clients.
     fn flush_to_peers(&mut self) {
         let mut last = None;
         while let Some(at) = self.net.next_to_flush(last) {
@@ -335,32 +371,61 @@ impl Client {
             let (senders, receivers) = path.halves();
             net.give_back_at(at, receivers[0].raw());
             let flushed = net.flush_to(at, senders[0].raw());
-            let is_short = !matches!(flushed, Ok(_) | Err(SendError::Severed(_)));
-            senders[0].set_wants_room(!is_short && net.is_waiting_at(at));
-            if is_short {
-                self.retry_ns.get_or_insert_with(|| after(RETRY));
+            let is_leaving = matches!(flushed, Ok(false)) && net.is_leaving_at(at);
+            senders[0].set_wants_room(flushed.is_ok() && net.is_waiting_at(at));
+            match flushed {
+                Ok(_) => {}
+                Err(SendError::Severed(severed)) => self.end_path_to(at, severed),
+                Err(_) => drop(self.retry_ns.get_or_insert_with(|| after(RETRY))),
+            }
+            if let Some(peer) = self.peers.iter_mut().find(|peer| peer.at == at) {
+                peer.closes_by_ns = is_leaving.then(|| {
+                    peer.closes_by_ns.unwrap_or_else(|| now_ns().saturating_add(CLOSE_NS_MAX))
+                });
             }
         }
     }
 
+    /// When the first path is given up that has no room for what is to be said of connections that are closed.
+    fn closes_by(&self) -> Option<u64> {
+        self.peers.iter().filter_map(|peer| peer.closes_by_ns).min()
+    }
+
+    /// Gives up the paths to clients that have taken nothing for so long: the machine is to hear of the closes.
+    fn give_up_peers(&mut self) {
+        let now = now_ns();
+        let is_over = |peer: &Peer| peer.closes_by_ns.is_some_and(|until| until <= now);
+        while let Some(index) = self.peers.iter().position(is_over) {
+            self.end_peer(
+                index,
+                Left::Severed(Severed { reason: Reason::Ours, data: UserData::default() }),
+            );
+        }
+    }
+
     /// The path to another client has ended, which is learned by sending: what had come before is taken in first.
-    fn end_path_to(&mut self, at: u32) {
-        for _ in 0..ROUNDS_MAX {
+    fn end_path_to(&mut self, at: u32, severed: Severed) {
+        let mut ended = Left::Severed(severed);
+        for _ in 0..CALLS_AT_END_MAX {
             let Some((net, path)) = self.split_peer(at) else { return };
-            let ended = match net.take_in_from(at, path.receiver().raw()) {
-                Ok(true) => continue,
-                Ok(false) => return,
-                Err(left) => left,
-            };
-            if let Some(index) = self.peers.iter().position(|peer| peer.at == at) {
-                self.end_peer(index, ended);
+            match net.take_in_from(at, path.receiver().raw()) {
+                Ok(true) => {}
+                // The peer may have ended its half alone.
+                Ok(false) => break,
+                Err(left) => {
+                    ended = left;
+                    break;
+                }
             }
+        }
+        if let Some(index) = self.peers.iter().position(|peer| peer.at == at) {
+            self.end_peer(index, ended);
         }
     }
 
     /// The path to another client has ended, or is to end. Its pages stay readable.
     fn end_peer(&mut self, index: usize, left: Left) {
-        let Peer { at, path } = self.peers.swap_remove(index);
+        let Peer { at, path, .. } = self.peers.swap_remove(index);
         self.net.lose_peer(at);
         if let Some(Served::Path(path)) = self.waiter.remove(path) {
             match left {
@@ -393,7 +458,7 @@ impl Client {
         for Meeting { at, .. } in self.meetings.drain(..) {
             self.net.lose_peer(at);
         }
-        for Peer { at, path } in self.peers.drain(..) {
+        for Peer { at, path, .. } in self.peers.drain(..) {
             self.net.lose_peer(at);
             self.waiter.remove(path);
         }
@@ -401,19 +466,23 @@ impl Client {
 
     /// Nobody connects to a client but other clients, of which the machine has told it.
     fn serve_guest(&mut self) {
-        let Client { net, waiter, guest, meetings, peers, options, .. } = self;
+        let Client { net, waiter, guest, meetings, options, .. } = self;
         let Some(Served::Guest(guest)) = waiter.get_mut(*guest) else { return };
-        while let Some(pending) = guest.pending() {
+        // What is left keeps the guest ready.
+        for _ in 0..PENDING_PER_CALL_MAX {
+            let Some(pending) = guest.pending() else { break };
             let is_path = pending.kind == Kind::INTRODUCED && pending.shape == Shape::SIMPLE;
             let at = pair_of(pending.data);
-            let is_new = !meetings.iter().any(|meeting| meeting.at == at)
-                && !peers.iter().any(|peer| peer.at == at);
-            if !is_path || !is_new || !net.expects(at, pending.from) {
+            let is_expected = is_path && net.expects(at, pending.from);
+            let mut meetings = meetings.iter_mut().filter(|_| is_expected);
+            let is_it = |meeting: &&mut Meeting| meeting.at == at && meeting.connecting.is_none();
+            let Some(meeting) = meetings.find(is_it) else {
                 guest.refuse(pending, UserData::default());
                 continue;
-            }
+            };
             match guest.start_accepting(pending, options) {
-                Ok(connecting) => meetings.push(Meeting::new(at, connecting)),
+                Ok(connecting) => meeting.connecting = Some(connecting),
+                // It is over with the next look.
                 Err(_) => net.lose_peer(at),
             }
         }
@@ -426,7 +495,8 @@ impl Client {
 
     /// Nothing else is due by itself: all times are the machine's.
     pub(super) fn due(&self) -> Option<u64> {
-        self.retry_ns.into_iter().chain(self.meeting_until()).min()
+        let dues = [self.retry_ns, self.meeting_until(), self.closes_by()];
+        dues.into_iter().flatten().min()
     }
 
     /// When the first path that is being made to another client is given up.
@@ -556,7 +626,7 @@ impl Client {
             Ok(sent) => sent,
             Err(SendError::Severed(severed)) => {
                 match route {
-                    Some(at) => self.end_path_to(at),
+                    Some(at) => self.end_path_to(at, severed),
                     None => net.lose_path(severed, path.receiver().raw()),
                 }
                 0
@@ -618,9 +688,9 @@ impl Client {
         fill: impl FnOnce(&mut [u8]) -> (usize, R),
     ) -> Option<R> {
         if let Some(at) = self.net.route(id) {
-            match self.split_peer(at).map(|(_, path)| path.sender().raw().ended().is_some()) {
-                Some(false) => {}
-                Some(true) => self.end_path_to(at),
+            match self.split_peer(at).map(|(_, path)| path.sender().raw().ended()) {
+                Some(None) => {}
+                Some(Some(severed)) => self.end_path_to(at, severed),
                 None => self.net.break_moved(id),
             }
         }

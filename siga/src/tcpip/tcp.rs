@@ -498,9 +498,9 @@ impl TcpStream {
     /// have one and want the other would wait for ever. What `fill` drops is closed when it is over.
     pub fn send_with<R>(&self, fill: impl FnOnce(&mut [u8]) -> (usize, R)) -> io::Result<R> {
         let mut fill = Some(fill);
+        // It is taken when there is room: a path may have ended whose room was seen.
         self.write_when(|core, id| {
-            let fill = fill.take().expect("it is called once");
-            core.net.send_with(id, fill)
+            core.net.send_with(id, |room| fill.take().expect("it is called once")(room))
         })
     }
 
@@ -535,7 +535,7 @@ impl TcpStream {
         }
         let mut fill = Some(fill);
         self.write_when(|core, id| {
-            let fill = fill.take().expect("it is called once");
+            let fill = |room: &mut [IoSliceMut<'_>]| fill.take().expect("it is called once")(room);
             core.net.send_pieces_with(id, bytes_max, fill)
         })
     }

@@ -59,6 +59,8 @@ pub struct Client {
     /// Other clients that there is a path to, or will be, and what the machine is to be told of them.
     peers: BTreeMap<u32, Peer>,
     to_answer: VecDeque<Head>,
+    /// Peers from whom all is to be taken in that has come: the machine has said that a connection with them has ended.
+    to_look_at: BTreeSet<u32>,
     /// Why there is no machine any more.
     gone: Option<Left>,
 }
@@ -346,7 +348,8 @@ impl Client {
             Direct::Finished => return Readable::Finished,
             Direct::No | Direct::Nothing => {}
         }
-        if self.may_still_come(connection) {
+        let is_shut = connection.is_receive_shut;
+        if !is_shut && self.may_still_come(connection) {
             return Readable::Nothing;
         }
         match () {
@@ -1138,6 +1141,7 @@ impl Client {
                     if !one.has_told_end {
                         one.end.get_or_insert(Failure::of_code(head.code));
                     }
+                    self.on_broken(index);
                 }
                 _ => return Err(Fault::Socket),
             },

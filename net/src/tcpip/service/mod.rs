@@ -37,6 +37,9 @@ pub const CREDIT_BYTES_MAX: usize = 1 << 20;
 /// The least credit that a socket is given. A client whose budget does not reach for that opens no more sockets.
 pub const CREDIT_BYTES_MIN: usize = 16 << 10;
 
+/// Nanoseconds that what was sent before a close may wait for the other side to take it.
+pub const CLOSE_NS_MAX: u64 = 60_000_000_000;
+
 /// Bytes in buffers of the path that may be on their way: twice the credit of a socket, so that a socket that is not read leaves
 /// the others as much.
 pub const WINDOW_BYTES: usize = 2 * CREDIT_BYTES_MAX;

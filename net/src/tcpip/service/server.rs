@@ -300,6 +300,8 @@ impl Service {
             (Kind::Ready, Stage::Expected, _) if is_asked => (Stage::Apart, false),
             (Kind::Met, Stage::Meeting, 0) if !is_asked => (Stage::Met, false),
             (Kind::Met, Stage::Meeting, _) if !is_asked => (Stage::Apart, true),
+            // Whoever was to be asked has waited long enough. One that asks yet is refused.
+            (Kind::Met, Stage::Expected | Stage::Meeting, 1) => (Stage::Apart, false),
             // A path that there was is gone.
             (Kind::Met, Stage::Met, 1) => (Stage::Apart, false),
             _ => return,

@@ -154,6 +154,9 @@ impl World {
 
     /// Clients that are to meet get a path, unless the world keeps them apart.
     fn meet(&mut self) {
+        for Party { client, .. } in &mut self.parties {
+            while client.next_to_expect().is_some() {}
+        }
         for at in 0..self.parties.len() {
             while let Some((peer, name)) = self.parties[at].client.next_to_meet() {
                 let own = format!("C{at}").parse().unwrap();
@@ -189,7 +192,9 @@ impl World {
                     client.lose_peer(at);
                     return false;
                 }
-                let _ = client.flush_to(at, sender);
+                client.give_back_at(at, receiver);
+                let flushed = client.flush_to(at, sender);
+                assert!(matches!(flushed, Ok(_) | Err(SendError::Severed(_))), "{flushed:?}");
                 sender.flush();
                 if client.is_blocked_at(at) && sender.is_ready() {
                     client.has_room_at(at);
@@ -246,12 +251,18 @@ impl World {
             }
         }
         while self.base.stack.poll(self.base.now, &mut Nobody) {}
-        for Party { client, near, sleeps, .. } in &mut self.parties {
+        for Party { client, near, sleeps, peers, .. } in &mut self.parties {
             if *sleeps {
                 continue;
             }
             near.1.hear(Listen::Now);
             client.take_in(&mut near.1);
+            while let Some(at) = client.next_to_look_at() {
+                if let Some((_, receiver)) = peers.get_mut(&at) {
+                    while client.take_in_from(at, receiver) == Ok(true) {}
+                }
+                client.has_looked_at(at);
+            }
             if client.is_blocked() && near.0.is_ready() {
                 client.has_room();
             }

@@ -24,6 +24,9 @@ use crate::tcpip::{ConnectionId, Writable};
 /// Peers of a client, at most. The machine is told that more are not wanted.
 const PEERS_MAX: usize = 64;
 
+/// Answers to introductions that wait for room on the path to the machine, at most.
+const ANSWERS_MAX: usize = 4096;
+
 /// Connections that a peer knows and the machine has not told us of, at most.
 const HELLOS_MAX: usize = 4096;
 
@@ -42,7 +45,7 @@ mod tell {
 /// How far a client is with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its program is to ask for a path.
+    /// Its program is to ask for a path, or is to be asked for one.
     ToMeet,
     /// A path is being made: by whoever asks for it.
     Meeting,
@@ -99,6 +102,8 @@ struct Link {
     has_finished: bool,
     /// Set once the peer has closed its side.
     is_gone: bool,
+    /// Set once the connection has ended at the machine, and what had come by then was taken in.
+    is_cut_off: bool,
     /// What it is told when this side is closed, and the socket that the machine is told of then.
     bye: (u8, u64),
     leaving: Option<u32>,
@@ -122,6 +127,7 @@ impl Link {
             to_return: 0,
             has_finished: false,
             is_gone: false,
+            is_cut_off: false,
             bye: (0, 0),
             leaving: None,
         }
@@ -208,11 +214,11 @@ impl Client {
             }
             _ => return Err(Fault::Value),
         }
-        // One that is not answered stays expected, and the two talk over the machine.
-        if self.to_answer.len() >= 2 * PEERS_MAX || self.peers.contains_key(&pair) {
-            return Ok(());
+        if self.to_answer.len() >= ANSWERS_MAX {
+            return Err(Fault::Value);
         }
-        if self.peers.len() >= PEERS_MAX {
+        // A pair of a machine that is gone may have the same number. Those who do not meet talk over the machine.
+        if self.peers.len() >= PEERS_MAX || self.peers.contains_key(&pair) {
             let kind = if is_asked { Kind::Ready } else { Kind::Met };
             self.to_answer.push_back(Head { code: 1, ..Head::new(kind, pair) });
             return Ok(());
@@ -220,16 +226,25 @@ impl Client {
         if is_asked {
             self.to_answer.push_back(Head::new(Kind::Ready, pair));
         }
-        let stage = if is_asked { Stage::Meeting } else { Stage::ToMeet };
-        self.peers.insert(pair, Peer::new(name, stage, is_asked));
+        self.peers.insert(pair, Peer::new(name, Stage::ToMeet, is_asked));
         Ok(())
     }
 
     /// A pair whose other client is to be asked for a path, and that client's guest. [`Client::meet`] or [`Client::lose_peer`] says what has
     /// become of that.
     pub fn next_to_meet(&mut self) -> Option<(u32, Name)> {
+        self.begin_to_meet(false)
+    }
+
+    /// A pair whose other client asks for a path. [`Client::meet`] or [`Client::lose_peer`] says what has become of that.
+    pub fn next_to_expect(&mut self) -> Option<u32> {
+        self.begin_to_meet(true).map(|(pair, _)| pair)
+    }
+
+    fn begin_to_meet(&mut self, is_asked: bool) -> Option<(u32, Name)> {
         let mut peers = self.peers.iter_mut();
-        let (pair, peer) = peers.find(|(_, peer)| peer.stage == Stage::ToMeet)?;
+        let is_to_meet = |peer: &Peer| peer.stage == Stage::ToMeet && peer.is_asked == is_asked;
+        let (pair, peer) = peers.find(|(_, peer)| is_to_meet(peer))?;
         peer.stage = Stage::Meeting;
         Some((*pair, peer.name))
     }
@@ -257,12 +272,10 @@ impl Client {
     /// There is no path to a peer, or no more. What has moved there is reset; the rest goes on over the machine.
     pub fn lose_peer(&mut self, at: u32) {
         let Some(peer) = self.peers.get_mut(&at) else { return };
-        let is_to_say = match peer.stage {
-            Stage::ToMeet | Stage::Meeting => !peer.is_asked,
-            Stage::Met => true,
-            Stage::Over => return,
-        };
-        if is_to_say && self.gone.is_none() {
+        if peer.stage == Stage::Over {
+            return;
+        }
+        if self.gone.is_none() {
             self.to_answer.push_back(Head { code: 1, ..Head::new(Kind::Met, at) });
         }
         peer.stage = Stage::Over;
@@ -312,6 +325,10 @@ impl Client {
 
     /// The machine says that the other side has closed a half that had moved: its end comes directly, if it still can.
     pub(super) fn on_moved_in(&mut self, index: u32) {
+        // The program may have closed it meanwhile.
+        if self.slots[index as usize].is_closed() {
+            return;
+        }
         let Some(one) = connection_at(&mut self.slots, index) else { return };
         one.is_moved_in = true;
         let Some(one) = connection_of_slot(&self.slots, index) else { return };
@@ -332,8 +349,34 @@ impl Client {
         let Some(link) = peer.links.get(&number) else { return false };
         peer.stage == Stage::Met
             && (one.is_moved_in || link.begins_at.is_some())
-            && !link.has_finished
-            && !link.is_gone
+            && !(link.has_finished || link.is_gone || link.is_cut_off)
+    }
+
+    /// A connection has ended at the machine: what its other side had sent directly by then still counts.
+    pub(super) fn on_broken(&mut self, index: u32) {
+        let link = connection_of_slot(&self.slots, index).and_then(|one| one.link);
+        self.to_look_at.extend(link.map(|(at, _)| at));
+    }
+
+    /// A peer from whom all is to be taken in that has come: see [`Client::has_looked_at`].
+    pub fn next_to_look_at(&self) -> Option<u32> {
+        self.to_look_at.first().copied()
+    }
+
+    /// All was taken in that had come from a peer: nothing more comes of connections that have ended at the machine.
+    pub fn has_looked_at(&mut self, at: u32) {
+        self.to_look_at.remove(&at);
+        let Client { peers, slots, .. } = self;
+        let Some(peer) = peers.get_mut(&at) else { return };
+        let mut ended = Vec::new();
+        for link in peer.links.values_mut() {
+            let one = link.index.and_then(|index| connection_of_slot(slots, index));
+            if one.is_some_and(|one| one.has_broken) {
+                link.is_cut_off = true;
+                ended.extend(link.index);
+            }
+        }
+        ended.into_iter().for_each(|index| self.note(index));
     }
 
     /// The bytes of a connection can go nowhere: its half has moved to a path that has ended.
@@ -506,6 +549,9 @@ impl Client {
     /// Sends bytes of a stream over the path to a peer: see [`Client::write_all`]. The program has given them away: if the path has ended they are lost
     /// with it, and the connection is reset.
     pub fn write_all_directly(&mut self, id: ConnectionId, bytes: &[u8], sender: &mut Sender) {
+        if bytes.is_empty() {
+            return;
+        }
         let fill = |room: &mut [u8]| room.copy_from_slice(&bytes[..room.len()]);
         let sent = self.write_directly(id, bytes.len(), sender, fill).unwrap_or(0);
         let left = &bytes[sent..];
@@ -558,6 +604,12 @@ impl Client {
     pub fn is_waiting_at(&self, at: u32) -> bool {
         let peer = self.peers.get(&at);
         peer.is_some_and(|peer| !peer.blocked.is_empty() || !peer.to_tell.is_empty())
+    }
+
+    /// Returns true if a connection is closed of which the peer has not been told all.
+    pub fn is_leaving_at(&self, at: u32) -> bool {
+        let peer = self.peers.get(&at);
+        peer.is_some_and(|peer| peer.links.values().any(|link| link.leaving.is_some()))
     }
 
     /// There may be room on the path to a peer again: those who were refused are told.
@@ -809,6 +861,12 @@ impl Client {
         if !link.has_said_hello || link.has_finished || link.is_gone {
             return Err(Fault::Socket);
         }
+        let came =
+            link.index.and_then(|index| connection_of_slot(slots, index)).map(|one| one.came);
+        // What has come over the machine has come.
+        if link.begins_at.is_none() && came.is_some_and(|came| head.value < came) {
+            return Err(Fault::Value);
+        }
         link.begin(head.value);
         if head.code != 0 || head.value != link.came {
             return Err(Fault::Value);
@@ -881,6 +939,7 @@ impl Client {
                         if let Some(one) = connection_at(&mut self.slots, index) {
                             one.link = None;
                         }
+                        peer.blocked.remove(&index);
                         match link.has_said_hello {
                             true => {
                                 link.index = None;
@@ -888,6 +947,7 @@ impl Client {
                             }
                             false => peer.forget(number),
                         }
+                        self.note(index);
                     }
                     return Ok(());
                 };

@@ -16,8 +16,8 @@ use crate::tcpip::service::format::{
 };
 use crate::tcpip::service::parked::Kept;
 use crate::tcpip::service::{
-    CREDIT_BYTES_MAX, CREDIT_BYTES_MIN, DATA_BYTES_MAX, DATAGRAM_BYTES, DATAGRAM_CREDIT_BYTES,
-    Fault,
+    CLOSE_NS_MAX, CREDIT_BYTES_MAX, CREDIT_BYTES_MIN, DATA_BYTES_MAX, DATAGRAM_BYTES,
+    DATAGRAM_CREDIT_BYTES, Fault,
 };
 use crate::tcpip::{
     Awaited, BindError, ConnectError, ConnectionId, KeepAlive, Readable, SendToError, Stack,
@@ -39,9 +39,6 @@ const BYTES_PER_GIFT: usize = 256 << 10;
 
 /// Connections of a listener that may wait for the program, whatever it asks for.
 const BACKLOG_MAX: usize = 4096;
-
-/// How long what was sent before a close may wait for the other side to take it.
-const CLOSE_NS_MAX: u64 = 60_000_000_000;
 
 /// The shortest time after which, and between which, a silent side is asked whether it is there: the questions take the machine's time.
 const KEEP_ALIVE_MIN: Duration = Duration::from_secs(1);
@@ -1048,8 +1045,8 @@ fn writer(sockets: &mut Sockets, head: Head, bytes: usize) -> Result<&mut Connec
         return Err(Fault::Value);
     }
     let connection = connection_of(sockets, head.socket)?;
-    // Nobody writes to a half that is closed.
-    if connection.is_shut {
+    // Nobody writes to a half that is closed, or has moved.
+    if connection.is_shut || connection.has_moved {
         return Err(Fault::Socket);
     }
     connection.client_may = connection.client_may.checked_sub(bytes).ok_or(Fault::Credit)?;

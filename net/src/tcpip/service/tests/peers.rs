@@ -338,9 +338,9 @@ fn close_is_said_to_the_machine_behind_what_goes_directly() {
     }
     world.close(0, near);
     world.settle();
-    let is_there = world.parties[0].client.sockets() == 1;
-    let has_room = world.parties[0].client.is_waiting_at(0);
-    assert_eq!(is_there, has_room, "it is closed when all of it is on its way");
+    let client = &world.parties[0].client;
+    assert!(client.is_waiting_at(0) && client.is_leaving_at(0), "the path has room for all of it");
+    assert_eq!(client.sockets(), 1, "it is closed when all of it is on its way");
     world.parties[1].sleeps = false;
     let mut found = 0;
     world.until(|world| {
@@ -351,6 +351,63 @@ fn close_is_said_to_the_machine_behind_what_goes_directly() {
     world.close(1, far);
     world.settle();
     assert!(are_undisturbed(&world) && nothing_is_left(&world));
+}
+
+#[test]
+fn closes_that_cross_leave_both_sides_their_machine() {
+    let (mut world, [near, far]) = introduced();
+    world.parties[0].sleeps = true;
+    world.close(1, far);
+    world.settle();
+    // The machine has said that the other half is over. This side looks behind its own close, of which the machine has not heard then.
+    world.close(0, near);
+    let Party { client, near: (sender, receiver), peers, .. } = &mut world.parties[0];
+    client.flush_to(0, &mut peers.get_mut(&0).unwrap().0).unwrap();
+    assert!(client.flush(sender).unwrap());
+    receiver.hear(Listen::Now);
+    assert!(client.take_in(receiver));
+    world.parties[0].sleeps = false;
+    world.settle();
+    assert!(are_undisturbed(&world) && nothing_is_left(&world));
+}
+
+#[test]
+fn half_that_is_not_to_be_received_any_more_is_at_its_end() {
+    let (mut world, [near, far]) = introduced();
+    let client = &mut world.parties[0].client;
+    assert_eq!(client.readable(near), Readable::Nothing);
+    client.shut_receiving(near);
+    assert_eq!(client.readable(near), Readable::Finished);
+    assert_eq!(world.write(1, far, b"for nobody"), 10);
+    world.settle();
+    assert_eq!(world.parties[0].client.readable(near), Readable::Finished);
+    assert!(are_undisturbed(&world));
+}
+
+#[test]
+fn reader_hears_that_a_connection_has_ended_though_the_path_to_the_peer_has_not() {
+    let (mut world, [near, far]) = introduced();
+    world.parties[0].sleeps = true;
+    assert_eq!(world.write(1, far, b"before"), 6);
+    world.step();
+    // The peer is no client any more, and keeps the path.
+    world.drop_far(1);
+    world.settle();
+    world.parties[0].sleeps = false;
+    world.settle();
+    assert!(world.parties[0].peers.contains_key(&0));
+    assert_eq!(world.read(0, near, 100), b"before");
+    assert_eq!(world.parties[0].client.readable(near), Readable::Failed);
+    assert_eq!(world.parties[0].client.take_end(near), Some(Failure::Reset));
+}
+
+#[test]
+fn nothing_goes_over_the_machine_once_a_half_has_moved() {
+    let (mut world, [near, _]) = introduced();
+    let (sender, _) = &mut world.parties[0].near;
+    sender.send(&Head::new(Kind::Data, near.index() as u32).bytes(), b"late").unwrap();
+    world.settle();
+    assert_eq!(world.parties[0].left, Some(Left::Fault(Fault::Socket)));
 }
 
 #[test]
@@ -390,6 +447,7 @@ fn introduction_that_is_called_off_leaves_no_place_for_its_path() {
     near.1.hear(Listen::Now);
     assert!(client.take_in(&mut near.1) && client.gone().is_none());
     let name = "OTHER".parse().unwrap();
+    assert_eq!((client.next_to_expect(), client.next_to_expect()), (Some(3), None));
     assert!(!client.expects(0, name) && !client.meet(0) && !client.meet(4));
     assert!(client.expects(3, name) && !client.expects(3, "ANOTHER".parse().unwrap()));
     assert_eq!(client.next_to_meet(), None);
