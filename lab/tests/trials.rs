@@ -681,8 +681,17 @@ fn connections_of_tcp_each_carry_a_question_and_an_answer() {
 }
 
 /// What may be between the programs of `network-stream`, but for what is not built yet.
-const LINKS: [&str; 8] =
-    ["machine", "machine-lan", "hipersockets", "lan", "iucv", "veth", "loopback", "cms"];
+const LINKS: [&str; 9] = [
+    "machine",
+    "machine-own",
+    "machine-lan",
+    "hipersockets",
+    "lan",
+    "iucv",
+    "veth",
+    "loopback",
+    "cms",
+];
 
 /// The levels of a network workload that all its trials here have.
 fn network<'a>(link: &'a str, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
@@ -744,7 +753,9 @@ fn requests_are_answered_over_every_link_with_a_connection_for_each_or_one_for_a
 #[test]
 fn programs_and_machines_wait_in_every_way() {
     for wait in ["spin", "adaptive", "block"] {
-        for link in ["machine", "introduced", "machine-lan", "lan", "iucv", "ctc", "loopback"] {
+        for link in
+            ["machine", "introduced", "machine-own", "machine-lan", "lan", "ctc", "loopback"]
+        {
             let mut levels = network(link, &[("request_bytes", "200"), ("bytes", "1000")]);
             levels.retain(|(name, _)| !name.ends_with("wait"));
             levels.extend([("wait", wait), ("stack_wait", wait)]);
@@ -838,6 +849,10 @@ fn links_that_are_not_built_and_mtus_that_a_link_cannot_have_are_refused_by_name
         ),
         (&[("link", "qdio"), ("mtu", "8992")], "qdio: adapters are not built yet"),
         (&[("link", "machine"), ("mtu", "1500")], "mtu = 1500: a LAN has one of at least 8192"),
+        (
+            &[("link", "machine-own"), ("pairs", "2")],
+            "pairs = 2: the machine's own program is one server, so must be 1",
+        ),
         (&[("link", "veth"), ("mtu", "1 MiB")], "mtu = 1048576: that of veth is 65535 at most"),
         (
             &[("link", "cms"), ("mtu", "9000"), ("request_bytes", "20")],

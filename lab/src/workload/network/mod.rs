@@ -5,6 +5,7 @@
 //! client -- client_stack -- LAN -- server_stack -- server     hipersockets: two machines on a LAN
 //! client -- client_stack -------------------------- server    machine: both are clients of one
 //! client ------------------------------------------ server    introduced: the same, and the machine gives them a path of their own
+//! client -- client_stack = server                             machine-own: the server is the program that serves the machine
 //! client -- client_stack -- LAN ------------------- server    machine-lan: the server has a stack of its own
 //! client ------------------ LAN ------------------- server    lan: each has one
 //! source ------------------ line ------------------ target    iucv: each has one, at a line
@@ -26,7 +27,7 @@ use crate::role::{
     Address, CLIENT, CLIENT_STACK, SERVER, SERVER_STACK, SOURCE, TARGET, ThreadOf, host,
 };
 use crate::transport::stacks::{
-    DRIVER_THREADS, MACHINES, ServedLines, ServedMachine, SocketDials, Whose,
+    DRIVER_THREADS, MACHINES, MachineDials, ServedLines, ServedMachine, SocketDials, Whose,
 };
 use crate::transport::{self, Can, KernelDials, lan};
 use siga::Wait;
@@ -150,6 +151,7 @@ pub(super) const CONNECT: Workload = Workload {
 const LINKS: &[&str] = &[
     "machine",
     "introduced",
+    "machine-own",
     "machine-lan",
     "hipersockets",
     "lan",
@@ -294,11 +296,12 @@ enum Sockets {
 }
 
 fn sockets(levels: &Factors) -> Sockets {
-    use Whose::{Machine, OwnAtAdapter, OwnAtLine, OwnOnLan};
+    use Whose::{Machine, OwnAtAdapter, OwnAtLine, OwnOnLan, Serving};
 
     let [first, second] = MACHINES;
     match word(levels, "link") {
         "machine" | "introduced" => Sockets::Guests([Machine(first), Machine(first)]),
+        "machine-own" => Sockets::Guests([Machine(first), Serving]),
         "machine-lan" => Sockets::Guests([Machine(first), OwnOnLan]),
         "hipersockets" => Sockets::Guests([Machine(first), Machine(second)]),
         "lan" => Sockets::Guests([OwnOnLan, OwnOnLan]),
@@ -323,9 +326,17 @@ fn hosts(levels: &Factors) -> usize {
     usize::from(matches!(sockets(levels), Sockets::Guests(_) | Sockets::Pipe))
 }
 
-/// How many machines take part.
+/// Returns true if the server is the program that serves the machine.
+fn is_server_the_machine(levels: &Factors) -> bool {
+    matches!(sockets(levels), Sockets::Guests([_, Whose::Serving]))
+}
+
+/// How many machines take part as parties of their own.
 fn machines(levels: &Factors) -> usize {
     let Sockets::Guests(stacks) = sockets(levels) else { return 0 };
+    if stacks.contains(&Whose::Serving) {
+        return 0;
+    }
     MACHINES.into_iter().filter(|machine| stacks.contains(&Whose::Machine(machine))).count()
 }
 
@@ -338,8 +349,10 @@ fn fit(factors: &mut Factors) {
     }
     // What is not built yet keeps the factors that it will have.
     if machines(factors) == 0 && link != "qdio" {
-        factors.remove("stack_wait");
         factors.remove("device_cpu");
+        if !is_server_the_machine(factors) {
+            factors.remove("stack_wait");
+        }
     }
     if sockets == Sockets::Pipe {
         factors.remove("bytes");
@@ -364,9 +377,17 @@ fn allow(levels: &Factors) -> Result<(), String> {
     if link == "cms" && !is_put(levels) {
         return Err("cms: the bare pipe has no requests: must be without request_bytes".to_owned());
     }
+    let pairs = pairs(levels);
+    if is_server_the_machine(levels) && pairs > 1 {
+        return Err(format!(
+            "pairs = {pairs}: the machine's own program is one server, so must be 1"
+        ));
+    }
     let Some(mtu) = mtu else { return Ok(()) };
-    let is_on_lan =
-        matches!(link, "machine" | "introduced" | "machine-lan" | "hipersockets" | "lan");
+    let is_on_lan = matches!(
+        link,
+        "machine-own" | "machine" | "introduced" | "machine-lan" | "hipersockets" | "lan"
+    );
     match link {
         "veth" if mtu > VETH_MTU_MAX => {
             Err(format!("mtu = {mtu}: that of veth is {VETH_MTU_MAX} at most"))
@@ -424,6 +445,9 @@ fn work(the_talk: &Talk, order: &Order, control: &mut Control) -> Result<Report,
         _ => usize::from(!order.is_source()),
     };
     match sockets(&order.factors) {
+        Sockets::Guests(stacks) if stacks[at] == Whose::Serving => {
+            talk(MachineDials::open(stack_wait(order), order, control)?, the_talk, order, control)
+        }
         Sockets::Guests(stacks) => {
             talk(SocketDials::open(stacks[at], order, control)?, the_talk, order, control)
         }
@@ -435,13 +459,18 @@ fn work(the_talk: &Talk, order: &Order, control: &mut Control) -> Result<Report,
     }
 }
 
-/// Serves its clients until the others are done.
-fn machine(number: usize, order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    let wait = match order.word("stack_wait") {
+/// How the order says that a machine waits.
+fn stack_wait(order: &Order) -> Wait {
+    match order.word("stack_wait") {
         "spin" => Wait::Spin,
         "block" => Wait::Block,
         _ => Wait::Adaptive,
-    };
+    }
+}
+
+/// Serves its clients until the others are done.
+fn machine(number: usize, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let wait = stack_wait(order);
     let introduce = order.word("link") == "introduced";
     let mut machine = ServedMachine::open((number, introduce), wait, order, control)?;
     if has_drivers(&order.factors) {
