@@ -20,7 +20,7 @@ const FILES: &[(&str, &str)] = files!(in "cases/" end ".toml":
     "message-stream" "message-exchange" "message-pairs" "message-mixed" "message-slip" "message-load" "message-open"
     "lan-64" "lan-1500" "lan-spread" "lan-broadcast" "lan-beside" "tenant-beside" "lan-tcp-stream" "lan-tcp-exchange"
     "tcp-stream" "tcp-rr" "tcp-crr" "tcp-streams" "tcp-pairs" "tcp-idle" "tcp-wire" "tcpip-rr" "tcpip-rr-free" "tcpip-own"
-    "tcpip-introduced" "tcpip-pairs" "tcpip-idle" "tcpip-beside" "tcpip-stream" "iucv-pipe"
+    "tcpip-introduced" "tcpip-pairs" "tcpip-idle" "tcpip-beside" "tcpip-spread" "tcpip-stream" "iucv-pipe"
     "line-drivers" "line-driver-costs" "device-mp-stream" "device-mp-connect"
     "border-64" "border-1000" "border-32764" "border-1000000" "border-spin" "border-sleep" "border-idle" "border-connect" "border-crowd"
     "border-2-single" "border-2-packed" "border-2-1000" "border-2-spin" "border-2-sleep" "iucv-64" "iucv-reply"
