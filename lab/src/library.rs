@@ -19,7 +19,8 @@ macro_rules! files {
 const FILES: &[(&str, &str)] = files!(in "cases/" end ".toml":
     "message-stream" "message-exchange" "message-pairs" "message-mixed" "message-slip" "message-load" "message-open"
     "lan-64" "lan-1500" "lan-spread" "lan-broadcast" "lan-beside" "tenant-beside" "lan-tcp-stream" "lan-tcp-exchange"
-    "tcp-stream" "tcp-rr" "tcp-crr" "tcp-streams" "tcp-pairs" "tcp-idle" "tcp-wire" "tcpip-rr" "tcpip-rr-free" "tcpip-pairs" "tcpip-stream" "iucv-pipe"
+    "tcp-stream" "tcp-rr" "tcp-crr" "tcp-streams" "tcp-pairs" "tcp-idle" "tcp-wire" "tcpip-rr" "tcpip-rr-free" "tcpip-own"
+    "tcpip-introduced" "tcpip-pairs" "tcpip-idle" "tcpip-beside" "tcpip-spread" "tcpip-stream" "iucv-pipe"
     "line-drivers" "line-driver-costs" "device-mp-stream" "device-mp-connect"
     "border-64" "border-1000" "border-32764" "border-1000000" "border-spin" "border-sleep" "border-idle" "border-connect" "border-crowd"
     "border-2-single" "border-2-packed" "border-2-1000" "border-2-spin" "border-2-sleep" "iucv-64" "iucv-reply"
@@ -239,6 +240,14 @@ mod tests {
     fn counters_of_claims_are_counted() {
         let halves = ["source_output_", "source_input_", "target_output_", "target_input_"];
         let counted = |name: &str| {
+            let of_line = ["source_line_", "target_line_"];
+            if let Some(counter) = of_line.iter().find_map(|role| name.strip_prefix(role)) {
+                return siga::line::Counter::ALL.iter().any(|own| own.name() == counter);
+            }
+            let of_machine = ["server_", "client_stack_"];
+            if let Some(counter) = of_machine.iter().find_map(|role| name.strip_prefix(role)) {
+                return crate::transport::stacks::MACHINE_COUNTERS.contains(&counter);
+            }
             if let Some(counter) = name.strip_prefix("neighbour_") {
                 return crate::workload::tenant::COUNTERS.contains(&counter);
             }

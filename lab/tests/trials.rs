@@ -681,8 +681,17 @@ fn connections_of_tcp_each_carry_a_question_and_an_answer() {
 }
 
 /// What may be between the programs of `network-stream`, but for what is not built yet.
-const LINKS: [&str; 8] =
-    ["machine", "machine-lan", "hipersockets", "lan", "iucv", "veth", "loopback", "cms"];
+const LINKS: [&str; 9] = [
+    "machine",
+    "machine-own",
+    "machine-lan",
+    "hipersockets",
+    "lan",
+    "iucv",
+    "veth",
+    "loopback",
+    "cms",
+];
 
 /// The levels of a network workload that all its trials here have.
 fn network<'a>(link: &'a str, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
@@ -744,7 +753,9 @@ fn requests_are_answered_over_every_link_with_a_connection_for_each_or_one_for_a
 #[test]
 fn programs_and_machines_wait_in_every_way() {
     for wait in ["spin", "adaptive", "block"] {
-        for link in ["machine", "introduced", "machine-lan", "lan", "iucv", "ctc", "loopback"] {
+        for link in
+            ["machine", "introduced", "machine-own", "machine-lan", "lan", "ctc", "loopback"]
+        {
             let mut levels = network(link, &[("request_bytes", "200"), ("bytes", "1000")]);
             levels.retain(|(name, _)| !name.ends_with("wait"));
             levels.extend([("wait", wait), ("stack_wait", wait)]);
@@ -830,6 +841,64 @@ fn line_has_the_mtu_that_is_asked_for() {
 }
 
 #[test]
+fn idle_clients_of_a_machine_are_there_with_their_memory() {
+    for (link, idle) in [("machine", "0"), ("machine", "12"), ("hipersockets", "12"), ("lan", "12")]
+    {
+        let more = [("request_bytes", "200"), ("bytes", "1000"), ("idle", idle)];
+        let Measured { metrics, parties, .. } = run("network-request", &network(link, &more));
+        assert!(metrics["rate_transactions_per_s"] > 0.0, "{link}, {idle}");
+        // Programs with stacks of their own have no machine.
+        let has_some = link != "lan" && idle != "0";
+        let idle = parties.iter().find(|party| party.role == "idle");
+        let Some(idle) = idle else {
+            assert!(!has_some, "{link}");
+            continue;
+        };
+        assert!(has_some, "{link}");
+        let levels: Vec<&str> = idle.report.levels.keys().map(String::as_str).collect();
+        assert_eq!(levels, ["resident_idle_client", "resident_idle_client_machine"]);
+    }
+}
+
+#[test]
+fn neighbour_burns_or_is_ten_clients_that_stall_or_flood_the_machine() {
+    for beside in ["nobody", "burns", "stalls", "floods"] {
+        for workload in ["network-request", "network-stream"] {
+            let more = [("request_bytes", "200"), ("bytes", "1000"), ("beside", beside)];
+            let Measured { metrics, counters, parties, .. } =
+                run_long(workload, &network("machine", &more));
+            let rate = metrics.get("rate_bytes_per_s").or(metrics.get("rate_transactions_per_s"));
+            assert!(rate.is_some_and(|rate| *rate > 0.0), "{workload}, {beside}");
+            let is_there = parties.iter().any(|party| party.role == "neighbour");
+            assert_eq!(is_there, beside != "nobody", "{workload}");
+            let deeds = counters.get("neighbour_deeds").copied().unwrap_or(0);
+            match beside {
+                "floods" => assert!(deeds > 0, "{workload}"),
+                // The buffers on the way to those who stall were full before, more or less.
+                "stalls" => {}
+                _ => assert_eq!(deeds, 0, "{workload}, {beside}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn pairs_are_spread_over_two_machines() {
+    for link in ["machine", "introduced", "machine-lan"] {
+        for machines in ["1", "2"] {
+            let more =
+                [("request_bytes", "1"), ("bytes", "1"), ("pairs", "3"), ("machines", machines)];
+            let Measured { metrics, parties, .. } =
+                run_long("network-request", &network(link, &more));
+            assert!(metrics["rate_transactions_per_s"] > 0.0, "{link}, {machines}");
+            let count = parties.iter().filter(|party| party.role == "client_stack").count();
+            let wanted = if link == "machine-lan" { 1 } else { machines.parse().unwrap() };
+            assert_eq!(count, wanted, "{link}");
+        }
+    }
+}
+
+#[test]
 fn links_that_are_not_built_and_mtus_that_a_link_cannot_have_are_refused_by_name() {
     for (more, error) in [
         (
@@ -838,6 +907,14 @@ fn links_that_are_not_built_and_mtus_that_a_link_cannot_have_are_refused_by_name
         ),
         (&[("link", "qdio"), ("mtu", "8992")], "qdio: adapters are not built yet"),
         (&[("link", "machine"), ("mtu", "1500")], "mtu = 1500: a LAN has one of at least 8192"),
+        (
+            &[("link", "machine-own"), ("pairs", "2")],
+            "pairs = 2: the machine's own program is one server, so must be 1",
+        ),
+        (
+            &[("link", "machine"), ("machines", "2"), ("beside", "burns")],
+            "machines = 2: must be 1 with beside",
+        ),
         (&[("link", "veth"), ("mtu", "1 MiB")], "mtu = 1048576: that of veth is 65535 at most"),
         (
             &[("link", "cms"), ("mtu", "9000"), ("request_bytes", "20")],

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -525,4 +525,90 @@ fn many_small_writes_wait_for_room_on_the_path_to_the_machine() {
     // The path may be full: a stack that is driven inline says what is left while a verb waits.
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     assert!(reader.join().unwrap() == data);
+}
+
+#[test]
+fn program_that_serves_a_machine_has_sockets_of_its_own() {
+    let host = host();
+    let make = |name: &str, member: &str| {
+        let guest = Guest::attach_embedded(&host, name).unwrap();
+        let options = MachineOptions { wait: Wait::Block, ..MachineOptions::default() };
+        let lans = vec![lan(&host, member)];
+        Machine::new(guest, lans, Vec::new(), &Routing::default(), &options).unwrap()
+    };
+    let (mut machine, mut other) = (make("TCPIP", "TCPIP1"), make("OTHER", "OTHER1"));
+    let home = machine.addresses()[0];
+    let listener = machine.listen((home, 7), 4).unwrap();
+    let address = listener.local_addr();
+    assert_eq!(machine.listen(address, 4).unwrap_err().kind(), ErrorKind::AddrInUse);
+    let elsewhere = (other.addresses()[0], 7);
+    assert_eq!(machine.listen(elsewhere, 4).unwrap_err().kind(), ErrorKind::AddrNotAvailable);
+    assert_eq!(machine.accept(&listener).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!(other.accept(&listener).unwrap_err().kind(), ErrorKind::InvalidInput);
+
+    const BYTES: usize = 1_000_000;
+    let member = Stack::new(lan(&host, "MEMBER"), &StackOptions::default()).unwrap();
+    let guests = ["NEAR", "FAR"].map(|name| Guest::attach_embedded(&host, name).unwrap());
+    let (is_gone, gone) = mpsc::channel();
+    let asking = thread::spawn(move || {
+        let options = ClientOptions { wait: Wait::Block, ..ClientOptions::default() };
+        let [near, far] = guests.map(|guest| Stack::of_machine(guest, "TCPIP", &options).unwrap());
+        // A client of the machine, and a member of its LAN.
+        for stack in [near, member] {
+            let mut stream = TcpStream::connect(&stack, address).unwrap();
+            let question = pattern(BYTES, 5);
+            stream.write_all(&question).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).unwrap();
+            answer.reverse();
+            assert!(answer == question);
+        }
+        gone.recv().unwrap();
+        let refused = TcpStream::connect(&far, address).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    });
+    for _ in 0..2 {
+        let stream = loop {
+            match machine.accept(&listener) {
+                Ok((stream, _)) => break stream,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            machine.serve_some(LONG).unwrap();
+        };
+        machine.set_nodelay(&stream, true).unwrap();
+        let (mut question, mut room) = (Vec::new(), vec![0; 10_000]);
+        loop {
+            match machine.read(&stream, &mut room) {
+                Ok(0) => break,
+                Ok(count) => question.extend_from_slice(&room[..count]),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    machine.serve_some(LONG).unwrap();
+                }
+            }
+        }
+        assert_eq!(machine.read(&stream, &mut []).unwrap(), 0);
+        assert_eq!(other.read(&stream, &mut room).unwrap_err().kind(), ErrorKind::InvalidInput);
+        question.reverse();
+        let mut left = &question[..];
+        while !left.is_empty() {
+            match machine.write(&stream, left) {
+                Ok(count) => left = &left[count..],
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    machine.serve_some(LONG).unwrap();
+                }
+            }
+        }
+        machine.shut_sending(&stream).unwrap();
+        assert_eq!(machine.write(&stream, b"more").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    }
+    drop(listener);
+    machine.poll().unwrap();
+    is_gone.send(()).unwrap();
+    while !asking.is_finished() {
+        machine.serve_within(Duration::from_millis(1)).unwrap();
+    }
+    asking.join().unwrap();
 }

@@ -1,7 +1,9 @@
 //! Stacks between two programs: a TCPIP machine's, or one in each program, on a LAN or at a line.
 
-use std::io;
+use std::cell::RefCell;
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -15,11 +17,11 @@ use siga::lan::{Address as LanAddress, Lan, LanOptions};
 use siga::line::{CTC_SERVER, Counter, Line, LineEnd, LineMedium, LineOptions};
 use siga::tcpip::{
     self, ClientCounters, ClientLimits, ClientOptions, Drive, DriverCounters, Machine,
-    MachineOptions, Placement, Routing, Stack,
+    MachineListener, MachineOptions, MachineStream, Placement, Routing, Stack,
 };
 use siga::{Guest, Wait};
 
-use super::dial::{Dials, StackStream, accepted};
+use super::dial::{Dials, Receive, StackStream, accepted};
 use super::lan::{LAN_NAME, check_mtu};
 use super::path::{SOURCE, TARGET, attach_in_turn, guest_name, wait};
 use super::tcpip::{BUFFER_BYTES, FINISH_MAX, counts_of_stack, over_memory};
@@ -34,6 +36,8 @@ use crate::workload::Service;
 pub(crate) enum Whose {
     /// That of the machine of this name.
     Machine(&'static str),
+    /// That of the machine which it serves.
+    Serving,
     /// Its own, on the LAN.
     OwnOnLan,
     /// Its own, at a line over IUCV to the peer.
@@ -48,6 +52,25 @@ const MEMBERS: [&str; 2] = ["TCPIP-HS", "TCPIP2HS"];
 
 /// How the names of the threads begin that are drivers.
 pub(crate) const DRIVER_THREADS: &str = "siga driver";
+
+/// What a machine counts.
+pub(crate) const MACHINE_COUNTERS: [&str; 15] = [
+    "driver_polls",
+    "driver_polls_empty",
+    "driver_frames_in",
+    "driver_frames_out",
+    "driver_frames_waited",
+    "driver_frames_dropped",
+    "driver_sleeps",
+    "driver_processor_ns",
+    "driver_takeovers",
+    "machine_requests",
+    "machine_bytes_in",
+    "machine_bytes_out",
+    "machine_connections_moved",
+    "machine_turns_cut",
+    "machine_waits_for_room",
+];
 
 /// The addresses of the ends of a line, that of the source first.
 const LINE_ADDRESSES: [&str; 2] = ["10.9.0.1", "10.9.0.2"];
@@ -93,6 +116,7 @@ impl SocketDials {
                 let options = ClientOptions { wait: wait(order), ..ClientOptions::default() };
                 Stack::of_machine(guest, machine, &options).doing("be a client of a machine")?
             }
+            Whose::Serving => unreachable!("its sockets are the machine's own"),
             Whose::OwnOnLan => {
                 let lan = join(guest, wait(order), order)?;
                 let options = over_memory(BUFFER_BYTES, Drive::Inline);
@@ -251,9 +275,18 @@ impl ServedMachine {
         order: &Order,
         control: &mut Control,
     ) -> Result<ServedMachine, Fault> {
-        let socket = order.socket.as_ref().expect("trials with machines have a host");
         // The host starts at the same time, and says when it listens.
         control.note_from(&Address::of(HOST, 0))?;
+        ServedMachine::start((number, introduce), wait, order)
+    }
+
+    /// The same, of a host that listens.
+    fn start(
+        (number, introduce): (usize, bool),
+        wait: Wait,
+        order: &Order,
+    ) -> Result<ServedMachine, Fault> {
+        let socket = order.socket.as_ref().expect("trials with machines have a host");
         let attach = |name| Guest::attach(socket, name).doing("attach to the host");
         let (guest, member) = (attach(MACHINES[number])?, attach(MEMBERS[number])?);
         let lan = join(member, wait, order)?;
@@ -292,23 +325,135 @@ impl Service for ServedMachine {
         let of_drivers = |of: fn(&DriverCounters) -> u64| {
             drivers.iter().map(|driver| of(&driver.counters)).sum::<u64>()
         };
+        // In the order of their names.
         let counts = [
-            ("driver_polls", of_drivers(|of| of.polls)),
-            ("driver_polls_empty", of_drivers(|of| of.polls_empty)),
-            ("driver_frames_in", of_drivers(|of| of.frames_in)),
-            ("driver_frames_out", of_drivers(|of| of.frames_out)),
-            ("driver_frames_waited", of_drivers(|of| of.frames_waited)),
-            ("driver_frames_dropped", of_drivers(|of| of.frames_dropped)),
-            ("driver_sleeps", of_drivers(|of| of.sleeps)),
-            ("driver_processor_ns", of_drivers(|of| of.processor_ns)),
-            ("driver_takeovers", of_drivers(|of| of.takeovers)),
-            ("machine_requests", sum(|of| of.requests)),
-            ("machine_bytes_in", sum(|of| of.bytes_in)),
-            ("machine_bytes_out", sum(|of| of.bytes_out)),
-            ("machine_connections_moved", sum(|of| of.moved)),
-            ("machine_turns_cut", sum(|of| of.turns_cut)),
-            ("machine_waits_for_room", sum(|of| of.waits_for_room)),
+            of_drivers(|of| of.polls),
+            of_drivers(|of| of.polls_empty),
+            of_drivers(|of| of.frames_in),
+            of_drivers(|of| of.frames_out),
+            of_drivers(|of| of.frames_waited),
+            of_drivers(|of| of.frames_dropped),
+            of_drivers(|of| of.sleeps),
+            of_drivers(|of| of.processor_ns),
+            of_drivers(|of| of.takeovers),
+            sum(|of| of.requests),
+            sum(|of| of.bytes_in),
+            sum(|of| of.bytes_out),
+            sum(|of| of.moved),
+            sum(|of| of.turns_cut),
+            sum(|of| of.waits_for_room),
         ];
-        counts.map(|(name, count)| (name.to_owned(), count)).into()
+        MACHINE_COUNTERS.map(str::to_owned).into_iter().zip(counts).collect()
+    }
+}
+
+/// Connections of the program that serves a machine, over the machine's stack. It is a server.
+#[derive(Debug)]
+pub(crate) struct MachineDials {
+    /// Its connections have it too, because their verbs serve it.
+    machine: Rc<RefCell<ServedMachine>>,
+    listener: MachineListener,
+}
+
+impl MachineDials {
+    /// The machine listens for itself, and says where.
+    pub(crate) fn open(
+        wait: Wait,
+        order: &Order,
+        control: &mut Control,
+    ) -> Result<MachineDials, Fault> {
+        let mut served = ServedMachine::start((0, false), wait, order)?;
+        let address = served.machine.addresses().first().copied().ok_or(Fault::Ended)?;
+        let listener = served.machine.listen((address, 0), BACKLOG).doing("listen")?;
+        control.tell(&listener.local_addr().to_string())?;
+        Ok(MachineDials { machine: Rc::new(RefCell::new(served)), listener })
+    }
+}
+
+impl Dials for MachineDials {
+    type Stream = OwnStream;
+
+    fn connect(&mut self) -> io::Result<OwnStream> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn accept(&mut self) -> io::Result<Option<OwnStream>> {
+        let mut served = self.machine.borrow_mut();
+        let machine = &mut served.machine;
+        let accepted = accepted(or_serve(machine, |machine| machine.accept(&self.listener)))?;
+        Ok(accepted.map(|(stream, _)| OwnStream { machine: self.machine.clone(), stream }))
+    }
+
+    fn ready(&mut self, control: &mut Control) -> Result<Window, Fault> {
+        control.announce()?;
+        loop {
+            if let Some(window) = control.window()? {
+                return Ok(window);
+            }
+            self.machine.borrow_mut().machine.serve_within(SLICE).doing("serve")?;
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        self.machine.borrow().counts()
+    }
+
+    /// Serves until its client has gone.
+    fn finish(self) -> Result<(), Fault> {
+        let machine = &mut self.machine.borrow_mut().machine;
+        let end_ns = now_ns() + FINISH_MAX.as_nanos() as u64;
+        while machine.clients().next().is_some() && now_ns() < end_ns {
+            machine.serve_within(SLICE).doing("serve")?;
+        }
+        Ok(())
+    }
+}
+
+/// A connection of the program that serves a machine. Its verbs serve it for a while before they are `WouldBlock`.
+#[derive(Debug)]
+pub(crate) struct OwnStream {
+    machine: Rc<RefCell<ServedMachine>>,
+    stream: MachineStream,
+}
+
+/// Does something with a machine that may have to wait, and serves the machine once if it does.
+fn or_serve<R>(
+    machine: &mut Machine,
+    mut run: impl FnMut(&mut Machine) -> io::Result<R>,
+) -> io::Result<R> {
+    match run(machine) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            machine.serve_some(SLICE)?;
+            run(machine)
+        }
+        done => done,
+    }
+}
+
+impl Read for OwnStream {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        let machine = &mut self.machine.borrow_mut().machine;
+        or_serve(machine, |machine| machine.read(&self.stream, target))
+    }
+}
+
+impl Write for OwnStream {
+    fn write(&mut self, source: &[u8]) -> io::Result<usize> {
+        let machine = &mut self.machine.borrow_mut().machine;
+        or_serve(machine, |machine| machine.write(&self.stream, source))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Receive for OwnStream {
+    fn set_no_delay(&self) -> io::Result<()> {
+        self.machine.borrow_mut().machine.set_nodelay(&self.stream, true)
+    }
+
+    fn end_sending(&self) -> io::Result<()> {
+        self.machine.borrow_mut().machine.shut_sending(&self.stream)
     }
 }

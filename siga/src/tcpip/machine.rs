@@ -23,6 +23,7 @@ use os::processor::now_ns;
 
 use super::driver::{Placement, StackDriver};
 use super::lans::{Attached, Lans, LansSleeper, Rang};
+use super::machine_sockets::Sockets;
 use super::own::Own;
 use super::routing::Routing;
 use super::stack::{StackOptions, engine};
@@ -101,6 +102,8 @@ pub struct Machine {
     guest: Key,
     ground: Key,
     service: Service,
+    /// Those of the program that serves the machine.
+    sockets: Arc<Sockets>,
     limits: Box<dyn Fn(Name) -> ClientLimits + Send>,
     /// Guests that are becoming clients.
     accepting: Vec<(Name, Connecting)>,
@@ -395,6 +398,7 @@ impl Machine {
             guest,
             ground,
             service: Service::default(),
+            sockets: Arc::default(),
             limits: Box::new(move |_| limits),
             accepting: Vec::new(),
             waiting: VecDeque::new(),
@@ -454,7 +458,7 @@ impl Machine {
         let placed = own.place(lan, placement, &self.interrupt);
         self.settle(&mut own);
         self.put_back(own);
-        self.listen();
+        self.listen_anew();
         placed
     }
 
@@ -511,11 +515,25 @@ impl Machine {
     /// # Errors
     /// As [`Machine::poll`].
     pub fn serve_until(&mut self, deadline_ns: u64) -> io::Result<()> {
+        self.serve_with(deadline_ns, false)
+    }
+
+    /// Serves until there was something to do, which may be news of the machine's own sockets, or somebody stops it; at most for so long.
+    ///
+    /// # Errors
+    /// As [`Machine::poll`].
+    pub fn serve_some(&mut self, time: Duration) -> io::Result<()> {
+        let deadline_ns = crate::waiting::after(time);
+        self.serve_with(deadline_ns, true)
+    }
+
+    fn serve_with(&mut self, deadline_ns: u64, is_some_enough: bool) -> io::Result<()> {
         loop {
             let mut idle = 0;
             while idle < IDLE_POLLS {
                 idle = if self.poll()? { 0 } else { idle + 1 };
-                if idle == 0 && (now_ns() >= deadline_ns || self.stop.is_ready()) {
+                let mut is_over = || now_ns() >= deadline_ns || self.stop.is_ready();
+                if idle == 0 && (is_some_enough || is_over()) {
                     return Ok(());
                 }
             }
@@ -556,6 +574,7 @@ impl Machine {
             }
         }
         let mut own = self.take_ground();
+        self.sockets.close_dropped(&mut own);
         let worked = own.pump(|| false);
         if own.is_driven() {
             own.take_over();
@@ -571,7 +590,7 @@ impl Machine {
             self.show_clients(&own, now);
         }
         self.put_back(own);
-        self.listen();
+        self.listen_anew();
         Ok(found | given | worked?.has_worked | pushed.has_worked)
     }
 
@@ -607,7 +626,7 @@ impl Machine {
 
     /// Has the waiter listen where the stack sleeps now, if that is elsewhere since a driver has come or gone. If it cannot, it listens there after a
     /// later poll.
-    fn listen(&mut self) {
+    fn listen_anew(&mut self) {
         let Some(Party::Ground(ground)) = self.waiter.get(self.ground) else { return };
         let Some(own) = &ground.own else { return };
         let sleeper = own.lans.sleeper().clone();
@@ -644,9 +663,26 @@ impl Machine {
         }
     }
 
+    pub(super) fn sockets(&self) -> &Arc<Sockets> {
+        &self.sockets
+    }
+
+    /// Does something with the stack, which is given back.
+    pub(super) fn with_own<R>(
+        &mut self,
+        run: impl FnOnce(Box<Own>) -> (Box<Own>, io::Result<R>),
+    ) -> io::Result<R> {
+        if self.guard.in_child() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        let (own, result) = run(self.take_ground());
+        self.put_back(own);
+        result
+    }
+
     fn serve_member(&mut self, key: Key) -> io::Result<()> {
         if key == self.guest {
-            self.accept();
+            self.take_in();
             self.obey();
         } else if let Some(number) = self.numbers.get(&key).copied() {
             self.serve_client(number, key);
@@ -655,7 +691,7 @@ impl Machine {
     }
 
     /// Takes in the guests that want to be clients.
-    fn accept(&mut self) {
+    fn take_in(&mut self) {
         let Some(Party::Guest(guest)) = self.waiter.get_mut(self.guest) else { return };
         let mut accepted = Vec::new();
         self.accepting.retain_mut(|(_, connecting)| match guest.try_complete(connecting) {

@@ -5,6 +5,7 @@
 //! client -- client_stack -- LAN -- server_stack -- server     hipersockets: two machines on a LAN
 //! client -- client_stack -------------------------- server    machine: both are clients of one
 //! client ------------------------------------------ server    introduced: the same, and the machine gives them a path of their own
+//! client -- client_stack = server                             machine-own: the server is the program that serves the machine
 //! client -- client_stack -- LAN ------------------- server    machine-lan: the server has a stack of its own
 //! client ------------------ LAN ------------------- server    lan: each has one
 //! source ------------------ line ------------------ target    iucv: each has one, at a line
@@ -14,6 +15,7 @@
 //! A machine is a process of its own. In a stream without requests the programs are source and target: bytes go there, and the
 //! target says that it has them. Each of several pairs is a process for each of its programs, with connections of its own.
 
+mod beside;
 mod talk;
 
 use self::talk::{Counted, Talk, talk};
@@ -23,10 +25,10 @@ use crate::factor::is_absent;
 use crate::measure::threads_work_for;
 use crate::placement::Placement;
 use crate::role::{
-    Address, CLIENT, CLIENT_STACK, SERVER, SERVER_STACK, SOURCE, TARGET, ThreadOf, host,
+    Address, CLIENT, CLIENT_STACK, NEIGHBOUR, SERVER, SERVER_STACK, SOURCE, TARGET, ThreadOf, host,
 };
 use crate::transport::stacks::{
-    DRIVER_THREADS, MACHINES, ServedLines, ServedMachine, SocketDials, Whose,
+    DRIVER_THREADS, MACHINES, MachineDials, ServedLines, ServedMachine, SocketDials, Whose,
 };
 use crate::transport::{self, Can, KernelDials, lan};
 use siga::Wait;
@@ -49,6 +51,9 @@ pub(super) const STREAM: Workload = Workload {
             usual: &["64 KiB"],
         },
         DEVICE_CPU,
+        MACHINES_OF_CLIENTS,
+        IDLE_CLIENTS,
+        BESIDE,
         WAIT,
         STACK_WAIT,
     ],
@@ -56,6 +61,8 @@ pub(super) const STREAM: Workload = Workload {
         host(hosts),
         MACHINE_OF_CLIENTS,
         MACHINE_OF_SERVERS,
+        OF_IDLE_CLIENTS,
+        A_NEIGHBOUR,
         RoleSpec { count: |levels| if is_put(levels) { pairs(levels) } else { 0 }, ..A_SOURCE },
         RoleSpec { count: |levels| if is_put(levels) { pairs(levels) } else { 0 }, ..A_TARGET },
         RoleSpec { count: |levels| if is_put(levels) { 0 } else { pairs(levels) }, ..A_CLIENT },
@@ -108,6 +115,9 @@ pub(super) const REQUEST: Workload = Workload {
         Factor { usual: &["200"], ..REQUEST_BYTES },
         Factor { meaning: "bytes of an answer", usual: &["1000"], ..BYTES },
         DEVICE_CPU,
+        MACHINES_OF_CLIENTS,
+        IDLE_CLIENTS,
+        BESIDE,
         WAIT,
         STACK_WAIT,
     ],
@@ -115,6 +125,8 @@ pub(super) const REQUEST: Workload = Workload {
         host(hosts),
         MACHINE_OF_CLIENTS,
         MACHINE_OF_SERVERS,
+        OF_IDLE_CLIENTS,
+        A_NEIGHBOUR,
         A_CLIENT,
         A_SERVER,
         DRIVER_OF_CLIENTS,
@@ -139,6 +151,9 @@ pub(super) const CONNECT: Workload = Workload {
         Factor { usual: &["64"], ..REQUEST_BYTES },
         Factor { meaning: "bytes of an answer", usual: &["8 KiB"], ..BYTES },
         DEVICE_CPU,
+        MACHINES_OF_CLIENTS,
+        IDLE_CLIENTS,
+        BESIDE,
         WAIT,
         STACK_WAIT,
     ],
@@ -150,6 +165,7 @@ pub(super) const CONNECT: Workload = Workload {
 const LINKS: &[&str] = &[
     "machine",
     "introduced",
+    "machine-own",
     "machine-lan",
     "hipersockets",
     "lan",
@@ -214,22 +230,58 @@ const DEVICE_CPU: Factor = Factor {
     usual: &[],
 };
 
+const MACHINES_OF_CLIENTS: Factor = Factor {
+    name: "machines",
+    meaning: "machines over which the pairs are spread, where client and server are clients of the same",
+    domain: Domain::Number { least: 1, most: 2 },
+    usual: &[],
+};
+
+const IDLE_CLIENTS: Factor = Factor {
+    name: "idle",
+    meaning: "clients of the machine that have a listener each and say nothing; left out: none",
+    domain: Domain::Number { least: 0, most: 10_000 },
+    usual: &[],
+};
+
+const BESIDE: Factor = Factor {
+    name: "beside",
+    meaning: "what another process does meanwhile, as ten clients of the machine or as none; left out: there is none",
+    domain: Domain::Words(&[NOBODY, "burns", "stalls", "floods"]),
+    usual: &[],
+};
+
+const NOBODY: &str = "nobody";
+
 const STACK_WAIT: Factor =
     Factor { name: "stack_wait", meaning: "how a machine waits that has nothing to do", ..WAIT };
 
 /// A machine is ready before its clients attach.
-const MACHINE_OF_CLIENTS: RoleSpec = RoleSpec {
-    name: CLIENT_STACK,
-    count: |levels| machines(levels).min(1),
-    attends: true,
-    ..role::ONE
-};
+const MACHINE_OF_CLIENTS: RoleSpec =
+    RoleSpec { name: CLIENT_STACK, count: machines_of_clients, attends: true, ..role::ONE };
 
 const MACHINE_OF_SERVERS: RoleSpec = RoleSpec {
     name: SERVER_STACK,
-    count: |levels| machines(levels).saturating_sub(1),
+    count: |levels| usize::from(word(levels, "link") == "hipersockets"),
     ..MACHINE_OF_CLIENTS
 };
+
+/// The clients that are idle are there before the others come.
+const OF_IDLE_CLIENTS: RoleSpec = RoleSpec {
+    name: beside::IDLE,
+    count: |levels| {
+        let idle = number(levels, "idle").unwrap_or(0);
+        usize::from(machines(levels) > 0 && idle > 0)
+    },
+    attends: true,
+    place: Placement::Any,
+    ..role::ONE
+};
+
+const A_NEIGHBOUR: RoleSpec = role::neighbour(|levels| {
+    let is_there = !["", NOBODY].contains(&word(levels, "beside"));
+    usize::from(machines(levels) > 0 && is_there)
+});
 
 /// Threads of a machine that do the work of its LAN's driver. No party is one.
 const DRIVER_OF_CLIENTS: RoleSpec = RoleSpec {
@@ -294,11 +346,12 @@ enum Sockets {
 }
 
 fn sockets(levels: &Factors) -> Sockets {
-    use Whose::{Machine, OwnAtAdapter, OwnAtLine, OwnOnLan};
+    use Whose::{Machine, OwnAtAdapter, OwnAtLine, OwnOnLan, Serving};
 
     let [first, second] = MACHINES;
     match word(levels, "link") {
         "machine" | "introduced" => Sockets::Guests([Machine(first), Machine(first)]),
+        "machine-own" => Sockets::Guests([Machine(first), Serving]),
         "machine-lan" => Sockets::Guests([Machine(first), OwnOnLan]),
         "hipersockets" => Sockets::Guests([Machine(first), Machine(second)]),
         "lan" => Sockets::Guests([OwnOnLan, OwnOnLan]),
@@ -323,10 +376,31 @@ fn hosts(levels: &Factors) -> usize {
     usize::from(matches!(sockets(levels), Sockets::Guests(_) | Sockets::Pipe))
 }
 
-/// How many machines take part.
+/// Returns true if the server is the program that serves the machine.
+fn is_server_the_machine(levels: &Factors) -> bool {
+    matches!(sockets(levels), Sockets::Guests([_, Whose::Serving]))
+}
+
+/// How many machines take part as parties of their own.
 fn machines(levels: &Factors) -> usize {
     let Sockets::Guests(stacks) = sockets(levels) else { return 0 };
+    if stacks.contains(&Whose::Serving) {
+        return 0;
+    }
     MACHINES.into_iter().filter(|machine| stacks.contains(&Whose::Machine(machine))).count()
+}
+
+/// How many machines serve the clients, or the sources.
+fn machines_of_clients(levels: &Factors) -> usize {
+    match number(levels, "machines") {
+        Some(machines) if are_pairs_clients(levels) => machines as usize,
+        _ => machines(levels).min(1),
+    }
+}
+
+/// Whether pairs are clients of one machine, and so of any of several.
+fn are_pairs_clients(levels: &Factors) -> bool {
+    matches!(word(levels, "link"), "machine" | "introduced")
 }
 
 fn fit(factors: &mut Factors) {
@@ -338,8 +412,15 @@ fn fit(factors: &mut Factors) {
     }
     // What is not built yet keeps the factors that it will have.
     if machines(factors) == 0 && link != "qdio" {
-        factors.remove("stack_wait");
         factors.remove("device_cpu");
+        factors.remove("idle");
+        factors.remove("beside");
+        if !is_server_the_machine(factors) {
+            factors.remove("stack_wait");
+        }
+    }
+    if !are_pairs_clients(factors) {
+        factors.remove("machines");
     }
     if sockets == Sockets::Pipe {
         factors.remove("bytes");
@@ -364,9 +445,24 @@ fn allow(levels: &Factors) -> Result<(), String> {
     if link == "cms" && !is_put(levels) {
         return Err("cms: the bare pipe has no requests: must be without request_bytes".to_owned());
     }
+    let pairs = pairs(levels);
+    if number(levels, "machines") == Some(2) {
+        for other in ["device_cpu", "idle", "beside"] {
+            if levels.contains_key(other) {
+                return Err(format!("machines = 2: must be 1 with {other}"));
+            }
+        }
+    }
+    if is_server_the_machine(levels) && pairs > 1 {
+        return Err(format!(
+            "pairs = {pairs}: the machine's own program is one server, so must be 1"
+        ));
+    }
     let Some(mtu) = mtu else { return Ok(()) };
-    let is_on_lan =
-        matches!(link, "machine" | "introduced" | "machine-lan" | "hipersockets" | "lan");
+    let is_on_lan = matches!(
+        link,
+        "machine-own" | "machine" | "introduced" | "machine-lan" | "hipersockets" | "lan"
+    );
     match link {
         "veth" if mtu > VETH_MTU_MAX => {
             Err(format!("mtu = {mtu}: that of veth is {VETH_MTU_MAX} at most"))
@@ -392,9 +488,10 @@ pub(super) fn tell_machines(order: &Order, control: &Control) -> Result<(), Faul
     if !is_one_of_these(&order.workload) {
         return Ok(());
     }
-    let stacks = [CLIENT_STACK, SERVER_STACK].into_iter().take(machines(&order.factors));
-    for stack in stacks {
-        control.pass_to(&Address::of(stack, 0), "listening", &[])?;
+    for role in [MACHINE_OF_CLIENTS, MACHINE_OF_SERVERS] {
+        for number in 0..(role.count)(&order.factors) {
+            control.pass_to(&Address::of(role.name, number), "listening", &[])?;
+        }
     }
     Ok(())
 }
@@ -419,13 +516,26 @@ fn transaction(order: &Order, is_short: bool) -> Talk {
 fn work(the_talk: &Talk, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     os::memory::allow_descriptors(1 << 20);
     let at = match &*order.role {
-        CLIENT_STACK => return machine(0, order, control),
+        CLIENT_STACK => return machine(order.number, order, control),
         SERVER_STACK => return machine(1, order, control),
+        beside::IDLE => return beside::idle(order, control),
+        NEIGHBOUR => return beside::neighbour(order, control),
         _ => usize::from(!order.is_source()),
     };
     match sockets(&order.factors) {
+        Sockets::Guests(stacks) if stacks[at] == Whose::Serving => {
+            talk(MachineDials::open(stack_wait(order), order, control)?, the_talk, order, control)
+        }
         Sockets::Guests(stacks) => {
-            talk(SocketDials::open(stacks[at], order, control)?, the_talk, order, control)
+            let whose = match stacks[at] {
+                // Pair by pair.
+                Whose::Machine(_) if are_pairs_clients(&order.factors) => {
+                    let machines = machines_of_clients(&order.factors);
+                    Whose::Machine(MACHINES[order.number % machines])
+                }
+                whose => whose,
+            };
+            talk(SocketDials::open(whose, order, control)?, the_talk, order, control)
         }
         Sockets::Veth => talk(KernelDials::over_veth(order, control)?, the_talk, order, control),
         Sockets::Loopback => {
@@ -435,18 +545,26 @@ fn work(the_talk: &Talk, order: &Order, control: &mut Control) -> Result<Report,
     }
 }
 
-/// Serves its clients until the others are done.
-fn machine(number: usize, order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    let wait = match order.word("stack_wait") {
+/// How the order says that a machine waits.
+fn stack_wait(order: &Order) -> Wait {
+    match order.word("stack_wait") {
         "spin" => Wait::Spin,
         "block" => Wait::Block,
         _ => Wait::Adaptive,
-    };
+    }
+}
+
+/// Serves its clients until the others are done.
+fn machine(number: usize, order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let wait = stack_wait(order);
     let introduce = order.word("link") == "introduced";
     let mut machine = ServedMachine::open((number, introduce), wait, order, control)?;
     if has_drivers(&order.factors) {
         machine.give_driver_a_processor(&order.thread_place)?;
         threads_work_for(DRIVER_THREADS, [CLIENT_DRIVER, SERVER_DRIVER][number]);
+    }
+    if order.role == CLIENT_STACK && (OF_IDLE_CLIENTS.count)(&order.factors) > 0 {
+        beside::tell_idle(control)?;
     }
     control.announce()?;
     serve_until_told(order, control, &[], &mut machine)
