@@ -3,6 +3,7 @@
 
 pub mod birth;
 mod blackbox;
+mod dialogue;
 pub mod disk;
 pub mod guest;
 pub mod hoarder;

@@ -6,8 +6,8 @@ pub mod member;
 pub mod program;
 mod schedule;
 mod supervisor;
-mod talk;
-mod wire;
+pub(super) mod talk;
+pub(super) mod wire;
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -41,9 +41,9 @@ const PORT: u16 = 7000;
 
 /// What members with connections count: those that are open, conversations that were whole, and connections that have
 /// ended with an error.
-const OPEN: &str = "open";
-const WHOLE: &str = "whole";
-const ENDED: &str = "ended";
+pub(super) const OPEN: &str = "open";
+pub(super) const WHOLE: &str = "whole";
+pub(super) const ENDED: &str = "ended";
 
 /// How often a party sends to each of the others.
 const ROUND_NS: u64 = 2_000_000;
