@@ -36,6 +36,10 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(8);
 /// A conversation that stands still for longer hangs.
 pub const STILL_MAX: Duration = Duration::from_secs(16);
 
+/// What a read or a write of a conversation takes at most, and how many of them there are before other conversations have their turn.
+const PIECE_BYTES: usize = 16 << 10;
+const PIECES_PER_STEP: usize = 4;
+
 const MARK: [u8; 4] = *b"conv";
 const HEAD_BYTES: usize = 24;
 const LIFE_BYTES: usize = 4;
@@ -78,6 +82,7 @@ struct Talk {
     /// What is to be sent, once that is known, and how much of it was.
     output: Option<Bytes>,
     sent: u64,
+    has_shut_down: bool,
     /// What is expected behind the head, once that is known, and what has come, with the head.
     input: Option<Bytes>,
     received: u64,
@@ -100,12 +105,22 @@ impl Bytes {
         self.head.len() as u64 + self.count
     }
 
-    /// The byte at this place, the head included.
-    fn at(&self, at: u64) -> u8 {
-        let Some(at) = at.checked_sub(self.head.len() as u64) else {
-            return self.head[at as usize];
-        };
-        mix(self.seed ^ (at / 8)).to_le_bytes()[at as usize % 8]
+    /// Writes the bytes from this place on, the head included.
+    fn fill(&self, at: u64, target: &mut [u8]) {
+        let head = self.head.get(at as usize..).unwrap_or_default();
+        let (begin, rest) = target.split_at_mut(head.len().min(target.len()));
+        begin.copy_from_slice(&head[..begin.len()]);
+        // Where the next byte is behind the head.
+        let mut place = at.saturating_sub(self.head.len() as u64);
+        let mut left = rest;
+        while !left.is_empty() {
+            let word = mix(self.seed ^ (place / 8)).to_le_bytes();
+            let piece = &word[place as usize % 8..];
+            let (now, behind) = left.split_at_mut(piece.len().min(left.len()));
+            now.copy_from_slice(&piece[..now.len()]);
+            place += now.len() as u64;
+            left = behind;
+        }
     }
 }
 
@@ -152,36 +167,36 @@ impl Speaker {
         }
     }
 
-    /// Begins conversations if it `asks`, takes part in those that others begin, and sends and receives what it can.
+    /// Takes part in conversations that others begin.
     ///
     /// # Errors
-    /// What is wrong, of each conversation that is.
-    pub fn serve(
-        &mut self,
-        stack: &Stack,
-        listener: &TcpListener,
-        asks: bool,
-    ) -> Result<(), Vec<String>> {
+    /// As [`TcpListener::accept`], but that there is none.
+    pub fn accept(&mut self, listener: &TcpListener) -> io::Result<()> {
         loop {
             match listener.accept() {
                 Ok((stream, _)) => self.talks.push(Talk::new(stream, None)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if (self.is_explained)(error.kind()) => break,
-                Err(error) => return Err(vec![format!("accepting: {error}")]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
             }
         }
-        if asks {
-            for (peer, address) in self.peers.clone() {
-                self.ask(stack, peer, address);
-            }
+    }
+
+    /// Asks each other party for conversations, until there are as many as there are to be.
+    pub fn ask(&mut self, stack: &Stack) {
+        for (peer, address) in self.peers.clone() {
+            self.ask_one(stack, peer, address);
         }
-        self.go_on()
+    }
+
+    /// Conversations that are under way.
+    pub fn open(&self) -> usize {
+        self.talks.len()
     }
 
     /// Sends and receives what it can, in conversations that have begun.
     ///
     /// # Errors
-    /// As [`Speaker::serve`].
+    /// What is wrong, of each conversation that is.
     pub fn go_on(&mut self) -> Result<(), Vec<String>> {
         let mut wrong = Vec::new();
         for mut talk in std::mem::take(&mut self.talks) {
@@ -207,8 +222,7 @@ impl Speaker {
         if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     }
 
-    /// Asks a party for conversations, until there are as many as there are to be.
-    fn ask(&mut self, stack: &Stack, peer: usize, to: SocketAddr) {
+    fn ask_one(&mut self, stack: &Stack, peer: usize, to: SocketAddr) {
         let open = self.talks.iter().filter(|talk| talk.asked == Some(peer)).count();
         for _ in open..AT_ONCE {
             // There is no such member now, or its other connection has the last port.
@@ -247,6 +261,7 @@ impl Talk {
             asked,
             output: None,
             sent: 0,
+            has_shut_down: false,
             input: None,
             received: 0,
             head: Vec::new(),
@@ -273,14 +288,15 @@ impl Talk {
 
     fn send(&mut self) -> Result<Step, String> {
         let Some(output) = &self.output else { return Ok(Step::Open(false)) };
-        let mut piece = Vec::new();
-        while self.sent < output.total() {
-            piece.clear();
-            let end = output.total().min(self.sent + (32 << 10));
-            piece.extend((self.sent..end).map(|at| output.at(at)));
-            match (&self.stream).write(&piece) {
-                Ok(count) => self.sent += count as u64,
-                Err(error) => return Ok(outcome(&error)),
+        let mut piece = [0; PIECE_BYTES];
+        for _ in 0..PIECES_PER_STEP {
+            let piece = &mut piece[..PIECE_BYTES.min((output.total() - self.sent) as usize)];
+            output.fill(self.sent, piece);
+            if !piece.is_empty() {
+                match (&self.stream).write(piece) {
+                    Ok(count) => self.sent += count as u64,
+                    Err(error) => return Ok(outcome(&error)),
+                }
             }
             if self.sent < output.total() {
                 continue;
@@ -288,48 +304,59 @@ impl Talk {
             if self.asked.is_none() {
                 return Ok(Step::Whole);
             }
-            self.stream.shutdown(Shutdown::Write).map_err(|error| error.to_string())?;
+            if !self.has_shut_down {
+                self.has_shut_down = true;
+                if let Err(error) = self.stream.shutdown(Shutdown::Write) {
+                    return Ok(outcome(&error));
+                }
+            }
+            break;
         }
         Ok(Step::Open(false))
     }
 
     fn receive(&mut self, own: usize, life: u32) -> Result<Step, String> {
-        let mut piece = vec![0; 32 << 10];
+        let mut piece = [0; PIECE_BYTES];
         // There is no answer before all was asked, and nothing to be heard while it is given.
         if self.output.as_ref().is_some_and(|output| self.sent < output.total()) {
             return Ok(Step::Open(false));
         }
-        loop {
+        for _ in 0..PIECES_PER_STEP {
             let count = match (&self.stream).read(&mut piece) {
                 Ok(0) => return self.finish(),
                 Ok(count) => count,
                 Err(error) => return Ok(outcome(&error)),
             };
-            for byte in &piece[..count] {
-                self.hear(*byte, own, life)?;
-            }
+            self.hear(&piece[..count], own, life)?;
         }
+        Ok(Step::Open(false))
     }
 
-    /// Takes in a byte.
-    fn hear(&mut self, byte: u8, own: usize, life: u32) -> Result<(), String> {
+    /// Takes in bytes.
+    fn hear(&mut self, bytes: &[u8], own: usize, life: u32) -> Result<(), String> {
         let head_bytes = if self.asked.is_some() { LIFE_BYTES } else { HEAD_BYTES };
-        if self.head.len() < head_bytes {
-            self.head.push(byte);
-            self.received += 1;
+        let (head, body) = bytes.split_at(bytes.len().min(head_bytes - self.head.len()));
+        if !head.is_empty() {
+            self.head.extend(head);
+            self.received += head.len() as u64;
             if self.head.len() == head_bytes {
                 self.begin(own, life)?;
             }
+        }
+        if body.is_empty() {
             return Ok(());
         }
         let Some(input) = &self.input else { return Err("bytes without a head".into()) };
-        if self.received >= input.total() {
+        if body.len() as u64 > input.total() - self.received {
             return Err(format!("more than {} bytes", input.total()));
         }
-        if byte != input.at(self.received) {
-            return Err(format!("byte {} is not what was sent", self.received));
+        let mut expected = [0; PIECE_BYTES];
+        let expected = &mut expected[..body.len()];
+        input.fill(self.received, expected);
+        if let Some(at) = body.iter().zip(&*expected).position(|(found, right)| found != right) {
+            return Err(format!("byte {} is not what was sent", self.received + at as u64));
         }
-        self.received += 1;
+        self.received += body.len() as u64;
         Ok(())
     }
 

@@ -100,7 +100,13 @@ impl Member {
                 self.trouble(format!("{} is {}", counter.name(), stack.counter(counter)));
             }
         }
-        if let Err(wrong) = self.speaker.serve(stack, listener, !self.post.is_paused) {
+        if let Err(error) = self.speaker.accept(listener) {
+            return self.trouble(format!("accepting: {error}"));
+        }
+        if !self.post.is_paused {
+            self.speaker.ask(stack);
+        }
+        if let Err(wrong) = self.speaker.go_on() {
             self.trouble(wrong.join("; "));
         }
     }
