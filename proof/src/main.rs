@@ -61,6 +61,10 @@ enum Command {
     #[command(hide = true)]
     TortureJoined(torture::lan::Arguments),
     #[command(hide = true)]
+    TortureMachine(torture::lan::Arguments),
+    #[command(hide = true)]
+    TortureMachineParty(torture::lan::Arguments),
+    #[command(hide = true)]
     TortureDiskServer(torture::birth::Birth),
     #[command(hide = true)]
     TortureDiskWriter(torture::disk::Arguments),
@@ -88,6 +92,8 @@ fn main() -> ExitCode {
         Command::TortureConnections(arguments) => torture::lan::connections::run(&arguments),
         Command::TortureProgram(arguments) => torture::lan::program::run(&arguments, false),
         Command::TortureJoined(arguments) => torture::lan::program::run(&arguments, true),
+        Command::TortureMachine(arguments) => torture::machine::server::run(&arguments),
+        Command::TortureMachineParty(arguments) => torture::machine::party::run(&arguments),
         Command::TortureDiskServer(birth) => torture::disk::server::run(&birth),
         Command::TortureDiskWriter(arguments) => torture::disk::writer::run(&arguments),
     }

@@ -1,14 +1,16 @@
 //! `siga-proof torture`: guests stream checked data in a mesh, and are killed; another exhausts. Then the same with members of
-//! a LAN and ports, and with guests that write to volumes.
+//! a LAN and ports, with TCPIP machines and their clients, and with guests that write to volumes.
 
 pub mod birth;
 mod blackbox;
+mod dialogue;
 pub mod disk;
 pub mod guest;
 pub mod hoarder;
 pub mod host;
 pub mod lan;
 mod ledger;
+pub mod machine;
 mod schedule;
 mod supervisor;
 mod wire;
@@ -44,6 +46,9 @@ pub struct Arguments {
     /// How many members of a LAN with connections of TCP between them, and hosts, to kill, at least
     #[arg(long, default_value_t = 50)]
     tcp_kills: usize,
+    /// How many TCPIP machines, clients of them, members of their LAN and hosts to kill, at least
+    #[arg(long, default_value_t = 100)]
+    machine_kills: usize,
     /// The command `siga`, for ports [default: the one beside this program]
     #[arg(long, value_name = "PATH")]
     siga: Option<PathBuf>,
@@ -98,13 +103,20 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             let acts = lan::draw(seed, arguments.tcp_kills, false);
             acts.iter().for_each(|act| println!("{act}"));
         }
+        if arguments.machine_kills > 0 {
+            println!("of machines:");
+            let acts = machine::draw(seed, arguments.machine_kills);
+            acts.iter().for_each(|act| println!("{act}"));
+        }
         return ExitCode::SUCCESS;
     }
     let is_mesh_well = kills + exhaustions == 0 || torture_mesh(arguments, &schedule);
     let is_lan_well = arguments.lan_kills == 0 || torture_lan(arguments, seed);
     let is_tcp_well = arguments.tcp_kills == 0 || torture_connections(arguments, seed);
+    let is_machine_well = arguments.machine_kills == 0 || torture_machines(arguments, seed);
     let is_disk_well = arguments.disk_kills == 0 || torture_disk(arguments, seed);
-    let is_well = is_mesh_well && is_lan_well && is_tcp_well && is_disk_well;
+    let are_well = [is_mesh_well, is_lan_well, is_tcp_well, is_machine_well, is_disk_well];
+    let is_well = are_well.into_iter().all(|is_well| is_well);
     println!("{}", if is_well { "all is well".into() } else { format!("NOT WELL, seed {seed}") });
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -210,6 +222,62 @@ fn torture_connections(arguments: &Arguments, seed: u64) -> bool {
         "conversations that were whole, byte for byte, {}; connections that ended with an error {}",
         tally.conversations, tally.ended
     );
+    println!("inspections for leaks {}, wrong {}", tally.inspections, tally.wrong.len());
+    tally.wrong.iter().for_each(|wrong| println!("wrong: {wrong}"));
+    if let Err(fault) = &torture {
+        println!("fault: {fault}");
+    }
+    torture.is_ok() && tally.wrong.is_empty()
+}
+
+/// Kills TCPIP machines, their clients, a member of their LAN, and hosts. Whether all is well.
+fn torture_machines(arguments: &Arguments, seed: u64) -> bool {
+    let (start, mut done) = (Instant::now(), 0);
+    let mut scene = match machine::Scene::new(Duration::from_secs(arguments.patience_s)) {
+        Ok(scene) => scene,
+        Err(error) => {
+            eprintln!("siga-proof: cannot start: {error}");
+            return false;
+        }
+    };
+    let torture = |scene: &mut machine::Scene| {
+        scene.start_all()?;
+        for act in machine::draw(seed, arguments.machine_kills) {
+            scene.perform(act).map_err(|error| format!("act {done}, {act}: {error}"))?;
+            done += 1;
+        }
+        scene.end()
+    };
+    let torture: Result<(), String> = { torture }(&mut scene);
+    let tally = scene.tally();
+    let seconds = start.elapsed().as_secs_f64();
+    println!("kills of machines {} in {seconds:.1} s", tally.kills.values().sum::<u64>());
+    for kind in machine::Kind::ALL {
+        println!("  {:5} {}", tally.kills.get(&kind).unwrap_or(&0), kind.words());
+    }
+    println!(
+        "conversations that were whole, byte for byte, {}; connections that ended with an error {}; frames of streams that last {}",
+        tally.conversations(),
+        tally.ended(),
+        tally.frames()
+    );
+    let (introduced, moved) = tally.introduced();
+    println!(
+        "introductions of clients {introduced}, halves of connections that have moved {moved}, moves of drivers {}",
+        tally.driver_moves()
+    );
+    for class in machine::Class::ALL {
+        let told = tally.told.get(&class).copied().unwrap_or_default();
+        let ms = |ns: u64| ns as f64 / 1e6;
+        println!(
+            "  {:5} {}: at most {:.1} ms after the end of the process, {:.1} ms after its kill; {} after more than 1 s",
+            told.count,
+            class.words(),
+            ms(told.worst_after_end_ns),
+            ms(told.worst_after_kill_ns),
+            told.long
+        );
+    }
     println!("inspections for leaks {}, wrong {}", tally.inspections, tally.wrong.len());
     tally.wrong.iter().for_each(|wrong| println!("wrong: {wrong}"));
     if let Err(fault) = &torture {

@@ -1,53 +1,25 @@
-//! A member of the LAN with a TCP/IP stack, and connections to all others.
-//!
-//! Each member asks each other for conversations, some at once. The one that asks sends a head and so many bytes and closes
-//! its half; the other verifies them, sends its life and as many other bytes, and closes. A conversation is whole, or its
-//! connection ends with an error: nothing else may be.
-//!
-//! ```text
-//! offset  0  mark, 4 bytes          the answer:  0  life u32 of the one that is asked
-//!         4  party u32, life u32                 4  bytes, made of the seed
-//!        12  bytes u32
-//!        16  number u64
-//!        24  bytes, made of the seed
-//! ```
+//! A member of the LAN with a TCP/IP stack, and conversations with all others: see `dialogue.rs`.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use os::processor::now_ns;
-use proof::dice::mix;
 use siga::lan::{Address, Lan, LanOptions};
-use siga::tcpip::{Counter, Drive, Stack, StackOptions, TcpListener, TcpStream};
+use siga::tcpip::{Counter, Drive, Stack, StackOptions, TcpListener};
 use siga::{Guest, Wait};
 
-use super::talk::Heard;
-use super::wire::{FromParty, Report};
+use super::super::dialogue::{SILENCE_MAX, Speaker};
+use super::wire::FromParty;
 use super::{Arguments, INTERFACE, MEMBERS, Post, address, mac, name};
 use crate::crew;
 
 /// How long it waits before it tries again to become a member.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// Conversations with each other member at the same time.
-const AT_ONCE: usize = 3;
-
-/// Bytes of the longest conversation, each way: more than the buffers of both sides.
-const BYTES_MAX: u64 = 600_000;
-
-/// How long a side may leave what was sent without an answer. A conversation that stands still for longer than twice that
-/// hangs.
-const SILENCE_MAX: Duration = Duration::from_secs(8);
-
 /// How long to wait for work.
 const NAP: Duration = Duration::from_millis(2);
-
-const MARK: [u8; 4] = *b"conv";
-const HEAD_BYTES: usize = 24;
-const LIFE_BYTES: usize = 4;
 
 /// Lives until it is killed, or its supervisor is.
 pub fn run(arguments: &Arguments) -> ExitCode {
@@ -66,103 +38,27 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 struct Member {
     post: Post,
     own: usize,
-    life: u32,
-    talks: Vec<Talk>,
-    /// Conversations begun.
-    begun: u64,
-    /// By party: the last life that has answered, and how many conversations with it were whole.
-    whole: Vec<Option<(u32, u64)>>,
-    /// Conversations that were whole, of those that were asked for here.
-    completed: u64,
-    /// Conversations whose connection has ended with an error.
-    ended: u64,
-}
-
-/// What a step of a conversation comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// It goes on; whether something has moved.
-    Open(bool),
-    Whole,
-    /// Its connection has ended with an error.
-    Ended,
-}
-
-/// One side of a conversation.
-struct Talk {
-    stream: TcpStream,
-    /// Whom it asks, if it is the one that asks.
-    asked: Option<usize>,
-    /// What is to be sent, once that is known, and how much of it was.
-    output: Option<Bytes>,
-    sent: u64,
-    /// What is expected behind the head, once that is known, and what has come, with the head.
-    input: Option<Bytes>,
-    received: u64,
-    head: Vec<u8>,
-    /// What is to be answered once all was asked.
-    answer: Option<Bytes>,
-    moved_ns: u64,
-}
-
-/// So many bytes behind a head, made of a seed.
-#[derive(Clone, Debug)]
-struct Bytes {
-    head: Vec<u8>,
-    seed: u64,
-    count: u64,
-}
-
-impl Bytes {
-    fn total(&self) -> u64 {
-        self.head.len() as u64 + self.count
-    }
-
-    /// The byte at this place, the head included.
-    fn at(&self, at: u64) -> u8 {
-        let Some(at) = at.checked_sub(self.head.len() as u64) else {
-            return self.head[at as usize];
-        };
-        mix(self.seed ^ (at / 8)).to_le_bytes()[at as usize % 8]
-    }
-}
-
-/// What is made of a question's head: the seed of its bytes.
-fn seed(party: u32, life: u32, number: u64) -> u64 {
-    mix(mix(u64::from(party) << 32 | u64::from(life)) ^ number)
+    speaker: Speaker,
 }
 
 impl Member {
     fn new(arguments: &Arguments) -> Member {
+        let own = arguments.party;
+        let others = (0..MEMBERS).filter(|peer| *peer != own);
+        let peers =
+            others.map(|peer| (peer, SocketAddr::new(address(peer).into(), super::PORT))).collect();
+        let who = (own, arguments.birth.life);
         Member {
             post: Post::new(arguments),
-            own: arguments.party,
-            life: arguments.birth.life,
-            talks: Vec::new(),
-            begun: 0,
-            whole: vec![None; MEMBERS],
-            completed: 0,
-            ended: 0,
+            own,
+            speaker: Speaker::new(who, peers, MEMBERS, is_explained),
         }
     }
 
     /// Does what it was told. False once the supervisor is gone.
     fn obey(&mut self) -> bool {
-        let Member { post, talks, begun, whole, completed, ended, .. } = self;
-        let heard = whole.iter().map(|whole| {
-            let (life, count) = (*whole)?;
-            Some((life, Heard { received: count, first: 1, last: count }))
-        });
-        let report = Report {
-            sent: vec![*begun; MEMBERS],
-            heard: heard.collect(),
-            counters: vec![
-                (super::OPEN.to_owned(), talks.len() as u64),
-                (super::WHOLE.to_owned(), *completed),
-                (super::ENDED.to_owned(), *ended),
-            ],
-        };
-        post.obey(|| report.clone())
+        let Member { post, speaker, .. } = self;
+        post.obey(|| speaker.report())
     }
 
     /// Becomes a member as soon as that is possible, with a stack; none once the supervisor is gone.
@@ -204,241 +100,26 @@ impl Member {
                 self.trouble(format!("{} is {}", counter.name(), stack.counter(counter)));
             }
         }
-        loop {
-            match listener.accept() {
-                Ok((stream, _)) => self.talks.push(Talk::new(stream, None)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return self.trouble(format!("accepting: {error}")),
-            }
+        if let Err(error) = self.speaker.accept(listener) {
+            return self.trouble(format!("accepting: {error}"));
         }
         if !self.post.is_paused {
-            for peer in 0..MEMBERS {
-                if peer != self.own {
-                    self.ask(stack, peer);
-                }
-            }
+            self.speaker.ask(stack);
         }
-        for mut talk in std::mem::take(&mut self.talks) {
-            match talk.step(self.own, self.life) {
-                Ok(Step::Open(has_moved)) => {
-                    let now = now_ns();
-                    if has_moved {
-                        talk.moved_ns = now;
-                    }
-                    let still_ns = now - talk.moved_ns;
-                    if still_ns > 2 * SILENCE_MAX.as_nanos() as u64 {
-                        self.trouble(format!("a conversation hangs: {talk:?}"));
-                    }
-                    self.talks.push(talk);
-                }
-                Ok(Step::Whole) => self.count_whole(&talk),
-                Ok(Step::Ended) => self.ended += 1,
-                Err(what) => self.trouble(format!("{what}: {talk:?}")),
-            }
-        }
-    }
-
-    /// Asks a member for conversations, until there are as many as there are to be.
-    fn ask(&mut self, stack: &Stack, peer: usize) {
-        let open = self.talks.iter().filter(|talk| talk.asked == Some(peer)).count();
-        for _ in open..AT_ONCE {
-            let to = SocketAddr::new(address(peer).into(), super::PORT);
-            // There is no such member now, or its other connection has the last port.
-            let Ok(stream) = TcpStream::start_connecting(stack, to) else { return };
-            self.begun += 1;
-            let seed = seed(self.own as u32, self.life, self.begun);
-            let count = mix(seed ^ 1) % BYTES_MAX;
-            let mut head = MARK.to_vec();
-            head.extend((self.own as u32).to_le_bytes());
-            head.extend(self.life.to_le_bytes());
-            head.extend((count as u32).to_le_bytes());
-            head.extend(self.begun.to_le_bytes());
-            let mut talk = Talk::new(stream, Some(peer));
-            talk.output = Some(Bytes { head, seed, count });
-            self.talks.push(talk);
-        }
-    }
-
-    fn count_whole(&mut self, talk: &Talk) {
-        let Some(peer) = talk.asked else { return };
-        self.completed += 1;
-        let life = word(&talk.head, 0);
-        let before = self.whole[peer].filter(|(newest, _)| *newest == life);
-        // What an earlier life has answered may be read after what the next one has.
-        if self.whole[peer].is_none_or(|(newest, _)| newest <= life) {
-            self.whole[peer] = Some((life, before.map_or(0, |(_, count)| count) + 1));
+        if let Err(wrong) = self.speaker.go_on() {
+            self.trouble(wrong.join("; "));
         }
     }
 }
 
-impl Talk {
-    fn new(stream: TcpStream, asked: Option<usize>) -> Talk {
-        stream.set_nonblocking(true).expect("a stream");
-        Talk {
-            stream,
-            asked,
-            output: None,
-            sent: 0,
-            input: None,
-            received: 0,
-            head: Vec::new(),
-            answer: None,
-            moved_ns: now_ns(),
-        }
-    }
-
-    /// Sends and receives what it can.
-    ///
-    /// # Errors
-    /// What is wrong.
-    fn step(&mut self, own: usize, life: u32) -> Result<Step, String> {
-        let before = (self.sent, self.received);
-        match self.send()? {
-            Step::Open(_) => {}
-            over => return Ok(over),
-        }
-        match self.receive(own, life)? {
-            Step::Open(_) => Ok(Step::Open(before != (self.sent, self.received))),
-            over => Ok(over),
-        }
-    }
-
-    fn send(&mut self) -> Result<Step, String> {
-        let Some(output) = &self.output else { return Ok(Step::Open(false)) };
-        let mut piece = Vec::new();
-        while self.sent < output.total() {
-            piece.clear();
-            let end = output.total().min(self.sent + (32 << 10));
-            piece.extend((self.sent..end).map(|at| output.at(at)));
-            match (&self.stream).write(&piece) {
-                Ok(count) => self.sent += count as u64,
-                Err(error) => return outcome(&error),
-            }
-            if self.sent < output.total() {
-                continue;
-            }
-            if self.asked.is_none() {
-                return Ok(Step::Whole);
-            }
-            self.stream.shutdown(Shutdown::Write).map_err(|error| error.to_string())?;
-        }
-        Ok(Step::Open(false))
-    }
-
-    fn receive(&mut self, own: usize, life: u32) -> Result<Step, String> {
-        let mut piece = vec![0; 32 << 10];
-        // There is no answer before all was asked, and nothing to be heard while it is given.
-        if self.output.as_ref().is_some_and(|output| self.sent < output.total()) {
-            return Ok(Step::Open(false));
-        }
-        loop {
-            let count = match (&self.stream).read(&mut piece) {
-                Ok(0) => return self.finish(),
-                Ok(count) => count,
-                Err(error) => return outcome(&error),
-            };
-            for byte in &piece[..count] {
-                self.hear(*byte, own, life)?;
-            }
-        }
-    }
-
-    /// Takes in a byte.
-    fn hear(&mut self, byte: u8, own: usize, life: u32) -> Result<(), String> {
-        let head_bytes = if self.asked.is_some() { LIFE_BYTES } else { HEAD_BYTES };
-        if self.head.len() < head_bytes {
-            self.head.push(byte);
-            self.received += 1;
-            if self.head.len() == head_bytes {
-                self.begin(own, life)?;
-            }
-            return Ok(());
-        }
-        let Some(input) = &self.input else { return Err("bytes without a head".into()) };
-        if self.received >= input.total() {
-            return Err(format!("more than {} bytes", input.total()));
-        }
-        if byte != input.at(self.received) {
-            return Err(format!("byte {} is not what was sent", self.received));
-        }
-        self.received += 1;
-        Ok(())
-    }
-
-    /// The head is there.
-    fn begin(&mut self, own: usize, life: u32) -> Result<(), String> {
-        let head = self.head.clone();
-        let (seed, count) = match &self.output {
-            Some(output) => (mix(output.seed), output.count),
-            None => {
-                let (party, their_life, count) = (word(&head, 4), word(&head, 8), word(&head, 12));
-                let number = u64::from(word(&head, 16)) | u64::from(word(&head, 20)) << 32;
-                let seed = seed(party, their_life, number);
-                let is_right = head.starts_with(&MARK)
-                    && party as usize != own
-                    && u64::from(count) == mix(seed ^ 1) % BYTES_MAX;
-                if !is_right {
-                    return Err(format!("the head {head:?} is not what was sent"));
-                }
-                let answer = Bytes {
-                    head: life.to_le_bytes().to_vec(),
-                    seed: mix(seed),
-                    count: count.into(),
-                };
-                self.input = Some(Bytes { head, seed, count: count.into() });
-                self.answer = Some(answer);
-                return Ok(());
-            }
-        };
-        self.input = Some(Bytes { head, seed, count });
-        Ok(())
-    }
-
-    /// The other side has closed its half.
-    fn finish(&mut self) -> Result<Step, String> {
-        let is_all = self.input.as_ref().is_some_and(|input| self.received == input.total());
-        if !is_all {
-            return Err(format!("the end came after {} bytes", self.received));
-        }
-        match self.asked {
-            Some(_) => Ok(Step::Whole),
-            None => {
-                if self.output.is_none() {
-                    self.output = self.answer.take();
-                }
-                Ok(Step::Open(true))
-            }
-        }
-    }
-}
-
-impl std::fmt::Debug for Talk {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let total = |bytes: &Option<Bytes>| bytes.as_ref().map(Bytes::total);
-        let mut fields = formatter.debug_struct("Talk");
-        fields.field("asked", &self.asked).field("stream", &self.stream);
-        fields.field("sent", &(self.sent, total(&self.output)));
-        fields.field("received", &(self.received, total(&self.input)));
-        fields.finish()
-    }
-}
-
-/// What an error of a connection comes to.
-///
-/// # Errors
-/// It is none that the end of a peer explains.
-fn outcome(error: &std::io::Error) -> Result<Step, String> {
-    match error.kind() {
-        ErrorKind::WouldBlock => Ok(Step::Open(false)),
+/// Whether the end of another member, or a host, explains an error of a connection.
+fn is_explained(error: ErrorKind) -> bool {
+    matches!(
+        error,
         ErrorKind::ConnectionRefused
-        | ErrorKind::ConnectionReset
-        | ErrorKind::HostUnreachable
-        | ErrorKind::TimedOut
-        | ErrorKind::BrokenPipe => Ok(Step::Ended),
-        _ => Err(format!("a connection has ended with {error}")),
-    }
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes[at..].first_chunk().map_or(0, |word| u32::from_le_bytes(*word))
+            | ErrorKind::ConnectionReset
+            | ErrorKind::HostUnreachable
+            | ErrorKind::TimedOut
+            | ErrorKind::BrokenPipe
+    )
 }

@@ -5,9 +5,9 @@ pub mod host;
 pub mod member;
 pub mod program;
 mod schedule;
-mod supervisor;
-mod talk;
-mod wire;
+pub(super) mod supervisor;
+pub(super) mod talk;
+pub(super) mod wire;
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -41,9 +41,9 @@ const PORT: u16 = 7000;
 
 /// What members with connections count: those that are open, conversations that were whole, and connections that have
 /// ended with an error.
-const OPEN: &str = "open";
-const WHOLE: &str = "whole";
-const ENDED: &str = "ended";
+pub(super) const OPEN: &str = "open";
+pub(super) const WHOLE: &str = "whole";
+pub(super) const ENDED: &str = "ended";
 
 /// How often a party sends to each of the others.
 const ROUND_NS: u64 = 2_000_000;
@@ -67,15 +67,15 @@ fn name(party: usize) -> String {
 pub struct Arguments {
     /// Where it lives, and for whom
     #[command(flatten)]
-    birth: Birth,
+    pub(super) birth: Birth,
     /// Which party
     #[arg(long)]
-    party: usize,
+    pub(super) party: usize,
 }
 
 impl Arguments {
     /// These arguments as words of a command line.
-    fn words(command: &str, directory: &Path, party: usize, life: u32) -> Vec<String> {
+    pub(super) fn words(command: &str, directory: &Path, party: usize, life: u32) -> Vec<String> {
         let mut words = Birth::words(command, directory, life);
         words.push(format!("--party={party}"));
         words
@@ -83,13 +83,13 @@ impl Arguments {
 }
 
 /// A party's line to the supervisor.
-struct Post {
+pub(super) struct Post {
     line: Line,
-    is_paused: bool,
+    pub(super) is_paused: bool,
 }
 
 impl Post {
-    fn new(arguments: &Arguments) -> Post {
+    pub(super) fn new(arguments: &Arguments) -> Post {
         let Arguments { birth, party } = arguments;
         let line = Line::connect(&birth.directory).expect("the supervisor listens");
         let hello =
@@ -100,7 +100,7 @@ impl Post {
     }
 
     /// Does what it was told. False once the supervisor is gone.
-    fn obey(&mut self, report: impl Fn() -> wire::Report) -> bool {
+    pub(super) fn obey(&mut self, report: impl Fn() -> wire::Report) -> bool {
         loop {
             match self.line.hear() {
                 Ok(Heard::Nothing) => return true,
@@ -112,13 +112,13 @@ impl Post {
         }
     }
 
-    fn check(&self, what: Result<(), String>) {
+    pub(super) fn check(&self, what: Result<(), String>) {
         if let Err(trouble) = what {
             self.send(&FromParty::Trouble(trouble));
         }
     }
 
-    fn send(&self, message: &FromParty) {
+    pub(super) fn send(&self, message: &FromParty) {
         // If the supervisor is gone, this process ends soon.
         let _ = self.line.send(message, &[]);
     }

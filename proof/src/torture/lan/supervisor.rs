@@ -396,7 +396,7 @@ impl Scene {
                 Ok(Heard::Message(FromParty::Trouble(what), _)) => {
                     self.troubles.push(format!("party {party}: {what}"));
                 }
-                Ok(Heard::Message(FromParty::Hello { .. }, _)) => {}
+                Ok(Heard::Message(FromParty::Hello { .. } | FromParty::News(_), _)) => {}
                 Ok(Heard::Nothing) => return,
                 Ok(Heard::Gone) | Err(_) => own.line = None,
             }
@@ -639,17 +639,8 @@ impl Scene {
         report.map_err(|error| error.to_string())
     }
 
-    /// Processes that were started here, whoever they belong to now.
     fn left_over(&self) -> Vec<String> {
-        let directory = self.workplace.directory().display().to_string();
-        let own = std::process::id().to_string();
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let words = entries.filter(|entry| entry.file_name() != *own).filter_map(|entry| {
-            let words = fs::read(entry.path().join("cmdline")).ok()?;
-            let words = String::from_utf8_lossy(&words).replace('\0', " ");
-            words.contains(&directory).then(|| format!("{}: {words}", entry.file_name().display()))
-        });
-        words.collect()
+        left_over(self.workplace.directory())
     }
 
     /// What is known of everybody, for a person who searches for the cause of a fault.
@@ -699,7 +690,8 @@ fn is_run(party: usize) -> bool {
     (MEMBERS..JOINED).contains(&party)
 }
 
-fn counter(report: &Report, name: &str) -> u64 {
+/// What a report says of a counter.
+pub fn counter(report: &Report, name: &str) -> u64 {
     report.counters.iter().find(|(counter, _)| counter == name).map_or(0, |(_, number)| *number)
 }
 
@@ -723,8 +715,24 @@ fn port_command(siga: &Path, directory: &Path, verb: &str, party: usize) -> Comm
     command
 }
 
+/// Processes that were started in a workplace, whoever they belong to now.
+pub fn left_over(directory: &Path) -> Vec<String> {
+    let directory = directory.display().to_string();
+    let own = std::process::id().to_string();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let words = entries.filter(|entry| entry.file_name() != *own).filter_map(|entry| {
+        let words = fs::read(entry.path().join("cmdline")).ok()?;
+        let words = String::from_utf8_lossy(&words).replace('\0', " ");
+        words.contains(&directory).then(|| format!("{}: {words}", entry.file_name().display()))
+    });
+    words.collect()
+}
+
 /// Kills a child, which must not have ended by itself.
-fn kill(child: Option<Child>, what: &str) -> Checked {
+///
+/// # Errors
+/// It had.
+pub fn kill(child: Option<Child>, what: &str) -> Checked {
     let mut child = child.ok_or_else(|| format!("{what} is dead already"))?;
     child.kill().map_err(|error| format!("{what}: {error}"))?;
     let status = child.wait().map_err(|error| format!("{what}: {error}"))?;
@@ -739,7 +747,8 @@ fn send_kill(process: u32) -> io::Result<()> {
     Ok(kill_process(process, Signal::KILL)?)
 }
 
-fn end(child: &mut Child) {
+/// Ends a child, if it has not ended by itself.
+pub fn end(child: &mut Child) {
     // It may have ended by itself.
     let _ = child.kill();
     let _ = child.wait();

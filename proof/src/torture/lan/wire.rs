@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::super::machine::News;
 use super::talk::Heard;
 
 /// What the supervisor sends to a party.
@@ -31,6 +32,8 @@ pub enum FromParty {
     Report(Report),
     /// Something is wrong that no kill explains.
     Trouble(String),
+    /// What a party of the torture of machines says at once.
+    News(News),
 }
 
 /// What a party has done so far.

@@ -948,6 +948,8 @@ impl ClientState {
         if is_open
             && !has_end
             && !connection.has_told_finished
+            // Of one that the client has reset, the other side has finished nothing.
+            && !connection.is_reset
             && stack.readable(id) == Readable::Finished
         {
             // One that sends directly has said so there, if the path to it has not ended.

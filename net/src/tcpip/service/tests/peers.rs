@@ -328,6 +328,25 @@ fn half_that_has_moved_and_was_closed_is_not_waited_for_when_the_path_ends() {
 }
 
 #[test]
+fn connection_whose_path_ended_has_failed_and_is_not_finished() {
+    let (mut world, [near, far]) = first_direct_bytes();
+    world.parties[1].sleeps = false;
+    world.parties[0].client.shut_sending(near);
+    world.settle();
+    // The other half has never moved, and its owner dies before it has sent anything.
+    world.parties[0].peers.clear();
+    world.parties[0].client.lose_peer(0);
+    world.settle();
+    let client = &mut world.parties[0].client;
+    assert_eq!(client.readable(near), Readable::Failed);
+    assert_eq!(client.take_end(near), Some(Failure::Reset));
+    world.close(0, near);
+    world.close(1, far);
+    world.settle();
+    assert!(are_undisturbed(&world));
+}
+
+#[test]
 fn close_is_said_to_the_machine_behind_what_goes_directly() {
     let (mut world, [near, far]) = first_direct_bytes();
     // The path to the other client fills up.
