@@ -22,6 +22,9 @@ use crate::guest::Connecting;
 /// Events that one call takes. More is left to the next call.
 const EVENTS_PER_CALL_MAX: usize = 8;
 
+/// Requests that one call refuses. More is left to the next call.
+const REFUSALS_PER_CALL_MAX: usize = 4;
+
 /// Steps that one call does: each channel has one or two at a time, and a path begins with one of each.
 const STEPS_PER_CALL_MAX: usize = 8;
 
@@ -73,7 +76,8 @@ impl Line {
     /// Does what the guest has news of.
     pub(super) fn serve_guest_at_adapter(&mut self, now: u64) {
         // Nobody asks a line over an adapter for anything.
-        while let Some(pending) = self.guest().pending() {
+        for _ in 0..REFUSALS_PER_CALL_MAX {
+            let Some(pending) = self.guest().pending() else { break };
             self.guest().refuse(pending, NO_DATA);
         }
         let asking = self.adapter.as_mut().and_then(|adapter| adapter.asking.take());
