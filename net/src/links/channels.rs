@@ -371,7 +371,13 @@ impl Channels {
                     driver.complete(now);
                 }
             }
-            (Stage::Busy, Ended::EndOfFile) => *stage = Stage::Ready,
+            (Stage::Busy, Ended::EndOfFile) => {
+                *stage = Stage::Ready;
+                if channel == Channel::Write {
+                    // No adapter ends a WRITE so. Its packets are not waited for.
+                    driver.lose();
+                }
+            }
             (Stage::Greeting | Stage::Busy, Ended::Check) => {
                 *stage = Stage::Begin;
                 self.go_down(channel.other(), driver);
@@ -388,6 +394,11 @@ impl Channels {
     }
 
     /// An interruption without a program: the peer waits, or is ready.
+    /// A program was not started though its subchannel had none: the adapter does not keep the rules.
+    pub fn refused(&mut self) {
+        self.is_broken = true;
+    }
+
     pub fn interrupted(&mut self, now: u64, channel: Channel) {
         let stage = &mut self.stages[channel as usize];
         if matches!(stage, Stage::NotReady { .. }) {

@@ -177,8 +177,10 @@ impl Line {
                 let block = target.get(..bytes).unwrap_or(&[]);
                 adapter.block = channels.read(now, block, driver).then_some(bytes);
             }
-            // What was asked for has ended before.
-            LineEvent::Refused { .. } => {}
+            // What was to be halted has ended before.
+            LineEvent::Refused { code: 1, .. } => {}
+            // A program that was not started never ends: the end of the line is opened anew.
+            LineEvent::Refused { .. } => channels.refused(),
             _ => return false,
         }
         true
