@@ -39,13 +39,15 @@ pub(super) struct Adapter {
     asking: Option<Box<Connecting>>,
     /// Bytes of the block that was read into the line's buffer and not taken yet.
     block: Option<usize>,
+    /// Something has happened while a block was looked for: there may be more, of which no doorbell tells.
+    has_worked: bool,
 }
 
 impl Adapter {
     pub(super) fn new(server: Name, name: LanName, now: u64) -> Adapter {
         let mut channels = Channels::new();
         channels.start(now);
-        Adapter { server, name, channels, asking: None, block: None }
+        Adapter { server, name, channels, asking: None, block: None, has_worked: false }
     }
 }
 
@@ -67,8 +69,15 @@ impl Line {
     /// whether there was anything.
     pub(super) fn poll_adapter(&mut self, now: u64) -> bool {
         let mut buffer = self.take_buffer();
-        let mut has_worked = self.take_events(now, &mut buffer);
+        let has_worked = self.work(now, &mut buffer);
         self.give_back(buffer);
+        has_worked
+    }
+
+    /// Takes what has happened, and does what is to be done next. Whoever takes the end of a WRITE starts the next: nothing else would have it
+    /// looked for.
+    fn work(&mut self, now: u64, buffer: &mut [u8]) -> bool {
+        let mut has_worked = self.take_events(now, buffer);
         has_worked |= self.step(now);
         has_worked | self.write_collected(now)
     }
@@ -314,10 +323,15 @@ impl Line {
     /// packets are looked at.
     pub(super) fn receive_block(&mut self, now: u64, buffer: &mut [u8]) -> Option<usize> {
         if self.adapter_mut().block.is_none() {
-            self.take_events(now, buffer);
-            self.step(now);
+            let has_worked = self.work(now, buffer);
+            self.adapter_mut().has_worked |= has_worked;
         }
         self.adapter_mut().block.take()
+    }
+
+    /// Returns true if something has happened while blocks were looked for, once.
+    pub(crate) fn take_worked(&mut self) -> bool {
+        self.adapter.as_mut().is_some_and(|adapter| std::mem::take(&mut adapter.has_worked))
     }
 
     /// Drops the path to the adapter, which resets both sides of this end.
@@ -381,3 +395,6 @@ fn subchannel_of(channel: Channel) -> u16 {
         Channel::Write => WRITE_SUBCHANNEL,
     }
 }
+
+#[cfg(test)]
+mod tests;
