@@ -682,6 +682,9 @@ fn counters(driven: &Driven) -> DriverCounters {
         sleeps: get(&counts.sleeps),
         processor_ns: get(&counts.processor_ns),
         takeovers: get(&counts.takeovers),
+        if let Some(device) = &self.device {
+            return device.backlog.retry_ns();
+        }
         moves: driven.moves,
     }
 }
