@@ -14,6 +14,7 @@ use net::lan::offload::Offload;
 use os::event::Event;
 use os::processor::{allowed, now_ns};
 
+use super::backlog::{BACKLOG_FRAMES_MAX, Backlog, Device, Leaving, Sent};
 use super::{Placement, Port};
 use crate::guest::Guest;
 use crate::lan::{Address, Lan, LanOptions, TrySendFrameError};
@@ -318,6 +319,40 @@ fn device_of_a_driver_that_panics_is_taken_over() {
         (0..20).for_each(|_| side.pump(Some(&peer)));
     }
     side.finish(peer);
+}
+
+#[test]
+fn full_backlogs_of_some_targets_hold_up_no_other() {
+    let host = Embedded::start(System::open()).unwrap();
+    let lan = Box::new(member(&host, "STACK"));
+    let (mut lazy, mut other) = (member(&host, "LAZY"), member(&host, "OTHER"));
+    let mac = lan.mac();
+    let mut device = Device { lan, backlog: Backlog::default() };
+    let leaving = |to: &Lan, number| Leaving {
+        bytes: numbered(to.mac(), mac, number),
+        target: Some(to.own().name),
+        ..Leaving::default()
+    };
+    let (mut waiting, mut number) = (0, 0);
+    let deadline = Instant::now() + LONG;
+    while waiting < BACKLOG_FRAMES_MAX {
+        assert!(Instant::now() < deadline, "{waiting} of {number} frames wait");
+        match device.send(0, &mut leaving(&lazy, number)) {
+            Sent::Gone => {}
+            Sent::Waits => waiting += 1,
+            Sent::Dropped => panic!("{number}"),
+        }
+        number += 1;
+        device.lan.flush();
+        // It accepts the path, and takes no frame.
+        lazy.prepare_wait();
+    }
+    assert_eq!(device.send(0, &mut leaving(&lazy, number)), Sent::Dropped);
+    // A path to another member is made first.
+    while device.send(0, &mut leaving(&other, 0)) != Sent::Gone {
+        assert!(Instant::now() < deadline, "the other gets nothing");
+        other.prepare_wait();
+    }
 }
 
 #[test]
