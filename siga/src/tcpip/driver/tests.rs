@@ -356,6 +356,44 @@ fn full_backlogs_of_some_targets_hold_up_no_other() {
 }
 
 #[test]
+fn order_to_a_driver_that_no_processor_runs_does_not_wait_for_it() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut side = Side::new(member(&host, "STACK"));
+    let first = Placement::Processor(allowed()[0]);
+    for placement in [Placement::Inline, Placement::Processor(1000)] {
+        assert_eq!(side.place(first), first);
+        let station = side.port.station().clone();
+        // As if the driver were in the middle of a turn, and did not come to its end.
+        let half = station.half();
+        let refused = side.port.place(placement, &side.interrupt).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::TimedOut);
+        assert_eq!(side.port.placement(), first);
+        drop(half);
+        // It ends when it comes to that, and not only when its lease is old.
+        let deadline = Instant::now() + LONG;
+        while !side.port.is_expired(0) {
+            assert!(Instant::now() < deadline, "the driver goes on");
+            thread::yield_now();
+        }
+        assert!(side.port.take_over(now_ns()));
+        side.port.sleeper(&side.interrupt).unwrap();
+    }
+}
+
+#[test]
+fn driver_that_is_where_it_is_to_be_goes_on() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut side = Side::new(member(&host, "STACK"));
+    let first = Placement::Processor(allowed()[0]);
+    assert_eq!(side.place(first), first);
+    let epoch = side.port.epoch();
+    for _ in 0..3 {
+        assert_eq!(side.place(first), first);
+    }
+    assert_eq!((side.port.epoch(), side.port.driver(0).counters.moves), (epoch, 1));
+}
+
+#[test]
 fn target_that_takes_nothing_holds_up_no_other() {
     let host = Embedded::start(System::open()).unwrap();
     let mut side = Side::new(member(&host, "STACK"));
