@@ -592,9 +592,17 @@ impl Channel {
                 run.stop = Some(stop);
                 match run.exchange {
                     Some(exchange) if is_first => {
-                        let head = Head::new(Kind::Cancel, number as u16, exchange);
-                        let _ = self.links[guest.link].send(&head, &[]);
-                        Ok(())
+                        let is_unsent =
+                            run.commands == 0 && !run.orb.flags.has(OrbFlags::TRANSPORT);
+                        // A program that was told that its device is free, and does not begin, is dismissed by this, too.
+                        let cancel = Head::new(Kind::Cancel, number as u16, exchange);
+                        let _ = self.links[guest.link].send(&cancel, &[]);
+                        if !is_unsent {
+                            return Ok(());
+                        }
+                        // The link was behind when the program began: the control unit knows no such exchange, and sends no status.
+                        let status = Scsw { device: DeviceStatus(0), ..Scsw::default() };
+                        self.finish(number, head.subchannel, status, sender, now)
                     }
                     Some(_) => Ok(()),
                     None => {

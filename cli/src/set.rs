@@ -8,7 +8,7 @@ use siga::lan::LanName;
 use siga::tcpip::Placement;
 
 use crate::outcome::Outcome;
-use crate::output::{Output, print, print_json, say};
+use crate::output::{Output, print, print_json};
 use crate::peer::attach_name;
 use crate::socket::Socket;
 
@@ -27,7 +27,8 @@ enum Subject {
 /// Move the driver of a LAN of a TCPIP machine to another processor, or into the machine
 ///
 /// The driver moves while traffic flows, and no frame is lost. Only root and the host's own user may do that. It lasts until the machine ends: cpu of
-/// [[tcpip.interface]] in the system file says where a driver begins. `siga query tcpip` shows the drivers.
+/// [[tcpip.interface]] in the system file says where a driver begins. `siga query tcpip` shows the drivers. If the machine cannot have a driver on that
+/// processor, the driver runs inline, and the exit code is 1.
 ///
 /// For example: siga set tcpip TCPIP driver hs0 cpu 1
 #[derive(Debug, Args)]
@@ -80,27 +81,30 @@ pub fn run(Arguments { subject: Subject::Tcpip(arguments) }: &Arguments) -> Resu
     };
     let observer = Observer::attach(socket.path()?).map_err(Outcome::no)?;
     let placed = observer.set_driver(machine, *lan, wanted).map_err(|error| match error {
+        // The host has answered before: it is the machine that does not.
+        ObserveError::NoAnswer => Outcome::No(format!(
+            "{machine} has not answered: the order for the driver of {lan} may still be carried out"
+        )),
         ObserveError::Refused(_) => Outcome::No(format!("{machine}: the driver of {lan}: {error}")),
         error => Outcome::no(error),
     })?;
-    if let Placement::Processor(number) = wanted
-        && placed == Placement::Inline
-    {
-        say(format_args!(
-            "siga: warning: {machine} has no processor {number}, or may not use it: the driver of {lan} runs inline, on the processor of the machine"
-        ));
-    }
     let processor = match placed {
         Placement::Processor(number) => Some(number),
         Placement::Inline => None,
     };
-    if output.json {
-        return print_json(&Set { machine: machine.to_string(), lan: lan.to_string(), processor });
-    }
     match processor {
-        Some(number) => {
-            print(format_args!("the driver of {lan} at {machine} runs on processor {number}"))
+        _ if output.json => {
+            print_json(&Set { machine: machine.to_string(), lan: lan.to_string(), processor })?;
         }
-        None => print(format_args!("the driver of {lan} at {machine} runs inline")),
+        Some(number) => {
+            print(format_args!("the driver of {lan} at {machine} runs on processor {number}"))?;
+        }
+        None => print(format_args!("the driver of {lan} at {machine} runs inline"))?,
+    }
+    match wanted {
+        Placement::Processor(number) if placed == Placement::Inline => Err(Outcome::No(format!(
+            "{machine} has no processor {number}, may not use it, or serves on it itself: the driver of {lan} runs inline, on the processor of the machine"
+        ))),
+        _ => Ok(()),
     }
 }

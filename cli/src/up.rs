@@ -122,29 +122,30 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let output = arguments.output;
     let mut works: Vec<Work> = Vec::new();
     // Guests hear of the host when their lines can be opened.
-    let (lines_are_served, lines_served) = channel();
-    if lines.is_empty() {
-        drop(lines_are_served);
-    } else {
+    let mut lines_served = None;
+    if !lines.is_empty() {
         let socket = socket.clone();
+        let (are_served, served) = channel();
+        lines_served = Some(served);
         works.push(Work {
             name: "lines",
             ended: "the server of lines has ended, and the host ends with it",
-            run: Box::new(move || serve_lines(&socket, &lines, &lines_are_served)),
+            run: Box::new(move || serve_lines(&socket, &lines, &are_served)),
         });
     }
     match volumes {
         Some(volumes) => works.push(Work {
             name: "control unit",
             ended: ENDED,
-            run: Box::new(move || serve(&socket, volumes, children, &lines_served, output)),
+            run: Box::new(move || serve(&socket, volumes, children, lines_served, output)),
         }),
         None => {
             let begin = move || {
-                // An error is that of the thread that serves the lines, which ends the host.
-                let _ = lines_served.recv();
-                children.start();
-                announce(&socket, None, output);
+                // If the lines are not served, the thread that was to serve them ends the host.
+                if are_served(lines_served) {
+                    children.start();
+                    announce(&socket, None, output);
+                }
             };
             // The host answers on this thread.
             thread::Builder::new().name("begin".into()).spawn(begin).map_err(Outcome::no)?;
@@ -244,19 +245,25 @@ fn serve(
     socket: &Path,
     volumes: SystemVolumes,
     children: Children,
-    lines_served: &Receiver<()>,
+    lines_served: Option<Receiver<()>>,
     output: Output,
 ) -> Result<Infallible, Outcome> {
     let (mut server, served) = serve_system(socket, volumes)?;
-    // An error is that of the thread that serves the lines, which ends the host; there is none if there are no lines.
-    let _ = lines_served.recv();
-    children.start();
-    announce(socket, Some(&served), output);
+    // If the lines are not served, the thread that was to serve them ends the host.
+    if are_served(lines_served) {
+        children.start();
+        announce(socket, Some(&served), output);
+    }
     let ended = |error| Outcome::No(format!("{ENDED}: {error}"));
     // The host answers on another thread.
     server.serve_within(Duration::from_millis(100)).map_err(ended)?;
     say_not_shown(&server);
     server.serve().map_err(ended)
+}
+
+/// Waits until the lines are served, if there are any. Returns false if they cannot be.
+fn are_served(lines: Option<Receiver<()>>) -> bool {
+    lines.is_none_or(|served| served.recv().is_ok())
 }
 
 fn announce(socket: &Path, served: Option<&Served>, output: Output) {

@@ -281,10 +281,9 @@ fn driver_begins_where_the_words_say_and_without_its_processor_inline() {
     // No system has so many.
     for beyond in ["1000000", "4294967295"] {
         let set = system.run(&["set", "tcpip", "TCPIP", "driver", "hs0", "cpu", beyond]);
-        assert_eq!(set.status.code(), Some(0));
+        assert_eq!(set.status.code(), Some(1));
         assert_eq!(text(&set.stdout), "the driver of hs0 at TCPIP runs inline\n");
-        let warning =
-            format!("siga: warning: TCPIP has no processor {beyond}, or may not use it: ");
+        let warning = format!("siga: TCPIP has no processor {beyond}, may not use it, or ");
         assert!(text(&set.stderr).starts_with(&warning), "{}", text(&set.stderr));
         shown(&system, |driver| driver["processor"].is_null());
     }

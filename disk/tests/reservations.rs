@@ -13,6 +13,9 @@ use disk::unit::usage::VolumeUse;
 use world::programs::{ended, start};
 use world::{Guest, MODES, World, ccws, round, wish};
 
+/// Channel paths of a world: guests use them in turn.
+const LINKS: usize = 4;
+
 /// Units of all kinds that have crossed so far.
 fn units(world: &World) -> u64 {
     let of = |kind| world.channel.sent_of(kind) + world.unit.sent_of(kind);
@@ -35,6 +38,12 @@ fn reserve(world: &mut World, guest: &mut Guest) {
 fn release(world: &mut World, guest: &mut Guest) {
     let orb = order(guest, command::RELEASE);
     assert!(guest.execute(world, &orb).is_good());
+}
+
+/// The channel takes what a guest has sent.
+fn poll_guest(world: &mut World, number: usize) {
+    let (sender, receiver) = world.sides.0[number].as_mut().unwrap();
+    world.channel.poll_guest(number, sender, receiver, 0).unwrap();
 }
 
 /// A guest dies.
@@ -73,6 +82,48 @@ fn nothing_crosses_while_programs_wait_for_their_device() {
     // Each has begun twice.
     assert_eq!(world.channel.counters().repeats, 3);
     assert_eq!(sent(&world, Kind::TransportCommand), 4);
+}
+
+#[test]
+fn program_that_is_halted_before_anything_of_it_was_sent_ends() {
+    for kind in [request::Kind::Halt, request::Kind::Clear] {
+        let mut world = World::new(6, 100);
+        let [mut owner, mut guest, ..] = guests(&mut world);
+        // Those that use the same channel path, and another device.
+        let mut others: Vec<Guest> =
+            (0..20).map(|_| world.guest(3, 3, true, false)).skip(1).step_by(LINKS).collect();
+        reserve(&mut world, &mut owner);
+        start(&mut guest, 0, Mode::Command, Verb::Write, (5, 30), 7);
+        world.run();
+        assert_eq!(world.unit.waiting_for_devices(0), 1);
+        // The control unit says that the device is free, and until the channel hears that, others fill the path.
+        let orb = order(&mut owner, command::RELEASE);
+        owner.start(0, &orb);
+        poll_guest(&mut world, owner.number);
+        world.unit.poll();
+        let is_behind = |world: &World| world.channel.links().any(|(link, _)| link.is_behind());
+        for other in &mut others {
+            for subchannel in 0..8 {
+                start(other, subchannel, Mode::Command, Verb::Write, (5, 30), 7);
+            }
+            poll_guest(&mut world, other.number);
+        }
+        assert!(is_behind(&world), "the path takes all");
+        world.channel.poll_units(&mut world.sides, 0).unwrap();
+        assert_eq!(world.channel.counters().repeats, 1, "the program has begun");
+        while is_behind(&world) {
+            world.unit.poll();
+            world.channel.poll_units(&mut world.sides, 0).unwrap();
+        }
+        guest.client.request(kind, 0, &mut guest.sender).unwrap();
+        for _ in 0..100 {
+            world.run();
+        }
+        assert!(ended(&mut guest).is_some(), "{kind:?}: it has not ended");
+        // Nothing is kept for it.
+        assert_eq!(world.unit.waiting_for_devices(0), 0);
+        reserve(&mut world, &mut owner);
+    }
 }
 
 #[test]

@@ -247,12 +247,14 @@ fn partner_that_halts_its_programs_takes_the_line_down_and_not_the_path() {
     let left = stack(&host, true, 1500);
     let mut partner = Partner::up(&host);
     until(&left, "it is up", is_up);
-    // The other end's READ waits for this WRITE's like, and ends with a check.
     partner.0.halt(READ_SUBCHANNEL).unwrap();
     let ended = partner.end_of(READ_SUBCHANNEL);
     assert_eq!(ended, End::Stopped);
-    drop(partner);
+    assert!(is_up(&of(&left)), "its WRITE has not met that yet");
+    // No program is to be halted there, but the other end's READ waits for one, and ends with a check.
+    partner.0.halt(WRITE_SUBCHANNEL).unwrap();
     until(&left, "it is down", |line| !is_up(line));
+    drop(partner);
     let right = stack(&host, false, 1500);
     carry(&left, &right, "10.9.0.2", 100_000);
     assert_eq!(of(&left).counters.get(Counter::Connected), 2);

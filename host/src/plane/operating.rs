@@ -21,15 +21,16 @@ pub(super) struct Operating {
 #[derive(Clone, Copy, Debug)]
 struct Given {
     machine: Name,
-    /// The observer's connection, and the serial of its request.
-    observer: u64,
-    serial: u32,
+    /// The observer's connection, and the serial of its request. None once the observer is gone.
+    observer: Option<(u64, u32)>,
 }
 
 impl Operating {
-    /// Forgets an observer, whose answers nobody waits for any more.
+    /// Forgets an observer, whose answers nobody waits for any more. Its orders are at their machines until those answer, and count there.
     pub(super) fn forget_observer(&mut self, number: u64) {
-        self.given.retain(|_, given| given.observer != number);
+        for given in self.given.values_mut() {
+            given.observer.take_if(|(observer, _)| *observer == number);
+        }
     }
 }
 
@@ -61,7 +62,7 @@ impl Host {
         }
         *last += 1;
         let order = *last;
-        given.insert(order, Given { machine, observer, serial });
+        given.insert(order, Given { machine, observer: Some((observer, serial)) });
         let credentials = &self.connections[&observer].credentials;
         info!(%machine, %lan, ?processor, user = credentials.user, "a driver is to be placed");
         self.send(connection, 0, &Reply::Order(Order { order, lan, processor }), &[]);
@@ -74,7 +75,8 @@ impl Host {
         if given.get(&order).is_none_or(|given| given.machine != machine) {
             return;
         }
-        let Some(Given { observer, serial, .. }) = given.remove(&order) else { return };
+        let answered = given.remove(&order).and_then(|given| given.observer);
+        let Some((observer, serial)) = answered else { return };
         let failed = |problem| Reply::Failed { problem, data: NO_DATA };
         let reply = match placed {
             Placed::At(processor) => Reply::DriverPlaced { processor },
@@ -92,7 +94,7 @@ impl Host {
         let of_machine = |_: &u64, given: &mut Given| given.machine == machine;
         let gone: Vec<Given> =
             self.operating.given.extract_if(.., of_machine).map(|(_, given)| given).collect();
-        for Given { observer, serial, .. } in gone {
+        for (observer, serial) in gone.into_iter().filter_map(|given| given.observer) {
             let failed = Reply::Failed { problem: Problem::NotAttached, data: NO_DATA };
             self.send(observer, serial, &failed, &[]);
         }
@@ -224,15 +226,24 @@ mod tests {
         let mut scene = Scene::new();
         let machine = scene.machine("TCPIP");
         let observer = scene.connect(&Request::Observe);
+        let mut orders = Vec::new();
         for serial in 0..ORDERS_MAX as u32 {
             observer.send(&place("TCPIP", None).bytes(10 + serial), &[]).unwrap();
-            scene.order_at(&machine);
+            orders.push(scene.order_at(&machine).order);
         }
         observer.send(&place("TCPIP", None).bytes(9), &[]).unwrap();
         assert_eq!(scene.next(&observer), failed(9, Problem::NotAnswering));
-        // An observer that is gone waits for nothing.
+        // An observer that is gone waits for nothing, and what it has ordered is at the machine all the same.
         drop(observer);
         let observer = scene.connect(&Request::Observe);
+        observer.send(&place("TCPIP", None).bytes(9), &[]).unwrap();
+        assert_eq!(scene.next(&observer), failed(9, Problem::NotAnswering));
+        assert_eq!(scene.next(&machine), None);
+        for order in orders {
+            let done = Request::OrderDone { order, placed: Placed::At(None) };
+            machine.send(&done.bytes(3), &[]).unwrap();
+            assert_eq!((scene.next(&machine), scene.next(&observer)), (None, None));
+        }
         assert!(scene.host.operating.given.is_empty());
         observer.send(&place("TCPIP", Some(3)).bytes(11), &[]).unwrap();
         scene.order_at(&machine);

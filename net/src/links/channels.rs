@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Each channel goes this way for itself, and the line is up when both are ready. The first block, of two bytes, has no packet: it shows
-//! that the peer reads and writes. A peer that is not there yet answers SET EXTENDED MODE with a check, and its first command is an interruption
+//! that the peer reads and writes. A channel whose program has not ended though the line is down because of the other one is Ending: it begins anew when
+//! that program ends, and after 5 s the path is ended. A peer that is not there yet answers SET EXTENDED MODE with a check, and its first command is an interruption
 //! here, so both ends can begin in any order. From then on a READ is always outstanding. A peer that is reset or gone ends it, and whatever
 //! else waits, with a check: then both channels begin anew.
 
@@ -371,7 +372,13 @@ impl Channels {
                     driver.complete(now);
                 }
             }
-            (Stage::Busy, Ended::EndOfFile) => *stage = Stage::Ready,
+            (Stage::Busy, Ended::EndOfFile) => {
+                *stage = Stage::Ready;
+                if channel == Channel::Write {
+                    // No adapter ends a WRITE so. Its packets are not waited for.
+                    driver.lose();
+                }
+            }
             (Stage::Greeting | Stage::Busy, Ended::Check) => {
                 *stage = Stage::Begin;
                 self.go_down(channel.other(), driver);
@@ -385,6 +392,11 @@ impl Channels {
         }
         self.come_up(now, driver);
         self.watch(now);
+    }
+
+    /// A program was not started though its subchannel had none: the adapter does not keep the rules.
+    pub fn refused(&mut self) {
+        self.is_broken = true;
     }
 
     /// An interruption without a program: the peer waits, or is ready.
@@ -401,7 +413,8 @@ impl Channels {
         self.watch(now);
     }
 
-    /// The line is down because of the other channel. A program that is under way here ends as well: the peer was reset on both.
+    /// The line is down because of the other channel. A program that is under way here ends as well if the peer
+    /// was reset on both; if only one was halted, the path is ended in its time.
     fn go_down(&mut self, channel: Channel, driver: &mut Driver) {
         driver.down();
         let stage = &mut self.stages[channel as usize];

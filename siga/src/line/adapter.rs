@@ -22,6 +22,9 @@ use crate::guest::Connecting;
 /// Events that one call takes. More is left to the next call.
 const EVENTS_PER_CALL_MAX: usize = 8;
 
+/// Requests that one call refuses. More is left to the next call.
+const REFUSALS_PER_CALL_MAX: usize = 4;
+
 /// Steps that one call does: each channel has one or two at a time, and a path begins with one of each.
 const STEPS_PER_CALL_MAX: usize = 8;
 
@@ -36,13 +39,15 @@ pub(super) struct Adapter {
     asking: Option<Box<Connecting>>,
     /// Bytes of the block that was read into the line's buffer and not taken yet.
     block: Option<usize>,
+    /// Something has happened while a block was looked for: there may be more, of which no doorbell tells.
+    has_worked: bool,
 }
 
 impl Adapter {
     pub(super) fn new(server: Name, name: LanName, now: u64) -> Adapter {
         let mut channels = Channels::new();
         channels.start(now);
-        Adapter { server, name, channels, asking: None, block: None }
+        Adapter { server, name, channels, asking: None, block: None, has_worked: false }
     }
 }
 
@@ -64,8 +69,15 @@ impl Line {
     /// whether there was anything.
     pub(super) fn poll_adapter(&mut self, now: u64) -> bool {
         let mut buffer = self.take_buffer();
-        let mut has_worked = self.take_events(now, &mut buffer);
+        let has_worked = self.work(now, &mut buffer);
         self.give_back(buffer);
+        has_worked
+    }
+
+    /// Takes what has happened, and does what is to be done next. Whoever takes the end of a WRITE starts the next: nothing else would have it
+    /// looked for.
+    fn work(&mut self, now: u64, buffer: &mut [u8]) -> bool {
+        let mut has_worked = self.take_events(now, buffer);
         has_worked |= self.step(now);
         has_worked | self.write_collected(now)
     }
@@ -73,7 +85,8 @@ impl Line {
     /// Does what the guest has news of.
     pub(super) fn serve_guest_at_adapter(&mut self, now: u64) {
         // Nobody asks a line over an adapter for anything.
-        while let Some(pending) = self.guest().pending() {
+        for _ in 0..REFUSALS_PER_CALL_MAX {
+            let Some(pending) = self.guest().pending() else { break };
             self.guest().refuse(pending, NO_DATA);
         }
         let asking = self.adapter.as_mut().and_then(|adapter| adapter.asking.take());
@@ -173,8 +186,10 @@ impl Line {
                 let block = target.get(..bytes).unwrap_or(&[]);
                 adapter.block = channels.read(now, block, driver).then_some(bytes);
             }
-            // What was asked for has ended before.
-            LineEvent::Refused { .. } => {}
+            // What was to be halted has ended before.
+            LineEvent::Refused { code: 1, .. } => {}
+            // A program that was not started never ends: the end of the line is opened anew.
+            LineEvent::Refused { .. } => channels.refused(),
             _ => return false,
         }
         true
@@ -308,10 +323,15 @@ impl Line {
     /// packets are looked at.
     pub(super) fn receive_block(&mut self, now: u64, buffer: &mut [u8]) -> Option<usize> {
         if self.adapter_mut().block.is_none() {
-            self.take_events(now, buffer);
-            self.step(now);
+            let has_worked = self.work(now, buffer);
+            self.adapter_mut().has_worked |= has_worked;
         }
         self.adapter_mut().block.take()
+    }
+
+    /// Returns true if something has happened while blocks were looked for, once.
+    pub(crate) fn take_worked(&mut self) -> bool {
+        self.adapter.as_mut().is_some_and(|adapter| std::mem::take(&mut adapter.has_worked))
     }
 
     /// Drops the path to the adapter, which resets both sides of this end.
@@ -375,3 +395,6 @@ fn subchannel_of(channel: Channel) -> u16 {
         Channel::Write => WRITE_SUBCHANNEL,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@ use net::tcpip::service::{
 use net::tcpip::{SendToError, Stack};
 use os::event::Event;
 use os::fork::ForkGuard;
-use os::processor::now_ns;
+use os::processor::{allowed, now_ns};
 
 use super::driver::{Placement, StackDriver};
 use super::lans::{Attached, Lans, LansSleeper, Rang};
@@ -446,14 +446,21 @@ impl Machine {
         set
     }
 
-    /// Has the driver of a LAN run there, as [`Stack::set_driver`](super::Stack::set_driver) does, and returns where it runs now.
+    /// Has the driver of a LAN run there, as [`Stack::set_driver`](super::Stack::set_driver) does, and returns where it runs now: inline if the calling
+    /// thread, which serves the machine, is bound to that processor.
     ///
     /// # Errors
-    /// `InvalidInput` if the machine is not at this LAN; no descriptors or threads left; `NotConnected` in a forked child.
+    /// `InvalidInput` if the machine is not at this LAN; no descriptors or threads left; `TimedOut` if no processor runs the driver in the middle of its
+    /// turn; `NotConnected` in a forked child.
     pub fn set_driver(&mut self, lan: usize, placement: Placement) -> io::Result<Placement> {
         if self.guard.in_child() {
             return Err(io::ErrorKind::NotConnected.into());
         }
+        let placement = match placement {
+            // On the processor of the machine a thread of its own would only take turns with it.
+            Placement::Processor(number) if allowed() == [number] => Placement::Inline,
+            placement => placement,
+        };
         let mut own = self.take_ground();
         let placed = own.place(lan, placement, &self.interrupt);
         self.settle(&mut own);

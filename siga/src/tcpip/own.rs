@@ -225,6 +225,7 @@ impl Own {
         }
         if let Some(line) = lans.line(number) {
             line.give_back(buffer);
+            has_worked |= line.take_worked();
         }
         Ok(has_worked)
     }

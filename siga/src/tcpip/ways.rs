@@ -186,7 +186,8 @@ impl Stack {
     /// more than a second, or has ended, is inline from then on: [`Stack::drivers`].
     ///
     /// # Errors
-    /// `InvalidInput` if the stack is not at this LAN; no descriptors or threads left; otherwise as [`Stack::poll`].
+    /// `InvalidInput` if the stack is not at this LAN; no descriptors or threads left; `TimedOut` if no processor runs the driver in the middle of its
+    /// turn, after which it ends and is inline; otherwise as [`Stack::poll`].
     pub fn set_driver(&self, lan: usize, placement: Placement) -> io::Result<Placement> {
         self.owner.enter()?.place(lan, placement)
     }

@@ -70,6 +70,24 @@ fn line_is_up_when_both_channels_have_moved_a_block() {
 }
 
 #[test]
+fn write_that_ends_as_none_does_loses_its_packets_and_the_next_goes() {
+    let mut end = End::up();
+    end.driver.sent_one(0, 100);
+    end.channels.sending();
+    assert_eq!(end.state(), State::Tx);
+    end.ended(0, Write, Ended::EndOfFile);
+    assert_eq!((end.state(), end.channels.may_send()), (State::Idle, true));
+    assert_eq!(end.driver.counter(Counter::DroppedLost), 1);
+}
+
+#[test]
+fn program_that_is_not_accepted_costs_the_path() {
+    let mut end = End::up();
+    end.channels.refused();
+    assert_eq!(end.steps(0)[0], Step::Detach);
+}
+
+#[test]
 fn peer_that_comes_later_is_told_by_an_interruption() {
     let mut end = End::attached();
     assert!(end.channels.is_coming_up(0, &end.driver));

@@ -169,10 +169,11 @@ impl Client {
         }
     }
 
-    /// Something is to be said of a socket, unless the machine that knew the socket is gone: the next one has given its number to another.
+    /// Something is to be said of a socket, unless the machine that knew the socket is gone: the next one has given its number to another. Nothing
+    /// is said of one behind its close.
     fn say(&mut self, index: u32, what: u16) {
         let slot = &mut self.slots[index as usize];
-        if slot.is_lost {
+        if slot.is_lost || slot.is_closing {
             return;
         }
         if slot.say == 0 {

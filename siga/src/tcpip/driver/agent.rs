@@ -146,8 +146,7 @@ impl Agent {
         if station.frames_in.is_full() {
             return Ok(Some(wait_for_room(station, lease, device, now)));
         }
-        let is_wanted =
-            || lease.is_gone() || !station.frames_out.is_empty() && !device.backlog.is_full();
+        let is_wanted = || lease.is_gone() || !station.frames_out.is_empty();
         let until_ns = device.backlog.retry_ns().unwrap_or(u64::MAX).min(now + RENEW_NS);
         match device.lan.look(until_ns, is_wanted)? {
             Looked::Ready | Looked::Wanted => return Ok(Some(Next::Turn)),
@@ -197,8 +196,7 @@ impl Agent {
 fn wait_for_room(station: &Station, lease: &Lease, device: &Device, now: u64) -> Next {
     lease.wants_room.store(true, Ordering::Relaxed);
     lease.driver.announce();
-    let has_frames = !station.frames_out.is_empty() && !device.backlog.is_full();
-    if !station.frames_in.is_full() || has_frames || lease.is_gone() {
+    if !station.frames_in.is_full() || !station.frames_out.is_empty() || lease.is_gone() {
         lease.driver.rise();
         lease.wants_room.store(false, Ordering::Relaxed);
         return Next::Turn;
@@ -211,7 +209,7 @@ fn wait_for_room(station: &Station, lease: &Lease, device: &Device, now: u64) ->
 fn send(station: &Station, device: &mut Device, now: u64) -> bool {
     let (has_room, mut sent, mut dropped) = device.retry(now);
     let (mut waited, mut frames) = (0, 0);
-    while frames < FRAMES_PER_TURN && !device.backlog.is_full() {
+    while frames < FRAMES_PER_TURN {
         let send = |frame: &mut Leaving| match device.send(now, frame) {
             Sent::Gone => sent += 1,
             Sent::Waits => waited += 1,

@@ -10,8 +10,8 @@ use net::lan::offload::Offload;
 
 use crate::lan::{Lan, SendFrameError, TrySendFrameError};
 
-/// Frames in all backlogs with which a driver takes no more frames from its stack.
-const BACKLOG_FRAMES_MAX: usize = 1024;
+/// Frames in all backlogs at most. Another frame for a full target is dropped, and counted: those for other targets go.
+pub(super) const BACKLOG_FRAMES_MAX: usize = 1024;
 
 /// When something that had run out is looked for again.
 const LACK_RETRY_NS: u64 = 1_000_000;
@@ -63,7 +63,7 @@ pub(super) enum Sent {
     Gone,
     /// It waits until its target has room.
     Waits,
-    /// Nobody takes it: its target has left.
+    /// Nobody takes it: its target has left, or is full, as the backlogs are.
     Dropped,
 }
 
@@ -82,7 +82,7 @@ impl Backlog {
         self.frames == 0
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.frames >= BACKLOG_FRAMES_MAX
     }
 
@@ -138,6 +138,9 @@ impl Device {
                 }
                 Err(TrySendFrameError::Send(_)) => return Sent::Dropped,
             }
+        }
+        if self.backlog.is_full() {
+            return Sent::Dropped;
         }
         self.backlog.push(target, std::mem::take(frame));
         Sent::Waits

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
+use std::thread;
 
 use fabric::name::{LanName, Name};
 use net::lan::frame::{Mac, destination};
@@ -30,6 +31,9 @@ use crate::waiting::{SPIN_NS_MAX, Wait};
 /// The names of the stack's event and of the one that ends its sleep, in the poller of a stack whose driver has the device.
 const FROM_DRIVER: u64 = 0;
 const INTERRUPT: u64 = 1;
+
+/// How long a stack waits for a driver to leave its device in the middle of a turn: as long as one that is suspected has to show itself.
+const TAKE_BACK_NS: u64 = GRACE_NS;
 
 /// See the module. It has the verbs of a [`Lan`] that a stack uses.
 pub(in crate::tcpip) struct Port {
@@ -496,7 +500,8 @@ impl Port {
     /// Has the driver run there, and returns where it runs: inline if there is no such processor. The sleeper of the stack is another then.
     ///
     /// # Errors
-    /// No descriptors or threads left; then it runs where it has run before.
+    /// No descriptors or threads left; then it runs where it has run before. `TimedOut` if no processor runs the driver in the middle of its turn:
+    /// the driver ends with that turn, and the device is inline then.
     pub(in crate::tcpip) fn place(
         &mut self,
         placement: Placement,
@@ -506,10 +511,14 @@ impl Port {
             return Err(io::ErrorKind::NotConnected.into());
         }
         let before = self.placement();
+        // A driver that has ended, or is to end, is not where it is to be.
+        if placement == before && !self.is_ending() {
+            return Ok(placement);
+        }
         match placement {
-            Placement::Inline => self.take_back(),
+            Placement::Inline => self.take_back()?,
             Placement::Processor(number) => match agent::start(number)? {
-                None => self.take_back(),
+                None => self.take_back()?,
                 Some(ready) => self.hand_over(ready, number, interrupt.as_fd())?,
             },
         }
@@ -549,7 +558,7 @@ impl Port {
                 moves: 0,
             }));
         }
-        self.take_back();
+        self.take_back()?;
         let changes = self.changes();
         let (Some(mut device), Some(driven)) = (self.device.take(), self.driven.as_mut()) else {
             unreachable!("it was taken back just now")
@@ -569,12 +578,36 @@ impl Port {
         Ok(())
     }
 
-    /// Takes the device back, if a driver has it. Waits until its turn is over.
-    fn take_back(&mut self) {
-        if self.device.is_none() {
-            let half = |station: &Station| Some(station.half().device.take());
-            self.take_back_with(half);
+    /// Returns true if the driver that has the device has ended, or ends with its turn.
+    fn is_ending(&self) -> bool {
+        let driver = self.driven.as_deref().and_then(|driven| driven.driver.as_ref());
+        // Acquire: pairs with the Release in the driver's end.
+        driver.is_some_and(|(lease, _)| lease.is_gone() || lease.is_over.load(Ordering::Acquire))
+    }
+
+    /// Takes the device back, if a driver has it. Waits until its turn is over, which it ends soon if a processor runs it.
+    ///
+    /// # Errors
+    /// `TimedOut` if it has not left the device within [`TAKE_BACK_NS`]. It ends with its turn, and its device is taken over after that.
+    fn take_back(&mut self) -> io::Result<()> {
+        if self.device.is_some() {
+            return Ok(());
         }
+        let half = |station: &Station| {
+            let until_ns = now_ns() + TAKE_BACK_NS;
+            loop {
+                if let Some(mut half) = station.try_half() {
+                    return Some(half.device.take());
+                }
+                if now_ns() >= until_ns {
+                    return None;
+                }
+                // The driver may have been on this processor.
+                thread::yield_now();
+            }
+        };
+        let is_taken = self.take_back_with(half);
+        is_taken.then_some(()).ok_or_else(|| io::ErrorKind::TimedOut.into())
     }
 
     /// The same, of a driver that has stalled or ended. Returns false if it is in the middle of a turn.
@@ -647,8 +680,11 @@ impl Port {
         }
     }
 
-    /// When to look whether the driver is there.
+    /// When to look whether the driver is there, or, inline, when to try again what it has left and something was lacking for.
     pub(in crate::tcpip) fn due(&self) -> Option<u64> {
+        if let Some(device) = &self.device {
+            return device.backlog.retry_ns();
+        }
         let driven = self.driven.as_deref()?;
         let (lease, _) = driven.driver.as_ref()?;
         Some(match driven.suspected {
@@ -694,6 +730,7 @@ impl Drop for Port {
             std::mem::forget(self.driven.take());
             return;
         }
-        self.take_back();
+        // A driver that is in the middle of a turn, and that no processor runs, drops the device when it ends.
+        let _ = self.take_back();
     }
 }

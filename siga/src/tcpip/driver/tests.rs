@@ -14,6 +14,7 @@ use net::lan::offload::Offload;
 use os::event::Event;
 use os::processor::{allowed, now_ns};
 
+use super::backlog::{BACKLOG_FRAMES_MAX, Backlog, Device, Leaving, Sent};
 use super::{Placement, Port};
 use crate::guest::Guest;
 use crate::lan::{Address, Lan, LanOptions, TrySendFrameError};
@@ -318,6 +319,78 @@ fn device_of_a_driver_that_panics_is_taken_over() {
         (0..20).for_each(|_| side.pump(Some(&peer)));
     }
     side.finish(peer);
+}
+
+#[test]
+fn full_backlogs_of_some_targets_hold_up_no_other() {
+    let host = Embedded::start(System::open()).unwrap();
+    let lan = Box::new(member(&host, "STACK"));
+    let (mut lazy, mut other) = (member(&host, "LAZY"), member(&host, "OTHER"));
+    let mac = lan.mac();
+    let mut device = Device { lan, backlog: Backlog::default() };
+    let leaving = |to: &Lan, number| Leaving {
+        bytes: numbered(to.mac(), mac, number),
+        target: Some(to.own().name),
+        ..Leaving::default()
+    };
+    let (mut waiting, mut number) = (0, 0);
+    let deadline = Instant::now() + LONG;
+    while waiting < BACKLOG_FRAMES_MAX {
+        assert!(Instant::now() < deadline, "{waiting} of {number} frames wait");
+        match device.send(0, &mut leaving(&lazy, number)) {
+            Sent::Gone => {}
+            Sent::Waits => waiting += 1,
+            Sent::Dropped => panic!("{number}"),
+        }
+        number += 1;
+        device.lan.flush();
+        // It accepts the path, and takes no frame.
+        lazy.prepare_wait();
+    }
+    assert_eq!(device.send(0, &mut leaving(&lazy, number)), Sent::Dropped);
+    // A path to another member is made first.
+    while device.send(0, &mut leaving(&other, 0)) != Sent::Gone {
+        assert!(Instant::now() < deadline, "the other gets nothing");
+        other.prepare_wait();
+    }
+}
+
+#[test]
+fn order_to_a_driver_that_no_processor_runs_does_not_wait_for_it() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut side = Side::new(member(&host, "STACK"));
+    let first = Placement::Processor(allowed()[0]);
+    for placement in [Placement::Inline, Placement::Processor(1000)] {
+        assert_eq!(side.place(first), first);
+        let station = side.port.station().clone();
+        // As if the driver were in the middle of a turn, and did not come to its end.
+        let half = station.half();
+        let refused = side.port.place(placement, &side.interrupt).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::TimedOut);
+        assert_eq!(side.port.placement(), first);
+        drop(half);
+        // It ends when it comes to that, and not only when its lease is old.
+        let deadline = Instant::now() + LONG;
+        while !side.port.is_expired(0) {
+            assert!(Instant::now() < deadline, "the driver goes on");
+            thread::yield_now();
+        }
+        assert!(side.port.take_over(now_ns()));
+        side.port.sleeper(&side.interrupt).unwrap();
+    }
+}
+
+#[test]
+fn driver_that_is_where_it_is_to_be_goes_on() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut side = Side::new(member(&host, "STACK"));
+    let first = Placement::Processor(allowed()[0]);
+    assert_eq!(side.place(first), first);
+    let epoch = side.port.epoch();
+    for _ in 0..3 {
+        assert_eq!(side.place(first), first);
+    }
+    assert_eq!((side.port.epoch(), side.port.driver(0).counters.moves), (epoch, 1));
 }
 
 #[test]
