@@ -112,6 +112,8 @@ pub struct Machine {
     waiting: VecDeque<Pending>,
     /// The clients, by their numbers at the service.
     seats: Vec<Option<Seat>>,
+    /// Clients that wait for their next turn, by number.
+    late: VecDeque<usize>,
     numbers: HashMap<Key, usize>,
     /// When observers were shown the clients.
     shown_ns: u64,
@@ -135,16 +137,31 @@ struct Seat {
 }
 
 /// A client's turns: deficit round robin over the time that they take.
+///
+/// Whoever has used up a turn's time waits for its next turn behind others who have. The others are served before those, as long as
+/// their turn's time lasts: a client that asks for little does not wait for all who ask for much.
 #[derive(Clone, Copy, Debug)]
 struct Turns {
     /// What is left of its turn's time; less than nothing if it took more.
     deficit_ns: i64,
     share: i64,
+    /// Set if it has used up its turn's time.
+    is_late: bool,
+    /// Set while it waits for its next turn.
+    is_waiting: bool,
 }
 
 impl Turns {
     fn new(share: u32) -> Turns {
-        Turns { deficit_ns: 0, share: i64::from(share.clamp(1, service::SHARE_MAX)) }
+        let share = i64::from(share.clamp(1, service::SHARE_MAX));
+        Turns { deficit_ns: QUANTUM_NS * share, share, is_late: false, is_waiting: false }
+    }
+
+    /// It is served: one that was late has its next turn.
+    fn begin(&mut self) {
+        if self.is_late {
+            self.add_turn();
+        }
     }
 
     /// Adds a turn's time; what was not used before is not saved.
@@ -162,12 +179,15 @@ impl Turns {
         self.deficit_ns < 0
     }
 
-    /// A turn has taken so long. Who has nothing more to do saves no time for later, and owes what it has taken too much.
-    fn end(&mut self, spent_ns: u64, has_more: bool) {
+    /// Takes so long off its turn's time.
+    fn spend(&mut self, spent_ns: u64) {
         self.deficit_ns -= spent_ns as i64;
-        if !has_more {
-            self.deficit_ns = self.deficit_ns.min(0);
-        }
+    }
+
+    /// It was served for so long.
+    fn end(&mut self, spent_ns: u64, has_more: bool) {
+        self.spend(spent_ns);
+        self.is_late = has_more || self.deficit_ns <= 0;
     }
 }
 
@@ -403,6 +423,7 @@ impl Machine {
             accepting: Vec::new(),
             waiting: VecDeque::new(),
             seats: Vec::new(),
+            late: VecDeque::new(),
             numbers: HashMap::new(),
             shown_ns: 0,
             is_short: false,
@@ -572,14 +593,24 @@ impl Machine {
         }
         let mut found = false;
         let begun = now_ns();
+        let mut first_late = None;
         for _ in 0..TURNS_PER_POLL.min(self.waiter.len()) {
             let Some(key) = self.waiter.try_next_busy()? else { break };
-            found |= self.numbers.contains_key(&key);
+            let number = self.numbers.get(&key).copied();
+            found |= number.is_some();
+            if number.is_some_and(|number| self.waits_for_turn(number)) {
+                if first_late == Some(key) {
+                    break;
+                }
+                first_late.get_or_insert(key);
+                continue;
+            }
             self.serve_member(key)?;
             if now_ns() - begun >= TURNS_NS_MAX {
                 break;
             }
         }
+        self.serve_late();
         let mut own = self.take_ground();
         self.sockets.close_dropped(&mut own);
         let worked = own.pump(|| false);
@@ -775,6 +806,31 @@ impl Machine {
         self.numbers.insert(key, number);
     }
 
+    /// Returns true if a client, which has something to be taken, has used up its turn's time. It waits for its next turn then.
+    fn waits_for_turn(&mut self, number: usize) -> bool {
+        let Some(seat) = self.seats.get_mut(number).and_then(Option::as_mut) else { return false };
+        if seat.turns.is_late && !std::mem::replace(&mut seat.turns.is_waiting, true) {
+            self.late.push_back(number);
+        }
+        seat.turns.is_late
+    }
+
+    /// Serves those who wait for their next turn, each in its turn and for about one turn's time together: the network, and those who have
+    /// waited for less, are looked at in between.
+    fn serve_late(&mut self) {
+        let begun = now_ns();
+        for _ in 0..self.late.len() {
+            let Some(number) = self.late.pop_front() else { break };
+            let Some(seat) = self.seats.get_mut(number).and_then(Option::as_mut) else { continue };
+            seat.turns.is_waiting = false;
+            let key = seat.key;
+            self.serve_client(number, key);
+            if now_ns() - begun >= QUANTUM_NS as u64 {
+                break;
+            }
+        }
+    }
+
     /// Takes a client's requests for one turn: deficit round robin over the time that they take.
     fn serve_client(&mut self, number: usize, key: Key) {
         let mut own = self.take_ground();
@@ -789,7 +845,7 @@ impl Machine {
                 self.service.has_room(number);
             }
             let begun = now_ns();
-            seat.turns.add_turn();
+            seat.turns.begin();
             let mut is_served = false;
             loop {
                 let spent_ns = now_ns() - begun;
@@ -831,6 +887,7 @@ impl Machine {
             let Some(seat) = self.seats.get_mut(number).and_then(Option::as_mut) else { continue };
             if seat.turns.is_in_debt() {
                 seat.turns.add_turn();
+                seat.turns.is_late = true;
                 // It has its turn when it has paid for the last one.
                 if seat.turns.is_in_debt() && are_others {
                     found = true;
@@ -845,7 +902,7 @@ impl Machine {
             let given = self.service.give(number, sender.raw(), receivers[0].raw(), own);
             sender.raw().ring();
             let now = now_ns();
-            seat.turns.end(now - begun, true);
+            seat.turns.spend(now - begun);
             begun = now;
             match given {
                 Ok(given) => {
@@ -887,7 +944,7 @@ mod tests {
         let mut served = [0; 2];
         for _ in 0..10_000 {
             for (at, (_, request_ns, burst)) in clients.into_iter().enumerate() {
-                turns[at].add_turn();
+                turns[at].begin();
                 let (mut spent_ns, mut left) = (0, burst);
                 while left > 0 && turns[at].may_go_on(spent_ns) {
                     spent_ns += request_ns;
@@ -898,6 +955,18 @@ mod tests {
             }
         }
         served
+    }
+
+    #[test]
+    fn client_that_asks_for_little_is_late_once_in_a_turns_time() {
+        let mut turns = Turns::new(1);
+        let late = (0..1000).filter(|_| {
+            turns.begin();
+            assert!(turns.may_go_on(0));
+            turns.end(1000, false);
+            turns.is_late
+        });
+        assert_eq!(late.count(), 20);
     }
 
     #[test]
