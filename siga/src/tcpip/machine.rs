@@ -845,11 +845,13 @@ impl Machine {
                 self.service.has_room(number);
             }
             let begun = now_ns();
+            // What the stack has to do for a late client's requests is done before the next one's turn, and takes a multiple of their time.
+            let mut takes = if seat.turns.is_late { seat.turns.share } else { i64::MAX };
             seat.turns.begin();
             let mut is_served = false;
             loop {
                 let spent_ns = now_ns() - begun;
-                if !seat.turns.may_go_on(spent_ns) {
+                if takes == 0 || !seat.turns.may_go_on(spent_ns) {
                     seat.turns.end(spent_ns, true);
                     // One that only pays for its last turn was cut then.
                     if is_served {
@@ -857,6 +859,7 @@ impl Machine {
                     }
                     break;
                 }
+                takes -= 1;
                 match self.service.take(number, receivers[0].raw(), &mut *own) {
                     Ok(Taken::Some) => is_served = true,
                     Ok(all_or_behind) => {

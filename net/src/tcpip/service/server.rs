@@ -21,7 +21,7 @@ use super::format::{Head, Kind, name_value};
 use crate::tcpip::{Awaited, ConnectionId, SendToError, Stack};
 
 /// Messages of one client that are taken in one turn, at most, and their bytes, about.
-const MESSAGES_PER_TURN: usize = 64;
+const MESSAGES_PER_TURN: usize = 16;
 const BYTES_PER_TURN: usize = 512 << 10;
 
 /// Sockets whose datagrams wait for room that are looked at in one call.
