@@ -57,7 +57,7 @@ enum LabCommand {
 /// List cases, their questions and their factors
 #[derive(Debug, clap::Args)]
 struct List {
-    /// Names of cases or of groups of cases, or case files [default: all that come with siga]
+    /// Names of cases or of groups of cases, beginnings of names (device-mp), or case files [default: all that come with siga]
     #[arg(value_name = "CASE", value_parser = CaseName, hide_possible_values = true)]
     cases: Vec<String>,
     #[command(flatten)]
@@ -74,7 +74,7 @@ struct List {
 /// fails and some are undecided.
 #[derive(Debug, clap::Args)]
 struct Run {
-    /// Names of cases or of groups of cases, or case files [default: messages studies tcp-crr, and --quick]
+    /// Names of cases or of groups of cases, beginnings of names (device-mp), or case files [default: messages studies tcp-crr, and --quick]
     #[arg(value_name = "CASE", value_parser = CaseName, hide_possible_values = true)]
     cases: Vec<String>,
     /// Run the quick form of each case that has one: fewer levels, fewer or shorter trials

@@ -101,7 +101,7 @@ pub enum SelectError {
     File(#[from] FileError),
 }
 
-/// The cases of these names: names of cases, of groups, or of case files. Without names, those of the default groups.
+/// The cases of these names: names of cases, of groups, beginnings of names up to a `-`, or names of case files. Without names, those of the default groups.
 ///
 /// # Errors
 /// [`SelectError`].
@@ -136,12 +136,19 @@ pub fn published(names: &[String]) -> Result<Vec<Case>, SelectError> {
     among(names, &all)
 }
 
-/// Those of `all` that have these names or belong to these groups, and the cases of files with these names, each once.
+/// Those of `all` that have these names or belong to these groups, or whose names begin so up to a `-`, and the cases of files with these
+/// names, each once.
 fn among(names: &[String], all: &[Case]) -> Result<Vec<Case>, SelectError> {
     let mut selected: Vec<Case> = Vec::new();
     for name in names {
         let is_meant = |case: &&Case| case.name == *name || case.group.as_ref() == Some(name);
         let mut found: Vec<Case> = all.iter().filter(is_meant).cloned().collect();
+        if found.is_empty() {
+            let begins = |case: &&Case| {
+                case.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'))
+            };
+            found.extend(all.iter().filter(begins).cloned());
+        }
         if found.is_empty() {
             found.push(Case::read(file(name, all)?)?);
         }
@@ -355,6 +362,7 @@ mod tests {
                 "must be a name that siga lab list prints, or a file whose name ends in .toml",
             ),
             ("bordr", "did you mean border?"),
+            ("device-m", "did you mean device-mp-stream or device-mp-connect?"),
             ("message-steam", "did you mean message-stream?"),
         ] {
             let error = select(&[name.to_owned()]).unwrap_err().to_string();
@@ -396,6 +404,8 @@ mod tests {
             published(&names).unwrap().into_iter().map(|case| case.name).collect()
         };
         assert_eq!(named(&["iucv-pipe", "line-drivers"]), ["iucv-pipe", "line-drivers"]);
+        // A name that is one's own stands for no others.
+        assert_eq!(named(&["device-mp"]), ["device-mp-stream", "device-mp-connect"]);
         assert!(named(&["studies"]).contains(&"inbound-queues".to_owned()));
         let used: Vec<String> = published(&[])
             .unwrap()

@@ -209,7 +209,9 @@ impl Machine {
             let problem = "this socket is another machine's";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
-        self.with_own(|own| {
+        self.with_own(|mut own| {
+            // The address of a listener that was dropped is free.
+            sockets.close_dropped(&mut own);
             let mut engine = Engine::Own(own);
             let result = run(&mut engine);
             let Engine::Own(own) = engine else { unreachable!("it is what it was") };
