@@ -82,8 +82,13 @@ impl Meeting {
 struct Peer {
     at: u32,
     path: Key,
-    /// When the path is given up: it has no room for what is to be said of connections that are closed.
-    closes_by_ns: Option<u64>,
+    /// When the path is given up, unless more has gone by then than this: it has no room for what is to be said of connections that are closed.
+    closes_by: Option<(u64, u64)>,
+}
+
+/// When a path is given up over which so many messages of connections have gone, if no more go.
+fn closes_by(told: u64) -> (u64, u64) {
+    (now_ns().saturating_add(CLOSE_NS_MAX), told)
 }
 
 /// A pair of clients, as a request for its path names it.
@@ -207,7 +212,7 @@ impl Client {
     /// Says what there is to say, and notes what has become of the path.
     fn flush(&mut self) {
         self.flush_to_peers();
-        if !self.net.has_to_say() {
+        if !self.net.has_to_say() && !self.net.is_blocked() {
             return;
         }
         let Some((net, path)) = self.split() else { return };
@@ -286,10 +291,15 @@ impl Client {
         while let Some(at) = self.net.next_to_look_at() {
             for _ in 0..CALLS_AT_END_MAX {
                 let Some((net, path)) = self.split_peer(at) else { break };
-                // An end of the path is found with the next look at it.
-                if !matches!(net.take_in_from(at, path.receiver().raw()), Ok(true)) {
-                    break;
+                let ended = match net.take_in_from(at, path.receiver().raw()) {
+                    Ok(true) => continue,
+                    Ok(false) => break,
+                    Err(left) => left,
+                };
+                if let Some(index) = self.peers.iter().position(|peer| peer.at == at) {
+                    self.end_peer(index, ended);
                 }
+                break;
             }
             self.net.has_looked_at(at);
         }
@@ -329,7 +339,7 @@ impl Client {
         }
         for (at, path) in completed {
             match waiter.add(Served::Path(path)) {
-                Ok(path) if net.meet(at) => peers.push(Peer { at, path, closes_by_ns: None }),
+                Ok(path) if net.meet(at) => peers.push(Peer { at, path, closes_by: None }),
                 // It was called off meanwhile.
                 Ok(path) => drop(waiter.remove(path)),
                 Err(_) => net.lose_peer(at),
@@ -378,23 +388,32 @@ impl Client {
                 Err(SendError::Severed(severed)) => self.end_path_to(at, severed),
                 Err(_) => drop(self.retry_ns.get_or_insert_with(|| after(RETRY))),
             }
+            let told = self.net.told_at(at);
             if let Some(peer) = self.peers.iter_mut().find(|peer| peer.at == at) {
-                peer.closes_by_ns = is_leaving.then(|| {
-                    peer.closes_by_ns.unwrap_or_else(|| now_ns().saturating_add(CLOSE_NS_MAX))
-                });
+                let before = peer.closes_by.filter(|(_, before)| *before == told);
+                peer.closes_by = is_leaving.then(|| before.unwrap_or_else(|| closes_by(told)));
             }
         }
     }
 
     /// When the first path is given up that has no room for what is to be said of connections that are closed.
     fn closes_by(&self) -> Option<u64> {
-        self.peers.iter().filter_map(|peer| peer.closes_by_ns).min()
+        self.peers.iter().filter_map(|peer| Some(peer.closes_by?.0)).min()
     }
 
     /// Gives up the paths to clients that have taken nothing for so long: the machine is to hear of the closes.
     fn give_up_peers(&mut self) {
         let now = now_ns();
-        let is_over = |peer: &Peer| peer.closes_by_ns.is_some_and(|until| until <= now);
+        for peer in &mut self.peers {
+            // A verb may have told it more since, or all.
+            let told = self.net.told_at(peer.at);
+            let waits = self.net.is_leaving_at(peer.at);
+            peer.closes_by = peer.closes_by.filter(|_| waits).map(|by| match by.1 == told {
+                true => by,
+                false => closes_by(told),
+            });
+        }
+        let is_over = |peer: &Peer| peer.closes_by.is_some_and(|(until, _)| until <= now);
         while let Some(index) = self.peers.iter().position(is_over) {
             self.end_peer(
                 index,

@@ -926,6 +926,7 @@ impl Machine {
 
     fn detach(&mut self, number: usize, key: Key, why: Left, own: &mut Own) {
         self.seats[number] = None;
+        self.late.retain(|late| *late != number);
         self.numbers.remove(&key);
         self.service.detach(number, own);
         if let Some(Party::Client(served)) = self.waiter.remove(key) {

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -43,10 +43,13 @@ impl Ready {
     }
 }
 
+/// How long a new thread may wait until its processor runs it.
+const BIND_NS_MAX: u64 = LEASE_NS;
+
 /// Starts a thread on a processor. None if there is no such processor, or this process may not use it.
 ///
 /// # Errors
-/// The system allows no more threads.
+/// The system allows no more threads; `TimedOut` if nothing runs on that processor.
 pub(super) fn start(number: usize) -> io::Result<Option<Ready>> {
     let (bound, is_bound) = sync_channel(1);
     let (begin, beginning) = sync_channel::<(Arc<Station>, Arc<Lease>, Sleeper)>(1);
@@ -60,7 +63,12 @@ pub(super) fn start(number: usize) -> io::Result<Option<Ready>> {
             Agent { station, lease, sleeper, seen, used_ns: 0, slept_ns: None }.run();
         }
     })?;
-    Ok(is_bound.recv().unwrap_or(false).then_some(Ready { begin }))
+    match is_bound.recv_timeout(Duration::from_nanos(BIND_NS_MAX)) {
+        Ok(is_there) => Ok(is_there.then_some(Ready { begin })),
+        Err(RecvTimeoutError::Disconnected) => Ok(None),
+        // Somebody else has the processor. The thread ends when it runs.
+        Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
+    }
 }
 
 struct Agent {

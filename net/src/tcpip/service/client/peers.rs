@@ -67,6 +67,8 @@ pub(super) struct Peer {
     hellos: BTreeMap<u32, usize>,
     /// Connections of which something is to be said.
     to_tell: VecDeque<u32>,
+    /// How many times all was said of a connection.
+    told: u64,
     kept: Kept,
     /// What was not read of connections that are closed: its pages go back when the path is looked at next.
     dropped: Vec<Parked>,
@@ -150,6 +152,7 @@ impl Peer {
             links: BTreeMap::new(),
             hellos: BTreeMap::new(),
             to_tell: VecDeque::new(),
+            told: 0,
             kept: Kept::default(),
             dropped: Vec::new(),
             blocked: BTreeSet::new(),
@@ -606,6 +609,11 @@ impl Client {
         peer.is_some_and(|peer| !peer.blocked.is_empty() || !peer.to_tell.is_empty())
     }
 
+    /// How many times all was said of a connection to a peer.
+    pub fn told_at(&self, at: u32) -> u64 {
+        self.peers.get(&at).map_or(0, |peer| peer.told)
+    }
+
     /// Returns true if a connection is closed of which the peer has not been told all.
     pub fn is_leaving_at(&self, at: u32) -> bool {
         let peer = self.peers.get(&at);
@@ -724,12 +732,13 @@ impl Client {
         self.slots[index as usize].is_leaving = true;
     }
 
-    /// The next peer behind `last` for whose path there is something to be done: to say, or pages to give back.
+    /// The next peer behind `last` for whose path there is something to be done: to say, pages to give back, or room to wait for.
     pub fn next_to_flush(&self, last: Option<u32>) -> Option<u32> {
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         let mut peers = self.peers.range((from, Bound::Unbounded));
         let (at, _) = peers.find(|(_, peer)| {
-            peer.stage == Stage::Met && !(peer.to_tell.is_empty() && peer.dropped.is_empty())
+            let is_idle = peer.to_tell.is_empty() && peer.dropped.is_empty();
+            peer.stage == Stage::Met && !(is_idle && peer.blocked.is_empty())
         })?;
         Some(*at)
     }
@@ -755,6 +764,7 @@ impl Client {
             match peer.tell_all_of(number, sender) {
                 Ok(told) => {
                     peer.to_tell.pop_front();
+                    peer.told += 1;
                     match told {
                         Told::Nothing => {}
                         // What it had written is on its way.
