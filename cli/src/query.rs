@@ -10,7 +10,7 @@ use host::config::Bytes;
 use host::report::{
     ControlUnitReport, Counts, GuestReport, HalfReport, LanReport, LimitReport, LineEndReport,
     LineReport, LineState, MemberReport, PathReport, ResourceReport, SideReport, SocketReport,
-    StackDriverReport, SubchannelReport, SystemReport, VolumeReading, VolumeReport,
+    StackDriverReport, StackReport, SubchannelReport, SystemReport, VolumeReading, VolumeReport,
 };
 use siga::connect::Kind;
 use siga::error::Violation;
@@ -602,9 +602,10 @@ fn print_stacks(lans: &[LanReport], lines: &[LineReport], drivers: &Table) -> Re
         let stacks = lan.members.iter().filter_map(|member| Some((member, member.stack.as_ref()?)));
         for (member, stack) in stacks {
             let pool = &stack.pool;
+            let name = name_of(&member.guest, stack);
             overviews.add_row([
                 lan.name.clone(),
-                member.guest.clone(),
+                name.to_owned(),
                 stack.connections.to_string(),
                 stack.time_wait.to_string(),
                 pool.in_use.to_string(),
@@ -628,7 +629,7 @@ fn print_stacks(lans: &[LanReport], lines: &[LineReport], drivers: &Table) -> Re
                 };
                 own.push(at);
                 interfaces.add_row([
-                    member.guest.clone(),
+                    name.to_owned(),
                     at.to_owned(),
                     interface.vlan.map_or("-".to_owned(), |vlan| vlan.to_string()),
                     address,
@@ -642,7 +643,7 @@ fn print_stacks(lans: &[LanReport], lines: &[LineReport], drivers: &Table) -> Re
                 let range = lans.iter().find(|lan| lan.name == at).map(|lan| lan.range.as_str());
                 let peer = peer_over(lines, &interface.address.to_string());
                 let to = range.or(peer).unwrap_or("-");
-                let row = [&member.guest, to, "-", at].map(str::to_owned);
+                let row = [name, to, "-", at].map(str::to_owned);
                 if interface.vlan.is_none() {
                     routes.add_row(row);
                 }
@@ -652,11 +653,11 @@ fn print_stacks(lans: &[LanReport], lines: &[LineReport], drivers: &Table) -> Re
                 let at = lans.iter().filter(|lan| own.contains(&lan.name.as_str()));
                 let at = lan_of(at, &via).map(|(lan, _)| lan).or_else(|| line_of(lines, &via));
                 let at = at.filter(|_| route.is_there).unwrap_or("nobody is there");
-                routes.add_row([&member.guest, &route.to, &via, at]);
+                routes.add_row([name, &route.to, &via, at]);
             }
             for client in &stack.clients {
                 clients.add_row([
-                    member.guest.clone(),
+                    name.to_owned(),
                     client.guest.clone(),
                     client.sockets.to_string(),
                     client.sockets_max.to_string(),
@@ -674,18 +675,18 @@ fn print_stacks(lans: &[LanReport], lines: &[LineReport], drivers: &Table) -> Re
                 match socket.remote {
                     Some(remote) => {
                         shown += 1;
-                        connections.add_row(connection_row(&member.guest, socket, remote));
+                        connections.add_row(connection_row(name, socket, remote));
                     }
                     None => {
-                        sockets.add_row(socket_row(&member.guest, socket));
+                        sockets.add_row(socket_row(name, socket));
                     }
                 }
             }
             if stack.connections > shown {
-                unshown.push((&member.guest, stack.connections - shown));
+                unshown.push((name, stack.connections - shown));
             }
             let counted = stack.counters.iter().map(|(what, count)| format!("{what} {count}"));
-            counters.add_row([member.guest.clone(), counted.collect::<Vec<_>>().join(", ")]);
+            counters.add_row([name.to_owned(), counted.collect::<Vec<_>>().join(", ")]);
         }
         for member in &lan.members {
             for address in &member.addresses {
@@ -768,8 +769,14 @@ fn each_driver(report: &SystemReport) -> impl Iterator<Item = ((&str, u16), &Sta
     let stacks = each_member(report)
         .filter_map(|((_, guest), member)| member.stack.as_ref().map(|stack| (guest, stack)));
     stacks.flat_map(|(guest, stack)| {
-        stack.drivers.iter().map(move |driver| ((guest, driver.lan), driver))
+        let name = name_of(guest, stack);
+        stack.drivers.iter().map(move |driver| ((name, driver.lan), driver))
     })
+}
+
+/// What a stack is called: as the TCPIP machine that it is, or as the guest on whose board it shows itself.
+fn name_of<'a>(guest: &'a str, stack: &'a StackReport) -> &'a str {
+    stack.machine.as_deref().unwrap_or(guest)
 }
 
 /// The first of some LANs of which a member has this address, and the member.

@@ -511,6 +511,9 @@ pub struct StackReport {
     /// Its routes. Interfaces and routes together are 64 at most.
     #[serde(default)]
     pub routes: Vec<RouteReport>,
+    /// The TCPIP machine that it is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
     /// Its clients, if it is a TCPIP machine's: 64 at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<ClientReport>,
@@ -681,7 +684,8 @@ pub struct SocketReport {
 impl StackReport {
     /// What a member's board shows of its stack; none if there is no stack.
     pub(crate) fn read(words: &LentWords) -> Option<StackReport> {
-        let Shown { overview, counters, rows, clients, ways, drivers } = board::read(words)?;
+        let Shown { overview, counters, rows, machine, clients, ways, drivers } =
+            board::read(words)?;
         let counted = counters.into_iter().filter(|(_, count)| *count > 0);
         let counters = counted.map(|(counter, count)| (counter.name().to_owned(), count));
         let socket = |row: Row| SocketReport {
@@ -720,6 +724,7 @@ impl StackReport {
             sockets: rows.into_iter().map(socket).collect(),
             interfaces,
             routes,
+            machine: machine.map(|name| name.to_string()),
             clients: clients.into_iter().map(ClientReport::from).collect(),
             drivers: drivers.into_iter().map(StackDriverReport::from).collect(),
         })

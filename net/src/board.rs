@@ -13,6 +13,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use fabric::listed;
+use fabric::name::Name;
 use os::sync::Ordering;
 use os::words::{LentWords, Words};
 
@@ -29,9 +30,11 @@ pub use driver::DriverRow;
 pub use way::Way;
 
 /// Which edition of the layout this is; 0 where there is no stack.
-const EDITION: u64 = 8;
+const EDITION: u64 = 9;
 
 const OVERVIEW_AT: usize = COUNTER_WORDS;
+/// The name of the TCPIP machine that the stack is; 0 if it is none.
+const MACHINE_AT: usize = OVERVIEW_AT + 10;
 const COUNTERS_AT: usize = OVERVIEW_AT + 16;
 const ROWS_AT: usize = 128;
 const ROW_WORDS: usize = 16;
@@ -168,6 +171,8 @@ pub struct Shown {
     pub counters: Vec<(Counter, u64)>,
     /// Its connections and sockets, as far as there are rows for them.
     pub rows: Vec<Row>,
+    /// The TCPIP machine that it is, if it is one.
+    pub machine: Option<Name>,
     /// Its clients, if it is a TCPIP machine's, as far as there are rows for them.
     pub clients: Vec<ClientRow>,
     /// Its interfaces and routes, as far as there are rows for them.
@@ -206,6 +211,11 @@ pub fn show(words: &Words, overview: &Overview, counters: &[u64]) {
 pub fn show_row(words: &Words, number: usize, row: Option<&Row>) {
     assert!(number < CLIENTS_AT, "row {number} of a stack's board");
     write_row(words, number, row.map(row_fields));
+}
+
+/// Shows that the stack is the TCPIP machine of this name.
+pub fn show_machine(words: &Words, name: Name) {
+    words.store(MACHINE_AT, u64::from_le_bytes(name.bytes()), Ordering::Relaxed);
 }
 
 /// Shows the clients of a machine, in place of those that were shown before. Those that are more than [`CLIENT_ROWS`] are not shown.
@@ -300,7 +310,9 @@ pub fn read(words: &LentWords) -> Option<Shown> {
     let drivers =
         (DRIVERS_AT..ROWS).filter_map(|number| DriverRow::parse(read_row(words, number)?));
     let (rows, ways, drivers) = (rows.collect(), ways.collect(), drivers.collect());
-    Some(Shown { overview, counters: counters.collect(), rows, clients, ways, drivers })
+    let machine = Name::parse(words.load(MACHINE_AT, Ordering::Relaxed).to_le_bytes());
+    let counters = counters.collect();
+    Some(Shown { overview, counters, rows, machine, clients, ways, drivers })
 }
 
 fn read_row<const N: usize>(words: &LentWords, number: usize) -> Option<[u64; N]> {

@@ -1,6 +1,6 @@
 //! The clients of a TCPIP machine, as they stand in rows of its stack's board.
 
-use fabric::name::{NAME_BYTES, Name};
+use fabric::name::Name;
 
 use super::FIELDS;
 
@@ -31,11 +31,8 @@ pub struct ClientRow {
 
 impl ClientRow {
     pub(super) fn fields(&self) -> [u64; FIELDS] {
-        let mut name = [0; NAME_BYTES];
-        let text = self.guest.as_str().as_bytes();
-        name[..text.len()].copy_from_slice(text);
         [
-            u64::from_le_bytes(name),
+            u64::from_le_bytes(self.guest.bytes()),
             self.sockets,
             self.sockets_max,
             self.buffers_bytes,
@@ -50,12 +47,10 @@ impl ClientRow {
 
     /// None if it names no guest.
     pub(super) fn parse(fields: [u64; FIELDS]) -> Option<ClientRow> {
-        let name = fields[0].to_le_bytes();
-        let text = std::str::from_utf8(&name).ok()?.trim_end_matches('\0');
-        let [_, sockets, sockets_max, buffers_bytes, buffers_bytes_max, rest @ ..] = fields;
+        let [name, sockets, sockets_max, buffers_bytes, buffers_bytes_max, rest @ ..] = fields;
         let [requests, bytes_in, bytes_out, refused, turns_cut] = rest;
         Some(ClientRow {
-            guest: text.parse().ok()?,
+            guest: Name::parse(name.to_le_bytes())?,
             sockets,
             sockets_max,
             buffers_bytes,

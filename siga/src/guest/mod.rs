@@ -41,6 +41,9 @@ use crate::options::PathOptions;
 use crate::path::{Negotiated, Path};
 use crate::waiting::after;
 
+/// Requests for paths that whoever serves a guest takes in one call. What is left keeps the guest ready.
+pub(crate) const PENDING_PER_CALL_MAX: usize = 4;
+
 const NO_DATA: UserData = [0; 16];
 
 /// A party that is attached to a host under a name.

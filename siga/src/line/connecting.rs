@@ -7,11 +7,8 @@ use net::links::{Act, Answer, Terms, Unconnected};
 
 use super::end::Line;
 use super::waits::{Joined, Occupant};
-use crate::guest::{ConnectError, Connecting};
+use crate::guest::{ConnectError, Connecting, PENDING_PER_CALL_MAX};
 use crate::iucv::{IucvPath, Options};
-
-/// Requests that one call looks at. Those that are left are news still.
-const PENDING_PER_CALL_MAX: usize = 4;
 
 /// Requests under way.
 #[derive(Debug, Default)]

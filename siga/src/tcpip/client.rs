@@ -18,7 +18,7 @@ use super::engine::Opening;
 use super::failure::{failed, lacking};
 use super::lans::{LansSleeper, Rang};
 use super::own::Worked;
-use crate::guest::{ConnectError, Connecting, Guest};
+use crate::guest::{ConnectError, Connecting, Guest, PENDING_PER_CALL_MAX};
 use crate::members::Served;
 use crate::options::PathOptions;
 use crate::path::Path;
@@ -33,9 +33,6 @@ const MEETING_MAX: Duration = Duration::from_secs(5);
 
 /// Bytes that are given in one piece to a program that takes what has come where it lies: they are copied for that.
 const PIECE_BYTES_MAX: usize = 64 << 10;
-
-/// Requests for paths that one look takes in.
-const PENDING_PER_CALL_MAX: usize = 4;
 
 /// Calls that take in what another client had sent before its path ended, at most: a queue has so many buffers, each with some packed messages.
 const CALLS_AT_END_MAX: usize = 256;

@@ -1,5 +1,7 @@
 //! A TCPIP machine: a stack that is a guest of its own, and serves the sockets of other guests.
 
+mod sockets;
+
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
@@ -9,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fabric::control::{Kind, ORDERS_MAX, Order, Pending, Placed};
+use fabric::control::{Kind, Order, Pending, Placed};
 use fabric::name::Name;
 use fabric::path::{Ringing, Shape};
 use net::board::{self, ClientRow};
@@ -21,13 +23,14 @@ use os::event::Event;
 use os::fork::ForkGuard;
 use os::processor::{allowed, now_ns};
 
+use self::sockets::Sockets;
+pub use self::sockets::{MachineListener, MachineStream};
 use super::driver::{Placement, StackDriver};
 use super::lans::{Attached, Lans, LansSleeper, Rang};
-use super::machine_sockets::Sockets;
 use super::own::Own;
 use super::routing::Routing;
 use super::stack::{StackOptions, engine};
-use crate::guest::{Connecting, Guest};
+use crate::guest::{Connecting, Guest, PENDING_PER_CALL_MAX};
 use crate::lan::Lan;
 use crate::line::Line;
 use crate::options::PathOptions;
@@ -96,14 +99,14 @@ pub struct MachineClient {
 pub struct Machine {
     guard: ForkGuard,
     waiter: Waiter<Party>,
-    /// Ends the sleep of a stack. Never set: nothing but the waiter ends that of a machine.
-    interrupt: Event,
     stop: MachineStop,
     guest: Key,
     ground: Key,
     service: Service,
     /// Those of the program that serves the machine.
     sockets: Arc<Sockets>,
+    /// Set if something was done outside of a poll.
+    has_news: bool,
     limits: Box<dyn Fn(Name) -> ClientLimits + Send>,
     /// Guests that are becoming clients.
     accepting: Vec<(Name, Connecting)>,
@@ -157,11 +160,16 @@ impl Turns {
         Turns { deficit_ns: QUANTUM_NS * share, share, is_late: false, is_waiting: false }
     }
 
-    /// It is served: one that was late has its next turn.
+    /// It is served: one that was late has its next turn, unless something is left of it.
     fn begin(&mut self) {
-        if self.is_late {
+        if self.is_late && self.deficit_ns <= 0 {
             self.add_turn();
         }
+    }
+
+    /// Returns true if it has more to do, and something is left of its turn.
+    fn has_turn(&self) -> bool {
+        self.is_late && self.deficit_ns > 0
     }
 
     /// Adds a turn's time; what was not used before is not saved.
@@ -396,8 +404,8 @@ impl Machine {
         let lines = lines.into_iter().map(|line| Attached::Line(Box::new(line)));
         let lans: Vec<Attached> = lans.chain(lines).collect();
         let net = engine(&lans, routing, &options.stack, false)?;
-        let interrupt = Event::new()?;
-        let lans = Lans::new(lans, &interrupt)?;
+        let sockets = Arc::new(Sockets::new()?);
+        let lans = Lans::new(lans, sockets.interrupt())?;
         let sleeper = lans.sleeper().clone();
         let own = Box::new(Own::new(lans, routing.clone(), net));
         guest.follow_hosts();
@@ -413,12 +421,12 @@ impl Machine {
         Ok(Machine {
             guard: ForkGuard::here(),
             waiter,
-            interrupt,
             stop,
             guest,
             ground,
             service: Service::default(),
-            sockets: Arc::default(),
+            sockets,
+            has_news: false,
             limits: Box::new(move |_| limits),
             accepting: Vec::new(),
             waiting: VecDeque::new(),
@@ -483,7 +491,7 @@ impl Machine {
             placement => placement,
         };
         let mut own = self.take_ground();
-        let placed = own.place(lan, placement, &self.interrupt);
+        let placed = own.place(lan, placement, self.sockets.interrupt());
         self.settle(&mut own);
         self.put_back(own);
         self.listen_anew();
@@ -559,7 +567,8 @@ impl Machine {
         loop {
             let mut idle = 0;
             while idle < IDLE_POLLS {
-                idle = if self.poll()? { 0 } else { idle + 1 };
+                let has_worked = self.poll()? | std::mem::take(&mut self.has_news);
+                idle = if has_worked { 0 } else { idle + 1 };
                 let mut is_over = || now_ns() >= deadline_ns || self.stop.is_ready();
                 if idle == 0 && (is_some_enough || is_over()) {
                     return Ok(());
@@ -579,6 +588,7 @@ impl Machine {
             let until = dues.into_iter().flatten().fold(deadline_ns, u64::min);
             if let Some(key) = self.waiter.wait_until(until)? {
                 self.serve_member(key)?;
+                self.has_news = true;
             }
         }
     }
@@ -648,13 +658,14 @@ impl Machine {
             refused: counters.refused,
             turns_cut: counters.turns_cut,
         });
+        board::show_machine(lan.board(), self.name());
         board::show_clients(lan.board(), rows);
     }
 
     /// Has the stack sleep where the devices are that have changed hands. What is lacking now is there with a later poll, and keeps no other LAN's
     /// sleep from being right.
     fn settle(&self, own: &mut Own) {
-        for (lan, sleeper) in own.sleepers(&self.interrupt) {
+        for (lan, sleeper) in own.sleepers(self.sockets.interrupt()) {
             if let Ok(sleeper) = own.lans.sleeper().with(lan, Some(sleeper)) {
                 own.lans.set_sleeper(sleeper);
                 own.has_settled(lan);
@@ -701,12 +712,8 @@ impl Machine {
         }
     }
 
-    pub(super) fn sockets(&self) -> &Arc<Sockets> {
-        &self.sockets
-    }
-
     /// Does something with the stack, which is given back.
-    pub(super) fn with_own<R>(
+    fn with_own<R>(
         &mut self,
         run: impl FnOnce(Box<Own>) -> (Box<Own>, io::Result<R>),
     ) -> io::Result<R> {
@@ -740,7 +747,8 @@ impl Machine {
             }
             Err(_) => false,
         });
-        while let Some(pending) = guest.pending() {
+        for _ in 0..PENDING_PER_CALL_MAX {
+            let Some(pending) = guest.pending() else { break };
             let Pending { kind, shape, from, .. } = pending;
             let clients = self.service.clients().map(|(_, client, ..)| client);
             // Those that are being accepted count: a guest may ask for many before one of them is there.
@@ -770,13 +778,12 @@ impl Machine {
 
     /// Carries out what observers order, which the host passes on.
     fn obey(&mut self) {
-        for _ in 0..ORDERS_MAX {
-            let Some(Party::Guest(guest)) = self.waiter.get(self.guest) else { return };
-            let Some(order) = guest.next_order() else { return };
-            let placed = self.carry_out(&order.0);
-            if let Some(Party::Guest(guest)) = self.waiter.get(self.guest) {
-                guest.answer_order(order, placed);
-            }
+        // One at a time: it may take a while. What is left keeps the guest ready.
+        let Some(Party::Guest(guest)) = self.waiter.get(self.guest) else { return };
+        let Some(order) = guest.next_order() else { return };
+        let placed = self.carry_out(&order.0);
+        if let Some(Party::Guest(guest)) = self.waiter.get(self.guest) {
+            guest.answer_order(order, placed);
         }
     }
 
@@ -819,12 +826,19 @@ impl Machine {
     /// waited for less, are looked at in between.
     fn serve_late(&mut self) {
         let begun = now_ns();
-        for _ in 0..self.late.len() {
+        for _ in 0..TURNS_PER_POLL {
             let Some(number) = self.late.pop_front() else { break };
             let Some(seat) = self.seats.get_mut(number).and_then(Option::as_mut) else { continue };
             seat.turns.is_waiting = false;
             let key = seat.key;
             self.serve_client(number, key);
+            // It was served a piece of its turn, and has the rest before others have theirs.
+            if let Some(Some(Seat { turns, .. })) = self.seats.get_mut(number)
+                && turns.has_turn()
+            {
+                turns.is_waiting = true;
+                self.late.push_front(number);
+            }
             if now_ns() - begun >= QUANTUM_NS as u64 {
                 break;
             }
@@ -851,10 +865,11 @@ impl Machine {
             let mut is_served = false;
             loop {
                 let spent_ns = now_ns() - begun;
-                if takes == 0 || !seat.turns.may_go_on(spent_ns) {
+                let may_go_on = seat.turns.may_go_on(spent_ns);
+                if takes == 0 || !may_go_on {
                     seat.turns.end(spent_ns, true);
                     // One that only pays for its last turn was cut then.
-                    if is_served {
+                    if is_served && !may_go_on {
                         self.service.count_cut(number);
                     }
                     break;
@@ -971,6 +986,26 @@ mod tests {
             turns.is_late
         });
         assert_eq!(late.count(), 20);
+    }
+
+    #[test]
+    fn late_clients_are_served_as_long_though_in_pieces_that_differ() {
+        let pieces = [5_000, 100_000];
+        let mut turns = [Turns::new(1); 2];
+        let mut late = VecDeque::from([0, 1]);
+        let mut served = [0; 2];
+        for _ in 0..10_000 {
+            let at = late.pop_front().unwrap();
+            turns[at].begin();
+            let spent_ns = if turns[at].may_go_on(0) { pieces[at] } else { 0 };
+            turns[at].end(spent_ns, true);
+            served[at] += spent_ns;
+            match turns[at].has_turn() {
+                true => late.push_front(at),
+                false => late.push_back(at),
+            }
+        }
+        assert!(served[0].abs_diff(served[1]) <= 200_000, "{served:?}");
     }
 
     #[test]

@@ -42,7 +42,6 @@ mod failure;
 mod held;
 mod lans;
 mod machine;
-mod machine_sockets;
 mod members;
 mod outside;
 mod own;
@@ -57,8 +56,9 @@ mod waiting;
 mod ways;
 
 pub use driver::{DriverCounters, Placement, StackDriver};
-pub use machine::{Machine, MachineClient, MachineOptions, MachineStop};
-pub use machine_sockets::{MachineListener, MachineStream};
+pub use machine::{
+    Machine, MachineClient, MachineListener, MachineOptions, MachineStop, MachineStream,
+};
 pub use net::tcpip::service::{ClientCounters, ClientLimits, ServiceCounters};
 pub use net::tcpip::{Congestion, Counter, NoPrefix, Prefix, Refusal, Route, Stray, StrayKind};
 pub use outside::{Asked, Outside};

@@ -11,7 +11,7 @@ use os::processor::now_ns;
 
 use super::links::PeerLink;
 use super::{Mesh, RETRY_NS};
-use crate::guest::{ConnectError, Connecting};
+use crate::guest::{ConnectError, Connecting, PENDING_PER_CALL_MAX};
 use crate::lan::churn::Asked;
 use crate::lan::error::{SendFrameError, TrySendFrameError};
 use crate::options::PathOptions;
@@ -30,9 +30,6 @@ const CAPTURE_WINDOW_BYTES: usize = 16 << 20;
 
 /// Bytes of copies longer than a page: frames of 64 KiB with what goes with them.
 const CAPTURE_ANNOUNCED_BYTES: u64 = 32 << 20;
-
-/// Requests for paths that one call takes.
-const PENDING_PER_CALL_MAX: usize = 4;
 
 /// Why a path is refused or ended: nothing to say to the other side's user.
 const NO_DATA: [u8; END_DATA_BYTES] = [0; END_DATA_BYTES];

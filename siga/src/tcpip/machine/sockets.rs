@@ -10,17 +10,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use net::tcpip::{ConnectionId, Readable, Writable};
 
-use super::engine::{Bound, Engine, Opening};
-use super::machine::Machine;
-use super::own::Own;
-use super::tcp::first_of;
+use os::event::Event;
+use os::fork::ForkGuard;
+
+use super::super::engine::{Bound, Engine, Opening};
+use super::super::own::Own;
+use super::super::tcp::first_of;
+use super::Machine;
 
 /// What all sockets of one machine's own have in common: which machine it is, and which of them were dropped.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sockets {
     has_dropped: AtomicBool,
     /// At most as many as there are sockets.
     dropped: Mutex<Vec<Dropped>>,
+    /// Ends the sleep of whoever serves the machine.
+    interrupt: Event,
+    guard: ForkGuard,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +36,30 @@ enum Dropped {
 }
 
 impl Sockets {
+    /// # Errors
+    /// No descriptors left.
+    pub(super) fn new() -> io::Result<Sockets> {
+        Ok(Sockets {
+            has_dropped: AtomicBool::new(false),
+            dropped: Mutex::default(),
+            interrupt: Event::new()?,
+            guard: ForkGuard::here(),
+        })
+    }
+
+    /// Ends the sleep of whoever serves the machine.
+    pub(super) fn interrupt(&self) -> &Event {
+        &self.interrupt
+    }
+
     fn note(&self, dropped: Dropped) {
+        // In a forked child a thread of the parent may have the lock, and the sockets are the parent's.
+        if self.guard.in_child() {
+            return;
+        }
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(dropped);
+        // Before the flag: whoever finds the flag set clears the event, and then takes what is there.
+        self.interrupt.set();
         // Release: pairs with the Acquire in `close_dropped`.
         self.has_dropped.store(true, Ordering::Release);
     }
@@ -41,8 +69,9 @@ impl Sockets {
         if !self.has_dropped.load(Ordering::Acquire) {
             return;
         }
-        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        self.interrupt.clear();
         self.has_dropped.store(false, Ordering::Relaxed);
+        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         for dropped in dropped.drain(..) {
             match dropped {
                 Dropped::Listener(address) => own.net.stop_listening(address),
@@ -54,7 +83,8 @@ impl Sockets {
 
 /// A listener of the program that serves a machine: [`Machine::listen`].
 ///
-/// Once it is dropped, the machine stops listening when it is served next, and resets connections that nobody has accepted.
+/// Once it is dropped, the machine stops listening with its next poll, and resets connections that nobody has accepted. A drop ends the sleep
+/// of whoever serves.
 pub struct MachineListener {
     sockets: Arc<Sockets>,
     bound: Bound,
@@ -82,7 +112,8 @@ impl Drop for MachineListener {
 
 /// A connection of the program that serves a machine: [`Machine::accept`].
 ///
-/// Once it is dropped, the machine closes it when it is served next. What was written still goes to the other side.
+/// Once it is dropped, the machine closes it with its next poll. What was written still goes to the other side. A drop ends the sleep of
+/// whoever serves.
 pub struct MachineStream {
     sockets: Arc<Sockets>,
     id: ConnectionId,
@@ -113,7 +144,7 @@ impl Machine {
         address: impl ToSocketAddrs,
         backlog: usize,
     ) -> io::Result<MachineListener> {
-        let sockets = self.sockets().clone();
+        let sockets = self.sockets.clone();
         let address = first_of(address, |address| {
             self.with_engine(&sockets, |engine| match engine.listen(address, backlog)? {
                 Opening::Done(address) => Ok(address),
@@ -164,14 +195,14 @@ impl Machine {
     /// in a forked child.
     pub fn write(&mut self, stream: &MachineStream, source: &[u8]) -> io::Result<usize> {
         let id = stream.id;
-        self.with_engine(&stream.sockets, |engine| match engine.writable(id) {
+        self.with_pushed(&stream.sockets, |engine| match engine.writable(id) {
             _ if source.is_empty() => Ok(0),
             Writable::Nothing => Err(io::ErrorKind::WouldBlock.into()),
-            Writable::Room if let Some(count) = engine.write(id, source) => {
-                engine.push();
-                Ok(count)
+            // Memory may be lacking for what there is room for.
+            Writable::Room => engine.write(id, source).ok_or(io::ErrorKind::WouldBlock.into()),
+            Writable::Failed | Writable::Closed => {
+                Err(engine.take_end(id).unwrap_or(io::ErrorKind::BrokenPipe.into()))
             }
-            _ => Err(engine.take_end(id).unwrap_or(io::ErrorKind::BrokenPipe.into())),
         })
     }
 
@@ -180,9 +211,8 @@ impl Machine {
     /// # Errors
     /// `InvalidInput` if the connection is another machine's; `NotConnected` in a forked child.
     pub fn shut_sending(&mut self, stream: &MachineStream) -> io::Result<()> {
-        self.with_engine(&stream.sockets, |engine| {
+        self.with_pushed(&stream.sockets, |engine| {
             engine.shut_sending(stream.id);
-            engine.push();
             Ok(())
         })
     }
@@ -192,11 +222,23 @@ impl Machine {
     /// # Errors
     /// As [`Machine::shut_sending`].
     pub fn set_nodelay(&mut self, stream: &MachineStream, is_on: bool) -> io::Result<()> {
-        self.with_engine(&stream.sockets, |engine| {
+        self.with_pushed(&stream.sockets, |engine| {
             engine.set_no_delay(stream.id, is_on);
-            engine.push();
             Ok(())
         })
+    }
+
+    /// Does something with the stack, and sends what there is to send.
+    fn with_pushed<R>(
+        &mut self,
+        sockets: &Arc<Sockets>,
+        run: impl FnOnce(&mut Engine) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let (result, worked) =
+            self.with_engine(sockets, |engine| Ok((run(engine), engine.push())))?;
+        // It may be news of another socket of this machine's.
+        self.has_news |= worked.has_worked;
+        result
     }
 
     /// Does something with the stack, for sockets of this machine's.
@@ -205,7 +247,7 @@ impl Machine {
         sockets: &Arc<Sockets>,
         run: impl FnOnce(&mut Engine) -> io::Result<R>,
     ) -> io::Result<R> {
-        if !Arc::ptr_eq(sockets, self.sockets()) {
+        if !Arc::ptr_eq(sockets, &self.sockets) {
             let problem = "this socket is another machine's";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
