@@ -31,7 +31,7 @@ use crate::volume::serve_system;
 
 /// Run the host of a system in the foreground
 ///
-/// Guests attach to it, and it makes paths between them. LANs with outside = true get a gateway to other networks each, in a process of its own (siga gateway), and so do the TCPIP machines of the system file (siga tcpip serve). Volumes that the system file names are served too, by a guest of
+/// Guests attach to it, and it makes paths between them. LANs with outside = true get a gateway to other networks each (siga gateway), and each TCPIP machine of the system file is served (siga tcpip serve), all in processes of their own. Volumes that the system file names are served too, by a guest of
 /// their own on a thread of the host, and so are its lines over channel-to-channel adapters. Paths between guests go on when the host ends; guests attach again to the next host. Set
 /// RUST_LOG=debug to see each request.
 ///

@@ -2,8 +2,8 @@
 //!
 //! ```sh
 //! siga up systems/tcpip.toml
-//! cargo run --example machine_client -- SERVER
-//! cargo run --example machine_client -- CLIENT 10.1.0.5:7
+//! cargo run --package siga --features tcpip --example machine_client -- SERVER
+//! cargo run --package siga --features tcpip --example machine_client -- CLIENT 10.1.0.5:7
 //! ```
 //!
 //! The first listens at the machine's address and sends back what comes; the second asks it something. Both may be anywhere where the

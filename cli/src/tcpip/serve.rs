@@ -10,7 +10,7 @@ use std::thread;
 
 use clap::Args;
 use host::system::System;
-use host::system::machine::{MachineRule, MachineWait};
+use host::system::machine::{INTERFACES_MAX, MachineRule, MachineWait, member_name};
 use os::event::Event;
 use os::poller::wait_any;
 use os::signals::HeldSignals;
@@ -241,8 +241,13 @@ fn wait_for_the_end(held: &HeldSignals, reads_input: bool, done: &Event) -> Resu
 
 /// The machine that the command's words describe.
 fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
-    let Serve { lans, sockets_max, buffers_max, cpu, driver, wait, keep_apart, socket, .. } =
+    let Serve { name, lans, sockets_max, buffers_max, cpu, driver, wait, keep_apart, .. } =
         arguments;
+    let machine: Name = name.parse().expect("it was checked as a word of the command");
+    if lans.len() > INTERFACES_MAX {
+        let right = format!("must be at most {INTERFACES_MAX}");
+        return Err(Outcome::Usage(format!("{} LANs: {right}", lans.len())));
+    }
     for (number, WrittenDriver { lan, processor }) in driver.iter().enumerate() {
         let wrong = |right| Err(Outcome::Usage(format!("--driver {lan}={processor}: {right}")));
         if lans.iter().all(|at| at.lan != *lan) {
@@ -264,15 +269,15 @@ fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
         introduce: !*keep_apart,
     };
     let wait = Wait::from(*wait);
-    let lans = lans.iter().map(|AtLan { lan, addresses }| PlannedLan {
-        member: None,
+    let lans = lans.iter().enumerate().map(|(at, AtLan { lan, addresses })| PlannedLan {
+        member: Some(member_name(machine, at).to_string()),
         lan: lan.clone(),
         addresses: addresses.clone(),
         mtu: None,
         driver: driver_of(lan),
     });
     Ok(Plan {
-        socket: socket.path()?,
+        socket: arguments.socket.path()?,
         options: MachineOptions { wait, limits, ..MachineOptions::default() },
         lans: lans.collect(),
         lines: Vec::new(),

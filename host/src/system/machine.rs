@@ -214,7 +214,10 @@ struct WrittenRoute {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table [[tcpip.client]]; the guests that it serves are in clients"
+)]
 struct WrittenClient {
     guest: Spanned<String>,
     sockets_max: Option<Spanned<u64>>,
@@ -530,7 +533,7 @@ pub(crate) fn is_name_of(machine: Name, name: Name) -> bool {
 }
 
 /// The name of a machine on the LAN or line of this number: its own, with a digit behind it.
-fn member_name(machine: Name, at: usize) -> Name {
+pub fn member_name(machine: Name, at: usize) -> Name {
     let beginning: String = machine.as_str().chars().take(7).collect();
     format!("{beginning}{}", at + 1).parse().expect("eight characters at most")
 }

@@ -135,11 +135,16 @@ impl Link {
         }
     }
 
-    /// The other side sends here, from this byte of the stream on, unless it did before.
-    fn begin(&mut self, at: u64) {
+    /// The other side sends here, from this byte of the stream on, unless it did before. What has come over the machine has come.
+    fn begin(&mut self, at: u64, slots: &[Slot]) -> Result<(), Fault> {
         if self.begins_at.is_none() {
+            let one = self.index.and_then(|index| connection_of_slot(slots, index));
+            if one.is_some_and(|one| at < one.came) {
+                return Err(Fault::Value);
+            }
             (self.begins_at, self.came, self.read) = (Some(at), at, at);
         }
+        Ok(())
     }
 }
 
@@ -871,13 +876,7 @@ impl Client {
         if !link.has_said_hello || link.has_finished || link.is_gone {
             return Err(Fault::Socket);
         }
-        let came =
-            link.index.and_then(|index| connection_of_slot(slots, index)).map(|one| one.came);
-        // What has come over the machine has come.
-        if link.begins_at.is_none() && came.is_some_and(|came| head.value < came) {
-            return Err(Fault::Value);
-        }
-        link.begin(head.value);
+        link.begin(head.value, slots)?;
         if head.code != 0 || head.value != link.came {
             return Err(Fault::Value);
         }
@@ -931,7 +930,7 @@ impl Client {
                     Some(may_send).filter(|it| *it <= 2 * CREDIT_BYTES_MAX).ok_or(Fault::Credit)?;
             }
             Kind::Finished if !link.has_finished && link.has_said_hello => {
-                link.begin(head.value);
+                link.begin(head.value, &self.slots)?;
                 if head.value != link.came {
                     return Err(Fault::Value);
                 }

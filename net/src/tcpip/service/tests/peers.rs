@@ -424,6 +424,24 @@ fn reader_hears_that_a_connection_has_ended_though_the_path_to_the_peer_has_not(
 }
 
 #[test]
+fn half_does_not_begin_before_what_has_come_over_the_machine() {
+    for kind in [Kind::Data, Kind::Finished] {
+        let mut world = plain(2);
+        let listening = world.listen(1, 7);
+        let [near, _] = world.connect(0, 1, listening);
+        for _ in 0..8 {
+            assert_eq!(world.write(0, near, &[1; 10]), 10);
+            world.settle();
+        }
+        let body: &[u8] = if kind == Kind::Data { b"again" } else { &[] };
+        let (sender, _) = world.parties[0].peers.get_mut(&0).unwrap();
+        sender.send(&Head { value: 79, ..Head::new(kind, 0) }.bytes(), body).unwrap();
+        world.settle();
+        assert_eq!(world.peer_faults, [Fault::Value]);
+    }
+}
+
+#[test]
 fn nothing_goes_over_the_machine_once_a_half_has_moved() {
     let (mut world, [near, _]) = introduced();
     let (sender, _) = &mut world.parties[0].near;
