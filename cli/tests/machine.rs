@@ -96,6 +96,7 @@ fn host_starts_its_machine_and_starts_it_again_when_it_is_killed() {
         .collect();
     assert_eq!(seen, [(Some("CLIENT"), Some(1)), (Some("SERVER"), Some(2))], "{shown}");
     assert_eq!(clients[0]["bytes_in"].as_u64(), Some(6));
+    assert_eq!(members[0]["stack"]["machine"], "TCPIP");
     let table = query(&["query", "tcpip"]);
     assert!(table.contains("CLIENT") && table.contains("turns cut"), "{table}");
     let machine = machine_of(&host.0);
