@@ -606,7 +606,7 @@ fn block_signals() {
 mod tests {
     use super::*;
     use crate::doorbell::Doorbell;
-    use crate::fork::tests::run_in_child;
+    use crate::fork::tests::{hold_forks, run_in_child};
 
     fn is_open(number: i32) -> bool {
         // SAFETY: asks for the flags of a number; a closed one is an error.
@@ -658,6 +658,7 @@ mod tests {
     #[test]
     fn descriptors_of_one_account_are_parked_and_those_of_another_closed_meanwhile() {
         close_on_a_thread(spawn_closer);
+        let _forks = hold_forks();
         let (slow, quick) = (Account::default(), Account::default());
         // Closing a socket that lingers waits for its peer.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -305,9 +305,22 @@ pub(crate) unsafe fn fork_as_is(deed: impl FnOnce() -> u8) -> io::Result<Forked>
 pub(crate) mod tests {
     use super::*;
     use std::io::Read;
+    use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+    static FORKS: RwLock<()> = RwLock::new(());
+
+    /// While it is held, no test forks: a child has all descriptors of its parent's, and keeps open what a test closes.
+    pub(crate) fn hold_forks() -> RwLockWriteGuard<'static, ()> {
+        FORKS.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn may_fork() -> RwLockReadGuard<'static, ()> {
+        FORKS.read().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// What a child computes.
     pub(crate) fn run_in_child(compute: impl FnOnce() -> u8) -> u8 {
+        let _may_fork = may_fork();
         // SAFETY: these steps only use atomics and descriptors.
         let child = unsafe { fork_as_is(compute) }.unwrap();
         child.wait().unwrap().expect("it ended by itself")
