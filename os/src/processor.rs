@@ -7,9 +7,9 @@ use rustix::process::Pid;
 use rustix::thread::{self, CpuSet};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The processors this thread may run on, in ascending order.
+/// The processors this thread may run on, in ascending order. None if the kernel does not say: it has more than 1024.
 pub fn allowed() -> Vec<usize> {
-    let Ok(set) = thread::sched_getaffinity(None) else { return vec![0] };
+    let Ok(set) = thread::sched_getaffinity(None) else { return Vec::new() };
     (0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect()
 }
 
