@@ -327,6 +327,9 @@ pub enum Placed {
     NoLan,
     /// The machine lacks descriptors, memory or threads. Nothing has changed.
     Lacking,
+    /// Nothing of the machine runs on that processor, or the driver that is to leave does not run on its own: others have them. The driver is where
+    /// it was, or inline in a moment.
+    NotRun,
 }
 
 /// The IP address that a new member of a LAN wants.
@@ -502,6 +505,11 @@ pub enum Problem {
     /// The machine lacks descriptors, memory or threads.
     #[error("the TCPIP machine lacks descriptors, memory or threads")]
     MachineResources,
+    /// The TCPIP machine's driver got no time on its processor, or on the one that it is to have: others have them.
+    #[error(
+        "the driver of the TCPIP machine gets no time on that processor, or on the one that it leaves: others have them"
+    )]
+    ProcessorTaken,
 }
 
 /// The number of [`Problem::Limit`].
@@ -512,7 +520,7 @@ const REACHED_BYTES: usize = 18;
 
 impl Problem {
     /// All that their number says everything about, in its order.
-    pub const ALL: [Problem; 26] = [
+    pub const ALL: [Problem; 27] = [
         Problem::Version,
         Problem::Request,
         Problem::NameTaken,
@@ -539,6 +547,7 @@ impl Problem {
         Problem::RoutingRefused,
         Problem::NoMachine,
         Problem::MachineResources,
+        Problem::ProcessorTaken,
     ];
 
     /// The number that it has in a packet.
@@ -571,6 +580,7 @@ impl Problem {
             Problem::RoutingRefused => 31,
             Problem::NoMachine => 32,
             Problem::MachineResources => 33,
+            Problem::ProcessorTaken => 34,
         }
     }
 

@@ -251,10 +251,12 @@ as_other! {
         Placed::At(processor) => (0, processor),
         Placed::NoLan => (1, None),
         Placed::Lacking => (2, None),
+        Placed::NotRun => (3, None),
     }, |placed| match placed {
         (0, processor) => Some(Placed::At(processor)),
         (1, None) => Some(Placed::NoLan),
         (2, None) => Some(Placed::Lacking),
+        (3, None) => Some(Placed::NotRun),
         _ => None,
     };
     // Zeros are no name.
@@ -360,6 +362,7 @@ mod tests {
             Request::OrderDone { order: 2, placed: Placed::At(Some(0)) },
             Request::OrderDone { order: 3, placed: Placed::NoLan },
             Request::OrderDone { order: u64::MAX, placed: Placed::Lacking },
+            Request::OrderDone { order: 4, placed: Placed::NotRun },
             Request::Register { address: "fe80::5".parse().unwrap() },
             Request::Unregister { address: "10.1.0.5".parse().unwrap() },
         ]

@@ -82,6 +82,7 @@ impl Host {
             Placed::At(processor) => Reply::DriverPlaced { processor },
             Placed::NoLan => failed(Problem::NoLan),
             Placed::Lacking => failed(Problem::MachineResources),
+            Placed::NotRun => failed(Problem::ProcessorTaken),
         };
         self.send(observer, serial, &reply, &[]);
     }
@@ -172,6 +173,7 @@ mod tests {
             (8, Placed::At(None), Some((8, Reply::DriverPlaced { processor: None }))),
             (9, Placed::NoLan, failed(9, Problem::NoLan)),
             (10, Placed::Lacking, failed(10, Problem::MachineResources)),
+            (11, Placed::NotRun, failed(11, Problem::ProcessorTaken)),
         ] {
             observer.send(&place("TCPIP", Some(1)).bytes(serial), &[]).unwrap();
             let Order { order, lan, processor } = scene.order_at(&machine);

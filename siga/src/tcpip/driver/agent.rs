@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::Builder;
 use std::time::Duration;
@@ -46,15 +46,39 @@ impl Ready {
 /// How long a new thread may wait until its processor runs it.
 const BIND_NS_MAX: u64 = LEASE_NS;
 
+/// Threads of this process at once that wait until their processors run them. Those that nobody waits for any more end then.
+const BINDING_MAX: usize = 8;
+
+static BINDING: AtomicUsize = AtomicUsize::new(0);
+
+/// A thread that waits until its processor runs it.
+struct Binding;
+
+impl Binding {
+    /// None if there are as many as there may be.
+    fn begin() -> Option<Binding> {
+        let next = |count| (count < BINDING_MAX).then_some(count + 1);
+        BINDING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok().map(|_| Binding)
+    }
+}
+
+impl Drop for Binding {
+    fn drop(&mut self) {
+        BINDING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Starts a thread on a processor. None if there is no such processor, or this process may not use it.
 ///
 /// # Errors
-/// The system allows no more threads; `TimedOut` if nothing runs on that processor.
+/// The system allows no more threads; `TimedOut` if nothing runs on that processor, or on those of many orders before.
 pub(super) fn start(number: usize) -> io::Result<Option<Ready>> {
     let (bound, is_bound) = sync_channel(1);
     let (begin, beginning) = sync_channel::<(Arc<Station>, Arc<Lease>, Sleeper)>(1);
+    let binding = Binding::begin().ok_or(io::ErrorKind::TimedOut)?;
     Builder::new().name(format!("siga driver {number}")).spawn(move || {
         let is_there = processor::pin(number).is_ok();
+        drop(binding);
         if bound.send(is_there).is_ok()
             && is_there
             && let Ok((station, lease, sleeper)) = beginning.recv()

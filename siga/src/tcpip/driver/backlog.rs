@@ -10,7 +10,8 @@ use net::lan::offload::Offload;
 
 use crate::lan::{Lan, SendFrameError, TrySendFrameError};
 
-/// Frames in all backlogs at most. Another frame for a full target is dropped, and counted: those for other targets go.
+/// Frames in all backlogs at most. A target's own backlog has at most as many as there is room for in all: one has half of them, two a third each,
+/// and there is some for another. More frames for a full target are dropped, and counted: those for other targets go.
 pub(super) const BACKLOG_FRAMES_MAX: usize = 1024;
 
 /// When something that had run out is looked for again.
@@ -82,8 +83,9 @@ impl Backlog {
         self.frames == 0
     }
 
-    fn is_full(&self) -> bool {
-        self.frames >= BACKLOG_FRAMES_MAX
+    fn is_full(&self, target: Mac) -> bool {
+        let own = self.of_targets.get(&target).map_or(0, VecDeque::len);
+        own >= BACKLOG_FRAMES_MAX.saturating_sub(self.frames)
     }
 
     pub(super) fn retry_ns(&self) -> Option<u64> {
@@ -100,8 +102,11 @@ impl Backlog {
 
     /// Puts the counts right, after a panic in the middle of a turn.
     pub(super) fn recount(&mut self) {
-        let Backlog { of_targets, full, frames, .. } = self;
+        let Backlog { of_targets, full, frames, retry_ns } = self;
         *frames = of_targets.values().map(VecDeque::len).sum();
+        if *frames == 0 {
+            *retry_ns = None;
+        }
         full.change(|targets| *targets = of_targets.keys().copied().collect());
     }
 
@@ -139,7 +144,7 @@ impl Device {
                 Err(TrySendFrameError::Send(_)) => return Sent::Dropped,
             }
         }
-        if self.backlog.is_full() {
+        if self.backlog.is_full(target) {
             return Sent::Dropped;
         }
         self.backlog.push(target, std::mem::take(frame));

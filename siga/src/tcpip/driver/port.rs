@@ -511,8 +511,8 @@ impl Port {
             return Err(io::ErrorKind::NotConnected.into());
         }
         let before = self.placement();
-        // A driver that has ended, or is to end, is not where it is to be.
-        if placement == before && !self.is_ending() {
+        // A driver that has ended, is to end, or has stalled, is not where it is to be.
+        if placement == before && !self.is_ending() && !self.has_stalled(now_ns()) {
             return Ok(placement);
         }
         match placement {
@@ -583,6 +583,16 @@ impl Port {
         let driver = self.driven.as_deref().and_then(|driven| driven.driver.as_ref());
         // Acquire: pairs with the Release in the driver's end.
         driver.is_some_and(|(lease, _)| lease.is_gone() || lease.is_over.load(Ordering::Acquire))
+    }
+
+    /// Returns true if the driver that has the device was suspected to have stalled, and has not been at work for too long since.
+    fn has_stalled(&self, now: u64) -> bool {
+        let Some(driven) = self.driven.as_deref() else { return false };
+        let (Some((lease, _)), Some((of, since))) = (&driven.driver, driven.suspected) else {
+            return false;
+        };
+        of == lease.renewed_ns.load(Ordering::Relaxed)
+            && now.saturating_sub(since) >= GRACE_NS.min(self.lease_ns)
     }
 
     /// Takes the device back, if a driver has it. Waits until its turn is over, which it ends soon if a processor runs it.
@@ -656,6 +666,9 @@ impl Port {
 
     /// Returns true if the driver has ended, or has not been at work for too long.
     pub(in crate::tcpip) fn is_expired(&mut self, now: u64) -> bool {
+        if self.has_stalled(now) {
+            return true;
+        }
         let lease_ns = self.lease_ns;
         let Some(driven) = self.driven.as_deref_mut() else { return false };
         let Some((lease, _)) = &driven.driver else { return false };
@@ -668,16 +681,11 @@ impl Port {
             driven.suspected = None;
             return false;
         }
-        match driven.suspected {
-            Some((of, since)) if of == renewed_ns => {
-                now.saturating_sub(since) >= GRACE_NS.min(lease_ns)
-            }
-            _ => {
-                driven.suspected = Some((renewed_ns, now));
-                lease.driver.event.set();
-                false
-            }
+        if driven.suspected.is_none_or(|(of, _)| of != renewed_ns) {
+            driven.suspected = Some((renewed_ns, now));
+            lease.driver.event.set();
         }
+        false
     }
 
     /// When to look whether the driver is there, or, inline, when to try again what it has left and something was lacking for.
