@@ -23,6 +23,10 @@ const LISTEN_NS: u64 = 50_000;
 /// short.
 const FINDS_PER_CLOCK_MAX: u32 = 16;
 
+/// Looks that find nothing between two polls at the clock, at most. Whoever looks seldom finds one that has rung with so many looks; with the next, if
+/// all sleep.
+const LOOKS_PER_CLOCK_MAX: u32 = 4;
+
 /// Rounds of polls without success after which a member goes to sleep though others are active.
 const QUIET_ROUNDS_MAX: u32 = 2048;
 
@@ -488,7 +492,16 @@ impl<M: Member> Waiter<M> {
     /// The usual case: somebody who was active lately has something to do.
     #[inline]
     fn next_busy(&mut self) -> io::Result<Option<Key>> {
-        self.note_find()?;
+        if let Some(key) = self.poll_watched() {
+            self.note_find()?;
+            return Ok(Some(key));
+        }
+        // Whoever finds nothing may come again late, and not soon after that.
+        self.finds += FINDS_PER_CLOCK_MAX / LOOKS_PER_CLOCK_MAX - 1;
+        match self.watched.is_empty() {
+            true => self.read_clock()?,
+            false => self.note_find()?,
+        }
         Ok(self.poll_watched())
     }
 
@@ -916,6 +929,28 @@ mod tests {
             let finds = finds.count();
             assert!(finds <= if round == 0 { FINDS_PER_CLOCK_MAX as usize } else { 3 }, "{finds}");
             waiter.get_mut(sleeper).unwrap().ready = false;
+        }
+    }
+
+    #[test]
+    fn one_that_has_rung_is_found_by_whoever_looks_seldom_after_it_has_looked_often() {
+        for others in [0, 1] {
+            let (bell, far) = Doorbell::pair().unwrap();
+            let mut waiter = Waiter::new(Wait::Block).unwrap();
+            let sleeper = waiter.add(Fake { bell, ready: false }).unwrap();
+            assert!(waiter.wait_within(Duration::ZERO).unwrap().is_none());
+            let (quiet, _quiet_far): (Vec<_>, Vec<_>) =
+                (0..others).map(|_| Doorbell::pair().unwrap()).unzip();
+            for bell in quiet {
+                waiter.add(Fake { bell, ready: false }).unwrap();
+            }
+            (0..100).for_each(|_| assert_eq!(waiter.try_next_busy().unwrap(), None));
+            let start = now_ns();
+            while now_ns() - start < 2 * LISTEN_NS {}
+            far.ring();
+            let looks = (1..).find(|_| waiter.try_next_busy().unwrap() == Some(sleeper)).unwrap();
+            let most = if others == 0 { 1 } else { LOOKS_PER_CLOCK_MAX };
+            assert!(looks <= most, "{looks} looks beside {others}");
         }
     }
 
