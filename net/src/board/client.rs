@@ -25,7 +25,7 @@ pub struct ClientRow {
     pub bytes_out: u64,
     /// Sockets that were refused for a limit of its own.
     pub refused: u64,
-    /// Times that it had more to say than its turn allowed.
+    /// Times that it had used up its turn, and waited for its next one.
     pub turns_cut: u64,
 }
 

@@ -25,7 +25,8 @@ mod server;
 pub use client::Client;
 pub use format::{Failure, Fault};
 pub use server::{
-    ClientCounters, ClientLimits, Given, Ground, Left, SHARE_MAX, Service, ServiceCounters, Taken,
+    ClientCounters, ClientLimits, Given, Ground, Left, REQUESTS_PER_CALL_MAX, SHARE_MAX, Service,
+    ServiceCounters, Taken,
 };
 
 /// Bytes of data in one message at most: with its head it fits into a page.

@@ -20,9 +20,9 @@ use super::Fault;
 use super::format::{Head, Kind, name_value};
 use crate::tcpip::{Awaited, ConnectionId, SendToError, Stack};
 
-/// Messages of one client that are taken in one turn, at most, and their bytes, about.
-const MESSAGES_PER_TURN: usize = 16;
-const BYTES_PER_TURN: usize = 512 << 10;
+/// Requests of one client that [`Service::take`] takes in one call at most, and their bytes, about.
+pub const REQUESTS_PER_CALL_MAX: usize = 16;
+const BYTES_PER_CALL: usize = 512 << 10;
 
 /// Sockets whose datagrams wait for room that are looked at in one call.
 const WAITS_PER_CALL: usize = 64;
@@ -80,7 +80,7 @@ pub struct ClientCounters {
     pub bytes_out: u64,
     /// Sockets that were refused for a limit of the client's.
     pub refused: u64,
-    /// Times that the client had more to say than its turn allowed.
+    /// Times that the client had used up its turn, and waited for its next one.
     pub turns_cut: u64,
     /// Times that there was no room on its path.
     pub waits_for_room: u64,
@@ -344,7 +344,7 @@ impl Service {
         self.counters
     }
 
-    /// Takes what a client has sent, as much as one call allows.
+    /// Takes what a client has sent, as much as one call allows, and at most so many requests.
     ///
     /// # Errors
     /// [`Left`]: then the client is to be detached, and its path ended.
@@ -353,8 +353,9 @@ impl Service {
         number: usize,
         receiver: &mut Receiver,
         ground: &mut impl Ground,
+        requests_max: usize,
     ) -> Result<Taken, Left> {
-        let taken = self.take_messages(number, receiver, ground)?;
+        let taken = self.take_messages(number, receiver, ground, requests_max)?;
         // What was closed in the same turn is given its end later: it has moved before.
         let noted = self.clients.get_mut(number).and_then(Option::as_mut);
         for note in noted.map(|client| std::mem::take(&mut client.notes)).unwrap_or_default() {
@@ -372,6 +373,7 @@ impl Service {
         number: usize,
         receiver: &mut Receiver,
         ground: &mut impl Ground,
+        requests_max: usize,
     ) -> Result<Taken, Left> {
         let Service { clients, listeners, datagrams, closing, waits, deadlines, .. } = self;
         let Service { to_give, counters, .. } = self;
@@ -380,12 +382,12 @@ impl Service {
         };
         let mut books = Books { listeners, datagrams, closing, waits, deadlines };
         let mut bytes = 0;
-        for _ in 0..MESSAGES_PER_TURN {
+        for _ in 0..requests_max.min(REQUESTS_PER_CALL_MAX) {
             if client.is_behind() {
                 to_give.insert(number);
                 return Ok(Taken::Behind);
             }
-            if bytes >= BYTES_PER_TURN {
+            if bytes >= BYTES_PER_CALL {
                 break;
             }
             let Some(fetched) = receiver.fetch_up_to(0, client::BODY_BYTES_MAX)? else {
@@ -460,7 +462,7 @@ impl Service {
         }
     }
 
-    /// A client had more to say than its turn allowed.
+    /// A client had used up its turn.
     pub fn count_cut(&mut self, number: usize) {
         if let Some(client) = self.clients.get_mut(number).and_then(Option::as_mut) {
             client.counters.turns_cut += 1;

@@ -214,7 +214,7 @@ impl World {
             let _ = client.flush(&mut near.0);
             near.0.flush();
             let Some((sender, receiver)) = far else { continue };
-            let taken = self.service.take(*number, receiver, &mut self.base);
+            let taken = self.service.take(*number, receiver, &mut self.base, REQUESTS_PER_CALL_MAX);
             if let Err(left) = taken {
                 if let Left::Fault(fault) = left {
                     sender.sever(fault.text());
@@ -740,7 +740,8 @@ fn client_that_does_not_read_is_left_alone_until_it_does() {
     }
     let Party { number, far, .. } = &mut world.parties[0];
     let (_, receiver) = far.as_mut().unwrap();
-    assert_eq!(world.service.take(*number, receiver, &mut world.base), Ok(Taken::Behind));
+    let taken = world.service.take(*number, receiver, &mut world.base, REQUESTS_PER_CALL_MAX);
+    assert_eq!(taken, Ok(Taken::Behind));
     let requests = world.counters(0).requests;
     world.step();
     assert_eq!(world.counters(0).requests, requests, "no request is taken");
