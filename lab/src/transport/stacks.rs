@@ -19,7 +19,7 @@ use siga::tcpip::{
     self, ClientCounters, ClientLimits, ClientOptions, Drive, DriverCounters, Machine,
     MachineListener, MachineOptions, MachineStream, Placement, Routing, Stack,
 };
-use siga::{Guest, Wait};
+use siga::{Guest, Name, Wait};
 
 use super::dial::{Dials, Receive, StackStream, accepted};
 use super::lan::{LAN_NAME, check_mtu};
@@ -268,21 +268,23 @@ pub(crate) struct ServedMachine {
 }
 
 impl ServedMachine {
-    /// The machine of this number, which is on the LAN, may introduce its clients to each other, and waits so.
+    /// The machine of this number, which is on the LAN, whose clients may have this much, and which waits so.
     pub(crate) fn open(
-        (number, introduce): (usize, bool),
+        number: usize,
+        limits: impl Fn(Name) -> ClientLimits + Send + 'static,
         wait: Wait,
         order: &Order,
         control: &mut Control,
     ) -> Result<ServedMachine, Fault> {
         // The host starts at the same time, and says when it listens.
         control.note_from(&Address::of(HOST, 0))?;
-        ServedMachine::start((number, introduce), wait, order)
+        ServedMachine::start(number, limits, wait, order)
     }
 
     /// The same, of a host that listens.
     fn start(
-        (number, introduce): (usize, bool),
+        number: usize,
+        limits: impl Fn(Name) -> ClientLimits + Send + 'static,
         wait: Wait,
         order: &Order,
     ) -> Result<ServedMachine, Fault> {
@@ -292,10 +294,12 @@ impl ServedMachine {
         let lan = join(member, wait, order)?;
         // Whoever serves the machine drives its stack.
         let stack = over_memory(BUFFER_BYTES, Drive::Inline);
-        let limits = ClientLimits { introduce, ..ClientLimits::default() };
-        let options = MachineOptions { wait, limits, stack };
-        let machine = Machine::new(guest, vec![lan], Vec::new(), &Routing::default(), &options);
-        Ok(ServedMachine { machine: machine.doing("make a machine")? })
+        let options = MachineOptions { wait, stack, ..MachineOptions::default() };
+        let routing = Routing::default();
+        let mut machine = Machine::new(guest, vec![lan], Vec::new(), &routing, &options)
+            .doing("make a machine")?;
+        machine.set_limits(limits);
+        Ok(ServedMachine { machine })
     }
 
     /// Moves the driver of the LAN to one of these processors, or to any other than the machine's.
@@ -362,7 +366,8 @@ impl MachineDials {
         order: &Order,
         control: &mut Control,
     ) -> Result<MachineDials, Fault> {
-        let mut served = ServedMachine::start((0, false), wait, order)?;
+        let limits = |_| ClientLimits { introduce: false, ..ClientLimits::default() };
+        let mut served = ServedMachine::start(0, limits, wait, order)?;
         let address = served.machine.addresses().first().copied().ok_or(Fault::Ended)?;
         let listener = served.machine.listen((address, 0), BACKLOG).doing("listen")?;
         control.tell(&listener.local_addr().to_string())?;

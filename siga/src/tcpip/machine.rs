@@ -1,6 +1,7 @@
 //! A TCPIP machine: a stack that is a guest of its own, and serves the sockets of other guests.
 
 mod sockets;
+mod turns;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -25,6 +26,7 @@ use os::processor::{allowed, now_ns};
 
 use self::sockets::Sockets;
 pub use self::sockets::{MachineListener, MachineStream};
+use self::turns::{Asked, Begun, TURNS_NS_MAX, TURNS_PER_POLL, Turns};
 use super::driver::{Placement, StackDriver};
 use super::lans::{Attached, Lans, LansSleeper, Rang};
 use super::own::Own;
@@ -37,30 +39,6 @@ use crate::options::PathOptions;
 use crate::path::Path;
 use crate::waiter::{Key, Looked, Member, OneOf, Waiter};
 use crate::waiting::Wait;
-
-/// Time that a client's requests are served for in one turn, for each unit of its share.
-const QUANTUM_NS: i64 = 50_000;
-
-/// Turns of clients between two looks at the network, at most, and the time that they take, about.
-const TURNS_PER_POLL: usize = 64;
-const TURNS_NS_MAX: u64 = 1_000_000;
-
-/// Time that those who wait for their next turn are served for between two looks at the others, while these have something to do now and then, and
-/// requests that are taken from one of them at once then: the others wait for so long.
-const PIECE_NS: u64 = 10_000;
-const PIECE_REQUESTS: usize = 4;
-
-/// How long others have something to do now and then, after they have had something.
-const PUNCTUAL_NS: u64 = 1_000_000;
-
-/// Polls in which those who wait for their next turn are passed over at most, because others had something to do.
-const PASSES_MAX: u32 = 4;
-
-/// What the stack does for requests is the time of whoever asked, up to so many times that which it took to take them.
-const STACK_TIMES_MAX: u64 = 4;
-
-// The longest turn is not cut short, or all larger shares were the same.
-const _: () = assert!(QUANTUM_NS * service::SHARE_MAX as i64 <= TURNS_NS_MAX as i64);
 
 /// Paths of one guest at once: of one that has died and is not known to, and of its successor.
 const PATHS_PER_GUEST: usize = 2;
@@ -128,14 +106,8 @@ pub struct Machine {
     /// with the guest's would not let the machine sleep.
     waiting: VecDeque<Pending>,
     /// The clients, by their numbers at the service.
-    seats: Vec<Option<Seat>>,
-    /// Clients that wait for their next turn, by number.
-    late: VecDeque<usize>,
-    /// When one was served that did not have to wait, and polls since then in which those who do were passed over.
-    punctual_ns: u64,
-    passes: u32,
-    /// Clients that were served in this poll, and for how long.
-    served: Vec<(usize, u64)>,
+    keys: Vec<Option<Key>>,
+    turns: Turns,
     numbers: HashMap<Key, usize>,
     /// When observers were shown the clients.
     shown_ns: u64,
@@ -148,80 +120,6 @@ impl fmt::Debug for Machine {
         let mut fields = formatter.debug_struct("Machine");
         fields.field("guest", &self.name()).field("clients", &self.numbers.len());
         fields.finish_non_exhaustive()
-    }
-}
-
-/// A client's place.
-#[derive(Clone, Copy, Debug)]
-struct Seat {
-    key: Key,
-    turns: Turns,
-}
-
-/// A client's turns: deficit round robin over the time that they take.
-///
-/// Whoever has used up a turn's time waits for its next turn behind others who have. The others are served before those, as long as
-/// their turn's time lasts: a client that asks for little does not wait for all who ask for much.
-#[derive(Clone, Copy, Debug)]
-struct Turns {
-    /// What is left of its turn's time; less than nothing if it took more.
-    deficit_ns: i64,
-    share: i64,
-    /// Set if it has used up its turn's time.
-    is_late: bool,
-    /// Set while it waits for its next turn.
-    is_waiting: bool,
-}
-
-impl Turns {
-    fn new(share: u32) -> Turns {
-        let share = i64::from(share.clamp(1, service::SHARE_MAX));
-        Turns { deficit_ns: QUANTUM_NS * share, share, is_late: false, is_waiting: false }
-    }
-
-    /// It is served: one that was late has its next turn, unless something is left of the last one. Returns true if it has its next turn.
-    fn begin(&mut self) -> bool {
-        let is_next = self.is_late && self.is_over();
-        if is_next {
-            self.add_turn();
-        }
-        is_next
-    }
-
-    /// Returns true if it has more to do, and something is left of its turn.
-    fn has_turn(&self) -> bool {
-        self.is_late && !self.is_over()
-    }
-
-    /// Nothing is left of its turn's time.
-    fn is_over(&self) -> bool {
-        self.deficit_ns <= 0
-    }
-
-    /// Adds a turn's time; what was not used before is not saved.
-    fn add_turn(&mut self) {
-        let turn_ns = QUANTUM_NS * self.share;
-        self.deficit_ns = (self.deficit_ns + turn_ns).min(turn_ns);
-    }
-
-    /// It waits for its next turn behind those who wait already, if it does not yet.
-    fn wait(&mut self, number: usize, late: &mut VecDeque<usize>) {
-        self.is_late = true;
-        if !std::mem::replace(&mut self.is_waiting, true) {
-            late.push_back(number);
-        }
-    }
-
-    /// Takes so long off its turn's time.
-    fn spend(&mut self, spent_ns: u64) {
-        self.deficit_ns -= spent_ns as i64;
-        self.is_late |= self.is_over();
-    }
-
-    /// It was served for so long.
-    fn end(&mut self, spent_ns: u64, has_more: bool) {
-        self.is_late = has_more;
-        self.spend(spent_ns);
     }
 }
 
@@ -456,11 +354,8 @@ impl Machine {
             limits: Box::new(move |_| limits),
             accepting: Vec::new(),
             waiting: VecDeque::new(),
-            seats: Vec::new(),
-            late: VecDeque::new(),
-            punctual_ns: 0,
-            passes: 0,
-            served: Vec::new(),
+            keys: Vec::new(),
+            turns: Turns::new(),
             numbers: HashMap::new(),
             shown_ns: 0,
             is_short: false,
@@ -637,7 +532,7 @@ impl Machine {
             let Some(key) = self.waiter.try_next_busy()? else { break };
             let number = self.numbers.get(&key).copied();
             found |= number.is_some();
-            if number.is_some_and(|number| self.waits_for_turn(number)) {
+            if number.is_some_and(|number| self.turns.is_late(number)) {
                 if first_late == Some(key) {
                     break;
                 }
@@ -649,14 +544,11 @@ impl Machine {
                 break;
             }
         }
-        self.serve_late(begun);
+        self.serve_line();
         let mut own = self.take_ground();
         self.sockets.close_dropped(&mut own);
-        let before = (!self.served.is_empty()).then(now_ns);
         let worked = own.pump(|| false);
-        if let Some(before) = before {
-            self.charge(now_ns() - before);
-        }
+        self.turns.charge(now_ns() - begun);
         if own.is_driven() {
             own.take_over();
             self.settle(&mut own);
@@ -763,7 +655,7 @@ impl Machine {
             self.take_in();
             self.obey();
         } else if let Some(number) = self.numbers.get(&key).copied() {
-            self.serve_client(number, key, service::REQUESTS_PER_CALL_MAX);
+            self.serve_client(number, key);
         }
         Ok(())
     }
@@ -840,55 +732,22 @@ impl Machine {
         let served = Box::new(Served { path, is_muted: false });
         let Ok(key) = self.waiter.add(Party::Client(served)) else { return };
         let number = self.service.attach(guest, limits);
-        if self.seats.len() <= number {
-            self.seats.resize(number + 1, None);
+        if self.keys.len() <= number {
+            self.keys.resize(number + 1, None);
         }
-        self.seats[number] = Some(Seat { key, turns: Turns::new(limits.share) });
+        self.keys[number] = Some(key);
+        self.turns.add(number, limits.share);
         self.numbers.insert(key, number);
     }
 
-    /// Returns true if a client, which has something to be taken, has used up its turn's time. It waits for its next turn then.
-    fn waits_for_turn(&mut self, number: usize) -> bool {
-        let Some(seat) = self.seats.get_mut(number).and_then(Option::as_mut) else { return false };
-        if seat.turns.is_late {
-            seat.turns.wait(number, &mut self.late);
-        }
-        seat.turns.is_late
-    }
-
-    /// Serves those who wait for their next turn, each in its turn and for about one turn's time together: the network, and those who do not have to
-    /// wait, are looked at in between. While these have something to do now and then, it is a piece of a turn, and not in a poll that served them.
-    fn serve_late(&mut self, begun: u64) {
-        let are_served = self.served.iter().any(|(number, _)| {
-            let seat = self.seats.get(*number).and_then(Option::as_ref);
-            seat.is_some_and(|seat| !seat.turns.is_late)
-        });
-        if are_served {
-            self.punctual_ns = begun;
-            self.passes += 1;
-            if self.passes <= PASSES_MAX {
-                return;
-            }
-        }
-        self.passes = 0;
+    /// Serves those who wait in line, each in its turn.
+    fn serve_line(&mut self) {
         let begun = now_ns();
-        let are_others = begun.saturating_sub(self.punctual_ns) < PUNCTUAL_NS;
-        let (time_ns, requests_max) = match are_others {
-            true => (PIECE_NS, PIECE_REQUESTS),
-            false => (QUANTUM_NS as u64, service::REQUESTS_PER_CALL_MAX),
-        };
+        let Some(time_ns) = self.turns.time_of_line(begun) else { return };
         for _ in 0..TURNS_PER_POLL {
-            let Some(number) = self.late.pop_front() else { break };
-            let Some(seat) = self.seats.get_mut(number).and_then(Option::as_mut) else { continue };
-            seat.turns.is_waiting = false;
-            let key = seat.key;
-            self.serve_client(number, key, requests_max);
-            // It was served a piece of its turn, and has the rest before others have theirs.
-            if let Some(Some(Seat { turns, .. })) = self.seats.get_mut(number)
-                && turns.has_turn()
-            {
-                turns.is_waiting = true;
-                self.late.push_front(number);
+            let Some(number) = self.turns.next() else { break };
+            if let Some(Some(key)) = self.keys.get(number).copied() {
+                self.serve_client(number, key);
             }
             if now_ns() - begun >= time_ns {
                 break;
@@ -896,45 +755,38 @@ impl Machine {
         }
     }
 
-    /// What the stack has done now is the time of those whose requests were taken, as far as it may be what they asked for.
-    fn charge(&mut self, stack_ns: u64) {
-        let all_ns: u64 = self.served.iter().map(|(_, spent_ns)| spent_ns).sum();
-        let times = stack_ns as f64 / all_ns.max(1) as f64;
-        let times = times.min(STACK_TIMES_MAX as f64);
-        for (number, spent_ns) in self.served.drain(..) {
-            if let Some(Some(seat)) = self.seats.get_mut(number) {
-                seat.turns.spend((spent_ns as f64 * times) as u64);
-            }
-        }
-    }
-
-    /// Takes some of a client's requests, if it has its turn: deficit round robin over the time that they take.
-    fn serve_client(&mut self, number: usize, key: Key, requests_max: usize) {
+    /// Takes some of a client's requests, if it has time.
+    fn serve_client(&mut self, number: usize, key: Key) {
         let mut own = self.take_ground();
-        let mut left = None;
-        if let (Some(Party::Client(served)), Some(seat)) =
-            (self.waiter.get_mut(key), self.seats.get_mut(number).and_then(Option::as_mut))
-        {
-            let Served { path, is_muted } = &mut **served;
-            let (senders, receivers) = path.halves();
-            if senders[0].wants_room() && senders[0].raw().is_ready() {
-                senders[0].set_wants_room(false);
-                self.service.has_room(number);
-            }
-            if seat.turns.begin() {
-                self.service.count_cut(number);
-            }
-            // It may have to pay for its last turn yet.
-            if !seat.turns.is_over() {
-                let begun = now_ns();
-                let taken = self.service.take(number, receivers[0].raw(), &mut *own, requests_max);
-                let spent_ns = now_ns() - begun;
-                seat.turns.end(spent_ns, taken == Ok(Taken::Some));
-                self.served.push((number, spent_ns));
-                *is_muted = taken == Ok(Taken::Behind);
-                left = taken.err();
+        let Some(Party::Client(served)) = self.waiter.get_mut(key) else {
+            return self.put_back(own);
+        };
+        let Served { path, is_muted } = &mut **served;
+        let (senders, receivers) = path.halves();
+        if senders[0].wants_room() && senders[0].raw().is_ready() {
+            senders[0].set_wants_room(false);
+            self.service.has_room(number);
+        }
+        let Begun { is_next, has_time } = self.turns.begin(number);
+        if is_next {
+            self.service.count_cut(number);
+        }
+        // It may have to pay for its last turn yet.
+        let (mut asked, mut spent_ns, mut left) = (Asked::Nothing, 0, None);
+        if has_time {
+            let begun = now_ns();
+            let requests_max = self.turns.requests_max();
+            let taken = self.service.take(number, receivers[0].raw(), &mut *own, requests_max);
+            spent_ns = now_ns() - begun;
+            *is_muted = taken == Ok(Taken::Behind);
+            match taken {
+                Ok(Taken::Nothing | Taken::Behind) => {}
+                Ok(Taken::All) => asked = Asked::All,
+                Ok(Taken::Some) => asked = Asked::More,
+                Err(why) => left = Some(why),
             }
         }
+        self.turns.end(number, spent_ns, asked);
         if let Some(why) = left {
             self.detach(number, key, why, &mut own);
         }
@@ -944,21 +796,15 @@ impl Machine {
     /// Gives clients what is there for them. Returns true if there was something.
     fn give(&mut self, own: &mut Own) -> bool {
         let (mut last, mut found) = (None, false);
-        let are_others = self.service.count_to_give() > 1 || !self.late.is_empty();
+        let are_others = self.service.count_to_give() > 1;
         let (mut begun, mut short) = (now_ns(), Vec::new());
         while let Some(number) = self.service.next_to_give(last) {
             last = Some(number);
-            let Some(seat) = self.seats.get_mut(number).and_then(Option::as_mut) else { continue };
-            if seat.turns.is_over() {
-                if are_others {
-                    // It has its turn when those have had theirs who wait already.
-                    seat.turns.wait(number, &mut self.late);
-                    found = true;
-                    continue;
-                }
-                seat.turns.add_turn();
+            let Some(Some(key)) = self.keys.get(number).copied() else { continue };
+            if !self.turns.may_give(number, are_others) {
+                found = true;
+                continue;
             }
-            let key = seat.key;
             let Some(Party::Client(served)) = self.waiter.get_mut(key) else { continue };
             let Served { path, is_muted } = &mut **served;
             let (senders, receivers) = path.halves();
@@ -966,7 +812,7 @@ impl Machine {
             let given = self.service.give(number, sender.raw(), receivers[0].raw(), own);
             sender.raw().ring();
             let now = now_ns();
-            seat.turns.spend(now - begun);
+            self.turns.spend(number, now - begun);
             begun = now;
             match given {
                 Ok(given) => {
@@ -986,8 +832,8 @@ impl Machine {
     }
 
     fn detach(&mut self, number: usize, key: Key, why: Left, own: &mut Own) {
-        self.seats[number] = None;
-        self.late.retain(|late| *late != number);
+        self.keys[number] = None;
+        self.turns.remove(number);
         self.numbers.remove(&key);
         self.service.detach(number, own);
         if let Some(Party::Client(served)) = self.waiter.remove(key) {
@@ -996,81 +842,5 @@ impl Machine {
                 Left::Fault(fault) => served.path.close_with(fault.text()),
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Serves two clients, each with its share, as the machine does. What is taken from them at a time takes so long, and then they have more, or
-    /// not before the next poll. Returns how long each was served.
-    fn serve_both(clients: [(u32, u64, bool); 2]) -> [u64; 2] {
-        let mut turns = clients.map(|(share, ..)| Turns::new(share));
-        let (mut late, mut served) = (VecDeque::new(), [0; 2]);
-        for _ in 0..100_000 {
-            let mut serve = |turns: &mut Turns, at: usize| {
-                let (_, time_ns, has_more) = clients[at];
-                turns.end(time_ns, has_more);
-                served[at] += time_ns;
-            };
-            for (at, turns) in turns.iter_mut().enumerate() {
-                match turns.is_late {
-                    true => turns.wait(at, &mut late),
-                    false => serve(turns, at),
-                }
-            }
-            if let Some(at) = late.pop_front() {
-                let turns = &mut turns[at];
-                turns.is_waiting = false;
-                turns.begin();
-                if !turns.is_over() {
-                    serve(turns, at);
-                }
-                if turns.has_turn() {
-                    turns.is_waiting = true;
-                    late.push_front(at);
-                }
-            }
-        }
-        served
-    }
-
-    #[test]
-    fn client_that_asks_for_little_is_late_once_in_a_turns_time() {
-        let mut turns = Turns::new(1);
-        let late = (0..1000).filter(|_| {
-            turns.begin();
-            assert!(!turns.is_over());
-            turns.end(1000, false);
-            turns.is_late
-        });
-        assert_eq!(late.count(), 20);
-    }
-
-    #[test]
-    fn late_clients_are_served_as_long_though_in_pieces_that_differ() {
-        let served = serve_both([(1, 5_000, true), (1, 100_000, true)]);
-        assert!(served[0].abs_diff(served[1]) <= 200_000, "{served:?}");
-    }
-
-    #[test]
-    fn largest_share_is_served_so_many_times_as_long() {
-        let most = service::SHARE_MAX;
-        let all = serve_both([(most, 1000, true), (1, 1000, true)]);
-        // At the end one of them may be in the middle of its turn.
-        let turn_ns = QUANTUM_NS as u64 * u64::from(most);
-        assert!(all[0].abs_diff(all[1] * u64::from(most)) <= 2 * turn_ns, "{all:?}");
-        // More than that is no more.
-        assert_eq!(serve_both([(1000, 1000, true), (1, 1000, true)]), all);
-    }
-
-    #[test]
-    fn client_whose_bursts_end_with_its_turn_gets_no_more_than_its_share() {
-        // One request that takes as long as six turns, and nothing more at that time; the other always has more.
-        let [bursts, steady] = serve_both([(1, 300_000, false), (1, 10_000, true)]);
-        assert!(bursts <= steady + 300_000, "{bursts} and {steady}");
-        let [bursts, steady] = serve_both([(1, 300_000, false), (4, 10_000, true)]);
-        assert!(4 * bursts <= steady + 4 * 300_000, "{bursts} and {steady}");
     }
 }

@@ -6,8 +6,8 @@ use std::thread;
 
 use os::memory::{own_footprint, resident};
 use os::sync::pause;
-use siga::Guest;
-use siga::tcpip::{ClientOptions, Stack, TcpListener, TcpStream};
+use siga::tcpip::{ClientLimits, ClientOptions, Stack, TcpListener, TcpStream};
+use siga::{Guest, Name};
 
 use super::super::prelude::*;
 use crate::role::{Address, CLIENT_STACK};
@@ -28,8 +28,9 @@ const PARTS: usize = 4;
 const OF_CLIENT: &str = "resident_idle_client";
 const OF_MACHINE: &str = "resident_idle_client_machine";
 
-/// Clients of the neighbour that stall or flood.
+/// Clients of the neighbour that stall or flood, and with what their names begin.
 const CLIENTS: usize = 10;
+const NEIGHBOUR: &str = "BESIDE";
 
 /// Bytes that the neighbour offers a client that reads nothing.
 const PIECE_BYTES: usize = 64 << 10;
@@ -53,6 +54,17 @@ fn client(name: &str, order: &Order) -> Result<Stack, Fault> {
 
 fn address(stack: &Stack) -> Result<IpAddr, Fault> {
     stack.addresses().first().copied().ok_or(Fault::Ended)
+}
+
+/// What each client may have: a neighbour has a share of 1, and the others the share that is a factor.
+pub(super) fn limits(order: &Order) -> impl Fn(Name) -> ClientLimits + use<> {
+    let introduce = order.word("link") == "introduced";
+    let share = order.factors.get("share").map_or(1, |_| order.number("share") as u32);
+    move |guest| {
+        let is_neighbour = guest.to_string().starts_with(NEIGHBOUR);
+        let share = if is_neighbour { 1 } else { share };
+        ClientLimits { introduce, share, ..ClientLimits::default() }
+    }
 }
 
 /// Tells the idle clients that the machine serves, and which process that is.
@@ -97,7 +109,7 @@ pub(super) fn neighbour(order: &Order, control: &mut Control) -> Result<Report, 
     let clients: Vec<Stack> = match order.word("beside") {
         "burns" => Vec::new(),
         _ => (0..CLIENTS)
-            .map(|number| client(&format!("N{number}"), order))
+            .map(|number| client(&format!("{NEIGHBOUR}{number}"), order))
             .collect::<Result<_, _>>()?,
     };
     let stalled = match order.word("beside") {
@@ -133,7 +145,7 @@ struct Stalled {
 
 impl Stalled {
     fn begin(clients: &[Stack], order: &Order) -> Result<Stalled, Fault> {
-        let sender = client("SENDER", order)?;
+        let sender = client(&format!("{NEIGHBOUR}S"), order)?;
         let at = SocketAddr::new(address(&sender)?, 0);
         let listener = TcpListener::bind_with_backlog(&sender, at, BACKLOG).doing("listen")?;
         let at = listener.local_addr().doing("listen")?;

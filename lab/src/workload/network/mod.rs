@@ -31,6 +31,7 @@ use crate::transport::stacks::{
     DRIVER_THREADS, MACHINES, MachineDials, ServedLines, ServedMachine, SocketDials, Whose,
 };
 use crate::transport::{self, Can, KernelDials, lan};
+use net::tcpip::service::SHARE_MAX;
 use siga::Wait;
 use siga::host::Embedded;
 use siga::line::CTCM_MTU_MAX;
@@ -54,6 +55,7 @@ pub(super) const STREAM: Workload = Workload {
         MACHINES_OF_CLIENTS,
         IDLE_CLIENTS,
         BESIDE,
+        SHARE,
         WAIT,
         STACK_WAIT,
     ],
@@ -118,6 +120,7 @@ pub(super) const REQUEST: Workload = Workload {
         MACHINES_OF_CLIENTS,
         IDLE_CLIENTS,
         BESIDE,
+        SHARE,
         WAIT,
         STACK_WAIT,
     ],
@@ -154,6 +157,7 @@ pub(super) const CONNECT: Workload = Workload {
         MACHINES_OF_CLIENTS,
         IDLE_CLIENTS,
         BESIDE,
+        SHARE,
         WAIT,
         STACK_WAIT,
     ],
@@ -248,6 +252,13 @@ const BESIDE: Factor = Factor {
     name: "beside",
     meaning: "what another process does meanwhile, as ten clients of the machine or as none; left out: there is none",
     domain: Domain::Words(&[NOBODY, "burns", "stalls", "floods"]),
+    usual: &[],
+};
+
+const SHARE: Factor = Factor {
+    name: "share",
+    meaning: "share of the machine's time that each client has but those of the neighbour, which have 1; left out: 1",
+    domain: Domain::Number { least: 1, most: SHARE_MAX as u64 },
     usual: &[],
 };
 
@@ -415,6 +426,7 @@ fn fit(factors: &mut Factors) {
         factors.remove("device_cpu");
         factors.remove("idle");
         factors.remove("beside");
+        factors.remove("share");
         if !is_server_the_machine(factors) {
             factors.remove("stack_wait");
         }
@@ -557,8 +569,8 @@ fn stack_wait(order: &Order) -> Wait {
 /// Serves its clients until the others are done.
 fn machine(number: usize, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let wait = stack_wait(order);
-    let introduce = order.word("link") == "introduced";
-    let mut machine = ServedMachine::open((number, introduce), wait, order, control)?;
+    let limits = beside::limits(order);
+    let mut machine = ServedMachine::open(number, limits, wait, order, control)?;
     if has_drivers(&order.factors) {
         machine.give_driver_a_processor(&order.thread_place)?;
         threads_work_for(DRIVER_THREADS, [CLIENT_DRIVER, SERVER_DRIVER][number]);

@@ -102,6 +102,8 @@ pub struct ServiceCounters {
 /// What came of taking what a client has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
+    /// There was nothing.
+    Nothing,
     /// There is nothing more.
     All,
     /// There may be more.
@@ -378,11 +380,11 @@ impl Service {
         let Service { clients, listeners, datagrams, closing, waits, deadlines, .. } = self;
         let Service { to_give, counters, .. } = self;
         let Some(client) = clients.get_mut(number).and_then(Option::as_mut) else {
-            return Ok(Taken::All);
+            return Ok(Taken::Nothing);
         };
         let mut books = Books { listeners, datagrams, closing, waits, deadlines };
         let mut bytes = 0;
-        for _ in 0..requests_max.min(REQUESTS_PER_CALL_MAX) {
+        for taken in 0..requests_max.min(REQUESTS_PER_CALL_MAX) {
             if client.is_behind() {
                 to_give.insert(number);
                 return Ok(Taken::Behind);
@@ -393,7 +395,11 @@ impl Service {
             let Some(fetched) = receiver.fetch_up_to(0, client::BODY_BYTES_MAX)? else {
                 to_give.insert(number);
                 // Nothing may have been found though there is something: 128 buffers that bring nothing.
-                return Ok(if receiver.is_ready() { Taken::Some } else { Taken::All });
+                return Ok(match receiver.is_ready() {
+                    true => Taken::Some,
+                    false if taken == 0 => Taken::Nothing,
+                    false => Taken::All,
+                });
             };
             match client.take(fetched, receiver, &mut books, ground) {
                 Ok(taken) => bytes += taken,
