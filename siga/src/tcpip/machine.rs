@@ -544,11 +544,13 @@ impl Machine {
                 break;
             }
         }
-        self.serve_line();
+        self.serve_line(begun);
         let mut own = self.take_ground();
         self.sockets.close_dropped(&mut own);
         let worked = own.pump(|| false);
-        self.turns.charge(now_ns() - begun);
+        if self.turns.has_served() {
+            self.turns.charge(now_ns() - begun);
+        }
         if own.is_driven() {
             own.take_over();
             self.settle(&mut own);
@@ -741,11 +743,12 @@ impl Machine {
     }
 
     /// Serves those who wait in line, each in its turn.
-    fn serve_line(&mut self) {
-        let begun = now_ns();
-        let Some(time_ns) = self.turns.time_of_line(begun) else { return };
+    fn serve_line(&mut self, now: u64) {
+        let Some(time_ns) = self.turns.time_of_line(now) else { return };
+        let mut begun = None;
         for _ in 0..TURNS_PER_POLL {
             let Some(number) = self.turns.next() else { break };
+            let begun = *begun.get_or_insert_with(now_ns);
             if let Some(Some(key)) = self.keys.get(number).copied() {
                 self.serve_client(number, key);
             }

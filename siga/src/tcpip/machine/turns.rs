@@ -240,6 +240,11 @@ impl Turns {
         }
     }
 
+    /// Returns true if something was taken in this poll.
+    pub(super) fn has_served(&self) -> bool {
+        !self.served.is_empty()
+    }
+
     /// All that was done in a poll so far has taken so long. It is the time of those whose requests were taken, as far as it may be what they asked
     /// for.
     pub(super) fn charge(&mut self, poll_ns: u64) {
