@@ -35,9 +35,12 @@ const ROUNDS_MAX: usize = 64;
 /// Rounds in which no time runs out because something was received.
 const ROUNDS_HELD_MAX: usize = 16;
 
-/// How long a host may be missing from the LAN before connections with it end: a new host of the system has to hear from
-/// all members again first.
+/// How long a host may be missing from the LAN before connections with it end, after a new host of the system has come, which has to hear from all
+/// members again first; or while that has not yet heard from us.
 const GONE_NS: u64 = 3_000_000_000;
+
+/// How long it may be missing where the host of the system is there and has taken it off the LAN.
+const LEFT_NS: u64 = 500_000_000;
 
 /// How long until a stack tries again to sleep where the driver of a LAN has gone to, if descriptors were lacking.
 const SETTLE_NS: u64 = 1_000_000;
@@ -62,6 +65,11 @@ pub(super) struct Own {
     drivers_shown: Vec<DriverRow>,
     /// Hosts to which there are connections and whose members are missing, and since when.
     gone: HashMap<IpAddr, u64>,
+    /// When to look at those again.
+    gone_due: Option<u64>,
+    /// The count of tables of each LAN, and when one was last another: a new host has come.
+    tables: Vec<Option<u64>>,
+    tables_ns: u64,
     /// Addresses of ours that the host that is there now does not give us, and why.
     lost: HashMap<IpAddr, String>,
     /// Hosts that are asked whether they still have their connections.
@@ -90,6 +98,9 @@ impl Own {
             moved: BTreeSet::new(),
             drivers_shown: Vec::new(),
             gone: HashMap::new(),
+            gone_due: None,
+            tables: Vec::new(),
+            tables_ns: 0,
             lost: HashMap::new(),
             questions: Questions::default(),
         }
@@ -271,10 +282,23 @@ impl Own {
         }
     }
 
+    /// Takes note of new hosts, each of which has tables of its own.
+    fn note_tables(&mut self) {
+        let Own { lans, tables, tables_ns, .. } = self;
+        tables.resize(lans.end(), None);
+        for (number, lan) in lans.iter() {
+            let count = Some(lan.tables());
+            if std::mem::replace(&mut tables[number], count) != count {
+                *tables_ns = now_ns();
+            }
+        }
+    }
+
     /// Finds out which connections have lost their other side: nothing may come from there that would say so.
     fn follow_members(&mut self) {
         // What is decided is decided by one state of the tables.
         self.note_members();
+        self.note_tables();
         let Own { lans, net, members, questions, gone, .. } = self;
         let parted = lans.take_parted();
         if members.has_changed() || !parted.is_empty() {
@@ -303,12 +327,24 @@ impl Own {
                 }
             }
         }
+        self.gone_due = None;
         if !gone.is_empty() {
             let now = now_ns();
+            // A host that ends, too, takes members off the LAN, but then all.
+            let is_kept = lans.iter_mut().all(|(_, lan)| {
+                let (mac, address) = (lan.mac(), lan.addresses().first().copied());
+                let own = address.and_then(|address| lan.find_address(address));
+                own.is_some_and(|own| own.mac == mac)
+            });
+            let settled_ns = if is_kept { self.tables_ns + GONE_NS } else { u64::MAX };
             gone.retain(|host, since| {
+                let until_ns = (*since + LEFT_NS).max(settled_ns).min(*since + GONE_NS);
+                if now < until_ns {
+                    self.gone_due = self.gone_due.into_iter().chain([until_ns]).min();
+                    return true;
+                }
                 // One that has come back meanwhile is asked at the next look at the tables.
-                let is_over =
-                    now.saturating_sub(*since) >= GONE_NS && member_to(lans, net, *host).is_none();
+                let is_over = member_to(lans, net, *host).is_none();
                 if is_over {
                     net.end_with(*host);
                 }
@@ -378,12 +414,11 @@ impl Own {
 
     /// When something is to be done at the latest, if nothing comes before.
     pub(super) fn due(&self) -> Option<u64> {
-        let gone = self.gone.values().map(|since| since + GONE_NS);
         let lines = self.lans.lines().filter_map(|(_, line)| line.due());
         let drivers = self.lans.iter().filter_map(|(_, lan)| lan.due());
         let unsettled = (!self.moved.is_empty()).then(|| now_ns() + SETTLE_NS);
         let others = lines.chain(drivers).chain(self.questions.due()).chain(unsettled);
-        self.net.due().into_iter().chain(gone).chain(others).min()
+        self.net.due().into_iter().chain(self.gone_due).chain(others).min()
     }
 
     /// Has the driver of a LAN run there, and returns where it runs now. The stack may sleep elsewhere from now on: [`Own::sleepers`].

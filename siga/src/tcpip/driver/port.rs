@@ -165,6 +165,11 @@ impl Port {
         &self.board
     }
 
+    /// Counts the tables of members, of which each host has its own.
+    pub(in crate::tcpip) fn tables(&self) -> u64 {
+        self.lan().map_or_else(|| self.driven().view.place.tables, Lan::tables)
+    }
+
     pub(in crate::tcpip) fn lost(&self) -> Option<(Vec<IpAddr>, String)> {
         match self.lan() {
             Some(lan) => lan.lost().map(|(addresses, why)| (addresses, why.to_string())),

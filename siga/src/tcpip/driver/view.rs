@@ -20,7 +20,7 @@ pub(super) struct Place {
     /// The addresses that the host there is now does not give us, and why.
     pub(super) lost: Option<(Vec<IpAddr>, String)>,
     /// Counts the tables, of which each host has its own.
-    tables: u64,
+    pub(super) tables: u64,
     table: Arc<LentTable>,
 }
 
