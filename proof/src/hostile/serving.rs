@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use fabric::name::Name;
 use fabric::path::{Receiver, SendError, Sender, Shape, Side, Terms};
-use net::tcpip::service::{Client, ClientLimits, Given, Ground, Left, Service, WINDOW_BYTES};
+use net::tcpip::service::{
+    Client, ClientLimits, Given, Ground, Left, REQUESTS_PER_CALL_MAX, Service, WINDOW_BYTES,
+};
 use net::tcpip::{ConnectionId, KeepAlive, Options, SendToError, Stack};
 use os::doorbell::{Doorbell, Listen};
 
@@ -364,7 +366,9 @@ impl Machine {
             if std::mem::take(is_full) && sender.is_ready() {
                 self.service.has_room(*number);
             }
-            if let Err(left) = self.service.take(*number, receiver, &mut self.base) {
+            if let Err(left) =
+                self.service.take(*number, receiver, &mut self.base, REQUESTS_PER_CALL_MAX)
+            {
                 if let Left::Fault(fault) = left {
                     sender.sever(fault.text());
                 }
