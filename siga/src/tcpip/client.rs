@@ -40,6 +40,9 @@ const CALLS_AT_END_MAX: usize = 256;
 /// Rounds of taking in what has come in one verb that does not wait.
 const ROUNDS_MAX: usize = 64;
 
+/// Calls in one such verb that take in what other clients had sent before an end. The rest is taken in by the next one.
+const LOOKS_MAX: usize = 16;
+
 pub(super) struct Client {
     pub(super) net: service::Client,
     machine: Name,
@@ -82,6 +85,9 @@ struct Peer {
     /// When the path is given up, unless more has gone by then than this: it has no room for what is to be said of connections that are closed.
     closes_by: Option<(u64, u64)>,
 }
+
+/// The end of a path that this side wants no more.
+const OURS: Left = Left::Severed(Severed { reason: Reason::Ours, data: [0; 16] });
 
 /// When a path is given up over which so many messages of connections have gone, if no more go.
 fn closes_by(told: u64) -> (u64, u64) {
@@ -165,6 +171,10 @@ impl Client {
     /// Uses another path after the last has ended: to this machine or to one in its place. The sockets of before have ended.
     pub(super) fn attach_again(&mut self, path: Path) -> io::Result<()> {
         self.end_path();
+        // What had come before stays readable.
+        while self.net.next_to_look_at().is_some() {
+            self.look_behind_ends();
+        }
         self.path = Some(self.waiter.add(Served::Path(path))?);
         self.net.attach_again();
         Ok(())
@@ -259,6 +269,7 @@ impl Client {
                 break;
             }
         }
+        self.look_behind_ends();
         if self.meeting_until().is_some_and(|until| until <= now_ns()) {
             self.complete();
         }
@@ -277,28 +288,30 @@ impl Client {
         } else if self.path == Some(key) {
             self.take_in_from_machine();
             self.begin_to_meet();
-            self.look_behind_ends();
         } else if let Some(index) = self.peers.iter().position(|peer| peer.path == key) {
             self.take_in_from_peer(index);
         }
     }
 
-    /// Takes in what other clients have sent before the machine said that a connection has ended.
+    /// Takes in some of what other clients had sent before the machine said that a connection has ended, or ended itself.
     fn look_behind_ends(&mut self) {
-        while let Some(at) = self.net.next_to_look_at() {
-            for _ in 0..CALLS_AT_END_MAX {
-                let Some((net, path)) = self.split_peer(at) else { break };
-                let ended = match net.take_in_from(at, path.receiver().raw()) {
-                    Ok(true) => continue,
-                    Ok(false) => break,
-                    Err(left) => left,
-                };
-                if let Some(index) = self.peers.iter().position(|peer| peer.at == at) {
-                    self.end_peer(index, ended);
-                }
-                break;
-            }
+        for _ in 0..LOOKS_MAX {
+            let Some(at) = self.net.next_to_look_at() else { break };
+            let looked = match self.split_peer(at) {
+                Some((net, path)) => net.look_at(at, path.receiver().raw()),
+                None => Ok(false),
+            };
+            let ended = match looked {
+                Ok(true) => continue,
+                // Who is met is met at a machine.
+                Ok(false) => self.net.gone().map(|_| OURS),
+                Err(left) => Some(left),
+            };
             self.net.has_looked_at(at);
+            let index = self.peers.iter().position(|peer| peer.at == at);
+            if let (Some(left), Some(index)) = (ended, index) {
+                self.end_peer(index, left);
+            }
         }
     }
 
@@ -412,10 +425,7 @@ impl Client {
         }
         let is_over = |peer: &Peer| peer.closes_by.is_some_and(|(until, _)| until <= now);
         while let Some(index) = self.peers.iter().position(is_over) {
-            self.end_peer(
-                index,
-                Left::Severed(Severed { reason: Reason::Ours, data: UserData::default() }),
-            );
+            self.end_peer(index, OURS);
         }
     }
 
@@ -465,7 +475,7 @@ impl Client {
         }
     }
 
-    /// The path has ended. Its pages stay readable.
+    /// The path has ended. Its pages stay readable. The paths to other clients end once what has come over them is taken in.
     fn end_path(&mut self) {
         if let Some(path) = self.path.take() {
             self.waiter.remove(path);
@@ -473,10 +483,6 @@ impl Client {
         // Who is met is met at a machine.
         for Meeting { at, .. } in self.meetings.drain(..) {
             self.net.lose_peer(at);
-        }
-        for Peer { at, path, .. } in self.peers.drain(..) {
-            self.net.lose_peer(at);
-            self.waiter.remove(path);
         }
     }
 
@@ -511,7 +517,9 @@ impl Client {
 
     /// Nothing else is due by itself: all times are the machine's.
     pub(super) fn due(&self) -> Option<u64> {
-        let dues = [self.retry_ns, self.meeting_until(), self.closes_by()];
+        // What is left to be taken in behind an end is due at once: no doorbell tells of it.
+        let look = self.net.next_to_look_at().map(|_| 0);
+        let dues = [look, self.retry_ns, self.meeting_until(), self.closes_by()];
         dues.into_iter().flatten().min()
     }
 

@@ -258,10 +258,11 @@ impl World {
             near.1.hear(Listen::Now);
             client.take_in(&mut near.1);
             while let Some(at) = client.next_to_look_at() {
-                if let Some((_, receiver)) = peers.get_mut(&at) {
-                    while client.take_in_from(at, receiver) == Ok(true) {}
+                let path = peers.get_mut(&at);
+                match path.map(|(_, receiver)| client.look_at(at, receiver)) {
+                    Some(Ok(true)) => {}
+                    _ => client.has_looked_at(at),
                 }
-                client.has_looked_at(at);
             }
             if client.is_blocked() && near.0.is_ready() {
                 client.has_room();

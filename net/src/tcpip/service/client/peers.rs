@@ -33,6 +33,10 @@ const HELLOS_MAX: usize = 4096;
 /// Messages of a peer that one call takes in, at most.
 const MESSAGES_PER_CALL: usize = 64;
 
+/// Calls that take in what a peer had sent before an end, at most: a queue has so many buffers, each with some packed messages. A peer that goes on
+/// sending is not waited for.
+const CALLS_PER_LOOK_MAX: usize = 256;
+
 /// What is to be said to a peer of a connection: bits, of which the lowest goes first.
 mod tell {
     pub(crate) const HELLO: u8 = 1 << 0;
@@ -74,6 +78,14 @@ pub(super) struct Peer {
     dropped: Vec<Parked>,
     /// Sockets whose verbs were refused because the path had no room.
     blocked: BTreeSet<u32>,
+}
+
+/// A peer from whom all is to be taken in that has come.
+#[derive(Debug)]
+pub(super) struct Look {
+    at: u32,
+    /// Calls that have taken some in.
+    calls: usize,
 }
 
 /// A connection, as far as its bytes go over the path to the peer.
@@ -355,36 +367,84 @@ impl Client {
         let Some((at, number)) = one.link else { return false };
         let Some(peer) = self.peers.get(&at) else { return false };
         let Some(link) = peer.links.get(&number) else { return false };
-        peer.stage == Stage::Met
-            && (one.is_moved_in || link.begins_at.is_some())
-            && !(link.has_finished || link.is_gone || link.is_cut_off)
+        let is_over = link.has_finished || link.is_gone || link.is_cut_off;
+        let has_begun = one.is_moved_in || link.begins_at.is_some();
+        // The first of it may be among what was not taken in.
+        let may_begin = || {
+            let has_ended = one.has_broken || self.gone.is_some();
+            has_ended && !one.has_finished && self.to_look_at.iter().any(|look| look.at == at)
+        };
+        peer.stage == Stage::Met && !is_over && (has_begun || may_begin())
     }
 
     /// A connection has ended at the machine: what its other side had sent directly by then still counts.
     pub(super) fn on_broken(&mut self, index: u32) {
         let link = connection_of_slot(&self.slots, index).and_then(|one| one.link);
-        self.to_look_at.extend(link.map(|(at, _)| at));
+        if let Some((at, _)) = link {
+            self.look_later(at);
+        }
     }
 
-    /// A peer from whom all is to be taken in that has come: see [`Client::has_looked_at`].
+    /// All that has come from a peer by now is to be taken in before something ends.
+    fn look_later(&mut self, at: u32) {
+        match self.to_look_at.iter_mut().find(|look| look.at == at) {
+            Some(look) => look.calls = 0,
+            None => self.to_look_at.push_back(Look { at, calls: 0 }),
+        }
+    }
+
+    /// The machine is gone: paths to peers end, and what had come over them by then still counts.
+    pub(super) fn lose_peers_behind_what_has_come(&mut self) {
+        let pairs: Vec<u32> = self.peers.keys().copied().collect();
+        for pair in pairs {
+            match self.peers.get(&pair).map(|peer| peer.stage) {
+                Some(Stage::Met) => self.look_later(pair),
+                _ => self.lose_peer(pair),
+            }
+        }
+    }
+
+    /// A peer from whom all is to be taken in that has come, because a connection with it has ended at the machine, or the machine is gone:
+    /// [`Client::look_at`] takes some of that in, and [`Client::has_looked_at`] ends it. Peers are named in turn.
     pub fn next_to_look_at(&self) -> Option<u32> {
-        self.to_look_at.first().copied()
+        self.to_look_at.front().map(|look| look.at)
     }
 
-    /// All was taken in that had come from a peer: nothing more comes of connections that have ended at the machine.
+    /// Takes in some of what a peer had sent, as [`Client::take_in_from`]. Returns false once there is no more of it.
+    ///
+    /// # Errors
+    /// As [`Client::take_in_from`].
+    pub fn look_at(&mut self, at: u32, receiver: &mut Receiver) -> Result<bool, Left> {
+        // Buffers that bring nothing may lie before others.
+        let may_be_more = self.take_in_from(at, receiver)? || receiver.is_ready();
+        let Some(index) = self.to_look_at.iter().position(|look| look.at == at) else {
+            return Ok(false);
+        };
+        let Some(look) = self.to_look_at.remove(index) else { return Ok(false) };
+        let calls = look.calls + 1;
+        self.to_look_at.push_back(Look { calls, ..look });
+        Ok(may_be_more && calls < CALLS_PER_LOOK_MAX)
+    }
+
+    /// All was taken in that had come from a peer: nothing more comes of connections that have ended at the machine, and no more at all if the
+    /// machine is gone.
     pub fn has_looked_at(&mut self, at: u32) {
-        self.to_look_at.remove(&at);
+        self.to_look_at.retain(|look| look.at != at);
+        let is_gone = self.gone.is_some();
         let Client { peers, slots, .. } = self;
         let Some(peer) = peers.get_mut(&at) else { return };
         let mut ended = Vec::new();
         for link in peer.links.values_mut() {
             let one = link.index.and_then(|index| connection_of_slot(slots, index));
-            if one.is_some_and(|one| one.has_broken) {
+            if one.is_some_and(|one| one.has_broken || is_gone) {
                 link.is_cut_off = true;
                 ended.extend(link.index);
             }
         }
         ended.into_iter().for_each(|index| self.note(index));
+        if is_gone {
+            self.lose_peer(at);
+        }
     }
 
     /// The bytes of a connection can go nowhere: its half has moved to a path that has ended.

@@ -209,6 +209,71 @@ fn machine_that_is_gone_ends_what_has_moved_too() {
 }
 
 #[test]
+fn what_had_come_directly_before_the_machine_ended_is_read_first() {
+    for is_shut in [false, true] {
+        let (mut world, [near, far]) = introduced();
+        world.parties[1].sleeps = true;
+        // More messages than one call takes in.
+        for _ in 0..150 {
+            assert_eq!(world.write(0, near, b"before"), 6);
+            world.step();
+        }
+        if is_shut {
+            world.parties[0].client.shut_sending(near);
+            world.step();
+        }
+        (0..2).for_each(|at| world.drop_far(at));
+        world.settle();
+        assert_eq!(world.parties[0].client.take_end(near), Some(Failure::MachineGone));
+        let Party { client, near: (_, receiver), peers, .. } = &mut world.parties[1];
+        receiver.hear(Listen::Now);
+        assert!(client.take_in(receiver) && client.gone().is_some());
+        assert_eq!(
+            (client.writable(far), client.readable(far)),
+            (Writable::Failed, Readable::Nothing)
+        );
+        let receiver = &mut peers.get_mut(&0).unwrap().1;
+        assert!(client.look_at(0, receiver).unwrap(), "one call takes in all of it");
+        while client.look_at(0, receiver).unwrap() {}
+        client.has_looked_at(0);
+        assert_eq!(client.next_to_look_at(), None);
+        assert_eq!(world.read(1, far, 1000), b"before".repeat(150));
+        let client = &mut world.parties[1].client;
+        let end = if is_shut { Readable::Finished } else { Readable::Failed };
+        assert_eq!(client.readable(far), end);
+        assert_eq!(client.take_end(far), Some(Failure::MachineGone));
+        world.close(1, far);
+        assert_eq!(world.parties[1].client.links(), 0);
+    }
+}
+
+#[test]
+fn peer_that_sends_on_and_on_does_not_hold_up_the_end_of_a_connection() {
+    let (mut world, [near, far]) = introduced();
+    world.parties[0].sleeps = true;
+    world.drop_far(1);
+    world.settle();
+    let [one, other] = &mut world.parties[..] else { unreachable!("there are two") };
+    one.near.1.hear(Listen::Now);
+    assert!(one.client.take_in(&mut one.near.1));
+    let (sender, _) = other.peers.get_mut(&0).unwrap();
+    let (_, receiver) = one.peers.get_mut(&0).unwrap();
+    let mut calls = 0;
+    loop {
+        assert_eq!(one.client.readable(near), Readable::Nothing);
+        let _ = other.client.write_directly(far, 10, sender, |room| room.fill(7));
+        let _ = sender.send(&Head { value: 1, ..Head::new(Kind::Credit, 77) }.bytes(), &[]);
+        sender.flush();
+        calls += 1;
+        if !one.client.look_at(0, receiver).unwrap() {
+            break;
+        }
+    }
+    one.client.has_looked_at(0);
+    assert_eq!(calls, 256);
+}
+
+#[test]
 fn closing_with_pages_unread_keeps_none_of_them() {
     let (mut world, ids) = introduced();
     let listening = world.listen(1, 8);
