@@ -287,6 +287,9 @@ impl Client {
             self.complete();
         } else if self.path == Some(key) {
             self.take_in_from_machine();
+            let Client { net, meetings, .. } = self;
+            // Those that the machine has called off.
+            meetings.retain(|meeting| net.is_meeting(meeting.at));
             self.begin_to_meet();
         } else if let Some(index) = self.peers.iter().position(|peer| peer.path == key) {
             self.take_in_from_peer(index);
@@ -337,6 +340,9 @@ impl Client {
         if let Some(Served::Guest(guest)) = waiter.get_mut(*guest) {
             let now = now_ns();
             meetings.retain_mut(|Meeting { at, connecting, until_ns }| {
+                if !net.is_meeting(*at) {
+                    return false;
+                }
                 let completed_now =
                     connecting.as_mut().map_or(Ok(None), |it| guest.try_complete(it));
                 match completed_now {
@@ -346,6 +352,9 @@ impl Client {
                 }
                 false
             });
+            // An answer of the machine's, or of the one in its place, is for whoever attaches again, who has been told: until it is taken it keeps nobody
+            // else from sleeping.
+            guest.leave_others(meetings.iter().filter_map(|meeting| meeting.connecting.as_ref()));
         }
         for (at, path) in completed {
             match waiter.add(Served::Path(path)) {
@@ -504,7 +513,6 @@ impl Client {
             };
             match guest.start_accepting(pending, options) {
                 Ok(connecting) => meeting.connecting = Some(connecting),
-                // It is over with the next look.
                 Err(_) => net.lose_peer(at),
             }
         }

@@ -276,6 +276,11 @@ impl Client {
             .is_some_and(|peer| peer.is_asked && peer.stage == Stage::Meeting && peer.name == name)
     }
 
+    /// Returns true if a path to a peer is being made, and is wanted still.
+    pub fn is_meeting(&self, at: u32) -> bool {
+        self.peers.get(&at).is_some_and(|peer| peer.stage == Stage::Meeting)
+    }
+
     /// There is a path to a peer. Returns false if none is wanted any more.
     pub fn meet(&mut self, at: u32) -> bool {
         let Some(peer) = self.peers.get_mut(&at) else { return false };
