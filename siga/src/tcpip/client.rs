@@ -82,17 +82,12 @@ impl Meeting {
 struct Peer {
     at: u32,
     path: Key,
-    /// When the path is given up, unless more has gone by then than this: it has no room for what is to be said of connections that are closed.
-    closes_by: Option<(u64, u64)>,
+    /// When the path is given up, because it has had no room for so long for what is to be said of a connection that is closed.
+    closes_by: Option<u64>,
 }
 
 /// The end of a path that this side wants no more.
 const OURS: Left = Left::Severed(Severed { reason: Reason::Ours, data: [0; 16] });
-
-/// When a path is given up over which so many messages of connections have gone, if no more go.
-fn closes_by(told: u64) -> (u64, u64) {
-    (now_ns().saturating_add(CLOSE_NS_MAX), told)
-}
 
 /// A pair of clients, as a request for its path names it.
 fn of_pair(pair: u32) -> UserData {
@@ -400,39 +395,38 @@ impl Client {
             let (senders, receivers) = path.halves();
             net.give_back_at(at, receivers[0].raw());
             let flushed = net.flush_to(at, senders[0].raw());
-            let is_leaving = matches!(flushed, Ok(false)) && net.is_leaving_at(at);
+            let since = match flushed {
+                Ok(true) => None,
+                _ => net.leaving_since(at, now_ns()),
+            };
             senders[0].set_wants_room(flushed.is_ok() && net.is_waiting_at(at));
             match flushed {
                 Ok(_) => {}
                 Err(SendError::Severed(severed)) => self.end_path_to(at, severed),
                 Err(_) => drop(self.retry_ns.get_or_insert_with(|| after(RETRY))),
             }
-            let told = self.net.told_at(at);
             if let Some(peer) = self.peers.iter_mut().find(|peer| peer.at == at) {
-                let before = peer.closes_by.filter(|(_, before)| *before == told);
-                peer.closes_by = is_leaving.then(|| before.unwrap_or_else(|| closes_by(told)));
+                peer.closes_by = since.map(|since| since.saturating_add(CLOSE_NS_MAX));
             }
         }
     }
 
     /// When the first path is given up that has no room for what is to be said of connections that are closed.
     fn closes_by(&self) -> Option<u64> {
-        self.peers.iter().filter_map(|peer| Some(peer.closes_by?.0)).min()
+        self.peers.iter().filter_map(|peer| peer.closes_by).min()
     }
 
-    /// Gives up the paths to clients that have taken nothing for so long: the machine is to hear of the closes.
+    /// Gives up the paths to clients that have not taken the last of a connection for so long: the machine is to hear of the closes.
     fn give_up_peers(&mut self) {
         let now = now_ns();
         for peer in &mut self.peers {
-            // A verb may have told it more since, or all.
-            let told = self.net.told_at(peer.at);
-            let waits = self.net.is_leaving_at(peer.at);
-            peer.closes_by = peer.closes_by.filter(|_| waits).map(|by| match by.1 == told {
-                true => by,
-                false => closes_by(told),
-            });
+            // A verb may have told it all since.
+            if peer.closes_by.is_some() {
+                let since = self.net.leaving_since(peer.at, now);
+                peer.closes_by = since.map(|since| since.saturating_add(CLOSE_NS_MAX));
+            }
         }
-        let is_over = |peer: &Peer| peer.closes_by.is_some_and(|(until, _)| until <= now);
+        let is_over = |peer: &Peer| peer.closes_by.is_some_and(|until| until <= now);
         while let Some(index) = self.peers.iter().position(is_over) {
             self.end_peer(index, OURS);
         }

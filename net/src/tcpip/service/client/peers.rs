@@ -71,8 +71,6 @@ pub(super) struct Peer {
     hellos: BTreeMap<u32, usize>,
     /// Connections of which something is to be said.
     to_tell: VecDeque<u32>,
-    /// How many times all was said of a connection.
-    told: u64,
     kept: Kept,
     /// What was not read of connections that are closed: its pages go back when the path is looked at next.
     dropped: Vec<Parked>,
@@ -121,6 +119,8 @@ struct Link {
     /// What it is told when this side is closed, and the socket that the machine is told of then.
     bye: (u8, u64),
     leaving: Option<u32>,
+    /// Since when it is being left, once that was asked for.
+    leaving_since: Option<u64>,
 }
 
 impl Link {
@@ -144,6 +144,7 @@ impl Link {
             is_cut_off: false,
             bye: (0, 0),
             leaving: None,
+            leaving_since: None,
         }
     }
 
@@ -169,7 +170,6 @@ impl Peer {
             links: BTreeMap::new(),
             hellos: BTreeMap::new(),
             to_tell: VecDeque::new(),
-            told: 0,
             kept: Kept::default(),
             dropped: Vec::new(),
             blocked: BTreeSet::new(),
@@ -679,15 +679,12 @@ impl Client {
         peer.is_some_and(|peer| !peer.blocked.is_empty() || !peer.to_tell.is_empty())
     }
 
-    /// How many times all was said of a connection to a peer.
-    pub fn told_at(&self, at: u32) -> u64 {
-        self.peers.get(&at).map_or(0, |peer| peer.told)
-    }
-
-    /// Returns true if a connection is closed of which the peer has not been told all.
-    pub fn is_leaving_at(&self, at: u32) -> bool {
-        let peer = self.peers.get(&at);
-        peer.is_some_and(|peer| peer.links.values().any(|link| link.leaving.is_some()))
+    /// Since when the first of those connections is closed of which a peer has not been told all. The time of those that were closed since this was
+    /// called last is `now`.
+    pub fn leaving_since(&mut self, at: u32, now: u64) -> Option<u64> {
+        let leaving =
+            self.peers.get_mut(&at)?.links.values_mut().filter(|link| link.leaving.is_some());
+        leaving.map(|link| *link.leaving_since.get_or_insert(now)).min()
     }
 
     /// There may be room on the path to a peer again: those who were refused are told.
@@ -834,7 +831,6 @@ impl Client {
             match peer.tell_all_of(number, sender) {
                 Ok(told) => {
                     peer.to_tell.pop_front();
-                    peer.told += 1;
                     match told {
                         Told::Nothing => {}
                         // What it had written is on its way.
