@@ -59,6 +59,8 @@ pub struct Client {
     /// Other clients that there is a path to, or will be, and what the machine is to be told of them.
     peers: BTreeMap<u32, Peer>,
     to_answer: VecDeque<Head>,
+    /// Introductions since the machine had taken all answers.
+    unanswered: usize,
     /// Peers from whom all is to be taken in that has come: the machine has said that a connection with them has ended, or has ended itself.
     to_look_at: VecDeque<Look>,
     /// Why there is no machine any more.
@@ -914,6 +916,7 @@ impl Client {
         self.gone = Some(left);
         self.to_say.clear();
         self.to_answer.clear();
+        self.unanswered = 0;
         // Nobody says any more that there is room.
         self.blocked.clear();
         self.lacking.clear();

@@ -24,8 +24,8 @@ use crate::tcpip::{ConnectionId, Writable};
 /// Peers of a client, at most. The machine is told that more are not wanted.
 const PEERS_MAX: usize = 64;
 
-/// Answers to introductions that wait for room on the path to the machine, at most.
-const ANSWERS_MAX: usize = 4096;
+/// Introductions of a machine that does not take the answers, at most. Of each there are three things to be said at most.
+const UNANSWERED_MAX: usize = 4096;
 
 /// Connections that a peer knows and the machine has not told us of, at most.
 const HELLOS_MAX: usize = 4096;
@@ -234,9 +234,14 @@ impl Client {
             }
             _ => return Err(Fault::Value),
         }
-        if self.to_answer.len() >= ANSWERS_MAX {
+        if self.to_answer.is_empty() {
+            self.unanswered = 0;
+        }
+        // What has become of paths is no fault of the machine's.
+        if self.unanswered >= UNANSWERED_MAX {
             return Err(Fault::Value);
         }
+        self.unanswered += 1;
         // A pair of a machine that is gone may have the same number. Those who do not meet talk over the machine.
         if self.peers.len() >= PEERS_MAX || self.peers.contains_key(&pair) {
             let kind = if is_asked { Kind::Ready } else { Kind::Met };

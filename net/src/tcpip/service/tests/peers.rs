@@ -560,6 +560,28 @@ fn introduction_that_is_called_off_leaves_no_place_for_its_path() {
 }
 
 #[test]
+fn machine_is_to_blame_for_introductions_that_it_takes_no_answers_to_and_not_for_paths_that_end() {
+    let mut client = Client::default();
+    let [mut near, mut far] = path();
+    let value = format::name_value("OTHER".parse().unwrap());
+    let introductions = 4096;
+    for pair in 0..=introductions {
+        assert_eq!(client.gone(), None, "{pair}");
+        let head = Head { value, ..Head::new(Kind::Meet, pair) };
+        far.0.send(&head.bytes(), &[]).unwrap();
+        far.0.flush();
+        near.1.hear(Listen::Now);
+        assert!(client.take_in(&mut near.1));
+        // Two answers to each.
+        if let Some((pair, _)) = client.next_to_meet() {
+            assert!(client.meet(pair));
+            client.lose_peer(pair);
+        }
+    }
+    assert_eq!(client.gone(), Some(Left::Fault(Fault::Value)));
+}
+
+#[test]
 fn more_introductions_than_a_client_answers_cost_it_nothing() {
     let mut world = plain(150);
     let listening = world.listen(0, 7);
