@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabric::control::{Kind, UserData};
+use fabric::control::{Kind, Problem, UserData};
 use fabric::name::Name;
 use fabric::path::{Reason, SendError, Severed, Shape};
 use net::tcpip::ConnectionId;
@@ -88,6 +88,29 @@ struct Peer {
 
 /// The end of a path that this side wants no more.
 const OURS: Left = Left::Severed(Severed { reason: Reason::Ours, data: [0; 16] });
+
+/// There is no path to another client: for good, or for want of something that may be there later.
+fn not_met(net: &mut service::Client, at: u32, error: &ConnectError) {
+    let is_lack = match error {
+        ConnectError::Resources(_) | ConnectError::HostBehind | ConnectError::HostGone => true,
+        // The host may have begun anew, and not all of its guests are back.
+        ConnectError::Refused { problem, .. } => matches!(
+            problem,
+            Problem::NotAttached
+                | Problem::NotAnswering
+                | Problem::OwnPathLimit
+                | Problem::TargetPathLimit
+                | Problem::StorageLimit
+                | Problem::HostResources
+                | Problem::Limit(_)
+        ),
+        _ => false,
+    };
+    match is_lack {
+        true => net.put_off_peer(at),
+        false => net.lose_peer(at),
+    }
+}
 
 /// A pair of clients, as a request for its path names it.
 fn of_pair(pair: u32) -> UserData {
@@ -323,7 +346,7 @@ impl Client {
             match self.guest().start_connecting(name.as_str(), &options) {
                 Ok(connecting) => self.meetings.push(Meeting::new(at, Some(connecting))),
                 // Then they talk over the machine.
-                Err(_) => self.net.lose_peer(at),
+                Err(error) => not_met(&mut self.net, at, &error),
             }
         }
     }
@@ -343,7 +366,9 @@ impl Client {
                 match completed_now {
                     Ok(None) if now < *until_ns => return true,
                     Ok(Some(path)) => completed.push((*at, path)),
-                    Ok(None) | Err(_) => net.lose_peer(*at),
+                    // The other one may be busy.
+                    Ok(None) => net.put_off_peer(*at),
+                    Err(error) => not_met(net, *at, &error),
                 }
                 false
             });
@@ -356,7 +381,7 @@ impl Client {
                 Ok(path) if net.meet(at) => peers.push(Peer { at, path, closes_by: None }),
                 // It was called off meanwhile.
                 Ok(path) => drop(waiter.remove(path)),
-                Err(_) => net.lose_peer(at),
+                Err(_) => net.put_off_peer(at),
             }
         }
     }
@@ -507,7 +532,7 @@ impl Client {
             };
             match guest.start_accepting(pending, options) {
                 Ok(connecting) => meeting.connecting = Some(connecting),
-                Err(_) => net.lose_peer(at),
+                Err(error) => not_met(net, at, &error),
             }
         }
     }

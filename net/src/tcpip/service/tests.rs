@@ -104,6 +104,8 @@ struct World {
     parties: Vec<Party>,
     /// Set if no client gets a path to another.
     keeps_apart: bool,
+    /// Set while something that a path takes is lacking at whoever is to ask, or to be asked, for one.
+    lacks: [bool; 2],
     peer_faults: Vec<Fault>,
 }
 
@@ -117,6 +119,7 @@ impl World {
             service: Service::default(),
             parties: Vec::new(),
             keeps_apart: false,
+            lacks: [false; 2],
             peer_faults: Vec::new(),
         };
         limits.iter().for_each(|limits| world.attach(*limits));
@@ -161,6 +164,16 @@ impl World {
             while let Some((peer, name)) = self.parties[at].client.next_to_meet() {
                 let own = format!("C{at}").parse().unwrap();
                 let other = name.as_str()[1..].parse::<usize>().unwrap();
+                if self.lacks[0] {
+                    self.parties[at].client.put_off_peer(peer);
+                    continue;
+                }
+                // The one that asks takes what the other lacks for a refusal.
+                if self.lacks[1] {
+                    self.parties[at].client.lose_peer(peer);
+                    self.parties[other].client.put_off_peer(peer);
+                    continue;
+                }
                 if self.keeps_apart || !self.parties[other].client.expects(peer, own) {
                     self.parties[at].client.lose_peer(peer);
                     continue;

@@ -16,12 +16,12 @@ use fabric::path::{Fetched, InPage, Receiver, SendError, Sender};
 
 use super::socket::{Connection, Socket, say};
 use super::{Client, Slot};
-use crate::tcpip::service::format::{Failure, HEAD_BYTES, Head, Kind};
+use crate::tcpip::service::format::{Failure, HEAD_BYTES, Head, Kind, answer};
 use crate::tcpip::service::parked::{Kept, Parked};
 use crate::tcpip::service::{CREDIT_BYTES_MAX, DATA_BYTES_MAX, Fault, Left};
 use crate::tcpip::{ConnectionId, Writable};
 
-/// Peers of a client, at most. The machine is told that more are not wanted.
+/// Peers of a client, at most. The machine is told that there is no room for more now.
 const PEERS_MAX: usize = 64;
 
 /// Introductions of a machine that does not take the answers, at most. Of each there are three things to be said at most.
@@ -245,7 +245,7 @@ impl Client {
         // A pair of a machine that is gone may have the same number. Those who do not meet talk over the machine.
         if self.peers.len() >= PEERS_MAX || self.peers.contains_key(&pair) {
             let kind = if is_asked { Kind::Ready } else { Kind::Met };
-            self.to_answer.push_back(Head { code: 1, ..Head::new(kind, pair) });
+            self.to_answer.push_back(Head { code: answer::NOT_NOW, ..Head::new(kind, pair) });
             return Ok(());
         }
         if is_asked {
@@ -255,13 +255,13 @@ impl Client {
         Ok(())
     }
 
-    /// A pair whose other client is to be asked for a path, and that client's guest. [`Client::meet`] or [`Client::lose_peer`] says what has
-    /// become of that.
+    /// A pair whose other client is to be asked for a path, and that client's guest. [`Client::meet`], [`Client::lose_peer`] or [`Client::put_off_peer`]
+    /// says what has become of that.
     pub fn next_to_meet(&mut self) -> Option<(u32, Name)> {
         self.begin_to_meet(false)
     }
 
-    /// A pair whose other client asks for a path. [`Client::meet`] or [`Client::lose_peer`] says what has become of that.
+    /// A pair whose other client asks for a path. [`Client::meet`], [`Client::lose_peer`] or [`Client::put_off_peer`] says what has become of that.
     pub fn next_to_expect(&mut self) -> Option<u32> {
         self.begin_to_meet(true).map(|(pair, _)| pair)
     }
@@ -301,12 +301,21 @@ impl Client {
 
     /// There is no path to a peer, or no more. What has moved there is reset; the rest goes on over the machine.
     pub fn lose_peer(&mut self, at: u32) {
+        self.end_peer(at, answer::NO);
+    }
+
+    /// There is no path to a peer for want of something that may be there later: the machine may introduce the two again.
+    pub fn put_off_peer(&mut self, at: u32) {
+        self.end_peer(at, answer::NOT_NOW);
+    }
+
+    fn end_peer(&mut self, at: u32, code: u8) {
         let Some(peer) = self.peers.get_mut(&at) else { return };
         if peer.stage == Stage::Over {
             return;
         }
         if self.gone.is_none() {
-            self.to_answer.push_back(Head { code: 1, ..Head::new(Kind::Met, at) });
+            self.to_answer.push_back(Head { code, ..Head::new(Kind::Met, at) });
         }
         peer.stage = Stage::Over;
         peer.dropped.clear();

@@ -96,6 +96,46 @@ fn clients_that_get_no_path_go_on_over_the_machine() {
 }
 
 #[test]
+fn clients_that_lack_something_for_a_path_are_introduced_again() {
+    for (lacks, attempt) in [([true, false], 0), ([false, true], 1)] {
+        let mut world = plain(2);
+        world.lacks = lacks;
+        let listening = world.listen(1, 7);
+        let ids = world.connect(0, 1, listening);
+        converse(&mut world, ids);
+        assert!([0, 1].iter().all(|at| world.parties[*at].client.links() == 0));
+        world.lacks = [false; 2];
+        let [near, far] = world.connect(0, 1, listening);
+        converse(&mut world, [near, far]);
+        assert_eq!(moved(&world), [0, 0], "it is too soon after attempt {attempt}");
+        world.base.now += 1_000_000_000;
+        // The next connection, or more of this one.
+        let ids = if lacks[0] { world.connect(0, 1, listening) } else { [near, far] };
+        converse(&mut world, ids);
+        converse(&mut world, ids);
+        assert_eq!((moved(&world), world.service.counters().introduced), ([1, 1], 1));
+        assert!(are_undisturbed(&world));
+    }
+}
+
+#[test]
+fn clients_that_never_get_a_path_are_introduced_so_often_and_no_more() {
+    let mut world = plain(2);
+    world.lacks = [true; 2];
+    let listening = world.listen(1, 7);
+    for _ in 0..20 {
+        let ids = world.connect(0, 1, listening);
+        converse(&mut world, ids);
+        world.base.now += 1_000_000_000_000;
+    }
+    world.lacks = [false; 2];
+    let ids = world.connect(0, 1, listening);
+    converse(&mut world, ids);
+    assert_eq!((moved(&world), world.service.counters().introduced), ([0, 0], 0));
+    assert!(are_undisturbed(&world));
+}
+
+#[test]
 fn clients_that_may_not_be_introduced_are_not() {
     let apart = ClientLimits { introduce: false, ..ClientLimits::default() };
     let mut world = World::new(&[ClientLimits::default(), apart]);
