@@ -568,6 +568,7 @@ impl Client {
     pub fn shut_receiving(&mut self, id: ConnectionId) {
         let Some(connection) = self.connection_mut(id) else { return };
         if !std::mem::replace(&mut connection.is_receive_shut, true) {
+            self.drop_behind_gap(id.index() as u32);
             self.say(id.index() as u32, say::SHUT_RECEIVING);
             self.note(id.index() as u32);
         }

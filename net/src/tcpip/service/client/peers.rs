@@ -779,6 +779,22 @@ impl Client {
         has_moved
     }
 
+    /// This side receives nothing more: what has come directly is dropped, if bytes before it are still on their way over the machine.
+    pub(super) fn drop_behind_gap(&mut self, index: u32) {
+        let Some(one) = connection_of_slot(&self.slots, index) else { return };
+        let (came, Some((at, number))) = (one.came, one.link) else { return };
+        let Some(peer) = self.peers.get_mut(&at) else { return };
+        let Some(link) = peer.links.get_mut(&number) else { return };
+        if link.begins_at.is_none_or(|begins_at| begins_at == came) {
+            return;
+        }
+        let parked = std::mem::take(&mut link.parked);
+        link.read += parked.bytes() as u64;
+        link.to_return += parked.bytes();
+        peer.drop_later(parked);
+        peer.tell(number, tell::CREDIT);
+    }
+
     /// The program has closed a connection, or reset it: the peer is told where it has ceased to read.
     pub(super) fn leave_directly(&mut self, index: u32, is_reset: bool) {
         let Some(one) = connection_at(&mut self.slots, index) else { return };

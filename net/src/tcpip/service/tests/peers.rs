@@ -499,6 +499,46 @@ fn closes_that_cross_leave_both_sides_their_machine() {
 }
 
 #[test]
+fn what_came_directly_is_not_received_behind_bytes_that_are_not() {
+    let mut found = 0;
+    for steps in 0..10 {
+        let mut world = plain(2);
+        let listening = world.listen(1, 7);
+        let [near, far] = world.connect(0, 1, listening);
+        world.parties[0].client.set_no_delay(near, true);
+        for _ in 0..7 {
+            assert_eq!(world.write(0, near, &[1; 10]), 10);
+            world.settle();
+        }
+        // The eighth joins the connection to their path: somewhere in between the other one has said hello, and this one has not heard of it.
+        assert_eq!(world.write(0, near, &[1; 10]), 10);
+        (0..steps).for_each(|_| world.step());
+        world.parties[1].sleeps = true;
+        let is_over_machine = world.parties[0].client.route(near).is_none();
+        assert_eq!(world.write(0, near, b"over the machine"), 16);
+        world.settle();
+        if !is_over_machine || world.parties[0].client.route(near).is_none() {
+            continue;
+        }
+        found += 1;
+        assert_eq!(world.write(0, near, b"directly"), 8);
+        world.step_peers();
+        let Party { client, peers, .. } = &mut world.parties[1];
+        assert!(client.take_in_from(0, &mut peers.get_mut(&0).unwrap().1).unwrap());
+        client.shut_receiving(far);
+        world.parties[1].sleeps = false;
+        world.settle();
+        assert!([1; 80].starts_with(&world.read(1, far, 1000)));
+        assert_eq!(world.parties[1].client.readable(far), Readable::Finished);
+        world.close(1, far);
+        world.close(0, near);
+        world.settle();
+        assert!(are_undisturbed(&world) && nothing_is_left(&world));
+    }
+    assert!(found > 0, "no bytes are on their way over the machine when the half moves");
+}
+
+#[test]
 fn half_that_is_not_to_be_received_any_more_is_at_its_end() {
     let (mut world, [near, far]) = introduced();
     let client = &mut world.parties[0].client;
