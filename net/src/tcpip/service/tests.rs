@@ -7,6 +7,7 @@ use fabric::path::{Receiver, SendError, Sender, Shape, Side, Terms};
 use os::doorbell::{Doorbell, Listen};
 use proptest::prelude::*;
 
+mod conversations;
 mod peers;
 
 use super::format::{Head, Kind, address_bytes};
@@ -318,6 +319,7 @@ impl World {
         let near = self.parties[from].client.connect(listening.address).unwrap();
         let mut accepted = None;
         self.until(|world| {
+            assert!([from, to].iter().all(|at| world.parties[*at].left.is_none()));
             accepted = accepted.or_else(|| world.parties[to].client.accept(listening.id));
             accepted.is_some() && !world.parties[from].client.is_connecting(near)
         });
@@ -328,12 +330,30 @@ impl World {
     fn write(&mut self, at: usize, id: ConnectionId, bytes: &[u8]) -> usize {
         let Party { client, near, peers, .. } = &mut self.parties[at];
         let fill = |room: &mut [u8]| room.copy_from_slice(&bytes[..room.len()]);
-        let route = client.route(id).and_then(|at| peers.get_mut(&at));
-        let sent = match route {
-            Some((sender, _)) => client.write_directly(id, bytes.len(), sender, fill),
+        let sent = match client.route(id).map(|at| peers.get_mut(&at)) {
+            Some(Some((sender, _))) => client.write_directly(id, bytes.len(), sender, fill),
+            // The path has ended.
+            Some(None) => {
+                client.break_moved(id);
+                Ok(0)
+            }
             None => client.write_with(id, bytes.len(), &mut near.0, fill),
         };
         sent.unwrap_or(0)
+    }
+
+    /// Sends as much as a program may make in place, of which what the path has no room for is kept: how many bytes.
+    fn write_all(&mut self, at: usize, id: ConnectionId, bytes: &[u8]) -> usize {
+        let Party { client, near, peers, .. } = &mut self.parties[at];
+        if client.route(id).is_some_and(|at| !peers.contains_key(&at)) {
+            client.break_moved(id);
+        }
+        let bytes = &bytes[..bytes.len().min(client.room(id))];
+        match client.route(id).and_then(|at| peers.get_mut(&at)) {
+            Some((sender, _)) => client.write_all_directly(id, bytes, sender),
+            None => client.write_all(id, bytes, &mut near.0).unwrap(),
+        }
+        bytes.len()
     }
 
     fn read(&mut self, at: usize, id: ConnectionId, bytes: usize) -> Vec<u8> {
