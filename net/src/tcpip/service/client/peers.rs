@@ -310,6 +310,8 @@ impl Client {
     }
 
     fn end_peer(&mut self, at: u32, code: u8) {
+        // Nothing more is taken in.
+        self.to_look_at.retain(|look| look.at != at);
         let Some(peer) = self.peers.get_mut(&at) else { return };
         if peer.stage == Stage::Over {
             return;
