@@ -415,10 +415,15 @@ impl System {
     /// Returns true if one TCPIP machine serves both, and may have them get a path of their own for the connections between them; or they may have any
     /// path.
     pub(crate) fn may_be_introduced(&self, one: Name, other: Name) -> bool {
-        let serves = |machine: &MachineRule| {
-            machine.introduce && machine.serves(one) && machine.serves(other)
+        self.introducers(one, other).next().is_some() || self.may_connect(one, other)
+    }
+
+    /// The TCPIP machines that serve both, and may have them get a path of their own.
+    pub(crate) fn introducers(&self, one: Name, other: Name) -> impl Iterator<Item = Name> {
+        let serves = move |machine: &&MachineRule| {
+            one != other && machine.introduce && machine.serves(one) && machine.serves(other)
         };
-        one != other && self.machines.iter().any(serves) || self.may_connect(one, other)
+        self.machines.iter().filter(serves).map(|machine| machine.name)
     }
 
     /// Returns true if both may be members of one LAN.

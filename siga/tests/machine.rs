@@ -9,14 +9,16 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use host::Embedded;
+use host::config::Source;
 use host::system::System;
 use siga::connect::Kind;
+use siga::error::Problem;
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{
     ClientLimits, ClientOptions, Drive, Machine, MachineClient, MachineOptions, MachineStop,
     Placement, Routing, Stack, StackOptions, TcpListener, TcpStream, UdpSocket,
 };
-use siga::{Guest, PathOptions, Wait};
+use siga::{ConnectError, Guest, PathOptions, Wait};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -173,6 +175,44 @@ fn clients_that_talk_with_each_other_are_introduced_and_a_setting_keeps_them_apa
         // All bytes of 1000 questions went over the machine, or few of them.
         assert_eq!(requests < 1000, introduce, "{requests}");
         drop((near, far));
+    }
+}
+
+#[test]
+fn guest_that_nobody_has_introduced_gets_no_path_to_a_client() {
+    let source = Source::of(
+        "system.toml",
+        r#"
+        [[guest]]
+        name = "*"
+        [[lan]]
+        name = "hs0"
+        range = "10.1.0.0/24"
+        [[tcpip]]
+        name = "TCPIP"
+        clients = ["CLIENT", "OTHER", "CALLER"]
+        [[tcpip.interface]]
+        lan = "hs0"
+        "#,
+    );
+    let host = Embedded::start(System::parse(&source).unwrap()).unwrap();
+    let _machine = serve(&host, ClientLimits::default());
+    // The stack's thread answers.
+    let _client = client_with(&host, "CLIENT", Drive::Thread);
+    let options = PathOptions { kind: Kind::INTRODUCED, ..PathOptions::default() };
+    let ask = |guest: &Guest| match guest.connect("CLIENT", &options).unwrap_err() {
+        ConnectError::Refused { problem, .. } => problem,
+        error => panic!("{error}"),
+    };
+    // One that is no client of the machine is stopped by the host.
+    let caller = Guest::attach_embedded(&host, "CALLER").unwrap();
+    assert_eq!(ask(&caller), Problem::NotAttached);
+    // One that is, by the client, which was not told of it.
+    let other = Guest::attach_embedded(&host, "OTHER").unwrap();
+    let kind = Kind::TCPIP;
+    let _path = other.connect("TCPIP", &PathOptions { kind, ..PathOptions::default() }).unwrap();
+    for _ in 0..100 {
+        assert_eq!(ask(&other), Problem::Refused);
     }
 }
 

@@ -184,6 +184,9 @@ impl Host {
         if !may_connect {
             return Err(Problem::NotAuthorised);
         }
+        if kind == Kind::INTRODUCED && !self.may_be_introduced_now(from.guest, target) {
+            return Err(Problem::NotAttached);
+        }
         let target_guest = self.guests.get(&target).ok_or(Problem::NotAttached)?;
         if target_guest.pending.len() >= PENDING_MAX {
             self.count_refusal(target, |refused| &mut refused.pending);
@@ -346,7 +349,7 @@ impl Host {
         descriptors: Vec<Foreign>,
     ) -> Result<u64, Problem> {
         let [board] = <[Foreign; 1]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
-        // Either may have asked for the path. Guests rejoin before they are members of a LAN again.
+        // Either may have asked for the path. Guests rejoin before they are members of a LAN, or clients of a machine, again.
         let (own, system) = (end.guest, &self.system);
         let may_have = match kind {
             Kind::LAN => system.may_share_lan(own, peer),
@@ -445,6 +448,24 @@ impl Host {
         if let Some(guest) = self.guests.get_mut(&name) {
             *which(&mut guest.refused) += 1;
         }
+    }
+
+    /// Returns true if two guests are clients, at this time, of a machine that may introduce them, or may have any path. Only the machine knows whether it
+    /// has: the guest that is asked was told so.
+    fn may_be_introduced_now(&self, one: Name, other: Name) -> bool {
+        let is_client = |name: Name, machine: Name| {
+            let paths = self.guests.get(&name).map(|guest| &guest.paths);
+            paths.into_iter().flatten().any(|path| {
+                let PathRecord { kind, state, from, to, .. } = &self.paths[path];
+                let is_between = [(from.guest, to.guest), (to.guest, from.guest)];
+                *kind == Kind::TCPIP
+                    && matches!(state, State::Joined)
+                    && is_between.contains(&(name, machine))
+            })
+        };
+        let mut machines = self.system.introducers(one, other);
+        self.system.may_connect(one, other)
+            || machines.any(|machine| is_client(one, machine) && is_client(other, machine))
     }
 
     fn check_path_limit(&mut self, name: Name, problem: Problem) -> Answer {

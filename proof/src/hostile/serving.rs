@@ -589,7 +589,7 @@ impl Patron {
                     peers.push((at, near, far));
                     client.meet(at);
                 }
-                false => client.lose_peer(at),
+                false => client.put_off_peer(at),
             }
         }
         if let Some(at) = (0..PAIRS).find(|pair| client.expects(*pair, name("C0")))
@@ -599,6 +599,14 @@ impl Patron {
             let [near, far] = path();
             peers.push((at, near, far));
             client.meet(at);
+        }
+        while let Some(at) = client.next_to_look_at() {
+            let path = peers.iter_mut().find(|(peer, ..)| *peer == at);
+            match path.map(|(_, (_, receiver), _)| client.look_at(at, receiver)) {
+                Some(Ok(true)) => {}
+                Some(Err(_)) => client.lose_peer(at),
+                Some(Ok(false)) | None => client.has_looked_at(at),
+            }
         }
         let is_gone = client.gone().is_some();
         peers.retain_mut(|(at, (sender, receiver), far)| {

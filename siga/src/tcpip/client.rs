@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabric::control::{Kind, UserData};
+use fabric::control::{Kind, Problem, UserData};
 use fabric::name::Name;
 use fabric::path::{Reason, SendError, Severed, Shape};
 use net::tcpip::ConnectionId;
@@ -39,6 +39,9 @@ const CALLS_AT_END_MAX: usize = 256;
 
 /// Rounds of taking in what has come in one verb that does not wait.
 const ROUNDS_MAX: usize = 64;
+
+/// Calls in one such verb that take in what other clients had sent before an end. The rest is taken in by the next one.
+const LOOKS_MAX: usize = 16;
 
 pub(super) struct Client {
     pub(super) net: service::Client,
@@ -79,13 +82,34 @@ impl Meeting {
 struct Peer {
     at: u32,
     path: Key,
-    /// When the path is given up, unless more has gone by then than this: it has no room for what is to be said of connections that are closed.
-    closes_by: Option<(u64, u64)>,
+    /// When the path is given up, because it has had no room for so long for what is to be said of a connection that is closed.
+    closes_by: Option<u64>,
 }
 
-/// When a path is given up over which so many messages of connections have gone, if no more go.
-fn closes_by(told: u64) -> (u64, u64) {
-    (now_ns().saturating_add(CLOSE_NS_MAX), told)
+/// The end of a path that this side wants no more.
+const OURS: Left = Left::Severed(Severed { reason: Reason::Ours, data: [0; 16] });
+
+/// There is no path to another client: for good, or for want of something that may be there later.
+fn not_met(net: &mut service::Client, at: u32, error: &ConnectError) {
+    let is_lack = match error {
+        ConnectError::Resources(_) | ConnectError::HostBehind | ConnectError::HostGone => true,
+        // The host may have begun anew, and not all of its guests are back.
+        ConnectError::Refused { problem, .. } => matches!(
+            problem,
+            Problem::NotAttached
+                | Problem::NotAnswering
+                | Problem::OwnPathLimit
+                | Problem::TargetPathLimit
+                | Problem::StorageLimit
+                | Problem::HostResources
+                | Problem::Limit(_)
+        ),
+        _ => false,
+    };
+    match is_lack {
+        true => net.put_off_peer(at),
+        false => net.lose_peer(at),
+    }
 }
 
 /// A pair of clients, as a request for its path names it.
@@ -165,6 +189,10 @@ impl Client {
     /// Uses another path after the last has ended: to this machine or to one in its place. The sockets of before have ended.
     pub(super) fn attach_again(&mut self, path: Path) -> io::Result<()> {
         self.end_path();
+        // What had come before stays readable.
+        while self.net.next_to_look_at().is_some() {
+            self.look_behind_ends();
+        }
         self.path = Some(self.waiter.add(Served::Path(path))?);
         self.net.attach_again();
         Ok(())
@@ -259,6 +287,7 @@ impl Client {
                 break;
             }
         }
+        self.look_behind_ends();
         if self.meeting_until().is_some_and(|until| until <= now_ns()) {
             self.complete();
         }
@@ -276,29 +305,34 @@ impl Client {
             self.complete();
         } else if self.path == Some(key) {
             self.take_in_from_machine();
+            let Client { net, meetings, .. } = self;
+            // Those that the machine has called off.
+            meetings.retain(|meeting| net.is_meeting(meeting.at));
             self.begin_to_meet();
-            self.look_behind_ends();
         } else if let Some(index) = self.peers.iter().position(|peer| peer.path == key) {
             self.take_in_from_peer(index);
         }
     }
 
-    /// Takes in what other clients have sent before the machine said that a connection has ended.
+    /// Takes in some of what other clients had sent before the machine said that a connection has ended, or ended itself.
     fn look_behind_ends(&mut self) {
-        while let Some(at) = self.net.next_to_look_at() {
-            for _ in 0..CALLS_AT_END_MAX {
-                let Some((net, path)) = self.split_peer(at) else { break };
-                let ended = match net.take_in_from(at, path.receiver().raw()) {
-                    Ok(true) => continue,
-                    Ok(false) => break,
-                    Err(left) => left,
-                };
-                if let Some(index) = self.peers.iter().position(|peer| peer.at == at) {
-                    self.end_peer(index, ended);
-                }
-                break;
-            }
+        for _ in 0..LOOKS_MAX {
+            let Some(at) = self.net.next_to_look_at() else { break };
+            let looked = match self.split_peer(at) {
+                Some((net, path)) => net.look_at(at, path.receiver().raw()),
+                None => Ok(false),
+            };
+            let ended = match looked {
+                Ok(true) => continue,
+                // Who is met is met at a machine.
+                Ok(false) => self.net.gone().map(|_| OURS),
+                Err(left) => Some(left),
+            };
             self.net.has_looked_at(at);
+            let index = self.peers.iter().position(|peer| peer.at == at);
+            if let (Some(left), Some(index)) = (ended, index) {
+                self.end_peer(index, left);
+            }
         }
     }
 
@@ -312,7 +346,7 @@ impl Client {
             match self.guest().start_connecting(name.as_str(), &options) {
                 Ok(connecting) => self.meetings.push(Meeting::new(at, Some(connecting))),
                 // Then they talk over the machine.
-                Err(_) => self.net.lose_peer(at),
+                Err(error) => not_met(&mut self.net, at, &error),
             }
         }
     }
@@ -324,22 +358,30 @@ impl Client {
         if let Some(Served::Guest(guest)) = waiter.get_mut(*guest) {
             let now = now_ns();
             meetings.retain_mut(|Meeting { at, connecting, until_ns }| {
+                if !net.is_meeting(*at) {
+                    return false;
+                }
                 let completed_now =
                     connecting.as_mut().map_or(Ok(None), |it| guest.try_complete(it));
                 match completed_now {
                     Ok(None) if now < *until_ns => return true,
                     Ok(Some(path)) => completed.push((*at, path)),
-                    Ok(None) | Err(_) => net.lose_peer(*at),
+                    // The other one may be busy.
+                    Ok(None) => net.put_off_peer(*at),
+                    Err(error) => not_met(net, *at, &error),
                 }
                 false
             });
+            // An answer of the machine's, or of the one in its place, is for whoever attaches again, who has been told: until it is taken it keeps nobody
+            // else from sleeping.
+            guest.leave_others(meetings.iter().filter_map(|meeting| meeting.connecting.as_ref()));
         }
         for (at, path) in completed {
             match waiter.add(Served::Path(path)) {
                 Ok(path) if net.meet(at) => peers.push(Peer { at, path, closes_by: None }),
                 // It was called off meanwhile.
                 Ok(path) => drop(waiter.remove(path)),
-                Err(_) => net.lose_peer(at),
+                Err(_) => net.put_off_peer(at),
             }
         }
     }
@@ -378,44 +420,40 @@ impl Client {
             let (senders, receivers) = path.halves();
             net.give_back_at(at, receivers[0].raw());
             let flushed = net.flush_to(at, senders[0].raw());
-            let is_leaving = matches!(flushed, Ok(false)) && net.is_leaving_at(at);
+            let since = match flushed {
+                Ok(true) => None,
+                _ => net.leaving_since(at, now_ns()),
+            };
             senders[0].set_wants_room(flushed.is_ok() && net.is_waiting_at(at));
             match flushed {
                 Ok(_) => {}
                 Err(SendError::Severed(severed)) => self.end_path_to(at, severed),
                 Err(_) => drop(self.retry_ns.get_or_insert_with(|| after(RETRY))),
             }
-            let told = self.net.told_at(at);
             if let Some(peer) = self.peers.iter_mut().find(|peer| peer.at == at) {
-                let before = peer.closes_by.filter(|(_, before)| *before == told);
-                peer.closes_by = is_leaving.then(|| before.unwrap_or_else(|| closes_by(told)));
+                peer.closes_by = since.map(|since| since.saturating_add(CLOSE_NS_MAX));
             }
         }
     }
 
     /// When the first path is given up that has no room for what is to be said of connections that are closed.
     fn closes_by(&self) -> Option<u64> {
-        self.peers.iter().filter_map(|peer| Some(peer.closes_by?.0)).min()
+        self.peers.iter().filter_map(|peer| peer.closes_by).min()
     }
 
-    /// Gives up the paths to clients that have taken nothing for so long: the machine is to hear of the closes.
+    /// Gives up the paths to clients that have not taken the last of a connection for so long: the machine is to hear of the closes.
     fn give_up_peers(&mut self) {
         let now = now_ns();
         for peer in &mut self.peers {
-            // A verb may have told it more since, or all.
-            let told = self.net.told_at(peer.at);
-            let waits = self.net.is_leaving_at(peer.at);
-            peer.closes_by = peer.closes_by.filter(|_| waits).map(|by| match by.1 == told {
-                true => by,
-                false => closes_by(told),
-            });
+            // A verb may have told it all since.
+            if peer.closes_by.is_some() {
+                let since = self.net.leaving_since(peer.at, now);
+                peer.closes_by = since.map(|since| since.saturating_add(CLOSE_NS_MAX));
+            }
         }
-        let is_over = |peer: &Peer| peer.closes_by.is_some_and(|(until, _)| until <= now);
+        let is_over = |peer: &Peer| peer.closes_by.is_some_and(|until| until <= now);
         while let Some(index) = self.peers.iter().position(is_over) {
-            self.end_peer(
-                index,
-                Left::Severed(Severed { reason: Reason::Ours, data: UserData::default() }),
-            );
+            self.end_peer(index, OURS);
         }
     }
 
@@ -465,7 +503,7 @@ impl Client {
         }
     }
 
-    /// The path has ended. Its pages stay readable.
+    /// The path has ended. Its pages stay readable. The paths to other clients end once what has come over them is taken in.
     fn end_path(&mut self) {
         if let Some(path) = self.path.take() {
             self.waiter.remove(path);
@@ -473,10 +511,6 @@ impl Client {
         // Who is met is met at a machine.
         for Meeting { at, .. } in self.meetings.drain(..) {
             self.net.lose_peer(at);
-        }
-        for Peer { at, path, .. } in self.peers.drain(..) {
-            self.net.lose_peer(at);
-            self.waiter.remove(path);
         }
     }
 
@@ -498,8 +532,7 @@ impl Client {
             };
             match guest.start_accepting(pending, options) {
                 Ok(connecting) => meeting.connecting = Some(connecting),
-                // It is over with the next look.
-                Err(_) => net.lose_peer(at),
+                Err(error) => not_met(net, at, &error),
             }
         }
     }
@@ -511,7 +544,9 @@ impl Client {
 
     /// Nothing else is due by itself: all times are the machine's.
     pub(super) fn due(&self) -> Option<u64> {
-        let dues = [self.retry_ns, self.meeting_until(), self.closes_by()];
+        // What is left to be taken in behind an end is due at once: no doorbell tells of it.
+        let look = self.net.next_to_look_at().map(|_| 0);
+        let dues = [look, self.retry_ns, self.meeting_until(), self.closes_by()];
         dues.into_iter().flatten().min()
     }
 

@@ -10,15 +10,20 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
+use fabric::control::Kind;
 use host::Embedded;
 use host::system::System;
 use os::poller::wait_any;
 
 use super::asynchronous::AsyncUdpSocket;
 use super::core::Worker;
-use super::{Drive, Stack, StackOptions, TcpListener, TcpStream, UdpSocket};
+use super::{
+    ClientOptions, Drive, Machine, MachineOptions, Routing, Stack, StackOptions, TcpListener,
+    TcpStream, UdpSocket,
+};
 use crate::guest::Guest;
 use crate::lan::{Address, Lan, LanOptions};
+use crate::options::PathOptions;
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -115,4 +120,41 @@ fn write_to_a_connection_that_cannot_be_woken_fails() {
     // As if there were room, and then no state machine to fill.
     let failed = stream.write_when(|_, _| None::<()>);
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::BrokenPipe);
+}
+
+/// A client of a machine that ends before this returns.
+fn client_without_machine(host: &Embedded) -> Stack {
+    let guest = Guest::attach_embedded(host, "TCPIP").unwrap();
+    let lan = Guest::attach_embedded(host, "TCPIP1").unwrap();
+    let options = LanOptions { address: Address::Chosen, ..LanOptions::default() };
+    let lans = vec![Lan::join(lan, "hs0", &options).unwrap()];
+    let (routing, options) = (Routing::default(), MachineOptions::default());
+    let mut machine = Machine::new(guest, lans, Vec::new(), &routing, &options).unwrap();
+    let stop = machine.stopper();
+    let serving = thread::spawn(move || machine.serve().unwrap());
+    let guest = Guest::attach_embedded(host, "CLIENT").unwrap();
+    let options = ClientOptions { drive: Drive::Inline, ..ClientOptions::default() };
+    let stack = Stack::of_machine(guest, "TCPIP", &options).unwrap();
+    stop.stop();
+    serving.join().unwrap();
+    stack
+}
+
+#[test]
+fn answer_of_the_next_machine_keeps_nobody_else_from_sleeping() {
+    let host = Embedded::start(System::open()).unwrap();
+    let stack = client_without_machine(&host);
+    let descriptor = stack.descriptor().unwrap();
+    let next = Guest::attach_embedded(&host, "TCPIP").unwrap();
+    let options = PathOptions { kind: Kind::TCPIP, ..PathOptions::default() };
+    let mut asked =
+        stack.owner.with(|core| Ok(core.client()?.start_connecting(&options))).unwrap().unwrap();
+    while stack.prepare_wait().unwrap().is_zero() {}
+    let _path = next.accept_with(&options).unwrap();
+    assert_eq!(wait_any([Some(descriptor.as_fd())], Some(LONG)).unwrap(), [true]);
+    // Who waits for the answer is told of it once, and takes it when its turn comes.
+    let sleeps = (0..100).any(|_| !stack.prepare_wait().unwrap().is_zero());
+    assert!(sleeps, "the answer is news as long as nobody has taken it");
+    let taken = stack.owner.with(|core| Ok(core.client()?.guest().try_complete(&mut asked)));
+    assert!(taken.unwrap().unwrap().is_some());
 }

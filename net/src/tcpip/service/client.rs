@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use fabric::path::{Fetched, InPage, Receiver, SendError, Sender, Severed};
 
-use self::peers::{Direct, Peer};
+use self::peers::{Direct, Look, Peer};
 use self::socket::{Connection, Datagrams, Listener, Slot, Socket, say};
 use super::format::{
     ACCEPTED, ADDRESS_BYTES, COMPLETE, Failure, HEAD_BYTES, Head, Kind, address_bytes,
@@ -59,8 +59,10 @@ pub struct Client {
     /// Other clients that there is a path to, or will be, and what the machine is to be told of them.
     peers: BTreeMap<u32, Peer>,
     to_answer: VecDeque<Head>,
-    /// Peers from whom all is to be taken in that has come: the machine has said that a connection with them has ended.
-    to_look_at: BTreeSet<u32>,
+    /// Introductions since the machine had taken all answers.
+    unanswered: usize,
+    /// Peers from whom all is to be taken in that has come: the machine has said that a connection with them has ended, or has ended itself.
+    to_look_at: VecDeque<Look>,
     /// Why there is no machine any more.
     gone: Option<Left>,
 }
@@ -88,6 +90,10 @@ impl Client {
 
     /// There is a new path, to this machine or another. Sockets of before stay as they ended.
     pub fn attach_again(&mut self) {
+        // Who is met is met at a machine.
+        let pairs: Vec<u32> = self.peers.keys().copied().collect();
+        pairs.into_iter().for_each(|pair| self.lose_peer(pair));
+        self.to_look_at.clear();
         self.gone = None;
         self.kept.begin_path();
         self.addresses.clear();
@@ -562,6 +568,7 @@ impl Client {
     pub fn shut_receiving(&mut self, id: ConnectionId) {
         let Some(connection) = self.connection_mut(id) else { return };
         if !std::mem::replace(&mut connection.is_receive_shut, true) {
+            self.drop_behind_gap(id.index() as u32);
             self.say(id.index() as u32, say::SHUT_RECEIVING);
             self.note(id.index() as u32);
         }
@@ -904,11 +911,13 @@ impl Client {
         true
     }
 
-    /// The path has ended, or cannot be used: all sockets have failed.
+    /// The path has ended, or cannot be used: all sockets have failed. What other clients have sent directly by now can still be read once it is taken
+    /// in: see [`Client::next_to_look_at`].
     pub fn lose(&mut self, left: Left) {
         self.gone = Some(left);
         self.to_say.clear();
         self.to_answer.clear();
+        self.unanswered = 0;
         // Nobody says any more that there is room.
         self.blocked.clear();
         self.lacking.clear();
@@ -943,9 +952,7 @@ impl Client {
             }
             self.note(index);
         }
-        // Who is met is met at a machine.
-        let pairs: Vec<u32> = self.peers.keys().copied().collect();
-        pairs.into_iter().for_each(|pair| self.lose_peer(pair));
+        self.lose_peers_behind_what_has_come();
     }
 
     /// The path has ended, as the program learns it when it sends. What the machine had sent before comes first.

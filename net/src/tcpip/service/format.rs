@@ -55,9 +55,11 @@ pub(super) enum Kind {
     Close = 10,
     /// Client: an option (code), with its value.
     Set = 11,
-    /// Client: of a pair of clients (the socket is its number), it takes a path from the other (code 0), or does not want one (1).
+    /// Client: of a pair of clients (the socket is its number), it takes a path from the other (code 0), does not want one ([`answer::NO`]), or cannot
+    /// have one now ([`answer::NOT_NOW`]).
     Ready = 12,
-    /// Client: of a pair of clients, it has the path to the other (code 0), or gets none (1).
+    /// Client: of a pair of clients, it has the path to the other (code 0), gets none ([`answer::NO`]), or got none for what may be there later
+    /// ([`answer::NOT_NOW`]).
     Met = 13,
     /// Client: from now on what it sends over this connection goes to the other client directly.
     Moved = 14,
@@ -129,6 +131,12 @@ impl Kind {
         Kind::Hello,
         Kind::Bye,
     ];
+}
+
+/// What a client says of a path to another that it does not have.
+pub(super) mod answer {
+    pub(crate) const NO: u8 = 1;
+    pub(crate) const NOT_NOW: u8 = 2;
 }
 
 /// Options of a connection.

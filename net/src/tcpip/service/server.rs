@@ -17,7 +17,7 @@ use self::client::{ClientState, Note};
 use self::pairs::{Pairs, Stage};
 use self::socket::Socket;
 use super::Fault;
-use super::format::{Head, Kind, name_value};
+use super::format::{Head, Kind, answer, name_value};
 use crate::tcpip::{Awaited, ConnectionId, SendToError, Stack};
 
 /// Requests of one client that [`Service::take`] takes in one call at most, and their bytes, about.
@@ -198,7 +198,7 @@ impl Service {
         for pair in self.pairs.remove(number) {
             // Who has a path to it finds that out there.
             let other = if pair.is_asked == number { pair.asks } else { pair.is_asked };
-            if pair.stage != Stage::Apart {
+            if !matches!(pair.stage, Stage::Apart | Stage::PutOff(_)) {
                 self.call_off(pair.number, other);
             }
         }
@@ -245,7 +245,7 @@ impl Service {
         if !may(number) || !may(other) || is_behind(other) || name(number) == name(other) {
             return;
         }
-        let pair = match self.pairs.get_or_begin(number, other) {
+        let pair = match self.pairs.get_or_begin(number, other, ground.now()) {
             Some(Ok(pair)) if pair.stage == Stage::Met => pair,
             Some(Ok(_)) | None => return,
             Some(Err(pair)) => {
@@ -294,18 +294,31 @@ impl Service {
     }
 
     /// A client has said something of a pair. What comes of one that there is no more means nothing.
-    fn answered(&mut self, number: usize, head: Head) {
+    fn answered(&mut self, number: usize, head: Head, now: u64) {
         let Some(pair) = self.pairs.of(head.socket, number) else { return };
         let is_asked = pair.is_asked == number;
+        if head.code == answer::NOT_NOW {
+            // Whoever was refused for that may have said so before.
+            if matches!(pair.stage, Stage::PutOff(_)) {
+                return;
+            }
+            let waits = pair.stage == Stage::Meeting && !is_asked;
+            pair.put_off(now);
+            let (pair, other) = (pair.number, pair.is_asked);
+            if waits {
+                self.call_off(pair, other);
+            }
+            return;
+        }
         let (stage, tell) = match (head.kind, pair.stage, head.code) {
             (Kind::Ready, Stage::Expected, 0) if is_asked => (Stage::Meeting, true),
             (Kind::Ready, Stage::Expected, _) if is_asked => (Stage::Apart, false),
             (Kind::Met, Stage::Meeting, 0) if !is_asked => (Stage::Met, false),
             (Kind::Met, Stage::Meeting, _) if !is_asked => (Stage::Apart, true),
             // Whoever was to be asked has waited long enough. One that asks yet is refused.
-            (Kind::Met, Stage::Expected | Stage::Meeting, 1) => (Stage::Apart, false),
+            (Kind::Met, Stage::Expected | Stage::Meeting, answer::NO) => (Stage::Apart, false),
             // A path that there was is gone.
-            (Kind::Met, Stage::Met, 1) => (Stage::Apart, false),
+            (Kind::Met, Stage::Met, answer::NO) => (Stage::Apart, false),
             _ => return,
         };
         pair.stage = stage;
@@ -316,7 +329,7 @@ impl Service {
             }
             Stage::Apart if tell => self.call_off(pair.number, pair.is_asked),
             Stage::Met => self.counters.introduced += 1,
-            Stage::Expected | Stage::Apart => {}
+            Stage::Expected | Stage::Apart | Stage::PutOff(_) => {}
         }
     }
 
@@ -364,7 +377,7 @@ impl Service {
             match note {
                 Note::Talks(socket) => self.introduce(number, socket, ground),
                 Note::Moved(socket) => self.moved(number, socket, ground),
-                Note::Answered(head) => self.answered(number, head),
+                Note::Answered(head) => self.answered(number, head, ground.now()),
             }
         }
         Ok(taken)

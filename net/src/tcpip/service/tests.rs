@@ -7,6 +7,7 @@ use fabric::path::{Receiver, SendError, Sender, Shape, Side, Terms};
 use os::doorbell::{Doorbell, Listen};
 use proptest::prelude::*;
 
+mod conversations;
 mod peers;
 
 use super::format::{Head, Kind, address_bytes};
@@ -104,6 +105,8 @@ struct World {
     parties: Vec<Party>,
     /// Set if no client gets a path to another.
     keeps_apart: bool,
+    /// Set while something that a path takes is lacking at whoever is to ask, or to be asked, for one.
+    lacks: [bool; 2],
     peer_faults: Vec<Fault>,
 }
 
@@ -117,6 +120,7 @@ impl World {
             service: Service::default(),
             parties: Vec::new(),
             keeps_apart: false,
+            lacks: [false; 2],
             peer_faults: Vec::new(),
         };
         limits.iter().for_each(|limits| world.attach(*limits));
@@ -161,6 +165,16 @@ impl World {
             while let Some((peer, name)) = self.parties[at].client.next_to_meet() {
                 let own = format!("C{at}").parse().unwrap();
                 let other = name.as_str()[1..].parse::<usize>().unwrap();
+                if self.lacks[0] {
+                    self.parties[at].client.put_off_peer(peer);
+                    continue;
+                }
+                // The one that asks takes what the other lacks for a refusal.
+                if self.lacks[1] {
+                    self.parties[at].client.lose_peer(peer);
+                    self.parties[other].client.put_off_peer(peer);
+                    continue;
+                }
                 if self.keeps_apart || !self.parties[other].client.expects(peer, own) {
                     self.parties[at].client.lose_peer(peer);
                     continue;
@@ -258,10 +272,11 @@ impl World {
             near.1.hear(Listen::Now);
             client.take_in(&mut near.1);
             while let Some(at) = client.next_to_look_at() {
-                if let Some((_, receiver)) = peers.get_mut(&at) {
-                    while client.take_in_from(at, receiver) == Ok(true) {}
+                let path = peers.get_mut(&at);
+                match path.map(|(_, receiver)| client.look_at(at, receiver)) {
+                    Some(Ok(true)) => {}
+                    _ => client.has_looked_at(at),
                 }
-                client.has_looked_at(at);
             }
             if client.is_blocked() && near.0.is_ready() {
                 client.has_room();
@@ -304,6 +319,7 @@ impl World {
         let near = self.parties[from].client.connect(listening.address).unwrap();
         let mut accepted = None;
         self.until(|world| {
+            assert!([from, to].iter().all(|at| world.parties[*at].left.is_none()));
             accepted = accepted.or_else(|| world.parties[to].client.accept(listening.id));
             accepted.is_some() && !world.parties[from].client.is_connecting(near)
         });
@@ -314,12 +330,30 @@ impl World {
     fn write(&mut self, at: usize, id: ConnectionId, bytes: &[u8]) -> usize {
         let Party { client, near, peers, .. } = &mut self.parties[at];
         let fill = |room: &mut [u8]| room.copy_from_slice(&bytes[..room.len()]);
-        let route = client.route(id).and_then(|at| peers.get_mut(&at));
-        let sent = match route {
-            Some((sender, _)) => client.write_directly(id, bytes.len(), sender, fill),
+        let sent = match client.route(id).map(|at| peers.get_mut(&at)) {
+            Some(Some((sender, _))) => client.write_directly(id, bytes.len(), sender, fill),
+            // The path has ended.
+            Some(None) => {
+                client.break_moved(id);
+                Ok(0)
+            }
             None => client.write_with(id, bytes.len(), &mut near.0, fill),
         };
         sent.unwrap_or(0)
+    }
+
+    /// Sends as much as a program may make in place, of which what the path has no room for is kept: how many bytes.
+    fn write_all(&mut self, at: usize, id: ConnectionId, bytes: &[u8]) -> usize {
+        let Party { client, near, peers, .. } = &mut self.parties[at];
+        if client.route(id).is_some_and(|at| !peers.contains_key(&at)) {
+            client.break_moved(id);
+        }
+        let bytes = &bytes[..bytes.len().min(client.room(id))];
+        match client.route(id).and_then(|at| peers.get_mut(&at)) {
+            Some((sender, _)) => client.write_all_directly(id, bytes, sender),
+            None => client.write_all(id, bytes, &mut near.0).unwrap(),
+        }
+        bytes.len()
     }
 
     fn read(&mut self, at: usize, id: ConnectionId, bytes: usize) -> Vec<u8> {

@@ -16,22 +16,26 @@ use fabric::path::{Fetched, InPage, Receiver, SendError, Sender};
 
 use super::socket::{Connection, Socket, say};
 use super::{Client, Slot};
-use crate::tcpip::service::format::{Failure, HEAD_BYTES, Head, Kind};
+use crate::tcpip::service::format::{Failure, HEAD_BYTES, Head, Kind, answer};
 use crate::tcpip::service::parked::{Kept, Parked};
 use crate::tcpip::service::{CREDIT_BYTES_MAX, DATA_BYTES_MAX, Fault, Left};
 use crate::tcpip::{ConnectionId, Writable};
 
-/// Peers of a client, at most. The machine is told that more are not wanted.
+/// Peers of a client, at most. The machine is told that there is no room for more now.
 const PEERS_MAX: usize = 64;
 
-/// Answers to introductions that wait for room on the path to the machine, at most.
-const ANSWERS_MAX: usize = 4096;
+/// Introductions of a machine that does not take the answers, at most. Of each there are three things to be said at most.
+const UNANSWERED_MAX: usize = 4096;
 
 /// Connections that a peer knows and the machine has not told us of, at most.
 const HELLOS_MAX: usize = 4096;
 
 /// Messages of a peer that one call takes in, at most.
 const MESSAGES_PER_CALL: usize = 64;
+
+/// Calls that take in what a peer had sent before an end, at most: a queue has so many buffers, each with some packed messages. A peer that goes on
+/// sending is not waited for.
+const CALLS_PER_LOOK_MAX: usize = 256;
 
 /// What is to be said to a peer of a connection: bits, of which the lowest goes first.
 mod tell {
@@ -67,13 +71,19 @@ pub(super) struct Peer {
     hellos: BTreeMap<u32, usize>,
     /// Connections of which something is to be said.
     to_tell: VecDeque<u32>,
-    /// How many times all was said of a connection.
-    told: u64,
     kept: Kept,
     /// What was not read of connections that are closed: its pages go back when the path is looked at next.
     dropped: Vec<Parked>,
     /// Sockets whose verbs were refused because the path had no room.
     blocked: BTreeSet<u32>,
+}
+
+/// A peer from whom all is to be taken in that has come.
+#[derive(Debug)]
+pub(super) struct Look {
+    at: u32,
+    /// Calls that have taken some in.
+    calls: usize,
 }
 
 /// A connection, as far as its bytes go over the path to the peer.
@@ -109,6 +119,8 @@ struct Link {
     /// What it is told when this side is closed, and the socket that the machine is told of then.
     bye: (u8, u64),
     leaving: Option<u32>,
+    /// Since when it is being left, once that was asked for.
+    leaving_since: Option<u64>,
 }
 
 impl Link {
@@ -132,6 +144,7 @@ impl Link {
             is_cut_off: false,
             bye: (0, 0),
             leaving: None,
+            leaving_since: None,
         }
     }
 
@@ -157,7 +170,6 @@ impl Peer {
             links: BTreeMap::new(),
             hellos: BTreeMap::new(),
             to_tell: VecDeque::new(),
-            told: 0,
             kept: Kept::default(),
             dropped: Vec::new(),
             blocked: BTreeSet::new(),
@@ -222,13 +234,18 @@ impl Client {
             }
             _ => return Err(Fault::Value),
         }
-        if self.to_answer.len() >= ANSWERS_MAX {
+        if self.to_answer.is_empty() {
+            self.unanswered = 0;
+        }
+        // What has become of paths is no fault of the machine's.
+        if self.unanswered >= UNANSWERED_MAX {
             return Err(Fault::Value);
         }
+        self.unanswered += 1;
         // A pair of a machine that is gone may have the same number. Those who do not meet talk over the machine.
         if self.peers.len() >= PEERS_MAX || self.peers.contains_key(&pair) {
             let kind = if is_asked { Kind::Ready } else { Kind::Met };
-            self.to_answer.push_back(Head { code: 1, ..Head::new(kind, pair) });
+            self.to_answer.push_back(Head { code: answer::NOT_NOW, ..Head::new(kind, pair) });
             return Ok(());
         }
         if is_asked {
@@ -238,13 +255,13 @@ impl Client {
         Ok(())
     }
 
-    /// A pair whose other client is to be asked for a path, and that client's guest. [`Client::meet`] or [`Client::lose_peer`] says what has
-    /// become of that.
+    /// A pair whose other client is to be asked for a path, and that client's guest. [`Client::meet`], [`Client::lose_peer`] or [`Client::put_off_peer`]
+    /// says what has become of that.
     pub fn next_to_meet(&mut self) -> Option<(u32, Name)> {
         self.begin_to_meet(false)
     }
 
-    /// A pair whose other client asks for a path. [`Client::meet`] or [`Client::lose_peer`] says what has become of that.
+    /// A pair whose other client asks for a path. [`Client::meet`], [`Client::lose_peer`] or [`Client::put_off_peer`] says what has become of that.
     pub fn next_to_expect(&mut self) -> Option<u32> {
         self.begin_to_meet(true).map(|(pair, _)| pair)
     }
@@ -264,6 +281,11 @@ impl Client {
             .is_some_and(|peer| peer.is_asked && peer.stage == Stage::Meeting && peer.name == name)
     }
 
+    /// Returns true if a path to a peer is being made, and is wanted still.
+    pub fn is_meeting(&self, at: u32) -> bool {
+        self.peers.get(&at).is_some_and(|peer| peer.stage == Stage::Meeting)
+    }
+
     /// There is a path to a peer. Returns false if none is wanted any more.
     pub fn meet(&mut self, at: u32) -> bool {
         let Some(peer) = self.peers.get_mut(&at) else { return false };
@@ -279,12 +301,23 @@ impl Client {
 
     /// There is no path to a peer, or no more. What has moved there is reset; the rest goes on over the machine.
     pub fn lose_peer(&mut self, at: u32) {
+        self.end_peer(at, answer::NO);
+    }
+
+    /// There is no path to a peer for want of something that may be there later: the machine may introduce the two again.
+    pub fn put_off_peer(&mut self, at: u32) {
+        self.end_peer(at, answer::NOT_NOW);
+    }
+
+    fn end_peer(&mut self, at: u32, code: u8) {
+        // Nothing more is taken in.
+        self.to_look_at.retain(|look| look.at != at);
         let Some(peer) = self.peers.get_mut(&at) else { return };
         if peer.stage == Stage::Over {
             return;
         }
         if self.gone.is_none() {
-            self.to_answer.push_back(Head { code: 1, ..Head::new(Kind::Met, at) });
+            self.to_answer.push_back(Head { code, ..Head::new(Kind::Met, at) });
         }
         peer.stage = Stage::Over;
         peer.dropped.clear();
@@ -355,36 +388,84 @@ impl Client {
         let Some((at, number)) = one.link else { return false };
         let Some(peer) = self.peers.get(&at) else { return false };
         let Some(link) = peer.links.get(&number) else { return false };
-        peer.stage == Stage::Met
-            && (one.is_moved_in || link.begins_at.is_some())
-            && !(link.has_finished || link.is_gone || link.is_cut_off)
+        let is_over = link.has_finished || link.is_gone || link.is_cut_off;
+        let has_begun = one.is_moved_in || link.begins_at.is_some();
+        // The first of it may be among what was not taken in.
+        let may_begin = || {
+            let has_ended = one.has_broken || self.gone.is_some();
+            has_ended && !one.has_finished && self.to_look_at.iter().any(|look| look.at == at)
+        };
+        peer.stage == Stage::Met && !is_over && (has_begun || may_begin())
     }
 
     /// A connection has ended at the machine: what its other side had sent directly by then still counts.
     pub(super) fn on_broken(&mut self, index: u32) {
         let link = connection_of_slot(&self.slots, index).and_then(|one| one.link);
-        self.to_look_at.extend(link.map(|(at, _)| at));
+        if let Some((at, _)) = link {
+            self.look_later(at);
+        }
     }
 
-    /// A peer from whom all is to be taken in that has come: see [`Client::has_looked_at`].
+    /// All that has come from a peer by now is to be taken in before something ends.
+    fn look_later(&mut self, at: u32) {
+        match self.to_look_at.iter_mut().find(|look| look.at == at) {
+            Some(look) => look.calls = 0,
+            None => self.to_look_at.push_back(Look { at, calls: 0 }),
+        }
+    }
+
+    /// The machine is gone: paths to peers end, and what had come over them by then still counts.
+    pub(super) fn lose_peers_behind_what_has_come(&mut self) {
+        let pairs: Vec<u32> = self.peers.keys().copied().collect();
+        for pair in pairs {
+            match self.peers.get(&pair).map(|peer| peer.stage) {
+                Some(Stage::Met) => self.look_later(pair),
+                _ => self.lose_peer(pair),
+            }
+        }
+    }
+
+    /// A peer from whom all is to be taken in that has come, because a connection with it has ended at the machine, or the machine is gone:
+    /// [`Client::look_at`] takes some of that in, and [`Client::has_looked_at`] ends it. Peers are named in turn.
     pub fn next_to_look_at(&self) -> Option<u32> {
-        self.to_look_at.first().copied()
+        self.to_look_at.front().map(|look| look.at)
     }
 
-    /// All was taken in that had come from a peer: nothing more comes of connections that have ended at the machine.
+    /// Takes in some of what a peer had sent, as [`Client::take_in_from`]. Returns false once there is no more of it.
+    ///
+    /// # Errors
+    /// As [`Client::take_in_from`].
+    pub fn look_at(&mut self, at: u32, receiver: &mut Receiver) -> Result<bool, Left> {
+        // Buffers that bring nothing may lie before others.
+        let may_be_more = self.take_in_from(at, receiver)? || receiver.is_ready();
+        let Some(index) = self.to_look_at.iter().position(|look| look.at == at) else {
+            return Ok(false);
+        };
+        let Some(look) = self.to_look_at.remove(index) else { return Ok(false) };
+        let calls = look.calls + 1;
+        self.to_look_at.push_back(Look { calls, ..look });
+        Ok(may_be_more && calls < CALLS_PER_LOOK_MAX)
+    }
+
+    /// All was taken in that had come from a peer: nothing more comes of connections that have ended at the machine, and no more at all if the
+    /// machine is gone.
     pub fn has_looked_at(&mut self, at: u32) {
-        self.to_look_at.remove(&at);
+        self.to_look_at.retain(|look| look.at != at);
+        let is_gone = self.gone.is_some();
         let Client { peers, slots, .. } = self;
         let Some(peer) = peers.get_mut(&at) else { return };
         let mut ended = Vec::new();
         for link in peer.links.values_mut() {
             let one = link.index.and_then(|index| connection_of_slot(slots, index));
-            if one.is_some_and(|one| one.has_broken) {
+            if one.is_some_and(|one| one.has_broken || is_gone) {
                 link.is_cut_off = true;
                 ended.extend(link.index);
             }
         }
         ended.into_iter().for_each(|index| self.note(index));
+        if is_gone {
+            self.lose_peer(at);
+        }
     }
 
     /// The bytes of a connection can go nowhere: its half has moved to a path that has ended.
@@ -614,15 +695,12 @@ impl Client {
         peer.is_some_and(|peer| !peer.blocked.is_empty() || !peer.to_tell.is_empty())
     }
 
-    /// How many times all was said of a connection to a peer.
-    pub fn told_at(&self, at: u32) -> u64 {
-        self.peers.get(&at).map_or(0, |peer| peer.told)
-    }
-
-    /// Returns true if a connection is closed of which the peer has not been told all.
-    pub fn is_leaving_at(&self, at: u32) -> bool {
-        let peer = self.peers.get(&at);
-        peer.is_some_and(|peer| peer.links.values().any(|link| link.leaving.is_some()))
+    /// Since when the first of those connections is closed of which a peer has not been told all. The time of those that were closed since this was
+    /// called last is `now`.
+    pub fn leaving_since(&mut self, at: u32, now: u64) -> Option<u64> {
+        let leaving =
+            self.peers.get_mut(&at)?.links.values_mut().filter(|link| link.leaving.is_some());
+        leaving.map(|link| *link.leaving_since.get_or_insert(now)).min()
     }
 
     /// There may be room on the path to a peer again: those who were refused are told.
@@ -703,6 +781,22 @@ impl Client {
         has_moved
     }
 
+    /// This side receives nothing more: what has come directly is dropped, if bytes before it are still on their way over the machine.
+    pub(super) fn drop_behind_gap(&mut self, index: u32) {
+        let Some(one) = connection_of_slot(&self.slots, index) else { return };
+        let (came, Some((at, number))) = (one.came, one.link) else { return };
+        let Some(peer) = self.peers.get_mut(&at) else { return };
+        let Some(link) = peer.links.get_mut(&number) else { return };
+        if link.begins_at.is_none_or(|begins_at| begins_at == came) {
+            return;
+        }
+        let parked = std::mem::take(&mut link.parked);
+        link.read += parked.bytes() as u64;
+        link.to_return += parked.bytes();
+        peer.drop_later(parked);
+        peer.tell(number, tell::CREDIT);
+    }
+
     /// The program has closed a connection, or reset it: the peer is told where it has ceased to read.
     pub(super) fn leave_directly(&mut self, index: u32, is_reset: bool) {
         let Some(one) = connection_at(&mut self.slots, index) else { return };
@@ -769,7 +863,6 @@ impl Client {
             match peer.tell_all_of(number, sender) {
                 Ok(told) => {
                     peer.to_tell.pop_front();
-                    peer.told += 1;
                     match told {
                         Told::Nothing => {}
                         // What it had written is on its way.

@@ -11,8 +11,8 @@ use fabric::path::{Fetched, InPage, Receiver, SendError, Sender};
 use super::socket::{Connection, Datagrams, Listener, Socket, Stage};
 use super::{Books, ClientCounters, ClientLimits, Ground, token};
 use crate::tcpip::service::format::{
-    ACCEPTED, ADDRESS_BYTES, COMPLETE, Failure, HEAD_BYTES, Head, Kind, address_bytes, keep_alive,
-    only_address, option, split_address,
+    ACCEPTED, ADDRESS_BYTES, COMPLETE, Failure, HEAD_BYTES, Head, Kind, address_bytes, answer,
+    keep_alive, only_address, option, split_address,
 };
 use crate::tcpip::service::parked::Kept;
 use crate::tcpip::service::{
@@ -284,7 +284,7 @@ impl ClientState {
                 Ok(())
             }
             Kind::Credit => self.credit(head),
-            Kind::Ready | Kind::Met if head.code > 1 => Err(Fault::Value),
+            Kind::Ready | Kind::Met if head.code > answer::NOT_NOW => Err(Fault::Value),
             Kind::Ready | Kind::Met => {
                 self.notes.push(Note::Answered(head));
                 Ok(())

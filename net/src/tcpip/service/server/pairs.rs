@@ -13,7 +13,16 @@ pub(super) enum Stage {
     Met,
     /// There is none, and will be none: the host does not allow it, or one of them does not want it.
     Apart,
+    /// There is none for want of something. They are introduced again if they go on talking after this time.
+    PutOff(u64),
 }
+
+/// How often two clients are introduced, at most: it may be one of them that makes it fail each time.
+const ATTEMPTS_MAX: u32 = 8;
+
+/// How long two clients talk over the machine, at least, before they are introduced again: after the first attempt, and twice as long after each
+/// other one.
+const PUT_OFF_NS: u64 = 1_000_000_000;
 
 /// Two clients.
 #[derive(Clone, Copy, Debug)]
@@ -24,11 +33,21 @@ pub(super) struct Pair {
     pub(super) asks: usize,
     pub(super) is_asked: usize,
     pub(super) stage: Stage,
+    /// How often they were introduced, with this time.
+    attempts: u32,
     /// The number of the next connection.
     next: u32,
 }
 
 impl Pair {
+    /// There is no path between the two now, and may be one later.
+    pub(super) fn put_off(&mut self, now: u64) {
+        self.stage = match self.attempts {
+            ATTEMPTS_MAX.. => Stage::Apart,
+            attempts => Stage::PutOff(now.saturating_add(PUT_OFF_NS << (attempts - 1))),
+        };
+    }
+
     pub(super) fn has(&self, client: usize) -> bool {
         self.asks == client || self.is_asked == client
     }
@@ -53,18 +72,27 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// The pair of two clients, as an error if it is new: then it is expected from now on that one asks the other for a path. None once all numbers
-    /// of pairs were used.
+    /// The pair of two clients, as an error if it is new, or was put off until now: then it is expected from now on that one asks the other for a
+    /// path. None once all numbers of pairs were used.
     pub(super) fn get_or_begin(
         &mut self,
         asks: usize,
         is_asked: usize,
+        now: u64,
     ) -> Option<Result<&mut Pair, Pair>> {
         let key = (asks.min(is_asked), asks.max(is_asked));
-        if !self.pairs.contains_key(&key) {
-            let pair = Pair { number: self.next, asks, is_asked, stage: Stage::Expected, next: 0 };
-            self.next = self.next.checked_add(1)?;
-            self.by_number.insert(pair.number, key);
+        let is_due = |pair: &Pair| matches!(pair.stage, Stage::PutOff(until) if until <= now);
+        if self.pairs.get(&key).is_none_or(is_due) {
+            let (number, stage) = (self.next, Stage::Expected);
+            self.next = number.checked_add(1)?;
+            let before = self.pairs.remove(&key);
+            // What either still says of an earlier attempt is of a number that no pair has.
+            if let Some(before) = &before {
+                self.by_number.remove(&before.number);
+            }
+            let attempts = before.map_or(1, |before| before.attempts + 1);
+            let pair = Pair { number, asks, is_asked, stage, attempts, next: 0 };
+            self.by_number.insert(number, key);
             self.pairs.insert(key, pair);
             return Some(Err(pair));
         }

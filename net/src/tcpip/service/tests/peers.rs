@@ -96,6 +96,46 @@ fn clients_that_get_no_path_go_on_over_the_machine() {
 }
 
 #[test]
+fn clients_that_lack_something_for_a_path_are_introduced_again() {
+    for (lacks, attempt) in [([true, false], 0), ([false, true], 1)] {
+        let mut world = plain(2);
+        world.lacks = lacks;
+        let listening = world.listen(1, 7);
+        let ids = world.connect(0, 1, listening);
+        converse(&mut world, ids);
+        assert!([0, 1].iter().all(|at| world.parties[*at].client.links() == 0));
+        world.lacks = [false; 2];
+        let [near, far] = world.connect(0, 1, listening);
+        converse(&mut world, [near, far]);
+        assert_eq!(moved(&world), [0, 0], "it is too soon after attempt {attempt}");
+        world.base.now += 1_000_000_000;
+        // The next connection, or more of this one.
+        let ids = if lacks[0] { world.connect(0, 1, listening) } else { [near, far] };
+        converse(&mut world, ids);
+        converse(&mut world, ids);
+        assert_eq!((moved(&world), world.service.counters().introduced), ([1, 1], 1));
+        assert!(are_undisturbed(&world));
+    }
+}
+
+#[test]
+fn clients_that_never_get_a_path_are_introduced_so_often_and_no_more() {
+    let mut world = plain(2);
+    world.lacks = [true; 2];
+    let listening = world.listen(1, 7);
+    for _ in 0..20 {
+        let ids = world.connect(0, 1, listening);
+        converse(&mut world, ids);
+        world.base.now += 1_000_000_000_000;
+    }
+    world.lacks = [false; 2];
+    let ids = world.connect(0, 1, listening);
+    converse(&mut world, ids);
+    assert_eq!((moved(&world), world.service.counters().introduced), ([0, 0], 0));
+    assert!(are_undisturbed(&world));
+}
+
+#[test]
 fn clients_that_may_not_be_introduced_are_not() {
     let apart = ClientLimits { introduce: false, ..ClientLimits::default() };
     let mut world = World::new(&[ClientLimits::default(), apart]);
@@ -206,6 +246,71 @@ fn machine_that_is_gone_ends_what_has_moved_too() {
         world.close(at, id);
         assert_eq!(world.parties[at].client.links(), 0);
     }
+}
+
+#[test]
+fn what_had_come_directly_before_the_machine_ended_is_read_first() {
+    for is_shut in [false, true] {
+        let (mut world, [near, far]) = introduced();
+        world.parties[1].sleeps = true;
+        // More messages than one call takes in.
+        for _ in 0..150 {
+            assert_eq!(world.write(0, near, b"before"), 6);
+            world.step();
+        }
+        if is_shut {
+            world.parties[0].client.shut_sending(near);
+            world.step();
+        }
+        (0..2).for_each(|at| world.drop_far(at));
+        world.settle();
+        assert_eq!(world.parties[0].client.take_end(near), Some(Failure::MachineGone));
+        let Party { client, near: (_, receiver), peers, .. } = &mut world.parties[1];
+        receiver.hear(Listen::Now);
+        assert!(client.take_in(receiver) && client.gone().is_some());
+        assert_eq!(
+            (client.writable(far), client.readable(far)),
+            (Writable::Failed, Readable::Nothing)
+        );
+        let receiver = &mut peers.get_mut(&0).unwrap().1;
+        assert!(client.look_at(0, receiver).unwrap(), "one call takes in all of it");
+        while client.look_at(0, receiver).unwrap() {}
+        client.has_looked_at(0);
+        assert_eq!(client.next_to_look_at(), None);
+        assert_eq!(world.read(1, far, 1000), b"before".repeat(150));
+        let client = &mut world.parties[1].client;
+        let end = if is_shut { Readable::Finished } else { Readable::Failed };
+        assert_eq!(client.readable(far), end);
+        assert_eq!(client.take_end(far), Some(Failure::MachineGone));
+        world.close(1, far);
+        assert_eq!(world.parties[1].client.links(), 0);
+    }
+}
+
+#[test]
+fn peer_that_sends_on_and_on_does_not_hold_up_the_end_of_a_connection() {
+    let (mut world, [near, far]) = introduced();
+    world.parties[0].sleeps = true;
+    world.drop_far(1);
+    world.settle();
+    let [one, other] = &mut world.parties[..] else { unreachable!("there are two") };
+    one.near.1.hear(Listen::Now);
+    assert!(one.client.take_in(&mut one.near.1));
+    let (sender, _) = other.peers.get_mut(&0).unwrap();
+    let (_, receiver) = one.peers.get_mut(&0).unwrap();
+    let mut calls = 0;
+    loop {
+        assert_eq!(one.client.readable(near), Readable::Nothing);
+        let _ = other.client.write_directly(far, 10, sender, |room| room.fill(7));
+        let _ = sender.send(&Head { value: 1, ..Head::new(Kind::Credit, 77) }.bytes(), &[]);
+        sender.flush();
+        calls += 1;
+        if !one.client.look_at(0, receiver).unwrap() {
+            break;
+        }
+    }
+    one.client.has_looked_at(0);
+    assert_eq!(calls, 256);
 }
 
 #[test]
@@ -357,10 +462,11 @@ fn close_is_said_to_the_machine_behind_what_goes_directly() {
     }
     world.close(0, near);
     world.settle();
-    let client = &world.parties[0].client;
-    assert!(client.is_waiting_at(0) && client.is_leaving_at(0), "the path has room for all of it");
+    let client = &mut world.parties[0].client;
+    assert!(client.is_waiting_at(0), "the path has room for all of it");
+    // Whenever it is asked for, and whatever else the peer takes.
+    assert_eq!([5, 9].map(|now| client.leaving_since(0, now)), [Some(5); 2]);
     assert_eq!(client.sockets(), 1, "it is closed when all of it is on its way");
-    let told = client.told_at(0);
     world.parties[1].sleeps = false;
     let mut found = 0;
     world.until(|world| {
@@ -368,8 +474,7 @@ fn close_is_said_to_the_machine_behind_what_goes_directly() {
         world.parties[1].client.readable(far) == Readable::Finished
     });
     assert_eq!(found, sent);
-    let client = &world.parties[0].client;
-    assert!(client.told_at(0) > told && !client.is_leaving_at(0));
+    assert_eq!(world.parties[0].client.leaving_since(0, 6), None);
     world.close(1, far);
     world.settle();
     assert!(are_undisturbed(&world) && nothing_is_left(&world));
@@ -391,6 +496,46 @@ fn closes_that_cross_leave_both_sides_their_machine() {
     world.parties[0].sleeps = false;
     world.settle();
     assert!(are_undisturbed(&world) && nothing_is_left(&world));
+}
+
+#[test]
+fn what_came_directly_is_not_received_behind_bytes_that_are_not() {
+    let mut found = 0;
+    for steps in 0..10 {
+        let mut world = plain(2);
+        let listening = world.listen(1, 7);
+        let [near, far] = world.connect(0, 1, listening);
+        world.parties[0].client.set_no_delay(near, true);
+        for _ in 0..7 {
+            assert_eq!(world.write(0, near, &[1; 10]), 10);
+            world.settle();
+        }
+        // The eighth joins the connection to their path: somewhere in between the other one has said hello, and this one has not heard of it.
+        assert_eq!(world.write(0, near, &[1; 10]), 10);
+        (0..steps).for_each(|_| world.step());
+        world.parties[1].sleeps = true;
+        let is_over_machine = world.parties[0].client.route(near).is_none();
+        assert_eq!(world.write(0, near, b"over the machine"), 16);
+        world.settle();
+        if !is_over_machine || world.parties[0].client.route(near).is_none() {
+            continue;
+        }
+        found += 1;
+        assert_eq!(world.write(0, near, b"directly"), 8);
+        world.step_peers();
+        let Party { client, peers, .. } = &mut world.parties[1];
+        assert!(client.take_in_from(0, &mut peers.get_mut(&0).unwrap().1).unwrap());
+        client.shut_receiving(far);
+        world.parties[1].sleeps = false;
+        world.settle();
+        assert!([1; 80].starts_with(&world.read(1, far, 1000)));
+        assert_eq!(world.parties[1].client.readable(far), Readable::Finished);
+        world.close(1, far);
+        world.close(0, near);
+        world.settle();
+        assert!(are_undisturbed(&world) && nothing_is_left(&world));
+    }
+    assert!(found > 0, "no bytes are on their way over the machine when the half moves");
 }
 
 #[test]
@@ -492,6 +637,28 @@ fn introduction_that_is_called_off_leaves_no_place_for_its_path() {
     assert!(client.expects(3, name) && !client.expects(3, "ANOTHER".parse().unwrap()));
     assert_eq!(client.next_to_meet(), None);
     assert!(client.meet(3) && !client.meet(3));
+}
+
+#[test]
+fn machine_is_to_blame_for_introductions_that_it_takes_no_answers_to_and_not_for_paths_that_end() {
+    let mut client = Client::default();
+    let [mut near, mut far] = path();
+    let value = format::name_value("OTHER".parse().unwrap());
+    let introductions = 4096;
+    for pair in 0..=introductions {
+        assert_eq!(client.gone(), None, "{pair}");
+        let head = Head { value, ..Head::new(Kind::Meet, pair) };
+        far.0.send(&head.bytes(), &[]).unwrap();
+        far.0.flush();
+        near.1.hear(Listen::Now);
+        assert!(client.take_in(&mut near.1));
+        // Two answers to each.
+        if let Some((pair, _)) = client.next_to_meet() {
+            assert!(client.meet(pair));
+            client.lose_peer(pair);
+        }
+    }
+    assert_eq!(client.gone(), Some(Left::Fault(Fault::Value)));
 }
 
 #[test]
