@@ -102,4 +102,26 @@ fn host_serves_a_line_over_an_adapter_between_two_machines() {
     assert!(counted(&ends[0], "messages_received") <= counted(&ends[1], "messages_sent"));
     let table = query(&["query", "line"]);
     assert!(table.contains("ctc") && table.contains("9000"), "{table}");
+    // A machine at lines alone shows itself at its line, in what is asked for of stacks.
+    let shown = serde_json::from_str::<Value>(&query(&["query", "tcpip", "--json"])).unwrap();
+    let stacks = shown["stacks"].as_array().unwrap();
+    let of = |machine: &str| {
+        let mut found = stacks.iter().map(|of| &of["stack"]);
+        found.find(|stack| stack["machine"] == machine).unwrap_or_else(|| panic!("{shown}"))
+    };
+    for (machine, client, address) in
+        [("NEAR", "CLIENT", "10.9.0.1"), ("FAR", "SERVER", "10.9.0.2")]
+    {
+        let stack = of(machine);
+        assert_eq!(stack["clients"][0]["guest"], client, "{stack}");
+        assert_eq!(stack["interfaces"][0]["address"], address, "{stack}");
+    }
+    let table = query(&["query", "tcpip"]);
+    let has_row = |row: &[&str]| {
+        let mut rows = table.lines().map(|line| line.split_whitespace().take(row.len()));
+        rows.any(|found| found.eq(row.iter().copied()))
+    };
+    assert!(has_row(&["line0", "NEAR"]) && has_row(&["NEAR", "CLIENT"]), "{table}");
+    let partner = ends[1]["guest"].as_str().unwrap();
+    assert!(has_row(&["NEAR", "line0", "up", "10.9.0.1", partner, "10.9.0.2"]), "{table}");
 }

@@ -36,6 +36,9 @@ pub struct SystemReport {
     /// The LANs, by name.
     #[serde(default)]
     pub lans: Vec<LanReport>,
+    /// The stacks that are at lines alone, by the guests that show them. A stack at a LAN is shown by a member of that.
+    #[serde(default)]
+    pub stacks: Vec<GuestStackReport>,
     /// The lines that the system file describes, in its order.
     #[serde(default)]
     pub lines: Vec<LineReport>,
@@ -487,6 +490,16 @@ pub struct MemberReport {
     pub stack: Option<StackReport>,
 }
 
+/// A TCP/IP stack that is at lines alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct GuestStackReport {
+    /// The guest at its end of the first of the lines.
+    pub guest: String,
+    /// The stack.
+    pub stack: StackReport,
+}
+
 /// A TCP/IP stack, as it says itself. It says so before it waits, and 20 times a second while it is at work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -621,7 +634,7 @@ impl From<ClientRow> for ClientReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InterfaceReport {
-    /// Which of the stack's LANs it is at, from 0 on. The first is the one that shows the stack.
+    /// Which of the stack's LANs and lines it is at, from 0 on. The first LAN, or line if there is no LAN, is the one that shows the stack.
     pub lan: u16,
     /// The VLAN of that LAN, if it is one.
     pub vlan: Option<u16>,

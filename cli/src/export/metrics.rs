@@ -10,7 +10,7 @@ use super::counted::{Counted, HALVES, LAN, STACK};
 use super::disks;
 use super::page::Kind::{Counter, CounterNs, Gauge};
 use super::page::{Page, labels};
-use crate::query::{Subject, is_conversation};
+use crate::query::{StackOf, Subject, each_stack, is_conversation};
 
 /// Writes the metrics of the subjects, or of all. Each metric has its help and type, also if it has no samples.
 pub fn write(page: &mut Page, report: &SystemReport, subjects: &[Subject]) {
@@ -31,7 +31,7 @@ pub fn write(page: &mut Page, report: &SystemReport, subjects: &[Subject]) {
         lans(page, &report.lans);
     }
     if is_about(&[Subject::Tcpip]) {
-        stacks(page, &report.lans);
+        stacks(page, report);
     }
     if is_about(&[Subject::Dasd]) {
         disks::volumes(page, &report.control_units);
@@ -248,11 +248,10 @@ fn counted(page: &mut Page, prefix: &str, table: &[Counted], each: &[(String, &C
     }
 }
 
-fn stacks(page: &mut Page, lans: &[LanReport]) {
-    let members = lans.iter().flat_map(|lan| lan.members.iter().map(move |member| (lan, member)));
-    let stacks: Vec<(String, &StackReport)> = members
-        .filter_map(|(lan, member)| Some((at(lan, member), member.stack.as_ref()?)))
-        .collect();
+fn stacks(page: &mut Page, report: &SystemReport) {
+    let at = |one: StackOf<'_>| labels(&[("lan", &one.place), ("guest", &one.guest)]);
+    let stacks: Vec<(String, &StackReport)> =
+        each_stack(report).map(|one| (at(one), one.stack)).collect();
     let mut each = |name, help, value: fn(&StackReport) -> u64| {
         page.metric(name, Gauge, help, |samples| {
             stacks.iter().for_each(|(at, stack)| samples.add(at.clone(), value(stack)));

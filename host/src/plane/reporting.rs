@@ -10,8 +10,8 @@ use os::storage::{Storage, StorageOptions};
 
 use super::{Answer, End, Host, OBSERVERS_MAX, PathRecord, Refused, State, resources, volumes};
 use crate::report::{
-    self, AuditReport, DriverReport, GuestReport, LimitReport, LineEndReport, LineReport,
-    LineState, PathReport, PathState, SystemReport,
+    self, AuditReport, DriverReport, GuestReport, GuestStackReport, LimitReport, LineEndReport,
+    LineReport, LineState, PathReport, PathState, StackReport, SystemReport,
 };
 use crate::system::line::{LineKind, LineRule, server};
 
@@ -70,6 +70,10 @@ impl Host {
             let sides = vec![side(&record.from), side(&record.to)];
             PathReport { path: *path, kind: record.kind.to_string(), state, sides }
         });
+        let stacks = self.guests.iter().filter_map(|(name, guest)| {
+            let stack = StackReport::read(&guest.stack.as_ref()?.words)?;
+            Some(GuestStackReport { guest: name.to_string(), stack })
+        });
         let now_ns = os::processor::now_ns();
         let control_units = self.volumes.report();
         let mut limits = self.report_limits(now_ns);
@@ -80,6 +84,7 @@ impl Host {
             paths: paths.collect(),
             resources: self.resources.report(),
             lans: self.lans.report(),
+            stacks: stacks.collect(),
             lines: self.system.lines.iter().map(|line| self.report_line(line)).collect(),
             control_units,
             limits,
