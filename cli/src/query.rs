@@ -412,15 +412,39 @@ fn passes_from(member: &MemberReport) -> String {
 
 /// The lines and their ends.
 fn lines(lines: &[LineReport]) -> Table {
-    let mut table =
-        table(&["line", "kind", "MTU", "state", "guest", "address", "guest", "address"], 2);
+    let heads = ["line", "kind", "MTU", "state", "guest", "address", "guest", "address", "missing"];
+    let mut table = table(&heads, 2);
+    for column in table.column_iter_mut().skip(3) {
+        column.set_cell_alignment(CellAlignment::Left);
+    }
     for line in lines {
         let ends = line.ends.iter().flat_map(|end| [end.guest.clone(), end.address.clone()]);
         let head =
             [line.name.clone(), line.kind.clone(), line.mtu.to_string(), state_of(line).to_owned()];
-        table.add_row(head.into_iter().chain(ends));
+        table.add_row(head.into_iter().chain(ends).chain([missing(line)]));
     }
     table
+}
+
+/// Who or what a line that is down lacks.
+pub fn missing(line: &LineReport) -> String {
+    let lacking = |has: fn(&LineEndReport) -> bool| -> Vec<&str> {
+        let ends = line.ends.iter().filter(|end| !has(end));
+        ends.map(|end| end.guest.as_str()).collect()
+    };
+    let (absent, apart) = (lacking(|end| end.is_attached), lacking(|end| end.is_connected));
+    match (&absent[..], &apart[..], line.kind.as_str()) {
+        _ if line.state == LineState::Up => String::new(),
+        ([one], ..) => format!("{one} is not attached"),
+        ([one, other, ..], ..) => format!("{one} and {other} are not attached"),
+        (_, [one], "ctc") => format!("{one} has not opened its end of the adapter"),
+        (_, [one, other, ..], "ctc") => {
+            format!("{one} and {other} have not opened their ends of the adapter")
+        }
+        (_, [one], _) => format!("{one} does not say that its path is this line"),
+        (_, [one, other, ..], _) => format!("{one} and {other} have no path for this line"),
+        (_, [], _) => "the ends are still connecting".to_owned(),
+    }
 }
 
 /// Whether a line is up, in a word.
@@ -774,7 +798,9 @@ fn drivers(before: &SystemReport, report: &SystemReport) -> Table {
 }
 
 /// The drivers of all stacks, by the name of the stack and the number of the LAN.
-fn each_driver(report: &SystemReport) -> impl Iterator<Item = ((&str, u16), &StackDriverReport)> {
+pub fn each_driver(
+    report: &SystemReport,
+) -> impl Iterator<Item = ((&str, u16), &StackDriverReport)> {
     each_stack(report).flat_map(|one| {
         let drivers = one.stack.drivers.iter();
         drivers.map(move |driver| ((one.name(), driver.lan), driver))

@@ -417,6 +417,10 @@ pub struct LineEndReport {
     pub address: String,
     /// Whether the guest is attached.
     pub is_attached: bool,
+    /// Whether its driver has its part of what carries the line: over IUCV its side of the path to the partner, over an adapter a path to the
+    /// guest that serves the line.
+    #[serde(default)]
+    pub is_connected: bool,
     /// What its driver has counted since the line is up. None while the line is down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<DriverReport>,
