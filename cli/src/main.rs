@@ -22,6 +22,7 @@ mod outcome;
 mod output;
 mod peer;
 mod present;
+mod processors;
 mod query;
 mod receive;
 mod route;

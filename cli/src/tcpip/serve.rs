@@ -29,6 +29,7 @@ use crate::member::{WaitKind, attach_line, join_at};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
 use crate::peer::attach_name;
+use crate::processors::why_not;
 use crate::route::AtLan;
 use crate::socket::Socket;
 
@@ -200,15 +201,14 @@ impl Drop for Ended {
     }
 }
 
-/// Moves the calling thread to its processor. As on the mainframe, one that is not there stands for the base processor: here for any.
+/// Moves the calling thread to its processor. As on the mainframe, one that cannot be had stands for the base processor: here for
+/// whichever the kernel chooses.
 fn take_processor(processor: Option<usize>) {
     if let Some(processor) = processor
-        && let Err(error) = os::processor::pin(processor)
+        && os::processor::pin(processor).is_err()
     {
-        let allowed = os::processor::allowed();
-        say(format_args!(
-            "siga: warning: processor {processor} of the machine: {error}: it runs on any of {allowed:?}"
-        ));
+        let why = why_not(processor);
+        say(format_args!("siga: warning: {why}: the machine runs on the base processor"));
     }
 }
 
@@ -395,9 +395,9 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
         if placed != driver
             && let Placement::Processor(processor) = driver
         {
-            let allowed = os::processor::allowed();
+            let why = why_not(processor);
             say(format_args!(
-                "siga: warning: the driver of {name}: processor {processor} is not one of {allowed:?}: it runs inline, on that of the machine"
+                "siga: warning: {why}: the driver of {name} runs inline, on the processor of the machine"
             ));
         }
     }
