@@ -38,6 +38,7 @@ mod top;
 mod transfer;
 mod up;
 mod volume;
+mod ways;
 
 use clap::{CommandFactory, Parser, Subcommand};
 

@@ -7,7 +7,7 @@ use host::report::SystemReport;
 use siga::host::Observer;
 
 /// Asks the host for its report. None if there is no host, or if this user may not observe.
-fn report(socket: &Path) -> Option<SystemReport> {
+pub fn report(socket: &Path) -> Option<SystemReport> {
     Observer::attach(socket).ok()?.query().ok()
 }
 
