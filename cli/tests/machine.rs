@@ -190,6 +190,20 @@ fn machine_at_lines_alone_passes_by_routes_and_says_when_its_host_ends_and_comes
     );
     stream.write_all(b"and on").unwrap();
     accepted.read_exact(&mut [0; 6]).unwrap();
+    // Both show themselves to the next host, as they did to the first.
+    let begun = Instant::now();
+    loop {
+        let shown = system.run(&["query", "tcpip", "--json", "--socket", &socket]).stdout;
+        let shown: Value = serde_json::from_slice(&shown).unwrap();
+        let stacks = shown["stacks"].as_array().unwrap().iter();
+        let mut machines: Vec<&str> =
+            stacks.filter_map(|of| of["stack"]["machine"].as_str()).collect();
+        machines.sort_unstable();
+        if machines == ["FAR", "NEAR"] {
+            return;
+        }
+        assert!(begun.elapsed() < LONG, "{shown}");
+    }
 }
 
 fn machine_client(socket: &str, name: &str, machine: &str) -> Stack {
