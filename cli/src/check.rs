@@ -5,6 +5,7 @@ use std::path::Path;
 use comfy_table::Table;
 use host::config::{Bytes, FileError, Source};
 use host::system::System;
+use host::system::machine::MachineWait;
 use host::system::outline::{
     GuestOutline, LanOutline, LineOutline, MachineOutline, Outline, UnitOutline, UserOutline,
     VolumeOutline,
@@ -14,6 +15,7 @@ use siga::disk::ckd::volume::check_file;
 
 use crate::outcome::Outcome;
 use crate::output::{Output, counted, print, print_json};
+use crate::processors::is_there;
 use crate::query::table;
 
 /// The result, as `--json` prints it.
@@ -82,6 +84,13 @@ fn findings(system: &System) -> Vec<FileError> {
             findings.push(volume.file_place.error(what, right));
         }
     }
+    for (number, place) in system.machines.iter().flat_map(|machine| &machine.processors_named) {
+        if !is_there(*number as usize) {
+            let what = format!("cpu = {number}: this system has no such processor");
+            let right = "must be one that is there: the base processor stands for it";
+            findings.push(place.error(what, right));
+        }
+    }
     findings.sort_by_key(|finding| finding.line);
     findings
 }
@@ -109,6 +118,9 @@ fn print_outline(file: Option<&Path>, system: &Outline) -> Result<(), Outcome> {
         lan_table(lans),
         fixed_table(lans),
         machine_table(&system.machines),
+        interface_table(&system.machines),
+        client_table(&system.machines),
+        route_table(&system.machines),
         line_table(lines),
         volume_table(volumes),
     ];
@@ -239,19 +251,75 @@ fn fixed_table(lans: &[LanOutline]) -> Table {
     table
 }
 
+/// The machines, each with its part of the system, and what a client may have unless it has a row of its own in the table of clients.
 fn machine_table(machines: &[MachineOutline]) -> Table {
-    let heads =
-        ["machine", "clients", "sockets", "buffers", "at", "as", "addresses", "MTU", "driver"];
+    let heads = [
+        "machine",
+        "clients",
+        "sockets",
+        "buffers",
+        "share",
+        "connection",
+        "wait",
+        "cpu",
+        "introduce",
+    ];
     let mut table = table(&heads, 9);
     for machine in machines {
+        table.add_row([
+            machine.name.clone(),
+            list(&machine.clients),
+            machine.sockets_max.to_string(),
+            Bytes(machine.buffers_bytes_max).to_string(),
+            "1".to_owned(),
+            Bytes(machine.connection_bytes).to_string(),
+            match machine.wait {
+                MachineWait::Adaptive => "adaptive",
+                MachineWait::Block => "block",
+                MachineWait::Spin => "spin",
+            }
+            .to_owned(),
+            machine.cpu.map_or("any".to_owned(), |cpu| cpu.to_string()),
+            if machine.introduce { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    table
+}
+
+/// Clients of machines with limits of their own.
+fn client_table(machines: &[MachineOutline]) -> Table {
+    let mut table = table(&["machine", "client", "sockets", "buffers", "share"], 5);
+    for (machine, client) in machines
+        .iter()
+        .flat_map(|machine| machine.limits.iter().map(move |client| (machine, client)))
+    {
+        table.add_row([
+            machine.name.clone(),
+            client.guest.clone(),
+            client.sockets_max.to_string(),
+            Bytes(client.buffers_bytes_max).to_string(),
+            client.share.to_string(),
+        ]);
+    }
+    table
+}
+
+fn route_table(machines: &[MachineOutline]) -> Table {
+    let mut table = table(&["machine", "destination", "over"], 3);
+    for machine in machines {
+        for (to, via) in &machine.routes {
+            table.add_row([&machine.name, to, via]);
+        }
+    }
+    table
+}
+
+/// The LANs and lines that machines are at.
+fn interface_table(machines: &[MachineOutline]) -> Table {
+    let mut table = table(&["machine", "lan or line", "as", "addresses", "MTU", "driver"], 6);
+    for machine in machines {
         let mut add = |at: [String; 5]| {
-            let of_machine = [
-                machine.name.clone(),
-                list(&machine.clients),
-                machine.sockets_max.to_string(),
-                Bytes(machine.buffers_bytes_max).to_string(),
-            ];
-            table.add_row(of_machine.into_iter().chain(at));
+            table.add_row([machine.name.clone()].into_iter().chain(at));
         };
         for interface in &machine.interfaces {
             add([

@@ -18,7 +18,7 @@ use crate::output::{Output, counted, print, print_json, say};
 /// docs/import.md has every statement. The exit code is 0 if a file is made, and 1 if the profile has nothing to make one of.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The profile, as text
+    /// The profile, as text; - reads standard input
     profile: PathBuf,
     /// Write the system file there, where nothing must be yet, instead of to standard output
     #[arg(long, value_name = "FILE")]
@@ -57,7 +57,10 @@ struct Row<'a> {
 /// The profile cannot be read, nothing could be made of it, or the file cannot be written.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let Arguments { profile, output, name, json } = arguments;
-    let source = profile::read(profile)?;
+    let source = match profile.as_os_str() == "-" {
+        true => profile::read_from("standard input", || Ok(std::io::stdin().lock()))?,
+        false => profile::read(profile)?,
+    };
     // Before the work, and before anything is said.
     let fresh = output.as_deref().map(create).transpose()?;
     let import = profile::import(&source, *name).map_err(|findings| {

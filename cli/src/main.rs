@@ -22,6 +22,7 @@ mod outcome;
 mod output;
 mod peer;
 mod present;
+mod processors;
 mod query;
 mod receive;
 mod route;
@@ -37,6 +38,7 @@ mod top;
 mod transfer;
 mod up;
 mod volume;
+mod ways;
 
 use clap::{CommandFactory, Parser, Subcommand};
 

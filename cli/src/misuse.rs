@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use clap::Command;
+use clap::builder::PossibleValue;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command};
 use host::near::{near, question};
 
 use crate::output::say;
@@ -16,6 +17,15 @@ pub fn exit(error: &clap::Error, program: &mut Command) -> ExitCode {
     if let Some(command) = explained(program, &words) {
         // A reader that is gone has read enough.
         let _ = command.clone().print_long_help();
+        return ExitCode::SUCCESS;
+    }
+    if let Some((command, value)) = valued(program, &words) {
+        let (name, help) = (command.get_bin_name().unwrap_or("siga"), value.get_help());
+        let help = help.map(|help| format!(": {help}")).unwrap_or_default();
+        let help =
+            format!("{name} {}{help}\n\n{}", value.get_name(), command.clone().render_long_help());
+        // A reader that is gone has read enough.
+        let _ = crate::output::print(help.trim_end());
         return ExitCode::SUCCESS;
     }
     let command = named(program, words.into_iter());
@@ -50,6 +60,18 @@ fn explained<'a>(program: &'a Command, words: &[String]) -> Option<&'a Command> 
         command = command.find_subcommand(word)?;
     }
     is_asked_twice.then_some(command)
+}
+
+/// The command, and the value of one of its words, whose help `siga help query line` asks for. None of anything else.
+fn valued<'a>(program: &'a Command, words: &[String]) -> Option<(&'a Command, PossibleValue)> {
+    let [help, commands @ .., value] = words else { return None };
+    let mut command = program;
+    for word in commands {
+        command = command.find_subcommand(word)?;
+    }
+    let mut values = command.get_positionals().flat_map(Arg::get_possible_values);
+    let value = values.find(|known| help == "help" && known.matches(value, false))?;
+    Some((command, value))
 }
 
 /// A line about an unknown word. None for everything else that can be wrong, which clap says well.
@@ -108,6 +130,20 @@ mod tests {
         program.build();
         let words = words.iter().map(|word| (*word).to_owned());
         sentence(&error, named(&program, words))
+    }
+
+    #[test]
+    fn value_of_a_word_has_help_too() {
+        let valued = |words: &[&str]| {
+            let program = Arguments::command();
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            valued(&program, &words).map(|(_, value)| value.get_help().unwrap().to_string())
+        };
+        let line = valued(&["help", "query", "line"]).unwrap();
+        assert!(line.starts_with("The lines that the system file describes"), "{line}");
+        for words in [&["help", "query", "lnie"][..], &["query", "line"], &["help", "line"], &[]] {
+            assert_eq!(valued(words), None, "{words:?}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use host::report::SystemReport;
 use siga::host::Observer;
 
 /// Asks the host for its report. None if there is no host, or if this user may not observe.
-fn report(socket: &Path) -> Option<SystemReport> {
+pub fn report(socket: &Path) -> Option<SystemReport> {
     Observer::attach(socket).ok()?.query().ok()
 }
 
@@ -20,6 +20,11 @@ pub fn guest_meant(socket: &Path, name: &str) -> String {
 /// The question after LANs that were probably meant by `name`, or which LANs there are.
 pub fn lan_meant(socket: &Path, name: &str) -> String {
     let report = report(socket).unwrap_or_default();
+    if report.lines.iter().any(|line| line.name == name) {
+        return format!(
+            "; {name} is a line, which siga route and siga tcpip serve take with --line"
+        );
+    }
     let lans: Vec<&str> = report.lans.iter().map(|lan| lan.name.as_str()).collect();
     match asked(name, lans.iter().copied()) {
         meant if meant.is_empty() && !lans.is_empty() => format!("; it has {}", lans.join(", ")),

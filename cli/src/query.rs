@@ -132,7 +132,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
                     later = Some(observer.query().map_err(Outcome::no)?);
                 }
                 let drivers = drivers(&report, later.as_ref().unwrap_or(&report));
-                print_stacks(&report.lans, &report.lines, &drivers)?;
+                print_stacks(&report, &drivers)?;
                 &[]
             }
             Subject::Dasd => &[volumes(units), devices(units)],
@@ -172,16 +172,17 @@ fn part(report: &SystemReport, subjects: &[Subject]) -> Result<serde_json::Value
     if subjects.is_empty() {
         return Ok(part);
     }
-    let wanted = subjects.iter().map(|subject| match subject {
-        Subject::Guest => "guests",
-        Subject::Path | Subject::Iucv => "paths",
-        Subject::Resource => "resources",
-        Subject::Lan | Subject::Tcpip => "lans",
-        Subject::Line => "lines",
-        Subject::Dasd | Subject::Channel => "control_units",
-        Subject::Limits => "limits",
+    let wanted = subjects.iter().flat_map(|subject| match subject {
+        Subject::Guest => &["guests"][..],
+        Subject::Path | Subject::Iucv => &["paths"],
+        Subject::Resource => &["resources"],
+        Subject::Lan => &["lans"],
+        Subject::Tcpip => &["lans", "stacks"],
+        Subject::Line => &["lines"],
+        Subject::Dasd | Subject::Channel => &["control_units"],
+        Subject::Limits => &["limits"],
     });
-    let wanted: Vec<&str> = wanted.collect();
+    let wanted: Vec<&str> = wanted.copied().collect();
     if let Some(members) = part.as_object_mut() {
         members.retain(|name, _| wanted.contains(&name.as_str()) || name == "now_ns");
     }
@@ -411,19 +412,48 @@ fn passes_from(member: &MemberReport) -> String {
 
 /// The lines and their ends.
 fn lines(lines: &[LineReport]) -> Table {
-    let mut table =
-        table(&["line", "kind", "MTU", "state", "guest", "address", "guest", "address"], 2);
+    let heads = ["line", "kind", "MTU", "state", "guest", "address", "guest", "address", "missing"];
+    let mut table = table(&heads, 2);
+    for column in table.column_iter_mut().skip(3) {
+        column.set_cell_alignment(CellAlignment::Left);
+    }
     for line in lines {
-        let state = match line.state {
-            LineState::Up => "up",
-            LineState::Down => "down",
-            _ => "-",
-        };
         let ends = line.ends.iter().flat_map(|end| [end.guest.clone(), end.address.clone()]);
-        let head = [line.name.clone(), line.kind.clone(), line.mtu.to_string(), state.to_owned()];
-        table.add_row(head.into_iter().chain(ends));
+        let head =
+            [line.name.clone(), line.kind.clone(), line.mtu.to_string(), state_of(line).to_owned()];
+        table.add_row(head.into_iter().chain(ends).chain([missing(line)]));
     }
     table
+}
+
+/// Who or what a line that is down lacks.
+pub fn missing(line: &LineReport) -> String {
+    let lacking = |has: fn(&LineEndReport) -> bool| -> Vec<&str> {
+        let ends = line.ends.iter().filter(|end| !has(end));
+        ends.map(|end| end.guest.as_str()).collect()
+    };
+    let (absent, apart) = (lacking(|end| end.is_attached), lacking(|end| end.is_connected));
+    match (&absent[..], &apart[..], line.kind.as_str()) {
+        _ if line.state == LineState::Up => String::new(),
+        ([one], ..) => format!("{one} is not attached"),
+        ([one, other, ..], ..) => format!("{one} and {other} are not attached"),
+        (_, [one], "ctc") => format!("{one} has not opened its end of the adapter"),
+        (_, [one, other, ..], "ctc") => {
+            format!("{one} and {other} have not opened their ends of the adapter")
+        }
+        (_, [one], _) => format!("{one} does not say that its path is this line"),
+        (_, [one, other, ..], _) => format!("{one} and {other} have no path for this line"),
+        (_, [], _) => "the ends are still connecting".to_owned(),
+    }
+}
+
+/// Whether a line is up, in a word.
+fn state_of(line: &LineReport) -> &'static str {
+    match line.state {
+        LineState::Up => "up",
+        LineState::Down => "down",
+        _ => "-",
+    }
 }
 
 /// The lines, and what their drivers do.
@@ -552,10 +582,11 @@ fn print_lans(before: &SystemReport, report: &SystemReport) -> Result<(), Outcom
     }
 }
 
-/// The stacks of all members that have one.
-fn print_stacks(lans: &[LanReport], lines: &[LineReport], drivers: &Table) -> Result<(), Outcome> {
+/// All stacks.
+fn print_stacks(report: &SystemReport, drivers: &Table) -> Result<(), Outcome> {
+    let SystemReport { lans, lines, .. } = report;
     let heads = [
-        "lan",
+        "lan or line",
         "guest",
         "connections",
         "time-wait",
@@ -566,9 +597,11 @@ fn print_stacks(lans: &[LanReport], lines: &[LineReport], drivers: &Table) -> Re
         "bytes of one",
     ];
     let mut overviews = table(&heads, 2);
-    let heads = ["guest", "lan", "VLAN", "address", "MAC", "MTU", "passes on from"];
+    let heads = ["guest", "lan or line", "VLAN", "address", "MAC", "MTU", "passes on from"];
     let mut interfaces = table(&heads, 5);
-    let mut routes = table(&["guest", "destination", "over", "lan"], 4);
+    let heads = ["guest", "line", "state", "address", "partner", "partner's address"];
+    let mut ends = table(&heads, 6);
+    let mut routes = table(&["guest", "destination", "over", "lan or line"], 4);
     let mut neighbours = table(&["lan", "address", "MAC", "guest"], 4);
     let heads = [
         "guest",
@@ -598,96 +631,96 @@ fn print_stacks(lans: &[LanReport], lines: &[LineReport], drivers: &Table) -> Re
     let mut clients = table(&heads, 2);
     let mut counters = table(&["guest", "counted"], 2);
     let mut unshown = Vec::new();
-    for lan in lans {
-        let stacks = lan.members.iter().filter_map(|member| Some((member, member.stack.as_ref()?)));
-        for (member, stack) in stacks {
-            let pool = &stack.pool;
-            let name = name_of(&member.guest, stack);
-            overviews.add_row([
-                lan.name.clone(),
+    for one in each_stack(report) {
+        let StackOf { place, member, stack, .. } = one;
+        let (name, pool) = (one.name(), &stack.pool);
+        overviews.add_row([
+            place.to_owned(),
+            name.to_owned(),
+            stack.connections.to_string(),
+            stack.time_wait.to_string(),
+            pool.in_use.to_string(),
+            pool.high_water.to_string(),
+            pool.in_use_max.to_string(),
+            pool.free.to_string(),
+            pool.buffer_bytes.to_string(),
+        ]);
+        // The LANs and lines that the stack is at.
+        let mut own = vec![place];
+        for interface in &stack.interfaces {
+            let address = interface.address.to_string();
+            // A stack at several LANs is several members.
+            let (at, of) = match (interface.lan, member) {
+                (0, Some(_)) => (place, member),
+                _ => {
+                    let others = lans.iter().filter(|other| other.name != place);
+                    let line = line_of(lines, &address).map(|line| (line, None));
+                    lan_of(others, &address).or(line).unwrap_or(("-", None))
+                }
+            };
+            ends.add_rows(line_ends(lines, name, &address));
+            own.push(at);
+            interfaces.add_row([
                 name.to_owned(),
-                stack.connections.to_string(),
-                stack.time_wait.to_string(),
-                pool.in_use.to_string(),
-                pool.high_water.to_string(),
-                pool.in_use_max.to_string(),
-                pool.free.to_string(),
-                pool.buffer_bytes.to_string(),
+                at.to_owned(),
+                interface.vlan.map_or("-".to_owned(), |vlan| vlan.to_string()),
+                address,
+                of.map_or("-".to_owned(), |of| of.mac.clone()),
+                interface.mtu.to_string(),
+                match interface.forwards {
+                    true => of.map_or("all".to_owned(), passes_from),
+                    false => "-".to_owned(),
+                },
             ]);
-            // The LANs that the stack is at.
-            let mut own = vec![lan.name.as_str()];
-            for interface in &stack.interfaces {
-                let address = interface.address.to_string();
-                // A stack at several LANs is several members.
-                let (at, of) = match interface.lan {
-                    0 => (lan.name.as_str(), Some(member)),
-                    _ => {
-                        let others = lans.iter().filter(|other| other.name != lan.name);
-                        let line = line_of(lines, &address).map(|line| (line, None));
-                        lan_of(others, &address).or(line).unwrap_or(("-", None))
-                    }
-                };
-                own.push(at);
-                interfaces.add_row([
-                    name.to_owned(),
-                    at.to_owned(),
-                    interface.vlan.map_or("-".to_owned(), |vlan| vlan.to_string()),
-                    address,
-                    of.map_or("-".to_owned(), |of| of.mac.clone()),
-                    interface.mtu.to_string(),
-                    match interface.forwards {
-                        true => of.map_or("all".to_owned(), passes_from),
-                        false => "-".to_owned(),
-                    },
-                ]);
-                let range = lans.iter().find(|lan| lan.name == at).map(|lan| lan.range.as_str());
-                let peer = peer_over(lines, &interface.address.to_string());
-                let to = range.or(peer).unwrap_or("-");
-                let row = [name, to, "-", at].map(str::to_owned);
-                if interface.vlan.is_none() {
-                    routes.add_row(row);
-                }
+            let range = lans.iter().find(|lan| lan.name == at).map(|lan| lan.range.as_str());
+            let peer = peer_over(lines, &interface.address.to_string());
+            let to = range.or(peer).unwrap_or("-");
+            let row = [name, to, "-", at].map(str::to_owned);
+            if interface.vlan.is_none() {
+                routes.add_row(row);
             }
-            for route in &stack.routes {
-                let via = route.via.to_string();
-                let at = lans.iter().filter(|lan| own.contains(&lan.name.as_str()));
-                let at = lan_of(at, &via).map(|(lan, _)| lan).or_else(|| line_of(lines, &via));
-                let at = at.filter(|_| route.is_there).unwrap_or("nobody is there");
-                routes.add_row([name, &route.to, &via, at]);
-            }
-            for client in &stack.clients {
-                clients.add_row([
-                    name.to_owned(),
-                    client.guest.clone(),
-                    client.sockets.to_string(),
-                    client.sockets_max.to_string(),
-                    Bytes(client.buffers_bytes).to_string(),
-                    Bytes(client.buffers_bytes_max).to_string(),
-                    client.requests.to_string(),
-                    client.bytes_in.to_string(),
-                    client.bytes_out.to_string(),
-                    client.refused.to_string(),
-                    client.turns_cut.to_string(),
-                ]);
-            }
-            let mut shown = 0;
-            for socket in &stack.sockets {
-                match socket.remote {
-                    Some(remote) => {
-                        shown += 1;
-                        connections.add_row(connection_row(name, socket, remote));
-                    }
-                    None => {
-                        sockets.add_row(socket_row(name, socket));
-                    }
-                }
-            }
-            if stack.connections > shown {
-                unshown.push((name, stack.connections - shown));
-            }
-            let counted = stack.counters.iter().map(|(what, count)| format!("{what} {count}"));
-            counters.add_row([name.to_owned(), counted.collect::<Vec<_>>().join(", ")]);
         }
+        for route in &stack.routes {
+            let via = route.via.to_string();
+            let at = lans.iter().filter(|lan| own.contains(&lan.name.as_str()));
+            let at = lan_of(at, &via).map(|(lan, _)| lan).or_else(|| line_of(lines, &via));
+            let at = at.filter(|_| route.is_there).unwrap_or("nobody is there");
+            routes.add_row([name, &route.to, &via, at]);
+        }
+        for client in &stack.clients {
+            clients.add_row([
+                name.to_owned(),
+                client.guest.clone(),
+                client.sockets.to_string(),
+                client.sockets_max.to_string(),
+                Bytes(client.buffers_bytes).to_string(),
+                Bytes(client.buffers_bytes_max).to_string(),
+                client.requests.to_string(),
+                client.bytes_in.to_string(),
+                client.bytes_out.to_string(),
+                client.refused.to_string(),
+                client.turns_cut.to_string(),
+            ]);
+        }
+        let mut shown = 0;
+        for socket in &stack.sockets {
+            match socket.remote {
+                Some(remote) => {
+                    shown += 1;
+                    connections.add_row(connection_row(name, socket, remote));
+                }
+                None => {
+                    sockets.add_row(socket_row(name, socket));
+                }
+            }
+        }
+        if stack.connections > shown {
+            unshown.push((name, stack.connections - shown));
+        }
+        let counted = stack.counters.iter().map(|(what, count)| format!("{what} {count}"));
+        counters.add_row([name.to_owned(), counted.collect::<Vec<_>>().join(", ")]);
+    }
+    for lan in lans {
         for member in &lan.members {
             for address in &member.addresses {
                 neighbours.add_row([&lan.name, address, &member.mac, &member.guest]);
@@ -697,7 +730,7 @@ fn print_stacks(lans: &[LanReport], lines: &[LineReport], drivers: &Table) -> Re
     if overviews.row_count() == 0 {
         return print(overviews);
     }
-    let parts = [&overviews, &clients, drivers, &interfaces, &routes, &neighbours];
+    let parts = [&overviews, &clients, drivers, &interfaces, &ends, &routes, &neighbours];
     let parts = parts.into_iter().chain([&connections, &sockets]);
     for part in parts.filter(|part| part.row_count() > 0) {
         print(format!("{part}\n"))?;
@@ -764,19 +797,48 @@ fn drivers(before: &SystemReport, report: &SystemReport) -> Table {
     table
 }
 
-/// The drivers of all stacks, by the guest that shows the stack and the number of the LAN.
-fn each_driver(report: &SystemReport) -> impl Iterator<Item = ((&str, u16), &StackDriverReport)> {
-    let stacks = each_member(report)
-        .filter_map(|((_, guest), member)| member.stack.as_ref().map(|stack| (guest, stack)));
-    stacks.flat_map(|(guest, stack)| {
-        let name = name_of(guest, stack);
-        stack.drivers.iter().map(move |driver| ((name, driver.lan), driver))
+/// The drivers of all stacks, by the name of the stack and the number of the LAN.
+pub fn each_driver(
+    report: &SystemReport,
+) -> impl Iterator<Item = ((&str, u16), &StackDriverReport)> {
+    each_stack(report).flat_map(|one| {
+        let drivers = one.stack.drivers.iter();
+        drivers.map(move |driver| ((one.name(), driver.lan), driver))
     })
 }
 
-/// What a stack is called: as the TCPIP machine that it is, or as the guest on whose board it shows itself.
-fn name_of<'a>(guest: &'a str, stack: &'a StackReport) -> &'a str {
-    stack.machine.as_deref().unwrap_or(guest)
+/// A stack, and where it shows itself.
+#[derive(Clone, Copy, Debug)]
+pub struct StackOf<'a> {
+    /// The LAN, or the line of a stack that is at lines alone.
+    pub place: &'a str,
+    /// The guest there.
+    pub guest: &'a str,
+    /// The guest's membership. None at a line.
+    pub member: Option<&'a MemberReport>,
+    pub stack: &'a StackReport,
+}
+
+impl<'a> StackOf<'a> {
+    /// What the stack is called: as the TCPIP machine that it is, or as the guest that shows it.
+    pub fn name(&self) -> &'a str {
+        self.stack.machine.as_deref().unwrap_or(self.guest)
+    }
+}
+
+/// All stacks: those at LANs, then those at lines alone.
+pub fn each_stack(report: &SystemReport) -> impl Iterator<Item = StackOf<'_>> {
+    let members = each_member(report).filter_map(|((place, guest), member)| {
+        Some(StackOf { place, guest, member: Some(member), stack: member.stack.as_ref()? })
+    });
+    let at_lines = report.stacks.iter().map(|of| {
+        let is_end = |line: &&LineReport| line.ends.iter().any(|end| end.guest == of.guest);
+        let line = report.lines.iter().find(is_end);
+        // A line that the system file does not describe has no name that the host knows.
+        let place = line.map_or("-", |line| line.name.as_str());
+        StackOf { place, guest: &of.guest, member: None, stack: &of.stack }
+    });
+    members.chain(at_lines)
 }
 
 /// The first of some LANs of which a member has this address, and the member.
@@ -795,6 +857,30 @@ fn line_of<'a>(lines: &'a [LineReport], address: &str) -> Option<&'a str> {
     let mut lines = lines.iter();
     let found = lines.find(|line| line.ends.iter().any(|end| end.address == address));
     found.map(|line| line.name.as_str())
+}
+
+/// The lines that a stack is at with this address, each with its state and its partner.
+fn line_ends<'a>(
+    lines: &'a [LineReport],
+    stack: &'a str,
+    address: &'a str,
+) -> impl Iterator<Item = [String; 6]> {
+    let pairs = lines.iter().filter_map(|line| Some((line, line.ends.first_chunk::<2>()?)));
+    pairs.filter_map(move |(line, [one, other])| {
+        let (own, partner) = match address {
+            _ if one.address == address => (one, other),
+            _ if other.address == address => (other, one),
+            _ => return None,
+        };
+        Some([
+            stack.to_owned(),
+            line.name.clone(),
+            state_of(line).to_owned(),
+            own.address.clone(),
+            partner.guest.clone(),
+            partner.address.clone(),
+        ])
+    })
 }
 
 /// The address at the other end of the line at one of whose ends an address is.

@@ -2,27 +2,28 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use host::system::line::LineKind;
 use os::signals::HeldSignals;
 use port::member::Options;
 use serde::Serialize;
-use siga::lan::{Lan, LanName};
-use siga::line::{Line, LineEnd, LineOptions, MTU};
+use siga::Wait;
+use siga::lan::Lan;
+use siga::line::{Line, State};
 use siga::tcpip::{
-    Counter, Prefix, Route, Routing, STACK_LANS_MAX, Stack, StackOptions, StackVlan,
+    Counter, Prefix, Routing, STACK_LANS_MAX, Stack, StackLine, StackOptions, StackVlan,
 };
 
-use siga::{Name, Wait};
-
-use crate::lines::medium;
 use crate::member::{WaitKind, attach_line, join_at, pin};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say, try_say};
-use crate::peer::{Peer, attach_name};
+use crate::peer::attach_name;
+use crate::present::report;
+use crate::query::missing;
 use crate::socket::Socket;
+use crate::ways::{WrittenLine, WrittenRoute};
 
 /// Pass packets on between LANs, between the VLANs of one, and over lines
 ///
@@ -51,7 +52,8 @@ pub struct Arguments {
     /// A VLAN that the system file puts us into, and the network that is in it, like hs0:7=10.1.7.0/24
     #[arg(long, value_name = "LAN:NUMBER=NETWORK")]
     vlan: Vec<WrittenVlan>,
-    /// A line: its name, the guest and the address of this end and those of the other, the MTU unless 9216, and ctc if the host serves it over a
+    /// A line: its name, the guest and the address of this end and those of the other, the MTU if
+    /// it is not that of the system file, and ctc if the host serves it over a
     /// channel-to-channel adapter, like line0=LEFT:10.9.0.1,RIGHT:10.9.0.2 or line0=LEFT:10.9.0.1,RIGHT:10.9.0.2,32760,ctc
     #[arg(long, value_name = "NAME=GUEST:ADDRESS,GUEST:ADDRESS[,MTU][,ctc]")]
     line: Vec<WrittenLine>,
@@ -92,42 +94,6 @@ impl FromStr for AtLan {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct WrittenRoute {
-    to: Prefix,
-    via: Peer,
-}
-
-impl FromStr for WrittenRoute {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<WrittenRoute, String> {
-        let right = || "must be like 10.9.0.0/16=10.1.0.9 or 10.9.0.0/16=router".to_owned();
-        let (to, via) = text.split_once('=').ok_or_else(right)?;
-        let to: Prefix = to.parse().map_err(|error| format!("{error}"))?;
-        let via: Peer = via.parse().map_err(|_| right())?;
-        if let Peer::At(via) = via
-            && via.is_ipv4() != to.address().is_ipv4()
-        {
-            return Err("network and gateway must be of one family of addresses".to_owned());
-        }
-        Ok(WrittenRoute { to, via })
-    }
-}
-
-impl WrittenRoute {
-    /// The route. A guest is looked for on the LANs in their order.
-    fn route(self, lans: &mut [Lan]) -> Result<Route, Outcome> {
-        let WrittenRoute { to, via } = self;
-        let is_near = |via: &IpAddr| via.is_ipv4() == to.address().is_ipv4();
-        let found = lans.iter_mut().flat_map(|lan| via.addresses(lan)).find(is_near);
-        let via = found.ok_or_else(|| {
-            Outcome::No(format!("--to {to}={via}: no such guest is on these LANs now, or it has no address of this family"))
-        })?;
-        Ok(Route { to, via })
-    }
-}
-
 #[derive(Clone, Debug)]
 struct WrittenVlan {
     lan: String,
@@ -146,58 +112,6 @@ impl FromStr for WrittenVlan {
         let number = number.ok_or_else(right)?;
         let network = network.parse().map_err(|error| format!("{error}"))?;
         Ok(WrittenVlan { lan: lan.to_owned(), number, network })
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct WrittenLine {
-    name: LanName,
-    guest: Name,
-    end: LineEnd,
-    mtu: usize,
-    kind: LineKind,
-}
-
-impl FromStr for WrittenLine {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<WrittenLine, String> {
-        let right = || "must be like line0=LEFT:10.9.0.1,RIGHT:10.9.0.2".to_owned();
-        let (name, ends) = text.split_once('=').ok_or_else(right)?;
-        let name = name.parse().map_err(|_| right())?;
-        let mut parts = ends.split(',');
-        let mut end = || -> Result<(Name, IpAddr), String> {
-            let (guest, address) =
-                parts.next().and_then(|end| end.split_once(':')).ok_or_else(right)?;
-            let guest = guest.to_ascii_uppercase().parse().map_err(|_| right())?;
-            Ok((guest, address.parse().map_err(|_| right())?))
-        };
-        let (guest, address) = end()?;
-        let (partner, peer_address) = end()?;
-        let mut next = parts.next();
-        let mtu = next.and_then(|mtu| mtu.parse().ok());
-        if mtu.is_some() {
-            next = parts.next();
-        }
-        let kind = match next {
-            None => LineKind::Iucv,
-            Some("ctc") => LineKind::Ctc,
-            Some(_) => return Err(right()),
-        };
-        if parts.next().is_some() {
-            return Err(right());
-        }
-        let (end, mtu) = (LineEnd { partner, address, peer_address }, mtu.unwrap_or(MTU));
-        Ok(WrittenLine { name, guest, end, mtu, kind })
-    }
-}
-
-impl WrittenLine {
-    fn line(&self, arguments: &Arguments) -> Result<Line, Outcome> {
-        let WrittenLine { name, guest, end, mtu, kind } = self;
-        let wait = Wait::from(arguments.wait);
-        let options = LineOptions { medium: medium(*kind), name: Some(*name), mtu: *mtu, wait };
-        attach_line(&arguments.socket.path()?, *guest, end, &options)
     }
 }
 
@@ -250,6 +164,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         return Err(Outcome::Usage(what));
     }
     let vlans = vlans(arguments)?;
+    let path = arguments.socket.path()?;
+    // Before anybody is attached: a line that the system file has otherwise would never be up.
+    let line_options = {
+        let report = (!line.is_empty()).then(|| report(&path)).flatten();
+        let wait = Wait::from(arguments.wait);
+        let options = line.iter().map(|line| line.options(report.as_ref(), wait));
+        options.collect::<Result<Vec<_>, Outcome>>()?
+    };
     let mut joined: Vec<Lan> =
         (0..lans.len()).map(|number| join(arguments, number)).collect::<Result<_, _>>()?;
     let members = joined.iter().map(|lan| UpMember {
@@ -259,15 +181,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         routes_from: lan.own().routes_from.iter().map(Prefix::to_string).collect(),
     });
     let members = members.collect();
-    let ends = line.iter().map(|line| line.line(arguments));
+    let ends = line.iter().zip(&line_options);
+    let ends = ends.map(|(line, options)| attach_line(&path, line.guest, &line.end, options));
     let ends = ends.collect::<Result<Vec<Line>, Outcome>>()?;
-    let lines = line.iter().map(|line| UpLine {
+    let lines = line.iter().zip(&line_options).map(|(line, options)| UpLine {
         name: line.name.to_string(),
         guest: line.guest.to_string(),
         address: line.end.address,
         partner: line.end.partner.to_string(),
         partner_address: line.end.peer_address,
-        mtu: line.mtu,
+        mtu: options.mtu,
     });
     let up = Up { members, lines: lines.collect() };
     let routes = to.iter().map(|written| written.route(&mut joined)).collect::<Result<_, _>>()?;
@@ -294,10 +217,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         let all: Vec<String> = members.chain(up.lines.iter().map(line)).collect();
         say(format_args!("passing packets on: {}", all.join("; ")));
     }
-    let mut told = Told::default();
+    let (mut told, mut told_of_lines) = (Told::default(), ToldOfLines::default());
     loop {
         os::poller::wait_readable(&held, Some(LOOK)).map_err(Outcome::no)?;
         told.tell(&stack);
+        told_of_lines.tell(&path, &stack);
         while let Some(signal) = held.take().map_err(Outcome::no)? {
             if signal.asks_to_end() {
                 if output.json {
@@ -331,6 +255,46 @@ impl Told {
             self.0 = refused;
         }
     }
+}
+
+/// Lines that were said to be up or down, by their numbers in the stack, so that each change is said once.
+#[derive(Debug, Default)]
+struct ToldOfLines(BTreeMap<usize, bool>);
+
+impl ToldOfLines {
+    /// Says which lines are up or down now and were not before. Why one is down is asked of the host.
+    fn tell(&mut self, socket: &Path, stack: &Stack) {
+        for line in stack.lines().unwrap_or_default() {
+            let is_up = matches!(line.state, State::Idle | State::Tx);
+            if self.0.get(&line.number) == Some(&is_up) {
+                continue;
+            }
+            let name = line.name.map(|name| name.to_string()).unwrap_or_default();
+            let partner = line.end.partner;
+            let is_said = match is_up {
+                true => try_say(format_args!("siga: {name} is up, to {partner}")),
+                false => try_say(format_args!("siga: {name} is down: {}", why_down(socket, &line))),
+            };
+            if is_said {
+                self.0.insert(line.number, is_up);
+            }
+        }
+    }
+}
+
+/// Why a line is down, as far as that is known.
+fn why_down(socket: &Path, line: &StackLine) -> String {
+    let partner = line.end.partner;
+    if line.state == State::ConnectError {
+        return format!(
+            "the host does not allow the connection to {partner}, or a limit is reached: the system file must have the line"
+        );
+    }
+    let report = report(socket).unwrap_or_default();
+    let mut lines = report.lines.iter();
+    let of_host = lines.find(|of| line.name.is_some_and(|name| of.name == name.as_str()));
+    let missing = of_host.map(missing).filter(|missing| !missing.is_empty());
+    missing.unwrap_or_else(|| format!("{partner} is not connected"))
 }
 
 /// Collects the counters that are not zero, as `--json` prints them at the end.

@@ -3,13 +3,15 @@
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use siga::Name;
+use siga::error::Problem;
 use siga::host::{ObserveError, Observer};
 use siga::lan::LanName;
 use siga::tcpip::Placement;
 
 use crate::outcome::Outcome;
-use crate::output::{Output, print, print_json};
+use crate::output::{Output, print, print_json, say};
 use crate::peer::attach_name;
+use crate::processors::is_there;
 use crate::socket::Socket;
 
 /// Change a TCPIP machine while it runs
@@ -27,8 +29,9 @@ enum Subject {
 /// Move the driver of a LAN of a TCPIP machine to another processor, or into the machine
 ///
 /// The driver moves while traffic flows, and no frame is lost. Only root and the host's own user may do that. It lasts until the machine ends: cpu of
-/// [[tcpip.interface]] in the system file says where a driver begins. `siga query tcpip` shows the drivers. If the machine cannot have a driver on that
-/// processor, the driver runs inline, and the exit code is 1.
+/// [[tcpip.interface]] in the system file says where a driver begins. `siga query tcpip` shows the drivers. A processor that is not there stands
+/// for the base processor: the driver runs inline. If the machine may not use the processor, or serves on it itself, the driver runs inline too, and the exit
+/// code is 1.
 ///
 /// For example: siga set tcpip TCPIP driver hs0 cpu 1
 #[derive(Debug, Args)]
@@ -71,6 +74,12 @@ struct Set {
     processor: Option<usize>,
 }
 
+/// Returns true if the system file has a line of this name.
+fn is_line(observer: &Observer, name: LanName) -> bool {
+    let report = observer.query().unwrap_or_default();
+    report.lines.iter().any(|line| line.name == name.as_str())
+}
+
 pub fn run(Arguments { subject: Subject::Tcpip(arguments) }: &Arguments) -> Result<(), Outcome> {
     let Tcpip { machine, what: Setting::Driver, lan, place, number, output, socket } = arguments;
     let machine: Name = machine.parse().map_err(Outcome::no)?;
@@ -84,6 +93,9 @@ pub fn run(Arguments { subject: Subject::Tcpip(arguments) }: &Arguments) -> Resu
         // The host has answered before: it is the machine that does not.
         ObserveError::NoAnswer => Outcome::No(format!(
             "{machine} has not answered: the order for the driver of {lan} may still be carried out"
+        )),
+        ObserveError::Refused(Problem::NoLan) if is_line(&observer, *lan) => Outcome::No(format!(
+            "{machine}: {lan} is a line, whose driver always runs inline: must be a LAN of the machine"
         )),
         ObserveError::Refused(_) => Outcome::No(format!("{machine}: the driver of {lan}: {error}")),
         error => Outcome::no(error),
@@ -102,8 +114,15 @@ pub fn run(Arguments { subject: Subject::Tcpip(arguments) }: &Arguments) -> Resu
         None => print(format_args!("the driver of {lan} at {machine} runs inline"))?,
     }
     match wanted {
+        // As on the mainframe, a processor that is not there stands for the base processor.
+        Placement::Processor(number) if !is_there(number) => {
+            say(format_args!(
+                "siga: warning: there is no processor {number}: the driver of {lan} runs on the base processor, inline"
+            ));
+            Ok(())
+        }
         Placement::Processor(number) if placed == Placement::Inline => Err(Outcome::No(format!(
-            "{machine} has no processor {number}, may not use it, or serves on it itself: the driver of {lan} runs inline, on the processor of the machine"
+            "{machine} serves on processor {number} itself, or may not use it: the driver of {lan} runs inline, on the processor of the machine"
         ))),
         _ => Ok(()),
     }

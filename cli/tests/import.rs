@@ -47,6 +47,19 @@ STRAT  HS0
 ";
 
 #[test]
+fn profile_is_read_from_standard_input() {
+    let folder = Folder::new("input");
+    let profile = folder.write("PROFILE.TCPIP", PROFILE);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
+    let input = std::fs::File::open(folder.0.join(profile)).unwrap();
+    let output = command.args(["import", "-"]).stdin(input).output().unwrap();
+    let (out, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(out.starts_with("# Made by siga import from standard input: "), "{out}");
+    assert!(said.starts_with("standard input:2: DEVICE HS0 has no START: "), "{said}");
+}
+
+#[test]
 fn result_goes_to_standard_output_and_findings_beside_it() {
     let folder = Folder::new("output");
     let profile = folder.write("PROFILE.TCPIP", PROFILE);

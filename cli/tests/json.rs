@@ -77,26 +77,36 @@ fn guests_paths_and_buffers_are_objects() {
     assert_eq!(report.len(), 1);
     assert_eq!(
         names(&report[0]),
-        ["control_units", "guests", "lans", "limits", "lines", "now_ns", "paths", "resources"]
+        [
+            "control_units",
+            "guests",
+            "lans",
+            "limits",
+            "lines",
+            "now_ns",
+            "paths",
+            "resources",
+            "stacks"
+        ]
     );
     assert_eq!(report[0]["guests"][0]["name"], "CLIENT");
     let number = report[0]["paths"][0]["path"].to_string();
-    for (subject, member) in [
-        ("guest", "guests"),
-        ("path", "paths"),
-        ("resource", "resources"),
-        ("lan", "lans"),
-        ("line", "lines"),
-        ("tcpip", "lans"),
-        ("dasd", "control_units"),
-        ("channel", "control_units"),
-        ("limits", "limits"),
+    for (subject, members) in [
+        ("guest", &["guests"][..]),
+        ("path", &["paths"]),
+        ("resource", &["resources"]),
+        ("lan", &["lans"]),
+        ("line", &["lines"]),
+        ("tcpip", &["lans", "stacks"]),
+        ("dasd", &["control_units"]),
+        ("channel", &["control_units"]),
+        ("limits", &["limits"]),
     ] {
         let part = objects(&system, &["query", subject, "--json"]);
         assert_eq!(names(&part[0]), {
-            let mut both = [member, "now_ns"];
-            both.sort();
-            both
+            let mut all = [members, &["now_ns"]].concat();
+            all.sort();
+            all
         });
     }
     let limits = |flags: &[&str]| {

@@ -120,6 +120,35 @@ impl Source {
     }
 }
 
+/// A place in a file, for errors that are found once the file was read.
+#[derive(Clone)]
+pub struct Place {
+    source: Source,
+    span: Range<usize>,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{:?}", self.source.file().display(), self.span)
+    }
+}
+
+impl Place {
+    pub(crate) fn new(source: &Source, span: Range<usize>) -> Place {
+        Place { source: source.clone(), span }
+    }
+
+    /// An error here.
+    pub fn error(&self, what: impl Into<String>, right: impl Into<String>) -> FileError {
+        self.source.error(self.span.clone(), what, right)
+    }
+
+    /// The line, from 1.
+    pub fn line(&self) -> usize {
+        self.source.line_at(self.span.start)
+    }
+}
+
 /// The question for the words that were probably meant instead of an unknown field or value, of an error of `serde`: such an error
 /// has each word in backticks.
 fn meant(what: &str, right: &str) -> Option<String> {

@@ -257,10 +257,19 @@ struct Guest {
     /// Of the counters that it shows as a member of a LAN, and of what it shows of volumes.
     member: Option<[Charge; 2]>,
     shown: Option<[Charge; 2]>,
+    /// What its stack shows, if that is at lines alone.
+    stack: Option<StackShown>,
     /// How often it was refused a path, storage, a resource, or a connection that would wait for it.
     refused: Refused,
     /// Changes of the address table that it causes.
     writes: TokenBucket,
+}
+
+/// What a stack shows of itself, mapped.
+#[derive(Debug)]
+struct StackShown {
+    words: LentWords,
+    _charges: [Charge; 2],
 }
 
 /// Refusals of a guest's own limits.
@@ -650,6 +659,7 @@ impl Host {
                 | Request::Rejoin { .. }
                 | Request::JoinLan { .. }
                 | Request::ShowVolumes
+                | Request::ShowStack
         );
         lends && matches!(self.connections[&number].role, Role::Guest(_))
     }
@@ -717,6 +727,7 @@ impl Host {
             _charge: charge,
             member: None,
             shown: None,
+            stack: None,
             refused: Refused::default(),
             writes: self.accounts.writes_of_guest(owner, name),
         };

@@ -15,8 +15,7 @@
 //! Reading goes in steps: `word` takes the text apart, `statement` has the tables of the language, `read` applies them (with `operand` and `target`),
 //! `plan` looks names up and decides what each link becomes, `write` writes its `tables`. `docs/import.md` lists every statement.
 
-use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read};
 use std::path::Path;
 
 use fabric::name::Name;
@@ -72,17 +71,27 @@ pub fn import(source: &Source, machine: Name) -> Result<Import, Vec<Finding>> {
 /// # Errors
 /// [`FileError`] if it cannot be read, is too long, or is in EBCDIC.
 pub fn read(file: &Path) -> Result<Source, FileError> {
-    let name = file.display().to_string();
-    let empty = Source::of(&name, "");
+    read_from(&file.display().to_string(), || crate::config::open_plain(file))
+}
+
+/// Reads a profile from somewhere else, which errors call by this name.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_from<R: Read>(
+    name: &str,
+    open: impl FnOnce() -> io::Result<R>,
+) -> Result<Source, FileError> {
+    let empty = Source::of(name, "");
     let failed =
         |what: String, right: &str| FileError { line: None, ..empty.error(0..0, what, right) };
-    let opened = crate::config::open_plain(file).and_then(|opened| {
+    let opened = open().and_then(|opened| {
         let mut bytes = Vec::new();
-        File::take(opened, PROFILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+        opened.take(PROFILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     });
     let bytes = opened.map_err(|error| failed(format!("cannot be read: {error}"), ""))?;
-    decode(&name, &bytes).map_err(|(what, right)| failed(what, right))
+    decode(name, &bytes).map_err(|(what, right)| failed(what, right))
 }
 
 /// Takes the bytes of a profile as text: UTF-8, or else ISO 8859-1, of which a comment may have letters with accents.

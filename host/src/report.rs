@@ -36,6 +36,9 @@ pub struct SystemReport {
     /// The LANs, by name.
     #[serde(default)]
     pub lans: Vec<LanReport>,
+    /// The stacks that are at lines alone, by the guests that show them. A stack at a LAN is shown by a member of that.
+    #[serde(default)]
+    pub stacks: Vec<GuestStackReport>,
     /// The lines that the system file describes, in its order.
     #[serde(default)]
     pub lines: Vec<LineReport>,
@@ -414,6 +417,10 @@ pub struct LineEndReport {
     pub address: String,
     /// Whether the guest is attached.
     pub is_attached: bool,
+    /// Whether its driver has its part of what carries the line: over IUCV its side of the path to the partner, over an adapter a path to the
+    /// guest that serves the line.
+    #[serde(default)]
+    pub is_connected: bool,
     /// What its driver has counted since the line is up. None while the line is down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<DriverReport>,
@@ -485,6 +492,16 @@ pub struct MemberReport {
     /// Its TCP/IP stack, if it shows one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<StackReport>,
+}
+
+/// A TCP/IP stack that is at lines alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct GuestStackReport {
+    /// The guest at its end of the first of the lines.
+    pub guest: String,
+    /// The stack.
+    pub stack: StackReport,
 }
 
 /// A TCP/IP stack, as it says itself. It says so before it waits, and 20 times a second while it is at work.
@@ -621,7 +638,7 @@ impl From<ClientRow> for ClientReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InterfaceReport {
-    /// Which of the stack's LANs it is at, from 0 on. The first is the one that shows the stack.
+    /// Which of the stack's LANs and lines it is at, from 0 on. The first LAN, or line if there is no LAN, is the one that shows the stack.
     pub lan: u16,
     /// The VLAN of that LAN, if it is one.
     pub vlan: Option<u16>,

@@ -237,7 +237,7 @@ impl System {
     /// [`FileError`]: where, what is wrong, what would be right.
     pub fn parse(source: &Source) -> Result<System, FileError> {
         let written: Written = source.parse()?;
-        let warnings = warnings::warnings(source, &written);
+        let mut warnings = warnings::warnings(source, &written);
         let host = written.host;
         let mode = match host.mode {
             None => 0o600,
@@ -289,7 +289,9 @@ impl System {
         }
         let names: Vec<String> = written.tcpip.iter().map(|one| one.name().to_owned()).collect();
         let mut lines = line::rules(source, written.line, &rules, &names)?;
-        let machines = machine::rules(source, written.tcpip, &rules, &mut lans, &mut lines)?;
+        let machines =
+            machine::rules(source, written.tcpip, &rules, &mut lans, &mut lines, &mut warnings)?;
+        warnings.sort_by_key(|warning| warning.line);
         let gateways = lans.iter().filter_map(|lan| lan.outside.as_ref());
         rules.extend(gateways.map(|way| Rule::of_own(Pattern::Name(way.gateway))));
         for machine in &machines {

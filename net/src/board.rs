@@ -204,6 +204,11 @@ pub fn show(words: &Words, overview: &Overview, counters: &[u64]) {
     words.store(OVERVIEW_AT, EDITION, Ordering::Release);
 }
 
+/// Shows nothing, until the whole of a stack is shown again: its stack shows itself elsewhere.
+pub fn hide(words: &Words) {
+    words.store(OVERVIEW_AT, 0, Ordering::Release);
+}
+
 /// Shows a connection or a socket in a row, or that there is none.
 ///
 /// # Panics
@@ -431,6 +436,8 @@ mod tests {
         show_ways(&words, ways.into_iter());
         let shown = read(&lent).unwrap();
         assert_eq!((shown.ways, shown.rows), (ways.to_vec(), vec![rows[0], rows[2]]));
+        hide(&words);
+        assert_eq!(read(&lent), None);
     }
 
     #[test]

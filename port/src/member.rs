@@ -99,7 +99,7 @@ fn hint(error: &JoinLanError) -> &'static str {
             ": name one that the system file has; without a system file there is hs0"
         }
         JoinLanError::Refused { problem: Problem::AddressRefused, .. } => {
-            ": name one in its range with --address, or leave the option out"
+            ": name one in its range, or leave the choice to the host"
         }
         JoinLanError::Refused { problem: Problem::NotAuthorised, .. } => {
             ": the system file must name this guest in the LAN's members"

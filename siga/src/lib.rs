@@ -13,6 +13,8 @@ pub mod host;
 pub mod in_place;
 pub mod iucv;
 pub mod lan;
+#[cfg(any(feature = "disk", feature = "tcpip"))]
+mod lending;
 #[cfg(feature = "tcpip")]
 pub mod line;
 mod link;

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -57,6 +58,13 @@ pub enum ObserveError {
     /// The host closed the connection, or its answer is invalid.
     #[error("the host sent no valid answer: {0}")]
     Answer(String),
+}
+
+/// Readable once the host is gone, while no answer is awaited: a host sends an observer nothing else.
+impl AsFd for Observer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.packets.as_fd()
+    }
 }
 
 impl Observer {

@@ -7,10 +7,10 @@ use host::report::{
 };
 
 use super::counted::{Counted, HALVES, LAN, STACK};
-use super::disks;
 use super::page::Kind::{Counter, CounterNs, Gauge};
 use super::page::{Page, labels};
-use crate::query::{Subject, is_conversation};
+use super::{disks, lines};
+use crate::query::{StackOf, Subject, each_stack, is_conversation};
 
 /// Writes the metrics of the subjects, or of all. Each metric has its help and type, also if it has no samples.
 pub fn write(page: &mut Page, report: &SystemReport, subjects: &[Subject]) {
@@ -30,8 +30,13 @@ pub fn write(page: &mut Page, report: &SystemReport, subjects: &[Subject]) {
     if is_about(&[Subject::Lan]) {
         lans(page, &report.lans);
     }
+    if is_about(&[Subject::Line]) {
+        lines::lines(page, report);
+    }
     if is_about(&[Subject::Tcpip]) {
-        stacks(page, &report.lans);
+        stacks(page, report);
+        lines::clients(page, report);
+        lines::drivers(page, report);
     }
     if is_about(&[Subject::Dasd]) {
         disks::volumes(page, &report.control_units);
@@ -248,11 +253,21 @@ fn counted(page: &mut Page, prefix: &str, table: &[Counted], each: &[(String, &C
     }
 }
 
-fn stacks(page: &mut Page, lans: &[LanReport]) {
-    let members = lans.iter().flat_map(|lan| lan.members.iter().map(move |member| (lan, member)));
-    let stacks: Vec<(String, &StackReport)> = members
-        .filter_map(|(lan, member)| Some((at(lan, member), member.stack.as_ref()?)))
-        .collect();
+fn stacks(page: &mut Page, report: &SystemReport) {
+    let at = |one: StackOf<'_>| labels(&[("lan", &one.place), ("guest", &one.guest)]);
+    let stacks: Vec<(String, &StackReport)> =
+        each_stack(report).map(|one| (at(one), one.stack)).collect();
+    page.metric(
+        "siga_stack_info",
+        Gauge,
+        "1, with the TCPIP machine that the stack is, if it is one.",
+        |samples| {
+            for (at, stack) in &stacks {
+                let machine = stack.machine.as_deref().unwrap_or("");
+                samples.add(format!("{at},{}", labels(&[("machine", &machine)])), 1_u64);
+            }
+        },
+    );
     let mut each = |name, help, value: fn(&StackReport) -> u64| {
         page.metric(name, Gauge, help, |samples| {
             stacks.iter().for_each(|(at, stack)| samples.add(at.clone(), value(stack)));
@@ -338,7 +353,7 @@ fn limits(page: &mut Page, report: &SystemReport) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::exposition;
     use super::*;
@@ -370,16 +385,37 @@ mod tests {
         let pool = json!({
             "buffer_bytes": 1, "in_use": 2, "in_use_max": 3, "high_water": 4, "free": 5,
         });
+        let client = json!({
+            "guest": name, "sockets": 3, "sockets_max": 4, "buffers_bytes": 5,
+            "buffers_bytes_max": 6, "requests": 7, "bytes_in": 8, "bytes_out": 9, "refused": 10,
+            "turns_cut": 11,
+        });
+        let driver = json!({
+            "name": "hs0", "lan": 0, "processor": 2, "polls": 1, "polls_empty": 2, "frames_in": 3,
+            "frames_out": 4, "frames_waited": 5, "frames_dropped": 6, "sleeps": 7,
+            "processor_ns": 1_500_000_000_u64, "takeovers": 9, "moves": 10,
+        });
+        let end = |guest: &str, driver: Option<Value>| json!({ "guest": guest, "address": "10.9.0.1", "is_attached": true, "driver": driver });
+        let counted = json!({
+            "messages_sent": 1, "bytes_sent": 2, "messages_received": 3, "bytes_received": 4,
+            "sent_multi": 5, "packets_per_message_max": 6, "sending_ns": 2_500_000_000_u64,
+            "dropped": 8,
+        });
+        let line = json!({
+            "name": "line0", "kind": "ctc", "mtu": 9000, "state": "up",
+            "ends": [end("LEFT", Some(counted)), end("RIGHT", None)],
+        });
         let member = json!({
             "number": 0, "guest": name, "mac": "", "addresses": [], "vlans": [], "captures": true,
             "counters": { "full": 6, "dropped_source": 7 },
             "stack": {
                 "shown_ns": 0, "mtu": 1500, "connections": 8, "time_wait": 0, "pool": pool,
                 "counters": { "gone": 9 }, "sockets": [socket, socket],
+                "machine": name, "clients": [client, client], "drivers": [driver],
             },
         });
         let report = json!({
-            "now_ns": 0, "guests": [], "paths": [], "resources": [],
+            "now_ns": 0, "guests": [], "paths": [], "resources": [], "lines": [line],
             "lans": [{ "name": name, "frame_bytes": 1, "mtu": 1, "range": "", "members": [member] }],
             // Two volumes of a name, two devices and two subchannels that nothing tells apart.
             "control_units": [{
@@ -401,6 +437,15 @@ mod tests {
         is("siga_lan_frames_dropped_total", &with("reason", "vlan"), 0.0);
         is("siga_stack_connections_failed_total", &with("reason", "gone"), 9.0);
         is("siga_stack_sockets", &with("state", name), 2.0);
+        is("siga_stack_info", &with("machine", name), 1.0);
+        // Two clients of a name count together.
+        is("siga_machine_client_sockets", &[("machine", name), ("client", name)], 6.0);
+        let driver = [("stack", name), ("lan", "hs0")];
+        is("siga_driver_processor_seconds_total", &driver, 1.5);
+        is("siga_driver_info", &[driver[0], driver[1], ("processor", "2")], 1.0);
+        is("siga_line_up", &[("line", "line0"), ("kind", "ctc")], 1.0);
+        is("siga_line_sending_seconds_total", &[("line", "line0"), ("guest", "LEFT")], 2.5);
+        is("siga_line_end_attached", &[("line", "line0"), ("guest", "RIGHT")], 1.0);
         let volume = [("unit", name), ("number", "1"), ("volume", name)];
         is("siga_volume_cache_hits_total", &volume, u64::MAX as f64);
         let failed = [volume[0], volume[1], volume[2], ("state", "failed")];

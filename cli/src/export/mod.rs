@@ -5,6 +5,7 @@ mod disks;
 #[cfg(test)]
 #[path = "../../tests/common/exposition.rs"]
 mod exposition;
+mod lines;
 mod metrics;
 mod page;
 mod serve;

@@ -2,20 +2,25 @@
 
 use std::io::{self, Read};
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use clap::Args;
+use host::report::SystemReport;
 use host::system::System;
 use host::system::machine::{INTERFACES_MAX, MachineRule, MachineWait, member_name};
 use os::event::Event;
 use os::poller::wait_any;
 use os::signals::HeldSignals;
-use port::member::Options;
+use port::member::{MemberError, Options};
 use serde::Serialize;
+use siga::error::Problem;
+use siga::host::Observer;
+use siga::lan::{JoinLanError, LanName};
 use siga::line::{LineEnd, LineOptions};
 use siga::tcpip::{
     ClientLimits, Machine, MachineOptions, Placement, Prefix, Route, Routing, ServiceCounters,
@@ -25,12 +30,15 @@ use siga::{Guest, Name, Wait};
 
 use crate::children::Service;
 use crate::lines::medium;
-use crate::member::{WaitKind, attach_line, join_at};
+use crate::member::{WaitKind, attach_line, join_at, no_member};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
 use crate::peer::attach_name;
+use crate::present::report;
+use crate::processors::why_not;
 use crate::route::AtLan;
 use crate::socket::Socket;
+use crate::ways::{WrittenLine, WrittenRoute};
 
 /// Be a TCPIP machine: a stack that serves the sockets of other guests
 ///
@@ -45,10 +53,18 @@ pub struct Serve {
     #[arg(value_parser = attach_name)]
     name: String,
     /// The LANs that it is at, each with the addresses that become its own there, like hs0:10.1.0.5; without an address the host chooses one
-    #[arg(required_unless_present = "system", value_name = "LAN[:ADDRESS]")]
+    #[arg(required_unless_present_any = ["system", "line"], value_name = "LAN[:ADDRESS]")]
     lans: Vec<AtLan>,
+    /// A line that it is at: its name, the guest and the address of this end and those of the other, the MTU if it is not that of the system file, and ctc if the
+    /// host serves it over a channel-to-channel adapter, like line0=LEFT:10.9.0.1,RIGHT:10.9.0.2 or line0=LEFT:10.9.0.1,RIGHT:10.9.0.2,ctc
+    #[arg(long, value_name = "NAME=GUEST:ADDRESS,GUEST:ADDRESS[,MTU][,ctc]")]
+    line: Vec<WrittenLine>,
+    /// A way to addresses elsewhere, over a member of a LAN or the other end of a line that passes packets on, like 10.9.0.0/16=10.1.0.9 or, by the name
+    /// of a member's guest, 10.9.0.0/16=router
+    #[arg(long, value_name = "NETWORK=GATEWAY")]
+    to: Vec<WrittenRoute>,
     /// Be the machine of this name that the system file describes, with its LANs, routes and limits
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["lans", "sockets_max", "buffers_max", "cpu", "driver", "wait", "keep_apart"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lans", "line", "to", "sockets_max", "buffers_max", "cpu", "driver", "wait", "keep_apart"])]
     system: Option<PathBuf>,
     /// Sockets that a client may have at once
     #[arg(long, value_name = "NUMBER", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
@@ -123,6 +139,8 @@ struct Plan {
     lans: Vec<PlannedLan>,
     lines: Vec<PlannedLine>,
     routes: Vec<Route>,
+    /// Routes whose gateways are found once the machine is on its LANs.
+    to: Vec<WrittenRoute>,
     processor: Option<usize>,
     /// Its description in the system file.
     rule: Option<MachineRule>,
@@ -165,6 +183,8 @@ pub fn serve(arguments: &Serve) -> Result<(), Outcome> {
         Some(file) => of_file(file, name, &arguments.socket)?,
         None => of_words(arguments)?,
     };
+    // One that a host has started ends with it.
+    let mut host = (!until_input_ends).then(|| HostWatch::of(plan.socket.clone()));
     let processor = plan.processor;
     let (mut machine, up) = begin(name, plan)?;
     let (stopper, done) = (machine.stopper(), Arc::new(Event::new().map_err(Outcome::no)?));
@@ -177,7 +197,7 @@ pub fn serve(arguments: &Serve) -> Result<(), Outcome> {
     });
     let serving = serving.map_err(Outcome::no)?;
     announce(&up, *output);
-    let waited = wait_for_the_end(&held, *until_input_ends, &done);
+    let waited = wait_for_the_end(&held, *until_input_ends, &done, &mut host);
     stopper.stop();
     let joined = serving.join();
     waited?;
@@ -200,25 +220,34 @@ impl Drop for Ended {
     }
 }
 
-/// Moves the calling thread to its processor. As on the mainframe, one that is not there stands for the base processor: here for any.
+/// Moves the calling thread to its processor. As on the mainframe, one that cannot be had stands for the base processor: here for
+/// whichever the kernel chooses.
 fn take_processor(processor: Option<usize>) {
     if let Some(processor) = processor
-        && let Err(error) = os::processor::pin(processor)
+        && os::processor::pin(processor).is_err()
     {
-        let allowed = os::processor::allowed();
-        say(format_args!(
-            "siga: warning: processor {processor} of the machine: {error}: it runs on any of {allowed:?}"
-        ));
+        let why = why_not(processor);
+        say(format_args!("siga: warning: {why}: the machine runs on the base processor"));
     }
 }
 
 /// Waits until a signal asks to end, standard input ends if it is to count, or the machine has ended.
-fn wait_for_the_end(held: &HeldSignals, reads_input: bool, done: &Event) -> Result<(), Outcome> {
+fn wait_for_the_end(
+    held: &HeldSignals,
+    reads_input: bool,
+    done: &Event,
+    host: &mut Option<HostWatch>,
+) -> Result<(), Outcome> {
     let input = io::stdin();
     let input = reads_input.then(|| input.as_fd());
     loop {
-        let bells = [Some(held.as_fd()), input, Some(done.as_fd())];
-        let [has_signal, has_input, is_done] = wait_any(bells, None).map_err(Outcome::no)?;
+        let (gone, time) = host.as_ref().map_or((None, None), HostWatch::waits_for);
+        let bells = [Some(held.as_fd()), input, Some(done.as_fd()), gone];
+        let [has_signal, has_input, is_done, is_gone] =
+            wait_any(bells, time).map_err(Outcome::no)?;
+        if let Some(host) = host {
+            host.follow(is_gone);
+        }
         if is_done {
             return Ok(());
         }
@@ -239,14 +268,66 @@ fn wait_for_the_end(held: &HeldSignals, reads_input: bool, done: &Event) -> Resu
     }
 }
 
+/// How often it is looked whether there is a host again.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Says when the host ends, and when there is another. Clients that are there go on meanwhile.
+struct HostWatch {
+    socket: PathBuf,
+    state: Watched,
+}
+
+enum Watched {
+    There(Observer),
+    Gone,
+    /// This user may not observe.
+    Unseen,
+}
+
+impl HostWatch {
+    fn of(socket: PathBuf) -> HostWatch {
+        let state = Observer::attach(&socket).map_or(Watched::Unseen, Watched::There);
+        HostWatch { socket, state }
+    }
+
+    /// What is readable when the host ends, and how long to wait until [`HostWatch::follow`] is to be called at the latest.
+    fn waits_for(&self) -> (Option<BorrowedFd<'_>>, Option<Duration>) {
+        match &self.state {
+            Watched::There(observer) => (Some(observer.as_fd()), None),
+            Watched::Gone => (None, Some(LOOK)),
+            Watched::Unseen => (None, None),
+        }
+    }
+
+    fn follow(&mut self, is_gone: bool) {
+        match &self.state {
+            Watched::There(_) if is_gone => {
+                self.state = Watched::Gone;
+                say("siga: the host is gone: clients go on, and new ones come with the next host");
+            }
+            Watched::Gone => {
+                if let Ok(observer) = Observer::attach(&self.socket) {
+                    self.state = Watched::There(observer);
+                    say("siga: there is a host again");
+                }
+            }
+            Watched::There(_) | Watched::Unseen => {}
+        }
+    }
+}
+
 /// The machine that the command's words describe.
 fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
-    let Serve { name, lans, sockets_max, buffers_max, cpu, driver, wait, keep_apart, .. } =
-        arguments;
+    let Serve { name, lans, line, to, sockets_max, buffers_max, cpu, driver, .. } = arguments;
+    let Serve { wait, keep_apart, .. } = arguments;
     let machine: Name = name.parse().expect("it was checked as a word of the command");
-    if lans.len() > INTERFACES_MAX {
-        let right = format!("must be at most {INTERFACES_MAX}");
-        return Err(Outcome::Usage(format!("{} LANs: {right}", lans.len())));
+    if lans.len() + line.len() > INTERFACES_MAX {
+        let (count, right) = (lans.len() + line.len(), format!("must be at most {INTERFACES_MAX}"));
+        return Err(Outcome::Usage(format!("{count} LANs and lines: {right}")));
+    }
+    if let Some(own) = line.iter().find(|line| line.guest == machine) {
+        let what = format!("--line {}: {machine} is the machine itself", own.name);
+        return Err(Outcome::Usage(format!("{what}: must be another guest")));
     }
     for (number, WrittenDriver { lan, processor }) in driver.iter().enumerate() {
         let wrong = |right| Err(Outcome::Usage(format!("--driver {lan}={processor}: {right}")));
@@ -276,15 +357,51 @@ fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
         mtu: None,
         driver: driver_of(lan),
     });
+    let socket = arguments.socket.path()?;
+    let report = report(&socket);
+    check_with(report.as_ref(), &socket, machine, lans.clone().map(|planned| planned.lan))?;
+    let lines = line.iter().map(|line| {
+        let options = line.options(report.as_ref(), wait)?;
+        Ok(PlannedLine { guest: line.guest, end: line.end, options })
+    });
     Ok(Plan {
-        socket: arguments.socket.path()?,
+        lines: lines.collect::<Result<_, Outcome>>()?,
+        to: to.clone(),
+        socket,
         options: MachineOptions { wait, limits, ..MachineOptions::default() },
         lans: lans.collect(),
-        lines: Vec::new(),
         routes: Vec::new(),
         processor: *cpu,
         rule: None,
     })
+}
+
+/// Holds the words against what the host says, where this user may ask: a machine under this name that is there, and LANs that are not.
+fn check_with(
+    report: Option<&SystemReport>,
+    socket: &Path,
+    machine: Name,
+    lans: impl Iterator<Item = String>,
+) -> Result<(), Outcome> {
+    let Some(report) = report else { return Ok(()) };
+    if let Some(guest) = report.guests.iter().find(|guest| guest.name == machine.as_str()) {
+        let process =
+            guest.process.map_or(String::new(), |number| format!(" by the process {number}"));
+        let right = "must be another name; a host serves each [[tcpip]] of its system file itself, unless it was started with siga up --without-tcpip";
+        return Err(Outcome::No(format!("{machine} is attached already{process}: {right}")));
+    }
+    for lan in lans {
+        let error = match lan.parse::<LanName>() {
+            Ok(name) if report.lans.iter().all(|lan| lan.name != name.as_str()) => {
+                JoinLanError::Refused { lan: name, problem: Problem::NoLan }
+            }
+            Ok(_) => continue,
+            Err(error) => JoinLanError::from(error),
+        };
+        let options = Options { socket: socket.to_owned(), lan, ..Options::default() };
+        return Err(no_member(&options, &MemberError::Join { error }));
+    }
+    Ok(())
 }
 
 /// The machine of this name that a system file describes.
@@ -345,6 +462,7 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
         lans: lans.collect(),
         lines: lines.collect(),
         routes: routes.collect(),
+        to: Vec::new(),
         processor: rule.processor,
         rule: Some(rule.clone()),
     })
@@ -352,7 +470,10 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
 
 /// Joins the LANs, and begins to be the machine.
 fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
-    let Plan { socket, options, lans, lines, routes, rule, .. } = plan;
+    let Plan { socket, options, lans, lines, mut routes, to, rule, .. } = plan;
+    let name = name.to_ascii_uppercase();
+    // First under the name that was asked for: what is wrong with that is said of it, and not of a name that is made of it.
+    let guest = Guest::attach(&socket, &name).map_err(Outcome::no)?;
     let (mut joined, mut members, mut mtus) = (Vec::new(), Vec::new(), Vec::new());
     let mut drivers = Vec::new();
     for PlannedLan { member, lan, addresses, mtu, driver } in lans {
@@ -382,8 +503,9 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
         });
         ends.push(attach_line(&socket, guest, &end, &options)?);
     }
-    let name = name.to_ascii_uppercase();
-    let guest = Guest::attach(&socket, &name).map_err(Outcome::no)?;
+    for written in to {
+        routes.push(written.route(&mut joined)?);
+    }
     let routing = Routing { routes, ..Routing::default() };
     let machine = Machine::new(guest, joined, ends, &routing, &options);
     let mut machine = machine.map_err(Outcome::no)?;
@@ -395,9 +517,9 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
         if placed != driver
             && let Placement::Processor(processor) = driver
         {
-            let allowed = os::processor::allowed();
+            let why = why_not(processor);
             say(format_args!(
-                "siga: warning: the driver of {name}: processor {processor} is not one of {allowed:?}: it runs inline, on that of the machine"
+                "siga: warning: {why}: the driver of {name} runs inline, on the processor of the machine"
             ));
         }
     }

@@ -8,7 +8,7 @@ use host::report::{
 };
 
 use crate::export::{FAILED, GIVEN_BACK, OPENED};
-use crate::query::{both, each_member, guest};
+use crate::query::{StackOf, both, each_member, each_stack, guest};
 
 /// Figures of one thing for one interval. `now_ns` is the end of the interval, in nanoseconds of the machine's clock.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -182,16 +182,18 @@ impl Interval<'_> {
     }
 
     fn stacks(&self) -> Vec<Row> {
-        let old: BTreeMap<_, _> = each_member(self.before).collect();
-        let row = |(name, new): ((&str, &str), &MemberReport)| {
-            let (old, new) = (old.get(&name)?.stack.as_ref()?, new.stack.as_ref()?);
+        let name = |one: &StackOf<'_>| (one.place.to_owned(), one.guest.to_owned());
+        let old: BTreeMap<_, _> = each_stack(self.before).map(|one| (name(&one), one)).collect();
+        let row = |one: StackOf<'_>| {
+            let (lan, guest) = name(&one);
+            let (old, new) = (old.get(&name(&one))?.stack, one.stack);
             let rate = |is_meant: &dyn Fn(&str) -> bool| {
                 self.rates(&old.counters, &new.counters, is_meant)
             };
             Some(Row::Stack(StackRow {
                 now_ns: self.now.now_ns,
-                lan: name.0.to_owned(),
-                guest: name.1.to_owned(),
+                lan,
+                guest,
                 connections: new.connections,
                 opened_per_s: rate(&|name| OPENED.contains(&name)),
                 failed_per_s: rate(&|name| FAILED.contains(&name)),
@@ -201,7 +203,7 @@ impl Interval<'_> {
                 buffers_in_use_max: new.pool.in_use_max,
             }))
         };
-        each_member(self.now).filter_map(row).collect()
+        each_stack(self.now).filter_map(row).collect()
     }
 
     fn volumes(&self) -> Vec<Row> {

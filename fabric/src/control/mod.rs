@@ -233,6 +233,8 @@ messages! {
     },
     /// I serve volumes: this is what I show of them. [our report]
     17 ShowVolumes,
+    /// My stack is at lines alone: this is what it shows of itself. [our board]
+    21 ShowStack,
     /// I am a TCPIP machine, and take orders.
     18 TakeOrders,
     /// I have carried out an order, or have not.
@@ -277,7 +279,7 @@ messages! {
     103 Joined(joined: Joined),
     /// To [`Request::Rejoin`], [`Request::Refuse`], [`Request::Cancel`], [`Request::Identify`],
     /// [`Request::Revoke`], [`Request::LeaveLan`], [`Request::Register`], [`Request::Unregister`],
-    /// [`Request::ShowVolumes`], [`Request::TakeOrders`].
+    /// [`Request::ShowVolumes`], [`Request::ShowStack`], [`Request::TakeOrders`].
     104 Done {
         /// The number of the path here, for [`Request::Rejoin`].
         path: u64,

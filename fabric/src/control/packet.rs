@@ -355,6 +355,7 @@ mod tests {
             join_lan(WantedAddress::This("10.1.0.5".parse().unwrap()), false, false),
             Request::LeaveLan,
             Request::ShowVolumes,
+            Request::ShowStack,
             Request::TakeOrders,
             place_driver(None),
             place_driver(Some(u32::MAX)),

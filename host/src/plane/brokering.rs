@@ -20,8 +20,10 @@ use os::storage::{BorrowError, Borrowed, STORAGE_GRAIN_BYTES};
 use os::words::LentWords;
 use tracing::info;
 
-use super::lans::{Change, JoinWish};
-use super::{Answer, Board, End, Host, PATH_BYTES, PathRecord, Refused, State, socket_name};
+use super::lans::{Change, JoinWish, borrow_counters};
+use super::{
+    Answer, Board, End, Host, PATH_BYTES, PathRecord, Refused, StackShown, State, socket_name,
+};
 
 /// What a guest sends that asks for a path.
 struct Wish {
@@ -100,6 +102,16 @@ impl Host {
                 if let Some(guest) = self.guests.get_mut(&name) {
                     guest.shown = Some(charges);
                 }
+                Ok(())
+            }
+            Request::ShowStack => {
+                let [lent] = <[Foreign; 1]>::try_from(descriptors).map_err(|_| Problem::Storage)?;
+                let charges = self.charge_mapping(name, BOARD_BYTES)?;
+                let words = borrow_counters(&lent)?;
+                if let Some(guest) = self.guests.get_mut(&name) {
+                    guest.stack = Some(StackShown { words, _charges: charges });
+                }
+                self.send(number, serial, &Reply::Done { path: 0 }, &[]);
                 Ok(())
             }
             Request::LeaveLan => {

@@ -412,8 +412,8 @@ pub(super) enum Change {
     Unregister(IpAddr),
 }
 
-/// Maps a member's counters, to watch them.
-fn borrow_counters(descriptor: &Foreign) -> Result<LentWords, Problem> {
+/// Maps a member's counters, or the board of a stack at lines alone, which has as many bytes, to watch them.
+pub(super) fn borrow_counters(descriptor: &Foreign) -> Result<LentWords, Problem> {
     let bytes = BOARD_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
     let borrowed = Borrowed::borrow(descriptor, bytes..=bytes);
     borrowed.map(LentWords::borrow).map_err(|error| super::brokering::not_borrowed(&error))

@@ -64,7 +64,8 @@ impl Host {
         let order = *last;
         given.insert(order, Given { machine, observer: Some((observer, serial)) });
         let credentials = &self.connections[&observer].credentials;
-        info!(%machine, %lan, ?processor, user = credentials.user, "a driver is to be placed");
+        let place = processor.map_or("inline".to_owned(), |number| number.to_string());
+        info!(%machine, %lan, processor = %place, user = credentials.user, "a driver is to be placed");
         self.send(connection, 0, &Reply::Order(Order { order, lan, processor }), &[]);
         Ok(())
     }

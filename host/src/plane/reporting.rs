@@ -10,8 +10,8 @@ use os::storage::{Storage, StorageOptions};
 
 use super::{Answer, End, Host, OBSERVERS_MAX, PathRecord, Refused, State, resources, volumes};
 use crate::report::{
-    self, AuditReport, DriverReport, GuestReport, LimitReport, LineEndReport, LineReport,
-    LineState, PathReport, PathState, SystemReport,
+    self, AuditReport, DriverReport, GuestReport, GuestStackReport, LimitReport, LineEndReport,
+    LineReport, LineState, PathReport, PathState, StackReport, SystemReport,
 };
 use crate::system::line::{LineKind, LineRule, server};
 
@@ -21,6 +21,14 @@ const BYTES_PER_COST: usize = 4096;
 /// The limit of the connections that wait for a guest, in a report. A refusal does not name it: the guest that asks is told that the other does
 /// not answer.
 const WAITING: &str = "connections that wait for it";
+
+/// What an end of a line shows.
+#[derive(Clone, Copy, Debug, Default)]
+struct EndShown {
+    is_connected: bool,
+    /// What its driver has counted, if the end says that the line is up.
+    driver: Option<DriverReport>,
+}
 
 impl Host {
     /// Sends a report in a storage of its own: it may be long.
@@ -70,6 +78,10 @@ impl Host {
             let sides = vec![side(&record.from), side(&record.to)];
             PathReport { path: *path, kind: record.kind.to_string(), state, sides }
         });
+        let stacks = self.guests.iter().filter_map(|(name, guest)| {
+            let stack = StackReport::read(&guest.stack.as_ref()?.words)?;
+            Some(GuestStackReport { guest: name.to_string(), stack })
+        });
         let now_ns = os::processor::now_ns();
         let control_units = self.volumes.report();
         let mut limits = self.report_limits(now_ns);
@@ -80,6 +92,7 @@ impl Host {
             paths: paths.collect(),
             resources: self.resources.report(),
             lans: self.lans.report(),
+            stacks: stacks.collect(),
             lines: self.system.lines.iter().map(|line| self.report_line(line)).collect(),
             control_units,
             limits,
@@ -88,65 +101,74 @@ impl Host {
 
     /// A line, and the drivers at its ends if both show that it is up.
     fn report_line(&self, line: &LineRule) -> LineReport {
-        let drivers = match line.kind {
-            LineKind::Iucv => self.iucv_drivers(line),
-            LineKind::Ctc => self.ctc_drivers(line),
+        let ends = match line.kind {
+            LineKind::Iucv => self.iucv_ends(line),
+            LineKind::Ctc => self.ctc_ends(line),
         };
-        let ends = line.ends.iter().enumerate().map(|(at, end)| LineEndReport {
+        let is_up = ends.iter().all(|end| end.driver.is_some());
+        let ends = line.ends.iter().zip(ends).map(|(end, shown)| LineEndReport {
             guest: end.guest.to_string(),
             address: end.address.to_string(),
             is_attached: self.guests.contains_key(&end.guest),
-            driver: drivers.map(|drivers| drivers[at]),
+            is_connected: shown.is_connected,
+            driver: shown.driver.filter(|_| is_up),
         });
         LineReport {
             name: line.name.to_string(),
             kind: line.kind.to_string(),
             mtu: line.mtu,
-            state: if drivers.is_some() { LineState::Up } else { LineState::Down },
+            state: if is_up { LineState::Up } else { LineState::Down },
             ends: ends.collect(),
         }
     }
 
-    /// What the drivers at both ends have counted, over the path whose both sides say that they serve this line.
-    fn iucv_drivers(&self, line: &LineRule) -> Option<[DriverReport; 2]> {
+    /// What both ends show of a line in the path between them.
+    fn iucv_ends(&self, line: &LineRule) -> [EndShown; 2] {
         let name = links::gauge::name(Some(line.name));
-        let is_of_line = |end: &End| {
-            let board = end.board.as_ref();
+        let driver = |end: &End| {
+            let board = end.board.as_ref()?;
             // A path of another shape is nobody's line, whatever its kind says.
-            end.shape == Shape { outputs: QUEUES, inputs: QUEUES }
-                && board.is_some_and(|board| report::line_name(&board.words, end.shape) == name)
+            let is_of_line = end.shape == Shape { outputs: QUEUES, inputs: QUEUES }
+                && report::line_name(&board.words, end.shape) == name;
+            is_of_line.then(|| report::driver(&board.words, end.shape))
         };
-        let path = self.paths.values().find(|record| {
+        let paths = self.paths.values().filter(|record| {
             matches!(record.state, State::Joined)
                 && record.kind == Kind::IUCV
                 && line.joins(record.from.guest, record.to.guest)
-                && [&record.from, &record.to].into_iter().all(is_of_line)
-        })?;
-        let driver = |guest| {
-            let side = [&path.from, &path.to].into_iter().find(|side| side.guest == guest)?;
-            Some(report::driver(&side.board.as_ref()?.words, side.shape))
+        });
+        let shown = |record: &PathRecord| {
+            line.ends.each_ref().map(|end| {
+                let sides = [&record.from, &record.to];
+                let driver =
+                    sides.into_iter().find(|side| side.guest == end.guest).and_then(driver);
+                EndShown { is_connected: driver.is_some(), driver }
+            })
         };
-        Some([driver(line.ends[0].guest)?, driver(line.ends[1].guest)?])
+        // The two guests may have other paths.
+        let shown = paths.map(shown);
+        let counted = |ends: &[EndShown; 2]| ends.iter().filter(|end| end.is_connected).count();
+        shown.max_by_key(counted).unwrap_or_default()
     }
 
-    /// The same over the paths of both ends to the guest that serves the line.
-    fn ctc_drivers(&self, line: &LineRule) -> Option<[DriverReport; 2]> {
+    /// The same in the paths of both ends to the guest that serves the line.
+    fn ctc_ends(&self, line: &LineRule) -> [EndShown; 2] {
         let name = links::gauge::name(Some(line.name));
-        let driver = |guest| {
-            let path = self.paths.values().find(|record| {
-                let End { guest: from, shape, board, .. } = &record.from;
+        line.ends.each_ref().map(|end| {
+            let mut paths = self.paths.values().filter(|record| {
                 matches!(record.state, State::Joined)
                     && record.kind == Kind::CTC
-                    && (*from, record.to.guest) == (guest, server())
-                    && *shape == Shape::SIMPLE
-                    && board.as_ref().is_some_and(|board| {
-                        report::adapter_line_name(&board.words, *shape) == name
-                    })
-            })?;
-            let End { shape, board, .. } = &path.from;
-            Some(report::adapter_driver(&board.as_ref()?.words, *shape))
-        };
-        Some([driver(line.ends[0].guest)?, driver(line.ends[1].guest)?])
+                    && (record.from.guest, record.to.guest) == (end.guest, server())
+                    && record.from.shape == Shape::SIMPLE
+            });
+            // A guest has one line, whose name it shows while that is up.
+            let Some(PathRecord { from, .. }) = paths.next() else { return EndShown::default() };
+            let board = from.board.as_ref();
+            let board =
+                board.filter(|board| report::adapter_line_name(&board.words, from.shape) == name);
+            let driver = board.map(|board| report::adapter_driver(&board.words, from.shape));
+            EndShown { is_connected: true, driver }
+        })
     }
 
     /// All limits with their owners.

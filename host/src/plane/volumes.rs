@@ -221,7 +221,9 @@ mod tests {
 
     use disk::report::{GuestState, REPORT_WORDS, Showing, VolumeState as Shown};
     use disk::unit::Syncing;
-    use fabric::control::{PACKET_BYTES_MAX, Request};
+    use fabric::control::{NO_DATA, PACKET_BYTES_MAX, Request};
+    use net::board::{self, Overview};
+    use net::lan::counters::BOARD_BYTES;
     use os::packets::Packets;
     use os::storage::{Storage, StorageOptions};
     use os::words::Words;
@@ -310,6 +312,32 @@ mod tests {
         drop(packets);
         host.poll(0).unwrap();
         assert!(host.volumes.report().is_empty());
+    }
+
+    #[test]
+    fn guest_shows_its_stack_at_lines_until_it_is_gone() {
+        let (mut host, handle) = Host::new(System::open()).unwrap();
+        let packets = guest(&mut host, &handle, 0);
+        let bytes = BOARD_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
+        let (_storage, lent) = report(bytes + STORAGE_GRAIN_BYTES);
+        let reply = ask(&mut host, &packets, &Request::ShowStack, Some(&lent));
+        assert_eq!(reply, Some(Reply::Failed { problem: Problem::Storage, data: NO_DATA }));
+        let (storage, lent) = report(bytes);
+        let words = Words::own(storage);
+        let reply = ask(&mut host, &packets, &Request::ShowStack, Some(&lent));
+        assert_eq!(reply, Some(Reply::Done { path: 0 }));
+        assert_eq!(host.report().stacks, []);
+        board::show(&words, &Overview { mtu: 9216, ..Overview::default() }, &[]);
+        board::show_machine(&words, "TCPIP".parse().unwrap());
+        let stacks = host.report().stacks;
+        assert_eq!(
+            (stacks.len(), stacks[0].guest.as_str(), stacks[0].stack.mtu),
+            (1, "UNIT0", 9216)
+        );
+        assert_eq!(stacks[0].stack.machine.as_deref(), Some("TCPIP"));
+        drop(packets);
+        host.poll(0).unwrap();
+        assert_eq!(host.report().stacks, []);
     }
 
     #[test]

@@ -44,7 +44,7 @@ use super::lan::{FixedMember, LanRule, parsed};
 use super::line::LineRule;
 use super::warnings::Guests;
 use super::{Pattern, Rule, within, within_bytes};
-use crate::config::{Bytes, FileError, Source};
+use crate::config::{Bytes, FileError, Place, Source};
 
 /// Machines of a system, at most.
 pub const MACHINES_MAX: usize = 64;
@@ -108,6 +108,8 @@ pub struct MachineRule {
     pub lines: Vec<(Name, LanName)>,
     /// Networks that are reached over others, and the addresses of those.
     pub routes: Vec<(IpNet, IpAddr)>,
+    /// The numbers of processors that the file names, its own and those of its drivers, and where.
+    pub processors_named: Vec<(u64, Place)>,
 }
 
 /// A LAN that a machine is at.
@@ -232,6 +234,7 @@ pub(super) fn rules(
     guests: &[Rule],
     lans: &mut [LanRule],
     lines: &mut [LineRule],
+    warnings: &mut Vec<FileError>,
 ) -> Result<Vec<MachineRule>, FileError> {
     let mut rules: Vec<MachineRule> = Vec::new();
     for machine in written {
@@ -240,7 +243,7 @@ pub(super) fn rules(
             let what = format!("there are more than {MACHINES_MAX} TCPIP machines");
             return Err(source.error(span, what, format!("must be at most {MACHINES_MAX}")));
         }
-        let rule = machine.rule(source, lans, lines)?;
+        let rule = machine.rule(source, lans, lines, warnings)?;
         let own: Vec<Name> = rule.guests().collect();
         if let Some(twice) = own.iter().enumerate().find(|(at, name)| own[..*at].contains(name)) {
             let what = format!(
@@ -301,6 +304,7 @@ impl WrittenMachine {
         source: &Source,
         lans: &mut [LanRule],
         lines: &mut [LineRule],
+        warnings: &mut Vec<FileError>,
     ) -> Result<MachineRule, FileError> {
         let span = self.name.span();
         let right = "must be 1 to 8 of A-Z 0-9 $ # @ _ -";
@@ -335,6 +339,14 @@ impl WrittenMachine {
                 within_bytes(source, "connection_buffers", bytes, least, most)?
             }
         };
+        let mut processors_named = Vec::new();
+        let mut name_processor = |written: &Option<Spanned<u64>>| {
+            let named = written.as_ref();
+            processors_named
+                .extend(named.map(|cpu| (*cpu.get_ref(), Place::new(source, cpu.span()))));
+        };
+        name_processor(&self.cpu);
+        self.interface.iter().for_each(|interface| name_processor(&interface.cpu));
         let processor = processor(source, self.cpu)?;
         if self.interface.is_empty() {
             let what = format!("{name} is nowhere");
@@ -355,6 +367,7 @@ impl WrittenMachine {
             match (&written.lan, &written.line) {
                 (Some(lan), None) => {
                     let span = lan.span();
+                    is_no_line(source, lan, lines)?;
                     let interface = written.interface(source, guest, lans)?;
                     if interfaces.iter().any(|other| other.lan == interface.lan) {
                         let what = format!("{name} is at {} twice", interface.lan);
@@ -375,6 +388,7 @@ impl WrittenMachine {
                         let right = "must be left out: the driver of a line runs inline";
                         return Err(source.error(number.span(), "cpu of a line", right));
                     }
+                    is_no_lan(source, line, lans)?;
                     at_lines.push((guest, end_of(source, line, (name, guest), lines)?));
                 }
                 (Some(both), Some(_)) => {
@@ -405,6 +419,16 @@ impl WrittenMachine {
                 ));
             }
             routes.push((network, gateway));
+            let (lans, lines) = (places(&interfaces, lans), partners(&at_lines, lines));
+            let is_near = lans.iter().any(|lan| is_at(lan, gateway)) || lines.contains(&gateway);
+            if !is_near {
+                let what = format!("via = \"{gateway}\": {name} is at no LAN or line that has it");
+                let ranges = lans.iter().map(|lan| format!("in {}", lan.ranges_text()));
+                let ends = lines.iter().map(IpAddr::to_string);
+                let near: Vec<String> = ranges.chain(ends).collect();
+                let right = format!("must be an address {}", near.join(" or "));
+                warnings.push(source.error(via.span(), what, right));
+            }
         }
         let wait = self.wait;
         Ok(MachineRule {
@@ -419,6 +443,7 @@ impl WrittenMachine {
             interfaces,
             lines: at_lines,
             routes,
+            processors_named,
         })
     }
 }
@@ -505,6 +530,61 @@ impl WrittenInterface {
     }
 }
 
+/// The LANs that a machine is at.
+fn places<'a>(interfaces: &[MachineInterface], lans: &'a [LanRule]) -> Vec<&'a LanRule> {
+    let is_at = |lan: &&LanRule| interfaces.iter().any(|interface| interface.lan == lan.name);
+    lans.iter().filter(is_at).collect()
+}
+
+/// The addresses at the other ends of a machine's lines.
+fn partners(at_lines: &[(Name, LanName)], lines: &[LineRule]) -> Vec<IpAddr> {
+    let partner = |(guest, name): &(Name, LanName)| {
+        let line = lines.iter().find(|line| line.name == *name)?;
+        line.end_of(*guest).map(|[_, partner]| partner.address)
+    };
+    at_lines.iter().filter_map(partner).collect()
+}
+
+/// Whether a member of a LAN may have an address.
+fn is_at(lan: &LanRule, address: IpAddr) -> bool {
+    let is_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+    is_local
+        || lan.kept_for(address).is_some()
+        || lan.range_of(address).is_none_or(|range| range.contains(&address))
+}
+
+/// A line is no LAN.
+fn is_no_line(
+    source: &Source,
+    written: &Spanned<String>,
+    lines: &[LineRule],
+) -> Result<(), FileError> {
+    let name = written.get_ref();
+    match lines.iter().any(|line| line.name.as_str() == name) {
+        true => {
+            let right = format!("must be line = {name:?}");
+            Err(source.error(written.span(), format!("lan = {name:?}: {name} is a line"), right))
+        }
+        false => Ok(()),
+    }
+}
+
+/// A LAN is no line.
+fn is_no_lan(
+    source: &Source,
+    written: &Spanned<String>,
+    lans: &[LanRule],
+) -> Result<(), FileError> {
+    let name = written.get_ref();
+    match lans.iter().any(|lan| lan.name.as_str() == name) {
+        true => {
+            let right = format!("must be lan = {name:?}");
+            Err(source.error(written.span(), format!("line = {name:?}: {name} is a LAN"), right))
+        }
+        false => Ok(()),
+    }
+}
+
 /// Makes a guest of the machine the end of a line that the file says is the machine's, and returns the line's name.
 fn end_of(
     source: &Source,
@@ -548,6 +628,32 @@ mod tests {
     }
 
     const BASE: &str = "[[guest]]\nname = \"WEB*\"\n[[lan]]\nname = \"hs0\"\nrange = \"10.1.0.0/24\"\nmembers = [\"WEB9\"]\n";
+
+    #[test]
+    fn gateway_out_of_reach_is_warned_of_and_a_line_is_no_lan() {
+        let with = |interface: &str, via: &str| {
+            let line = "[[line]]\nname = \"line0\"\n[[line.end]]\nguest = \"TCPIP\"\naddress = \"10.9.0.1\"\n[[line.end]]\nguest = \"WEB1\"\naddress = \"10.9.0.2\"\n";
+            format!(
+                "{BASE}{line}[[tcpip]]\nname = \"TCPIP\"\nclients = [\"WEB1\"]\n[[tcpip.interface]]\nlan = \"hs0\"\n[[tcpip.interface]]\n{interface}\n[[tcpip.route]]\nto = \"10.7.0.0/16\"\nvia = \"{via}\"\n"
+            )
+        };
+        let warnings = |via: &str| -> Vec<String> {
+            let system = parse(&with("line = \"line0\"", via)).unwrap();
+            system.warnings.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(warnings("10.1.0.9"), [""; 0]);
+        assert_eq!(warnings("10.9.0.2"), [""; 0]);
+        let [warning] = &warnings("10.8.0.1")[..] else { panic!("one") };
+        let why = "via = \"10.8.0.1\": TCPIP is at no LAN or line that has it: must be an address in 10.1.0.0/24 or 10.9.0.2";
+        assert!(warning.ends_with(why), "{warning}");
+        for (interface, why) in [
+            ("lan = \"line0\"", "lan = \"line0\": line0 is a line: must be line = \"line0\""),
+            ("line = \"hs0\"", "line = \"hs0\": hs0 is a LAN: must be lan = \"hs0\""),
+        ] {
+            let error = parse(&with(interface, "10.1.0.9")).unwrap_err();
+            assert!(error.ends_with(why), "{error}");
+        }
+    }
 
     #[test]
     fn machine_has_its_clients_and_is_a_member_of_its_lans() {

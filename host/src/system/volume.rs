@@ -31,7 +31,6 @@
 //!
 //! The files are opened, and held against all this, by whoever serves them.
 
-use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -44,7 +43,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{Rule, within};
-use crate::config::{Bytes, FileError, Source};
+use crate::config::{Bytes, FileError, Place, Source};
 use crate::report::VolumeSync;
 
 /// The guest that serves the volumes, unless the file names another.
@@ -75,35 +74,6 @@ pub struct Volumes {
     pub guest_storage_bytes_max: Option<u64>,
     /// The volumes, in the order of the file.
     pub volumes: Vec<VolumeRule>,
-}
-
-/// A place in the system file.
-#[derive(Clone)]
-pub struct Place {
-    source: Source,
-    span: Range<usize>,
-}
-
-impl fmt::Debug for Place {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}:{:?}", self.source.file().display(), self.span)
-    }
-}
-
-impl Place {
-    fn new(source: &Source, span: Range<usize>) -> Place {
-        Place { source: source.clone(), span }
-    }
-
-    /// An error here.
-    pub fn error(&self, what: impl Into<String>, right: impl Into<String>) -> FileError {
-        self.source.error(self.span.clone(), what, right)
-    }
-
-    /// The line, from 1.
-    pub fn line(&self) -> usize {
-        self.source.line_at(self.span.start)
-    }
 }
 
 /// A volume.

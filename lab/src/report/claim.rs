@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::series::{Found, Series, levels};
 use super::{Block, Grid, counted, distinct, joined, numbered};
 use crate::case::{Bound, Claim, Comparison, Test};
-use crate::factor::{Factors, describe, matches};
+use crate::factor::{Factors, Level, describe, matches};
 use crate::statistics::{Summary, TRIALS_MIN, mixed_rounds};
 use crate::unit::{self, Unit, three_digits};
 
@@ -203,12 +203,39 @@ fn judge(series: &Series<'_>, claim: &Claim) -> Judgement {
     let test = claim.test.as_ref();
     let mut judgement = test.and_then(|test| judge_all(series, claim, test)).unwrap_or_else(|| {
         let needs_another = !series.is_of_two && test.is_some_and(Test::needs_another);
-        let why = if needs_another { NEEDS_ANOTHER } else { "" };
-        Judgement::without(series, claim, Verdict::NotMeasured, why.to_owned())
+        let why = match needs_another {
+            true => NEEDS_ANOTHER.to_owned(),
+            false => test.map(|test| lacks(series, test)).unwrap_or_default(),
+        };
+        Judgement::without(series, claim, Verdict::NotMeasured, why)
     });
     judgement.figures =
         joined(&[&judgement.figures, claim.note.as_deref().unwrap_or_default()], "\n");
     judgement
+}
+
+/// Which levels a claim needs that no cell of the series has, and whether the quick form of the case leaves them out.
+fn lacks(series: &Series<'_>, test: &Test) -> String {
+    let wanted = distinct(test.sides().flat_map(|side| series.meant(side, &[])));
+    let is_there = |(factor, level): &(String, Level)| {
+        let wanted = Factors::from([(factor.clone(), level.clone())]);
+        series.cells().into_iter().any(|cell| matches(cell, &wanted))
+    };
+    let lacking: Vec<(String, Level)> =
+        wanted.into_iter().filter(|wanted| !is_there(wanted)).collect();
+    let is_left_out = |(factor, level): &(String, Level)| {
+        let quick = series.case.as_ref().and_then(|case| case.quick.factors.get(factor));
+        quick.is_some_and(|levels| !levels.contains(level))
+    };
+    let named: Vec<String> =
+        lacking.iter().map(|(factor, level)| format!("{factor} {level}")).collect();
+    match lacking.is_empty() {
+        true => String::new(),
+        false if lacking.iter().all(is_left_out) => {
+            format!("needs {}, which --quick leaves out", named.join(", "))
+        }
+        false => format!("needs {}, which was not run", named.join(", ")),
+    }
 }
 
 /// The worst of what is judged; none if nothing can be.

@@ -676,6 +676,24 @@ fn claim_of_two_binaries_is_not_measured_with_one() {
     assert!(!found.contains("÷"), "{found}");
 }
 
+#[test]
+fn claim_that_lacks_cells_says_which_levels_they_have() {
+    let quick = "[quick]\nfactors = { transport = [\"path\"] }\n";
+    let factors = "[factors]\ntransport = [\"path\", \"pipe\"]\n";
+    let claim = "[[claim]]\nname = \"better\"\nmetric = \"cpu_ns_per_message\"\n\
+                 of = { transport = \"path\" }\nagainst = [{ transport = \"pipe\" }]\nat_most = 1.0\n";
+    let cells: [(&str, &[f64]); 1] =
+        [(r#""transport":"path","bytes":64,"wait":"adaptive""#, &[30_000.0])];
+    for (quick, why) in [
+        (quick, "needs transport pipe, which --quick leaves out"),
+        ("", "needs transport pipe, which was not run"),
+    ] {
+        let case = mine("message-stream", &[factors, quick, claim].concat());
+        let found = markdown(&report(&trials(&case, "cpu_ns_per_message", &cells)));
+        assert!(found.contains(&format!("| not measured | better<br>{why} |\n")), "{found}");
+    }
+}
+
 /// Trials of cells of a case: factors as JSON, the metric, and its figure in each trial.
 fn trials(case: &str, metric: &str, cells: &[(&str, &[f64])]) -> Vec<Record> {
     let definition = serde_json::to_string(case).unwrap();

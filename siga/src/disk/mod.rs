@@ -53,7 +53,6 @@ mod client;
 mod opening;
 mod server;
 mod shares;
-mod showing;
 mod volumes;
 
 pub use channel::exchange::Kind as UnitKind;

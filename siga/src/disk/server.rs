@@ -9,9 +9,11 @@ use channel::exchange::{Broken, PairError, pair};
 use disk::ckd::direct::{Direct, DirectWrites, NoDirect};
 use disk::ckd::model::TRACK_BYTES;
 use disk::ckd::volume::{Access, OpenError};
-use disk::report::{self, DeviceState, GuestState, OpenRate, Totals, VolumeState};
+use disk::report::{
+    self, DeviceState, GuestState, OpenRate, REPORT_BYTES, Showing, Totals, VolumeState,
+};
 use disk::unit::{Clock, DamagedTrack, Reading, Syncing, Unit, Writing};
-use fabric::control::{Pending, Problem};
+use fabric::control::{Pending, Problem, Request};
 use fabric::name::Name;
 use fabric::path::Terms;
 use os::memory::{Shortage, shortage};
@@ -20,9 +22,9 @@ use os::storage::StorageOptions;
 use thiserror::Error;
 
 use super::shares::{ServerLimits, Shares};
-use super::showing::Shown;
 use super::volumes::OpenVolume;
 use super::{Measurement, UnitKind};
+use crate::lending::Lending;
 use crate::serving::{Agent, OPENS_PER_S, Serves, eight};
 use crate::{Guest, Wait};
 
@@ -113,7 +115,8 @@ pub struct Server {
     /// The volumes' files, or the first of each.
     files: Vec<PathBuf>,
     pub(super) shares: Shares,
-    shown: Shown,
+    report: Showing,
+    lending: Lending,
     /// What is shown of devices is out of date.
     pub(super) has_new_devices: bool,
 }
@@ -167,6 +170,7 @@ impl Server {
             agent.channel.add_link(ours);
             unit.add_link(theirs);
         }
+        let (words, lending) = Lending::new("siga volumes", REPORT_BYTES, Request::ShowVolumes)?;
         let mut server = Server {
             agent,
             unit,
@@ -174,7 +178,8 @@ impl Server {
             cache_bytes: Vec::new(),
             files: Vec::new(),
             shares: Shares::default(),
-            shown: Shown::new()?,
+            report: Showing::new(words),
+            lending,
             has_new_devices: false,
         };
         server.follow_host();
@@ -259,7 +264,7 @@ impl Server {
         self.files.push(file.clone());
         let totals = self.totals();
         let file = file.to_string_lossy();
-        self.shown.report.change(&totals, |rows| rows.name_volume(number, &name, &file));
+        self.report.change(&totals, |rows| rows.name_volume(number, &name, &file));
         self.show();
         Ok(number)
     }
@@ -429,7 +434,7 @@ impl Server {
 
     /// Why the host does not show the volumes to those who ask it, if it does not.
     pub fn not_shown(&self) -> Option<Problem> {
-        self.shown.refused
+        self.lending.refused()
     }
 }
 
@@ -455,21 +460,21 @@ impl Serves for Server {
     }
 
     fn follow_host(&mut self) {
-        self.shown.follow_host(self.agent.guest(), now_ns());
+        self.lending.follow_host(self.agent.guest(), now_ns());
     }
 
     fn is_to_ask(&mut self) -> bool {
-        self.shown.is_to_ask(self.agent.guest())
+        self.lending.is_to_ask(self.agent.guest())
     }
 
     /// Puts into the report what is so now.
     fn show(&mut self) {
         let totals = self.totals();
         let are_new = std::mem::take(&mut self.has_new_devices);
-        let Server { agent, unit, devices, shares, shown, .. } = self;
+        let Server { agent, unit, devices, shares, report, .. } = self;
         let channel = &agent.channel;
         let devices = if are_new { &devices[..] } else { &[] };
-        shown.report.change(&totals, |rows| {
+        report.change(&totals, |rows| {
             for (index, (link, guests)) in channel.links().enumerate() {
                 let sent = link.sent().map(|(kind, sent)| sent + unit.sent_over(index, kind));
                 rows.path(index, guests, sent);

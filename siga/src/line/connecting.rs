@@ -57,6 +57,7 @@ impl Line {
 
     /// Does what the guest has news of.
     pub(super) fn serve_guest(&mut self, now: u64) {
+        self.lend_board(now);
         if self.adapter.is_some() {
             return self.serve_guest_at_adapter(now);
         }

@@ -16,6 +16,7 @@ use os::processor::now_ns;
 use super::adapter::Adapter;
 use super::connecting::Requests;
 use super::packets::Message;
+use super::showing::Showing;
 use super::waits::{Joined, Occupant};
 use crate::guest::Guest;
 use crate::iucv::{IucvPath, Options};
@@ -135,6 +136,7 @@ pub struct Line {
     pub(super) kept: Option<Message>,
     /// When to try again to send what could not be sent.
     pub(super) retry_ns: Option<u64>,
+    pub(super) showing: Showing,
     /// The doorbells are to be drained before anything is looked at.
     pub(super) has_slept: bool,
 }
@@ -178,6 +180,7 @@ impl Line {
             (LineMedium::Ctc { server }, Some(name)) => Some(Adapter::new(server, name, now)),
         };
         let mut waiter = Waiter::new(options.wait)?;
+        guest.follow_hosts();
         let guest = waiter.add(Occupant::Guest(Box::new(guest)))?;
         let greeting = Greeting::new(options.name, Connector::wide_bytes_max(mtu));
         // Both ends compare the same two names.
@@ -198,6 +201,7 @@ impl Line {
             received: Vec::new(),
             kept: None,
             retry_ns: None,
+            showing: Showing::new()?,
             has_slept: false,
         })
     }

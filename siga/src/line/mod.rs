@@ -31,6 +31,7 @@ mod adapter;
 mod connecting;
 mod end;
 mod packets;
+mod showing;
 mod waits;
 
 pub(crate) use packets::MAC;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use os::poller::{Poller, Sleeper};
 use os::processor::now_ns;
+use os::words::Words;
 
 use super::driver::Port;
 use crate::lan::Lan;
@@ -59,6 +60,14 @@ impl Attached {
         match self {
             Attached::Line(line) => Some(line),
             Attached::Lan(_) => None,
+        }
+    }
+
+    /// Where a stack can show itself.
+    pub(super) fn board(&self) -> &Words {
+        match self {
+            Attached::Lan(lan) => lan.board(),
+            Attached::Line(line) => line.board(),
         }
     }
 
@@ -223,12 +232,25 @@ impl Lans {
         self.all().filter_map(|(number, one)| Some((number, one.line()?)))
     }
 
-    /// The LAN on whose board the stack shows itself. None: it is at lines alone.
-    pub(super) fn first(&self) -> Option<&Port> {
-        self.iter().next().map(|(_, lan)| lan)
+    /// The one on whose board the stack shows itself: the first LAN, or if it is at lines alone the first line.
+    pub(super) fn first(&self) -> Option<&Attached> {
+        let mut all = self.all();
+        let lan = self.all().find(|(_, one)| one.lan().is_some());
+        lan.or_else(|| all.next()).map(|(_, one)| one)
     }
 
-    /// The same.
+    /// Lends the host the board of the first line if the stack shows itself there, and takes down what others have shown before.
+    pub(super) fn show_at_line(&mut self, now: u64) {
+        let mut is_elsewhere = self.iter().next().is_some();
+        for line in self.lans.iter_mut().flatten().filter_map(Attached::line_mut) {
+            match std::mem::replace(&mut is_elsewhere, true) {
+                true => line.hide_stack(),
+                false => line.show_stack(now),
+            }
+        }
+    }
+
+    /// The first LAN. None: the stack is at lines alone.
     pub(super) fn first_mut(&mut self) -> Option<&mut Port> {
         self.iter_mut().next().map(|(_, lan)| lan)
     }

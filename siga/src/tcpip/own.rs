@@ -246,15 +246,16 @@ impl Own {
         self.shown_ns
     }
 
-    /// Shows observers how the stack stands. They see no stack that is at lines alone.
+    /// Shows observers how the stack stands.
     pub(super) fn show(&mut self, now: u64) {
         self.shown_ns = now;
-        if let Some(lan) = self.lans.first() {
-            self.net.show(now, lan.board());
+        self.lans.show_at_line(now);
+        if let Some(first) = self.lans.first() {
+            self.net.show(now, first.board());
             let drivers = || self.lans.iter().map(|(number, port)| port.driver(number).row());
             // Most drivers are inline, and nothing of them is ever new.
             if !drivers().eq(self.drivers_shown.iter().copied()) {
-                board::show_drivers(lan.board(), drivers());
+                board::show_drivers(first.board(), drivers());
                 self.drivers_shown = drivers().collect();
             }
         }

@@ -1,9 +1,8 @@
-//! What a server shows of its volumes, to whichever host there is.
+//! Storage that a guest lends to whichever host there is, which shows observers what the guest writes there.
 
 use std::io;
 use std::os::fd::AsFd;
 
-use disk::report::{REPORT_BYTES, Showing};
 use fabric::control::{Problem, Reply, Request};
 use os::fork::ForkSafeFd;
 use os::storage::{STORAGE_GRAIN_BYTES, Storage, StorageOptions};
@@ -15,50 +14,60 @@ use crate::guest::Claim;
 /// How long a host that lacked something is left alone before it is asked again.
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
 
-/// A report, and where it stands with the host.
+/// Storage to be lent, and where it stands with the host.
 #[derive(Debug)]
-pub(super) struct Shown {
-    pub(super) report: Showing,
-    /// Of the report, to be lent to the host.
+pub(crate) struct Lending {
+    /// Lends the storage.
+    request: Request,
     lent: ForkSafeFd,
     /// The host that was asked: see [`Guest::attachments`].
     attachment: Option<u32>,
     /// When to ask the same host once more.
     again_ns: Option<u64>,
     claim: Option<Claim>,
-    /// Why the host that was asked does not show it.
-    pub(super) refused: Option<Problem>,
+    /// Why the host that was asked does not take it.
+    refused: Option<Problem>,
 }
 
-impl Shown {
-    /// A report of nothing, which nobody sees yet.
-    pub(super) fn new() -> io::Result<Shown> {
-        let bytes = REPORT_BYTES.next_multiple_of(STORAGE_GRAIN_BYTES);
-        let options = StorageOptions::default();
-        let (storage, lent) = Storage::create("siga volumes", bytes, options)?;
-        Ok(Shown {
-            report: Showing::new(Words::own(storage)),
+impl Lending {
+    /// Fresh storage of so many bytes at least, which nobody sees yet, and the words in it. The request lends it.
+    ///
+    /// # Errors
+    /// No memory or descriptors left.
+    pub(crate) fn new(name: &str, bytes: usize, request: Request) -> io::Result<(Words, Lending)> {
+        let bytes = bytes.next_multiple_of(STORAGE_GRAIN_BYTES);
+        let (storage, lent) = Storage::create(name, bytes, StorageOptions::default())?;
+        let lending = Lending {
+            request,
             lent: ForkSafeFd::new(lent),
             attachment: None,
             again_ns: None,
             claim: None,
             refused: None,
-        })
+        };
+        Ok((Words::own(storage), lending))
+    }
+
+    /// Why the host that was asked does not show it, if it does not.
+    #[cfg(feature = "disk")]
+    pub(crate) fn refused(&self) -> Option<Problem> {
+        self.refused
     }
 
     /// Whether a host is there that could not be asked yet: nobody rings when it can.
-    pub(super) fn is_to_ask(&self, guest: &Guest) -> bool {
+    #[cfg(feature = "disk")]
+    pub(crate) fn is_to_ask(&self, guest: &Guest) -> bool {
         guest.is_attached() && self.attachment != Some(guest.attachments())
     }
 
-    /// Lends the report to the host if that is another than before, or lacked something when it was asked, and takes its answer.
+    /// Lends the storage to the host if that is another than before, or lacked something when it was asked, and takes its answer.
     /// Waits for nothing.
-    pub(super) fn follow_host(&mut self, guest: &Guest, now_ns: u64) {
+    pub(crate) fn follow_host(&mut self, guest: &Guest, now_ns: u64) {
         let attachment = guest.attachments();
         let is_new = self.attachment != Some(attachment);
         if is_new || self.again_ns.is_some_and(|again_ns| again_ns <= now_ns) {
             // A host that cannot be asked now is asked at the next turn: one that is gone is followed by another.
-            let asked = guest.ask(&Request::ShowVolumes, &[self.lent.as_fd()]);
+            let asked = guest.ask(&self.request, &[self.lent.as_fd()]);
             match asked {
                 Ok(claim) => {
                     if is_new {
@@ -87,7 +96,7 @@ impl Shown {
     fn ask_again(&mut self, guest: &Guest, now_ns: u64) {
         let again_ns = now_ns.saturating_add(ASK_AGAIN_NS);
         self.again_ns = Some(again_ns);
-        // The server may sleep until then.
+        // The guest's program may sleep until then.
         guest.remind(again_ns);
     }
 }
