@@ -39,7 +39,8 @@ const ROUNDS_HELD_MAX: usize = 16;
 /// members again first; or while that has not yet heard from us.
 const GONE_NS: u64 = 3_000_000_000;
 
-/// How long it may be missing where the host of the system is there and has taken it off the LAN.
+/// How long it may be missing where the host of the system is there and has taken it off the LAN, or where its path to us has ended: paths go on while
+/// members become members at a new host.
 const LEFT_NS: u64 = 500_000_000;
 
 /// How long until a stack tries again to sleep where the driver of a LAN has gone to, if descriptors were lacking.
@@ -65,7 +66,9 @@ pub(super) struct Own {
     drivers_shown: Vec<DriverRow>,
     /// Hosts to which there are connections and whose members are missing, and since when.
     gone: HashMap<IpAddr, u64>,
-    /// When to look at those again.
+    /// When paths have ended to hosts that there are connections with, in the last [`GONE_NS`].
+    parted: HashMap<IpAddr, u64>,
+    /// When to look at those that are missing again.
     gone_due: Option<u64>,
     /// The count of tables of each LAN, and when one was last another: a new host has come.
     tables: Vec<Option<u64>>,
@@ -98,6 +101,7 @@ impl Own {
             moved: BTreeSet::new(),
             drivers_shown: Vec::new(),
             gone: HashMap::new(),
+            parted: HashMap::new(),
             gone_due: None,
             tables: Vec::new(),
             tables_ns: 0,
@@ -302,6 +306,14 @@ impl Own {
         self.note_tables();
         let Own { lans, net, members, questions, gone, .. } = self;
         let parted = lans.take_parted();
+        if !parted.is_empty() || !self.parted.is_empty() {
+            let now = now_ns();
+            let hosts = parted.iter().map(|(_, host)| *host);
+            self.parted.extend(
+                hosts.filter(|host| net.has_connections_with(*host)).map(|host| (host, now)),
+            );
+            self.parted.retain(|_, since| now.saturating_sub(*since) < GONE_NS);
+        }
         if members.has_changed() || !parted.is_empty() {
             let changed = members.take_changed();
             members.forget(|address| {
@@ -339,6 +351,8 @@ impl Own {
             });
             let settled_ns = if is_kept { self.tables_ns + GONE_NS } else { u64::MAX };
             gone.retain(|host, since| {
+                let has_parted = self.parted.contains_key(host);
+                let settled_ns = if has_parted { 0 } else { settled_ns };
                 let until_ns = (*since + LEFT_NS).max(settled_ns).min(*since + GONE_NS);
                 if now < until_ns {
                     self.gone_due = self.gone_due.into_iter().chain([until_ns]).min();
