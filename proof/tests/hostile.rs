@@ -21,7 +21,7 @@ type Body = fn(&[u8]);
 
 #[test]
 fn what_the_fuzzer_has_found_does_no_harm() {
-    let bodies: [(&str, Body); 17] = [
+    let bodies: [(&str, Body); 19] = [
         ("reader_scribble", reader_scribble),
         ("writer_scribble", writer_scribble),
         ("doorbell_abuse", doorbell_abuse),
@@ -35,6 +35,8 @@ fn what_the_fuzzer_has_found_does_no_harm() {
         ("profile_import", profile_import),
         ("tcpip_frames", tcpip_frames),
         ("tcpip_conversation", tcpip_conversation),
+        ("tcpip_service", tcpip_service),
+        ("tcpip_client", tcpip_client),
         ("line_messages", line_messages),
         ("disk_guest", disk_guest),
         ("disk_units", disk_units),

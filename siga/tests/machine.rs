@@ -179,6 +179,44 @@ fn clients_that_talk_with_each_other_are_introduced_and_a_setting_keeps_them_apa
 }
 
 #[test]
+fn what_had_come_directly_is_read_before_the_machines_end() {
+    let host = host();
+    let machine = serve(&host, ClientLimits::default());
+    let (near, far) = (client(&host, "NEAR"), client(&host, "FAR"));
+    let listener = TcpListener::bind(&far, (machine.address.ip(), 7)).unwrap();
+    let address = listener.local_addr().unwrap();
+    // Those that are introduced send directly long before the last round.
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut found = [0; 100];
+        for _ in 0..1000 {
+            stream.read_exact(&mut found).unwrap();
+            stream.write_all(&found).unwrap();
+        }
+        stream
+    });
+    let mut stream = TcpStream::connect(&near, address).unwrap();
+    for round in 0..1000 {
+        stream.write_all(&pattern(100, round)).unwrap();
+        stream.read_exact(&mut [0; 100]).unwrap();
+    }
+    let mut server = server.join().unwrap();
+    // More messages than are taken in by one call.
+    for round in 0..200 {
+        stream.write_all(&pattern(100, round)).unwrap();
+    }
+    let clients: Vec<u64> = machine.end().clients().map(|client| client.counters.moved).collect();
+    assert_eq!(clients, [1, 1]);
+    for round in 0..200 {
+        let mut found = [0; 100];
+        server.read_exact(&mut found).unwrap();
+        assert!(found[..] == pattern(100, round)[..], "round {round}");
+    }
+    let error = server.read(&mut [0; 10]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionAborted);
+}
+
+#[test]
 fn guest_that_nobody_has_introduced_gets_no_path_to_a_client() {
     let source = Source::of(
         "system.toml",
