@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use host::Embedded;
 use host::config::Source;
@@ -267,20 +267,28 @@ fn machine_serves_on_while_its_driver_moves() {
         let is_over = is_over.clone();
         move || {
             let allowed = os::processor::allowed();
+            let deadline = Instant::now() + LONG;
+            let place = |machine: &mut Machine, placement| loop {
+                match machine.set_driver(0, placement) {
+                    // Other programs have that processor for long.
+                    Err(error) if error.kind() == ErrorKind::TimedOut => {
+                        assert!(Instant::now() < deadline, "{placement:?}: {error}");
+                        machine.serve_within(Duration::from_millis(2)).unwrap();
+                    }
+                    placed => return placed.unwrap(),
+                }
+            };
             for at in 0..MOVES {
                 let placement = match at % 3 {
                     0 => Placement::Processor(allowed[at % allowed.len()]),
                     1 => Placement::Processor(*allowed.last().unwrap()),
                     _ => Placement::Inline,
                 };
-                assert_eq!(machine.set_driver(0, placement).unwrap(), placement);
+                assert_eq!(place(&mut machine, placement), placement);
                 machine.serve_within(Duration::from_millis(2)).unwrap();
             }
-            assert_eq!(
-                machine.set_driver(0, Placement::Processor(4095)).unwrap(),
-                Placement::Inline
-            );
-            machine.set_driver(0, Placement::Processor(allowed[0])).unwrap();
+            assert_eq!(place(&mut machine, Placement::Processor(4095)), Placement::Inline);
+            place(&mut machine, Placement::Processor(allowed[0]));
             is_over.store(true, Ordering::Relaxed);
             machine.serve().unwrap();
             machine
