@@ -496,7 +496,7 @@ mod tests {
         refused(28, 0, "processor");
         let done = Request::OrderDone { order: 1, placed: Placed::NoLan }.bytes(0);
         assert_eq!(done[12..], [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0]);
-        for (at, byte) in [(20, 3), (21, 1), (22, 1)] {
+        for (at, byte) in [(20, 4), (21, 1), (22, 1)] {
             let mut wrong = done.clone();
             wrong[at] = byte;
             let malformed = Malformed::Field { kind: 19, serial: 0, field: "placed" };
