@@ -101,7 +101,7 @@ impl Lending {
     }
 }
 
-/// Whether the same request can be granted later.
+/// Returns true if the same request can be granted later.
 fn is_passing(problem: Problem) -> bool {
-    matches!(problem, Problem::HostResources | Problem::VolumesLimit)
+    matches!(problem, Problem::HostResources | Problem::VolumesLimit | Problem::Limit(_))
 }

@@ -498,25 +498,25 @@ impl<M: Member> Waiter<M> {
         }
         // Whoever finds nothing may come again late, and not soon after that.
         self.finds += FINDS_PER_CLOCK_MAX / LOOKS_PER_CLOCK_MAX - 1;
-        match self.watched.is_empty() {
+        let has_listened = match self.watched.is_empty() {
             true => self.read_clock()?,
             false => self.note_find()?,
-        }
-        Ok(self.poll_watched())
+        };
+        Ok(if has_listened { self.poll_watched() } else { None })
     }
 
-    /// Looks at the clock once in a while, and listens if it is time.
+    /// Looks at the clock once in a while, and listens if it is time. Returns true if it has listened.
     #[inline]
-    fn note_find(&mut self) -> io::Result<()> {
+    fn note_find(&mut self) -> io::Result<bool> {
         self.finds += 1;
         match self.finds >= self.finds_per_clock {
             true => self.read_clock(),
-            false => Ok(()),
+            false => Ok(false),
         }
     }
 
-    /// Listens if it is time, and learns when to look at the clock again.
-    fn read_clock(&mut self) -> io::Result<()> {
+    /// Listens if it is time, and learns when to look at the clock again. Returns true if it has listened.
+    fn read_clock(&mut self) -> io::Result<bool> {
         let now = now_ns();
         // What the caller does with those we find may take long. Then it comes here seldom.
         let is_short = now - self.clock_ns < LISTEN_NS / 2;
@@ -527,15 +527,16 @@ impl<M: Member> Waiter<M> {
     }
 
     /// Listens to the doorbells of those asleep, who must not wait until the others are quiet, and puts those to
-    /// sleep that are.
-    fn listen_if_due(&mut self, now_ns: u64) -> io::Result<()> {
-        if now_ns - self.listened_ns >= LISTEN_NS {
-            self.listened_ns = now_ns;
-            self.listen(Some(Duration::ZERO))?;
-            self.trim_members(now_ns);
-            self.put_to_sleep(QUIET_ROUNDS_MAX);
+    /// sleep that are. Returns true if it was time for that.
+    fn listen_if_due(&mut self, now_ns: u64) -> io::Result<bool> {
+        if now_ns - self.listened_ns < LISTEN_NS {
+            return Ok(false);
         }
-        Ok(())
+        self.listened_ns = now_ns;
+        self.listen(Some(Duration::ZERO))?;
+        self.trim_members(now_ns);
+        self.put_to_sleep(QUIET_ROUNDS_MAX);
+        Ok(true)
     }
 
     /// Polls at each watched member once, from where the last one was found.

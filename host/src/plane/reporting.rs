@@ -155,19 +155,29 @@ impl Host {
     fn ctc_ends(&self, line: &LineRule) -> [EndShown; 2] {
         let name = links::gauge::name(Some(line.name));
         line.ends.each_ref().map(|end| {
-            let mut paths = self.paths.values().filter(|record| {
+            let paths = self.paths.values().filter(|record| {
                 matches!(record.state, State::Joined)
                     && record.kind == Kind::CTC
                     && (record.from.guest, record.to.guest) == (end.guest, server())
                     && record.from.shape == Shape::SIMPLE
             });
-            // A guest has one line, whose name it shows while that is up.
-            let Some(PathRecord { from, .. }) = paths.next() else { return EndShown::default() };
-            let board = from.board.as_ref();
-            let board =
-                board.filter(|board| report::adapter_line_name(&board.words, from.shape) == name);
-            let driver = board.map(|board| report::adapter_driver(&board.words, from.shape));
-            EndShown { is_connected: true, driver }
+            // A guest shows the name of its line while that is up. It may be at another line, too.
+            let shown = |record: &PathRecord| {
+                let board = record.from.board.as_ref()?;
+                let name = report::adapter_line_name(&board.words, record.from.shape);
+                (name != links::gauge::name(None)).then_some(name)
+            };
+            let (mut is_connected, mut driver) = (false, None);
+            for record in paths {
+                let shown = shown(record);
+                is_connected |= shown.is_none_or(|shown| shown == name);
+                if shown == Some(name) {
+                    let board = record.from.board.as_ref();
+                    driver =
+                        board.map(|board| report::adapter_driver(&board.words, record.from.shape));
+                }
+            }
+            EndShown { is_connected, driver }
         })
     }
 

@@ -26,7 +26,7 @@ use os::processor::{allowed, now_ns};
 
 use self::sockets::Sockets;
 pub use self::sockets::{MachineListener, MachineStream};
-use self::turns::{Asked, Begun, TURNS_NS_MAX, TURNS_PER_POLL, Turns};
+use self::turns::{Asked, Begun, LOOKS_PER_POLL, TURNS_NS_MAX, TURNS_PER_POLL, Turns};
 use super::driver::{Placement, StackDriver};
 use super::lans::{Attached, Lans, LansSleeper, Rang};
 use super::own::Own;
@@ -511,7 +511,10 @@ impl Machine {
             let dues = [due, retry, self.service.due()];
             let until = dues.into_iter().flatten().fold(deadline_ns, u64::min);
             if let Some(key) = self.waiter.wait_until(until)? {
-                self.serve_member(key)?;
+                // One that waits in line is served there.
+                if !self.is_late(key) {
+                    self.serve_member(key);
+                }
                 self.has_news = true;
             }
         }
@@ -527,20 +530,24 @@ impl Machine {
         }
         let mut found = false;
         let begun = now_ns();
-        let mut first_late = None;
-        for _ in 0..TURNS_PER_POLL.min(self.waiter.len()) {
+        // One that waits in line is passed over, and the guest carries out one order: whoever comes again ends the look at all.
+        let (mut first_passed, mut has_obeyed, mut turns) = (None, false, 0);
+        for _ in 0..LOOKS_PER_POLL.min(self.waiter.len()) {
             let Some(key) = self.waiter.try_next_busy()? else { break };
-            let number = self.numbers.get(&key).copied();
-            found |= number.is_some();
-            if number.is_some_and(|number| self.turns.is_late(number)) {
-                if first_late == Some(key) {
+            found |= self.numbers.contains_key(&key);
+            if self.is_late(key) {
+                if first_passed == Some(key) {
                     break;
                 }
-                first_late.get_or_insert(key);
+                first_passed.get_or_insert(key);
                 continue;
             }
-            self.serve_member(key)?;
-            if now_ns() - begun >= TURNS_NS_MAX {
+            if key == self.guest && std::mem::replace(&mut has_obeyed, true) {
+                break;
+            }
+            self.serve_member(key);
+            turns += 1;
+            if turns >= TURNS_PER_POLL || now_ns() - begun >= TURNS_NS_MAX {
                 break;
             }
         }
@@ -652,14 +659,18 @@ impl Machine {
         result
     }
 
-    fn serve_member(&mut self, key: Key) -> io::Result<()> {
+    /// Returns true if this is a client that waits in line for its next turn.
+    fn is_late(&self, key: Key) -> bool {
+        self.numbers.get(&key).is_some_and(|number| self.turns.is_late(*number))
+    }
+
+    fn serve_member(&mut self, key: Key) {
         if key == self.guest {
             self.take_in();
             self.obey();
         } else if let Some(number) = self.numbers.get(&key).copied() {
             self.serve_client(number, key);
         }
-        Ok(())
     }
 
     /// Takes in the guests that want to be clients.
@@ -705,7 +716,7 @@ impl Machine {
 
     /// Carries out what observers order, which the host passes on.
     fn obey(&mut self) {
-        // One at a time: it may take a while. What is left keeps the guest ready.
+        // One in a poll: it may take a while. What is left keeps the guest ready.
         let Some(Party::Guest(guest)) = self.waiter.get(self.guest) else { return };
         let Some(order) = guest.next_order() else { return };
         let placed = self.carry_out(&order.0);
@@ -771,14 +782,14 @@ impl Machine {
             self.service.has_room(number);
         }
         let Begun { is_next, has_time } = self.turns.begin(number);
-        if is_next {
+        // It may have to pay for its last turn yet.
+        if is_next && has_time {
             self.service.count_cut(number);
         }
-        // It may have to pay for its last turn yet.
         let (mut asked, mut spent_ns, mut left) = (Asked::Nothing, 0, None);
         if has_time {
             let begun = now_ns();
-            let requests_max = self.turns.requests_max();
+            let requests_max = self.turns.requests_max(number);
             let taken = self.service.take(number, receivers[0].raw(), &mut *own, requests_max);
             spent_ns = now_ns() - begun;
             *is_muted = taken == Ok(Taken::Behind);

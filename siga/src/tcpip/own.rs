@@ -35,8 +35,8 @@ const ROUNDS_MAX: usize = 64;
 /// Rounds in which no time runs out because something was received.
 const ROUNDS_HELD_MAX: usize = 16;
 
-/// How long a host may be missing from the LAN before connections with it end, after a new host of the system has come, which has to hear from all
-/// members again first; or while that has not yet heard from us.
+/// How long connections with a host that is missing from the LAN go on after a new host of the system has come, which has to hear from all members
+/// again first; and how long the host may be missing where no host of the system has heard from us.
 const GONE_NS: u64 = 3_000_000_000;
 
 /// How long it may be missing where the host of the system is there and has taken it off the LAN, or where its path to us has ended: paths go on while
@@ -349,11 +349,13 @@ impl Own {
                 let own = address.and_then(|address| lan.find_address(address));
                 own.is_some_and(|own| own.mac == mac)
             });
-            let settled_ns = if is_kept { self.tables_ns + GONE_NS } else { u64::MAX };
+            let tables_ns = self.tables_ns;
             gone.retain(|host, since| {
-                let has_parted = self.parted.contains_key(host);
-                let settled_ns = if has_parted { 0 } else { settled_ns };
-                let until_ns = (*since + LEFT_NS).max(settled_ns).min(*since + GONE_NS);
+                let until_ns = match self.parted.contains_key(host) {
+                    true => *since + LEFT_NS,
+                    false if is_kept => (*since + LEFT_NS).max(tables_ns + GONE_NS),
+                    false => *since + GONE_NS,
+                };
                 if now < until_ns {
                     self.gone_due = self.gone_due.into_iter().chain([until_ns]).min();
                     return true;

@@ -43,7 +43,7 @@ pub trait Ground {
     -> Result<(), SendToError>;
 }
 
-/// The largest share of a client: its turn takes so many times as long as another's, and the network is looked at between two turns.
+/// The largest share of a client: its turn takes so many times as long as another's.
 pub const SHARE_MAX: u32 = 20;
 
 /// What one client may have.
@@ -400,7 +400,8 @@ impl Service {
         for taken in 0..requests_max.min(REQUESTS_PER_CALL_MAX) {
             if client.is_behind() {
                 to_give.insert(number);
-                return Ok(Taken::Behind);
+                // Of what was taken before, the caller is told first.
+                return Ok(if taken == 0 { Taken::Behind } else { Taken::Some });
             }
             if bytes >= BYTES_PER_CALL {
                 break;

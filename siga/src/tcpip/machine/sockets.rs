@@ -58,7 +58,7 @@ impl Sockets {
             return;
         }
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(dropped);
-        // Before the flag: whoever finds the flag set clears the event, and then takes what is there.
+        // Before the flag: an event that is set has its flag set soon, so that it is cleared.
         self.interrupt.set();
         // Release: pairs with the Acquire in `close_dropped`.
         self.has_dropped.store(true, Ordering::Release);
@@ -69,8 +69,9 @@ impl Sockets {
         if !self.has_dropped.load(Ordering::Acquire) {
             return;
         }
-        self.interrupt.clear();
+        // The flag first: one that is set from now on stays set, and has the event cleared again. What was pushed before the event was set is there.
         self.has_dropped.store(false, Ordering::Relaxed);
+        self.interrupt.clear();
         let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         for dropped in dropped.drain(..) {
             match dropped {

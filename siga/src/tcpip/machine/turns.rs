@@ -7,12 +7,17 @@ use net::tcpip::service::{REQUESTS_PER_CALL_MAX, SHARE_MAX};
 /// Time that a client is served for in one turn, for each unit of its share.
 const QUANTUM_NS: i64 = 50_000;
 
-/// Turns of clients between two looks at the network, at most, and the time that they take, about.
+/// A client owes so many turns at most. It may have been served for longer, because another program had the processor meanwhile.
+const DEBT_TURNS_MAX: i64 = 8;
+
+/// Clients that are served between two looks at the network, at most, how long that takes, about, and how many are looked at with those that are
+/// passed over because they wait in line.
 pub(super) const TURNS_PER_POLL: usize = 64;
 pub(super) const TURNS_NS_MAX: u64 = 1_000_000;
+pub(super) const LOOKS_PER_POLL: usize = 256;
 
-/// Requests that are taken at once while there are others than those in line who have something to do now and then: a piece of a turn, between two
-/// looks at the others, who wait for what the machine does for it.
+/// Requests of one in line that are taken at once while others have something to do now and then: those wait for what the machine does with the
+/// requests.
 const PIECE_REQUESTS: usize = 4;
 
 /// How long others have something to do now and then, after they have had something.
@@ -26,14 +31,11 @@ const PASSES_MAX: u32 = 4;
 const BESIDES_NS_MAX: u64 = 10_000;
 const BESIDES_TIMES_MAX: u64 = 4;
 
-// The longest turn is not cut short, or all larger shares were the same.
-const _: () = assert!(QUANTUM_NS * SHARE_MAX as i64 <= TURNS_NS_MAX as i64);
-
 /// The turns of all clients.
 ///
-/// A client that asks for little is served when it asks, as the new flows of FQ-CoDel are (RFC 8290 4.1). Whoever has used up a turn's time waits in line
-/// for its next turn behind others that do. So does whoever asks for more than is taken at once, until a round has passed without that: it is not
-/// served beside those who ask for little each time that it has asked for all it wanted. In a round, in which each of the line has its turn, nobody has
+/// A client that asks for little is served when it asks, as the new flows of FQ-CoDel are (RFC 8290 4.1). A client that has used up a turn's time waits in
+/// line for its next turn. So does a client that asks for more than is taken at once, and it stays in line until it has not done so for a round: else it
+/// would be served beside those that ask for little each time that it has caught up. In a round each client of the line has its turn, and no client has
 /// more than a turn's time.
 #[derive(Debug)]
 pub(super) struct Turns {
@@ -45,9 +47,11 @@ pub(super) struct Turns {
     last: Option<usize>,
     /// Clients that were served in this poll, and for how long.
     served: Vec<(usize, u64)>,
-    /// When one was served that is not in line, and polls in a row in which those in line were passed over for such.
+    /// The last client that was served and is not in line, when that was, and polls in a row in which those in line were passed over for such.
+    punctual: Option<usize>,
     punctual_ns: u64,
     passes: u32,
+    /// Requests that are taken at once from a client of the line.
     requests_max: usize,
 }
 
@@ -63,6 +67,8 @@ struct Turn {
     is_late: bool,
     /// Set if it has had a piece of its turn.
     is_begun: bool,
+    /// Set if it may be given something in this turn, though what it asks for has taken all of its time.
+    may_be_given: bool,
 }
 
 impl Turn {
@@ -75,6 +81,12 @@ impl Turn {
         let turn_ns = QUANTUM_NS * self.share;
         self.left_ns = (self.left_ns + turn_ns).min(turn_ns);
         self.round = round;
+    }
+
+    fn spend(&mut self, spent_ns: u64) {
+        let spent_ns = i64::try_from(spent_ns).unwrap_or(i64::MAX);
+        let least_ns = -DEBT_TURNS_MAX * QUANTUM_NS * self.share;
+        self.left_ns = self.left_ns.saturating_sub(spent_ns).max(least_ns);
     }
 }
 
@@ -106,6 +118,7 @@ impl Turns {
             round: 0,
             last: None,
             served: Vec::new(),
+            punctual: None,
             punctual_ns: 0,
             passes: 0,
             requests_max: REQUESTS_PER_CALL_MAX,
@@ -117,17 +130,28 @@ impl Turns {
             self.clients.resize(number + 1, None);
         }
         let share = i64::from(share.clamp(1, SHARE_MAX));
-        let mut turn =
-            Turn { left_ns: 0, share, round: 0, asked_more: None, is_late: false, is_begun: false };
+        let mut turn = Turn {
+            left_ns: 0,
+            share,
+            round: 0,
+            asked_more: None,
+            is_late: false,
+            is_begun: false,
+            may_be_given: false,
+        };
         turn.add(self.round);
         self.clients[number] = Some(turn);
     }
 
     pub(super) fn remove(&mut self, number: usize) {
         self.clients[number] = None;
+        if self.last == Some(number) {
+            // The round ends with the turn of the one before it.
+            let at = self.line.iter().position(|late| *late == number);
+            self.last = at.and_then(|at| self.line.get(at.checked_sub(1)?)).copied();
+        }
         self.line.retain(|late| *late != number);
         self.served.retain(|(served, _)| *served != number);
-        self.last = self.last.filter(|last| *last != number);
     }
 
     fn get(&mut self, number: usize) -> Option<&mut Turn> {
@@ -140,22 +164,25 @@ impl Turns {
     }
 
     /// Requests that are taken from a client at once.
-    pub(super) fn requests_max(&self) -> usize {
-        self.requests_max
+    pub(super) fn requests_max(&self, number: usize) -> usize {
+        if self.is_late(number) { self.requests_max } else { REQUESTS_PER_CALL_MAX }
     }
 
     /// How long those in line are to be served now: about a turn's time, because the network and the others are looked at in between. While others
     /// have something to do now and then, it is one piece of a turn, however short, and none in a poll that has served some of them.
     pub(super) fn time_of_line(&mut self, now: u64) -> Option<u64> {
-        if self.served.iter().any(|(number, _)| !self.is_late(*number)) {
-            self.punctual_ns = now;
+        let mut served = self.served.iter().rev().map(|(number, _)| *number);
+        if let Some(punctual) = served.find(|number| !self.is_late(*number)) {
+            (self.punctual, self.punctual_ns) = (Some(punctual), now);
             self.passes += 1;
             if self.passes <= PASSES_MAX {
                 return None;
             }
         }
         self.passes = 0;
-        let are_others = now.saturating_sub(self.punctual_ns) < PUNCTUAL_NS;
+        // A client that is alone does not wait for itself.
+        let is_alone = self.line.len() == 1 && self.line.front().copied() == self.punctual;
+        let are_others = !is_alone && now.saturating_sub(self.punctual_ns) < PUNCTUAL_NS;
         self.requests_max = if are_others { PIECE_REQUESTS } else { REQUESTS_PER_CALL_MAX };
         Some(if are_others { 0 } else { QUANTUM_NS as u64 })
     }
@@ -184,6 +211,7 @@ impl Turns {
         if is_next || !turn.is_late && turn.round != round {
             turn.add(round);
         }
+        turn.may_be_given |= is_next && !turn.is_over();
         Begun { is_next, has_time: !turn.is_over() }
     }
 
@@ -194,7 +222,7 @@ impl Turns {
         }
         let round = self.round;
         let Some(turn) = self.get(number) else { return };
-        turn.left_ns -= spent_ns as i64;
+        turn.spend(spent_ns);
         if asked == Asked::More {
             turn.asked_more = Some(round);
         }
@@ -225,7 +253,7 @@ impl Turns {
     /// A client has used so much time.
     pub(super) fn spend(&mut self, number: usize, spent_ns: u64) {
         let Some(turn) = self.get(number) else { return };
-        turn.left_ns -= spent_ns as i64;
+        turn.spend(spent_ns);
         if turn.is_over() {
             self.wait(number);
         }
@@ -249,23 +277,25 @@ impl Turns {
     /// for.
     pub(super) fn charge(&mut self, poll_ns: u64) {
         let taking_ns: u64 = self.served.iter().map(|(_, spent_ns)| spent_ns).sum();
-        let most_ns = (BESIDES_TIMES_MAX * taking_ns).max(BESIDES_NS_MAX);
+        let most_ns = taking_ns.saturating_mul(BESIDES_TIMES_MAX).max(BESIDES_NS_MAX);
         let besides_ns = poll_ns.saturating_sub(taking_ns).min(most_ns);
         let mut served = std::mem::take(&mut self.served);
         for (number, spent_ns) in served.drain(..) {
-            self.spend(number, besides_ns * spent_ns / taking_ns.max(1));
+            let part = u128::from(besides_ns) * u128::from(spent_ns) / u128::from(taking_ns.max(1));
+            self.spend(number, u64::try_from(part).unwrap_or(u64::MAX));
         }
         self.served = served;
     }
 
-    /// Returns true if a client may be given something. If not, it waits for its next turn. One that nobody waits beside need not.
+    /// Returns true if a client may be given something. If not, it waits for its next turn; it need not if it is alone. A client that always has more to
+    /// ask for is given something once in a turn, which its next turns pay for.
     pub(super) fn may_give(&mut self, number: usize, are_others: bool) -> bool {
         let (round, in_line) = (self.round, self.line.len());
         let Some(turn) = self.get(number) else { return false };
         if !turn.is_late && turn.round != round {
             turn.add(round);
         }
-        if !turn.is_over() {
+        if std::mem::take(&mut turn.may_be_given) || !turn.is_over() {
             return true;
         }
         if are_others || in_line > usize::from(turn.is_late) {
@@ -284,8 +314,9 @@ mod tests {
     /// A client: its share, how long it takes to take what it asks for, and whether it has more then or not before the next poll.
     type Client = (u32, u64, bool);
 
-    /// Serves clients as the machine does, so many polls. Returns how long each was served, and how often it was not in line when it asked.
-    fn serve(clients: &[Client], polls: usize) -> Vec<(u64, u64)> {
+    /// Serves clients as the machine does, so many polls, each of which takes so much more time. Returns how long each was served, and how often it
+    /// was not in line when it asked.
+    fn serve(clients: &[Client], polls: usize, besides_ns: u64) -> Vec<(u64, u64)> {
         let mut turns = Turns::new();
         for (number, (share, ..)) in clients.iter().enumerate() {
             turns.add(number, *share);
@@ -293,13 +324,12 @@ mod tests {
         let mut done = vec![(0, 0); clients.len()];
         let mut now = 0;
         for _ in 0..polls {
+            let begun = now;
             let mut asks = vec![true; clients.len()];
             let mut serve = |turns: &mut Turns, number: usize| {
                 let (_, time_ns, has_more) = clients[number];
-                if !turns.begin(number).has_time {
-                    return turns.end(number, 0, Asked::Nothing);
-                }
-                if !std::mem::replace(&mut asks[number], has_more) {
+                let has_time = turns.begin(number).has_time;
+                if !has_time || !std::mem::replace(&mut asks[number], has_more) {
                     return turns.end(number, 0, Asked::Nothing);
                 }
                 let asked = if has_more { Asked::More } else { Asked::All };
@@ -314,19 +344,20 @@ mod tests {
                     serve(&mut turns, number);
                 }
             }
-            if turns.time_of_line(0).is_some()
+            if turns.time_of_line(begun).is_some()
                 && let Some(number) = turns.next()
             {
                 serve(&mut turns, number);
             }
-            turns.charge(0);
+            now += besides_ns;
+            turns.charge(now - begun);
             punctual.into_iter().for_each(|number| done[number].1 += 1);
         }
         done
     }
 
     fn times<const N: usize>(clients: [Client; N]) -> [u64; N] {
-        let served = serve(&clients, 100_000);
+        let served = serve(&clients, 100_000, 0);
         std::array::from_fn(|number| served[number].0)
     }
 
@@ -361,9 +392,63 @@ mod tests {
         let mut clients = vec![(1, 1000, true); 10];
         clients.push((1, 10, false));
         let polls = 100_000;
-        let served = serve(&clients, polls);
-        assert_eq!(served[10], (10 * polls as u64, polls as u64));
-        assert!(served[..10].iter().all(|(_, punctual)| *punctual == 1), "{served:?}");
+        for besides_ns in [0, 10] {
+            let served = serve(&clients, polls, besides_ns);
+            assert_eq!(served[10], (10 * polls as u64, polls as u64));
+            assert!(served[..10].iter().all(|(_, punctual)| *punctual == 1), "{served:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_done_besides_is_the_time_of_those_who_have_asked() {
+        let served = serve(&[(1, 1000, true), (1, 1000, true), (2, 1000, true)], 100_000, 3000);
+        let [one, other, double] = [0, 1, 2].map(|number| served[number].0);
+        assert!(one.abs_diff(other) <= QUANTUM_NS as u64, "{served:?}");
+        assert!(double.abs_diff(2 * one) <= 2 * QUANTUM_NS as u64, "{served:?}");
+    }
+
+    #[test]
+    fn client_owes_some_turns_at_most_though_the_processor_was_another_programs() {
+        let mut turns = Turns::new();
+        (0..2).for_each(|number| turns.add(number, 1));
+        turns.end(1, 10, Asked::More);
+        turns.end(0, u64::MAX / 2, Asked::All);
+        turns.charge(u64::MAX);
+        let mut visits = 0;
+        while turns.is_late(0) {
+            let number = turns.next().unwrap();
+            let asks = turns.begin(number).has_time && number == 1;
+            match asks {
+                true => turns.end(number, QUANTUM_NS as u64, Asked::More),
+                false => turns.end(number, 0, Asked::Nothing),
+            }
+            visits += i64::from(number == 0);
+            assert!(visits < 100);
+        }
+        assert!((DEBT_TURNS_MAX..=DEBT_TURNS_MAX + 1).contains(&visits), "{visits}");
+    }
+
+    #[test]
+    fn client_that_always_has_more_to_ask_for_is_given_something_in_each_turn_that_it_has() {
+        let mut turns = Turns::new();
+        (0..2).for_each(|number| turns.add(number, 1));
+        (0..2).for_each(|number| turns.end(number, 10, Asked::More));
+        let mut given = [0_u32, 0];
+        for _ in 0..1000 {
+            let number = turns.next().unwrap();
+            match turns.begin(number).has_time {
+                true => turns.end(number, QUANTUM_NS as u64, Asked::More),
+                false => turns.end(number, 0, Asked::Nothing),
+            }
+            turns.charge(QUANTUM_NS as u64);
+            for (number, given) in given.iter_mut().enumerate() {
+                if turns.may_give(number, true) {
+                    turns.spend(number, QUANTUM_NS as u64 / 2);
+                    *given += 1;
+                }
+            }
+        }
+        assert!(given[0] > 100 && given[0].abs_diff(given[1]) <= 2, "{given:?}");
     }
 
     #[test]
@@ -394,13 +479,21 @@ mod tests {
     #[test]
     fn one_that_leaves_ends_no_round_and_is_not_served_again() {
         let mut turns = Turns::new();
-        (0..3).for_each(|number| turns.add(number, 1));
-        (0..3).for_each(|number| turns.end(number, 10, Asked::More));
-        turns.remove(2);
-        turns.charge(1000);
+        (0..4).for_each(|number| turns.add(number, 1));
+        (0..4).for_each(|number| turns.end(number, 10, Asked::More));
+        // The end of the first turn begins a round, which ends with the turn of whoever is the last in line then.
         assert_eq!(turns.next(), Some(0));
+        turns.end(0, QUANTUM_NS as u64, Asked::All);
+        let round = turns.round;
         turns.remove(0);
-        turns.end(0, 10, Asked::More);
-        assert_eq!([turns.next(), turns.next()], [Some(1), None]);
+        turns.charge(1000);
+        for number in [1, 2] {
+            assert_eq!(turns.next(), Some(number));
+            turns.end(number, QUANTUM_NS as u64, Asked::All);
+            assert_eq!(turns.round, round, "after the turn of {number}");
+        }
+        assert_eq!(turns.next(), Some(3));
+        turns.end(3, QUANTUM_NS as u64, Asked::All);
+        assert_eq!(turns.round, round + 1);
     }
 }
