@@ -97,8 +97,9 @@ struct Link {
     has_heard_hello: bool,
     /// Bytes that may be sent.
     may_send: usize,
-    /// Set once this side sends here alone.
+    /// Set once this side sends here alone, and once it has sent all that it had to send.
     has_moved: bool,
+    is_ended: bool,
     /// Where in the stream the next byte that is sent belongs.
     sent: u64,
     /// Bytes that were written and that the path had no room for.
@@ -132,6 +133,7 @@ impl Link {
             has_heard_hello: false,
             may_send: 0,
             has_moved: false,
+            is_ended: false,
             sent: 0,
             unsent: Box::default(),
             begins_at: None,
@@ -772,13 +774,17 @@ impl Client {
     /// This side sends nothing more: if it has moved, the peer is told. Returns false if the machine is to be told.
     pub(super) fn shut_directly(&mut self, index: u32) -> bool {
         let Some(one) = connection_at(&mut self.slots, index) else { return false };
+        let has_failed = one.has_failed();
         let Some((at, number)) = one.link else { return false };
         let Some(peer) = self.peers.get_mut(&at) else { return false };
-        let has_moved = peer.links.get(&number).is_some_and(|link| link.has_moved);
-        if has_moved && peer.stage == Stage::Met {
+        let Some(link) = peer.links.get_mut(&number).filter(|link| link.has_moved) else {
+            return false;
+        };
+        if !has_failed && peer.stage == Stage::Met {
+            link.is_ended = true;
             peer.tell(number, tell::FINISHED);
         }
-        has_moved
+        true
     }
 
     /// This side receives nothing more: what has come directly is dropped, if bytes before it are still on their way over the machine.
@@ -801,6 +807,7 @@ impl Client {
     pub(super) fn leave_directly(&mut self, index: u32, is_reset: bool) {
         let Some(one) = connection_at(&mut self.slots, index) else { return };
         let (is_receive_shut, is_send_shut) = (one.is_receive_shut, one.is_send_shut);
+        let has_failed = one.has_failed();
         let read = one.read;
         let Some((at, number)) = one.link.take() else { return };
         let Some(peer) = self.peers.get_mut(&at) else { return };
@@ -814,6 +821,8 @@ impl Client {
             }
             return;
         }
+        // A half of a connection that has failed may lack bytes: it has no end but a reset.
+        let is_reset = is_reset || has_failed && !link.is_ended;
         let read = match link.begins_at {
             _ if is_receive_shut => u64::MAX,
             Some(_) => link.read,

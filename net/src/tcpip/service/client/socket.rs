@@ -104,6 +104,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// Returns true if the connection has ended with an error, whether the program has heard of it or not.
+    pub(super) fn has_failed(&self) -> bool {
+        self.end.is_some() || self.has_told_end
+    }
+
     pub(super) fn to(remote: SocketAddr) -> Connection {
         Connection {
             number: 0,

@@ -288,6 +288,33 @@ fn what_had_come_directly_before_the_machine_ended_is_read_first() {
 }
 
 #[test]
+fn half_of_a_connection_that_has_failed_has_no_end_but_a_reset() {
+    for is_shut in [false, true] {
+        let (mut world, [near, far]) = introduced();
+        world.parties[1].sleeps = true;
+        assert_eq!(world.write(0, near, b"before"), 6);
+        (0..2).for_each(|at| world.drop_far(at));
+        world.settle();
+        // The program had more to write: its verb has failed, and it closes the connection.
+        assert_eq!(world.write(0, near, b"behind"), 0);
+        if is_shut {
+            world.parties[0].client.shut_sending(near);
+        }
+        world.close(0, near);
+        world.step();
+        let Party { client, near: (_, receiver), peers, .. } = &mut world.parties[1];
+        receiver.hear(Listen::Now);
+        assert!(client.take_in(receiver) && client.gone().is_some());
+        let receiver = &mut peers.get_mut(&0).unwrap().1;
+        receiver.hear(Listen::Now);
+        while client.look_at(0, receiver).unwrap() {}
+        client.has_looked_at(0);
+        assert_eq!(world.read(1, far, 1000), b"before");
+        assert_eq!(world.parties[1].client.readable(far), Readable::Failed, "shut: {is_shut}");
+    }
+}
+
+#[test]
 fn peer_that_sends_on_and_on_does_not_hold_up_the_end_of_a_connection() {
     let (mut world, [near, far]) = introduced();
     world.parties[0].sleeps = true;
