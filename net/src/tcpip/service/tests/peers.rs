@@ -293,18 +293,24 @@ fn half_of_a_connection_that_has_failed_has_no_end_but_a_reset() {
         let (mut world, [near, far]) = introduced();
         world.parties[1].sleeps = true;
         assert_eq!(world.write(0, near, b"before"), 6);
-        (0..2).for_each(|at| world.drop_far(at));
-        world.settle();
-        // The program had more to write: its verb has failed, and it closes the connection.
-        assert_eq!(world.write(0, near, b"behind"), 0);
-        if is_shut {
-            world.parties[0].client.shut_sending(near);
-        }
-        world.close(0, near);
         world.step();
-        let Party { client, near: (_, receiver), peers, .. } = &mut world.parties[1];
-        receiver.hear(Listen::Now);
-        assert!(client.take_in(receiver) && client.gone().is_some());
+        (0..2).for_each(|at| world.drop_far(at));
+        for at in 0..2 {
+            let Party { client, near: (_, receiver), .. } = &mut world.parties[at];
+            receiver.hear(Listen::Now);
+            assert!(client.take_in(receiver) && client.gone().is_some());
+        }
+        // The program had more to write, and closes the connection instead: before what its peer has sent is taken in.
+        assert_eq!(world.write(0, near, b"behind"), 0);
+        let Party { client, near: (_, machine), peers, .. } = &mut world.parties[0];
+        if is_shut {
+            client.shut_sending(near);
+        }
+        client.close(near, Some(machine));
+        let sender = &mut peers.get_mut(&0).unwrap().0;
+        assert_eq!(client.flush_to(0, sender), Ok(true));
+        sender.flush();
+        let Party { client, peers, .. } = &mut world.parties[1];
         let receiver = &mut peers.get_mut(&0).unwrap().1;
         receiver.hear(Listen::Now);
         while client.look_at(0, receiver).unwrap() {}
