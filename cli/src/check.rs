@@ -86,8 +86,8 @@ fn findings(system: &System) -> Vec<FileError> {
     }
     for (number, place) in system.machines.iter().flat_map(|machine| &machine.processors_named) {
         if !is_there(*number as usize) {
-            let what = format!("cpu = {number}: this system has no such processor");
-            let right = "must be one that is there: the base processor stands for it";
+            let what = format!("cpu = {number}: there is no processor {number}");
+            let right = "must be one that is online: without it, a machine runs on any, and a driver inline, on the processor of the machine";
             findings.push(place.error(what, right));
         }
     }

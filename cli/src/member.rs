@@ -20,6 +20,7 @@ use siga::{AttachError, Guest, Name, Wait};
 use crate::outcome::Outcome;
 use crate::peer::{Peer, attach_name};
 use crate::present::{lan_meant, lan_range};
+use crate::processors::{allowed, why_not};
 use crate::socket::Socket;
 
 /// The options of a member.
@@ -91,9 +92,9 @@ impl From<WaitKind> for Wait {
 /// Moves this process to its processor, if one is named.
 pub fn pin(processor: Option<usize>) -> Result<(), Outcome> {
     let Some(processor) = processor else { return Ok(()) };
-    os::processor::pin(processor).map_err(|error| {
-        let allowed = os::processor::allowed();
-        Outcome::Usage(format!("--cpu {processor}: {error}: must be one of {allowed:?}"))
+    os::processor::pin(processor).map_err(|_| {
+        let (why, allowed) = (why_not(processor), allowed());
+        Outcome::Usage(format!("--cpu {processor}: {why}: must be one of {allowed}"))
     })
 }
 

@@ -357,7 +357,7 @@ fn driver_begins_where_the_words_say_and_without_its_processor_inline() {
         let set = system.run(&["set", "tcpip", "TCPIP", "driver", "hs0", "cpu", beyond]);
         assert_eq!(set.status.code(), Some(0));
         assert_eq!(text(&set.stdout), "the driver of hs0 at TCPIP runs inline\n");
-        let base = "the driver of hs0 runs on the base processor, inline";
+        let base = "the driver of hs0 runs inline, on the processor of the machine";
         let warning = format!("siga: warning: there is no processor {beyond}: {base}\n");
         assert_eq!(text(&set.stderr), warning);
         shown(&system, |driver| driver["processor"].is_null());

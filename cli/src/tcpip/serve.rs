@@ -35,7 +35,7 @@ use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
 use crate::peer::attach_name;
 use crate::present::report;
-use crate::processors::why_not;
+use crate::processors::{allowed, why_not};
 use crate::route::AtLan;
 use crate::socket::Socket;
 use crate::ways::{WrittenLine, WrittenRoute};
@@ -220,14 +220,13 @@ impl Drop for Ended {
     }
 }
 
-/// Moves the calling thread to its processor. As on the mainframe, one that cannot be had stands for the base processor: here for
-/// whichever the kernel chooses.
+/// Moves the calling thread to its processor. If the thread cannot have it, the kernel chooses.
 fn take_processor(processor: Option<usize>) {
     if let Some(processor) = processor
         && os::processor::pin(processor).is_err()
     {
         let why = why_not(processor);
-        say(format_args!("siga: warning: {why}: the machine runs on the base processor"));
+        say(format_args!("siga: warning: {why}: the machine runs on any of {}", allowed()));
     }
 }
 
