@@ -2,12 +2,11 @@
 
 use std::io::{self, Read};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use clap::Args;
 use host::report::SystemReport;
@@ -19,14 +18,13 @@ use os::signals::HeldSignals;
 use port::member::{MemberError, Options};
 use serde::Serialize;
 use siga::error::Problem;
-use siga::host::Observer;
 use siga::lan::{JoinLanError, LanName};
 use siga::line::{LineEnd, LineOptions};
 use siga::tcpip::{
     ClientLimits, Machine, MachineOptions, Placement, Prefix, Route, Routing, ServiceCounters,
     StackOptions,
 };
-use siga::{Guest, Name, Wait};
+use siga::{Attachment, Guest, Name, Wait};
 
 use crate::children::Service;
 use crate::lines::medium;
@@ -183,10 +181,10 @@ pub fn serve(arguments: &Serve) -> Result<(), Outcome> {
         Some(file) => of_file(file, name, &arguments.socket)?,
         None => of_words(arguments)?,
     };
-    // One that a host has started ends with it.
-    let mut host = (!until_input_ends).then(|| HostWatch::of(plan.socket.clone()));
     let processor = plan.processor;
-    let (mut machine, up) = begin(name, plan)?;
+    let (mut machine, attachment, up) = begin(name, plan)?;
+    // A machine that a host started ends with the host.
+    let mut host = (!until_input_ends).then(|| HostWatch::of(attachment));
     let (stopper, done) = (machine.stopper(), Arc::new(Event::new().map_err(Outcome::no)?));
     let ended = Ended(done.clone());
     let serving = thread::Builder::new().name("siga machine".into()).spawn(move || {
@@ -240,12 +238,11 @@ fn wait_for_the_end(
     let input = io::stdin();
     let input = reads_input.then(|| input.as_fd());
     loop {
-        let (gone, time) = host.as_ref().map_or((None, None), HostWatch::waits_for);
-        let bells = [Some(held.as_fd()), input, Some(done.as_fd()), gone];
-        let [has_signal, has_input, is_done, is_gone] =
-            wait_any(bells, time).map_err(Outcome::no)?;
+        let changed = host.as_ref().map(|host| host.attachment.as_fd());
+        let bells = [Some(held.as_fd()), input, Some(done.as_fd()), changed];
+        let [has_signal, has_input, is_done, _] = wait_any(bells, None).map_err(Outcome::no)?;
         if let Some(host) = host {
-            host.follow(is_gone);
+            host.follow();
         }
         if is_done {
             return Ok(());
@@ -267,51 +264,26 @@ fn wait_for_the_end(
     }
 }
 
-/// How often it is looked whether there is a host again.
-const LOOK: Duration = Duration::from_millis(500);
-
 /// Says when the host ends, and when there is another. Clients that are there go on meanwhile.
 struct HostWatch {
-    socket: PathBuf,
-    state: Watched,
-}
-
-enum Watched {
-    There(Observer),
-    Gone,
-    /// This user may not observe.
-    Unseen,
+    attachment: Attachment,
+    was_attached: bool,
 }
 
 impl HostWatch {
-    fn of(socket: PathBuf) -> HostWatch {
-        let state = Observer::attach(&socket).map_or(Watched::Unseen, Watched::There);
-        HostWatch { socket, state }
+    fn of(attachment: Attachment) -> HostWatch {
+        HostWatch { was_attached: attachment.is_attached(), attachment }
     }
 
-    /// What is readable when the host ends, and how long to wait until [`HostWatch::follow`] is to be called at the latest.
-    fn waits_for(&self) -> (Option<BorrowedFd<'_>>, Option<Duration>) {
-        match &self.state {
-            Watched::There(observer) => (Some(observer.as_fd()), None),
-            Watched::Gone => (None, Some(LOOK)),
-            Watched::Unseen => (None, None),
-        }
-    }
-
-    fn follow(&mut self, is_gone: bool) {
-        match &self.state {
-            Watched::There(_) if is_gone => {
-                self.state = Watched::Gone;
-                say("siga: the host is gone: clients go on, and new ones come with the next host");
+    fn follow(&mut self) {
+        match (self.was_attached, self.attachment.is_attached()) {
+            (true, false) => {
+                say("siga: the host is gone: clients go on, and new ones come with the next host")
             }
-            Watched::Gone => {
-                if let Ok(observer) = Observer::attach(&self.socket) {
-                    self.state = Watched::There(observer);
-                    say("siga: there is a host again");
-                }
-            }
-            Watched::There(_) | Watched::Unseen => {}
+            (false, true) => say("siga: there is a host again"),
+            (true, true) | (false, false) => return,
         }
+        self.was_attached = !self.was_attached;
     }
 }
 
@@ -468,11 +440,12 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
 }
 
 /// Joins the LANs, and begins to be the machine.
-fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
+fn begin(name: &str, plan: Plan) -> Result<(Machine, Attachment, Up), Outcome> {
     let Plan { socket, options, lans, lines, mut routes, to, rule, .. } = plan;
     let name = name.to_ascii_uppercase();
-    // First under the name that was asked for: what is wrong with that is said of it, and not of a name that is made of it.
+    // First under the machine's own name, so that an error names the machine, not its member TCPIP1.
     let guest = Guest::attach(&socket, &name).map_err(Outcome::no)?;
+    let attachment = guest.attachment().map_err(Outcome::no)?;
     let (mut joined, mut members, mut mtus) = (Vec::new(), Vec::new(), Vec::new());
     let mut drivers = Vec::new();
     for PlannedLan { member, lan, addresses, mtu, driver } in lans {
@@ -533,7 +506,7 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
             }
         });
     }
-    Ok((machine, Up { name, members }))
+    Ok((machine, attachment, Up { name, members }))
 }
 
 fn announce(up: &Up, output: Output) {
