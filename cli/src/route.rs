@@ -1,11 +1,14 @@
 //! `siga route`: packets between LANs, between the VLANs of one, and over lines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
+use host::report::SystemReport;
 use os::signals::HeldSignals;
 use port::member::Options;
 use serde::Serialize;
@@ -257,44 +260,99 @@ impl Told {
     }
 }
 
-/// Lines that were said to be up or down, by their numbers in the stack, so that each change is said once.
+/// What was said of each line, by its number in the stack, so that it is said once.
 #[derive(Debug, Default)]
-struct ToldOfLines(BTreeMap<usize, bool>);
+struct ToldOfLines {
+    said: BTreeMap<usize, String>,
+    /// The lines that were down at the last call.
+    down: BTreeSet<usize>,
+    asked: Asked,
+}
 
 impl ToldOfLines {
-    /// Says which lines are up or down now and were not before. Why one is down is asked of the host.
+    /// Says which lines are up, and which are down and why, where something else was said before. The host is asked why a line is down.
     fn tell(&mut self, socket: &Path, stack: &Stack) {
-        for line in stack.lines().unwrap_or_default() {
-            let is_up = matches!(line.state, State::Idle | State::Tx);
-            if self.0.get(&line.number) == Some(&is_up) {
-                continue;
-            }
+        let lines = stack.lines().unwrap_or_default();
+        let is_up = |line: &StackLine| matches!(line.state, State::Idle | State::Tx);
+        let down = lines.iter().filter(|line| !is_up(line)).map(|line| line.number).collect();
+        if self.down != down {
+            // An answer to what was asked before says nothing of these.
+            self.asked.outdate();
+            self.down = down;
+        }
+        for line in &lines {
             let name = line.name.map(|name| name.to_string()).unwrap_or_default();
             let partner = line.end.partner;
-            let is_said = match is_up {
-                true => try_say(format_args!("siga: {name} is up, to {partner}")),
-                false => try_say(format_args!("siga: {name} is down: {}", why_down(socket, &line))),
+            let what = match is_up(line) {
+                true => format!("siga: {name} is up, to {partner}"),
+                false => {
+                    let Some(why) = self.why_down(socket, line) else { continue };
+                    format!("siga: {name} is down: {why}")
+                }
             };
-            if is_said {
-                self.0.insert(line.number, is_up);
+            if self.said.get(&line.number) != Some(&what) && try_say(&what) {
+                self.said.insert(line.number, what);
             }
         }
     }
+
+    /// Returns why a line is down, as far as that is known. None until the host has answered.
+    fn why_down(&mut self, socket: &Path, line: &StackLine) -> Option<String> {
+        let partner = line.end.partner;
+        if line.state == State::ConnectError {
+            return Some(format!(
+                "the host does not allow the connection to {partner}, or a limit is reached: the system file must have the line"
+            ));
+        }
+        let report = self.asked.report(socket)?;
+        let mut lines = report.lines.iter();
+        let of_host = lines.find(|of| line.name.is_some_and(|name| of.name == name.as_str()));
+        let missing = of_host.map(missing).filter(|missing| !missing.is_empty());
+        Some(missing.unwrap_or_else(|| format!("{partner} is not connected")))
+    }
 }
 
-/// Why a line is down, as far as that is known.
-fn why_down(socket: &Path, line: &StackLine) -> String {
-    let partner = line.end.partner;
-    if line.state == State::ConnectError {
-        return format!(
-            "the host does not allow the connection to {partner}, or a limit is reached: the system file must have the line"
-        );
+/// How often a host is asked why lines are down, at most.
+const ASK: Duration = Duration::from_secs(2);
+
+/// The host's report, for which a thread of its own waits: the host may take seconds to answer, and signals are not to wait so long.
+#[derive(Debug, Default)]
+struct Asked {
+    /// The thread that asks. There is one at most.
+    asking: Option<JoinHandle<SystemReport>>,
+    /// Set if its answer is of a time that is over.
+    is_outdated: bool,
+    /// The last answer, and when it was taken.
+    latest: Option<(Instant, SystemReport)>,
+}
+
+impl Asked {
+    /// Drops the last answer, and that which is awaited.
+    fn outdate(&mut self) {
+        self.latest = None;
+        self.is_outdated = self.asking.is_some();
     }
-    let report = report(socket).unwrap_or_default();
-    let mut lines = report.lines.iter();
-    let of_host = lines.find(|of| line.name.is_some_and(|name| of.name == name.as_str()));
-    let missing = of_host.map(missing).filter(|missing| !missing.is_empty());
-    missing.unwrap_or_else(|| format!("{partner} is not connected"))
+
+    /// Returns the last answer, an empty one if the host gave none, and has the host asked again if that answer is old. None while there is none.
+    fn report(&mut self, socket: &Path) -> Option<&SystemReport> {
+        if let Some(asking) = self.asking.take_if(|asking| asking.is_finished()) {
+            let answer = asking.join().unwrap_or_default();
+            if !mem::take(&mut self.is_outdated) {
+                self.latest = Some((Instant::now(), answer));
+            }
+        }
+        let is_due = self.latest.as_ref().is_none_or(|(at, _)| at.elapsed() >= ASK);
+        if is_due && self.asking.is_none() {
+            let socket = socket.to_owned();
+            let thread = thread::Builder::new().name("siga question".into());
+            let asking = thread.spawn(move || report(&socket).unwrap_or_default());
+            match asking {
+                Ok(asking) => self.asking = Some(asking),
+                Err(_) => self.latest = Some((Instant::now(), SystemReport::default())),
+            }
+        }
+        self.latest.as_ref().map(|(_, report)| report)
+    }
 }
 
 /// Collects the counters that are not zero, as `--json` prints them at the end.
