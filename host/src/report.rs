@@ -36,7 +36,7 @@ pub struct SystemReport {
     /// The LANs, by name.
     #[serde(default)]
     pub lans: Vec<LanReport>,
-    /// The stacks that are at lines alone, by the guests that show them. A stack at a LAN is shown by a member of that.
+    /// The stacks that are at lines alone, by the guests that show them. A stack at a LAN is shown by its member.
     #[serde(default)]
     pub stacks: Vec<GuestStackReport>,
     /// The lines that the system file describes, in its order.
@@ -415,9 +415,9 @@ pub struct LineEndReport {
     pub guest: String,
     /// Its IP address there.
     pub address: String,
-    /// Whether the guest is attached.
+    /// Set if the guest is attached.
     pub is_attached: bool,
-    /// Whether its driver has its part of what carries the line: over IUCV its side of the path to the partner, over an adapter a path to the
+    /// Set if its driver has its part of what carries the line: over IUCV its side of the path to the partner, over an adapter a path to the
     /// guest that serves the line.
     #[serde(default)]
     pub is_connected: bool,
@@ -528,7 +528,7 @@ pub struct StackReport {
     /// Its routes. Interfaces and routes together are 64 at most.
     #[serde(default)]
     pub routes: Vec<RouteReport>,
-    /// The TCPIP machine that it is, if it is one.
+    /// Its name as a TCPIP machine, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
     /// Its clients, if it is a TCPIP machine's: 64 at most.
