@@ -1,4 +1,4 @@
-//! `siga query`: guests, paths, LANs, volumes, subchannels and limits.
+//! `siga query`: guests, paths, LANs, lines, stacks, volumes, subchannels and limits.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use crate::outcome::Outcome;
 use crate::output::{Output, counted, print, print_json};
 use crate::socket::Socket;
 
-/// Show guests, paths and resources, the members of LANs and their stacks, volumes and subchannels
+/// Show guests, paths and resources, the members of LANs and their stacks, lines, volumes, subchannels and limits
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Show these alone, one or several [default: all there are]
@@ -47,9 +47,9 @@ pub enum Subject {
     Iucv,
     /// The LANs and their members: addresses, rates over half a second, frames dropped and given back by reason, and what gateways have carried and refused
     Lan,
-    /// The lines that the system file describes: whether they are up, and at each end messages and bytes over half a second, and what the driver has counted
+    /// The lines that the system file describes, with their state, and at each end what the driver counts: messages and bytes, also as rates over half a second
     Line,
-    /// The members' TCP/IP stacks, and the clients of TCPIP machines: interfaces, routes, neighbours, the drivers of LANs with rates over half a second, connections, sockets, buffers, counters by reason
+    /// TCP/IP stacks of members and TCPIP machines: clients, interfaces, routes, neighbours, the drivers of LANs with rates over half a second, connections, sockets, buffers, counters by reason
     Tcpip,
     /// The volumes that guests serve, with their state and the use of their cache, and their devices: who may open which cylinders
     Dasd,
@@ -426,7 +426,7 @@ fn lines(lines: &[LineReport]) -> Table {
     table
 }
 
-/// Who or what a line that is down lacks.
+/// Names the guests that a line that is down lacks, or what they lack.
 pub fn missing(line: &LineReport) -> String {
     let lacking = |has: fn(&LineEndReport) -> bool| -> Vec<&str> {
         let ends = line.ends.iter().filter(|end| !has(end));
@@ -447,7 +447,7 @@ pub fn missing(line: &LineReport) -> String {
     }
 }
 
-/// Whether a line is up, in a word.
+/// Returns the state of a line in a word.
 fn state_of(line: &LineReport) -> &'static str {
     match line.state {
         LineState::Up => "up",
@@ -587,7 +587,7 @@ fn print_stacks(report: &SystemReport, drivers: &Table) -> Result<(), Outcome> {
     let SystemReport { lans, lines, .. } = report;
     let heads = [
         "lan or line",
-        "guest",
+        "stack",
         "connections",
         "time-wait",
         "buffers in use",
@@ -597,14 +597,14 @@ fn print_stacks(report: &SystemReport, drivers: &Table) -> Result<(), Outcome> {
         "bytes of one",
     ];
     let mut overviews = table(&heads, 2);
-    let heads = ["guest", "lan or line", "VLAN", "address", "MAC", "MTU", "passes on from"];
+    let heads = ["stack", "lan or line", "VLAN", "address", "MAC", "MTU", "passes on from"];
     let mut interfaces = table(&heads, 5);
-    let heads = ["guest", "line", "state", "address", "partner", "partner's address"];
+    let heads = ["stack", "line", "state", "address", "partner", "partner's address"];
     let mut ends = table(&heads, 6);
-    let mut routes = table(&["guest", "destination", "over", "lan or line"], 4);
+    let mut routes = table(&["stack", "destination", "over", "lan or line"], 4);
     let mut neighbours = table(&["lan", "address", "MAC", "guest"], 4);
     let heads = [
-        "guest",
+        "stack",
         "state",
         "local",
         "remote",
@@ -614,9 +614,9 @@ fn print_stacks(report: &SystemReport, drivers: &Table) -> Result<(), Outcome> {
         "round trip",
     ];
     let mut connections = table(&heads, 4);
-    let mut sockets = table(&["guest", "socket", "local", "waiting", "at most"], 3);
+    let mut sockets = table(&["stack", "socket", "local", "waiting", "at most"], 3);
     let heads = [
-        "machine",
+        "stack",
         "client",
         "sockets",
         "limit",
@@ -629,7 +629,7 @@ fn print_stacks(report: &SystemReport, drivers: &Table) -> Result<(), Outcome> {
         "turns cut",
     ];
     let mut clients = table(&heads, 2);
-    let mut counters = table(&["guest", "counted"], 2);
+    let mut counters = table(&["stack", "counted"], 2);
     let mut unshown = Vec::new();
     for one in each_stack(report) {
         let StackOf { place, member, stack, .. } = one;
@@ -649,16 +649,26 @@ fn print_stacks(report: &SystemReport, drivers: &Table) -> Result<(), Outcome> {
         let mut own = vec![place];
         for interface in &stack.interfaces {
             let address = interface.address.to_string();
+            let end = end_at(lines, &address);
             // A stack at several LANs is several members.
             let (at, of) = match (interface.lan, member) {
                 (0, Some(_)) => (place, member),
                 _ => {
                     let others = lans.iter().filter(|other| other.name != place);
-                    let line = line_of(lines, &address).map(|line| (line, None));
+                    let line = end.map(|(line, ..)| (line.name.as_str(), None));
                     lan_of(others, &address).or(line).unwrap_or(("-", None))
                 }
             };
-            ends.add_rows(line_ends(lines, name, &address));
+            if let Some((line, own, partner)) = end {
+                ends.add_row([
+                    name,
+                    &line.name,
+                    state_of(line),
+                    &own.address,
+                    &partner.guest,
+                    &partner.address,
+                ]);
+            }
             own.push(at);
             interfaces.add_row([
                 name.to_owned(),
@@ -673,7 +683,7 @@ fn print_stacks(report: &SystemReport, drivers: &Table) -> Result<(), Outcome> {
                 },
             ]);
             let range = lans.iter().find(|lan| lan.name == at).map(|lan| lan.range.as_str());
-            let peer = peer_over(lines, &interface.address.to_string());
+            let peer = end.map(|(.., partner)| partner.address.as_str());
             let to = range.or(peer).unwrap_or("-");
             let row = [name, to, "-", at].map(str::to_owned);
             if interface.vlan.is_none() {
@@ -683,7 +693,9 @@ fn print_stacks(report: &SystemReport, drivers: &Table) -> Result<(), Outcome> {
         for route in &stack.routes {
             let via = route.via.to_string();
             let at = lans.iter().filter(|lan| own.contains(&lan.name.as_str()));
-            let at = lan_of(at, &via).map(|(lan, _)| lan).or_else(|| line_of(lines, &via));
+            let at = lan_of(at, &via)
+                .map(|(lan, _)| lan)
+                .or_else(|| end_at(lines, &via).map(|(line, ..)| line.name.as_str()));
             let at = at.filter(|_| route.is_there).unwrap_or("nobody is there");
             routes.add_row([name, &route.to, &via, at]);
         }
@@ -746,7 +758,7 @@ fn print_stacks(report: &SystemReport, drivers: &Table) -> Result<(), Outcome> {
 /// The drivers of all stacks, with rates between two reports.
 fn drivers(before: &SystemReport, report: &SystemReport) -> Table {
     let heads = [
-        "guest",
+        "stack",
         "lan",
         "driver",
         "polls/s",
@@ -852,44 +864,15 @@ fn lan_of<'a>(
     found.map(|(lan, member)| (lan, Some(member)))
 }
 
-/// The line at one of whose ends an address is.
-fn line_of<'a>(lines: &'a [LineReport], address: &str) -> Option<&'a str> {
-    let mut lines = lines.iter();
-    let found = lines.find(|line| line.ends.iter().any(|end| end.address == address));
-    found.map(|line| line.name.as_str())
-}
-
-/// The lines that a stack is at with this address, each with its state and its partner.
-fn line_ends<'a>(
+/// The first line at one of whose ends an address is, that end, and the other.
+fn end_at<'a>(
     lines: &'a [LineReport],
-    stack: &'a str,
-    address: &'a str,
-) -> impl Iterator<Item = [String; 6]> {
-    let pairs = lines.iter().filter_map(|line| Some((line, line.ends.first_chunk::<2>()?)));
-    pairs.filter_map(move |(line, [one, other])| {
-        let (own, partner) = match address {
-            _ if one.address == address => (one, other),
-            _ if other.address == address => (other, one),
-            _ => return None,
-        };
-        Some([
-            stack.to_owned(),
-            line.name.clone(),
-            state_of(line).to_owned(),
-            own.address.clone(),
-            partner.guest.clone(),
-            partner.address.clone(),
-        ])
-    })
-}
-
-/// The address at the other end of the line at one of whose ends an address is.
-fn peer_over<'a>(lines: &'a [LineReport], address: &str) -> Option<&'a str> {
-    let pairs = lines.iter().filter_map(|line| line.ends.first_chunk::<2>());
-    let mut pairs = pairs.map(|[one, other]| [one.address.as_str(), other.address.as_str()]);
-    pairs.find_map(|[one, other]| match address {
-        _ if address == one => Some(other),
-        _ if address == other => Some(one),
+    address: &str,
+) -> Option<(&'a LineReport, &'a LineEndReport, &'a LineEndReport)> {
+    let mut pairs = lines.iter().filter_map(|line| Some((line, line.ends.first_chunk::<2>()?)));
+    pairs.find_map(|(line, [one, other])| match address {
+        _ if one.address == address => Some((line, one, other)),
+        _ if other.address == address => Some((line, other, one)),
         _ => None,
     })
 }

@@ -152,7 +152,7 @@ const SECTIONS: &[Section] = &[
         |row| {
             let Row::Stack(stack) = row else { return None };
             Some(vec![
-                word(&stack.guest),
+                word(&stack.stack),
                 word(&stack.lan),
                 rate(stack.connections as f64),
                 rate(stack.opened_per_s),

@@ -56,6 +56,7 @@ pub struct LanRow {
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct StackRow {
     now_ns: u64,
+    pub stack: String,
     pub lan: String,
     pub guest: String,
     pub connections: u64,
@@ -192,6 +193,7 @@ impl Interval<'_> {
             };
             Some(Row::Stack(StackRow {
                 now_ns: self.now.now_ns,
+                stack: one.name().to_owned(),
                 lan,
                 guest,
                 connections: new.connections,
