@@ -253,25 +253,15 @@ fn fixed_table(lans: &[LanOutline]) -> Table {
 
 /// The machines, each with its part of the system, and what a client may have unless it has a row of its own in the table of clients.
 fn machine_table(machines: &[MachineOutline]) -> Table {
-    let heads = [
-        "machine",
-        "clients",
-        "sockets",
-        "buffers",
-        "share",
-        "connection",
-        "wait",
-        "cpu",
-        "introduce",
-    ];
-    let mut table = table(&heads, 9);
+    let heads =
+        ["machine", "clients", "sockets", "buffers", "connection", "wait", "cpu", "introduce"];
+    let mut table = table(&heads, 8);
     for machine in machines {
         table.add_row([
             machine.name.clone(),
             list(&machine.clients),
             machine.sockets_max.to_string(),
             Bytes(machine.buffers_bytes_max).to_string(),
-            "1".to_owned(),
             Bytes(machine.connection_bytes).to_string(),
             match machine.wait {
                 MachineWait::Adaptive => "adaptive",
