@@ -38,7 +38,7 @@ mod top;
 mod transfer;
 mod up;
 mod volume;
-mod ways;
+mod written;
 
 use clap::{CommandFactory, Parser, Subcommand};
 

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::net::IpAddr;
 use std::path::Path;
-use std::str::FromStr;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -19,14 +18,14 @@ use siga::tcpip::{
     Counter, Prefix, Routing, STACK_LANS_MAX, Stack, StackLine, StackOptions, StackVlan,
 };
 
-use crate::member::{WaitKind, attach_line, join_at, pin};
+use crate::member::{UpLine, WaitKind, attach_line, join_at, pin};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say, try_say};
 use crate::peer::attach_name;
 use crate::present::report;
 use crate::query::missing;
 use crate::socket::Socket;
-use crate::ways::{WrittenLine, WrittenRoute};
+use crate::written::{AtLan, WrittenLine, WrittenRoute, WrittenVlan};
 
 /// Pass packets on between LANs, between the VLANs of one, and over lines
 ///
@@ -55,9 +54,8 @@ pub struct Arguments {
     /// A VLAN that the system file puts us into, and the network that is in it, like hs0:7=10.1.7.0/24
     #[arg(long, value_name = "LAN:NUMBER=NETWORK")]
     vlan: Vec<WrittenVlan>,
-    /// A line: its name, the guest and the address of this end and those of the other, the MTU if
-    /// it is not that of the system file, and ctc if the host serves it over a
-    /// channel-to-channel adapter, like line0=LEFT:10.9.0.1,RIGHT:10.9.0.2 or line0=LEFT:10.9.0.1,RIGHT:10.9.0.2,32760,ctc
+    /// A line: its name, the guest and the address of this end and those of the other, its MTU [default: the system file's, or 9216],
+    /// and ctc if the host serves it over a channel-to-channel adapter, like line0=LEFT:10.9.0.1,RIGHT:10.9.0.2 or line0=LEFT:10.9.0.1,RIGHT:10.9.0.2,32760,ctc
     #[arg(long, value_name = "NAME=GUEST:ADDRESS,GUEST:ADDRESS[,MTU][,ctc]")]
     line: Vec<WrittenLine>,
     /// The names to attach under, one for each LAN, in capital letters or small ones [default: those that the system file keeps
@@ -76,63 +74,11 @@ pub struct Arguments {
     output: Output,
 }
 
-/// A LAN, and the addresses there.
-#[derive(Clone, Debug)]
-pub struct AtLan {
-    pub lan: String,
-    pub addresses: Vec<IpAddr>,
-}
-
-impl FromStr for AtLan {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<AtLan, String> {
-        let Some((lan, addresses)) = text.split_once(':') else {
-            return Ok(AtLan { lan: text.to_owned(), addresses: Vec::new() });
-        };
-        let addresses = addresses.split(',').map(str::parse).collect::<Result<_, _>>();
-        let right = "must be like hs0, hs0:10.1.0.1 or hs0:10.1.0.1,fd00:1::1";
-        let addresses = addresses.map_err(|_| right.to_owned())?;
-        Ok(AtLan { lan: lan.to_owned(), addresses })
-    }
-}
-
-#[derive(Clone, Debug)]
-struct WrittenVlan {
-    lan: String,
-    number: u16,
-    network: Prefix,
-}
-
-impl FromStr for WrittenVlan {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<WrittenVlan, String> {
-        let right = || "must be like hs0:7=10.1.7.0/24".to_owned();
-        let (vlan, network) = text.split_once('=').ok_or_else(right)?;
-        let (lan, number) = vlan.split_once(':').ok_or_else(right)?;
-        let number = number.parse().ok().filter(|number| (1..=4094).contains(number));
-        let number = number.ok_or_else(right)?;
-        let network = network.parse().map_err(|error| format!("{error}"))?;
-        Ok(WrittenVlan { lan: lan.to_owned(), number, network })
-    }
-}
-
 /// Where packets are passed on, as `--json` prints it at the beginning.
 #[derive(Debug, Serialize)]
 struct Up {
     members: Vec<UpMember>,
     lines: Vec<UpLine>,
-}
-
-#[derive(Debug, Serialize)]
-struct UpLine {
-    name: String,
-    guest: String,
-    address: IpAddr,
-    partner: String,
-    partner_address: IpAddr,
-    mtu: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -187,14 +133,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let ends = line.iter().zip(&line_options);
     let ends = ends.map(|(line, options)| attach_line(&path, line.guest, &line.end, options));
     let ends = ends.collect::<Result<Vec<Line>, Outcome>>()?;
-    let lines = line.iter().zip(&line_options).map(|(line, options)| UpLine {
-        name: line.name.to_string(),
-        guest: line.guest.to_string(),
-        address: line.end.address,
-        partner: line.end.partner.to_string(),
-        partner_address: line.end.peer_address,
-        mtu: options.mtu,
-    });
+    let lines = line.iter().zip(&line_options);
+    let lines = lines.map(|(line, options)| UpLine::new(line.guest, &line.end, options));
     let up = Up { members, lines: lines.collect() };
     let routes = to.iter().map(|written| written.route(&mut joined)).collect::<Result<_, _>>()?;
     let routing = Routing { vlans, routes, forwards: true };
@@ -213,11 +153,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             };
             format!("{name} on {lan} as {}, from {from}", addresses.join(", "))
         };
-        let line = |UpLine { name, guest, address, partner, .. }: &UpLine| {
-            format!("{guest} on {name} as {address}, to {partner}")
-        };
         let members = up.members.iter().map(member);
-        let all: Vec<String> = members.chain(up.lines.iter().map(line)).collect();
+        let all: Vec<String> = members.chain(up.lines.iter().map(UpLine::to_string)).collect();
         say(format_args!("passing packets on: {}", all.join("; ")));
     }
     let (mut told, mut told_of_lines) = (Told::default(), ToldOfLines::default());

@@ -11,6 +11,7 @@ use siga::tcpip::Placement;
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json, say};
 use crate::peer::attach_name;
+use crate::present::is_line;
 use crate::processors::{WhyNot, why_not};
 use crate::socket::Socket;
 
@@ -74,12 +75,6 @@ struct Set {
     processor: Option<usize>,
 }
 
-/// Returns true if the system file has a line of this name.
-fn is_line(observer: &Observer, name: LanName) -> bool {
-    let report = observer.query().unwrap_or_default();
-    report.lines.iter().any(|line| line.name == name.as_str())
-}
-
 pub fn run(Arguments { subject: Subject::Tcpip(arguments) }: &Arguments) -> Result<(), Outcome> {
     let Tcpip { machine, what: Setting::Driver, lan, place, number, output, socket } = arguments;
     let machine: Name = machine.parse().map_err(Outcome::no)?;
@@ -94,7 +89,7 @@ pub fn run(Arguments { subject: Subject::Tcpip(arguments) }: &Arguments) -> Resu
         ObserveError::NoAnswer => Outcome::No(format!(
             "{machine} has not answered: the order for the driver of {lan} may still be carried out"
         )),
-        ObserveError::Refused(Problem::NoLan) if is_line(&observer, *lan) => Outcome::No(format!(
+        ObserveError::Refused(Problem::NoLan) if is_line(&observer.query().unwrap_or_default(), lan.as_str()) => Outcome::No(format!(
             "{machine}: {lan} is a line, whose driver always runs inline: must be a LAN of the machine"
         )),
         ObserveError::Refused(_) => Outcome::No(format!("{machine}: the driver of {lan}: {error}")),

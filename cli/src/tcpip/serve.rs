@@ -4,39 +4,35 @@ use std::io::{self, Read};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::thread;
 
 use clap::Args;
-use host::report::SystemReport;
 use host::system::System;
-use host::system::machine::{INTERFACES_MAX, MachineRule, MachineWait, member_name};
+use host::system::machine::{INTERFACES_MAX, MachineRule, member_name};
 use os::event::Event;
 use os::poller::wait_any;
 use os::signals::HeldSignals;
-use port::member::{MemberError, Options};
+use port::member::Options;
 use serde::Serialize;
 use siga::error::Problem;
-use siga::lan::{JoinLanError, LanName};
 use siga::line::{LineEnd, LineOptions};
 use siga::tcpip::{
     ClientLimits, Machine, MachineOptions, Placement, Prefix, Route, Routing, ServiceCounters,
     StackOptions,
 };
-use siga::{Attachment, Guest, Name, Wait};
+use siga::{AttachError, Attachment, Guest, Name, Wait};
 
 use crate::children::Service;
 use crate::lines::medium;
-use crate::member::{WaitKind, attach_line, join_at, no_member};
+use crate::member::{UpLine, WaitKind, attach_line, join_at};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
 use crate::peer::attach_name;
 use crate::present::report;
 use crate::processors::{allowed, why_not};
-use crate::route::AtLan;
 use crate::socket::Socket;
-use crate::ways::{WrittenLine, WrittenRoute};
+use crate::written::{AtLan, WrittenDriver, WrittenLine, WrittenRoute};
 
 /// Be a TCPIP machine: a stack that serves the sockets of other guests
 ///
@@ -53,7 +49,7 @@ pub struct Serve {
     /// The LANs that it is at, each with the addresses that become its own there, like hs0:10.1.0.5; without an address the host chooses one
     #[arg(required_unless_present_any = ["system", "line"], value_name = "LAN[:ADDRESS]")]
     lans: Vec<AtLan>,
-    /// A line that it is at: its name, the guest and the address of this end and those of the other, the MTU if it is not that of the system file, and ctc if the
+    /// A line that it is at: its name, the guest and the address of this end and those of the other, its MTU [default: the system file's, or 9216], and ctc if the
     /// host serves it over a channel-to-channel adapter, like line0=LEFT:10.9.0.1,RIGHT:10.9.0.2 or line0=LEFT:10.9.0.1,RIGHT:10.9.0.2,ctc
     #[arg(long, value_name = "NAME=GUEST:ADDRESS,GUEST:ADDRESS[,MTU][,ctc]")]
     line: Vec<WrittenLine>,
@@ -91,28 +87,12 @@ pub struct Serve {
     output: Output,
 }
 
-/// A LAN, and the processor of its driver.
-#[derive(Clone, Debug)]
-struct WrittenDriver {
-    lan: String,
-    processor: usize,
-}
-
-impl FromStr for WrittenDriver {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<WrittenDriver, &'static str> {
-        let right = "must be like hs0=1";
-        let (lan, processor) = text.split_once('=').ok_or(right)?;
-        Ok(WrittenDriver { lan: lan.to_owned(), processor: processor.parse().map_err(|_| right)? })
-    }
-}
-
 /// A machine that is there, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct Up {
     name: String,
     members: Vec<UpMember>,
+    lines: Vec<UpLine>,
 }
 
 #[derive(Debug, Serialize)]
@@ -329,8 +309,8 @@ fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
         driver: driver_of(lan),
     });
     let socket = arguments.socket.path()?;
-    let report = report(&socket);
-    check_with(report.as_ref(), &socket, machine, lans.clone().map(|planned| planned.lan))?;
+    // Before anybody is attached: a line that the system file has otherwise would never be up.
+    let report = (!line.is_empty()).then(|| report(&socket)).flatten();
     let lines = line.iter().map(|line| {
         let options = line.options(report.as_ref(), wait)?;
         Ok(PlannedLine { guest: line.guest, end: line.end, options })
@@ -347,38 +327,9 @@ fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
     })
 }
 
-/// Holds the words against what the host says, where this user may ask: a machine under this name that is there, and LANs that are not.
-fn check_with(
-    report: Option<&SystemReport>,
-    socket: &Path,
-    machine: Name,
-    lans: impl Iterator<Item = String>,
-) -> Result<(), Outcome> {
-    let Some(report) = report else { return Ok(()) };
-    if let Some(guest) = report.guests.iter().find(|guest| guest.name == machine.as_str()) {
-        let process =
-            guest.process.map_or(String::new(), |number| format!(" by the process {number}"));
-        let right = "must be another name; a host serves each [[tcpip]] of its system file itself, unless it was started with siga up --without-tcpip";
-        return Err(Outcome::No(format!("{machine} is attached already{process}: {right}")));
-    }
-    for lan in lans {
-        let error = match lan.parse::<LanName>() {
-            Ok(name) if report.lans.iter().all(|lan| lan.name != name.as_str()) => {
-                JoinLanError::Refused { lan: name, problem: Problem::NoLan }
-            }
-            Ok(_) => continue,
-            Err(error) => JoinLanError::from(error),
-        };
-        let options = Options { socket: socket.to_owned(), lan, ..Options::default() };
-        return Err(no_member(&options, &MemberError::Join { error }));
-    }
-    Ok(())
-}
-
 /// The machine of this name that a system file describes.
 fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
     let system = System::read(file)?;
-    let name = name.to_ascii_uppercase();
     let found = system.machines.iter().find(|machine| machine.name.as_str() == name);
     let Some(rule) = found else {
         let what = format!("{}: there is no [[tcpip]] of the name {name}", file.display());
@@ -390,11 +341,7 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
         send_bytes: rule.connection_bytes as usize,
         ..StackOptions::default()
     };
-    let wait = match rule.wait {
-        MachineWait::Adaptive => Wait::Adaptive,
-        MachineWait::Block => Wait::Block,
-        MachineWait::Spin => Wait::Spin,
-    };
+    let wait = Wait::from(WaitKind::from(rule.wait));
     let lans = rule.interfaces.iter().map(|interface| PlannedLan {
         member: Some(interface.member.to_string()),
         lan: interface.lan.to_string(),
@@ -442,9 +389,9 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
 /// Joins the LANs, and begins to be the machine.
 fn begin(name: &str, plan: Plan) -> Result<(Machine, Attachment, Up), Outcome> {
     let Plan { socket, options, lans, lines, mut routes, to, rule, .. } = plan;
-    let name = name.to_ascii_uppercase();
+    let name = name.to_owned();
     // First under the machine's own name, so that an error names the machine, not its member TCPIP1.
-    let guest = Guest::attach(&socket, &name).map_err(Outcome::no)?;
+    let guest = Guest::attach(&socket, &name).map_err(|error| not_attached(&socket, &error))?;
     let attachment = guest.attachment().map_err(Outcome::no)?;
     let (mut joined, mut members, mut mtus) = (Vec::new(), Vec::new(), Vec::new());
     let mut drivers = Vec::new();
@@ -466,13 +413,9 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Attachment, Up), Outcome> {
         drivers.push((lan.name(), driver));
         joined.push(lan);
     }
-    let mut ends = Vec::new();
+    let (mut ends, mut up_lines) = (Vec::new(), Vec::new());
     for PlannedLine { guest, end, options } in lines {
-        members.push(UpMember {
-            name: guest.to_string(),
-            lan: options.name.map(|name| name.to_string()).unwrap_or_default(),
-            addresses: vec![end.address],
-        });
+        up_lines.push(UpLine::new(guest, &end, &options));
         ends.push(attach_line(&socket, guest, &end, &options)?);
     }
     for written in to {
@@ -506,7 +449,20 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Attachment, Up), Outcome> {
             }
         });
     }
-    Ok((machine, attachment, Up { name, members }))
+    Ok((machine, attachment, Up { name, members, lines: up_lines }))
+}
+
+/// Explains why the machine is not attached. If another has its name, says which process that is, where this user may ask.
+fn not_attached(socket: &Path, error: &AttachError) -> Outcome {
+    let AttachError::Refused { name, problem: Problem::NameTaken } = error else {
+        return Outcome::no(error);
+    };
+    let report = report(socket).unwrap_or_default();
+    let guest = report.guests.iter().find(|guest| guest.name == name.as_str());
+    let process = guest.and_then(|guest| guest.process);
+    let process = process.map_or(String::new(), |number| format!(" by the process {number}"));
+    let right = "must be another name; a host serves each [[tcpip]] of its system file itself, unless it was started with siga up --without-tcpip";
+    Outcome::No(format!("{name} is attached already{process}: {right}"))
 }
 
 fn announce(up: &Up, output: Output) {
@@ -519,6 +475,7 @@ fn announce(up: &Up, output: Output) {
         let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
         format!("{} on {lan} as {name}", addresses.join(", "))
     };
-    let members: Vec<String> = up.members.iter().map(member).collect();
-    say(format_args!("{} serves sockets: {}", up.name, members.join("; ")));
+    let lines = up.lines.iter().map(UpLine::to_string);
+    let places: Vec<String> = up.members.iter().map(member).chain(lines).collect();
+    say(format_args!("{} serves sockets: {}", up.name, places.join("; ")));
 }
