@@ -14,9 +14,8 @@ use serde::Serialize;
 use siga::disk::ckd::volume::check_file;
 
 use crate::outcome::Outcome;
-use crate::output::{Output, counted, print, print_json};
+use crate::output::{Output, counted, print, print_json, table};
 use crate::processors::is_there;
-use crate::query::table;
 
 /// The result, as `--json` prints it.
 #[derive(Debug, Serialize)]

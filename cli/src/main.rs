@@ -25,6 +25,7 @@ mod present;
 mod processors;
 mod query;
 mod receive;
+mod reported;
 mod route;
 mod run;
 mod send;

@@ -23,7 +23,7 @@ use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say, try_say};
 use crate::peer::attach_name;
 use crate::present::report;
-use crate::query::missing;
+use crate::reported::missing;
 use crate::socket::Socket;
 use crate::written::{AtLan, WrittenLine, WrittenRoute, WrittenVlan};
 

@@ -8,7 +8,8 @@ use super::counted::{Counted, HALVES, LAN};
 use super::page::Kind::{Counter, CounterNs, Gauge};
 use super::page::{Of, Page, labels};
 use super::{disks, lines, stacks};
-use crate::query::{Subject, is_conversation};
+use crate::query::Subject;
+use crate::reported::is_conversation;
 
 /// Writes the metrics of the subjects, or of all. Each metric has its help and type, also if it has no samples.
 pub fn write(page: &mut Page, report: &SystemReport, subjects: &[Subject]) {

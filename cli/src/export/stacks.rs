@@ -6,7 +6,7 @@ use super::counted::STACK;
 use super::metrics::counted;
 use super::page::Kind::{Counter, CounterNs, Gauge};
 use super::page::{Of, Page, labels};
-use crate::query::{StackOf, each_driver, each_stack};
+use crate::reported::{StackOf, each_driver, each_stack};
 
 const STACKS: &[Of<StackReport>] = &[
     ("siga_stack_mtu_bytes", Gauge, "The largest packet of the stack.", |stack| stack.mtu),

@@ -13,8 +13,7 @@ use siga::host::Observer;
 use self::rows::{Row, rows};
 use crate::ending::end_in_time;
 use crate::outcome::Outcome;
-use crate::output::{Output, counted, print, print_json};
-use crate::query::table;
+use crate::output::{Output, counted, print, print_json, table};
 use crate::socket::Socket;
 
 /// Show what paths, LANs, stacks and disks are doing: rates, polls, doorbells, spinning, times of channel programs

@@ -8,7 +8,7 @@ use host::report::{
 };
 
 use crate::export::{FAILED, GIVEN_BACK, OPENED};
-use crate::query::{StackOf, both, each_member, each_stack, guest};
+use crate::reported::{StackOf, both, each_member, each_stack, guest};
 
 /// Figures of one thing for one interval. `now_ns` is the end of the interval, in nanoseconds of the machine's clock.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
