@@ -6,8 +6,7 @@ use host::report::{Buffer, BufferOwner, QueueAudit};
 use siga::host::Observer;
 
 use crate::outcome::Outcome;
-use crate::output::{Output, print, print_json};
-use crate::query::table;
+use crate::output::{Output, print, print_json, table};
 use crate::socket::Socket;
 
 /// Show each buffer of a path: its owner, its state, and how often it has changed hands

@@ -14,9 +14,8 @@ use serde::Serialize;
 use siga::disk::ckd::volume::check_file;
 
 use crate::outcome::Outcome;
-use crate::output::{Output, counted, print, print_json};
+use crate::output::{Output, counted, print, print_json, table};
 use crate::processors::is_there;
-use crate::query::table;
 
 /// The result, as `--json` prints it.
 #[derive(Debug, Serialize)]
@@ -86,8 +85,8 @@ fn findings(system: &System) -> Vec<FileError> {
     }
     for (number, place) in system.machines.iter().flat_map(|machine| &machine.processors_named) {
         if !is_there(*number as usize) {
-            let what = format!("cpu = {number}: this system has no such processor");
-            let right = "must be one that is there: the base processor stands for it";
+            let what = format!("cpu = {number}: there is no processor {number}");
+            let right = "must be one that is online: without it, a machine runs on any, and a driver inline, on the processor of the machine";
             findings.push(place.error(what, right));
         }
     }
@@ -253,25 +252,15 @@ fn fixed_table(lans: &[LanOutline]) -> Table {
 
 /// The machines, each with its part of the system, and what a client may have unless it has a row of its own in the table of clients.
 fn machine_table(machines: &[MachineOutline]) -> Table {
-    let heads = [
-        "machine",
-        "clients",
-        "sockets",
-        "buffers",
-        "share",
-        "connection",
-        "wait",
-        "cpu",
-        "introduce",
-    ];
-    let mut table = table(&heads, 9);
+    let heads =
+        ["machine", "clients", "sockets", "buffers", "connection", "wait", "cpu", "introduce"];
+    let mut table = table(&heads, 8);
     for machine in machines {
         table.add_row([
             machine.name.clone(),
             list(&machine.clients),
             machine.sockets_max.to_string(),
             Bytes(machine.buffers_bytes_max).to_string(),
-            "1".to_owned(),
             Bytes(machine.connection_bytes).to_string(),
             match machine.wait {
                 MachineWait::Adaptive => "adaptive",

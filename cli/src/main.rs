@@ -25,6 +25,7 @@ mod present;
 mod processors;
 mod query;
 mod receive;
+mod reported;
 mod route;
 mod run;
 mod send;
@@ -38,7 +39,7 @@ mod top;
 mod transfer;
 mod up;
 mod volume;
-mod ways;
+mod written;
 
 use clap::{CommandFactory, Parser, Subcommand};
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 
+use host::system::machine::MachineWait;
 use host::system::outside::GATEWAY;
 use os::signals::HeldSignals;
 use port::agent::{Agent, Counters};
@@ -20,6 +21,7 @@ use siga::{AttachError, Guest, Name, Wait};
 use crate::outcome::Outcome;
 use crate::peer::{Peer, attach_name};
 use crate::present::{lan_meant, lan_range};
+use crate::processors::{allowed, why_not};
 use crate::socket::Socket;
 
 /// The options of a member.
@@ -88,12 +90,23 @@ impl From<WaitKind> for Wait {
     }
 }
 
+/// How a machine of a system file waits.
+impl From<MachineWait> for WaitKind {
+    fn from(wait: MachineWait) -> WaitKind {
+        match wait {
+            MachineWait::Block => WaitKind::Block,
+            MachineWait::Adaptive => WaitKind::Adaptive,
+            MachineWait::Spin => WaitKind::Spin,
+        }
+    }
+}
+
 /// Moves this process to its processor, if one is named.
 pub fn pin(processor: Option<usize>) -> Result<(), Outcome> {
     let Some(processor) = processor else { return Ok(()) };
-    os::processor::pin(processor).map_err(|error| {
-        let allowed = os::processor::allowed();
-        Outcome::Usage(format!("--cpu {processor}: {error}: must be one of {allowed:?}"))
+    os::processor::pin(processor).map_err(|_| {
+        let (why, allowed) = (why_not(processor), allowed());
+        Outcome::Usage(format!("--cpu {processor}: {why}: must be one of {allowed}"))
     })
 }
 
@@ -183,6 +196,39 @@ pub fn attach_line(
     let guest = Guest::attach(socket, guest.as_str());
     let guest = guest.map_err(|error| Outcome::No(format!("{shown}: {error}")))?;
     Line::new(guest, end, options).map_err(|error| Outcome::Usage(format!("{shown}: {error}")))
+}
+
+/// An end of a line, as `--json` prints it when a command begins.
+#[derive(Debug, Serialize)]
+pub struct UpLine {
+    name: String,
+    guest: String,
+    address: IpAddr,
+    partner: String,
+    partner_address: IpAddr,
+    mtu: usize,
+}
+
+impl UpLine {
+    /// The end of this guest.
+    pub fn new(guest: Name, end: &LineEnd, options: &LineOptions) -> UpLine {
+        let LineEnd { partner, address, peer_address } = end;
+        UpLine {
+            name: options.name.map(|name| name.to_string()).unwrap_or_default(),
+            guest: guest.to_string(),
+            address: *address,
+            partner: partner.to_string(),
+            partner_address: *peer_address,
+            mtu: options.mtu,
+        }
+    }
+}
+
+impl fmt::Display for UpLine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let UpLine { name, guest, address, partner, .. } = self;
+        write!(formatter, "{guest} on {name} as {address}, to {partner}")
+    }
 }
 
 /// Explains why there is no member. Adds the LAN that was probably meant, or the range of the LAN, where the host reports them.

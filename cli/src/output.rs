@@ -2,6 +2,8 @@
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
+use comfy_table::{CellAlignment, Table, presets};
+
 use crate::outcome::Outcome;
 
 /// The option that asks for results as JSON.
@@ -21,6 +23,16 @@ pub fn print(result: impl std::fmt::Display) -> Result<(), Outcome> {
         ErrorKind::BrokenPipe => Outcome::Unread,
         _ => Outcome::No(format!("standard output cannot be written: {error}")),
     })
+}
+
+/// A plain table whose columns from `numbers_from` on are numbers.
+pub fn table(heads: &[&str], numbers_from: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(heads.to_vec());
+    for column in table.column_iter_mut().skip(numbers_from) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
 }
 
 /// A number of things, as people say it: `1 guest`, `2 guests`.

@@ -20,7 +20,7 @@ pub fn guest_meant(socket: &Path, name: &str) -> String {
 /// The question after LANs that were probably meant by `name`, or which LANs there are.
 pub fn lan_meant(socket: &Path, name: &str) -> String {
     let report = report(socket).unwrap_or_default();
-    if report.lines.iter().any(|line| line.name == name) {
+    if is_line(&report, name) {
         return format!(
             "; {name} is a line, which siga route and siga tcpip serve take with --line"
         );
@@ -30,6 +30,11 @@ pub fn lan_meant(socket: &Path, name: &str) -> String {
         meant if meant.is_empty() && !lans.is_empty() => format!("; it has {}", lans.join(", ")),
         meant => meant,
     }
+}
+
+/// Returns true if the system file has a line of this name.
+pub fn is_line(report: &SystemReport, name: &str) -> bool {
+    report.lines.iter().any(|line| line.name == name)
 }
 
 /// The range of a LAN, after an address that is not in it.

@@ -1,26 +1,64 @@
 //! Processors that are named and cannot be had.
 
-use std::path::Path;
+use std::fmt;
+use std::fs;
 
-/// Where Linux lists the processors that it runs.
-const PROCESSORS: &str = "/sys/devices/system/cpu";
+/// Where Linux lists the processors that are online, like `0-3,6`.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-/// Returns true if the system has a processor of this number, or does not say which it has.
-pub fn is_there(number: usize) -> bool {
-    is_listed(Path::new(PROCESSORS), number)
+/// Why a thread of this process does not have a processor that was named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyNot {
+    /// The system has no such processor online.
+    NotThere(usize),
+    /// This process may use others alone.
+    NotAllowed(usize),
+    /// This process may use no other, and so whoever asks runs there already.
+    Only(usize),
 }
 
-fn is_listed(processors: &Path, number: usize) -> bool {
-    !processors.is_dir() || processors.join(format!("cpu{number}")).is_dir()
-}
-
-/// Why this process cannot have a processor: one reason.
-pub fn why_not(number: usize) -> String {
-    if !is_there(number) {
-        return format!("there is no processor {number}");
+/// Returns the reason for which a thread of its own does not have this processor.
+pub fn why_not(number: usize) -> WhyNot {
+    match is_there(number) {
+        false => WhyNot::NotThere(number),
+        true if os::processor::allowed().contains(&number) => WhyNot::Only(number),
+        true => WhyNot::NotAllowed(number),
     }
+}
+
+/// Returns true if the system has this processor online, or does not say which it has.
+pub fn is_there(number: usize) -> bool {
+    fs::read_to_string(ONLINE).map_or(true, |online| is_in(&online, number))
+}
+
+/// Returns true if a number is in a list like `0-3,6`.
+fn is_in(list: &str, number: usize) -> bool {
+    let holds = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let bounds = first.parse().ok().zip(last.parse().ok());
+        bounds.is_some_and(|(first, last): (usize, usize)| (first..=last).contains(&number))
+    };
+    list.trim().split(',').any(holds)
+}
+
+/// The processors that this process may use, as a list for people.
+pub fn allowed() -> String {
     let allowed: Vec<String> = os::processor::allowed().iter().map(usize::to_string).collect();
-    format!("processor {number} is none of those that this process may use: {}", allowed.join(", "))
+    allowed.join(", ")
+}
+
+impl fmt::Display for WhyNot {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WhyNot::NotThere(number) => write!(formatter, "there is no processor {number}"),
+            WhyNot::NotAllowed(number) => {
+                write!(formatter, "this process may not use processor {number}")
+            }
+            WhyNot::Only(number) => {
+                write!(formatter, "processor {number} is the only one that this process may use")
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -28,12 +66,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processor_that_is_not_there_is_told_from_one_that_may_not_be_used() {
-        let first = os::processor::allowed()[0];
-        assert!(is_there(first));
-        assert!(is_listed(Path::new("/nonexistent"), 99));
+    fn list_of_processors_is_read_as_linux_writes_it() {
+        for (list, number, is_there) in [
+            ("0\n", 0, true),
+            ("0\n", 1, false),
+            ("0-3,6,8-9\n", 2, true),
+            ("0-3,6,8-9\n", 6, true),
+            ("0-3,6,8-9\n", 9, true),
+            ("0-3,6,8-9\n", 7, false),
+            ("\n", 0, false),
+        ] {
+            assert_eq!(is_in(list, number), is_there, "{list:?} {number}");
+        }
+    }
+
+    #[test]
+    fn processor_that_is_not_there_not_allowed_and_the_only_one_are_three_answers() {
         // No system has so many.
-        assert_eq!(why_not(1_000_000), "there is no processor 1000000");
-        assert!(why_not(first).contains("none of those"), "{}", why_not(first));
+        assert_eq!(why_not(1_000_000), WhyNot::NotThere(1_000_000));
+        let all = os::processor::allowed();
+        // Its own thread, so that no other test loses processors.
+        let kept = std::thread::spawn(move || {
+            os::processor::pin(all[0]).unwrap();
+            [why_not(all[0]), why_not(*all.last().unwrap())]
+        });
+        let all = os::processor::allowed();
+        let (first, last) = (all[0], all[all.len() - 1]);
+        let other = if first == last { WhyNot::Only(first) } else { WhyNot::NotAllowed(last) };
+        assert_eq!(kept.join().unwrap(), [WhyNot::Only(first), other]);
     }
 }

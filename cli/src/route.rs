@@ -1,11 +1,13 @@
 //! `siga route`: packets between LANs, between the VLANs of one, and over lines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::net::IpAddr;
 use std::path::Path;
-use std::str::FromStr;
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
+use host::report::SystemReport;
 use os::signals::HeldSignals;
 use port::member::Options;
 use serde::Serialize;
@@ -16,14 +18,14 @@ use siga::tcpip::{
     Counter, Prefix, Routing, STACK_LANS_MAX, Stack, StackLine, StackOptions, StackVlan,
 };
 
-use crate::member::{WaitKind, attach_line, join_at, pin};
+use crate::member::{UpLine, WaitKind, attach_line, join_at, pin};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say, try_say};
 use crate::peer::attach_name;
 use crate::present::report;
-use crate::query::missing;
+use crate::reported::missing;
 use crate::socket::Socket;
-use crate::ways::{WrittenLine, WrittenRoute};
+use crate::written::{AtLan, WrittenLine, WrittenRoute, WrittenVlan};
 
 /// Pass packets on between LANs, between the VLANs of one, and over lines
 ///
@@ -52,9 +54,8 @@ pub struct Arguments {
     /// A VLAN that the system file puts us into, and the network that is in it, like hs0:7=10.1.7.0/24
     #[arg(long, value_name = "LAN:NUMBER=NETWORK")]
     vlan: Vec<WrittenVlan>,
-    /// A line: its name, the guest and the address of this end and those of the other, the MTU if
-    /// it is not that of the system file, and ctc if the host serves it over a
-    /// channel-to-channel adapter, like line0=LEFT:10.9.0.1,RIGHT:10.9.0.2 or line0=LEFT:10.9.0.1,RIGHT:10.9.0.2,32760,ctc
+    /// A line: its name, the guest and the address of this end and those of the other, its MTU [default: the system file's, or 9216],
+    /// and ctc if the host serves it over a channel-to-channel adapter, like line0=LEFT:10.9.0.1,RIGHT:10.9.0.2 or line0=LEFT:10.9.0.1,RIGHT:10.9.0.2,32760,ctc
     #[arg(long, value_name = "NAME=GUEST:ADDRESS,GUEST:ADDRESS[,MTU][,ctc]")]
     line: Vec<WrittenLine>,
     /// The names to attach under, one for each LAN, in capital letters or small ones [default: those that the system file keeps
@@ -73,63 +74,11 @@ pub struct Arguments {
     output: Output,
 }
 
-/// A LAN, and the addresses there.
-#[derive(Clone, Debug)]
-pub struct AtLan {
-    pub lan: String,
-    pub addresses: Vec<IpAddr>,
-}
-
-impl FromStr for AtLan {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<AtLan, String> {
-        let Some((lan, addresses)) = text.split_once(':') else {
-            return Ok(AtLan { lan: text.to_owned(), addresses: Vec::new() });
-        };
-        let addresses = addresses.split(',').map(str::parse).collect::<Result<_, _>>();
-        let right = "must be like hs0, hs0:10.1.0.1 or hs0:10.1.0.1,fd00:1::1";
-        let addresses = addresses.map_err(|_| right.to_owned())?;
-        Ok(AtLan { lan: lan.to_owned(), addresses })
-    }
-}
-
-#[derive(Clone, Debug)]
-struct WrittenVlan {
-    lan: String,
-    number: u16,
-    network: Prefix,
-}
-
-impl FromStr for WrittenVlan {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<WrittenVlan, String> {
-        let right = || "must be like hs0:7=10.1.7.0/24".to_owned();
-        let (vlan, network) = text.split_once('=').ok_or_else(right)?;
-        let (lan, number) = vlan.split_once(':').ok_or_else(right)?;
-        let number = number.parse().ok().filter(|number| (1..=4094).contains(number));
-        let number = number.ok_or_else(right)?;
-        let network = network.parse().map_err(|error| format!("{error}"))?;
-        Ok(WrittenVlan { lan: lan.to_owned(), number, network })
-    }
-}
-
 /// Where packets are passed on, as `--json` prints it at the beginning.
 #[derive(Debug, Serialize)]
 struct Up {
     members: Vec<UpMember>,
     lines: Vec<UpLine>,
-}
-
-#[derive(Debug, Serialize)]
-struct UpLine {
-    name: String,
-    guest: String,
-    address: IpAddr,
-    partner: String,
-    partner_address: IpAddr,
-    mtu: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -184,14 +133,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let ends = line.iter().zip(&line_options);
     let ends = ends.map(|(line, options)| attach_line(&path, line.guest, &line.end, options));
     let ends = ends.collect::<Result<Vec<Line>, Outcome>>()?;
-    let lines = line.iter().zip(&line_options).map(|(line, options)| UpLine {
-        name: line.name.to_string(),
-        guest: line.guest.to_string(),
-        address: line.end.address,
-        partner: line.end.partner.to_string(),
-        partner_address: line.end.peer_address,
-        mtu: options.mtu,
-    });
+    let lines = line.iter().zip(&line_options);
+    let lines = lines.map(|(line, options)| UpLine::new(line.guest, &line.end, options));
     let up = Up { members, lines: lines.collect() };
     let routes = to.iter().map(|written| written.route(&mut joined)).collect::<Result<_, _>>()?;
     let routing = Routing { vlans, routes, forwards: true };
@@ -210,11 +153,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             };
             format!("{name} on {lan} as {}, from {from}", addresses.join(", "))
         };
-        let line = |UpLine { name, guest, address, partner, .. }: &UpLine| {
-            format!("{guest} on {name} as {address}, to {partner}")
-        };
         let members = up.members.iter().map(member);
-        let all: Vec<String> = members.chain(up.lines.iter().map(line)).collect();
+        let all: Vec<String> = members.chain(up.lines.iter().map(UpLine::to_string)).collect();
         say(format_args!("passing packets on: {}", all.join("; ")));
     }
     let (mut told, mut told_of_lines) = (Told::default(), ToldOfLines::default());
@@ -257,44 +197,99 @@ impl Told {
     }
 }
 
-/// Lines that were said to be up or down, by their numbers in the stack, so that each change is said once.
+/// What was said of each line, by its number in the stack, so that it is said once.
 #[derive(Debug, Default)]
-struct ToldOfLines(BTreeMap<usize, bool>);
+struct ToldOfLines {
+    said: BTreeMap<usize, String>,
+    /// The lines that were down at the last call.
+    down: BTreeSet<usize>,
+    asked: Asked,
+}
 
 impl ToldOfLines {
-    /// Says which lines are up or down now and were not before. Why one is down is asked of the host.
+    /// Says which lines are up, and which are down and why, where something else was said before. The host is asked why a line is down.
     fn tell(&mut self, socket: &Path, stack: &Stack) {
-        for line in stack.lines().unwrap_or_default() {
-            let is_up = matches!(line.state, State::Idle | State::Tx);
-            if self.0.get(&line.number) == Some(&is_up) {
-                continue;
-            }
+        let lines = stack.lines().unwrap_or_default();
+        let is_up = |line: &StackLine| matches!(line.state, State::Idle | State::Tx);
+        let down = lines.iter().filter(|line| !is_up(line)).map(|line| line.number).collect();
+        if self.down != down {
+            // An answer to what was asked before says nothing of these.
+            self.asked.outdate();
+            self.down = down;
+        }
+        for line in &lines {
             let name = line.name.map(|name| name.to_string()).unwrap_or_default();
             let partner = line.end.partner;
-            let is_said = match is_up {
-                true => try_say(format_args!("siga: {name} is up, to {partner}")),
-                false => try_say(format_args!("siga: {name} is down: {}", why_down(socket, &line))),
+            let what = match is_up(line) {
+                true => format!("siga: {name} is up, to {partner}"),
+                false => {
+                    let Some(why) = self.why_down(socket, line) else { continue };
+                    format!("siga: {name} is down: {why}")
+                }
             };
-            if is_said {
-                self.0.insert(line.number, is_up);
+            if self.said.get(&line.number) != Some(&what) && try_say(&what) {
+                self.said.insert(line.number, what);
             }
         }
     }
+
+    /// Returns why a line is down, as far as that is known. None until the host has answered.
+    fn why_down(&mut self, socket: &Path, line: &StackLine) -> Option<String> {
+        let partner = line.end.partner;
+        if line.state == State::ConnectError {
+            return Some(format!(
+                "the host does not allow the connection to {partner}, or a limit is reached: the system file must have the line"
+            ));
+        }
+        let report = self.asked.report(socket)?;
+        let mut lines = report.lines.iter();
+        let of_host = lines.find(|of| line.name.is_some_and(|name| of.name == name.as_str()));
+        let missing = of_host.map(missing).filter(|missing| !missing.is_empty());
+        Some(missing.unwrap_or_else(|| format!("{partner} is not connected")))
+    }
 }
 
-/// Why a line is down, as far as that is known.
-fn why_down(socket: &Path, line: &StackLine) -> String {
-    let partner = line.end.partner;
-    if line.state == State::ConnectError {
-        return format!(
-            "the host does not allow the connection to {partner}, or a limit is reached: the system file must have the line"
-        );
+/// How often a host is asked why lines are down, at most.
+const ASK: Duration = Duration::from_secs(2);
+
+/// The host's report, for which a thread of its own waits: the host may take seconds to answer, and signals are not to wait so long.
+#[derive(Debug, Default)]
+struct Asked {
+    /// The thread that asks. There is one at most.
+    asking: Option<JoinHandle<SystemReport>>,
+    /// Set if its answer is of a time that is over.
+    is_outdated: bool,
+    /// The last answer, and when it was taken.
+    latest: Option<(Instant, SystemReport)>,
+}
+
+impl Asked {
+    /// Drops the last answer, and that which is awaited.
+    fn outdate(&mut self) {
+        self.latest = None;
+        self.is_outdated = self.asking.is_some();
     }
-    let report = report(socket).unwrap_or_default();
-    let mut lines = report.lines.iter();
-    let of_host = lines.find(|of| line.name.is_some_and(|name| of.name == name.as_str()));
-    let missing = of_host.map(missing).filter(|missing| !missing.is_empty());
-    missing.unwrap_or_else(|| format!("{partner} is not connected"))
+
+    /// Returns the last answer, an empty one if the host gave none, and has the host asked again if that answer is old. None while there is none.
+    fn report(&mut self, socket: &Path) -> Option<&SystemReport> {
+        if let Some(asking) = self.asking.take_if(|asking| asking.is_finished()) {
+            let answer = asking.join().unwrap_or_default();
+            if !mem::take(&mut self.is_outdated) {
+                self.latest = Some((Instant::now(), answer));
+            }
+        }
+        let is_due = self.latest.as_ref().is_none_or(|(at, _)| at.elapsed() >= ASK);
+        if is_due && self.asking.is_none() {
+            let socket = socket.to_owned();
+            let thread = thread::Builder::new().name("siga question".into());
+            let asking = thread.spawn(move || report(&socket).unwrap_or_default());
+            match asking {
+                Ok(asking) => self.asking = Some(asking),
+                Err(_) => self.latest = Some((Instant::now(), SystemReport::default())),
+            }
+        }
+        self.latest.as_ref().map(|(_, report)| report)
+    }
 }
 
 /// Collects the counters that are not zero, as `--json` prints them at the end.

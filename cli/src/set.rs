@@ -11,7 +11,8 @@ use siga::tcpip::Placement;
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json, say};
 use crate::peer::attach_name;
-use crate::processors::is_there;
+use crate::present::is_line;
+use crate::processors::{WhyNot, why_not};
 use crate::socket::Socket;
 
 /// Change a TCPIP machine while it runs
@@ -29,9 +30,9 @@ enum Subject {
 /// Move the driver of a LAN of a TCPIP machine to another processor, or into the machine
 ///
 /// The driver moves while traffic flows, and no frame is lost. Only root and the host's own user may do that. It lasts until the machine ends: cpu of
-/// [[tcpip.interface]] in the system file says where a driver begins. `siga query tcpip` shows the drivers. A processor that is not there stands
-/// for the base processor: the driver runs inline. If the machine may not use the processor, or serves on it itself, the driver runs inline too, and the exit
-/// code is 1.
+/// [[tcpip.interface]] in the system file says where a driver begins. `siga query tcpip` shows the drivers. If
+/// the processor is not there, the driver runs inline, on the processor of the machine, and a warning says so. If the machine may not use the processor,
+/// or serves on it itself, the driver runs inline too, and the exit code is 1.
 ///
 /// For example: siga set tcpip TCPIP driver hs0 cpu 1
 #[derive(Debug, Args)]
@@ -74,12 +75,6 @@ struct Set {
     processor: Option<usize>,
 }
 
-/// Returns true if the system file has a line of this name.
-fn is_line(observer: &Observer, name: LanName) -> bool {
-    let report = observer.query().unwrap_or_default();
-    report.lines.iter().any(|line| line.name == name.as_str())
-}
-
 pub fn run(Arguments { subject: Subject::Tcpip(arguments) }: &Arguments) -> Result<(), Outcome> {
     let Tcpip { machine, what: Setting::Driver, lan, place, number, output, socket } = arguments;
     let machine: Name = machine.parse().map_err(Outcome::no)?;
@@ -94,7 +89,7 @@ pub fn run(Arguments { subject: Subject::Tcpip(arguments) }: &Arguments) -> Resu
         ObserveError::NoAnswer => Outcome::No(format!(
             "{machine} has not answered: the order for the driver of {lan} may still be carried out"
         )),
-        ObserveError::Refused(Problem::NoLan) if is_line(&observer, *lan) => Outcome::No(format!(
+        ObserveError::Refused(Problem::NoLan) if is_line(&observer.query().unwrap_or_default(), lan.as_str()) => Outcome::No(format!(
             "{machine}: {lan} is a line, whose driver always runs inline: must be a LAN of the machine"
         )),
         ObserveError::Refused(_) => Outcome::No(format!("{machine}: the driver of {lan}: {error}")),
@@ -113,17 +108,20 @@ pub fn run(Arguments { subject: Subject::Tcpip(arguments) }: &Arguments) -> Resu
         }
         None => print(format_args!("the driver of {lan} at {machine} runs inline"))?,
     }
-    match wanted {
-        // As on the mainframe, a processor that is not there stands for the base processor.
-        Placement::Processor(number) if !is_there(number) => {
-            say(format_args!(
-                "siga: warning: there is no processor {number}: the driver of {lan} runs on the base processor, inline"
-            ));
+    let Placement::Processor(number) = wanted else { return Ok(()) };
+    if placed == wanted {
+        return Ok(());
+    }
+    let inline = "runs inline, on the processor of the machine";
+    match why_not(number) {
+        // As on the mainframe, the driver runs on the base processor then: that of the machine.
+        why @ WhyNot::NotThere(_) => {
+            say(format_args!("siga: warning: {why}: the driver of {lan} {inline}"));
             Ok(())
         }
-        Placement::Processor(number) if placed == Placement::Inline => Err(Outcome::No(format!(
-            "{machine} serves on processor {number} itself, or may not use it: the driver of {lan} runs inline, on the processor of the machine"
+        // What this process may use says nothing of the machine.
+        WhyNot::NotAllowed(_) | WhyNot::Only(_) => Err(Outcome::No(format!(
+            "{machine} serves on processor {number} itself, or may not use it: the driver of {lan} {inline}"
         ))),
-        _ => Ok(()),
     }
 }

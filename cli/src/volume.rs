@@ -349,7 +349,7 @@ fn print_described(described: Described) -> Result<(), Outcome> {
     print(format_args!("{volume}: {model}, {cylinders} cylinders"))?;
     let heads =
         ["data set", "organisation", "records", "created", "block", "record", "tracks", "at"];
-    let mut table = crate::query::table(&heads, 4);
+    let mut table = crate::output::table(&heads, 4);
     for data_set in data_sets {
         let Listed { first_cylinder, first_head, .. } = data_set;
         table.add_row([

@@ -1,15 +1,17 @@
 //! A line over a channel-to-channel adapter, by a system file alone: the host serves it, and a TCPIP machine is at each end.
 
 mod common;
+#[path = "common/echo.rs"]
+mod echo;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::Shutdown;
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use common::{Process, System, text};
+use echo::echo;
 use serde_json::Value;
-use siga::tcpip::{ClientOptions, Stack, TcpListener, TcpStream};
+use siga::tcpip::{ClientOptions, Stack, TcpListener};
 use siga::{Guest, Wait};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -75,20 +77,7 @@ fn host_serves_a_line_over_an_adapter_between_two_machines() {
     }
     let sent: Vec<u8> = (0..500_000_u32).map(|at| (at / 7 * 31) as u8).collect();
     let listener = TcpListener::bind(&far, "10.9.0.2:7").unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut bytes = Vec::new();
-            stream.read_to_end(&mut bytes).unwrap();
-            stream.write_all(&bytes).unwrap();
-        });
-        let mut stream = TcpStream::connect(&near, "10.9.0.2:7").unwrap();
-        stream.write_all(&sent).unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        assert!(bytes == sent);
-    });
+    echo(&listener, &near, "10.9.0.2:7", &sent);
     let shown = shown();
     let ends = shown["lines"][0]["ends"].as_array().unwrap();
     let counted = |end: &Value, what: &str| end["driver"][what].as_u64().unwrap();
@@ -124,73 +113,4 @@ fn host_serves_a_line_over_an_adapter_between_two_machines() {
     assert!(has_row(&["line0", "NEAR"]) && has_row(&["NEAR", "CLIENT"]), "{table}");
     let partner = ends[1]["guest"].as_str().unwrap();
     assert!(has_row(&["NEAR", "line0", "up", "10.9.0.1", partner, "10.9.0.2"]), "{table}");
-}
-
-const ROUTED: &str = r#"
-[[guest]]
-name = "*"
-[[lan]]
-name = "hs0"
-range = "10.1.0.0/24"
-routers = ["*"]
-[[lan]]
-name = "hs1"
-range = "10.2.0.0/24"
-routers = ["*"]
-[[line]]
-name = "line0"
-mtu = 9000
-[[line.end]]
-guest = "LEFT"
-address = "10.9.0.1"
-[[line.end]]
-guest = "RIGHT"
-address = "10.9.0.2"
-"#;
-
-/// Reads lines of standard error until one is this.
-fn wait_for(said: &mut impl BufRead, wanted: &str) {
-    let mut all = String::new();
-    let mut from = 0;
-    while said.read_line(&mut all).unwrap() > 0 {
-        if all[from..].trim_end() == wanted {
-            return;
-        }
-        from = all.len();
-    }
-    panic!("{all} without {wanted}");
-}
-
-#[test]
-fn line_that_is_down_says_who_is_missing_and_routers_say_when_it_is_up() {
-    let place = System::start("line-missing");
-    let (file, socket) = (place.file("system.toml"), place.file("other.sock"));
-    std::fs::write(&file, ROUTED).unwrap();
-    let mut up = place.command(&["up", &file, "--socket", &socket]);
-    let mut up = Process(up.stdout(Stdio::piped()).spawn().unwrap());
-    BufReader::new(up.0.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
-    let query = || text(&place.run(&["query", "line", "--socket", &socket]).stdout);
-    assert!(query().contains("LEFT and RIGHT are not attached"), "{}", query());
-    let left = "--line=line0=LEFT:10.9.0.1,RIGHT:10.9.0.2";
-    let right = "--line=line0=RIGHT:10.9.0.2,LEFT:10.9.0.1";
-    // What contradicts the system file would never be up.
-    let words = ["route", "hs0", &format!("{left},ctc"), "--socket", &socket];
-    let refused = place.run(&words);
-    assert_eq!(refused.status.code(), Some(2));
-    let why = "siga: --line line0: the system file has it over IUCV: must be without ,ctc\n";
-    assert_eq!(text(&refused.stderr), why);
-    let start = |lan: &str, line: &str| {
-        let mut command = place.command(&["route", lan, line, "--socket", &socket]);
-        let mut router = Process(command.stderr(Stdio::piped()).spawn().unwrap());
-        let said = BufReader::new(router.0.stderr.take().unwrap());
-        (router, said)
-    };
-    let (_router, mut said) = start("hs0", left);
-    wait_for(&mut said, "siga: line0 is down: RIGHT is not attached");
-    assert!(query().contains("RIGHT is not attached"), "{}", query());
-    let (other, mut others) = start("hs1", right);
-    wait_for(&mut said, "siga: line0 is up, to RIGHT");
-    wait_for(&mut others, "siga: line0 is up, to LEFT");
-    drop(other);
-    wait_for(&mut said, "siga: line0 is down: RIGHT is not attached");
 }

@@ -138,7 +138,7 @@ fn machine_serves_by_the_words_of_its_command_and_ends_with_a_signal() {
 }
 
 #[test]
-fn machine_at_lines_alone_passes_by_routes_and_says_when_its_host_ends_and_comes_again() {
+fn machine_at_lines_alone_has_routes_over_them_and_says_when_its_host_ends_and_comes_again() {
     let system = System::start("machine-line");
     let socket = system.file("other.sock");
     let start_host = || {
@@ -190,16 +190,23 @@ fn machine_at_lines_alone_passes_by_routes_and_says_when_its_host_ends_and_comes
     );
     stream.write_all(b"and on").unwrap();
     accepted.read_exact(&mut [0; 6]).unwrap();
-    // Both show themselves to the next host, as they did to the first.
+    // Both show themselves to the next host, as they did to the first, and their routes, whose gateways are at the other end of the line.
     let begun = Instant::now();
     loop {
         let shown = system.run(&["query", "tcpip", "--json", "--socket", &socket]).stdout;
         let shown: Value = serde_json::from_slice(&shown).unwrap();
-        let stacks = shown["stacks"].as_array().unwrap().iter();
-        let mut machines: Vec<&str> =
-            stacks.filter_map(|of| of["stack"]["machine"].as_str()).collect();
-        machines.sort_unstable();
-        if machines == ["FAR", "NEAR"] {
+        let has_route = |machine: &str, to: &str, via: &str| {
+            let mut stacks = shown["stacks"].as_array().unwrap().iter().map(|of| &of["stack"]);
+            let stack = stacks.find(|stack| stack["machine"] == machine);
+            let routes = stack.and_then(|stack| stack["routes"].as_array());
+            routes
+                .into_iter()
+                .flatten()
+                .any(|route| route["to"] == to && route["via"] == via && route["is_there"] == true)
+        };
+        if has_route("NEAR", "10.1.0.0/24", "10.9.0.2")
+            && has_route("FAR", "10.2.0.0/24", "10.9.0.1")
+        {
             return;
         }
         assert!(begun.elapsed() < LONG, "{shown}");
@@ -357,7 +364,7 @@ fn driver_begins_where_the_words_say_and_without_its_processor_inline() {
         let set = system.run(&["set", "tcpip", "TCPIP", "driver", "hs0", "cpu", beyond]);
         assert_eq!(set.status.code(), Some(0));
         assert_eq!(text(&set.stdout), "the driver of hs0 at TCPIP runs inline\n");
-        let base = "the driver of hs0 runs on the base processor, inline";
+        let base = "the driver of hs0 runs inline, on the processor of the machine";
         let warning = format!("siga: warning: there is no processor {beyond}: {base}\n");
         assert_eq!(text(&set.stderr), warning);
         shown(&system, |driver| driver["processor"].is_null());

@@ -1,13 +1,17 @@
 //! `siga route`: members of two LANs reach each other, be they stacks of siga's or unmodified programs.
 
 mod common;
+#[path = "common/echo.rs"]
+mod echo;
 #[path = "common/lasting.rs"]
 mod lasting;
 
-use std::io::{Read, Write};
-use std::net::{IpAddr, Shutdown};
+use std::io::{BufRead, BufReader, Write};
+use std::net::IpAddr;
 use std::process::Stdio;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 use siga::Guest;
@@ -18,6 +22,7 @@ use siga::tcpip::{
 };
 
 use common::{Process, System, text};
+use echo::echo;
 use lasting::{begin, end};
 
 const SYSTEM: &str = r#"
@@ -117,21 +122,8 @@ fn stacks_of_two_lans_reach_each_other() {
     let listener = TcpListener::bind(&server, "0.0.0.0:80").unwrap();
     let sent: Vec<u8> =
         (0..500_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let (mut stream, from) = listener.accept().unwrap();
-            assert_eq!(from.ip(), "10.1.0.2".parse::<IpAddr>().unwrap());
-            let mut bytes = Vec::new();
-            stream.read_to_end(&mut bytes).unwrap();
-            stream.write_all(&bytes).unwrap();
-        });
-        let mut stream = TcpStream::connect(&client, "10.2.0.2:80").unwrap();
-        stream.write_all(&sent).unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        assert!(bytes == sent);
-    });
+    let from = echo(&listener, &client, "10.2.0.2:80", &sent);
+    assert_eq!(from, "10.1.0.2".parse::<IpAddr>().unwrap());
     let shown = text(&system.run(&["query", "tcpip"]).stdout);
     for part in ["10.9.0.0/16", "nobody is there", "fd00:2::1", "all", "0.0.0.0/0", "10.1.0.1"] {
         assert!(shown.contains(part), "{part} in:\n{shown}");
@@ -177,20 +169,7 @@ fn two_lans_are_joined_by_a_line() {
     let server = stack(&system, "SERVER", "hs1", "10.2.0.2", "10.2.0.1");
     let client = stack(&system, "CLIENT", "hs0", "10.1.0.2", "10.1.0.1");
     let listener = TcpListener::bind(&server, "0.0.0.0:80").unwrap();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut bytes = Vec::new();
-            stream.read_to_end(&mut bytes).unwrap();
-            stream.write_all(&bytes).unwrap();
-        });
-        let mut stream = TcpStream::connect(&client, "10.2.0.2:80").unwrap();
-        stream.write_all(&[7; 300_000]).unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        assert!(bytes == [7; 300_000]);
-    });
+    echo(&listener, &client, "10.2.0.2:80", &[7; 300_000]);
     let report = query();
     let line = &report["lines"][0];
     assert_eq!((&line["name"], &line["state"]), (&"line0".into(), &"up".into()), "{report}");
@@ -216,6 +195,61 @@ fn two_lans_are_joined_by_a_line() {
     let report = query();
     assert_eq!(report["lines"][0]["state"], "down");
     assert_eq!(report["lines"][0]["ends"][0]["driver"], Value::Null);
+}
+
+/// How long is waited for a sentence.
+const LONG: Duration = Duration::from_secs(30);
+
+/// The lines of a router's standard error.
+fn lines_of(router: &mut Process) -> Receiver<String> {
+    let said = BufReader::new(router.0.stderr.take().unwrap());
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        said.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
+    receiver
+}
+
+/// Takes lines until one is this.
+fn wait_for(said: &Receiver<String>, wanted: &str) {
+    let mut others = Vec::new();
+    loop {
+        match said.recv_timeout(LONG) {
+            Ok(line) if line == wanted => return,
+            Ok(line) => others.push(line),
+            Err(error) => panic!("{error}: {others:?} without {wanted}"),
+        }
+    }
+}
+
+#[test]
+fn line_that_is_down_says_who_is_missing_and_routers_say_when_it_is_up() {
+    let lines = include_str!("../../systems/line-drivers.toml");
+    let system = system_of("route-line-missing", lines);
+    let query = || text(&system.run(&["query", "line"]).stdout);
+    assert!(query().contains("LEFT and RIGHT are not attached"), "{}", query());
+    let left = "--line=line0=LEFT:10.9.0.1,RIGHT:10.9.0.2";
+    let right = "--line=line0=RIGHT:10.9.0.2,LEFT:10.9.0.1";
+    // What contradicts the system file would never be up.
+    let refused = system.run(&["route", "hs0", &format!("{left},ctc")]);
+    assert_eq!(refused.status.code(), Some(2));
+    let why =
+        "siga: --line line0: the line is over IUCV in the system file: must be without ,ctc\n";
+    assert_eq!(text(&refused.stderr), why);
+    let start = |lan: &str, name: &str, line: &str| {
+        let mut command = system.command(&["route", lan, "--name", name, line]);
+        let mut router = Process(command.stderr(Stdio::piped()).spawn().unwrap());
+        let said = lines_of(&mut router);
+        (router, said)
+    };
+    let (_router, said) = start("hs0", "left0", left);
+    wait_for(&said, "siga: line0 is down: RIGHT is not attached");
+    assert!(query().contains("RIGHT is not attached"), "{}", query());
+    let (other, others) = start("hs1", "right0", right);
+    wait_for(&said, "siga: line0 is up, to RIGHT");
+    wait_for(&others, "siga: line0 is up, to LEFT");
+    drop(other);
+    wait_for(&said, "siga: line0 is down: RIGHT is not attached");
 }
 
 #[test]

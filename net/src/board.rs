@@ -204,7 +204,7 @@ pub fn show(words: &Words, overview: &Overview, counters: &[u64]) {
     words.store(OVERVIEW_AT, EDITION, Ordering::Release);
 }
 
-/// Shows nothing, until the whole of a stack is shown again: its stack shows itself elsewhere.
+/// Hides the stack until [`show`] is called again: the stack shows itself elsewhere.
 pub fn hide(words: &Words) {
     words.store(OVERVIEW_AT, 0, Ordering::Release);
 }

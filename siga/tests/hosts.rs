@@ -132,6 +132,28 @@ fn guests_attach_to_the_next_host_and_it_accounts_for_their_paths() {
 }
 
 #[test]
+fn attachment_is_readable_when_the_host_is_lost_and_when_there_is_another() {
+    let place = Place::new("attachment");
+    let host = place.host();
+    let guest = place.guest("GUEST");
+    let attachment = guest.attachment().unwrap();
+    let is_readable =
+        || wait_any([Some(attachment.as_fd())], Some(Duration::ZERO)).unwrap() == [true];
+    assert!(attachment.is_attached() && !is_readable());
+    drop(host);
+    while !is_readable() {
+        guest.poll();
+    }
+    // Another of the same guest follows the same.
+    assert!(!guest.attachment().unwrap().is_attached() && !is_readable());
+    let _host = place.host();
+    while !is_readable() {
+        guest.poll();
+    }
+    assert!(is_readable() && attachment.is_attached() && !is_readable());
+}
+
+#[test]
 fn host_that_cannot_account_a_path_yet_is_told_of_it_again() {
     let place = Place::new("lacking");
     let host = place.host();

@@ -4,7 +4,32 @@ use host::report::{ControlUnitReport, SubchannelReport, VolumeReport, VolumeStat
 use siga::disk::UnitKind;
 
 use super::page::Kind::{Counter, CounterNs, Gauge};
-use super::page::{Page, labels};
+use super::page::{Of, Page, labels};
+
+const VOLUMES: &[Of<VolumeReport>] = &[
+    ("siga_volume_cylinders", Gauge, "Cylinders of the volume.", |volume| volume.cylinders.into()),
+    ("siga_volume_damaged_tracks", Gauge, "Tracks found damaged, 16 at most.", |volume| {
+        volume.damaged_tracks.len() as u64
+    }),
+    ("siga_volume_cache_tracks", Gauge, "Tracks in the cache.", |volume| {
+        volume.cache_tracks.into()
+    }),
+    ("siga_volume_cache_tracks_max", Gauge, "Tracks that the cache has room for.", |volume| {
+        volume.cache_tracks_max.into()
+    }),
+    (
+        "siga_volume_cache_tracks_pinned",
+        Gauge,
+        "Tracks of the cache from which guests have results that they have not done with.",
+        |volume| volume.cache_tracks_pinned.into(),
+    ),
+    ("siga_volume_cache_hits_total", Counter, "Tracks found in the cache.", |volume| {
+        volume.cache_hits
+    }),
+    ("siga_volume_cache_misses_total", Counter, "Tracks read from the file.", |volume| {
+        volume.cache_misses
+    }),
+];
 
 /// Writes the metrics of volumes and devices.
 pub fn volumes(page: &mut Page, units: &[ControlUnitReport]) {
@@ -51,35 +76,8 @@ pub fn volumes(page: &mut Page, units: &[ControlUnitReport]) {
             }
         },
     );
-    let mut each = |name, kind, help, value: fn(&VolumeReport) -> u64| {
-        page.metric(name, kind, help, |samples| {
-            volumes.iter().for_each(|(at, _, volume)| samples.add(at.clone(), value(volume)));
-        });
-    };
-    each("siga_volume_cylinders", Gauge, "Cylinders of the volume.", |volume| {
-        volume.cylinders.into()
-    });
-    each("siga_volume_damaged_tracks", Gauge, "Tracks found damaged, 16 at most.", |volume| {
-        volume.damaged_tracks.len() as u64
-    });
-    each("siga_volume_cache_tracks", Gauge, "Tracks in the cache.", |volume| {
-        volume.cache_tracks.into()
-    });
-    each("siga_volume_cache_tracks_max", Gauge, "Tracks that the cache has room for.", |volume| {
-        volume.cache_tracks_max.into()
-    });
-    each(
-        "siga_volume_cache_tracks_pinned",
-        Gauge,
-        "Tracks of the cache from which guests have results that they have not done with.",
-        |volume| volume.cache_tracks_pinned.into(),
-    );
-    each("siga_volume_cache_hits_total", Counter, "Tracks found in the cache.", |volume| {
-        volume.cache_hits
-    });
-    each("siga_volume_cache_misses_total", Counter, "Tracks read from the file.", |volume| {
-        volume.cache_misses
-    });
+    let each: Vec<_> = volumes.iter().map(|(at, _, volume)| (at.clone(), *volume)).collect();
+    page.each(VOLUMES, &each);
     page.metric("siga_device_opens", Gauge, "Guests that have the device open.", |samples| {
         for unit in units {
             for device in &unit.devices {
@@ -115,6 +113,57 @@ pub fn volumes(page: &mut Page, units: &[ControlUnitReport]) {
         },
     );
 }
+
+const SUBCHANNELS: &[Of<SubchannelReport>] = &[
+    (
+        "siga_subchannel_starts_total",
+        Counter,
+        "Channel programs started, and resumptions.",
+        |one| one.starts,
+    ),
+    (
+        "siga_subchannel_samples_total",
+        Counter,
+        "Channel programs that have ended and were measured.",
+        |one| one.samples,
+    ),
+    (
+        "siga_subchannel_function_pending_seconds_total",
+        CounterNs,
+        "Time from the start to the first answer of the control unit.",
+        |one| one.function_pending_ns,
+    ),
+    (
+        "siga_subchannel_connect_seconds_total",
+        CounterNs,
+        "Time from the first answer to the end.",
+        |one| one.connect_ns,
+    ),
+    (
+        "siga_subchannel_disconnect_seconds_total",
+        CounterNs,
+        "Time in which programs waited for the file of their volume.",
+        |one| one.disconnect_ns,
+    ),
+    (
+        "siga_subchannel_control_unit_queuing_seconds_total",
+        CounterNs,
+        "Control unit queuing time.",
+        |one| one.control_unit_queuing_ns,
+    ),
+    (
+        "siga_subchannel_device_active_only_seconds_total",
+        CounterNs,
+        "Device active only time.",
+        |one| one.device_active_only_ns,
+    ),
+    (
+        "siga_subchannel_initial_command_response_seconds_total",
+        CounterNs,
+        "Time until the first command response, a part of the function pending time.",
+        |one| one.initial_command_response_ns,
+    ),
+];
 
 /// Writes the metrics of channel paths and subchannels.
 pub fn channels(page: &mut Page, units: &[ControlUnitReport]) {
@@ -159,40 +208,5 @@ pub fn channels(page: &mut Page, units: &[ControlUnitReport]) {
             (at, subchannel)
         })
         .collect();
-    let mut each = |name: &str, kind, help, value: fn(&SubchannelReport) -> u64| {
-        page.metric(&format!("siga_subchannel_{name}_total"), kind, help, |samples| {
-            subchannels.iter().for_each(|(at, one)| samples.add(at.clone(), value(one)));
-        });
-    };
-    each("starts", Counter, "Channel programs started, and resumptions.", |one| one.starts);
-    each("samples", Counter, "Channel programs that have ended and were measured.", |one| {
-        one.samples
-    });
-    each(
-        "function_pending_seconds",
-        CounterNs,
-        "Time from the start to the first answer of the control unit.",
-        |one| one.function_pending_ns,
-    );
-    each("connect_seconds", CounterNs, "Time from the first answer to the end.", |one| {
-        one.connect_ns
-    });
-    each(
-        "disconnect_seconds",
-        CounterNs,
-        "Time in which programs waited for the file of their volume.",
-        |one| one.disconnect_ns,
-    );
-    each("control_unit_queuing_seconds", CounterNs, "Control unit queuing time.", |one| {
-        one.control_unit_queuing_ns
-    });
-    each("device_active_only_seconds", CounterNs, "Device active only time.", |one| {
-        one.device_active_only_ns
-    });
-    each(
-        "initial_command_response_seconds",
-        CounterNs,
-        "Time until the first command response, a part of the function pending time.",
-        |one| one.initial_command_response_ns,
-    );
+    page.each(SUBCHANNELS, &subchannels);
 }

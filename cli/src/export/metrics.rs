@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use host::report::{
-    Counts, GuestReport, HalfReport, LanReport, MemberReport, StackReport, SystemReport,
-};
+use host::report::{Counts, GuestReport, HalfReport, LanReport, MemberReport, SystemReport};
 
-use super::counted::{Counted, HALVES, LAN, STACK};
+use super::counted::{Counted, HALVES, LAN};
 use super::page::Kind::{Counter, CounterNs, Gauge};
-use super::page::{Page, labels};
-use super::{disks, lines};
-use crate::query::{StackOf, Subject, each_stack, is_conversation};
+use super::page::{Of, Page, labels};
+use super::{disks, lines, stacks};
+use crate::query::Subject;
+use crate::reported::is_conversation;
 
 /// Writes the metrics of the subjects, or of all. Each metric has its help and type, also if it has no samples.
 pub fn write(page: &mut Page, report: &SystemReport, subjects: &[Subject]) {
@@ -34,9 +33,9 @@ pub fn write(page: &mut Page, report: &SystemReport, subjects: &[Subject]) {
         lines::lines(page, report);
     }
     if is_about(&[Subject::Tcpip]) {
-        stacks(page, report);
-        lines::clients(page, report);
-        lines::drivers(page, report);
+        stacks::stacks(page, report);
+        stacks::clients(page, report);
+        stacks::drivers(page, report);
     }
     if is_about(&[Subject::Dasd]) {
         disks::volumes(page, &report.control_units);
@@ -49,6 +48,19 @@ pub fn write(page: &mut Page, report: &SystemReport, subjects: &[Subject]) {
     }
 }
 
+const GUESTS: &[Of<GuestReport>] = &[
+    ("siga_guest_paths", Gauge, "Paths of the guest.", |guest| guest.paths as u64),
+    ("siga_guest_paths_max", Gauge, "Paths that the guest may have.", |guest| {
+        guest.paths_max as u64
+    }),
+    ("siga_guest_storage_bytes", Gauge, "Storage that the guest's paths may lend.", |guest| {
+        guest.storage_bytes
+    }),
+    ("siga_guest_storage_max_bytes", Gauge, "The most that the guest's paths may lend.", |guest| {
+        guest.storage_bytes_max
+    }),
+];
+
 fn guests(page: &mut Page, report: &SystemReport) {
     let guests = &report.guests;
     page.metric("siga_guests", Gauge, "Guests that are attached.", |samples| {
@@ -59,21 +71,9 @@ fn guests(page: &mut Page, report: &SystemReport) {
             samples.add(labels(&[("guest", &guest.name), ("user", &guest.user)]), 1_u64);
         }
     });
-    let mut each = |name, help, value: fn(&GuestReport) -> u64| {
-        page.metric(name, Gauge, help, |samples| {
-            guests
-                .iter()
-                .for_each(|guest| samples.add(labels(&[("guest", &guest.name)]), value(guest)));
-        });
-    };
-    each("siga_guest_paths", "Paths of the guest.", |guest| guest.paths as u64);
-    each("siga_guest_paths_max", "Paths that the guest may have.", |guest| guest.paths_max as u64);
-    each("siga_guest_storage_bytes", "Storage that the guest's paths may lend.", |guest| {
-        guest.storage_bytes
-    });
-    each("siga_guest_storage_max_bytes", "The most that the guest's paths may lend.", |guest| {
-        guest.storage_bytes_max
-    });
+    let each: Vec<_> =
+        guests.iter().map(|guest| (labels(&[("guest", &guest.name)]), guest)).collect();
+    page.each(GUESTS, &each);
 }
 
 /// A half of a queue, with the labels of its direction.
@@ -203,17 +203,17 @@ fn resources(page: &mut Page, report: &SystemReport) {
     );
 }
 
-fn lans(page: &mut Page, lans: &[LanReport]) {
-    let mut each = |name, help, value: fn(&LanReport) -> u64| {
-        page.metric(name, Gauge, help, |samples| {
-            lans.iter().for_each(|lan| samples.add(labels(&[("lan", &lan.name)]), value(lan)));
-        });
-    };
-    each("siga_lan_members", "Members of the LAN.", |lan| lan.members.len() as u64);
-    each("siga_lan_mtu_bytes", "The largest packet of IP that is not segmented.", |lan| {
+const LANS: &[Of<LanReport>] = &[
+    ("siga_lan_members", Gauge, "Members of the LAN.", |lan| lan.members.len() as u64),
+    ("siga_lan_mtu_bytes", Gauge, "The largest packet of IP that is not segmented.", |lan| {
         lan.mtu.into()
-    });
-    each("siga_lan_frame_max_bytes", "The largest frame.", |lan| lan.frame_bytes.into());
+    }),
+    ("siga_lan_frame_max_bytes", Gauge, "The largest frame.", |lan| lan.frame_bytes.into()),
+];
+
+fn lans(page: &mut Page, lans: &[LanReport]) {
+    let each: Vec<_> = lans.iter().map(|lan| (labels(&[("lan", &lan.name)]), lan)).collect();
+    page.each(LANS, &each);
     let members =
         || lans.iter().flat_map(|lan| lan.members.iter().map(move |member| (lan, member)));
     page.metric(
@@ -234,7 +234,7 @@ fn at(lan: &LanReport, member: &MemberReport) -> String {
 }
 
 /// Writes metrics of counters that a report has by name.
-fn counted(page: &mut Page, prefix: &str, table: &[Counted], each: &[(String, &Counts)]) {
+pub fn counted(page: &mut Page, prefix: &str, table: &[Counted], each: &[(String, &Counts)]) {
     for metric in table {
         let name = format!("{prefix}_{}_total", metric.name);
         page.metric(&name, Counter, metric.help, |samples| {
@@ -251,74 +251,6 @@ fn counted(page: &mut Page, prefix: &str, table: &[Counted], each: &[(String, &C
             }
         });
     }
-}
-
-fn stacks(page: &mut Page, report: &SystemReport) {
-    let at = |one: StackOf<'_>| labels(&[("lan", &one.place), ("guest", &one.guest)]);
-    let stacks: Vec<(String, &StackReport)> =
-        each_stack(report).map(|one| (at(one), one.stack)).collect();
-    page.metric(
-        "siga_stack_info",
-        Gauge,
-        "1, with the TCPIP machine that the stack is, if it is one.",
-        |samples| {
-            for (at, stack) in &stacks {
-                let machine = stack.machine.as_deref().unwrap_or("");
-                samples.add(format!("{at},{}", labels(&[("machine", &machine)])), 1_u64);
-            }
-        },
-    );
-    let mut each = |name, help, value: fn(&StackReport) -> u64| {
-        page.metric(name, Gauge, help, |samples| {
-            stacks.iter().for_each(|(at, stack)| samples.add(at.clone(), value(stack)));
-        });
-    };
-    each("siga_stack_mtu_bytes", "The largest packet of the stack.", |stack| stack.mtu);
-    each("siga_stack_connections", "Connections, without those in TIME-WAIT.", |stack| {
-        stack.connections
-    });
-    each("siga_stack_time_wait", "Pairs of ports in TIME-WAIT.", |stack| stack.time_wait);
-    each("siga_stack_buffer_bytes", "Bytes of a buffer.", |stack| stack.pool.buffer_bytes);
-    each("siga_stack_buffers_in_use", "Buffers that hold bytes of connections.", |stack| {
-        stack.pool.in_use
-    });
-    each("siga_stack_buffers_in_use_max", "Buffers that may be in use.", |stack| {
-        stack.pool.in_use_max
-    });
-    each("siga_stack_buffers_high_water", "The most buffers that were in use at once.", |stack| {
-        stack.pool.high_water
-    });
-    each("siga_stack_buffers_free", "Buffers that wait for their next bytes.", |stack| {
-        stack.pool.free
-    });
-    page.metric(
-        "siga_stack_sockets",
-        Gauge,
-        "Connections and sockets by state, of those that the stack shows one by one.",
-        |samples| {
-            for (at, stack) in &stacks {
-                for socket in &stack.sockets {
-                    let state = labels(&[("state", &socket.state)]);
-                    samples.add(format!("{at},{state}"), 1_u64);
-                }
-            }
-        },
-    );
-    page.metric(
-        "siga_stack_routes",
-        Gauge,
-        "Routes, by whether the member over which packets go is there.",
-        |samples| {
-            for (at, stack) in &stacks {
-                for (word, is_there) in [("yes", true), ("no", false)] {
-                    let routes = stack.routes.iter().filter(|route| route.is_there == is_there);
-                    samples.add(format!("{at},reached=\"{word}\""), routes.count() as u64);
-                }
-            }
-        },
-    );
-    let each: Vec<_> = stacks.iter().map(|(at, stack)| (at.clone(), &stack.counters)).collect();
-    counted(page, "siga_stack", STACK, &each);
 }
 
 fn limits(page: &mut Page, report: &SystemReport) {
@@ -435,9 +367,11 @@ mod tests {
         is("siga_lan_frames_given_back_total", &with("reason", "full"), 6.0);
         is("siga_lan_frames_dropped_total", &with("reason", "source"), 7.0);
         is("siga_lan_frames_dropped_total", &with("reason", "vlan"), 0.0);
-        is("siga_stack_connections_failed_total", &with("reason", "gone"), 9.0);
-        is("siga_stack_sockets", &with("state", name), 2.0);
-        is("siga_stack_info", &with("machine", name), 1.0);
+        let stack = [("stack", name), ("lan", name)];
+        let of_stack = |label, value| [stack[0], stack[1], (label, value)];
+        is("siga_stack_connections_failed_total", &of_stack("reason", "gone"), 9.0);
+        is("siga_stack_sockets", &of_stack("state", name), 2.0);
+        is("siga_stack_info", &[stack[0], stack[1], ("guest", name), ("machine", name)], 1.0);
         // Two clients of a name count together.
         is("siga_machine_client_sockets", &[("machine", name), ("client", name)], 6.0);
         let driver = [("stack", name), ("lan", "hs0")];

@@ -10,6 +10,7 @@ mod metrics;
 mod page;
 mod serve;
 mod source;
+mod stacks;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};

@@ -27,6 +27,9 @@ pub struct Page(String);
 #[derive(Debug, Default)]
 pub struct Samples(Vec<(String, u64)>);
 
+/// A metric of things of a kind: its name, type and help, and the number that a thing has.
+pub type Of<T> = (&'static str, Kind, &'static str, fn(&T) -> u64);
+
 impl Page {
     /// Writes a metric: its help and its type, which are there also if it has no samples, and its samples, by their labels. Samples
     /// of the same labels are added up: a scraper may refuse the whole page because of two, and a guest can show two devices of one name.
@@ -59,6 +62,15 @@ impl Page {
                     writeln!(self.0, "{}.{:09}", value / 1_000_000_000, value % 1_000_000_000)
                 }
             };
+        }
+    }
+
+    /// Writes a metric for each row of a table, with a sample for each thing, by its labels.
+    pub fn each<T>(&mut self, table: &[Of<T>], things: &[(String, &T)]) {
+        for (name, kind, help, value) in table {
+            self.metric(name, *kind, help, |samples| {
+                things.iter().for_each(|(at, thing)| samples.add(at.clone(), value(thing)));
+            });
         }
     }
 

@@ -2,43 +2,37 @@
 
 use std::io::{self, Read};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use clap::Args;
-use host::report::SystemReport;
 use host::system::System;
-use host::system::machine::{INTERFACES_MAX, MachineRule, MachineWait, member_name};
+use host::system::machine::{INTERFACES_MAX, MachineRule, member_name};
 use os::event::Event;
 use os::poller::wait_any;
 use os::signals::HeldSignals;
-use port::member::{MemberError, Options};
+use port::member::Options;
 use serde::Serialize;
 use siga::error::Problem;
-use siga::host::Observer;
-use siga::lan::{JoinLanError, LanName};
 use siga::line::{LineEnd, LineOptions};
 use siga::tcpip::{
     ClientLimits, Machine, MachineOptions, Placement, Prefix, Route, Routing, ServiceCounters,
     StackOptions,
 };
-use siga::{Guest, Name, Wait};
+use siga::{AttachError, Attachment, Guest, Name, Wait};
 
 use crate::children::Service;
 use crate::lines::medium;
-use crate::member::{WaitKind, attach_line, join_at, no_member};
+use crate::member::{UpLine, WaitKind, attach_line, join_at};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
 use crate::peer::attach_name;
 use crate::present::report;
-use crate::processors::why_not;
-use crate::route::AtLan;
+use crate::processors::{allowed, why_not};
 use crate::socket::Socket;
-use crate::ways::{WrittenLine, WrittenRoute};
+use crate::written::{AtLan, WrittenDriver, WrittenLine, WrittenRoute};
 
 /// Be a TCPIP machine: a stack that serves the sockets of other guests
 ///
@@ -55,7 +49,7 @@ pub struct Serve {
     /// The LANs that it is at, each with the addresses that become its own there, like hs0:10.1.0.5; without an address the host chooses one
     #[arg(required_unless_present_any = ["system", "line"], value_name = "LAN[:ADDRESS]")]
     lans: Vec<AtLan>,
-    /// A line that it is at: its name, the guest and the address of this end and those of the other, the MTU if it is not that of the system file, and ctc if the
+    /// A line that it is at: its name, the guest and the address of this end and those of the other, its MTU [default: the system file's, or 9216], and ctc if the
     /// host serves it over a channel-to-channel adapter, like line0=LEFT:10.9.0.1,RIGHT:10.9.0.2 or line0=LEFT:10.9.0.1,RIGHT:10.9.0.2,ctc
     #[arg(long, value_name = "NAME=GUEST:ADDRESS,GUEST:ADDRESS[,MTU][,ctc]")]
     line: Vec<WrittenLine>,
@@ -93,28 +87,12 @@ pub struct Serve {
     output: Output,
 }
 
-/// A LAN, and the processor of its driver.
-#[derive(Clone, Debug)]
-struct WrittenDriver {
-    lan: String,
-    processor: usize,
-}
-
-impl FromStr for WrittenDriver {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<WrittenDriver, &'static str> {
-        let right = "must be like hs0=1";
-        let (lan, processor) = text.split_once('=').ok_or(right)?;
-        Ok(WrittenDriver { lan: lan.to_owned(), processor: processor.parse().map_err(|_| right)? })
-    }
-}
-
 /// A machine that is there, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct Up {
     name: String,
     members: Vec<UpMember>,
+    lines: Vec<UpLine>,
 }
 
 #[derive(Debug, Serialize)]
@@ -183,10 +161,10 @@ pub fn serve(arguments: &Serve) -> Result<(), Outcome> {
         Some(file) => of_file(file, name, &arguments.socket)?,
         None => of_words(arguments)?,
     };
-    // One that a host has started ends with it.
-    let mut host = (!until_input_ends).then(|| HostWatch::of(plan.socket.clone()));
     let processor = plan.processor;
-    let (mut machine, up) = begin(name, plan)?;
+    let (mut machine, attachment, up) = begin(name, plan)?;
+    // A machine that a host started ends with the host.
+    let mut host = (!until_input_ends).then(|| HostWatch::of(attachment));
     let (stopper, done) = (machine.stopper(), Arc::new(Event::new().map_err(Outcome::no)?));
     let ended = Ended(done.clone());
     let serving = thread::Builder::new().name("siga machine".into()).spawn(move || {
@@ -220,14 +198,13 @@ impl Drop for Ended {
     }
 }
 
-/// Moves the calling thread to its processor. As on the mainframe, one that cannot be had stands for the base processor: here for
-/// whichever the kernel chooses.
+/// Moves the calling thread to its processor. If the thread cannot have it, the kernel chooses.
 fn take_processor(processor: Option<usize>) {
     if let Some(processor) = processor
         && os::processor::pin(processor).is_err()
     {
         let why = why_not(processor);
-        say(format_args!("siga: warning: {why}: the machine runs on the base processor"));
+        say(format_args!("siga: warning: {why}: the machine runs on any of {}", allowed()));
     }
 }
 
@@ -241,12 +218,11 @@ fn wait_for_the_end(
     let input = io::stdin();
     let input = reads_input.then(|| input.as_fd());
     loop {
-        let (gone, time) = host.as_ref().map_or((None, None), HostWatch::waits_for);
-        let bells = [Some(held.as_fd()), input, Some(done.as_fd()), gone];
-        let [has_signal, has_input, is_done, is_gone] =
-            wait_any(bells, time).map_err(Outcome::no)?;
+        let changed = host.as_ref().map(|host| host.attachment.as_fd());
+        let bells = [Some(held.as_fd()), input, Some(done.as_fd()), changed];
+        let [has_signal, has_input, is_done, _] = wait_any(bells, None).map_err(Outcome::no)?;
         if let Some(host) = host {
-            host.follow(is_gone);
+            host.follow();
         }
         if is_done {
             return Ok(());
@@ -268,51 +244,26 @@ fn wait_for_the_end(
     }
 }
 
-/// How often it is looked whether there is a host again.
-const LOOK: Duration = Duration::from_millis(500);
-
 /// Says when the host ends, and when there is another. Clients that are there go on meanwhile.
 struct HostWatch {
-    socket: PathBuf,
-    state: Watched,
-}
-
-enum Watched {
-    There(Observer),
-    Gone,
-    /// This user may not observe.
-    Unseen,
+    attachment: Attachment,
+    was_attached: bool,
 }
 
 impl HostWatch {
-    fn of(socket: PathBuf) -> HostWatch {
-        let state = Observer::attach(&socket).map_or(Watched::Unseen, Watched::There);
-        HostWatch { socket, state }
+    fn of(attachment: Attachment) -> HostWatch {
+        HostWatch { was_attached: attachment.is_attached(), attachment }
     }
 
-    /// What is readable when the host ends, and how long to wait until [`HostWatch::follow`] is to be called at the latest.
-    fn waits_for(&self) -> (Option<BorrowedFd<'_>>, Option<Duration>) {
-        match &self.state {
-            Watched::There(observer) => (Some(observer.as_fd()), None),
-            Watched::Gone => (None, Some(LOOK)),
-            Watched::Unseen => (None, None),
-        }
-    }
-
-    fn follow(&mut self, is_gone: bool) {
-        match &self.state {
-            Watched::There(_) if is_gone => {
-                self.state = Watched::Gone;
-                say("siga: the host is gone: clients go on, and new ones come with the next host");
+    fn follow(&mut self) {
+        match (self.was_attached, self.attachment.is_attached()) {
+            (true, false) => {
+                say("siga: the host is gone: clients go on, and new ones come with the next host")
             }
-            Watched::Gone => {
-                if let Ok(observer) = Observer::attach(&self.socket) {
-                    self.state = Watched::There(observer);
-                    say("siga: there is a host again");
-                }
-            }
-            Watched::There(_) | Watched::Unseen => {}
+            (false, true) => say("siga: there is a host again"),
+            (true, true) | (false, false) => return,
         }
+        self.was_attached = !self.was_attached;
     }
 }
 
@@ -358,8 +309,8 @@ fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
         driver: driver_of(lan),
     });
     let socket = arguments.socket.path()?;
-    let report = report(&socket);
-    check_with(report.as_ref(), &socket, machine, lans.clone().map(|planned| planned.lan))?;
+    // Before anybody is attached: a line that the system file has otherwise would never be up.
+    let report = (!line.is_empty()).then(|| report(&socket)).flatten();
     let lines = line.iter().map(|line| {
         let options = line.options(report.as_ref(), wait)?;
         Ok(PlannedLine { guest: line.guest, end: line.end, options })
@@ -376,38 +327,9 @@ fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
     })
 }
 
-/// Holds the words against what the host says, where this user may ask: a machine under this name that is there, and LANs that are not.
-fn check_with(
-    report: Option<&SystemReport>,
-    socket: &Path,
-    machine: Name,
-    lans: impl Iterator<Item = String>,
-) -> Result<(), Outcome> {
-    let Some(report) = report else { return Ok(()) };
-    if let Some(guest) = report.guests.iter().find(|guest| guest.name == machine.as_str()) {
-        let process =
-            guest.process.map_or(String::new(), |number| format!(" by the process {number}"));
-        let right = "must be another name; a host serves each [[tcpip]] of its system file itself, unless it was started with siga up --without-tcpip";
-        return Err(Outcome::No(format!("{machine} is attached already{process}: {right}")));
-    }
-    for lan in lans {
-        let error = match lan.parse::<LanName>() {
-            Ok(name) if report.lans.iter().all(|lan| lan.name != name.as_str()) => {
-                JoinLanError::Refused { lan: name, problem: Problem::NoLan }
-            }
-            Ok(_) => continue,
-            Err(error) => JoinLanError::from(error),
-        };
-        let options = Options { socket: socket.to_owned(), lan, ..Options::default() };
-        return Err(no_member(&options, &MemberError::Join { error }));
-    }
-    Ok(())
-}
-
 /// The machine of this name that a system file describes.
 fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
     let system = System::read(file)?;
-    let name = name.to_ascii_uppercase();
     let found = system.machines.iter().find(|machine| machine.name.as_str() == name);
     let Some(rule) = found else {
         let what = format!("{}: there is no [[tcpip]] of the name {name}", file.display());
@@ -419,11 +341,7 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
         send_bytes: rule.connection_bytes as usize,
         ..StackOptions::default()
     };
-    let wait = match rule.wait {
-        MachineWait::Adaptive => Wait::Adaptive,
-        MachineWait::Block => Wait::Block,
-        MachineWait::Spin => Wait::Spin,
-    };
+    let wait = Wait::from(WaitKind::from(rule.wait));
     let lans = rule.interfaces.iter().map(|interface| PlannedLan {
         member: Some(interface.member.to_string()),
         lan: interface.lan.to_string(),
@@ -469,11 +387,12 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
 }
 
 /// Joins the LANs, and begins to be the machine.
-fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
+fn begin(name: &str, plan: Plan) -> Result<(Machine, Attachment, Up), Outcome> {
     let Plan { socket, options, lans, lines, mut routes, to, rule, .. } = plan;
-    let name = name.to_ascii_uppercase();
-    // First under the name that was asked for: what is wrong with that is said of it, and not of a name that is made of it.
-    let guest = Guest::attach(&socket, &name).map_err(Outcome::no)?;
+    let name = name.to_owned();
+    // First under the machine's own name, so that an error names the machine, not its member TCPIP1.
+    let guest = Guest::attach(&socket, &name).map_err(|error| not_attached(&socket, &error))?;
+    let attachment = guest.attachment().map_err(Outcome::no)?;
     let (mut joined, mut members, mut mtus) = (Vec::new(), Vec::new(), Vec::new());
     let mut drivers = Vec::new();
     for PlannedLan { member, lan, addresses, mtu, driver } in lans {
@@ -494,13 +413,9 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
         drivers.push((lan.name(), driver));
         joined.push(lan);
     }
-    let mut ends = Vec::new();
+    let (mut ends, mut up_lines) = (Vec::new(), Vec::new());
     for PlannedLine { guest, end, options } in lines {
-        members.push(UpMember {
-            name: guest.to_string(),
-            lan: options.name.map(|name| name.to_string()).unwrap_or_default(),
-            addresses: vec![end.address],
-        });
+        up_lines.push(UpLine::new(guest, &end, &options));
         ends.push(attach_line(&socket, guest, &end, &options)?);
     }
     for written in to {
@@ -534,7 +449,20 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Up), Outcome> {
             }
         });
     }
-    Ok((machine, Up { name, members }))
+    Ok((machine, attachment, Up { name, members, lines: up_lines }))
+}
+
+/// Explains why the machine is not attached. If another has its name, says which process that is, where this user may ask.
+fn not_attached(socket: &Path, error: &AttachError) -> Outcome {
+    let AttachError::Refused { name, problem: Problem::NameTaken } = error else {
+        return Outcome::no(error);
+    };
+    let report = report(socket).unwrap_or_default();
+    let guest = report.guests.iter().find(|guest| guest.name == name.as_str());
+    let process = guest.and_then(|guest| guest.process);
+    let process = process.map_or(String::new(), |number| format!(" by the process {number}"));
+    let right = "must be another name; a host serves each [[tcpip]] of its system file itself, unless it was started with siga up --without-tcpip";
+    Outcome::No(format!("{name} is attached already{process}: {right}"))
 }
 
 fn announce(up: &Up, output: Output) {
@@ -547,6 +475,7 @@ fn announce(up: &Up, output: Output) {
         let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
         format!("{} on {lan} as {name}", addresses.join(", "))
     };
-    let members: Vec<String> = up.members.iter().map(member).collect();
-    say(format_args!("{} serves sockets: {}", up.name, members.join("; ")));
+    let lines = up.lines.iter().map(UpLine::to_string);
+    let places: Vec<String> = up.members.iter().map(member).chain(lines).collect();
+    say(format_args!("{} serves sockets: {}", up.name, places.join("; ")));
 }

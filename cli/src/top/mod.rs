@@ -13,8 +13,7 @@ use siga::host::Observer;
 use self::rows::{Row, rows};
 use crate::ending::end_in_time;
 use crate::outcome::Outcome;
-use crate::output::{Output, counted, print, print_json};
-use crate::query::table;
+use crate::output::{Output, counted, print, print_json, table};
 use crate::socket::Socket;
 
 /// Show what paths, LANs, stacks and disks are doing: rates, polls, doorbells, spinning, times of channel programs
@@ -152,7 +151,7 @@ const SECTIONS: &[Section] = &[
         |row| {
             let Row::Stack(stack) = row else { return None };
             Some(vec![
-                word(&stack.guest),
+                word(&stack.stack),
                 word(&stack.lan),
                 rate(stack.connections as f64),
                 rate(stack.opened_per_s),

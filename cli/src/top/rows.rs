@@ -8,7 +8,7 @@ use host::report::{
 };
 
 use crate::export::{FAILED, GIVEN_BACK, OPENED};
-use crate::query::{StackOf, both, each_member, each_stack, guest};
+use crate::reported::{StackOf, both, each_member, each_stack, guest};
 
 /// Figures of one thing for one interval. `now_ns` is the end of the interval, in nanoseconds of the machine's clock.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -56,6 +56,7 @@ pub struct LanRow {
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct StackRow {
     now_ns: u64,
+    pub stack: String,
     pub lan: String,
     pub guest: String,
     pub connections: u64,
@@ -192,6 +193,7 @@ impl Interval<'_> {
             };
             Some(Row::Stack(StackRow {
                 now_ns: self.now.now_ns,
+                stack: one.name().to_owned(),
                 lan,
                 guest,
                 connections: new.connections,

@@ -367,7 +367,8 @@ impl WrittenMachine {
             match (&written.lan, &written.line) {
                 (Some(lan), None) => {
                     let span = lan.span();
-                    is_no_line(source, lan, lines)?;
+                    let others = lines.iter().map(|line| &line.name);
+                    is_not_among(source, ("lan", lan), ("line", "a line"), others)?;
                     let interface = written.interface(source, guest, lans)?;
                     if interfaces.iter().any(|other| other.lan == interface.lan) {
                         let what = format!("{name} is at {} twice", interface.lan);
@@ -388,7 +389,8 @@ impl WrittenMachine {
                         let right = "must be left out: the driver of a line runs inline";
                         return Err(source.error(number.span(), "cpu of a line", right));
                     }
-                    is_no_lan(source, line, lans)?;
+                    let others = lans.iter().map(|lan| &lan.name);
+                    is_not_among(source, ("line", line), ("lan", "a LAN"), others)?;
                     at_lines.push((guest, end_of(source, line, (name, guest), lines)?));
                 }
                 (Some(both), Some(_)) => {
@@ -420,13 +422,14 @@ impl WrittenMachine {
             }
             routes.push((network, gateway));
             let (lans, lines) = (places(&interfaces, lans), partners(&at_lines, lines));
-            let is_near = lans.iter().any(|lan| is_at(lan, gateway)) || lines.contains(&gateway);
-            if !is_near {
+            let is_at_lan = lans.iter().any(|lan| may_be_at(lan, gateway, name));
+            if !is_at_lan && !lines.contains(&gateway) {
                 let what = format!("via = \"{gateway}\": {name} is at no LAN or line that has it");
-                let ranges = lans.iter().map(|lan| format!("in {}", lan.ranges_text()));
+                let ranges =
+                    lans.iter().map(|lan| format!("a member's address in {}", lan.ranges_text()));
                 let ends = lines.iter().map(IpAddr::to_string);
                 let near: Vec<String> = ranges.chain(ends).collect();
-                let right = format!("must be an address {}", near.join(" or "));
+                let right = format!("must be {}", near.join(" or "));
                 warnings.push(source.error(via.span(), what, right));
             }
         }
@@ -545,41 +548,24 @@ fn partners(at_lines: &[(Name, LanName)], lines: &[LineRule]) -> Vec<IpAddr> {
     at_lines.iter().filter_map(partner).collect()
 }
 
-/// Whether a member of a LAN may have an address.
-fn is_at(lan: &LanRule, address: IpAddr) -> bool {
-    let is_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
-    is_local
-        || lan.kept_for(address).is_some()
-        || lan.range_of(address).is_none_or(|range| range.contains(&address))
+/// Returns true if a member of a LAN may have a gateway's address: the guest that the address is kept for, or any other.
+fn may_be_at(lan: &LanRule, gateway: IpAddr, machine: Name) -> bool {
+    lan.may_have(lan.kept_for(gateway).unwrap_or(machine), gateway)
 }
 
-/// A line is no LAN.
-fn is_no_line(
+/// Refuses a LAN under `line`, or a line under `lan`: the name is one of the others.
+fn is_not_among<'a>(
     source: &Source,
-    written: &Spanned<String>,
-    lines: &[LineRule],
+    (field, written): (&str, &Spanned<String>),
+    (right, what): (&str, &str),
+    mut others: impl Iterator<Item = &'a LanName>,
 ) -> Result<(), FileError> {
     let name = written.get_ref();
-    match lines.iter().any(|line| line.name.as_str() == name) {
+    match others.any(|other| other.as_str() == name) {
         true => {
-            let right = format!("must be line = {name:?}");
-            Err(source.error(written.span(), format!("lan = {name:?}: {name} is a line"), right))
-        }
-        false => Ok(()),
-    }
-}
-
-/// A LAN is no line.
-fn is_no_lan(
-    source: &Source,
-    written: &Spanned<String>,
-    lans: &[LanRule],
-) -> Result<(), FileError> {
-    let name = written.get_ref();
-    match lans.iter().any(|lan| lan.name.as_str() == name) {
-        true => {
-            let right = format!("must be lan = {name:?}");
-            Err(source.error(written.span(), format!("line = {name:?}: {name} is a LAN"), right))
+            let right = format!("must be {right} = {name:?}");
+            let what = format!("{field} = {name:?}: {name} is {what}");
+            Err(source.error(written.span(), what, right))
         }
         false => Ok(()),
     }
@@ -643,9 +629,14 @@ mod tests {
         };
         assert_eq!(warnings("10.1.0.9"), [""; 0]);
         assert_eq!(warnings("10.9.0.2"), [""; 0]);
-        let [warning] = &warnings("10.8.0.1")[..] else { panic!("one") };
-        let why = "via = \"10.8.0.1\": TCPIP is at no LAN or line that has it: must be an address in 10.1.0.0/24 or 10.9.0.2";
-        assert!(warning.ends_with(why), "{warning}");
+        // No member has the address of a network.
+        for via in ["10.8.0.1", "10.1.0.0", "10.1.0.255"] {
+            let [warning] = &warnings(via)[..] else { panic!("one") };
+            let why = format!(
+                "via = \"{via}\": TCPIP is at no LAN or line that has it: must be a member's address in 10.1.0.0/24 or 10.9.0.2"
+            );
+            assert!(warning.ends_with(&why), "{warning}");
+        }
         for (interface, why) in [
             ("lan = \"line0\"", "lan = \"line0\": line0 is a line: must be line = \"line0\""),
             ("line = \"hs0\"", "line = \"hs0\": hs0 is a LAN: must be lan = \"hs0\""),

@@ -214,7 +214,7 @@ fn judge(series: &Series<'_>, claim: &Claim) -> Judgement {
     judgement
 }
 
-/// Which levels a claim needs that no cell of the series has, and whether the quick form of the case leaves them out.
+/// Names the levels that a claim needs and no cell of the series has, and says so if the quick form of the case leaves them out.
 fn lacks(series: &Series<'_>, test: &Test) -> String {
     let wanted = distinct(test.sides().flat_map(|side| series.meant(side, &[])));
     let is_there = |(factor, level): &(String, Level)| {
@@ -232,7 +232,7 @@ fn lacks(series: &Series<'_>, test: &Test) -> String {
     match lacking.is_empty() {
         true => String::new(),
         false if lacking.iter().all(is_left_out) => {
-            format!("needs {}, which --quick leaves out", named.join(", "))
+            format!("needs {}, which was not run (nor is it with --quick)", named.join(", "))
         }
         false => format!("needs {}, which was not run", named.join(", ")),
     }

@@ -677,7 +677,7 @@ fn claim_of_two_binaries_is_not_measured_with_one() {
 }
 
 #[test]
-fn claim_that_lacks_cells_says_which_levels_they_have() {
+fn claim_without_its_cells_names_the_levels_that_are_missing() {
     let quick = "[quick]\nfactors = { transport = [\"path\"] }\n";
     let factors = "[factors]\ntransport = [\"path\", \"pipe\"]\n";
     let claim = "[[claim]]\nname = \"better\"\nmetric = \"cpu_ns_per_message\"\n\
@@ -685,7 +685,7 @@ fn claim_that_lacks_cells_says_which_levels_they_have() {
     let cells: [(&str, &[f64]); 1] =
         [(r#""transport":"path","bytes":64,"wait":"adaptive""#, &[30_000.0])];
     for (quick, why) in [
-        (quick, "needs transport pipe, which --quick leaves out"),
+        (quick, "needs transport pipe, which was not run (nor is it with --quick)"),
         ("", "needs transport pipe, which was not run"),
     ] {
         let case = mine("message-stream", &[factors, quick, claim].concat());

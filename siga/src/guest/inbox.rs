@@ -7,6 +7,8 @@ use std::sync::{Arc, Weak};
 use fabric::control::{Order, Pending, Problem, Reply};
 use os::foreign::Foreign;
 
+use super::attachment::Attachment;
+
 #[derive(Debug)]
 pub(super) struct Inbox {
     pub(super) standing: Standing,
@@ -45,6 +47,8 @@ pub(super) struct Seldom {
     /// Orders of observers that nobody has taken, in order, if this guest takes orders.
     pub(super) takes_orders: bool,
     pub(super) orders: VecDeque<Order>,
+    /// What follows from other threads whether this guest has a host, if somebody does.
+    pub(super) attachment: Option<Attachment>,
 }
 
 /// Keeps an answer awaited: dropping the claim abandons the answer.
@@ -110,6 +114,14 @@ impl Inbox {
             has_come: false,
             is_asleep: false,
             questions: 0,
+        }
+    }
+
+    /// The guest has a host, or has none.
+    pub(super) fn stand(&mut self, standing: Standing) {
+        self.standing = standing;
+        if let Some(attachment) = &self.seldom.attachment {
+            attachment.set(standing == Standing::Attached);
         }
     }
 

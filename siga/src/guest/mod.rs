@@ -1,9 +1,11 @@
 //! A guest: a party that has a name.
 
+mod attachment;
 mod error;
 mod inbox;
 mod news;
 
+pub use attachment::Attachment;
 pub use error::{AttachError, ConnectError, ResourceError};
 
 use std::borrow::BorrowMut;
@@ -200,6 +202,20 @@ impl Guest {
     /// Whether there was a host when the guest polled last.
     pub fn is_attached(&self) -> bool {
         self.inbox.borrow().standing == Standing::Attached
+    }
+
+    /// Returns what follows the guest's attachment from other threads. All that a guest returns are the same.
+    ///
+    /// # Errors
+    /// No descriptor or no memory left.
+    pub fn attachment(&self) -> io::Result<Attachment> {
+        let mut inbox = self.inbox.borrow_mut();
+        if let Some(attachment) = &inbox.seldom.attachment {
+            return Ok(attachment.clone());
+        }
+        let attachment = Attachment::new(inbox.standing == Standing::Attached)?;
+        inbox.seldom.attachment = Some(attachment.clone());
+        Ok(attachment)
     }
 
     /// Makes a path to another guest, which has to accept it. Waits until it does, at most for

@@ -187,7 +187,7 @@ impl Guest {
             (_, Reply::Joined(joined)) => self.give_up(joined.path),
             (Standing::Asking { serial: asked, .. }, reply) if asked == serial => {
                 if reply == Reply::Attached {
-                    inbox.standing = Standing::Attached;
+                    inbox.stand(Standing::Attached);
                     inbox.attachments = inbox.attachments.wrapping_add(1);
                     inbox.is_newly_attached = inbox.follows_hosts;
                     for (resource, scope) in self.resources.borrow().iter().copied() {
@@ -227,7 +227,7 @@ impl Guest {
         // A host in this process does not come back, and a forked child is a guest of none.
         let comes_back = self.socket.is_some() && !self.link.in_child();
         let retry_ns = if comes_back { now_ns + RETRY_NS } else { u64::MAX };
-        inbox.standing = Standing::Alone { retry_ns };
+        inbox.stand(Standing::Alone { retry_ns });
         inbox.is_newly_forsaken = !comes_back;
     }
 

@@ -1,4 +1,4 @@
-//! What the words of a command say of routes and lines, held against the system file of the host.
+//! LANs, VLANs, drivers, routes and lines as the words of a command write them. A line is checked against the system file of the host.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -15,7 +15,67 @@ use crate::outcome::Outcome;
 use crate::output::say;
 use crate::peer::Peer;
 
-/// A way over one that passes packets on, like `10.9.0.0/16=10.1.0.9`.
+/// A LAN, and the addresses there, like `hs0:10.1.0.1,fd00:1::1`.
+#[derive(Clone, Debug)]
+pub struct AtLan {
+    pub lan: String,
+    pub addresses: Vec<IpAddr>,
+}
+
+impl FromStr for AtLan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AtLan, String> {
+        let Some((lan, addresses)) = text.split_once(':') else {
+            return Ok(AtLan { lan: text.to_owned(), addresses: Vec::new() });
+        };
+        let addresses = addresses.split(',').map(str::parse).collect::<Result<_, _>>();
+        let right = "must be like hs0, hs0:10.1.0.1 or hs0:10.1.0.1,fd00:1::1";
+        let addresses = addresses.map_err(|_| right.to_owned())?;
+        Ok(AtLan { lan: lan.to_owned(), addresses })
+    }
+}
+
+/// A VLAN of a LAN, and a network that is in it, like `hs0:7=10.1.7.0/24`.
+#[derive(Clone, Debug)]
+pub struct WrittenVlan {
+    pub lan: String,
+    pub number: u16,
+    pub network: Prefix,
+}
+
+impl FromStr for WrittenVlan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<WrittenVlan, String> {
+        let right = || "must be like hs0:7=10.1.7.0/24".to_owned();
+        let (vlan, network) = text.split_once('=').ok_or_else(right)?;
+        let (lan, number) = vlan.split_once(':').ok_or_else(right)?;
+        let number = number.parse().ok().filter(|number| (1..=4094).contains(number));
+        let number = number.ok_or_else(right)?;
+        let network = network.parse().map_err(|error| format!("{error}"))?;
+        Ok(WrittenVlan { lan: lan.to_owned(), number, network })
+    }
+}
+
+/// A LAN, and the processor of its driver, like `hs0=1`.
+#[derive(Clone, Debug)]
+pub struct WrittenDriver {
+    pub lan: String,
+    pub processor: usize,
+}
+
+impl FromStr for WrittenDriver {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<WrittenDriver, &'static str> {
+        let right = "must be like hs0=1";
+        let (lan, processor) = text.split_once('=').ok_or(right)?;
+        Ok(WrittenDriver { lan: lan.to_owned(), processor: processor.parse().map_err(|_| right)? })
+    }
+}
+
+/// A route: a network and its gateway, like `10.9.0.0/16=10.1.0.9`.
 #[derive(Clone, Copy, Debug)]
 pub struct WrittenRoute {
     to: Prefix,
@@ -45,7 +105,7 @@ impl WrittenRoute {
         let WrittenRoute { to, via } = self;
         let is_near = |via: &IpAddr| via.is_ipv4() == to.address().is_ipv4();
         let found = match via {
-            // It may be at the other end of a line, of one who is at no LAN.
+            // The gateway may be a line's partner, which is on no LAN.
             Peer::At(via) => Some(via),
             Peer::Of(_) => lans.iter_mut().flat_map(|lan| via.addresses(lan)).find(is_near),
         };
@@ -142,7 +202,7 @@ impl WrittenLine {
             && own != of_file
         {
             say(format_args!(
-                "siga: warning: --line {name}: an MTU of {own}, and {of_file} in the system file: must be the same at both ends"
+                "siga: warning: --line {name}: an MTU of {own}, and {of_file} in the system file: should be the same at both ends"
             ));
         }
         let mtu = mtu.or(of_file).unwrap_or(MTU);
@@ -156,9 +216,9 @@ impl WrittenLine {
         if line.kind != kind.to_string() {
             return Err(match kind {
                 LineKind::Iucv => {
-                    "the system file has it over a channel-to-channel adapter: must end with ,ctc"
+                    "the line is over a channel-to-channel adapter in the system file: must end with ,ctc"
                 }
-                LineKind::Ctc => "the system file has it over IUCV: must be without ,ctc",
+                LineKind::Ctc => "the line is over IUCV in the system file: must be without ,ctc",
             }
             .to_owned());
         }
@@ -216,12 +276,12 @@ mod tests {
             (
                 "line0=LEFT:10.9.0.1,RIGHT:10.9.0.2",
                 "ctc",
-                "the system file has it over a channel-to-channel adapter: must end with ,ctc",
+                "the line is over a channel-to-channel adapter in the system file: must end with ,ctc",
             ),
             (
                 "line0=LEFT:10.9.0.1,RIGHT:10.9.0.2,ctc",
                 "iucv",
-                "the system file has it over IUCV: must be without ,ctc",
+                "the line is over IUCV in the system file: must be without ,ctc",
             ),
             (
                 "line0=MIDDLE:10.9.0.1,RIGHT:10.9.0.2",
