@@ -25,8 +25,9 @@ use crate::tcpip::{Awaited, ConnectionId, KeepAlive, Readable, Writable};
 /// Messages of the machine that one call takes in, at most.
 const MESSAGES_PER_CALL: usize = 64;
 
-/// Calls that take in what a machine that has ended had sent before, at most: a queue has so many buffers, each with some packed messages.
-const CALLS_AT_END_MAX: usize = 256;
+/// Calls that take in what the machine or a peer had sent before an end, at most: a queue has so many buffers, each with some packed messages. One
+/// that goes on sending is not waited for.
+pub const CALLS_AT_END_MAX: usize = 256;
 
 /// Sockets that a client has at most, whatever the machine allows.
 const SOCKETS_MAX: usize = 1 << 20;
@@ -90,10 +91,9 @@ impl Client {
 
     /// There is a new path, to this machine or another. Sockets of before stay as they ended.
     pub fn attach_again(&mut self) {
-        // Who is met is met at a machine.
+        // Without the machine there are no paths to its clients.
         let pairs: Vec<u32> = self.peers.keys().copied().collect();
         pairs.into_iter().for_each(|pair| self.lose_peer(pair));
-        self.to_look_at.clear();
         self.gone = None;
         self.kept.begin_path();
         self.addresses.clear();
@@ -952,7 +952,7 @@ impl Client {
             }
             self.note(index);
         }
-        self.lose_peers_behind_what_has_come();
+        self.look_at_all_peers();
     }
 
     /// The path has ended, as the program learns it when it sends. What the machine had sent before comes first.

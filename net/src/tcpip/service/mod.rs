@@ -22,7 +22,7 @@ mod format;
 mod parked;
 mod server;
 
-pub use client::Client;
+pub use client::{CALLS_AT_END_MAX, Client};
 pub use format::{Failure, Fault};
 pub use server::{
     ClientCounters, ClientLimits, Given, Ground, Left, REQUESTS_PER_CALL_MAX, SHARE_MAX, Service,

@@ -288,7 +288,7 @@ impl Service {
     fn call_off(&mut self, pair: u32, waits: usize) {
         if let Some(client) = self.clients.get_mut(waits).and_then(Option::as_mut) {
             let value = name_value(client.name);
-            client.reply(Head { code: 1, value, ..Head::new(Kind::Expect, pair) });
+            client.reply(Head { code: answer::NO, value, ..Head::new(Kind::Expect, pair) });
             self.to_give.insert(waits);
         }
     }
@@ -297,20 +297,13 @@ impl Service {
     fn answered(&mut self, number: usize, head: Head, now: u64) {
         let Some(pair) = self.pairs.of(head.socket, number) else { return };
         let is_asked = pair.is_asked == number;
-        if head.code == answer::NOT_NOW {
-            // Whoever was refused for that may have said so before.
-            if matches!(pair.stage, Stage::PutOff(_)) {
-                return;
-            }
-            let waits = pair.stage == Stage::Meeting && !is_asked;
-            pair.put_off(now);
-            let (pair, other) = (pair.number, pair.is_asked);
-            if waits {
-                self.call_off(pair, other);
-            }
-            return;
-        }
         let (stage, tell) = match (head.kind, pair.stage, head.code) {
+            // Whoever was refused for that may have said so before.
+            (_, Stage::PutOff(_), answer::NOT_NOW) => return,
+            // The other may have taken it for a refusal, and have said so first.
+            (_, stage, answer::NOT_NOW) => {
+                (pair.put_off(now), stage == Stage::Meeting && !is_asked)
+            }
             (Kind::Ready, Stage::Expected, 0) if is_asked => (Stage::Meeting, true),
             (Kind::Ready, Stage::Expected, _) if is_asked => (Stage::Apart, false),
             (Kind::Met, Stage::Meeting, 0) if !is_asked => (Stage::Met, false),
@@ -327,7 +320,7 @@ impl Service {
             Stage::Meeting => {
                 self.tell_of(Head::new(Kind::Meet, pair.number), pair.is_asked, pair.asks);
             }
-            Stage::Apart if tell => self.call_off(pair.number, pair.is_asked),
+            Stage::Apart | Stage::PutOff(_) if tell => self.call_off(pair.number, pair.is_asked),
             Stage::Met => self.counters.introduced += 1,
             Stage::Expected | Stage::Apart | Stage::PutOff(_) => {}
         }

@@ -275,7 +275,16 @@ impl World {
                 let path = peers.get_mut(&at);
                 match path.map(|(_, receiver)| client.look_at(at, receiver)) {
                     Some(Ok(true)) => {}
-                    _ => client.has_looked_at(at),
+                    Some(Ok(false)) | None => client.has_looked_at(at),
+                    Some(Err(left)) => {
+                        if let Some((mut sender, _)) = peers.remove(&at)
+                            && let Left::Fault(fault) = left
+                        {
+                            self.peer_faults.push(fault);
+                            sender.sever(fault.text());
+                        }
+                        client.lose_peer(at);
+                    }
                 }
             }
             if client.is_blocked() && near.0.is_ready() {

@@ -18,13 +18,13 @@ use super::socket::{Connection, Socket, say};
 use super::{Client, Slot};
 use crate::tcpip::service::format::{Failure, HEAD_BYTES, Head, Kind, answer};
 use crate::tcpip::service::parked::{Kept, Parked};
-use crate::tcpip::service::{CREDIT_BYTES_MAX, DATA_BYTES_MAX, Fault, Left};
+use crate::tcpip::service::{CALLS_AT_END_MAX, CREDIT_BYTES_MAX, DATA_BYTES_MAX, Fault, Left};
 use crate::tcpip::{ConnectionId, Writable};
 
 /// Peers of a client, at most. The machine is told that there is no room for more now.
 const PEERS_MAX: usize = 64;
 
-/// Introductions of a machine that does not take the answers, at most. Of each there are three things to be said at most.
+/// Introductions of a machine that does not take the answers, at most. Of each there are two things to be said at most.
 const UNANSWERED_MAX: usize = 4096;
 
 /// Connections that a peer knows and the machine has not told us of, at most.
@@ -33,9 +33,8 @@ const HELLOS_MAX: usize = 4096;
 /// Messages of a peer that one call takes in, at most.
 const MESSAGES_PER_CALL: usize = 64;
 
-/// Calls that take in what a peer had sent before an end, at most: a queue has so many buffers, each with some packed messages. A peer that goes on
-/// sending is not waited for.
-const CALLS_PER_LOOK_MAX: usize = 256;
+/// Peers of one name that have not ended, at most: one that the machine introduces again while the end of the last is on its way.
+const PEERS_OF_NAME_MAX: usize = 2;
 
 /// What is to be said to a peer of a connection: bits, of which the lowest goes first.
 mod tell {
@@ -71,6 +70,8 @@ pub(super) struct Peer {
     hellos: BTreeMap<u32, usize>,
     /// Connections of which something is to be said.
     to_tell: VecDeque<u32>,
+    /// Connections that are closed and that the peer was not told all of, in that order, and since when, once that was asked for.
+    leaving: VecDeque<(u32, Option<u64>)>,
     kept: Kept,
     /// What was not read of connections that are closed: its pages go back when the path is looked at next.
     dropped: Vec<Parked>,
@@ -84,6 +85,8 @@ pub(super) struct Look {
     at: u32,
     /// Calls that have taken some in.
     calls: usize,
+    /// How many there had been at the first end that all is taken in for.
+    first: usize,
 }
 
 /// A connection, as far as its bytes go over the path to the peer.
@@ -117,11 +120,11 @@ struct Link {
     is_gone: bool,
     /// Set once the connection has ended at the machine, and what had come by then was taken in.
     is_cut_off: bool,
+    /// How many calls had taken some in of what had come from the peer when the connection ended at the machine.
+    ended_at: Option<usize>,
     /// What it is told when this side is closed, and the socket that the machine is told of then.
     bye: (u8, u64),
     leaving: Option<u32>,
-    /// Since when it is being left, once that was asked for.
-    leaving_since: Option<u64>,
 }
 
 impl Link {
@@ -144,9 +147,9 @@ impl Link {
             has_finished: false,
             is_gone: false,
             is_cut_off: false,
+            ended_at: None,
             bye: (0, 0),
             leaving: None,
-            leaving_since: None,
         }
     }
 
@@ -172,6 +175,7 @@ impl Peer {
             links: BTreeMap::new(),
             hellos: BTreeMap::new(),
             to_tell: VecDeque::new(),
+            leaving: VecDeque::new(),
             kept: Kept::default(),
             dropped: Vec::new(),
             blocked: BTreeSet::new(),
@@ -201,6 +205,15 @@ impl Peer {
         }
     }
 
+    /// The peer was told all of some connections that are closed.
+    fn settle_leaving(&mut self) {
+        let Peer { links, leaving, .. } = self;
+        let is_over = |(number, _): &mut (u32, Option<u64>)| {
+            links.get(number).is_none_or(|link| link.leaving.is_none())
+        };
+        while leaving.pop_front_if(is_over).is_some() {}
+    }
+
     fn drop_later(&mut self, parked: Parked) {
         if !parked.is_empty() && self.stage != Stage::Over {
             self.dropped.push(parked);
@@ -223,11 +236,15 @@ pub(super) enum Direct {
 
 impl Client {
     /// The machine says that another client is to be met, or that nothing comes of it.
-    pub(super) fn on_introduced(&mut self, head: Head, name: Name) -> Result<(), Fault> {
+    pub(in crate::tcpip::service) fn on_introduced(
+        &mut self,
+        head: Head,
+        name: Name,
+    ) -> Result<(), Fault> {
         let (pair, is_asked) = (head.socket, head.kind == Kind::Expect);
         match head.code {
             0 => {}
-            1 => {
+            answer::NO => {
                 // Who makes a path for it now finds that there is no such peer.
                 if self.peers.get(&pair).is_some_and(|peer| peer.stage != Stage::Met) {
                     self.lose_peer(pair);
@@ -245,7 +262,13 @@ impl Client {
         }
         self.unanswered += 1;
         // A pair of a machine that is gone may have the same number. Those who do not meet talk over the machine.
-        if self.peers.len() >= PEERS_MAX || self.peers.contains_key(&pair) {
+        let are_over_but = self.peers.values().filter(|peer| peer.stage != Stage::Over);
+        let of_name = are_over_but.filter(|peer| peer.name == name).count();
+        // One that ends its paths again and again takes no places from others.
+        if self.peers.len() >= PEERS_MAX
+            || self.peers.contains_key(&pair)
+            || of_name >= PEERS_OF_NAME_MAX
+        {
             let kind = if is_asked { Kind::Ready } else { Kind::Met };
             self.to_answer.push_back(Head { code: answer::NOT_NOW, ..Head::new(kind, pair) });
             return Ok(());
@@ -324,6 +347,7 @@ impl Client {
         peer.stage = Stage::Over;
         peer.dropped.clear();
         peer.to_tell.clear();
+        peer.leaving.clear();
         peer.hellos.clear();
         let mut news: Vec<u32> = std::mem::take(&mut peer.blocked).into_iter().collect();
         let (mut lost, mut left) = (Vec::new(), Vec::new());
@@ -403,25 +427,38 @@ impl Client {
     /// A connection has ended at the machine: what its other side had sent directly by then still counts.
     pub(super) fn on_broken(&mut self, index: u32) {
         let link = connection_of_slot(&self.slots, index).and_then(|one| one.link);
-        if let Some((at, _)) = link {
-            self.look_later(at);
+        if let Some((at, number)) = link {
+            let calls = self.look_later(at);
+            let link = self.peers.get_mut(&at).and_then(|peer| peer.links.get_mut(&number));
+            if let Some(link) = link {
+                link.ended_at.get_or_insert(calls);
+            }
         }
     }
 
-    /// All that has come from a peer by now is to be taken in before something ends.
-    fn look_later(&mut self, at: u32) {
-        match self.to_look_at.iter_mut().find(|look| look.at == at) {
-            Some(look) => look.calls = 0,
-            None => self.to_look_at.push_back(Look { at, calls: 0 }),
+    /// All that has come from a peer by now is to be taken in before something ends. Returns how many calls have taken some in already.
+    fn look_later(&mut self, at: u32) -> usize {
+        match self.to_look_at.iter().find(|look| look.at == at) {
+            Some(look) => look.calls,
+            None => {
+                self.to_look_at.push_back(Look { at, calls: 0, first: 0 });
+                0
+            }
         }
     }
 
     /// The machine is gone: paths to peers end, and what had come over them by then still counts.
-    pub(super) fn lose_peers_behind_what_has_come(&mut self) {
+    pub(super) fn look_at_all_peers(&mut self) {
         let pairs: Vec<u32> = self.peers.keys().copied().collect();
         for pair in pairs {
             match self.peers.get(&pair).map(|peer| peer.stage) {
-                Some(Stage::Met) => self.look_later(pair),
+                Some(Stage::Met) => {
+                    let calls = self.look_later(pair);
+                    let links = self.peers.get_mut(&pair).map(|peer| peer.links.values_mut());
+                    links.into_iter().flatten().for_each(|link| {
+                        link.ended_at.get_or_insert(calls);
+                    });
+                }
                 _ => self.lose_peer(pair),
             }
         }
@@ -433,7 +470,8 @@ impl Client {
         self.to_look_at.front().map(|look| look.at)
     }
 
-    /// Takes in some of what a peer had sent, as [`Client::take_in_from`]. Returns false once there is no more of it.
+    /// Takes in some of what a peer had sent, as [`Client::take_in_from`]. Returns false once there is no more of it, or no connection is left that it
+    /// is taken in for: a peer that goes on sending holds up none for more than [`CALLS_AT_END_MAX`] calls, though others end meanwhile.
     ///
     /// # Errors
     /// As [`Client::take_in_from`].
@@ -443,10 +481,36 @@ impl Client {
         let Some(index) = self.to_look_at.iter().position(|look| look.at == at) else {
             return Ok(false);
         };
-        let Some(look) = self.to_look_at.remove(index) else { return Ok(false) };
-        let calls = look.calls + 1;
-        self.to_look_at.push_back(Look { calls, ..look });
-        Ok(may_be_more && calls < CALLS_PER_LOOK_MAX)
+        let Some(mut look) = self.to_look_at.remove(index) else { return Ok(false) };
+        look.calls += 1;
+        let is_left = may_be_more && self.cut_off_late(&mut look);
+        self.to_look_at.push_back(look);
+        Ok(is_left)
+    }
+
+    /// Nothing more comes of connections that have ended so many calls ago. Returns false if no other is left that has ended.
+    fn cut_off_late(&mut self, look: &mut Look) -> bool {
+        let is_late = |ended_at: usize| look.calls - ended_at >= CALLS_AT_END_MAX;
+        if !is_late(look.first) {
+            return true;
+        }
+        let Some(peer) = self.peers.get_mut(&look.at) else { return false };
+        let (mut late, mut first) = (Vec::new(), None::<usize>);
+        for link in peer.links.values_mut().filter(|link| !link.is_cut_off) {
+            match (link.index, link.ended_at) {
+                (Some(index), Some(ended_at)) if is_late(ended_at) => {
+                    link.is_cut_off = true;
+                    late.push(index);
+                }
+                (Some(_), Some(ended_at)) => {
+                    first = Some(first.map_or(ended_at, |first| first.min(ended_at)));
+                }
+                _ => {}
+            }
+        }
+        late.into_iter().for_each(|index| self.note(index));
+        look.first = first.unwrap_or(look.calls);
+        first.is_some()
     }
 
     /// All was taken in that had come from a peer: nothing more comes of connections that have ended at the machine, and no more at all if the
@@ -700,9 +764,15 @@ impl Client {
     /// Since when the first of those connections is closed of which a peer has not been told all. The time of those that were closed since this was
     /// called last is `now`.
     pub fn leaving_since(&mut self, at: u32, now: u64) -> Option<u64> {
-        let leaving =
-            self.peers.get_mut(&at)?.links.values_mut().filter(|link| link.leaving.is_some());
-        leaving.map(|link| *link.leaving_since.get_or_insert(now)).min()
+        let peer = self.peers.get_mut(&at)?;
+        peer.settle_leaving();
+        // Those of which nobody has asked yet are the last.
+        let unasked = peer.leaving.iter_mut().rev().map_while(|(_, since)| match since {
+            None => Some(since),
+            Some(_) => None,
+        });
+        unasked.for_each(|since| *since = Some(now));
+        peer.leaving.front()?.1
     }
 
     /// There may be room on the path to a peer again: those who were refused are told.
@@ -836,6 +906,7 @@ impl Client {
             peer.tell(number, tell::FINISHED);
         }
         peer.tell(number, tell::BYE);
+        peer.leaving.push_back((number, None));
         // What it has written goes first, and then the machine hears of the end.
         self.slots[index as usize].is_leaving = true;
     }
@@ -1120,6 +1191,7 @@ impl Peer {
                 // Nothing is known of it from now on. What the peer still sends is for nobody.
                 let left = link.leaving;
                 self.links.remove(&number);
+                self.settle_leaving();
                 return Ok(left.map_or(Told::Nothing, Told::Left));
             }
         }

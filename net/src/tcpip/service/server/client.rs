@@ -37,6 +37,12 @@ const RECALL_LOOKS: usize = 16;
 /// Bytes of one client that one call gives, about.
 const BYTES_PER_GIFT: usize = 256 << 10;
 
+/// Addresses of the machine that a client is told, at most.
+const WELCOME_ADDRESSES_MAX: usize = 64;
+
+/// Bytes of a datagram's message at most.
+pub(super) const BODY_BYTES_MAX: usize = ADDRESS_BYTES + (1 << 16);
+
 /// Connections of a listener that may wait for the program, whatever it asks for.
 const BACKLOG_MAX: usize = 4096;
 
@@ -411,8 +417,7 @@ impl ClientState {
 
     /// Returns true if a socket may have so much more than it begins with: half of the budget is for that.
     fn can_raise(&self, extra: usize) -> bool {
-        let ClientLimits { buffers_max, .. } = self.limits;
-        self.raised_bytes + extra <= buffers_max / 2 && self.buffers_bytes + extra <= buffers_max
+        reaches_for(&self.limits, (self.raised_bytes, self.buffers_bytes), extra)
     }
 
     /// Says that a socket was not opened. Its number is taken until the client closes it, for the client may have said more of it by then.
@@ -908,8 +913,7 @@ impl ClientState {
         if is_open && connection.owes_credit() {
             // One that uses up all that it has gets twice as much. If there is no more, others give back what they do not use.
             let extra = connection.grant.min(CREDIT_BYTES_MAX - connection.grant);
-            let is_there = *raised_bytes + extra <= limits.buffers_max / 2
-                && *buffers_bytes + extra <= limits.buffers_max;
+            let is_there = reaches_for(limits, (*raised_bytes, *buffers_bytes), extra);
             let is_used_up = std::mem::take(&mut connection.is_used_up);
             *is_short |= is_used_up && !is_there;
             let extra = if is_used_up && is_there { extra } else { 0 };
@@ -1018,8 +1022,10 @@ impl ClientState {
     }
 }
 
-/// Addresses of the machine that a client is told, at most.
-const WELCOME_ADDRESSES_MAX: usize = 64;
+/// Returns true if the limits allow so many bytes more than sockets begin with, beside those of that kind and those of all sockets that were given.
+fn reaches_for(limits: &ClientLimits, (raised, all): (usize, usize), extra: usize) -> bool {
+    raised + extra <= limits.buffers_max / 2 && all + extra <= limits.buffers_max
+}
 
 /// Credit that a client gives.
 fn credit_of(value: u64) -> Result<usize, Fault> {
@@ -1197,6 +1203,3 @@ impl Datagrams {
         Ok(())
     }
 }
-
-/// Bytes of a datagram's message at most.
-pub(super) const BODY_BYTES_MAX: usize = ADDRESS_BYTES + (1 << 16);

@@ -11,7 +11,8 @@ pub(super) enum Stage {
     Meeting,
     /// There is a path.
     Met,
-    /// There is none, and will be none: the host does not allow it, or one of them does not want it.
+    /// There is none, and will be none unless one of them says yet that it lacks something: the host does not allow it, one of them does not want it,
+    /// the path has ended, or they were introduced often enough.
     Apart,
     /// There is none for want of something. They are introduced again if they go on talking after this time.
     PutOff(u64),
@@ -40,12 +41,12 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// There is no path between the two now, and may be one later.
-    pub(super) fn put_off(&mut self, now: u64) {
-        self.stage = match self.attempts {
+    /// How far they are if there is no path between the two now, and may be one later.
+    pub(super) fn put_off(&self, now: u64) -> Stage {
+        match self.attempts {
             ATTEMPTS_MAX.. => Stage::Apart,
             attempts => Stage::PutOff(now.saturating_add(PUT_OFF_NS << (attempts - 1))),
-        };
+        }
     }
 
     pub(super) fn has(&self, client: usize) -> bool {

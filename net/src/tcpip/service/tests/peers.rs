@@ -1,7 +1,8 @@
 //! Clients of one machine that are introduced to each other.
 
 use super::*;
-use crate::tcpip::service::Failure;
+use crate::tcpip::service::format::name_value;
+use crate::tcpip::service::{CALLS_AT_END_MAX, Failure};
 
 /// Two clients with a connection from the first to the second, over which so much was said that the machine has introduced them.
 fn introduced() -> (World, [ConnectionId; 2]) {
@@ -97,7 +98,7 @@ fn clients_that_get_no_path_go_on_over_the_machine() {
 
 #[test]
 fn clients_that_lack_something_for_a_path_are_introduced_again() {
-    for (lacks, attempt) in [([true, false], 0), ([false, true], 1)] {
+    for lacks in [[true, false], [false, true]] {
         let mut world = plain(2);
         world.lacks = lacks;
         let listening = world.listen(1, 7);
@@ -107,7 +108,7 @@ fn clients_that_lack_something_for_a_path_are_introduced_again() {
         world.lacks = [false; 2];
         let [near, far] = world.connect(0, 1, listening);
         converse(&mut world, [near, far]);
-        assert_eq!(moved(&world), [0, 0], "it is too soon after attempt {attempt}");
+        assert_eq!(moved(&world), [0, 0], "it is too soon: {lacks:?}");
         world.base.now += 1_000_000_000;
         // The next connection, or more of this one.
         let ids = if lacks[0] { world.connect(0, 1, listening) } else { [near, far] };
@@ -237,6 +238,64 @@ fn path_that_ends_resets_what_has_moved_and_nothing_else() {
 }
 
 #[test]
+fn peer_that_sends_on_and_on_holds_up_no_end_though_others_follow() {
+    let mut world = plain(2);
+    let listening = world.listen(1, 7);
+    let streams: Vec<_> = (0..4)
+        .map(|_| {
+            let ids = world.connect(0, 1, listening);
+            (0..3).for_each(|_| converse(&mut world, ids));
+            ids
+        })
+        .collect();
+    assert_eq!(moved(&world), [4, 4]);
+    world.parties[1].sleeps = true;
+    let (mut ended, mut calls) = (Vec::new(), 0);
+    for [near, far] in &streams {
+        // It says so to the machine alone.
+        let reset = Head::new(Kind::Reset, near.index() as u32);
+        world.parties[0].near.0.send(&reset.bytes(), &[]).unwrap();
+        world.settle();
+        let [other, one] = &mut world.parties[..] else { unreachable!("there are two") };
+        one.near.1.hear(Listen::Now);
+        assert!(one.client.take_in(&mut one.near.1));
+        ended.push((*far, calls));
+        let (sender, _) = other.peers.get_mut(&0).unwrap();
+        let (_, receiver) = one.peers.get_mut(&0).unwrap();
+        for _ in 0..100 {
+            let _ = sender.send(&Head { value: 1, ..Head::new(Kind::Credit, 77) }.bytes(), &[]);
+            sender.flush();
+            assert!(one.client.look_at(0, receiver).unwrap(), "after call {calls}");
+            calls += 1;
+            for (far, ended_at) in &ended {
+                let is_late = calls - ended_at >= CALLS_AT_END_MAX;
+                let is_over = one.client.readable(*far) == Readable::Failed;
+                assert_eq!(is_over, is_late, "after call {calls}");
+            }
+        }
+    }
+}
+
+#[test]
+fn client_that_is_met_again_and_again_takes_two_places_at_most() {
+    let mut world = plain(1);
+    let client = &mut world.parties[0].client;
+    let [one, other] = ["ONE", "OTHER"].map(|name| name.parse().unwrap());
+    let mut introduce = |pair: u32, name| {
+        let head = Head { value: name_value(name), ..Head::new(Kind::Meet, pair) };
+        client.on_introduced(head, name).unwrap();
+        client.next_to_meet().is_some()
+    };
+    let met: Vec<bool> = (0..4).map(|pair| introduce(pair, one)).collect();
+    assert_eq!(met, [true, true, false, false]);
+    assert!(introduce(4, other));
+    world.parties[0].client.lose_peer(0);
+    let head = Head { value: name_value(one), ..Head::new(Kind::Meet, 5) };
+    world.parties[0].client.on_introduced(head, one).unwrap();
+    assert_eq!(world.parties[0].client.next_to_meet(), Some((5, one)));
+}
+
+#[test]
 fn machine_that_is_gone_ends_what_has_moved_too() {
     let (mut world, ids) = introduced();
     (0..2).for_each(|at| world.drop_far(at));
@@ -343,7 +402,7 @@ fn peer_that_sends_on_and_on_does_not_hold_up_the_end_of_a_connection() {
         }
     }
     one.client.has_looked_at(0);
-    assert_eq!(calls, 256);
+    assert_eq!(calls, CALLS_AT_END_MAX);
 }
 
 #[test]
