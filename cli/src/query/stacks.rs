@@ -7,8 +7,8 @@ use std::time::Duration;
 use comfy_table::Table;
 use host::config::Bytes;
 use host::report::{
-    LanReport, LineEndReport, LineReport, MemberReport, SocketReport, StackDriverReport,
-    SystemReport,
+    InterfaceReport, LanReport, LineEndReport, LineReport, MemberReport, SocketReport,
+    StackDriverReport, SystemReport,
 };
 
 use super::lans::passes_from;
@@ -17,9 +17,32 @@ use crate::outcome::Outcome;
 use crate::output::{counted, print, table};
 use crate::reported::{StackOf, each_driver, each_stack};
 
-/// All stacks.
+/// Prints all stacks, a table for each thing that they have.
 pub fn print_stacks(report: &SystemReport, drivers: &Table) -> Result<(), Outcome> {
-    let SystemReport { lans, lines, .. } = report;
+    let overviews = overviews(report);
+    if overviews.row_count() == 0 {
+        return print(overviews);
+    }
+    let (clients, interfaces, ends) = (clients(report), interfaces(report), ends(report));
+    let (routes, neighbours) = (routes(report), neighbours(&report.lans));
+    let (connections, sockets) = (connections(report), sockets(report));
+    let parts = [&overviews, &clients, drivers, &interfaces, &ends, &routes, &neighbours];
+    let parts = parts.into_iter().chain([&connections, &sockets]);
+    for part in parts.filter(|part| part.row_count() > 0) {
+        print(format!("{part}\n"))?;
+    }
+    for one in each_stack(report) {
+        let shown = one.stack.sockets.iter().filter(|socket| socket.remote.is_some()).count();
+        let count = one.stack.connections.saturating_sub(shown as u64);
+        if count > 0 {
+            let what = "connections more, which it does not show one by one";
+            print(format!("{} has {count} {what}.\n", one.name()))?;
+        }
+    }
+    print(counters(report))
+}
+
+fn overviews(report: &SystemReport) -> Table {
     let heads = [
         "lan or line",
         "stack",
@@ -31,25 +54,26 @@ pub fn print_stacks(report: &SystemReport, drivers: &Table) -> Result<(), Outcom
         "free",
         "bytes of one",
     ];
-    let mut overviews = table(&heads, 2);
-    let heads = ["stack", "lan or line", "VLAN", "address", "MAC", "MTU", "passes on from"];
-    let mut interfaces = table(&heads, 5);
-    let heads = ["stack", "line", "state", "address", "partner", "partner's address"];
-    let mut ends = table(&heads, 6);
-    let mut routes = table(&["stack", "destination", "over", "lan or line"], 4);
-    let mut neighbours = table(&["lan", "address", "MAC", "guest"], 4);
-    let heads = [
-        "stack",
-        "state",
-        "local",
-        "remote",
-        "unacknowledged B",
-        "unread B",
-        "segments resent",
-        "round trip",
-    ];
-    let mut connections = table(&heads, 4);
-    let mut sockets = table(&["stack", "socket", "local", "waiting", "at most"], 3);
+    let mut table = table(&heads, 2);
+    for one in each_stack(report) {
+        let pool = &one.stack.pool;
+        table.add_row([
+            one.place.to_owned(),
+            one.name().to_owned(),
+            one.stack.connections.to_string(),
+            one.stack.time_wait.to_string(),
+            pool.in_use.to_string(),
+            pool.high_water.to_string(),
+            pool.in_use_max.to_string(),
+            pool.free.to_string(),
+            pool.buffer_bytes.to_string(),
+        ]);
+    }
+    table
+}
+
+/// The clients of TCPIP machines.
+fn clients(report: &SystemReport) -> Table {
     let heads = [
         "stack",
         "client",
@@ -63,80 +87,11 @@ pub fn print_stacks(report: &SystemReport, drivers: &Table) -> Result<(), Outcom
         "refused",
         "turns cut",
     ];
-    let mut clients = table(&heads, 2);
-    let mut counters = table(&["stack", "counted"], 2);
-    let mut unshown = Vec::new();
+    let mut table = table(&heads, 2);
     for one in each_stack(report) {
-        let StackOf { place, member, stack, .. } = one;
-        let (name, pool) = (one.name(), &stack.pool);
-        overviews.add_row([
-            place.to_owned(),
-            name.to_owned(),
-            stack.connections.to_string(),
-            stack.time_wait.to_string(),
-            pool.in_use.to_string(),
-            pool.high_water.to_string(),
-            pool.in_use_max.to_string(),
-            pool.free.to_string(),
-            pool.buffer_bytes.to_string(),
-        ]);
-        // The LANs and lines that the stack is at.
-        let mut own = vec![place];
-        for interface in &stack.interfaces {
-            let address = interface.address.to_string();
-            let end = end_at(lines, &address);
-            // A stack at several LANs is several members.
-            let (at, of) = match (interface.lan, member) {
-                (0, Some(_)) => (place, member),
-                _ => {
-                    let others = lans.iter().filter(|other| other.name != place);
-                    let line = end.map(|(line, ..)| (line.name.as_str(), None));
-                    lan_of(others, &address).or(line).unwrap_or(("-", None))
-                }
-            };
-            if let Some((line, own, partner)) = end {
-                ends.add_row([
-                    name,
-                    &line.name,
-                    state_of(line),
-                    &own.address,
-                    &partner.guest,
-                    &partner.address,
-                ]);
-            }
-            own.push(at);
-            interfaces.add_row([
-                name.to_owned(),
-                at.to_owned(),
-                interface.vlan.map_or("-".to_owned(), |vlan| vlan.to_string()),
-                address,
-                of.map_or("-".to_owned(), |of| of.mac.clone()),
-                interface.mtu.to_string(),
-                match interface.forwards {
-                    true => of.map_or("all".to_owned(), passes_from),
-                    false => "-".to_owned(),
-                },
-            ]);
-            let range = lans.iter().find(|lan| lan.name == at).map(|lan| lan.range.as_str());
-            let peer = end.map(|(.., partner)| partner.address.as_str());
-            let to = range.or(peer).unwrap_or("-");
-            let row = [name, to, "-", at].map(str::to_owned);
-            if interface.vlan.is_none() {
-                routes.add_row(row);
-            }
-        }
-        for route in &stack.routes {
-            let via = route.via.to_string();
-            let at = lans.iter().filter(|lan| own.contains(&lan.name.as_str()));
-            let at = lan_of(at, &via)
-                .map(|(lan, _)| lan)
-                .or_else(|| end_at(lines, &via).map(|(line, ..)| line.name.as_str()));
-            let at = at.filter(|_| route.is_there).unwrap_or("nobody is there");
-            routes.add_row([name, &route.to, &via, at]);
-        }
-        for client in &stack.clients {
-            clients.add_row([
-                name.to_owned(),
+        for client in &one.stack.clients {
+            table.add_row([
+                one.name().to_owned(),
                 client.guest.clone(),
                 client.sockets.to_string(),
                 client.sockets_max.to_string(),
@@ -149,45 +104,153 @@ pub fn print_stacks(report: &SystemReport, drivers: &Table) -> Result<(), Outcom
                 client.turns_cut.to_string(),
             ]);
         }
-        let mut shown = 0;
-        for socket in &stack.sockets {
-            match socket.remote {
-                Some(remote) => {
-                    shown += 1;
-                    connections.add_row(connection_row(name, socket, remote));
-                }
-                None => {
-                    sockets.add_row(socket_row(name, socket));
-                }
-            }
-        }
-        if stack.connections > shown {
-            unshown.push((name, stack.connections - shown));
-        }
-        let counted = stack.counters.iter().map(|(what, count)| format!("{what} {count}"));
-        counters.add_row([name.to_owned(), counted.collect::<Vec<_>>().join(", ")]);
     }
+    table
+}
+
+/// An interface of a stack, and the LAN or line that it is at.
+struct Interface<'a> {
+    report: &'a InterfaceReport,
+    place: &'a str,
+    /// The member of the LAN that the interface is.
+    member: Option<&'a MemberReport>,
+    /// The end of a line that has its address.
+    end: Option<End<'a>>,
+}
+
+fn interfaces_of<'a>(report: &'a SystemReport, one: StackOf<'a>) -> Vec<Interface<'a>> {
+    let SystemReport { lans, lines, .. } = report;
+    let interface = |interface: &'a InterfaceReport| {
+        let address = interface.address.to_string();
+        let end = end_at(lines, &address);
+        // A stack at several LANs is several members.
+        let (place, member) = match (interface.lan, one.member) {
+            (0, Some(_)) => (one.place, one.member),
+            _ => {
+                let others = lans.iter().filter(|other| other.name != one.place);
+                let line = end.map(|(line, ..)| (line.name.as_str(), None));
+                lan_of(others, &address).or(line).unwrap_or(("-", None))
+            }
+        };
+        Interface { report: interface, place, member, end }
+    };
+    one.stack.interfaces.iter().map(interface).collect()
+}
+
+fn interfaces(report: &SystemReport) -> Table {
+    let heads = ["stack", "lan or line", "VLAN", "address", "MAC", "MTU", "passes on from"];
+    let mut table = table(&heads, 5);
+    for one in each_stack(report) {
+        for Interface { report, place, member, .. } in interfaces_of(report, one) {
+            table.add_row([
+                one.name().to_owned(),
+                place.to_owned(),
+                report.vlan.map_or("-".to_owned(), |vlan| vlan.to_string()),
+                report.address.to_string(),
+                member.map_or("-".to_owned(), |of| of.mac.clone()),
+                report.mtu.to_string(),
+                match report.forwards {
+                    true => member.map_or("all".to_owned(), passes_from),
+                    false => "-".to_owned(),
+                },
+            ]);
+        }
+    }
+    table
+}
+
+/// The ends of lines that stacks have.
+fn ends(report: &SystemReport) -> Table {
+    let heads = ["stack", "line", "state", "address", "partner", "partner's address"];
+    let mut table = table(&heads, 6);
+    for one in each_stack(report) {
+        let interfaces = interfaces_of(report, one).into_iter();
+        for (line, own, partner) in interfaces.filter_map(|interface| interface.end) {
+            let (address, state) = (&own.address, state_of(line));
+            let row = [one.name(), &line.name, state, address, &partner.guest, &partner.address];
+            table.add_row(row);
+        }
+    }
+    table
+}
+
+/// The routes: first what each interface reaches directly, then those over gateways.
+fn routes(report: &SystemReport) -> Table {
+    let SystemReport { lans, lines, .. } = report;
+    let mut table = table(&["stack", "destination", "over", "lan or line"], 4);
+    for one in each_stack(report) {
+        let interfaces = interfaces_of(report, one);
+        for Interface { place, end, .. } in
+            interfaces.iter().filter(|interface| interface.report.vlan.is_none())
+        {
+            let range = lans.iter().find(|lan| lan.name == *place).map(|lan| lan.range.as_str());
+            let peer = end.map(|(.., partner)| partner.address.as_str());
+            table.add_row([one.name(), range.or(peer).unwrap_or("-"), "-", place]);
+        }
+        for route in &one.stack.routes {
+            let via = route.via.to_string();
+            let is_own = |lan: &&LanReport| {
+                lan.name == one.place || interfaces.iter().any(|at| at.place == lan.name)
+            };
+            let lan = lan_of(lans.iter().filter(is_own), &via).map(|(lan, _)| lan);
+            let place = lan.or_else(|| end_at(lines, &via).map(|(line, ..)| line.name.as_str()));
+            let place = place.filter(|_| route.is_there).unwrap_or("nobody is there");
+            table.add_row([one.name(), &route.to, &via, place]);
+        }
+    }
+    table
+}
+
+/// The members of LANs, by their addresses.
+fn neighbours(lans: &[LanReport]) -> Table {
+    let mut table = table(&["lan", "address", "MAC", "guest"], 4);
     for lan in lans {
         for member in &lan.members {
             for address in &member.addresses {
-                neighbours.add_row([&lan.name, address, &member.mac, &member.guest]);
+                table.add_row([&lan.name, address, &member.mac, &member.guest]);
             }
         }
     }
-    if overviews.row_count() == 0 {
-        return print(overviews);
+    table
+}
+
+fn connections(report: &SystemReport) -> Table {
+    let heads = [
+        "stack",
+        "state",
+        "local",
+        "remote",
+        "unacknowledged B",
+        "unread B",
+        "segments resent",
+        "round trip",
+    ];
+    let mut table = table(&heads, 4);
+    for one in each_stack(report) {
+        let sockets = one.stack.sockets.iter();
+        let of = sockets.filter_map(|socket| Some((socket, socket.remote?)));
+        table.add_rows(of.map(|(socket, remote)| connection_row(one.name(), socket, remote)));
     }
-    let parts = [&overviews, &clients, drivers, &interfaces, &ends, &routes, &neighbours];
-    let parts = parts.into_iter().chain([&connections, &sockets]);
-    for part in parts.filter(|part| part.row_count() > 0) {
-        print(format!("{part}\n"))?;
+    table
+}
+
+/// Listeners and sockets of UDP.
+fn sockets(report: &SystemReport) -> Table {
+    let mut table = table(&["stack", "socket", "local", "waiting", "at most"], 3);
+    for one in each_stack(report) {
+        let of = one.stack.sockets.iter().filter(|socket| socket.remote.is_none());
+        table.add_rows(of.map(|socket| socket_row(one.name(), socket)));
     }
-    for (guest, count) in unshown {
-        print(format!(
-            "{guest} has {count} connections more, which it does not show one by one.\n"
-        ))?;
+    table
+}
+
+fn counters(report: &SystemReport) -> Table {
+    let mut table = table(&["stack", "counted"], 2);
+    for one in each_stack(report) {
+        let counted = one.stack.counters.iter().map(|(what, count)| format!("{what} {count}"));
+        table.add_row([one.name().to_owned(), counted.collect::<Vec<_>>().join(", ")]);
     }
-    print(&counters)
+    table
 }
 
 /// The drivers of all stacks, with rates between two reports.
@@ -255,11 +318,11 @@ fn lan_of<'a>(
     found.map(|(lan, member)| (lan, Some(member)))
 }
 
+/// A line, one of its ends, and the other.
+type End<'a> = (&'a LineReport, &'a LineEndReport, &'a LineEndReport);
+
 /// The first line at one of whose ends an address is, that end, and the other.
-fn end_at<'a>(
-    lines: &'a [LineReport],
-    address: &str,
-) -> Option<(&'a LineReport, &'a LineEndReport, &'a LineEndReport)> {
+fn end_at<'a>(lines: &'a [LineReport], address: &str) -> Option<End<'a>> {
     let mut pairs = lines.iter().filter_map(|line| Some((line, line.ends.first_chunk::<2>()?)));
     pairs.find_map(|(line, [one, other])| match address {
         _ if one.address == address => Some((line, one, other)),
