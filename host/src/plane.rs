@@ -253,6 +253,10 @@ struct Guest {
     pending: BTreeSet<u64>,
     /// Of these, connections it has not been notified of.
     unannounced: VecDeque<u64>,
+    /// Connections that it has asked for and that are pending: the number of the request, and the path.
+    asked: BTreeSet<(u32, u64)>,
+    /// Machines whose client it is, and the joined paths to each.
+    machines: BTreeMap<Name, BTreeSet<u64>>,
     _charge: Charge,
     /// Of the counters that it shows as a member of a LAN, and of what it shows of volumes.
     member: Option<[Charge; 2]>,
@@ -724,6 +728,8 @@ impl Host {
             paths: BTreeSet::new(),
             pending: BTreeSet::new(),
             unannounced: VecDeque::new(),
+            asked: BTreeSet::new(),
+            machines: BTreeMap::new(),
             _charge: charge,
             member: None,
             shown: None,

@@ -218,7 +218,11 @@ impl Host {
         let event = Pending { path, from: from.guest, resource, kind, flags, data, shape };
         let token = Token(random_token().map_err(|_| Problem::HostResources)?);
         let state = State::Pending { connect, board, lines, event, _charge: charge };
+        let asks = from.guest;
         self.add_path(PathRecord { token, kind, state, from, to });
+        if let Some(guest) = self.guests.get_mut(&asks) {
+            guest.asked.insert((connect, path));
+        }
         let guest = self.guests.get_mut(&target).expect("looked up above");
         guest.pending.insert(path);
         guest.unannounced.push_back(path);
@@ -256,13 +260,8 @@ impl Host {
 
     /// Takes back a connection that its guest does not want to wait for any longer.
     fn cancel(&mut self, name: Name, serial: u32) -> Result<u64, Problem> {
-        let paths = &self.guests[&name].paths;
-        let is_it = |path: &&u64| {
-            let record = &self.paths[path];
-            record.from.guest == name
-                && matches!(record.state, State::Pending { connect, .. } if connect == serial)
-        };
-        let path = *paths.iter().find(is_it).ok_or(Problem::NoPath)?;
+        let mut asked = self.guests[&name].asked.range((serial, 0)..=(serial, u64::MAX));
+        let (_, path) = *asked.next().ok_or(Problem::NoPath)?;
         self.withdraw(path);
         Ok(path)
     }
@@ -329,7 +328,13 @@ impl Host {
             ..for_from
         };
         info!(path, from = %for_to.peer, to = %name, "joined");
-        let from_connection = self.guests[&for_to.peer].connection;
+        let is_to_machine = record.kind == Kind::TCPIP;
+        let from = self.guests.get_mut(&for_to.peer).expect("its paths end with it");
+        from.asked.remove(&(connect, path));
+        let from_connection = from.connection;
+        if is_to_machine {
+            self.note_client(path, for_to.peer, name);
+        }
         let guest = self.guests.get_mut(&name).expect("it is being answered");
         guest.pending.remove(&path);
         let to_connection = guest.connection;
@@ -391,6 +396,12 @@ impl Host {
                 record.to = end;
                 record.state = State::Joined;
                 let name = record.to.guest;
+                // Who had asked for it before is not known any more: whoever may have.
+                for (client, machine) in [(name, peer), (peer, name)] {
+                    if kind == Kind::TCPIP && self.system.may_connect(client, machine) {
+                        self.note_client(path, client, machine);
+                    }
+                }
                 self.guests.get_mut(&name).expect("it is being answered").paths.insert(path);
                 info!(path, from = %peer, to = %name, "joined again");
                 Ok(path)
@@ -462,18 +473,32 @@ impl Host {
         }
     }
 
-    /// Returns true if two guests are clients, at this time, of a machine that may introduce them, or may have any path. Only the machine knows whether it
-    /// has: the guest that is asked was told so.
+    /// A guest has one joined path more to a machine.
+    fn note_client(&mut self, path: u64, client: Name, machine: Name) {
+        if let Some(guest) = self.guests.get_mut(&client) {
+            guest.machines.entry(machine).or_default().insert(path);
+        }
+    }
+
+    /// A path between two is joined no longer.
+    fn forget_client(&mut self, path: u64, [one, other]: [Name; 2]) {
+        for (client, machine) in [(one, other), (other, one)] {
+            if let Some(guest) = self.guests.get_mut(&client)
+                && let Some(paths) = guest.machines.get_mut(&machine)
+            {
+                paths.remove(&path);
+                if paths.is_empty() {
+                    guest.machines.remove(&machine);
+                }
+            }
+        }
+    }
+
+    /// Returns true if two guests are clients, at this time, of a machine that may introduce them, or may connect to each other anyway. Only the machine
+    /// knows whether it has introduced them: the guest that is asked was told so.
     fn may_be_introduced_now(&self, one: Name, other: Name) -> bool {
         let is_client = |name: Name, machine: Name| {
-            let paths = self.guests.get(&name).map(|guest| &guest.paths);
-            paths.into_iter().flatten().any(|path| {
-                let PathRecord { kind, state, from, to, .. } = &self.paths[path];
-                let is_between = [(from.guest, to.guest), (to.guest, from.guest)];
-                *kind == Kind::TCPIP
-                    && matches!(state, State::Joined)
-                    && is_between.contains(&(name, machine))
-            })
+            self.guests.get(&name).is_some_and(|guest| guest.machines.contains_key(&machine))
         };
         let mut machines = self.system.introducers(one, other);
         self.system.may_connect(one, other)
@@ -555,8 +580,10 @@ impl Host {
         }
         record.to = End::absent(name, record.to.shape);
         record.state = State::OneSided;
+        let other = record.from.guest;
+        self.forget_client(path, [name, other]);
         // A path of a guest with itself has two sides to end.
-        if record.from.guest != name
+        if other != name
             && let Some(guest) = self.guests.get_mut(&name)
         {
             guest.paths.remove(&path);
@@ -566,6 +593,12 @@ impl Host {
     /// Forgets a path. Its two sides know without us.
     fn remove_path(&mut self, path: u64) {
         let Some(record) = self.paths.remove(&path) else { return };
+        self.forget_client(path, [record.from.guest, record.to.guest]);
+        if let State::Pending { connect, .. } = record.state
+            && let Some(guest) = self.guests.get_mut(&record.from.guest)
+        {
+            guest.asked.remove(&(connect, path));
+        }
         for name in [record.from.guest, record.to.guest] {
             if let Some(guest) = self.guests.get_mut(&name) {
                 guest.paths.remove(&path);
