@@ -10,7 +10,7 @@ use fabric::control::{Kind, Problem, UserData};
 use fabric::name::Name;
 use fabric::path::{Reason, SendError, Severed, Shape};
 use net::tcpip::ConnectionId;
-use net::tcpip::service::{self, CLOSE_NS_MAX, Left};
+use net::tcpip::service::{self, CALLS_AT_END_MAX, CLOSE_NS_MAX, Left};
 use os::event::Event;
 use os::processor::now_ns;
 
@@ -33,9 +33,6 @@ const MEETING_MAX: Duration = Duration::from_secs(5);
 
 /// Bytes that are given in one piece to a program that takes what has come where it lies: they are copied for that.
 const PIECE_BYTES_MAX: usize = 64 << 10;
-
-/// Calls that take in what another client had sent before its path ended, at most: a queue has so many buffers, each with some packed messages.
-const CALLS_AT_END_MAX: usize = 256;
 
 /// Rounds of taking in what has come in one verb that does not wait.
 const ROUNDS_MAX: usize = 64;
@@ -87,7 +84,12 @@ struct Peer {
 }
 
 /// The end of a path that this side wants no more.
-const OURS: Left = Left::Severed(Severed { reason: Reason::Ours, data: [0; 16] });
+const GIVEN_UP: Left = Left::Severed(Severed { reason: Reason::Ours, data: [0; 16] });
+
+/// When the path to another client is given up that has no room since then for what is to be said of connections that are closed.
+fn closes_by(since: u64) -> u64 {
+    since.saturating_add(CLOSE_NS_MAX)
+}
 
 /// There is no path to another client: for good, or for want of something that may be there later.
 fn not_met(net: &mut service::Client, at: u32, error: &ConnectError) {
@@ -324,8 +326,8 @@ impl Client {
             };
             let ended = match looked {
                 Ok(true) => continue,
-                // Who is met is met at a machine.
-                Ok(false) => self.net.gone().map(|_| OURS),
+                // Without the machine there are no paths to its clients.
+                Ok(false) => self.net.gone().map(|_| GIVEN_UP),
                 Err(left) => Some(left),
             };
             self.net.has_looked_at(at);
@@ -420,9 +422,10 @@ impl Client {
             let (senders, receivers) = path.halves();
             net.give_back_at(at, receivers[0].raw());
             let flushed = net.flush_to(at, senders[0].raw());
+            // What we lack ourselves is no fault of the peer's.
             let since = match flushed {
-                Ok(true) => None,
-                _ => net.leaving_since(at, now_ns()),
+                Ok(false) => net.leaving_since(at, now_ns()),
+                Ok(true) | Err(_) => None,
             };
             senders[0].set_wants_room(flushed.is_ok() && net.is_waiting_at(at));
             match flushed {
@@ -431,7 +434,7 @@ impl Client {
                 Err(_) => drop(self.retry_ns.get_or_insert_with(|| after(RETRY))),
             }
             if let Some(peer) = self.peers.iter_mut().find(|peer| peer.at == at) {
-                peer.closes_by = since.map(|since| since.saturating_add(CLOSE_NS_MAX));
+                peer.closes_by = since.map(closes_by);
             }
         }
     }
@@ -448,12 +451,12 @@ impl Client {
             // A verb may have told it all since.
             if peer.closes_by.is_some() {
                 let since = self.net.leaving_since(peer.at, now);
-                peer.closes_by = since.map(|since| since.saturating_add(CLOSE_NS_MAX));
+                peer.closes_by = since.map(closes_by);
             }
         }
         let is_over = |peer: &Peer| peer.closes_by.is_some_and(|until| until <= now);
         while let Some(index) = self.peers.iter().position(is_over) {
-            self.end_peer(index, OURS);
+            self.end_peer(index, GIVEN_UP);
         }
     }
 
