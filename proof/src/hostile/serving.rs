@@ -604,7 +604,10 @@ impl Patron {
             let path = peers.iter_mut().find(|(peer, ..)| *peer == at);
             match path.map(|(_, (_, receiver), _)| client.look_at(at, receiver)) {
                 Some(Ok(true)) => {}
-                Some(Err(_)) => client.lose_peer(at),
+                Some(Err(_)) => {
+                    client.lose_peer(at);
+                    peers.retain(|(peer, ..)| *peer != at);
+                }
                 Some(Ok(false)) | None => client.has_looked_at(at),
             }
         }
