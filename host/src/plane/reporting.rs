@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 
 use fabric::control::{Kind, Limit, Owner, PENDING_MAX, Problem, Reply};
+use fabric::name::Name;
 use fabric::path::Shape;
 use message::iucv::QUEUES;
 use net::links;
@@ -82,6 +83,16 @@ impl Host {
             let stack = StackReport::read(&guest.stack.as_ref()?.words)?;
             Some(GuestStackReport { guest: name.to_string(), stack })
         });
+        let mut lans = self.lans.report();
+        let mut stacks: Vec<GuestStackReport> = stacks.collect();
+        let members = lans.iter_mut().flat_map(|lan| &mut lan.members);
+        let members = members.map(|member| (&member.guest, member.stack.as_mut()));
+        let at_lines = stacks.iter_mut().map(|of| (&of.guest, Some(&mut of.stack)));
+        for (guest, stack) in members.chain(at_lines) {
+            if let Some(stack) = stack {
+                stack.machine.take_if(|machine| !self.are_of_one_process(machine, guest));
+            }
+        }
         let now_ns = os::processor::now_ns();
         let control_units = self.volumes.report();
         let mut limits = self.report_limits(now_ns);
@@ -91,8 +102,8 @@ impl Host {
             guests: guests.collect(),
             paths: paths.collect(),
             resources: self.resources.report(),
-            lans: self.lans.report(),
-            stacks: stacks.collect(),
+            lans,
+            stacks,
             lines: self.system.lines.iter().map(|line| self.report_line(line)).collect(),
             control_units,
             limits,
@@ -179,6 +190,16 @@ impl Host {
             }
             EndShown { is_connected, driver }
         })
+    }
+
+    /// Returns true if two guests are attached by one process: what a stack says of the machine that it is, others could say, too.
+    fn are_of_one_process(&self, one: &str, other: &str) -> bool {
+        let of = |name: &str| {
+            let guest = self.guests.get(&name.parse::<Name>().ok()?)?;
+            let credentials = &self.connections.get(&guest.connection)?.credentials;
+            Some((credentials.process, credentials.user))
+        };
+        of(one).is_some_and(|process| of(other) == Some(process))
     }
 
     /// All limits with their owners.

@@ -328,13 +328,15 @@ mod tests {
         assert_eq!(reply, Some(Reply::Done { path: 0 }));
         assert_eq!(host.report().stacks, []);
         board::show(&words, &Overview { mtu: 9216, ..Overview::default() }, &[]);
-        board::show_machine(&words, "TCPIP".parse().unwrap());
+        board::show_machine(&words, "UNIT1".parse().unwrap());
         let stacks = host.report().stacks;
         assert_eq!(
             (stacks.len(), stacks[0].guest.as_str(), stacks[0].stack.mtu),
             (1, "UNIT0", 9216)
         );
-        assert_eq!(stacks[0].stack.machine.as_deref(), Some("TCPIP"));
+        assert_eq!(stacks[0].stack.machine, None, "no such guest is attached by its process");
+        let _machine = guest(&mut host, &handle, 1);
+        assert_eq!(host.report().stacks[0].stack.machine.as_deref(), Some("UNIT1"));
         drop(packets);
         host.poll(0).unwrap();
         assert_eq!(host.report().stacks, []);
