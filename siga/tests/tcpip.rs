@@ -954,6 +954,35 @@ fn connected(host: &Embedded) -> (Stack, Stack, TcpStream, TcpStream) {
 }
 
 #[test]
+fn member_that_finds_a_new_host_late_learns_that_its_connections_are_over() {
+    let socket = std::env::temp_dir().join(format!("siga-tcpip-late-{}", std::process::id()));
+    let host = || {
+        let mut system = System::open();
+        system.socket = Some(socket.clone());
+        Embedded::start(system).unwrap()
+    };
+    let first = host();
+    let member = |name| {
+        let options = LanOptions { wait: Wait::Block, ..Default::default() };
+        Lan::join(Guest::attach(&socket, name).unwrap(), "hs0", &options).unwrap()
+    };
+    // What a stack does that has no thread, its verbs do.
+    let options = StackOptions { drive: Drive::Inline, ..Default::default() };
+    let (prompt, late) = (stack(member("PROMPT")), Stack::new(member("LATE"), &options).unwrap());
+    let listener = TcpListener::bind(&prompt, "0.0.0.0:7").unwrap();
+    let mut near = TcpStream::connect(&late, (prompt.addresses()[0], 7)).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    drop(first);
+    let _second = host();
+    far.set_read_timeout(Some(LONG)).unwrap();
+    assert_eq!(far.read(&mut [0]).unwrap_err().kind(), ErrorKind::HostUnreachable);
+    // It has nothing to send, and has missed all that.
+    near.set_read_timeout(Some(LONG)).unwrap();
+    assert_eq!(near.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    let _ = std::fs::remove_file(&socket);
+}
+
+#[test]
 fn thread_that_reads_learns_that_another_has_shut_or_reset_the_connection() {
     let host = Embedded::start(System::open()).unwrap();
     let (_one, _other, near, far) = connected(&host);

@@ -287,14 +287,22 @@ impl Own {
         }
     }
 
-    /// Takes note of new hosts, each of which has tables of its own.
+    /// Takes note of new hosts, each of which has tables of its own. Other members may have been there before this one, and have taken it for gone:
+    /// all are asked whether they know their connections.
     fn note_tables(&mut self) {
-        let Own { lans, tables, tables_ns, .. } = self;
+        let Own { lans, net, questions, tables, tables_ns, .. } = self;
         tables.resize(lans.end(), None);
         for (number, lan) in lans.iter() {
             let count = Some(lan.tables());
-            if std::mem::replace(&mut tables[number], count) != count {
-                *tables_ns = now_ns();
+            let before = std::mem::replace(&mut tables[number], count);
+            if before == count {
+                continue;
+            }
+            *tables_ns = now_ns();
+            if before.is_some() {
+                let is_here =
+                    |host: &IpAddr| net.neighbour_to(*host).is_some_and(|(lan, _)| lan == number);
+                net.hosts().into_iter().filter(is_here).for_each(|host| questions.ask(host));
             }
         }
     }
@@ -354,7 +362,7 @@ impl Own {
                 let until_ns = match self.parted.contains_key(host) {
                     true => *since + LEFT_NS,
                     false if is_kept => (*since + LEFT_NS).max(tables_ns + GONE_NS),
-                    false => *since + GONE_NS,
+                    false => (*since).max(tables_ns) + GONE_NS,
                 };
                 if now < until_ns {
                     self.gone_due = self.gone_due.into_iter().chain([until_ns]).min();
