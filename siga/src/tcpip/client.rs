@@ -422,10 +422,14 @@ impl Client {
             let (senders, receivers) = path.halves();
             net.give_back_at(at, receivers[0].raw());
             let flushed = net.flush_to(at, senders[0].raw());
-            // What we lack ourselves is no fault of the peer's.
             let since = match flushed {
                 Ok(false) => net.leaving_since(at, now_ns()),
-                Ok(true) | Err(_) => None,
+                Ok(true) => None,
+                // What we lack ourselves is no fault of the peer's.
+                Err(_) => {
+                    net.begin_leaving_anew(at);
+                    None
+                }
             };
             senders[0].set_wants_room(flushed.is_ok() && net.is_waiting_at(at));
             match flushed {

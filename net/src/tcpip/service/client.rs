@@ -3,7 +3,7 @@
 //! A verb notes what is to be said of a socket, and [`Client::flush`] says it when the path has room: each socket has at most one of
 //! each kind to be said, so what waits is bounded by the sockets. Data goes at once, or not at all.
 
-mod peers;
+pub(super) mod peers;
 mod socket;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};

@@ -22,7 +22,7 @@ use crate::tcpip::service::{CALLS_AT_END_MAX, CREDIT_BYTES_MAX, DATA_BYTES_MAX, 
 use crate::tcpip::{ConnectionId, Writable};
 
 /// Peers of a client, at most. The machine is told that there is no room for more now.
-const PEERS_MAX: usize = 64;
+pub(in crate::tcpip::service) const PEERS_MAX: usize = 64;
 
 /// Introductions of a machine that does not take the answers, at most. Of each there are two things to be said at most.
 const UNANSWERED_MAX: usize = 4096;
@@ -33,8 +33,9 @@ const HELLOS_MAX: usize = 4096;
 /// Messages of a peer that one call takes in, at most.
 const MESSAGES_PER_CALL: usize = 64;
 
-/// Peers of one name that have not ended, at most: one that the machine introduces again while the end of the last is on its way.
-const PEERS_OF_NAME_MAX: usize = 2;
+/// Peers of one name that have not ended, at most: a guest may be two clients, each of which the machine introduces again while the end of the last is
+/// on its way.
+pub(in crate::tcpip::service) const PEERS_OF_NAME_MAX: usize = 4;
 
 /// What is to be said to a peer of a connection: bits, of which the lowest goes first.
 mod tell {
@@ -262,13 +263,14 @@ impl Client {
         }
         self.unanswered += 1;
         // A pair of a machine that is gone may have the same number. Those who do not meet talk over the machine.
-        let are_over_but = self.peers.values().filter(|peer| peer.stage != Stage::Over);
-        let of_name = are_over_but.filter(|peer| peer.name == name).count();
-        // One that ends its paths again and again takes no places from others.
-        if self.peers.len() >= PEERS_MAX
-            || self.peers.contains_key(&pair)
-            || of_name >= PEERS_OF_NAME_MAX
-        {
+        // What is left of one that is over are connections, which count as such.
+        let there = self.peers.values().filter(|peer| peer.stage != Stage::Over);
+        let (mut count, mut of_name) = (0, 0);
+        for peer in there {
+            count += 1;
+            of_name += usize::from(peer.name == name);
+        }
+        if count >= PEERS_MAX || of_name >= PEERS_OF_NAME_MAX || self.peers.contains_key(&pair) {
             let kind = if is_asked { Kind::Ready } else { Kind::Met };
             self.to_answer.push_back(Head { code: answer::NOT_NOW, ..Head::new(kind, pair) });
             return Ok(());
@@ -775,6 +777,13 @@ impl Client {
         peer.leaving.front()?.1
     }
 
+    /// This side lacked something to tell a peer of connections that are closed: the time of their leaving begins anew.
+    pub fn begin_leaving_anew(&mut self, at: u32) {
+        let leaving = self.peers.get_mut(&at).map(|peer| &mut peer.leaving);
+        let asked = leaving.into_iter().flatten().take_while(|(_, since)| since.is_some());
+        asked.for_each(|(_, since)| *since = None);
+    }
+
     /// There may be room on the path to a peer again: those who were refused are told.
     pub fn has_room_at(&mut self, at: u32) {
         let Some(peer) = self.peers.get_mut(&at) else { return };
@@ -891,8 +900,8 @@ impl Client {
             }
             return;
         }
-        // A half of a connection that has failed may lack bytes: it has no end but a reset.
-        let is_reset = is_reset || has_failed && !link.is_ended;
+        // A half that has moved of a connection that has failed may lack bytes: it has no end but a reset. What has not moved ended at the machine.
+        let is_reset = is_reset || has_failed && link.has_moved && !link.is_ended;
         let read = match link.begins_at {
             _ if is_receive_shut => u64::MAX,
             Some(_) => link.read,

@@ -1,6 +1,7 @@
 //! Clients of one machine that are introduced to each other.
 
 use super::*;
+use crate::tcpip::service::client::peers::{PEERS_MAX, PEERS_OF_NAME_MAX};
 use crate::tcpip::service::format::name_value;
 use crate::tcpip::service::{CALLS_AT_END_MAX, Failure};
 
@@ -277,22 +278,32 @@ fn peer_that_sends_on_and_on_holds_up_no_end_though_others_follow() {
 }
 
 #[test]
-fn client_that_is_met_again_and_again_takes_two_places_at_most() {
-    let mut world = plain(1);
-    let client = &mut world.parties[0].client;
-    let [one, other] = ["ONE", "OTHER"].map(|name| name.parse().unwrap());
-    let mut introduce = |pair: u32, name| {
+fn client_that_is_met_again_and_again_takes_few_places_though_connections_keep_what_is_left_of_it()
+{
+    let (mut world, [near, far]) = introduced();
+    // The other may close its path when all has come that it has sent, and the program here reads that later.
+    assert_eq!(world.write(0, near, b"unread"), 6);
+    world.parties[0].client.shut_sending(near);
+    world.settle();
+    world.parties[1].client.lose_peer(0);
+    assert_eq!(world.parties[1].client.links(), 1);
+    let mut introduce = |pair: u32, name: &str| {
+        let name = name.parse().unwrap();
         let head = Head { value: name_value(name), ..Head::new(Kind::Meet, pair) };
+        let client = &mut world.parties[1].client;
         client.on_introduced(head, name).unwrap();
         client.next_to_meet().is_some()
     };
-    let met: Vec<bool> = (0..4).map(|pair| introduce(pair, one)).collect();
-    assert_eq!(met, [true, true, false, false]);
-    assert!(introduce(4, other));
-    world.parties[0].client.lose_peer(0);
-    let head = Head { value: name_value(one), ..Head::new(Kind::Meet, 5) };
-    world.parties[0].client.on_introduced(head, one).unwrap();
-    assert_eq!(world.parties[0].client.next_to_meet(), Some((5, one)));
+    let met = (1..10).filter(|pair| introduce(*pair, "C0")).count();
+    assert_eq!(met, PEERS_OF_NAME_MAX);
+    for others in 1..=PEERS_MAX as u32 / PEERS_OF_NAME_MAX as u32 {
+        for pair in 0..PEERS_OF_NAME_MAX as u32 {
+            let is_room = others < PEERS_MAX as u32 / PEERS_OF_NAME_MAX as u32;
+            assert_eq!(introduce(others * 100 + pair, &format!("N{others}")), is_room);
+        }
+    }
+    world.parties[1].client.lose_peer(1);
+    assert_eq!(world.read(1, far, 100), b"unread");
 }
 
 #[test]
@@ -377,6 +388,37 @@ fn half_of_a_connection_that_has_failed_has_no_end_but_a_reset() {
         assert_eq!(world.read(1, far, 1000), b"before");
         assert_eq!(world.parties[1].client.readable(far), Readable::Failed, "shut: {is_shut}");
     }
+}
+
+#[test]
+fn half_that_has_not_moved_ends_as_it_did_at_the_machine_though_the_connection_fails() {
+    let (mut world, _) = introduced();
+    let listening = world.listen(1, 8);
+    let [near, far] = world.connect(0, 1, listening);
+    assert_eq!(world.parties[0].client.route(near), None, "it has not moved yet");
+    (0..2).for_each(|at| world.parties[at].sleeps = true);
+    assert_eq!(world.write(0, near, b"all"), 3);
+    world.parties[0].client.shut_sending(near);
+    world.settle();
+    (0..2).for_each(|at| world.drop_far(at));
+    let Party { client, near: (_, machine), peers, .. } = &mut world.parties[0];
+    machine.hear(Listen::Now);
+    while !client.take_in(machine) || client.gone().is_none() {}
+    client.close(near, Some(machine));
+    let sender = &mut peers.get_mut(&0).unwrap().0;
+    assert_eq!(client.flush_to(0, sender), Ok(true));
+    sender.flush();
+    // Its peer hears that first, and then what the machine had sent.
+    let Party { client, near: (_, machine), peers, .. } = &mut world.parties[1];
+    let receiver = &mut peers.get_mut(&0).unwrap().1;
+    receiver.hear(Listen::Now);
+    assert!(client.take_in_from(0, receiver).unwrap());
+    machine.hear(Listen::Now);
+    while !client.take_in(machine) || client.gone().is_none() {}
+    while client.look_at(0, receiver).unwrap() {}
+    client.has_looked_at(0);
+    assert_eq!(world.read(1, far, 100), b"all");
+    assert_eq!(world.parties[1].client.readable(far), Readable::Finished);
 }
 
 #[test]
@@ -557,6 +599,9 @@ fn close_is_said_to_the_machine_behind_what_goes_directly() {
     let client = &mut world.parties[0].client;
     assert!(client.is_waiting_at(0), "the path has room for all of it");
     // Whenever it is asked for, and whatever else the peer takes.
+    assert_eq!([3, 4].map(|now| client.leaving_since(0, now)), [Some(3); 2]);
+    // It lacked something itself.
+    client.begin_leaving_anew(0);
     assert_eq!([5, 9].map(|now| client.leaving_since(0, now)), [Some(5); 2]);
     assert_eq!(client.sockets(), 1, "it is closed when all of it is on its way");
     world.parties[1].sleeps = false;
