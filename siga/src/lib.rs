@@ -38,7 +38,7 @@ mod whole;
 
 pub use connect::{Pending, Target, UserData};
 pub use error::{Reason, SendError, Severed, TrySendError};
-pub use guest::{AttachError, Attachment, ConnectError, Connecting, Guest};
+pub use guest::{AttachError, Attachment, AttachmentState, ConnectError, Connecting, Guest};
 pub use members::Served;
 pub use options::PathOptions;
 pub use path::{Path, Receiver, Sender};

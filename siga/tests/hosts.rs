@@ -20,7 +20,10 @@ use siga::error::{Problem, ResourceError};
 use siga::host::report::{PathState, ResourceScope, SystemReport};
 use siga::host::{Embedded, ObserveError, Observer, System};
 use siga::lan::{Address, Lan, LanOptions, Member, Offload};
-use siga::{AttachError, ConnectError, Guest, Path, PathOptions, Reason, Served, Wait, Waiter};
+use siga::{
+    AttachError, AttachmentState, ConnectError, Guest, Path, PathOptions, Reason, Served, Wait,
+    Waiter,
+};
 
 /// A place where hosts listen, one after the other.
 struct Place(PathBuf);
@@ -132,25 +135,30 @@ fn guests_attach_to_the_next_host_and_it_accounts_for_their_paths() {
 }
 
 #[test]
-fn attachment_is_readable_when_the_host_is_lost_and_when_there_is_another() {
+fn attachments_are_readable_when_the_host_is_lost_when_one_refuses_and_when_there_is_another() {
     let place = Place::new("attachment");
     let host = place.host();
     let guest = place.guest("GUEST");
-    let attachment = guest.attachment().unwrap();
-    let is_readable =
-        || wait_any([Some(attachment.as_fd())], Some(Duration::ZERO)).unwrap() == [true];
-    assert!(attachment.is_attached() && !is_readable());
+    let followers = [(); 2].map(|()| guest.attachment().unwrap());
+    let await_state = |state: AttachmentState| {
+        // Each hears of it, whether the other has asked or not.
+        for follower in &followers {
+            while wait_any([Some(follower.as_fd())], Some(Duration::ZERO)).unwrap() == [false] {
+                guest.poll();
+            }
+            assert_eq!(follower.state(), state);
+            assert_eq!(wait_any([Some(follower.as_fd())], Some(Duration::ZERO)).unwrap(), [false]);
+        }
+    };
+    assert!(followers.iter().all(|follower| follower.state() == AttachmentState::Attached));
     drop(host);
-    while !is_readable() {
-        guest.poll();
-    }
-    // Another of the same guest follows the same.
-    assert!(!guest.attachment().unwrap().is_attached() && !is_readable());
+    await_state(AttachmentState::Alone);
     let _host = place.host();
-    while !is_readable() {
-        guest.poll();
-    }
-    assert!(is_readable() && attachment.is_attached() && !is_readable());
+    let other = place.guest("GUEST");
+    await_state(AttachmentState::Refused(Problem::NameTaken));
+    assert_eq!(guest.attachment().unwrap().state(), AttachmentState::Refused(Problem::NameTaken));
+    drop(other);
+    await_state(AttachmentState::Attached);
 }
 
 #[test]

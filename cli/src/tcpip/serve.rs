@@ -21,7 +21,7 @@ use siga::tcpip::{
     ClientLimits, Machine, MachineOptions, Placement, Prefix, Route, Routing, ServiceCounters,
     StackOptions,
 };
-use siga::{AttachError, Attachment, Guest, Name, Wait};
+use siga::{AttachError, Attachment, AttachmentState, Guest, Name, Wait};
 
 use crate::children::Service;
 use crate::lines::medium;
@@ -164,7 +164,7 @@ pub fn serve(arguments: &Serve) -> Result<(), Outcome> {
     let processor = plan.processor;
     let (mut machine, attachment, up) = begin(name, plan)?;
     // A machine that a host started ends with the host.
-    let mut host = (!until_input_ends).then(|| HostWatch::of(attachment));
+    let mut host = (!until_input_ends).then(|| HostWatch::of(name, attachment));
     let (stopper, done) = (machine.stopper(), Arc::new(Event::new().map_err(Outcome::no)?));
     let ended = Ended(done.clone());
     let serving = thread::Builder::new().name("siga machine".into()).spawn(move || {
@@ -244,26 +244,36 @@ fn wait_for_the_end(
     }
 }
 
-/// Says when the host ends, and when there is another. Clients that are there go on meanwhile.
+/// Says when the host ends, when one refuses the machine, and when there is another. Clients that are there go on meanwhile.
 struct HostWatch {
+    name: String,
     attachment: Attachment,
-    was_attached: bool,
+    said: AttachmentState,
 }
 
 impl HostWatch {
-    fn of(attachment: Attachment) -> HostWatch {
-        HostWatch { was_attached: attachment.is_attached(), attachment }
+    fn of(name: &str, attachment: Attachment) -> HostWatch {
+        HostWatch { name: name.to_owned(), said: AttachmentState::Attached, attachment }
     }
 
     fn follow(&mut self) {
-        match (self.was_attached, self.attachment.is_attached()) {
-            (true, false) => {
+        let state = self.attachment.state();
+        if self.said == state {
+            return;
+        }
+        match state {
+            AttachmentState::Attached => say("siga: there is a host again"),
+            AttachmentState::Refused(problem) => say(format_args!(
+                "siga: the host refuses {}: {problem}; it is asked again, and clients go on meanwhile",
+                self.name
+            )),
+            _ if self.said == AttachmentState::Attached => {
                 say("siga: the host is gone: clients go on, and new ones come with the next host")
             }
-            (false, true) => say("siga: there is a host again"),
-            (true, true) | (false, false) => return,
+            // It was gone, or is gone again.
+            _ => {}
         }
-        self.was_attached = !self.was_attached;
+        self.said = state;
     }
 }
 

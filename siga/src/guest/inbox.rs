@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use fabric::control::{Order, Pending, Problem, Reply};
 use os::foreign::Foreign;
 
-use super::attachment::Attachment;
+use super::attachment::{AttachmentState, Followers};
 
 #[derive(Debug)]
 pub(super) struct Inbox {
@@ -47,8 +47,10 @@ pub(super) struct Seldom {
     /// Orders of observers that nobody has taken, in order, if this guest takes orders.
     pub(super) takes_orders: bool,
     pub(super) orders: VecDeque<Order>,
-    /// What follows from other threads whether this guest has a host, if somebody does.
-    pub(super) attachment: Option<Attachment>,
+    /// Why the host that is there refuses to have this guest, if it does.
+    pub(super) refused: Option<Problem>,
+    /// Those that follow from other threads whether this guest has a host.
+    pub(super) followers: Followers,
 }
 
 /// Keeps an answer awaited: dropping the claim abandons the answer.
@@ -120,8 +122,17 @@ impl Inbox {
     /// The guest has a host, or has none.
     pub(super) fn stand(&mut self, standing: Standing) {
         self.standing = standing;
-        if let Some(attachment) = &self.seldom.attachment {
-            attachment.set(standing == Standing::Attached);
+        if standing == Standing::Attached {
+            self.seldom.refused = None;
+        }
+        self.seldom.followers.set(self.attachment_state());
+    }
+
+    pub(super) fn attachment_state(&self) -> AttachmentState {
+        match (self.standing, self.seldom.refused) {
+            (Standing::Attached, _) => AttachmentState::Attached,
+            (_, None) => AttachmentState::Alone,
+            (_, Some(problem)) => AttachmentState::Refused(problem),
         }
     }
 

@@ -5,7 +5,7 @@ mod error;
 mod inbox;
 mod news;
 
-pub use attachment::Attachment;
+pub use attachment::{Attachment, AttachmentState};
 pub use error::{AttachError, ConnectError, ResourceError};
 
 use std::borrow::BorrowMut;
@@ -204,18 +204,14 @@ impl Guest {
         self.inbox.borrow().standing == Standing::Attached
     }
 
-    /// Returns what follows the guest's attachment from other threads. All that a guest returns are the same.
+    /// Returns what follows from another thread whether this guest has a host. Each thread that does that has one of its own.
     ///
     /// # Errors
     /// No descriptor or no memory left.
     pub fn attachment(&self) -> io::Result<Attachment> {
         let mut inbox = self.inbox.borrow_mut();
-        if let Some(attachment) = &inbox.seldom.attachment {
-            return Ok(attachment.clone());
-        }
-        let attachment = Attachment::new(inbox.standing == Standing::Attached)?;
-        inbox.seldom.attachment = Some(attachment.clone());
-        Ok(attachment)
+        let state = inbox.attachment_state();
+        inbox.seldom.followers.add(state)
     }
 
     /// Makes a path to another guest, which has to accept it. Waits until it does, at most for

@@ -199,6 +199,9 @@ impl Guest {
                     }
                     self.link.start_rejoining();
                 } else {
+                    if let Reply::Failed { problem, .. } = reply {
+                        inbox.seldom.refused = Some(problem);
+                    }
                     // The host may not have noticed yet that the old connection is closed.
                     drop(inbox);
                     self.lose_host(now_ns);
@@ -244,7 +247,9 @@ impl Guest {
         let retry = Standing::Alone { retry_ns: now_ns + RETRY_NS };
         self.inbox.borrow_mut().standing = retry;
         let Some(Ok(packets)) = self.socket.as_ref().map(|socket| Packets::connect(socket)) else {
-            return;
+            let mut inbox = self.inbox.borrow_mut();
+            inbox.seldom.refused = None;
+            return inbox.stand(retry);
         };
         if self.poller.add(&packets, 0).is_err() {
             return;
