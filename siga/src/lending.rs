@@ -11,8 +11,10 @@ use os::words::Words;
 use crate::Guest;
 use crate::guest::Claim;
 
-/// How long a host that lacked something is left alone before it is asked again.
+/// How long a host that lacked something is left alone before it is asked again. It is twice as long each time, up to [`ASK_AGAIN_MAX_NS`]: the host
+/// counts each refusal, and the guest's program may wake up for it.
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
+const ASK_AGAIN_MAX_NS: u64 = 64 * ASK_AGAIN_NS;
 
 /// Storage to be lent, and where it stands with the host.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(crate) struct Lending {
     attachment: Option<u32>,
     /// When to ask the same host once more.
     again_ns: Option<u64>,
+    /// How long the host is left alone next time.
+    pause_ns: u64,
     claim: Option<Claim>,
     /// Why the host that was asked does not take it.
     refused: Option<Problem>,
@@ -42,6 +46,7 @@ impl Lending {
             lent: ForkSafeFd::new(lent),
             attachment: None,
             again_ns: None,
+            pause_ns: ASK_AGAIN_NS,
             claim: None,
             refused: None,
         };
@@ -71,7 +76,7 @@ impl Lending {
             match asked {
                 Ok(claim) => {
                     if is_new {
-                        self.refused = None;
+                        (self.refused, self.pause_ns) = (None, ASK_AGAIN_NS);
                     }
                     (self.attachment, self.again_ns) = (Some(attachment), None);
                     self.claim = Some(claim);
@@ -94,7 +99,8 @@ impl Lending {
     }
 
     fn ask_again(&mut self, guest: &Guest, now_ns: u64) {
-        let again_ns = now_ns.saturating_add(ASK_AGAIN_NS);
+        let again_ns = now_ns.saturating_add(self.pause_ns);
+        self.pause_ns = (self.pause_ns * 2).min(ASK_AGAIN_MAX_NS);
         self.again_ns = Some(again_ns);
         // The guest's program may sleep until then.
         guest.remind(again_ns);
