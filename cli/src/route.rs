@@ -241,7 +241,11 @@ impl ToldOfLines {
                 "the host does not allow the connection to {partner}, or a limit is reached: the system file must have the line"
             ));
         }
-        let report = self.asked.report(socket)?;
+        let Some(report) = self.asked.report(socket)? else {
+            return Some(format!(
+                "there is no connection to {partner}, and the host does not say why"
+            ));
+        };
         let mut lines = report.lines.iter();
         let of_host = lines.find(|of| line.name.is_some_and(|name| of.name == name.as_str()));
         let missing = of_host.map(missing).filter(|missing| !missing.is_empty());
@@ -249,46 +253,58 @@ impl ToldOfLines {
     }
 }
 
-/// How often a host is asked why lines are down, at most.
+/// How soon a host is asked again why lines are down. It is twice as long each time, up to [`ASK_MAX`].
 const ASK: Duration = Duration::from_secs(2);
+const ASK_MAX: Duration = Duration::from_secs(64);
 
 /// The host's report, for which a thread of its own waits: the host may take seconds to answer, and signals are not to wait so long.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Asked {
     /// The thread that asks. There is one at most.
-    asking: Option<JoinHandle<SystemReport>>,
+    asking: Option<JoinHandle<Option<SystemReport>>>,
     /// Set if its answer is of a time that is over.
     is_outdated: bool,
-    /// The last answer, and when it was taken.
-    latest: Option<(Instant, SystemReport)>,
+    /// The last answer, and when it was taken. The answer is None if the host gave none.
+    latest: Option<(Instant, Option<SystemReport>)>,
+    /// How old an answer is before the host is asked again.
+    pause: Duration,
+}
+
+impl Default for Asked {
+    fn default() -> Asked {
+        Asked { asking: None, is_outdated: false, latest: None, pause: ASK }
+    }
 }
 
 impl Asked {
     /// Drops the last answer, and that which is awaited.
     fn outdate(&mut self) {
-        self.latest = None;
+        (self.latest, self.pause) = (None, ASK);
         self.is_outdated = self.asking.is_some();
     }
 
-    /// Returns the last answer, an empty one if the host gave none, and has the host asked again if that answer is old. None while there is none.
-    fn report(&mut self, socket: &Path) -> Option<&SystemReport> {
+    /// Returns the last answer, which is None if the host gave none, and has the host asked again if that answer is old. None while there is none.
+    fn report(&mut self, socket: &Path) -> Option<Option<&SystemReport>> {
         if let Some(asking) = self.asking.take_if(|asking| asking.is_finished()) {
             let answer = asking.join().unwrap_or_default();
             if !mem::take(&mut self.is_outdated) {
+                if self.latest.is_some() {
+                    self.pause = (self.pause * 2).min(ASK_MAX);
+                }
                 self.latest = Some((Instant::now(), answer));
             }
         }
-        let is_due = self.latest.as_ref().is_none_or(|(at, _)| at.elapsed() >= ASK);
+        let is_due = self.latest.as_ref().is_none_or(|(at, _)| at.elapsed() >= self.pause);
         if is_due && self.asking.is_none() {
             let socket = socket.to_owned();
             let thread = thread::Builder::new().name("siga question".into());
-            let asking = thread.spawn(move || report(&socket).unwrap_or_default());
+            let asking = thread.spawn(move || report(&socket));
             match asking {
                 Ok(asking) => self.asking = Some(asking),
-                Err(_) => self.latest = Some((Instant::now(), SystemReport::default())),
+                Err(_) => self.latest = Some((Instant::now(), None)),
             }
         }
-        self.latest.as_ref().map(|(_, report)| report)
+        self.latest.as_ref().map(|(_, report)| report.as_ref())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table};
-use host::report::{LineEndReport, LineReport, LineState, SystemReport};
+use host::report::{DriverReport, LineEndReport, LineReport, LineState, SystemReport};
 
 use crate::outcome::Outcome;
 use crate::output::{print, table};
@@ -61,21 +61,30 @@ pub fn print_lines(before: &SystemReport, report: &SystemReport) -> Result<(), O
     let old = each(before);
     for (name, driver) in each(report) {
         let Some(driver) = driver else { continue };
-        // A line that was down half a second ago has counted all since.
-        let then = old.get(&name).copied().flatten().unwrap_or_default();
-        let rate =
-            |now: u64, then: u64| format!("{:.0}", now.saturating_sub(then) as f64 / seconds);
-        let each_us = driver.sending_ns as f64 / driver.messages_sent.max(1) as f64 / 1e3;
+        // Of a line that was down half a second ago it is not known what it had counted by then.
+        let then = old.get(&name).copied().flatten();
+        let since = |count: fn(&DriverReport) -> u64| {
+            then.map(|then| count(&driver).saturating_sub(count(&then)) as f64)
+        };
+        let shown = |number: Option<f64>, digits| {
+            number.map_or("-".to_owned(), |number| format!("{number:.digits$}"))
+        };
+        let messages = since(|driver| driver.messages_sent);
+        let bytes = since(|driver| driver.bytes_sent);
+        // The counts of messages and of time may begin at different times.
+        let each_us = messages
+            .filter(|count| *count > 0.0)
+            .and_then(|count| Some(since(|driver| driver.sending_ns)? / count / 1e3));
         let (line, guest) = name;
         drivers.add_row([
             line,
             guest,
-            rate(driver.messages_sent, then.messages_sent),
-            rate(driver.bytes_sent, then.bytes_sent),
+            shown(messages.map(|count| count / seconds), 0),
+            shown(bytes.map(|count| count / seconds), 0),
             driver.messages_sent.to_string(),
             driver.sent_multi.to_string(),
             driver.packets_per_message_max.to_string(),
-            format!("{each_us:.1}"),
+            shown(each_us, 1),
             driver.messages_received.to_string(),
             driver.dropped.to_string(),
         ]);
