@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use os::packets::Listener;
 use os::processor::now_ns;
+use siga::connect::Kind as ConnectKind;
 use siga::host::Observer;
-use siga::host::report::SystemReport;
+use siga::host::report::{PathReport, PathState, SystemReport};
 
 use super::super::birth::Birth;
 use super::super::lan::supervisor::{counter, end, kill, left_over};
@@ -343,7 +344,7 @@ impl Scene {
         }
         match std::mem::take(&mut self.troubles) {
             troubles if troubles.is_empty() => Ok(()),
-            troubles => Err(troubles.join("\n")),
+            troubles => Err(format!("{}\n{}", troubles.join("\n"), self.describe())),
         }
     }
 
@@ -530,6 +531,13 @@ impl Scene {
                 let members: usize = report.lans.iter().map(|lan| lan.members.len()).sum();
                 members == MACHINES + 1
             }))
+        })?;
+        // What the two hold of their own path is compared, too: a machine that could not introduce them does it again while they talk.
+        self.until("clients 0 and 1 are not introduced", |scene| {
+            let report = scene.query()?;
+            let of_kind = |path: &&PathReport| path.kind == ConnectKind::INTRODUCED.to_string();
+            let mut introduced = report.paths.iter().filter(of_kind);
+            Ok(introduced.any(|path| path.state == PathState::Joined))
         })?;
         self.quiet()?;
         let mut left = String::new();
