@@ -225,7 +225,7 @@ fn lans(page: &mut Page, lans: &[LanReport]) {
         },
     );
     let each: Vec<_> = members().map(|(lan, member)| (at(lan, member), &member.counters)).collect();
-    counted(page, "siga_lan", LAN, &each);
+    add_counts(page, "siga_lan", LAN, &each);
 }
 
 /// The labels of a member of a LAN.
@@ -234,7 +234,7 @@ fn at(lan: &LanReport, member: &MemberReport) -> String {
 }
 
 /// Writes metrics of counters that a report has by name.
-pub fn counted(page: &mut Page, prefix: &str, table: &[Counted], each: &[(String, &Counts)]) {
+pub fn add_counts(page: &mut Page, prefix: &str, table: &[Counted], each: &[(String, &Counts)]) {
     for metric in table {
         let name = format!("{prefix}_{}_total", metric.name);
         page.metric(&name, Counter, metric.help, |samples| {

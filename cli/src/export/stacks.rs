@@ -3,7 +3,7 @@
 use host::report::{ClientReport, StackDriverReport, StackReport, SystemReport};
 
 use super::counted::STACK;
-use super::metrics::counted;
+use super::metrics::add_counts;
 use super::page::Kind::{Counter, CounterNs, Gauge};
 use super::page::{Of, Page, labels};
 use crate::reported::{StackOf, each_driver, each_stack};
@@ -77,7 +77,7 @@ pub fn stacks(page: &mut Page, report: &SystemReport) {
         },
     );
     let each: Vec<_> = stacks.iter().map(|(at, stack)| (at.clone(), &stack.counters)).collect();
-    counted(page, "siga_stack", STACK, &each);
+    add_counts(page, "siga_stack", STACK, &each);
 }
 
 const CLIENTS: &[Of<ClientReport>] = &[

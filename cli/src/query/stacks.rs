@@ -283,9 +283,9 @@ pub fn drivers(before: &SystemReport, report: &SystemReport) -> Table {
             count(driver).saturating_sub(then) as f64 / seconds
         };
         let rate = |count| format!("{:.0}", more(count));
-        let (guest, _) = name;
+        let (stack, _) = name;
         table.add_row([
-            guest.to_owned(),
+            stack.to_owned(),
             driver.name.clone(),
             driver.processor.map_or("inline".to_owned(), |number| format!("processor {number}")),
             rate(|driver| driver.polls),
@@ -331,13 +331,13 @@ fn end_at<'a>(lines: &'a [LineReport], address: &str) -> Option<End<'a>> {
     })
 }
 
-fn connection_row(guest: &str, socket: &SocketReport, remote: SocketAddr) -> [String; 8] {
+fn connection_row(stack: &str, socket: &SocketReport, remote: SocketAddr) -> [String; 8] {
     let round_trip = match socket.round_trip_ns {
         0 => "-".to_owned(),
         time => format!("{:?}", Duration::from_nanos(time / 100 * 100)),
     };
     [
-        guest.to_owned(),
+        stack.to_owned(),
         socket.state.clone(),
         socket.local.to_string(),
         remote.to_string(),
@@ -349,12 +349,12 @@ fn connection_row(guest: &str, socket: &SocketReport, remote: SocketAddr) -> [St
 }
 
 /// A listener with the connections that wait to be accepted, or a socket of UDP with datagrams that wait to be received.
-fn socket_row(guest: &str, socket: &SocketReport) -> [String; 5] {
+fn socket_row(stack: &str, socket: &SocketReport) -> [String; 5] {
     let SocketReport { state, local, send_queue, receive_queue, .. } = socket;
     // The queues of a listener are its backlog, and what is in that.
     let (waiting, most) = match state.as_str() {
         "listen" => (counted(*receive_queue as usize, "connection"), send_queue.to_string()),
         _ => (counted(*receive_queue as usize, "datagram"), "-".to_owned()),
     };
-    [guest.to_owned(), state.clone(), local.to_string(), waiting, most]
+    [stack.to_owned(), state.clone(), local.to_string(), waiting, most]
 }

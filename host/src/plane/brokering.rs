@@ -473,14 +473,14 @@ impl Host {
         }
     }
 
-    /// A guest has one joined path more to a machine.
+    /// Notes that a guest has one joined path more to a machine.
     fn note_client(&mut self, path: u64, client: Name, machine: Name) {
         if let Some(guest) = self.guests.get_mut(&client) {
             guest.machines.entry(machine).or_default().insert(path);
         }
     }
 
-    /// A path between two is joined no longer.
+    /// Notes that a path between two is joined no longer.
     fn forget_client(&mut self, path: u64, [one, other]: [Name; 2]) {
         for (client, machine) in [(one, other), (other, one)] {
             if let Some(guest) = self.guests.get_mut(&client)

@@ -531,7 +531,7 @@ impl Machine {
         let mut found = false;
         let begun = now_ns();
         // One that waits in line is passed over, and the guest carries out one order: whoever comes again ends the look at all.
-        let (mut first_passed, mut has_obeyed, mut turns) = (None, false, 0);
+        let (mut first_passed, mut has_served_guest, mut turns) = (None, false, 0);
         for _ in 0..LOOKS_PER_POLL.min(self.waiter.len()) {
             let Some(key) = self.waiter.try_next_busy()? else { break };
             found |= self.numbers.contains_key(&key);
@@ -542,7 +542,7 @@ impl Machine {
                 first_passed.get_or_insert(key);
                 continue;
             }
-            if key == self.guest && std::mem::replace(&mut has_obeyed, true) {
+            if key == self.guest && std::mem::replace(&mut has_served_guest, true) {
                 break;
             }
             self.serve_member(key);
