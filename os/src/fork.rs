@@ -6,7 +6,7 @@
 //! makes a child, for programs that want to see all this happen.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::OnceLock;
@@ -216,11 +216,13 @@ extern "C" fn close_fork_safe() {
             let bit = bits.trailing_zeros();
             let number = index * 64 + bit as usize;
             bits &= bits - 1;
-            // SAFETY: the bit states that a `ForkSafe` of the parent owns this number; the child's copy of
-            // that `ForkSafe` will not close it, so this is the only close.
-            let descriptor = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
-            if foreign >> bit & 1 == 1 && !foreign::closes_at_once_in_child(descriptor.as_fd()) {
-                std::mem::forget(descriptor);
+            // The descriptor may be missing: the kernel copies descriptors before memory, and another thread of the parent may have opened it in between.
+            // Then nothing has the number yet, and each call says so.
+            // SAFETY: the bit states that a `ForkSafe` of the parent owns this number, and nothing in the child closes it before this.
+            let descriptor = unsafe { BorrowedFd::borrow_raw(number as RawFd) };
+            if foreign >> bit & 1 == 0 || foreign::closes_at_once_in_child(descriptor) {
+                // SAFETY: the child's copy of that `ForkSafe` will not close it, so this is the only close.
+                unsafe { libc::close(number as RawFd) };
             }
         }
     }
