@@ -4,6 +4,7 @@
 pub mod alarm;
 pub mod copy;
 pub mod doorbell;
+mod early;
 pub mod event;
 pub mod foreign;
 pub mod fork;

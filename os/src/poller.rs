@@ -3,13 +3,14 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
+use crate::early::Early;
 use crate::fork::ForkSafeFd;
 use crate::limit::within;
 
@@ -27,7 +28,14 @@ pub struct Poller {
 /// Waits for what a poller waits for, and changes nothing of it: for a thread that leaves the poller to others meanwhile.
 #[derive(Clone, Debug)]
 pub struct Sleeper {
-    epoll: Arc<ForkSafeFd>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    epoll: ForkSafeFd,
+    /// Of a poller that waits for doorbells.
+    early: OnceLock<Early>,
 }
 
 impl Poller {
@@ -36,8 +44,9 @@ impl Poller {
     /// # Errors
     /// No descriptor or no memory left.
     pub fn new() -> io::Result<Poller> {
-        let epoll = Arc::new(ForkSafeFd::new(epoll::create(CreateFlags::CLOEXEC)?));
-        Ok(Poller { sleeper: Sleeper { epoll }, ready: Vec::with_capacity(EVENTS_MAX) })
+        let epoll = ForkSafeFd::new(epoll::create(CreateFlags::CLOEXEC)?);
+        let shared = Arc::new(Shared { epoll, early: OnceLock::new() });
+        Ok(Poller { sleeper: Sleeper { shared }, ready: Vec::with_capacity(EVENTS_MAX) })
     }
 
     /// Waits for `descriptor` too, and calls it `name`.
@@ -48,7 +57,30 @@ impl Poller {
     pub fn add(&self, descriptor: impl AsFd, name: u64) -> io::Result<()> {
         self.check_fork()?;
         let data = EventData::new_u64(name);
-        Ok(epoll::add(&*self.sleeper.epoll, descriptor, data, EventFlags::IN)?)
+        Ok(epoll::add(self.epoll(), descriptor, data, EventFlags::IN)?)
+    }
+
+    /// Waits for a doorbell too, and calls it `name`. A wait begins to end when the other end hears a ring of ours, for it may ring then.
+    ///
+    /// # Errors
+    /// As [`Poller::add`].
+    pub fn add_doorbell(&self, doorbell: impl AsFd, name: u64) -> io::Result<()> {
+        let doorbell = doorbell.as_fd();
+        self.add(doorbell, name)?;
+        let Shared { epoll, early } = &*self.sleeper.shared;
+        if early.get().is_none()
+            && let Ok(made) = Early::new(epoll)
+        {
+            let _ = early.set(made);
+        }
+        // Without it, the wait ends a little later.
+        early.get().inspect(|early| early.add(doorbell));
+        Ok(())
+    }
+
+    /// Others will wait for this poller's descriptor. It is not readable before a doorbell has rung.
+    pub fn prepare(&self) {
+        self.early().inspect(|early| early.disarm(self.epoll()));
     }
 
     /// Waits for `descriptor` too, each time that it becomes readable or writable, and calls it `name`. Whoever uses it
@@ -59,7 +91,7 @@ impl Poller {
     pub fn add_edges(&self, descriptor: impl AsFd, name: u64) -> io::Result<()> {
         self.check_fork()?;
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        Ok(epoll::add(&*self.sleeper.epoll, descriptor, EventData::new_u64(name), flags)?)
+        Ok(epoll::add(self.epoll(), descriptor, EventData::new_u64(name), flags)?)
     }
 
     /// Waits for `descriptor` too, each time that something more comes or its other end is gone, and calls it `name`.
@@ -70,7 +102,7 @@ impl Poller {
     pub fn add_arrivals(&self, descriptor: impl AsFd, name: u64) -> io::Result<()> {
         self.check_fork()?;
         let data = EventData::new_u64(name);
-        Ok(epoll::add(&*self.sleeper.epoll, descriptor, data, arrivals())?)
+        Ok(epoll::add(self.epoll(), descriptor, data, arrivals())?)
     }
 
     /// Waits also for room to write to a descriptor of [`Poller::add_arrivals`], or no longer. What is there already is
@@ -82,7 +114,7 @@ impl Poller {
         self.check_fork()?;
         let flags = if waits { arrivals() | EventFlags::OUT } else { arrivals() };
         let data = EventData::new_u64(name);
-        Ok(epoll::modify(&*self.sleeper.epoll, descriptor, data, flags)?)
+        Ok(epoll::modify(self.epoll(), descriptor, data, flags)?)
     }
 
     /// Waits for `descriptor` no longer.
@@ -91,7 +123,8 @@ impl Poller {
     /// `NotConnected` in a forked child; otherwise as from the kernel: it was not added.
     pub fn remove(&self, descriptor: impl AsFd) -> io::Result<()> {
         self.check_fork()?;
-        Ok(epoll::delete(&*self.sleeper.epoll, descriptor)?)
+        self.early().inspect(|early| early.remove(descriptor.as_fd()));
+        Ok(epoll::delete(self.epoll(), descriptor)?)
     }
 
     /// The names of descriptors that are readable, or whose other end is gone. Waits at most `time`, or
@@ -116,20 +149,38 @@ fn arrivals() -> EventFlags {
 }
 
 impl Sleeper {
+    /// The calling thread is about to wait for another poller, which waits for this one. That may be readable early, before a doorbell has rung.
+    pub fn prepare(&self) {
+        if !self.shared.epoll.in_child() {
+            let Shared { epoll, early } = &*self.shared;
+            early.get().inspect(|early| early.prepare(epoll));
+        }
+    }
+
     /// Puts the names into `ready`, in place of what was there: see [`Poller::wait`].
     ///
     /// # Errors
     /// As [`Poller::wait`].
     pub fn wait(&self, time: Option<Duration>, ready: &mut Vec<u64>) -> io::Result<()> {
-        if self.epoll.in_child() {
+        if self.shared.epoll.in_child() {
             return Err(io::ErrorKind::NotConnected.into());
+        }
+        if time != Some(Duration::ZERO) {
+            let Shared { epoll, early } = &*self.shared;
+            early.get().inspect(|early| early.prepare(epoll));
         }
         let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
         ready.clear();
         let waited = within(time, |time| {
-            let (events, _) = epoll::wait(&*self.epoll, &mut events, time)?;
-            ready.extend(events.iter().map(|event| event.data.u64()));
-            Ok(!ready.is_empty())
+            loop {
+                let (events, _) = epoll::wait(&self.shared.epoll, &mut events, time)?;
+                let names = events.iter().map(|event| event.data.u64());
+                ready.extend(names.filter(|name| *name != Early::NAME));
+                let is_early = ready.len() < events.len();
+                if !ready.is_empty() || !is_early || time.is_some() {
+                    return Ok(!ready.is_empty());
+                }
+            }
         });
         match waited {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -140,14 +191,22 @@ impl Sleeper {
 
 impl AsFd for Sleeper {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+        self.shared.epoll.as_fd()
     }
 }
 
 impl Poller {
     /// Whether the caller is a forked child, which has no descriptor to wait for.
     pub fn in_child(&self) -> bool {
-        self.sleeper.epoll.in_child()
+        self.epoll().in_child()
+    }
+
+    fn epoll(&self) -> &ForkSafeFd {
+        &self.sleeper.shared.epoll
+    }
+
+    fn early(&self) -> Option<&Early> {
+        self.sleeper.shared.early.get()
     }
 
     /// In a forked child the number may be another descriptor's: it must not be waited with.
@@ -236,6 +295,41 @@ mod tests {
         poller.wait_for_room(&theirs, 1, false).unwrap();
         drop(ours);
         assert_eq!(poller.wait(None).unwrap(), [1], "the other end is gone");
+    }
+
+    #[test]
+    fn poller_is_woken_up_early_while_that_is_wanted_and_returns_only_what_has_rung() {
+        let (ours, theirs) = Doorbell::pair().unwrap();
+        let mut poller = Poller::new().unwrap();
+        poller.add_doorbell(&ours, 1).unwrap();
+        let shared = poller.sleeper().shared;
+        let Shared { epoll, early } = &*shared;
+        let early = early.get().expect("descriptors are left");
+        let is_woken = || wait_any([Some(epoll.as_fd())], Some(Duration::ZERO)).unwrap()[0];
+        for is_armed in [false, true, false] {
+            early.set_armed(is_armed, epoll);
+            // Whatever it finds at once is none of ours.
+            assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
+            assert!(!is_woken());
+            ours.ring();
+            theirs.hear(Listen::Now);
+            assert_eq!(is_woken(), is_armed);
+            assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
+            theirs.ring();
+            assert_eq!(poller.wait(None).unwrap(), [1]);
+            ours.hear(Listen::Now);
+        }
+        early.set_armed(true, epoll);
+        poller.prepare();
+        ours.ring();
+        theirs.hear(Listen::Now);
+        assert!(!is_woken(), "others wait for it");
+        poller.remove(&ours).unwrap();
+        early.set_armed(true, epoll);
+        poller.wait(Some(Duration::ZERO)).unwrap();
+        ours.ring();
+        theirs.hear(Listen::Now);
+        assert!(!is_woken(), "it waits for that doorbell no longer");
     }
 
     #[test]

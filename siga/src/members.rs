@@ -17,6 +17,10 @@ impl Member for Receiver {
         add(self.descriptor());
     }
 
+    fn is_path(&self) -> bool {
+        true
+    }
+
     fn hear(&mut self, _index: usize) -> bool {
         self.raw().hear(Listen::Now);
         self.raw().ended().is_none()
@@ -50,6 +54,10 @@ impl Member for Receiver {
 impl Member for Sender {
     fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
         add(self.descriptor());
+    }
+
+    fn is_path(&self) -> bool {
+        true
     }
 
     fn hear(&mut self, _index: usize) -> bool {
@@ -88,6 +96,10 @@ impl Member for Path {
     fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
         self.receivers.iter().for_each(|receiver| receiver.doorbells(add));
         self.senders.iter().for_each(|sender| sender.doorbells(add));
+    }
+
+    fn is_path(&self) -> bool {
+        true
     }
 
     fn hear(&mut self, index: usize) -> bool {

@@ -42,6 +42,10 @@ pub trait Member {
     fn sleep(&mut self) {}
     /// Announces that the member is polled again.
     fn wake(&mut self) {}
+    /// Whether its doorbells are those of a path, which it rings, too: whoever has heard that may ring soon.
+    fn is_path(&self) -> bool {
+        false
+    }
     /// Housekeeping, about once a second, also of a member that is busy. Returns whether there may be more to do
     /// later.
     fn trim(&mut self) -> bool {
@@ -88,6 +92,10 @@ impl<T: OneOf> Member for T {
 
     fn wake(&mut self) {
         self.member_mut().wake();
+    }
+
+    fn is_path(&self) -> bool {
+        self.member().is_path()
     }
 
     fn trim(&mut self) -> bool {
@@ -217,12 +225,18 @@ impl<M: Member> Waiter<M> {
         let index = self.free.last().copied().unwrap_or(self.places.len() as u32);
         let mut result = Ok(());
         let mut bells: u64 = 0;
+        // Whoever spins does not sleep.
+        let may_be_early = member.is_path() && self.policy != Wait::Spin;
         member.doorbells(&mut |descriptor| {
             if result.is_err() {
                 return;
             }
             result = if bells < DOORBELLS_MAX as u64 {
-                self.poller.add(descriptor, u64::from(index) << DOORBELL_BITS | bells)
+                let name = u64::from(index) << DOORBELL_BITS | bells;
+                match may_be_early {
+                    true => self.poller.add_doorbell(descriptor, name),
+                    false => self.poller.add(descriptor, name),
+                }
             } else {
                 let what = format!("a member of a waiter has at most {DOORBELLS_MAX} doorbells");
                 Err(io::Error::new(io::ErrorKind::InvalidInput, what))
@@ -473,6 +487,7 @@ impl<M: Member> Waiter<M> {
         let now_ns = now_ns();
         let trim_ns = self.trim_members(now_ns);
         self.set_alarm((trim_ns != u64::MAX).then_some(trim_ns), now_ns);
+        self.poller.prepare();
         self.put_to_sleep(u32::MAX);
         // Only [`Waiter::try_next`] gives out what is found.
         !self.is_one_ready()

@@ -371,6 +371,10 @@ impl Member for Seat {
         self.conversation.inner.descriptors().into_iter().for_each(add);
     }
 
+    fn is_path(&self) -> bool {
+        true
+    }
+
     fn hear(&mut self, index: usize) -> bool {
         let (sender, receiver) = self.conversation.inner.halves();
         if index == 0 {

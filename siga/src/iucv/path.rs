@@ -726,6 +726,10 @@ impl Member for IucvPath {
         self.inner.descriptors().into_iter().for_each(add);
     }
 
+    fn is_path(&self) -> bool {
+        true
+    }
+
     fn hear(&mut self, index: usize) -> bool {
         match index {
             0 => self.inner.hear_arrivals(Listen::Now),

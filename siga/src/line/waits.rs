@@ -53,6 +53,10 @@ impl Member for Joined {
         self.path.doorbells(add);
     }
 
+    fn is_path(&self) -> bool {
+        true
+    }
+
     fn hear(&mut self, index: usize) -> bool {
         self.path.hear(index)
     }

@@ -383,6 +383,9 @@ impl LansSleeper {
             Ok(only) => return self.wait_at(*only, time, rang),
             Err(all) => all,
         };
+        if time != Some(Duration::ZERO) {
+            self.prepare();
+        }
         let mut ready = Vec::new();
         all.sleeper().wait(time, &mut ready)?;
         rang.of_lans.iter_mut().for_each(Vec::clear);
@@ -390,6 +393,11 @@ impl LansSleeper {
             self.wait_at(lan as usize, Some(Duration::ZERO), rang)?;
         }
         Ok(())
+    }
+
+    /// As [`Sleeper::prepare`].
+    pub(super) fn prepare(&self) {
+        self.each.iter().flatten().for_each(Sleeper::prepare);
     }
 
     fn wait_at(&self, lan: usize, time: Option<Duration>, rang: &mut Rang) -> io::Result<()> {

@@ -211,6 +211,10 @@ impl Member for Served {
         self.path.doorbells(add);
     }
 
+    fn is_path(&self) -> bool {
+        true
+    }
+
     fn hear(&mut self, index: usize) -> bool {
         self.path.hear(index)
     }
@@ -259,13 +263,17 @@ impl Member for Ground {
     }
 
     fn hear(&mut self, _index: usize) -> bool {
-        if let Some(own) = &mut self.own {
-            let mut rang = Rang::default();
-            if own.lans.sleeper().wait(Some(Duration::ZERO), &mut rang).is_ok() {
-                own.lans.heard(&rang, 0);
-            }
+        let Some(own) = &mut self.own else {
+            self.has_heard = true;
+            return true;
+        };
+        let mut rang = Rang::default();
+        let waited = own.lans.sleeper().wait(Some(Duration::ZERO), &mut rang);
+        if waited.is_ok() {
+            own.lans.heard(&rang, 0);
         }
-        self.has_heard = true;
+        // Nothing has rung yet if it was woken up early.
+        self.has_heard |= waited.is_err() || !rang.is_empty();
         true
     }
 
@@ -275,10 +283,9 @@ impl Member for Ground {
     }
 
     fn sleep(&mut self) {
-        if let Some(own) = &mut self.own
-            && own.lans.prepare_sleep().is_none()
-        {
-            self.has_heard = true;
+        if let Some(own) = &mut self.own {
+            self.has_heard |= own.lans.prepare_sleep().is_none();
+            own.lans.sleeper().prepare();
         }
     }
 

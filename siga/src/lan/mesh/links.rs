@@ -248,6 +248,10 @@ impl waiter::Member for PeerLink {
         add(sender.descriptor());
     }
 
+    fn is_path(&self) -> bool {
+        true
+    }
+
     fn hear(&mut self, index: usize) -> bool {
         let (sender, receiver) = self.link.halves();
         match index {
