@@ -288,7 +288,7 @@ impl Asked {
         if let Some(asking) = self.asking.take_if(|asking| asking.is_finished()) {
             let answer = asking.join().unwrap_or_default();
             if !mem::take(&mut self.is_outdated) {
-                if self.latest.is_some() {
+                if self.latest.as_ref().is_some_and(|(_, latest)| latest.is_some()) {
                     self.pause = (self.pause * 2).min(ASK_MAX);
                 }
                 self.latest = Some((Instant::now(), answer));

@@ -216,12 +216,17 @@ extern "C" fn close_fork_safe() {
             let bit = bits.trailing_zeros();
             let number = index * 64 + bit as usize;
             bits &= bits - 1;
-            // The descriptor may be missing: the kernel copies descriptors before memory, and another thread of the parent may have opened it in between.
-            // Then nothing has the number yet, and each call says so.
-            // SAFETY: the bit states that a `ForkSafe` of the parent owns this number, and nothing in the child closes it before this.
+            // The kernel copies descriptors before memory, and another thread of the parent may have opened this one in between: then the number is nobody's
+            // here, or that of a file which the parent has closed meanwhile.
+            // SAFETY: the request reads no memory.
+            if unsafe { libc::fcntl(number as RawFd, libc::F_GETFD) } < 0 {
+                continue;
+            }
+            // SAFETY: it is open, and nothing else of the child runs.
             let descriptor = unsafe { BorrowedFd::borrow_raw(number as RawFd) };
             if foreign >> bit & 1 == 0 || foreign::closes_at_once_in_child(descriptor) {
-                // SAFETY: the child's copy of that `ForkSafe` will not close it, so this is the only close.
+                // SAFETY: the bit states that a `ForkSafe` of the parent owns this number; the child's copy of that `ForkSafe` will not close it, so this is
+                // the only close.
                 unsafe { libc::close(number as RawFd) };
             }
         }

@@ -35,7 +35,7 @@ pub struct Sleeper {
 struct Shared {
     epoll: ForkSafeFd,
     /// Of a poller that waits for doorbells.
-    early: OnceLock<Early>,
+    early: OnceLock<Option<Early>>,
 }
 
 impl Poller {
@@ -68,19 +68,20 @@ impl Poller {
         let doorbell = doorbell.as_fd();
         self.add(doorbell, name)?;
         let Shared { epoll, early } = &*self.sleeper.shared;
-        if early.get().is_none()
-            && let Ok(made) = Early::new(epoll)
-        {
-            let _ = early.set(made);
+        // Without it, waits end a little later.
+        if let Some(early) = early.get_or_init(|| Early::new(epoll).ok()) {
+            early.add(doorbell);
         }
-        // Without it, the wait ends a little later.
-        early.get().inspect(|early| early.add(doorbell));
         Ok(())
     }
 
-    /// Others will wait for this poller's descriptor. It is not readable before a doorbell has rung.
-    pub fn prepare(&self) {
-        self.early().inspect(|early| early.disarm(self.epoll()));
+    /// Has this poller's descriptor not be readable early, until the next wait here.
+    pub fn disarm(&self) {
+        if let Some(early) = self.sleeper.early()
+            && !self.in_child()
+        {
+            early.set_armed(false, self.epoll());
+        }
     }
 
     /// Waits for `descriptor` too, each time that it becomes readable or writable, and calls it `name`. Whoever uses it
@@ -123,7 +124,9 @@ impl Poller {
     /// `NotConnected` in a forked child; otherwise as from the kernel: it was not added.
     pub fn remove(&self, descriptor: impl AsFd) -> io::Result<()> {
         self.check_fork()?;
-        self.early().inspect(|early| early.remove(descriptor.as_fd()));
+        if let Some(early) = self.sleeper.early() {
+            early.remove(descriptor.as_fd());
+        }
         Ok(epoll::delete(self.epoll(), descriptor)?)
     }
 
@@ -133,6 +136,9 @@ impl Poller {
     /// # Errors
     /// `NotConnected` in a forked child; otherwise nothing is to be expected.
     pub fn wait(&mut self, time: Option<Duration>) -> io::Result<&[u64]> {
+        if time != Some(Duration::ZERO) {
+            self.sleeper.prepare_early();
+        }
         self.sleeper.wait(time, &mut self.ready)?;
         Ok(&self.ready)
     }
@@ -149,12 +155,18 @@ fn arrivals() -> EventFlags {
 }
 
 impl Sleeper {
-    /// The calling thread is about to wait for another poller, which waits for this one. That may be readable early, before a doorbell has rung.
-    pub fn prepare(&self) {
-        if !self.shared.epoll.in_child() {
-            let Shared { epoll, early } = &*self.shared;
-            early.get().inspect(|early| early.prepare(epoll));
+    /// The calling thread is about to wait here, or elsewhere for this poller's descriptor: if the thread has its processor for itself, that may be readable
+    /// when others hear a ring of ours, until a wait here.
+    pub fn prepare_early(&self) {
+        if let Some(early) = self.early()
+            && !self.shared.epoll.in_child()
+        {
+            early.prepare(&self.shared.epoll);
         }
+    }
+
+    fn early(&self) -> Option<&Early> {
+        self.shared.early.get()?.as_ref()
     }
 
     /// Puts the names into `ready`, in place of what was there: see [`Poller::wait`].
@@ -165,10 +177,6 @@ impl Sleeper {
         if self.shared.epoll.in_child() {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        if time != Some(Duration::ZERO) {
-            let Shared { epoll, early } = &*self.shared;
-            early.get().inspect(|early| early.prepare(epoll));
-        }
         let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
         ready.clear();
         let waited = within(time, |time| {
@@ -177,6 +185,12 @@ impl Sleeper {
                 let names = events.iter().map(|event| event.data.u64());
                 ready.extend(names.filter(|name| *name != Early::NAME));
                 let is_early = ready.len() < events.len();
+                if ready.is_empty()
+                    && is_early
+                    && let Some(early) = self.early()
+                {
+                    early.prepare_again(&self.shared.epoll);
+                }
                 if !ready.is_empty() || !is_early || time.is_some() {
                     return Ok(!ready.is_empty());
                 }
@@ -203,10 +217,6 @@ impl Poller {
 
     fn epoll(&self) -> &ForkSafeFd {
         &self.sleeper.shared.epoll
-    }
-
-    fn early(&self) -> Option<&Early> {
-        self.sleeper.shared.early.get()
     }
 
     /// In a forked child the number may be another descriptor's: it must not be waited with.
@@ -302,15 +312,13 @@ mod tests {
         let (ours, theirs) = Doorbell::pair().unwrap();
         let mut poller = Poller::new().unwrap();
         poller.add_doorbell(&ours, 1).unwrap();
-        let shared = poller.sleeper().shared;
-        let Shared { epoll, early } = &*shared;
-        let early = early.get().expect("descriptors are left");
+        let sleeper = poller.sleeper();
+        let epoll = &sleeper.shared.epoll;
+        let early = sleeper.early().expect("descriptors are left");
         let is_woken = || wait_any([Some(epoll.as_fd())], Some(Duration::ZERO)).unwrap()[0];
         for is_armed in [false, true, false] {
             early.set_armed(is_armed, epoll);
-            // Whatever it finds at once is none of ours.
-            assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
-            assert!(!is_woken());
+            assert!(!is_woken(), "there was room before");
             ours.ring();
             theirs.hear(Listen::Now);
             assert_eq!(is_woken(), is_armed);
@@ -320,16 +328,36 @@ mod tests {
             ours.hear(Listen::Now);
         }
         early.set_armed(true, epoll);
-        poller.prepare();
+        poller.disarm();
         ours.ring();
         theirs.hear(Listen::Now);
         assert!(!is_woken(), "others wait for it");
         poller.remove(&ours).unwrap();
         early.set_armed(true, epoll);
-        poller.wait(Some(Duration::ZERO)).unwrap();
         ours.ring();
         theirs.hear(Listen::Now);
         assert!(!is_woken(), "it waits for that doorbell no longer");
+    }
+
+    #[test]
+    fn wait_that_is_woken_up_early_ends_when_a_doorbell_has_rung() {
+        let (ours, theirs) = Doorbell::pair().unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add_doorbell(&ours, 1).unwrap();
+        let sleeper = poller.sleeper();
+        sleeper.early().expect("descriptors are left").set_armed(true, &sleeper.shared.epoll);
+        ours.ring();
+        theirs.hear(Listen::Now);
+        let answering = std::thread::spawn(move || {
+            // The other has been woken up by then, usually.
+            std::thread::sleep(Duration::from_millis(5));
+            theirs.ring();
+            theirs
+        });
+        let mut ready = Vec::new();
+        sleeper.wait(None, &mut ready).unwrap();
+        assert_eq!(ready, [1]);
+        let _theirs = answering.join().unwrap();
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl Lending {
                     self.claim = Some(claim);
                 }
                 Err(_) if is_new => {}
-                Err(_) => self.ask_again(guest, now_ns),
+                Err(_) => self.ask_again(guest, now_ns, ASK_AGAIN_NS),
             }
         }
         let answer = self.claim.as_ref().and_then(|claim| guest.take(claim));
@@ -93,14 +93,14 @@ impl Lending {
                 _ => None,
             };
             if self.refused.is_some_and(is_passing) {
-                self.ask_again(guest, now_ns);
+                self.ask_again(guest, now_ns, self.pause_ns);
+                self.pause_ns = (self.pause_ns * 2).min(ASK_AGAIN_MAX_NS);
             }
         }
     }
 
-    fn ask_again(&mut self, guest: &Guest, now_ns: u64) {
-        let again_ns = now_ns.saturating_add(self.pause_ns);
-        self.pause_ns = (self.pause_ns * 2).min(ASK_AGAIN_MAX_NS);
+    fn ask_again(&mut self, guest: &Guest, now_ns: u64, pause_ns: u64) {
+        let again_ns = now_ns.saturating_add(pause_ns);
         self.again_ns = Some(again_ns);
         // The guest's program may sleep until then.
         guest.remind(again_ns);

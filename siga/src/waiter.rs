@@ -42,7 +42,7 @@ pub trait Member {
     fn sleep(&mut self) {}
     /// Announces that the member is polled again.
     fn wake(&mut self) {}
-    /// Whether its doorbells are those of a path, which it rings, too: whoever has heard that may ring soon.
+    /// Returns true if its doorbells are those of a path, which it rings, too: whoever has heard that may ring soon.
     fn is_path(&self) -> bool {
         false
     }
@@ -388,11 +388,12 @@ impl<M: Member> Waiter<M> {
             let has_heard = self.listen((next != u64::MAX).then(|| Duration::from_nanos(wait)))?;
             let now = now_ns();
             self.listened_ns = now;
-            if has_heard {
-                self.spin_ns = learned_spin_ns(self.spin_ns, now - start);
-            }
             self.trim_members(now);
             if let Some(key) = self.poll_watched() {
+                // Who only was woken up early has learned nothing.
+                if has_heard {
+                    self.spin_ns = learned_spin_ns(self.spin_ns, now - start);
+                }
                 return Ok(Some(key));
             }
         }
@@ -487,7 +488,7 @@ impl<M: Member> Waiter<M> {
         let now_ns = now_ns();
         let trim_ns = self.trim_members(now_ns);
         self.set_alarm((trim_ns != u64::MAX).then_some(trim_ns), now_ns);
-        self.poller.prepare();
+        self.poller.disarm();
         self.put_to_sleep(u32::MAX);
         // Only [`Waiter::try_next`] gives out what is found.
         !self.is_one_ready()
@@ -737,7 +738,7 @@ impl<M: Member> Waiter<M> {
 }
 
 /// Readable when a member that sleeps has something to do: for a program's own epoll, or its runtime's.
-/// See [`Waiter::prepare_wait`].
+/// See [`Waiter::prepare_wait`]. It is an epoll with one or two more inside: the kernel takes five, one inside the other.
 impl<M> AsFd for Waiter<M> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()

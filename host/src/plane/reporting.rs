@@ -197,7 +197,8 @@ impl Host {
         let of = |name: &str| {
             let guest = self.guests.get(&name.parse::<Name>().ok()?)?;
             let credentials = &self.connections.get(&guest.connection)?.credentials;
-            Some((credentials.process, credentials.user))
+            // One in another namespace of processes has no number here.
+            Some((credentials.process?, credentials.user))
         };
         of(one).is_some_and(|process| of(other) == Some(process))
     }

@@ -42,12 +42,12 @@ pub(super) struct Inbox {
 /// What few guests have. It has a place of its own, so that a guest is no larger for it.
 #[derive(Debug, Default)]
 pub(super) struct Seldom {
-    /// The reason why the host last refused a connection of this guest.
+    /// Why the host has refused the guest, or its connection, at the last try.
     pub(super) turned_away: Option<Problem>,
     /// Orders of observers that nobody has taken, in order, if this guest takes orders.
     pub(super) takes_orders: bool,
     pub(super) orders: VecDeque<Order>,
-    /// Why the host that is there refuses to have this guest, if it does.
+    /// The same, once it is known that nothing comes of that try.
     pub(super) refused: Option<Problem>,
     /// Those that follow from other threads whether this guest has a host.
     pub(super) followers: Followers,

@@ -199,10 +199,10 @@ impl Guest {
                     }
                     self.link.start_rejoining();
                 } else {
-                    if let Reply::Failed { problem, .. } = reply {
-                        inbox.seldom.refused = Some(problem);
-                    }
                     // The host may not have noticed yet that the old connection is closed.
+                    if let Reply::Failed { problem, .. } = reply {
+                        inbox.seldom.turned_away = Some(problem);
+                    }
                     drop(inbox);
                     self.lose_host(now_ns);
                 }
@@ -227,6 +227,7 @@ impl Guest {
         inbox.pending.clear();
         inbox.seldom.orders.clear();
         inbox.is_newly_withdrawn = true;
+        inbox.seldom.refused = inbox.seldom.turned_away;
         // A host in this process does not come back, and a forked child is a guest of none.
         let comes_back = self.socket.is_some() && !self.link.in_child();
         let retry_ns = if comes_back { now_ns + RETRY_NS } else { u64::MAX };
@@ -255,6 +256,7 @@ impl Guest {
             return;
         }
         self.link.set_packets(Some(packets));
+        self.inbox.borrow_mut().seldom.turned_away = None;
         if let Ok(serial) = self.link.ask(&Request::Attach { name: self.name }, &[]) {
             let give_up_ns = now_ns + ANSWER_TIME.as_nanos() as u64;
             self.inbox.borrow_mut().standing = Standing::Asking { serial, give_up_ns };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fabric::control::{Kind, Problem, UserData};
 use fabric::name::Name;
-use fabric::path::{Reason, SendError, Severed, Shape};
+use fabric::path::{Lack, Reason, SendError, Severed, Shape};
 use net::tcpip::ConnectionId;
 use net::tcpip::service::{self, CALLS_AT_END_MAX, CLOSE_NS_MAX, Left};
 use os::event::Event;
@@ -425,11 +425,12 @@ impl Client {
             let since = match flushed {
                 Ok(false) => net.leaving_since(at, now_ns()),
                 Ok(true) => None,
-                // What we lack ourselves is no fault of the peer's.
-                Err(_) => {
+                // What this process lacks is no fault of the peer's.
+                Err(SendError::Lacking(Lack::Memory | Lack::Descriptors)) => {
                     net.begin_leaving_anew(at);
                     None
                 }
+                Err(_) => None,
             };
             senders[0].set_wants_room(flushed.is_ok() && net.is_waiting_at(at));
             match flushed {

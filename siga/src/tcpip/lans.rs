@@ -14,7 +14,7 @@ use super::driver::Port;
 use crate::lan::Lan;
 use crate::line::Line;
 use crate::waiter::Looked;
-use crate::waiting::{SPIN_NS_MAX, Wait};
+use crate::waiting::{SPIN_NS_MAX, Wait, after};
 
 /// How long one of several LANs is looked at before the next has its turn.
 const LOOK_NS: u64 = 1_000;
@@ -383,21 +383,27 @@ impl LansSleeper {
             Ok(only) => return self.wait_at(*only, time, rang),
             Err(all) => all,
         };
-        if time != Some(Duration::ZERO) {
-            self.prepare();
-        }
+        let until_ns = time.map_or(u64::MAX, after);
         let mut ready = Vec::new();
-        all.sleeper().wait(time, &mut ready)?;
-        rang.of_lans.iter_mut().for_each(Vec::clear);
-        for lan in ready {
-            self.wait_at(lan as usize, Some(Duration::ZERO), rang)?;
+        loop {
+            let now = now_ns();
+            let time =
+                (until_ns != u64::MAX).then(|| Duration::from_nanos(until_ns.saturating_sub(now)));
+            all.sleeper().wait(time, &mut ready)?;
+            rang.of_lans.iter_mut().for_each(Vec::clear);
+            for lan in &ready {
+                self.wait_at(*lan as usize, Some(Duration::ZERO), rang)?;
+            }
+            // Without names the time is over, or one was woken up early.
+            if ready.is_empty() || !rang.is_empty() {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
-    /// As [`Sleeper::prepare`].
-    pub(super) fn prepare(&self) {
-        self.each.iter().flatten().for_each(Sleeper::prepare);
+    /// As [`Sleeper::prepare_early`].
+    pub(super) fn prepare_early(&self) {
+        self.each.iter().flatten().for_each(Sleeper::prepare_early);
     }
 
     fn wait_at(&self, lan: usize, time: Option<Duration>, rang: &mut Rang) -> io::Result<()> {

@@ -285,7 +285,7 @@ impl Member for Ground {
     fn sleep(&mut self) {
         if let Some(own) = &mut self.own {
             self.has_heard |= own.lans.prepare_sleep().is_none();
-            own.lans.sleeper().prepare();
+            own.lans.sleeper().prepare_early();
         }
     }
 

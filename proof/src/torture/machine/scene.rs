@@ -534,7 +534,7 @@ impl Scene {
         })?;
         // What the two hold of their own path is compared, too: a machine that could not introduce them does it again while they talk.
         self.until("clients 0 and 1 are not introduced", |scene| {
-            let report = scene.query()?;
+            let Ok(report) = scene.query() else { return Ok(false) };
             let of_kind = |path: &&PathReport| path.kind == ConnectKind::INTRODUCED.to_string();
             let mut introduced = report.paths.iter().filter(of_kind);
             Ok(introduced.any(|path| path.state == PathState::Joined))

@@ -203,6 +203,9 @@ impl Agent {
         let start = now_ns();
         if until_ns > start {
             add(&station.counts.sleeps, 1);
+            if for_lan {
+                sleeper.prepare_early();
+            }
             let lan = for_lan.then(|| sleeper.as_fd());
             let time = Some(Duration::from_nanos(until_ns - start));
             let woken = wait_any([lan, Some(lease.driver.event.as_fd())], time);

@@ -287,6 +287,10 @@ impl<'a> Turn<'a> {
         let mut rang = std::mem::take(&mut self.rang);
         self.unlock();
         let time = (until != u64::MAX).then(|| Duration::from_nanos(until.saturating_sub(start)));
+        // A program that waits at the descriptor waits for the same doorbells, and is not to be woken up early.
+        if shared.descriptor.get().is_none() {
+            sleeper.prepare_early();
+        }
         let waited = match driver {
             Driver::Verb => sleeper.wait(time, &mut rang),
             // The stack's thread leaves the doorbells as they are: a verb that has become the driver meanwhile needs them.
