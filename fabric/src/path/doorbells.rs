@@ -45,6 +45,8 @@ pub(super) struct Doorbells {
     queue: usize,
     rings: Option<Arc<RingingEnd>>,
     hears: Arc<HearingEnd>,
+    /// Set while the half has announced a sleep.
+    is_asleep: bool,
 }
 
 /// What rings for some halves. To the peer they are gone when the last has hung up.
@@ -65,6 +67,8 @@ struct HearingEnd {
     unreasoned: AtomicU64,
     /// Sleeps whose ring may still be on the line: as many as an honest peer has rung for.
     sleeps_unheard: AtomicUsize,
+    /// Halves that have announced a sleep.
+    asleep: AtomicUsize,
     /// Descriptors that came with a ring and were not asked for yet, for each queue.
     arrived: Mutex<[VecDeque<(Foreign, Charge)>; QUEUES_MAX]>,
     arrived_max: Arc<Budget>,
@@ -72,6 +76,12 @@ struct HearingEnd {
     has_lost: AtomicBool,
     /// Something came that no honest peer passes: nothing is heard any more.
     is_shut: AtomicBool,
+}
+
+impl Drop for Doorbells {
+    fn drop(&mut self) {
+        self.set_asleep(false);
+    }
 }
 
 /// What listening came to.
@@ -108,6 +118,7 @@ impl Doorbells {
             arrived_max,
             has_lost,
             is_shut,
+            ..
         } = &*self.hears;
         if is_shut.load(Ordering::Relaxed) {
             let fault = Some(Reason::Violation(Violation::Storage));
@@ -150,12 +161,24 @@ impl Doorbells {
         self.hears.has_lost.load(Ordering::Relaxed)
     }
 
-    /// We have announced a sleep: there will be a ring or two. True if so many may be on the line that it
+    /// We are about to announce a sleep: there will be a ring or two. True if so many may be on the line that it
     /// is time to listen: a poll that finds something leaves the ring for it there, and were the line to
-    /// fill up with those, the peer could lend nothing; it would wait for room, and we for it.
+    /// fill up with those, the peer could lend nothing; it would wait for room, and we for it. Not while another half is asleep: what is heard may be its
+    /// ring.
     #[must_use]
     pub(super) fn expect_rings(&self) -> bool {
-        self.hears.sleeps_unheard.fetch_add(1, Ordering::Relaxed) >= HEARD_RINGS_MAX
+        let are_many = self.hears.sleeps_unheard.fetch_add(1, Ordering::Relaxed) >= HEARD_RINGS_MAX;
+        are_many && self.hears.asleep.load(Ordering::Relaxed) == 0
+    }
+
+    /// The half has announced a sleep, or is awake.
+    #[inline]
+    pub(super) fn set_asleep(&mut self, is_asleep: bool) {
+        match (std::mem::replace(&mut self.is_asleep, is_asleep), is_asleep) {
+            (false, true) => drop(self.hears.asleep.fetch_add(1, Ordering::Relaxed)),
+            (true, false) => drop(self.hears.asleep.fetch_sub(1, Ordering::Relaxed)),
+            _ => {}
+        }
     }
 
     /// The peer did something worth a ring.
@@ -205,6 +228,7 @@ pub(super) fn assign<D: Into<Foreign>>(
             hearer,
             unreasoned: AtomicU64::new(0),
             sleeps_unheard: AtomicUsize::new(0),
+            asleep: AtomicUsize::new(0),
             arrived: Mutex::default(),
             arrived_max: arrived_max.clone(),
             has_lost: AtomicBool::new(false),
@@ -222,7 +246,7 @@ pub(super) fn assign<D: Into<Foreign>>(
     };
     let doorbells = |queue, rings: usize, hears: usize| {
         let (rings, hears) = (Some(ends[rings].0.clone()), ends[hears].1.clone());
-        Doorbells { queue, rings, hears }
+        Doorbells { queue, rings, hears, is_asleep: false }
     };
     let sender = |queue| {
         let (arrivals, returns) = of_queue(queue);

@@ -94,17 +94,23 @@ impl Half {
         }
     }
 
-    /// Announces that we are about to sleep. True if the doorbell must be heard first.
-    pub(super) fn announce_sleep(&mut self) -> bool {
-        let is_time = !self.sleep_word.is_announced() && self.doorbells.expect_rings();
+    /// We are about to announce a sleep. Returns true if the doorbell must be heard first: a ring that is heard behind the announcement may be that of this
+    /// sleep, which is rung for once.
+    pub(super) fn must_hear_first(&self) -> bool {
+        !self.sleep_word.is_announced() && self.doorbells.expect_rings()
+    }
+
+    /// Announces that we are about to sleep.
+    pub(super) fn announce_sleep(&mut self) {
+        self.doorbells.set_asleep(true);
         self.sleep_word.announce();
-        is_time
     }
 
     /// Announces that we are awake again.
     pub(super) fn wake(&mut self) {
         if !self.is_forked() {
             self.sleep_word.wake();
+            self.doorbells.set_asleep(false);
         }
     }
 

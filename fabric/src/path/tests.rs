@@ -1,6 +1,6 @@
 use std::os::fd::OwnedFd;
 
-use os::doorbell::{Doorbell, Listen};
+use os::doorbell::{Doorbell, HEARD_RINGS_MAX, Listen};
 use os::storage::StorageOptions;
 
 use super::*;
@@ -589,6 +589,33 @@ fn each_half_hears_its_partner_alone_whatever_the_shape() {
             }
         }
     }
+}
+
+#[test]
+fn half_that_is_about_to_sleep_takes_no_ring_of_another_that_sleeps_already() {
+    let shape = Shape { outputs: 2, inputs: 2 };
+    let (one, one_descriptors) = Side::create(shape).unwrap();
+    let (other, other_descriptors) = Side::create(shape).unwrap();
+    // Two doorbells for all.
+    let (bells, other_bells) = bells(Shape::SIMPLE);
+    let mut one = one.join(other_descriptors, bells, Terms::DEFAULT).unwrap();
+    let mut other = other.join(one_descriptors, other_bells, Terms::DEFAULT).unwrap();
+    // So many sleeps have left rings on the line, perhaps, that it is time to hear them. The first did.
+    for sleep in 0..HEARD_RINGS_MAX {
+        other.receivers[1].announce_sleep();
+        if sleep == 0 {
+            one.senders[1].send(&[], b"found by a poll").unwrap();
+            expect(&mut other.receivers[1], &[], b"found by a poll");
+        }
+        other.receivers[1].wake();
+    }
+    one.senders[0].set_ringing(Ringing::Deferred);
+    one.senders[0].send(&[], b"read before its ring").unwrap();
+    expect(&mut other.receivers[0], &[], b"read before its ring");
+    other.receivers[0].announce_sleep();
+    one.senders[0].ring();
+    other.receivers[1].announce_sleep();
+    assert_eq!(other.receivers[0].hear(Listen::Now), 1, "a sleep is rung for once");
 }
 
 /// The halves of a side whose doorbell rang.

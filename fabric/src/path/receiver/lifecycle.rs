@@ -29,9 +29,10 @@ impl Receiver {
             return;
         }
         self.show_returned();
-        if self.half.announce_sleep() {
+        if self.half.must_hear_first() {
             self.hear(Listen::Now);
         }
+        self.half.announce_sleep();
     }
 
     /// Announces that we are awake again.

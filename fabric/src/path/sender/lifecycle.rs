@@ -55,9 +55,10 @@ impl Sender {
             return;
         }
         self.flush();
-        if self.half.announce_sleep() {
+        if self.half.must_hear_first() {
             self.hear(Listen::Now);
         }
+        self.half.announce_sleep();
     }
 
     /// Announces that we are awake again.
