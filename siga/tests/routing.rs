@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
-use siga::host::{Embedded, Source, System};
+use siga::host::{Embedded, Observer, Source, System};
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{
     Counter, Drive, Route, Routing, Stack, StackOptions, StackVlan, TcpListener, TcpStream,
@@ -249,4 +249,35 @@ fn what_cannot_be_is_named() {
     let lan = red();
     let problem = "VLAN 4095: must be 1 to 4094";
     assert_eq!(with(vec![lan], too_high), (ErrorKind::InvalidInput, problem.into()));
+}
+
+#[test]
+fn observers_see_that_the_member_over_which_a_route_goes_has_come_though_the_stack_sleeps() {
+    let socket = std::env::temp_dir().join(format!("siga-routing-{}", std::process::id()));
+    let mut system = System::open();
+    system.socket = Some(socket.clone());
+    let host = Embedded::start(system).unwrap();
+    let observer = Observer::attach(&socket).unwrap();
+    let is_there = || {
+        let report = observer.query().unwrap();
+        let members = report.lans.iter().flat_map(|lan| &lan.members);
+        let stacks = members.filter(|member| member.guest == "ASLEEP");
+        let routes = stacks.filter_map(|member| Some(member.stack.as_ref()?.routes.clone()));
+        routes.flatten().next().map(|route| route.is_there)
+    };
+    // What a stack does that has no thread, its verbs do.
+    let options = StackOptions { drive: Drive::Inline, ..StackOptions::default() };
+    let lan = join(&host, "ASLEEP", "hs0", Address::Chosen, Wait::Block);
+    let routing = Routing { routes: vec![route("10.9.0.0/16", "10.1.0.77")], ..Routing::default() };
+    let stack = Stack::with_routing(vec![lan], &routing, &options).unwrap();
+    while is_there().is_none() {
+        stack.wait(Duration::from_millis(1)).unwrap();
+    }
+    assert_eq!(is_there(), Some(false));
+    let router = at(&host, "ROUTER", "hs0", "10.1.0.77");
+    assert_eq!(is_there(), Some(true));
+    drop(router);
+    while is_there() == Some(true) {}
+    drop(host);
+    let _ = std::fs::remove_file(&socket);
 }

@@ -1,5 +1,6 @@
 //! Reports for observers: guests, paths, limits, and the buffers of a path.
 
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 
 use fabric::control::{Kind, Limit, Owner, PENDING_MAX, Problem, Reply};
@@ -11,8 +12,8 @@ use os::storage::{Storage, StorageOptions};
 
 use super::{Answer, End, Host, OBSERVERS_MAX, PathRecord, Refused, State, resources, volumes};
 use crate::report::{
-    self, AuditReport, DriverReport, GuestReport, GuestStackReport, LimitReport, LineEndReport,
-    LineReport, LineState, PathReport, PathState, StackReport, SystemReport,
+    self, AuditReport, DriverReport, GuestReport, GuestStackReport, LanReport, LimitReport,
+    LineEndReport, LineReport, LineState, PathReport, PathState, StackReport, SystemReport,
 };
 use crate::system::line::{LineKind, LineRule, server};
 
@@ -85,14 +86,7 @@ impl Host {
         });
         let mut lans = self.lans.report();
         let mut stacks: Vec<GuestStackReport> = stacks.collect();
-        let members = lans.iter_mut().flat_map(|lan| &mut lan.members);
-        let members = members.map(|member| (&member.guest, member.stack.as_mut()));
-        let at_lines = stacks.iter_mut().map(|of| (&of.guest, Some(&mut of.stack)));
-        for (guest, stack) in members.chain(at_lines) {
-            if let Some(stack) = stack {
-                stack.machine.take_if(|machine| !self.are_of_one_process(machine, guest));
-            }
-        }
+        self.correct(&mut lans, &mut stacks);
         let now_ns = os::processor::now_ns();
         let control_units = self.volumes.report();
         let mut limits = self.report_limits(now_ns);
@@ -192,15 +186,49 @@ impl Host {
         })
     }
 
-    /// Returns true if two guests are attached by one process: what a stack says of the machine that it is, others could say, too.
-    fn are_of_one_process(&self, one: &str, other: &str) -> bool {
-        let of = |name: &str| {
-            let guest = self.guests.get(&name.parse::<Name>().ok()?)?;
-            let credentials = &self.connections.get(&guest.connection)?.credentials;
-            // One in another namespace of processes has no number here.
-            Some((credentials.process?, credentials.user))
-        };
-        of(one).is_some_and(|process| of(other) == Some(process))
+    /// Corrects what stacks show of themselves by what the host knows. Anybody could say that it is some machine: that guest has to be attached by the same
+    /// process. And a stack that sleeps does not see that the member has come over which a route goes.
+    fn correct(&self, lans: &mut [LanReport], stacks: &mut [GuestStackReport]) {
+        let reached = self.reached(lans, stacks);
+        let members = lans.iter_mut().flat_map(|lan| &mut lan.members);
+        let members = members.filter_map(|member| Some((&member.guest, member.stack.as_mut()?)));
+        let at_lines = stacks.iter_mut().map(|of| (&of.guest, &mut of.stack));
+        for (guest, stack) in members.chain(at_lines) {
+            let process = self.process(guest);
+            stack.machine.take_if(|machine| process.is_none() || self.process(machine) != process);
+            for route in stack.routes.iter_mut().filter(|route| !route.is_there) {
+                let via = route.via.to_string();
+                route.is_there = process.is_some_and(|process| reached.contains(&(via, process)));
+            }
+        }
+    }
+
+    /// The addresses over which routes go that stacks take for missing, and the processes at whose LANs a member has them.
+    fn reached(
+        &self,
+        lans: &[LanReport],
+        stacks: &[GuestStackReport],
+    ) -> BTreeSet<(String, (u32, u32))> {
+        let shown = lans.iter().flat_map(|lan| &lan.members).filter_map(|of| of.stack.as_ref());
+        let routes = shown.chain(stacks.iter().map(|of| &of.stack)).flat_map(|of| &of.routes);
+        let missing = routes.filter(|route| !route.is_there).map(|route| route.via.to_string());
+        let missing: BTreeSet<String> = missing.collect();
+        let mut reached = BTreeSet::new();
+        for lan in lans {
+            let addresses = lan.members.iter().flat_map(|member| &member.addresses);
+            for via in addresses.filter(|address| missing.contains(*address)) {
+                let processes = lan.members.iter().filter_map(|member| self.process(&member.guest));
+                reached.extend(processes.map(|process| (via.clone(), process)));
+            }
+        }
+        reached
+    }
+
+    /// The process that has attached a guest, and its user. None if it is in another namespace of processes, in which it has no number here.
+    fn process(&self, guest: &str) -> Option<(u32, u32)> {
+        let guest = self.guests.get(&guest.parse::<Name>().ok()?)?;
+        let credentials = &self.connections.get(&guest.connection)?.credentials;
+        Some((credentials.process?, credentials.user))
     }
 
     /// All limits with their owners.
