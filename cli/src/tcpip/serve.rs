@@ -299,6 +299,12 @@ fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
             return wrong("must be the only one of this LAN");
         }
     }
+    if let Some(own) = driver.iter().find(|driver| Some(driver.processor) == *cpu) {
+        let WrittenDriver { lan, processor } = own;
+        say(format_args!(
+            "siga: warning: processor {processor} is the machine's: it does the work of the driver of {lan} itself"
+        ));
+    }
     let driver_of = |lan: &str| match driver.iter().find(|driver| driver.lan == lan) {
         // On the processor of the machine a thread of its own would only take turns with it.
         Some(driver) if Some(driver.processor) != *cpu => Placement::Processor(driver.processor),
