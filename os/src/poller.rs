@@ -68,7 +68,7 @@ impl Poller {
         let doorbell = doorbell.as_fd();
         self.add(doorbell, name)?;
         let Shared { epoll, early } = &*self.sleeper.shared;
-        // Without it, waits end a little later.
+        // If there is no descriptor for it now, waits end a little later, for good.
         if let Some(early) = early.get_or_init(|| Early::new(epoll).ok()) {
             early.add(doorbell);
         }

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::IpAddr;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use siga::host::{Embedded, Observer, Source, System};
 use siga::lan::{Address, Lan, LanOptions};
@@ -270,14 +270,18 @@ fn observers_see_that_the_member_over_which_a_route_goes_has_come_though_the_sta
     let lan = join(&host, "ASLEEP", "hs0", Address::Chosen, Wait::Block);
     let routing = Routing { routes: vec![route("10.9.0.0/16", "10.1.0.77")], ..Routing::default() };
     let stack = Stack::with_routing(vec![lan], &routing, &options).unwrap();
+    let late = Instant::now() + LONG;
     while is_there().is_none() {
+        assert!(Instant::now() < late, "the stack does not show itself");
         stack.wait(Duration::from_millis(1)).unwrap();
     }
     assert_eq!(is_there(), Some(false));
     let router = at(&host, "ROUTER", "hs0", "10.1.0.77");
     assert_eq!(is_there(), Some(true));
     drop(router);
-    while is_there() == Some(true) {}
+    while is_there() == Some(true) {
+        assert!(Instant::now() < late, "the router is gone");
+    }
     drop(host);
     let _ = std::fs::remove_file(&socket);
 }

@@ -299,8 +299,9 @@ fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
             return wrong("must be the only one of this LAN");
         }
     }
-    if let Some(own) = driver.iter().find(|driver| Some(driver.processor) == *cpu) {
-        let WrittenDriver { lan, processor } = own;
+    for WrittenDriver { lan, processor } in
+        driver.iter().filter(|driver| Some(driver.processor) == *cpu)
+    {
         say(format_args!(
             "siga: warning: processor {processor} is the machine's: it does the work of the driver of {lan} itself"
         ));

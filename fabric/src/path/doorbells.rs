@@ -168,7 +168,14 @@ impl Doorbells {
     #[must_use]
     pub(super) fn expect_rings(&self) -> bool {
         let are_many = self.hears.sleeps_unheard.fetch_add(1, Ordering::Relaxed) >= HEARD_RINGS_MAX;
-        are_many && self.hears.asleep.load(Ordering::Relaxed) == 0
+        are_many && self.are_awake()
+    }
+
+    /// Returns true if no half that hears this doorbell has announced a sleep. What is heard while one has may be its ring, and there is no other for that
+    /// sleep: whoever hears it has to wake that half.
+    #[inline]
+    pub(super) fn are_awake(&self) -> bool {
+        self.hears.asleep.load(Ordering::Relaxed) == 0
     }
 
     /// The half has announced a sleep, or is awake.

@@ -618,6 +618,19 @@ fn half_that_is_about_to_sleep_takes_no_ring_of_another_that_sleeps_already() {
     assert_eq!(other.receivers[0].hear(Listen::Now), 1, "a sleep is rung for once");
 }
 
+#[test]
+fn sender_that_sleeps_and_is_refused_again_and_again_keeps_its_ring() {
+    let (mut sender, mut receiver, _rest) = pair(Terms::DEFAULT);
+    while sender.send(&[], b"x").is_ok() {}
+    sender.announce_sleep();
+    expect(&mut receiver, &[], b"x");
+    receiver.announce_sleep();
+    for _ in 0..200 {
+        let _ = sender.send(&[], b"x");
+    }
+    assert_eq!(sender.hear(Listen::Now), 1, "a sleep is rung for once");
+}
+
 /// The halves of a side whose doorbell rang.
 fn heard(side: &mut Halves) -> Vec<String> {
     let senders = side.senders.iter_mut().map(|half| ("sender", half.hear(Listen::Now)));

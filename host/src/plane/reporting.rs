@@ -187,41 +187,28 @@ impl Host {
     }
 
     /// Corrects what stacks show of themselves by what the host knows. Anybody could say that it is some machine: that guest has to be attached by the same
-    /// process. And a stack that sleeps does not see that the member has come over which a route goes.
+    /// process. And a stack that sleeps does not see that the member of its LAN has come over which a route goes.
     fn correct(&self, lans: &mut [LanReport], stacks: &mut [GuestStackReport]) {
-        let reached = self.reached(lans, stacks);
+        let is_missing = |stack: &StackReport| stack.routes.iter().any(|route| !route.is_there);
+        for lan in lans.iter_mut() {
+            let mut shown = lan.members.iter().filter_map(|member| member.stack.as_ref());
+            let addresses: BTreeSet<String> = match shown.any(is_missing) {
+                true => lan.members.iter().flat_map(|member| member.addresses.clone()).collect(),
+                false => BTreeSet::new(),
+            };
+            for stack in lan.members.iter_mut().filter_map(|member| member.stack.as_mut()) {
+                for route in stack.routes.iter_mut().filter(|route| !route.is_there) {
+                    route.is_there = addresses.contains(&route.via.to_string());
+                }
+            }
+        }
         let members = lans.iter_mut().flat_map(|lan| &mut lan.members);
         let members = members.filter_map(|member| Some((&member.guest, member.stack.as_mut()?)));
         let at_lines = stacks.iter_mut().map(|of| (&of.guest, &mut of.stack));
         for (guest, stack) in members.chain(at_lines) {
             let process = self.process(guest);
             stack.machine.take_if(|machine| process.is_none() || self.process(machine) != process);
-            for route in stack.routes.iter_mut().filter(|route| !route.is_there) {
-                let via = route.via.to_string();
-                route.is_there = process.is_some_and(|process| reached.contains(&(via, process)));
-            }
         }
-    }
-
-    /// The addresses over which routes go that stacks take for missing, and the processes at whose LANs a member has them.
-    fn reached(
-        &self,
-        lans: &[LanReport],
-        stacks: &[GuestStackReport],
-    ) -> BTreeSet<(String, (u32, u32))> {
-        let shown = lans.iter().flat_map(|lan| &lan.members).filter_map(|of| of.stack.as_ref());
-        let routes = shown.chain(stacks.iter().map(|of| &of.stack)).flat_map(|of| &of.routes);
-        let missing = routes.filter(|route| !route.is_there).map(|route| route.via.to_string());
-        let missing: BTreeSet<String> = missing.collect();
-        let mut reached = BTreeSet::new();
-        for lan in lans {
-            let addresses = lan.members.iter().flat_map(|member| &member.addresses);
-            for via in addresses.filter(|address| missing.contains(*address)) {
-                let processes = lan.members.iter().filter_map(|member| self.process(&member.guest));
-                reached.extend(processes.map(|process| (via.clone(), process)));
-            }
-        }
-        reached
     }
 
     /// The process that has attached a guest, and its user. None if it is in another namespace of processes, in which it has no number here.

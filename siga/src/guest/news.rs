@@ -189,6 +189,7 @@ impl Guest {
                 if reply == Reply::Attached {
                     inbox.stand(Standing::Attached);
                     inbox.attachments = inbox.attachments.wrapping_add(1);
+                    inbox.seldom.turned_away = None;
                     inbox.is_newly_attached = inbox.follows_hosts;
                     for (resource, scope) in self.resources.borrow().iter().copied() {
                         // If another guest has registered the resource first, the host refuses this one.

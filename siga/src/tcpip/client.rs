@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fabric::control::{Kind, Problem, UserData};
 use fabric::name::Name;
-use fabric::path::{Lack, Reason, SendError, Severed, Shape};
+use fabric::path::{Reason, SendError, Severed, Shape};
 use net::tcpip::ConnectionId;
 use net::tcpip::service::{self, CALLS_AT_END_MAX, CLOSE_NS_MAX, Left};
 use os::event::Event;
@@ -425,8 +425,8 @@ impl Client {
             let since = match flushed {
                 Ok(false) => net.leaving_since(at, now_ns()),
                 Ok(true) => None,
-                // What this process lacks is no fault of the peer's.
-                Err(SendError::Lacking(Lack::Memory | Lack::Descriptors)) => {
+                // What is lacking here is not counted against the peer.
+                Err(SendError::Lacking(_)) => {
                     net.begin_leaving_anew(at);
                     None
                 }

@@ -394,8 +394,8 @@ impl LansSleeper {
             for lan in &ready {
                 self.wait_at(*lan as usize, Some(Duration::ZERO), rang)?;
             }
-            // Without names the time is over, or one was woken up early.
-            if ready.is_empty() || !rang.is_empty() {
+            // Without names the time is over, or a signal has come. Names of which nothing has rung are of those that were woken up early.
+            if ready.is_empty() || !rang.is_empty() || now >= until_ns {
                 return Ok(());
             }
         }

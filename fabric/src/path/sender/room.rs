@@ -81,8 +81,9 @@ impl Sender {
     #[cold]
     pub(super) fn full(&mut self) -> SendError {
         self.half.counters.add(Counter::Full, 1);
-        // A reader that is dead never gives anything back; ask now and then.
-        if self.half.counters.get(Counter::Full).is_multiple_of(FULLS_PER_LISTENING) {
+        // A reader that is dead never gives anything back; ask now and then. One that sleeps is woken by its death.
+        let is_time = self.half.counters.get(Counter::Full).is_multiple_of(FULLS_PER_LISTENING);
+        if is_time && self.half.doorbells.are_awake() {
             self.hear(Listen::Now);
         }
         // What comes back from now on makes the next try worth while.

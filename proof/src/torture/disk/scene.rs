@@ -260,9 +260,13 @@ impl Scene {
         }
         self.tally.inspections += 1;
         let socket = crew::host_socket(self.workplace.directory());
-        let observer = Observer::attach(socket).map_err(said)?;
-        let mut left = String::new();
+        let (mut observer, mut left) = (None, String::new());
         let quiet = self.until("something is left of guests that were killed", |scene| {
+            // A host that has just been started does not listen yet.
+            if observer.is_none() {
+                observer = Observer::attach(&socket).ok();
+            }
+            let Some(observer) = &observer else { return Ok(false) };
             let report = observer.query().map_err(said)?;
             left = format!("{} paths, {}", report.paths.len(), held(&report.control_units));
             if !report.paths.is_empty() || left != "0 paths, 0 open, 0 subchannels, 0 pinned" {

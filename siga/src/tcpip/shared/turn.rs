@@ -283,12 +283,13 @@ impl<'a> Turn<'a> {
         let driver = self.driver.expect("who comes here drives");
         let ticket = interest.map(|interest| self.add(interest, Wakeup::Driver));
         self.asleep_until = Some(until);
+        // Without a thread of the stack's, a program that waits at the descriptor waits for the same doorbells, and is not to be woken up early.
+        let wakes_early = shared.descriptor.get().is_none() || self.worker.is_there();
         let sleeper = self.net.sleeper().clone();
         let mut rang = std::mem::take(&mut self.rang);
         self.unlock();
         let time = (until != u64::MAX).then(|| Duration::from_nanos(until.saturating_sub(start)));
-        // A program that waits at the descriptor waits for the same doorbells, and is not to be woken up early.
-        if shared.descriptor.get().is_none() {
+        if wakes_early {
             sleeper.prepare_early();
         }
         let waited = match driver {
