@@ -79,9 +79,7 @@ impl Early {
             self.is_armed.store(is_armed, Ordering::Relaxed);
         }
     }
-}
 
-impl Early {
     /// Takes off what was heard by now, for which nobody is to be woken up.
     fn forget_heard(&self) {
         let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];

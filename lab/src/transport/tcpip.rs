@@ -117,6 +117,8 @@ impl<const IS_IN_PLACE: bool> TcpLanEnd<IS_IN_PLACE> {
             listener.accept().doing("accept on a LAN")?.0
         };
         stream.set_nodelay(true).doing("set no delay")?;
+        // The stack goes with the target, and the end that it has not sent for want of room would go with the stack.
+        stream.set_linger(Some(FINISH_MAX)).doing("set how long a close lasts")?;
         Ok(TcpLanEnd { stream, stack, buffer: vec![0; *bytes] })
     }
     #[inline(always)]
