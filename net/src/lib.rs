@@ -5,7 +5,7 @@
 //! | [`lan`] | frames among the members of a LAN, which is a mesh of paths |
 //! | [`links`] | packets over a line between two guests: what line drivers do |
 //! | [`board`] | what a TCP/IP stack shows of itself to observers, who need no stack |
-//! | [`osa`] | adapters: several guests on the port of one network interface |
+//! | `osa` | adapters: several guests on the port of one network interface, with the same feature |
 //! | [`wire`] | a network link with a rate, a delay and faults, in memory |
 //! | `tcpip` | a TCP/IP stack on frames, with the feature of that name |
 //!
@@ -17,7 +17,7 @@ pub mod board;
 pub mod lan;
 #[cfg(not(loom))]
 pub mod links;
-#[cfg(not(loom))]
+#[cfg(all(feature = "tcpip", not(loom)))]
 pub mod osa;
 #[cfg(all(feature = "tcpip", not(loom)))]
 pub mod tcpip;

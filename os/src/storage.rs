@@ -208,10 +208,15 @@ pub struct LentPart<'a> {
     bytes: usize,
 }
 
-impl LentPart<'_> {
+impl<'a> LentPart<'a> {
     /// How many bytes there are.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The first `bytes` of them, or all if there are not so many.
+    pub fn truncated(self, bytes: usize) -> LentPart<'a> {
+        LentPart { bytes: self.bytes.min(bytes), ..self }
     }
 
     /// Copies the bytes from `at` on out.

@@ -33,6 +33,7 @@ pub use record::{HEAD_BYTES_MAX, LIST_BYTES_MAX};
 pub use sender::{Claim, CommitError, Lendable, ListError, Ringing, SendError, Sender, Shared};
 pub use severed::{END_DATA_BYTES, Lack, NO_DATA, Reason, Severed, USER_DATA_BYTES, UserData};
 
+pub use crate::queue::IN_PLACE_BYTES_MAX;
 pub use crate::queue::slots::SLOTS;
 
 use self::budget::{Budget, Budgets};

@@ -137,7 +137,7 @@ fn check_offload(frame: Frame<'_>, bytes: usize, own: &Member) -> Result<(), Ref
 
 /// Whether a frame has a VLAN tag in it, where nobody would hold it against the VLANs of members.
 #[inline]
-pub(super) fn has_tag(frame: &[u8]) -> bool {
+pub(crate) fn has_tag(frame: &[u8]) -> bool {
     frame.get(12..ETHERNET_BYTES).is_some_and(|kind| TAGS.contains(&[kind[0], kind[1]]))
 }
 

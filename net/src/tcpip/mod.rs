@@ -18,7 +18,7 @@ mod hashed;
 mod keep_alive;
 mod live;
 mod medium;
-mod neighbours;
+pub(crate) mod neighbours;
 mod output;
 mod packet;
 mod passing;

@@ -8,7 +8,7 @@ pub struct Secret(pub [u8; 16]);
 
 impl Secret {
     /// A number for this, which nobody can guess without the secret (RFC 6528 3, RFC 6056 3.3.3).
-    pub(super) fn number(&self, of: impl Hash) -> u64 {
+    pub(crate) fn number(&self, of: impl Hash) -> u64 {
         let mut hasher = SipHasher::new(self.0);
         of.hash(&mut hasher);
         hasher.finish()

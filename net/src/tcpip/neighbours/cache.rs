@@ -61,7 +61,7 @@ const DELAY_NS: u64 = 5 * SECOND;
 
 /// Whose packet is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tcpip) enum Sender {
+pub(crate) enum Sender {
     /// That of a connection that a program here has.
     Own,
     /// That of somebody else: an answer of the stack, a datagram, which may be an answer of a program, or a packet that is passed on.
@@ -70,7 +70,7 @@ pub(in crate::tcpip) enum Sender {
 
 /// Where packets to a neighbour go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tcpip) enum Found {
+pub(crate) enum Found {
     /// To this MAC address.
     At(Mac),
     /// Nobody knows yet: the question is under way.
@@ -83,16 +83,16 @@ pub(in crate::tcpip) enum Found {
 
 /// A packet that waits until its neighbour has answered.
 #[derive(Debug)]
-pub(in crate::tcpip) struct Waiting {
-    pub(in crate::tcpip) offload: Offload,
-    pub(in crate::tcpip) frame: Vec<u8>,
+pub(crate) struct Waiting {
+    pub(crate) offload: Offload,
+    pub(crate) frame: Vec<u8>,
     /// Whether it is passed on for somebody, and not an answer of the stack.
-    pub(in crate::tcpip) is_passed: bool,
+    pub(crate) is_passed: bool,
 }
 
 /// What became of something that was heard.
 #[derive(Debug)]
-pub(in crate::tcpip) enum Heard {
+pub(crate) enum Heard {
     /// These packets have waited for it, and go now.
     Resolved(VecDeque<Waiting>),
     /// Nothing changes, or nothing but how long it is believed.
@@ -103,7 +103,7 @@ pub(in crate::tcpip) enum Heard {
 
 /// What is to be done now.
 #[derive(Debug)]
-pub(in crate::tcpip) enum Step {
+pub(crate) enum Step {
     /// This address is to be asked for: all, or whoever is at the MAC address. [`Cache::refuse`] if that has no room.
     Ask(IpAddr, Option<Mac>),
     /// Nobody has answered, though all were asked. These packets have waited.
@@ -157,7 +157,7 @@ impl Entry {
 
 /// The neighbours at one interface.
 #[derive(Debug)]
-pub(in crate::tcpip) struct Cache {
+pub(crate) struct Cache {
     secret: Secret,
     entries: HashMap<IpAddr, Entry>,
     timers: BTreeSet<(u64, IpAddr)>,
@@ -176,7 +176,7 @@ pub(in crate::tcpip) struct Cache {
 }
 
 impl Cache {
-    pub(in crate::tcpip) fn new(secret: Secret) -> Cache {
+    pub(crate) fn new(secret: Secret) -> Cache {
         Cache {
             secret,
             entries: HashMap::default(),
@@ -192,7 +192,7 @@ impl Cache {
     }
 
     /// Finds out where a packet goes.
-    pub(in crate::tcpip) fn find(&mut self, now: u64, address: IpAddr, sender: Sender) -> Found {
+    pub(crate) fn find(&mut self, now: u64, address: IpAddr, sender: Sender) -> Found {
         let Some(entry) = self.entries.get_mut(&address) else {
             return self.begin(now, address, sender);
         };
@@ -283,7 +283,7 @@ impl Cache {
     }
 
     /// The link has not taken the last question about a neighbour: it is asked again, and was not asked.
-    pub(in crate::tcpip) fn refuse(&mut self, now: u64, address: IpAddr) {
+    pub(crate) fn refuse(&mut self, now: u64, address: IpAddr) {
         let Some(entry) = self.entries.get_mut(&address) else { return };
         if !matches!(entry.state, State::Incomplete | State::Probe | State::Doubt) {
             return;
@@ -367,7 +367,7 @@ impl Cache {
 
     /// Keeps a packet until its neighbour has answered. How many were dropped: this one, the oldest, and those of neighbours that are not asked for
     /// any more.
-    pub(in crate::tcpip) fn wait(&mut self, address: IpAddr, waiting: Waiting) -> usize {
+    pub(crate) fn wait(&mut self, address: IpAddr, waiting: Waiting) -> usize {
         let mut dropped = std::mem::take(&mut self.lost);
         let Some(entry) = self.entries.get_mut(&address) else { return dropped + 1 };
         let bytes = waiting.frame.len();
@@ -390,7 +390,7 @@ impl Cache {
     }
 
     /// Somebody says where a neighbour is: in answer to a question, or not. Whoever nothing is known of stays unknown.
-    pub(in crate::tcpip) fn hear(
+    pub(crate) fn hear(
         &mut self,
         now: u64,
         address: IpAddr,
@@ -426,7 +426,7 @@ impl Cache {
     }
 
     /// A neighbour that asks for this stack says where it is itself: it will have to be answered. All are asked when a packet goes there.
-    pub(in crate::tcpip) fn learn(&mut self, now: u64, address: IpAddr, mac: Mac) -> Heard {
+    pub(crate) fn learn(&mut self, now: u64, address: IpAddr, mac: Mac) -> Heard {
         if !self.entries.contains_key(&address) && self.entries.len() < LEARNED_MAX {
             self.insert(address, State::Stale, mac);
         }
@@ -451,7 +451,7 @@ impl Cache {
     }
 
     /// A connection has learned that its packets arrive over a neighbour. That may be about packets from before a contradiction, so it ends no doubt.
-    pub(in crate::tcpip) fn confirm(&mut self, now: u64, address: IpAddr) {
+    pub(crate) fn confirm(&mut self, now: u64, address: IpAddr) {
         let state = self.entries.get(&address).map(|entry| entry.state);
         if matches!(state, Some(State::Delay | State::Probe)) {
             self.reach(now, address);
@@ -459,27 +459,27 @@ impl Cache {
     }
 
     /// Entries in DELAY or PROBE: progress of a connection confirms them.
-    pub(in crate::tcpip) fn unsure(&self) -> usize {
+    pub(crate) fn unsure(&self) -> usize {
         self.unsure
     }
 
     /// Whether a neighbour was asked for and has not answered yet.
-    pub(in crate::tcpip) fn is_asked(&self, address: IpAddr) -> bool {
+    pub(crate) fn is_asked(&self, address: IpAddr) -> bool {
         self.entries.get(&address).is_some_and(|entry| entry.state == State::Incomplete)
     }
 
     /// Whether a neighbour has not answered when it was asked for last.
-    pub(in crate::tcpip) fn has_failed(&self, address: IpAddr) -> bool {
+    pub(crate) fn has_failed(&self, address: IpAddr) -> bool {
         self.failed.contains(&address)
     }
 
     /// When [`Cache::poll`] has something to do.
-    pub(in crate::tcpip) fn due(&self) -> Option<u64> {
+    pub(crate) fn due(&self) -> Option<u64> {
         self.timers.first().map(|(due, _)| *due)
     }
 
     /// The next thing that is due. Each is due later than now afterwards.
-    pub(in crate::tcpip) fn poll(&mut self, now: u64) -> Option<Step> {
+    pub(crate) fn poll(&mut self, now: u64) -> Option<Step> {
         let (_, address) = self.timers.first().copied().filter(|(due, _)| *due <= now)?;
         let entry = self.entries.get_mut(&address)?;
         let (is_own, owner) = (entry.is_own, entry.is_settled.then_some(entry.mac));

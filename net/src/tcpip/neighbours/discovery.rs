@@ -22,14 +22,14 @@ const SOLICITED: u8 = 0x40;
 
 /// What a frame says about neighbours. All of it may be made up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tcpip) struct Message {
+pub(crate) struct Message {
     /// Whose address of IP is at which MAC address. None: it does not say.
-    pub(in crate::tcpip) about: Option<(IpAddr, Mac)>,
-    pub(in crate::tcpip) kind: Kind,
+    pub(crate) about: Option<(IpAddr, Mac)>,
+    pub(crate) kind: Kind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tcpip) enum Kind {
+pub(crate) enum Kind {
     /// It asks for this address.
     Question(IpAddr),
     /// It answers a question, or says so: of this address, if it says of whom.
@@ -39,7 +39,7 @@ pub(in crate::tcpip) enum Kind {
 }
 
 /// A frame that asks who has an IP address: all, or whoever is at the MAC address. None: the two addresses of IP are not of one family.
-pub(in crate::tcpip) fn question(
+pub(crate) fn question(
     (own, mac): (IpAddr, Mac),
     ip: IpAddr,
     at: Option<Mac>,
@@ -57,7 +57,7 @@ pub(in crate::tcpip) fn question(
 }
 
 /// The group of those whose addresses end like this one, and its MAC address (RFC 4291 2.7.1, RFC 2464 7).
-pub(in crate::tcpip) fn solicited_node(ip: Ipv6Addr) -> (Ipv6Addr, Mac) {
+pub(crate) fn solicited_node(ip: Ipv6Addr) -> (Ipv6Addr, Mac) {
     let [.., a, b, c] = ip.octets();
     let [high, low] = [0xff00 | u16::from(a), u16::from_be_bytes([b, c])];
     (Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, high, low), Mac([0x33, 0x33, 0xff, a, b, c]))
@@ -67,7 +67,7 @@ pub(in crate::tcpip) fn solicited_node(ip: Ipv6Addr) -> (Ipv6Addr, Mac) {
 ///
 /// # Errors
 /// What it is counted under: it must not be looked at.
-pub(in crate::tcpip) fn parse(
+pub(crate) fn parse(
     frame: &[u8],
     checksum: Checksum,
 ) -> Result<Option<Message>, Counter> {

@@ -7,9 +7,8 @@ mod discovery;
 
 use std::net::IpAddr;
 
-use cache::Cache;
-pub(super) use cache::{Found, Heard, Sender, Step, Waiting};
-pub(super) use discovery::{Kind, Message, parse, question};
+pub(crate) use cache::{Cache, Found, Heard, Sender, Step, Waiting};
+pub(crate) use discovery::{Kind, Message, parse, question, solicited_node};
 
 use super::counters::Counters;
 use super::route::{Hop, Routes};

@@ -1,0 +1,268 @@
+//! A data device, as the adapter has it.
+//!
+//! ```text
+//!            path made             ACTIVATE             HALT, CLEAR
+//!   nothing -----------> ESTABLISHED -------> ACTIVE ---------------> HALTED ---- ACTIVATE --> ACTIVE
+//!                              |                 |                       |
+//!                              '----- a rule is broken: STOPPED <--------'       the path ends
+//! ```
+
+use std::net::IpAddr;
+
+use fabric::listed;
+use fabric::name::Name;
+use fabric::path::Halves;
+
+use super::buffer::{NotPut, Reading, Walk, Writing};
+use super::control::{Record, Stopped, What};
+use super::packet::Layer;
+use crate::lan::frame::Mac;
+
+/// Addresses, groups and VLANs that a device may register, of each.
+pub const REGISTERED_MAX: usize = 64;
+
+/// Output queues of a device: its priorities.
+pub const OUTPUTS_MAX: usize = 4;
+
+/// Input queues of a device.
+pub const INPUTS_MAX: usize = 8;
+
+/// Answers and news that wait for room on the way to the guest: a guest that asks for more, and takes nothing, has its device stopped.
+const TOLD_MAX: usize = 256;
+
+/// The state of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Its queues are there, and nothing goes or comes yet.
+    Established,
+    /// Packets go and come.
+    Active,
+    /// The guest has halted it.
+    Halted,
+    /// The adapter has stopped it.
+    Stopped(Stopped),
+}
+
+listed! {
+    /// Why a packet was dropped, from a guest or from the wire.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(usize)]
+    #[non_exhaustive]
+    pub enum DropReason {
+        /// Shorter than its headers.
+        Runt => "runt",
+        /// Longer than the port's packets.
+        Long => "long",
+        /// Its head does not agree with the frame.
+        Offload => "offload",
+        /// Its source is not the device's.
+        Source => "source",
+        /// It says of another device's address where that is.
+        Forged => "forged",
+        /// The device does not belong to its VLAN, or the tag is in the frame.
+        Vlan => "vlan",
+        /// It is for nobody here, and there is no router.
+        NoDevice => "no_device",
+        /// The neighbour has not answered, or too much waits for neighbours.
+        Unresolved => "unresolved",
+        /// The device that it is for has no buffer free.
+        Exhausted => "exhausted",
+        /// The device is not active.
+        Inactive => "inactive",
+        /// The adapter lacks memory or descriptors.
+        Lacking => "lacking",
+        /// The wire is down, or does not take it.
+        Wire => "wire",
+    }
+}
+
+/// Counts of dropped packets by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drops([u64; DropReason::ALL.len()]);
+
+impl Drops {
+    /// Counts packets.
+    pub fn add(&mut self, reason: DropReason, packets: u64) {
+        self.0[reason as usize] += packets;
+    }
+
+    /// How many were dropped for this reason.
+    pub fn get(&self, reason: DropReason) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// How many in all.
+    pub fn all(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Reasons with a count.
+    pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> {
+        DropReason::ALL.into_iter().map(|reason| (reason, self.get(reason))).filter(|(_, count)| *count > 0)
+    }
+}
+
+/// A data device.
+#[derive(Debug)]
+pub struct Device {
+    owner: Name,
+    pub(super) state: State,
+    pub(super) layer: Layer,
+    /// Queues that the guest reads.
+    pub(super) inputs: Vec<Writing>,
+    /// Queues that the guest writes, the most urgent first.
+    pub(super) outputs: Vec<Reading>,
+    /// The buffer of each that is not finished yet.
+    pub(super) walks: Vec<Option<Walk>>,
+    pub(super) mac: Mac,
+    pub(super) addresses: Vec<IpAddr>,
+    pub(super) groups: Vec<Mac>,
+    pub(super) vlans: Vec<u16>,
+    /// Bytes that it may send in its turn.
+    pub(super) deficit: usize,
+    /// Buffers of each output queue that go in this round still.
+    pub(super) credits: [u32; OUTPUTS_MAX],
+    /// Set while it waits for its turn.
+    pub(super) is_waiting: bool,
+    /// Set if the path has ended.
+    pub(super) is_over: bool,
+    told: Vec<Record>,
+    pub(super) drops: Drops,
+}
+
+impl Device {
+    /// A device of a guest over these queues, that may have so many buffers of each input queue at once.
+    pub fn new(owner: Name, halves: Halves, buffers_max: usize) -> Device {
+        let outputs: Vec<_> = halves.receivers.into_iter().map(Reading::new).collect();
+        let inputs = halves.senders.into_iter().map(|sender| Writing::new(sender, buffers_max));
+        Device {
+            owner,
+            state: State::Established,
+            layer: Layer::Three,
+            inputs: inputs.collect(),
+            walks: outputs.iter().map(|_| None).collect(),
+            outputs,
+            mac: Mac([0; 6]),
+            addresses: Vec::new(),
+            groups: Vec::new(),
+            vlans: Vec::new(),
+            deficit: 0,
+            credits: [0; OUTPUTS_MAX],
+            is_waiting: false,
+            is_over: false,
+            told: Vec::new(),
+            drops: Drops::default(),
+        }
+    }
+
+    /// The guest.
+    pub fn owner(&self) -> Name {
+        self.owner
+    }
+
+    /// The state.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// The layer, once it is active.
+    pub fn layer(&self) -> Layer {
+        self.layer
+    }
+
+    /// Its MAC address, once it is active.
+    pub fn mac(&self) -> Mac {
+        self.mac
+    }
+
+    /// Its addresses of IP.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// Packets from it, or for it, that were dropped.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// Queues that the guest reads, in order.
+    pub fn inputs(&mut self) -> &mut [Writing] {
+        &mut self.inputs
+    }
+
+    /// Queues that the guest writes, in order.
+    pub fn outputs(&mut self) -> &mut [Reading] {
+        &mut self.outputs
+    }
+
+    /// Returns true if the path has ended, or the device was stopped and everything was told: its maker drops it.
+    pub fn is_over(&self) -> bool {
+        self.is_over || matches!(self.state, State::Stopped(_)) && self.told.is_empty()
+    }
+
+    /// Returns true if there is something to take from the guest, or the path has ended, or there is room for what waits to be told.
+    #[inline]
+    pub fn is_ready(&mut self) -> bool {
+        self.outputs.iter().any(|output| output.as_receiver().is_ready())
+            || !self.told.is_empty() && self.inputs[0].sender().is_ready()
+    }
+
+    pub(super) fn is_active(&self) -> bool {
+        self.state == State::Active
+    }
+
+    pub(super) fn takes_vlan(&self, tag: Option<u16>) -> bool {
+        tag.is_none_or(|tag| self.vlans.contains(&(tag & 0x0fff)))
+    }
+
+    /// Tells the guest something, now or when there is room.
+    pub(super) fn tell(&mut self, serial: u32, what: What) {
+        let record = Record { serial, what };
+        if self.told.len() >= TOLD_MAX {
+            self.is_over = true;
+            return;
+        }
+        self.told.push(record);
+        self.tell_rest();
+    }
+
+    /// Tells what has waited for room.
+    pub(super) fn tell_rest(&mut self) {
+        while let Some(record) = self.told.first() {
+            match self.inputs[0].send_control(record) {
+                Ok(()) => drop(self.told.remove(0)),
+                Err(NotPut::Severed) => {
+                    self.told.clear();
+                    self.is_over = true;
+                }
+                Err(NotPut::Exhausted | NotPut::Lacking(_)) => break,
+            }
+        }
+    }
+
+    /// Stops the device for a reason that the guest is told.
+    pub(super) fn stop(&mut self, why: Stopped) {
+        if !matches!(self.state, State::Stopped(_)) {
+            self.state = State::Stopped(why);
+            self.give_back();
+            self.tell(0, What::Stopped(why));
+        }
+    }
+
+    /// Gives back all buffers that were begun.
+    pub(super) fn give_back(&mut self) {
+        for (walk, output) in self.walks.iter_mut().zip(&mut self.outputs) {
+            if let Some(walk) = walk.take() {
+                output.finish(walk);
+            }
+        }
+    }
+
+    /// Returns true if packets of the guest are begun or there.
+    pub(super) fn has_output(&self) -> bool {
+        let has = |(walk, output): (&Option<Walk>, &Reading)| {
+            walk.is_some() || output.as_receiver().is_ready()
+        };
+        self.walks.iter().zip(&self.outputs).any(has)
+    }
+}
