@@ -50,6 +50,9 @@ const PENDING_MAX: usize = 1024;
 /// The interval between two looks at the state of the wire.
 const LOOK_NS: u64 = 250_000_000;
 
+/// When a wire is tried again that was full and does not say when it will have room.
+const FULL_NS: u64 = 50_000;
+
 /// When a buffer is tried again that its device did not take.
 const RETRY_NS: u64 = 1_000_000;
 
@@ -171,6 +174,8 @@ struct Core {
     is_up: bool,
     /// Set since the wire was full in this poll.
     is_full: bool,
+    /// When to try again since it was full.
+    full_due: Option<u64>,
     /// How often each MAC address was asked for at the wire.
     at_wire: HashMap<Mac, u32>,
     look_ns: u64,
@@ -260,6 +265,7 @@ impl Adapter {
             rate: None,
             is_up: true,
             is_full: false,
+            full_due: None,
             at_wire: HashMap::new(),
             look_ns: 0,
             counters: Counters::default(),
@@ -331,14 +337,9 @@ impl Adapter {
     /// When to poll though nobody has anything new.
     pub fn due(&self) -> Option<u64> {
         let caches = self.core.caches.iter().filter_map(|(_, cache)| cache.due());
-        let wire = if self.core.pending.is_empty() && self.core.rotation.is_empty() {
-            self.wire.due()
-        } else {
-            // The wire was full.
-            Some(self.wire.due().unwrap_or(0))
-        };
-        let look = Some(self.core.look_ns);
-        caches.chain(self.core.open_due).chain(wire).chain(look).min()
+        let Core { open_due, full_due, look_ns, .. } = self.core;
+        let dues = [open_due, full_due, self.wire.due(), Some(look_ns)];
+        caches.chain(dues.into_iter().flatten()).min()
     }
 
     /// Moves frames both ways, and does what is due.
@@ -362,6 +363,8 @@ impl Adapter {
         // Behind what was received and sent: so a wire that has come to rest is seen to rest.
         let has_closed = core.close_due(now, ends);
         wire.flush(now);
+        // A wire that says nothing of when it has room is tried again after a while.
+        core.full_due = core.is_full.then(|| wire.due().unwrap_or(now + FULL_NS));
         let received = received?;
         Ok(Worked {
             has_more: received == RECEIVED_PER_POLL || has_sent && !core.is_full,
@@ -445,7 +448,8 @@ impl Core {
         let mut targets: Vec<usize> = match to == Mac::BROADCAST {
             // The adapter answers for devices of layer 3: they get packets of IP alone.
             true if kind == Some(IPV4) => {
-                let [two, three] = [Layer::Two, Layer::Three].map(|layer| self.router.of_layer(layer));
+                let [two, three] =
+                    [Layer::Two, Layer::Three].map(|layer| self.router.of_layer(layer));
                 [two, three].concat()
             }
             true => self.router.of_layer(Layer::Two).to_vec(),
@@ -624,8 +628,9 @@ impl Core {
                     return None;
                 }
             };
+            let began = walk.position();
             let ended = self.serve_walk(now, ends, wire, (number, queue), &mut walk, &mut start);
-            *has_sent = true;
+            *has_sent |= walk.position() != began || walk.is_over();
             let device = ends.device(number)?;
             match ended {
                 Ended::Over => device.outputs[queue].finish(walk),
@@ -838,7 +843,9 @@ impl Core {
 
     /// A guest of layer 2 has said something that concerns those of layer 3.
     fn hear_of_guest(&mut self, now: u64, ends: &mut impl Ends, piece: &Piece<'_>) {
-        if matches!(u16_at(piece.start, 12), Some(ARP | IPV6)) && source(piece.start) != Some(self.mac) {
+        if matches!(u16_at(piece.start, 12), Some(ARP | IPV6))
+            && source(piece.start) != Some(self.mac)
+        {
             self.hear(now, ends, piece);
         }
     }
@@ -1042,7 +1049,12 @@ impl Core {
                 frame[..6].copy_from_slice(&mac.0);
                 match self.router.of_mac(mac) {
                     Some(device) => {
-                        self.deliver(now, ends, device, &Piece { offload, start: &frame, rest: None });
+                        self.deliver(
+                            now,
+                            ends,
+                            device,
+                            &Piece { offload, start: &frame, rest: None },
+                        );
                     }
                     None => self.put_resolved(offload, &frame),
                 }

@@ -152,15 +152,15 @@ impl Writing {
             error
         })?;
         let (first_ns, last_ns) = (now, now);
-        self.filling = Some(Filling { claim, used: HEAD_ROOM_BYTES, packets: 0, first_ns, last_ns });
+        self.filling =
+            Some(Filling { claim, used: HEAD_ROOM_BYTES, packets: 0, first_ns, last_ns });
         Ok(())
     }
 
     /// Returns true if another buffer may be on its way.
     fn has_buffer(&mut self) -> bool {
         // What came back is collected if the count says that nothing has.
-        self.sender.buffers_out() < self.buffers_max
-            || self.sender.is_ready() && self.sender.buffers_out() < self.buffers_max
+        self.buffers_out() < self.buffers_max || self.look() < self.buffers_max
     }
 
     /// Hands over the buffer that is being filled, if there is one, and rings if the other end sleeps. Returns true if there was one.
@@ -171,7 +171,9 @@ impl Writing {
         let Some(mut filling) = self.filling.take() else { return Ok(false) };
         filling.claim.truncate(filling.used);
         let Filling { claim, packets, .. } = &mut filling;
-        if let Some(start) = self.sender.claimed(claim).and_then(|all| all.get_mut(..HEAD_ROOM_BYTES)) {
+        if let Some(start) =
+            self.sender.claimed(claim).and_then(|all| all.get_mut(..HEAD_ROOM_BYTES))
+        {
             start.copy_from_slice(&head(PACKETS, *packets));
         }
         let Filling { claim, used, packets, first_ns, last_ns } = filling;
@@ -217,6 +219,12 @@ impl Writing {
         self.sender.buffers_out()
     }
 
+    /// Takes back what the other end has given back, and returns how many buffers it has now.
+    pub fn look(&mut self) -> usize {
+        self.sender.is_ready();
+        self.sender.buffers_out()
+    }
+
     /// What was counted.
     pub fn counters(&self) -> &QueueCounters {
         &self.counters
@@ -243,8 +251,8 @@ enum Buffer {
 impl Buffer {
     fn read(&self, at: usize, target: &mut [u8]) -> bool {
         match self {
-            Buffer::Short(bytes, _) => {
-                let found = bytes.get(at..).and_then(|rest| rest.get(..target.len()));
+            Buffer::Short(bytes, all) => {
+                let found = bytes[..*all].get(at..).and_then(|rest| rest.get(..target.len()));
                 found.is_some_and(|found| {
                     target.copy_from_slice(found);
                     true
@@ -313,7 +321,8 @@ impl Walk {
             return Err(Broken::Header);
         }
         let at = self.at + HEADER_BYTES;
-        let header = Header::parse(&header, bytes - at).map_err(|_| Broken::Header)?;
+        let header =
+            Header::parse(&header, bytes.saturating_sub(at)).map_err(|_| Broken::Header)?;
         self.at += taken_bytes(header.bytes);
         let start_bytes = header.bytes.min(START_BYTES);
         let start = &mut start[..start_bytes];

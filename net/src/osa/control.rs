@@ -219,13 +219,9 @@ impl Record {
             What::Answer(Err(refused)) => {
                 Fields { status: 1 + number_of(&REFUSALS, &refused) as u8, ..of(verb::ANSWER) }
             }
-            What::Port(Port { is_up, mtu, mac, rate }) => Fields {
-                status: u8::from(is_up),
-                vlan: mtu,
-                value: rate,
-                mac,
-                ..of(verb::PORT)
-            },
+            What::Port(Port { is_up, mtu, mac, rate }) => {
+                Fields { status: u8::from(is_up), vlan: mtu, value: rate, mac, ..of(verb::PORT) }
+            }
             What::Stopped(stopped) => {
                 Fields { status: 1 + number_of(&STOPS, &stopped) as u8, ..of(verb::STOPPED) }
             }

@@ -98,7 +98,10 @@ impl Drops {
 
     /// Reasons with a count.
     pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> {
-        DropReason::ALL.into_iter().map(|reason| (reason, self.get(reason))).filter(|(_, count)| *count > 0)
+        DropReason::ALL
+            .into_iter()
+            .map(|reason| (reason, self.get(reason)))
+            .filter(|(_, count)| *count > 0)
     }
 }
 

@@ -4,6 +4,11 @@ pub mod adapter;
 pub mod buffer;
 pub mod control;
 pub mod device;
+pub mod interface;
+pub mod memory;
 pub mod packet;
 mod router;
 pub mod wire;
+
+#[cfg(test)]
+mod tests;

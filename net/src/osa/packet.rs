@@ -215,7 +215,10 @@ mod tests {
         let all = Header::new(Layer::Three, 60, Offload::NONE, Some([255; 4].into()));
         assert_eq!((all.emit()[0], all.emit()[1]), (1, 5));
         let two = Header::new(Layer::Two, 60, Offload::NONE, None);
-        assert_eq!(two.emit(), *b"\x02\0\x3c\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+        assert_eq!(
+            two.emit(),
+            *b"\x02\0\x3c\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+        );
         assert_eq!(Header::parse(&two.emit(), 60), Ok(two));
     }
 
@@ -223,7 +226,19 @@ mod tests {
     fn header_that_makes_no_sense_is_refused() {
         let good = Header::new(Layer::Three, 60, Offload::NONE, Some([10, 1, 0, 2].into())).emit();
         assert!(Header::parse(&good, 100).is_ok());
-        let wrong = [(0, 0), (0, 4), (0, 3), (0, 2), (1, 0), (1, 7), (1, 0x86), (1, 0x46), (2, 13), (4, 1), (26, 0)];
+        let wrong = [
+            (0, 0),
+            (0, 4),
+            (0, 3),
+            (0, 2),
+            (1, 0),
+            (1, 7),
+            (1, 0x86),
+            (1, 0x46),
+            (2, 13),
+            (4, 1),
+            (26, 0),
+        ];
         for (at, byte) in wrong {
             let mut bytes = good;
             bytes[at] = byte;

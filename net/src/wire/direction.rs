@@ -51,6 +51,11 @@ impl Direction {
         self.under_way.first_key_value().map(|((at, _), _)| *at)
     }
 
+    /// Bytes that wait for the transmitter, or are being transmitted.
+    pub fn waiting_bytes(&self, now: u64) -> u64 {
+        self.model.waiting_bytes(now)
+    }
+
     /// Frames under way.
     pub fn under_way(&self) -> usize {
         self.under_way.len()

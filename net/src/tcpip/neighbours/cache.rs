@@ -390,13 +390,7 @@ impl Cache {
     }
 
     /// Somebody says where a neighbour is: in answer to a question, or not. Whoever nothing is known of stays unknown.
-    pub(crate) fn hear(
-        &mut self,
-        now: u64,
-        address: IpAddr,
-        mac: Mac,
-        is_answer: bool,
-    ) -> Heard {
+    pub(crate) fn hear(&mut self, now: u64, address: IpAddr, mac: Mac, is_answer: bool) -> Heard {
         let Some(entry) = self.entries.get_mut(&address) else { return Heard::Known };
         let is_known = entry.mac == mac;
         let is_awaited = is_answer && entry.questions > 0;

@@ -39,11 +39,7 @@ pub(crate) enum Kind {
 }
 
 /// A frame that asks who has an IP address: all, or whoever is at the MAC address. None: the two addresses of IP are not of one family.
-pub(crate) fn question(
-    (own, mac): (IpAddr, Mac),
-    ip: IpAddr,
-    at: Option<Mac>,
-) -> Option<Vec<u8>> {
+pub(crate) fn question((own, mac): (IpAddr, Mac), ip: IpAddr, at: Option<Mac>) -> Option<Vec<u8>> {
     match (own, ip) {
         (IpAddr::V4(own), IpAddr::V4(ip)) => {
             Some(arp(REQUEST, (own, mac), (ip, Mac([0; 6])), at.unwrap_or(Mac::BROADCAST)))
@@ -67,10 +63,7 @@ pub(crate) fn solicited_node(ip: Ipv6Addr) -> (Ipv6Addr, Mac) {
 ///
 /// # Errors
 /// What it is counted under: it must not be looked at.
-pub(crate) fn parse(
-    frame: &[u8],
-    checksum: Checksum,
-) -> Result<Option<Message>, Counter> {
+pub(crate) fn parse(frame: &[u8], checksum: Checksum) -> Result<Option<Message>, Counter> {
     let ip = frame.get(ETHERNET_BYTES..).ok_or(Counter::Malformed)?;
     let message = match u16_at(frame, 12) {
         Some(ARP) => parse_arp(ip),

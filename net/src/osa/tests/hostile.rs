@@ -1,0 +1,110 @@
+//! Guests that keep to no rules, and a wire that brings anything.
+
+use super::*;
+
+#[test]
+fn packets_that_are_not_the_guests_own_are_dropped_and_counted() {
+    let mut world = World::plain();
+    let one = world.three(&["10.1.0.1"]);
+    world.three(&["10.1.0.3"]);
+    let mac = Mac([2, 0, 0, 0, 0xc, 1]);
+    let two = world.two(mac);
+    world.received(two);
+    world.at_station();
+    world.send(one, &packet("10.1.0.3", "10.1.0.9", 60), "10.1.0.9");
+    world.send(one, &packet("10.1.0.7", "10.1.0.9", 60), "10.1.0.9");
+    assert_eq!(world.drops(DropReason::Source), 2);
+    world.send(one, &[0x45; 10], "10.1.0.9");
+    assert_eq!(world.drops(DropReason::Runt), 1);
+    world.send(one, &packet("10.1.0.1", "10.1.0.9", 1473), "10.1.0.9");
+    assert_eq!(world.drops(DropReason::Long), 1);
+    // Of layer 2: another MAC address, another's address, a forged answer, a tag.
+    world.send_frame(two, &frame(STATION, PORT, &packet("10.1.0.5", "10.1.0.2", 60)));
+    world.send_frame(two, &frame(STATION, mac, &packet("10.1.0.3", "10.1.0.2", 60)));
+    assert_eq!(world.drops(DropReason::Source), 4);
+    let (other, target) = ([10, 1, 0, 3].into(), [10, 1, 0, 2].into());
+    world.send_frame(two, &arp(REPLY, (other, mac), (target, STATION), STATION));
+    world.send_frame(two, &arp(REPLY, ([10, 1, 0, 5].into(), PORT), (target, STATION), STATION));
+    assert_eq!(world.drops(DropReason::Source), 5, "its Ethernet header is another's");
+    assert_eq!(world.drops(DropReason::Forged), 1);
+    let mut tagged = frame(STATION, mac, &packet("10.1.0.5", "10.1.0.2", 60));
+    tagged[12..14].copy_from_slice(&[0x81, 0]);
+    world.send_frame(two, &tagged);
+    assert_eq!(world.drops(DropReason::Vlan), 1);
+    assert_eq!(world.at_station().len(), 0);
+    assert!(world.devices.iter().flatten().all(|device| device.state() == State::Active));
+}
+
+#[test]
+fn frames_of_the_wire_that_make_no_sense_are_dropped_and_counted() {
+    let mut world = World::plain();
+    let one = world.three(&["10.1.0.1"]);
+    let good = frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 60));
+    world.from_station(&good[..13]);
+    assert_eq!(world.drops(DropReason::Runt), 1);
+    world.from_station(&frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 1473)));
+    assert_eq!(world.drops(DropReason::Long), 1);
+    world.from_station(&frame(PORT, PORT, &packet("10.1.0.2", "10.1.0.1", 60)));
+    assert_eq!(world.drops(DropReason::Source), 1);
+    world.from_station(&frame(Mac([2; 6]), STATION, &packet("10.1.0.2", "10.1.0.1", 60)));
+    assert_eq!(world.drops(DropReason::NoDevice), 1);
+    assert_eq!(world.received(one).len(), 0);
+    // Who pretends on the wire to have a guest's address is not believed.
+    world.from_station(&arp(
+        REPLY,
+        ([10, 1, 0, 1].into(), STATION),
+        ([10, 1, 0, 9].into(), PORT),
+        PORT,
+    ));
+    world.from_station(&good);
+    assert_eq!(world.received(one), [good]);
+}
+
+#[test]
+fn guest_that_breaks_the_protocol_has_its_device_stopped_and_nobody_else_is_disturbed() {
+    let whole = packet("10.1.0.1", "10.1.0.2", 60);
+    let cases: [(&dyn Fn(&mut Interface), Stopped); 4] = [
+        (
+            &|end| end.outputs()[0].sender().send(&[], &[1, 0, 0, 0, 0, 0, 0, 0, 9]).unwrap(),
+            Stopped::Header,
+        ),
+        (&|end| end.outputs()[0].sender().send(&[], &[3; 8]).unwrap(), Stopped::Buffer),
+        (&|end| end.outputs()[0].sender().send(&[], &[1]).unwrap(), Stopped::Buffer),
+        (&|end| end.outputs()[0].sender().send(&[], &vec![0; 100_000]).unwrap(), Stopped::Buffer),
+    ];
+    for (break_it, why) in cases {
+        let mut world = World::plain();
+        let rogue = world.three(&["10.1.0.1"]);
+        let other = world.three(&["10.1.0.3"]);
+        break_it(&mut world.guests[rogue]);
+        world.run();
+        assert!(world.guests[rogue].next().is_ok());
+        assert_eq!(world.guests[rogue].take_news(), Some(News::Stopped(why)));
+        assert_eq!(world.guests[rogue].state(), End::Over(Some(why)));
+        assert!(world.devices[rogue].as_ref().unwrap().is_over());
+        // What it had registered is free, and what it sends goes nowhere.
+        world.at_station();
+        assert_eq!(world.ask(other, Request::AddAddress(ip("10.1.0.1"))), Ok(()));
+        world.at_station();
+        let sent = frame(PORT, STATION, &whole);
+        world.from_station(&frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.3", 60)));
+        assert_eq!(world.received(other).len(), 1);
+        let _ = sent;
+    }
+}
+
+#[test]
+fn guest_that_takes_nothing_costs_only_its_own_packets() {
+    let mut world = World::plain();
+    let idle = world.three(&["10.1.0.1"]);
+    let busy = world.three(&["10.1.0.3"]);
+    for number in 0..2000 {
+        world.from_station(&frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 1000)));
+        world.from_station(&frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.3", 1000)));
+        assert_eq!(world.received(busy).len(), 1, "{number}");
+    }
+    let received = world.received(idle).len();
+    // Answers to its requests may still count as its buffers.
+    assert!((10..=16).contains(&received), "{received}");
+    assert_eq!(world.drops(DropReason::Exhausted), 2000 - received as u64);
+}

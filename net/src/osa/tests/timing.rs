@@ -1,0 +1,161 @@
+//! When buffers go, and whose turn it is.
+
+use super::*;
+
+const US: u64 = 1_000;
+
+fn into_guest(world: &mut World) {
+    world.from_station(&frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 100)));
+}
+
+#[test]
+fn buffer_goes_after_the_idle_gap_or_the_hold_off_whichever_is_first() {
+    let mut world = World::new(Conditions::default(), Moderation::default());
+    let guest = world.three(&["10.1.0.1"]);
+    into_guest(&mut world);
+    assert_eq!(world.received(guest).len(), 0);
+    assert_eq!(world.adapter.due(), Some(world.now + 5 * US));
+    world.now += 5 * US;
+    world.run();
+    assert_eq!(world.received(guest).len(), 1);
+    assert_eq!(world.adapter.counters().closed_gap, 1);
+    // One packet each 4 us: the gap never comes, and the hold-off ends it.
+    let began = world.now;
+    while world.received(guest).is_empty() {
+        into_guest(&mut world);
+        world.now += 4 * US;
+        world.run();
+    }
+    assert_eq!(world.now - began, 252 * US);
+    assert_eq!(world.adapter.counters().closed_hold_off, 1);
+}
+
+#[test]
+fn full_buffer_goes_at_once_with_as_many_packets_as_fit() {
+    let mut world = World::new(Conditions::default(), Moderation::default());
+    let guest = world.three(&["10.1.0.1"]);
+    let sent = frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 1472));
+    // 42 frames of 1514 bytes, with 32 in front of each.
+    for _ in 0..43 {
+        world.from_station(&sent);
+    }
+    assert_eq!(world.received(guest).len(), 42);
+    assert_eq!(world.adapter.counters().closed_full, 1);
+    let input = world.devices[guest].as_mut().unwrap().inputs()[0].counters();
+    // One buffer for each of the two requests' answers is no buffer of packets.
+    assert_eq!((input.buffers, input.packets, input.bytes), (1, 43, 43 * 1532));
+}
+
+#[test]
+fn packets_are_packed_while_the_adapter_is_behind() {
+    let mut world = World::plain();
+    let guest = world.three(&["10.1.0.1"]);
+    world.meet([10, 1, 0, 1]);
+    let packet = packet("10.1.0.1", "10.1.0.2", 1000);
+    let send = |world: &mut World| {
+        let write = |target: &mut [u8]| target[14..].copy_from_slice(&packet);
+        let bytes = (Offload::NONE, 14 + packet.len());
+        world.guests[guest].send(world.now, 0, bytes, Some(ip("10.1.0.2")), write).unwrap();
+    };
+    for _ in 0..100 {
+        send(&mut world);
+    }
+    let output = &mut world.guests[guest].outputs()[0];
+    // Few by themselves, as requests are on their way, too, and the rest in buffers of 62.
+    let packed = output.open_since().unwrap().2;
+    assert!(output.look() <= 6 && packed > 30, "{packed}");
+    world.guests[guest].flush(false);
+    assert!(world.guests[guest].has_open(), "the adapter has enough to do");
+    world.run();
+    world.guests[guest].flush(false);
+    assert!(!world.guests[guest].has_open());
+    world.run();
+    let frames = world.at_station();
+    assert_eq!(frames.iter().filter(|frame| frame[12..14] == [8, 0]).count(), 100);
+    send(&mut world);
+    assert!(!world.guests[guest].has_open(), "it goes by itself again");
+}
+
+#[test]
+fn guests_share_a_wire_by_bytes_however_much_each_sends() {
+    let conditions = Conditions {
+        rate: NonZeroU64::new(1_000_000_000),
+        delay: Duration::from_micros(10),
+        queue_bytes: 32 << 10,
+        ..Conditions::default()
+    };
+    let mut world = World::new(conditions, Moderation::NONE);
+    let guests: Vec<_> =
+        (0..8).map(|last| world.three(&[&format!("10.1.0.{}", 10 + last)])).collect();
+    world.meet([10, 1, 0, 10]);
+    let mut came = [0_usize; 8];
+    for _ in 0..2000 {
+        for (at, guest) in guests.iter().enumerate() {
+            let from = format!("10.1.0.{}", 10 + at);
+            // The first sends long packets, and as many as it can; the others short ones.
+            let packet = packet(&from, "10.1.0.2", if at == 0 { 1400 } else { 300 });
+            for _ in 0..if at == 0 { 100 } else { 20 } {
+                let write = |target: &mut [u8]| target[14..].copy_from_slice(&packet);
+                let bytes = (Offload::NONE, 14 + packet.len());
+                let hop = Some(ip("10.1.0.2"));
+                let _ = world.guests[*guest].send(world.now, 0, bytes, hop, write);
+            }
+        }
+        world.run();
+        world.now += 100 * US;
+        for frame in world.at_station() {
+            if frame[12..14] == [8, 0] {
+                came[usize::from(frame[29]) - 10] += frame.len();
+            }
+        }
+    }
+    let all: usize = came.iter().sum();
+    for (at, bytes) in came.iter().enumerate() {
+        let share = 8.0 * *bytes as f64 / all as f64;
+        assert!((0.95..1.05).contains(&share), "guest {at}: {share}");
+    }
+    // 200 ms at 1 Gb/s.
+    assert!(all > 22_000_000, "{all}");
+}
+
+#[test]
+fn urgent_packets_do_not_wait_behind_a_queue_that_is_full() {
+    let conditions = Conditions {
+        rate: NonZeroU64::new(1_000_000_000),
+        queue_bytes: 16 << 10,
+        ..Conditions::default()
+    };
+    let mut world = World::new(conditions, Moderation::NONE);
+    let guest = world.add(Layer::Three, 4);
+    assert_eq!(world.ask(guest, Request::Activate(Layer::Three, None)), Ok(()));
+    assert_eq!(world.ask(guest, Request::AddAddress(ip("10.1.0.1"))), Ok(()));
+    world.meet([10, 1, 0, 1]);
+    let bulk = packet("10.1.0.1", "10.1.0.2", 1400);
+    let urgent = packet("10.1.0.1", "10.1.0.2", 10);
+    let send = |world: &mut World, queue, packet: &[u8]| {
+        let write = |target: &mut [u8]| target[14..].copy_from_slice(packet);
+        let (bytes, hop) = ((Offload::NONE, 14 + packet.len()), Some(ip("10.1.0.2")));
+        world.guests[guest].send(world.now, queue, bytes, hop, write)
+    };
+    // The bulk queue is as full as it can be.
+    while send(&mut world, 3, &bulk).is_ok() {}
+    world.run();
+    send(&mut world, 0, &urgent).unwrap();
+    let sent = world.now;
+    let mut before = 0;
+    for _ in 0..1000 {
+        world.now += 10 * US;
+        world.run();
+        let frames = world.at_station();
+        if frames.iter().any(|frame| frame.len() == 14 + urgent.len()) {
+            break;
+        }
+        before += frames.len();
+    }
+    // What is in the queue of the wire, and the buffer that is being sent: 16 KiB and 44 frames.
+    assert!(
+        world.now - sent < 800 * US && before < 60,
+        "{} us, {before} frames",
+        (world.now - sent) / US
+    );
+}
