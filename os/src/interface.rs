@@ -52,6 +52,16 @@ impl Interface {
         Ok(Interface { socket, index })
     }
 
+    /// The interface called `name` in the namespace of this one.
+    ///
+    /// # Errors
+    /// As [`Interface::find`].
+    pub fn find_beside(&self, name: &str) -> io::Result<Interface> {
+        let socket = self.socket.try_clone()?;
+        let index = netdevice::name_to_index(&socket, name)?;
+        Ok(Interface { socket, index })
+    }
+
     /// The number of the interface in its namespace, which stays.
     pub fn index(&self) -> u32 {
         self.index

@@ -2,6 +2,7 @@
 //!
 //! The socket also has the network card let further MAC addresses through. All of that goes with the socket's descriptor.
 
+use std::cell::Cell;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -40,7 +41,7 @@ const GROUPS: [libc::sock_filter; 4] = [
 pub struct GroupSocket {
     socket: ForkSafeFd,
     index: u32,
-    dropped: u64,
+    dropped: Cell<u64>,
 }
 
 /// A packet that was received.
@@ -88,7 +89,7 @@ impl GroupSocket {
         if bound < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(GroupSocket { socket: ForkSafeFd::new(socket), index, dropped: 0 })
+        Ok(GroupSocket { socket: ForkSafeFd::new(socket), index, dropped: Cell::new(0) })
     }
 
     /// Has the network card let packets to this address through, or no longer. A card that cannot lets all through.
@@ -140,7 +141,7 @@ impl GroupSocket {
     }
 
     /// Packets that were dropped because too many waited, since the socket was opened.
-    pub fn dropped(&mut self) -> u64 {
+    pub fn dropped(&self) -> u64 {
         let mut counted = [0_u32; 2];
         let mut bytes = size_of_val(&counted) as libc::socklen_t;
         if let Some(socket) = self.socket.get() {
@@ -151,10 +152,10 @@ impl GroupSocket {
                 libc::getsockopt(socket, libc::SOL_PACKET, STATISTICS, target, &mut bytes)
             };
             if got == 0 {
-                self.dropped += u64::from(counted[1]);
+                self.dropped.set(self.dropped.get() + u64::from(counted[1]));
             }
         }
-        self.dropped
+        self.dropped.get()
     }
 }
 

@@ -19,6 +19,7 @@
 //! | [`serve`] | the agent's wait, the program's signals and end |
 //! | [`watch`] | noticing that an existing namespace is gone |
 //! | [`wire`] | a wire with faults between two devices |
+//! | [`wires`] | the bodies of an adapter's wire: AF_XDP, macvtap, TAP |
 //!
 //! The reasons are in `docs/design/port.md`.
 
@@ -37,3 +38,4 @@ pub mod serve;
 pub mod setup;
 pub mod watch;
 pub mod wire;
+pub mod wires;
