@@ -11,7 +11,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, makedev, mknodat, openat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, fstat, makedev, mknodat, open, openat, stat, unlinkat,
+};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use thiserror::Error;
@@ -83,7 +85,14 @@ impl OwnNetwork {
     pub fn open_macvtap(&self, index: u32) -> Result<Tap, OwnNetworkError> {
         let path = format!("class/macvtap/tap{index}/dev");
         let (major, minor) = self.device_number(&path).map_err(os("the number of the device"))?;
-        let node = opened_node(major, minor).map_err(|error| match error.kind() {
+        let node = match opened_node(major, minor) {
+            // Without the right to make a node: the kernel's own, where it has one.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                opened_in_dev(index, makedev(major, minor)).map_err(|_| error)
+            }
+            opened => opened,
+        };
+        let node = node.map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => OwnNetworkError::MayNotMakeNode(major, minor),
             _ => OwnNetworkError::Os { what: "the device", error },
         })?;
@@ -126,6 +135,21 @@ fn opened_node(major: u32, minor: u32) -> io::Result<OwnedFd> {
     let opened = openat(&directory, "tap", flags, Mode::empty());
     unlinkat(&directory, "tap", AtFlags::empty())?;
     Ok(opened?)
+}
+
+/// Opens the node that the kernel has made for the interface with this index, if it is that of the device.
+fn opened_in_dev(index: u32, device: u64) -> io::Result<OwnedFd> {
+    let path = format!("/dev/tap{index}");
+    // Not opened before it is known: the interface of another network may have the same index.
+    if stat(&path)?.st_rdev != device {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let node = open(&path, flags, Mode::empty())?;
+    if fstat(&node)?.st_rdev != device {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(node)
 }
 
 fn denied(error: rustix::io::Errno) -> OwnNetworkError {

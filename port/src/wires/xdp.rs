@@ -1,6 +1,10 @@
 //! A wire that is an `AF_XDP` socket beside the kernel.
 //!
 //! Frames to the adapter's addresses do not reach the kernel. Frames to groups go to both: the adapter gets them by a socket of their own.
+//!
+//! The socket gets a frame before the kernel does, as the network card or the other end of a veth has left it. Two offloads do harm there,
+//! and nothing in the frame shows it. A card that takes VLAN tags out leaves a frame that seems to have none ([`XdpWire::loses_tags`]). The
+//! other end of a veth leaves checksums out, unless its offloads are off (`os::offload`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,6 +13,7 @@ use net::lan::frame::{ETHERNET_BYTES, Mac};
 use net::lan::link::FrameInPlace;
 use net::lan::offload::{Checksum, FRAME_BYTES_MAX, Offload, segment};
 use net::osa::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};
+use os::offload::takes_tags_out;
 use os::packet::{GroupPacket, GroupSocket};
 use os::poller::Poller;
 use os::xdp::{Mode, SendXdpError, XdpSocket};
@@ -38,6 +43,7 @@ pub struct XdpWire {
     /// When frames to groups are asked for next.
     groups_ns: u64,
     due: Option<u64>,
+    loses_tags: bool,
 }
 
 impl XdpWire {
@@ -68,12 +74,19 @@ impl XdpWire {
             segment: Vec::new(),
             groups_ns: 0,
             due: None,
+            loses_tags: takes_tags_out(interface).unwrap_or(false),
         })
     }
 
     /// Returns true if the network card reads and writes the wire's memory itself; otherwise the kernel copies.
     pub fn is_zero_copy(&self) -> bool {
         self.socket.is_zero_copy()
+    }
+
+    /// Returns true if the interface took VLAN tags out of frames when the wire was opened: a frame of a VLAN comes as if it were of none.
+    /// `ethtool -K INTERFACE rxvlan off` ends that.
+    pub fn loses_tags(&self) -> bool {
+        self.loses_tags
     }
 
     /// Where the kernel takes the frames.
