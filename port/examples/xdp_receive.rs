@@ -1,7 +1,9 @@
 //! Measures what it costs to receive frames of 64 bytes by an `AF_XDP` wire: from one end of a veth to the other, in networks of
 //! this program's own. The sender is on processor 0, the receiver on processor 1. Needs root.
 //!
-//! `cargo run --release --package siga-port --example xdp_receive [SECONDS]`
+//! `cargo run --release --package siga-port --example xdp_receive [SECONDS [PAUSE_US]]`
+//!
+//! With a pause the receiver polls that often only, as one that has other things to do, and finds more at once.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
@@ -22,15 +24,16 @@ const FRAME_BYTES: usize = 64;
 const BATCH: usize = 64;
 
 fn main() {
-    let seconds = std::env::args().nth(1).and_then(|seconds| seconds.parse().ok()).unwrap_or(2);
+    let number = |at| std::env::args().nth(at).and_then(|number| number.parse().ok());
+    let (seconds, pause_us) = (number(1).unwrap_or(2), number(2).unwrap_or(0));
     let measured = OwnNetwork::make(|| {
-        measure(Duration::from_secs(seconds));
+        measure(Duration::from_secs(seconds), Duration::from_micros(pause_us));
         Ok(())
     });
     measured.expect("a network");
 }
 
-fn measure(time: Duration) {
+fn measure(time: Duration, pause: Duration) {
     let (there, ()) = OwnNetwork::make(|| Ok(())).expect("a network");
     let mut links = Links::open().expect("netlink");
     links.add_veth("siga0", "peer0", there.as_fd()).expect("a veth");
@@ -61,7 +64,12 @@ fn measure(time: Duration) {
                 frames += received as u64;
                 batches += 1;
             }
+            let next = now + pause.as_nanos() as u64;
             now = then;
+            while now < next {
+                std::hint::spin_loop();
+                now = now_ns();
+            }
         }
         let thread = thread_ns() - start_thread;
         ends.store(true, Ordering::Relaxed);

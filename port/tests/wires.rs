@@ -1,6 +1,6 @@
 //! Wires at interfaces of networks that the tests make: what comes, what does not come, and what stays behind.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
@@ -21,7 +21,7 @@ use os::processor::now_ns;
 use os::storage::{Borrowed, Storage, StorageOptions};
 use os::xdp::{Mode, XdpOptions};
 use port::link::{Address, LinkReport, Links};
-use port::wires::{OpenWireError, WireKind, WireOptions, XdpWire, open};
+use port::wires::{MACVTAP_ADDRESSES_MAX, OpenWireError, WireKind, WireOptions, XdpWire, open};
 
 /// The kernel's interface, and the interface at the other end of the cable.
 const HERE: &str = "siga0";
@@ -344,6 +344,28 @@ fn address_of_a_guest_is_added_and_removed() {
             assert_eq!(dropped, 0);
         });
     }
+}
+
+#[test]
+fn macvtap_wire_has_a_bounded_number_of_addresses() {
+    in_network("many addresses", || {
+        let cable = Cable::make(1500);
+        let Some(mut wire) = opened(WireKind::Macvtap, Mode::Native) else { return };
+        let guest = |number: usize| Mac([2, 0, 0, 0, 2, number as u8]);
+        for number in 1..MACVTAP_ADDRESSES_MAX {
+            wire.add_address(guest(number)).unwrap();
+        }
+        let refused = wire.add_address(guest(MACVTAP_ADDRESSES_MAX)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::QuotaExceeded);
+        wire.remove_address(guest(1));
+        wire.add_address(guest(MACVTAP_ADDRESSES_MAX)).unwrap();
+        let there = cable.socket_there();
+        cable.inside(|| neighbour(THERE, GUEST_IP, guest(MACVTAP_ADDRESSES_MAX)));
+        there.send_to(b"last", (GUEST_IP, PORT)).unwrap();
+        let last = |frames: &Frames| datagrams(frames, guest(MACVTAP_ADDRESSES_MAX)).len() == 1;
+        assert!(last(&receive_until(&mut *wire, LONG, last)));
+        let _ = wire.look();
+    });
 }
 
 #[test]
