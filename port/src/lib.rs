@@ -21,7 +21,7 @@
 //! | [`wire`] | a wire with faults between two devices |
 //! | [`wires`] | the bodies of an adapter's wire: AF_XDP, macvtap, TAP |
 //!
-//! The reasons are in `docs/design/port.md`.
+//! The reasons are in `docs/design/port.md`, those of the last in `docs/design/wires.md`.
 
 pub mod adopted;
 pub mod agent;
