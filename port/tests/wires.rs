@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use net::lan::frame::{ETHERNET_BYTES, Mac, destination};
 use net::lan::link::FrameInPlace;
-use net::lan::offload::{Checksum, Offload, complete_checksum};
+use net::lan::offload::{Checksum, Kind, Offload, Segmentation, complete_checksum};
 use net::osa::wire::{Carrier, NotSent, Wire};
 use os::foreign::Foreign;
 use os::interface::Interface;
@@ -208,9 +208,7 @@ fn frame_to(to: Mac, to_ip: Ipv4Addr, data: &[u8]) -> Vec<u8> {
     frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
     frame.extend(ADAPTER_IP.octets());
     frame.extend(to_ip.octets());
-    let sum: u32 =
-        frame[14..34].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    let sum = !sum(&frame[14..34]);
     frame[24..26].copy_from_slice(&sum.to_be_bytes());
     frame.extend(PORT.to_be_bytes());
     frame.extend(PORT.to_be_bytes());
@@ -746,16 +744,26 @@ fn tags_of_a_vlan_are_beside_the_frame() {
     });
 }
 
+/// The sum over words of 16 bits.
+fn sum(bytes: &[u8]) -> u16 {
+    let low = |word: &[u8]| word.get(1).map_or(0, |low| u64::from(*low));
+    let words = bytes.chunks(2).map(|word| u64::from(word[0]) << 8 | low(word));
+    let mut sum = words.sum::<u64>();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// The sum over the pseudo-header of a datagram.
+fn pseudo_sum(frame: &[u8]) -> u16 {
+    let bytes = (frame.len() - 34) as u16;
+    sum(&[&frame[26..34], &[0, 17], &bytes.to_be_bytes()].concat())
+}
+
 /// The sum over a datagram, its pseudo-header and its checksum, which is all ones if it is right.
-fn sum(frame: &[u8]) -> u16 {
-    let bytes = frame.len() - 34;
-    let pseudo = [&frame[26..34], &[0, 17], &(bytes as u16).to_be_bytes(), &frame[34..]].concat();
-    let words = pseudo
-        .chunks(2)
-        .map(|word| u64::from(word[0]) << 8 | word.get(1).map_or(0, |low| u64::from(*low)));
-    let sum = words.sum::<u64>();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    ((sum & 0xffff) + (sum >> 16)) as u16
+fn whole_sum(frame: &[u8]) -> u16 {
+    sum(&[&pseudo_sum(frame).to_be_bytes(), &frame[34..]].concat())
 }
 
 #[test]
@@ -775,25 +783,38 @@ fn checksums_that_the_kernel_leaves_out_are_beside_the_frame_or_in_it() {
             let is_partial = matches!(offload.checksum, Checksum::Partial { .. });
             assert_eq!(is_partial, wire.capabilities().completes_checksums);
             complete_checksum(offload.checksum, &mut frame);
-            assert_eq!(sum(&frame), 0xffff, "{kind} {mode:?}");
+            assert_eq!(whole_sum(&frame), 0xffff, "{kind} {mode:?}");
             // What the adapter leaves out is refused, or completed.
             let mut frame = frame_to(THERE_MAC, THERE_IP, b"incomplete");
             let checksum = Checksum::Partial { start: 34, at: 6 };
-            let pseudo = [&frame[26..34], &[0, 17, 0, 18]].concat();
-            let sum = pseudo
-                .chunks(2)
-                .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]))
-                .sum::<u32>();
-            frame[40..42].copy_from_slice(&(((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+            let pseudo = pseudo_sum(&frame);
+            frame[40..42].copy_from_slice(&pseudo.to_be_bytes());
             let offload = Offload { checksum, ..Offload::NONE };
             let sent = wire.send(now_ns(), &FrameInPlace { offload, start: &frame, rest: None });
             if kind == WireKind::Xdp {
                 assert_eq!(sent, Err(NotSent::Dropped));
                 assert_eq!(wire.counters().dropped_unsent, 1);
-            } else {
-                sent.unwrap();
-                let mut buffer = [0; 100];
-                assert_eq!(there.recv_from(&mut buffer).unwrap().0, 10);
+                return;
+            }
+            sent.unwrap();
+            let mut buffer = [0; 300];
+            assert_eq!(there.recv_from(&mut buffer).unwrap().0, 10);
+            // So are segments: datagrams of 100 bytes, in one frame.
+            let mut frame = frame_to(THERE_MAC, THERE_IP, &numbered(0, 250));
+            let pseudo = pseudo_sum(&frame);
+            frame[40..42].copy_from_slice(&pseudo.to_be_bytes());
+            let segmentation = Some(Segmentation {
+                kind: Kind::Udp,
+                congestion: false,
+                header_bytes: 42,
+                segment_bytes: 100,
+            });
+            let offload = Offload { checksum, segmentation, vlan: None };
+            assert!(wire.capabilities().cuts_segments);
+            wire.send(now_ns(), &FrameInPlace { offload, start: &frame, rest: None }).unwrap();
+            for (start, bytes) in [(0, 100), (100, 100), (200, 50)] {
+                assert_eq!(there.recv_from(&mut buffer).unwrap().0, bytes);
+                assert_eq!(buffer[..bytes], numbered(0, 250)[start..start + bytes]);
             }
         });
     }
