@@ -499,9 +499,7 @@ impl Queue {
             wake_to_receive(&self.socket);
         }
     }
-}
 
-impl Queue {
     /// Keeps a piece of a packet until all are there.
     fn keep(&mut self, piece: &[u8]) {
         self.pieces += 1;
