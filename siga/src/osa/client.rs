@@ -17,7 +17,7 @@ use net::osa::control::{Port, Refused, Request, Stopped};
 use net::osa::device::{INPUTS_MAX, OUTPUTS_MAX};
 use net::osa::interface::{Counters, Interface, News, State};
 use net::osa::packet::{FRAME_BYTES_MAX, Layer};
-use net::tcpip::Unsent;
+use net::tcpip::{Prefix, Unsent};
 use os::poller::Sleeper;
 use os::processor::now_ns;
 use os::words::Words;
@@ -41,7 +41,7 @@ const REFUSALS_MAX: usize = 64;
 pub struct OsaOptions {
     /// By which addresses the adapter gives frames to the device: of IP unless set.
     pub layer: Layer,
-    /// In layer 2, the MAC address. Without one the adapter makes one.
+    /// In layer 2, the MAC address. Without one the device has one by chance.
     pub mac: Option<Mac>,
     /// Output queues: 1, or 4, of which the type of service of a packet, or the priority of its VLAN, chooses. 4 unless set.
     pub outputs: usize,
@@ -169,6 +169,7 @@ pub struct Osa {
     pub(super) options: OsaOptions,
     /// What every device of this is to have.
     registered: Vec<Request>,
+    networks: Vec<Prefix>,
     pub(super) connecting: Connecting,
     pub(super) why: String,
     /// Keeps the path in the host's accounts.
@@ -206,6 +207,14 @@ impl Osa {
             return Err(OpenOsaError::Buffers(buffers_max));
         }
         let adapter = adapter.parse()?;
+        let mut options = *options;
+        if options.layer == Layer::Two && options.mac.is_none() {
+            let mut mac = [0; 6];
+            os::random::fill(&mut mac)?;
+            // Of one station, and administered here.
+            mac[0] = mac[0] & !1 | 2;
+            options.mac = Some(Mac(mac));
+        }
         let mut waiter = Waiter::new(options.wait)?;
         guest.follow_hosts();
         let guest = waiter.add(Occupant::Guest(Box::new(guest)))?;
@@ -215,8 +224,9 @@ impl Osa {
             guest,
             device: None,
             adapter,
-            options: *options,
+            options,
             registered: Vec::new(),
+            networks: Vec::new(),
             connecting: Connecting::default(),
             why: "it was not asked yet".to_owned(),
             membership: None,
@@ -302,6 +312,7 @@ impl Osa {
             while self.interface().is_none_or(|end| end.found().is_none())
                 && self.next_frame().is_some()
             {}
+            self.take_news(now);
             if let Some((request, why)) = self.refused.first().copied() {
                 return Err(OpenOsaError::Refused { adapter: self.adapter, request, why });
             }
@@ -362,6 +373,31 @@ impl Osa {
             _ => None,
         };
         self.registered.iter().filter_map(address).collect()
+    }
+
+    /// Gives the device an address of IP, in a network of so many leading bits, whose hosts are reached without a router.
+    pub fn add_address(&mut self, address: IpAddr, prefix_bits: u8) {
+        self.register(Request::AddAddress(address));
+        let network = Prefix::of(address, prefix_bits);
+        self.networks.extend(network.filter(|network| !self.networks.contains(network)));
+    }
+
+    /// The networks of its addresses.
+    pub fn networks(&self) -> &[Prefix] {
+        &self.networks
+    }
+
+    /// The VLAN of its packets, if it was registered for one.
+    pub fn vlan(&self) -> Option<u16> {
+        self.registered.iter().find_map(|request| match request {
+            Request::AddVlan(vlan) => Some(*vlan),
+            _ => None,
+        })
+    }
+
+    /// In layer 2, the MAC address that it asks for.
+    pub fn own_mac(&self) -> Option<Mac> {
+        self.options.mac
     }
 
     /// The next request that the adapter has refused.
