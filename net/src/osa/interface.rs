@@ -246,7 +246,14 @@ impl Interface {
         }
         let header = Header::new(self.layer, bytes, offload, next_hop);
         let room = if *is_packing { Room::Whole } else { Room::One };
-        let put = output.put(now, &header, room, write);
+        let layer = self.layer;
+        let put = output.put(now, &header, room, |target| {
+            write(target);
+            // What is left to do for a frame is checked against its type.
+            if layer == Layer::Three && target.len() > ETHERNET_BYTES {
+                crate::tcpip::set_kind(target);
+            }
+        });
         let closed = match put {
             Ok(()) if !*is_packing => output.close().map(drop),
             // A buffer that is not taken is still being filled: its packet has been sent.

@@ -85,12 +85,14 @@ impl Osa {
 
     fn refused(&mut self, now: u64, error: &ConnectError) {
         self.why = match error {
-            ConnectError::Refused { problem: Problem::Refused, data } => match NotOpened::parse(data) {
-                Some(NotOpened::NotAllowed) => "it gives this guest no device".to_owned(),
-                Some(NotOpened::Full) => "it has as many devices as it may have".to_owned(),
-                Some(NotOpened::Unfit) => "it has no such devices".to_owned(),
-                None => "the guest of this name serves no adapter".to_owned(),
-            },
+            ConnectError::Refused { problem: Problem::Refused, data } => {
+                match NotOpened::parse(data) {
+                    Some(NotOpened::NotAllowed) => "it gives this guest no device".to_owned(),
+                    Some(NotOpened::Full) => "it has as many devices as it may have".to_owned(),
+                    Some(NotOpened::Unfit) => "it has no such devices".to_owned(),
+                    None => "the guest of this name serves no adapter".to_owned(),
+                }
+            }
             error => error.to_string(),
         };
         self.connecting.lost(now);

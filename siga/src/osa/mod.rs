@@ -22,7 +22,7 @@ mod connecting;
 mod server;
 mod waits;
 
-pub use client::{Osa, OsaOptions, OsaState, OpenOsaError};
+pub use client::{OpenOsaError, Osa, OsaOptions, OsaState};
 pub use net::osa::adapter::{Counters, Moderation};
 pub use net::osa::buffer::QueueCounters;
 pub use net::osa::control::{Port, Refused, Request, Router, Stopped};

@@ -3,9 +3,9 @@
 use std::os::fd::BorrowedFd;
 
 use fabric::path::Counter;
+use net::osa::buffer::{Reading, Writing};
 use net::osa::device::Device;
 use net::osa::interface::Interface;
-use net::osa::buffer::{Reading, Writing};
 use os::doorbell::Listen;
 
 use crate::waiter::Member;

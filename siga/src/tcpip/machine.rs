@@ -28,7 +28,7 @@ use self::sockets::Sockets;
 pub use self::sockets::{MachineListener, MachineStream};
 use self::turns::{Asked, Begun, LOOKS_PER_POLL, TURNS_NS_MAX, TURNS_PER_POLL, Turns};
 use super::driver::{Placement, StackDriver};
-use super::lans::{Lans, Links, LansSleeper, Rang};
+use super::lans::{Lans, LansSleeper, Links, Rang};
 use super::own::Own;
 use super::routing::Routing;
 use super::stack::{StackOptions, engine};
