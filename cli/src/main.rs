@@ -23,6 +23,7 @@ mod output;
 mod peer;
 mod present;
 mod processors;
+mod pstats;
 mod query;
 mod receive;
 mod reported;
@@ -68,6 +69,7 @@ enum Command {
     Route(route::Arguments),
     Gateway(gateway::Arguments),
     Tcpip(tcpip::Arguments),
+    Pstats(pstats::Arguments),
     Query(query::Arguments),
     Set(set::Arguments),
     Audit(audit::Arguments),
@@ -112,6 +114,7 @@ fn main() -> std::process::ExitCode {
         Command::Route(arguments) => route::run(&arguments),
         Command::Gateway(arguments) => gateway::run(&arguments),
         Command::Tcpip(arguments) => tcpip::run(&arguments),
+        Command::Pstats(arguments) => pstats::run(&arguments),
         Command::Query(arguments) => query::run(&arguments),
         Command::Set(arguments) => set::run(&arguments),
         Command::Audit(arguments) => audit::run(&arguments),

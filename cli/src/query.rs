@@ -1,5 +1,6 @@
-//! `siga query`: guests, paths, LANs, lines, stacks, volumes, subchannels and limits.
+//! `siga query`: guests, paths, LANs, lines, stacks, adapters, volumes, subchannels and limits.
 
+mod adapters;
 mod lans;
 mod lines;
 mod stacks;
@@ -17,6 +18,7 @@ use host::report::{
 use siga::error::Violation;
 use siga::host::Observer;
 
+use self::adapters::{print_adapters, queues as data_queues};
 use self::lans::{members, print_lans};
 use self::lines::{lines, print_lines};
 use self::stacks::{drivers, print_stacks};
@@ -57,6 +59,10 @@ pub enum Subject {
     Line,
     /// TCP/IP stacks of members and TCPIP machines: clients, interfaces, routes, neighbours, the drivers of LANs with rates over half a second, connections, sockets, buffers, counters by reason
     Tcpip,
+    /// The adapters and the devices that guests have on them: packets and bytes, also as rates over half a second, packets in a buffer, processor time of the adapters
+    Osa,
+    /// The queues of these devices: buffers by state, packets and bytes in a buffer, SIGA and interrupts, polls, unproductive wake-ups, packets for which there was no buffer
+    Qdio,
     /// The volumes that guests serve, with their state and the use of their cache, and their devices: who may open which cylinders
     Dasd,
     /// The limits, with their owners: how much each has and may have, how often more was refused, which setting changes it
@@ -141,6 +147,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
                 print_stacks(&report, &drivers)?;
                 &[]
             }
+            Subject::Osa => {
+                thread::sleep(RATE_TIME);
+                print_adapters(&report, &observer.query().map_err(Outcome::no)?)?;
+                &[]
+            }
+            Subject::Qdio => &[data_queues(&report)],
             Subject::Dasd => &[volumes(units), devices(units)],
             Subject::Channel => &[channel_paths(units), subchannels(units)],
             Subject::Limits => &[limits(&report.limits)],
@@ -180,6 +192,7 @@ fn part(report: &SystemReport, subjects: &[Subject]) -> Result<serde_json::Value
         Subject::Lan => &["lans"],
         Subject::Tcpip => &["lans", "stacks"],
         Subject::Line => &["lines"],
+        Subject::Osa | Subject::Qdio => &["adapters"],
         Subject::Dasd | Subject::Channel => &["control_units"],
         Subject::Limits => &["limits"],
     });

@@ -2,6 +2,7 @@
 //!
 //! The host reads states and counters from the boards of guests, without their help and while they run.
 
+mod adapter;
 mod control_unit;
 mod line;
 mod path;
@@ -13,6 +14,8 @@ use std::fmt;
 use fabric::control::Scope;
 use serde::{Deserialize, Serialize};
 
+pub use self::adapter::{AdapterReport, DataDeviceReport, DataQueueReport};
+pub(crate) use self::adapter::{Side, device};
 pub use self::control_unit::{
     ChannelPathReport, ControlUnitReport, ControlUnitUserReport, DamagedTrackReport, DeviceReport,
     SubchannelReport, VolumeReading, VolumeReport, VolumeState, VolumeSync, VolumeWriting,
@@ -53,6 +56,9 @@ pub struct SystemReport {
     /// The lines that the system file describes, in its order.
     #[serde(default)]
     pub lines: Vec<LineReport>,
+    /// The adapters that guests have devices on, by the guests that serve them.
+    #[serde(default)]
+    pub adapters: Vec<AdapterReport>,
     /// The control units, by the guests that they are.
     #[serde(default)]
     pub control_units: Vec<ControlUnitReport>,

@@ -17,7 +17,7 @@ pub mod board;
 pub mod lan;
 #[cfg(not(loom))]
 pub mod links;
-#[cfg(all(feature = "tcpip", not(loom)))]
+#[cfg(not(loom))]
 pub mod osa;
 #[cfg(all(feature = "tcpip", not(loom)))]
 pub mod tcpip;

@@ -1,6 +1,6 @@
 //! Reports for observers: guests, paths, limits, and the buffers of a path.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 
 use fabric::control::{Kind, Limit, Owner, PENDING_MAX, Problem, Reply};
@@ -12,8 +12,9 @@ use os::storage::{Storage, StorageOptions};
 
 use super::{Answer, End, Host, OBSERVERS_MAX, PathRecord, Refused, State, resources, volumes};
 use crate::report::{
-    self, AuditReport, DriverReport, GuestReport, GuestStackReport, LanReport, LimitReport,
-    LineEndReport, LineReport, LineState, PathReport, PathState, StackReport, SystemReport,
+    self, AdapterReport, AuditReport, DriverReport, GuestReport, GuestStackReport, LanReport,
+    LimitReport, LineEndReport, LineReport, LineState, PathReport, PathState, StackReport,
+    SystemReport,
 };
 use crate::system::line::{LineKind, LineRule, server};
 
@@ -99,9 +100,35 @@ impl Host {
             lans,
             stacks,
             lines: self.system.lines.iter().map(|line| self.report_line(line)).collect(),
+            adapters: self.report_adapters(),
             control_units,
             limits,
         }
+    }
+
+    /// The adapters, by the paths of devices.
+    fn report_adapters(&self) -> Vec<AdapterReport> {
+        let mut adapters: BTreeMap<Name, AdapterReport> = BTreeMap::new();
+        for (path, record) in &self.paths {
+            let PathRecord { from, to, .. } = record;
+            if record.kind != Kind::OSA || !matches!(record.state, State::Joined) {
+                continue;
+            }
+            let (Some(guest), Some(adapter)) = (&from.board, &to.board) else { continue };
+            let guest = report::Side { board: &guest.words, shape: from.shape };
+            let adapter = report::Side { board: &adapter.words, shape: to.shape };
+            let (device, [cpu_ns, spinning_ns]) =
+                report::device((from.guest.to_string(), *path), guest, adapter);
+            let of = adapters.entry(to.guest).or_insert_with(|| AdapterReport {
+                adapter: to.guest.to_string(),
+                cpu_ns,
+                spinning_ns,
+                devices: Vec::new(),
+            });
+            (of.cpu_ns, of.spinning_ns) = (of.cpu_ns.max(cpu_ns), of.spinning_ns.max(spinning_ns));
+            of.devices.push(device);
+        }
+        adapters.into_values().collect()
     }
 
     /// A line, and the drivers at its ends if both show that it is up.

@@ -15,6 +15,7 @@ use fabric::path::Halves;
 
 use super::buffer::{NotPut, QueueCounters, Reading, Walk, Writing};
 use super::control::{Record, Stopped, What};
+use super::gauge;
 use super::packet::Layer;
 use crate::lan::frame::Mac;
 
@@ -225,21 +226,24 @@ impl Device {
             || !self.told.is_empty() && self.inputs[0].sender().is_ready()
     }
 
-    /// Shows observers of the path what was counted of each queue: packets, their bytes, packets for which there was no buffer, and in the first queue
-    /// packets dropped.
-    pub fn show(&mut self) {
+    /// Shows observers of the path what was counted of each queue, and the processor time of the adapter: all of it, and of that what found nothing.
+    pub fn show(&mut self, cpu_ns: u64, spinning_ns: u64) {
         let dropped = self.drops.all();
         for (queue, input) in self.inputs.iter_mut().enumerate() {
             let QueueCounters { packets, bytes, exhausted, .. } = *input.counters();
-            let levels = [packets, bytes, exhausted, if queue == 0 { dropped } else { 0 }];
-            for (gauge, level) in levels.into_iter().enumerate() {
-                input.sender().show(gauge, level);
-            }
+            let sender = input.sender();
+            sender.show(gauge::PACKETS, packets);
+            sender.show(gauge::BYTES, bytes);
+            sender.show(gauge::EXHAUSTED, exhausted);
+            sender.show(gauge::DROPPED, if queue == 0 { dropped } else { 0 });
         }
-        for output in &mut self.outputs {
+        for (queue, output) in self.outputs.iter_mut().enumerate() {
             let QueueCounters { packets, bytes, .. } = *output.counters();
-            output.receiver().show(0, packets);
-            output.receiver().show(1, bytes);
+            let receiver = output.receiver();
+            receiver.show(gauge::PACKETS, packets);
+            receiver.show(gauge::BYTES, bytes);
+            receiver.show(gauge::CPU_NS, if queue == 0 { cpu_ns } else { 0 });
+            receiver.show(gauge::SPINNING_NS, if queue == 0 { spinning_ns } else { 0 });
         }
     }
 

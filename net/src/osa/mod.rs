@@ -1,14 +1,35 @@
 //! OSA adapters: several guests on the port of one network interface, by queued direct I/O.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`packet`] | packets in a buffer, behind headers of 32 bytes |
+//! | [`buffer`] | filling buffers and emptying them, at either end |
+//! | [`control`] | what a guest asks, and the adapter answers and tells |
+//! | `interface` | a data device, as its guest has it; with the feature `tcpip` |
+//! | `device` | the same, as the adapter has it; with that feature |
+//! | `adapter` | the devices of several guests in front of one wire; with the same feature |
+//! | `router` | which device a frame is for |
+//! | [`wire`] | what a port is connected to |
+//! | [`memory`] | a wire in memory |
+//! | [`gauge`] | what observers see |
+//!
+//! Nothing here has a thread or a clock. The reasons are in `docs/design/osa.md`.
 
+// Adapter and guest share code with the stack: neighbours, and the types of packets.
+#[cfg(feature = "tcpip")]
 pub mod adapter;
 pub mod buffer;
 pub mod control;
+#[cfg(feature = "tcpip")]
 pub mod device;
+pub mod gauge;
+#[cfg(feature = "tcpip")]
 pub mod interface;
 pub mod memory;
 pub mod packet;
+#[cfg(feature = "tcpip")]
 mod router;
 pub mod wire;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "tcpip"))]
 mod tests;

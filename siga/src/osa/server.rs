@@ -42,8 +42,8 @@ const ADAPTIVE_NS: u64 = SPIN_NS_MAX / 2;
 /// Members that are served before the wire is polled again.
 const MEMBERS_PER_POLL: usize = 64;
 
-/// How often memory that was not used is given back.
-const TEND_NS: u64 = 1_000_000_000;
+/// How often observers are shown what was counted.
+const TEND_NS: u64 = 250_000_000;
 
 /// Letters in a refusal.
 const LETTERS: [u8; 7] = *b"SIGAOSA";
@@ -592,11 +592,12 @@ impl Server {
 
     /// Shows observers what was counted, in the gauges of the paths.
     fn show(&mut self) {
+        let cpu_ns = thread_ns();
         for number in 0..self.devices.len() {
             let Server { waiter, devices, .. } = self;
             let mut ends = Devices { waiter, keys: devices };
             let Some(device) = ends.device(number) else { continue };
-            device.show();
+            device.show(cpu_ns, self.spinning.ns());
         }
     }
 }
