@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use proof::hostile::{
     alone, appc_peer, control_protocol_guest, control_protocol_host, disk_guest, disk_units,
-    disk_volume, doorbell_abuse, iucv_peer, lan_peer, lan_registration, line_messages, port_frames,
-    profile_import, reader_scribble, reader_scribble_meanwhile, tcpip_client, tcpip_conversation,
-    tcpip_frames, tcpip_service, writer_scribble, writer_scribble_meanwhile,
+    disk_volume, doorbell_abuse, iucv_peer, lan_peer, lan_registration, line_messages, osa_adapter,
+    port_frames, profile_import, reader_scribble, reader_scribble_meanwhile, tcpip_client,
+    tcpip_conversation, tcpip_frames, tcpip_service, writer_scribble, writer_scribble_meanwhile,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ type Body = fn(&[u8]);
 
 #[test]
 fn what_the_fuzzer_has_found_does_no_harm() {
-    let bodies: [(&str, Body); 19] = [
+    let bodies: [(&str, Body); 20] = [
         ("reader_scribble", reader_scribble),
         ("writer_scribble", writer_scribble),
         ("doorbell_abuse", doorbell_abuse),
@@ -38,6 +38,7 @@ fn what_the_fuzzer_has_found_does_no_harm() {
         ("tcpip_service", tcpip_service),
         ("tcpip_client", tcpip_client),
         ("line_messages", line_messages),
+        ("osa_adapter", osa_adapter),
         ("disk_guest", disk_guest),
         ("disk_units", disk_units),
         ("disk_volume", disk_volume),
@@ -134,6 +135,11 @@ proptest! {
     #[test]
     fn line_driver_is_not_harmed_by_a_partner_that_sends_asks_and_answers_anything(program in program()) {
         line_messages(&program);
+    }
+
+    #[test]
+    fn adapter_and_honest_guests_are_not_harmed_by_a_guest_and_a_wire_that_bring_anything(program in program()) {
+        osa_adapter(&program);
     }
 
     #[test]

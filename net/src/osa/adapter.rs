@@ -432,7 +432,7 @@ impl Core {
             return self.router.of_mac(to);
         }
         let (_, address, _) = ip_of(frame)?;
-        self.router.of_address(address).or_else(|| self.router.of_others())
+        self.router.of_packet(address)
     }
 
     /// Gives a frame to all devices that want it, but for the one that has sent it. Returns true if there were any.
@@ -1154,7 +1154,7 @@ impl Core {
                 self.router.add(number, layer);
                 for address in device.addresses.clone() {
                     // Another guest may have taken it while the device was halted.
-                    if !self.router.add_address(address, number) {
+                    if !self.router.add_address(address, number, layer) {
                         device.addresses.retain(|one| *one != address);
                     }
                 }
@@ -1240,7 +1240,7 @@ impl Core {
         if device.addresses.len() >= REGISTERED_MAX {
             return Err(Refused::Full);
         }
-        if !self.router.add_address(address, number) {
+        if !self.router.add_address(address, number, device.layer) {
             return Err(Refused::Taken);
         }
         if self.listen_neighbours(wire, address).is_err() {

@@ -14,7 +14,7 @@ use crate::lan::frame::Mac;
 #[derive(Debug, Default)]
 pub(super) struct Router {
     macs: HashMap<Mac, usize>,
-    addresses: HashMap<IpAddr, usize>,
+    addresses: HashMap<IpAddr, (usize, Layer)>,
     /// Members of groups, by the MAC address of the group.
     groups: HashMap<Mac, Vec<usize>>,
     /// Active devices.
@@ -53,7 +53,7 @@ impl Router {
         self.two.retain(|one| *one != device);
         self.three.retain(|one| *one != device);
         self.macs.retain(|_, one| *one != device);
-        self.addresses.retain(|_, one| *one != device);
+        self.addresses.retain(|_, (one, _)| *one != device);
         self.groups.retain(|_, members| {
             members.retain(|one| *one != device);
             !members.is_empty()
@@ -66,9 +66,14 @@ impl Router {
         *self.macs.entry(mac).or_insert(device) == device
     }
 
-    /// Registers an address. False: another device has it.
-    pub(super) fn add_address(&mut self, address: IpAddr, device: usize) -> bool {
-        *self.addresses.entry(address).or_insert(device) == device
+    /// Registers an address of a device of this layer. False: another device has it.
+    pub(super) fn add_address(&mut self, address: IpAddr, device: usize, layer: Layer) -> bool {
+        let (owner, of_layer) = self.addresses.entry(address).or_insert((device, layer));
+        let is_own = *owner == device;
+        if is_own {
+            *of_layer = layer;
+        }
+        is_own
     }
 
     pub(super) fn remove_address(&mut self, address: IpAddr) {
@@ -121,7 +126,17 @@ impl Router {
     /// The device that has an address.
     #[inline]
     pub(super) fn of_address(&self, address: IpAddr) -> Option<usize> {
-        self.addresses.get(&address).copied()
+        self.addresses.get(&address).map(|(device, _)| *device)
+    }
+
+    /// The device that gets packets to an address: of layer 3, or the router. In layer 2 an address is registered so that nobody else takes it.
+    #[inline]
+    pub(super) fn of_packet(&self, to: IpAddr) -> Option<usize> {
+        match self.addresses.get(&to) {
+            Some((device, Layer::Three)) => Some(*device),
+            Some((_, Layer::Two)) => None,
+            None => self.primary.or(self.secondary),
+        }
     }
 
     /// The device that gets what is for nobody.
@@ -165,8 +180,11 @@ mod tests {
     #[test]
     fn addresses_have_one_device_and_others_go_to_the_primary_router() {
         let mut router = Router::default();
-        assert!(router.add_address(ip("10.1.0.1"), 3) && router.add_address(ip("10.1.0.1"), 3));
-        assert!(!router.add_address(ip("10.1.0.1"), 4));
+        assert!(
+            router.add_address(ip("10.1.0.1"), 3, Layer::Three)
+                && router.add_address(ip("10.1.0.1"), 3, Layer::Three)
+        );
+        assert!(!router.add_address(ip("10.1.0.1"), 4, Layer::Three));
         assert_eq!(router.of_address(ip("10.1.0.1")), Some(3));
         assert_eq!(router.of_others(), None);
         assert!(router.set_role(4, Role::Secondary));
@@ -201,7 +219,7 @@ mod tests {
     fn nearest_address_is_of_the_same_network() {
         let mut router = Router::default();
         for address in ["10.1.0.1", "10.2.0.1", "fd00::1"] {
-            router.add_address(ip(address), 0);
+            router.add_address(ip(address), 0, Layer::Three);
         }
         assert_eq!(router.nearest(ip("10.2.0.9")), Some(ip("10.2.0.1")));
         assert_eq!(router.nearest(ip("fd00::9")), Some(ip("fd00::1")));

@@ -5,6 +5,7 @@
 //! outside lent storage, a descriptor or a mapping left over, memory beyond the terms, or an effect on the
 //! second path.
 
+mod adapter;
 mod cable;
 mod conversing;
 mod disk;
@@ -37,6 +38,7 @@ use std::time::{Duration, Instant};
 
 use fabric::path::{PAGE_BYTES, Terms};
 
+pub use adapter::osa_adapter;
 pub use conversing::iucv_peer;
 pub use disk::{disk_guest, disk_units, disk_volume};
 pub use doorbell::doorbell_abuse;
