@@ -36,13 +36,23 @@ impl Mapping {
         bytes: usize,
         access: Access,
     ) -> io::Result<Mapping> {
+        Mapping::shared_at(descriptor, 0, bytes, access)
+    }
+
+    /// Maps `bytes` of `descriptor` from `offset` on, shared with everybody who maps it too.
+    pub(crate) fn shared_at(
+        descriptor: BorrowedFd<'_>,
+        offset: u64,
+        bytes: usize,
+        access: Access,
+    ) -> io::Result<Mapping> {
         let protection = match access {
             Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
             Access::ReadOnly => ProtFlags::READ,
         };
         // SAFETY: the kernel chooses an address that is free, so no other object is touched.
         let base = unsafe {
-            mm::mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, descriptor, 0)
+            mm::mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, descriptor, offset)
         }?;
         Mapping::keep(base.cast(), bytes)
     }

@@ -18,6 +18,12 @@ const ETHTOOL_STSO: u32 = 0x1f;
 const ETHTOOL_SGSO: u32 = 0x24;
 const ETHTOOL_SGRO: u32 = 0x2c;
 
+/// Requests of the same file for some offloads at once, and which are those of VLAN tags.
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_SFLAGS: u32 = 0x26;
+const FLAG_SENT_TAGS: u32 = 1 << 7;
+const FLAG_RECEIVED_TAGS: u32 = 1 << 8;
+
 /// Switches the offloads of an interface of the calling thread's network off: each packet is as long as the MTU at most, and
 /// has its checksum.
 ///
@@ -26,6 +32,24 @@ const ETHTOOL_SGRO: u32 = 0x2c;
 /// it, or it cannot be without an offload.
 pub fn switch_offloads_off(interface: &str) -> io::Result<()> {
     SWITCHES.iter().try_for_each(|switch| Ok(set(interface, *switch, 0)?))
+}
+
+/// Switches off that an interface of the calling thread's network takes VLAN tags out of packets, and puts them in: whoever sees
+/// packets before the kernel does sees the tags. So does the kernel at the other end of a veth.
+///
+/// # Errors
+/// As of [`switch_offloads_off`].
+pub fn switch_tags_off(interface: &str) -> io::Result<()> {
+    let flags = exchange(interface, ETHTOOL_GFLAGS, 0)?;
+    Ok(set(interface, ETHTOOL_SFLAGS, flags & !(FLAG_SENT_TAGS | FLAG_RECEIVED_TAGS))?)
+}
+
+/// Returns true if an interface of the calling thread's network takes VLAN tags out of packets that it receives.
+///
+/// # Errors
+/// `InvalidInput`: it is no name of an interface. As from the kernel: there is no such interface.
+pub fn takes_tags_out(interface: &str) -> io::Result<bool> {
+    Ok(exchange(interface, ETHTOOL_GFLAGS, 0)? & FLAG_RECEIVED_TAGS != 0)
 }
 
 /// `struct ethtool_value`.
@@ -46,6 +70,11 @@ struct Request {
 const _: () = assert!(size_of::<Request>() == 40);
 
 fn set(interface: &str, command: u32, data: u32) -> Result<(), Errno> {
+    exchange(interface, command, data).map(drop)
+}
+
+/// Sends a command with a number, and returns the number that is there then.
+fn exchange(interface: &str, command: u32, data: u32) -> Result<u32, Errno> {
     let mut name = [0; INTERFACE_NAME_BYTES_MAX + 1];
     let room = name[..INTERFACE_NAME_BYTES_MAX].get_mut(..interface.len()).ok_or(Errno::INVAL)?;
     room.copy_from_slice(interface.as_bytes());
@@ -54,9 +83,10 @@ fn set(interface: &str, command: u32, data: u32) -> Result<(), Errno> {
     let mut request = Request { name, value: ptr::from_mut(&mut value), rest: [0; 16] };
     // SAFETY: `SIOCETHTOOL` has an `ifreq` behind it, which `Request` is in size and layout.
     let request = unsafe { Updater::<{ libc::SIOCETHTOOL as Opcode }, Request>::new(&mut request) };
-    // SAFETY: as above. The kernel reads and writes the request and, for the commands of `SWITCHES`, one `ethtool_value`
+    // SAFETY: as above. The kernel reads and writes the request and, for the commands of this module, one `ethtool_value`
     // behind its pointer; both live until the call returns.
-    unsafe { ioctl::ioctl(&any, request) }
+    unsafe { ioctl::ioctl(&any, request) }?;
+    Ok(value.data)
 }
 
 #[cfg(test)]

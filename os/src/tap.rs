@@ -37,8 +37,10 @@ const JOINED_BYTES: usize = 1 << 20;
 
 /// Frames of an Ethernet, with a head and without the four bytes that the kernel would put before each. An interface
 /// that is there already is not taken over.
-const FLAGS: libc::c_int =
-    libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
+const FLAGS: libc::c_int = MACVTAP_FLAGS | libc::IFF_TUN_EXCL;
+
+/// The same of a device whose interface is there already.
+const MACVTAP_FLAGS: libc::c_int = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
 
 /// What the reader of the device takes: frames without checksum, and of several segments.
 const TCP: libc::c_uint =
@@ -93,6 +95,17 @@ impl Tap {
             }
         }
         Ok((Tap { device: one }, Tap { device: other }))
+    }
+
+    /// Takes over the device of a macvtap interface, which nobody has read yet.
+    ///
+    /// # Errors
+    /// It is no such device.
+    pub fn of_macvtap(device: OwnedFd) -> io::Result<Tap> {
+        // The kernel does not look at the name.
+        configure(&device, [0; INTERFACE_NAME_BYTES_MAX + 1], MACVTAP_FLAGS)?;
+        rustix::io::ioctl_fionbio(&device, true)?;
+        Ok(Tap { device })
     }
 
     /// Takes over a device that another process of ours made with [`Tap::create`] or [`Tap::joined`].
@@ -186,7 +199,16 @@ fn set_up(device: &OwnedFd, interface: &str) -> Result<(), Errno> {
     if interface.is_empty() || interface.contains(['%', '\0', '/', ':']) {
         return Err(Errno::INVAL);
     }
-    let mut request = Request { name, flags: FLAGS as u16, rest: [0; 22] };
+    configure(device, name, FLAGS)
+}
+
+/// Says what kind of interface the device has, and what its reader takes.
+fn configure(
+    device: &OwnedFd,
+    name: [u8; INTERFACE_NAME_BYTES_MAX + 1],
+    flags: libc::c_int,
+) -> Result<(), Errno> {
+    let mut request = Request { name, flags: flags as u16, rest: [0; 22] };
     // SAFETY: this number of `TUNSETIFF` has an `ifreq` behind it, which `Request` is in size and layout.
     let request =
         unsafe { ioctl::Updater::<{ libc::TUNSETIFF as Opcode }, Request>::new(&mut request) };

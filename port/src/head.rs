@@ -32,6 +32,9 @@ const VLAN: [u8; 2] = [0x81, 0x00];
 /// Bytes of a VLAN tag and the number that says that it is one.
 pub const TAG_BYTES: usize = 4;
 
+/// Where a tag is in a frame.
+pub(crate) const TAG_AT: usize = TYPE_AT;
+
 /// The bits of a tag that are the VLAN's number: without them it is a priority only.
 const VLAN_NUMBER: u16 = 0x0fff;
 
@@ -70,7 +73,7 @@ pub fn from_kernel(
     if frame.len() < ETHERNET_BYTES {
         return Err(Unusable::Length(frame.len()));
     }
-    let is_tagged = frame[TYPE_AT..ETHERNET_BYTES] == VLAN;
+    let is_tagged = is_tagged(frame);
     if *head == [0; HEAD_BYTES] && !is_tagged {
         return Ok((Offload::NONE, 0));
     }
@@ -84,8 +87,14 @@ pub fn from_kernel(
     Ok((offload, start))
 }
 
-/// Takes the tag out of a frame, which begins [`TAG_BYTES`] later then. None if it is a priority only.
-fn untag(frame: &mut [u8]) -> Result<Option<u16>, Unusable> {
+/// Returns true if a frame has a VLAN tag.
+#[inline]
+pub(crate) fn is_tagged(frame: &[u8]) -> bool {
+    frame.get(TYPE_AT..ETHERNET_BYTES) == Some(&VLAN[..])
+}
+
+/// Takes the tag out of a frame that has one, which begins [`TAG_BYTES`] later then. None if it is a priority only.
+pub(crate) fn untag(frame: &mut [u8]) -> Result<Option<u16>, Unusable> {
     let bytes = frame.len();
     let tag = frame.get(ETHERNET_BYTES..ETHERNET_BYTES + 2).ok_or(Unusable::Length(bytes))?;
     let tag = u16::from_be_bytes([tag[0], tag[1]]);
@@ -93,7 +102,12 @@ fn untag(frame: &mut [u8]) -> Result<Option<u16>, Unusable> {
         return Err(Unusable::Length(bytes));
     }
     frame.copy_within(..TYPE_AT, TAG_BYTES);
-    Ok((tag & VLAN_NUMBER != 0).then_some(tag))
+    Ok(in_vlan(tag))
+}
+
+/// The tag; none if it is a priority only.
+pub(crate) fn in_vlan(tag: u16) -> Option<u16> {
+    (tag & VLAN_NUMBER != 0).then_some(tag)
 }
 
 /// What the head says of a frame from which `taken` bytes were taken. The bytes of headers are a hint and not read.

@@ -19,8 +19,9 @@
 //! | [`serve`] | the agent's wait, the program's signals and end |
 //! | [`watch`] | noticing that an existing namespace is gone |
 //! | [`wire`] | a wire with faults between two devices |
+//! | [`wires`] | the bodies of an adapter's wire: AF_XDP, macvtap, TAP |
 //!
-//! The reasons are in `docs/design/port.md`.
+//! The reasons are in `docs/design/port.md`, those of the last in `docs/design/wires.md`.
 
 pub mod adopted;
 pub mod agent;
@@ -37,3 +38,4 @@ pub mod serve;
 pub mod setup;
 pub mod watch;
 pub mod wire;
+pub mod wires;

@@ -15,8 +15,8 @@ use netlink_packet_route::address::{
     AddressAttribute, AddressHeader, AddressHeaderFlags, AddressMessage, AddressScope,
 };
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute,
-    LinkFlags, LinkHeader, LinkInfo, LinkMessage,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoMacVtap, InfoVeth,
+    LinkAttribute, LinkFlags, LinkHeader, LinkInfo, LinkMessage, LinkXdp, MacVtapMode, XdpAttached,
 };
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope,
@@ -35,6 +35,24 @@ pub struct Address {
     /// Leading bits that all addresses of the LAN have.
     pub prefix_bits: u8,
 }
+
+/// The state of an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkReport {
+    /// The number of the interface in its network.
+    pub index: u32,
+    /// Bytes of the longest packet, without the Ethernet header.
+    pub mtu: u32,
+    /// How many ask that all packets of the medium come.
+    pub promiscuity: u32,
+    /// Set if there is an XDP program on it.
+    pub has_xdp: bool,
+    /// Packets received and dropped before a program had them.
+    pub received_dropped: u64,
+}
+
+/// Packets that a macvtap interface keeps for its reader.
+const MACVTAP_PACKETS: u32 = 4096;
 
 /// Bytes of the longest answer: to a request that was refused, with the request in it; what an interface is like takes 2 KiB.
 const ANSWER_BYTES_MAX: usize = 4096;
@@ -131,6 +149,98 @@ impl Links {
         self.request(RouteNetlinkMessage::NewLink(message))
     }
 
+    /// Makes a macvtap interface in another network, on top of the interface with this index here, which takes the packets to this MAC
+    /// address from it. It is down.
+    ///
+    /// # Errors
+    /// As from the kernel: no right to one of the networks, the MAC address is taken, or the interface belongs to a bridge (`EBUSY`).
+    pub fn add_macvtap(
+        &mut self,
+        lower: u32,
+        mac: Mac,
+        there: &str,
+        network: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let infos = vec![
+            LinkInfo::Kind(InfoKind::MacVtap),
+            LinkInfo::Data(InfoData::MacVtap(vec![InfoMacVtap::Mode(MacVtapMode::Bridge)])),
+        ];
+        let mut message = LinkMessage::default();
+        message.attributes = vec![
+            LinkAttribute::IfName(there.to_owned()),
+            LinkAttribute::Link(lower),
+            LinkAttribute::Address(mac.0.to_vec()),
+            LinkAttribute::TxQueueLen(MACVTAP_PACKETS),
+            LinkAttribute::NetNsFd(network.as_raw_fd()),
+            LinkAttribute::LinkInfo(infos),
+        ];
+        self.request(RouteNetlinkMessage::NewLink(message))
+    }
+
+    /// Removes an interface.
+    ///
+    /// # Errors
+    /// As from the kernel: there is no such interface, or it cannot be removed.
+    pub fn remove(&mut self, index: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header = LinkHeader { index, ..LinkHeader::default() };
+        self.request(RouteNetlinkMessage::DelLink(message))
+    }
+
+    /// Sets an interface up, to which the kernel gives no address by itself.
+    ///
+    /// # Errors
+    /// As from the kernel: there is no such interface.
+    pub fn set_up_bare(&mut self, index: u32) -> io::Result<()> {
+        // A kernel without IPv6 refuses, and gives no address either.
+        let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
+        let mode = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
+        let _ = self.change(index, vec![mode], LinkFlags::empty());
+        self.set_interface_up(index)
+    }
+
+    /// Sets an interface up.
+    ///
+    /// # Errors
+    /// As from the kernel: there is no such interface.
+    pub fn set_interface_up(&mut self, index: u32) -> io::Result<()> {
+        self.change(index, Vec::new(), LinkFlags::Up)
+    }
+
+    /// Sets the length of the longest packet of an interface.
+    ///
+    /// # Errors
+    /// As from the kernel: there is no such interface, or it takes none that long.
+    pub fn set_mtu(&mut self, index: u32, mtu: u32) -> io::Result<()> {
+        self.change(index, vec![LinkAttribute::Mtu(mtu)], LinkFlags::empty())
+    }
+
+    /// The state of an interface.
+    ///
+    /// # Errors
+    /// As from the kernel: there is no such interface.
+    pub fn report(&mut self, interface: &str) -> io::Result<LinkReport> {
+        let mut message = LinkMessage::default();
+        message.attributes = vec![LinkAttribute::IfName(interface.to_owned())];
+        let link = self.link(message)?;
+        let mut report = LinkReport { index: link.header.index, ..LinkReport::default() };
+        for attribute in link.attributes {
+            match attribute {
+                LinkAttribute::Mtu(mtu) => report.mtu = mtu,
+                LinkAttribute::Promiscuity(count) => report.promiscuity = count,
+                LinkAttribute::Stats64(counted) => {
+                    report.received_dropped = counted.rx_dropped + counted.rx_errors;
+                }
+                LinkAttribute::Xdp(xdp) => {
+                    let is_on = |entry: &LinkXdp| matches!(entry, LinkXdp::Attached(attached) if *attached != XdpAttached::None);
+                    report.has_xdp = xdp.iter().any(is_on);
+                }
+                _ => {}
+            }
+        }
+        Ok(report)
+    }
+
     /// Sets how long the packets of TCP may be that go over an interface as one and stand for many segments, in bytes, over
     /// IPv4 and IPv6, sent and received. More than 65,536 is BIG TCP, which Linux has over IPv4 since 6.3.
     ///
@@ -189,9 +299,12 @@ impl Links {
     fn attributes(&mut self, index: u32) -> io::Result<Vec<LinkAttribute>> {
         let mut message = LinkMessage::default();
         message.header = LinkHeader { index, ..LinkHeader::default() };
-        let answer = self.request_with(RouteNetlinkMessage::GetLink(message), 0)?;
-        match answer {
-            Some(RouteNetlinkMessage::NewLink(link)) => Ok(link.attributes),
+        Ok(self.link(message)?.attributes)
+    }
+
+    fn link(&mut self, question: LinkMessage) -> io::Result<LinkMessage> {
+        match self.request_with(RouteNetlinkMessage::GetLink(question), 0)? {
+            Some(RouteNetlinkMessage::NewLink(link)) => Ok(link),
             other => Err(io::Error::other(format!("the kernel answers with {other:?}"))),
         }
     }
@@ -211,7 +324,7 @@ impl Links {
 
     fn request(&mut self, message: RouteNetlinkMessage) -> io::Result<()> {
         let flags = match message {
-            RouteNetlinkMessage::SetLink(_) => NLM_F_ACK,
+            RouteNetlinkMessage::SetLink(_) | RouteNetlinkMessage::DelLink(_) => NLM_F_ACK,
             _ => NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
         };
         self.request_with(message, flags).map(drop)

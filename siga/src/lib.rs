@@ -22,6 +22,8 @@ mod members;
 #[cfg(feature = "observe")]
 mod observer;
 mod options;
+#[cfg(feature = "tcpip")]
+pub mod osa;
 mod path;
 pub mod raw;
 #[cfg(any(feature = "ctc", feature = "disk"))]

@@ -71,12 +71,14 @@ impl Kind {
     pub const CTC: Kind = Kind(6);
     /// Connections between two guests that a TCPIP machine has introduced to each other.
     pub const INTRODUCED: Kind = Kind(7);
+    /// A data device of a guest at a network adapter.
+    pub const OSA: Kind = Kind(8);
 
     /// How many doorbells a path of this kind has: one for each queue, or two for all queues of a
     /// conversation, which one thread serves.
     pub fn doorbells(self, shape: Shape) -> usize {
         match self {
-            Kind::IUCV | Kind::APPC | Kind::LAN | Kind::TCPIP | Kind::INTRODUCED => 2,
+            Kind::IUCV | Kind::APPC | Kind::LAN | Kind::TCPIP | Kind::INTRODUCED | Kind::OSA => 2,
             _ => shape.outputs + shape.inputs,
         }
     }
@@ -93,6 +95,7 @@ impl std::fmt::Display for Kind {
             Kind::TCPIP => formatter.write_str("TCPIP"),
             Kind::CTC => formatter.write_str("CTC"),
             Kind::INTRODUCED => formatter.write_str("introduced"),
+            Kind::OSA => formatter.write_str("OSA"),
             Kind(other) => write!(formatter, "kind {other}"),
         }
     }

@@ -13,7 +13,7 @@ use fabric::listed;
 use fabric::name::Name;
 use fabric::path::Halves;
 
-use super::buffer::{NotPut, Reading, Walk, Writing};
+use super::buffer::{NotPut, QueueCounters, Reading, Walk, Writing};
 use super::control::{Record, Stopped, What};
 use super::packet::Layer;
 use crate::lan::frame::Mac;
@@ -198,6 +198,21 @@ impl Device {
         &mut self.outputs
     }
 
+    /// Queues that the guest reads, and those that it writes.
+    pub fn queues(&self) -> (&[Writing], &[Reading]) {
+        (&self.inputs, &self.outputs)
+    }
+
+    /// The same.
+    pub fn queues_mut(&mut self) -> (&mut [Writing], &mut [Reading]) {
+        (&mut self.inputs, &mut self.outputs)
+    }
+
+    /// Returns true if answers or news wait for room on the way to the guest.
+    pub fn has_untold(&self) -> bool {
+        !self.told.is_empty()
+    }
+
     /// Returns true if the path has ended, or the device was stopped and everything was told: its maker drops it.
     pub fn is_over(&self) -> bool {
         self.is_over || matches!(self.state, State::Stopped(_)) && self.told.is_empty()
@@ -208,6 +223,24 @@ impl Device {
     pub fn is_ready(&mut self) -> bool {
         self.outputs.iter().any(|output| output.as_receiver().is_ready())
             || !self.told.is_empty() && self.inputs[0].sender().is_ready()
+    }
+
+    /// Shows observers of the path what was counted of each queue: packets, their bytes, packets for which there was no buffer, and in the first queue
+    /// packets dropped.
+    pub fn show(&mut self) {
+        let dropped = self.drops.all();
+        for (queue, input) in self.inputs.iter_mut().enumerate() {
+            let QueueCounters { packets, bytes, exhausted, .. } = *input.counters();
+            let levels = [packets, bytes, exhausted, if queue == 0 { dropped } else { 0 }];
+            for (gauge, level) in levels.into_iter().enumerate() {
+                input.sender().show(gauge, level);
+            }
+        }
+        for output in &mut self.outputs {
+            let QueueCounters { packets, bytes, .. } = *output.counters();
+            output.receiver().show(0, packets);
+            output.receiver().show(1, bytes);
+        }
     }
 
     pub(super) fn is_active(&self) -> bool {

@@ -142,6 +142,16 @@ impl Interface {
         &mut self.outputs
     }
 
+    /// Queues that the guest reads, and those that it writes.
+    pub fn queues(&self) -> (&[Reading], &[Writing]) {
+        (&self.inputs, &self.outputs)
+    }
+
+    /// The same.
+    pub fn queues_mut(&mut self) -> (&mut [Reading], &mut [Writing]) {
+        (&mut self.inputs, &mut self.outputs)
+    }
+
     /// The next that the adapter has said.
     pub fn take_news(&mut self) -> Option<News> {
         self.news.pop_front()
@@ -157,6 +167,11 @@ impl Interface {
         self.asked.push_back((self.serial, request));
         self.send_requests();
         true
+    }
+
+    /// Returns true if the adapter has not answered all requests yet.
+    pub fn is_waiting_for_answers(&self) -> bool {
+        !self.asked.is_empty()
     }
 
     /// Returns true if requests wait for room.
@@ -231,7 +246,14 @@ impl Interface {
         }
         let header = Header::new(self.layer, bytes, offload, next_hop);
         let room = if *is_packing { Room::Whole } else { Room::One };
-        let put = output.put(now, &header, room, write);
+        let layer = self.layer;
+        let put = output.put(now, &header, room, |target| {
+            write(target);
+            // What is left to do for a frame is checked against its type.
+            if layer == Layer::Three && target.len() > ETHERNET_BYTES {
+                crate::tcpip::set_kind(target);
+            }
+        });
         let closed = match put {
             Ok(()) if !*is_packing => output.close().map(drop),
             // A buffer that is not taken is still being filled: its packet has been sent.

@@ -77,6 +77,10 @@ impl Device {
         sources: Sources::ReversePath,
     };
 
+    /// An adapter that finds neighbours, in front of a wire: it completes checksums and cuts segments.
+    pub const ADAPTER: Device =
+        Device { framing: Framing::Ethernet(Resolution::Adapter), ..Device::WIRE };
+
     /// A line between two ends, with nobody else on it, that does nothing but carry packets of IP.
     pub const LINE: Device = Device {
         medium: Medium::WIRE,

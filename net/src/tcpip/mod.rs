@@ -41,6 +41,7 @@ pub use device::{Device, Framing, Resolution, Sources};
 pub use keep_alive::KeepAlive;
 pub use medium::Medium;
 pub use output::{Link, Unsent};
+pub(crate) use packet::set_kind;
 pub use packet::{address, trust};
 pub use route::{Interface, Neighbour, NoPrefix, Prefix, ROUTES_MAX, Route};
 pub use secret::Secret;

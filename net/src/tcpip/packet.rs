@@ -600,7 +600,7 @@ pub fn address(frame: &mut [u8], destination: Mac, source: Mac) {
 }
 
 /// Says in the Ethernet header which IP follows.
-pub(super) fn set_kind(frame: &mut [u8]) {
+pub(crate) fn set_kind(frame: &mut [u8]) {
     let kind = if frame[ETHERNET_BYTES] >> 4 == 4 { IPV4 } else { IPV6 };
     frame[12..ETHERNET_BYTES].copy_from_slice(&kind.to_be_bytes());
 }

@@ -20,10 +20,9 @@ use fabric::rate::TokenBucket;
 use os::fork::{ForkGuard, ForkSafeFd};
 use os::processor::{now_ns, thread_ns};
 
-use self::asking::Asking;
-pub(crate) use self::asking::OPENS_PER_S;
+pub(crate) use self::asking::{Asking, OPENS_PER_S};
 pub(crate) use self::naming::{NAME_BYTES, Refusal, eight};
-use self::spinning::Spinning;
+pub(crate) use self::spinning::Spinning;
 use crate::waiter::{Key, Member, OneOf};
 use crate::{Guest, Path, PathOptions, UserData, Wait, Waiter};
 

@@ -13,6 +13,7 @@ use os::words::Words;
 use super::driver::Port;
 use crate::lan::Lan;
 use crate::line::Line;
+use crate::osa::Osa;
 use crate::waiter::Looked;
 use crate::waiting::{SPIN_NS_MAX, Wait, after};
 
@@ -26,6 +27,28 @@ pub(super) enum Attached {
     Lan(Box<Port>),
     /// A line.
     Line(Box<Line>),
+    /// A device at an adapter.
+    Osa(Box<Osa>),
+}
+
+/// What a stack is to be at. Each has a guest of its own.
+#[derive(Debug, Default)]
+pub struct Links {
+    /// LANs.
+    pub lans: Vec<Lan>,
+    /// Lines.
+    pub lines: Vec<Line>,
+    /// Devices at adapters.
+    pub devices: Vec<Osa>,
+}
+
+impl Links {
+    pub(super) fn into_attached(self) -> Vec<Attached> {
+        let lans = self.lans.into_iter().map(Attached::of_lan);
+        let lines = self.lines.into_iter().map(|line| Attached::Line(Box::new(line)));
+        let devices = self.devices.into_iter().map(|osa| Attached::Osa(Box::new(osa)));
+        lans.chain(lines).chain(devices).collect()
+    }
 }
 
 impl Attached {
@@ -38,28 +61,42 @@ impl Attached {
     pub(super) fn lan(&self) -> Option<&Port> {
         match self {
             Attached::Lan(lan) => Some(lan),
-            Attached::Line(_) => None,
+            Attached::Line(_) | Attached::Osa(_) => None,
         }
     }
 
     fn lan_mut(&mut self) -> Option<&mut Port> {
         match self {
             Attached::Lan(lan) => Some(lan),
-            Attached::Line(_) => None,
+            Attached::Line(_) | Attached::Osa(_) => None,
         }
     }
 
     fn line(&self) -> Option<&Line> {
         match self {
             Attached::Line(line) => Some(line),
-            Attached::Lan(_) => None,
+            Attached::Lan(_) | Attached::Osa(_) => None,
         }
     }
 
     fn line_mut(&mut self) -> Option<&mut Line> {
         match self {
             Attached::Line(line) => Some(line),
-            Attached::Lan(_) => None,
+            Attached::Lan(_) | Attached::Osa(_) => None,
+        }
+    }
+
+    fn osa(&self) -> Option<&Osa> {
+        match self {
+            Attached::Osa(osa) => Some(osa),
+            Attached::Lan(_) | Attached::Line(_) => None,
+        }
+    }
+
+    fn osa_mut(&mut self) -> Option<&mut Osa> {
+        match self {
+            Attached::Osa(osa) => Some(osa),
+            Attached::Lan(_) | Attached::Line(_) => None,
         }
     }
 
@@ -68,6 +105,7 @@ impl Attached {
         match self {
             Attached::Lan(lan) => lan.board(),
             Attached::Line(line) => line.board(),
+            Attached::Osa(osa) => osa.board(),
         }
     }
 
@@ -75,6 +113,7 @@ impl Attached {
         match self {
             Attached::Lan(lan) => lan.sleeper(interrupt),
             Attached::Line(line) => line.sleeper(interrupt),
+            Attached::Osa(osa) => osa.sleeper(interrupt),
         }
     }
 
@@ -82,6 +121,7 @@ impl Attached {
         match self {
             Attached::Lan(lan) => lan.wait_policy(),
             Attached::Line(line) => line.wait_policy(),
+            Attached::Osa(osa) => osa.wait_policy(),
         }
     }
 
@@ -89,6 +129,7 @@ impl Attached {
         match self {
             Attached::Lan(lan) => lan.flush(),
             Attached::Line(line) => line.flush(),
+            Attached::Osa(osa) => osa.flush(),
         }
     }
 
@@ -96,6 +137,7 @@ impl Attached {
         match self {
             Attached::Lan(lan) => lan.look(until_ns, is_wanted),
             Attached::Line(line) => line.look(until_ns, is_wanted),
+            Attached::Osa(osa) => osa.look(until_ns, is_wanted),
         }
     }
 
@@ -103,6 +145,7 @@ impl Attached {
         match self {
             Attached::Lan(lan) => lan.prepare_sleep(),
             Attached::Line(line) => line.prepare_sleep(),
+            Attached::Osa(osa) => osa.prepare_sleep(),
         }
     }
 
@@ -110,6 +153,7 @@ impl Attached {
         match self {
             Attached::Lan(lan) => lan.prepare_wait(),
             Attached::Line(line) => line.prepare_wait(),
+            Attached::Osa(osa) => osa.prepare_wait(),
         }
     }
 
@@ -117,6 +161,7 @@ impl Attached {
         match self {
             Attached::Lan(lan) => lan.heard(rang, slept_ns),
             Attached::Line(line) => line.heard(rang, slept_ns),
+            Attached::Osa(osa) => osa.heard(rang, slept_ns),
         }
     }
 }
@@ -211,7 +256,22 @@ impl Lans {
         self.lans.get_mut(number)?.as_mut()?.line_mut()
     }
 
-    /// All, LANs and lines.
+    /// Whether the stack has a device at an adapter of this number.
+    pub(super) fn has_osa(&self, number: usize) -> bool {
+        self.at(number).is_some_and(|attached| attached.osa().is_some())
+    }
+
+    /// The device at an adapter of this number. None: it is a LAN or a line.
+    pub(super) fn osa(&mut self, number: usize) -> Option<&mut Osa> {
+        self.lans.get_mut(number)?.as_mut()?.osa_mut()
+    }
+
+    /// The devices at adapters.
+    pub(super) fn osas(&self) -> impl Iterator<Item = (usize, &Osa)> {
+        self.all().filter_map(|(number, one)| Some((number, one.osa()?)))
+    }
+
+    /// All, LANs, lines and devices at adapters.
     pub(super) fn all(&self) -> impl Iterator<Item = (usize, &Attached)> {
         self.lans.iter().enumerate().filter_map(|(number, one)| Some((number, one.as_ref()?)))
     }
@@ -242,11 +302,15 @@ impl Lans {
     /// Lends the host the board of the first line if the stack shows itself there, and takes down what others have shown before.
     pub(super) fn show_at_line(&mut self, now: u64) {
         let mut is_elsewhere = self.iter().next().is_some();
-        for line in self.lans.iter_mut().flatten().filter_map(Attached::line_mut) {
-            match std::mem::replace(&mut is_elsewhere, true) {
-                true => line.hide_stack(),
-                false => line.show_stack(now),
+        for one in self.lans.iter_mut().flatten() {
+            match (one, is_elsewhere) {
+                (Attached::Lan(_), _) => continue,
+                (Attached::Line(line), true) => line.hide_stack(),
+                (Attached::Line(line), false) => line.show_stack(now),
+                (Attached::Osa(osa), true) => osa.hide_stack(),
+                (Attached::Osa(osa), false) => osa.show_stack(now),
             }
+            is_elsewhere = true;
         }
     }
 

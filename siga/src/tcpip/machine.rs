@@ -28,7 +28,7 @@ use self::sockets::Sockets;
 pub use self::sockets::{MachineListener, MachineStream};
 use self::turns::{Asked, Begun, LOOKS_PER_POLL, TURNS_NS_MAX, TURNS_PER_POLL, Turns};
 use super::driver::{Placement, StackDriver};
-use super::lans::{Attached, Lans, LansSleeper, Rang};
+use super::lans::{Lans, LansSleeper, Links, Rang};
 use super::own::Own;
 use super::routing::Routing;
 use super::stack::{StackOptions, engine};
@@ -331,9 +331,20 @@ impl Machine {
         routing: &Routing,
         options: &MachineOptions,
     ) -> io::Result<Machine> {
-        let lans = lans.into_iter().map(Attached::of_lan);
-        let lines = lines.into_iter().map(|line| Attached::Line(Box::new(line)));
-        let lans: Vec<Attached> = lans.chain(lines).collect();
+        Machine::at(guest, Links { lans, lines, devices: Vec::new() }, routing, options)
+    }
+
+    /// A machine at LANs, lines and devices at adapters.
+    ///
+    /// # Errors
+    /// As [`Stack::at`](super::Stack::at).
+    pub fn at(
+        guest: Guest,
+        links: Links,
+        routing: &Routing,
+        options: &MachineOptions,
+    ) -> io::Result<Machine> {
+        let lans = links.into_attached();
         let net = engine(&lans, routing, &options.stack, false)?;
         let sockets = Arc::new(Sockets::new()?);
         let lans = Lans::new(lans, sockets.interrupt())?;

@@ -56,6 +56,7 @@ mod waiting;
 mod ways;
 
 pub use driver::{DriverCounters, Placement, StackDriver};
+pub use lans::Links;
 pub use machine::{
     Machine, MachineClient, MachineListener, MachineOptions, MachineStop, MachineStream,
 };

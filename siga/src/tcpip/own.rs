@@ -19,6 +19,7 @@ use super::members::{Members, is_fair};
 use super::questions::Questions;
 use super::routing::Routing;
 use crate::lan::{SendFrameError, TrySendFrameError};
+use crate::osa::Osa;
 
 /// Frames received before what they bring is answered: a few, so that the other side goes on meanwhile.
 const FRAMES_PER_POLL: usize = 4;
@@ -28,6 +29,9 @@ const MESSAGES_PER_POLL: usize = 1;
 
 /// Packets that are taken out of that message, good or bad, before what they bring is answered. The rest waits for the next turn of the line.
 const PACKETS_PER_POLL: usize = 64;
+
+/// Packets that are taken out of an adapter's buffers before what they bring is answered.
+const FRAMES_PER_BUFFER: usize = 16;
 
 /// Rounds of that in one verb that does not wait. More is left to the next verb.
 const ROUNDS_MAX: usize = 64;
@@ -122,6 +126,8 @@ impl Own {
                     has_received |= self.receive_from(number, now)?;
                 } else if self.lans.has_line(number) {
                     has_received |= self.receive_over(number, now)?;
+                } else if self.lans.has_osa(number) {
+                    has_received |= self.receive_at(number, now)?;
                 }
             }
             // What has come may be what a timer waits for. Whoever floods us does not stop all timers.
@@ -241,6 +247,43 @@ impl Own {
         if let Some(line) = lans.line(number) {
             line.give_back(buffer);
             has_worked |= line.take_worked();
+        }
+        Ok(has_worked)
+    }
+
+    /// Receives some of what has come from an adapter: whether there was anything.
+    fn receive_at(&mut self, number: usize, now: u64) -> io::Result<bool> {
+        let Some(osa) = self.lans.osa(number) else { return Ok(false) };
+        let mut has_worked = osa.poll(now)?;
+        for _ in 0..FRAMES_PER_BUFFER {
+            let Own { lans, net, members, frame, .. } = self;
+            let Some(offload) = lans.osa(number).and_then(Osa::next_frame) else { break };
+            has_worked = true;
+            let Some(found) = lans.osa(number).and_then(|osa| osa.found()) else { continue };
+            frame.clear();
+            frame.extend_from_slice(found.start);
+            if let Some(rest) = found.rest {
+                let (start, bytes) = (frame.len(), frame.len() + rest.bytes());
+                let mut wire = Wire { lans, members };
+                if let Some(admitted) =
+                    net.admit_in_place(number, offload, (frame, bytes), &mut wire)
+                {
+                    if let Some(in_place) = lans.osa(number).and_then(|osa| osa.found()) {
+                        net.receive_in_place(now, admitted, in_place);
+                    }
+                    continue;
+                }
+                frame.resize(bytes, 0);
+                let found = lans.osa(number).and_then(|osa| osa.found());
+                let rest = found.and_then(|found| found.rest);
+                if rest.is_none_or(|rest| rest.read(0, &mut frame[start..]).is_err()) {
+                    continue;
+                }
+            }
+            net.receive(now, number, Frame { offload, bytes: frame }, &mut Wire { lans, members });
+        }
+        if let Some(osa) = self.lans.osa(number) {
+            osa.finish();
         }
         Ok(has_worked)
     }
@@ -389,6 +432,9 @@ impl Own {
         for (number, line) in lans.lines() {
             set_mtu(net, number, limited(line.mtu(), mtus.get(&number)));
         }
+        for (number, osa) in lans.osas() {
+            set_mtu(net, number, limited(osa.mtu(), mtus.get(&number)));
+        }
         let mut refused = HashMap::new();
         for (number, lan) in lans.iter_mut() {
             set_mtu(net, number, limited(lan.mtu() as usize, mtus.get(&number)));
@@ -440,6 +486,7 @@ impl Own {
     /// When something is to be done at the latest, if nothing comes before.
     pub(super) fn due(&self) -> Option<u64> {
         let lines = self.lans.lines().filter_map(|(_, line)| line.due());
+        let lines = lines.chain(self.lans.osas().filter_map(|(_, osa)| osa.due()));
         let drivers = self.lans.iter().filter_map(|(_, lan)| lan.due());
         let unsettled = (!self.moved.is_empty()).then(|| now_ns() + SETTLE_NS);
         let others = lines.chain(drivers).chain(self.questions.due()).chain(unsettled);
@@ -529,7 +576,9 @@ impl Own {
             return Ok(());
         }
         let way = self.net.neighbour_to(address);
-        if way.is_some_and(|(number, _)| self.lans.has_line(number))
+        // Nobody but the other end, or the adapter, knows who is there.
+        let is_elsewhere = |number| self.lans.has_line(number) || self.lans.has_osa(number);
+        if way.is_some_and(|(number, _)| is_elsewhere(number))
             || member_to(&mut self.lans, &self.net, address).is_some()
         {
             return Ok(());
@@ -622,6 +671,9 @@ impl Link for Wire<'_> {
         if let Some(line) = self.lans.line(number) {
             return line.send(frame);
         }
+        if let Some(osa) = self.lans.osa(number) {
+            return osa.send(0, Some(to), offload, frame);
+        }
         let lan = self.lans.get(number);
         let source = lan.mac();
         let found = lan.find_address(to).map(|member| (member.name, member.mac));
@@ -643,6 +695,9 @@ impl Link for Wire<'_> {
         if let Some(line) = self.lans.line(number) {
             return line.send_in_parts(&frame);
         }
+        if let Some(osa) = self.lans.osa(number) {
+            return osa.send_in_parts(0, Some(to), &frame);
+        }
         let lan = self.lans.get(number);
         let source = lan.mac();
         let found = lan.find_address(to).map(|member| (member.name, member.mac));
@@ -656,6 +711,9 @@ impl Link for Wire<'_> {
     }
 
     fn send(&mut self, number: usize, offload: Offload, frame: &[u8]) -> Result<(), Unsent> {
+        if let Some(osa) = self.lans.osa(number) {
+            return osa.send(0, None, offload, frame);
+        }
         match self.lans.line(number) {
             Some(line) => line.send(frame),
             None => unsent(self.lans.get(number).try_push(None, offload, frame)),

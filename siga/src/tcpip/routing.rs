@@ -10,6 +10,7 @@ use net::tcpip::{Device, Interface, Prefix, ROUTES_MAX, Route};
 use super::driver::Port;
 use super::lans::Attached;
 use crate::line;
+use crate::osa::{Layer, Osa};
 
 /// LANs and lines of one stack, at most.
 pub const STACK_LANS_MAX: usize = 8;
@@ -97,6 +98,10 @@ pub(super) fn interfaces<'a>(
                 });
                 continue;
             }
+            Attached::Osa(osa) => {
+                interfaces.push(of_adapter(lan, osa)?);
+                continue;
+            }
         };
         let mut left: Vec<IpAddr> = of.addresses().to_vec();
         let interface = |addresses, vlan, networks| Interface {
@@ -154,6 +159,32 @@ pub(super) fn interfaces<'a>(
         }
     }
     Ok(interfaces)
+}
+
+/// The interface of a device at an adapter.
+fn of_adapter(number: usize, osa: &Osa) -> io::Result<Interface> {
+    let addresses = osa.addresses();
+    if addresses.is_empty() {
+        let problem = format!(
+            "a stack needs an IP address: give the device at {} one with Osa::add_address",
+            osa.adapter()
+        );
+        return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, problem));
+    }
+    let (mac, device) = match (osa.layer(), osa.own_mac()) {
+        (Layer::Two, Some(mac)) => (mac, Device::WIRE),
+        _ => (line::MAC, Device::ADAPTER),
+    };
+    let offloads = osa.offloads();
+    Ok(Interface {
+        lan: number,
+        vlan: osa.vlan(),
+        mac,
+        mtu: osa.mtu(),
+        addresses,
+        networks: osa.networks().to_vec(),
+        device: Device { completes_checksums: offloads, cuts_segments: offloads, ..device },
+    })
 }
 
 /// The network of an address at a LAN.

@@ -17,7 +17,7 @@ use os::processor::now_ns;
 use super::client::Client;
 use super::core::{Core, Patience};
 use super::engine::Engine;
-use super::lans::Attached;
+use super::lans::{Attached, Links};
 use super::machine::PATH_OPTIONS;
 use super::routing::{Routing, interfaces};
 use super::shared::{Dropped, PutOff, Shared, has_stack};
@@ -306,9 +306,16 @@ impl Stack {
         routing: &Routing,
         options: &StackOptions,
     ) -> io::Result<Stack> {
-        let lans = lans.into_iter().map(Attached::of_lan);
-        let lines = lines.into_iter().map(|line| Attached::Line(Box::new(line)));
-        Stack::put(lans.chain(lines).collect(), routing, options, false)
+        Stack::at(Links { lans, lines, devices: Vec::new() }, routing, options)
+    }
+
+    /// Puts a stack on LANs, lines and devices at adapters, of which there is one at least, and each of which has a guest of its own. The numbers of lines follow those of
+    /// the LANs, and those of devices follow.
+    ///
+    /// # Errors
+    /// As [`Stack::with_routing`]; or a device has no address.
+    pub fn at(links: Links, routing: &Routing, options: &StackOptions) -> io::Result<Stack> {
+        Stack::put(links.into_attached(), routing, options, false)
     }
 
     /// The same. If it `stands_in` for hosts elsewhere, what is for them is handed over: see [`Outside`](super::Outside).

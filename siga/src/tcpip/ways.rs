@@ -50,6 +50,10 @@ impl Own {
                 let name = line.name().map_or("the line".to_owned(), |name| name.to_string());
                 Some((name, line.end().address.is_ipv6(), line.mtu()))
             }
+            Some(Attached::Osa(osa)) => {
+                let has_v6 = osa.addresses().iter().any(std::net::IpAddr::is_ipv6);
+                Some((osa.adapter().to_string(), has_v6, osa.mtu()))
+            }
             Some(Attached::Lan(of)) => {
                 let has_v6 = of.addresses().iter().any(|address| address.is_ipv6());
                 Some((of.name().to_string(), has_v6, of.mtu() as usize))

@@ -1,0 +1,288 @@
+//! A wire that is an `AF_XDP` socket beside the kernel.
+//!
+//! Frames to the adapter's addresses do not reach the kernel. Frames to groups go to both: the adapter gets them by a socket of their own.
+//!
+//! The socket gets a frame before the kernel does, as the network card or the other end of a veth has left it. Two offloads do harm there,
+//! and nothing in the frame shows it. A card that takes VLAN tags out leaves a frame that seems to have none ([`XdpWire::loses_tags`]). The
+//! other end of a veth leaves checksums out, unless its offloads are off (`os::offload`).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use net::lan::frame::{ETHERNET_BYTES, Mac};
+use net::lan::link::FrameInPlace;
+use net::lan::offload::{Checksum, FRAME_BYTES_MAX, Offload, segment};
+use net::osa::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};
+use os::offload::takes_tags_out;
+use os::packet::{GroupPacket, GroupSocket};
+use os::poller::Poller;
+use os::xdp::{Mode, SendXdpError, XdpSocket};
+
+use super::medium::{Addresses, Medium, RETRY_NS};
+use super::{OpenWireError, WireOptions, find, os};
+use crate::head::{TAG_AT, TAG_BYTES, from_kernel, in_vlan, is_tagged, to_kernel, untag};
+
+/// How often frames to groups are asked for, which takes a system call.
+const GROUPS_NS: u64 = 20_000;
+
+/// Bytes of the shortest frame of an Ethernet, without its check sequence: shorter ones are filled up with zeros.
+const FRAME_BYTES_MIN: usize = 60;
+
+/// An `AF_XDP` socket, and one for groups.
+#[derive(Debug)]
+pub struct XdpWire {
+    medium: Medium,
+    socket: XdpSocket,
+    groups: GroupSocket,
+    poller: Poller,
+    addresses: Addresses,
+    counters: WireCounters,
+    /// A frame to a group, and a segment of it.
+    frame: Vec<u8>,
+    segment: Vec<u8>,
+    /// When frames to groups are asked for next.
+    groups_ns: u64,
+    due: Option<u64>,
+    loses_tags: bool,
+}
+
+impl XdpWire {
+    /// Opens the sockets at `interface` in the network of the calling thread.
+    ///
+    /// # Errors
+    /// [`OpenWireError`]; everything is as before then.
+    pub fn open(interface: &str, options: &WireOptions) -> Result<XdpWire, OpenWireError> {
+        let (found, mac) = find(interface, options.mac)?;
+        let socket = XdpSocket::open(interface, &options.xdp)?;
+        let groups = GroupSocket::open(found.index()).map_err(os("the socket for groups"))?;
+        let poller = Poller::new().map_err(os("a poller"))?;
+        for (name, socket) in (1..).zip(socket.sockets()) {
+            poller.add(socket, name).map_err(os("a poller"))?;
+        }
+        poller.add(&groups, 0).map_err(os("a poller"))?;
+        // The table first: what the network card lets through for us is never the kernel's.
+        socket.add_address(mac.0).map_err(os("the table of addresses"))?;
+        groups.set_address(mac.0, true).map_err(os("the address at the interface"))?;
+        Ok(XdpWire {
+            medium: Medium::new(found),
+            socket,
+            groups,
+            poller,
+            addresses: Addresses::new(mac),
+            counters: WireCounters::default(),
+            frame: vec![0; FRAME_BYTES_MAX + TAG_BYTES],
+            segment: Vec::new(),
+            groups_ns: 0,
+            due: None,
+            loses_tags: takes_tags_out(interface).unwrap_or(false),
+        })
+    }
+
+    /// Returns true if the network card reads and writes the wire's memory itself; otherwise the kernel copies.
+    pub fn is_zero_copy(&self) -> bool {
+        self.socket.is_zero_copy()
+    }
+
+    /// Returns true if the interface took VLAN tags out of frames when the wire was opened: a frame of a VLAN comes as if it were of none.
+    /// `ethtool -K INTERFACE rxvlan off` ends that.
+    pub fn loses_tags(&self) -> bool {
+        self.loses_tags
+    }
+
+    /// Where the kernel takes the frames.
+    pub fn mode(&self) -> Mode {
+        self.socket.mode()
+    }
+
+    /// Receives frames to groups. The kernel may have left checksums and segments to others: they are completed here.
+    fn receive_groups(&mut self, frames_max: usize, take: &mut dyn FnMut(Offload, &[u8])) -> usize {
+        for count in 0..frames_max {
+            self.counters.calls += 1;
+            let packet = match self.groups.receive(&mut self.frame) {
+                Ok(Some(packet)) => packet,
+                Ok(None) => return count,
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    self.counters.dropped_bad += 1;
+                    continue;
+                }
+                // The interface is down, or gone: `look` says so.
+                Err(_) => return count,
+            };
+            let GroupPacket { head, vlan, bytes } = packet;
+            let frame = self.frame.get_mut(..bytes);
+            let read = frame.and_then(|frame| {
+                let (offload, start) = from_kernel(&head, frame).ok()?;
+                let frame = &frame[start..];
+                Some((Offload::parse(&offload.head(), frame).ok()?, frame))
+            });
+            let Some((offload, frame)) = read else {
+                self.counters.dropped_bad += 1;
+                continue;
+            };
+            if !self.addresses.takes(frame) {
+                continue;
+            }
+            let checksum = match offload.checksum {
+                Checksum::Partial { .. } => Checksum::Unknown,
+                checksum => checksum,
+            };
+            let vlan = vlan.map_or(offload.vlan, in_vlan);
+            let left = Offload { checksum, segmentation: None, vlan };
+            let counters = &mut self.counters;
+            let mut take = |frame: &[u8]| {
+                counters.frames_received += 1;
+                counters.bytes_received += frame.len() as u64;
+                take(left, frame);
+            };
+            match (offload.checksum, offload.segmentation) {
+                (Checksum::Unknown | Checksum::Verified, None) => take(frame),
+                _ => segment(offload, frame, &mut self.segment, |frame| take(frame)),
+            }
+        }
+        frames_max
+    }
+}
+
+impl Wire for XdpWire {
+    fn capabilities(&self) -> Capabilities {
+        let mtu = self.medium.mtu.min(self.socket.packet_bytes_max() - ETHERNET_BYTES - TAG_BYTES);
+        let rate = self.medium.rate;
+        Capabilities { mtu, completes_checksums: false, cuts_segments: false, rate }
+    }
+
+    fn mac(&self) -> Mac {
+        self.addresses.own
+    }
+
+    fn add_address(&mut self, mac: Mac) -> io::Result<()> {
+        if !self.addresses.add(mac)? {
+            return Ok(());
+        }
+        let is_unicast = !mac.is_group();
+        let added = match is_unicast {
+            true => self.socket.add_address(mac.0),
+            false => Ok(()),
+        };
+        let added = added.and_then(|()| self.groups.set_address(mac.0, true));
+        if added.is_err() {
+            self.addresses.remove(mac);
+            if is_unicast {
+                self.socket.remove_address(mac.0);
+            }
+        }
+        added
+    }
+
+    fn remove_address(&mut self, mac: Mac) {
+        if self.addresses.remove(mac) {
+            // The interface may be gone.
+            let _ = self.groups.set_address(mac.0, false);
+            if !mac.is_group() {
+                self.socket.remove_address(mac.0);
+            }
+        }
+    }
+
+    fn receive(
+        &mut self,
+        now: u64,
+        frames_max: usize,
+        take: &mut dyn FnMut(Offload, &[u8]),
+    ) -> io::Result<usize> {
+        let mut received = 0;
+        if now >= self.groups_ns {
+            self.groups_ns = now + GROUPS_NS;
+            // Most of the bound is for the others.
+            received = self.receive_groups(frames_max.div_ceil(4), take);
+        }
+        let counters = &mut self.counters;
+        let mut bad = 0;
+        let done = self.socket.receive(frames_max - received, |frame| {
+            let (vlan, start) = match is_tagged(frame) {
+                false => (None, 0),
+                true => match untag(frame) {
+                    Ok(vlan) => (vlan, TAG_BYTES),
+                    Err(_) => {
+                        bad += 1;
+                        return;
+                    }
+                },
+            };
+            let frame = &frame[start..];
+            if frame.len() < ETHERNET_BYTES {
+                bad += 1;
+                return;
+            }
+            counters.frames_received += 1;
+            counters.bytes_received += frame.len() as u64;
+            take(Offload { vlan, ..Offload::NONE }, frame);
+        });
+        counters.dropped_bad += done.bad + bad;
+        Ok(received + done.packets)
+    }
+
+    fn send(&mut self, now: u64, frame: &FrameInPlace<'_>) -> Result<(), NotSent> {
+        let FrameInPlace { offload, start, rest } = *frame;
+        let bytes = start.len() + rest.map_or(0, |rest| rest.bytes());
+        let is_complete =
+            offload.segmentation.is_none() && !matches!(offload.checksum, Checksum::Partial { .. });
+        let fits = start.len() >= ETHERNET_BYTES && bytes <= self.medium.mtu + ETHERNET_BYTES;
+        if self.medium.carrier != Carrier::Up || !is_complete || !fits {
+            self.counters.dropped_unsent += 1;
+            return Err(NotSent::Dropped);
+        }
+        let padding = [0; FRAME_BYTES_MIN];
+        let padding = &padding[..FRAME_BYTES_MIN.saturating_sub(bytes)];
+        let (_, tag) = to_kernel(Offload { vlan: offload.vlan, ..Offload::NONE });
+        let (addresses, behind) = start.split_at(TAG_AT);
+        // Only a frame without a rest is short enough to be filled up, unless the rest is a few bytes: those go unfilled.
+        let padding = if rest.is_some() { &[] } else { padding };
+        let sent = match &tag {
+            None => self.socket.send(&[start, padding], rest),
+            Some(tag) => self.socket.send(&[addresses, tag, behind, padding], rest),
+        };
+        match sent {
+            Ok(()) => {
+                self.counters.frames_sent += 1;
+                self.counters.bytes_sent += bytes as u64;
+                Ok(())
+            }
+            Err(SendXdpError::Full) => {
+                self.due = Some(now + RETRY_NS);
+                Err(NotSent::Full)
+            }
+            Err(SendXdpError::Length) => {
+                self.counters.dropped_unsent += 1;
+                Err(NotSent::Dropped)
+            }
+        }
+    }
+
+    fn flush(&mut self, now: u64) {
+        self.due = match self.socket.flush() {
+            Ok(true) => None,
+            // An interface that is down is looked at by `look`; what was sent waits.
+            Ok(false) | Err(_) => Some(now + RETRY_NS),
+        };
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.poller.as_fd())
+    }
+
+    fn due(&self) -> Option<u64> {
+        self.due
+    }
+
+    fn look(&mut self) -> (Carrier, bool) {
+        let has_changed = self.medium.look();
+        (self.medium.carrier, has_changed)
+    }
+
+    fn counters(&self) -> WireCounters {
+        let counted = self.socket.statistics().unwrap_or_default();
+        let behind = counted.receive_dropped + counted.receive_ring_full + self.groups.dropped();
+        let calls = self.counters.calls + self.socket.calls();
+        WireCounters { dropped_behind: behind, calls, ..self.counters }
+    }
+}

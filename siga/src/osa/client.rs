@@ -1,0 +1,760 @@
+//! A guest's data device at an adapter.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use fabric::control::Request as HostRequest;
+use fabric::name::{Name, NoName};
+use net::lan::counters::BOARD_BYTES;
+use net::lan::frame::Mac;
+use net::lan::link::{FrameInParts, FrameInPlace};
+use net::lan::offload::{Offload, segment};
+use net::osa::buffer::{NotPut, QueueCounters};
+use net::osa::control::{Port, Refused, Request, Stopped};
+use net::osa::device::{INPUTS_MAX, OUTPUTS_MAX};
+use net::osa::interface::{Counters, Interface, News, State};
+use net::osa::packet::{FRAME_BYTES_MAX, Layer};
+use net::tcpip::{Prefix, Unsent};
+use os::poller::Sleeper;
+use os::processor::now_ns;
+use os::words::Words;
+
+use super::connecting::Connecting;
+use super::waits::AtGuest;
+use crate::guest::Guest;
+use crate::lending::Lending;
+use crate::waiter::{Key, Looked, Member, OneOf, Waiter};
+use crate::waiting::{Wait, after};
+
+/// The MTU of a device that is not up yet.
+const MTU: usize = 1500;
+
+/// Refusals that are kept for the program.
+const REFUSALS_MAX: usize = 64;
+
+/// How a device is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OsaOptions {
+    /// By which addresses the adapter gives frames to the device: of IP unless set.
+    pub layer: Layer,
+    /// In layer 2, the MAC address. Without one the device has one by chance.
+    pub mac: Option<Mac>,
+    /// Output queues: 1, or 4, of which the type of service of a packet, or the priority of its VLAN, chooses. 4 unless set.
+    pub outputs: usize,
+    /// Input queues: 1 to 8, and 1 unless set.
+    pub inputs: usize,
+    /// Buffers of an output queue that the adapter may have at once: 8 to 126, and 64 unless set.
+    pub buffers_max: usize,
+    /// Whether frames may be sent without checksums and with several segments, which the adapter or the wire completes. They may unless set.
+    pub offloads: bool,
+    /// How to wait.
+    pub wait: Wait,
+}
+
+impl Default for OsaOptions {
+    fn default() -> OsaOptions {
+        OsaOptions {
+            layer: Layer::Three,
+            mac: None,
+            outputs: OUTPUTS_MAX,
+            inputs: 1,
+            buffers_max: 64,
+            offloads: true,
+            wait: Wait::Adaptive,
+        }
+    }
+}
+
+/// Why there is no device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenOsaError {
+    /// The name of the adapter is no name.
+    #[error(transparent)]
+    Name(#[from] NoName),
+    /// The queues are not those of a device.
+    #[error(
+        "{outputs} output queues and {inputs} input queues: must be 1 or {OUTPUTS_MAX}, and 1 to {INPUTS_MAX}"
+    )]
+    Queues {
+        /// Output queues.
+        outputs: usize,
+        /// Input queues.
+        inputs: usize,
+    },
+    /// The buffers are too few or too many.
+    #[error("buffers_max = {0}: must be 8 to 126")]
+    Buffers(usize),
+    /// This process lacks descriptors or memory.
+    #[error("cannot wait for a device: {0}")]
+    Resources(#[from] io::Error),
+    /// The time is over. The device is still asked for.
+    #[error("no device at {adapter} within {time:?}: {why}")]
+    NotUp {
+        /// The adapter.
+        adapter: Name,
+        /// How long it was waited for.
+        time: Duration,
+        /// The last that the host or the adapter has said.
+        why: String,
+    },
+    /// The adapter refuses an address, or another request.
+    #[error("{adapter} refuses {request:?}: {why}")]
+    Refused {
+        /// The adapter.
+        adapter: Name,
+        /// The request.
+        request: Request,
+        /// Why.
+        why: Refused,
+    },
+}
+
+/// The state of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OsaState {
+    /// The adapter was asked for the device, or will be.
+    Down {
+        /// What was said last time.
+        why: String,
+    },
+    /// Packets go and come.
+    Up(Port),
+    /// The guests of the port reach each other, and nobody else: the wire is down.
+    NoCarrier(Port),
+}
+
+/// A member of the device's waiter.
+#[derive(Debug)]
+pub(super) enum Occupant {
+    Guest(Box<Guest>),
+    Device(Box<AtGuest>),
+}
+
+impl OneOf for Occupant {
+    fn member(&self) -> &dyn Member {
+        match self {
+            Occupant::Guest(guest) => &**guest,
+            Occupant::Device(device) => &**device,
+        }
+    }
+
+    fn member_mut(&mut self) -> &mut dyn Member {
+        match self {
+            Occupant::Guest(guest) => &mut **guest,
+            Occupant::Device(device) => &mut **device,
+        }
+    }
+
+    #[inline]
+    fn is_one_ready(&mut self) -> bool {
+        match self {
+            Occupant::Guest(guest) => guest.is_ready(),
+            Occupant::Device(device) => device.is_ready(),
+        }
+    }
+}
+
+/// A guest's data device at an adapter. Its guest is the device's alone. The device comes back when its adapter does, with all that was registered.
+pub struct Osa {
+    pub(super) waiter: Waiter<Occupant>,
+    pub(super) guest: Key,
+    pub(super) device: Option<Key>,
+    pub(super) adapter: Name,
+    pub(super) options: OsaOptions,
+    /// What every device of this is to have.
+    registered: Vec<Request>,
+    networks: Vec<Prefix>,
+    pub(super) connecting: Connecting,
+    pub(super) why: String,
+    /// Keeps the path in the host's accounts.
+    pub(super) membership: Option<std::sync::Arc<crate::link::Membership>>,
+    refused: Vec<(Request, Refused)>,
+    /// The doorbells are to be drained before anything is looked at.
+    has_slept: bool,
+    words: Words,
+    lending: Lending,
+    is_shown: bool,
+    /// For a frame that is longer than a buffer.
+    room: Vec<u8>,
+    /// Sums of devices before this one.
+    before: [QueueCounters; 2],
+}
+
+impl fmt::Debug for Osa {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = formatter.debug_struct("Osa");
+        fields.field("adapter", &self.adapter).field("state", &self.state()).finish_non_exhaustive()
+    }
+}
+
+impl Osa {
+    /// Asks an adapter for a device, which is there as soon as the adapter is: [`Osa::wait_until_up`] waits for that.
+    ///
+    /// # Errors
+    /// [`OpenOsaError`].
+    pub fn open(guest: Guest, adapter: &str, options: &OsaOptions) -> Result<Osa, OpenOsaError> {
+        let OsaOptions { outputs, inputs, buffers_max, .. } = *options;
+        if !(outputs == 1 || outputs == OUTPUTS_MAX) || !(1..=INPUTS_MAX).contains(&inputs) {
+            return Err(OpenOsaError::Queues { outputs, inputs });
+        }
+        if !(8..=126).contains(&buffers_max) {
+            return Err(OpenOsaError::Buffers(buffers_max));
+        }
+        let adapter = adapter.parse()?;
+        let mut options = *options;
+        if options.layer == Layer::Two && options.mac.is_none() {
+            let mut mac = [0; 6];
+            os::random::fill(&mut mac)?;
+            // Of one station, and administered here.
+            mac[0] = mac[0] & !1 | 2;
+            options.mac = Some(Mac(mac));
+        }
+        let mut waiter = Waiter::new(options.wait)?;
+        guest.follow_hosts();
+        let guest = waiter.add(Occupant::Guest(Box::new(guest)))?;
+        let (words, lending) = Lending::new("siga stack", BOARD_BYTES, HostRequest::ShowStack)?;
+        let mut osa = Osa {
+            waiter,
+            guest,
+            device: None,
+            adapter,
+            options,
+            registered: Vec::new(),
+            networks: Vec::new(),
+            connecting: Connecting::default(),
+            why: "it was not asked yet".to_owned(),
+            membership: None,
+            refused: Vec::new(),
+            has_slept: false,
+            words,
+            lending,
+            is_shown: false,
+            room: Vec::new(),
+            before: [QueueCounters::default(); 2],
+        };
+        osa.connect_if_due(now_ns());
+        Ok(osa)
+    }
+
+    /// The adapter.
+    pub fn adapter(&self) -> Name {
+        self.adapter
+    }
+
+    /// The guest at this end.
+    pub fn guest_name(&self) -> Name {
+        self.guest().name()
+    }
+
+    pub(super) fn guest(&self) -> &Guest {
+        match self.waiter.get(self.guest) {
+            Some(Occupant::Guest(guest)) => guest,
+            _ => unreachable!("made with a guest"),
+        }
+    }
+
+    pub(super) fn interface(&self) -> Option<&Interface> {
+        match self.waiter.get(self.device?) {
+            Some(Occupant::Device(device)) => Some(&device.interface),
+            _ => None,
+        }
+    }
+
+    pub(super) fn at_guest(&mut self) -> Option<&mut AtGuest> {
+        match self.waiter.get_mut(self.device?) {
+            Some(Occupant::Device(device)) => Some(device),
+            _ => None,
+        }
+    }
+
+    /// Asks the adapter for something, of this device and of those that follow when the adapter has come back: an address, a group, a VLAN, a part in routing.
+    pub fn register(&mut self, request: Request) {
+        let takes_back = |kept: &Request| match (request, *kept) {
+            (Request::RemoveAddress(one), Request::AddAddress(other)) => one == other,
+            (Request::RemoveGroup(one), Request::AddGroup(other)) => one == other,
+            (Request::RemoveVlan(one), Request::AddVlan(other)) => one == other,
+            (Request::Route(_), Request::Route(_)) => true,
+            (one, other) => one == other,
+        };
+        self.registered.retain(|kept| !takes_back(kept));
+        if !matches!(
+            request,
+            Request::RemoveAddress(_)
+                | Request::RemoveGroup(_)
+                | Request::RemoveVlan(_)
+                | Request::Activate(..)
+                | Request::Halt
+                | Request::Clear
+        ) {
+            self.registered.push(request);
+        }
+        if let Some(device) = self.at_guest() {
+            device.interface.ask(request);
+        }
+    }
+
+    /// Waits until packets go and come, or only the wire is missing for that.
+    ///
+    /// # Errors
+    /// [`OpenOsaError::NotUp`], [`OpenOsaError::Refused`] of the first request that the adapter refuses, [`OpenOsaError::Resources`].
+    pub fn wait_until_up(&mut self, time: Duration) -> Result<(), OpenOsaError> {
+        let deadline_ns = after(time);
+        loop {
+            let now = now_ns();
+            self.poll(now)?;
+            // What has come before its time is left to whoever receives.
+            while self.interface().is_none_or(|end| end.found().is_none())
+                && self.next_frame().is_some()
+            {}
+            self.take_news(now);
+            if let Some((request, why)) = self.refused.first().copied() {
+                return Err(OpenOsaError::Refused { adapter: self.adapter, request, why });
+            }
+            let is_asked = self.interface().is_some_and(|end| end.is_waiting_for_answers());
+            if !matches!(self.state(), OsaState::Down { .. }) && !is_asked {
+                return Ok(());
+            }
+            if now >= deadline_ns {
+                let why = self.why.clone();
+                return Err(OpenOsaError::NotUp { adapter: self.adapter, time, why });
+            }
+            let until = self.due().unwrap_or(u64::MAX).min(deadline_ns);
+            self.flush();
+            self.waiter.wait_until(until)?;
+        }
+    }
+
+    /// The state of the device.
+    pub fn state(&self) -> OsaState {
+        let port = self.interface().filter(|end| end.state() == State::Active);
+        match port.and_then(|end| end.port()) {
+            Some(port) if port.is_up => OsaState::Up(*port),
+            Some(port) => OsaState::NoCarrier(*port),
+            None => OsaState::Down { why: self.why.clone() },
+        }
+    }
+
+    /// Bytes of the longest packet, as of now.
+    pub fn mtu(&self) -> usize {
+        let port = self.interface().and_then(Interface::port);
+        port.map_or(MTU, |port| usize::from(port.mtu))
+    }
+
+    /// The MAC address of the device, once it is up.
+    pub fn mac(&self) -> Option<Mac> {
+        Some(self.interface()?.port()?.mac)
+    }
+
+    /// The layer.
+    pub fn layer(&self) -> Layer {
+        self.options.layer
+    }
+
+    /// Whether frames may be sent without checksums and with several segments.
+    pub fn offloads(&self) -> bool {
+        self.options.offloads
+    }
+
+    /// What was asked for to be registered.
+    pub fn registered(&self) -> &[Request] {
+        &self.registered
+    }
+
+    /// Addresses that were asked for.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let address = |request: &Request| match request {
+            Request::AddAddress(address) if !address.is_multicast() => Some(*address),
+            _ => None,
+        };
+        self.registered.iter().filter_map(address).collect()
+    }
+
+    /// Gives the device an address of IP, in a network of so many leading bits, whose hosts are reached without a router.
+    pub fn add_address(&mut self, address: IpAddr, prefix_bits: u8) {
+        self.register(Request::AddAddress(address));
+        let network = Prefix::of(address, prefix_bits);
+        self.networks.extend(network.filter(|network| !self.networks.contains(network)));
+    }
+
+    /// The networks of its addresses.
+    pub fn networks(&self) -> &[Prefix] {
+        &self.networks
+    }
+
+    /// The VLAN of its packets, if it was registered for one.
+    pub fn vlan(&self) -> Option<u16> {
+        self.registered.iter().find_map(|request| match request {
+            Request::AddVlan(vlan) => Some(*vlan),
+            _ => None,
+        })
+    }
+
+    /// In layer 2, the MAC address that it asks for.
+    pub fn own_mac(&self) -> Option<Mac> {
+        self.options.mac
+    }
+
+    /// The next request that the adapter has refused.
+    pub fn take_refused(&mut self) -> Option<(Request, Refused)> {
+        (!self.refused.is_empty()).then(|| self.refused.remove(0))
+    }
+
+    /// What was counted of what the guest reads and writes, of all queues and devices so far.
+    pub fn queues(&self) -> [QueueCounters; 2] {
+        let [mut reads, mut writes] = self.before;
+        if let Some(end) = self.interface() {
+            let (inputs, outputs) = end.queues();
+            inputs.iter().for_each(|input| add(&mut reads, input.counters()));
+            outputs.iter().for_each(|output| add(&mut writes, output.counters()));
+        }
+        [reads, writes]
+    }
+
+    /// What the guest's end of the device has counted beside that.
+    pub fn counters(&self) -> Counters {
+        self.interface().map(|end| *end.counters()).unwrap_or_default()
+    }
+
+    /// Doorbells heard: interrupts.
+    pub fn interrupts(&mut self) -> u64 {
+        let Some(device) = self.at_guest() else { return 0 };
+        let (inputs, _) = device.interface.queues_mut();
+        let heard = fabric::path::Counter::Heard;
+        inputs.iter_mut().map(|input| input.receiver().counters().get(heard)).sum()
+    }
+
+    // Frames.
+
+    /// Does what there is to do beside frames that have come: the connection, and what the adapter has said. Returns whether there was anything.
+    ///
+    /// # Errors
+    /// The kernel's: it does not let this process wait.
+    pub fn poll(&mut self, now: u64) -> io::Result<bool> {
+        let mut has_worked = false;
+        if std::mem::take(&mut self.has_slept) {
+            // Whoever is found is found again.
+            self.waiter.try_next()?;
+        }
+        if self.guest().has_news() {
+            self.serve_guest(now);
+            has_worked = true;
+        }
+        self.connect_if_due(now);
+        has_worked |= self.take_news(now);
+        Ok(has_worked)
+    }
+
+    /// When there is something to do though nothing has come.
+    pub fn due(&self) -> Option<u64> {
+        self.connecting.due(self.device.is_some())
+    }
+
+    fn take_news(&mut self, now: u64) -> bool {
+        let mut has_worked = false;
+        while let Some(device) = self.at_guest()
+            && let Some(news) = device.interface.take_news()
+        {
+            has_worked = true;
+            match news {
+                News::Answer(request, Err(why)) if self.refused.len() < REFUSALS_MAX => {
+                    self.why = format!("it refuses {request:?}: {why}");
+                    self.refused.push((request, why));
+                }
+                News::Answer(..) | News::Port(_) => {}
+                News::Stopped(why) => self.lose(now, Some(why)),
+            }
+        }
+        if self.interface().is_some_and(|end| matches!(end.state(), State::Over(_))) {
+            self.lose(now, None);
+        }
+        has_worked
+    }
+
+    /// The path has ended, or the adapter has stopped the device.
+    pub(super) fn lose(&mut self, now: u64, why: Option<Stopped>) {
+        if let Some(key) = self.device.take() {
+            if let Some(Occupant::Device(device)) = self.waiter.remove(key) {
+                let (inputs, outputs) = device.interface.queues();
+                let [reads, writes] = &mut self.before;
+                inputs.iter().for_each(|input| add(reads, input.counters()));
+                outputs.iter().for_each(|output| add(writes, output.counters()));
+            }
+            self.why = match why {
+                Some(why) => format!("it has stopped the device: {why}"),
+                None => "the path to it has ended".to_owned(),
+            };
+        }
+        self.membership = None;
+        self.connecting.lost(now);
+    }
+
+    /// The path is there.
+    pub(super) fn joined(&mut self, now: u64, interface: Interface) {
+        let device = AtGuest { interface, wants_room: false };
+        let Ok(key) = self.waiter.add(Occupant::Device(Box::new(device))) else {
+            return self.connecting.lost(now);
+        };
+        self.device = Some(key);
+        let (layer, mac, registered) =
+            (self.options.layer, self.options.mac, self.registered.clone());
+        if let Some(device) = self.at_guest() {
+            device.interface.ask(Request::Activate(layer, mac));
+            for request in registered {
+                device.interface.ask(request);
+            }
+        }
+    }
+
+    /// Finds the next frame that has come, which [`Osa::found`] has until the next call; none if there is none.
+    pub fn next_frame(&mut self) -> Option<Offload> {
+        let found = self.at_guest()?.interface.next();
+        match found {
+            Ok(found) => found,
+            Err(_) => {
+                self.take_news(now_ns());
+                self.lose(now_ns(), None);
+                None
+            }
+        }
+    }
+
+    /// The frame that was found last.
+    pub fn found(&self) -> Option<FrameInPlace<'_>> {
+        self.interface()?.found()
+    }
+
+    /// Gives the buffer back whose frames were all taken.
+    pub fn finish(&mut self) {
+        if let Some(device) = self.at_guest() {
+            device.interface.finish();
+        }
+    }
+
+    /// Sends a frame: in layer 3 to this neighbour. Its Ethernet header is empty then.
+    ///
+    /// # Errors
+    /// [`Unsent`]; nothing of it has gone.
+    pub fn send(
+        &mut self,
+        now: u64,
+        next_hop: Option<IpAddr>,
+        offload: Offload,
+        frame: &[u8],
+    ) -> Result<(), Unsent> {
+        if frame.len() > FRAME_BYTES_MAX {
+            return self.send_cut(now, next_hop, offload, frame);
+        }
+        let start = &frame[..frame.len().min(64)];
+        self.send_by(now, next_hop, offload, (start, frame.len()), |target| {
+            target.copy_from_slice(frame);
+        })
+    }
+
+    /// The same of a frame whose data lies elsewhere.
+    ///
+    /// # Errors
+    /// [`Unsent`]; nothing of it has gone.
+    pub fn send_in_parts(
+        &mut self,
+        now: u64,
+        next_hop: Option<IpAddr>,
+        frame: &FrameInParts<'_>,
+    ) -> Result<(), Unsent> {
+        if frame.bytes() > FRAME_BYTES_MAX {
+            return self.send_cut(now, next_hop, frame.offload, &frame.whole());
+        }
+        self.send_by(now, next_hop, frame.offload, (frame.start, frame.bytes()), |target| {
+            frame.write(target);
+        })
+    }
+
+    /// The same of a frame that has come from elsewhere, and of which a part may change at any time.
+    ///
+    /// # Errors
+    /// [`Unsent`]; nothing of it has gone.
+    pub fn send_in_place(
+        &mut self,
+        now: u64,
+        next_hop: Option<IpAddr>,
+        frame: &FrameInPlace<'_>,
+    ) -> Result<(), Unsent> {
+        let bytes = frame.start.len() + frame.rest.map_or(0, |rest| rest.bytes());
+        let write = |target: &mut [u8]| {
+            let (start, end) = target.split_at_mut(frame.start.len());
+            start.copy_from_slice(frame.start);
+            if let Some(rest) = frame.rest {
+                // As long as the rest is.
+                let _ = rest.read(0, end);
+            }
+        };
+        if bytes > FRAME_BYTES_MAX {
+            let mut whole = vec![0; bytes];
+            write(&mut whole);
+            return self.send_cut(now, next_hop, frame.offload, &whole);
+        }
+        self.send_by(now, next_hop, frame.offload, (frame.start, bytes), write)
+    }
+
+    fn send_by(
+        &mut self,
+        now: u64,
+        next_hop: Option<IpAddr>,
+        offload: Offload,
+        (start, bytes): (&[u8], usize),
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Unsent> {
+        let is_coming_up = self.connecting.is_under_way();
+        let Some(device) = self.at_guest() else {
+            // What a program sends first need not be lost because the adapter has not answered yet.
+            return Err(if is_coming_up { Unsent::Full } else { Unsent::Unreachable });
+        };
+        let packet = start.get(net::lan::frame::ETHERNET_BYTES..).unwrap_or(&[]);
+        let queue = device.interface.queue_of(offload, packet);
+        let sent = device.interface.send(now, queue, (offload, bytes), next_hop, write);
+        device.wants_room = sent == Err(NotPut::Exhausted);
+        sent.map_err(|error| match error {
+            NotPut::Exhausted => Unsent::Full,
+            NotPut::Lacking(lack) => Unsent::Lacking(lack),
+            NotPut::Severed => Unsent::Unreachable,
+        })
+    }
+
+    /// A frame of several segments that is longer than a buffer: each goes by itself.
+    #[cold]
+    fn send_cut(
+        &mut self,
+        now: u64,
+        next_hop: Option<IpAddr>,
+        offload: Offload,
+        frame: &[u8],
+    ) -> Result<(), Unsent> {
+        let mut room = std::mem::take(&mut self.room);
+        let left = Offload { vlan: offload.vlan, ..Offload::NONE };
+        let (mut sent, mut has_sent) = (Ok(()), false);
+        segment(offload, frame, &mut room, |bytes| {
+            if sent.is_ok() && bytes.len() <= FRAME_BYTES_MAX {
+                sent = self.send(now, next_hop, left, bytes);
+                has_sent |= sent.is_ok();
+            }
+        });
+        self.room = room;
+        // What has not gone of it is sent again by whoever misses it.
+        if has_sent { Ok(()) } else { sent }
+    }
+
+    // Waiting.
+
+    /// Hands over what was held back.
+    pub fn flush(&mut self) {
+        if let Some(device) = self.at_guest() {
+            device.interface.flush(false);
+        }
+    }
+
+    /// Waits until there is something to do: a frame, news, or room; at most until that time on the machine's clock.
+    ///
+    /// # Errors
+    /// The kernel's: it does not let this process wait.
+    pub fn wait_until(&mut self, deadline_ns: u64) -> io::Result<()> {
+        self.flush();
+        let until = self.due().unwrap_or(u64::MAX).min(deadline_ns);
+        self.waiter.wait_until(until)?;
+        Ok(())
+    }
+
+    pub(crate) fn wait_policy(&self) -> Wait {
+        self.options.wait
+    }
+
+    /// Looks whether there may be something, as [`crate::line::Line`] does.
+    pub(crate) fn look(
+        &mut self,
+        deadline_ns: u64,
+        is_wanted: impl Fn() -> bool,
+    ) -> io::Result<Looked> {
+        if !self.has_slept {
+            self.flush();
+        }
+        self.waiter.look(deadline_ns, is_wanted)
+    }
+
+    /// Prepares for a sleep until the descriptor is readable. When it has to end for trimming; none if there is something.
+    pub(crate) fn prepare_sleep(&mut self) -> Option<u64> {
+        self.finish();
+        let trim_ns = self.waiter.prepare_sleep()?;
+        self.has_slept = true;
+        Some(trim_ns)
+    }
+
+    /// Prepares for waiting elsewhere, at [`Osa::as_fd`]. True if there is nothing to do.
+    pub fn prepare_wait(&mut self) -> bool {
+        self.finish();
+        let is_prepared = self.waiter.prepare_wait();
+        self.has_slept |= is_prepared;
+        is_prepared
+    }
+
+    /// The descriptor has become readable: listen before anything is looked at.
+    pub fn drain_doorbells(&mut self) {
+        self.has_slept = true;
+    }
+
+    /// A sleep was ended by these doorbells, after so long. Whether one of them is the device's.
+    pub(crate) fn heard(&mut self, rang: &[u64], slept_ns: u64) -> bool {
+        self.has_slept = false;
+        self.waiter.heard(rang, slept_ns)
+    }
+
+    /// Sleeps while others have the device. `interrupt` ends that sleep, too.
+    pub(crate) fn sleeper(&self, interrupt: impl AsFd) -> io::Result<Sleeper> {
+        self.waiter.add_interrupt(interrupt)?;
+        Ok(self.waiter.sleeper())
+    }
+
+    // What a stack shows.
+
+    pub(crate) fn board(&self) -> &Words {
+        &self.words
+    }
+
+    /// From now on the board is lent to the host, and to each that follows.
+    pub(crate) fn show_stack(&mut self, now: u64) {
+        self.is_shown = true;
+        self.lend_board(now);
+    }
+
+    /// The stack shows itself elsewhere.
+    pub(crate) fn hide_stack(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            net::board::hide(&self.words);
+        }
+    }
+
+    pub(super) fn lend_board(&mut self, now: u64) {
+        let Osa { waiter, guest, lending, is_shown, .. } = self;
+        if let Some(Occupant::Guest(guest)) = waiter.get(*guest)
+            && *is_shown
+        {
+            lending.follow_host(guest, now);
+        }
+    }
+}
+
+fn add(sum: &mut QueueCounters, one: &QueueCounters) {
+    sum.buffers += one.buffers;
+    sum.packets += one.packets;
+    sum.bytes += one.bytes;
+    sum.exhausted += one.exhausted;
+}
+
+impl AsFd for Osa {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waiter.as_fd()
+    }
+}

@@ -1,0 +1,602 @@
+//! A guest that serves an adapter: the agent in front of a wire.
+//!
+//! One thread polls the wire, the devices and the guest. It sleeps until a doorbell rings, the wire has something, or the next buffer is to be handed over. A time
+//! that is nearer than a sleep can be is polled for.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use fabric::control::{Kind, Pending};
+use fabric::name::Name;
+use fabric::rate::TokenBucket;
+use net::osa::adapter::{Adapter, Counters, Ends, Moderation};
+use net::osa::buffer::QueueCounters;
+use net::osa::device::{Device, Drops, INPUTS_MAX, OUTPUTS_MAX, State};
+use net::osa::packet::Layer;
+use net::osa::wire::{Wire, WireCounters};
+use os::fork::{ForkGuard, ForkSafeFd};
+use os::processor::{now_ns, thread_ns};
+use thiserror::Error;
+
+use super::waits::AtAdapter;
+use super::{QUEUE_STORAGE_BYTES, WANTED, WINDOW_BYTES};
+use crate::guest::Guest;
+use crate::link::Membership;
+use crate::options::PathOptions;
+use crate::serving::{Asking, OPENS_PER_S, Refusal, Spinning};
+use crate::waiter::{Key, Member, OneOf, Waiter};
+use crate::waiting::{SPIN_NS_MAX, Wait};
+
+/// Devices of an adapter, and of one guest.
+const DEVICES_MAX: usize = 256;
+const DEVICES_OF_GUEST_MAX: usize = 16;
+
+/// A sleep is not worth while if something is due sooner.
+const SLEEP_NS_MIN: u64 = 20_000;
+
+/// How long an adaptive adapter polls after the last that it found.
+const ADAPTIVE_NS: u64 = SPIN_NS_MAX / 2;
+
+/// Members that are served before the wire is polled again.
+const MEMBERS_PER_POLL: usize = 64;
+
+/// How often memory that was not used is given back.
+const TEND_NS: u64 = 1_000_000_000;
+
+/// Letters in a refusal.
+const LETTERS: [u8; 7] = *b"SIGAOSA";
+
+/// How an adapter is served.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerOptions {
+    /// How to wait. [`Wait::Spin`] polls the wire all the time.
+    pub wait: Wait,
+    /// When buffers for guests are handed over.
+    pub moderation: Moderation,
+    /// Buffers of an input queue that a guest may have at once: 8 to 126, and 64 unless set.
+    pub buffers_max: usize,
+    /// Who may have devices. Empty: whoever may connect to the guest that serves the adapter.
+    pub guests: Vec<Name>,
+}
+
+impl Default for ServerOptions {
+    fn default() -> ServerOptions {
+        ServerOptions {
+            wait: Wait::Adaptive,
+            moderation: Moderation::default(),
+            buffers_max: 64,
+            guests: Vec::new(),
+        }
+    }
+}
+
+/// Why an adapter is served no longer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// No memory or no descriptors left; or this is a forked child, to which the server does not belong.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The reason why a guest gets no device, as a refusal says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotOpened {
+    /// The request is no request for a device, or for one that the adapter does not have.
+    Unfit = 0,
+    /// The guest may not have one.
+    NotAllowed = 1,
+    /// The guest, or the adapter, has as many as it may have.
+    Full = 2,
+}
+
+impl NotOpened {
+    fn emit(self) -> crate::UserData {
+        Refusal { why: self as u8, most: 0 }.emit(LETTERS)
+    }
+
+    /// The reason in user data; none if a server of another kind has given them.
+    pub(super) fn parse(bytes: &crate::UserData) -> Option<NotOpened> {
+        match Refusal::parse(bytes, LETTERS)?.why {
+            0 => Some(NotOpened::Unfit),
+            1 => Some(NotOpened::NotAllowed),
+            2 => Some(NotOpened::Full),
+            _ => None,
+        }
+    }
+}
+
+/// A wire as a member: its descriptor ends sleeps. It is polled in any case.
+#[derive(Debug)]
+struct Medium {
+    descriptor: ForkSafeFd,
+    has_rung: bool,
+}
+
+impl Member for Medium {
+    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
+        add(self.descriptor.as_fd());
+    }
+
+    fn hear(&mut self, _index: usize) -> bool {
+        self.has_rung = true;
+        true
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.has_rung
+    }
+}
+
+/// What the server waits for.
+#[derive(Debug)]
+enum Party {
+    Guest(Box<Guest>),
+    Device(Box<Joined>),
+    Medium(Medium),
+}
+
+/// A device, and what keeps its path in the host's accounts.
+#[derive(Debug)]
+struct Joined {
+    device: AtAdapter,
+    _membership: std::sync::Arc<Membership>,
+}
+
+impl OneOf for Party {
+    fn member(&self) -> &dyn Member {
+        match self {
+            Party::Guest(guest) => &**guest,
+            Party::Device(joined) => &joined.device,
+            Party::Medium(medium) => medium,
+        }
+    }
+
+    fn member_mut(&mut self) -> &mut dyn Member {
+        match self {
+            Party::Guest(guest) => &mut **guest,
+            Party::Device(joined) => &mut joined.device,
+            Party::Medium(medium) => medium,
+        }
+    }
+
+    #[inline]
+    fn is_one_ready(&mut self) -> bool {
+        match self {
+            Party::Guest(guest) => guest.is_ready(),
+            Party::Device(joined) => joined.device.is_ready(),
+            Party::Medium(medium) => medium.has_rung,
+        }
+    }
+}
+
+/// The devices by their numbers.
+struct Devices<'a> {
+    waiter: &'a mut Waiter<Party>,
+    keys: &'a [Option<Key>],
+}
+
+impl Ends for Devices<'_> {
+    #[inline]
+    fn device(&mut self, number: usize) -> Option<&mut Device> {
+        match self.waiter.get_mut((*self.keys.get(number)?)?) {
+            Some(Party::Device(joined)) => Some(&mut joined.device.0),
+            _ => None,
+        }
+    }
+}
+
+/// What a device is like, and what was counted of it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeviceReport {
+    /// Its number at the adapter.
+    pub number: usize,
+    /// The guest.
+    pub guest: Name,
+    /// Its state.
+    pub state: State,
+    /// Its layer.
+    pub layer: Layer,
+    /// Its MAC address.
+    pub mac: net::lan::frame::Mac,
+    /// Its addresses of IP.
+    pub addresses: Vec<std::net::IpAddr>,
+    /// What was counted of the queues that the guest reads.
+    pub inputs: Vec<QueueCounters>,
+    /// What was counted of the queues that it writes.
+    pub outputs: Vec<QueueCounters>,
+    /// Doorbells rung for it: interrupts.
+    pub interrupts: u64,
+    /// Packets dropped.
+    pub drops: Drops,
+}
+
+/// A guest that serves an adapter.
+pub struct Server {
+    guard: ForkGuard,
+    waiter: Waiter<Party>,
+    guest: Key,
+    medium: Option<Key>,
+    adapter: Adapter,
+    /// By number.
+    devices: Vec<Option<Key>>,
+    numbers: BTreeMap<Key, usize>,
+    options: ServerOptions,
+    asking: Asking,
+    opens: TokenBucket,
+    /// When something was found last.
+    found_ns: u64,
+    tended_ns: u64,
+    polled_ns: u64,
+    is_idle: bool,
+    spinning: Spinning,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Server").field("adapter", &self.adapter).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// A server of an adapter in front of a wire, under the name that the guest has.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn new(
+        guest: Guest,
+        wire: Box<dyn Wire>,
+        options: &ServerOptions,
+    ) -> Result<Server, ServerError> {
+        // What waits is the server's own loop: it polls the wire, too.
+        let mut waiter = Waiter::new(Wait::Block)?;
+        guest.follow_hosts();
+        let guest = waiter.add(Party::Guest(Box::new(guest)))?;
+        let mut secret = [0; 16];
+        os::random::fill(&mut secret)?;
+        let mut server = Server {
+            guard: ForkGuard::here(),
+            waiter,
+            guest,
+            medium: None,
+            adapter: Adapter::new(wire, options.moderation, secret),
+            devices: Vec::new(),
+            numbers: BTreeMap::new(),
+            options: options.clone(),
+            asking: Asking::default(),
+            opens: TokenBucket::new(Some(OPENS_PER_S)),
+            found_ns: now_ns(),
+            tended_ns: 0,
+            polled_ns: 0,
+            is_idle: false,
+            spinning: Spinning::default(),
+        };
+        server.listen_to_wire()?;
+        Ok(server)
+    }
+
+    /// Takes another wire: the one before is gone. Devices go on.
+    ///
+    /// # Errors
+    /// The kernel's, of a wire that does not take the addresses of devices; the wire is used without them.
+    pub fn set_wire(&mut self, wire: Box<dyn Wire>) -> io::Result<()> {
+        let Server { waiter, devices, adapter, .. } = self;
+        let taken = adapter.set_wire(wire, &mut Devices { waiter, keys: devices });
+        self.listen_to_wire()?;
+        taken
+    }
+
+    fn listen_to_wire(&mut self) -> io::Result<()> {
+        if let Some(medium) = self.medium.take() {
+            self.waiter.remove(medium);
+        }
+        if let Some(descriptor) = self.adapter.wire().descriptor() {
+            let descriptor = ForkSafeFd::new(descriptor.try_clone_to_owned()?);
+            let medium = Party::Medium(Medium { descriptor, has_rung: false });
+            self.medium = Some(self.waiter.add(medium)?);
+        }
+        Ok(())
+    }
+
+    /// Returns true if the wire is gone, and [`Server::set_wire`] is to be called.
+    pub fn is_wire_gone(&mut self) -> bool {
+        self.adapter.is_gone()
+    }
+
+    /// When buffers for guests are handed over, from now on.
+    pub fn set_moderation(&mut self, moderation: Moderation) {
+        self.adapter.set_moderation(moderation);
+    }
+
+    /// What the adapter has counted.
+    pub fn counters(&self) -> Counters {
+        *self.adapter.counters()
+    }
+
+    /// What its wire has counted.
+    pub fn wire_counters(&self) -> WireCounters {
+        self.adapter.wire().counters()
+    }
+
+    /// Frames from the wire that were dropped before they were a device's.
+    pub fn drops(&self) -> Drops {
+        *self.adapter.drops()
+    }
+
+    /// Processor time of polls that found nothing, in nanoseconds.
+    pub fn spinning_ns(&self) -> u64 {
+        self.spinning.ns()
+    }
+
+    /// Devices that guests have.
+    pub fn devices(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// What each device is like.
+    pub fn report(&mut self) -> Vec<DeviceReport> {
+        let mut reports = Vec::new();
+        for number in 0..self.devices.len() {
+            let Server { waiter, devices, .. } = self;
+            let mut ends = Devices { waiter, keys: devices };
+            let Some(device) = ends.device(number) else { continue };
+            let rings = fabric::path::Counter::Rings;
+            let inputs = device.inputs();
+            let interrupts =
+                inputs.iter_mut().map(|input| input.sender().counters().get(rings)).sum();
+            let inputs = inputs.iter().map(|input| *input.counters()).collect();
+            let outputs = device.outputs().iter().map(|output| *output.counters()).collect();
+            reports.push(DeviceReport {
+                number,
+                guest: device.owner(),
+                state: device.state(),
+                layer: device.layer(),
+                mac: device.mac(),
+                addresses: device.addresses().to_vec(),
+                inputs,
+                outputs,
+                interrupts,
+                drops: *device.drops(),
+            });
+        }
+        reports
+    }
+
+    /// Serves for ever.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn serve(&mut self) -> Result<std::convert::Infallible, ServerError> {
+        loop {
+            self.serve_until(u64::MAX)?;
+        }
+    }
+
+    /// Serves until that time, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds).
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn serve_until(&mut self, deadline_ns: u64) -> Result<(), ServerError> {
+        self.is_idle = false;
+        loop {
+            let found = self.poll()?;
+            let now = self.polled_ns;
+            if now >= deadline_ns {
+                return Ok(());
+            }
+            if found || self.options.wait == Wait::Spin {
+                continue;
+            }
+            let due = self.adapter.due().unwrap_or(u64::MAX).min(deadline_ns);
+            let is_soon = due.saturating_sub(now) < SLEEP_NS_MIN;
+            let polls = self.options.wait == Wait::Adaptive
+                && (is_soon || now.saturating_sub(self.found_ns) < ADAPTIVE_NS);
+            if polls {
+                os::sync::pause();
+                continue;
+            }
+            self.sleep(due)?;
+        }
+    }
+
+    fn sleep(&mut self, due: u64) -> Result<(), ServerError> {
+        let now = now_ns();
+        let opening = self.asking_due(now).unwrap_or(u64::MAX);
+        let left = due.min(opening).min(now.saturating_add(TEND_NS)).saturating_sub(now);
+        let woken = self.waiter.wait_within(Duration::from_nanos(left))?.map(|(key, _)| key);
+        self.spinning.slept();
+        self.is_idle = false;
+        let now = now_ns();
+        if let Some(key) = woken {
+            self.serve_member(key, now)?;
+            self.found_ns = now;
+        }
+        Ok(())
+    }
+
+    /// Does what there is to do, without waiting. Returns whether there was anything.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn poll(&mut self) -> Result<bool, ServerError> {
+        if self.guard.in_child() {
+            return Err(io::Error::from(io::ErrorKind::NotConnected).into());
+        }
+        let now = now_ns();
+        if std::mem::take(&mut self.is_idle) {
+            self.spinning.add(now.saturating_sub(self.polled_ns), now, thread_ns);
+        }
+        self.polled_ns = now;
+        let mut found = false;
+        for _ in 0..MEMBERS_PER_POLL.min(self.waiter.len()) {
+            let Some(key) = self.waiter.try_next_busy()? else { break };
+            found |= self.serve_member(key, now)?;
+        }
+        found |= self.let_open(now);
+        let Server { waiter, devices, adapter, .. } = self;
+        // A wire that is gone stays gone until another is set: devices reach each other meanwhile.
+        match adapter.poll(now, &mut Devices { waiter, keys: devices }) {
+            Ok(worked) => found |= worked.has_more || worked.has_worked,
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => return Err(error.into()),
+            Err(_) => {}
+        }
+        if found {
+            self.drop_those_over();
+        }
+        if now.saturating_sub(self.tended_ns) >= TEND_NS {
+            self.tended_ns = now;
+            self.show();
+        }
+        if found {
+            self.found_ns = now;
+        }
+        self.is_idle = !found;
+        Ok(found)
+    }
+
+    /// Serves what the waiter has found. Returns true if there was something.
+    fn serve_member(&mut self, key: Key, now: u64) -> Result<bool, ServerError> {
+        if key == self.guest {
+            self.accept(now);
+            return Ok(true);
+        }
+        if Some(key) == self.medium {
+            if let Some(Party::Medium(medium)) = self.waiter.get_mut(key) {
+                medium.has_rung = false;
+            }
+            return Ok(false);
+        }
+        let Some(number) = self.numbers.get(&key).copied() else { return Ok(false) };
+        let Server { waiter, devices, adapter, .. } = self;
+        adapter.note_ready(number, &mut Devices { waiter, keys: devices });
+        Ok(true)
+    }
+
+    fn guest(&self) -> &Guest {
+        match self.waiter.get(self.guest) {
+            Some(Party::Guest(guest)) => guest,
+            _ => unreachable!("made with a guest"),
+        }
+    }
+
+    /// Takes in the guests that want devices.
+    fn accept(&mut self, now: u64) {
+        let Some(Party::Guest(guest)) = self.waiter.get(self.guest) else { return };
+        self.asking.retain(|pending| guest.still_waits(pending));
+        // As many as the host lets wait for one guest.
+        while let Some(pending) = guest.pending() {
+            self.asking.add(pending);
+        }
+        self.let_open(now);
+    }
+
+    fn asking_due(&self, now: u64) -> Option<u64> {
+        (!self.asking.is_empty()).then(|| self.opens.due_ns(now).unwrap_or(now))
+    }
+
+    /// Gives guests devices, each in its turn. Returns true if any was answered.
+    fn let_open(&mut self, now: u64) -> bool {
+        let mut found = false;
+        while !self.asking.is_empty() {
+            if self.opens.due_ns(now).is_some() {
+                self.opens.put_off(now);
+                break;
+            }
+            let Some(pending) = self.asking.next() else { break };
+            found = true;
+            if !self.guest().still_waits(&pending) {
+                continue;
+            }
+            match self.check(&pending) {
+                Ok(()) => {
+                    self.opens.take(1, now);
+                    self.join(pending);
+                }
+                Err(why) => self.guest().refuse(pending, why.emit()),
+            }
+        }
+        found
+    }
+
+    fn check(&mut self, pending: &Pending) -> Result<(), NotOpened> {
+        let shape = pending.shape;
+        let is_fit = pending.kind == Kind::OSA
+            && pending.data == WANTED
+            && (1..=INPUTS_MAX).contains(&shape.outputs)
+            && (shape.inputs == 1 || shape.inputs == OUTPUTS_MAX);
+        if !is_fit {
+            return Err(NotOpened::Unfit);
+        }
+        let guests = &self.options.guests;
+        if !(guests.is_empty() || guests.contains(&pending.from)) {
+            return Err(NotOpened::NotAllowed);
+        }
+        // One that has just been closed makes room.
+        self.drop_those_over();
+        let parties = self.numbers.keys().filter_map(|key| self.waiter.get(*key));
+        let of_guest = |party: &&Party| match party {
+            Party::Device(joined) => joined.device.0.owner() == pending.from,
+            _ => false,
+        };
+        let has = parties.filter(of_guest).count();
+        if has >= DEVICES_OF_GUEST_MAX || self.numbers.len() >= DEVICES_MAX {
+            return Err(NotOpened::Full);
+        }
+        Ok(())
+    }
+
+    /// Makes a device for a guest. If something is lacking, the guest learns of it, and asks again.
+    fn join(&mut self, pending: Pending) {
+        let options = PathOptions {
+            storage_bytes: pending.shape.outputs as u64 * QUEUE_STORAGE_BYTES,
+            window_bytes: WINDOW_BYTES,
+            ..PathOptions::default()
+        };
+        let Ok(path) = self.guest().accept_pending(pending, &options) else { return };
+        let owner = path.peer();
+        let (halves, membership, _) = path.into_parts();
+        let device = AtAdapter(Device::new(owner, halves, self.options.buffers_max));
+        let joined = Joined { device, _membership: membership };
+        let Ok(key) = self.waiter.add(Party::Device(Box::new(joined))) else { return };
+        let place = self.devices.iter().position(Option::is_none);
+        let number = place.unwrap_or(self.devices.len());
+        if number == self.devices.len() {
+            self.devices.push(None);
+        }
+        self.devices[number] = Some(key);
+        self.numbers.insert(key, number);
+    }
+
+    /// Drops devices whose guests are gone, or that were stopped.
+    fn drop_those_over(&mut self) {
+        for number in 0..self.devices.len() {
+            let Some(key) = self.devices[number] else { continue };
+            let is_over = match self.waiter.get(key) {
+                Some(Party::Device(joined)) => joined.device.0.is_over(),
+                _ => true,
+            };
+            if is_over {
+                if let Some(Party::Device(joined)) = self.waiter.get_mut(key) {
+                    self.adapter.leave(number, &mut joined.device.0);
+                }
+                self.waiter.remove(key);
+                self.numbers.remove(&key);
+                self.devices[number] = None;
+            }
+        }
+    }
+
+    /// Shows observers what was counted, in the gauges of the paths.
+    fn show(&mut self) {
+        for number in 0..self.devices.len() {
+            let Server { waiter, devices, .. } = self;
+            let mut ends = Devices { waiter, keys: devices };
+            let Some(device) = ends.device(number) else { continue };
+            device.show();
+        }
+    }
+}
