@@ -30,7 +30,7 @@ fn what_is_wrong_in_a_file_is_said_once() {
     for (text, what) in [
         (
             "number = 1\n",
-            ":1: unknown field `number`: must be one of `host`, `user`, `guest`, `lan`, `tcpip`, `line`, `control_unit`, `volume`",
+            ":1: unknown field `number`: must be one of `host`, `user`, `guest`, `lan`, `tcpip`, `line`, `osa`, `control_unit`, `volume`",
         ),
         ("\n[[guest]]\nname = 7\n", ":3: "),
     ] {
