@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use comfy_table::Table;
-use host::config::{Bytes, FileError, Source};
+use host::config::{BitRate, Bytes, FileError, Source};
 use host::system::System;
+use host::system::adapter::{AdapterRule, WireRule};
 use host::system::machine::MachineWait;
 use host::system::outline::{
-    GuestOutline, LanOutline, LineOutline, MachineOutline, Outline, UnitOutline, UserOutline,
-    VolumeOutline,
+    AdapterOutline, GuestOutline, LanOutline, LineOutline, MachineOutline, Outline, UnitOutline,
+    UserOutline, VolumeOutline,
 };
+use os::peer::Credentials;
 use serde::Serialize;
 use siga::disk::ckd::volume::check_file;
 
@@ -73,7 +75,7 @@ pub fn check(file: Option<&Path>, output: Output) -> Result<(), Outcome> {
     }
 }
 
-/// Findings that do not stop a host: fields that are probably not meant, and files of volumes that are missing.
+/// Findings that do not stop a host: fields that are probably not meant, and files of volumes, interfaces and rights that are missing.
 fn findings(system: &System) -> Vec<FileError> {
     let mut findings = system.warnings.clone();
     for volume in system.volumes.iter().flat_map(|volumes| &volumes.volumes) {
@@ -90,15 +92,71 @@ fn findings(system: &System) -> Vec<FileError> {
             findings.push(place.error(what, right));
         }
     }
+    findings.extend(system.adapters.iter().flat_map(findings_of_adapter));
     findings.sort_by_key(|finding| finding.line);
     findings
 }
 
+/// Findings about what an adapter needs of this machine.
+fn findings_of_adapter(adapter: &AdapterRule) -> Vec<FileError> {
+    let mut findings = Vec::new();
+    if let Some((number, place)) = &adapter.processor_named
+        && !is_there(*number as usize)
+    {
+        let what = format!("cpu = {number}: there is no processor {number}");
+        let right = "must be one that is online: without it, the adapter runs on any";
+        findings.push(place.error(what, right));
+    }
+    let place = &adapter.wire_place;
+    match &adapter.wire {
+        WireRule::Macvtap(interface) | WireRule::Xdp(interface) => {
+            let here = interfaces();
+            if here.as_ref().is_some_and(|here| !here.contains(interface)) {
+                let what = format!("interface = {interface:?}: there is no such interface here");
+                let here = here.unwrap_or_default().join(", ");
+                findings.push(place.error(what, format!("must be one of {here}")));
+            }
+        }
+        WireRule::Tap(interface) => {
+            if interfaces().is_some_and(|here| here.contains(interface)) {
+                let what = format!("interface = {interface:?}: there is such an interface already");
+                let right = "must be the name of an interface that is made, and of no other";
+                findings.push(place.error(what, right));
+            }
+        }
+        WireRule::Memory(_) => return findings,
+    }
+    // Who has the rights without being root knows them.
+    if Credentials::own().user != 0 {
+        let rights = match &adapter.wire {
+            WireRule::Xdp(_) => "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF",
+            _ => "CAP_NET_ADMIN",
+        };
+        let what = format!("wire = {:?}: you are not root", adapter.wire.kind());
+        let right = format!("must be served by root, or with {rights}");
+        findings.push(place.error(what, right));
+    }
+    findings
+}
+
+/// The network interfaces of this machine, in the network of this process. None if they are not known.
+fn interfaces() -> Option<Vec<String>> {
+    let found = std::fs::read_dir("/sys/class/net").ok()?;
+    let names = found.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    Some(names)
+}
+
 fn print_outline(file: Option<&Path>, system: &Outline) -> Result<(), Outcome> {
-    let Outline { socket, mode, users, guests, lans, lines, volumes, guests_max, .. } = system;
+    let Outline { socket, mode, users, guests, lans, lines, adapters, volumes, guests_max, .. } =
+        system;
     let mut has = vec![(guests.len(), "guest"), (lans.len(), "LAN"), (volumes.len(), "volume")];
     if !lines.is_empty() {
         has.insert(2, (lines.len(), "line"));
+    }
+    if !adapters.is_empty() {
+        has.insert(has.len() - 1, (adapters.len(), "adapter"));
     }
     let has: Vec<String> = has.into_iter().map(|(count, what)| counted(count, what)).collect();
     let has = has.join(", ");
@@ -121,6 +179,8 @@ fn print_outline(file: Option<&Path>, system: &Outline) -> Result<(), Outcome> {
         client_table(&system.machines),
         route_table(&system.machines),
         line_table(lines),
+        adapter_table(adapters),
+        memory_table(adapters),
         volume_table(volumes),
     ];
     tables.iter().filter(|table| table.row_count() > 0).try_for_each(print)
@@ -233,6 +293,67 @@ fn line_table(lines: &[LineOutline]) -> Table {
     table
 }
 
+fn adapter_table(adapters: &[AdapterOutline]) -> Table {
+    let heads = [
+        "adapter",
+        "served by",
+        "wire",
+        "interface",
+        "guests",
+        "LAN",
+        "wait",
+        "cpu",
+        "hold-off us",
+        "gap us",
+        "buffers",
+    ];
+    let mut table = table(&heads, 8);
+    for adapter in adapters {
+        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        table.add_row([
+            adapter.name.clone(),
+            adapter.server.clone(),
+            adapter.wire.clone(),
+            or_none(&adapter.interface),
+            list(&adapter.guests),
+            or_none(&adapter.lan),
+            wait_text(adapter.wait).to_owned(),
+            adapter.cpu.map_or("any".to_owned(), |cpu| cpu.to_string()),
+            adapter.hold_off_us.to_string(),
+            format!("{}/{}", adapter.gap_us, adapter.gap_jumbo_us),
+            adapter.buffers.to_string(),
+        ]);
+    }
+    table
+}
+
+/// The wires in memory, each once.
+fn memory_table(adapters: &[AdapterOutline]) -> Table {
+    let mut table = table(&["wire in memory", "MTU", "rate", "delay us", "loss"], 1);
+    for (at, adapter) in adapters.iter().enumerate() {
+        let Some(memory) = &adapter.memory else { continue };
+        if adapters[..at].iter().any(|other| other.name == memory.to) {
+            continue;
+        }
+        table.add_row([
+            format!("{} {}", adapter.name, memory.to),
+            memory.mtu.to_string(),
+            memory.bits_per_s.map_or("-".to_owned(), |bits| BitRate(bits).to_string()),
+            memory.delay_us.to_string(),
+            memory.loss.to_string(),
+        ]);
+    }
+    table
+}
+
+fn wait_text(wait: MachineWait) -> &'static str {
+    match wait {
+        MachineWait::Adaptive => "adaptive",
+        MachineWait::Block => "block",
+        MachineWait::Spin => "spin",
+    }
+}
+
 fn fixed_table(lans: &[LanOutline]) -> Table {
     let mut table = table(&["lan", "guest", "MAC", "addresses", "VLANs", "routes_from"], 6);
     for (lan, member) in
@@ -262,12 +383,7 @@ fn machine_table(machines: &[MachineOutline]) -> Table {
             machine.sockets_max.to_string(),
             Bytes(machine.buffers_bytes_max).to_string(),
             Bytes(machine.connection_bytes).to_string(),
-            match machine.wait {
-                MachineWait::Adaptive => "adaptive",
-                MachineWait::Block => "block",
-                MachineWait::Spin => "spin",
-            }
-            .to_owned(),
+            wait_text(machine.wait).to_owned(),
             machine.cpu.map_or("any".to_owned(), |cpu| cpu.to_string()),
             if machine.introduce { "yes" } else { "no" }.to_owned(),
         ]);
@@ -299,13 +415,17 @@ fn route_table(machines: &[MachineOutline]) -> Table {
         for (to, via) in &machine.routes {
             table.add_row([&machine.name, to, via]);
         }
+        for gateway in machine.osa.iter().filter_map(|device| device.gateway.as_ref()) {
+            let all = if gateway.contains(':') { "::/0" } else { "0.0.0.0/0" };
+            table.add_row([&machine.name, all, gateway]);
+        }
     }
     table
 }
 
-/// The LANs and lines that machines are at.
+/// The LANs, lines and adapters that machines are at.
 fn interface_table(machines: &[MachineOutline]) -> Table {
-    let mut table = table(&["machine", "lan or line", "as", "addresses", "MTU", "driver"], 6);
+    let mut table = table(&["machine", "at", "as", "addresses", "MTU", "driver"], 6);
     for machine in machines {
         let mut add = |at: [String; 5]| {
             table.add_row([machine.name.clone()].into_iter().chain(at));
@@ -322,6 +442,18 @@ fn interface_table(machines: &[MachineOutline]) -> Table {
         // Their addresses and MTU are in the table of lines.
         for line in &machine.lines {
             add([&line.line, &line.guest, "-", "-", "inline"].map(str::to_owned));
+        }
+        for device in &machine.osa {
+            let vlan = device.vlan.map(|vlan| format!("VLAN {vlan}"));
+            let router = device.router.map(|router| format!("{router} router"));
+            let address = [Some(device.address.clone()), vlan, router];
+            add([
+                device.adapter.clone(),
+                device.member.clone(),
+                address.into_iter().flatten().collect::<Vec<_>>().join(", "),
+                "-".to_owned(),
+                device.cpu.map_or("inline".to_owned(), |cpu| format!("processor {cpu}")),
+            ]);
         }
     }
     table

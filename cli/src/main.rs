@@ -1,5 +1,6 @@
 //! The one command of siga.
 
+mod adapters;
 mod audit;
 mod capture;
 mod check;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::fs;
 
+use crate::output::say;
+
 /// Where Linux lists the processors that are online, like `0-3,6`.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
@@ -15,6 +17,16 @@ pub enum WhyNot {
     NotAllowed(usize),
     /// This process may use no other, and so whoever asks runs there already.
     Only(usize),
+}
+
+/// Moves the calling thread to its processor. If the thread cannot have it, the kernel chooses, and a warning says so of `what`.
+pub fn take(processor: Option<usize>, what: &str) {
+    if let Some(processor) = processor
+        && os::processor::pin(processor).is_err()
+    {
+        let why = why_not(processor);
+        say(format_args!("siga: warning: {why}: {what} runs on any of {}", allowed()));
+    }
 }
 
 /// Returns the reason for which a thread of its own does not have this processor.

@@ -1,4 +1,4 @@
-//! `siga up`: the host, in the foreground, with the control unit of its volumes and the server of its lines.
+//! `siga up`: the host, in the foreground, with the control unit of its volumes, and the servers of its lines and adapters.
 
 use std::convert::Infallible;
 use std::io::IsTerminal;
@@ -16,6 +16,7 @@ use serde_json::json;
 use siga::disk::SystemVolumes;
 use tracing_subscriber::EnvFilter;
 
+use crate::adapters::{self, Adapter};
 use crate::check::check;
 use crate::children::Children;
 use crate::ending::{end_in_time, take_all};
@@ -32,7 +33,7 @@ use crate::volume::serve_system;
 /// Run the host of a system in the foreground
 ///
 /// Guests attach to it, and it makes paths between them. LANs with outside = true get a gateway to other networks each (siga gateway), and each TCPIP machine of the system file is served (siga tcpip serve), all in processes of their own. Volumes that the system file names are served too, by a guest of
-/// their own on a thread of the host, and so are its lines over channel-to-channel adapters. Paths between guests go on when the host ends; guests attach again to the next host. Set
+/// their own on a thread of the host, and so are its lines over channel-to-channel adapters, and its OSA adapters. Paths between guests go on when the host ends; guests attach again to the next host. Set
 /// RUST_LOG=debug to see each request.
 ///
 /// Runs until Ctrl-C, SIGTERM or SIGHUP: then the host removes its socket, with the lock file beside it, and the exit code is 0. A host
@@ -99,6 +100,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         false => SystemVolumes::open(&system, |file, checking| checks.see(file, &checking))?,
     };
     let lines = adapter_lines(&system);
+    let adapters = adapters::open(&system)?;
     let mut children = Children::default();
     if !arguments.without_outside {
         children.0.extend(gateways(&system, &socket));
@@ -121,28 +123,33 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     })?;
     let output = arguments.output;
     let mut works: Vec<Work> = Vec::new();
-    // Guests hear of the host when their lines can be opened.
-    let mut lines_served = None;
+    // Guests hear of the host when their lines and devices can be opened.
+    let mut served = Vec::new();
     if !lines.is_empty() {
         let socket = socket.clone();
-        let (are_served, served) = channel();
-        lines_served = Some(served);
+        let (are_served, lines_served) = channel();
+        served.push(lines_served);
         works.push(Work {
-            name: "lines",
-            ended: "the server of lines has ended, and the host ends with it",
+            name: "lines".to_owned(),
+            ended: "the server of lines has ended, and the host ends with it".to_owned(),
             run: Box::new(move || serve_lines(&socket, &lines, &are_served)),
         });
     }
+    for adapter in adapters {
+        let (is_served, adapter_served) = channel();
+        served.push(adapter_served);
+        works.push(adapter_work(adapter, &socket, is_served));
+    }
     match volumes {
         Some(volumes) => works.push(Work {
-            name: "control unit",
-            ended: ENDED,
-            run: Box::new(move || serve(&socket, volumes, children, lines_served, output)),
+            name: "control unit".to_owned(),
+            ended: ENDED.to_owned(),
+            run: Box::new(move || serve(&socket, volumes, children, served, output)),
         }),
         None => {
             let begin = move || {
-                // If the lines are not served, the thread that was to serve them ends the host.
-                if are_served(lines_served) {
+                // If something is not served, the thread that was to serve it ends the host.
+                if are_served(served) {
                     children.start();
                     announce(&socket, None, output);
                 }
@@ -157,9 +164,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
 /// What a thread of the host does for ever, as a guest of the host.
 struct Work {
     /// The name of the thread.
-    name: &'static str,
+    name: String,
     /// The beginning of the message with which `siga up` ends when the thread has panicked.
-    ended: &'static str,
+    ended: String,
     run: Box<dyn FnOnce() -> Result<Infallible, Outcome> + Send>,
 }
 
@@ -180,7 +187,7 @@ fn run_with(
     let mut threads = Vec::new();
     for (number, Work { name, ended, run }) in works.into_iter().enumerate() {
         let stopping = StopHost { handle: handle.clone(), endings: endings.clone(), number };
-        let thread = thread::Builder::new().name(name.into()).spawn(move || {
+        let thread = thread::Builder::new().name(name).spawn(move || {
             let _stopping = stopping;
             run()
         });
@@ -237,7 +244,17 @@ fn serve_lines(
     server.serve().map_err(Outcome::no)
 }
 
-/// Serves volumes for ever. Guests hear of the host when the volumes and the lines are there.
+/// The work of an adapter.
+fn adapter_work(adapter: Adapter, socket: &Path, is_served: Sender<()>) -> Work {
+    let socket = socket.to_owned();
+    Work {
+        name: format!("osa {}", adapter.name()),
+        ended: format!("the adapter {} has ended, and the host ends with it", adapter.name()),
+        run: Box::new(move || adapter.serve(&socket, &is_served)),
+    }
+}
+
+/// Serves volumes for ever. Guests hear of the host when the volumes, lines and adapters are there.
 ///
 /// # Errors
 /// They cannot be served, or are served no longer.
@@ -245,12 +262,12 @@ fn serve(
     socket: &Path,
     volumes: SystemVolumes,
     children: Children,
-    lines_served: Option<Receiver<()>>,
+    others_served: Vec<Receiver<()>>,
     output: Output,
 ) -> Result<Infallible, Outcome> {
     let (mut server, served) = serve_system(socket, volumes)?;
-    // If the lines are not served, the thread that was to serve them ends the host.
-    if are_served(lines_served) {
+    // If something is not served, the thread that was to serve it ends the host.
+    if are_served(others_served) {
         children.start();
         announce(socket, Some(&served), output);
     }
@@ -261,9 +278,9 @@ fn serve(
     server.serve().map_err(ended)
 }
 
-/// Waits until the lines are served, if there are any. Returns false if they cannot be.
-fn are_served(lines: Option<Receiver<()>>) -> bool {
-    lines.is_none_or(|served| served.recv().is_ok())
+/// Waits until all lines and adapters are served. Returns false if some cannot be.
+fn are_served(served: Vec<Receiver<()>>) -> bool {
+    served.iter().all(|one| one.recv().is_ok())
 }
 
 fn announce(socket: &Path, served: Option<&Served>, output: Output) {
@@ -294,8 +311,9 @@ mod tests {
         control_unit: impl FnOnce() -> Result<Infallible, Outcome> + Send + 'static,
     ) -> Result<(), Outcome> {
         let (host, handle) = Host::new(System::open()).unwrap();
-        let others = Work { name: "waits", ended: "another", run: Box::new(waits_for_ever) };
-        let work = Work { name: "control unit", ended: ENDED, run: Box::new(control_unit) };
+        let others =
+            Work { name: "waits".into(), ended: "another".into(), run: Box::new(waits_for_ever) };
+        let work = Work { name: "unit".into(), ended: ENDED.into(), run: Box::new(control_unit) };
         run_with(host, handle, &HeldSignals::hold().unwrap(), vec![others, work])
     }
 

@@ -34,19 +34,34 @@ fn written() -> BTreeMap<String, ItemStruct> {
     found
 }
 
-/// The innermost type of `Option<Spanned<Vec<..>>>`, and whether there can be several.
-fn innermost(of: &Type) -> (String, bool) {
+/// How many of a table there can be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Count {
+    One,
+    /// Each with a name of its own: `[osa.NAME]`.
+    Named,
+    /// `[[lan]]`.
+    Several,
+}
+
+/// The innermost type of `Option<Spanned<Vec<..>>>`, and how many of it there can be.
+fn innermost(of: &Type) -> (String, Count) {
     let Type::Path(path) = of else { panic!("a type without a path") };
     let last = path.path.segments.last().unwrap();
     let name = last.ident.to_string();
     let syn::PathArguments::AngleBracketed(arguments) = &last.arguments else {
-        return (name, false);
+        return (name, Count::One);
     };
-    let Some(syn::GenericArgument::Type(inner)) = arguments.args.first() else {
+    // Of a map, the second type.
+    let Some(syn::GenericArgument::Type(inner)) = arguments.args.last() else {
         panic!("{name} of what is no type")
     };
-    let (inner, is_list) = innermost(inner);
-    (inner, is_list || name == "Vec")
+    let (inner, count) = innermost(inner);
+    match name.as_str() {
+        "Vec" => (inner, Count::Several),
+        "BTreeMap" => (inner, Count::Named),
+        _ => (inner, count),
+    }
 }
 
 /// Notes all tables and their fields: `[[lan.member]]`, `guest`.
@@ -60,15 +75,19 @@ fn walk(
     let Fields::Named(fields) = &structs[of].fields else { panic!("{of} has no names") };
     for field in &fields.named {
         let name = field.ident.as_ref().unwrap().to_string();
-        let (inner, is_list) = innermost(&field.ty);
+        let (inner, count) = innermost(&field.ty);
         let is_table = structs.contains_key(&inner);
-        let is_inline = is_table && !is_list && !place.is_empty();
+        let is_inline = is_table && count == Count::One && !place.is_empty();
         if !table.is_empty() && (!is_table || is_inline) {
             found.entry(table.to_owned()).or_default().insert(name.clone());
         }
         if is_table {
             let place = if place.is_empty() { name } else { format!("{place}.{name}") };
-            let table = if is_list { format!("[[{place}]]") } else { format!("[{place}]") };
+            let table = match count {
+                Count::One => format!("[{place}]"),
+                Count::Named => format!("[{place}.NAME]"),
+                Count::Several => format!("[[{place}]]"),
+            };
             walk(structs, &inner, &table, &place, found);
         }
     }

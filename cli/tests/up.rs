@@ -30,7 +30,7 @@ fn what_is_wrong_in_a_file_is_said_once() {
     for (text, what) in [
         (
             "number = 1\n",
-            ":1: unknown field `number`: must be one of `host`, `user`, `guest`, `lan`, `tcpip`, `line`, `control_unit`, `volume`",
+            ":1: unknown field `number`: must be one of `host`, `user`, `guest`, `lan`, `tcpip`, `line`, `osa`, `control_unit`, `volume`",
         ),
         ("\n[[guest]]\nname = 7\n", ":3: "),
     ] {
@@ -184,7 +184,7 @@ fn check_prints_what_a_host_would_make_and_fails_on_what_is_not_meant() {
         let output = place.run(arguments);
         (output.status.code(), [text(&output.stdout), text(&output.stderr)])
     };
-    for name in ["two-guests", "resources", "lan", "two-lans", "line-drivers"] {
+    for name in ["two-guests", "resources", "lan", "two-lans", "line-drivers", "osa"] {
         let file = format!("{}/../systems/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         let (code, [out, err]) = siga(&["up", "--check", &file]);
         assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");

@@ -255,6 +255,64 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
+/// A number of bits a second, as people write it: `1000`, `"100 Mb/s"`, `"2.5Gb/s"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BitRate(pub u64);
+
+const BIT_UNITS: [(&str, u64); 4] =
+    [("b/s", 1), ("kb/s", 1_000), ("Mb/s", 1_000_000), ("Gb/s", 1_000_000_000)];
+
+impl FromStr for BitRate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BitRate, String> {
+        let text = text.trim();
+        let of = |letter: char| letter.is_ascii_digit() || letter == '.';
+        let end = text.find(|letter| !of(letter)).unwrap_or(text.len());
+        let (number, unit) = text.split_at(end);
+        let unit = unit.trim();
+        let unit = BIT_UNITS.into_iter().find(|(name, _)| *name == unit || unit.is_empty());
+        let bits = || {
+            let (_, unit) = unit?;
+            let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+            let parts = 10_u64.checked_pow(part.len().try_into().ok()?)?;
+            let of_part = part.parse::<u64>().ok()?.checked_mul(unit)?;
+            let of_whole = whole.parse::<u64>().ok()?.checked_mul(unit)?;
+            // Half a bit is none.
+            let of_part = of_part.is_multiple_of(parts).then_some(of_part / parts)?;
+            of_whole.checked_add(of_part).map(BitRate)
+        };
+        bits().ok_or_else(|| {
+            format!(
+                "{text:?} is no rate, expected a number of bits a second, or one with kb/s, Mb/s or Gb/s"
+            )
+        })
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = BIT_UNITS.into_iter().rev().find(|(_, unit)| self.0.is_multiple_of(*unit));
+        let (name, unit) = unit.expect("all are multiples of 1");
+        write!(formatter, "{} {name}", self.0 / unit)
+    }
+}
+
+impl<'de> Deserialize<'de> for BitRate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<BitRate, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a number of bits a second, or a text like \"100 Mb/s\"")]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Number(bits) => Ok(BitRate(bits)),
+            Written::Text(text) => text.parse().map_err(D::Error::custom),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -351,5 +409,23 @@ mod tests {
         assert_eq!(example.size, Some(Bytes(7)));
         assert_eq!(Bytes(65_536).to_string(), "64 KiB");
         assert_eq!(Bytes(1000).to_string(), "1000 B");
+    }
+
+    #[test]
+    fn rates_are_read_as_people_write_them() {
+        for (text, bits, shown) in [
+            ("1000", 1_000, "1 kb/s"),
+            ("1Gb/s", 1_000_000_000, "1 Gb/s"),
+            ("2.5 Gb/s", 2_500_000_000, "2500 Mb/s"),
+            ("0.1Mb/s", 100_000, "100 kb/s"),
+            ("1500 b/s", 1_500, "1500 b/s"),
+        ] {
+            assert_eq!(text.parse(), Ok(BitRate(bits)), "{text}");
+            assert_eq!(BitRate(bits).to_string(), shown);
+        }
+        for text in ["", "Gb/s", "1 GB/s", "1.5", "-1", ".5 Gb/s", "1.", "1.2.3 kb/s", "1 gb/s"] {
+            assert!(text.parse::<BitRate>().is_err(), "{text}");
+        }
+        assert!("99999999999999 Gb/s".parse::<BitRate>().is_err());
     }
 }

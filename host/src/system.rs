@@ -29,8 +29,10 @@
 //! storage_max = "1 GiB"       # data storage that all its paths together may lend
 //! ```
 //!
-//! [`lan`] describes the tables of LANs, [`mod@line`] those of lines, [`machine`] those of TCPIP machines, [`volume`] those of volumes.
+//! [`lan`] describes the tables of LANs, [`mod@line`] those of lines, [`adapter`] those of OSA adapters, [`machine`] those of TCPIP machines,
+//! [`volume`] those of volumes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -40,12 +42,15 @@ use os::peer::Credentials;
 use serde::Deserialize;
 use toml::Spanned;
 
+use self::adapter::{AdapterRule, WrittenAdapter};
 use self::lan::{LanRule, WrittenLan};
 use self::line::{LineKind, LineRule, WrittenLine};
-use self::machine::{MachineRule, WrittenMachine};
+use self::machine::{MachineRule, Places, WrittenMachine};
 use self::volume::{Volumes, WrittenUnit, WrittenVolume};
 use crate::config::{Bytes, FileError, Source};
 
+pub mod adapter;
+pub mod interface;
 pub mod lan;
 pub mod line;
 pub mod machine;
@@ -98,6 +103,8 @@ pub struct System {
     pub machines: Vec<MachineRule>,
     /// The lines, in the order of the file.
     pub lines: Vec<LineRule>,
+    /// The OSA adapters, in the order of the file.
+    pub adapters: Vec<AdapterRule>,
     /// The volumes, if there are any.
     pub volumes: Option<Volumes>,
     /// Settings that are probably mistakes, in the order of the file. A host serves such a system all the same.
@@ -218,6 +225,7 @@ impl System {
             lans,
             machines: Vec::new(),
             lines: Vec::new(),
+            adapters: Vec::new(),
             volumes,
             warnings,
         }
@@ -289,8 +297,9 @@ impl System {
         }
         let names: Vec<String> = written.tcpip.iter().map(|one| one.name().to_owned()).collect();
         let mut lines = line::rules(source, written.line, &rules, &names)?;
-        let machines =
-            machine::rules(source, written.tcpip, &rules, &mut lans, &mut lines, &mut warnings)?;
+        let mut adapters = adapter::rules(source, written.osa, &mut lans)?;
+        let mut places = Places { lans: &mut lans, lines: &mut lines, adapters: &mut adapters };
+        let machines = machine::rules(source, written.tcpip, &rules, &mut places, &mut warnings)?;
         warnings.sort_by_key(|warning| warning.line);
         let gateways = lans.iter().filter_map(|lan| lan.outside.as_ref());
         rules.extend(gateways.map(|way| Rule::of_own(Pattern::Name(way.gateway))));
@@ -305,6 +314,8 @@ impl System {
             let rule = Rule::of_own(Pattern::Name(volumes.control_unit));
             rules.push(Rule { storage_bytes_max: volumes.storage_bytes_max, ..rule });
         }
+        adapter::are_alone(&adapters, &rules, &machines, &lines, volumes.as_ref())?;
+        rules.extend(adapters.iter().map(|one| Rule::of_own(Pattern::Name(one.server))));
         let socket = host.socket;
         Ok(System {
             socket,
@@ -317,6 +328,7 @@ impl System {
             lans,
             machines,
             lines,
+            adapters,
             volumes,
             warnings,
         })
@@ -397,8 +409,8 @@ impl System {
         rule.map_or(0, |rule| rule.guests_max)
     }
 
-    /// Whether a guest may connect to another: the file says so, that other serves it a volume, sockets or a line, or both are at the ends of a
-    /// line over IUCV.
+    /// Whether a guest may connect to another: the file says so, that other serves it a volume, sockets, a line or an adapter, or both are at the
+    /// ends of a line over IUCV.
     pub fn may_connect(&self, guest: Name, target: Name) -> bool {
         let is_served = |volumes: &Volumes| {
             volumes.control_unit == target && volumes.devices().any(|device| device.guest == guest)
@@ -411,6 +423,7 @@ impl System {
         self.volumes.as_ref().is_some_and(is_served)
             || self.machines.iter().any(serves)
             || self.lines.iter().any(is_line)
+            || self.adapters.iter().any(|one| one.server == target && one.serves(guest))
             || self.rule(guest).is_some_and(|rule| rule.may_connect(target))
     }
 
@@ -515,6 +528,8 @@ struct Written {
     tcpip: Vec<WrittenMachine>,
     #[serde(default)]
     line: Vec<WrittenLine>,
+    #[serde(default)]
+    osa: BTreeMap<Spanned<String>, WrittenAdapter>,
     control_unit: Option<WrittenUnit>,
     #[serde(default)]
     volume: Vec<WrittenVolume>,

@@ -30,7 +30,7 @@ use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
 use crate::peer::attach_name;
 use crate::present::report;
-use crate::processors::{allowed, why_not};
+use crate::processors::{take, why_not};
 use crate::socket::Socket;
 use crate::written::{AtLan, WrittenDriver, WrittenLine, WrittenRoute};
 
@@ -169,7 +169,7 @@ pub fn serve(arguments: &Serve) -> Result<(), Outcome> {
     let ended = Ended(done.clone());
     let serving = thread::Builder::new().name("siga machine".into()).spawn(move || {
         let _ended = ended;
-        take_processor(processor);
+        take(processor, "the machine");
         let served = machine.serve();
         (served, machine.counters())
     });
@@ -195,16 +195,6 @@ struct Ended(Arc<Event>);
 impl Drop for Ended {
     fn drop(&mut self) {
         self.0.set();
-    }
-}
-
-/// Moves the calling thread to its processor. If the thread cannot have it, the kernel chooses.
-fn take_processor(processor: Option<usize>) {
-    if let Some(processor) = processor
-        && os::processor::pin(processor).is_err()
-    {
-        let why = why_not(processor);
-        say(format_args!("siga: warning: {why}: the machine runs on any of {}", allowed()));
     }
 }
 

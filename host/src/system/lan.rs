@@ -63,6 +63,8 @@ pub struct LanRule {
     pub(super) fixed: Vec<FixedMember>,
     /// The gateway to other networks, if there is one. `siga up` starts it.
     pub outside: Option<OutsideRule>,
+    /// The guest that serves the adapter to whose port the LAN is bridged, if there is one.
+    pub bridge: Option<Name>,
 }
 
 /// What is fixed for a guest.
@@ -92,6 +94,7 @@ impl LanRule {
             routers: vec![Pattern::Beginning(String::new())],
             fixed: Vec::new(),
             outside: None,
+            bridge: None,
         };
         rule.set_outside(way_out(&rule, 0));
         rule
@@ -110,6 +113,16 @@ impl LanRule {
     /// Returns true if this guest may pass packets on.
     pub fn may_route(&self, guest: Name) -> bool {
         self.routers.iter().any(|pattern| pattern.matches(guest))
+    }
+
+    /// Lets a guest join and pass packets on.
+    pub(super) fn let_route(&mut self, guest: Name) {
+        if !self.may_join(guest) {
+            self.members.push(Pattern::Name(guest));
+        }
+        if !self.may_route(guest) {
+            self.routers.push(Pattern::Name(guest));
+        }
     }
 
     /// What is fixed for a guest.
@@ -362,9 +375,18 @@ impl WrittenLan {
         };
         let capture = patterns(&self.capture)?;
         let routers = patterns(&self.routers)?;
-        let (fixed, outside) = (Vec::new(), None);
-        let mut rule =
-            LanRule { name, frame_bytes, ranges, members, capture, routers, fixed, outside };
+        let (fixed, outside, bridge) = (Vec::new(), None, None);
+        let mut rule = LanRule {
+            name,
+            frame_bytes,
+            ranges,
+            members,
+            capture,
+            routers,
+            fixed,
+            outside,
+            bridge,
+        };
         for member in self.member {
             let member = member.fixed(source, &rule)?;
             rule.fixed.push(member);

@@ -10,8 +10,9 @@
 //! wait = "adaptive"             # or "block", or "spin"
 //! cpu = 1                       # the processor of the machine; left out: any
 //! introduce = true              # clients that talk with each other get a path of their own
+//! osa = [ .. ]                  # OSA adapters that it is at: see [`super::interface`]
 //!
-//! [[tcpip.interface]]           # where it is: one LAN or line at least
+//! [[tcpip.interface]]           # where it is: one LAN, line or adapter at least
 //! lan = "hs0"
 //! addresses = ["10.1.0.5"]      # left out: any that are free
 //! mtu = 8192                    # left out: what the LAN takes
@@ -29,8 +30,8 @@
 //! share = 4                     # of the machine's time, beside 1 of others
 //! ```
 //!
-//! On LANs and lines the machine is another guest each: its name with the number of the interface behind it, TCPIP1 and TCPIP2 here. The host's
-//! reports have these names.
+//! On LANs, lines and adapters the machine is another guest each: its name with the number of the interface behind it, TCPIP1 and TCPIP2 here; those
+//! at adapters come last. The host's reports have these names.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -40,6 +41,8 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::adapter::AdapterRule;
+use super::interface::{InterfaceRule, WrittenDevice};
 use super::lan::{FixedMember, LanRule, parsed};
 use super::line::LineRule;
 use super::warnings::Guests;
@@ -49,7 +52,7 @@ use crate::config::{Bytes, FileError, Place, Source};
 /// Machines of a system, at most.
 pub const MACHINES_MAX: usize = 64;
 
-/// LANs and lines that a machine may be at: the names of its guests there have one digit.
+/// LANs, lines and adapters that a machine may be at: the names of its guests there have one digit.
 pub const INTERFACES_MAX: usize = 9;
 
 /// Routes of a machine.
@@ -106,6 +109,8 @@ pub struct MachineRule {
     pub interfaces: Vec<MachineInterface>,
     /// Lines that it is at: the guest that is its end, and the line.
     pub lines: Vec<(Name, LanName)>,
+    /// OSA adapters that it is at.
+    pub osa: Vec<InterfaceRule>,
     /// Networks that are reached over others, and the addresses of those.
     pub routes: Vec<(IpNet, IpAddr)>,
     /// The numbers of processors that the file names, its own and those of its drivers, and where.
@@ -150,10 +155,12 @@ impl MachineRule {
         own.map_or(self.limits, |(_, limits)| *limits)
     }
 
-    /// Its guests: itself, and those that it is on LANs and lines.
+    /// Its guests: itself, and those that it is on LANs, lines and adapters.
     pub fn guests(&self) -> impl Iterator<Item = Name> {
         let members = self.interfaces.iter().map(|interface| interface.member);
-        members.chain(self.lines.iter().map(|(guest, _)| *guest)).chain([self.name])
+        let ends = self.lines.iter().map(|(guest, _)| *guest);
+        let devices = self.osa.iter().map(|device| device.member);
+        members.chain(ends).chain(devices).chain([self.name])
     }
 
     /// The end of a line that has the name of one of its guests, but is not the end that this guest is: the file means somebody else there.
@@ -189,6 +196,8 @@ pub(super) struct WrittenMachine {
     wait: MachineWait,
     cpu: Option<Spanned<u64>>,
     introduce: Option<bool>,
+    #[serde(default)]
+    osa: Vec<WrittenDevice>,
     #[serde(default)]
     interface: Vec<WrittenInterface>,
     #[serde(default)]
@@ -227,13 +236,19 @@ struct WrittenClient {
     share: Option<Spanned<u64>>,
 }
 
-/// The machines of a file's tables, whose members the LANs let in.
+/// Where machines can be.
+pub(super) struct Places<'a> {
+    pub(super) lans: &'a mut [LanRule],
+    pub(super) lines: &'a mut [LineRule],
+    pub(super) adapters: &'a mut [AdapterRule],
+}
+
+/// The machines of a file's tables, whose members the LANs and adapters let in.
 pub(super) fn rules(
     source: &Source,
     written: Vec<WrittenMachine>,
     guests: &[Rule],
-    lans: &mut [LanRule],
-    lines: &mut [LineRule],
+    places: &mut Places<'_>,
     warnings: &mut Vec<FileError>,
 ) -> Result<Vec<MachineRule>, FileError> {
     let mut rules: Vec<MachineRule> = Vec::new();
@@ -243,7 +258,7 @@ pub(super) fn rules(
             let what = format!("there are more than {MACHINES_MAX} TCPIP machines");
             return Err(source.error(span, what, format!("must be at most {MACHINES_MAX}")));
         }
-        let rule = machine.rule(source, lans, lines, warnings)?;
+        let rule = machine.rule(source, places, warnings)?;
         let own: Vec<Name> = rule.guests().collect();
         if let Some(twice) = own.iter().enumerate().find(|(at, name)| own[..*at].contains(name)) {
             let what = format!(
@@ -266,7 +281,7 @@ pub(super) fn rules(
                 return Err(source.error(span, what, "must have another name"));
             }
         }
-        if let Some((guest, line)) = rule.end_of_another(lines) {
+        if let Some((guest, line)) = rule.end_of_another(places.lines) {
             let what = format!("{guest}, a guest of {}, is an end of the line {line}", rule.name);
             let right =
                 format!("must be another guest, or {} with a [[tcpip.interface]]", rule.name);
@@ -302,10 +317,10 @@ impl WrittenMachine {
     fn rule(
         self,
         source: &Source,
-        lans: &mut [LanRule],
-        lines: &mut [LineRule],
+        places: &mut Places<'_>,
         warnings: &mut Vec<FileError>,
     ) -> Result<MachineRule, FileError> {
+        let Places { lans, lines, adapters } = places;
         let span = self.name.span();
         let right = "must be 1 to 8 of A-Z 0-9 $ # @ _ -";
         let name: Name = parsed(source, &self.name, "name", right)?;
@@ -339,29 +354,27 @@ impl WrittenMachine {
                 within_bytes(source, "connection_buffers", bytes, least, most)?
             }
         };
-        let mut processors_named = Vec::new();
-        let mut name_processor = |written: &Option<Spanned<u64>>| {
-            let named = written.as_ref();
-            processors_named
-                .extend(named.map(|cpu| (*cpu.get_ref(), Place::new(source, cpu.span()))));
-        };
-        name_processor(&self.cpu);
-        self.interface.iter().for_each(|interface| name_processor(&interface.cpu));
+        let of_interfaces = self.interface.iter().map(|interface| &interface.cpu);
+        let of_devices = self.osa.iter().map(|device| &device.cpu);
+        let processors = [&self.cpu].into_iter().chain(of_interfaces).chain(of_devices);
+        let processors_named = processors.filter_map(|cpu| named(source, cpu)).collect();
         let processor = processor(source, self.cpu)?;
-        if self.interface.is_empty() {
+        if self.interface.is_empty() && self.osa.is_empty() {
             let what = format!("{name} is nowhere");
             return Err(source.error(
                 span,
                 what,
-                "must have a [[tcpip.interface]] with a LAN or a line",
+                "must have a [[tcpip.interface]] with a LAN or a line, or an adapter in osa = [..]",
             ));
         }
-        if self.interface.len() > INTERFACES_MAX {
-            let what = format!("{} interfaces", self.interface.len());
+        let count = self.interface.len() + self.osa.len();
+        if count > INTERFACES_MAX {
+            let what = format!("{count} interfaces");
             return Err(source.error(span, what, format!("must be at most {INTERFACES_MAX}")));
         }
         let mut interfaces: Vec<MachineInterface> = Vec::new();
         let mut at_lines: Vec<(Name, LanName)> = Vec::new();
+        let first_device = self.interface.len();
         for (at, written) in self.interface.into_iter().enumerate() {
             let guest = member_name(name, at);
             match (&written.lan, &written.line) {
@@ -403,6 +416,9 @@ impl WrittenMachine {
                 }
             }
         }
+        let devices = self.osa.into_iter().enumerate();
+        let devices = devices.map(|(at, written)| (written, member_name(name, first_device + at)));
+        let osa = super::interface::rules(source, name, devices.collect(), adapters, warnings)?;
         if self.route.len() > ROUTES_MAX {
             let what = format!("{} routes", self.route.len());
             return Err(source.error(span, what, format!("must be at most {ROUTES_MAX}")));
@@ -421,14 +437,19 @@ impl WrittenMachine {
                 ));
             }
             routes.push((network, gateway));
-            let (lans, lines) = (places(&interfaces, lans), partners(&at_lines, lines));
+            let (lans, lines) = (lans_of(&interfaces, lans), partners(&at_lines, lines));
             let is_at_lan = lans.iter().any(|lan| may_be_at(lan, gateway, name));
-            if !is_at_lan && !lines.contains(&gateway) {
-                let what = format!("via = \"{gateway}\": {name} is at no LAN or line that has it");
+            let is_at_adapter = osa.iter().any(|device| device.address.contains(&gateway));
+            if !is_at_lan && !is_at_adapter && !lines.contains(&gateway) {
+                let what = format!(
+                    "via = \"{gateway}\": {name} is at no LAN, line or adapter that has it"
+                );
                 let ranges =
                     lans.iter().map(|lan| format!("a member's address in {}", lan.ranges_text()));
                 let ends = lines.iter().map(IpAddr::to_string);
-                let near: Vec<String> = ranges.chain(ends).collect();
+                let networks =
+                    osa.iter().map(|device| format!("an address in {}", device.address.trunc()));
+                let near: Vec<String> = ranges.chain(ends).chain(networks).collect();
                 let right = format!("must be {}", near.join(" or "));
                 warnings.push(source.error(via.span(), what, right));
             }
@@ -445,6 +466,7 @@ impl WrittenMachine {
             introduce: self.introduce.unwrap_or(true),
             interfaces,
             lines: at_lines,
+            osa,
             routes,
             processors_named,
         })
@@ -454,8 +476,17 @@ impl WrittenMachine {
 /// The largest share of a client, as machines have it (`service::SHARE_MAX` in the crate `net`).
 const SHARE_MAX: u64 = 20;
 
+/// The number of the processor that is written, and where.
+pub(super) fn named(source: &Source, written: &Option<Spanned<u64>>) -> Option<(u64, Place)> {
+    let written = written.as_ref()?;
+    Some((*written.get_ref(), Place::new(source, written.span())))
+}
+
 /// The number of a processor. Whether there is such a processor is known where the machine runs.
-fn processor(source: &Source, written: Option<Spanned<u64>>) -> Result<Option<usize>, FileError> {
+pub(super) fn processor(
+    source: &Source,
+    written: Option<Spanned<u64>>,
+) -> Result<Option<usize>, FileError> {
     let number = written.map(|number| within(source, "cpu", number, 0, PROCESSOR_MAX));
     Ok(number.transpose()?.map(|number| number as usize))
 }
@@ -534,7 +565,7 @@ impl WrittenInterface {
 }
 
 /// The LANs that a machine is at.
-fn places<'a>(interfaces: &[MachineInterface], lans: &'a [LanRule]) -> Vec<&'a LanRule> {
+fn lans_of<'a>(interfaces: &[MachineInterface], lans: &'a [LanRule]) -> Vec<&'a LanRule> {
     let is_at = |lan: &&LanRule| interfaces.iter().any(|interface| interface.lan == lan.name);
     lans.iter().filter(is_at).collect()
 }
@@ -593,12 +624,12 @@ fn end_of(
     Ok(name)
 }
 
-/// Returns true if a machine has this name itself, or may have it on a LAN or line.
+/// Returns true if a machine has this name itself, or may have it on a LAN, line or adapter.
 pub(crate) fn is_name_of(machine: Name, name: Name) -> bool {
     name == machine || (0..INTERFACES_MAX).any(|at| name == member_name(machine, at))
 }
 
-/// The name of a machine on the LAN or line of this number: its own, with a digit behind it.
+/// The name of a machine on the LAN, line or adapter of this number: its own, with a digit behind it.
 pub fn member_name(machine: Name, at: usize) -> Name {
     let beginning: String = machine.as_str().chars().take(7).collect();
     format!("{beginning}{}", at + 1).parse().expect("eight characters at most")
@@ -633,7 +664,7 @@ mod tests {
         for via in ["10.8.0.1", "10.1.0.0", "10.1.0.255"] {
             let [warning] = &warnings(via)[..] else { panic!("one") };
             let why = format!(
-                "via = \"{via}\": TCPIP is at no LAN or line that has it: must be a member's address in 10.1.0.0/24 or 10.9.0.2"
+                "via = \"{via}\": TCPIP is at no LAN, line or adapter that has it: must be a member's address in 10.1.0.0/24 or 10.9.0.2"
             );
             assert!(warning.ends_with(&why), "{warning}");
         }
@@ -793,7 +824,7 @@ mod tests {
         for (text, error) in [
             (
                 "[[tcpip]]\nname = \"TCPIP\"".to_owned(),
-                "s.toml:8: TCPIP is nowhere: must have a [[tcpip.interface]] with a LAN or a line",
+                "s.toml:8: TCPIP is nowhere: must have a [[tcpip.interface]] with a LAN or a line, or an adapter in osa = [..]",
             ),
             (
                 format!("[[tcpip]]\nname = \"TCPIP\"\n{}", at.replace("hs0", "hs1")),

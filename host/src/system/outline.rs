@@ -1,10 +1,13 @@
 //! A system, as `siga up --check` shows it: what a host of this file would allow and serve, with all defaults filled in.
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use fabric::name::{LanName, Name};
 use serde::Serialize;
 
+use super::adapter::{AdapterRule, WireRule};
+use super::interface::{InterfaceRule, RouterRule};
 use super::lan::LanRule;
 use super::line::{self, LineKind, LineRule};
 use super::machine::{MachineInterface, MachineRule, MachineWait};
@@ -34,6 +37,8 @@ pub struct Outline {
     pub machines: Vec<MachineOutline>,
     /// The lines.
     pub lines: Vec<LineOutline>,
+    /// The OSA adapters.
+    pub adapters: Vec<AdapterOutline>,
     /// The guest that serves the volumes, if there are any.
     pub control_unit: Option<String>,
     /// Limits of this guest.
@@ -118,6 +123,52 @@ pub struct LanOutline {
     pub fixed: Vec<FixedOutline>,
 }
 
+/// An OSA adapter.
+#[derive(Clone, Debug, Serialize)]
+pub struct AdapterOutline {
+    /// Its name.
+    pub name: String,
+    /// The guest that serves it.
+    pub server: String,
+    /// What its port is connected to: `macvtap`, `xdp`, `tap` or `memory`.
+    pub wire: String,
+    /// The network interface. None for a wire in memory.
+    pub interface: Option<String>,
+    /// The wire in memory, if it is one.
+    pub memory: Option<MemoryOutline>,
+    /// How it waits.
+    pub wait: MachineWait,
+    /// Its processor. None for any.
+    pub cpu: Option<usize>,
+    /// Microseconds from the first packet in a buffer until the guest has the buffer, at most.
+    pub hold_off_us: u64,
+    /// Microseconds without a packet after which the guest has the buffer.
+    pub gap_us: u64,
+    /// The same where packets are longer than 1500 bytes.
+    pub gap_jumbo_us: u64,
+    /// Buffers of each queue of a device.
+    pub buffers: usize,
+    /// Guests that may have devices.
+    pub guests: Vec<String>,
+    /// The LAN that is bridged to the port.
+    pub lan: Option<String>,
+}
+
+/// A wire in memory, from one end.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemoryOutline {
+    /// The adapter at the other end.
+    pub to: String,
+    /// Bytes of the longest packet.
+    pub mtu: usize,
+    /// Bits a second. None for no limit.
+    pub bits_per_s: Option<u64>,
+    /// Microseconds from the end of a frame's transmission to its arrival.
+    pub delay_us: u64,
+    /// The share of frames that are lost.
+    pub loss: f64,
+}
+
 /// A line.
 #[derive(Clone, Debug, Serialize)]
 pub struct LineOutline {
@@ -186,6 +237,8 @@ pub struct MachineOutline {
     pub interfaces: Vec<InterfaceOutline>,
     /// Lines that it is at.
     pub lines: Vec<MachineLineOutline>,
+    /// OSA adapters that it is at.
+    pub osa: Vec<MachineDeviceOutline>,
     /// Networks that it reaches over others: the network, and the address.
     pub routes: Vec<(String, String)>,
     /// Clients with limits of their own.
@@ -214,6 +267,25 @@ pub struct MachineLineOutline {
     pub line: String,
     /// The guest at its end.
     pub guest: String,
+}
+
+/// An OSA adapter that a TCPIP machine is at.
+#[derive(Clone, Debug, Serialize)]
+pub struct MachineDeviceOutline {
+    /// The adapter.
+    pub adapter: String,
+    /// The guest that has the device.
+    pub member: String,
+    /// Its address, and the bits that this has in common with its network.
+    pub address: String,
+    /// The address over which all networks are reached that no route is for.
+    pub gateway: Option<String>,
+    /// Its part in packets to addresses that nobody has. None for none.
+    pub router: Option<RouterRule>,
+    /// The VLAN that it belongs to.
+    pub vlan: Option<u16>,
+    /// The processor of its driver. None for inline.
+    pub cpu: Option<usize>,
 }
 
 /// Limits of a client of a TCPIP machine.
@@ -271,11 +343,13 @@ impl System {
     /// Returns the system as a host reads it, with defaults filled in.
     pub fn outline(&self) -> Outline {
         let volumes = self.volumes.as_ref();
-        // The rules of the control unit and of the server of lines are not in the file.
+        // The rules of the control unit and of the servers of lines and adapters are not in the file.
         let unit = volumes.map(|volumes: &Volumes| volumes.control_unit);
         let is_ctc = self.lines.iter().any(|line| line.kind == LineKind::Ctc);
         let server = is_ctc.then(line::server);
-        let is_own = |rule: &Rule| unit.into_iter().chain(server).any(|own| rule.is_named(own));
+        let adapters = self.adapters.iter().map(|adapter| adapter.server);
+        let own: Vec<Name> = unit.into_iter().chain(server).chain(adapters).collect();
+        let is_own = |rule: &Rule| own.iter().any(|own| rule.is_named(*own));
         let guests = self.rules.iter().filter(|rule| !is_own(rule));
         let limits = volumes.map(Volumes::outline);
         let volumes = volumes.iter().flat_map(|volumes| &volumes.volumes);
@@ -289,6 +363,7 @@ impl System {
             lans: self.lans.iter().map(LanRule::outline).collect(),
             machines: self.machines.iter().map(MachineRule::outline).collect(),
             lines: self.lines.iter().map(LineRule::outline).collect(),
+            adapters: self.adapters.iter().map(AdapterRule::outline).collect(),
             control_unit: unit.map(|unit| unit.to_string()),
             control_unit_limits: limits,
             volumes: volumes.map(VolumeRule::outline).collect(),
@@ -353,6 +428,36 @@ impl LineRule {
     }
 }
 
+impl AdapterRule {
+    fn outline(&self) -> AdapterOutline {
+        let memory = match &self.wire {
+            WireRule::Memory(wire) => Some(MemoryOutline {
+                to: wire.to.to_string(),
+                mtu: wire.mtu,
+                bits_per_s: wire.rate.map(NonZeroU64::get),
+                delay_us: wire.delay.as_micros() as u64,
+                loss: wire.loss,
+            }),
+            _ => None,
+        };
+        AdapterOutline {
+            name: self.name.to_string(),
+            server: self.server.to_string(),
+            wire: self.wire.kind().to_owned(),
+            interface: self.wire.interface().map(str::to_owned),
+            memory,
+            wait: self.wait,
+            cpu: self.processor,
+            hold_off_us: self.moderation.hold_off_ns / 1000,
+            gap_us: self.moderation.gap_ns / 1000,
+            gap_jumbo_us: self.moderation.gap_jumbo_ns / 1000,
+            buffers: self.buffers,
+            guests: self.guests(),
+            lan: self.lan.map(|lan| lan.to_string()),
+        }
+    }
+}
+
 impl LanRule {
     fn outline(&self) -> LanOutline {
         let fixed = self.fixed.iter().map(|member| FixedOutline {
@@ -402,6 +507,15 @@ impl MachineRule {
             line: line.to_string(),
             guest: guest.to_string(),
         };
+        let device = |device: &InterfaceRule| MachineDeviceOutline {
+            adapter: device.adapter.to_string(),
+            member: device.member.to_string(),
+            address: device.address.to_string(),
+            gateway: device.gateway.map(|gateway| gateway.to_string()),
+            router: device.router,
+            vlan: device.vlan,
+            cpu: device.processor,
+        };
         let limits = self.of_clients.iter().map(|(guest, limits)| ClientOutline {
             guest: guest.to_string(),
             sockets_max: limits.sockets_max,
@@ -420,6 +534,7 @@ impl MachineRule {
             introduce: self.introduce,
             interfaces: self.interfaces.iter().map(interface).collect(),
             lines: self.lines.iter().map(line).collect(),
+            osa: self.osa.iter().map(device).collect(),
             routes: routes.collect(),
             limits: limits.collect(),
         }

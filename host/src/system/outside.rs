@@ -133,12 +133,7 @@ impl LanRule {
     /// Lets the guest that is the gateway do what it has to.
     pub(super) fn set_outside(&mut self, way: OutsideRule) {
         let (guest, addresses) = (way.gateway, way.addresses.clone());
-        if !self.may_join(guest) {
-            self.members.push(Pattern::Name(guest));
-        }
-        if !self.may_route(guest) {
-            self.routers.push(Pattern::Name(guest));
-        }
+        self.let_route(guest);
         self.fixed.push(FixedMember {
             guest,
             mac: None,

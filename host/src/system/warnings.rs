@@ -38,7 +38,11 @@ pub(super) fn warnings(source: &Source, written: &Written) -> Vec<FileError> {
     let unit = unit.unwrap_or(super::volume::CONTROL_UNIT);
     let unit = (!written.volume.is_empty()).then_some(unit);
     let machines = written.tcpip.iter().map(|machine| machine.name());
-    let patterns = texts.chain(unit).chain(machines).filter_map(Pattern::parse).collect();
+    let adapters: Vec<String> =
+        written.osa.keys().map(|name| name.get_ref().to_ascii_uppercase()).collect();
+    let servers = adapters.iter().map(String::as_str);
+    let names = texts.chain(unit).chain(machines).chain(servers);
+    let patterns = names.filter_map(Pattern::parse).collect();
     let guests = Guests { source, patterns };
     let mut warnings = Vec::new();
     if written.guest.is_empty() {
@@ -49,6 +53,7 @@ pub(super) fn warnings(source: &Source, written: &Written) -> Vec<FileError> {
         warnings.extend(connect.filter_map(|text| guests.warn("connect", text)));
         warnings.extend(written.lan.iter().flat_map(|lan| lan.warnings(source, &guests)));
         warnings.extend(written.tcpip.iter().flat_map(|machine| machine.warnings(&guests)));
+        warnings.extend(written.osa.values().flat_map(|one| one.warnings(source, &guests)));
     }
     let ends = written.line.iter().flat_map(|line| line.unused_ends(source, &written.tcpip));
     warnings.extend(ends);

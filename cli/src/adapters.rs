@@ -1,0 +1,182 @@
+//! The OSA adapters that a host serves, each by a guest of its own on a thread of the host.
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::mpsc::Sender;
+
+use host::system::System;
+use host::system::adapter::{AdapterRule, WireRule};
+use os::processor::now_ns;
+use port::wires::{self, OpenWireError, WireKind, WireOptions};
+use siga::lan::Mac;
+use siga::osa::{MemoryWire, Moderation, Server, ServerOptions, Wire};
+use siga::{Guest, Wait};
+
+use crate::member::WaitKind;
+use crate::outcome::Outcome;
+use crate::output::{say, try_say};
+use crate::processors;
+
+/// How often an adapter looks for its interface. Devices reach each other while the interface is gone.
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// An adapter with its wire, before it is served.
+pub struct Adapter {
+    rule: AdapterRule,
+    wire: Box<dyn Wire>,
+}
+
+/// Opens the wires of all adapters of a system.
+///
+/// # Errors
+/// The place in the system file, and the reason why the wire there cannot be opened.
+pub fn open(system: &System) -> Result<Vec<Adapter>, Outcome> {
+    let rules = &system.adapters;
+    let mut wires: Vec<Option<Box<dyn Wire>>> = rules.iter().map(|_| None).collect();
+    for (at, rule) in rules.iter().enumerate() {
+        if wires[at].is_some() {
+            continue;
+        }
+        if let WireRule::Memory(memory) = &rule.wire {
+            let other = rules.iter().position(|other| other.name == memory.to);
+            let other = other.expect("the file has both ends of a wire");
+            // Others know these addresses: they stay the same as long as the file has the adapters in this order.
+            let macs = [at, other].map(mac);
+            let ends = MemoryWire::pair(memory.conditions(), at as u64, macs);
+            let [one_end, other_end] = ends.map_err(Outcome::no)?;
+            wires[at] = Some(Box::new(one_end));
+            wires[other] = Some(Box::new(other_end));
+        } else if let Some(opened) = open_interface(&rule.wire) {
+            wires[at] = Some(opened.map_err(|error| rule.wire_place.error(error.to_string(), ""))?);
+        }
+    }
+    let adapters = rules.iter().zip(wires).filter_map(|(rule, wire)| {
+        if let Some(lan) = rule.lan {
+            say(format_args!(
+                "siga: warning: the LAN {lan} is not bridged to {}: adapters do not carry frames of LANs yet",
+                rule.name
+            ));
+        }
+        Some(Adapter { rule: rule.clone(), wire: wire? })
+    });
+    Ok(adapters.collect())
+}
+
+/// The MAC address of the port of the adapter with this number, at a wire in memory.
+fn mac(at: usize) -> Mac {
+    // Administered by its owner. There are fewer adapters than that.
+    Mac([2, b'o', b's', b'a', 0, at as u8])
+}
+
+/// Opens the wire at a network interface. None of a wire in memory.
+fn open_interface(wire: &WireRule) -> Option<Result<Box<dyn Wire>, OpenWireError>> {
+    let (kind, interface) = match wire {
+        WireRule::Macvtap(interface) => (WireKind::Macvtap, interface),
+        WireRule::Xdp(interface) => (WireKind::Xdp, interface),
+        WireRule::Tap(interface) => (WireKind::Tap, interface),
+        WireRule::Memory(_) => return None,
+    };
+    Some(wires::open(kind, interface, &WireOptions::default()))
+}
+
+impl Adapter {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.rule.name.as_str()
+    }
+
+    /// Serves the adapter for ever on the calling thread, and says once guests can have devices.
+    ///
+    /// # Errors
+    /// The adapter cannot be served, or is served no longer.
+    pub fn serve(self, socket: &Path, is_served: &Sender<()>) -> Result<Infallible, Outcome> {
+        let Adapter { rule, wire } = self;
+        processors::take(rule.processor, &format!("the adapter {}", rule.name));
+        let guest = Guest::attach(socket, rule.server.as_str()).map_err(Outcome::no)?;
+        let mut server = Server::new(guest, wire, &options(&rule)).map_err(Outcome::no)?;
+        // Nobody hears if something else cannot be served: the host ends then.
+        let _ = is_served.send(());
+        let mut was_gone = false;
+        loop {
+            server.serve_until(now_ns().saturating_add(LOOK_NS)).map_err(Outcome::no)?;
+            let is_gone = server.is_wire_gone();
+            if is_gone && !was_gone {
+                let interface = rule.wire.interface().unwrap_or_default();
+                try_say(format_args!(
+                    "siga: warning: the adapter {} has lost {interface}, and looks for it each second",
+                    rule.name
+                ));
+            }
+            was_gone = is_gone && !reopen(&mut server, &rule);
+        }
+    }
+}
+
+/// Opens the wire of an adapter again. Returns false as long as that is not possible.
+fn reopen(server: &mut Server, rule: &AdapterRule) -> bool {
+    let Some(Ok(wire)) = open_interface(&rule.wire) else { return false };
+    let interface = rule.wire.interface().unwrap_or_default();
+    match server.set_wire(wire) {
+        Ok(()) => {
+            try_say(format_args!("siga: the adapter {} has {interface} again", rule.name));
+        }
+        Err(error) => {
+            try_say(format_args!(
+                "siga: warning: the adapter {} has {interface} again, without the MAC addresses of some devices: {error}",
+                rule.name
+            ));
+        }
+    }
+    true
+}
+
+/// How an adapter is served by the system file. Its guests are those that the host lets connect.
+fn options(rule: &AdapterRule) -> ServerOptions {
+    let times = rule.moderation;
+    let mut options = ServerOptions::default();
+    options.wait = Wait::from(WaitKind::from(rule.wait));
+    options.buffers_max = rule.buffers;
+    options.moderation = Moderation {
+        hold_off_ns: times.hold_off_ns,
+        gap_ns: times.gap_ns,
+        gap_jumbo_ns: times.gap_jumbo_ns,
+        ..Moderation::default()
+    };
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use host::config::Source;
+    use host::system::adapter::ModerationRule;
+
+    use super::*;
+
+    #[test]
+    fn times_that_a_file_leaves_out_are_those_of_the_adapter() {
+        let (file, own) = (ModerationRule::default(), Moderation::default());
+        assert_eq!(
+            (file.hold_off_ns, file.gap_ns, file.gap_jumbo_ns),
+            (own.hold_off_ns, own.gap_ns, own.gap_jumbo_ns)
+        );
+    }
+
+    #[test]
+    fn wire_that_cannot_be_opened_is_an_error_at_its_place() {
+        let text = "[[guest]]\nname = \"A\"\n[osa.osa1]\nwire = \"xdp\"\ninterface = \"siga-none\"";
+        let system = System::parse(&Source::of("s.toml", text)).unwrap();
+        let Err(Outcome::File(error)) = open(&system) else { panic!("there is no such interface") };
+        let what = "s.toml:5: there is no interface siga-none in this network";
+        assert_eq!(error.to_string(), what);
+    }
+
+    #[test]
+    fn ends_of_a_wire_in_memory_have_addresses_of_their_own() {
+        let text = include_str!("../../systems/osa.toml");
+        let system = System::parse(&Source::of("osa.toml", text)).unwrap();
+        let adapters = open(&system).unwrap_or_else(|_| panic!("it needs no rights"));
+        let [one, other] = &adapters[..] else { panic!("two") };
+        assert_ne!(one.wire.mac(), other.wire.mac());
+        assert_eq!((one.name(), one.wire.capabilities().rate), ("osa1", Some(1_000_000_000)));
+    }
+}
