@@ -1,9 +1,10 @@
 //! Wires at interfaces of networks that the tests make: what comes, what does not come, and what stays behind.
 
+#[path = "common/mod.rs"]
+mod common;
+
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -13,8 +14,6 @@ use net::lan::offload::{Checksum, Kind, Offload, Segmentation, complete_checksum
 use net::osa::wire::{Carrier, NotSent, Wire};
 use os::foreign::Foreign;
 use os::interface::Interface;
-use os::macvtap::OwnNetwork;
-use os::namespace::join_network;
 use os::offload::{switch_offloads_off, switch_tags_off};
 use os::poller::wait_readable;
 use os::processor::now_ns;
@@ -23,13 +22,9 @@ use os::xdp::{Mode, XdpOptions};
 use port::link::{Address, LinkReport, Links};
 use port::wires::{MACVTAP_ADDRESSES_MAX, OpenWireError, WireKind, WireOptions, XdpWire, open};
 
-/// The kernel's interface, and the interface at the other end of the cable.
-const HERE: &str = "siga0";
-const THERE: &str = "peer0";
-const HERE_MAC: Mac = Mac([2, 0, 0, 0, 1, 1]);
-const THERE_MAC: Mac = Mac([2, 0, 0, 0, 1, 2]);
-const HERE_IP: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
-const THERE_IP: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
+use common::{
+    Cable, HERE, HERE_IP, HERE_MAC, THERE, THERE_IP, THERE_MAC, in_network, ip, neighbour,
+};
 
 /// The adapter, a guest of it, and a group.
 const ADAPTER: Mac = Mac([2, 0, 0, 0, 1, 9]);
@@ -60,70 +55,18 @@ fn options(mode: Mode) -> WireOptions {
     WireOptions { mac: Some(ADAPTER), xdp }
 }
 
-/// Two kernels and a cable. Everything goes with the networks.
-struct Cable {
-    there: OwnNetwork,
-}
-
-impl Cable {
-    /// A cable from the network of the calling thread. Frames that cross it have their checksums.
-    fn make(mtu: u32) -> Cable {
-        let cable = Cable::with_offloads(mtu, 1);
-        cable.inside(|| switch_offloads_off(THERE).unwrap());
-        cable
-    }
-
-    /// A cable with so many queues each way, at whose other end the kernel leaves out what it can.
-    fn with_offloads(mtu: u32, queues: u32) -> Cable {
-        let (there, ()) = OwnNetwork::make(|| Ok(())).unwrap();
-        let mut links = Links::open().unwrap();
-        if queues == 1 {
-            links.add_veth(HERE, THERE, there.as_fd()).unwrap();
-        } else {
-            let network = format!("/proc/{}/fd/{}", std::process::id(), there.as_fd().as_raw_fd());
-            let queues = format!("numrxqueues {queues} numtxqueues {queues}");
-            ip(&format!(
-                "link add {HERE} {queues} type veth peer name {THERE} {queues} netns {network}"
-            ));
+/// A cable at whose other end the kernel knows where the adapter and its guest are.
+fn cable(cable: Cable) -> Cable {
+    cable.inside(|| {
+        for (ip, mac) in [(ADAPTER_IP, ADAPTER), (GUEST_IP, GUEST)] {
+            neighbour(THERE, ip, mac);
         }
-        let address = |address| [Address { address: IpAddr::V4(address), prefix_bits: 24 }];
-        links.set_up(HERE, HERE_MAC, mtu, &address(HERE_IP)).unwrap();
-        let cable = Cable { there };
-        cable.inside(|| {
-            let mut links = Links::open().unwrap();
-            links.set_up(THERE, THERE_MAC, mtu, &address(THERE_IP)).unwrap();
-            for (ip, mac) in [(ADAPTER_IP, ADAPTER), (GUEST_IP, GUEST)] {
-                neighbour(THERE, ip, mac);
-            }
-        });
-        cable
-    }
-
-    /// Runs something in the network at the other end.
-    fn inside<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
-        let path = format!("/proc/self/fd/{}", self.there.as_fd().as_raw_fd());
-        std::thread::scope(|scope| {
-            let run = || {
-                join_network(Path::new(&path)).unwrap();
-                run()
-            };
-            scope.spawn(run).join().unwrap()
-        })
-    }
-
-    fn socket_there(&self) -> UdpSocket {
-        self.inside(socket)
-    }
+    });
+    cable
 }
 
-/// Runs `ip`.
-fn ip(words: &str) {
-    let done = Command::new("ip").args(words.split(' ')).status().unwrap();
-    assert!(done.success(), "ip {words}");
-}
-
-fn neighbour(interface: &str, address: Ipv4Addr, mac: Mac) {
-    ip(&format!("neigh replace {address} lladdr {mac} dev {interface} nud permanent"));
+fn socket_there(cable: &Cable) -> UdpSocket {
+    cable.inside(socket)
 }
 
 /// A socket for everything that comes to a port.
@@ -132,19 +75,6 @@ fn socket() -> UdpSocket {
     socket.set_broadcast(true).unwrap();
     socket.set_read_timeout(Some(LONG)).unwrap();
     socket
-}
-
-/// Runs a test in a network of its own; says so if this process may not.
-fn in_network(test: &str, run: impl FnOnce() + Send) {
-    if Command::new("ip").arg("-V").stdout(Stdio::null()).status().is_err() {
-        return eprintln!("SKIPPED: {test}: there is no program `ip` (iproute2)");
-    }
-    if let Err(error) = OwnNetwork::make(|| {
-        run();
-        Ok(())
-    }) {
-        eprintln!("SKIPPED: {test}: {error}");
-    }
 }
 
 /// Opens a wire; none, and the reason is printed, if this machine has no such wire.
@@ -236,13 +166,13 @@ fn numbered(number: u32, bytes: usize) -> Vec<u8> {
 fn frames_to_the_adapter_come_whole_and_in_order_and_the_kernel_goes_on() {
     for (kind, mode) in BESIDE {
         in_network("frames to an adapter", || {
-            let cable = Cable::make(1500);
+            let cable = cable(Cable::make(1500));
             let Some(mut wire) = opened(kind, mode) else { return };
             assert_eq!(
                 (wire.look().0, wire.mac(), wire.capabilities().mtu),
                 (Carrier::Up, ADAPTER, 1500)
             );
-            let (here, there) = (socket(), cable.socket_there());
+            let (here, there) = (socket(), socket_there(&cable));
             let mut expected = Vec::new();
             for number in 0..100 {
                 expected.push(numbered(number, 4 + number as usize * 14));
@@ -274,9 +204,9 @@ fn frames_to_the_adapter_come_whole_and_in_order_and_the_kernel_goes_on() {
 fn frames_to_groups_reach_the_adapter_and_the_kernel() {
     for (kind, mode) in BESIDE {
         in_network("frames to groups", || {
-            let cable = Cable::make(1500);
+            let cable = cable(Cable::make(1500));
             let Some(mut wire) = opened(kind, mode) else { return };
-            let (here, there) = (socket(), cable.socket_there());
+            let (here, there) = (socket(), socket_there(&cable));
             here.join_multicast_v4(&GROUP_IP, &HERE_IP).unwrap();
             let mut buffer = [0; 100];
             let mut exchange = |wire: &mut dyn Wire, text: &[u8]| {
@@ -309,9 +239,9 @@ fn frames_to_groups_reach_the_adapter_and_the_kernel() {
 fn address_of_a_guest_is_added_and_removed() {
     for (kind, mode) in BESIDE {
         in_network("addresses of guests", || {
-            let cable = Cable::make(1500);
+            let cable = cable(Cable::make(1500));
             let Some(mut wire) = opened(kind, mode) else { return };
-            let there = cable.socket_there();
+            let there = socket_there(&cable);
             let exchange = |wire: &mut dyn Wire| {
                 there.send_to(b"guest", (GUEST_IP, PORT)).unwrap();
                 there.send_to(b"all", (ALL_IP, PORT)).unwrap();
@@ -347,7 +277,7 @@ fn address_of_a_guest_is_added_and_removed() {
 #[test]
 fn macvtap_wire_has_a_bounded_number_of_addresses() {
     in_network("many addresses", || {
-        let cable = Cable::make(1500);
+        let cable = cable(Cable::make(1500));
         let Some(mut wire) = opened(WireKind::Macvtap, Mode::Native) else { return };
         let guest = |number: usize| Mac([2, 0, 0, 0, 2, number as u8]);
         for number in 1..MACVTAP_ADDRESSES_MAX {
@@ -357,7 +287,7 @@ fn macvtap_wire_has_a_bounded_number_of_addresses() {
         assert_eq!(refused.kind(), ErrorKind::QuotaExceeded);
         wire.remove_address(guest(1));
         wire.add_address(guest(MACVTAP_ADDRESSES_MAX)).unwrap();
-        let there = cable.socket_there();
+        let there = socket_there(&cable);
         cable.inside(|| neighbour(THERE, GUEST_IP, guest(MACVTAP_ADDRESSES_MAX)));
         there.send_to(b"last", (GUEST_IP, PORT)).unwrap();
         let last = |frames: &Frames| datagrams(frames, guest(MACVTAP_ADDRESSES_MAX)).len() == 1;
@@ -370,9 +300,9 @@ fn macvtap_wire_has_a_bounded_number_of_addresses() {
 fn frames_that_are_sent_arrive() {
     for (kind, mode) in BESIDE {
         in_network("frames that are sent", || {
-            let cable = Cable::make(1500);
+            let cable = cable(Cable::make(1500));
             let Some(mut wire) = opened(kind, mode) else { return };
-            let there = cable.socket_there();
+            let there = socket_there(&cable);
             let mut buffer = [0; 2000];
             for number in 0..300 {
                 let data = numbered(number, 4 + number as usize * 4);
@@ -431,10 +361,10 @@ fn happens(mut is_so: impl FnMut() -> bool) -> bool {
 fn long_frames_cross_in_several_pieces() {
     for (kind, mode) in BESIDE {
         in_network("long frames", || {
-            let cable = Cable::make(9000);
+            let cable = cable(Cable::make(9000));
             let Some(mut wire) = opened(kind, mode) else { return };
             assert_eq!(wire.capabilities().mtu, 9000, "{kind} {mode:?}");
-            let there = cable.socket_there();
+            let there = socket_there(&cable);
             let mut buffer = [0; 9000];
             // Around the frames of the memory, of which 3840 bytes are for what is received.
             let lengths = [100, 3798, 3799, 4054, 4055, 7638, 7639, 8150, 8151, 8972];
@@ -460,9 +390,9 @@ fn long_frames_cross_in_several_pieces() {
 #[test]
 fn full_wire_says_so_and_takes_frames_again() {
     in_network("a full wire", || {
-        let cable = Cable::make(1500);
+        let cable = cable(Cable::make(1500));
         let Some(mut wire) = opened(WireKind::Xdp, Mode::Native) else { return };
-        let there = cable.socket_there();
+        let there = socket_there(&cable);
         let mut buffer = [0; 100];
         for round in 0..10 {
             let mut sent = 0;
@@ -496,9 +426,9 @@ fn full_wire_says_so_and_takes_frames_again() {
 #[test]
 fn burst_that_is_too_long_is_counted_and_what_follows_comes() {
     in_network("a burst", || {
-        let cable = Cable::make(1500);
+        let cable = cable(Cable::make(1500));
         let Some(mut wire) = opened(WireKind::Xdp, Mode::Native) else { return };
-        let there = cable.socket_there();
+        let there = socket_there(&cable);
         let burst = 600;
         for number in 0..burst {
             there.send_to(&numbered(number, 40), (ADAPTER_IP, PORT)).unwrap();
@@ -523,7 +453,7 @@ fn burst_that_is_too_long_is_counted_and_what_follows_comes() {
 fn interface_is_followed_when_it_is_renamed_and_missed_when_it_is_removed() {
     for (kind, mode) in BESIDE {
         in_network("a renamed interface", || {
-            let _cable = Cable::make(1500);
+            let _cable = cable(Cable::make(1500));
             let Some(mut wire) = opened(kind, mode) else { return };
             ip(&format!("link set {HERE} down"));
             ip(&format!("link set {HERE} name other0"));
@@ -559,7 +489,7 @@ fn is_as_before(before: &LinkReport) -> bool {
 fn nothing_stays_of_a_wire_that_is_dropped() {
     for (kind, mode) in BESIDE {
         in_network("a wire that is dropped", || {
-            let _cable = Cable::make(1500);
+            let _cable = cable(Cable::make(1500));
             let before = report();
             assert_eq!((before.has_xdp, before.promiscuity), (false, 0));
             let Some(mut wire) = opened(kind, mode) else { return };
@@ -595,7 +525,7 @@ fn child_holds_a_wire() {
 fn nothing_stays_of_a_wire_whose_process_is_killed() {
     for (which, (kind, mode)) in BESIDE.into_iter().enumerate() {
         in_network("a wire whose process is killed", || {
-            let _cable = Cable::make(1500);
+            let _cable = cable(Cable::make(1500));
             let before = report();
             if opened(kind, mode).is_none() {
                 return;
@@ -626,7 +556,7 @@ fn nothing_stays_of_a_wire_whose_process_is_killed() {
 #[test]
 fn program_that_is_on_the_interface_is_not_replaced() {
     in_network("an interface with a program", || {
-        let _cable = Cable::make(1500);
+        let _cable = cable(Cable::make(1500));
         for mode in [Mode::Native, Mode::Generic] {
             let Some(_wire) = opened(WireKind::Xdp, mode) else { return };
             for other in [Mode::Native, Mode::Generic] {
@@ -651,7 +581,7 @@ fn program_that_is_on_the_interface_is_not_replaced() {
 #[test]
 fn interface_with_several_queues_is_received_from_all() {
     in_network("several queues", || {
-        let cable = Cable::with_offloads(1500, 4);
+        let cable = cable(Cable::with_offloads(1500, 4));
         cable.inside(|| switch_offloads_off(THERE).unwrap());
         assert_eq!(Interface::find(HERE).unwrap().receive_queues(), 4);
         let Some(mut wire) = opened(WireKind::Xdp, Mode::Native) else { return };
@@ -667,7 +597,7 @@ fn interface_with_several_queues_is_received_from_all() {
         let mut found = datagrams(&frames, ADAPTER);
         found.sort();
         assert_eq!(found, (0..64).map(|number| numbered(number, 40)).collect::<Vec<_>>());
-        let there = cable.socket_there();
+        let there = socket_there(&cable);
         send(&mut *wire, &frame_to(THERE_MAC, THERE_IP, b"back")).unwrap();
         let mut buffer = [0; 10];
         assert_eq!(there.recv_from(&mut buffer).unwrap().0, 4);
@@ -677,7 +607,7 @@ fn interface_with_several_queues_is_received_from_all() {
 #[test]
 fn wire_tells_how_the_kernel_takes_frames() {
     in_network("modes", || {
-        let _cable = Cable::make(1500);
+        let _cable = cable(Cable::make(1500));
         for mode in [Mode::Native, Mode::Generic] {
             match XdpWire::open(HERE, &options(mode)) {
                 Ok(wire) => assert_eq!((wire.mode(), wire.is_zero_copy()), (mode, false)),
@@ -692,7 +622,7 @@ fn tags_of_a_vlan_are_beside_the_frame() {
     let tag = Offload { vlan: Some(7), ..Offload::NONE };
     for (kind, mode) in BESIDE {
         in_network("a VLAN", || {
-            let cable = Cable::make(1500);
+            let cable = cable(Cable::make(1500));
             let Some(mut wire) = opened(kind, mode) else { return };
             // Another adapter is at the other end.
             let other = Mac([2, 0, 0, 0, 1, 11]);
@@ -733,7 +663,7 @@ fn tags_of_a_vlan_are_beside_the_frame() {
         });
     }
     in_network("a card that takes tags out", || {
-        let _cable = Cable::make(1500);
+        let _cable = cable(Cable::make(1500));
         for loses_tags in [true, false] {
             match XdpWire::open(HERE, &options(Mode::Native)) {
                 Ok(wire) => assert_eq!(wire.loses_tags(), loses_tags),
@@ -770,9 +700,9 @@ fn whole_sum(frame: &[u8]) -> u16 {
 fn checksums_that_the_kernel_leaves_out_are_beside_the_frame_or_in_it() {
     for (kind, mode) in BESIDE {
         in_network("checksums", || {
-            let cable = Cable::with_offloads(1500, 1);
+            let cable = cable(Cable::with_offloads(1500, 1));
             let Some(mut wire) = opened(kind, mode) else { return };
-            let there = cable.socket_there();
+            let there = socket_there(&cable);
             // Frames to one address come as the other end has left them, those to all with their checksum.
             let to = if kind == WireKind::Xdp { ALL_IP } else { ADAPTER_IP };
             there.send_to(b"checked", (to, PORT)).unwrap();
@@ -824,9 +754,9 @@ fn checksums_that_the_kernel_leaves_out_are_beside_the_frame_or_in_it() {
 fn end_of_a_frame_is_sent_from_where_another_party_has_it() {
     for (kind, mode) in BESIDE {
         in_network("a lent end", || {
-            let cable = Cable::make(9000);
+            let cable = cable(Cable::make(9000));
             let Some(mut wire) = opened(kind, mode) else { return };
-            let there = cable.socket_there();
+            let there = socket_there(&cable);
             let (mut storage, descriptor) =
                 Storage::create("wires", 16384, StorageOptions::default()).unwrap();
             let lent = Borrowed::borrow(Foreign::from(descriptor), 16384..=16384).unwrap();
