@@ -294,7 +294,7 @@ impl Interface {
     ///
     /// # Errors
     /// [`Over`]: the path has ended, or the adapter breaks the rules.
-    pub fn next(&mut self) -> Result<Option<Offload>, Over> {
+    pub fn next_packet(&mut self) -> Result<Option<Offload>, Over> {
         self.found = None;
         loop {
             let Some((queue, walk)) = &mut self.walk else {

@@ -113,7 +113,7 @@ impl World {
         assert!(self.guests[guest].ask(request));
         self.run();
         // Other news before are forgotten.
-        while let Ok(Some(_)) = self.guests[guest].next() {}
+        while let Ok(Some(_)) = self.guests[guest].next_packet() {}
         let mut answer = None;
         while let Some(news) = self.guests[guest].take_news() {
             if let News::Answer(of, done) = news {
@@ -146,7 +146,7 @@ impl World {
     /// All frames that a guest has now.
     fn received(&mut self, guest: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
-        while let Ok(Some(_)) = self.guests[guest].next() {
+        while let Ok(Some(_)) = self.guests[guest].next_packet() {
             let found = self.guests[guest].found().unwrap();
             let mut frame = found.start.to_vec();
             if let Some(rest) = found.rest {
@@ -167,7 +167,7 @@ impl World {
     }
 
     /// Sends a frame from the station.
-    fn from_station(&mut self, frame: &[u8]) {
+    fn send_from_station(&mut self, frame: &[u8]) {
         let frame =
             crate::lan::link::FrameInPlace { offload: Offload::NONE, start: frame, rest: None };
         self.station.send(self.now, &frame).unwrap();
@@ -177,7 +177,7 @@ impl World {
     /// The station asks for an address of a guest, so that the adapter knows where the station is.
     fn meet(&mut self, guest: [u8; 4]) {
         let question = arp(REQUEST, ([10, 1, 0, 2].into(), STATION), (guest.into(), PORT), PORT);
-        self.from_station(&question);
+        self.send_from_station(&question);
         self.now += 1_000_000;
         self.run();
         self.at_station();

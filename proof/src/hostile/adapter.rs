@@ -168,7 +168,7 @@ impl World {
     /// What an honest guest has received: all of it for that guest.
     fn received(&mut self, guest: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
-        while self.honest[guest].next().expect("the adapter keeps to the rules").is_some() {
+        while self.honest[guest].next_packet().expect("the adapter keeps to the rules").is_some() {
             let found = self.honest[guest].found().expect("found just now");
             let mut bytes = found.start.to_vec();
             if let Some(rest) = found.rest {
@@ -205,7 +205,7 @@ impl World {
         self.devices[ROGUES].as_ref().map(Device::mac)
     }
 
-    fn from_station(&mut self, offload: Offload, frame: &[u8]) {
+    fn send_from_station(&mut self, offload: Offload, frame: &[u8]) {
         let _ = self.station.send(self.now, &FrameInPlace { offload, start: frame, rest: None });
     }
 
@@ -214,7 +214,7 @@ impl World {
             0 => self.now += script.pick(&[1, 5_000, 250_000, 1_000_000_000]),
             1 | 2 => {
                 let (offload, bytes) = any_frame(script);
-                self.from_station(offload, &bytes);
+                self.send_from_station(offload, &bytes);
             }
             3 => {
                 for guest in [FIRST, OTHER] {
@@ -348,7 +348,7 @@ impl World {
         let to_first = frame(PORT, STATION, &packet(address(7), address(1), 300, 0x5a));
         let to_other = frame(SECOND, STATION, &packet(address(7), address(2), 300, 0xa5));
         for sent in [&to_first, &to_other] {
-            self.from_station(Offload::NONE, sent);
+            self.send_from_station(Offload::NONE, sent);
         }
         self.run();
         self.now += 1_000_000;

@@ -513,7 +513,7 @@ impl Osa {
 
     /// Finds the next frame that has come, which [`Osa::found`] has until the next call; none if there is none.
     pub fn next_frame(&mut self) -> Option<Offload> {
-        let found = self.at_guest()?.interface.next();
+        let found = self.at_guest()?.interface.next_packet();
         match found {
             Ok(found) => found,
             Err(_) => {

@@ -16,7 +16,7 @@ fn packet_to_a_neighbour_on_the_wire_waits_until_the_neighbour_has_answered() {
     let own = std::net::Ipv4Addr::new(10, 1, 0, 1);
     let other = std::net::Ipv4Addr::new(10, 1, 0, 2);
     assert_eq!(asked, [arp(REQUEST, (own, PORT), (other, Mac([0; 6])), Mac::BROADCAST)]);
-    world.from_station(&arp(REPLY, (other, STATION), (own, PORT), PORT));
+    world.send_from_station(&arp(REPLY, (other, STATION), (own, PORT), PORT));
     assert_eq!(world.at_station(), [frame(STATION, PORT, &long)]);
     // From now on it goes at once.
     world.send(guest, &long, "10.1.0.2");
@@ -33,23 +33,23 @@ fn adapter_answers_for_registered_addresses_and_gives_packets_to_their_guests() 
     for last in [1, 3, 4] {
         let asked = std::net::Ipv4Addr::new(10, 1, 0, last);
         let question = arp(REQUEST, (other, STATION), (asked, Mac([0; 6])), Mac::BROADCAST);
-        world.from_station(&question);
+        world.send_from_station(&question);
         let answer = arp(REPLY, (asked, PORT), (other, STATION), STATION);
         let expected = if last == 4 { vec![] } else { vec![answer] };
         assert_eq!(world.at_station(), expected, "{last}");
     }
     for (guest, to) in [(one, "10.1.0.1"), (two, "10.1.0.3")] {
         let sent = frame(PORT, STATION, &packet("10.1.0.2", to, 500));
-        world.from_station(&sent);
+        world.send_from_station(&sent);
         assert_eq!(world.received(guest), [sent]);
     }
     // Nobody has this one, until there is a router.
     let sent = frame(PORT, STATION, &packet("10.1.0.2", "10.7.0.1", 500));
-    world.from_station(&sent);
+    world.send_from_station(&sent);
     assert_eq!(world.drops(DropReason::NoDevice), 1);
     assert_eq!(world.ask(two, Request::Route(Router::Primary)), Ok(()));
     assert_eq!(world.ask(one, Request::Route(Router::Primary)), Err(Refused::Taken));
-    world.from_station(&sent);
+    world.send_from_station(&sent);
     assert_eq!(world.received(two), [sent]);
 }
 
@@ -146,16 +146,16 @@ fn device_has_the_states_of_its_requests() {
     assert_eq!(world.ask(guest, Request::AddAddress(ip("127.0.0.1"))), Err(Refused::Unfit));
     assert_eq!(world.ask(guest, Request::Halt), Ok(()));
     let sent = frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 60));
-    world.from_station(&sent);
+    world.send_from_station(&sent);
     assert_eq!(world.received(guest).len(), 0);
     // The addresses are there again, as before the halt.
     assert_eq!(world.ask(guest, Request::Activate(Layer::Three, None)), Ok(()));
-    world.from_station(&sent);
+    world.send_from_station(&sent);
     assert_eq!(world.received(guest).len(), 1);
     // A clear forgets them.
     assert_eq!(world.ask(guest, Request::Clear), Ok(()));
     assert_eq!(world.ask(guest, Request::Activate(Layer::Three, None)), Ok(()));
-    world.from_station(&sent);
+    world.send_from_station(&sent);
     assert_eq!(world.received(guest).len(), 0);
     assert_eq!(world.devices[guest].as_ref().unwrap().state(), State::Active);
 }
@@ -172,6 +172,6 @@ fn device_that_is_gone_leaves_its_addresses_to_others() {
     drop(device);
     assert_eq!(world.ask(two, Request::AddAddress(ip("10.1.0.1"))), Ok(()));
     world.guests[one].inputs()[0].receiver().hear(Listen::Now);
-    assert!(world.guests[one].next().is_err());
+    assert!(world.guests[one].next_packet().is_err());
     assert_eq!(world.guests[one].state(), End::Over(None));
 }

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// What a guest does that it must not do.
+type Deed<'a> = &'a dyn Fn(&mut Interface);
+
 #[test]
 fn packets_that_are_not_the_guests_own_are_dropped_and_counted() {
     let mut world = World::plain();
@@ -40,30 +43,29 @@ fn frames_of_the_wire_that_make_no_sense_are_dropped_and_counted() {
     let mut world = World::plain();
     let one = world.three(&["10.1.0.1"]);
     let good = frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 60));
-    world.from_station(&good[..13]);
+    world.send_from_station(&good[..13]);
     assert_eq!(world.drops(DropReason::Runt), 1);
-    world.from_station(&frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 1473)));
+    world.send_from_station(&frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 1473)));
     assert_eq!(world.drops(DropReason::Long), 1);
-    world.from_station(&frame(PORT, PORT, &packet("10.1.0.2", "10.1.0.1", 60)));
+    world.send_from_station(&frame(PORT, PORT, &packet("10.1.0.2", "10.1.0.1", 60)));
     assert_eq!(world.drops(DropReason::Source), 1);
-    world.from_station(&frame(Mac([2; 6]), STATION, &packet("10.1.0.2", "10.1.0.1", 60)));
+    world.send_from_station(&frame(Mac([2; 6]), STATION, &packet("10.1.0.2", "10.1.0.1", 60)));
     assert_eq!(world.drops(DropReason::NoDevice), 1);
     assert_eq!(world.received(one).len(), 0);
     // Who pretends on the wire to have a guest's address is not believed.
-    world.from_station(&arp(
+    world.send_from_station(&arp(
         REPLY,
         ([10, 1, 0, 1].into(), STATION),
         ([10, 1, 0, 9].into(), PORT),
         PORT,
     ));
-    world.from_station(&good);
+    world.send_from_station(&good);
     assert_eq!(world.received(one), [good]);
 }
 
 #[test]
 fn guest_that_breaks_the_protocol_has_its_device_stopped_and_nobody_else_is_disturbed() {
-    let whole = packet("10.1.0.1", "10.1.0.2", 60);
-    let cases: [(&dyn Fn(&mut Interface), Stopped); 4] = [
+    let cases: [(Deed, Stopped); 4] = [
         (
             &|end| end.outputs()[0].sender().send(&[], &[1, 0, 0, 0, 0, 0, 0, 0, 9]).unwrap(),
             Stopped::Header,
@@ -78,7 +80,7 @@ fn guest_that_breaks_the_protocol_has_its_device_stopped_and_nobody_else_is_dist
         let other = world.three(&["10.1.0.3"]);
         break_it(&mut world.guests[rogue]);
         world.run();
-        assert!(world.guests[rogue].next().is_ok());
+        assert!(world.guests[rogue].next_packet().is_ok());
         assert_eq!(world.guests[rogue].take_news(), Some(News::Stopped(why)));
         assert_eq!(world.guests[rogue].state(), End::Over(Some(why)));
         assert!(world.devices[rogue].as_ref().unwrap().is_over());
@@ -86,10 +88,8 @@ fn guest_that_breaks_the_protocol_has_its_device_stopped_and_nobody_else_is_dist
         world.at_station();
         assert_eq!(world.ask(other, Request::AddAddress(ip("10.1.0.1"))), Ok(()));
         world.at_station();
-        let sent = frame(PORT, STATION, &whole);
-        world.from_station(&frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.3", 60)));
+        world.send_from_station(&frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.3", 60)));
         assert_eq!(world.received(other).len(), 1);
-        let _ = sent;
     }
 }
 
@@ -99,8 +99,8 @@ fn guest_that_takes_nothing_costs_only_its_own_packets() {
     let idle = world.three(&["10.1.0.1"]);
     let busy = world.three(&["10.1.0.3"]);
     for number in 0..2000 {
-        world.from_station(&frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 1000)));
-        world.from_station(&frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.3", 1000)));
+        world.send_from_station(&frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 1000)));
+        world.send_from_station(&frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.3", 1000)));
         assert_eq!(world.received(busy).len(), 1, "{number}");
     }
     let received = world.received(idle).len();

@@ -5,7 +5,7 @@ use super::*;
 const US: u64 = 1_000;
 
 fn into_guest(world: &mut World) {
-    world.from_station(&frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 100)));
+    world.send_from_station(&frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 100)));
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn full_buffer_goes_at_once_with_as_many_packets_as_fit() {
     let sent = frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 1472));
     // 42 frames of 1514 bytes, with 32 in front of each.
     for _ in 0..43 {
-        world.from_station(&sent);
+        world.send_from_station(&sent);
     }
     assert_eq!(world.received(guest).len(), 42);
     assert_eq!(world.adapter.counters().closed_full, 1);
