@@ -50,6 +50,9 @@ const PENDING_MAX: usize = 1024;
 /// The interval between two looks at the state of the wire.
 const LOOK_NS: u64 = 250_000_000;
 
+/// The same after an error of the wire.
+const LOOK_AGAIN_NS: u64 = 10_000_000;
+
 /// When a wire is tried again that was full and does not say when it will have room.
 const FULL_NS: u64 = 50_000;
 
@@ -344,9 +347,8 @@ impl Adapter {
 
     /// Moves frames both ways, and does what is due.
     ///
-    /// # Errors
-    /// The wire's: it is of no more use. Devices go on, and reach each other.
-    pub fn poll(&mut self, now: u64, ends: &mut impl Ends) -> std::io::Result<Worked> {
+    /// A wire that is of no more use is looked at soon: devices go on, and reach each other.
+    pub fn poll(&mut self, now: u64, ends: &mut impl Ends) -> Worked {
         self.core.is_full = false;
         if now >= self.core.look_ns {
             self.core.look_ns = now + LOOK_NS;
@@ -365,11 +367,14 @@ impl Adapter {
         wire.flush(now);
         // A wire that says nothing of when it has room is tried again after a while.
         core.full_due = core.is_full.then(|| wire.due().unwrap_or(now + FULL_NS));
-        let received = received?;
-        Ok(Worked {
+        let received = received.unwrap_or_else(|_| {
+            core.look_ns = core.look_ns.min(now + LOOK_AGAIN_NS);
+            0
+        });
+        Worked {
             has_more: received == RECEIVED_PER_POLL || has_sent && !core.is_full,
             has_worked: received > 0 || has_sent || has_closed,
-        })
+        }
     }
 
     fn look(&mut self, ends: &mut impl Ends) {

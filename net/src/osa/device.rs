@@ -219,10 +219,11 @@ impl Device {
         self.is_over || matches!(self.state, State::Stopped(_)) && self.told.is_empty()
     }
 
-    /// Returns true if there is something to take from the guest, or the path has ended, or there is room for what waits to be told.
+    /// Returns true if there is something to take from the guest, or the path has ended, or there is room for what waits to be told. A device that
+    /// waits for its turn, or for the wire, is not ready: the adapter knows of it.
     #[inline]
     pub fn is_ready(&mut self) -> bool {
-        self.outputs.iter().any(|output| output.as_receiver().is_ready())
+        !self.is_waiting && self.outputs.iter().any(|output| output.as_receiver().is_ready())
             || !self.told.is_empty() && self.inputs[0].sender().is_ready()
     }
 

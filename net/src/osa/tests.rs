@@ -100,7 +100,7 @@ impl World {
                     self.adapter.note_ready(number, &mut self.devices);
                 }
             }
-            let worked = self.adapter.poll(self.now, &mut self.devices).unwrap();
+            let worked = self.adapter.poll(self.now, &mut self.devices);
             if !worked.has_more && !worked.has_worked {
                 return;
             }
