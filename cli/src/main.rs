@@ -18,6 +18,7 @@ mod misuse;
 mod monitor;
 mod notices;
 mod notify;
+mod osa;
 mod outcome;
 mod output;
 mod peer;
@@ -68,6 +69,7 @@ enum Command {
     Route(route::Arguments),
     Gateway(gateway::Arguments),
     Tcpip(tcpip::Arguments),
+    Osa(osa::Arguments),
     Query(query::Arguments),
     Set(set::Arguments),
     Audit(audit::Arguments),
@@ -112,6 +114,7 @@ fn main() -> std::process::ExitCode {
         Command::Route(arguments) => route::run(&arguments),
         Command::Gateway(arguments) => gateway::run(&arguments),
         Command::Tcpip(arguments) => tcpip::run(&arguments),
+        Command::Osa(arguments) => osa::run(&arguments),
         Command::Query(arguments) => query::run(&arguments),
         Command::Set(arguments) => set::run(&arguments),
         Command::Audit(arguments) => audit::run(&arguments),
