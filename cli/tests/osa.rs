@@ -140,7 +140,7 @@ fn device_and_interface_come_back_with_their_adapter() {
     let shows = "while read line; do ip -o link show osa1; done";
     let mut one = Process(spawn(&mut script(&system, "OSA1", "10.7.0.1/24", shows)));
     let mut said = Said::of(&mut one.0);
-    let mut show = |one: &mut Process| {
+    let show = |one: &mut Process| {
         writeln!(one.0.stdin.as_mut().unwrap()).unwrap();
         read_until(&mut one.0, "\n")
     };
