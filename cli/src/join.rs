@@ -1,19 +1,18 @@
-//! `siga join`: a container, or a network that is there already, on a LAN.
+//! `siga join`: a container, or a network that is there already, on a LAN, or at an adapter.
 
 use std::path::{Path, PathBuf};
 
 use os::signals::HeldSignals;
-use port::agent::Agent;
-use port::outside::Made;
-use port::serve::{Left, Server};
+use port::serve::Left;
 use port::setup::Place;
 use port::watch::Watch;
 
-use crate::member::{Done, Member, start};
+use crate::member::{Done, Joined, Member};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
+use crate::peer::attach_name;
 
-/// Put an existing network on a LAN, as a container's
+/// Put an existing network on a LAN, as a container's, or at an adapter
 ///
 /// Makes an interface in the network namespace, and moves its frames until Ctrl-C, or until the process or the file is
 /// gone that the namespace was named by. The interface is removed when this command ends. The hosts file of a container stays as it is: the
@@ -28,6 +27,9 @@ pub struct Arguments {
     /// The LAN
     #[arg(default_value = "hs0")]
     lan: String,
+    /// The adapter, instead of a LAN; --address says who the network is there
+    #[arg(long, value_name = "ADAPTER", value_parser = attach_name, conflicts_with = "lan")]
+    osa: Option<String>,
     /// The network of this process, for example the first one of a container; or name a namespace with --netns
     #[arg(long, value_name = "NUMBER", required_unless_present = "netns")]
     pid: Option<u32>,
@@ -42,7 +44,7 @@ pub struct Arguments {
 
 /// Serves until a signal ends it, or the namespace is gone.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
-    let Arguments { lan, pid, netns, member, output } = arguments;
+    let Arguments { lan, osa, pid, netns, member, output } = arguments;
     let path = match (pid, netns) {
         (Some(number), _) => PathBuf::from(format!("/proc/{number}/ns/net")),
         (None, Some(path)) => path.clone(),
@@ -54,13 +56,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         Outcome::No(format!("{what}: {error}: is the process or the namespace still there?"))
     })?;
     let purpose = path.file_name().filter(|_| pid.is_none()).unwrap_or("PORT".as_ref());
-    let (lan, options) = member.join(lan, Path::new(purpose).as_os_str())?;
+    let purpose = Path::new(purpose).as_os_str();
+    let joined = match osa {
+        Some(adapter) => member.open(adapter, purpose)?,
+        None => {
+            let (lan, options) = member.join(lan, purpose)?;
+            Joined::Lan(Box::new(lan), options)
+        }
+    };
     let place = Place::Existing(path);
-    let (made, waiting, up) = start(&lan, &options, place, &held).map_err(Outcome::no)?;
+    let (made, waiting, up) = joined.start(place, &held).map_err(Outcome::no)?;
     member.pin()?;
-    let Made { tap, .. } = made;
-    let agent = Agent::new(lan, tap, options.gateways.clone());
-    let mut server = Server::new(agent, &held, options.wait, None).map_err(Outcome::no)?;
+    let (mut server, _) = joined.serve(made, &held)?;
     // It has done its part; the port waits for the namespace, not for this process.
     waiting.go().wait().map_err(Outcome::no)?;
     if output.json {

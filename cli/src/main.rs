@@ -19,6 +19,7 @@ mod misuse;
 mod monitor;
 mod notices;
 mod notify;
+mod osa;
 mod outcome;
 mod output;
 mod peer;
@@ -70,8 +71,9 @@ enum Command {
     Route(route::Arguments),
     Gateway(gateway::Arguments),
     Tcpip(tcpip::Arguments),
-    Pstats(pstats::Arguments),
+    Osa(osa::Arguments),
     Query(query::Arguments),
+    Pstats(pstats::Arguments),
     Set(set::Arguments),
     Audit(audit::Arguments),
     Capture(capture::Arguments),
@@ -115,8 +117,9 @@ fn main() -> std::process::ExitCode {
         Command::Route(arguments) => route::run(&arguments),
         Command::Gateway(arguments) => gateway::run(&arguments),
         Command::Tcpip(arguments) => tcpip::run(&arguments),
-        Command::Pstats(arguments) => pstats::run(&arguments),
+        Command::Osa(arguments) => osa::run(&arguments),
         Command::Query(arguments) => query::run(&arguments),
+        Command::Pstats(arguments) => pstats::run(&arguments),
         Command::Set(arguments) => set::run(&arguments),
         Command::Audit(arguments) => audit::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),

@@ -1,21 +1,27 @@
-//! A member of a LAN with an interface, for `siga run` and `siga join`.
+//! A member of a LAN, or a guest at an adapter, with an interface, for `siga run` and `siga join`.
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
 use std::net::IpAddr;
 use std::path::Path;
 
 use host::system::machine::MachineWait;
 use host::system::outside::GATEWAY;
 use os::signals::HeldSignals;
+use port::adapter::{self, AdapterAgent};
 use port::agent::{Agent, Counters};
+use port::hosts::Hosts;
+use port::link::Address;
 use port::member::{self, MemberError, Options, WrittenAddress};
 use port::outside::{self, Made, StartError, Waiting};
+use port::serve::{Moves, Server};
 use port::setup::{Place, Setup};
 use serde::Serialize;
 use siga::error::Problem;
 use siga::lan::{self, JoinLanError, Lan, Mac};
 use siga::line::{Line, LineEnd, LineOptions};
+use siga::osa::Osa;
 use siga::{AttachError, Guest, Name, Wait};
 
 use crate::outcome::Outcome;
@@ -28,27 +34,27 @@ use crate::socket::Socket;
 #[derive(Debug, clap::Args)]
 pub struct Member {
     /// The address of the interface, like 10.1.0.5 or 10.1.0.5/24 [default: the host chooses one of each range of the
-    /// LAN]
+    /// LAN]. At an adapter there may be several, each with its network, and nobody chooses one
     #[arg(long, value_name = "ADDRESS")]
-    address: Option<WrittenAddress>,
+    address: Vec<WrittenAddress>,
     /// The name to attach under, by which the others find it, in capital letters or small ones [default: a new one]
     #[arg(long, value_parser = attach_name)]
     name: Option<String>,
-    /// The name of the interface [default: that of the LAN]
+    /// The name of the interface [default: that of the LAN, or of the adapter]
     #[arg(long)]
     interface: Option<String>,
     /// A member of the LAN over which packets go to elsewhere, as one that `siga route` makes, by its address, one for each family,
-    /// or by the name of its guest, like router
+    /// or by the name of its guest, like router. At an adapter, the address of a router there
     #[arg(long, value_name = "ADDRESS|NAME")]
     gateway: Vec<Peer>,
     /// Pass packets on, as a network with another way out does: take this member's word for the source of what it sends. The system file
     /// has to name it among the LAN's routers
     #[arg(long)]
     router: bool,
-    /// The MAC address of the interface [default: the host chooses one]
+    /// The MAC address of the interface [default: the host chooses one; at an adapter, one by chance]
     #[arg(long, value_parser = station)]
     mac: Option<Mac>,
-    /// Bytes of the longest packet, 68 to the LAN's [default: the LAN's]
+    /// Bytes of the longest packet, 68 to the LAN's or the adapter's [default: theirs]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=65_535))]
     mtu: Option<u32>,
     /// The processor that moves the frames [default: any]
@@ -62,7 +68,7 @@ pub struct Member {
 }
 
 /// A MAC address that one station can have.
-fn station(text: &str) -> Result<Mac, String> {
+pub fn station(text: &str) -> Result<Mac, String> {
     let mac: Mac = text.parse().map_err(|error| format!("{error}"))?;
     if mac.is_group() || mac == Mac([0; 6]) {
         return Err(format!(
@@ -114,11 +120,15 @@ impl Member {
     /// Joins a LAN.
     pub fn join(&self, lan: &str, purpose: &OsStr) -> Result<(Lan, Options), Outcome> {
         let wait = self.wait.into();
+        if let [_, second, ..] = self.address[..] {
+            let what = format!("--address {}: a member of a LAN chooses one", second.address);
+            return Err(Outcome::Usage(what));
+        }
         let mut options = Options {
             socket: self.socket.path()?,
             lan: lan.to_owned(),
             name: self.name.clone(),
-            address: self.address,
+            address: self.address.first().copied(),
             mac: self.mac,
             mtu: self.mtu,
             interface: self.interface.clone(),
@@ -134,6 +144,51 @@ impl Member {
             options.gateways.extend(gateways);
         }
         Ok((lan, options))
+    }
+
+    /// Gets a device at an adapter.
+    pub fn open(&self, adapter: &str, purpose: &OsStr) -> Result<Joined, Outcome> {
+        let usage = |what: String| Err(Outcome::Usage(what));
+        if self.router {
+            return usage("--router is for members of a LAN, and not for --osa".to_owned());
+        }
+        let mut addresses = Vec::new();
+        for WrittenAddress { address, prefix_bits } in &self.address {
+            let Some(prefix_bits) = *prefix_bits else {
+                let bits = if address.is_ipv4() { 24 } else { 64 };
+                return usage(format!(
+                    "--address {address}: its network is missing: must be like {address}/{bits}"
+                ));
+            };
+            addresses.push(Address { address: *address, prefix_bits });
+        }
+        if addresses.is_empty() {
+            return usage(format!(
+                "--osa {adapter}: nobody chooses an address there: name one with --address, like 192.168.7.5/24"
+            ));
+        }
+        let mut gateways = Vec::new();
+        for gateway in &self.gateway {
+            let Peer::At(address) = gateway else {
+                return usage(format!(
+                    "--gateway {gateway}: must be an address: an adapter knows no names"
+                ));
+            };
+            gateways.push(*address);
+        }
+        let options = adapter::Options {
+            socket: self.socket.path()?,
+            adapter: adapter.to_owned(),
+            name: self.name.clone(),
+            addresses,
+            mac: self.mac,
+            mtu: self.mtu,
+            interface: self.interface.clone(),
+            gateways,
+            wait: self.wait.into(),
+        };
+        let opened = adapter::open(&options, purpose).map_err(Outcome::no)?;
+        Ok(Joined::Adapter(Box::new(opened), options))
     }
 
     /// Finds the LAN's gateway, which also resolves names, unless the member has another or is one.
@@ -304,23 +359,59 @@ fn check_gateway(lan: &Lan, gateway: IpAddr) -> Result<(), Outcome> {
     }
 }
 
-/// Makes the interface of a member.
-pub fn start(
-    lan: &Lan,
-    options: &Options,
-    place: Place,
-    held: &HeldSignals,
-) -> Result<(Made, Waiting, Up), StartError> {
-    let setup = member::setup(lan, options, place);
-    let (made, waiting) = outside::start(Path::new(outside::OWN_EXECUTABLE), &setup, held)?;
-    Ok((made, waiting, Up::new(lan, &setup)))
+/// A guest that is to have an interface.
+#[derive(Debug)]
+pub enum Joined {
+    /// A member of a LAN.
+    Lan(Box<Lan>, Options),
+    /// One with a device at an adapter.
+    Adapter(Box<Osa>, adapter::Options),
+}
+
+impl Joined {
+    /// Makes the interface.
+    pub fn start(
+        &self,
+        place: Place,
+        held: &HeldSignals,
+    ) -> Result<(Made, Waiting, Up), StartError> {
+        let setup = match self {
+            Joined::Lan(lan, options) => member::setup(lan, options, place),
+            Joined::Adapter(osa, options) => adapter::setup(osa, options, place),
+        };
+        let (made, waiting) = outside::start(Path::new(outside::OWN_EXECUTABLE), &setup, held)?;
+        let (name, lan, adapter) = match self {
+            Joined::Lan(lan, _) => (lan.own().name, Some(lan.name().to_string()), None),
+            Joined::Adapter(osa, _) => (osa.guest_name(), None, Some(osa.adapter().to_string())),
+        };
+        Ok((made, waiting, Up::new(name, lan, adapter, &setup)))
+    }
+
+    /// The server of the interface, and the lists of the program's sockets.
+    pub fn serve(self, made: Made, held: &HeldSignals) -> Result<(Server<'_>, Vec<File>), Outcome> {
+        let Made { tap, interface, groups, hosts, sockets } = made;
+        let (agent, wait): (Box<dyn Moves>, Wait) = match self {
+            Joined::Lan(lan, options) => {
+                let hosts = hosts.map(Hosts::new).transpose().map_err(Outcome::no)?;
+                (Box::new(Agent::new(*lan, tap, options.gateways, hosts)), options.wait)
+            }
+            Joined::Adapter(osa, options) => {
+                let agent = AdapterAgent::new(*osa, &options, tap, interface, groups);
+                (Box::new(agent), options.wait)
+            }
+        };
+        Ok((Server::new(agent, held, wait).map_err(Outcome::no)?, sockets))
+    }
 }
 
 /// A port that is up, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub struct Up {
     name: String,
-    lan: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lan: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adapter: Option<String>,
     interface: String,
     mac: String,
     addresses: Vec<String>,
@@ -328,11 +419,12 @@ pub struct Up {
 }
 
 impl Up {
-    fn new(lan: &Lan, setup: &Setup) -> Up {
+    fn new(name: Name, lan: Option<String>, adapter: Option<String>, setup: &Setup) -> Up {
         let addresses = setup.addresses.iter();
         Up {
-            name: lan.own().name.to_string(),
-            lan: lan.name().to_string(),
+            name: name.to_string(),
+            lan,
+            adapter,
             interface: setup.interface.clone(),
             mac: setup.mac.to_string(),
             addresses: addresses
@@ -364,7 +456,7 @@ pub struct Done {
 
 impl Done {
     /// Collects the counters of an agent.
-    pub fn new(agent: &mut Agent, exit_code: Option<u8>) -> Done {
+    pub fn new(agent: &dyn Moves, exit_code: Option<u8>) -> Done {
         let Counters {
             frames_read,
             bytes_read,
@@ -378,7 +470,7 @@ impl Done {
             dropped_full,
         } = agent.counters();
         Done {
-            name: agent.lan().own().name.to_string(),
+            name: agent.name().to_string(),
             exit_code,
             frames_read,
             bytes_read,
@@ -396,8 +488,13 @@ impl Done {
 
 impl fmt::Display for Up {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Up { name, lan, interface, addresses, .. } = self;
+        let Up { name, lan, adapter, interface, addresses, .. } = self;
         let addresses = addresses.join(", ");
-        write!(formatter, "{name} is on the LAN {lan}, as {addresses} on the interface {interface}")
+        match (lan, adapter) {
+            (Some(lan), _) => write!(formatter, "{name} is on the LAN {lan}")?,
+            (None, Some(adapter)) => write!(formatter, "{name} is at the adapter {adapter}")?,
+            (None, None) => write!(formatter, "{name} is up")?,
+        }
+        write!(formatter, ", as {addresses} on the interface {interface}")
     }
 }

@@ -1,4 +1,4 @@
-//! `siga run`: a program on a LAN.
+//! `siga run`: a program on a LAN, or at an adapter.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -7,19 +7,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use os::signals::HeldSignals;
-use port::agent::Agent;
 use port::guard::Guard;
-use port::hosts::Hosts;
-use port::outside::{Made, OWN_EXECUTABLE, StartError};
-use port::serve::Server;
+use port::outside::{OWN_EXECUTABLE, StartError};
 use port::setup::Place;
 use serde::Serialize;
 
-use crate::member::{Done, Member, start};
+use crate::member::{Done, Joined, Member};
 use crate::outcome::Outcome;
 use crate::output::say;
+use crate::peer::attach_name;
 
-/// Run a program on a LAN
+/// Run a program on a LAN, or on a network behind an adapter
 ///
 /// The program is not changed: it runs in a network of its own, with one interface, which is a member of the LAN. The
 /// names of the other members are in its hosts file; those of another LAN, behind a gateway, are not. Input, output, terminal, signals, directory and environment are as
@@ -32,6 +30,9 @@ use crate::output::say;
 /// Where the LAN has a gateway (outside = true in the system file, and without a file) the program reaches other networks over it, and names are
 /// resolved as on this machine.
 ///
+/// With --osa the program is on a network behind an adapter, by a device of its own there, with a MAC address of its own: see `siga osa serve`, and
+/// docs/osa.md.
+///
 /// Without root, the kernel must allow user namespaces, and /dev/net/tun must be open to all.
 ///
 /// For example: siga run --name web -- python3 -m http.server 80, and in a second terminal: siga run -- curl http://web/
@@ -40,6 +41,9 @@ pub struct Arguments {
     /// The LAN
     #[arg(long, default_value = "hs0")]
     lan: String,
+    /// The adapter, instead of a LAN; --address says who the program is there
+    #[arg(long, value_name = "ADAPTER", value_parser = attach_name, conflicts_with_all = ["lan", "isolated"])]
+    osa: Option<String>,
     #[command(flatten)]
     member: Member,
     /// Give the program no gateway of the LAN, where there is one
@@ -73,27 +77,30 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn run_program(arguments: &Arguments) -> Result<u8, Outcome> {
-    let Arguments { lan, member, program, .. } = arguments;
+    let Arguments { lan, osa, member, program, .. } = arguments;
     // Before there is a second thread, so that no thread gets a signal that is the program's.
     let held = HeldSignals::hold_to_pass_on().map_err(Outcome::no)?;
     let mut results = arguments.json.as_ref().map(Results::open).transpose()?;
-    let (mut lan, mut options) = member.join(lan, &program[0])?;
-    if !arguments.isolated {
-        member.find_way_out(&mut lan, &mut options);
-    }
+    let joined = match osa {
+        Some(adapter) => member.open(adapter, &program[0])?,
+        None => {
+            let (mut lan, mut options) = member.join(lan, &program[0])?;
+            if !arguments.isolated {
+                member.find_way_out(&mut lan, &mut options);
+            }
+            Joined::Lan(Box::new(lan), options)
+        }
+    };
     let place = Place::Own { program: program.clone() };
-    let (made, waiting, up) = match start(&lan, &options, place, &held) {
+    let (made, waiting, up) = match joined.start(place, &held) {
         Ok(started) => started,
         // Ctrl-C, for example: the shell is told what it would be told of the program.
         Err(StartError::Ended(end)) => return Ok(end.exit_code()),
         Err(error) => return Err(Outcome::no(error)),
     };
     member.pin()?;
-    let Made { tap, hosts, sockets } = made;
-    let hosts = hosts.map(Hosts::new).transpose().map_err(Outcome::no)?;
     // The names are there before the program is.
-    let agent = Agent::new(lan, tap, options.gateways.clone());
-    let mut server = Server::new(agent, &held, options.wait, hosts).map_err(Outcome::no)?;
+    let (mut server, sockets) = joined.serve(made, &held)?;
     if arguments.verbose {
         say(format_args!("siga: {up}"));
     }
@@ -109,7 +116,7 @@ fn run_program(arguments: &Arguments) -> Result<u8, Outcome> {
     let name = arguments.program[0].display();
     let say_others = |others: usize| {
         say(format_args!(
-            "siga: {name} has ended, and {others} that it started go on: they are on the LAN until they end; Ctrl-C ends them"
+            "siga: {name} has ended, and {others} that it started go on: they are on the network until they end; Ctrl-C ends them"
         ));
     };
     let served = server.serve_program(&mut program, &sockets, &own, say_others);

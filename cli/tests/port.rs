@@ -12,7 +12,7 @@ use os::signals::HeldSignals;
 use os::tap::{HEAD_BYTES, Tap};
 use port::link::Address;
 use port::outside::{Made, StartError, Waiting, start};
-use port::setup::{Place, Setup};
+use port::setup::{Network, Place, Setup};
 
 const SIGA: &str = env!("CARGO_BIN_EXE_siga");
 
@@ -20,6 +20,7 @@ fn setup(number: u8, program: &[&str]) -> Setup {
     let program: Vec<OsString> = program.iter().map(OsString::from).collect();
     Setup {
         place: Place::Own { program },
+        network: Network::Lan,
         interface: "hs0".to_owned(),
         mac: format!("02:00:00:00:00:{number:02x}").parse().unwrap(),
         mtu: 8192,

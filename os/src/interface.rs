@@ -4,7 +4,7 @@
 //! [`Interface::find`] was called, whichever thread asks later.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use rustix::io::Errno;
@@ -62,6 +62,15 @@ impl Interface {
         Ok(Interface { socket, index })
     }
 
+    /// The interface called `name` in the namespace of a socket, which another process of ours has passed.
+    ///
+    /// # Errors
+    /// As [`Interface::find`].
+    pub fn of_socket(socket: OwnedFd, name: &str) -> io::Result<Interface> {
+        let index = netdevice::name_to_index(&socket, name)?;
+        Ok(Interface { socket, index })
+    }
+
     /// The number of the interface in its namespace, which stays.
     pub fn index(&self) -> u32 {
         self.index
@@ -108,6 +117,19 @@ impl Interface {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         Ok(*address[2..].first_chunk().expect("an address has 14 bytes"))
+    }
+
+    /// Sets the length of the longest packet.
+    ///
+    /// # Errors
+    /// As from the kernel: no right, or the interface takes none that long.
+    pub fn set_mtu(&self, mtu: usize) -> io::Result<()> {
+        let name = self.name()?;
+        let mut value = [0; 24];
+        let mtu = libc::c_int::try_from(mtu).map_err(|_| Errno::INVAL)?;
+        value[..4].copy_from_slice(&mtu.to_ne_bytes());
+        self.ask::<{ libc::SIOCSIFMTU as Opcode }>(&name, value)?;
+        Ok(())
     }
 
     /// Has frames to a group come, or no longer. The kernel counts how often each was asked for.
@@ -174,6 +196,13 @@ impl Interface {
         // SAFETY: as above. The kernel reads and writes the request, and the structure of the question: 36 bytes for
         // `ETHTOOL_GCHANNELS`, 44 for `ETHTOOL_GSET`, which are the words of the two callers. Both live until it returns.
         Ok(unsafe { ioctl::ioctl(&self.socket, updater) }?)
+    }
+}
+
+/// The socket with which the interface is asked.
+impl AsFd for Interface {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -14,7 +14,7 @@ use std::ptr;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode};
+use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode, Setter};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 
 use crate::storage::LentPart;
@@ -41,6 +41,9 @@ const FLAGS: libc::c_int = MACVTAP_FLAGS | libc::IFF_TUN_EXCL;
 
 /// The same of a device whose interface is there already.
 const MACVTAP_FLAGS: libc::c_int = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+
+/// `TUNSETCARRIER` (`include/uapi/linux/if_tun.h`).
+const SET_CARRIER: Opcode = ioctl::opcode::write::<libc::c_int>(b'T', 226);
 
 /// What the reader of the device takes: frames without checksum, and of several segments.
 const TCP: libc::c_uint =
@@ -158,6 +161,17 @@ impl Tap {
         // SAFETY: the kernel reads `count` vectors, and what they describe: slices, and mapped storage that `end` borrows.
         let written = unsafe { libc::writev(device, vectors, count as libc::c_int) };
         if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Has the interface have a carrier, or none: its kernel sends nothing then. Needs no right. A new interface has one.
+    ///
+    /// # Errors
+    /// The interface is gone, or the kernel is older than Linux 5.0.
+    pub fn set_carrier(&self, is_up: bool) -> io::Result<()> {
+        // SAFETY: `TUNSETCARRIER` reads an integer.
+        let setter = unsafe { Setter::<SET_CARRIER, libc::c_int>::new(is_up.into()) };
+        // SAFETY: as above; the integer lives until the call returns.
+        Ok(unsafe { ioctl::ioctl(&self.device, setter) }?)
     }
 
     /// The interface is not to go with the last descriptor, but with its network namespace.

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use net::lan::admission::Refused;
 use net::lan::claim::{Claim, claim};
@@ -15,15 +16,18 @@ use net::lan::neighbour;
 use net::lan::offload::Offload;
 use net::lan::too_long;
 use os::tap::{HEAD_BYTES, Tap};
+use siga::Name;
 use siga::lan::{Counter, FrameInPlace, Lan, SendFrameError, TrySendFrameError};
 use siga::waiter::Member;
 
 use crate::backlog::{Backlog, Tried};
 use crate::head;
+use crate::hosts::Hosts;
 use crate::neighbours::Neighbours;
+use crate::serve::Moves;
 
 /// Frames that go one way before those that go the other have their turn.
-const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 
 /// A port of a LAN: a member that stands for a TAP device.
 #[derive(Debug)]
@@ -34,11 +38,15 @@ pub struct Agent {
     room: Vec<u8>,
     backlog: Backlog,
     neighbours: Neighbours,
+    /// The names of the members, for the program.
+    hosts: Option<Hosts>,
     counters: Counters,
     /// The user was told of frames from another MAC address, and of frames that are too long.
     has_told: [bool; 2],
-    /// The next message to the user.
-    notice: Option<String>,
+    /// The user was told that a new host refuses what the port had.
+    has_told_refused: bool,
+    /// Messages to the user.
+    notices: Vec<String>,
 }
 
 /// What may have something for a port.
@@ -46,8 +54,8 @@ pub struct Agent {
 pub struct Ready {
     /// The device.
     pub device: bool,
-    /// The LAN: its doorbells have rung.
-    pub lan: bool,
+    /// The network: its doorbells have rung.
+    pub network: bool,
 }
 
 /// What a port has done.
@@ -65,7 +73,7 @@ pub struct Counters {
     pub frames_answered: u64,
     /// Frames that the device did not take.
     pub dropped_device: u64,
-    /// Frames from the device that make no sense, or are refused by the LAN.
+    /// Frames from the device that make no sense, or are refused by the network.
     pub dropped_bad: u64,
     /// Frames from the device for nobody, or for a member that cannot be reached.
     pub dropped_no_member: u64,
@@ -81,80 +89,34 @@ pub enum Ended {
     /// The interface is gone.
     #[error("the interface is gone")]
     Device,
-    /// The LAN cannot be received from.
-    #[error("the LAN: {0}")]
-    Lan(io::Error),
+    /// The network cannot be received from, or the kernel lets nobody wait.
+    #[error("the network: {0}")]
+    Network(io::Error),
 }
 
 impl Agent {
-    /// A port of `lan` for the interface of `tap`, whose kernel sends packets to elsewhere over `gateways`.
-    pub fn new(lan: Lan, tap: Tap, gateways: Vec<IpAddr>) -> Agent {
+    /// A port of `lan` for the interface of `tap`, whose kernel sends packets to elsewhere over `gateways`, and whose program reads `hosts`.
+    pub fn new(lan: Lan, tap: Tap, gateways: Vec<IpAddr>, hosts: Option<Hosts>) -> Agent {
         let mut backlog = Backlog::default();
         let (room, counters) = (backlog.room(), Counters::default());
         let neighbours = Neighbours::new(gateways);
-        Agent { lan, tap, room, backlog, neighbours, counters, has_told: [false; 2], notice: None }
-    }
-
-    /// Takes a sentence for the user: frames from the device do not go, for a reason that lasts. Each reason has one in the life of a port.
-    pub fn take_notice(&mut self) -> Option<String> {
-        self.notice.take()
-    }
-
-    /// Moves some frames in both directions, and says whether more may be there. Does not wait.
-    ///
-    /// A frame that comes alone is to cost few system calls: the device is read only if it is `ready`, or was written to
-    /// just now, for then a program may have answered.
-    ///
-    /// # Errors
-    /// [`Ended`].
-    pub fn poll(&mut self, ready: Ready) -> Result<bool, Ended> {
-        if ready.lan {
-            self.lan.hear(0);
+        Agent {
+            lan,
+            tap,
+            room,
+            backlog,
+            neighbours,
+            hosts,
+            counters,
+            has_told: [false; 2],
+            has_told_refused: false,
+            notices: Vec::new(),
         }
-        let Agent { lan, tap, neighbours, .. } = self;
-        // If the device has no room for the news, the frames find their way all the same.
-        neighbours.tell_changes(lan, |frame| drop(tap.write(&[&[0; HEAD_BYTES], frame], None)));
-        let has_written = self.lan.is_ready() && self.write_batch()?;
-        let has_more = (ready.device || has_written) && self.read_batch()?;
-        let has_tried = self.retry();
-        self.lan.flush();
-        Ok(has_more || has_tried || self.lan.is_ready())
-    }
-
-    /// Prepares for waiting: true if there is nothing to do until one of the descriptors is readable.
-    pub fn prepare_wait(&mut self) -> bool {
-        // The LAN may have had room for a frame that was looked at before: so it is tried once more.
-        !self.retry() && self.lan.prepare_wait()
-    }
-
-    /// Whether frames from the device still wait for their targets.
-    pub fn has_backlog(&self) -> bool {
-        !self.backlog.is_empty() || self.lan.waiting_frames() > 0
-    }
-
-    /// Whether it holds memory that [`Agent::trim`] gives back.
-    pub fn has_spare(&self) -> bool {
-        self.backlog.has_spare()
-    }
-
-    /// Gives memory back: to be called when nothing has happened for a while.
-    pub fn trim(&mut self) {
-        self.backlog.trim();
-    }
-
-    /// What it has done.
-    pub fn counters(&self) -> Counters {
-        self.counters
     }
 
     /// The membership.
     pub fn lan(&mut self) -> &mut Lan {
         &mut self.lan
-    }
-
-    /// The device.
-    pub fn tap(&self) -> &Tap {
-        &self.tap
     }
 
     /// From the device into the LAN. Whether there may be more.
@@ -233,7 +195,7 @@ impl Agent {
     /// Tells the sender and the user why the LAN refuses the frame from `start` to `end` of the room, where they can help it.
     #[cold]
     fn tell_refused(&mut self, refused: Refused, offload: Offload, (start, end): (usize, usize)) {
-        let Agent { lan, tap, room, counters, has_told, notice, .. } = self;
+        let Agent { lan, tap, room, counters, has_told, notices, .. } = self;
         let reason = match refused {
             Refused::Source { .. } => 0,
             Refused::Length { .. } => 1,
@@ -257,7 +219,7 @@ impl Agent {
                 _ => format!("packets have at most {} bytes on this LAN: {refused}", lan.mtu()),
             };
             let name = lan.own().name;
-            *notice = Some(format!(
+            notices.push(format!(
                 "{name}: {what}; such frames are dropped, and counted as refused (siga query lan)"
             ));
         }
@@ -281,27 +243,106 @@ impl Agent {
     fn write_batch(&mut self) -> Result<bool, Ended> {
         let Agent { lan, tap, counters, .. } = self;
         for number in 0..BATCH {
-            let Some(FrameInPlace { offload, start, rest }) =
-                lan.try_receive_in_place().map_err(Ended::Lan)?
-            else {
-                return Ok(number > 0);
-            };
-            let (head, tag) = head::to_kernel(offload);
-            let bytes = start.len() + rest.map_or(0, |rest| rest.bytes());
-            // A tag is behind the two addresses. What has none is no frame of a LAN.
-            let (addresses, behind) = start.split_at(start.len().min(12));
-            let tag = tag.as_ref().map_or(&[][..], |tag| &tag[..]);
-            let written = tap.write(&[&head, addresses, tag, behind], rest);
-            if written.is_ok() {
-                counters.frames_written += 1;
-                counters.bytes_written += bytes as u64;
-            } else {
-                counters.dropped_device += 1;
+            let frame = lan.try_receive_in_place().map_err(Ended::Network)?;
+            let Some(frame) = frame else { return Ok(number > 0) };
+            if !write(tap, &frame, counters) {
                 lan.count(Counter::DroppedDevice, 1);
             }
         }
         Ok(true)
     }
+}
+
+impl Moves for Agent {
+    /// A frame that comes alone is to cost few system calls: the device is read only if it is `ready`, or was written to
+    /// just now, for then a program may have answered.
+    fn poll(&mut self, ready: Ready) -> Result<bool, Ended> {
+        if ready.network {
+            self.lan.hear(0);
+        }
+        let Agent { lan, tap, neighbours, .. } = self;
+        // If the device has no room for the news, the frames find their way all the same.
+        neighbours.tell_changes(lan, |frame| drop(tap.write(&[&[0; HEAD_BYTES], frame], None)));
+        let has_written = self.lan.is_ready() && self.write_batch()?;
+        let has_more = (ready.device || has_written) && self.read_batch()?;
+        let has_tried = self.retry();
+        self.lan.flush();
+        Ok(has_more || has_tried || self.lan.is_ready())
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        // The LAN may have had room for a frame that was looked at before: so it is tried once more.
+        !self.retry() && self.lan.prepare_wait()
+    }
+
+    fn due(&self) -> Option<u64> {
+        None
+    }
+
+    /// Members change in memory, and nobody is woken for that.
+    fn has_to_look(&self) -> bool {
+        self.hosts.is_some() || self.backlog.has_spare()
+    }
+
+    fn follow(&mut self) {
+        let Agent { lan, hosts, has_told_refused, notices, .. } = self;
+        if let Some(hosts) = hosts {
+            // Without memory the names stay what they were, and are tried again with the next change.
+            let _ = hosts.follow(lan);
+        }
+        let refused = lan.refused();
+        if let Some(error) = refused
+            && !*has_told_refused
+        {
+            notices.push(format!("{}: the new host says: {error}; it is asked again", lan.name()));
+        }
+        *has_told_refused = refused.is_some();
+    }
+
+    fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty() || self.lan.waiting_frames() > 0
+    }
+
+    fn trim(&mut self) {
+        self.backlog.trim();
+    }
+
+    fn take_notice(&mut self) -> Option<String> {
+        (!self.notices.is_empty()).then(|| self.notices.remove(0))
+    }
+
+    fn name(&self) -> Name {
+        self.lan.own().name
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn tap(&self) -> &Tap {
+        &self.tap
+    }
+
+    fn network(&self) -> BorrowedFd<'_> {
+        self.lan.as_fd()
+    }
+}
+
+/// Writes a frame to the device. False if the device does not take it.
+pub(crate) fn write(tap: &Tap, frame: &FrameInPlace<'_>, counters: &mut Counters) -> bool {
+    let FrameInPlace { offload, start, rest } = *frame;
+    let (head, tag) = head::to_kernel(offload);
+    // A tag is behind the two addresses. What has none is no frame of a network.
+    let (addresses, behind) = start.split_at(start.len().min(12));
+    let tag = tag.as_ref().map_or(&[][..], |tag| &tag[..]);
+    let is_written = tap.write(&[&head, addresses, tag, behind], rest).is_ok();
+    if is_written {
+        counters.frames_written += 1;
+        counters.bytes_written += (start.len() + rest.map_or(0, |rest| rest.bytes())) as u64;
+    } else {
+        counters.dropped_device += 1;
+    }
+    is_written
 }
 
 impl Counters {

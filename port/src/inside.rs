@@ -8,7 +8,8 @@
 //! outside                                         inside
 //!    |--- starts, with one end of a socket --------->|
 //!    |                                               | namespaces, interface, hosts file
-//!    |<-- 'T', TAP device, hosts file, sockets -------|   or 'E' and a sentence, and it ends
+//!    |<-- 'T', TAP device, socket, groups, hosts file,  |
+//!    |    lists of sockets ---------------------------|   or 'E' and a sentence, and it ends
 //!    | fills in the hosts file                       |
 //!    |--- 'G' -------------------------------------->| becomes the program; or ends, if it is to join only
 //! ```
@@ -22,13 +23,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use os::interface::Interface;
 use os::namespace::{self, Rights};
 use os::packets::Packets;
 use os::poller::wait_readable;
 use os::tap::{self, CreateTapError, Tap};
 
 use crate::link::Links;
-use crate::setup::{Place, Setup};
+use crate::setup::{Network, Place, Setup};
 
 /// The hidden command of the executable that calls [`run`].
 pub const COMMAND: &str = "port-inside";
@@ -36,11 +38,13 @@ pub const COMMAND: &str = "port-inside";
 /// What is passed out.
 struct Made {
     tap: Tap,
+    interface: Interface,
+    groups: Option<File>,
     hosts: Option<File>,
     sockets: Vec<File>,
 }
 
-/// What the packets begin with. Behind [`READY`] is a byte that says whether there is a hosts file.
+/// What the packets begin with. Behind [`READY`] are two bytes that say if there is a list of groups, and if there is a hosts file.
 pub(crate) const READY: u8 = b'T';
 pub(crate) const FAILED: u8 = b'E';
 pub(crate) const GO: u8 = b'G';
@@ -56,6 +60,9 @@ const RESOLVERS: (&str, &str) = ("/etc", "resolv.conf");
 
 /// The files that list the TCP sockets of the network in which they are opened.
 const SOCKETS: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
+
+/// The file that lists the groups that the interfaces of a network are in.
+const GROUPS: &str = "/proc/self/net/dev_mcast";
 
 /// Exit codes of programs that could not be executed, as those of `env`.
 const NOT_FOUND: u8 = 127;
@@ -93,12 +100,14 @@ pub fn run(words: &[OsString]) -> ExitCode {
 
 /// Passes out what was made, and waits for the word to go on; false if the process outside is gone.
 fn pass(outside: &Packets, made: Made) -> io::Result<bool> {
-    let files = made.hosts.iter().chain(&made.sockets).map(AsFd::as_fd);
-    let descriptors: Vec<BorrowedFd<'_>> = [made.tap.as_fd()].into_iter().chain(files).collect();
+    let Made { tap, interface, groups, hosts, sockets } = &made;
+    let files = groups.iter().chain(hosts).chain(sockets).map(AsFd::as_fd);
+    let first = [tap.as_fd(), interface.as_fd()];
+    let descriptors: Vec<BorrowedFd<'_>> = first.into_iter().chain(files).collect();
     // A new user namespace, or other rights, end this agreement: so it is made here. Whoever answers afterwards was alive
     // when it was made, so its end is noticed.
     os::peer::die_with_parent()?;
-    outside.send(&[READY, made.hosts.is_some().into()], &descriptors)?;
+    outside.send(&[READY, groups.is_some().into(), hosts.is_some().into()], &descriptors)?;
     drop(made);
     let mut word = [0];
     loop {
@@ -141,10 +150,14 @@ fn set_up(setup: &Setup) -> Result<Made, String> {
             // Without them, what the program sent last may be lost.
             sockets.extend(SOCKETS.iter().filter_map(|file| File::open(file).ok()));
             let (directory, name) = HOSTS;
-            match cover_hosts(directory, name) {
-                Ok(file) => hosts = Some(file),
-                // Without it, names are not found, and everything else works.
-                Err(error) => eprintln!("siga: no names of others in {directory}/{name}: {error}"),
+            if setup.network == Network::Lan {
+                match cover_hosts(directory, name) {
+                    Ok(file) => hosts = Some(file),
+                    // Without it, names are not found, and everything else works.
+                    Err(error) => {
+                        eprintln!("siga: no names of others in {directory}/{name}: {error}");
+                    }
+                }
             }
             if !setup.resolvers.is_empty()
                 && let Err(error) = cover_resolvers(&setup.resolvers)
@@ -168,7 +181,12 @@ fn set_up(setup: &Setup) -> Result<Made, String> {
         let added = Links::open().and_then(|mut links| links.add_gateway(interface, *gateway));
         added.map_err(|error| no_gateway(*gateway, &error))?;
     }
-    Ok(Made { tap, hosts, sockets })
+    let found = Interface::find(interface);
+    let found = found.map_err(|error| format!("the interface {interface}: {error}"))?;
+    // Without it, groups are not received from.
+    let is_at_adapter = setup.network == Network::Adapter;
+    let groups = is_at_adapter.then(|| File::open(GROUPS).ok()).flatten();
+    Ok(Made { tap, interface: found, groups, hosts, sockets })
 }
 
 /// Lets programs without rights send echo requests, as distributions do outside. A new network allows it to nobody. If it cannot be
@@ -240,7 +258,7 @@ fn no_gateway(gateway: IpAddr, error: &io::Error) -> String {
              network has one"
         }
         _ => {
-            "must be the address of a member of the LAN, of the same family as one of the interface's"
+            "must be the address of a host on the network, of the same family as one of the interface's"
         }
     };
     format!("no way over {gateway}: {error}: {hint}")

@@ -1,4 +1,4 @@
-//! Ports: unmodified programs on a LAN of siga.
+//! Ports: unmodified programs on a LAN of siga, or at an adapter.
 //!
 //! A port is a process with a TAP device, whose interface is in the network of one program, and which is a member of a LAN
 //! like any other. The program's own kernel does TCP/IP; the port moves frames.
@@ -13,7 +13,8 @@
 //! | [`guard`] | ending what a killed port would leave behind |
 //! | [`link`] | interfaces, addresses and routes, by netlink |
 //! | [`head`] | between the kernel's head of a frame and the LAN's |
-//! | [`agent`] | moving frames |
+//! | [`agent`] | moving frames between an interface and a LAN |
+//! | [`adapter`] | the same of an adapter's device, and the device |
 //! | `neighbours` | what the kernel believes of the others' MAC addresses |
 //! | [`hosts`] | the names of other members, for the program |
 //! | [`serve`] | the agent's wait, the program's signals and end |
@@ -23,6 +24,7 @@
 //!
 //! The reasons are in `docs/design/port.md`, those of the last in `docs/design/wires.md`.
 
+pub mod adapter;
 pub mod adopted;
 pub mod agent;
 mod backlog;

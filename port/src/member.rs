@@ -10,7 +10,7 @@ use siga::lan::{Address as Wanted, JoinLanError, Lan, LanOptions, Mac};
 use siga::{AttachError, Guest, Wait};
 
 use crate::link::Address;
-use crate::setup::{Place, Setup};
+use crate::setup::{Network, Place, Setup};
 
 /// What is asked for.
 #[derive(Clone, Debug, Default)]
@@ -122,7 +122,7 @@ const PREFIX_CHARACTERS: usize = 4;
 /// # Errors
 /// [`MemberError`].
 pub fn join(options: &Options, purpose: &OsStr) -> Result<Lan, MemberError> {
-    let guest = attach(options, purpose)?;
+    let guest = attach(&options.socket, options.name.as_deref(), purpose)?;
     let address = options.address.map_or(Wanted::Chosen, |written| Wanted::This(written.address));
     let Options { mac, routes, wait, .. } = *options;
     let lan_options = LanOptions { address, mac, routes, wait };
@@ -137,14 +137,18 @@ pub fn join(options: &Options, purpose: &OsStr) -> Result<Lan, MemberError> {
     }
 }
 
-fn attach(options: &Options, purpose: &OsStr) -> Result<Guest, AttachError> {
-    if let Some(name) = &options.name {
-        return Guest::attach(&options.socket, &name.to_ascii_uppercase());
+/// Attaches a guest under this name; without one, under a new name of which `purpose` is a part.
+///
+/// # Errors
+/// [`AttachError`].
+pub fn attach(socket: &Path, name: Option<&str>, purpose: &OsStr) -> Result<Guest, AttachError> {
+    if let Some(name) = name {
+        return Guest::attach(socket, &name.to_ascii_uppercase());
     }
     let mut tries = 0;
     loop {
         let name = unique_name(purpose, std::process::id().wrapping_add(tries));
-        match Guest::attach(&options.socket, &name) {
+        match Guest::attach(socket, &name) {
             Err(AttachError::Refused { problem: Problem::NameTaken, .. }) if tries < NAMES_MAX => {
                 tries += 1;
             }
@@ -180,7 +184,8 @@ pub fn setup(lan: &Lan, options: &Options, place: Place) -> Setup {
     let mtu = options.mtu.unwrap_or(lan.mtu());
     let Options { gateways, resolvers, .. } = options.clone();
     let addresses = addresses.collect();
-    Setup { place, interface, mac: lan.mac(), mtu, addresses, gateways, resolvers }
+    let (network, mac) = (Network::Lan, lan.mac());
+    Setup { place, network, interface, mac, mtu, addresses, gateways, resolvers }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use os::interface::Interface;
 use os::packets::Packets;
 use os::poller::wait_readable;
 use os::program::{End, Program};
@@ -37,6 +38,10 @@ pub enum StartError {
 pub struct Made {
     /// The device of the interface.
     pub tap: Tap,
+    /// The interface.
+    pub interface: Interface,
+    /// The list of groups that the interfaces are in, of one at an adapter.
+    pub groups: Option<File>,
     /// The hosts file that the program reads, if there is one.
     pub hosts: Option<File>,
     /// The lists of the program's TCP sockets, if there are any.
@@ -72,7 +77,7 @@ pub fn start(
     let mut program = Program::from(held.spawn_with(&mut command, theirs.as_fd())?);
     drop(theirs);
     let packets = Packets::adopt(ours)?;
-    match receive(&packets) {
+    match receive(&packets, &setup.interface) {
         Ok(Some(made)) => Ok((made, Waiting { program, packets })),
         Ok(None) => Err(StartError::Ended(program.wait()?)),
         Err(error) => {
@@ -83,7 +88,7 @@ pub fn start(
 }
 
 /// What the process inside has made; none if it has ended.
-fn receive(packets: &Packets) -> Result<Option<Made>, StartError> {
+fn receive(packets: &Packets, interface: &str) -> Result<Option<Made>, StartError> {
     let mut text = [0; 1 + SENTENCE_BYTES_MAX];
     let packet = loop {
         wait_readable(packets, None)?;
@@ -98,14 +103,22 @@ fn receive(packets: &Packets) -> Result<Option<Made>, StartError> {
         [FAILED, ref why @ ..] => {
             Err(StartError::Refused(String::from_utf8_lossy(why).into_owned()))
         }
-        [READY, has_hosts] => {
+        [READY, has_groups, has_hosts] => {
             let mut passed = packet.passed()?.into_iter();
-            let tap = passed.next().ok_or(io::Error::from(io::ErrorKind::InvalidData))?;
-            let tap = Tap::adopt(tap.trust()?);
-            let files = passed.map(|file| Ok(File::from(file.trust()?)));
-            let mut sockets: Vec<File> = files.collect::<io::Result<_>>()?;
-            let hosts = (has_hosts != 0 && !sockets.is_empty()).then(|| sockets.remove(0));
-            Ok(Some(Made { tap, hosts, sockets }))
+            let mut next = || match passed.next() {
+                Some(descriptor) => descriptor.trust(),
+                None => Err(io::ErrorKind::InvalidData.into()),
+            };
+            let tap = Tap::adopt(next()?);
+            let interface = Interface::of_socket(next()?, interface)?;
+            let mut file = |is_there: u8| match is_there {
+                0 => Ok(None),
+                _ => next().map(|file| Some(File::from(file))),
+            };
+            let (groups, hosts) = (file(has_groups)?, file(has_hosts)?);
+            let sockets = passed.map(|file| Ok(File::from(file.trust()?)));
+            let sockets = sockets.collect::<io::Result<_>>()?;
+            Ok(Some(Made { tap, interface, groups, hosts, sockets }))
         }
         _ => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
     }

@@ -1,7 +1,9 @@
 //! Serving a port: the agent, asleep while there is nothing to do, and what happens to the program meanwhile.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -9,16 +11,16 @@ use os::poller::Poller;
 use os::processor::now_ns;
 use os::program::{Change, End, Program};
 use os::signals::{HeldSignals, Taken};
-use siga::Wait;
+use os::tap::Tap;
+use siga::{Name, Wait};
 
 use crate::adopted::{Ending, adopted, end_child, is_running, reap};
-use crate::agent::{Agent, Ended, Ready};
-use crate::hosts::Hosts;
+use crate::agent::{Agent, Counters, Ended, Ready};
 use crate::watch::Watch;
 
 /// Names of descriptors that are waited for.
 const DEVICE: u64 = 0;
-const LAN: u64 = 1;
+const NETWORK: u64 = 1;
 const SIGNALS: u64 = 2;
 const WATCH: u64 = 3;
 
@@ -43,21 +45,60 @@ const ENDING_NS: u64 = 2_000_000_000;
 /// How often the sockets are looked at meanwhile, if nothing else happens.
 const LINGER_TIME: Duration = Duration::from_millis(20);
 
+/// An agent that moves frames between the interface of a program and a network: a LAN, or what is behind an adapter.
+pub trait Moves: fmt::Debug {
+    /// Moves some frames in both directions, and returns true if more may be there. Does not wait.
+    ///
+    /// # Errors
+    /// [`Ended`].
+    fn poll(&mut self, ready: Ready) -> Result<bool, Ended>;
+
+    /// Prepares for waiting: true if there is nothing to do until one of the descriptors is readable, or [`Moves::due`] has passed.
+    fn prepare_wait(&mut self) -> bool;
+
+    /// When there is something to do though nothing has come.
+    fn due(&self) -> Option<u64>;
+
+    /// Returns true if it is to be polled now and then though nothing has come and nothing is due.
+    fn has_to_look(&self) -> bool;
+
+    /// Does what frames do not wait for: names of others, for example. To be called now and then.
+    fn follow(&mut self);
+
+    /// Returns true while frames from the device wait for their targets.
+    fn has_backlog(&self) -> bool;
+
+    /// Gives memory back: to be called when nothing has happened for a while.
+    fn trim(&mut self);
+
+    /// Takes the next sentence for the user.
+    fn take_notice(&mut self) -> Option<String>;
+
+    /// The name of the guest.
+    fn name(&self) -> Name;
+
+    /// What it has done.
+    fn counters(&self) -> Counters;
+
+    /// The device of the interface.
+    fn tap(&self) -> &Tap;
+
+    /// What is readable when the network has something.
+    fn network(&self) -> BorrowedFd<'_>;
+}
+
 /// A port that is served.
 #[derive(Debug)]
 pub struct Server<'a> {
-    agent: Agent,
+    agent: Box<dyn Moves>,
     held: &'a HeldSignals,
     poller: Poller,
     wait: Wait,
-    hosts: Option<Hosts>,
     /// What may have something for the agent.
     ready: Ready,
     /// Since when nothing was found, for an adaptive port.
     idle_since_ns: Option<u64>,
     rounds: u32,
-    /// The user was told that a new host refuses what the port had.
-    has_told: bool,
 }
 
 /// What ended a port that has no program of its own.
@@ -80,30 +121,16 @@ impl<'a> Server<'a> {
     ///
     /// # Errors
     /// No descriptor or no memory left.
-    pub fn new(
-        agent: Agent,
-        held: &'a HeldSignals,
-        wait: Wait,
-        hosts: Option<Hosts>,
-    ) -> io::Result<Server<'a>> {
+    pub fn new(agent: Box<dyn Moves>, held: &'a HeldSignals, wait: Wait) -> io::Result<Server<'a>> {
         let poller = Poller::new()?;
         poller.add(agent.tap(), DEVICE)?;
         poller.add(held, SIGNALS)?;
-        let mut agent = agent;
-        poller.add(&*agent.lan(), LAN)?;
-        let ready = Ready { device: true, lan: true };
-        let mut server = Server {
-            agent,
-            held,
-            poller,
-            wait,
-            hosts,
-            ready,
-            idle_since_ns: None,
-            rounds: 0,
-            has_told: false,
-        };
-        server.follow_members();
+        poller.add(agent.network(), NETWORK)?;
+        let ready = Ready { device: true, network: true };
+        let (idle_since_ns, rounds) = (None, 0);
+        let mut server = Server { agent, held, poller, wait, ready, idle_since_ns, rounds };
+        server.agent.follow();
+        server.tell_notices();
         Ok(server)
     }
 
@@ -112,7 +139,7 @@ impl<'a> Server<'a> {
     /// those.
     ///
     /// # Errors
-    /// As from the kernel, or the LAN cannot be received from. The program is still there then.
+    /// As from the kernel, or the network cannot be received from. The program is still there then.
     pub fn serve_program(
         &mut self,
         program: &mut Program,
@@ -139,7 +166,7 @@ impl<'a> Server<'a> {
                     was_asked |= taken.asks_to_end();
                     if taken.is_of_a_child() {
                         // Processes whose parents have ended before them: somebody has to wait for them.
-                        reap(&known).map_err(Ended::Lan)?;
+                        reap(&known).map_err(Ended::Network)?;
                     }
                 }
                 Ok(_) => {}
@@ -173,7 +200,7 @@ impl<'a> Server<'a> {
             // To find those that have been adopted since, every process of the machine is looked at: only when none is left that is
             // known, or all are to end.
             if others.is_empty() || asked_ns.is_some() {
-                others = adopted(own).map_err(Ended::Lan)?;
+                others = adopted(own).map_err(Ended::Network)?;
             }
             if others.is_empty() {
                 return Ok(());
@@ -205,7 +232,7 @@ impl<'a> Server<'a> {
                 }
                 Ok(Some(Event::Signal(taken))) if taken.asks_to_stop() => self.stop(taken.number),
                 Ok(Some(Event::Signal(taken))) if taken.is_of_a_child() => {
-                    reap(own).map_err(Ended::Lan)?;
+                    reap(own).map_err(Ended::Network)?;
                     others.retain(|other| is_running(*other));
                 }
                 Ok(_) => {}
@@ -218,9 +245,9 @@ impl<'a> Server<'a> {
     /// Serves until a signal asks to end, or what is watched is gone.
     ///
     /// # Errors
-    /// As from the kernel, or the LAN cannot be received from.
+    /// As from the kernel, or the network cannot be received from.
     pub fn serve_namespace(&mut self, watch: &Watch) -> Result<Left, Ended> {
-        self.poller.add(watch, WATCH).map_err(Ended::Lan)?;
+        self.poller.add(watch, WATCH).map_err(Ended::Network)?;
         loop {
             match self.next_event(None) {
                 Ok(Some(Event::Signal(taken))) if taken.asks_to_end() => return Ok(Left::Asked),
@@ -234,8 +261,8 @@ impl<'a> Server<'a> {
     }
 
     /// The agent.
-    pub fn agent(&mut self) -> &mut Agent {
-        &mut self.agent
+    pub fn agent(&self) -> &dyn Moves {
+        &*self.agent
     }
 
     /// Moves frames until there is an event; none if time for `now_and_then` has come, or something is to be looked at.
@@ -243,7 +270,7 @@ impl<'a> Server<'a> {
         loop {
             self.rounds = self.rounds.wrapping_add(1);
             let is_busy = self.agent.poll(std::mem::take(&mut self.ready))?;
-            self.tell_notice();
+            self.tell_notices();
             if is_busy {
                 self.idle_since_ns = None;
             }
@@ -259,18 +286,21 @@ impl<'a> Server<'a> {
             } else if !self.agent.prepare_wait() {
                 continue;
             } else {
-                let has_to_look = self.hosts.is_some() || self.agent.has_spare();
-                now_and_then.or(has_to_look.then_some(QUIET_TIME))
+                let time = now_and_then.or(self.agent.has_to_look().then_some(QUIET_TIME));
+                let due = self.agent.due();
+                let due = due.map(|due| Duration::from_nanos(due.saturating_sub(now_ns())));
+                time.into_iter().chain(due).min()
             };
-            let ready = self.poller.wait(time).map_err(Ended::Lan)?;
-            self.ready = Ready { device: ready.contains(&DEVICE), lan: ready.contains(&LAN) };
+            let ready = self.poller.wait(time).map_err(Ended::Network)?;
+            self.ready =
+                Ready { device: ready.contains(&DEVICE), network: ready.contains(&NETWORK) };
             let (signals, watched) = (ready.contains(&SIGNALS), ready.contains(&WATCH));
             let is_quiet = ready.is_empty() && time.is_some_and(|time| !time.is_zero());
-            self.follow_members();
+            self.agent.follow();
             if is_quiet {
                 self.agent.trim();
             }
-            if signals && let Some(taken) = self.held.take().map_err(Ended::Lan)? {
+            if signals && let Some(taken) = self.held.take().map_err(Ended::Network)? {
                 return Ok(Some(Event::Signal(taken)));
             }
             if watched {
@@ -284,8 +314,8 @@ impl<'a> Server<'a> {
 
     /// Waits for a signal alone, for no longer than this.
     fn next_signal(&mut self, time: Option<Duration>) -> Result<Option<Event>, Ended> {
-        os::poller::wait_readable(self.held, time).map_err(Ended::Lan)?;
-        Ok(self.held.take().map_err(Ended::Lan)?.map(Event::Signal))
+        os::poller::wait_readable(self.held, time).map_err(Ended::Network)?;
+        Ok(self.held.take().map_err(Ended::Network)?.map(Event::Signal))
     }
 
     fn is_to_spin(&mut self) -> bool {
@@ -300,26 +330,9 @@ impl<'a> Server<'a> {
         }
     }
 
-    fn follow_members(&mut self) {
-        if let Some(hosts) = &mut self.hosts {
-            // Without memory the names stay what they were, and are tried again with the next change.
-            let _ = hosts.follow(self.agent.lan());
-        }
-        let lan = self.agent.lan();
-        let refused = lan.refused();
-        if let Some(error) = refused
-            && !self.has_told
-        {
-            let what = format!("{}: the new host says: {error}; it is asked again", lan.name());
-            // A reader that is gone is no reason to end.
-            let _ = writeln!(io::stderr(), "siga: {what}");
-        }
-        self.has_told = refused.is_some();
-    }
-
     /// Tells the user what the agent has found.
-    fn tell_notice(&mut self) {
-        if let Some(notice) = self.agent.take_notice() {
+    fn tell_notices(&mut self) {
+        while let Some(notice) = self.agent.take_notice() {
             // A reader that is gone is no reason to end.
             let _ = writeln!(io::stderr(), "siga: {notice}");
         }
@@ -327,7 +340,7 @@ impl<'a> Server<'a> {
 
     /// Takes note of what the program did; how it ended, if it has.
     fn take_changes(&mut self, program: &mut Program) -> Result<Option<End>, Ended> {
-        while let Some(change) = program.poll().map_err(Ended::Lan)? {
+        while let Some(change) = program.poll().map_err(Ended::Network)? {
             match change {
                 Change::Ended(end) => return Ok(Some(end)),
                 // To the shell this process is the program: so it stops too, and whoever lets the group go on lets both.
@@ -369,7 +382,7 @@ impl<'a> Server<'a> {
 
     /// Moves frames until there are none.
     fn move_all(&mut self, deadline_ns: u64) -> Result<(), Ended> {
-        while self.agent.poll(Ready { device: true, lan: true })? && now_ns() < deadline_ns {}
+        while self.agent.poll(Ready { device: true, network: true })? && now_ns() < deadline_ns {}
         Ok(())
     }
 }
@@ -382,15 +395,16 @@ impl<'a> Server<'a> {
 pub fn serve_for_ever(mut agent: Agent) -> io::Result<Ended> {
     let mut poller = Poller::new()?;
     poller.add(agent.tap(), DEVICE)?;
-    poller.add(&*agent.lan(), LAN)?;
-    let mut ready = Ready { device: true, lan: true };
+    poller.add(agent.network(), NETWORK)?;
+    let mut ready = Ready { device: true, network: true };
     loop {
         match agent.poll(ready) {
-            Ok(true) => ready = Ready { device: true, lan: false },
+            Ok(true) => ready = Ready { device: true, network: false },
             Ok(false) if !agent.prepare_wait() => ready = Ready::default(),
             Ok(false) => {
                 let heard = poller.wait(None)?;
-                ready = Ready { device: heard.contains(&DEVICE), lan: heard.contains(&LAN) };
+                ready =
+                    Ready { device: heard.contains(&DEVICE), network: heard.contains(&NETWORK) };
             }
             Err(ended) => return Ok(ended),
         }

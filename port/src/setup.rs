@@ -22,11 +22,31 @@ pub enum Place {
     Existing(PathBuf),
 }
 
+/// What the interface leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// A LAN: the names of its members are in the program's hosts file.
+    Lan,
+    /// The port of an adapter: the groups that the kernel joins are registered there.
+    Adapter,
+}
+
+impl Network {
+    fn word(self) -> &'static str {
+        match self {
+            Network::Lan => "lan",
+            Network::Adapter => "adapter",
+        }
+    }
+}
+
 /// What is set up inside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// Where.
     pub place: Place,
+    /// What the interface leads to.
+    pub network: Network,
     /// What the interface is called.
     pub interface: String,
     /// Its MAC address.
@@ -42,12 +62,12 @@ pub struct Setup {
 }
 
 /// Words before those of the place.
-const WORDS: usize = 7;
+const WORDS: usize = 8;
 
 impl Setup {
     /// The words, the first of which is the number of `socket`.
     pub(crate) fn words(&self, socket: BorrowedFd<'_>) -> Vec<OsString> {
-        let Setup { place, interface, mac, mtu, addresses, gateways, resolvers } = self;
+        let Setup { place, network, interface, mac, mtu, addresses, gateways, resolvers } = self;
         let address =
             |Address { address, prefix_bits }: &Address| format!("{address}/{prefix_bits}");
         let addresses: Vec<String> = addresses.iter().map(address).collect();
@@ -56,6 +76,7 @@ impl Setup {
         };
         let mut words: Vec<OsString> = vec![
             socket.as_raw_fd().to_string().into(),
+            network.word().into(),
             interface.into(),
             mac.to_string().into(),
             mtu.to_string().into(),
@@ -77,7 +98,8 @@ impl Setup {
     pub(crate) fn parse(words: &[OsString]) -> Option<(i32, Setup)> {
         let (first, place) = words.split_at_checked(WORDS)?;
         let first: Vec<&str> = first.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
-        let [socket, interface, mac, mtu, addresses, gateways, resolvers] = first[..] else {
+        let [socket, network, interface, mac, mtu, addresses, gateways, resolvers] = first[..]
+        else {
             return None;
         };
         let addresses = addresses.split(',').filter(|address| !address.is_empty());
@@ -93,6 +115,9 @@ impl Setup {
                 (kind, [path]) if kind == "join" => Place::Existing(path.into()),
                 _ => return None,
             },
+            network: [Network::Lan, Network::Adapter]
+                .into_iter()
+                .find(|one| one.word() == network)?,
             interface: interface.to_owned(),
             mac: mac.parse().ok()?,
             mtu: mtu.parse().ok()?,
@@ -134,6 +159,7 @@ mod tests {
         let program = vec!["curl".into(), "--".into(), OsStr::from_bytes(b"\xff").to_owned()];
         let mut setup = Setup {
             place: Place::Own { program },
+            network: Network::Lan,
             interface: "hs0".to_owned(),
             mac: Mac([2, 0, 0, 0, 0, 5]),
             mtu: 8192,
@@ -145,8 +171,9 @@ mod tests {
         };
         let words = setup.words(socket.as_fd());
         assert_eq!(
-            words[1..7],
+            words[1..8],
             [
+                "lan",
                 "hs0",
                 "02:00:00:00:00:05",
                 "8192",
@@ -155,13 +182,14 @@ mod tests {
                 "10.1.0.2"
             ]
         );
-        assert_eq!(words[7], "run");
+        assert_eq!(words[8], "run");
         assert_eq!(Setup::parse(&words), Some((number, setup.clone())));
-        assert_eq!(Setup::parse(&words[..8]), None, "no program");
+        assert_eq!(Setup::parse(&words[..9]), None, "no program");
         assert_eq!(Setup::parse(&[]), None);
         setup.place = Place::Existing("/proc/77/ns/net".into());
         setup.addresses.clear();
         setup.gateways.clear();
+        setup.network = Network::Adapter;
         assert_eq!(Setup::parse(&setup.words(socket.as_fd())), Some((number, setup)));
     }
 

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use crate::outcome::Outcome;
 
-pub use self::serve::machines;
+pub use self::serve::{Ended, HostWatch, machines};
 
 /// Serve the sockets of other guests, as a TCPIP machine
 #[derive(Debug, Args)]

@@ -189,8 +189,8 @@ pub fn serve(arguments: &Serve) -> Result<(), Outcome> {
     served.map_err(Outcome::no)
 }
 
-/// Says that the machine's thread has ended, also if it panics.
-struct Ended(Arc<Event>);
+/// Says that a thread that serves has ended, also if it panics.
+pub struct Ended(pub Arc<Event>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -234,19 +234,20 @@ fn wait_for_the_end(
     }
 }
 
-/// Says when the host ends, when one refuses the machine, and when there is another. Clients that are there go on meanwhile.
-struct HostWatch {
+/// Says when the host ends, when one refuses the guest that serves, and when there is another. Clients that are there go on meanwhile.
+pub struct HostWatch {
     name: String,
-    attachment: Attachment,
+    pub attachment: Attachment,
     said: AttachmentState,
 }
 
 impl HostWatch {
-    fn of(name: &str, attachment: Attachment) -> HostWatch {
+    pub fn of(name: &str, attachment: Attachment) -> HostWatch {
         HostWatch { name: name.to_owned(), said: AttachmentState::Attached, attachment }
     }
 
-    fn follow(&mut self) {
+    /// Says what has changed since the last call.
+    pub fn follow(&mut self) {
         let state = self.attachment.state();
         if self.said == state {
             return;

@@ -10,6 +10,7 @@ use net::lan::neighbour::announcement;
 use net::lan::offload::Offload;
 use os::tap::{HEAD_BYTES, Tap};
 use port::agent::{Agent, Ready};
+use port::serve::Moves;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use siga::lan::{Address, Lan, LanOptions};
 
@@ -31,7 +32,7 @@ fn port(system: &System) -> (Agent, Tap) {
     let (inside, outside): (OwnedFd, OwnedFd) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
     let lan = member(system, "PORT", "10.1.0.1", None);
-    (Agent::new(lan, Tap::adopt(inside), Vec::new()), Tap::adopt(outside))
+    (Agent::new(lan, Tap::adopt(inside), Vec::new(), None), Tap::adopt(outside))
 }
 
 fn packet(to: Mac, from: &Lan, kind: [u8; 2], packet: &[u8]) -> Vec<u8> {
@@ -49,13 +50,13 @@ fn heard(agent: &mut Agent, device: &Tap, from: &mut Lan, frames: &[Vec<u8>]) ->
     let last = packet(agent.lan().mac(), from, [0x88, 0xb5], &[9; 50]);
     for frame in frames.iter().chain([&last]) {
         while from.try_send(Offload::NONE, frame).is_err() {
-            agent.poll(Ready { device: true, lan: true }).unwrap();
+            agent.poll(Ready { device: true, network: true }).unwrap();
             let _ = from.try_receive().unwrap();
         }
     }
     let mut all = Vec::new();
     loop {
-        agent.poll(Ready { device: true, lan: true }).unwrap();
+        agent.poll(Ready { device: true, network: true }).unwrap();
         agent.prepare_wait();
         let _ = from.try_receive().unwrap();
         let (mut head, mut room) = ([0; HEAD_BYTES], [0; 4096]);

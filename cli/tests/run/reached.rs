@@ -10,6 +10,7 @@ use std::thread;
 use net::lan::frame::Mac;
 use os::tap::{HEAD_BYTES, Tap};
 use port::agent::{Agent, Ready};
+use port::serve::Moves;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use siga::error::Problem;
 use siga::lan::{Address, Lan, LanOptions};
@@ -70,10 +71,10 @@ fn frame_of_a_kernel_that_is_behind_goes_to_whoever_has_the_address_now() {
     let (inside, outside): (OwnedFd, OwnedFd) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
     let (mut agent, device) =
-        (Agent::new(port, Tap::adopt(inside), Vec::new()), Tap::adopt(outside));
+        (Agent::new(port, Tap::adopt(inside), Vec::new(), None), Tap::adopt(outside));
     let (four, six): (IpAddr, IpAddr) = ("10.1.0.9".parse().unwrap(), "fd00::9".parse().unwrap());
     let first = Mac([2, 0, 0, 0, 1, 0]);
-    agent.poll(Ready { device: true, lan: true }).unwrap();
+    agent.poll(Ready { device: true, network: true }).unwrap();
     for round in 0..times(300) {
         let [high, low] = (round as u16).to_be_bytes();
         let mac = if round == 0 { first } else { Mac([2, 0, 0, 1, high, low]) };
@@ -84,7 +85,7 @@ fn frame_of_a_kernel_that_is_behind_goes_to_whoever_has_the_address_now() {
             let sent = packet(first, own, ip);
             device.write(&[&[0; HEAD_BYTES], &sent], None).unwrap();
             let received = loop {
-                agent.poll(Ready { device: true, lan: true }).unwrap();
+                agent.poll(Ready { device: true, network: true }).unwrap();
                 agent.prepare_wait();
                 if let Some(frame) = server.try_receive().unwrap() {
                     break frame.bytes.to_vec();

@@ -19,7 +19,7 @@ use os::program::Program;
 use os::signals::HeldSignals;
 use port::link::Address;
 use port::outside::{Made, StartError, start};
-use port::setup::{Place, Setup};
+use port::setup::{Network, Place, Setup};
 
 use line::{Line, number, scripts};
 use peer::Peer;
@@ -86,6 +86,7 @@ impl Linux {
         };
         let setup = Setup {
             place: Place::Own { program },
+            network: Network::Lan,
             interface: "tcp0".to_owned(),
             mac: peer::KERNEL_MAC,
             mtu: 1500,

@@ -114,7 +114,7 @@ fn over_ports(opening: &mut Opening<'_>) -> Result<TcpEnd, Fault> {
     // Both go with the process.
     thread::Builder::new()
         .name("port".to_owned())
-        .spawn(move || serve_for_ever(Agent::new(lan, tap, Vec::new())))
+        .spawn(move || serve_for_ever(Agent::new(lan, tap, Vec::new(), None)))
         .doing("start a thread")?;
     let own = addresses.first().map(|own| own.address);
     let own = own.ok_or_else(|| Fault::Unable(format!("{LAN_NAME} has no addresses")))?;

@@ -404,10 +404,11 @@ impl Interface {
         }
     }
 
-    /// Returns true if something has come, or the path has ended, or there is room for what waits for it.
+    /// Returns true if something has come, news included, or the path has ended, or there is room for what waits for it.
     #[inline]
     pub fn is_ready(&mut self) -> bool {
         self.walk.as_ref().is_some_and(|(_, walk)| !walk.is_over())
+            || !self.news.is_empty()
             || self.inputs.iter().any(|input| input.as_receiver().is_ready())
             || !self.unsent.is_empty() && self.outputs[0].sender().is_ready()
     }

@@ -12,6 +12,7 @@ use net::lan::offload::Offload;
 use os::tap::{HEAD_BYTES, Tap};
 use port::agent::{Agent, Ready};
 use port::head::from_kernel;
+use port::serve::Moves;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use siga::host::{Embedded, System};
 use siga::lan::{Address, Lan, LanOptions};
@@ -96,7 +97,7 @@ impl World {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("sockets");
         World {
             mac: port.mac(),
-            agent: Agent::new(port, Tap::adopt(pair.0), Vec::new()),
+            agent: Agent::new(port, Tap::adopt(pair.0), Vec::new(), None),
             members: MEMBERS.map(member).into(),
             device: Tap::adopt(pair.1),
             to_members: MEMBERS.map(|_| Default::default()).into(),
@@ -197,7 +198,7 @@ impl World {
     }
 
     fn poll(&mut self, device: bool) {
-        let polled = self.agent.poll(Ready { device, lan: true });
+        let polled = self.agent.poll(Ready { device, network: true });
         polled.expect("the device and the host are there");
     }
 

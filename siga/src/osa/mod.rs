@@ -30,6 +30,7 @@ pub use net::osa::device::{DropReason, Drops, INPUTS_MAX, OUTPUTS_MAX, State};
 pub use net::osa::memory::MemoryWire;
 pub use net::osa::packet::Layer;
 pub use net::osa::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};
+pub use net::wire::Conditions;
 pub use server::{DeviceReport, Server, ServerError, ServerOptions};
 
 use crate::UserData;

@@ -1,0 +1,472 @@
+//! `siga osa serve`: an adapter in a process of its own.
+
+use std::fmt;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use clap::Args;
+use os::event::Event;
+use os::poller::wait_any;
+use os::processor::now_ns;
+use os::signals::HeldSignals;
+use os::xdp::Mode;
+use port::wires::{self, OpenWireError, WireKind, WireOptions, XdpWire};
+use serde::Serialize;
+use siga::lan::Mac;
+use siga::osa::{Conditions, MemoryWire, Moderation, Server, ServerOptions, Wire};
+use siga::{Guest, Name};
+
+use crate::member::{WaitKind, pin, station};
+use crate::outcome::Outcome;
+use crate::output::{Output, print_json, say};
+use crate::peer::attach_name;
+use crate::socket::Socket;
+use crate::tcpip::{Ended, HostWatch};
+
+/// Serve an adapter: guests get devices at the port of a network interface, and share it
+///
+/// The adapter is a guest of the name that is given here. Programs get devices with `siga run --osa`, `siga join --osa` and `siga::osa::Osa`. Runs until
+/// Ctrl-C; nothing of what it has made stays then, or when it is killed. Devices come back when the adapter is served again.
+///
+/// With macvtap and xdp the interface stays the kernel's: it keeps its addresses, and whatever else uses it goes on. But the kernel of this machine and
+/// the guests do not reach each other over it. If the interface is removed, the guests reach each other until it is there again. Both need CAP_NET_ADMIN, and macvtap
+/// CAP_SYS_ADMIN, xdp CAP_NET_RAW and CAP_BPF, too: root has all of them. With tap an interface is made, whose other side is the kernel. A wire in memory
+/// needs no right, and joins the adapters of this command.
+///
+/// For example: siga osa serve OSA1 --wire macvtap --interface eth1, and in a second terminal: siga run --osa OSA1 --address 192.168.7.5/24 --gateway
+/// 192.168.7.1 -- curl http://192.168.7.2/
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// The name of the adapter, in capital letters or small ones; two with a wire in memory
+    #[arg(required = true, num_args = 1..=2, value_parser = attach_name, value_name = "ADAPTER")]
+    names: Vec<String>,
+    /// What is behind the port: an interface, by macvtap or AF_XDP, an interface that is made, or the other adapter
+    #[arg(long, value_enum)]
+    wire: WireName,
+    /// The interface; with tap its name
+    #[arg(
+        long,
+        value_name = "NAME",
+        required_if_eq_any = [("wire", "macvtap"), ("wire", "xdp"), ("wire", "tap")]
+    )]
+    interface: Option<String>,
+    /// The MAC address of the port, for guests that have none of their own [default: one that follows from the interface]
+    #[arg(long, value_parser = station)]
+    mac: Option<Mac>,
+    /// Bytes of the longest packet of a wire in memory [default: 1500]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=65_521))]
+    mtu: Option<u32>,
+    /// The longest time from the first packet in a buffer until the guest has the buffer
+    #[arg(long, value_name = "TIME", default_value = "250us", value_parser = time)]
+    hold_off: Duration,
+    /// A buffer is handed over when nothing has come for so long [default: 5us, and 15us at a port of jumbo frames]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    gap: Option<Duration>,
+    /// How to wait for packets: asleep, looking for some time first, or looking all the time
+    #[arg(long, value_enum, default_value = "adaptive")]
+    wait: WaitKind,
+    /// The processor of the adapter [default: any]; of each, in their order, where there are two
+    #[arg(long, value_name = "NUMBER")]
+    cpu: Vec<usize>,
+    #[command(flatten)]
+    socket: Socket,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum WireName {
+    Macvtap,
+    Xdp,
+    Tap,
+    Memory,
+}
+
+/// A time on the command line: 5us, 250us, 1ms, or 0.
+fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let ns_each = match &text[digits.len()..] {
+        "ns" => Some(1),
+        "us" => Some(1_000),
+        "ms" => Some(1_000_000),
+        "" if digits == "0" => Some(1),
+        _ => None,
+    };
+    let ns = digits.parse::<u64>().ok().zip(ns_each).and_then(|(count, ns)| count.checked_mul(ns));
+    let ns = ns.filter(|ns| *ns <= TIME_NS_MAX);
+    ns.map(Duration::from_nanos)
+        .ok_or_else(|| "must be like 250us, 1ms or 0, and at most 100ms".to_owned())
+}
+
+/// No packet waits longer for its guest.
+const TIME_NS_MAX: u64 = 100_000_000;
+
+/// How often an adapter is asked for its wire, and a wire that is gone is opened again; and so the time that an end takes.
+const LOOK_NS: u64 = 500_000_000;
+
+/// A wire that guests can use, as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct Up {
+    name: String,
+    wire: String,
+    /// Of AF_XDP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interface: Option<String>,
+    mac: String,
+    mtu: usize,
+}
+
+impl fmt::Display for Up {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Up { name, wire, mode, interface, mac, mtu } = self;
+        write!(formatter, "{name}: {wire}")?;
+        if let Some(interface) = interface {
+            write!(formatter, " at {interface}")?;
+        }
+        if let Some(mode) = mode {
+            write!(formatter, " ({mode})")?;
+        }
+        write!(formatter, ", MAC {mac}, MTU {mtu}")
+    }
+}
+
+/// What an adapter has done, as `--json` prints it at the end. Frames are those of the wire.
+#[derive(Debug, Serialize)]
+struct Counted {
+    name: String,
+    frames_received: u64,
+    bytes_received: u64,
+    frames_sent: u64,
+    bytes_sent: u64,
+    dropped_behind: u64,
+    dropped_bad: u64,
+    dropped_unsent: u64,
+}
+
+/// A wire that is opened again when its interface is gone.
+#[derive(Clone, Debug)]
+struct Plan {
+    name: Name,
+    kind: WireKind,
+    interface: String,
+    options: WireOptions,
+}
+
+impl Plan {
+    fn open(&self) -> Result<(Box<dyn Wire>, Up), OpenWireError> {
+        let Plan { name, kind, interface, options } = self;
+        let (wire, mode): (Box<dyn Wire>, _) = match kind {
+            WireKind::Xdp => {
+                let wire = XdpWire::open(interface, options)?;
+                let mode = match wire.mode() {
+                    Mode::Native => "in the driver",
+                    Mode::Generic => "behind the driver",
+                };
+                let copies = if wire.is_zero_copy() { "without a copy" } else { "with a copy" };
+                if wire.loses_tags() {
+                    say(format_args!(
+                        "siga: warning: {interface} takes VLAN tags out of frames, and they are lost: ethtool -K {interface} rxvlan off"
+                    ));
+                }
+                (Box::new(wire), Some(format!("{mode}, {copies}")))
+            }
+            kind => (wires::open(*kind, interface, options)?, None),
+        };
+        let up = Up {
+            name: name.to_string(),
+            wire: kind.to_string(),
+            mode,
+            interface: Some(interface.clone()),
+            mac: wire.mac().to_string(),
+            mtu: wire.capabilities().mtu,
+        };
+        Ok((wire, up))
+    }
+}
+
+/// An adapter that is to be served.
+struct Adapter {
+    server: Server,
+    /// None of a wire in memory.
+    plan: Option<Plan>,
+    name: Name,
+    processor: Option<usize>,
+}
+
+/// An adapter that has its wire and is attached.
+struct Begun {
+    adapter: Adapter,
+    host: HostWatch,
+    up: Up,
+}
+
+pub fn serve(arguments: &Serve) -> Result<(), Outcome> {
+    let held = HeldSignals::hold().map_err(Outcome::no)?;
+    check(arguments)?;
+    let begun = begin(arguments)?;
+    let (is_over, done) =
+        (Arc::new(AtomicBool::new(false)), Arc::new(Event::new().map_err(Outcome::no)?));
+    let (mut threads, mut hosts) = (Vec::new(), Vec::new());
+    for Begun { adapter, host, up } in begun {
+        if arguments.output.json {
+            // A pipe that nobody reads is no reason to end.
+            let _ = print_json(&up);
+        } else {
+            say(&up);
+        }
+        hosts.push(host);
+        let (is_over, ended) = (is_over.clone(), Ended(done.clone()));
+        let name = format!("siga {}", adapter.name);
+        let run = move || {
+            let _ended = ended;
+            adapter.run(&is_over)
+        };
+        threads.push(thread::Builder::new().name(name).spawn(run).map_err(Outcome::no)?);
+    }
+    let waited = wait_for_the_end(&held, &done, &mut hosts);
+    is_over.store(true, Ordering::Relaxed);
+    let counted = threads.into_iter().map(joined).collect::<Result<Vec<_>, _>>();
+    waited?;
+    for counted in counted? {
+        if arguments.output.json {
+            let _ = print_json(&counted);
+        }
+    }
+    Ok(())
+}
+
+fn joined(thread: JoinHandle<Result<Counted, Outcome>>) -> Result<Counted, Outcome> {
+    let ended = thread.join();
+    ended.map_err(|_| Outcome::No("the adapter has ended: its thread has panicked".into()))?
+}
+
+/// Refuses words that do not go together.
+fn check(arguments: &Serve) -> Result<(), Outcome> {
+    let Serve { names, wire, interface, mac, mtu, cpu, .. } = arguments;
+    let usage = |what: String| Err(Outcome::Usage(what));
+    let is_memory = *wire == WireName::Memory;
+    match (is_memory, &names[..]) {
+        (true, [one, other]) if one == other => {
+            return usage(format!("{one} is named twice: a wire in memory has two ends"));
+        }
+        (true, [_]) => {
+            return usage("a wire in memory has two ends: name two adapters".to_owned());
+        }
+        (false, [_, other]) => {
+            return usage(format!(
+                "{other}: each adapter at an interface has a command of its own"
+            ));
+        }
+        _ => {}
+    }
+    if is_memory && interface.is_some() {
+        return usage("--interface: a wire in memory has none".to_owned());
+    }
+    if is_memory && mac.is_some() {
+        return usage("--mac: the ends of a wire in memory have addresses by chance".to_owned());
+    }
+    if !is_memory && mtu.is_some() {
+        return usage("--mtu: the wire has the MTU of the interface".to_owned());
+    }
+    if cpu.len() > names.len() {
+        return usage(format!("--cpu: {} processors for {} adapters", cpu.len(), names.len()));
+    }
+    // Each thread moves itself: this one learns what is wrong, and goes on where it was.
+    for processor in cpu {
+        pin_another(*processor)?;
+    }
+    Ok(())
+}
+
+fn pin_another(processor: usize) -> Result<(), Outcome> {
+    let tried = thread::spawn(move || pin(Some(processor))).join();
+    tried.map_err(|_| Outcome::No("a thread has panicked".into()))?
+}
+
+/// Opens the wires and attaches the guests that serve.
+fn begin(arguments: &Serve) -> Result<Vec<Begun>, Outcome> {
+    let Serve { names, wire, interface, mac, mtu, .. } = arguments;
+    let names: Vec<Name> =
+        names.iter().map(|name| name.parse().expect("a word of the command")).collect();
+    let kind = match wire {
+        WireName::Macvtap => Some(WireKind::Macvtap),
+        WireName::Xdp => Some(WireKind::Xdp),
+        WireName::Tap => Some(WireKind::Tap),
+        WireName::Memory => None,
+    };
+    match (kind, interface) {
+        (Some(kind), Some(interface)) => {
+            let options = WireOptions { mac: *mac, ..WireOptions::default() };
+            let plan = Plan { name: names[0], kind, interface: interface.clone(), options };
+            let (wire, up) = plan.open().map_err(|error| not_opened(&plan, &error))?;
+            Ok(vec![attach(arguments, 0, wire, up, Some(plan))?])
+        }
+        _ => {
+            let mtu = mtu.map_or(Conditions::default().mtu, |mtu| mtu as usize);
+            let conditions = Conditions { mtu, ..Conditions::default() };
+            let macs = [by_chance()?, by_chance()?];
+            let ends = MemoryWire::pair(conditions, 0, macs).map_err(Outcome::no)?;
+            let attached = ends.into_iter().enumerate().map(|(number, end)| {
+                let up = Up {
+                    name: names[number].to_string(),
+                    wire: format!("a wire in memory to {}", names[1 - number]),
+                    mode: None,
+                    interface: None,
+                    mac: end.mac().to_string(),
+                    mtu: end.capabilities().mtu,
+                };
+                attach(arguments, number, Box::new(end), up, None)
+            });
+            attached.collect()
+        }
+    }
+}
+
+fn by_chance() -> Result<Mac, Outcome> {
+    let mut mac = [0; 6];
+    os::random::fill(&mut mac).map_err(Outcome::no)?;
+    // Of one station, and administered here.
+    mac[0] = mac[0] & !1 | 2;
+    Ok(Mac(mac))
+}
+
+fn not_opened(plan: &Plan, error: &OpenWireError) -> Outcome {
+    Outcome::No(format!("{}: no wire of kind {}: {error}", plan.name, plan.kind))
+}
+
+fn attach(
+    arguments: &Serve,
+    number: usize,
+    wire: Box<dyn Wire>,
+    up: Up,
+    plan: Option<Plan>,
+) -> Result<Begun, Outcome> {
+    let guest = Guest::attach(&arguments.socket.path()?, &up.name);
+    let guest = guest.map_err(|error| Outcome::No(format!("{}: {error}", up.name)))?;
+    let name = guest.name();
+    let attachment = guest.attachment().map_err(Outcome::no)?;
+    let mut options = ServerOptions::default();
+    options.wait = arguments.wait.into();
+    options.moderation.hold_off_ns = arguments.hold_off.as_nanos() as u64;
+    if let Some(gap) = arguments.gap {
+        let gap_ns = gap.as_nanos() as u64;
+        options.moderation = Moderation { gap_ns, gap_jumbo_ns: gap_ns, ..options.moderation };
+    }
+    let server = Server::new(guest, wire, &options).map_err(Outcome::no)?;
+    let processor = arguments.cpu.get(number).copied();
+    let host = HostWatch::of(name.as_str(), attachment);
+    Ok(Begun { adapter: Adapter { server, plan, name, processor }, host, up })
+}
+
+/// Waits until a signal asks to end, or a thread has ended.
+fn wait_for_the_end(
+    held: &HeldSignals,
+    done: &Event,
+    hosts: &mut [HostWatch],
+) -> Result<(), Outcome> {
+    loop {
+        // The host is the same for all: one says what becomes of it.
+        let changed = hosts.first().map(|host| host.attachment.as_fd());
+        let bells = [Some(held.as_fd()), Some(done.as_fd()), changed];
+        let [has_signal, is_done, _] = wait_any(bells, None).map_err(Outcome::no)?;
+        if let Some(host) = hosts.first_mut() {
+            host.follow();
+        }
+        if is_done {
+            return Ok(());
+        }
+        if has_signal {
+            while let Some(signal) = held.take().map_err(Outcome::no)? {
+                if signal.asks_to_end() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+impl Adapter {
+    /// Serves until it is over.
+    fn run(mut self, is_over: &AtomicBool) -> Result<Counted, Outcome> {
+        if let Some(processor) = self.processor {
+            // It was looked at before.
+            let _ = os::processor::pin(processor);
+        }
+        let mut told = Told::default();
+        while !is_over.load(Ordering::Relaxed) {
+            let served = self.server.serve_until(now_ns().saturating_add(LOOK_NS));
+            served.map_err(|error| Outcome::No(format!("{}: {error}", self.name)))?;
+            if self.server.is_wire_gone() {
+                self.open_again(&mut told);
+            }
+        }
+        let counters = self.server.wire_counters();
+        Ok(Counted {
+            name: self.name.to_string(),
+            frames_received: counters.frames_received,
+            bytes_received: counters.bytes_received,
+            frames_sent: counters.frames_sent,
+            bytes_sent: counters.bytes_sent,
+            dropped_behind: counters.dropped_behind,
+            dropped_bad: counters.dropped_bad,
+            dropped_unsent: counters.dropped_unsent,
+        })
+    }
+
+    /// The interface is gone: opens the wire again if there is one of its name.
+    fn open_again(&mut self, told: &mut Told) {
+        let Some(plan) = &self.plan else { return };
+        let Plan { name, interface, .. } = plan;
+        if !std::mem::replace(&mut told.is_gone, true) {
+            say(format_args!(
+                "siga: {name}: the interface {interface} is gone: its guests reach each other, and the network when the interface is there again"
+            ));
+        }
+        match plan.open() {
+            Ok((wire, up)) => {
+                *told = Told::default();
+                if let Err(error) = self.server.set_wire(wire) {
+                    say(format_args!(
+                        "siga: {name}: the wire does not take all addresses: {error}"
+                    ));
+                }
+                say(format_args!("siga: {up} again"));
+            }
+            Err(OpenWireError::NoInterface(_)) => told.why = None,
+            Err(error) => {
+                let why = error.to_string();
+                if told.why.as_ref() != Some(&why) {
+                    say(format_args!("siga: {name}: {why}; it is tried again"));
+                    told.why = Some(why);
+                }
+            }
+        }
+    }
+}
+
+/// What was said of a wire that is gone, so that it is said once.
+#[derive(Debug, Default)]
+struct Told {
+    is_gone: bool,
+    why: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read() {
+        for (text, ns) in [("5us", 5_000), ("250us", 250_000), ("1ms", 1_000_000), ("0", 0)] {
+            assert_eq!(time(text), Ok(Duration::from_nanos(ns)), "{text}");
+        }
+        for bad in ["", "5", "us", "1s", "-1us", "101ms", "1.5us", "18446744073709551615ms"] {
+            assert!(time(bad).is_err(), "{bad}");
+        }
+    }
+}
