@@ -32,7 +32,7 @@ use crate::tcpip::{Ended, HostWatch};
 /// Ctrl-C; nothing of what it has made stays then, or when it is killed. Devices come back when the adapter is served again.
 ///
 /// With macvtap and xdp the interface stays the kernel's: it keeps its addresses, and whatever else uses it goes on. But the kernel of this machine and
-/// the guests do not reach each other over it. If the interface is removed, the guests reach each other until it is there again. Both need CAP_NET_ADMIN, and macvtap
+/// the guests do not reach each other over it. If the interface is removed, the guests have no carrier until it is there again. Both need CAP_NET_ADMIN, and macvtap
 /// CAP_SYS_ADMIN, xdp CAP_NET_RAW and CAP_BPF, too: root has all of them. With tap an interface is made, whose other side is the kernel. A wire in memory
 /// needs no right, and joins the adapters of this command.
 ///
@@ -424,7 +424,7 @@ impl Adapter {
         let Plan { name, interface, .. } = plan;
         if !std::mem::replace(&mut told.is_gone, true) {
             say(format_args!(
-                "siga: {name}: the interface {interface} is gone: its guests reach each other, and the network when the interface is there again"
+                "siga: {name}: the interface {interface} is gone: its guests have no carrier until the interface is there again"
             ));
         }
         match plan.open() {
