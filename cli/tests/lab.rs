@@ -142,8 +142,8 @@ fn wrong_use_ends_with_two_and_says_what_would_be_right() {
             "inbound-tcpip is a draft, whose workload network-stream over an adapter, network-request over an adapter is not built yet: must be a case; siga lab report ",
         ),
         (
-            &["list", "qdio-gigabit"],
-            "qdio-gigabit is a draft, whose workload network-stream over an adapter is ",
+            &["list", "inbound-vtam"],
+            "inbound-vtam is a draft, whose workload network-stream over an adapter, network-request over an adapter is ",
         ),
         (
             &["report", "--published", "nonsense"],
