@@ -14,7 +14,9 @@ use host::report::Counts;
 use net::lan::frame::Mac;
 use net::wire::Conditions;
 use os::processor::{keep_on, now_ns};
-use siga::osa::{MemoryWire, Moderation, Osa, OsaOptions, Server, ServerError, ServerOptions};
+use siga::osa::{
+    DropReason, Drops, MemoryWire, Moderation, Osa, OsaOptions, Server, ServerError, ServerOptions,
+};
 use siga::tcpip::StackDevice;
 use siga::{Guest, Wait};
 
@@ -62,13 +64,14 @@ pub(crate) const DEVICE_COUNTERS: [&str; 12] = [
 ];
 
 /// What an adapter counts. The counters of the servers' adapter have [`PEER`] before these.
-pub(crate) const ADAPTER_COUNTERS: [&str; 9] = [
+pub(crate) const ADAPTER_COUNTERS: [&str; 10] = [
     "closed_full",
     "closed_gap",
     "closed_hold_off",
     "closed_packets",
     "interrupts",
     "dropped",
+    "dropped_exhausted",
     "wire_frames_in",
     "wire_frames_out",
     "wire_bytes_out",
@@ -228,14 +231,16 @@ fn serve(mut server: Server, shared: &Shared, ready: &Sender<()>) -> Result<(), 
 fn counted(server: &mut Server) -> Counted {
     let (counters, wire) = (server.counters(), server.wire_counters());
     let devices = server.report();
-    let dropped = devices.iter().map(|device| device.drops.all()).sum::<u64>();
+    let sum = |of: fn(&Drops) -> u64| devices.iter().map(|device| of(&device.drops)).sum::<u64>();
     [
         counters.closed_full,
         counters.closed_gap,
         counters.closed_hold_off,
         counters.closed_packets,
         devices.iter().map(|device| device.interrupts).sum(),
-        dropped + server.drops().all(),
+        sum(Drops::all) + server.drops().all(),
+        // The machine had all buffers that it may have.
+        sum(|drops| drops.get(DropReason::Exhausted)),
         wire.frames_received,
         wire.frames_sent,
         wire.bytes_sent,
