@@ -78,7 +78,7 @@ fn published_tables_are_printed_with_every_cell() {
     let all = published(&[]);
     for part in [
         "iucv-pipe\n=========\n",
-        "A draft. Workload not built yet: network-stream over an adapter.",
+        "A draft. Workload not built yet: network-stream over an adapter, ",
         "direction outbound, mtu 1500\n pairs ",
         "Difference in percent of device cpu 0:\n",
     ] {
