@@ -78,7 +78,7 @@ fn published_tables_are_printed_with_every_cell() {
     let all = published(&[]);
     for part in [
         "iucv-pipe\n=========\n",
-        "A draft. Workload not built yet: network-stream over an adapter.",
+        "A draft. Workload not built yet: network-stream over an adapter, ",
         "direction outbound, mtu 1500\n pairs ",
         "Difference in percent of device cpu 0:\n",
     ] {
@@ -142,8 +142,8 @@ fn wrong_use_ends_with_two_and_says_what_would_be_right() {
             "inbound-tcpip is a draft, whose workload network-stream over an adapter, network-request over an adapter is not built yet: must be a case; siga lab report ",
         ),
         (
-            &["list", "qdio-gigabit"],
-            "qdio-gigabit is a draft, whose workload network-stream over an adapter is ",
+            &["list", "inbound-vtam"],
+            "inbound-vtam is a draft, whose workload network-stream over an adapter, network-request over an adapter is ",
         ),
         (
             &["report", "--published", "nonsense"],

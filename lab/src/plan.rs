@@ -239,7 +239,7 @@ mod tests {
         let error = Plan::new(two_cases(), &wishes).unwrap_err();
         let right = "stream says nothing of how a document measured: must be a case whose file has [as_published]";
         assert_eq!(error, right);
-        let draft = library::drafts().into_iter().find(|case| case.name == "qdio-gigabit").unwrap();
+        let draft = library::cases().into_iter().find(|case| case.name == "qdio-gigabit").unwrap();
         let Plan { jobs } = Plan::new(vec![draft.clone()], &wishes).unwrap();
         assert_eq!((jobs[0].case.trials, jobs[0].case.window.as_secs()), (2, 150));
         assert_eq!(jobs[0].cells, draft.cells());

@@ -31,6 +31,11 @@ pub const CLIENT_STACK: &str = "client_stack";
 /// The TCPIP machine of the servers.
 pub const SERVER_STACK: &str = "server_stack";
 
+/// The adapter at which the machine of the clients has its device, and the one of the servers.
+pub const CLIENT_ADAPTER: &str = "client_adapter";
+/// The other adapter. It is a thread of the party that serves the first.
+pub const SERVER_ADAPTER: &str = "server_adapter";
+
 /// The role that has no part in the work that is measured, and goes about its own beside it.
 pub const NEIGHBOUR: &str = "neighbour";
 

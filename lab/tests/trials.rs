@@ -680,8 +680,9 @@ fn connections_of_tcp_each_carry_a_question_and_an_answer() {
     }
 }
 
-/// What may be between the programs of `network-stream`, but for what is not built yet.
-const LINKS: [&str; 9] = [
+/// What may be between the programs of `network-stream`.
+const LINKS: [&str; 10] = [
+    "qdio",
     "machine",
     "machine-own",
     "machine-lan",
@@ -723,6 +724,7 @@ fn bytes_go_one_way_over_every_link_to_a_target_or_to_a_client_that_has_asked() 
                     Some(_) => ["client", "server"],
                 };
                 let attending: &[&str] = match link {
+                    "qdio" => &["host", "client_adapter", "client_stack", "server_stack"],
                     "hipersockets" => &["host", "client_stack", "server_stack"],
                     "machine" | "machine-lan" => &["host", "client_stack"],
                     "veth" | "loopback" => &[],
@@ -821,6 +823,85 @@ fn driver_with_a_processor_of_its_own_does_the_work_of_the_device_in_a_role_of_i
     }
 }
 
+/// A packet's head at an adapter, at least and at most: that of the queue, of IP and of TCP.
+const HEADS_BYTES: std::ops::RangeInclusive<u64> = 32 + 20 + 20..=32 + 20 + 60;
+
+#[test]
+fn bytes_go_between_machines_at_adapters_and_counters_agree_with_them() {
+    for (direction, mtu, offloads, mbit) in [
+        ("outbound", "1500", "off", "0"),
+        ("inbound", "1500", "off", "1000"),
+        ("outbound", "8992", "on", "1000"),
+        ("inbound", "8992", "on", "0"),
+    ] {
+        let more = [
+            ("direction", direction),
+            ("mtu", mtu),
+            ("offloads", offloads),
+            ("mbit", mbit),
+            ("bytes", "100000"),
+            ("pairs", "2"),
+            ("buffer_bytes", "65536"),
+            ("wait", "block"),
+        ];
+        let Measured { counters, parties, .. } =
+            run_long("network-stream", &network("qdio", &more));
+        let named = format!("{direction}, {mtu}, {offloads}, {mbit}: {counters:?}");
+        let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+        let of = |role: &str| parties.iter().filter(|party| party.role == role).collect::<Vec<_>>();
+        assert_eq!([of("client").len(), of("server").len(), of("client_adapter").len()], [2, 2, 1]);
+        let [packets, bytes, buffers] = ["packets", "bytes", "buffers"].map(|what| {
+            let half = if direction == "outbound" { "output" } else { "input" };
+            count(&format!("client_stack_device_{half}_{what}"))
+        });
+        assert!(packets >= buffers.max(1) && count("client_stack_device_polls") > 0, "{named}");
+        // What packets carry is what the programs say. Each of them has a window of its own.
+        let machine = &of("client_stack")[0].report;
+        let rate = |bytes: u64, window_ns: u64| bytes as f64 / window_ns.max(1) as f64;
+        let carried = bytes.saturating_sub(packets * HEADS_BYTES.end())
+            ..=bytes.saturating_sub(packets * HEADS_BYTES.start());
+        let programs = of("client").iter().map(|party| party.report.work("bytes")).sum::<u64>();
+        let said = rate(programs, of("client")[0].report.window_ns);
+        let [least, most] =
+            [carried.start(), carried.end()].map(|bytes| rate(*bytes, machine.window_ns));
+        assert!(said > least / 3.0 && said < most * 3.0, "{least} {said} {most}: {named}");
+        let all =
+            ["output", "input"].map(|half| count(&format!("client_stack_device_{half}_bytes")));
+        assert_eq!(count("client_stack_device_bytes"), all.iter().sum::<u64>(), "{named}");
+        if offloads == "off" {
+            assert!(bytes / packets <= 1500 + 32, "{named}");
+        }
+        let of_peer = ["client_adapter_interrupts", "client_adapter_peer_interrupts"];
+        assert!(of_peer.into_iter().all(|name| count(name) > 0), "{named}");
+        assert!(machine.levels["device_pages"] > 0.0, "{named}");
+        let cpu = &of("client_adapter")[0].report.cpu;
+        assert!(cpu.iter().any(|thread| thread.role == "server_adapter"), "{cpu:?}");
+    }
+}
+
+#[test]
+fn adapter_keeps_what_is_less_than_a_buffer_until_the_hold_off_is_over() {
+    let more = [
+        ("direction", "inbound"),
+        ("mtu", "1500"),
+        ("offloads", "off"),
+        ("hold_off_us", "500"),
+        ("gap_us", "500"),
+        ("bytes", "10000000"),
+        ("buffer_bytes", "32760"),
+        ("wait", "block"),
+    ];
+    let Measured { counters, .. } = run_long("network-stream", &network("qdio", &more));
+    let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+    let [full, gap, held] =
+        ["full", "gap", "hold_off"].map(|why| count(&format!("client_adapter_closed_{why}")));
+    assert!(full == 0 && gap + held > 0, "{counters:?}");
+    // None has more than the window.
+    let [bytes, buffers] =
+        ["bytes", "buffers"].map(|what| count(&format!("client_stack_device_input_{what}")));
+    assert!(buffers > 0 && bytes / buffers < 40_000, "{counters:?}");
+}
+
 #[test]
 fn line_has_the_mtu_that_is_asked_for() {
     for (link, mtu, write) in [
@@ -899,13 +980,17 @@ fn pairs_are_spread_over_two_machines() {
 }
 
 #[test]
-fn links_that_are_not_built_and_mtus_that_a_link_cannot_have_are_refused_by_name() {
+fn what_a_link_cannot_have_is_refused_by_name() {
     for (more, error) in [
         (
             &[("link", "ctc"), ("mtu", "65528")][..],
             "mtu = 65528: that of a line over CTC is 65527 at most",
         ),
-        (&[("link", "qdio"), ("mtu", "8992")], "qdio: adapters are not built yet"),
+        (&[("link", "qdio"), ("mtu", "9001")], "mtu = 9001: that of an adapter is 576 to 9000"),
+        (
+            &[("link", "qdio"), ("mtu", "8992"), ("device_cpu", "1")],
+            "device_cpu = 1: must be 0 at an adapter, whose queues the machine reads itself",
+        ),
         (&[("link", "machine"), ("mtu", "1500")], "mtu = 1500: a LAN has one of at least 8192"),
         (
             &[("link", "machine-own"), ("pairs", "2")],
@@ -918,7 +1003,7 @@ fn links_that_are_not_built_and_mtus_that_a_link_cannot_have_are_refused_by_name
         (&[("link", "veth"), ("mtu", "1 MiB")], "mtu = 1048576: that of veth is 65535 at most"),
         (
             &[("link", "cms"), ("mtu", "9000"), ("request_bytes", "20")],
-            "cms: the bare pipe has no requests: must be without request_bytes",
+            "cms: the bare pipe has no requests: must be without request_bytes and direction",
         ),
     ] {
         match try_trial(trial("network-stream", more)) {

@@ -114,6 +114,34 @@ fn stacks_reach_each_other_over_a_wire_and_over_one_port() {
 }
 
 #[test]
+fn stack_says_what_its_devices_have_counted() {
+    const BYTES: usize = 1_000_000;
+    // Each packet has that of the queue, of IP and of TCP at least.
+    const HEADS_BYTES: u64 = 32 + 20 + 20;
+    let host = Embedded::start(System::open()).unwrap();
+    let first = adapters(&host, Conditions { mtu: 1500, ..Conditions::default() });
+    let one = stack(&host, "ONE", "OSA1", "10.1.0.1", Layer::Three);
+    let other = stack(&host, "OTHER", "OSA2", "10.1.0.2", Layer::Three);
+    transfer(&one, &other, "10.1.0.2", BYTES);
+    let of = |stack: &Stack| stack.devices().unwrap().remove(0);
+    let device = of(&one);
+    assert_eq!((device.number, device.adapter.as_str(), device.mtu), (0, "OSA1", 1500));
+    assert!(matches!(device.state, OsaState::Up(_)) && device.guest.as_str() == "ONE");
+    let [reads, writes] = device.queues;
+    assert!(writes.bytes >= BYTES as u64 + HEADS_BYTES * writes.packets, "{writes:?}");
+    assert!((1..=reads.packets + 8).contains(&reads.buffers), "{reads:?}");
+    assert!(device.counters.polls >= reads.buffers, "{device:?}");
+    assert!(device.interrupts > 0 && device.lent_bytes[1] > 0, "{device:?}");
+    // A device that comes back goes on counting.
+    drop(first);
+    let _second = adapters(&host, Conditions::default());
+    transfer(&one, &other, "10.1.0.2", BYTES);
+    let later = of(&one);
+    assert!(later.queues[1].bytes >= writes.bytes + BYTES as u64, "{later:?}");
+    assert!(later.counters.polls > device.counters.polls, "{later:?}");
+}
+
+#[test]
 fn stacks_of_layer_2_find_each_other_and_those_of_layer_3() {
     let host = Embedded::start(System::open()).unwrap();
     let conditions = Conditions {

@@ -3,6 +3,7 @@
 //! Paths, the kernel's own ways, what memory and processors allow at most, and other programs' ways. Each is a
 //! file here and a line in [`TRANSPORTS`], which says what it can. Workloads take their levels from there.
 
+pub(crate) mod adapters;
 mod appc;
 mod batch;
 mod bytes;

@@ -1,4 +1,4 @@
-//! Stacks between two programs: a TCPIP machine's, or one in each program, on a LAN or at a line.
+//! Stacks between two programs: a TCPIP machine's, on a LAN or at an adapter, or one in each program, on a LAN or at a line.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
@@ -16,11 +16,12 @@ use siga::host::Embedded;
 use siga::lan::{Address as LanAddress, Lan, LanOptions};
 use siga::line::{CTC_SERVER, Counter, Line, LineEnd, LineMedium, LineOptions};
 use siga::tcpip::{
-    self, ClientCounters, ClientLimits, ClientOptions, Drive, DriverCounters, Machine,
-    MachineListener, MachineOptions, MachineStream, Placement, Routing, Stack,
+    self, ClientCounters, ClientLimits, ClientOptions, Drive, DriverCounters, Links, Machine,
+    MachineListener, MachineOptions, MachineStream, Placement, Routing, Stack, StackOptions,
 };
 use siga::{Guest, Name, Wait};
 
+use super::adapters;
 use super::dial::{Dials, Receive, StackStream, accepted};
 use super::lan::{LAN_NAME, check_mtu};
 use super::path::{SOURCE, TARGET, attach_in_turn, guest_name, wait};
@@ -28,7 +29,7 @@ use super::tcpip::{BUFFER_BYTES, FINISH_MAX, counts_of_stack, over_memory};
 use crate::control::{Control, Order};
 use crate::fault::{Doing, Fault};
 use crate::measure::Window;
-use crate::role::{Address, HOST};
+use crate::role::Address;
 use crate::workload::Service;
 
 /// Whose stack a program uses.
@@ -268,16 +269,18 @@ pub(crate) struct ServedMachine {
 }
 
 impl ServedMachine {
-    /// The machine of this number, which is on the LAN, whose clients may have this much, and which waits so.
+    /// The machine of this number, which is on the LAN or at an adapter, whose clients may have this much, and which waits so. It begins when the party
+    /// that it needs says that it is there.
     pub(crate) fn open(
         number: usize,
+        needs: &Address,
         limits: impl Fn(Name) -> ClientLimits + Send + 'static,
         wait: Wait,
         order: &Order,
         control: &mut Control,
     ) -> Result<ServedMachine, Fault> {
-        // The host starts at the same time, and says when it listens.
-        control.note_from(&Address::of(HOST, 0))?;
+        // They start at the same time.
+        control.note_from(needs)?;
         ServedMachine::start(number, limits, wait, order)
     }
 
@@ -290,14 +293,23 @@ impl ServedMachine {
     ) -> Result<ServedMachine, Fault> {
         let socket = order.socket.as_ref().expect("trials with machines have a host");
         let attach = |name| Guest::attach(socket, name).doing("attach to the host");
-        let (guest, member) = (attach(MACHINES[number])?, attach(MEMBERS[number])?);
-        let lan = join(member, wait, order)?;
+        let guest = attach(MACHINES[number])?;
+        let bytes = order.number_if_any("buffer_bytes").map(|bytes| bytes as usize);
+        let buffer_bytes = bytes.unwrap_or(BUFFER_BYTES);
         // Whoever serves the machine drives its stack.
-        let stack = over_memory(BUFFER_BYTES, Drive::Inline);
+        let over_memory = over_memory(buffer_bytes, Drive::Inline);
+        let (links, stack) = if order.word("link") == "qdio" {
+            let devices = vec![adapters::device(number, wait, order)?];
+            // A wire may lose something.
+            let congestion = StackOptions::default().congestion;
+            (Links { devices, ..Links::default() }, StackOptions { congestion, ..over_memory })
+        } else {
+            let lans = vec![join(attach(MEMBERS[number])?, wait, order)?];
+            (Links { lans, ..Links::default() }, over_memory)
+        };
         let options = MachineOptions { wait, stack, ..MachineOptions::default() };
-        let routing = Routing::default();
-        let mut machine = Machine::new(guest, vec![lan], Vec::new(), &routing, &options)
-            .doing("make a machine")?;
+        let mut machine =
+            Machine::at(guest, links, &Routing::default(), &options).doing("make a machine")?;
         machine.set_limits(limits);
         Ok(ServedMachine { machine })
     }
@@ -347,7 +359,12 @@ impl Service for ServedMachine {
             sum(|of| of.turns_cut),
             sum(|of| of.waits_for_room),
         ];
-        MACHINE_COUNTERS.map(str::to_owned).into_iter().zip(counts).collect()
+        let of_machine = MACHINE_COUNTERS.map(str::to_owned).into_iter().zip(counts);
+        of_machine.chain(adapters::counts(&self.machine.devices())).collect()
+    }
+
+    fn levels(&self) -> Vec<(&'static str, f64)> {
+        adapters::levels(&self.machine.devices())
     }
 }
 

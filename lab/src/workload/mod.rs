@@ -304,6 +304,11 @@ pub(crate) trait Service {
     /// What was counted so far.
     fn counts(&self) -> Counts;
 
+    /// What is neither done nor spent, at the end of the window.
+    fn levels(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+
     /// The window is over, and counted. Those who had to stay for that can leave.
     fn let_go(&self, _control: &Control) -> Result<(), Fault> {
         Ok(())
@@ -331,7 +336,9 @@ pub(crate) fn serve_until_told(
     while meter.poll(now_ns(), service.done(), || service.counts()) < window.end_ns {
         service.serve_until(meter.edge_ns())?;
     }
-    let report = meter.close(service.done(), || service.counts())?;
+    let mut report = meter.close(service.done(), || service.counts())?;
+    let levels = service.levels().into_iter();
+    report.levels.extend(levels.map(|(name, level)| (name.to_owned(), level)));
     service.let_go(control)?;
     while !control.is_told()? {
         service.serve_until(now_ns() + SLICE_NS)?;

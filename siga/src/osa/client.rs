@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use fabric::control::Request as HostRequest;
 use fabric::name::{Name, NoName};
+use fabric::path::Counter as PathCounter;
 use net::lan::counters::BOARD_BYTES;
 use net::lan::frame::Mac;
 use net::lan::link::{FrameInParts, FrameInPlace};
 use net::lan::offload::{Offload, segment};
-use net::osa::buffer::{NotPut, QueueCounters};
+use net::osa::buffer::{NotPut, QueueCounters, Reading};
 use net::osa::control::{Port, Refused, Request, Stopped};
 use net::osa::device::{INPUTS_MAX, OUTPUTS_MAX};
-use net::osa::interface::{Counters, Interface, News, State};
+use net::osa::interface::{Counters as DeviceCounters, Interface, News, State};
 use net::osa::packet::{FRAME_BYTES_MAX, Layer};
 use net::tcpip::{Prefix, Unsent};
 use os::poller::Sleeper;
@@ -183,7 +184,32 @@ pub struct Osa {
     /// For a frame that is longer than a buffer.
     room: Vec<u8>,
     /// Sums of devices before this one.
-    before: [QueueCounters; 2],
+    before: Counted,
+}
+
+/// What was counted of a device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    queues: [QueueCounters; 2],
+    device: DeviceCounters,
+    interrupts: u64,
+}
+
+impl Counted {
+    /// Adds what this device has counted.
+    fn add(&mut self, end: &Interface) {
+        let (inputs, outputs) = end.queues();
+        let [reads, writes] = &mut self.queues;
+        inputs.iter().for_each(|input| add(reads, input.counters()));
+        outputs.iter().for_each(|output| add(writes, output.counters()));
+        let DeviceCounters { polls, polls_empty, dropped_offload, packs } = *end.counters();
+        self.device.polls += polls;
+        self.device.polls_empty += polls_empty;
+        self.device.dropped_offload += dropped_offload;
+        self.device.packs += packs;
+        let heard = |input: &Reading| input.as_receiver().counter(PathCounter::Heard);
+        self.interrupts += inputs.iter().map(heard).sum::<u64>();
+    }
 }
 
 impl fmt::Debug for Osa {
@@ -236,7 +262,7 @@ impl Osa {
             lending,
             is_shown: false,
             room: Vec::new(),
-            before: [QueueCounters::default(); 2],
+            before: Counted::default(),
         };
         osa.connect_if_due(now_ns());
         Ok(osa)
@@ -407,26 +433,37 @@ impl Osa {
 
     /// What was counted of what the guest reads and writes, of all queues and devices so far.
     pub fn queues(&self) -> [QueueCounters; 2] {
-        let [mut reads, mut writes] = self.before;
+        self.counted().queues
+    }
+
+    /// What the guest's end has counted beside that, of all devices so far.
+    pub fn counters(&self) -> DeviceCounters {
+        self.counted().device
+    }
+
+    /// Doorbells heard of buffers that have come, of all devices so far: interrupts.
+    pub fn interrupts(&self) -> u64 {
+        self.counted().interrupts
+    }
+
+    /// Bytes of storage that the queues of the device hold now: what the adapter has lent for those that the guest reads, and what the guest has lent for
+    /// those that it writes. Both grow with traffic, and are given back after a while without.
+    pub fn lent_bytes(&self) -> [u64; 2] {
+        let Some(end) = self.interface() else { return [0; 2] };
+        let (inputs, outputs) = end.queues();
+        let lent = PathCounter::LentBytes;
+        [
+            inputs.iter().map(|input| input.as_receiver().counter(lent)).sum(),
+            outputs.iter().map(|output| output.as_sender().counter(lent)).sum(),
+        ]
+    }
+
+    fn counted(&self) -> Counted {
+        let mut counted = self.before;
         if let Some(end) = self.interface() {
-            let (inputs, outputs) = end.queues();
-            inputs.iter().for_each(|input| add(&mut reads, input.counters()));
-            outputs.iter().for_each(|output| add(&mut writes, output.counters()));
+            counted.add(end);
         }
-        [reads, writes]
-    }
-
-    /// What the guest's end of the device has counted beside that.
-    pub fn counters(&self) -> Counters {
-        self.interface().map(|end| *end.counters()).unwrap_or_default()
-    }
-
-    /// Doorbells heard: interrupts.
-    pub fn interrupts(&mut self) -> u64 {
-        let Some(device) = self.at_guest() else { return 0 };
-        let (inputs, _) = device.interface.queues_mut();
-        let heard = fabric::path::Counter::Heard;
-        inputs.iter_mut().map(|input| input.receiver().counters().get(heard)).sum()
+        counted
     }
 
     // Frames.
@@ -480,10 +517,7 @@ impl Osa {
     pub(super) fn lose(&mut self, now: u64, why: Option<Stopped>) {
         if let Some(key) = self.device.take() {
             if let Some(Occupant::Device(device)) = self.waiter.remove(key) {
-                let (inputs, outputs) = device.interface.queues();
-                let [reads, writes] = &mut self.before;
-                inputs.iter().for_each(|input| add(reads, input.counters()));
-                outputs.iter().for_each(|output| add(writes, output.counters()));
+                self.before.add(&device.interface);
             }
             self.why = match why {
                 Some(why) => format!("it has stopped the device: {why}"),

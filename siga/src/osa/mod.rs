@@ -27,6 +27,7 @@ pub use net::osa::adapter::{Counters, Moderation};
 pub use net::osa::buffer::QueueCounters;
 pub use net::osa::control::{Port, Refused, Request, Router, Stopped};
 pub use net::osa::device::{DropReason, Drops, INPUTS_MAX, OUTPUTS_MAX, State};
+pub use net::osa::interface::Counters as DeviceCounters;
 pub use net::osa::memory::MemoryWire;
 pub use net::osa::packet::Layer;
 pub use net::osa::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};

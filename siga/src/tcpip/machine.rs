@@ -32,6 +32,7 @@ use super::lans::{Lans, LansSleeper, Links, Rang};
 use super::own::Own;
 use super::routing::Routing;
 use super::stack::{StackOptions, engine};
+use super::ways::StackDevice;
 use crate::guest::{Connecting, Guest, PENDING_PER_CALL_MAX};
 use crate::lan::Lan;
 use crate::line::Line;
@@ -443,6 +444,11 @@ impl Machine {
     /// The drivers of the machine's LANs.
     pub fn drivers(&self) -> Vec<StackDriver> {
         self.own().map(Own::drivers).unwrap_or_default()
+    }
+
+    /// The machine's devices at adapters, as of now.
+    pub fn devices(&self) -> Vec<StackDevice> {
+        self.own().map(Own::devices).unwrap_or_default()
     }
 
     /// Sets what guests may have from when they become clients: in place of [`MachineOptions::limits`], which are the same for all.

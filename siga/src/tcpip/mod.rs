@@ -67,7 +67,7 @@ pub use routing::{Routing, STACK_LANS_MAX, StackVlan};
 pub use stack::{ClientOptions, Drive, Stack, StackOptions};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
-pub use ways::StackLine;
+pub use ways::{StackDevice, StackLine};
 
 #[cfg(test)]
 mod tests;

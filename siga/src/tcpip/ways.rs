@@ -16,6 +16,7 @@ use super::shared::Turn;
 use super::stack::Stack;
 use crate::lan::Lan;
 use crate::line::{Counters, Line, LineEnd, State};
+use crate::osa::{DeviceCounters, OsaState, QueueCounters};
 
 fn invalid(problem: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, problem)
@@ -41,7 +42,47 @@ pub struct StackLine {
     pub counters: Counters,
 }
 
+/// A device of a stack at an adapter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StackDevice {
+    /// The number of the device in the stack.
+    pub number: usize,
+    /// The adapter.
+    pub adapter: Name,
+    /// The guest at this end.
+    pub guest: Name,
+    /// The state of the device.
+    pub state: OsaState,
+    /// Bytes of the longest packet that the port takes.
+    pub mtu: usize,
+    /// What was counted of the queues that the guest reads, and of those that it writes.
+    pub queues: [QueueCounters; 2],
+    /// What the guest's end has counted beside that.
+    pub counters: DeviceCounters,
+    /// Doorbells heard of buffers that have come: interrupts.
+    pub interrupts: u64,
+    /// Bytes of storage that the queues hold now: those that the guest reads, and those that it writes.
+    pub lent_bytes: [u64; 2],
+}
+
 impl Own {
+    /// The devices at adapters.
+    pub(super) fn devices(&self) -> Vec<StackDevice> {
+        let devices = self.lans.osas().map(|(number, osa)| StackDevice {
+            number,
+            adapter: osa.adapter(),
+            guest: osa.guest_name(),
+            state: osa.state(),
+            mtu: osa.mtu(),
+            queues: osa.queues(),
+            counters: osa.counters(),
+            interrupts: osa.interrupts(),
+            lent_bytes: osa.lent_bytes(),
+        });
+        devices.collect()
+    }
+
     /// Sets how long packets may be at a LAN: see [`Stack::set_mtu`].
     pub(super) fn set_mtu(&mut self, lan: usize, mtu: usize) -> io::Result<()> {
         let found = match self.lans.at(lan) {
@@ -230,6 +271,14 @@ impl Stack {
             counters: *line.counters(),
         });
         Ok(lines.collect())
+    }
+
+    /// The stack's devices at adapters, as of now.
+    ///
+    /// # Errors
+    /// As [`Stack::poll`].
+    pub fn devices(&self) -> io::Result<Vec<StackDevice>> {
+        Ok(self.owner.enter()?.own()?.devices())
     }
 
     /// The stack takes other interfaces, and hears anew of all neighbours.

@@ -439,6 +439,11 @@ impl Receiver {
         self.half.show(gauge, level);
     }
 
+    /// What one of them stands at. Messages and their bytes are those that were shown last: [`Receiver::counters`] has all.
+    pub fn counter(&self, which: Counter) -> u64 {
+        self.half.counters.get(which)
+    }
+
     /// The counters of this half.
     pub fn counters(&mut self) -> &mut Counters {
         if !self.half.is_forked() {

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! client -- client_stack -- LAN -- server_stack -- server     hipersockets: two machines on a LAN
+//! client -- client_stack -- client_adapter -- wire -- server_adapter -- server_stack -- server    qdio: two machines at adapters
 //! client -- client_stack -------------------------- server    machine: both are clients of one
 //! client ------------------------------------------ server    introduced: the same, and the machine gives them a path of their own
 //! client -- client_stack = server                             machine-own: the server is the program that serves the machine
@@ -25,8 +26,10 @@ use crate::factor::is_absent;
 use crate::measure::threads_work_for;
 use crate::placement::Placement;
 use crate::role::{
-    Address, CLIENT, CLIENT_STACK, NEIGHBOUR, SERVER, SERVER_STACK, SOURCE, TARGET, ThreadOf, host,
+    Address, CLIENT, CLIENT_ADAPTER, CLIENT_STACK, HOST, NEIGHBOUR, SERVER, SERVER_ADAPTER,
+    SERVER_STACK, SOURCE, TARGET, ThreadOf, host,
 };
+use crate::transport::adapters::{self, ServedAdapters};
 use crate::transport::stacks::{
     DRIVER_THREADS, MACHINES, MachineDials, ServedLines, ServedMachine, SocketDials, Whose,
 };
@@ -43,8 +46,10 @@ pub(super) const STREAM: Workload = Workload {
         Factor { domain: Domain::Words(LINKS), ..LINK },
         MTU,
         PAIRS,
+        DIRECTION,
         REQUEST_BYTES_OF_A_STREAM,
         Factor { usual: &["20 MiB"], ..BYTES },
+        REPLY_BYTES,
         Factor {
             name: "write",
             meaning: "bytes that a program writes at once: one MTU, or so many",
@@ -52,6 +57,11 @@ pub(super) const STREAM: Workload = Workload {
             usual: &["64 KiB"],
         },
         DEVICE_CPU,
+        MBIT,
+        HOLD_OFF_US,
+        GAP_US,
+        OFFLOADS,
+        BUFFER_BYTES,
         MACHINES_OF_CLIENTS,
         IDLE_CLIENTS,
         BESIDE,
@@ -61,6 +71,7 @@ pub(super) const STREAM: Workload = Workload {
     ],
     roles: &[
         host(hosts),
+        ADAPTER_OF_CLIENTS,
         MACHINE_OF_CLIENTS,
         MACHINE_OF_SERVERS,
         OF_IDLE_CLIENTS,
@@ -71,6 +82,7 @@ pub(super) const STREAM: Workload = Workload {
         RoleSpec { count: |levels| if is_put(levels) { 0 } else { pairs(levels) }, ..A_SERVER },
         DRIVER_OF_CLIENTS,
         DRIVER_OF_SERVERS,
+        ADAPTER_OF_SERVERS,
     ],
     measures: &[&["rate_bytes_per_s"], LATENCIES, &["cpu_s_per_mib"]],
     fit,
@@ -84,22 +96,16 @@ pub(super) const STREAM: Workload = Workload {
             _ => order.number_if_any("mtu").unwrap_or(LOOPBACK_MTU),
         };
         let [bytes, write_bytes] = [order.number("bytes"), write_bytes].map(|bytes| bytes as usize);
-        let talk = match order.number_if_any("request_bytes") {
-            None => Talk {
-                request_bytes: bytes,
-                answer_bytes: ACKNOWLEDGEMENT_BYTES,
-                counted: Counted::Requests,
-                write_bytes,
-                is_short: false,
-            },
-            Some(request) => Talk {
-                request_bytes: request as usize,
-                answer_bytes: bytes,
-                counted: Counted::Answers,
-                write_bytes,
-                is_short: false,
+        let reply = order.number_if_any("reply_bytes").unwrap_or(1) as usize;
+        let (request_bytes, answer_bytes, counted) = match direction(&order.factors) {
+            "outbound" => (bytes, reply, Counted::Requests),
+            "inbound" => (reply, bytes, Counted::Answers),
+            _ => match order.number_if_any("request_bytes") {
+                None => (bytes, ACKNOWLEDGEMENT_BYTES, Counted::Requests),
+                Some(request) => (request as usize, bytes, Counted::Answers),
             },
         };
+        let talk = Talk { request_bytes, answer_bytes, counted, write_bytes, is_short: false };
         work(&talk, order, control)
     },
     unit: "bytes",
@@ -117,6 +123,11 @@ pub(super) const REQUEST: Workload = Workload {
         Factor { usual: &["200"], ..REQUEST_BYTES },
         Factor { meaning: "bytes of an answer", usual: &["1000"], ..BYTES },
         DEVICE_CPU,
+        MBIT,
+        HOLD_OFF_US,
+        GAP_US,
+        OFFLOADS,
+        BUFFER_BYTES,
         MACHINES_OF_CLIENTS,
         IDLE_CLIENTS,
         BESIDE,
@@ -126,6 +137,7 @@ pub(super) const REQUEST: Workload = Workload {
     ],
     roles: &[
         host(hosts),
+        ADAPTER_OF_CLIENTS,
         MACHINE_OF_CLIENTS,
         MACHINE_OF_SERVERS,
         OF_IDLE_CLIENTS,
@@ -134,6 +146,7 @@ pub(super) const REQUEST: Workload = Workload {
         A_SERVER,
         DRIVER_OF_CLIENTS,
         DRIVER_OF_SERVERS,
+        ADAPTER_OF_SERVERS,
     ],
     measures: &[&["rate_transactions_per_s"], LATENCIES, &["cpu_ns_per_transaction"]],
     fit,
@@ -154,6 +167,11 @@ pub(super) const CONNECT: Workload = Workload {
         Factor { usual: &["64"], ..REQUEST_BYTES },
         Factor { meaning: "bytes of an answer", usual: &["8 KiB"], ..BYTES },
         DEVICE_CPU,
+        MBIT,
+        HOLD_OFF_US,
+        GAP_US,
+        OFFLOADS,
+        BUFFER_BYTES,
         MACHINES_OF_CLIENTS,
         IDLE_CLIENTS,
         BESIDE,
@@ -183,14 +201,14 @@ const LINKS: &[&str] = &[
 
 const LINK: Factor = Factor {
     name: "link",
-    meaning: "what is between the programs: one TCPIP machine or two, a LAN, a line, the kernel",
+    meaning: "what is between the programs: one TCPIP machine or two, a LAN, adapters, a line, the kernel",
     domain: Domain::Words(LINKS.split_at(LINKS.len() - 1).0),
     usual: &["machine", "loopback"],
 };
 
 const MTU: Factor = Factor {
     name: "mtu",
-    meaning: "MTU of the line or the veth; of a LAN the greatest of 8, 16, 32, 56 KiB within it",
+    meaning: "MTU of the line, the veth or the adapters; of a LAN the greatest of 8, 16, 32, 56 KiB within it",
     domain: Domain::Bytes {
         least: siga::line::MTU_MIN as u64,
         most: siga::line::WIDE_MTU_MAX as u64,
@@ -226,6 +244,59 @@ const BYTES: Factor = Factor {
     domain: Domain::Bytes { least: 1, most: BYTES_MAX },
     usual: &[],
 };
+
+/// Each unit of a stream is answered. With the answer the next one begins, whoever sends it.
+const DIRECTION: Factor = Factor {
+    name: "direction",
+    meaning: "which way bytes go, as seen by the client; left out: to a target, or as request_bytes says",
+    domain: Domain::Words(&["outbound", "inbound"]),
+    usual: &[],
+};
+
+const REPLY_BYTES: Factor = Factor {
+    name: "reply_bytes",
+    meaning: "bytes of the answer to a stream that has a direction; left out: 1",
+    domain: Domain::Bytes { least: 1, most: BYTES_MAX },
+    usual: &[],
+};
+
+const MBIT: Factor = Factor {
+    name: "mbit",
+    meaning: "rate of the wire between two adapters in Mb/s, Ethernet's preamble and gap included; 0 or left out: as fast as memory",
+    domain: Domain::Number { least: 0, most: 100_000 },
+    usual: &[],
+};
+
+const HOLD_OFF_US: Factor = Factor {
+    name: "hold_off_us",
+    meaning: "the longest time in us that adapters keep what has come for a machine; left out: 250",
+    domain: Domain::Number { least: 0, most: 100_000 },
+    usual: &[],
+};
+
+const GAP_US: Factor = Factor {
+    name: "gap_us",
+    meaning: "us without a packet after which adapters keep it no longer; left out: 5, and 15 above an MTU of 1500",
+    domain: Domain::Number { least: 0, most: 100_000 },
+    usual: &[],
+};
+
+const OFFLOADS: Factor = Factor {
+    name: "offloads",
+    meaning: "whether machines leave segments and checksums to their adapters; left out: on",
+    domain: Domain::Words(&adapters::OFFLOADS),
+    usual: &[],
+};
+
+const BUFFER_BYTES: Factor = Factor {
+    name: "buffer_bytes",
+    meaning: "bytes of each of the two buffers of a machine's connection: the window; left out: 1 MiB",
+    domain: Domain::Bytes { least: 4 << 10, most: 16 << 20 },
+    usual: &[],
+};
+
+/// The factors of adapters and their wire.
+const OF_ADAPTERS: [Factor; 5] = [MBIT, HOLD_OFF_US, GAP_US, OFFLOADS, BUFFER_BYTES];
 
 const DEVICE_CPU: Factor = Factor {
     name: "device_cpu",
@@ -273,9 +344,29 @@ const MACHINE_OF_CLIENTS: RoleSpec =
 
 const MACHINE_OF_SERVERS: RoleSpec = RoleSpec {
     name: SERVER_STACK,
-    count: |levels| usize::from(word(levels, "link") == "hipersockets"),
+    count: |levels| usize::from(machines(levels) > 1),
     ..MACHINE_OF_CLIENTS
 };
+
+/// The adapters are there before machines ask for devices.
+const ADAPTER_OF_CLIENTS: RoleSpec = RoleSpec {
+    name: CLIENT_ADAPTER,
+    count: |levels| usize::from(has_adapters(levels)),
+    attends: true,
+    ..role::ONE
+};
+
+/// A thread of the same party: a wire in memory has both ends in one process.
+const ADAPTER_OF_SERVERS: RoleSpec = RoleSpec {
+    name: SERVER_ADAPTER,
+    count: |_| 0,
+    thread_of: Some(ThreadOf { party: CLIENT_ADAPTER, is_there: has_adapters }),
+    ..role::ONE
+};
+
+fn has_adapters(levels: &Factors) -> bool {
+    word(levels, "link") == "qdio"
+}
 
 /// The clients that are idle are there before the others come.
 const OF_IDLE_CLIENTS: RoleSpec = RoleSpec {
@@ -364,19 +455,22 @@ fn sockets(levels: &Factors) -> Sockets {
         "machine" | "introduced" => Sockets::Guests([Machine(first), Machine(first)]),
         "machine-own" => Sockets::Guests([Machine(first), Serving]),
         "machine-lan" => Sockets::Guests([Machine(first), OwnOnLan]),
-        "hipersockets" => Sockets::Guests([Machine(first), Machine(second)]),
+        "hipersockets" | "qdio" => Sockets::Guests([Machine(first), Machine(second)]),
         "lan" => Sockets::Guests([OwnOnLan, OwnOnLan]),
         "iucv" => Sockets::Guests([OwnAtLine, OwnAtLine]),
         "ctc" => Sockets::Guests([OwnAtAdapter, OwnAtAdapter]),
         "veth" => Sockets::Veth,
         "cms" => Sockets::Pipe,
-        // What is not built is refused before.
         _ => Sockets::Loopback,
     }
 }
 
 fn is_put(levels: &Factors) -> bool {
-    number(levels, "request_bytes").is_none()
+    number(levels, "request_bytes").is_none() && direction(levels).is_empty()
+}
+
+fn direction(levels: &Factors) -> &str {
+    word(levels, "direction")
 }
 
 fn pairs(levels: &Factors) -> usize {
@@ -418,11 +512,17 @@ fn fit(factors: &mut Factors) {
     factors.retain(|name, level| !is_absent(name, level));
     let sockets = sockets(factors);
     let link = word(factors, "link").to_owned();
-    if sockets == Sockets::Loopback && link == "loopback" {
+    if sockets == Sockets::Loopback {
         factors.remove("mtu");
     }
-    // What is not built yet keeps the factors that it will have.
-    if machines(factors) == 0 && link != "qdio" {
+    if !has_adapters(factors) {
+        OF_ADAPTERS.iter().for_each(|factor| drop(factors.remove(factor.name)));
+    }
+    match direction(factors) {
+        "" => drop(factors.remove("reply_bytes")),
+        _ => drop(factors.remove("request_bytes")),
+    }
+    if machines(factors) == 0 {
         factors.remove("device_cpu");
         factors.remove("idle");
         factors.remove("beside");
@@ -447,15 +547,17 @@ fn fit(factors: &mut Factors) {
 fn allow(levels: &Factors) -> Result<(), String> {
     let link = word(levels, "link");
     let mtu = number(levels, "mtu");
-    let not_built = match link {
-        "qdio" => Some("adapters"),
-        _ => None,
-    };
-    if let Some(what) = not_built {
-        return Err(format!("{link}: {what} are not built yet"));
+    if has_adapters(levels) && has_drivers(levels) {
+        return Err(
+            "device_cpu = 1: must be 0 at an adapter, whose queues the machine reads itself"
+                .to_owned(),
+        );
     }
     if link == "cms" && !is_put(levels) {
-        return Err("cms: the bare pipe has no requests: must be without request_bytes".to_owned());
+        return Err(
+            "cms: the bare pipe has no requests: must be without request_bytes and direction"
+                .to_owned(),
+        );
     }
     let pairs = pairs(levels);
     if number(levels, "machines") == Some(2) {
@@ -476,6 +578,11 @@ fn allow(levels: &Factors) -> Result<(), String> {
         "machine-own" | "machine" | "introduced" | "machine-lan" | "hipersockets" | "lan"
     );
     match link {
+        "qdio" if !(adapters::MTU_MIN..=adapters::MTU_MAX).contains(&mtu) => Err(format!(
+            "mtu = {mtu}: that of an adapter is {} to {}",
+            adapters::MTU_MIN,
+            adapters::MTU_MAX
+        )),
         "veth" if mtu > VETH_MTU_MAX => {
             Err(format!("mtu = {mtu}: that of veth is {VETH_MTU_MAX} at most"))
         }
@@ -495,12 +602,22 @@ pub(super) fn serve_lines(host: &Embedded, order: &Order) -> Result<Option<Serve
     has_lines.then(|| ServedLines::start(host, order)).transpose()
 }
 
-/// Tells the machines of a trial that its host listens.
+/// Tells those of a trial that its host listens who wait for that: the adapters, or else the machines.
 pub(super) fn tell_machines(order: &Order, control: &Control) -> Result<(), Fault> {
     if !is_one_of_these(&order.workload) {
         return Ok(());
     }
-    for role in [MACHINE_OF_CLIENTS, MACHINE_OF_SERVERS] {
+    match has_adapters(&order.factors) {
+        true => tell(&[ADAPTER_OF_CLIENTS], order, control),
+        false => tell(&MACHINES_OF_BOTH, order, control),
+    }
+}
+
+const MACHINES_OF_BOTH: [RoleSpec; 2] = [MACHINE_OF_CLIENTS, MACHINE_OF_SERVERS];
+
+/// Tells all copies of these roles that this party is there.
+fn tell(roles: &[RoleSpec], order: &Order, control: &Control) -> Result<(), Fault> {
+    for role in roles {
         for number in 0..(role.count)(&order.factors) {
             control.pass_to(&Address::of(role.name, number), "listening", &[])?;
         }
@@ -530,6 +647,7 @@ fn work(the_talk: &Talk, order: &Order, control: &mut Control) -> Result<Report,
     let at = match &*order.role {
         CLIENT_STACK => return machine(order.number, order, control),
         SERVER_STACK => return machine(1, order, control),
+        CLIENT_ADAPTER => return serve_adapters(order, control),
         beside::IDLE => return beside::idle(order, control),
         NEIGHBOUR => return beside::neighbour(order, control),
         _ => usize::from(!order.is_source()),
@@ -570,7 +688,9 @@ fn stack_wait(order: &Order) -> Wait {
 fn machine(number: usize, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let wait = stack_wait(order);
     let limits = beside::limits(order);
-    let mut machine = ServedMachine::open(number, limits, wait, order, control)?;
+    let needs = if has_adapters(&order.factors) { CLIENT_ADAPTER } else { HOST };
+    let needs = Address::of(needs, 0);
+    let mut machine = ServedMachine::open(number, &needs, limits, wait, order, control)?;
     if has_drivers(&order.factors) {
         machine.give_driver_a_processor(&order.thread_place)?;
         threads_work_for(DRIVER_THREADS, [CLIENT_DRIVER, SERVER_DRIVER][number]);
@@ -580,6 +700,17 @@ fn machine(number: usize, order: &Order, control: &mut Control) -> Result<Report
     }
     control.announce()?;
     serve_until_told(order, control, &[], &mut machine)
+}
+
+/// Serves two adapters until the others are done.
+fn serve_adapters(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    control.note_from(&Address::of(HOST, 0))?;
+    let mut adapters = ServedAdapters::start(stack_wait(order), SERVER_ADAPTER, order)?;
+    tell(&MACHINES_OF_BOTH, order, control)?;
+    control.announce()?;
+    let report = serve_until_told(order, control, &[], &mut adapters)?;
+    adapters.stop()?;
+    Ok(report)
 }
 
 /// Two programs exchange a value and one MTU over APPC, as those of the study do that measured the pipe below the drivers.

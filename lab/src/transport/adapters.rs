@@ -1,0 +1,262 @@
+//! Two OSA adapters at the ends of a wire in memory, and the devices that TCPIP machines have at them.
+//!
+//! A wire in memory has both ends in one process. So one party serves the adapters, each with a thread of its own.
+
+use std::cell::RefCell;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use host::report::Counts;
+use net::lan::frame::Mac;
+use net::wire::Conditions;
+use os::processor::{keep_on, now_ns};
+use siga::osa::{
+    DropReason, Drops, MemoryWire, Moderation, Osa, OsaOptions, Server, ServerError, ServerOptions,
+};
+use siga::tcpip::StackDevice;
+use siga::{Guest, Wait};
+
+use crate::control::Order;
+use crate::fault::{Doing, Fault};
+use crate::measure::work_for;
+use crate::workload::Service;
+
+/// The guests that serve the adapters, that of the clients first, and the MAC addresses of their ports.
+const ADAPTERS: [&str; 2] = ["OSA1", "OSA2"];
+const MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0xa, 1]), Mac([2, 0, 0, 0, 0xa, 2])];
+
+/// The guests that the devices of the machines have, and the addresses.
+const DEVICES: [&str; 2] = ["TCPIP-Q", "TCPIP2-Q"];
+const ADDRESSES: [&str; 2] = ["10.8.0.1", "10.8.0.2"];
+const PREFIX_BITS: u8 = 24;
+
+/// Packets of an adapter's port are as long as this, at least and at most.
+pub(crate) const MTU_MIN: u64 = 576;
+pub(crate) const MTU_MAX: u64 = 9000;
+
+/// How long a machine waits for its device.
+const UP_MAX: Duration = Duration::from_secs(10);
+
+/// How long the second adapter is served before its thread shows what was counted, and looks whether the trial is over.
+const SLICE_NS: u64 = 5_000_000;
+
+/// Conditions of the wire have no faults, so that no seed matters.
+const SEED: u64 = 7;
+
+/// What a machine counts of its devices.
+pub(crate) const DEVICE_COUNTERS: [&str; 12] = [
+    "device_bytes",
+    "device_input_buffers",
+    "device_input_packets",
+    "device_input_bytes",
+    "device_output_buffers",
+    "device_output_packets",
+    "device_output_bytes",
+    "device_output_exhausted",
+    "device_polls",
+    "device_polls_empty",
+    "device_packs",
+    "device_interrupts",
+];
+
+/// What an adapter counts. The counters of the servers' adapter have [`PEER`] before these.
+pub(crate) const ADAPTER_COUNTERS: [&str; 10] = [
+    "closed_full",
+    "closed_gap",
+    "closed_hold_off",
+    "closed_packets",
+    "interrupts",
+    "dropped",
+    "dropped_exhausted",
+    "wire_frames_in",
+    "wire_frames_out",
+    "wire_bytes_out",
+];
+pub(crate) const PEER: &str = "peer_";
+
+/// What is done of a machine's work by its adapter, or by itself, as the levels of the factor `offloads` are called.
+pub(crate) const OFFLOADS: [&str; 2] = ["on", "off"];
+
+/// Memory that the queues of a machine's devices hold, in pages of 4 KiB: those that it reads, and those that it writes.
+pub(crate) const PAGES: [&str; 3] = ["device_pages", "device_input_pages", "device_output_pages"];
+const PAGE_BYTES: f64 = 4096.0;
+
+/// Gives machine `number` a device at its adapter.
+pub(crate) fn device(number: usize, wait: Wait, order: &Order) -> Result<Osa, Fault> {
+    let socket = order.socket.as_ref().expect("trials with adapters have a host");
+    let guest = Guest::attach(socket, DEVICES[number]).doing("attach to the host")?;
+    let mut options = OsaOptions::default();
+    options.wait = wait;
+    options.offloads = order.factors.get("offloads").is_none_or(|_| order.word("offloads") == "on");
+    let mut osa = Osa::open(guest, ADAPTERS[number], &options).doing("ask for a device")?;
+    osa.add_address(ADDRESSES[number].parse().expect("an address"), PREFIX_BITS);
+    osa.wait_until_up(UP_MAX).doing("wait for a device")?;
+    Ok(osa)
+}
+
+/// What these devices have counted.
+pub(crate) fn counts(devices: &[StackDevice]) -> Counts {
+    let sum = |of: &dyn Fn(&StackDevice) -> u64| devices.iter().map(of).sum::<u64>();
+    let counts = [
+        sum(&|of| of.queues[0].bytes + of.queues[1].bytes),
+        sum(&|of| of.queues[0].buffers),
+        sum(&|of| of.queues[0].packets),
+        sum(&|of| of.queues[0].bytes),
+        sum(&|of| of.queues[1].buffers),
+        sum(&|of| of.queues[1].packets),
+        sum(&|of| of.queues[1].bytes),
+        sum(&|of| of.queues[1].exhausted),
+        sum(&|of| of.counters.polls),
+        sum(&|of| of.counters.polls_empty),
+        sum(&|of| of.counters.packs),
+        sum(&|of| of.interrupts),
+    ];
+    DEVICE_COUNTERS.map(str::to_owned).into_iter().zip(counts).collect()
+}
+
+/// How much memory their queues hold.
+pub(crate) fn levels(devices: &[StackDevice]) -> Vec<(&'static str, f64)> {
+    if devices.is_empty() {
+        return Vec::new();
+    }
+    let pages = |half: usize| {
+        devices.iter().map(|device| device.lent_bytes[half]).sum::<u64>() as f64 / PAGE_BYTES
+    };
+    let [inputs, outputs] = [pages(0), pages(1)];
+    PAGES.into_iter().zip([inputs + outputs, inputs, outputs]).collect()
+}
+
+/// When adapters hand over buffers, as the order says.
+fn moderation(order: &Order) -> Moderation {
+    let usual = Moderation::default();
+    let ns = |factor| order.number_if_any(factor).map(|us| us * 1000);
+    let hold_off_ns = ns("hold_off_us").unwrap_or(usual.hold_off_ns);
+    let gap = ns("gap_us");
+    Moderation {
+        hold_off_ns,
+        gap_ns: gap.unwrap_or(usual.gap_ns),
+        gap_jumbo_ns: gap.unwrap_or(usual.gap_jumbo_ns),
+        ..usual
+    }
+}
+
+/// Two adapters. This thread serves that of the clients, and another that of the servers, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ServedAdapters {
+    server: RefCell<Server>,
+    shared: Arc<Shared>,
+    serving: Option<JoinHandle<Result<(), ServerError>>>,
+}
+
+/// What both threads have.
+#[derive(Debug, Default)]
+struct Shared {
+    is_over: AtomicBool,
+    /// What the adapter of the servers has counted.
+    counted: Mutex<Counted>,
+}
+
+type Counted = [u64; ADAPTER_COUNTERS.len()];
+
+impl Shared {
+    fn counted(&self) -> std::sync::MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ServedAdapters {
+    /// Serves two adapters at a wire as the order has it, the second on the place of this party's thread and for that role.
+    pub(crate) fn start(wait: Wait, role: &'static str, order: &Order) -> Result<Self, Fault> {
+        let socket = order.socket.as_ref().expect("trials with adapters have a host");
+        let attach = |name| Guest::attach(socket, name).doing("attach to the host");
+        let conditions = Conditions {
+            rate: NonZeroU64::new(order.number_if_any("mbit").unwrap_or(0) * 1_000_000),
+            mtu: order.number("mtu") as usize,
+            ..Conditions::default()
+        };
+        let [one, other] = MemoryWire::pair(conditions, SEED, MACS).doing("make a wire")?;
+        let mut options = ServerOptions::default();
+        (options.wait, options.moderation) = (wait, moderation(order));
+        let [guest, second] = ADAPTERS.map(attach);
+        let (guest, second) = (guest?, second?);
+        let server = Server::new(guest, Box::new(one), &options).doing("serve an adapter")?;
+        let shared = Arc::<Shared>::default();
+        let (ready, is_ready) = mpsc::channel();
+        let (theirs, place) = (shared.clone(), order.thread_place.clone());
+        let serve = move || {
+            work_for(role);
+            if !place.is_empty() {
+                keep_on(&place)?;
+            }
+            serve(Server::new(second, Box::new(other), &options)?, &theirs, &ready)
+        };
+        let serving = thread::Builder::new().name("adapter".into()).spawn(serve);
+        let serving = Some(serving.doing("start a thread")?);
+        let adapters = ServedAdapters { server: RefCell::new(server), shared, serving };
+        match is_ready.recv() {
+            Ok(()) => Ok(adapters),
+            Err(_) => Err(adapters.stop().err().unwrap_or(Fault::Ended)),
+        }
+    }
+
+    /// Ends the second adapter.
+    ///
+    /// # Errors
+    /// Why it was served no longer.
+    pub(crate) fn stop(mut self) -> Result<(), Fault> {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        let ended = self.serving.take().map_or(Ok(Ok(())), JoinHandle::join);
+        ended
+            .map_err(|_| Fault::Unable("the server of an adapter has panicked".into()))?
+            .doing("serve an adapter")
+    }
+}
+
+/// Serves the second adapter.
+fn serve(mut server: Server, shared: &Shared, ready: &Sender<()>) -> Result<(), ServerError> {
+    // Whoever waits for that has gone if the trial has ended.
+    let _ = ready.send(());
+    while !shared.is_over.load(Ordering::Relaxed) {
+        server.serve_until(now_ns() + SLICE_NS)?;
+        *shared.counted() = counted(&mut server);
+    }
+    Ok(())
+}
+
+/// What an adapter has counted, in the order of the names.
+fn counted(server: &mut Server) -> Counted {
+    let (counters, wire) = (server.counters(), server.wire_counters());
+    let devices = server.report();
+    let sum = |of: fn(&Drops) -> u64| devices.iter().map(|device| of(&device.drops)).sum::<u64>();
+    [
+        counters.closed_full,
+        counters.closed_gap,
+        counters.closed_hold_off,
+        counters.closed_packets,
+        devices.iter().map(|device| device.interrupts).sum(),
+        sum(Drops::all) + server.drops().all(),
+        // The machine had all buffers that it may have.
+        sum(|drops| drops.get(DropReason::Exhausted)),
+        wire.frames_received,
+        wire.frames_sent,
+        wire.bytes_sent,
+    ]
+}
+
+impl Service for ServedAdapters {
+    fn serve_until(&mut self, until_ns: u64) -> Result<(), Fault> {
+        self.server.get_mut().serve_until(until_ns).doing("serve an adapter")
+    }
+
+    fn counts(&self) -> Counts {
+        let own = counted(&mut self.server.borrow_mut());
+        let names = ADAPTER_COUNTERS.map(str::to_owned);
+        let of_peer = ADAPTER_COUNTERS.map(|name| format!("{PEER}{name}"));
+        let theirs = *self.shared.counted();
+        names.into_iter().zip(own).chain(of_peer.into_iter().zip(theirs)).collect()
+    }
+}
