@@ -31,6 +31,7 @@ use crate::tcpip::Secret;
 use crate::tcpip::neighbours::{
     Cache, Found as At, Heard, Kind, Sender, Step, Waiting, parse, question, solicited_node,
 };
+use crate::wire::wire_bytes;
 
 /// Frames that are received before devices have their turn.
 const RECEIVED_PER_POLL: usize = 64;
@@ -73,7 +74,7 @@ const ORDINARY_MTU: usize = 1500;
 pub struct Moderation {
     /// The longest time from the first packet in a buffer until the guest has the buffer, in nanoseconds.
     pub hold_off_ns: u64,
-    /// A buffer is handed over when nothing has come for so long after a packet.
+    /// A buffer is handed over when no other packet has begun for so long after a packet.
     pub gap_ns: u64,
     /// The same on a port of jumbo frames.
     pub gap_jumbo_ns: u64,
@@ -174,6 +175,8 @@ struct Core {
     completes_checksums: bool,
     cuts_segments: bool,
     rate: Option<u64>,
+    /// How long the longest packet is on the wire.
+    packet_ns: u64,
     is_up: bool,
     /// Set since the wire was full in this poll.
     is_full: bool,
@@ -266,6 +269,7 @@ impl Adapter {
             completes_checksums: false,
             cuts_segments: false,
             rate: None,
+            packet_ns: 0,
             is_up: true,
             is_full: false,
             full_due: None,
@@ -393,6 +397,10 @@ impl Adapter {
         self.core.completes_checksums = capabilities.completes_checksums;
         self.core.cuts_segments = capabilities.cuts_segments;
         self.core.rate = capabilities.rate;
+        self.core.packet_ns = capabilities.rate.map_or(0, |rate| {
+            let bits = 8 * wire_bytes(ETHERNET_BYTES + capabilities.mtu) as u64;
+            bits * 1_000_000_000 / rate.max(1)
+        });
     }
 }
 
@@ -523,6 +531,8 @@ impl Core {
     fn close_due(&mut self, now: u64, ends: &mut impl Ends) -> bool {
         let Moderation { hold_off_ns, gap_ns, gap_jumbo_ns, packets_max } = self.moderation;
         let gap_ns = if self.mtu > ORDINARY_MTU { gap_jumbo_ns } else { gap_ns };
+        // The gap ends when the next packet begins, of which nobody knows until all of it has come.
+        let gap_ns = gap_ns.saturating_add(self.packet_ns);
         let (mut has_closed, mut due) = (false, None);
         let Core { open, counters, .. } = self;
         open.retain(|(number, queue)| {

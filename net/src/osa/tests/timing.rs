@@ -31,6 +31,26 @@ fn buffer_goes_after_the_idle_gap_or_the_hold_off_whichever_is_first() {
 }
 
 #[test]
+fn idle_gap_begins_behind_the_next_packet_of_a_wire_that_is_busy() {
+    let conditions = Conditions { rate: NonZeroU64::new(1_000_000_000), ..Conditions::default() };
+    let mut world = World::new(conditions, Moderation::default());
+    let guest = world.three(&["10.1.0.1"]);
+    let sent = frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 1472));
+    // 12.3 us each, one behind the other.
+    for _ in 0..20 {
+        world.send_from_station(&sent);
+    }
+    for _ in 0..20 * 13 {
+        world.now += US;
+        world.run();
+    }
+    assert_eq!(world.adapter.counters().closed_gap, 0);
+    world.now += 18 * US;
+    world.run();
+    assert_eq!(world.received(guest).len(), 20);
+}
+
+#[test]
 fn full_buffer_goes_at_once_with_as_many_packets_as_fit() {
     let mut world = World::new(Conditions::default(), Moderation::default());
     let guest = world.three(&["10.1.0.1"]);
