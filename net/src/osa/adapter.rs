@@ -364,7 +364,7 @@ impl Adapter {
         }
         let Adapter { wire, core } = self;
         let received = wire.receive(now, RECEIVED_PER_POLL, &mut |offload, frame| {
-            core.from_wire(now, ends, offload, frame);
+            core.take_from_wire(now, ends, offload, frame);
         });
         core.poll_neighbours(now, ends);
         core.send_pending(now, &mut **wire);
@@ -405,7 +405,7 @@ impl Core {
     // Frames that go to devices.
 
     /// Takes a frame from the wire.
-    fn from_wire(&mut self, now: u64, ends: &mut impl Ends, offload: Offload, frame: &[u8]) {
+    fn take_from_wire(&mut self, now: u64, ends: &mut impl Ends, offload: Offload, frame: &[u8]) {
         let (Some(to), Some(from)) = (destination(frame), source(frame)) else {
             return self.drops.add(DropReason::Runt, 1);
         };
@@ -924,9 +924,8 @@ impl Core {
         }
         let is_partial = matches!(piece.offload.checksum, Checksum::Partial { .. });
         let has_segments = piece.offload.segmentation.is_some();
-        let is_done = (self.cuts_segments || !has_segments)
-            && (self.completes_checksums || !is_partial)
-            || has_segments && self.cuts_segments && self.completes_checksums;
+        let is_done =
+            (self.cuts_segments || !has_segments) && (self.completes_checksums || !is_partial);
         if is_done {
             return match wire.send(now, &piece.in_place()) {
                 Ok(()) => Ok(()),

@@ -294,6 +294,7 @@ impl Interface {
     ///
     /// # Errors
     /// [`Over`]: the path has ended, or the adapter breaks the rules.
+    #[expect(clippy::should_implement_trait, reason = "what it finds is valid until the next call")]
     pub fn next(&mut self) -> Result<Option<Offload>, Over> {
         self.found = None;
         loop {

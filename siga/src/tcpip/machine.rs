@@ -86,6 +86,9 @@ pub struct MachineClient {
     pub counters: ClientCounters,
 }
 
+/// What is called with each change of a device.
+type DeviceWatch = Box<dyn FnMut(&DeviceChange) + Send>;
+
 /// A stack that serves the sockets of other guests. One thread at a time serves it, with [`Machine::serve`] or [`Machine::poll`].
 ///
 /// Guests become clients with [`Stack::of_machine`](super::Stack::of_machine); the host says which may.
@@ -102,7 +105,7 @@ pub struct Machine {
     has_news: bool,
     limits: Box<dyn Fn(Name) -> ClientLimits + Send>,
     /// Who is told of changes of devices, if anybody.
-    device_watch: Option<Box<dyn FnMut(&DeviceChange) + Send>>,
+    device_watch: Option<DeviceWatch>,
     /// Guests that are becoming clients.
     accepting: Vec<(Name, Connecting)>,
     /// Guests that wait until they may become clients, of each at most as many as it may have paths. They are no news any more: one that is left
