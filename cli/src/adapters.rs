@@ -142,6 +142,8 @@ fn options(rule: &AdapterRule) -> ServerOptions {
         gap_jumbo_ns: times.gap_jumbo_ns,
         ..Moderation::default()
     };
+    let devices = rule.devices.iter();
+    options.reserved = devices.map(|device| (device.address.addr(), device.member)).collect();
     options
 }
 

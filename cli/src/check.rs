@@ -452,7 +452,8 @@ fn interface_table(machines: &[MachineOutline]) -> Table {
                 device.member.clone(),
                 address.into_iter().flatten().collect::<Vec<_>>().join(", "),
                 "-".to_owned(),
-                device.cpu.map_or("inline".to_owned(), |cpu| format!("processor {cpu}")),
+                // Whatever cpu says: see `siga tcpip serve`.
+                "inline".to_owned(),
             ]);
         }
     }

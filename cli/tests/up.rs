@@ -184,7 +184,8 @@ fn check_prints_what_a_host_would_make_and_fails_on_what_is_not_meant() {
         let output = place.run(arguments);
         (output.status.code(), [text(&output.stdout), text(&output.stderr)])
     };
-    for name in ["two-guests", "resources", "lan", "two-lans", "line-drivers", "osa"] {
+    for name in ["two-guests", "resources", "lan", "two-lans", "line-drivers", "osa", "osa-machine"]
+    {
         let file = format!("{}/../systems/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         let (code, [out, err]) = siga(&["up", "--check", &file]);
         assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");

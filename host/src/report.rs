@@ -50,7 +50,7 @@ pub struct SystemReport {
     /// The LANs, by name.
     #[serde(default)]
     pub lans: Vec<LanReport>,
-    /// The stacks that are at lines alone, by the guests that show them. A stack at a LAN is shown by its member.
+    /// The stacks that are at lines and adapters alone, by the guests that show them. A stack at a LAN is shown by its member.
     #[serde(default)]
     pub stacks: Vec<GuestStackReport>,
     /// The lines that the system file describes, in its order.

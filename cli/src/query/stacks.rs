@@ -7,9 +7,10 @@ use std::time::Duration;
 use comfy_table::Table;
 use host::config::Bytes;
 use host::report::{
-    InterfaceReport, LanReport, LineEndReport, LineReport, MemberReport, SocketReport,
-    StackDriverReport, SystemReport,
+    AdapterReport, InterfaceReport, LanReport, LineEndReport, LineReport, MemberReport,
+    SocketReport, StackDriverReport, SystemReport,
 };
+use host::system::machine::member_name;
 
 use super::lans::passes_from;
 use super::lines::state_of;
@@ -44,7 +45,7 @@ pub fn print_stacks(report: &SystemReport, drivers: &Table) -> Result<(), Outcom
 
 fn overviews(report: &SystemReport) -> Table {
     let heads = [
-        "lan or line",
+        "lan, line or adapter",
         "stack",
         "connections",
         "time-wait",
@@ -58,7 +59,11 @@ fn overviews(report: &SystemReport) -> Table {
     for one in each_stack(report) {
         let pool = &one.stack.pool;
         table.add_row([
-            one.place.to_owned(),
+            match one.member {
+                None => adapter_of(report, one.guest).unwrap_or(one.place),
+                Some(_) => one.place,
+            }
+            .to_owned(),
             one.name().to_owned(),
             one.stack.connections.to_string(),
             one.stack.time_wait.to_string(),
@@ -108,7 +113,7 @@ fn clients(report: &SystemReport) -> Table {
     table
 }
 
-/// An interface of a stack, and the LAN or line that it is at.
+/// An interface of a stack, and the LAN, line or adapter that it is at.
 struct Interface<'a> {
     report: &'a InterfaceReport,
     place: &'a str,
@@ -123,9 +128,19 @@ fn interfaces_of<'a>(report: &'a SystemReport, one: StackOf<'a>) -> Vec<Interfac
     let interface = |interface: &'a InterfaceReport| {
         let address = interface.address.to_string();
         let end = end_at(lines, &address);
+        let number = usize::from(interface.lan);
+        let name = one.stack.machine.as_ref().and_then(|name| name.parse().ok());
+        // The guests of a machine at adapters have the numbers of its interfaces.
+        let guest = match name {
+            Some(name) => member_name(name, number).to_string(),
+            None => one.guest.to_owned(),
+        };
+        let is_first = number == 0;
+        let adapter = adapter_of(report, &guest).filter(|_| is_first || name.is_some());
         // A stack at several LANs is several members.
-        let (place, member) = match (interface.lan, one.member) {
-            (0, Some(_)) => (one.place, one.member),
+        let (place, member) = match (one.member, adapter) {
+            (Some(_), _) if is_first => (one.place, one.member),
+            (_, Some(adapter)) => (adapter, None),
             _ => {
                 let others = lans.iter().filter(|other| other.name != one.place);
                 let line = end.map(|(line, ..)| (line.name.as_str(), None));
@@ -138,7 +153,8 @@ fn interfaces_of<'a>(report: &'a SystemReport, one: StackOf<'a>) -> Vec<Interfac
 }
 
 fn interfaces(report: &SystemReport) -> Table {
-    let heads = ["stack", "lan or line", "VLAN", "address", "MAC", "MTU", "passes on from"];
+    let heads =
+        ["stack", "lan, line or adapter", "VLAN", "address", "MAC", "MTU", "passes on from"];
     let mut table = table(&heads, 5);
     for one in each_stack(report) {
         for Interface { report, place, member, .. } in interfaces_of(report, one) {
@@ -177,7 +193,7 @@ fn ends(report: &SystemReport) -> Table {
 /// The routes: first what each interface reaches directly, then those over gateways.
 fn routes(report: &SystemReport) -> Table {
     let SystemReport { lans, lines, .. } = report;
-    let mut table = table(&["stack", "destination", "over", "lan or line"], 4);
+    let mut table = table(&["stack", "destination", "over", "lan, line or adapter"], 4);
     for one in each_stack(report) {
         let interfaces = interfaces_of(report, one);
         for Interface { place, end, .. } in
@@ -194,7 +210,12 @@ fn routes(report: &SystemReport) -> Table {
             };
             let lan = lan_of(lans.iter().filter(is_own), &via).map(|(lan, _)| lan);
             let place = lan.or_else(|| end_at(lines, &via).map(|(line, ..)| line.name.as_str()));
-            let place = place.filter(|_| route.is_there).unwrap_or("nobody is there");
+            // Which network an adapter is at, and so which of several a gateway is at, the report does not say.
+            let place = match (place, route.is_there) {
+                (_, false) => "nobody is there",
+                (Some(place), true) => place,
+                (None, true) => "-",
+            };
             table.add_row([one.name(), &route.to, &via, place]);
         }
     }
@@ -316,6 +337,13 @@ fn lan_of<'a>(
         lans.flat_map(|lan| lan.members.iter().map(|member| (lan.name.as_str(), member)));
     let found = members.find(|(_, member)| member.addresses.iter().any(|own| own == address));
     found.map(|(lan, member)| (lan, Some(member)))
+}
+
+/// The adapter on which a guest has a device.
+fn adapter_of<'a>(report: &'a SystemReport, guest: &str) -> Option<&'a str> {
+    let has_device =
+        |adapter: &&AdapterReport| adapter.devices.iter().any(|device| device.guest == guest);
+    report.adapters.iter().find(has_device).map(|adapter| adapter.adapter.as_str())
 }
 
 /// A line, one of its ends, and the other.

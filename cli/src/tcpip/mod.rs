@@ -1,5 +1,6 @@
 //! `siga tcpip`: stacks that serve the sockets of other guests.
 
+mod devices;
 mod serve;
 
 use clap::{Args, Subcommand};

@@ -9,6 +9,7 @@ use std::thread;
 
 use clap::Args;
 use host::system::System;
+use host::system::interface::InterfaceRule;
 use host::system::machine::{INTERFACES_MAX, MachineRule, member_name};
 use os::event::Event;
 use os::poller::wait_any;
@@ -18,11 +19,12 @@ use serde::Serialize;
 use siga::error::Problem;
 use siga::line::{LineEnd, LineOptions};
 use siga::tcpip::{
-    ClientLimits, Machine, MachineOptions, Placement, Prefix, Route, Routing, ServiceCounters,
-    StackOptions,
+    ClientLimits, Links, Machine, MachineOptions, Placement, Prefix, Route, Routing,
+    ServiceCounters, StackOptions,
 };
 use siga::{AttachError, Attachment, AttachmentState, Guest, Name, Wait};
 
+use super::devices::{UpDevice, default_route, open_device, say_change};
 use crate::children::Service;
 use crate::lines::medium;
 use crate::member::{UpLine, WaitKind, attach_line, join_at};
@@ -93,6 +95,7 @@ struct Up {
     name: String,
     members: Vec<UpMember>,
     lines: Vec<UpLine>,
+    devices: Vec<UpDevice>,
 }
 
 #[derive(Debug, Serialize)]
@@ -116,6 +119,7 @@ struct Plan {
     options: MachineOptions,
     lans: Vec<PlannedLan>,
     lines: Vec<PlannedLine>,
+    devices: Vec<InterfaceRule>,
     routes: Vec<Route>,
     /// Routes whose gateways are found once the machine is on its LANs.
     to: Vec<WrittenRoute>,
@@ -325,6 +329,7 @@ fn of_words(arguments: &Serve) -> Result<Plan, Outcome> {
     });
     Ok(Plan {
         lines: lines.collect::<Result<_, Outcome>>()?,
+        devices: Vec::new(),
         to: to.clone(),
         socket,
         options: MachineOptions { wait, limits, ..MachineOptions::default() },
@@ -382,12 +387,15 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
     let routes = rule.routes.iter().filter_map(|(to, via)| {
         Some(Route { to: Prefix::of(to.addr(), to.prefix_len())?, via: *via })
     });
+    // Of two routes to one network the first counts: the file's own go first.
+    let gateways = rule.osa.iter().filter_map(|device| default_route(device.gateway?));
     Ok(Plan {
         socket,
         options: MachineOptions { wait, stack, ..MachineOptions::default() },
         lans: lans.collect(),
         lines: lines.collect(),
-        routes: routes.collect(),
+        devices: rule.osa.clone(),
+        routes: routes.chain(gateways).collect(),
         to: Vec::new(),
         processor: rule.processor,
         rule: Some(rule.clone()),
@@ -396,7 +404,7 @@ fn of_file(file: &Path, name: &str, socket: &Socket) -> Result<Plan, Outcome> {
 
 /// Joins the LANs, and begins to be the machine.
 fn begin(name: &str, plan: Plan) -> Result<(Machine, Attachment, Up), Outcome> {
-    let Plan { socket, options, lans, lines, mut routes, to, rule, .. } = plan;
+    let Plan { socket, options, lans, lines, devices, mut routes, to, processor, rule } = plan;
     let name = name.to_owned();
     // First under the machine's own name, so that an error names the machine, not its member TCPIP1.
     let guest = Guest::attach(&socket, &name).map_err(|error| not_attached(&socket, &error))?;
@@ -426,12 +434,27 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Attachment, Up), Outcome> {
         up_lines.push(UpLine::new(guest, &end, &options));
         ends.push(attach_line(&socket, guest, &end, &options)?);
     }
+    let (mut opened, mut up_devices) = (Vec::new(), Vec::new());
+    for device in &devices {
+        up_devices.push(UpDevice::new(device));
+        opened.push(open_device(&socket, device, options.wait)?);
+        // On the processor of the machine it would be inline, too.
+        if device.processor.is_some_and(|number| Some(number) != processor) {
+            say(format_args!(
+                "siga: warning: devices at adapters have no processors of their own: the driver of {} runs inline, on the processor of the machine",
+                device.adapter
+            ));
+        }
+    }
     for written in to {
         routes.push(written.route(&mut joined)?);
     }
     let routing = Routing { routes, ..Routing::default() };
-    let machine = Machine::new(guest, joined, ends, &routing, &options);
-    let mut machine = machine.map_err(Outcome::no)?;
+    let links = Links { lans: joined, lines: ends, devices: opened };
+    let mut machine = Machine::at(guest, links, &routing, &options).map_err(Outcome::no)?;
+    if !devices.is_empty() {
+        machine.watch_devices(move |change| say_change(&devices, change));
+    }
     for (lan, mtu) in mtus {
         machine.set_mtu(lan, mtu).map_err(Outcome::no)?;
     }
@@ -457,7 +480,7 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Attachment, Up), Outcome> {
             }
         });
     }
-    Ok((machine, attachment, Up { name, members, lines: up_lines }))
+    Ok((machine, attachment, Up { name, members, lines: up_lines, devices: up_devices }))
 }
 
 /// Explains why the machine is not attached. If another has its name, says which process that is, where this user may ask.
@@ -484,6 +507,7 @@ fn announce(up: &Up, output: Output) {
         format!("{} on {lan} as {name}", addresses.join(", "))
     };
     let lines = up.lines.iter().map(UpLine::to_string);
-    let places: Vec<String> = up.members.iter().map(member).chain(lines).collect();
+    let devices = up.devices.iter().map(UpDevice::to_string);
+    let places: Vec<String> = up.members.iter().map(member).chain(lines).chain(devices).collect();
     say(format_args!("{} serves sockets: {}", up.name, places.join("; ")));
 }

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Counts;
 
-/// A TCP/IP stack that is at lines alone.
+/// A TCP/IP stack that is at lines and adapters alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct GuestStackReport {
-    /// The guest at its end of the first of the lines.
+    /// The guest at its end of the first of the lines, or with the first device.
     pub guest: String,
     /// The stack.
     pub stack: StackReport,
@@ -152,7 +152,7 @@ impl From<ClientRow> for ClientReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InterfaceReport {
-    /// Which of the stack's LANs and lines it is at, from 0 on. The first LAN, or line if there is no LAN, is the one that shows the stack.
+    /// Which of the LANs, lines and devices of the stack it is, from 0 on. The first LAN, or the first of all if there is no LAN, is the one that shows the stack.
     pub lan: u16,
     /// The VLAN of that LAN, if it is one.
     pub vlan: Option<u16>,

@@ -14,6 +14,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
+use fabric::name::Name;
 use os::storage::LentPart;
 
 use super::buffer::{Broken, Came, Found, NotPut, Over, Room, Walk};
@@ -157,6 +158,8 @@ struct Core {
     moderation: Moderation,
     secret: Secret,
     router: Router,
+    /// Addresses that are kept for one guest each.
+    reserved: HashMap<IpAddr, Name>,
     /// Neighbours, by VLAN: 0 without.
     caches: Vec<(u16, Cache)>,
     /// Devices that have something to send, in turn.
@@ -257,6 +260,7 @@ impl Adapter {
             moderation,
             secret: Secret(secret),
             router: Router::default(),
+            reserved: HashMap::new(),
             caches: Vec::new(),
             rotation: VecDeque::new(),
             open: Vec::new(),
@@ -318,6 +322,12 @@ impl Adapter {
     /// When buffers are handed over, from now on.
     pub fn set_moderation(&mut self, moderation: Moderation) {
         self.core.moderation = moderation;
+    }
+
+    /// Keeps an address for the devices of this guest, from now on: no other device registers it or sends from it. A device that has registered it before
+    /// goes on.
+    pub fn reserve(&mut self, address: IpAddr, guest: Name) {
+        self.core.reserved.insert(address, guest);
     }
 
     /// Returns true if the wire is gone, and another is to be set.
@@ -757,8 +767,10 @@ impl Core {
         if has_tag(start) {
             return Err(DropReason::Vlan);
         }
-        let is_others =
-            |address: IpAddr| self.router.of_address(address).is_some_and(|other| other != number);
+        let is_others = |address: IpAddr| match self.router.of_address(address) {
+            Some(owner) => owner != number,
+            None => self.is_kept_from(device.owner(), address),
+        };
         let says = match u16_at(start, 12) {
             Some(ARP) if found.header.bytes > start.len() => return Err(DropReason::Runt),
             Some(ARP | IPV6) => match parse(start, found.offload.checksum) {
@@ -794,7 +806,9 @@ impl Core {
     ) -> Result<Target, DropReason> {
         let Some((from, to, kind)) = ip_of(start) else { return Err(DropReason::Runt) };
         let owner = self.router.of_address(from);
-        let is_routed = owner.is_none() && self.router.of_others() == Some(number);
+        let is_routed = owner.is_none()
+            && self.router.of_others() == Some(number)
+            && !self.is_kept_from(device.owner(), from);
         if !(device.addresses.contains(&from) || is_routed) {
             return Err(DropReason::Source);
         }
@@ -1167,9 +1181,12 @@ impl Core {
                 (device.layer, device.mac, device.state) = (layer, mac, State::Active);
                 self.router.add(number, layer);
                 for address in device.addresses.clone() {
-                    // Another guest may have taken it while the device was halted.
-                    if !self.router.add_address(address, number, layer) {
+                    // Another guest may have taken it while the device was halted, or it is kept for another since.
+                    if self.is_kept_from(device.owner(), address)
+                        || !self.router.add_address(address, number, layer)
+                    {
                         device.addresses.retain(|one| *one != address);
+                        self.ignore_neighbours(wire, address);
                     }
                 }
                 for group in device.groups.clone() {
@@ -1251,6 +1268,9 @@ impl Core {
         if device.addresses.contains(&address) {
             return Ok(());
         }
+        if self.is_kept_from(device.owner(), address) {
+            return Err(Refused::NotAllowed);
+        }
         if device.addresses.len() >= REGISTERED_MAX {
             return Err(Refused::Full);
         }
@@ -1263,6 +1283,11 @@ impl Core {
         }
         device.addresses.push(address);
         Ok(())
+    }
+
+    /// Returns true if an address is kept for another guest.
+    fn is_kept_from(&self, guest: Name, address: IpAddr) -> bool {
+        self.reserved.get(&address).is_some_and(|owner| *owner != guest)
     }
 
     /// Questions of IPv6 go to a group that follows from the address, and to all nodes.

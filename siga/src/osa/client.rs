@@ -23,6 +23,7 @@ use os::poller::Sleeper;
 use os::processor::now_ns;
 use os::words::Words;
 
+use super::changes::Changes;
 use super::connecting::Connecting;
 use super::waits::AtGuest;
 use crate::guest::Guest;
@@ -176,6 +177,7 @@ pub struct Osa {
     /// Keeps the path in the host's accounts.
     pub(super) membership: Option<std::sync::Arc<crate::link::Membership>>,
     refused: Vec<(Request, Refused)>,
+    pub(super) changes: Changes,
     /// The doorbells are to be drained before anything is looked at.
     has_slept: bool,
     words: Words,
@@ -257,6 +259,7 @@ impl Osa {
             why: "it was not asked yet".to_owned(),
             membership: None,
             refused: Vec::new(),
+            changes: Changes::default(),
             has_slept: false,
             words,
             lending,
@@ -498,6 +501,10 @@ impl Osa {
             && let Some(news) = device.interface.take_news()
         {
             has_worked = true;
+            self.changes.note();
+            if let News::Answer(request, done) = news {
+                self.changes.answered(request, done);
+            }
             match news {
                 News::Answer(request, Err(why)) if self.refused.len() < REFUSALS_MAX => {
                     self.why = format!("it refuses {request:?}: {why}");
@@ -526,6 +533,7 @@ impl Osa {
         }
         self.membership = None;
         self.connecting.lost(now);
+        self.changes.note();
     }
 
     /// The path is there.
@@ -535,6 +543,7 @@ impl Osa {
             return self.connecting.lost(now);
         };
         self.device = Some(key);
+        self.changes.begin();
         let (layer, mac, registered) =
             (self.options.layer, self.options.mac, self.registered.clone());
         if let Some(device) = self.at_guest() {

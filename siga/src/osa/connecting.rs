@@ -32,6 +32,11 @@ impl Connecting {
         self.asked.is_some() || self.delay_ns <= RETRY_NS_MIN
     }
 
+    /// Returns true if the adapter was asked in vain for a second at least.
+    pub(super) fn is_in_vain(&self) -> bool {
+        self.delay_ns >= RETRY_NS_MAX
+    }
+
     /// There is no path: another is asked for after a while.
     pub(super) fn lost(&mut self, now: u64) {
         self.asked = None;
@@ -96,5 +101,6 @@ impl Osa {
             error => error.to_string(),
         };
         self.connecting.lost(now);
+        self.changes.note();
     }
 }

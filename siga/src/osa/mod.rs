@@ -17,11 +17,13 @@
 //!
 //! `docs/design/osa.md` has the reasons.
 
+mod changes;
 mod client;
 mod connecting;
 mod server;
 mod waits;
 
+pub use changes::OsaChange;
 pub use client::{OpenOsaError, Osa, OsaOptions, OsaState};
 pub use net::osa::adapter::{Counters, Moderation};
 pub use net::osa::buffer::QueueCounters;

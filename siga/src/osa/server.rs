@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -60,6 +61,8 @@ pub struct ServerOptions {
     pub buffers_max: usize,
     /// Who may have devices. Empty: whoever may connect to the guest that serves the adapter.
     pub guests: Vec<Name>,
+    /// Addresses that are kept for the devices of one guest each. Others are refused them.
+    pub reserved: Vec<(IpAddr, Name)>,
 }
 
 impl Default for ServerOptions {
@@ -69,6 +72,7 @@ impl Default for ServerOptions {
             moderation: Moderation::default(),
             buffers_max: 64,
             guests: Vec::new(),
+            reserved: Vec::new(),
         }
     }
 }
@@ -204,7 +208,7 @@ pub struct DeviceReport {
     /// Its MAC address.
     pub mac: net::lan::frame::Mac,
     /// Its addresses of IP.
-    pub addresses: Vec<std::net::IpAddr>,
+    pub addresses: Vec<IpAddr>,
     /// What was counted of the queues that the guest reads.
     pub inputs: Vec<QueueCounters>,
     /// What was counted of the queues that it writes.
@@ -258,12 +262,16 @@ impl Server {
         let guest = waiter.add(Party::Guest(Box::new(guest)))?;
         let mut secret = [0; 16];
         os::random::fill(&mut secret)?;
+        let mut adapter = Adapter::new(wire, options.moderation, secret);
+        for (address, guest) in &options.reserved {
+            adapter.reserve(*address, *guest);
+        }
         let mut server = Server {
             guard: ForkGuard::here(),
             waiter,
             guest,
             medium: None,
-            adapter: Adapter::new(wire, options.moderation, secret),
+            adapter,
             devices: Vec::new(),
             numbers: BTreeMap::new(),
             options: options.clone(),

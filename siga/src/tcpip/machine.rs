@@ -27,6 +27,7 @@ use os::processor::{allowed, now_ns};
 use self::sockets::Sockets;
 pub use self::sockets::{MachineListener, MachineStream};
 use self::turns::{Asked, Begun, LOOKS_PER_POLL, TURNS_NS_MAX, TURNS_PER_POLL, Turns};
+use super::devices::DeviceChange;
 use super::driver::{Placement, StackDriver};
 use super::lans::{Lans, LansSleeper, Links, Rang};
 use super::own::Own;
@@ -86,6 +87,9 @@ pub struct MachineClient {
     pub counters: ClientCounters,
 }
 
+/// What is called with each change of a device.
+type DeviceWatch = Box<dyn FnMut(&DeviceChange) + Send>;
+
 /// A stack that serves the sockets of other guests. One thread at a time serves it, with [`Machine::serve`] or [`Machine::poll`].
 ///
 /// Guests become clients with [`Stack::of_machine`](super::Stack::of_machine); the host says which may.
@@ -101,6 +105,8 @@ pub struct Machine {
     /// Set if something was done outside of a poll.
     has_news: bool,
     limits: Box<dyn Fn(Name) -> ClientLimits + Send>,
+    /// Who is told of changes of devices, if anybody.
+    device_watch: Option<DeviceWatch>,
     /// Guests that are becoming clients.
     accepting: Vec<(Name, Connecting)>,
     /// Guests that wait until they may become clients, of each at most as many as it may have paths. They are no news any more: one that is left
@@ -371,6 +377,7 @@ impl Machine {
             sockets,
             has_news: false,
             limits: Box::new(move |_| limits),
+            device_watch: None,
             accepting: Vec::new(),
             waiting: VecDeque::new(),
             keys: Vec::new(),
@@ -454,6 +461,11 @@ impl Machine {
     /// Sets what guests may have from when they become clients: in place of [`MachineOptions::limits`], which are the same for all.
     pub fn set_limits(&mut self, limits: impl Fn(Name) -> ClientLimits + Send + 'static) {
         self.limits = Box::new(limits);
+    }
+
+    /// Has `watch` told of each change of a device at an adapter from now on. It is called by the thread that serves the machine, which waits for it.
+    pub fn watch_devices(&mut self, watch: impl FnMut(&DeviceChange) + Send + 'static) {
+        self.device_watch = Some(Box::new(watch));
     }
 
     /// The clients that there are.
@@ -595,7 +607,15 @@ impl Machine {
         if now >= self.shown_ns + SHOWN_NS {
             self.show_clients(&own, now);
         }
+        let changes = match self.device_watch {
+            Some(_) => own.device_changes(),
+            None => Vec::new(),
+        };
         self.put_back(own);
+        // With the stack back where it belongs: a panic there is not one of the stack.
+        if let Some(watch) = &mut self.device_watch {
+            changes.iter().for_each(watch);
+        }
         self.listen_anew();
         Ok(found | given | worked?.has_worked | pushed.has_worked)
     }

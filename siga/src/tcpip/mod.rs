@@ -36,6 +36,7 @@
 pub(crate) mod asynchronous;
 mod client;
 mod core;
+mod devices;
 mod driver;
 mod engine;
 mod failure;
@@ -55,6 +56,7 @@ mod udp;
 mod waiting;
 mod ways;
 
+pub use devices::DeviceChange;
 pub use driver::{DriverCounters, Placement, StackDriver};
 pub use lans::Links;
 pub use machine::{

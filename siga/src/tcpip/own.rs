@@ -436,6 +436,11 @@ impl Own {
             set_mtu(net, number, limited(osa.mtu(), mtus.get(&number)));
         }
         let mut refused = HashMap::new();
+        for (_, osa) in lans.osas() {
+            let why = |why| format!("{} refuses it: {why}", osa.adapter());
+            let addresses = osa.refused_addresses().iter();
+            refused.extend(addresses.map(|(address, refused)| (*address, why(refused))));
+        }
         for (number, lan) in lans.iter_mut() {
             set_mtu(net, number, limited(lan.mtu() as usize, mtus.get(&number)));
             if let Some((addresses, why)) = lan.lost() {

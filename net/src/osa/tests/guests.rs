@@ -175,3 +175,48 @@ fn device_that_is_gone_leaves_its_addresses_to_others() {
     assert!(world.guests[one].next_packet().is_err());
     assert_eq!(world.guests[one].state(), End::Over(None));
 }
+
+#[test]
+fn address_that_is_kept_for_a_guest_is_no_others() {
+    let mut world = World::plain();
+    let owner = world.add(Layer::Three, 1);
+    assert_eq!(world.ask(owner, Request::Activate(Layer::Three, None)), Ok(()));
+    let other = world.three(&["10.1.0.3"]);
+    let mac = Mac([2, 0, 0, 0, 0xc, 1]);
+    let layer_2 = world.two(mac);
+    world.adapter.reserve(ip("10.1.0.1"), "GUEST0".parse().unwrap());
+    for guest in [other, layer_2] {
+        let asked = world.ask(guest, Request::AddAddress(ip("10.1.0.1")));
+        assert_eq!(asked, Err(Refused::NotAllowed));
+    }
+    // Nor do others send from it while its guest has not registered it: not even the router, or in layer 2.
+    assert_eq!(world.ask(other, Request::Route(Router::Primary)), Ok(()));
+    world.at_station();
+    world.send(other, &packet("10.1.0.1", "224.0.0.1", 60), "224.0.0.1");
+    let (kept, station) = ([10, 1, 0, 1].into(), ([10, 1, 0, 2].into(), STATION));
+    world.send_frame(layer_2, &frame(STATION, mac, &packet("10.1.0.1", "10.1.0.2", 60)));
+    assert_eq!(world.drops(DropReason::Source), 2);
+    world.send_frame(layer_2, &arp(REPLY, (kept, mac), station, STATION));
+    assert_eq!(world.drops(DropReason::Forged), 1);
+    assert_eq!(world.at_station().len(), 0);
+    // Of other addresses the router may send.
+    world.send(other, &packet("10.9.0.1", "224.0.0.1", 60), "224.0.0.1");
+    assert_eq!(world.at_station().len(), 1);
+    assert_eq!(world.ask(owner, Request::AddAddress(ip("10.1.0.1"))), Ok(()));
+    world.send(owner, &packet("10.1.0.1", "224.0.0.1", 60), "224.0.0.1");
+    assert_eq!(world.at_station().len(), 2, "the announcement, and the packet");
+}
+
+#[test]
+fn address_that_is_kept_for_another_since_a_halt_is_lost() {
+    let mut world = World::plain();
+    let guest = world.three(&["10.1.0.1"]);
+    // A device that has it goes on.
+    world.adapter.reserve(ip("10.1.0.1"), "OWNER".parse().unwrap());
+    let sent = frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 60));
+    world.send_from_station(&sent);
+    assert_eq!(world.received(guest), [sent]);
+    assert_eq!(world.ask(guest, Request::Halt), Ok(()));
+    assert_eq!(world.ask(guest, Request::Activate(Layer::Three, None)), Ok(()));
+    assert_eq!(world.ask(guest, Request::AddAddress(ip("10.1.0.1"))), Err(Refused::NotAllowed));
+}
