@@ -12,7 +12,7 @@ use lab::library;
 use lab::record::Tables;
 
 /// A page of a quick run may be so long, in bytes.
-const PAGE_BYTES_MAX: usize = 1_000_000;
+const PAGE_BYTES_MAX: usize = 1_250_000;
 
 /// Windows that the page has to fit, in pixels.
 const WIDTHS: [u32; 7] = [360, 480, 768, 900, 1280, 1920, 2560];

@@ -216,7 +216,7 @@ fn what_cannot_be_is_named() {
     let red = || join(&host, "RED", "hs0", Address::Chosen, Wait::Block);
     assert_eq!(
         with(vec![], vec![]),
-        (ErrorKind::InvalidInput, "0 LANs and lines: a stack is at 1 to 8".into())
+        (ErrorKind::InvalidInput, "0 LANs, lines and devices: a stack is at 1 to 9".into())
     );
     let cases = [
         (vlan(1, 7, "10.1.7.0/24"), ErrorKind::InvalidInput, "VLAN 7: there is no LAN 1"),

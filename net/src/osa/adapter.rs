@@ -18,7 +18,7 @@ use fabric::name::Name;
 use os::storage::LentPart;
 
 use super::buffer::{Broken, Came, Found, NotPut, Over, Room, Walk};
-use super::control::{Port, Refused, Request, Stopped, What};
+use super::control::{Port, Refused, Request, Router as Role, Stopped, What};
 use super::device::{Device, DropReason, Drops, REGISTERED_MAX, State};
 use super::packet::{Cast, FRAME_BYTES_MAX, Header, Layer};
 use super::router::{Router, group_mac};
@@ -38,7 +38,10 @@ use crate::wire::wire_bytes;
 const RECEIVED_PER_POLL: usize = 64;
 
 /// Bytes that a device sends in its turn: half a buffer.
-const QUANTUM_BYTES: usize = 32 << 10;
+const QUANTUM_BYTES: i64 = 32 << 10;
+
+/// Bytes that a buffer costs beside its packets.
+const BUFFER_COST_BYTES: i64 = 64;
 
 /// Turns of devices in one poll.
 const TURNS_PER_POLL: usize = 16;
@@ -64,6 +67,7 @@ const RETRY_NS: u64 = 1_000_000;
 const ARP: u16 = 0x0806;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
+const ICMPV6: u8 = 58;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 
@@ -181,6 +185,7 @@ struct Core {
     /// How long the longest packet is on the wire.
     packet_ns: u64,
     is_up: bool,
+    is_gone: bool,
     /// Set since the wire was full in this poll.
     is_full: bool,
     /// When to try again since it was full.
@@ -228,6 +233,8 @@ enum Target {
     Wire(Mac),
     /// To a group, or to all.
     Group(Mac),
+    /// To the adapter itself.
+    Port,
     /// To this neighbour, wherever it is.
     Neighbour(IpAddr),
 }
@@ -244,6 +251,30 @@ fn ip_of(frame: &[u8]) -> Option<(IpAddr, IpAddr, u16)> {
         4 if ip.len() >= IPV4_BYTES => Some((v4(12)?, v4(16)?, IPV4)),
         6 if ip.len() >= IPV6_BYTES => Some((v6(8)?, v6(24)?, IPV6)),
         _ => None,
+    }
+}
+
+/// Returns true if a packet of IPv6 asks or says where neighbours and routers are (RFC 4861), or if its headers go on beyond what is at hand, so that it
+/// might.
+fn says_of_neighbours(start: &[u8]) -> bool {
+    let Some(ip) =
+        start.get(ETHERNET_BYTES..).filter(|ip| ip.first().is_some_and(|first| first >> 4 == 6))
+    else {
+        return false;
+    };
+    let (Some(mut next), mut at) = (ip.get(6).copied(), IPV6_BYTES) else { return false };
+    loop {
+        let Some(header) = ip.get(at..) else { return true };
+        match (next, header) {
+            // Hop by hop, routing, destination.
+            (0 | 43 | 60, [following, units, ..]) => {
+                next = *following;
+                at += 8 * (usize::from(*units) + 1);
+            }
+            (0 | 43 | 60, _) => return true,
+            (ICMPV6, [kind, ..]) => return (133..=137).contains(kind),
+            _ => return false,
+        }
     }
 }
 
@@ -275,6 +306,7 @@ impl Adapter {
             rate: None,
             packet_ns: 0,
             is_up: true,
+            is_gone: false,
             is_full: false,
             full_due: None,
             at_wire: HashMap::new(),
@@ -299,6 +331,7 @@ impl Adapter {
             taken = taken.and(self.wire.add_address(*mac));
         }
         self.core.is_up = self.wire.look().0 == Carrier::Up;
+        self.core.is_gone = false;
         self.take_capabilities();
         self.core.tell_port(ends);
         taken
@@ -330,9 +363,9 @@ impl Adapter {
         self.core.reserved.insert(address, guest);
     }
 
-    /// Returns true if the wire is gone, and another is to be set.
-    pub fn is_gone(&mut self) -> bool {
-        self.wire.look().0 == Carrier::Gone
+    /// Returns true if the wire was gone when it was looked at last, and another is to be set.
+    pub fn is_gone(&self) -> bool {
+        self.core.is_gone
     }
 
     /// A device may have something to send: it has its turn in the next poll.
@@ -386,13 +419,14 @@ impl Adapter {
             0
         });
         Worked {
-            has_more: received == RECEIVED_PER_POLL || has_sent && !core.is_full,
+            has_more: received == RECEIVED_PER_POLL || !core.rotation.is_empty() && !core.is_full,
             has_worked: received > 0 || has_sent || has_closed,
         }
     }
 
     fn look(&mut self, ends: &mut impl Ends) {
         let (carrier, has_changed) = self.wire.look();
+        self.core.is_gone = carrier == Carrier::Gone;
         let is_up = carrier == Carrier::Up;
         if has_changed || is_up != self.core.is_up {
             self.core.is_up = is_up;
@@ -435,7 +469,7 @@ impl Core {
         let piece = Piece { offload, start: frame, rest: None };
         let is_of_neighbours = self.hear(now, ends, &piece);
         let delivered = match to.is_group() {
-            true => self.deliver_to_group(now, ends, to, None, &piece),
+            true => self.deliver_to_group(now, ends, to, None, &piece) > 0,
             false => match self.find(to, frame) {
                 Some(device) => {
                     self.deliver(now, ends, device, &piece);
@@ -458,7 +492,7 @@ impl Core {
         self.router.of_packet(address)
     }
 
-    /// Gives a frame to all devices that want it, but for the one that has sent it. Returns true if there were any.
+    /// Gives a frame to all devices that want it, but for the one that has sent it. Returns how many there were.
     fn deliver_to_group(
         &mut self,
         now: u64,
@@ -466,7 +500,7 @@ impl Core {
         to: Mac,
         from: Option<usize>,
         piece: &Piece<'_>,
-    ) -> bool {
+    ) -> usize {
         let kind = u16_at(piece.start, 12);
         let mut targets: Vec<usize> = match to == Mac::BROADCAST {
             // The adapter answers for devices of layer 3: they get packets of IP alone.
@@ -482,7 +516,7 @@ impl Core {
         for device in &targets {
             self.deliver(now, ends, *device, piece);
         }
-        !targets.is_empty()
+        targets.len()
     }
 
     /// Puts a frame into an input queue of a device.
@@ -587,14 +621,20 @@ impl Core {
     /// Serves devices in turn. Returns true if anything has gone.
     fn serve(&mut self, now: u64, ends: &mut impl Ends, wire: &mut dyn Wire) -> bool {
         let (mut has_sent, mut blocked) = (false, Vec::new());
-        for _ in 0..self.rotation.len().min(TURNS_PER_POLL) {
+        let mut turns = 0;
+        for _ in 0..self.rotation.len() {
+            // Those that wait for the wire keep nobody from what does not need it.
+            if turns == TURNS_PER_POLL {
+                break;
+            }
             let Some(number) = self.rotation.pop_front() else { break };
             match self.serve_device(now, ends, wire, number, &mut has_sent) {
                 Some(Full) => blocked.push(number),
                 None => {
+                    turns += 1;
                     let Some(device) = ends.device(number) else { continue };
                     device.is_waiting = false;
-                    if device.has_output() {
+                    if device.has_output() && !device.is_over() {
                         self.wait_for_turn(number, device);
                     }
                 }
@@ -618,21 +658,25 @@ impl Core {
     ) -> Option<Full> {
         let device = ends.device(number)?;
         device.tell_rest();
-        if device.deficit == 0 {
-            device.deficit = QUANTUM_BYTES;
+        if device.deficit <= 0 {
+            device.deficit += QUANTUM_BYTES;
         }
         let mut start = [0; START_BYTES];
         loop {
             let device = ends.device(number)?;
-            if device.deficit == 0 {
+            if device.deficit <= 0 {
                 return None;
             }
             let (queue, mut walk) = match next_walk(device) {
-                Ok(Some(Next::Packets(queue, walk))) => (queue, walk),
+                Ok(Some(Next::Packets(queue, walk))) => {
+                    // A buffer costs something, however little is in it.
+                    device.deficit -= BUFFER_COST_BYTES;
+                    (queue, walk)
+                }
                 Ok(Some(Next::Control(record))) => {
                     *has_sent = true;
                     // It costs as much as a packet.
-                    device.deficit = device.deficit.saturating_sub(ORDINARY_MTU);
+                    device.deficit -= ORDINARY_MTU as i64;
                     let What::Request(request) = record.what else {
                         self.stop(number, device, Stopped::State, wire);
                         return None;
@@ -641,10 +685,12 @@ impl Core {
                     continue;
                 }
                 Ok(None) => {
-                    device.deficit = 0;
+                    // What was taken too much is kept in mind.
+                    device.deficit = device.deficit.min(0);
                     return None;
                 }
                 Err(Over::Severed(_)) => {
+                    *has_sent = true;
                     device.is_over = true;
                     return None;
                 }
@@ -698,27 +744,35 @@ impl Core {
                 Ok(found) => found,
                 Err(_) => {
                     device.drops.add(DropReason::Offload, 1);
-                    device.deficit = device.deficit.saturating_sub(START_BYTES);
+                    device.deficit -= START_BYTES as i64;
                     continue;
                 }
             };
             let bytes = found.header.bytes;
+            let mut copies = 1;
             match self.admit(device, number, &found, &mut start[..found.start_bytes]) {
                 Err(reason) => device.drops.add(reason, 1),
                 Ok(target) => {
                     let rest = walk.rest(&found);
                     let piece =
                         Piece { offload: found.offload, start: &start[..found.start_bytes], rest };
-                    if self.forward(now, ends, wire, number, target, &piece).is_err() {
-                        walk.rewind(before);
-                        return Ended::Full;
+                    match self.forward(now, ends, wire, number, target, &piece) {
+                        Ok(made) => copies = made,
+                        Err(Full) => {
+                            walk.rewind(before);
+                            return Ended::Full;
+                        }
                     }
                 }
             }
             let Some(device) = ends.device(number) else { return Ended::Over };
             device.outputs[queue].count(&found.header);
-            device.deficit = device.deficit.saturating_sub(bytes);
-            if device.deficit == 0 {
+            // Each segment has headers of its own on the wire, and each copy is made here.
+            let segments = found.offload.segments(bytes).saturating_sub(1);
+            let headers = found.offload.segmentation.map_or(0, |of| usize::from(of.header_bytes));
+            let cost = (bytes + segments * (headers + wire_bytes(0))) * copies.max(1);
+            device.deficit -= cost as i64;
+            if device.deficit <= 0 {
                 return if walk.is_over() { Ended::Over } else { Ended::Turn };
             }
         }
@@ -740,6 +794,14 @@ impl Core {
             return Err(DropReason::Offload);
         }
         if header.bytes > ETHERNET_BYTES + self.mtu && offload.segmentation.is_none() {
+            return Err(DropReason::Long);
+        }
+        let is_long = offload.segmentation.is_some_and(|segmentation| {
+            let bytes =
+                usize::from(segmentation.header_bytes) + usize::from(segmentation.segment_bytes);
+            bytes > ETHERNET_BYTES + self.mtu
+        });
+        if is_long {
             return Err(DropReason::Long);
         }
         if !device.takes_vlan(offload.vlan) {
@@ -774,6 +836,8 @@ impl Core {
         let says = match u16_at(start, 12) {
             Some(ARP) if found.header.bytes > start.len() => return Err(DropReason::Runt),
             Some(ARP | IPV6) => match parse(start, found.offload.checksum) {
+                // Behind other headers it is no message of neighbours (RFC 6980), but some kernels take it for one.
+                Ok(None) if says_of_neighbours(start) => return Err(DropReason::Forged),
                 Ok(says) => says.and_then(|message| message.about),
                 // What cannot be read may be read otherwise by others.
                 Err(_) => return Err(DropReason::Forged),
@@ -791,6 +855,7 @@ impl Core {
         Ok(match self.find(to, start) {
             _ if to.is_group() => Target::Group(to),
             Some(device) => Target::Device(device),
+            None if to == self.mac && u16_at(start, 12) == Some(ARP) => Target::Port,
             // To nobody's address of a device of layer 3.
             None if to == self.mac => return Err(DropReason::NoDevice),
             None => Target::Wire(to),
@@ -811,6 +876,10 @@ impl Core {
             && !self.is_kept_from(device.owner(), from);
         if !(device.addresses.contains(&from) || is_routed) {
             return Err(DropReason::Source);
+        }
+        // The adapter finds and answers neighbours: nobody else speaks of them in layer 3.
+        if says_of_neighbours(start) {
+            return Err(DropReason::Forged);
         }
         let next_hop = found.header.next_hop.unwrap_or(to);
         if next_hop.is_ipv4() != to.is_ipv4() {
@@ -834,7 +903,7 @@ impl Core {
         })
     }
 
-    /// Has a packet go where it is to go.
+    /// Has a packet go where it is to go. Returns how many copies were made of it.
     fn forward(
         &mut self,
         now: u64,
@@ -843,12 +912,12 @@ impl Core {
         number: usize,
         target: Target,
         piece: &Piece<'_>,
-    ) -> Result<(), Full> {
+    ) -> Result<usize, Full> {
         match target {
             Target::Device(to) => {
                 self.counters.frames_between += 1;
                 self.counters.bytes_between += piece.bytes() as u64;
-                let Some(device) = ends.device(to) else { return Ok(()) };
+                let Some(device) = ends.device(to) else { return Ok(1) };
                 // In layer 3 nobody has put the address of the other in front yet.
                 let mac = device.mac;
                 let (mut start, bytes) = ([0; START_BYTES], piece.start.len());
@@ -857,16 +926,20 @@ impl Core {
                 let piece = Piece { start: &start[..bytes], ..*piece };
                 self.deliver(now, ends, to, &piece);
                 self.hear_of_guest(now, ends, &piece);
-                Ok(())
+                Ok(1)
             }
-            Target::Wire(_) => self.send(now, wire, piece),
+            Target::Port => {
+                self.hear_of_guest(now, ends, piece);
+                Ok(1)
+            }
+            Target::Wire(_) => self.send(now, wire, piece).map(|()| 1),
             Target::Group(to) => {
                 self.send(now, wire, piece)?;
-                self.deliver_to_group(now, ends, to, Some(number), piece);
+                let copies = self.deliver_to_group(now, ends, to, Some(number), piece);
                 self.hear_of_guest(now, ends, piece);
-                Ok(())
+                Ok(1 + copies)
             }
-            Target::Neighbour(to) => self.resolve(now, ends, wire, to, piece),
+            Target::Neighbour(to) => self.resolve(now, ends, wire, to, piece).map(|()| 1),
         }
     }
 
@@ -893,7 +966,7 @@ impl Core {
             return Ok(());
         }
         let vlan = piece.offload.vlan;
-        let found = self.cache(vlan).find(now, to, Sender::Own);
+        let found = self.cache(vlan).find(now, to, Sender::Stranger);
         match found {
             At::At(mac) => {
                 let (mut start, bytes) = ([0; START_BYTES], piece.start.len());
@@ -1022,7 +1095,9 @@ impl Core {
         to: IpAddr,
         at: Option<Mac>,
     ) {
-        let Some(own) = self.router.nearest(to) else { return };
+        let is_fit =
+            |device| ends.device(device).is_some_and(|device: &mut Device| device.takes_vlan(vlan));
+        let Some(own) = self.router.nearest(to, is_fit) else { return };
         let Some(frame) = question((own, self.mac), to, at) else { return };
         self.counters.asked += 1;
         let offload = Offload { vlan, ..Offload::NONE };
@@ -1067,6 +1142,11 @@ impl Core {
         }
         let Some((address, mac)) = about else { return true };
         let is_answer = matches!(message.kind, Kind::Answer(_));
+        // Nobody here has asked in a VLAN without a cache.
+        let has_cache = self.caches.iter().any(|(of, _)| *of == vlan.unwrap_or(0) & 0x0fff);
+        if !is_ours && !has_cache {
+            return true;
+        }
         let cache = self.cache(vlan);
         let heard = match is_ours {
             true => cache.learn(now, address, mac),
@@ -1155,9 +1235,12 @@ impl Core {
         number: usize,
         request: Request,
     ) -> Result<(), Refused> {
+        if matches!(device.state, State::Stopped(_)) {
+            return Err(Refused::State);
+        }
         match request {
             Request::Activate(layer, mac) => {
-                if device.is_active() || matches!(device.state, State::Stopped(_)) {
+                if device.is_active() {
                     return Err(Refused::State);
                 }
                 let mac = match (layer, mac) {
@@ -1167,7 +1250,9 @@ impl Core {
                     (Layer::Two, None) => self.made_mac(device),
                 };
                 if layer == Layer::Two {
-                    if mac.is_group() || mac.0 == [0; 6] || mac == self.mac {
+                    // A station that guests know on the wire keeps its address.
+                    let is_station = self.caches.iter().any(|(_, cache)| cache.has_station(mac));
+                    if mac.is_group() || mac.0 == [0; 6] || mac == self.mac || is_station {
                         return Err(Refused::Unfit);
                     }
                     if !self.router.add_mac(mac, number) {
@@ -1216,7 +1301,7 @@ impl Core {
                     self.leave_group(device, wire, number, group);
                 } else if device.addresses.contains(&address) {
                     device.addresses.retain(|one| *one != address);
-                    self.router.remove_address(address);
+                    self.router.remove_address(address, number);
                     self.ignore_neighbours(wire, address);
                 }
                 Ok(())
@@ -1244,6 +1329,9 @@ impl Core {
             Request::RemoveVlan(vlan) => {
                 device.vlans.retain(|one| *one != vlan);
                 Ok(())
+            }
+            Request::Route(role) if role != Role::None && !device.is_active() => {
+                Err(Refused::State)
             }
             Request::Route(role) => match self.router.set_role(number, role) {
                 true => Ok(()),
@@ -1278,7 +1366,7 @@ impl Core {
             return Err(Refused::Taken);
         }
         if self.listen_neighbours(wire, address).is_err() {
-            self.router.remove_address(address);
+            self.router.remove_address(address, number);
             return Err(Refused::Wire);
         }
         device.addresses.push(address);

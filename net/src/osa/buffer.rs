@@ -141,7 +141,7 @@ impl Writing {
 
     /// Claims a new buffer with room for so many bytes.
     fn open(&mut self, now: u64, bytes: usize) -> Result<(), NotPut> {
-        if !self.has_buffer() {
+        if !self.has_room() {
             self.counters.exhausted += 1;
             return Err(NotPut::Exhausted);
         }
@@ -158,7 +158,7 @@ impl Writing {
     }
 
     /// Returns true if another buffer may be on its way.
-    fn has_buffer(&mut self) -> bool {
+    pub fn has_room(&mut self) -> bool {
         // What came back is collected if the count says that nothing has.
         self.buffers_out() < self.buffers_max || self.look() < self.buffers_max
     }

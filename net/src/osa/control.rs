@@ -52,7 +52,7 @@ pub enum What {
 pub enum Request {
     /// ACTIVATE QUEUES: packets go and come from now on. In layer 2 with this MAC address; without one the adapter makes one.
     Activate(Layer, Option<Mac>),
-    /// HALT SUBCHANNEL: packets that are in buffers still go, no others come.
+    /// HALT SUBCHANNEL: nothing goes or comes any more, packets in buffers included. Addresses are there again after the next [`Request::Activate`].
     Halt,
     /// CLEAR SUBCHANNEL: packets that are in buffers are dropped, and addresses are forgotten.
     Clear,

@@ -123,7 +123,7 @@ pub struct Device {
     pub(super) groups: Vec<Mac>,
     pub(super) vlans: Vec<u16>,
     /// Bytes that it may send in its turn.
-    pub(super) deficit: usize,
+    pub(super) deficit: i64,
     /// Buffers of each output queue that go in this round still.
     pub(super) credits: [u32; OUTPUTS_MAX],
     /// Set while it waits for its turn.

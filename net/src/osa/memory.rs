@@ -157,6 +157,7 @@ impl Wire for MemoryWire {
         frames_max: usize,
         take: &mut dyn FnMut(Offload, &[u8]),
     ) -> io::Result<usize> {
+        self.retry = self.retry.filter(|retry| *retry > now);
         self.receives.event.clear();
         // SeqCst: with `Lane::ring`. What was put before is seen in the lock.
         self.receives.is_awaited.store(true, Ordering::SeqCst);

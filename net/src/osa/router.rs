@@ -76,8 +76,11 @@ impl Router {
         is_own
     }
 
-    pub(super) fn remove_address(&mut self, address: IpAddr) {
-        self.addresses.remove(&address);
+    /// Frees an address, if it is this device's.
+    pub(super) fn remove_address(&mut self, address: IpAddr, device: usize) {
+        if self.addresses.get(&address).is_some_and(|(owner, _)| *owner == device) {
+            self.addresses.remove(&address);
+        }
     }
 
     pub(super) fn add_to_group(&mut self, group: Mac, device: usize) {
@@ -157,14 +160,22 @@ impl Router {
         }
     }
 
-    /// The registered address of the same family that has the most leading bits with this one: whoever asks for the other asks from there.
-    pub(super) fn nearest(&self, to: IpAddr) -> Option<IpAddr> {
+    /// The address of the same family, of an active device of layer 3 that is fit, that has the most leading bits with this one: whoever asks for the
+    /// other asks from there.
+    pub(super) fn nearest(
+        &self,
+        to: IpAddr,
+        mut is_fit: impl FnMut(usize) -> bool,
+    ) -> Option<IpAddr> {
         let common = |address: &IpAddr| match (address, to) {
             (IpAddr::V4(a), IpAddr::V4(b)) => Some((a.to_bits() ^ b.to_bits()).leading_zeros()),
             (IpAddr::V6(a), IpAddr::V6(b)) => Some((a.to_bits() ^ b.to_bits()).leading_zeros()),
             _ => None,
         };
-        let found = self.addresses.keys().filter_map(|address| Some((common(address)?, *address)));
+        let found = self.addresses.iter().filter_map(|(address, (device, layer))| {
+            let is_asker = *layer == Layer::Three && self.three.contains(device) && is_fit(*device);
+            Some((common(address)?, *address)).filter(|_| is_asker)
+        });
         found.max().map(|(_, address)| address)
     }
 }
@@ -221,7 +232,10 @@ mod tests {
         for address in ["10.1.0.1", "10.2.0.1", "fd00::1"] {
             router.add_address(ip(address), 0, Layer::Three);
         }
-        assert_eq!(router.nearest(ip("10.2.0.9")), Some(ip("10.2.0.1")));
-        assert_eq!(router.nearest(ip("fd00::9")), Some(ip("fd00::1")));
+        router.add_address(ip("10.2.0.8"), 1, Layer::Two);
+        router.add(0, Layer::Three);
+        router.add(1, Layer::Two);
+        assert_eq!(router.nearest(ip("10.2.0.9"), |_| true), Some(ip("10.2.0.1")));
+        assert_eq!(router.nearest(ip("fd00::9"), |_| true), Some(ip("fd00::1")));
     }
 }

@@ -76,7 +76,10 @@ impl Wire for TapWire {
         self.frames.send(&self.tap, &self.medium, now, frame)
     }
 
-    fn flush(&mut self, _now: u64) {}
+    fn flush(&mut self, now: u64) {
+        // Whoever is still refused sets it again.
+        self.frames.due = self.frames.due.filter(|due| *due > now);
+    }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.tap.as_fd())

@@ -155,6 +155,10 @@ impl Wire for XdpWire {
     }
 
     fn add_address(&mut self, mac: Mac) -> io::Result<()> {
+        // The interface keeps working for the kernel.
+        if self.medium.interface.mac()? == mac.0 {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
         if !self.addresses.add(mac)? {
             return Ok(());
         }

@@ -486,6 +486,7 @@ impl Osa {
             has_worked = true;
         }
         self.connect_if_due(now);
+        has_worked |= self.at_guest().is_some_and(AtGuest::take_room);
         has_worked |= self.take_news(now);
         Ok(has_worked)
     }
@@ -538,7 +539,7 @@ impl Osa {
 
     /// The path is there.
     pub(super) fn joined(&mut self, now: u64, interface: Interface) {
-        let device = AtGuest { interface, wants_room: false };
+        let device = AtGuest { interface, wants_room: [false; OUTPUTS_MAX] };
         let Ok(key) = self.waiter.add(Occupant::Device(Box::new(device))) else {
             return self.connecting.lost(now);
         };
@@ -660,7 +661,7 @@ impl Osa {
         let packet = start.get(net::lan::frame::ETHERNET_BYTES..).unwrap_or(&[]);
         let queue = device.interface.queue_of(offload, packet);
         let sent = device.interface.send(now, queue, (offload, bytes), next_hop, write);
-        device.wants_room = sent == Err(NotPut::Exhausted);
+        device.wants_room[queue] = sent == Err(NotPut::Exhausted);
         sent.map_err(|error| match error {
             NotPut::Exhausted => Unsent::Full,
             NotPut::Lacking(lack) => Unsent::Lacking(lack),

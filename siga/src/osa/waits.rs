@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use fabric::path::Counter;
 use net::osa::buffer::{Reading, Writing};
-use net::osa::device::Device;
+use net::osa::device::{Device, OUTPUTS_MAX};
 use net::osa::interface::Interface;
 use os::doorbell::Listen;
 
@@ -100,8 +100,33 @@ impl Member for AtAdapter {
 #[derive(Debug)]
 pub(super) struct AtGuest {
     pub(super) interface: Interface,
-    /// Set while a frame waits for room.
-    pub(super) wants_room: bool,
+    /// The output queues for which a frame waits for room.
+    pub(super) wants_room: [bool; OUTPUTS_MAX],
+}
+
+impl AtGuest {
+    /// Returns true if there is room in a queue for which a frame waits.
+    fn has_room(&mut self) -> bool {
+        let AtGuest { interface, wants_room } = self;
+        if !wants_room.contains(&true) {
+            return false;
+        }
+        let (_, outputs) = interface.queues_mut();
+        outputs.iter_mut().zip(wants_room).any(|(output, wants)| *wants && output.has_room())
+    }
+
+    /// Takes note that whoever waits for room is told of it. Returns true if there is some.
+    pub(super) fn take_room(&mut self) -> bool {
+        let has_room = self.has_room();
+        if has_room {
+            let AtGuest { interface, wants_room } = self;
+            let (_, outputs) = interface.queues_mut();
+            for (output, wants) in outputs.iter_mut().zip(wants_room) {
+                *wants = *wants && !output.has_room();
+            }
+        }
+        has_room
+    }
 }
 
 impl Member for AtGuest {
@@ -125,15 +150,15 @@ impl Member for AtGuest {
         if self.interface.is_ready() {
             return true;
         }
-        let (_, outputs) = self.interface.queues_mut();
-        self.wants_room && outputs.iter_mut().any(|output| output.sender().is_ready())
+        self.has_room()
     }
 
     fn sleep(&mut self) {
         self.interface.finish();
         self.interface.flush(true);
-        let wants_room =
-            self.wants_room || self.interface.has_unsent() || self.interface.has_open();
+        let wants_room = self.wants_room.contains(&true)
+            || self.interface.has_unsent()
+            || self.interface.has_open();
         let (inputs, outputs) = self.interface.queues_mut();
         sleep(inputs, outputs, wants_room);
         inputs[0].receiver().counters().add(Counter::Sleeps, 1);

@@ -12,8 +12,8 @@ use super::lans::Attached;
 use crate::line;
 use crate::osa::{Layer, Osa};
 
-/// LANs and lines of one stack, at most.
-pub const STACK_LANS_MAX: usize = 8;
+/// LANs, lines and devices at adapters of one stack, at most.
+pub const STACK_LANS_MAX: usize = 9;
 
 /// Which way the packets of a stack go, beside those for members of its LANs. All fields have defaults.
 ///
@@ -57,7 +57,8 @@ pub(super) fn interfaces<'a>(
     let invalid = |problem: String| io::Error::new(io::ErrorKind::InvalidInput, problem);
     let lans: BTreeMap<usize, &Attached> = lans.into_iter().collect();
     if lans.is_empty() || lans.len() > STACK_LANS_MAX {
-        let problem = format!("{} LANs and lines: a stack is at 1 to {STACK_LANS_MAX}", lans.len());
+        let problem =
+            format!("{} LANs, lines and devices: a stack is at 1 to {STACK_LANS_MAX}", lans.len());
         return Err(invalid(problem));
     }
     if routing.routes.len() > ROUTES_MAX {

@@ -108,3 +108,70 @@ fn guest_that_takes_nothing_costs_only_its_own_packets() {
     assert!((10..=16).contains(&received), "{received}");
     assert_eq!(world.drops(DropReason::Exhausted), 2000 - received as u64);
 }
+
+#[test]
+fn halted_device_takes_nothing_from_the_one_that_has_its_address_now() {
+    let mut world = World::plain();
+    let halted = world.three(&["10.1.0.1"]);
+    let owner = world.three(&[]);
+    let third = world.three(&[]);
+    assert_eq!(world.ask(halted, Request::Halt), Ok(()));
+    assert_eq!(world.ask(owner, Request::AddAddress(ip("10.1.0.1"))), Ok(()));
+    assert_eq!(world.ask(halted, Request::RemoveAddress(ip("10.1.0.1"))), Ok(()));
+    for other in [halted, third] {
+        let taken = world.ask(other, Request::AddAddress(ip("10.1.0.1")));
+        assert_eq!(taken, Err(Refused::Taken));
+    }
+    assert_eq!(world.ask(halted, Request::Route(Router::Primary)), Err(Refused::State));
+}
+
+#[test]
+fn guest_of_layer_3_says_nothing_of_neighbours() {
+    let mut world = World::plain();
+    let guest = world.three(&["fd00::1"]);
+    world.at_station();
+    let advertisement = |before: &[u8]| {
+        let mut packet = vec![0x60, 0, 0, 0, 0, 0, 58, 255];
+        packet[5] = (before.len() + 24) as u8;
+        if !before.is_empty() {
+            packet[6] = 0;
+        }
+        for address in ["fd00::1", "ff02::1"] {
+            let IpAddr::V6(address) = ip(address) else { panic!("of IPv6") };
+            packet.extend(address.octets());
+        }
+        packet.extend(before);
+        packet.extend([136, 0, 0, 0, 0x20, 0, 0, 0]);
+        packet.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+        packet
+    };
+    world.send(guest, &advertisement(&[]), "ff02::1");
+    // Behind an empty header of options.
+    world.send(guest, &advertisement(&[58, 0, 1, 4, 0, 0, 0, 0]), "ff02::1");
+    assert_eq!(world.drops(DropReason::Forged), 2);
+    assert_eq!(world.at_station().len(), 0);
+}
+
+#[test]
+fn guest_with_nothing_but_empty_buffers_keeps_nobody_waiting() {
+    let mut world = World::plain();
+    let guest = world.three(&["10.1.0.1"]);
+    let other = world.three(&["10.1.0.3"]);
+    world.meet([10, 1, 0, 3]);
+    // More than a turn.
+    for _ in 0..200 {
+        let empty = [1, 0, 0, 0, 0, 0, 0, 0];
+        world.guests[guest].outputs()[0].sender().send(&[], &empty).unwrap();
+    }
+    for _ in 0..3 {
+        world.adapter.note_ready(guest, &mut world.devices);
+        world.adapter.poll(world.now, &mut world.devices);
+        for _ in 0..200 {
+            let empty = [1, 0, 0, 0, 0, 0, 0, 0];
+            let _ = world.guests[guest].outputs()[0].sender().send(&[], &empty);
+        }
+    }
+    let sent = packet("10.1.0.3", "10.1.0.2", 100);
+    world.send(other, &sent, "10.1.0.2");
+    assert!(world.at_station().contains(&frame(STATION, PORT, &sent)));
+}

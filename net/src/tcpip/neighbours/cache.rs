@@ -457,6 +457,12 @@ impl Cache {
         self.unsure
     }
 
+    /// Whether a neighbour is known that has this MAC address.
+    pub(crate) fn has_station(&self, mac: Mac) -> bool {
+        let mut known = self.entries.values().filter(|entry| entry.state != State::Incomplete);
+        known.any(|entry| entry.mac == mac)
+    }
+
     /// Whether a neighbour was asked for and has not answered yet.
     pub(crate) fn is_asked(&self, address: IpAddr) -> bool {
         self.entries.get(&address).is_some_and(|entry| entry.state == State::Incomplete)
