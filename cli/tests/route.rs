@@ -383,7 +383,7 @@ fn wrong_use_is_named() {
         (&["hs0", "hs0"], "hs0 is named twice: name each LAN once"),
         (&["hs0", "hs1", "--name", "a"], "1 names for 2 LANs: must be one for each"),
         (&["hs0", "--vlan", "hs1:7=10.1.7.0/24"], "hs1 is none of the LANs named"),
-        (&["a", "b", "c", "d", "e", "f", "g", "h", "i"], "9 LANs: must be 8 at most"),
+        (&["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"], "10 LANs: must be 9 at most"),
         (&["hs0", "--vlan", "hs0:4095=10.1.7.0/24"], "must be like hs0:7=10.1.7.0/24"),
         (&["hs0:nonsense"], "must be like hs0, hs0:10.1.0.1"),
         (&["hs0", "--to", "10.0.0.1/8=10.1.0.9"], "is no network"),
