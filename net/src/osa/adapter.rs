@@ -1252,7 +1252,9 @@ impl Core {
                 if layer == Layer::Two {
                     // A station that guests know on the wire keeps its address.
                     let is_station = self.caches.iter().any(|(_, cache)| cache.has_station(mac));
-                    if mac.is_group() || mac.0 == [0; 6] || mac == self.mac || is_station {
+                    // And a card has one that its maker has given: those of guests are administered here.
+                    let is_local = mac.0[0] & 2 != 0;
+                    if mac.is_group() || !is_local || mac == self.mac || is_station {
                         return Err(Refused::Unfit);
                     }
                     if !self.router.add_mac(mac, number) {

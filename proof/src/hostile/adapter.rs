@@ -22,7 +22,8 @@ use super::script::{Script, TAME};
 use super::{DEEDS_MAX, Watch};
 
 const PORT: Mac = Mac([2, 0, 0, 0, 0xa, 1]);
-const STATION: Mac = Mac([2, 0, 0, 0, 0xb, 1]);
+/// A card, with the address that its maker has given.
+const STATION: Mac = Mac([0, 0x11, 0x22, 0, 0xb, 1]);
 const SECOND: Mac = Mac([2, 0, 0, 0, 0xc, 1]);
 const ROGUE: Mac = Mac([2, 0, 0, 0, 0xd, 1]);
 
