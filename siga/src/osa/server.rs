@@ -237,6 +237,8 @@ pub struct Server {
     tended_ns: u64,
     polled_ns: u64,
     is_idle: bool,
+    /// Set if the last poll has left something behind.
+    has_more: bool,
     spinning: Spinning,
 }
 
@@ -281,6 +283,7 @@ impl Server {
             tended_ns: 0,
             polled_ns: 0,
             is_idle: false,
+            has_more: false,
             spinning: Spinning::default(),
         };
         server.listen_to_wire()?;
@@ -390,13 +393,25 @@ impl Server {
     /// [`ServerError`].
     pub fn serve_until(&mut self, deadline_ns: u64) -> Result<(), ServerError> {
         self.is_idle = false;
+        // Buffers go when their time has come, and not up to 50 us later.
+        os::processor::lower_timer_slack();
         loop {
             let found = self.poll()?;
             let now = self.polled_ns;
             if now >= deadline_ns {
                 return Ok(());
             }
-            if found || self.options.wait == Wait::Spin {
+            if self.has_more || self.options.wait == Wait::Spin {
+                continue;
+            }
+            // Behind what was found as well: more comes at once, and is cheaper together.
+            if let Some(until) = self.adapter.rests_until(now) {
+                os::processor::rest_until(until.min(deadline_ns));
+                self.spinning.slept();
+                self.is_idle = false;
+                continue;
+            }
+            if found {
                 continue;
             }
             let due = self.adapter.due().unwrap_or(u64::MAX).min(deadline_ns);
@@ -404,7 +419,8 @@ impl Server {
             let polls = self.options.wait == Wait::Adaptive
                 && (is_soon || now.saturating_sub(self.found_ns) < ADAPTIVE_NS);
             if polls {
-                os::sync::pause();
+                // Whoever has what is waited for may need this processor.
+                std::thread::yield_now();
                 continue;
             }
             self.sleep(due)?;
@@ -448,6 +464,7 @@ impl Server {
         let Server { waiter, devices, adapter, .. } = self;
         let worked = adapter.poll(now, &mut Devices { waiter, keys: devices });
         found |= worked.has_more || worked.has_worked;
+        self.has_more = worked.has_more;
         if found {
             self.drop_those_over();
         }
