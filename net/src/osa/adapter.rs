@@ -11,6 +11,7 @@
 //!   wire <-- pending <------- devices in turn <----+--- output queues <--'
 //! ```
 
+mod accounts;
 mod admission;
 mod delivery;
 mod flow;
@@ -24,6 +25,7 @@ use std::net::IpAddr;
 
 use fabric::name::Name;
 
+use self::accounts::Accounts;
 use self::flow::Flow;
 use super::device::{Device, Drops};
 use super::router::Router;
@@ -193,6 +195,10 @@ struct Core {
     full_due: Option<u64>,
     /// How often each MAC address was asked for at the wire.
     at_wire: HashMap<Mac, u32>,
+    /// What each guest has the wire do.
+    accounts: Accounts,
+    /// Devices whose next request waits, and until when.
+    held: Vec<(usize, u64)>,
     look_ns: u64,
     flow: Flow,
     /// Frames that devices have sent in this poll, and bytes of these.
@@ -287,6 +293,8 @@ impl Adapter {
             is_full: false,
             full_due: None,
             at_wire: HashMap::new(),
+            accounts: Accounts::default(),
+            held: Vec::new(),
             look_ns: 0,
             flow: Flow::default(),
             sent: (0, 0),
@@ -360,15 +368,17 @@ impl Adapter {
         self.core.forget(number, device, &mut *self.wire);
         self.core.rotation.retain(|one| *one != number);
         self.core.open.retain(|(one, _)| *one != number);
+        self.core.held.retain(|(one, _)| *one != number);
         device.is_waiting = false;
     }
 
     /// When to poll though nobody has anything new.
     pub fn due(&self) -> Option<u64> {
         let caches = self.core.caches.iter().filter_map(|(_, cache)| cache.due());
+        let held = self.core.held.iter().map(|(_, due)| *due);
         let Core { open_due, full_due, look_ns, .. } = self.core;
         let dues = [open_due, full_due, self.wire.due(), Some(look_ns)];
-        caches.chain(dues.into_iter().flatten()).min()
+        caches.chain(held).chain(dues.into_iter().flatten()).min()
     }
 
     /// Until when the adapter may rest after a poll that has left nothing behind, though frames go on coming: they come so densely that looking at that time
@@ -390,6 +400,7 @@ impl Adapter {
         if now >= self.core.look_ns {
             self.core.look_ns = now + LOOK_NS;
             self.look(ends);
+            self.core.accounts.tidy(now);
         }
         let Adapter { wire, core } = self;
         core.sent = (0, 0);
@@ -399,6 +410,7 @@ impl Adapter {
             core.take_frame(now, ends, offload, frame);
         });
         core.poll_neighbours(now, ends);
+        core.release_held(now, ends);
         core.send_pending(now, &mut **wire);
         let has_sent = core.serve(now, ends, &mut **wire);
         core.send_pending(now, &mut **wire);

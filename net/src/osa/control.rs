@@ -107,8 +107,8 @@ pub enum Refused {
     /// Another guest has the address, or is the router.
     #[error("another device of the adapter has this already")]
     Taken,
-    /// The device has as many as it may have.
-    #[error("the device has as many of these as a device may have")]
+    /// The device has as many as a device may have, or its guest as many as a guest may have at the wire.
+    #[error("the device, or its guest, has as many of these as it may have")]
     Full,
     /// The address is no host's and no group's, or the number is no VLAN's.
     #[error("no device can have this")]

@@ -130,6 +130,8 @@ pub struct Device {
     pub(super) is_waiting: bool,
     /// Set if the path has ended.
     pub(super) is_over: bool,
+    /// A request that waits until the guest may ask again. What follows it waits too.
+    pub(super) held: Option<Record>,
     told: Vec<Record>,
     pub(super) drops: Drops,
 }
@@ -154,6 +156,7 @@ impl Device {
             credits: [0; OUTPUTS_MAX],
             is_waiting: false,
             is_over: false,
+            held: None,
             told: Vec::new(),
             drops: Drops::default(),
         }
@@ -220,10 +223,11 @@ impl Device {
     }
 
     /// Returns true if there is something to take from the guest, or the path has ended, or there is room for what waits to be told. A device that
-    /// waits for its turn, or for the wire, is not ready: the adapter knows of it.
+    /// waits for its turn, for the wire, or until it may ask again, is not ready: the adapter knows of it.
     #[inline]
     pub fn is_ready(&mut self) -> bool {
-        !self.is_waiting && self.outputs.iter().any(|output| output.as_receiver().is_ready())
+        let can_go = !self.is_waiting && self.held.is_none();
+        can_go && self.outputs.iter().any(|output| output.as_receiver().is_ready())
             || !self.told.is_empty() && self.inputs[0].sender().is_ready()
     }
 
@@ -290,8 +294,9 @@ impl Device {
         }
     }
 
-    /// Gives back all buffers that were begun.
+    /// Gives back all buffers that were begun, and forgets the request that waits.
     pub(super) fn give_back(&mut self) {
+        self.held = None;
         for (walk, output) in self.walks.iter_mut().zip(&mut self.outputs) {
             if let Some(walk) = walk.take() {
                 output.finish(walk);

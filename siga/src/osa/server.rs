@@ -32,7 +32,7 @@ use crate::waiting::{SPIN_NS_MAX, Wait};
 
 /// Devices of an adapter, and of one guest.
 const DEVICES_MAX: usize = 256;
-const DEVICES_OF_GUEST_MAX: usize = 16;
+const DEVICES_OF_GUEST_MAX: usize = 8;
 
 /// A sleep is not worth while if something is due sooner.
 const SLEEP_NS_MIN: u64 = 20_000;

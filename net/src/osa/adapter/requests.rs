@@ -77,9 +77,9 @@ impl Core {
                     if !self.router.add_mac(mac, number) {
                         return Err(Refused::Taken);
                     }
-                    if self.listen(wire, mac).is_err() {
+                    if let Err(refused) = self.listen(wire, device.owner(), mac) {
                         self.router.remove(number);
-                        return Err(Refused::Wire);
+                        return Err(refused);
                     }
                 }
                 (device.layer, device.mac, device.state) = (layer, mac, State::Active);
@@ -90,7 +90,7 @@ impl Core {
                         || !self.router.add_address(address, number, layer)
                     {
                         device.addresses.retain(|one| *one != address);
-                        self.ignore_neighbours(wire, address);
+                        self.ignore_neighbours(wire, device.owner(), address);
                     }
                 }
                 for group in device.groups.clone() {
@@ -107,7 +107,7 @@ impl Core {
                     self.forget(number, device, wire);
                 } else {
                     if device.layer == Layer::Two && device.is_active() {
-                        self.ignore(wire, device.mac);
+                        self.ignore(wire, device.owner(), device.mac);
                     }
                     self.router.remove(number);
                 }
@@ -121,7 +121,7 @@ impl Core {
                 } else if device.addresses.contains(&address) {
                     device.addresses.retain(|one| *one != address);
                     self.router.remove_address(address, number);
-                    self.ignore_neighbours(wire, address);
+                    self.ignore_neighbours(wire, device.owner(), address);
                 }
                 Ok(())
             }
@@ -184,9 +184,9 @@ impl Core {
         if !self.router.add_address(address, number, device.layer) {
             return Err(Refused::Taken);
         }
-        if self.listen_neighbours(wire, address).is_err() {
+        if let Err(refused) = self.listen_neighbours(wire, device.owner(), address) {
             self.router.remove_address(address, number);
-            return Err(Refused::Wire);
+            return Err(refused);
         }
         device.addresses.push(address);
         Ok(())
@@ -203,19 +203,24 @@ impl Core {
         Some([solicited_node(address).1, Mac([0x33, 0x33, 0, 0, 0, 1])])
     }
 
-    fn listen_neighbours(&mut self, wire: &mut dyn Wire, address: IpAddr) -> std::io::Result<()> {
+    fn listen_neighbours(
+        &mut self,
+        wire: &mut dyn Wire,
+        guest: Name,
+        address: IpAddr,
+    ) -> Result<(), Refused> {
         let Some([one, all]) = Core::groups_of(address) else { return Ok(()) };
-        self.listen(wire, one)?;
-        let listened = self.listen(wire, all);
+        self.listen(wire, guest, one)?;
+        let listened = self.listen(wire, guest, all);
         if listened.is_err() {
-            self.ignore(wire, one);
+            self.ignore(wire, guest, one);
         }
         listened
     }
 
-    fn ignore_neighbours(&mut self, wire: &mut dyn Wire, address: IpAddr) {
+    fn ignore_neighbours(&mut self, wire: &mut dyn Wire, guest: Name, address: IpAddr) {
         for mac in Core::groups_of(address).into_iter().flatten() {
-            self.ignore(wire, mac);
+            self.ignore(wire, guest, mac);
         }
     }
 
@@ -232,7 +237,7 @@ impl Core {
         if device.groups.len() >= REGISTERED_MAX {
             return Err(Refused::Full);
         }
-        self.listen(wire, group).map_err(|_| Refused::Wire)?;
+        self.listen(wire, device.owner(), group)?;
         device.groups.push(group);
         self.router.add_to_group(group, number);
         Ok(())
@@ -242,40 +247,45 @@ impl Core {
         if device.groups.contains(&group) {
             device.groups.retain(|one| *one != group);
             self.router.remove_from_group(group, number);
-            self.ignore(wire, group);
+            self.ignore(wire, device.owner(), group);
         }
     }
 
-    /// Has frames to a MAC address come.
-    fn listen(&mut self, wire: &mut dyn Wire, mac: Mac) -> std::io::Result<()> {
-        if !self.at_wire.contains_key(&mac) {
-            wire.add_address(mac)?;
+    /// Has frames to a MAC address come, for a guest.
+    fn listen(&mut self, wire: &mut dyn Wire, guest: Name, mac: Mac) -> Result<(), Refused> {
+        if !self.accounts.add(guest) {
+            return Err(Refused::Full);
+        }
+        if !self.at_wire.contains_key(&mac) && wire.add_address(mac).is_err() {
+            self.accounts.remove(guest);
+            return Err(Refused::Wire);
         }
         *self.at_wire.entry(mac).or_default() += 1;
         Ok(())
     }
 
-    /// One that has wanted them wants them no longer.
-    fn ignore(&mut self, wire: &mut dyn Wire, mac: Mac) {
+    /// A guest that has wanted them wants them no longer.
+    fn ignore(&mut self, wire: &mut dyn Wire, guest: Name, mac: Mac) {
         let Some(count) = self.at_wire.get_mut(&mac) else { return };
         *count -= 1;
         if *count == 0 {
             self.at_wire.remove(&mac);
             wire.remove_address(mac);
         }
+        self.accounts.remove(guest);
     }
 
     /// Forgets what a device has registered.
     pub(super) fn forget(&mut self, number: usize, device: &mut Device, wire: &mut dyn Wire) {
         self.router.remove(number);
         if device.layer == Layer::Two && device.is_active() {
-            self.ignore(wire, device.mac);
+            self.ignore(wire, device.owner(), device.mac);
         }
         for group in std::mem::take(&mut device.groups) {
-            self.ignore(wire, group);
+            self.ignore(wire, device.owner(), group);
         }
         for address in std::mem::take(&mut device.addresses) {
-            self.ignore_neighbours(wire, address);
+            self.ignore_neighbours(wire, device.owner(), address);
         }
         device.vlans.clear();
     }

@@ -18,6 +18,19 @@ impl Core {
         }
     }
 
+    /// Lets devices go on whose guests may ask again.
+    pub(super) fn release_held(&mut self, now: u64, ends: &mut impl Ends) {
+        let mut held = std::mem::take(&mut self.held);
+        held.retain(|(number, due)| {
+            let Some(device) = ends.device(*number).filter(|_| now >= *due) else {
+                return now < *due;
+            };
+            self.wait_for_turn(*number, device);
+            false
+        });
+        self.held.append(&mut held);
+    }
+
     /// Serves devices in turn. Returns true if anything has gone.
     pub(super) fn serve(&mut self, now: u64, ends: &mut impl Ends, wire: &mut dyn Wire) -> bool {
         let (mut has_sent, mut blocked) = (false, Vec::new());
@@ -34,7 +47,7 @@ impl Core {
                     turns += 1;
                     let Some(device) = ends.device(number) else { continue };
                     device.is_waiting = false;
-                    if device.has_output() && !device.is_over() {
+                    if device.has_output() && device.held.is_none() && !device.is_over() {
                         self.wait_for_turn(number, device);
                     }
                 }
@@ -75,6 +88,13 @@ impl Core {
                 }
                 Ok(Some(Next::Control(record))) => {
                     *has_sent = true;
+                    if let Some(due) = self.accounts.due_ns(device.owner(), now) {
+                        // It waits, in its order.
+                        device.held = Some(record);
+                        self.held.push((number, due));
+                        return None;
+                    }
+                    self.accounts.ask(device.owner(), now);
                     // It costs as much as a packet.
                     device.deficit -= ORDINARY_MTU as i64;
                     let What::Request(request) = record.what else {
@@ -206,6 +226,9 @@ enum Next {
 
 /// The next buffer of a device: of the most urgent queue that has not had its share yet.
 fn next_walk(device: &mut Device) -> Result<Option<Next>, Over> {
+    if let Some(record) = device.held.take() {
+        return Ok(Some(Next::Control(record)));
+    }
     for _ in 0..2 {
         for queue in 0..device.outputs.len() {
             if let Some(walk) = device.walks[queue].take() {
