@@ -61,10 +61,8 @@ pub fn lower_timer_slack() {
 
 /// Gives the processor to others until that time, on the clock of [`now_ns`]. A signal may end the rest sooner.
 pub fn rest_until(ns: u64) {
-    let until = Timespec {
-        tv_sec: (ns / 1_000_000_000) as i64,
-        tv_nsec: (ns % 1_000_000_000) as i64,
-    };
+    let until =
+        Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
     let _ = thread::clock_nanosleep_absolute(ClockId::Monotonic, &until);
 }
 
