@@ -17,6 +17,8 @@ use super::buffer::{NotPut, QueueCounters, Reading, Walk, Writing};
 use super::control::{Record, Stopped, What};
 use super::gauge;
 use super::packet::Layer;
+use super::sorter::Sorter;
+use super::workload::Workload;
 use crate::lan::frame::Mac;
 
 /// Addresses, groups and VLANs that a device may register, of each.
@@ -122,6 +124,8 @@ pub struct Device {
     pub(super) addresses: Vec<IpAddr>,
     pub(super) groups: Vec<Mac>,
     pub(super) vlans: Vec<u16>,
+    /// By which input queue packets come.
+    pub(super) sorter: Sorter,
     /// Bytes that it may send in its turn.
     pub(super) deficit: i64,
     /// Buffers of each output queue that go in this round still.
@@ -152,6 +156,7 @@ impl Device {
             addresses: Vec::new(),
             groups: Vec::new(),
             vlans: Vec::new(),
+            sorter: Sorter::default(),
             deficit: 0,
             credits: [0; OUTPUTS_MAX],
             is_waiting: false,
@@ -210,6 +215,27 @@ impl Device {
     /// The same.
     pub fn queues_mut(&mut self) -> (&mut [Writing], &mut [Reading]) {
         (&mut self.inputs, &mut self.outputs)
+    }
+
+    /// Connections that are registered as bulk data.
+    pub fn bulk_connections(&self) -> usize {
+        self.sorter.connections()
+    }
+
+    /// Hands over what has been put into the primary queue and into that of bulk data, so that the next packet of a connection may come by the other
+    /// one. False: there is no room for that now, or for the answer behind it.
+    pub(super) fn settle(&mut self) -> bool {
+        let bulk = self.sorter.queue_of(Workload::Bulk);
+        let mut is_settled = self.told.is_empty();
+        for queue in [0, bulk] {
+            match self.inputs[queue].close() {
+                Ok(_) => {}
+                Err(NotPut::Exhausted) => is_settled = false,
+                Err(NotPut::Lacking(_)) => {}
+                Err(NotPut::Severed) => self.is_over = true,
+            }
+        }
+        is_settled && self.inputs[0].has_room()
     }
 
     /// Returns true if answers or news wait for room on the way to the guest.

@@ -14,7 +14,7 @@ mod device;
 mod directory;
 mod exit;
 mod fragments;
-mod hashed;
+pub(crate) mod hashed;
 mod keep_alive;
 mod live;
 mod medium;

@@ -106,7 +106,7 @@ impl Core {
     }
 
     fn put(&mut self, now: u64, device: &mut Device, number: usize, piece: &FrameInPlace<'_>) {
-        let queue = 0;
+        let queue = device.sorter.queue(piece.start);
         let header = Header::new(device.layer, piece.bytes(), piece.offload, None);
         let input = &mut device.inputs[queue];
         let (was_open, buffers) = (input.open_since().is_some(), input.counters().buffers);

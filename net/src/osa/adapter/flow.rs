@@ -13,7 +13,7 @@ const DENSE_BYTES: u64 = 16 << 10;
 const FRAME_BYTES: u64 = 256;
 
 /// The longest rest.
-const REST_NS_MAX: u64 = 100_000;
+const REST_NS_MAX: u64 = 125_000;
 
 /// What has gone through the adapter of late.
 #[derive(Debug, Default)]
@@ -38,8 +38,8 @@ impl Flow {
 
     /// How long the adapter rests after a poll; none if it is to be woken up. A guest that may not be kept waiting for packets is not.
     pub(super) fn rest_ns(&self, hold_off_ns: u64) -> Option<u64> {
-        // Together with the hold-off a packet is late by less than half as much again.
-        let rest = REST_NS_MAX.min(hold_off_ns * 2 / 5);
+        // Together with the hold-off a packet is late by half as much again at most.
+        let rest = REST_NS_MAX.min(hold_off_ns / 2);
         (self.is_dense && rest > 0).then_some(rest)
     }
 }
@@ -61,9 +61,9 @@ mod tests {
 
     #[test]
     fn streams_are_dense_and_exchanges_are_not() {
-        assert_eq!(rest_of(1514, 12_304), Some(100_000));
-        assert_eq!(rest_of(9006, 72_240), Some(100_000));
-        assert_eq!(rest_of(64, 1_000), Some(100_000));
+        assert_eq!(rest_of(1514, 12_304), Some(125_000));
+        assert_eq!(rest_of(9006, 72_240), Some(125_000));
+        assert_eq!(rest_of(64, 1_000), Some(125_000));
         // One frame each way in 30 us.
         assert_eq!(rest_of(64, 15_000), None);
         assert_eq!(rest_of(1514, 200_000), None);
@@ -73,7 +73,7 @@ mod tests {
     fn rest_is_shorter_than_the_hold_off_and_there_is_none_without() {
         let mut flow = Flow::default();
         flow.note(1_000_000, 1000, 1_514_000);
-        assert_eq!(flow.rest_ns(50_000), Some(20_000));
+        assert_eq!(flow.rest_ns(50_000), Some(25_000));
         assert_eq!(flow.rest_ns(0), None);
     }
 

@@ -12,8 +12,18 @@ use crate::osa::control::{Port, Refused, Request, Router as Role, Stopped, What}
 use crate::osa::device::{Device, REGISTERED_MAX, State};
 use crate::osa::packet::Layer;
 use crate::osa::router::group_mac;
+use crate::osa::sorter::NotTaken;
 use crate::osa::wire::Wire;
 use crate::tcpip::neighbours::solicited_node;
+
+impl From<NotTaken> for Refused {
+    fn from(not: NotTaken) -> Refused {
+        match not {
+            NotTaken::Unfit => Refused::Unfit,
+            NotTaken::Full => Refused::Full,
+        }
+    }
+}
 
 impl Core {
     pub(super) fn request(
@@ -120,6 +130,7 @@ impl Core {
                     self.leave_group(device, wire, number, group);
                 } else if device.addresses.contains(&address) {
                     device.addresses.retain(|one| *one != address);
+                    device.sorter.gather(address);
                     self.router.remove_address(address, number);
                     self.ignore_neighbours(wire, device.owner(), address);
                 }
@@ -147,6 +158,27 @@ impl Core {
             }
             Request::RemoveVlan(vlan) => {
                 device.vlans.retain(|one| *one != vlan);
+                Ok(())
+            }
+            Request::Sort(workload, queue) => {
+                let queues = device.inputs.len();
+                device.sorter.sort(workload, usize::from(queue), queues).map_err(Refused::from)
+            }
+            Request::AddConnection(connection) => {
+                device.sorter.add(connection).map_err(Refused::from)
+            }
+            Request::RemoveConnection(connection) => {
+                device.sorter.remove(connection);
+                Ok(())
+            }
+            Request::Distribute(address) if !device.addresses.contains(&address) => {
+                Err(Refused::Unfit)
+            }
+            Request::Distribute(address) => {
+                device.sorter.distribute(address).map_err(Refused::from)
+            }
+            Request::Gather(address) => {
+                device.sorter.gather(address);
                 Ok(())
             }
             Request::Route(role) if role != Role::None && !device.is_active() => {
@@ -288,6 +320,7 @@ impl Core {
             self.ignore_neighbours(wire, device.owner(), address);
         }
         device.vlans.clear();
+        device.sorter.clear();
     }
 
     pub(super) fn stop(

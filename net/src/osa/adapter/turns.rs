@@ -1,12 +1,13 @@
 //! Turns: which device sends next, which of its buffers, and how much.
 
 use super::{
-    BUFFER_COST_BYTES, Core, Ends, Full, ORDINARY_MTU, QUANTUM_BYTES, TURNS_PER_POLL, WEIGHT,
+    BUFFER_COST_BYTES, Core, Ends, Full, ORDINARY_MTU, QUANTUM_BYTES, RETRY_NS, TURNS_PER_POLL,
+    WEIGHT,
 };
 use crate::lan::link::FrameInPlace;
 use crate::lan::offload::START_BYTES;
 use crate::osa::buffer::{Broken, Came, Over, Walk};
-use crate::osa::control::{Record, Stopped, What};
+use crate::osa::control::{Record, Request, Stopped, What};
 use crate::osa::device::{Device, DropReason, OUTPUTS_MAX};
 use crate::osa::wire::Wire;
 use crate::wire::wire_bytes;
@@ -92,6 +93,15 @@ impl Core {
                         // It waits, in its order.
                         device.held = Some(record);
                         self.held.push((number, due));
+                        return None;
+                    }
+                    let moves = matches!(
+                        record.what,
+                        What::Request(Request::AddConnection(_) | Request::RemoveConnection(_))
+                    );
+                    if moves && !device.settle() {
+                        device.held = Some(record);
+                        self.held.push((number, now + RETRY_NS));
                         return None;
                     }
                     self.accounts.ask(device.owner(), now);
