@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use net::lan::frame::Mac;
+use net::lan::offload::Offload;
 use net::wire::Conditions;
 use siga::host::{Embedded, System};
 use siga::osa::{
@@ -195,4 +196,108 @@ fn device_of_an_adapter_that_is_not_there_says_so() {
     let error = osa.wait_until_up(Duration::from_millis(50)).unwrap_err().to_string();
     assert!(error.contains("OSA9") && error.contains("not attached"), "{error}");
     assert!(matches!(osa.state(), OsaState::Down { .. }));
+}
+
+/// An adapter that is served when the test says so.
+fn adapter_by_hand(host: &Embedded) -> Server {
+    let guest = Guest::attach_embedded(host, "OSA1").unwrap();
+    let macs = [Mac([2, 0, 0, 0, 0xa, 1]), Mac([2, 0, 0, 0, 0xa, 2])];
+    let [wire, _other] = MemoryWire::pair(Conditions::default(), 7, macs).unwrap();
+    let mut options = ServerOptions::default();
+    options.wait = Wait::Block;
+    Server::new(guest, Box::new(wire), &options).unwrap()
+}
+
+fn device_by_hand(host: &Embedded, name: &str, mac: Mac) -> Osa {
+    let mut options = OsaOptions::default();
+    (options.layer, options.wait) = (Layer::Two, Wait::Block);
+    options.mac = Some(mac);
+    Osa::open(Guest::attach_embedded(host, name).unwrap(), "OSA1", &options).unwrap()
+}
+
+/// Serves until the device is up.
+fn bring_up(server: &mut Server, device: &mut Osa) {
+    let end = os::processor::now_ns() + PATIENCE.as_nanos() as u64;
+    while device.wait_until_up(Duration::ZERO).is_err() {
+        server.poll().unwrap();
+        assert!(os::processor::now_ns() < end, "{device:?}");
+    }
+}
+
+#[test]
+fn device_is_up_though_frames_are_in_front_of_the_last_answer() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut server = adapter_by_hand(&host);
+    let [one, other] = [1, 2].map(|last| Mac([2, 0, 0, 0, 0xb, last]));
+    let mut receiver = device_by_hand(&host, "ONE", one);
+    let mut sender = device_by_hand(&host, "OTHER", other);
+    bring_up(&mut server, &mut receiver);
+    bring_up(&mut server, &mut sender);
+    let frame = [&one.0[..], &other.0, &[0x88, 0xb5], &[7; 46]].concat();
+    for _ in 0..3 {
+        sender.send(os::processor::now_ns(), None, Offload::NONE, &frame).unwrap();
+    }
+    sender.flush();
+    let received = |server: &mut Server| -> u64 {
+        let reports = server.report();
+        let report = reports.iter().find(|report| report.mac == one);
+        report.map_or(0, |report| report.inputs.iter().map(|queue| queue.packets).sum())
+    };
+    let end = os::processor::now_ns() + PATIENCE.as_nanos() as u64;
+    while received(&mut server) < 3 {
+        server.poll().unwrap();
+        assert!(os::processor::now_ns() < end);
+    }
+    receiver.register(Request::AddGroup(Mac([1, 0, 0x5e, 0, 0, 7])));
+    receiver.flush();
+    // The answer is there, behind the frames, and nobody serves any more.
+    for _ in 0..1000 {
+        server.poll().unwrap();
+    }
+    receiver.wait_until_up(PATIENCE).unwrap();
+}
+
+#[test]
+fn device_comes_up_though_its_adapter_goes_while_it_is_waited_for() {
+    let host = Embedded::start(System::open()).unwrap();
+    for polls in [0, 1, 3, 10] {
+        let mut server = adapter_by_hand(&host);
+        let mut device = device_by_hand(&host, "ONE", Mac([2, 0, 0, 0, 0xb, 1]));
+        let waiting = thread::spawn(move || {
+            device.wait_until_up(Duration::MAX).unwrap();
+        });
+        for _ in 0..polls {
+            server.serve_until(os::processor::now_ns() + 1_000_000).unwrap();
+        }
+        drop(server);
+        let mut adapters = Adapters::new();
+        let [wire, _other] =
+            MemoryWire::pair(Conditions::default(), 7, [Mac([2; 6]), Mac([6; 6])]).unwrap();
+        adapters.serve(&host, "OSA1", Box::new(wire));
+        waiting.join().unwrap();
+    }
+}
+
+#[test]
+fn device_that_can_never_be_up_is_not_waited_for() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut server = adapter_by_hand(&host);
+    let mut device = device_by_hand(&host, "ONE", Mac([2, 0, 0, 0, 0xb, 1]));
+    bring_up(&mut server, &mut device);
+    device.register(Request::Halt);
+    device.flush();
+    let serving = thread::spawn(move || {
+        server.serve_until(os::processor::now_ns() + 500_000_000).unwrap();
+        server
+    });
+    let Err(OpenOsaError::NotUp { why, .. }) = device.wait_until_up(Duration::MAX) else {
+        panic!("it is halted");
+    };
+    assert_eq!(why, "this program has halted it");
+    drop(serving.join().unwrap());
+    let mut orphan = device_by_hand(&host, "TWO", Mac([2, 0, 0, 0, 0xb, 2]));
+    let waiting = thread::spawn(move || orphan.wait_until_up(Duration::MAX));
+    drop(host);
+    let ended = waiting.join().unwrap();
+    assert!(matches!(ended, Err(OpenOsaError::NotUp { .. })), "{ended:?}");
 }
