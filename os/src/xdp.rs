@@ -8,6 +8,7 @@
 //!
 //! Everything goes with its descriptors: when the process ends, in whichever way, the interface is as it was before.
 
+mod fill;
 mod program;
 mod rings;
 mod umem;
@@ -26,6 +27,7 @@ use crate::interface::Interface;
 use crate::mapping::{Access, Mapping};
 use crate::storage::LentPart;
 
+use fill::{ENTRIES_PER_FRAME, Fill};
 pub use program::{ADDRESSES_MAX, Mode};
 use program::{AttachError, Program};
 use rings::{Consumer, Descriptor, Entry, Offsets, Producer};
@@ -173,7 +175,7 @@ pub struct XdpReceived {
 struct Queue {
     socket: ForkSafeFd,
     received: Consumer<Descriptor>,
-    fill: Producer<u64>,
+    fill: Fill,
     /// The packet of which not all pieces were taken, and how many were.
     packet: Vec<u8>,
     pieces: usize,
@@ -246,10 +248,10 @@ impl XdpSocket {
         }
         let (mut queues, mut senders) = (Vec::new(), None);
         for (number, rings) in (0..).zip(rings) {
-            let Rings { socket, received, mut fill, sending } = rings;
+            let Rings { socket, received, fill, sending } = rings;
+            let mut fill = Fill::new(fill);
             for _ in 0..options.receive_frames {
-                let frame = memory.lend_to_receive().expect("there are frames for each queue");
-                assert!(fill.push(frame), "the ring has an entry for each frame");
+                fill.give(memory.lend_to_receive().expect("there are frames for each queue"));
             }
             fill.publish();
             let set = program.set_socket(number, socket.as_fd());
@@ -458,6 +460,7 @@ impl Queue {
         calls: &mut u64,
         take: &mut impl FnMut(&mut [u8]),
     ) {
+        self.fill.give_kept();
         let mut is_any = false;
         while received.packets < packets_max {
             let Some(Descriptor { address, bytes, options }) = self.received.pop() else { break };
@@ -486,8 +489,7 @@ impl Queue {
             };
             // A frame that the kernel did not have is no frame to give back.
             if let Some(frame) = frame {
-                let pushed = self.fill.push(frame);
-                debug_assert!(pushed, "the ring has an entry for each frame");
+                self.fill.give(frame);
             }
         }
         if is_any {
@@ -545,7 +547,8 @@ impl Rings {
         let make = || -> io::Result<Rings> {
             // The kernel wants a ring of frames that were sent for each queue, used or not.
             let sent = if sends { send_frames } else { 1 };
-            set_option(&socket, libc::XDP_UMEM_FILL_RING, &receive_frames)?;
+            let fill_entries = ENTRIES_PER_FRAME * receive_frames;
+            set_option(&socket, libc::XDP_UMEM_FILL_RING, &fill_entries)?;
             set_option(&socket, libc::XDP_UMEM_COMPLETION_RING, &sent)?;
             set_option(&socket, libc::XDP_RX_RING, &receive_frames)?;
             if sends {
@@ -560,7 +563,7 @@ impl Rings {
                 receive_frames,
             )?;
             let fill =
-                map::<u64>(&socket, libc::XDP_UMEM_PGOFF_FILL_RING, offsets.fr, receive_frames)?;
+                map::<u64>(&socket, libc::XDP_UMEM_PGOFF_FILL_RING, offsets.fr, fill_entries)?;
             let sending = match sends {
                 true => {
                     let sending = map::<Descriptor>(

@@ -34,6 +34,9 @@ use crate::waiting::{Wait, after};
 /// The MTU of a device that is not up yet.
 const MTU: usize = 1500;
 
+/// How often requests are sent again that could not be sent.
+const ASK_AGAIN_NS: u64 = 10_000_000;
+
 /// Refusals that are kept for the program.
 const REFUSALS_MAX: usize = 64;
 
@@ -328,34 +331,57 @@ impl Osa {
         }
     }
 
-    /// Waits until packets go and come, or only the wire is missing for that.
+    /// Waits until packets go and come, or only the wire is missing for that, and the adapter has answered all requests. Frames that come before are dropped.
     ///
     /// # Errors
-    /// [`OpenOsaError::NotUp`], [`OpenOsaError::Refused`] of the first request that the adapter refuses, [`OpenOsaError::Resources`].
+    /// [`OpenOsaError::NotUp`] when the time is over, and at once if the device can never be up: the program has halted it, or there will never be a host
+    /// again. [`OpenOsaError::Refused`] of the first request that the adapter refuses. [`OpenOsaError::Resources`].
     pub fn wait_until_up(&mut self, time: Duration) -> Result<(), OpenOsaError> {
         let deadline_ns = after(time);
+        // What has come by the end of the time counts, also if there was none.
+        let mut has_listened = false;
         loop {
             let now = now_ns();
             self.poll(now)?;
-            // What has come before its time is left to whoever receives.
-            while self.interface().is_none_or(|end| end.found().is_none())
-                && self.next_frame().is_some()
-            {}
+            // What the adapter says may stand behind frames, and so does the end of the path.
+            while !self.is_up() && self.next_frame().is_some() {}
             self.take_news(now);
             if let Some((request, why)) = self.refused.first().copied() {
                 return Err(OpenOsaError::Refused { adapter: self.adapter, request, why });
             }
-            let is_asked = self.interface().is_some_and(|end| end.is_waiting_for_answers());
-            if !matches!(self.state(), OsaState::Down { .. }) && !is_asked {
+            if self.is_up() {
                 return Ok(());
             }
-            if now >= deadline_ns {
+            if now >= deadline_ns && has_listened || self.is_never_up() {
                 let why = self.why.clone();
                 return Err(OpenOsaError::NotUp { adapter: self.adapter, time, why });
             }
             let until = self.due().unwrap_or(u64::MAX).min(deadline_ns);
             self.flush();
-            self.waiter.wait_until(until)?;
+            self.waiter.wait_until(until.min(self.ask_again_ns(now)))?;
+            has_listened = true;
+        }
+    }
+
+    /// Returns true if packets go and come, or only the wire is missing for that, and nothing is asked of the adapter.
+    fn is_up(&self) -> bool {
+        let is_asked = self.interface().is_some_and(|end| end.is_waiting_for_answers());
+        !is_asked && !matches!(self.state(), OsaState::Down { .. })
+    }
+
+    /// Returns true if the device is not up, and nothing is under way that could change that.
+    fn is_never_up(&self) -> bool {
+        match self.interface() {
+            Some(end) => end.state() == State::Idle && !end.is_waiting_for_answers(),
+            None => self.guest().is_forsaken(),
+        }
+    }
+
+    /// When requests are to be sent again that were not sent for want of memory: nobody tells when there is some.
+    fn ask_again_ns(&self, now: u64) -> u64 {
+        match self.interface().is_some_and(Interface::has_unsent) {
+            true => now.saturating_add(ASK_AGAIN_NS),
+            false => u64::MAX,
         }
     }
 
@@ -510,6 +536,9 @@ impl Osa {
                 News::Answer(request, Err(why)) if self.refused.len() < REFUSALS_MAX => {
                     self.why = format!("it refuses {request:?}: {why}");
                     self.refused.push((request, why));
+                }
+                News::Answer(Request::Halt | Request::Clear, Ok(())) => {
+                    self.why = "this program has halted it".to_owned();
                 }
                 News::Answer(..) | News::Port(_) => {}
                 News::Stopped(why) => self.lose(now, Some(why)),
@@ -708,7 +737,7 @@ impl Osa {
     pub fn wait_until(&mut self, deadline_ns: u64) -> io::Result<()> {
         self.flush();
         let until = self.due().unwrap_or(u64::MAX).min(deadline_ns);
-        self.waiter.wait_until(until)?;
+        self.waiter.wait_until(until.min(self.ask_again_ns(now_ns())))?;
         Ok(())
     }
 

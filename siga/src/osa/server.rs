@@ -21,12 +21,14 @@ use os::fork::{ForkGuard, ForkSafeFd};
 use os::processor::{now_ns, thread_ns};
 use thiserror::Error;
 
+use super::reopening::{OpenWire, Reopening};
 use super::waits::AtAdapter;
 use super::{QUEUE_STORAGE_BYTES, WANTED, WINDOW_BYTES};
 use crate::guest::Guest;
 use crate::link::Membership;
 use crate::options::PathOptions;
 use crate::serving::{Asking, OPENS_PER_S, Refusal, Spinning};
+use crate::stopper::Stopper;
 use crate::waiter::{Key, Member, OneOf, Waiter};
 use crate::waiting::{SPIN_NS_MAX, Wait};
 
@@ -136,11 +138,12 @@ impl Member for Medium {
 }
 
 /// What the server waits for.
-#[derive(Debug)]
 enum Party {
     Guest(Box<Guest>),
     Device(Box<Joined>),
     Medium(Medium),
+    Stop(Stopper),
+    Reopening(Reopening),
 }
 
 /// A device, and what keeps its path in the host's accounts.
@@ -156,6 +159,8 @@ impl OneOf for Party {
             Party::Guest(guest) => &**guest,
             Party::Device(joined) => &joined.device,
             Party::Medium(medium) => medium,
+            Party::Stop(stop) => stop,
+            Party::Reopening(reopening) => reopening,
         }
     }
 
@@ -164,6 +169,8 @@ impl OneOf for Party {
             Party::Guest(guest) => &mut **guest,
             Party::Device(joined) => &mut joined.device,
             Party::Medium(medium) => medium,
+            Party::Stop(stop) => stop,
+            Party::Reopening(reopening) => reopening,
         }
     }
 
@@ -173,6 +180,8 @@ impl OneOf for Party {
             Party::Guest(guest) => guest.is_ready(),
             Party::Device(joined) => joined.device.is_ready(),
             Party::Medium(medium) => medium.has_rung,
+            Party::Stop(stop) => stop.is_set(),
+            Party::Reopening(reopening) => reopening.is_ready(),
         }
     }
 }
@@ -223,8 +232,12 @@ pub struct DeviceReport {
 pub struct Server {
     guard: ForkGuard,
     waiter: Waiter<Party>,
+    stop: Stopper,
     guest: Key,
     medium: Option<Key>,
+    /// Who opens the wire again, and set if one was asked for.
+    reopening: Option<Key>,
+    is_wire_wanted: bool,
     adapter: Adapter,
     /// By number.
     devices: Vec<Option<Key>>,
@@ -260,6 +273,8 @@ impl Server {
     ) -> Result<Server, ServerError> {
         // What waits is the server's own loop: it polls the wire, too.
         let mut waiter = Waiter::new(Wait::Block)?;
+        let stop = Stopper::new()?;
+        waiter.add(Party::Stop(stop.clone()))?;
         guest.follow_hosts();
         let guest = waiter.add(Party::Guest(Box::new(guest)))?;
         let mut secret = [0; 16];
@@ -271,8 +286,11 @@ impl Server {
         let mut server = Server {
             guard: ForkGuard::here(),
             waiter,
+            stop,
             guest,
             medium: None,
+            reopening: None,
+            is_wire_wanted: false,
             adapter,
             devices: Vec::new(),
             numbers: BTreeMap::new(),
@@ -297,8 +315,44 @@ impl Server {
     pub fn set_wire(&mut self, wire: Box<dyn Wire>) -> io::Result<()> {
         let Server { waiter, devices, adapter, .. } = self;
         let taken = adapter.set_wire(wire, &mut Devices { waiter, keys: devices });
+        self.is_wire_wanted = false;
         self.listen_to_wire()?;
         taken
+    }
+
+    /// Has the wire opened again whenever it is gone, from now on, by a thread of its own: the devices go on reaching each other meanwhile. That thread is in the
+    /// network of the calling one. `opener` may be a closure, and is called again half a second after each failure; it replaces the one before. It is
+    /// dropped when the server is, as soon as it returns.
+    ///
+    /// # Errors
+    /// There can be no thread, or there are no descriptors left.
+    pub fn open_again_with(&mut self, opener: impl OpenWire + Send + 'static) -> io::Result<()> {
+        let reopening = Reopening::start(opener)?;
+        if let Some(before) = self.reopening.take() {
+            self.waiter.remove(before);
+        }
+        self.is_wire_wanted = false;
+        self.reopening = Some(self.waiter.add(Party::Reopening(reopening))?);
+        Ok(())
+    }
+
+    /// Asks for a wire if there is none.
+    fn want_wire(&mut self) {
+        let Some(key) = self.reopening.filter(|_| !self.is_wire_wanted) else { return };
+        if let Some(Party::Reopening(reopening)) = self.waiter.get(key) {
+            reopening.want();
+            self.is_wire_wanted = true;
+        }
+    }
+
+    /// Uses the wire that was opened.
+    fn take_wire(&mut self, key: Key) {
+        let Some(Party::Reopening(reopening)) = self.waiter.get_mut(key) else { return };
+        let Some(wire) = reopening.take() else { return };
+        let taken = self.set_wire(wire);
+        if let Some(Party::Reopening(reopening)) = self.waiter.get(key) {
+            reopening.used(taken);
+        }
     }
 
     fn listen_to_wire(&mut self) -> io::Result<()> {
@@ -313,7 +367,7 @@ impl Server {
         Ok(())
     }
 
-    /// Returns true if the wire is gone, and [`Server::set_wire`] is to be called.
+    /// Returns true if the wire is gone, and [`Server::set_wire`] is to be called, unless that is left to [`Server::open_again_with`].
     pub fn is_wire_gone(&mut self) -> bool {
         self.adapter.is_gone()
     }
@@ -377,17 +431,23 @@ impl Server {
         reports
     }
 
-    /// Serves for ever.
+    /// Ends [`Server::serve`] and [`Server::serve_until`], from any thread.
+    pub fn stopper(&self) -> Stopper {
+        self.stop.clone()
+    }
+
+    /// Serves until somebody stops it: [`Server::stopper`].
     ///
     /// # Errors
     /// [`ServerError`].
-    pub fn serve(&mut self) -> Result<std::convert::Infallible, ServerError> {
-        loop {
+    pub fn serve(&mut self) -> Result<(), ServerError> {
+        while !self.stop.is_set() {
             self.serve_until(u64::MAX)?;
         }
+        Ok(())
     }
 
-    /// Serves until that time, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds).
+    /// Serves until that time, or until somebody stops it, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds).
     ///
     /// # Errors
     /// [`ServerError`].
@@ -398,7 +458,7 @@ impl Server {
         loop {
             let found = self.poll()?;
             let now = self.polled_ns;
-            if now >= deadline_ns {
+            if now >= deadline_ns || self.stop.is_set() {
                 return Ok(());
             }
             if self.has_more || self.options.wait == Wait::Spin {
@@ -465,6 +525,9 @@ impl Server {
         let worked = adapter.poll(now, &mut Devices { waiter, keys: devices });
         found |= worked.has_more || worked.has_worked;
         self.has_more = worked.has_more;
+        if self.adapter.is_gone() {
+            self.want_wire();
+        }
         if found {
             self.drop_those_over();
         }
@@ -489,7 +552,12 @@ impl Server {
             if let Some(Party::Medium(medium)) = self.waiter.get_mut(key) {
                 medium.has_rung = false;
             }
+            self.adapter.note_wire_ready();
             return Ok(false);
+        }
+        if Some(key) == self.reopening {
+            self.take_wire(key);
+            return Ok(true);
         }
         let Some(number) = self.numbers.get(&key).copied() else { return Ok(false) };
         let Server { waiter, devices, adapter, .. } = self;
