@@ -15,8 +15,8 @@ use siga::connect::Kind;
 use siga::error::Problem;
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{
-    ClientLimits, ClientOptions, Drive, Machine, MachineClient, MachineOptions, MachineStop,
-    Placement, Routing, Stack, StackOptions, TcpListener, TcpStream, UdpSocket,
+    ClientLimits, ClientOptions, Drive, Machine, MachineClient, MachineOptions, Placement, Routing,
+    Stack, StackOptions, TcpListener, TcpStream, UdpSocket,
 };
 use siga::{ConnectError, Guest, PathOptions, Wait};
 
@@ -24,7 +24,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// A machine that a thread serves until this is dropped.
 struct Serving {
-    stop: MachineStop,
+    stop: siga::Stopper,
     thread: Option<JoinHandle<Machine>>,
     address: SocketAddr,
 }
