@@ -426,3 +426,52 @@ fn wire_that_is_gone_is_opened_again_and_devices_go_on_meanwhile() {
     stopper.stop();
     serving.join().unwrap();
 }
+
+/// A stack with input queues by workload.
+fn sorting_stack(host: &Embedded, name: &str, adapter: &str, address: &str) -> Stack {
+    let guest = Guest::attach_embedded(host, name).unwrap();
+    let mut options = OsaOptions::default();
+    (options.workload_queues, options.wait) = (true, Wait::Block);
+    let mut osa = Osa::open(guest, adapter, &options).unwrap();
+    osa.add_address(address.parse().unwrap(), 24);
+    osa.wait_until_up(PATIENCE).unwrap();
+    let links = Links { devices: vec![osa], ..Links::default() };
+    Stack::at(links, &Routing::default(), &StackOptions::default()).unwrap()
+}
+
+#[test]
+fn stream_moves_to_the_queue_of_bulk_data_and_nothing_else_does() {
+    let host = Embedded::start(System::open()).unwrap();
+    let rate = std::num::NonZeroU64::new(1_000_000_000);
+    let _adapters = adapters(&host, Conditions { mtu: 1500, rate, ..Conditions::default() });
+    let one = sorting_stack(&host, "ONE", "OSA1", "10.1.0.1");
+    let other = stack(&host, "OTHER", "OSA2", "10.1.0.2", Layer::Three);
+    // Beside it a session.
+    let listener = TcpListener::bind(&one, ("10.1.0.1", 23)).unwrap();
+    let mut session = TcpStream::connect(&other, ("10.1.0.1", 23)).unwrap();
+    let (mut screen, _) = listener.accept().unwrap();
+    let sessions = thread::spawn(move || {
+        let mut byte = [0];
+        while screen.read(&mut byte).unwrap() == 1 {
+            screen.write_all(&byte).unwrap();
+        }
+    });
+    let inputs = |stack: &Stack| stack.devices().unwrap().remove(0).inputs;
+    for round in 1..=3 {
+        transfer(&other, &one, "10.1.0.1", 20_000_000);
+        for key in 0..50 {
+            session.write_all(&[key]).unwrap();
+            let mut echo = [0];
+            session.read_exact(&mut echo).unwrap();
+            assert_eq!(echo, [key]);
+        }
+        let queues = inputs(&one);
+        // It takes some 40 ms to be noticed, of 170.
+        assert!(queues[1].packets > 3000 * round, "{queues:?}");
+        assert!(queues[0].packets > 100, "{queues:?}");
+        assert_eq!(queues[2..].iter().map(|queue| queue.packets).sum::<u64>(), 0);
+    }
+    assert_eq!(one.counter(siga::tcpip::Counter::OutOfOrder), 0);
+    drop(session);
+    sessions.join().unwrap();
+}

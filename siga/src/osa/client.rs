@@ -18,6 +18,7 @@ use net::osa::control::{Port, Refused, Request, Stopped};
 use net::osa::device::{INPUTS_MAX, OUTPUTS_MAX};
 use net::osa::interface::{Counters as DeviceCounters, Interface, News, State};
 use net::osa::packet::{FRAME_BYTES_MAX, Layer};
+use net::osa::workload::{Connection, Workload};
 use net::tcpip::{Prefix, Unsent};
 use os::poller::Sleeper;
 use os::processor::now_ns;
@@ -52,6 +53,9 @@ pub struct OsaOptions {
     pub outputs: usize,
     /// Input queues: 1 to 8, and 1 unless set.
     pub inputs: usize,
+    /// Inbound workload queuing: whether bulk data, distributed connections, Enterprise Extender and IPsec come by input queues of their own, so that nobody waits behind them. The
+    /// device has five input queues at least then. They do not unless set.
+    pub workload_queues: bool,
     /// Buffers of an output queue that the adapter may have at once: 8 to 126, and 64 unless set.
     pub buffers_max: usize,
     /// Whether frames may be sent without checksums and with several segments, which the adapter or the wire completes. They may unless set.
@@ -67,6 +71,7 @@ impl Default for OsaOptions {
             mac: None,
             outputs: OUTPUTS_MAX,
             inputs: 1,
+            workload_queues: false,
             buffers_max: 64,
             offloads: true,
             wait: Wait::Adaptive,
@@ -180,6 +185,9 @@ pub struct Osa {
     /// Keeps the path in the host's accounts.
     pub(super) membership: Option<std::sync::Arc<crate::link::Membership>>,
     refused: Vec<(Request, Refused)>,
+    /// Connections that the adapter has not taken as bulk data.
+    refused_bulk: Vec<Connection>,
+    joins: u64,
     pub(super) changes: Changes,
     /// The doorbells are to be drained before anything is looked at.
     has_slept: bool,
@@ -239,6 +247,9 @@ impl Osa {
         }
         let adapter = adapter.parse()?;
         let mut options = *options;
+        if options.workload_queues {
+            options.inputs = options.inputs.max(Workload::ALL.len());
+        }
         if options.layer == Layer::Two && options.mac.is_none() {
             let mut mac = [0; 6];
             os::random::fill(&mut mac)?;
@@ -262,6 +273,8 @@ impl Osa {
             why: "it was not asked yet".to_owned(),
             membership: None,
             refused: Vec::new(),
+            refused_bulk: Vec::new(),
+            joins: 0,
             changes: Changes::default(),
             has_slept: false,
             words,
@@ -416,6 +429,31 @@ impl Osa {
         self.options.offloads
     }
 
+    /// Whether workloads come by input queues of their own.
+    pub fn workload_queues(&self) -> bool {
+        self.options.workload_queues
+    }
+
+    /// How often there was a device: each has nothing of the connections of the one before.
+    pub(crate) fn joins(&self) -> u64 {
+        self.joins
+    }
+
+    /// Has a connection come by the queue of bulk data from now on, or no longer: of this device alone. False: too much waits for answers of the adapter.
+    pub fn set_bulk(&mut self, connection: Connection, is_bulk: bool) -> bool {
+        let request = match is_bulk {
+            true => Request::AddConnection(connection),
+            false => Request::RemoveConnection(connection),
+        };
+        // Without a device nothing comes by any queue.
+        self.at_guest().is_none_or(|device| device.interface.ask(request))
+    }
+
+    /// A connection that the adapter has not taken as bulk data.
+    pub fn take_refused_bulk(&mut self) -> Option<Connection> {
+        self.refused_bulk.pop()
+    }
+
     /// What was asked for to be registered.
     pub fn registered(&self) -> &[Request] {
         &self.registered
@@ -463,6 +501,12 @@ impl Osa {
     /// What was counted of what the guest reads and writes, of all queues and devices so far.
     pub fn queues(&self) -> [QueueCounters; 2] {
         self.counted().queues
+    }
+
+    /// What was counted of each queue that the guest reads, of the device that is there now.
+    pub fn inputs(&self) -> Vec<QueueCounters> {
+        let inputs = self.interface().map(|end| end.queues().0);
+        inputs.into_iter().flatten().map(|input| *input.counters()).collect()
     }
 
     /// What the guest's end has counted beside that, of all devices so far.
@@ -533,6 +577,9 @@ impl Osa {
                 self.changes.answered(request, done);
             }
             match news {
+                News::Answer(Request::AddConnection(connection), Err(_)) => {
+                    self.refused_bulk.push(connection);
+                }
                 News::Answer(request, Err(why)) if self.refused.len() < REFUSALS_MAX => {
                     self.why = format!("it refuses {request:?}: {why}");
                     self.refused.push((request, why));
@@ -573,11 +620,17 @@ impl Osa {
             return self.connecting.lost(now);
         };
         self.device = Some(key);
+        self.joins += 1;
+        self.refused_bulk.clear();
         self.changes.begin();
-        let (layer, mac, registered) =
-            (self.options.layer, self.options.mac, self.registered.clone());
+        let OsaOptions { layer, mac, workload_queues, .. } = self.options;
+        let registered = self.registered.clone();
         if let Some(device) = self.at_guest() {
             device.interface.ask(Request::Activate(layer, mac));
+            for workload in Workload::ALL.into_iter().skip(1).filter(|_| workload_queues) {
+                let queue = workload.usual_queue() as u8;
+                device.interface.ask(Request::Sort(workload, queue));
+            }
             for request in registered {
                 device.interface.ask(request);
             }

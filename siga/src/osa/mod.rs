@@ -34,6 +34,7 @@ pub use net::osa::interface::Counters as DeviceCounters;
 pub use net::osa::memory::MemoryWire;
 pub use net::osa::packet::Layer;
 pub use net::osa::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};
+pub use net::osa::workload::{Connection, Workload};
 pub use net::wire::Conditions;
 pub use reopening::OpenWire;
 pub use server::{DeviceReport, Server, ServerError, ServerOptions};

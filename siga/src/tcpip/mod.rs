@@ -49,6 +49,7 @@ mod own;
 mod questions;
 mod routing;
 mod shared;
+mod sorting;
 mod stack;
 mod tcp;
 mod thread;
