@@ -29,6 +29,7 @@ use self::accounts::Accounts;
 use self::flow::Flow;
 use super::device::{Device, Drops};
 use super::router::Router;
+pub use super::tuning::Moderation;
 use super::wire::{Carrier, Wire};
 use crate::lan::frame::{ETHERNET_BYTES, Mac};
 use crate::lan::offload::Offload;
@@ -75,32 +76,6 @@ const IPV6_BYTES: usize = 40;
 
 /// The longest packet of a port that is no jumbo.
 const ORDINARY_MTU: usize = 1500;
-
-/// When a buffer with packets for a guest is handed over: the block timers of OSA (`BLKT` of the queue information block).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moderation {
-    /// The longest time from the first packet in a buffer until the guest has the buffer, in nanoseconds.
-    pub hold_off_ns: u64,
-    /// A buffer is handed over when no other packet has begun for so long after a packet.
-    pub gap_ns: u64,
-    /// The same on a port of jumbo frames.
-    pub gap_jumbo_ns: u64,
-    /// Packets after which a buffer is handed over in any case.
-    pub packets_max: u16,
-}
-
-impl Moderation {
-    /// Each poll hands over what it has received.
-    pub const NONE: Moderation =
-        Moderation { hold_off_ns: 0, gap_ns: 0, gap_jumbo_ns: 0, packets_max: u16::MAX };
-}
-
-impl Default for Moderation {
-    /// As Linux sets them for OSA-Express2 and later (`drivers/s390/net/qeth_core_main.c`): 250, 5 and 15 us.
-    fn default() -> Moderation {
-        Moderation { hold_off_ns: 250_000, gap_ns: 5_000, gap_jumbo_ns: 15_000, ..Moderation::NONE }
-    }
-}
 
 /// The devices, which their maker keeps. Each has a number.
 pub trait Ends {
@@ -201,6 +176,8 @@ struct Core {
     held: Vec<(usize, u64)>,
     look_ns: u64,
     flow: Flow,
+    /// Devices whose guests want their packets otherwise than the adapter has it, and how long it may rest for each.
+    rests: Vec<(usize, u64)>,
     /// Frames that devices have sent in this poll, and bytes of these.
     sent: (u64, u64),
     counters: Counters,
@@ -297,6 +274,7 @@ impl Adapter {
             held: Vec::new(),
             look_ns: 0,
             flow: Flow::default(),
+            rests: Vec::new(),
             sent: (0, 0),
             counters: Counters::default(),
             drops: Drops::default(),
@@ -376,6 +354,7 @@ impl Adapter {
         self.core.rotation.retain(|one| *one != number);
         self.core.open.retain(|(one, _)| *one != number);
         self.core.held.retain(|(one, _)| *one != number);
+        self.core.rests.retain(|(one, _)| *one != number);
         device.is_waiting = false;
     }
 
@@ -391,7 +370,7 @@ impl Adapter {
     /// Until when the adapter may rest after a poll that has left nothing behind, though frames go on coming: they come so densely that looking at that time
     /// finds many, and nobody need wake it up. None: it is to be woken up by whatever comes.
     pub fn rests_until(&self, now: u64) -> Option<u64> {
-        let rest = self.core.flow.rest_ns(self.core.moderation.hold_off_ns)?;
+        let rest = self.core.flow.rest_ns(self.core.rest_ns())?;
         let caches = self.core.caches.iter().filter_map(|(_, cache)| cache.due());
         // An idle gap is not over while nobody looks.
         let Core { held_due, full_due, look_ns, .. } = self.core;

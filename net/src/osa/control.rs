@@ -22,6 +22,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::packet::Layer;
+use super::tuning::Inbperf;
 use super::workload::{Connection, Workload};
 use crate::lan::frame::Mac;
 
@@ -83,6 +84,8 @@ pub enum Request {
     Distribute(IpAddr),
     /// It no longer does.
     Gather(IpAddr),
+    /// How packets are to come to the guest from now on.
+    Tune(Inbperf),
 }
 
 /// A device's part in packets to addresses that nobody has registered.
@@ -179,6 +182,7 @@ mod verb {
     pub(super) const REMOVE_CONNECTION: u8 = 13;
     pub(super) const DISTRIBUTE: u8 = 14;
     pub(super) const GATHER: u8 = 15;
+    pub(super) const TUNE: u8 = 16;
     pub(super) const ANSWER: u8 = 0x80;
     pub(super) const PORT: u8 = 0x81;
     pub(super) const STOPPED: u8 = 0x82;
@@ -290,6 +294,9 @@ impl Record {
             What::Request(Request::Gather(address)) => {
                 Fields { address: Some(address), ..of(verb::GATHER) }
             }
+            What::Request(Request::Tune(inbperf)) => {
+                Fields { value: inbperf as u64, ..of(verb::TUNE) }
+            }
             What::Answer(Ok(())) => of(verb::ANSWER),
             What::Answer(Err(refused)) => {
                 Fields { status: 1 + number_of(&REFUSALS, &refused) as u8, ..of(verb::ANSWER) }
@@ -362,6 +369,7 @@ impl Record {
             verb::REMOVE_CONNECTION => Some(Request::RemoveConnection(fields.connection()?)),
             verb::DISTRIBUTE => Some(Request::Distribute(address?)),
             verb::GATHER => Some(Request::Gather(address?)),
+            verb::TUNE => Some(Request::Tune(*Inbperf::ALL.get(number)?)),
             _ => None,
         };
         let listed = usize::from(status).checked_sub(1);
@@ -421,6 +429,7 @@ mod tests {
             }),
             Request::Distribute([10, 1, 0, 9].into()),
             Request::Gather("fd00::9".parse().unwrap()),
+            Request::Tune(Inbperf::Dynamic),
         ];
         let told = [
             What::Answer(Ok(())),

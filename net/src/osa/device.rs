@@ -18,6 +18,7 @@ use super::control::{Record, Stopped, What};
 use super::gauge;
 use super::packet::Layer;
 use super::sorter::Sorter;
+use super::tuning::{Inbperf, Moderation, Walker};
 use super::workload::Workload;
 use crate::lan::frame::Mac;
 
@@ -108,6 +109,47 @@ impl Drops {
     }
 }
 
+/// When packets are handed over to a guest, by input queue.
+#[derive(Debug, Default)]
+pub struct Tuning {
+    inbperf: Inbperf,
+    walkers: [Walker; INPUTS_MAX],
+}
+
+impl Tuning {
+    pub(super) fn new(inbperf: Inbperf) -> Tuning {
+        Tuning { inbperf, ..Tuning::default() }
+    }
+
+    /// What the guest has asked for.
+    pub fn inbperf(&self) -> Inbperf {
+        self.inbperf
+    }
+
+    /// What walks the profiles for a queue.
+    pub fn walker(&self, queue: usize) -> &Walker {
+        &self.walkers[queue]
+    }
+
+    /// The profile of a queue; none if it is that of the adapter.
+    pub(super) fn moderation(&self, queue: usize) -> Option<&Moderation> {
+        match self.inbperf {
+            Inbperf::Balanced => None,
+            Inbperf::Mincpu => Some(&Moderation::MINCPU),
+            Inbperf::Minlatency => Some(&Moderation::NONE),
+            Inbperf::Dynamic => Some(self.walkers[queue].moderation()),
+        }
+    }
+
+    /// A packet has come by a queue.
+    #[inline]
+    pub(super) fn note(&mut self, queue: usize, now: u64, bytes: usize) {
+        if self.inbperf == Inbperf::Dynamic {
+            self.walkers[queue].note(now, bytes);
+        }
+    }
+}
+
 /// A data device.
 #[derive(Debug)]
 pub struct Device {
@@ -126,6 +168,8 @@ pub struct Device {
     pub(super) vlans: Vec<u16>,
     /// By which input queue packets come.
     pub(super) sorter: Sorter,
+    /// When they are handed over.
+    pub(super) tuning: Tuning,
     /// Bytes that it may send in its turn.
     pub(super) deficit: i64,
     /// Buffers of each output queue that go in this round still.
@@ -157,6 +201,7 @@ impl Device {
             groups: Vec::new(),
             vlans: Vec::new(),
             sorter: Sorter::default(),
+            tuning: Tuning::default(),
             deficit: 0,
             credits: [0; OUTPUTS_MAX],
             is_waiting: false,
@@ -215,6 +260,11 @@ impl Device {
     /// The same.
     pub fn queues_mut(&mut self) -> (&mut [Writing], &mut [Reading]) {
         (&mut self.inputs, &mut self.outputs)
+    }
+
+    /// When packets are handed over to the guest.
+    pub fn tuning(&self) -> &Tuning {
+        &self.tuning
     }
 
     /// Connections that are registered as bulk data.

@@ -11,6 +11,7 @@
 //! | `adapter` | the devices of several guests in front of one wire; with the same feature |
 //! | `router` | which device a frame is for |
 //! | `sorter` | by which input queue a packet comes; with that feature, too |
+//! | [`tuning`] | when buffers are handed over |
 //! | [`workload`] | what packets are sorted by |
 //! | [`wire`] | what a port is connected to |
 //! | [`memory`] | a wire in memory |
@@ -36,6 +37,7 @@ pub mod packet;
 mod router;
 #[cfg(feature = "tcpip")]
 mod sorter;
+pub mod tuning;
 pub mod wire;
 pub mod workload;
 

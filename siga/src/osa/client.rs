@@ -18,6 +18,7 @@ use net::osa::control::{Port, Refused, Request, Stopped};
 use net::osa::device::{INPUTS_MAX, OUTPUTS_MAX};
 use net::osa::interface::{Counters as DeviceCounters, Interface, News, State};
 use net::osa::packet::{FRAME_BYTES_MAX, Layer};
+use net::osa::tuning::Inbperf;
 use net::osa::workload::{Connection, Workload};
 use net::tcpip::{Prefix, Unsent};
 use os::poller::Sleeper;
@@ -56,6 +57,8 @@ pub struct OsaOptions {
     /// Inbound workload queuing: whether bulk data, distributed connections, Enterprise Extender and IPsec come by input queues of their own, so that nobody waits behind them. The
     /// device has five input queues at least then. They do not unless set.
     pub workload_queues: bool,
+    /// How packets are to come: as the adapter has it unless set.
+    pub inbperf: Inbperf,
     /// Buffers of an output queue that the adapter may have at once: 8 to 126, and 64 unless set.
     pub buffers_max: usize,
     /// Whether frames may be sent without checksums and with several segments, which the adapter or the wire completes. They may unless set.
@@ -72,6 +75,7 @@ impl Default for OsaOptions {
             outputs: OUTPUTS_MAX,
             inputs: 1,
             workload_queues: false,
+            inbperf: Inbperf::Balanced,
             buffers_max: 64,
             offloads: true,
             wait: Wait::Adaptive,
@@ -623,13 +627,16 @@ impl Osa {
         self.joins += 1;
         self.refused_bulk.clear();
         self.changes.begin();
-        let OsaOptions { layer, mac, workload_queues, .. } = self.options;
+        let OsaOptions { layer, mac, workload_queues, inbperf, .. } = self.options;
         let registered = self.registered.clone();
         if let Some(device) = self.at_guest() {
             device.interface.ask(Request::Activate(layer, mac));
             for workload in Workload::ALL.into_iter().skip(1).filter(|_| workload_queues) {
                 let queue = workload.usual_queue() as u8;
                 device.interface.ask(Request::Sort(workload, queue));
+            }
+            if inbperf != Inbperf::Balanced {
+                device.interface.ask(Request::Tune(inbperf));
             }
             for request in registered {
                 device.interface.ask(request);

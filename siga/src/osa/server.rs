@@ -16,6 +16,7 @@ use net::osa::adapter::{Adapter, Counters, Ends, Moderation};
 use net::osa::buffer::QueueCounters;
 use net::osa::device::{Device, Drops, INPUTS_MAX, OUTPUTS_MAX, State};
 use net::osa::packet::Layer;
+use net::osa::tuning::Inbperf;
 use net::osa::wire::{Wire, WireCounters};
 use os::fork::{ForkGuard, ForkSafeFd};
 use os::processor::{now_ns, thread_ns};
@@ -226,6 +227,12 @@ pub struct DeviceReport {
     pub interrupts: u64,
     /// Packets dropped.
     pub drops: Drops,
+    /// Connections that its guest has registered as bulk data.
+    pub bulk_connections: usize,
+    /// How its packets are to come.
+    pub inbperf: Inbperf,
+    /// Of each queue that the guest reads: the step of the profiles at which it is, and the steps taken so far, up and down. All zero unless `inbperf` is dynamic.
+    pub steps: Vec<(usize, [u64; 2])>,
 }
 
 /// A guest that serves an adapter.
@@ -415,6 +422,9 @@ impl Server {
                 inputs.iter_mut().map(|input| input.sender().counters().get(rings)).sum();
             let inputs = inputs.iter().map(|input| *input.counters()).collect();
             let outputs = device.outputs().iter().map(|output| *output.counters()).collect();
+            let queues = device.inputs().len();
+            let walkers = (0..queues).map(|queue| device.tuning().walker(queue));
+            let steps = walkers.map(|walker| (walker.step(), walker.steps())).collect();
             reports.push(DeviceReport {
                 number,
                 guest: device.owner(),
@@ -426,6 +436,9 @@ impl Server {
                 outputs,
                 interrupts,
                 drops: *device.drops(),
+                bulk_connections: device.bulk_connections(),
+                inbperf: device.tuning().inbperf(),
+                steps,
             });
         }
         reports

@@ -107,6 +107,7 @@ impl Core {
 
     fn put(&mut self, now: u64, device: &mut Device, number: usize, piece: &FrameInPlace<'_>) {
         let queue = device.sorter.queue(piece.start);
+        device.tuning.note(queue, now, piece.bytes());
         let header = Header::new(device.layer, piece.bytes(), piece.offload, None);
         let input = &mut device.inputs[queue];
         let (was_open, buffers) = (input.open_since().is_some(), input.counters().buffers);
@@ -147,17 +148,24 @@ impl Core {
 
     /// Hands over the buffers whose time has come. Returns true if there were any.
     pub(super) fn close_due(&mut self, now: u64, ends: &mut impl Ends) -> bool {
-        let Moderation { hold_off_ns, gap_ns, gap_jumbo_ns, packets_max } = self.moderation;
-        let gap_ns = if self.mtu > ORDINARY_MTU { gap_jumbo_ns } else { gap_ns };
-        // The gap ends when the next packet begins, of which nobody knows until all of it has come.
-        let gap_ns = gap_ns.saturating_add(self.packet_ns);
+        let (usual, is_jumbo, packet_ns) =
+            (self.moderation, self.mtu > ORDINARY_MTU, self.packet_ns);
         let (mut has_closed, mut due, mut held_due) = (false, None, None);
         let Core { open, counters, .. } = self;
         open.retain(|(number, queue)| {
             let Some(device) = ends.device(*number) else { return false };
             let input = &mut device.inputs[*queue];
             let Some((first, last, packets)) = input.open_since() else { return false };
-            let (held, idle) = (first.saturating_add(hold_off_ns), last.saturating_add(gap_ns));
+            let moderation = device.tuning.moderation(*queue).unwrap_or(&usual);
+            let Moderation { hold_off_ns, gap_ns, gap_jumbo_ns, packets_max, backlog } =
+                *moderation;
+            let gap_ns = if is_jumbo { gap_jumbo_ns } else { gap_ns };
+            // The gap ends when the next packet begins, of which nobody knows until all of it has come.
+            let gap_ns = gap_ns.saturating_add(packet_ns);
+            let held = first.saturating_add(hold_off_ns);
+            let is_behind =
+                input.buffers_out() >= usize::from(backlog) && input.look() >= usize::from(backlog);
+            let idle = if is_behind { held } else { last.saturating_add(gap_ns) };
             let counter = if packets >= packets_max {
                 &mut counters.closed_packets
             } else if now >= held {

@@ -36,10 +36,9 @@ impl Flow {
         }
     }
 
-    /// How long the adapter rests after a poll; none if it is to be woken up. A guest that may not be kept waiting for packets is not.
-    pub(super) fn rest_ns(&self, hold_off_ns: u64) -> Option<u64> {
-        // Together with the hold-off a packet is late by half as much again at most.
-        let rest = REST_NS_MAX.min(hold_off_ns / 2);
+    /// How long the adapter rests after a poll, at most so long; none if it is to be woken up.
+    pub(super) fn rest_ns(&self, most_ns: u64) -> Option<u64> {
+        let rest = REST_NS_MAX.min(most_ns);
         (self.is_dense && rest > 0).then_some(rest)
     }
 }
@@ -56,7 +55,7 @@ mod tests {
             now += each_ns;
             flow.note(now, 1, bytes);
         }
-        flow.rest_ns(250_000)
+        flow.rest_ns(125_000)
     }
 
     #[test]
@@ -70,10 +69,10 @@ mod tests {
     }
 
     #[test]
-    fn rest_is_shorter_than_the_hold_off_and_there_is_none_without() {
+    fn rest_is_as_short_as_guests_want_it() {
         let mut flow = Flow::default();
         flow.note(1_000_000, 1000, 1_514_000);
-        assert_eq!(flow.rest_ns(50_000), Some(25_000));
+        assert_eq!(flow.rest_ns(25_000), Some(25_000));
         assert_eq!(flow.rest_ns(0), None);
     }
 
@@ -81,10 +80,10 @@ mod tests {
     fn flow_that_ends_is_no_longer_dense() {
         let mut flow = Flow::default();
         flow.note(200_000, 100, 151_400);
-        assert!(flow.rest_ns(250_000).is_some());
+        assert!(flow.rest_ns(125_000).is_some());
         flow.note(300_000, 0, 0);
-        assert!(flow.rest_ns(250_000).is_some());
+        assert!(flow.rest_ns(125_000).is_some());
         flow.note(400_000, 0, 0);
-        assert_eq!(flow.rest_ns(250_000), None);
+        assert_eq!(flow.rest_ns(125_000), None);
     }
 }

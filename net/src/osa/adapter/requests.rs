@@ -9,7 +9,7 @@ use crate::lan::frame::Mac;
 use crate::lan::neighbour::announcement;
 use crate::lan::offload::Offload;
 use crate::osa::control::{Port, Refused, Request, Router as Role, Stopped, What};
-use crate::osa::device::{Device, REGISTERED_MAX, State};
+use crate::osa::device::{Device, REGISTERED_MAX, State, Tuning};
 use crate::osa::packet::Layer;
 use crate::osa::router::group_mac;
 use crate::osa::sorter::NotTaken;
@@ -181,6 +181,14 @@ impl Core {
                 device.sorter.gather(address);
                 Ok(())
             }
+            Request::Tune(inbperf) => {
+                device.tuning = Tuning::new(inbperf);
+                self.rests.retain(|(one, _)| *one != number);
+                if let Some(rest_ns) = inbperf.rest_ns() {
+                    self.rests.push((number, rest_ns));
+                }
+                Ok(())
+            }
             Request::Route(role) if role != Role::None && !device.is_active() => {
                 Err(Refused::State)
             }
@@ -321,6 +329,8 @@ impl Core {
         }
         device.vlans.clear();
         device.sorter.clear();
+        device.tuning = Tuning::default();
+        self.rests.retain(|(one, _)| *one != number);
     }
 
     pub(super) fn stop(
@@ -348,6 +358,12 @@ impl Core {
             mac: device.mac,
             rate: self.rate.unwrap_or(0),
         }
+    }
+
+    /// How long the adapter may rest, for all of its guests.
+    pub(super) fn rest_ns(&self) -> u64 {
+        let wanted = self.rests.iter().map(|(_, rest)| *rest);
+        wanted.chain([self.moderation.rest_ns()]).min().unwrap_or(0)
     }
 
     /// Tells all active devices what the port is like.
