@@ -1057,3 +1057,32 @@ fn stacks_at_adapters_and_the_kernel_get_all_over_each_wire() {
     }
     assert_eq!(counted, 4);
 }
+
+#[test]
+fn short_frames_come_to_a_guest_and_to_a_bare_socket() {
+    for (receiver, wait) in
+        [("bare", "block"), ("bare", "spin"), ("guest", "block"), ("guest", "spin")]
+    {
+        for rate in ["0", "20000"] {
+            let levels = [("receiver", receiver), ("rate", rate), ("wait", wait)];
+            let trial =
+                Trial { window: Duration::from_millis(100), ..trial("wire-frames", &levels) };
+            let measured = match try_trial(trial) {
+                Err((factors, TrialError::Unable(why))) => {
+                    eprintln!("SKIPPED: wire-frames {factors:?}: {why}");
+                    continue;
+                }
+                measured => {
+                    measured.unwrap_or_else(|(factors, error)| panic!("{factors:?}: {error}"))
+                }
+            };
+            let Measured { metrics, counters, parties } = measured;
+            assert!(metrics["rate_messages_per_s"] > 0.0, "{levels:?}");
+            let has_adapter = parties.iter().any(|party| party.role == "adapter");
+            assert_eq!(has_adapter, receiver == "guest", "{levels:?}");
+            // Where as many come as go there may be none in which it finds nothing.
+            let spins = counters.contains_key("target_spinning_ns");
+            assert!(rate == "0" || spins == (wait == "spin"), "{levels:?}: {counters:?}");
+        }
+    }
+}

@@ -313,6 +313,7 @@ impl Service for ServedAdapters {
         let of_peer = ADAPTER_COUNTERS.map(|name| format!("{PEER}{name}"));
         let theirs = *self.shared.counted();
         let theirs = of_peer.into_iter().zip(theirs).filter(|_| self.serving.is_some());
-        names.into_iter().zip(own).chain(theirs).collect()
+        let spinning = ("spinning_ns".to_owned(), self.server.borrow().spinning_ns());
+        names.into_iter().zip(own).chain(theirs).chain([spinning]).collect()
     }
 }

@@ -172,7 +172,7 @@ fn serve_two(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 }
 
 /// Serves an adapter at a veth, at whose other end is the kernel of the role `peer`, until the others are done.
-fn serve_one(
+pub(crate) fn serve_one(
     kind: WireKind,
     peer: &str,
     order: &Order,

@@ -2,6 +2,7 @@
 
 mod composed;
 pub(crate) mod exchange;
+mod frames;
 mod io3390;
 mod network;
 mod outstanding;
@@ -98,6 +99,7 @@ const PLAIN: Workload = Workload {
 pub const WORKLOADS: &[Workload] = &[
     stream::WORKLOAD,
     stream::OVER_WIRE,
+    frames::WORKLOAD,
     exchange::EXCHANGE,
     exchange::REQUEST,
     paths::IDLE,
@@ -266,7 +268,7 @@ pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault
     let host = Embedded::start(system).doing("start a host")?;
     let lines = network::serve_lines(&host, order)?;
     network::tell_machines(order, control)?;
-    if transport::adapters(&order.factors) > 0 {
+    if transport::adapters(&order.factors) > 0 || frames::has_adapter(order) {
         control.pass_to(&Address::of(ADAPTER, 0), "listening", &[])?;
     }
     let report = attend(control)?;
