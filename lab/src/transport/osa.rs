@@ -31,7 +31,7 @@ use crate::workload::serve_until_told;
 
 pub(super) const TCP_OSA: Transport = Transport {
     name: "tcp-osa",
-    meaning: "TCP of the guests' own stacks, each at an OSA adapter, over a wire in memory; adapters cut segments and compute checksums",
+    meaning: "TCP of the guests' own stacks, each at an OSA adapter, over a wire in memory; segments and checksums are left to the adapters",
     can: CAN,
     carry: |opening| {
         opening.over(|opening| stack(usize::from(!opening.order.is_source()), opening))
