@@ -21,7 +21,8 @@ done
 # 1 GB by curl: from a program in `siga run` behind an adapter with macvtap, and from a network with a macvlan at the same interface. The server
 # is in another network, at the other end of a veth. The kernel places everybody.
 curl_of_both() {
-    local work server network
+    local server network
+    # The trap needs these two when the function is over.
     work=$(mktemp -d)
     pids=()
     finish() { for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done; rm -rf "$work"; }
@@ -87,7 +88,7 @@ bar() {
     7) run "$siga" lab run osa-idle ;;
     8) run "$siga" lab run osa-memory ;;
     9) run cargo test --release -p siga-net --all-features --lib osa::tests::timing ;;
-    10) SIGA_OSA_INNER=1 SIGA=$siga ROUNDS=$rounds run unshare --net "$script" ;;
+    10) SIGA_OSA_INNER=1 SIGA=$siga ROUNDS=$rounds unshare --net "$script" ;;
     11)
         run cargo +nightly fuzz run osa_adapter -- -max_total_time="${FUZZ_SECONDS:-600}"
         run cargo +nightly fuzz run tcpip_frames -- -max_total_time="${FUZZ_SECONDS:-600}"
