@@ -10,7 +10,9 @@
 //! Who serves the adapter, or the thread in its place, is a party of its own, whose process has all networks. The kernel's side
 //! sleeps, whatever the order says: it shares a processor with the adapter where there are two.
 
-use net::lan::frame::Mac;
+use std::net::{SocketAddr, TcpStream as KernelStream};
+use std::os::fd::AsFd;
+
 use port::wires::{WireKind, WireOptions, open};
 use siga::tcpip::{Drive, Links, Routing, Stack, StackOptions, TcpListener, TcpStream};
 
@@ -110,7 +112,7 @@ const CAN: &[Can] = &[Can::Stream, Can::Exchange];
 fn stack(adapter: usize, opening: &mut Opening<'_>) -> Result<SocketEnd<false>, Fault> {
     let Opening { order, control, bytes, .. } = opening;
     let peer = order.peer.as_ref().expect("source and target are peers");
-    let target = match order.is_source() {
+    let target: Option<SocketAddr> = match order.is_source() {
         true => Some(control.note_from(peer)?.parse().doing("read an address")?),
         false => None,
     };
@@ -123,10 +125,7 @@ fn stack(adapter: usize, opening: &mut Opening<'_>) -> Result<SocketEnd<false>, 
     let stack =
         Stack::at(links, &Routing::default(), &options).doing("put a stack at an adapter")?;
     let stream = match target {
-        Some(target) => {
-            let target: std::net::SocketAddr = target;
-            TcpStream::connect(&stack, target).doing("connect")?
-        }
+        Some(target) => TcpStream::connect(&stack, target).doing("connect")?,
         None => {
             let at = (ADDRESSES[adapter], 0);
             let listener = TcpListener::bind(&stack, at).doing("listen")?;
@@ -138,9 +137,7 @@ fn stack(adapter: usize, opening: &mut Opening<'_>) -> Result<SocketEnd<false>, 
 }
 
 /// A connection of the kernel in the network that the adapter's party gives.
-fn kernel(
-    opening: &mut Opening<'_>,
-) -> Result<ByteEnd<std::net::TcpStream, std::net::TcpStream>, Fault> {
+fn kernel(opening: &mut Opening<'_>) -> Result<ByteEnd<KernelStream, KernelStream>, Fault> {
     let Opening { what, order, control, bytes } = opening;
     cable::enter(&Address::of(ADAPTER, 0), control)?;
     let is_behind = match order.word("transport") {
@@ -178,29 +175,19 @@ pub(crate) fn serve_one(
     order: &Order,
     control: &mut Control,
 ) -> Result<Report, Fault> {
-    let (cable, mut adapters) = at_cable(kind, MACS[0], order, control)?;
+    // AF_XDP gives frames as they are at the cable.
+    let cable = Cable::make(adapters::mtu(order) as u32, kind != WireKind::Xdp)?;
+    let options = WireOptions { mac: Some(MACS[0]), ..WireOptions::default() };
+    let wire = open(kind, HERE, &options);
+    let wire = wire.map_err(|error| cable::unable(&format!("wire of kind {kind}"), error))?;
+    control.note_from(&Address::of(HOST, 0))?;
+    let wait = adapters::wait_by("adapter_wait", order);
+    let mut adapters = ServedAdapters::at_wire(wire, wait, order)?;
     control.announce()?;
     cable::give(&[(peer, cable.there())], &mut adapters, control)?;
     let report = serve_until_told(order, control, &[], &mut adapters)?;
     adapters.stop()?;
     Ok(report)
-}
-
-/// Makes a veth, and an adapter with this MAC address that has a wire of this kind at one end.
-pub(crate) fn at_cable(
-    kind: WireKind,
-    mac: Mac,
-    order: &Order,
-    control: &mut Control,
-) -> Result<(Cable, ServedAdapters), Fault> {
-    // AF_XDP gives frames as they are at the cable.
-    let cable = Cable::make(adapters::mtu(order) as u32, kind != WireKind::Xdp)?;
-    let options = WireOptions { mac: Some(mac), ..WireOptions::default() };
-    let wire = open(kind, HERE, &options);
-    let wire = wire.map_err(|error| cable::unable(&format!("wire of kind {kind}"), error))?;
-    control.note_from(&Address::of(HOST, 0))?;
-    let wait = adapters::wait_by("adapter_wait", order);
-    Ok((cable, ServedAdapters::at_wire(wire, wait, order)?))
 }
 
 /// Reads and writes between a TAP and a macvtap interface until the others are done. The kernel of the role `inner` is behind the TAP.
@@ -211,7 +198,7 @@ fn serve_relay(inner: &str, order: &Order, control: &mut Control) -> Result<Repo
     control.announce()?;
     let outer = if inner == SOURCE { TARGET } else { SOURCE };
     let behind = relay.behind().try_clone_to_owned().doing("duplicate a descriptor")?;
-    let networks = [(inner, std::os::fd::AsFd::as_fd(&behind)), (outer, cable.there())];
+    let networks = [(inner, behind.as_fd()), (outer, cable.there())];
     cable::give(&networks, &mut relay, control)?;
     serve_until_told(order, control, &[], &mut relay)
 }
