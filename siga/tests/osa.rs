@@ -1,8 +1,6 @@
 //! Guests at adapters: stacks over a wire in memory, through hosts, servers and devices as programs have them.
 
 use std::io::{Read, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -15,42 +13,35 @@ use siga::osa::{
     ServerOptions, Wire,
 };
 use siga::tcpip::{Links, Routing, Stack, StackOptions, TcpListener, TcpStream};
-use siga::{Guest, Wait};
+use siga::{Guest, Stopper, Wait};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Adapters that are served, each by a thread, until this is dropped.
+#[derive(Default)]
 struct Adapters {
-    is_over: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    served: Vec<(Stopper, JoinHandle<()>)>,
 }
 
 impl Adapters {
-    fn new() -> Adapters {
-        Adapters { is_over: Arc::default(), threads: Vec::new() }
-    }
-
     fn serve(&mut self, host: &Embedded, name: &str, wire: Box<dyn Wire>) {
         let guest = Guest::attach_embedded(host, name).unwrap();
-        let is_over = self.is_over.clone();
         let (ready, is_ready) = std::sync::mpsc::channel();
-        self.threads.push(thread::spawn(move || {
+        let thread = thread::spawn(move || {
             let mut options = ServerOptions::default();
             options.wait = Wait::Block;
             let mut server = Server::new(guest, wire, &options).unwrap();
-            ready.send(()).unwrap();
-            while !is_over.load(Ordering::Relaxed) {
-                server.serve_until(os::processor::now_ns() + 10_000_000).unwrap();
-            }
-        }));
-        is_ready.recv().unwrap();
+            ready.send(server.stopper()).unwrap();
+            server.serve().unwrap();
+        });
+        self.served.push((is_ready.recv().unwrap(), thread));
     }
 }
 
 impl Drop for Adapters {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
+        for (stopper, thread) in self.served.drain(..) {
+            stopper.stop();
             let ended = thread.join();
             assert!(ended.is_ok() || thread::panicking());
         }
@@ -61,7 +52,7 @@ impl Drop for Adapters {
 fn adapters(host: &Embedded, conditions: Conditions) -> Adapters {
     let macs = [Mac([2, 0, 0, 0, 0xa, 1]), Mac([2, 0, 0, 0, 0xa, 2])];
     let [one, other] = MemoryWire::pair(conditions, 7, macs).unwrap();
-    let mut adapters = Adapters::new();
+    let mut adapters = Adapters::default();
     adapters.serve(host, "OSA1", Box::new(one));
     adapters.serve(host, "OSA2", Box::new(other));
     adapters
@@ -270,7 +261,7 @@ fn device_comes_up_though_its_adapter_goes_while_it_is_waited_for() {
             server.serve_until(os::processor::now_ns() + 1_000_000).unwrap();
         }
         drop(server);
-        let mut adapters = Adapters::new();
+        let mut adapters = Adapters::default();
         let [wire, _other] =
             MemoryWire::pair(Conditions::default(), 7, [Mac([2; 6]), Mac([6; 6])]).unwrap();
         adapters.serve(&host, "OSA1", Box::new(wire));
@@ -300,4 +291,20 @@ fn device_that_can_never_be_up_is_not_waited_for() {
     drop(host);
     let ended = waiting.join().unwrap();
     assert!(matches!(ended, Err(OpenOsaError::NotUp { .. })), "{ended:?}");
+}
+
+#[test]
+fn server_that_sleeps_is_stopped_and_stays_stopped() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut server = adapter_by_hand(&host);
+    let stopper = server.stopper();
+    let serving = thread::spawn(move || {
+        server.serve().unwrap();
+        server.serve_until(u64::MAX).unwrap();
+        server
+    });
+    stopper.clone().stop();
+    let mut server = serving.join().unwrap();
+    stopper.stop();
+    server.serve().unwrap();
 }

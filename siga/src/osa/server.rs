@@ -27,6 +27,7 @@ use crate::guest::Guest;
 use crate::link::Membership;
 use crate::options::PathOptions;
 use crate::serving::{Asking, OPENS_PER_S, Refusal, Spinning};
+use crate::stopper::Stopper;
 use crate::waiter::{Key, Member, OneOf, Waiter};
 use crate::waiting::{SPIN_NS_MAX, Wait};
 
@@ -141,6 +142,7 @@ enum Party {
     Guest(Box<Guest>),
     Device(Box<Joined>),
     Medium(Medium),
+    Stop(Stopper),
 }
 
 /// A device, and what keeps its path in the host's accounts.
@@ -156,6 +158,7 @@ impl OneOf for Party {
             Party::Guest(guest) => &**guest,
             Party::Device(joined) => &joined.device,
             Party::Medium(medium) => medium,
+            Party::Stop(stop) => stop,
         }
     }
 
@@ -164,6 +167,7 @@ impl OneOf for Party {
             Party::Guest(guest) => &mut **guest,
             Party::Device(joined) => &mut joined.device,
             Party::Medium(medium) => medium,
+            Party::Stop(stop) => stop,
         }
     }
 
@@ -173,6 +177,7 @@ impl OneOf for Party {
             Party::Guest(guest) => guest.is_ready(),
             Party::Device(joined) => joined.device.is_ready(),
             Party::Medium(medium) => medium.has_rung,
+            Party::Stop(stop) => stop.is_set(),
         }
     }
 }
@@ -223,6 +228,7 @@ pub struct DeviceReport {
 pub struct Server {
     guard: ForkGuard,
     waiter: Waiter<Party>,
+    stop: Stopper,
     guest: Key,
     medium: Option<Key>,
     adapter: Adapter,
@@ -258,6 +264,8 @@ impl Server {
     ) -> Result<Server, ServerError> {
         // What waits is the server's own loop: it polls the wire, too.
         let mut waiter = Waiter::new(Wait::Block)?;
+        let stop = Stopper::new()?;
+        waiter.add(Party::Stop(stop.clone()))?;
         guest.follow_hosts();
         let guest = waiter.add(Party::Guest(Box::new(guest)))?;
         let mut secret = [0; 16];
@@ -269,6 +277,7 @@ impl Server {
         let mut server = Server {
             guard: ForkGuard::here(),
             waiter,
+            stop,
             guest,
             medium: None,
             adapter,
@@ -374,17 +383,23 @@ impl Server {
         reports
     }
 
-    /// Serves for ever.
+    /// Ends [`Server::serve`] and [`Server::serve_until`], from any thread.
+    pub fn stopper(&self) -> Stopper {
+        self.stop.clone()
+    }
+
+    /// Serves until somebody stops it: [`Server::stopper`].
     ///
     /// # Errors
     /// [`ServerError`].
-    pub fn serve(&mut self) -> Result<std::convert::Infallible, ServerError> {
-        loop {
+    pub fn serve(&mut self) -> Result<(), ServerError> {
+        while !self.stop.is_set() {
             self.serve_until(u64::MAX)?;
         }
+        Ok(())
     }
 
-    /// Serves until that time, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds).
+    /// Serves until that time, or until somebody stops it, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds).
     ///
     /// # Errors
     /// [`ServerError`].
@@ -393,7 +408,7 @@ impl Server {
         loop {
             let found = self.poll()?;
             let now = self.polled_ns;
-            if now >= deadline_ns {
+            if now >= deadline_ns || self.stop.is_set() {
                 return Ok(());
             }
             if found || self.options.wait == Wait::Spin {
