@@ -1,16 +1,21 @@
 //! Guests at adapters: stacks over a wire in memory, through hosts, servers and devices as programs have them.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use net::lan::frame::Mac;
+use net::lan::link::FrameInPlace;
 use net::lan::offload::Offload;
 use net::wire::Conditions;
 use siga::host::{Embedded, System};
 use siga::osa::{
-    Layer, MemoryWire, OpenOsaError, Osa, OsaOptions, OsaState, Refused, Request, Server,
-    ServerOptions, Wire,
+    Capabilities, Carrier, Layer, MemoryWire, NotSent, OpenOsaError, Osa, OsaOptions, OsaState,
+    Refused, Request, Server, ServerOptions, Wire, WireCounters,
 };
 use siga::tcpip::{Links, Routing, Stack, StackOptions, TcpListener, TcpStream};
 use siga::{Guest, Stopper, Wait};
@@ -26,7 +31,7 @@ struct Adapters {
 impl Adapters {
     fn serve(&mut self, host: &Embedded, name: &str, wire: Box<dyn Wire>) {
         let guest = Guest::attach_embedded(host, name).unwrap();
-        let (ready, is_ready) = std::sync::mpsc::channel();
+        let (ready, is_ready) = channel();
         let thread = thread::spawn(move || {
             let mut options = ServerOptions::default();
             options.wait = Wait::Block;
@@ -307,4 +312,117 @@ fn server_that_sleeps_is_stopped_and_stays_stopped() {
     let mut server = serving.join().unwrap();
     stopper.stop();
     server.serve().unwrap();
+}
+
+/// A wire that can be taken away.
+struct Removable {
+    wire: MemoryWire,
+    is_gone: Arc<AtomicBool>,
+}
+
+impl Wire for Removable {
+    fn capabilities(&self) -> Capabilities {
+        self.wire.capabilities()
+    }
+
+    fn mac(&self) -> Mac {
+        self.wire.mac()
+    }
+
+    fn add_address(&mut self, mac: Mac) -> io::Result<()> {
+        match self.is_gone.load(Ordering::Relaxed) {
+            true => Err(io::ErrorKind::NotFound.into()),
+            false => self.wire.add_address(mac),
+        }
+    }
+
+    fn remove_address(&mut self, mac: Mac) {
+        self.wire.remove_address(mac);
+    }
+
+    fn receive(
+        &mut self,
+        now: u64,
+        frames_max: usize,
+        take: &mut dyn FnMut(Offload, &[u8]),
+    ) -> io::Result<usize> {
+        match self.is_gone.load(Ordering::Relaxed) {
+            true => Err(io::ErrorKind::NotFound.into()),
+            false => self.wire.receive(now, frames_max, take),
+        }
+    }
+
+    fn send(&mut self, now: u64, frame: &FrameInPlace<'_>) -> Result<(), NotSent> {
+        self.wire.send(now, frame)
+    }
+
+    fn flush(&mut self, now: u64) {
+        self.wire.flush(now);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.wire.descriptor()
+    }
+
+    fn due(&self) -> Option<u64> {
+        self.wire.due()
+    }
+
+    fn look(&mut self) -> (Carrier, bool) {
+        match self.is_gone.load(Ordering::Relaxed) {
+            true => (Carrier::Gone, false),
+            false => self.wire.look(),
+        }
+    }
+
+    fn counters(&self) -> WireCounters {
+        self.wire.counters()
+    }
+}
+
+#[test]
+fn wire_that_is_gone_is_opened_again_and_devices_go_on_meanwhile() {
+    let host = Embedded::start(System::open()).unwrap();
+    let macs = [Mac([2, 0, 0, 0, 0xa, 1]), Mac([2, 0, 0, 0, 0xa, 2])];
+    let removable = || {
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let [one, other] = MemoryWire::pair(Conditions::default(), 7, macs).unwrap();
+        (Removable { wire: one, is_gone: is_gone.clone() }, other, is_gone)
+    };
+    let mut options = ServerOptions::default();
+    options.wait = Wait::Block;
+    let (wire, _other, is_gone) = removable();
+    let guest = Guest::attach_embedded(&host, "OSA1").unwrap();
+    let mut server = Server::new(guest, Box::new(wire), &options).unwrap();
+    // The opener waits in the middle of its work, as long as the test wants.
+    let (asked, is_asked) = channel();
+    let (give, given) = channel::<io::Result<Box<dyn Wire>>>();
+    server
+        .open_again_with(move || {
+            asked.send(()).unwrap();
+            given.recv().unwrap()
+        })
+        .unwrap();
+    let stopper = server.stopper();
+    let serving = thread::spawn(move || server.serve().unwrap());
+    let one = stack(&host, "ONE", "OSA1", "10.1.0.1", Layer::Three);
+    let third = stack(&host, "THIRD", "OSA1", "10.1.0.3", Layer::Three);
+    assert!(is_asked.try_recv().is_err(), "it is there");
+    is_gone.store(true, Ordering::Relaxed);
+    is_asked.recv_timeout(PATIENCE).unwrap();
+    transfer(&one, &third, "10.1.0.3", 300_000);
+    // It is asked for again after a failure.
+    give.send(Err(io::ErrorKind::NotFound.into())).unwrap();
+    is_asked.recv_timeout(PATIENCE).unwrap();
+    transfer(&third, &one, "10.1.0.1", 300_000);
+    let (wire, other, _) = removable();
+    let mut adapters = Adapters::default();
+    adapters.serve(&host, "OSA2", Box::new(other));
+    let far = stack(&host, "FAR", "OSA2", "10.1.0.2", Layer::Three);
+    give.send(Ok(Box::new(wire))).unwrap();
+    transfer(&one, &far, "10.1.0.2", 300_000);
+    transfer(&far, &third, "10.1.0.3", 300_000);
+    assert!(is_asked.try_recv().is_err(), "there is a wire");
+    stopper.stop();
+    serving.join().unwrap();
 }

@@ -20,6 +20,7 @@
 mod changes;
 mod client;
 mod connecting;
+mod reopening;
 mod server;
 mod waits;
 
@@ -34,6 +35,7 @@ pub use net::osa::memory::MemoryWire;
 pub use net::osa::packet::Layer;
 pub use net::osa::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};
 pub use net::wire::Conditions;
+pub use reopening::OpenWire;
 pub use server::{DeviceReport, Server, ServerError, ServerOptions};
 
 use crate::UserData;

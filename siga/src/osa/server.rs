@@ -21,6 +21,7 @@ use os::fork::{ForkGuard, ForkSafeFd};
 use os::processor::{now_ns, thread_ns};
 use thiserror::Error;
 
+use super::reopening::{OpenWire, Reopening};
 use super::waits::AtAdapter;
 use super::{QUEUE_STORAGE_BYTES, WANTED, WINDOW_BYTES};
 use crate::guest::Guest;
@@ -137,12 +138,12 @@ impl Member for Medium {
 }
 
 /// What the server waits for.
-#[derive(Debug)]
 enum Party {
     Guest(Box<Guest>),
     Device(Box<Joined>),
     Medium(Medium),
     Stop(Stopper),
+    Reopening(Reopening),
 }
 
 /// A device, and what keeps its path in the host's accounts.
@@ -159,6 +160,7 @@ impl OneOf for Party {
             Party::Device(joined) => &joined.device,
             Party::Medium(medium) => medium,
             Party::Stop(stop) => stop,
+            Party::Reopening(reopening) => reopening,
         }
     }
 
@@ -168,6 +170,7 @@ impl OneOf for Party {
             Party::Device(joined) => &mut joined.device,
             Party::Medium(medium) => medium,
             Party::Stop(stop) => stop,
+            Party::Reopening(reopening) => reopening,
         }
     }
 
@@ -178,6 +181,7 @@ impl OneOf for Party {
             Party::Device(joined) => joined.device.is_ready(),
             Party::Medium(medium) => medium.has_rung,
             Party::Stop(stop) => stop.is_set(),
+            Party::Reopening(reopening) => reopening.is_ready(),
         }
     }
 }
@@ -231,6 +235,9 @@ pub struct Server {
     stop: Stopper,
     guest: Key,
     medium: Option<Key>,
+    /// Who opens the wire again, and set if one was asked for.
+    reopening: Option<Key>,
+    is_wire_wanted: bool,
     adapter: Adapter,
     /// By number.
     devices: Vec<Option<Key>>,
@@ -280,6 +287,8 @@ impl Server {
             stop,
             guest,
             medium: None,
+            reopening: None,
+            is_wire_wanted: false,
             adapter,
             devices: Vec::new(),
             numbers: BTreeMap::new(),
@@ -303,8 +312,44 @@ impl Server {
     pub fn set_wire(&mut self, wire: Box<dyn Wire>) -> io::Result<()> {
         let Server { waiter, devices, adapter, .. } = self;
         let taken = adapter.set_wire(wire, &mut Devices { waiter, keys: devices });
+        self.is_wire_wanted = false;
         self.listen_to_wire()?;
         taken
+    }
+
+    /// Has the wire opened again whenever it is gone, from now on, by a thread of its own: the devices go on reaching each other meanwhile. That thread is in the
+    /// network of the calling one. `opener` may be a closure, and is called again half a second after each failure; it replaces the one before. It is
+    /// dropped when the server is, as soon as it returns.
+    ///
+    /// # Errors
+    /// There can be no thread, or there are no descriptors left.
+    pub fn open_again_with(&mut self, opener: impl OpenWire + Send + 'static) -> io::Result<()> {
+        let reopening = Reopening::start(opener)?;
+        if let Some(before) = self.reopening.take() {
+            self.waiter.remove(before);
+        }
+        self.is_wire_wanted = false;
+        self.reopening = Some(self.waiter.add(Party::Reopening(reopening))?);
+        Ok(())
+    }
+
+    /// Asks for a wire if there is none.
+    fn want_wire(&mut self) {
+        let Some(key) = self.reopening.filter(|_| !self.is_wire_wanted) else { return };
+        if let Some(Party::Reopening(reopening)) = self.waiter.get(key) {
+            reopening.want();
+            self.is_wire_wanted = true;
+        }
+    }
+
+    /// Uses the wire that was opened.
+    fn take_wire(&mut self, key: Key) {
+        let Some(Party::Reopening(reopening)) = self.waiter.get_mut(key) else { return };
+        let Some(wire) = reopening.take() else { return };
+        let taken = self.set_wire(wire);
+        if let Some(Party::Reopening(reopening)) = self.waiter.get(key) {
+            reopening.used(taken);
+        }
     }
 
     fn listen_to_wire(&mut self) -> io::Result<()> {
@@ -319,7 +364,7 @@ impl Server {
         Ok(())
     }
 
-    /// Returns true if the wire is gone, and [`Server::set_wire`] is to be called.
+    /// Returns true if the wire is gone, and [`Server::set_wire`] is to be called, unless that is left to [`Server::open_again_with`].
     pub fn is_wire_gone(&mut self) -> bool {
         self.adapter.is_gone()
     }
@@ -463,6 +508,9 @@ impl Server {
         let Server { waiter, devices, adapter, .. } = self;
         let worked = adapter.poll(now, &mut Devices { waiter, keys: devices });
         found |= worked.has_more || worked.has_worked;
+        if self.adapter.is_gone() {
+            self.want_wire();
+        }
         if found {
             self.drop_those_over();
         }
@@ -488,6 +536,10 @@ impl Server {
                 medium.has_rung = false;
             }
             return Ok(false);
+        }
+        if Some(key) == self.reopening {
+            self.take_wire(key);
+            return Ok(true);
         }
         let Some(number) = self.numbers.get(&key).copied() else { return Ok(false) };
         let Server { waiter, devices, adapter, .. } = self;
