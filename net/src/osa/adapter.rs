@@ -368,6 +368,13 @@ impl Adapter {
         self.core.is_gone
     }
 
+    /// The wire's descriptor was readable. A medium that may be up again is looked at in the next poll.
+    pub fn note_wire_ready(&mut self) {
+        if self.wire.on_ready() {
+            self.core.look_ns = 0;
+        }
+    }
+
     /// A device may have something to send: it has its turn in the next poll.
     pub fn note_ready(&mut self, number: usize, ends: &mut impl Ends) {
         if let Some(device) = ends.device(number) {

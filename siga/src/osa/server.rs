@@ -535,6 +535,7 @@ impl Server {
             if let Some(Party::Medium(medium)) = self.waiter.get_mut(key) {
                 medium.has_rung = false;
             }
+            self.adapter.note_wire_ready();
             return Ok(false);
         }
         if Some(key) == self.reopening {
