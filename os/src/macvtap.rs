@@ -10,7 +10,6 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, fstat, makedev, mknodat, open, openat, stat, unlinkat,
@@ -21,10 +20,6 @@ use thiserror::Error;
 
 use crate::fork::ForkSafeFd;
 use crate::tap::Tap;
-
-/// How often, and how long after the time before, something is tried again that has to wait for the kernel.
-const AGAIN_MAX: usize = 400;
-const AGAIN_PAUSE: Duration = Duration::from_millis(5);
 
 /// A network namespace that only this process has.
 #[derive(Debug)]
@@ -123,27 +118,6 @@ impl AsFd for OwnNetwork {
     }
 }
 
-/// Tries something again while its error is one that passes, for two seconds at most, and returns what came of it at last. The kernel removes the network of a process
-/// that was killed some time later, and until then its macvtap interfaces have their MAC addresses.
-///
-/// # Errors
-/// Those of `attempt`.
-pub fn again_while<T, E>(
-    mut attempt: impl FnMut() -> Result<T, E>,
-    passes: impl Fn(&E) -> bool,
-) -> Result<T, E> {
-    for _ in 0..AGAIN_MAX {
-        match attempt() {
-            Err(error) if passes(&error) => {
-                // Nobody outside of a network is told when it is removed.
-                std::thread::sleep(AGAIN_PAUSE);
-            }
-            done => return done,
-        }
-    }
-    attempt()
-}
-
 /// Mounts a file system nowhere, and returns its root.
 fn mounted(kind: &str) -> io::Result<OwnedFd> {
     let system = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -207,14 +181,6 @@ mod tests {
         assert_ne!(inside, outside);
         assert_eq!((of_thread(), loopback.map(|state| state.is_running)), (outside, Some(false)));
         assert!(matches!(network.open_macvtap(2), Err(OwnNetworkError::Os { .. })));
-    }
-
-    #[test]
-    fn what_passes_is_tried_again_and_what_stays_is_an_error() {
-        let mut errors = [2, 2, 1].into_iter();
-        let mut next = || errors.next().map_or(Ok(7), Err);
-        assert_eq!(again_while(&mut next, |error| *error == 2), Err(1));
-        assert_eq!(again_while(&mut next, |error| *error == 2), Ok(7));
     }
 
     #[test]

@@ -11,8 +11,9 @@ use net::lan::frame::{Mac, destination, source};
 use net::lan::link::FrameInPlace;
 use net::lan::offload::Offload;
 use net::osa::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};
+use os::again::again_while;
 use os::interface::Interface;
-use os::macvtap::{OwnNetwork, again_while};
+use os::macvtap::OwnNetwork;
 use os::tap::Tap;
 
 use super::medium::{Addresses, Medium, Source};
