@@ -43,7 +43,7 @@ pub fn open(system: &System) -> Result<Vec<Adapter>, Outcome> {
             let [one_end, other_end] = ends.map_err(Outcome::no)?;
             wires[at] = Some(Box::new(one_end));
             wires[other] = Some(Box::new(other_end));
-        } else if let Some(opened) = open_interface(&rule.wire) {
+        } else if let Some(opened) = open_interface(rule) {
             wires[at] = Some(opened.map_err(|error| rule.wire_place.error(error.to_string(), ""))?);
         }
     }
@@ -66,14 +66,15 @@ fn mac(at: usize) -> Mac {
 }
 
 /// Opens the wire at a network interface. None of a wire in memory.
-fn open_interface(wire: &WireRule) -> Option<Result<Box<dyn Wire>, OpenWireError>> {
-    let (kind, interface) = match wire {
+fn open_interface(rule: &AdapterRule) -> Option<Result<Box<dyn Wire>, OpenWireError>> {
+    let (kind, interface) = match &rule.wire {
         WireRule::Macvtap(interface) => (WireKind::Macvtap, interface),
         WireRule::Xdp(interface) => (WireKind::Xdp, interface),
         WireRule::Tap(interface) => (WireKind::Tap, interface),
         WireRule::Memory(_) => return None,
     };
-    Some(wires::open(kind, interface, &WireOptions::default()))
+    let options = WireOptions { adapter: Some(rule.server), ..WireOptions::default() };
+    Some(wires::open(kind, interface, &options))
 }
 
 impl Adapter {
@@ -124,7 +125,7 @@ impl OpenWire for Reopener {
                 self.rule.name
             ));
         }
-        let opened = open_interface(&self.rule.wire);
+        let opened = open_interface(&self.rule);
         opened.ok_or(io::ErrorKind::Unsupported)?.map_err(io::Error::other)
     }
 

@@ -17,11 +17,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use thiserror::Error;
 
+use crate::again::again_while;
 use crate::fork::ForkSafeFd;
 use crate::interface::Interface;
 use crate::mapping::{Access, Mapping};
@@ -47,10 +47,6 @@ const HEADROOM_BYTES: usize = 256;
 
 /// Packets that the kernel copies and sends for one call.
 const PACKETS_PER_CALL: u32 = 32;
-
-/// How often a queue that another socket has is tried again, a millisecond later each time. The kernel frees the queue of a socket that was
-/// closed some milliseconds later.
-const BUSY_RETRIES: usize = 300;
 
 /// How large the rings are, and how the program is put on the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,8 +198,8 @@ pub struct XdpSocket {
 }
 
 impl XdpSocket {
-    /// Opens the sockets of an interface of the calling thread's network. No packet comes before an address was added. Takes up to 0.3 s for a
-    /// queue that another socket has.
+    /// Opens the sockets of an interface of the calling thread's network. No packet comes before an address was added. Takes up to two seconds
+    /// for a queue that another socket has.
     ///
     /// # Errors
     /// [`OpenXdpError`]; everything is as before then.
@@ -756,20 +752,15 @@ fn bind(
     };
     let bytes = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
     let (socket, address) = (socket.as_fd().as_raw_fd(), ptr::from_ref(&address).cast());
-    for _ in 0..BUSY_RETRIES {
-        // SAFETY: the kernel reads the address, which is as long as is said.
-        let bound = unsafe { libc::bind(socket, address, bytes) };
-        if bound == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.raw_os_error() != Some(libc::EBUSY) {
-            return Err(error);
-        }
-        // Nobody tells when the queue is free.
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Err(io::Error::from_raw_os_error(libc::EBUSY))
+    // The kernel frees the queue of a socket that was closed some time later.
+    again_while(
+        || {
+            // SAFETY: the kernel reads the address, which is as long as is said.
+            let bound = unsafe { libc::bind(socket, address, bytes) };
+            if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        },
+        |error| error.raw_os_error() == Some(libc::EBUSY),
+    )
 }
 
 fn wake_to_send(socket: &ForkSafeFd) -> io::Result<()> {

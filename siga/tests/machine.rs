@@ -18,13 +18,13 @@ use siga::tcpip::{
     ClientLimits, ClientOptions, Drive, Machine, MachineClient, MachineOptions, Placement, Routing,
     Stack, StackOptions, TcpListener, TcpStream, UdpSocket,
 };
-use siga::{ConnectError, Guest, PathOptions, Wait};
+use siga::{ConnectError, Guest, PathOptions, Stopper, Wait};
 
 const LONG: Duration = Duration::from_secs(20);
 
 /// A machine that a thread serves until this is dropped.
 struct Serving {
-    stop: siga::Stopper,
+    stop: Stopper,
     thread: Option<JoinHandle<Machine>>,
     address: SocketAddr,
 }

@@ -52,7 +52,7 @@ pub struct Serve {
         required_if_eq_any = [("wire", "macvtap"), ("wire", "xdp"), ("wire", "tap")]
     )]
     interface: Option<String>,
-    /// The MAC address of the port, for guests that have none of their own [default: one that follows from the interface]
+    /// The MAC address of the port, for guests that have none of their own [default: one that follows from the interface and the adapter's name]
     #[arg(long, value_parser = station)]
     mac: Option<Mac>,
     /// Bytes of the longest packet of a wire in memory [default: 1500]
@@ -295,7 +295,8 @@ fn begin(arguments: &Serve) -> Result<Vec<Begun>, Outcome> {
     };
     match (kind, interface) {
         (Some(kind), Some(interface)) => {
-            let options = WireOptions { mac: *mac, ..WireOptions::default() };
+            let adapter = Some(names[0]);
+            let options = WireOptions { mac: *mac, adapter, ..WireOptions::default() };
             let plan = Plan { name: names[0], kind, interface: interface.clone(), options };
             let (wire, up) = plan.open().map_err(|error| not_opened(&plan, &error))?;
             Ok(vec![attach(arguments, 0, wire, up, Some(plan))?])

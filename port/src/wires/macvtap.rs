@@ -11,6 +11,7 @@ use net::lan::frame::{Mac, destination, source};
 use net::lan::link::FrameInPlace;
 use net::lan::offload::Offload;
 use net::osa::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};
+use os::again::again_while;
 use os::interface::Interface;
 use os::macvtap::OwnNetwork;
 use os::tap::Tap;
@@ -111,6 +112,12 @@ enum AddError {
     Open(os::macvtap::OwnNetworkError),
 }
 
+impl AddError {
+    fn is_address_taken(&self) -> bool {
+        matches!(self, AddError::Make(error) if error.kind() == io::ErrorKind::AddrInUse)
+    }
+}
+
 impl From<AddError> for io::Error {
     fn from(error: AddError) -> io::Error {
         match error {
@@ -121,14 +128,17 @@ impl From<AddError> for io::Error {
 }
 
 impl MacvtapWire {
-    /// Makes a network, and a macvtap interface there, on top of `interface` in the network of the calling thread.
+    /// Makes a network, and a macvtap interface there, on top of `interface` in the network of the calling thread. Takes up to two seconds where another has the MAC
+    /// address.
     ///
     /// # Errors
     /// [`OpenWireError`]; everything is as before then.
     pub fn open(interface: &str, options: &WireOptions) -> Result<MacvtapWire, OpenWireError> {
-        let (lower, mac) = find(interface, options.mac)?;
+        let (lower, mac) = find(interface, options)?;
         let mut network = Network::make()?;
-        let first = network.add(lower.index(), mac).map_err(|error| match error {
+        // One that was killed just now may have had the same address.
+        let added = again_while(|| network.add(lower.index(), mac), AddError::is_address_taken);
+        let first = added.map_err(|error| match error {
             AddError::Make(error) => {
                 OpenWireError::Macvtap { interface: interface.to_owned(), error }
             }

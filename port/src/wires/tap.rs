@@ -35,7 +35,7 @@ impl TapWire {
     pub fn open(interface: &str, options: &WireOptions) -> Result<TapWire, OpenWireError> {
         // The interface is new, and has another address each time.
         let machine = std::fs::read(MACHINE).unwrap_or_default();
-        let mac = chosen(options.mac, &[&machine, interface.as_bytes()].concat(), interface)?;
+        let mac = chosen(options, &[&machine, interface.as_bytes()].concat(), interface)?;
         let tap = Tap::create(interface)?;
         let found = Interface::find(interface).map_err(os("the interface"))?;
         let mut links = Links::open().map_err(os("netlink"))?;

@@ -50,7 +50,7 @@ impl XdpWire {
     /// # Errors
     /// [`OpenWireError`]; everything is as before then.
     pub fn open(interface: &str, options: &WireOptions) -> Result<XdpWire, OpenWireError> {
-        let (found, mac) = find(interface, options.mac)?;
+        let (found, mac) = find(interface, options)?;
         let socket = XdpSocket::open(interface, &options.xdp)?;
         let groups = GroupSocket::open(found.index()).map_err(os("the socket for groups"))?;
         let mut medium = Medium::new(found).map_err(os("news of the interface"))?;
