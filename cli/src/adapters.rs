@@ -7,14 +7,16 @@ use std::sync::mpsc::Sender;
 use host::system::System;
 use host::system::adapter::{AdapterRule, WireRule};
 use os::processor::now_ns;
+use port::bridge;
 use port::wires::{self, OpenWireError, WireKind, WireOptions};
 use siga::lan::Mac;
 use siga::osa::{MemoryWire, Moderation, Server, ServerOptions, Wire};
 use siga::{Guest, Wait};
 
+use crate::bridges;
 use crate::member::WaitKind;
 use crate::outcome::Outcome;
-use crate::output::{say, try_say};
+use crate::output::try_say;
 use crate::processors;
 
 /// How often an adapter looks for its interface. Devices reach each other while the interface is gone.
@@ -50,16 +52,10 @@ pub fn open(system: &System) -> Result<Vec<Adapter>, Outcome> {
             wires[at] = Some(opened.map_err(|error| rule.wire_place.error(error.to_string(), ""))?);
         }
     }
-    let adapters = rules.iter().zip(wires).filter_map(|(rule, wire)| {
-        if let Some(lan) = rule.lan {
-            say(format_args!(
-                "siga: warning: the LAN {lan} is not bridged to {}: adapters do not carry frames of LANs yet",
-                rule.name
-            ));
-        }
-        Some(Adapter { rule: rule.clone(), wire: wire? })
-    });
-    Ok(adapters.collect())
+    let adapters = rules.iter().zip(wires);
+    Ok(adapters
+        .filter_map(|(rule, wire)| Some(Adapter { rule: rule.clone(), wire: wire? }))
+        .collect())
 }
 
 /// The MAC address of the port of the adapter with this number, at a wire in memory.
@@ -83,6 +79,11 @@ impl Adapter {
     /// Its name.
     pub fn name(&self) -> &str {
         self.rule.name.as_str()
+    }
+
+    /// The bridge to its port, if it has one.
+    pub fn bridge(&self) -> Option<bridge::Options> {
+        bridges::options(&self.rule)
     }
 
     /// Serves the adapter for ever on the calling thread, and says once guests can have devices.

@@ -17,6 +17,7 @@ use siga::disk::SystemVolumes;
 use tracing_subscriber::EnvFilter;
 
 use crate::adapters::{self, Adapter};
+use crate::bridges;
 use crate::check::check;
 use crate::children::Children;
 use crate::ending::{end_in_time, take_all};
@@ -135,10 +136,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             run: Box::new(move || serve_lines(&socket, &lines, &are_served)),
         });
     }
+    let bridged: Vec<_> = adapters.iter().filter_map(Adapter::bridge).collect();
     for adapter in adapters {
         let (is_served, adapter_served) = channel();
         served.push(adapter_served);
         works.push(adapter_work(adapter, &socket, is_served));
+    }
+    for options in bridged {
+        let (is_served, bridge_served) = channel();
+        served.push(bridge_served);
+        works.push(bridge_work(options, &socket, is_served));
     }
     match volumes {
         Some(volumes) => works.push(Work {
@@ -251,6 +258,17 @@ fn adapter_work(adapter: Adapter, socket: &Path, is_served: Sender<()>) -> Work 
         name: format!("osa {}", adapter.name()),
         ended: format!("the adapter {} has ended, and the host ends with it", adapter.name()),
         run: Box::new(move || adapter.serve(&socket, &is_served)),
+    }
+}
+
+/// The work of a bridge.
+fn bridge_work(options: port::bridge::Options, socket: &Path, is_served: Sender<()>) -> Work {
+    let socket = socket.to_owned();
+    let lan = &options.lan;
+    Work {
+        name: format!("bridge {lan}"),
+        ended: format!("the bridge of the LAN {lan} has ended, and the host ends with it"),
+        run: Box::new(move || bridges::serve(&socket, &options, &is_served)),
     }
 }
 

@@ -1,6 +1,8 @@
 //! `siga osa serve`, and `siga run --osa`: unmodified programs on a network behind an adapter. A test is skipped, and says so, where a program or a
 //! right is missing.
 
+#[path = "common/cable.rs"]
+mod cable;
 mod common;
 #[path = "common/lacking.rs"]
 mod lacking;
@@ -9,20 +11,14 @@ mod lacking;
 mod programs;
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::{AsFd, AsRawFd};
-use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 
+use cable::{Cable, HERE, in_network};
 use common::{Process, System, text};
 use lacking::skip;
-use os::macvtap::OwnNetwork;
-use os::namespace::join_network;
-use os::offload::switch_offloads_off;
-use port::link::{Address, Links};
+use port::link::Links;
 use programs::{TIME, code, read_until, spawn, system};
-use siga::lan::Mac;
 
 /// What a process says on standard error, line by line.
 struct Said(BufReader<ChildStderr>);
@@ -195,61 +191,6 @@ fn words_that_do_not_go_together_are_refused() {
     let output = system.run(&["osa", "serve", "A", "--wire", "macvtap", "--interface", "none0"]);
     let answer = "siga: A: no wire of kind macvtap: there is no interface none0 in this network\n";
     assert_eq!((code(&output), text(&output.stderr).as_str()), (Some(1), answer));
-}
-
-/// The kernel's interface below the adapter, and the interface at the other end of the cable.
-const HERE: &str = "siga0";
-const THERE: &str = "peer0";
-
-/// Two kernels and a cable, from the network of the calling thread.
-struct Cable {
-    there: OwnNetwork,
-}
-
-impl Cable {
-    fn make() -> Cable {
-        let cable = Cable { there: OwnNetwork::make(|| Ok(())).unwrap().0 };
-        cable.plug_in();
-        cable
-    }
-
-    fn plug_in(&self) {
-        let mut links = Links::open().unwrap();
-        links.add_veth(HERE, THERE, self.there.as_fd()).unwrap();
-        let address = |last| {
-            let address = IpAddr::V4(Ipv4Addr::new(10, 7, 0, last));
-            [Address { address, prefix_bits: 24 }]
-        };
-        links.set_up(HERE, Mac([2, 0, 0, 0, 7, 1]), 1500, &address(1)).unwrap();
-        self.inside(|| {
-            let mut links = Links::open().unwrap();
-            links.set_up(THERE, Mac([2, 0, 0, 0, 7, 2]), 1500, &address(2)).unwrap();
-            // What comes by XDP comes as it was sent.
-            switch_offloads_off(THERE).unwrap();
-        });
-    }
-
-    /// Runs something in the network at the other end.
-    fn inside<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
-        let path = format!("/proc/self/fd/{}", self.there.as_fd().as_raw_fd());
-        thread::scope(|scope| {
-            let run = || {
-                join_network(Path::new(&path)).unwrap();
-                run()
-            };
-            scope.spawn(run).join().unwrap()
-        })
-    }
-}
-
-/// Runs a test in a network of its own; says so if this process may not.
-fn in_network(test: &str, run: impl FnOnce() + Send) {
-    if let Err(error) = OwnNetwork::make(|| {
-        run();
-        Ok(())
-    }) {
-        skip(test, &error.to_string());
-    }
 }
 
 /// Fetches a file over a wire, and once more when the adapter was killed and served again.
