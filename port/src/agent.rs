@@ -75,6 +75,8 @@ pub struct Counters {
     pub dropped_device: u64,
     /// Frames from the device that make no sense, or are refused by the network.
     pub dropped_bad: u64,
+    /// Frames of another VLAN than the device's, either way.
+    pub dropped_vlan: u64,
     /// Frames from the device for nobody, or for a member that cannot be reached.
     pub dropped_no_member: u64,
     /// Frames from the device that did not go because this process lacks descriptors or memory.
