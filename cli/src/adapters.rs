@@ -15,6 +15,7 @@ use siga::{Guest, Wait};
 
 use crate::bridges;
 use crate::member::WaitKind;
+use crate::osa::up::Up;
 use crate::outcome::Outcome;
 use crate::output::try_say;
 use crate::processors;
@@ -49,7 +50,12 @@ pub fn open(system: &System) -> Result<Vec<Adapter>, Outcome> {
             wires[at] = Some(Box::new(one_end));
             wires[other] = Some(Box::new(other_end));
         } else if let Some(opened) = open_interface(&rule.wire) {
-            wires[at] = Some(opened.map_err(|error| rule.wire_place.error(error.to_string(), ""))?);
+            wires[at] = Some(opened.map_err(|error| {
+                let mut error = rule.wire_place.error(error.to_string(), "");
+                // The file is right: the machine lacks something, and may have it the next time.
+                error.may_pass = true;
+                error
+            })?);
         }
     }
     let adapters = rules.iter().zip(wires);
@@ -79,6 +85,22 @@ impl Adapter {
     /// Its name.
     pub fn name(&self) -> &str {
         self.rule.name.as_str()
+    }
+
+    /// What it has made, and on what.
+    pub fn up(&self) -> Up {
+        let wire = match &self.rule.wire {
+            WireRule::Memory(memory) => format!("a wire in memory to {}", memory.to),
+            wire => wire.kind().to_owned(),
+        };
+        Up {
+            name: self.rule.server.to_string(),
+            wire,
+            mode: None,
+            interface: self.rule.wire.interface().map(str::to_owned),
+            mac: self.wire.mac().to_string(),
+            mtu: self.wire.capabilities().mtu,
+        }
     }
 
     /// The bridge to its port, if it has one.

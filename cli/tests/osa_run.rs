@@ -182,7 +182,7 @@ fn words_that_do_not_go_together_are_refused() {
         (&["A", "--wire", "memory"][..], "name two adapters"),
         (&["A", "B", "--wire", "tap", "--interface", "x"], "a command of its own"),
         (&["A", "B", "--wire", "memory", "--interface", "x"], "a wire in memory has none"),
-        (&["A", "--wire", "tap", "--interface", "x", "--mtu", "99"], "MTU of the interface"),
+        (&["A", "--wire", "tap", "--interface", "x", "--mtu", "999"], "MTU of the interface"),
         (&["A", "B", "--wire", "memory", "--cpu", "4095"], "--cpu 4095"),
     ] {
         let answer = serve(words);

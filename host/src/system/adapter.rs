@@ -55,6 +55,18 @@ const MTU: u64 = 1500;
 /// Buffers of each queue of a device, unless the file says otherwise.
 const BUFFERS: u64 = 64;
 
+/// The longest hold-off of a [`ModerationRule`], in microseconds.
+pub const HOLD_OFF_US_MAX: u64 = 5000;
+
+/// The longest gap of a [`ModerationRule`], in microseconds.
+pub const GAP_US_MAX: u64 = 100;
+
+/// The fewest bytes that the longest packet of a wire in memory may have.
+pub const MTU_MIN: u64 = 576;
+
+/// The most bytes that the longest packet of a wire in memory may have.
+pub const MTU_MAX: u64 = 9000;
+
 /// Bits a second of a wire in memory.
 const RATE_MIN: BitRate = BitRate(1_000);
 const RATE_MAX: BitRate = BitRate(1_000_000_000_000);
@@ -535,7 +547,7 @@ impl WrittenAdapter {
         }
         Ok(MemoryEnd {
             to: Spanned::new(to.span(), other),
-            mtu: checked("mtu", &self.mtu, 576, 9000)?,
+            mtu: checked("mtu", &self.mtu, MTU_MIN, MTU_MAX)?,
             rate: self.rate.clone(),
             delay_us: checked("delay_us", &self.delay_us, 0, 1_000_000)?,
             loss: self.loss.clone(),
@@ -557,9 +569,19 @@ impl WrittenAdapter {
             Some(us) => within(source, field, us, 0, most).map(|us| us * 1000),
         };
         let moderation = ModerationRule {
-            hold_off_ns: time("hold_off_us", self.hold_off_us, standard.hold_off_ns, 5000)?,
-            gap_ns: time("gap_us", self.gap_us, standard.gap_ns, 100)?,
-            gap_jumbo_ns: time("gap_jumbo_us", self.gap_jumbo_us, standard.gap_jumbo_ns, 100)?,
+            hold_off_ns: time(
+                "hold_off_us",
+                self.hold_off_us,
+                standard.hold_off_ns,
+                HOLD_OFF_US_MAX,
+            )?,
+            gap_ns: time("gap_us", self.gap_us, standard.gap_ns, GAP_US_MAX)?,
+            gap_jumbo_ns: time(
+                "gap_jumbo_us",
+                self.gap_jumbo_us,
+                standard.gap_jumbo_ns,
+                GAP_US_MAX,
+            )?,
         };
         let buffers = match self.buffers {
             None => BUFFERS,

@@ -104,6 +104,16 @@ pub enum OpenOsaError {
         /// The last that the host or the adapter has said.
         why: String,
     },
+    /// The guest may have no device there.
+    #[error("{guest} may have no device at {adapter}: {why}")]
+    Forbidden {
+        /// The guest.
+        guest: Name,
+        /// The adapter.
+        adapter: Name,
+        /// What the host or the adapter has said.
+        why: String,
+    },
     /// The adapter refuses an address, or another request.
     #[error("{adapter} refuses {request:?}: {why}")]
     Refused {
@@ -331,7 +341,7 @@ impl Osa {
     /// Waits until packets go and come, or only the wire is missing for that.
     ///
     /// # Errors
-    /// [`OpenOsaError::NotUp`], [`OpenOsaError::Refused`] of the first request that the adapter refuses, [`OpenOsaError::Resources`].
+    /// [`OpenOsaError::NotUp`], [`OpenOsaError::Forbidden`] at once, [`OpenOsaError::Refused`] of the first request that the adapter refuses, [`OpenOsaError::Resources`].
     pub fn wait_until_up(&mut self, time: Duration) -> Result<(), OpenOsaError> {
         let deadline_ns = after(time);
         loop {
@@ -348,6 +358,10 @@ impl Osa {
             let is_asked = self.interface().is_some_and(|end| end.is_waiting_for_answers());
             if !matches!(self.state(), OsaState::Down { .. }) && !is_asked {
                 return Ok(());
+            }
+            if self.device.is_none() && self.connecting.is_forbidden() {
+                let (guest, adapter, why) = (self.guest_name(), self.adapter, self.why.clone());
+                return Err(OpenOsaError::Forbidden { guest, adapter, why });
             }
             if now >= deadline_ns {
                 let why = self.why.clone();
