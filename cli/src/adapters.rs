@@ -90,7 +90,9 @@ impl Adapter {
     /// What it has made, and on what.
     pub fn up(&self) -> Up {
         let wire = match &self.rule.wire {
-            WireRule::Memory(memory) => format!("a wire in memory to {}", memory.to),
+            WireRule::Memory(memory) => {
+                format!("a wire in memory to {}", memory.to.as_str().to_ascii_uppercase())
+            }
             wire => wire.kind().to_owned(),
         };
         Up {

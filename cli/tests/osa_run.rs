@@ -108,6 +108,27 @@ fn programs_find_each_other_with_ipv6_and_at_one_port() {
 }
 
 #[test]
+fn programs_in_a_vlan_reach_each_other_and_nobody_else() {
+    let Some(system) = system("osa-vlan", &["ping"]) else { return };
+    let (_adapters, ..) = memory(&system, &["--wait", "block"]);
+    let run = |words: &[&str], script: &str| {
+        let words = [&["run", "--osa"][..], words, &["--", "timeout", TIME, "sh", "-c", script]];
+        system.command(&words.concat())
+    };
+    let there = ["OSA1", "--address", "10.7.0.1/24", "--vlan", "7"];
+    let mut one = spawn(&mut run(&there, "echo ready; read line"));
+    read_until(&mut one, "ready\n");
+    let ping = "ping -c 2 -i 0.1 -W 2 10.7.0.1";
+    for (vlan, reached) in [(&["--vlan", "7"][..], true), (&["--vlan", "8"], false), (&[], false)] {
+        let words = [&["OSA2", "--address", "10.7.0.2/24"][..], vlan].concat();
+        let output = run(&words, ping).output().unwrap();
+        assert_eq!(output.status.success(), reached, "{vlan:?}: {}", text(&output.stdout));
+    }
+    writeln!(one.stdin.as_mut().unwrap()).unwrap();
+    assert_eq!(one.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn address_is_free_again_when_its_program_or_its_port_was_killed() {
     let Some(system) = system("osa-kill", &[]) else { return };
     let (_adapters, ..) = memory(&system, &["--wait", "block"]);
