@@ -7,14 +7,17 @@ use std::sync::mpsc::Sender;
 
 use host::system::System;
 use host::system::adapter::{AdapterRule, WireRule};
+use port::bridge;
 use port::wires::{self, OpenWireError, WireKind, WireOptions};
 use siga::lan::Mac;
 use siga::osa::{MemoryWire, Moderation, OpenWire, Server, ServerOptions, Wire};
 use siga::{Guest, Stopper, Wait};
 
+use crate::bridges;
 use crate::member::WaitKind;
+use crate::osa::up::Up;
 use crate::outcome::Outcome;
-use crate::output::{say, try_say};
+use crate::output::try_say;
 use crate::processors;
 
 /// An adapter with its wire, before it is served.
@@ -44,19 +47,18 @@ pub fn open(system: &System) -> Result<Vec<Adapter>, Outcome> {
             wires[at] = Some(Box::new(one_end));
             wires[other] = Some(Box::new(other_end));
         } else if let Some(opened) = open_interface(rule) {
-            wires[at] = Some(opened.map_err(|error| rule.wire_place.error(error.to_string(), ""))?);
+            wires[at] = Some(opened.map_err(|error| {
+                let mut error = rule.wire_place.error(error.to_string(), "");
+                // The file is right: the machine lacks something, and may have it the next time.
+                error.may_pass = true;
+                error
+            })?);
         }
     }
-    let adapters = rules.iter().zip(wires).filter_map(|(rule, wire)| {
-        if let Some(lan) = rule.lan {
-            say(format_args!(
-                "siga: warning: the LAN {lan} is not bridged to {}: adapters do not carry frames of LANs yet",
-                rule.name
-            ));
-        }
-        Some(Adapter { rule: rule.clone(), wire: wire? })
-    });
-    Ok(adapters.collect())
+    let adapters = rules.iter().zip(wires);
+    Ok(adapters
+        .filter_map(|(rule, wire)| Some(Adapter { rule: rule.clone(), wire: wire? }))
+        .collect())
 }
 
 /// The MAC address of the port of the adapter with this number, at a wire in memory.
@@ -81,6 +83,29 @@ impl Adapter {
     /// Its name.
     pub fn name(&self) -> &str {
         self.rule.name.as_str()
+    }
+
+    /// What it has made, and on what.
+    pub fn up(&self) -> Up {
+        let wire = match &self.rule.wire {
+            WireRule::Memory(memory) => {
+                format!("a wire in memory to {}", memory.to.as_str().to_ascii_uppercase())
+            }
+            wire => wire.kind().to_owned(),
+        };
+        Up {
+            name: self.rule.server.to_string(),
+            wire,
+            mode: None,
+            interface: self.rule.wire.interface().map(str::to_owned),
+            mac: self.wire.mac().to_string(),
+            mtu: self.wire.capabilities().mtu,
+        }
+    }
+
+    /// The bridge to its port, if it has one.
+    pub fn bridge(&self) -> Option<bridge::Options> {
+        bridges::options(&self.rule)
     }
 
     /// Serves the adapter on the calling thread until the stopper that it puts into `stop` is used, and says once guests can have devices.

@@ -2,6 +2,7 @@
 
 mod adapters;
 mod audit;
+mod bridges;
 mod capture;
 mod check;
 mod children;

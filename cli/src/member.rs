@@ -6,6 +6,7 @@ use std::fs::File;
 use std::net::IpAddr;
 use std::path::Path;
 
+use host::system::interface::is_host;
 use host::system::machine::MachineWait;
 use host::system::outside::GATEWAY;
 use os::signals::HeldSignals;
@@ -57,6 +58,9 @@ pub struct Member {
     /// Bytes of the longest packet, 68 to the LAN's or the adapter's [default: theirs]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=65_535))]
     mtu: Option<u32>,
+    /// The VLAN of the packets behind the adapter, 1 to 4094: the interface itself is in none. For --osa alone
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=4094), requires = "osa")]
+    vlan: Option<u16>,
     /// The processor that moves the frames [default: any]
     #[arg(long, value_name = "NUMBER")]
     cpu: Option<usize>,
@@ -160,6 +164,11 @@ impl Member {
                     "--address {address}: its network is missing: must be like {address}/{bits}"
                 ));
             };
+            if !is_host(*address, prefix_bits) {
+                return usage(format!(
+                    "--address {address}/{prefix_bits}: no host has it: must be another than the network's own, that of all its hosts, a group's, and this machine's to itself"
+                ));
+            }
             addresses.push(Address { address: *address, prefix_bits });
         }
         if addresses.is_empty() {
@@ -183,6 +192,7 @@ impl Member {
             addresses,
             mac: self.mac,
             mtu: self.mtu,
+            vlan: self.vlan,
             interface: self.interface.clone(),
             gateways,
             wait: self.wait.into(),
@@ -449,6 +459,7 @@ pub struct Done {
     frames_answered: u64,
     dropped_device: u64,
     dropped_bad: u64,
+    dropped_vlan: u64,
     dropped_no_member: u64,
     dropped_lacking: u64,
     dropped_full: u64,
@@ -465,6 +476,7 @@ impl Done {
             frames_answered,
             dropped_device,
             dropped_bad,
+            dropped_vlan,
             dropped_no_member,
             dropped_lacking,
             dropped_full,
@@ -479,6 +491,7 @@ impl Done {
             frames_answered,
             dropped_device,
             dropped_bad,
+            dropped_vlan,
             dropped_no_member,
             dropped_lacking,
             dropped_full,

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io::IsTerminal;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -18,12 +19,14 @@ use siga::disk::SystemVolumes;
 use tracing_subscriber::EnvFilter;
 
 use crate::adapters::{self, Adapter};
+use crate::bridges;
 use crate::check::check;
 use crate::children::Children;
 use crate::ending::{end_in_time, take_all};
 use crate::gateway::gateways;
 use crate::lines::{adapter_lines, line_server};
 use crate::notify;
+use crate::osa::up::Up;
 use crate::outcome::Outcome;
 use crate::output::{Output, print, print_json, say};
 use crate::served::{Checks, Served, say_not_shown};
@@ -94,6 +97,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         Some(socket) => socket.clone(),
         None => arguments.socket.to_listen()?,
     };
+    // Before anything is made that the other host has: it would be said of that.
+    if UnixStream::connect(&socket).is_ok() {
+        return Err(Outcome::No(format!(
+            "cannot listen at {}: another host is there already (siga query)",
+            socket.display()
+        )));
+    }
     // Before anybody can attach: a file that is wrong is no system.
     let mut checks = Checks::default();
     let volumes = match arguments.without_volumes {
@@ -102,6 +112,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     };
     let lines = adapter_lines(&system);
     let adapters = adapters::open(&system)?;
+    let made: Vec<Up> = adapters.iter().map(Adapter::up).collect();
     let mut children = Children::default();
     if !arguments.without_outside {
         children.0.extend(gateways(&system, &socket));
@@ -137,24 +148,32 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
             run: Box::new(move || serve_lines(&socket, &lines, &are_served).map(never)),
         });
     }
+    let bridged: Vec<_> = adapters.iter().filter_map(Adapter::bridge).collect();
     for adapter in adapters {
         let (is_served, adapter_served) = channel();
         served.push(adapter_served);
         works.push(adapter_work(adapter, &socket, is_served));
+    }
+    for options in bridged {
+        let (is_served, bridge_served) = channel();
+        served.push(bridge_served);
+        works.push(bridge_work(options, &socket, is_served));
     }
     match volumes {
         Some(volumes) => works.push(Work {
             name: "control unit".to_owned(),
             ended: ENDED.to_owned(),
             stop: Arc::default(),
-            run: Box::new(move || serve(&socket, volumes, children, served, output).map(never)),
+            run: Box::new(move || {
+                serve((&socket, output), volumes, children, served, &made).map(never)
+            }),
         }),
         None => {
             let begin = move || {
                 // If something is not served, the thread that was to serve it ends the host.
                 if are_served(served) {
                     children.start();
-                    announce(&socket, None, output);
+                    announce((&socket, output), None, &made);
                 }
             };
             // The host answers on this thread.
@@ -292,22 +311,34 @@ fn adapter_work(adapter: Adapter, socket: &Path, is_served: Sender<()>) -> Work 
     }
 }
 
+/// The work of a bridge.
+fn bridge_work(options: port::bridge::Options, socket: &Path, is_served: Sender<()>) -> Work {
+    let socket = socket.to_owned();
+    let lan = &options.lan;
+    Work {
+        name: format!("bridge {lan}"),
+        stop: Arc::default(),
+        ended: format!("the bridge of the LAN {lan} has ended, and the host ends with it"),
+        run: Box::new(move || bridges::serve(&socket, &options, &is_served).map(never)),
+    }
+}
+
 /// Serves volumes for ever. Guests hear of the host when the volumes, lines and adapters are there.
 ///
 /// # Errors
 /// They cannot be served, or are served no longer.
 fn serve(
-    socket: &Path,
+    (socket, output): (&Path, Output),
     volumes: SystemVolumes,
     children: Children,
     others_served: Vec<Receiver<()>>,
-    output: Output,
+    made: &[Up],
 ) -> Result<Infallible, Outcome> {
     let (mut server, served) = serve_system(socket, volumes)?;
     // If something is not served, the thread that was to serve it ends the host.
     if are_served(others_served) {
         children.start();
-        announce(socket, Some(&served), output);
+        announce((socket, output), Some(&served), made);
     }
     let ended = |error| Outcome::No(format!("{ENDED}: {error}"));
     // The host answers on another thread.
@@ -321,7 +352,7 @@ fn are_served(served: Vec<Receiver<()>>) -> bool {
     served.iter().all(|one| one.recv().is_ok())
 }
 
-fn announce(socket: &Path, served: Option<&Served>, output: Output) {
+fn announce((socket, output): (&Path, Output), served: Option<&Served>, made: &[Up]) {
     let listening = socket.display().to_string();
     if let Err(error) = notify::ready(&format!("listening at {listening}")) {
         say(format_args!(
@@ -329,13 +360,22 @@ fn announce(socket: &Path, served: Option<&Served>, output: Output) {
         ));
     }
     // A pipe that nobody reads is no reason to end.
-    let _ = match (output.json, served) {
-        (true, None) => print_json(&json!({ "listening": listening })),
-        (true, Some(served)) => {
-            print_json(&json!({ "listening": listening, "control_unit": served }))
+    let _ = match output.json {
+        true => {
+            let mut object = json!({ "listening": listening });
+            if let Some(served) = served {
+                object["control_unit"] = json!(served);
+            }
+            if !made.is_empty() {
+                object["adapters"] = json!(made);
+            }
+            print_json(&object)
         }
-        (false, _) => print(format!("listening at {listening}")),
+        false => print(format!("listening at {listening}")),
     };
+    if !output.json {
+        made.iter().for_each(say);
+    }
     if let Some(served) = served.filter(|_| !output.json) {
         served.say();
     }

@@ -1,6 +1,8 @@
 //! `siga osa serve`, and `siga run --osa`: unmodified programs on a network behind an adapter. A test is skipped, and says so, where a program or a
 //! right is missing.
 
+#[path = "common/cable.rs"]
+mod cable;
 mod common;
 #[path = "common/lacking.rs"]
 mod lacking;
@@ -9,20 +11,14 @@ mod lacking;
 mod programs;
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::{AsFd, AsRawFd};
-use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 
+use cable::{Cable, HERE, in_network};
 use common::{Process, System, text};
 use lacking::skip;
-use os::macvtap::OwnNetwork;
-use os::namespace::join_network;
-use os::offload::switch_offloads_off;
-use port::link::{Address, Links};
+use port::link::Links;
 use programs::{TIME, code, read_until, spawn, system};
-use siga::lan::Mac;
 
 /// What a process says on standard error, line by line.
 struct Said(BufReader<ChildStderr>);
@@ -112,6 +108,27 @@ fn programs_find_each_other_with_ipv6_and_at_one_port() {
 }
 
 #[test]
+fn programs_in_a_vlan_reach_each_other_and_nobody_else() {
+    let Some(system) = system("osa-vlan", &["ping"]) else { return };
+    let (_adapters, ..) = memory(&system, &["--wait", "block"]);
+    let run = |words: &[&str], script: &str| {
+        let words = [&["run", "--osa"][..], words, &["--", "timeout", TIME, "sh", "-c", script]];
+        system.command(&words.concat())
+    };
+    let there = ["OSA1", "--address", "10.7.0.1/24", "--vlan", "7"];
+    let mut one = spawn(&mut run(&there, "echo ready; read line"));
+    read_until(&mut one, "ready\n");
+    let ping = "ping -c 2 -i 0.1 -W 2 10.7.0.1";
+    for (vlan, reached) in [(&["--vlan", "7"][..], true), (&["--vlan", "8"], false), (&[], false)] {
+        let words = [&["OSA2", "--address", "10.7.0.2/24"][..], vlan].concat();
+        let output = run(&words, ping).output().unwrap();
+        assert_eq!(output.status.success(), reached, "{vlan:?}: {}", text(&output.stdout));
+    }
+    writeln!(one.stdin.as_mut().unwrap()).unwrap();
+    assert_eq!(one.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn address_is_free_again_when_its_program_or_its_port_was_killed() {
     let Some(system) = system("osa-kill", &[]) else { return };
     let (_adapters, ..) = memory(&system, &["--wait", "block"]);
@@ -186,7 +203,7 @@ fn words_that_do_not_go_together_are_refused() {
         (&["A", "--wire", "memory"][..], "name two adapters"),
         (&["A", "B", "--wire", "tap", "--interface", "x"], "a command of its own"),
         (&["A", "B", "--wire", "memory", "--interface", "x"], "a wire in memory has none"),
-        (&["A", "--wire", "tap", "--interface", "x", "--mtu", "99"], "MTU of the interface"),
+        (&["A", "--wire", "tap", "--interface", "x", "--mtu", "999"], "MTU of the interface"),
         (&["A", "B", "--wire", "memory", "--cpu", "4095"], "--cpu 4095"),
     ] {
         let answer = serve(words);
@@ -195,61 +212,6 @@ fn words_that_do_not_go_together_are_refused() {
     let output = system.run(&["osa", "serve", "A", "--wire", "macvtap", "--interface", "none0"]);
     let answer = "siga: A: no wire of kind macvtap: there is no interface none0 in this network\n";
     assert_eq!((code(&output), text(&output.stderr).as_str()), (Some(1), answer));
-}
-
-/// The kernel's interface below the adapter, and the interface at the other end of the cable.
-const HERE: &str = "siga0";
-const THERE: &str = "peer0";
-
-/// Two kernels and a cable, from the network of the calling thread.
-struct Cable {
-    there: OwnNetwork,
-}
-
-impl Cable {
-    fn make() -> Cable {
-        let cable = Cable { there: OwnNetwork::make(|| Ok(())).unwrap().0 };
-        cable.plug_in();
-        cable
-    }
-
-    fn plug_in(&self) {
-        let mut links = Links::open().unwrap();
-        links.add_veth(HERE, THERE, self.there.as_fd()).unwrap();
-        let address = |last| {
-            let address = IpAddr::V4(Ipv4Addr::new(10, 7, 0, last));
-            [Address { address, prefix_bits: 24 }]
-        };
-        links.set_up(HERE, Mac([2, 0, 0, 0, 7, 1]), 1500, &address(1)).unwrap();
-        self.inside(|| {
-            let mut links = Links::open().unwrap();
-            links.set_up(THERE, Mac([2, 0, 0, 0, 7, 2]), 1500, &address(2)).unwrap();
-            // What comes by XDP comes as it was sent.
-            switch_offloads_off(THERE).unwrap();
-        });
-    }
-
-    /// Runs something in the network at the other end.
-    fn inside<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
-        let path = format!("/proc/self/fd/{}", self.there.as_fd().as_raw_fd());
-        thread::scope(|scope| {
-            let run = || {
-                join_network(Path::new(&path)).unwrap();
-                run()
-            };
-            scope.spawn(run).join().unwrap()
-        })
-    }
-}
-
-/// Runs a test in a network of its own; says so if this process may not.
-fn in_network(test: &str, run: impl FnOnce() + Send) {
-    if let Err(error) = OwnNetwork::make(|| {
-        run();
-        Ok(())
-    }) {
-        skip(test, &error.to_string());
-    }
 }
 
 /// Fetches a file over a wire, and once more when the adapter was killed and served again.

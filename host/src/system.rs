@@ -315,7 +315,8 @@ impl System {
             rules.push(Rule { storage_bytes_max: volumes.storage_bytes_max, ..rule });
         }
         adapter::are_alone(&adapters, &rules, &machines, &lines, volumes.as_ref())?;
-        rules.extend(adapters.iter().map(|one| Rule::of_own(Pattern::Name(one.server))));
+        let own = adapters.iter().flat_map(AdapterRule::own_guests);
+        rules.extend(own.map(|name| Rule::of_own(Pattern::Name(name))));
         let socket = host.socket;
         Ok(System {
             socket,

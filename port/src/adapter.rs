@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use net::lan::frame::{Mac, destination};
+use net::lan::link::FrameInPlace;
 use net::lan::offload::Offload;
 use net::tcpip::Unsent;
 use os::interface::Interface;
@@ -49,6 +50,8 @@ pub struct Options {
     pub mac: Option<Mac>,
     /// Bytes of the longest packet; as the port, if nothing is given. No more than the port's.
     pub mtu: Option<u32>,
+    /// The VLAN of its packets, of which the kernel at the interface knows nothing. None: packets have no tag.
+    pub vlan: Option<u16>,
     /// What the interface is called: as the adapter, in small letters, if nothing is given.
     pub interface: Option<String>,
     /// Hosts behind the port over which packets go to elsewhere.
@@ -102,6 +105,9 @@ fn advice(why: Refused) -> &'static str {
 fn hint(error: &OpenOsaError) -> &'static str {
     match error {
         OpenOsaError::NotUp { .. } => ": is the adapter served (siga osa serve)?",
+        OpenOsaError::Forbidden { .. } => {
+            ": must be a guest that the system file names in guests = [..] of the adapter ([osa.NAME]; siga up --check shows them)"
+        }
         _ => "",
     }
 }
@@ -117,6 +123,10 @@ pub fn open(options: &Options, purpose: &OsStr) -> Result<Osa, OpenError> {
     (osa_options.mac, osa_options.wait) = (options.mac, options.wait);
     let opened = Osa::open(guest, &options.adapter, &osa_options);
     let mut osa = opened.map_err(|error| OpenError::Device { error })?;
+    // Before the addresses, which the adapter announces in the VLAN.
+    if let Some(vlan) = options.vlan {
+        osa.register(Request::AddVlan(vlan));
+    }
     for Address { address, prefix_bits } in &options.addresses {
         osa.add_address(*address, *prefix_bits);
     }
@@ -173,6 +183,8 @@ pub struct AdapterAgent {
     groups: BTreeSet<Mac>,
     /// Bytes of the longest packet, however long those of the port may be.
     mtu_max: usize,
+    /// The tag that packets have on the other side of the port.
+    vlan: Option<u16>,
     /// What is read from the device.
     room: Vec<u8>,
     backlog: Backlog,
@@ -207,6 +219,7 @@ impl AdapterAgent {
             list: groups,
             groups: BTreeSet::new(),
             mtu_max,
+            vlan: options.vlan,
             room,
             backlog,
             shape,
@@ -220,13 +233,15 @@ impl AdapterAgent {
 
     /// From the adapter into the device. Returns true if there was something.
     fn write_batch(&mut self) -> bool {
-        let AdapterAgent { osa, tap, counters, .. } = self;
+        let AdapterAgent { osa, tap, vlan, counters, .. } = self;
         for number in 0..BATCH {
             if osa.next_frame().is_none() {
                 return number > 0;
             }
-            if let Some(frame) = osa.found() {
-                write(tap, &frame, counters);
+            let Some(frame) = osa.found() else { continue };
+            match untagged(frame.offload, *vlan) {
+                Some(offload) => drop(write(tap, &FrameInPlace { offload, ..frame }, counters)),
+                None => counters.dropped_vlan += 1,
             }
         }
         true
@@ -240,8 +255,11 @@ impl AdapterAgent {
             let Some(bytes) = read else { return Ok(false) };
             self.counters.frames_read += 1;
             self.counters.bytes_read += bytes as u64;
-            match checked(&head, &mut self.room[..bytes]) {
-                Some((offload, start)) => self.send(now, offload, (start, bytes)),
+            let tagged = checked(&head, &mut self.room[..bytes])
+                .map(|(offload, start)| (tagged(offload, self.vlan), start));
+            match tagged {
+                Some((Some(offload), start)) => self.send(now, offload, (start, bytes)),
+                Some((None, _)) => self.counters.dropped_vlan += 1,
                 None => self.counters.dropped_bad += 1,
             }
         }
@@ -430,6 +448,24 @@ fn checked(head: &[u8; HEAD_BYTES], frame: &mut [u8]) -> Option<(Offload, usize)
     Some((offload, start))
 }
 
+/// A frame from the kernel, as it goes into the VLAN. None if it has a tag already, which would be a second one.
+fn tagged(offload: Offload, vlan: Option<u16>) -> Option<Offload> {
+    match vlan {
+        None => Some(offload),
+        Some(_) => offload.vlan.is_none().then_some(Offload { vlan, ..offload }),
+    }
+}
+
+/// A frame from the adapter, as the kernel gets it. None if it belongs to another VLAN than the device, or to none.
+fn untagged(offload: Offload, vlan: Option<u16>) -> Option<Offload> {
+    match vlan {
+        None => Some(offload),
+        // The priority in the tag is the sender's.
+        Some(vlan) => (offload.vlan.map(|tag| tag & 0x0fff) == Some(vlan))
+            .then_some(Offload { vlan: None, ..offload }),
+    }
+}
+
 fn count(sent: Result<(), Unsent>, counters: &mut Counters) {
     match sent {
         Ok(()) => {}
@@ -505,6 +541,18 @@ mod tests {
         assert!(is_about_groups(&report));
         report[20] = 58;
         assert!(!is_about_groups(&report));
+    }
+
+    #[test]
+    fn frames_of_a_device_in_a_vlan_have_its_tag_behind_the_port_alone() {
+        let of = |vlan| Offload { vlan, ..Offload::NONE };
+        assert_eq!(tagged(of(None), Some(7)), Some(of(Some(7))));
+        assert_eq!(tagged(of(Some(8)), Some(7)), None);
+        assert_eq!(tagged(of(Some(8)), None), Some(of(Some(8))));
+        // With a priority.
+        assert_eq!(untagged(of(Some(0x6007)), Some(7)), Some(of(None)));
+        assert_eq!((untagged(of(None), Some(7)), untagged(of(Some(8)), Some(7))), (None, None));
+        assert_eq!(untagged(of(None), None), Some(of(None)));
     }
 
     #[test]

@@ -75,6 +75,8 @@ pub struct Counters {
     pub dropped_device: u64,
     /// Frames from the device that make no sense, or are refused by the network.
     pub dropped_bad: u64,
+    /// Frames of another VLAN than the device's, either way.
+    pub dropped_vlan: u64,
     /// Frames from the device for nobody, or for a member that cannot be reached.
     pub dropped_no_member: u64,
     /// Frames from the device that did not go because this process lacks descriptors or memory.
@@ -139,7 +141,12 @@ impl Agent {
     fn send(&mut self, offload: Offload, (start, end): (usize, usize)) {
         let Agent { lan, tap, room, backlog, neighbours, counters, .. } = self;
         let bytes = &room[start..end];
-        let find = |address| lan.find_owner(address).map(|member| member.mac);
+        let is_probe = neighbour::is_probe(bytes);
+        let find = |address| {
+            let owner = lan.find_owner(address).map(|member| member.mac);
+            // What is behind a member is reached over it. An address that nobody on the LAN has may be taken all the same.
+            owner.or_else(|| Some(lan.find_way(address).filter(|_| !is_probe)?.mac))
+        };
         // The answer has no tag: to a question in a VLAN its members answer.
         let answer = if offload.vlan.is_none() { neighbour::answer(bytes, find) } else { None };
         if let Some(answer) = answer {

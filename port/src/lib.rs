@@ -15,6 +15,7 @@
 //! | [`head`] | between the kernel's head of a frame and the LAN's |
 //! | [`agent`] | moving frames between an interface and a LAN |
 //! | [`adapter`] | the same of an adapter's device, and the device |
+//! | [`bridge`] | packets between a LAN and the port of an adapter |
 //! | `neighbours` | what the kernel believes of the others' MAC addresses |
 //! | [`hosts`] | the names of other members, for the program |
 //! | [`serve`] | the agent's wait, the program's signals and end |
@@ -28,6 +29,7 @@ pub mod adapter;
 pub mod adopted;
 pub mod agent;
 mod backlog;
+pub mod bridge;
 pub mod guard;
 pub mod head;
 pub mod hosts;

@@ -17,7 +17,7 @@ use siga::osa::{
     Capabilities, Carrier, Layer, MemoryWire, NotSent, OpenOsaError, Osa, OsaOptions, OsaState,
     Refused, Request, Server, ServerOptions, Wire, WireCounters,
 };
-use siga::tcpip::{Links, Routing, Stack, StackOptions, TcpListener, TcpStream};
+use siga::tcpip::{Links, Routing, Stack, StackOptions, TcpListener, TcpStream, UdpSocket};
 use siga::{Guest, Stopper, Wait};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -170,6 +170,27 @@ fn address_of_another_is_refused_and_told() {
         }
         up => panic!("{up:?}"),
     }
+}
+
+#[test]
+fn nobody_binds_to_an_address_that_the_adapter_refuses() {
+    let host = Embedded::start(System::open()).unwrap();
+    let _adapters = adapters(&host, Conditions::default());
+    let _one = device(&host, "ONE", "OSA1", "10.1.0.1", Layer::Three);
+    let guest = Guest::attach_embedded(&host, "OTHER").unwrap();
+    let mut other = Osa::open(guest, "OSA1", &OsaOptions::default()).unwrap();
+    other.add_address("10.1.0.1".parse().unwrap(), 24);
+    let links = Links { devices: vec![other], ..Links::default() };
+    let stack = Stack::at(links, &Routing::default(), &StackOptions::default()).unwrap();
+    // The adapter answers a moment later.
+    let refused = loop {
+        if let Err(refused) = TcpListener::bind(&stack, "10.1.0.1:7") {
+            break refused;
+        }
+    };
+    assert_eq!(refused.kind(), std::io::ErrorKind::AddrNotAvailable, "{refused}");
+    let refused = UdpSocket::bind(&stack, "10.1.0.1:7").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::AddrNotAvailable, "{refused}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use host::report::{Counts, GuestReport, HalfReport, LanReport, MemberReport, Sys
 use super::counted::{Counted, HALVES, LAN};
 use super::page::Kind::{Counter, CounterNs, Gauge};
 use super::page::{Of, Page, labels};
-use super::{disks, lines, stacks};
+use super::{adapters, disks, lines, stacks};
 use crate::query::Subject;
 use crate::reported::is_conversation;
 
@@ -36,6 +36,9 @@ pub fn write(page: &mut Page, report: &SystemReport, subjects: &[Subject]) {
         stacks::stacks(page, report);
         stacks::clients(page, report);
         stacks::drivers(page, report);
+    }
+    if is_about(&[Subject::Osa, Subject::Qdio]) {
+        adapters::adapters(page, report);
     }
     if is_about(&[Subject::Dasd]) {
         disks::volumes(page, &report.control_units);

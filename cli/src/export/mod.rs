@@ -1,5 +1,6 @@
 //! `siga export`: the host's counters as metrics of Prometheus.
 
+mod adapters;
 mod counted;
 mod disks;
 #[cfg(test)]

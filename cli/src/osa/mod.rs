@@ -1,6 +1,7 @@
 //! `siga osa`: adapters, by which guests share the port of a network interface.
 
 mod serve;
+pub mod up;
 
 use clap::{Args, Subcommand};
 

@@ -1,24 +1,27 @@
 //! `siga osa serve`: an adapter in a process of its own.
 
-use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use clap::Args;
+use host::system::adapter::{GAP_US_MAX, HOLD_OFF_US_MAX, MTU_MAX, MTU_MIN};
 use os::event::Event;
 use os::poller::wait_any;
 use os::signals::HeldSignals;
 use os::xdp::Mode;
 use port::wires::{self, OpenWireError, WireKind, WireOptions, XdpWire};
 use serde::Serialize;
+use siga::error::Problem;
 use siga::lan::Mac;
 use siga::osa::{Conditions, MemoryWire, Moderation, OpenWire, Server, ServerOptions, Wire};
-use siga::{Guest, Name, Stopper};
+use siga::{AttachError, Guest, Name, Stopper};
 
 use crate::member::{WaitKind, pin, station};
+use crate::osa::up::Up;
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
 use crate::peer::attach_name;
@@ -56,13 +59,13 @@ pub struct Serve {
     #[arg(long, value_parser = station)]
     mac: Option<Mac>,
     /// Bytes of the longest packet of a wire in memory [default: 1500]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=65_521))]
-    mtu: Option<u32>,
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(MTU_MIN..=MTU_MAX))]
+    mtu: Option<u64>,
     /// The longest time from the first packet in a buffer until the guest has the buffer
-    #[arg(long, value_name = "TIME", default_value = "250us", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "250us", value_parser = hold_off)]
     hold_off: Duration,
     /// A buffer is handed over when nothing has come for so long [default: 5us, and 15us at a port of jumbo frames]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = gap)]
     gap: Option<Duration>,
     /// How to wait for packets: asleep, looking for some time first, or looking all the time
     #[arg(long, value_enum, default_value = "adaptive")]
@@ -84,8 +87,8 @@ enum WireName {
     Memory,
 }
 
-/// A time on the command line: 5us, 250us, 1ms, or 0.
-fn time(text: &str) -> Result<Duration, String> {
+/// A time on the command line, of so many microseconds at most: 5us, 250us, 1ms, or 0.
+fn time(text: &str, us_max: u64) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let ns_each = match &text[digits.len()..] {
         "ns" => Some(1),
@@ -95,40 +98,17 @@ fn time(text: &str) -> Result<Duration, String> {
         _ => None,
     };
     let ns = digits.parse::<u64>().ok().zip(ns_each).and_then(|(count, ns)| count.checked_mul(ns));
-    let ns = ns.filter(|ns| *ns <= TIME_NS_MAX);
+    let ns = ns.filter(|ns| *ns <= 1000 * us_max);
     ns.map(Duration::from_nanos)
-        .ok_or_else(|| "must be like 250us, 1ms or 0, and at most 100ms".to_owned())
+        .ok_or_else(|| format!("must be like 5us, 1ms or 0, and at most {us_max}us"))
 }
 
-/// No packet waits longer for its guest.
-const TIME_NS_MAX: u64 = 100_000_000;
-
-/// A wire that guests can use, as `--json` prints it.
-#[derive(Debug, Serialize)]
-struct Up {
-    name: String,
-    wire: String,
-    /// Of AF_XDP.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    interface: Option<String>,
-    mac: String,
-    mtu: usize,
+fn hold_off(text: &str) -> Result<Duration, String> {
+    time(text, HOLD_OFF_US_MAX)
 }
 
-impl fmt::Display for Up {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Up { name, wire, mode, interface, mac, mtu } = self;
-        write!(formatter, "{name}: {wire}")?;
-        if let Some(interface) = interface {
-            write!(formatter, " at {interface}")?;
-        }
-        if let Some(mode) = mode {
-            write!(formatter, " ({mode})")?;
-        }
-        write!(formatter, ", MAC {mac}, MTU {mtu}")
-    }
+fn gap(text: &str) -> Result<Duration, String> {
+    time(text, GAP_US_MAX)
 }
 
 /// What an adapter has done, as `--json` prints it at the end. Frames are those of the wire.
@@ -282,11 +262,12 @@ fn pin_another(processor: usize) -> Result<(), Outcome> {
     tried.map_err(|_| Outcome::No("a thread has panicked".into()))?
 }
 
-/// Opens the wires and attaches the guests that serve.
+/// Attaches the guests that serve, and opens the wires: a name says best that the adapter is served already.
 fn begin(arguments: &Serve) -> Result<Vec<Begun>, Outcome> {
     let Serve { names, wire, interface, mac, mtu, .. } = arguments;
-    let names: Vec<Name> =
-        names.iter().map(|name| name.parse().expect("a word of the command")).collect();
+    let socket = arguments.socket.path()?;
+    let attached = names.iter().map(|name| attach(&socket, name));
+    let mut guests = attached.collect::<Result<Vec<_>, _>>()?;
     let kind = match wire {
         WireName::Macvtap => Some(WireKind::Macvtap),
         WireName::Xdp => Some(WireKind::Xdp),
@@ -295,29 +276,31 @@ fn begin(arguments: &Serve) -> Result<Vec<Begun>, Outcome> {
     };
     match (kind, interface) {
         (Some(kind), Some(interface)) => {
-            let adapter = Some(names[0]);
-            let options = WireOptions { mac: *mac, adapter, ..WireOptions::default() };
-            let plan = Plan { name: names[0], kind, interface: interface.clone(), options };
+            let guest = guests.remove(0);
+            let name = guest.name();
+            let options = WireOptions { mac: *mac, adapter: Some(name), ..WireOptions::default() };
+            let plan = Plan { name, kind, interface: interface.clone(), options };
             let (wire, up) = plan.open().map_err(|error| not_opened(&plan, &error))?;
-            Ok(vec![attach(arguments, 0, wire, up, Some(plan))?])
+            Ok(vec![serve_at(arguments, 0, guest, (wire, up), Some(plan))?])
         }
         _ => {
             let mtu = mtu.map_or(Conditions::default().mtu, |mtu| mtu as usize);
             let conditions = Conditions { mtu, ..Conditions::default() };
             let macs = [by_chance()?, by_chance()?];
             let ends = MemoryWire::pair(conditions, 0, macs).map_err(Outcome::no)?;
-            let attached = ends.into_iter().enumerate().map(|(number, end)| {
+            let ends = ends.into_iter().zip(guests).enumerate();
+            let served = ends.map(|(number, (end, guest))| {
                 let up = Up {
-                    name: names[number].to_string(),
+                    name: guest.name().to_string(),
                     wire: format!("a wire in memory to {}", names[1 - number]),
                     mode: None,
                     interface: None,
                     mac: end.mac().to_string(),
                     mtu: end.capabilities().mtu,
                 };
-                attach(arguments, number, Box::new(end), up, None)
+                serve_at(arguments, number, guest, (Box::new(end), up), None)
             });
-            attached.collect()
+            served.collect()
         }
     }
 }
@@ -334,15 +317,25 @@ fn not_opened(plan: &Plan, error: &OpenWireError) -> Outcome {
     Outcome::No(format!("{}: no wire of kind {}: {error}", plan.name, plan.kind))
 }
 
-fn attach(
+/// Attaches the guest that serves an adapter.
+fn attach(socket: &Path, name: &str) -> Result<Guest, Outcome> {
+    Guest::attach(socket, name).map_err(|error| match error {
+        AttachError::Refused { problem: Problem::NameTaken, .. } => Outcome::No(format!(
+            "{name} runs already: a guest of this name is attached to the host at {} (siga query osa): end it, or name another adapter",
+            socket.display()
+        )),
+        error => Outcome::No(format!("{name}: {error}")),
+    })
+}
+
+/// The server of an adapter, with its wire.
+fn serve_at(
     arguments: &Serve,
     number: usize,
-    wire: Box<dyn Wire>,
-    up: Up,
+    guest: Guest,
+    (wire, up): (Box<dyn Wire>, Up),
     plan: Option<Plan>,
 ) -> Result<Begun, Outcome> {
-    let guest = Guest::attach(&arguments.socket.path()?, &up.name);
-    let guest = guest.map_err(|error| Outcome::No(format!("{}: {error}", up.name)))?;
     let name = guest.name();
     let attachment = guest.attachment().map_err(Outcome::no)?;
     let mut options = ServerOptions::default();
@@ -469,12 +462,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read() {
+    fn times_are_read_within_the_limits_of_a_system_file() {
         for (text, ns) in [("5us", 5_000), ("250us", 250_000), ("1ms", 1_000_000), ("0", 0)] {
-            assert_eq!(time(text), Ok(Duration::from_nanos(ns)), "{text}");
+            assert_eq!(hold_off(text), Ok(Duration::from_nanos(ns)), "{text}");
         }
-        for bad in ["", "5", "us", "1s", "-1us", "101ms", "1.5us", "18446744073709551615ms"] {
-            assert!(time(bad).is_err(), "{bad}");
+        for bad in ["", "5", "us", "1s", "-1us", "5001us", "1.5us", "18446744073709551615ms"] {
+            assert!(hold_off(bad).is_err(), "{bad}");
         }
+        assert!(gap("100us").is_ok());
+        assert_eq!(gap("101us"), Err("must be like 5us, 1ms or 0, and at most 100us".to_owned()));
     }
 }

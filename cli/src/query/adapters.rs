@@ -86,8 +86,17 @@ fn sum(device: &DataDeviceReport, input: bool, count: fn(&DataQueueReport) -> u6
 
 /// The adapters and their devices.
 pub fn print_adapters(before: &SystemReport, report: &SystemReport) -> Result<(), Outcome> {
-    let heads = ["adapter", "devices", "processor %", "of that polling %"];
-    let mut adapters = table(&heads, 1);
+    let heads = [
+        "adapter",
+        "state",
+        "wire",
+        "interface",
+        "LAN",
+        "devices",
+        "processor %",
+        "of that polling %",
+    ];
+    let mut adapters = table(&heads, 5);
     let ns = report.now_ns.saturating_sub(before.now_ns).max(1) as f64;
     for adapter in &report.adapters {
         let then = before.adapters.iter().find(|one| one.adapter == adapter.adapter);
@@ -96,8 +105,13 @@ pub fn print_adapters(before: &SystemReport, report: &SystemReport) -> Result<()
             let since = count(adapter).saturating_sub(then.map_or(count(adapter), count));
             format!("{:.0}", 100.0 * since as f64 / ns)
         };
+        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         adapters.add_row([
             adapter.adapter.clone(),
+            (if adapter.is_served { "served" } else { "not served" }).to_owned(),
+            or_none(&adapter.wire),
+            or_none(&adapter.interface),
+            or_none(&adapter.lan),
             adapter.devices.len().to_string(),
             share(|adapter| adapter.cpu_ns),
             share(|adapter| adapter.spinning_ns),

@@ -1,4 +1,4 @@
-//! `siga top`: what paths, LANs, stacks and disks are doing now.
+//! `siga top`: what paths, LANs, stacks, devices at adapters and disks are doing now.
 
 mod rows;
 
@@ -16,7 +16,7 @@ use crate::outcome::Outcome;
 use crate::output::{Output, counted, print, print_json, table};
 use crate::socket::Socket;
 
-/// Show what paths, LANs, stacks and disks are doing: rates, polls, doorbells, spinning, times of channel programs
+/// Show what paths, LANs, stacks, devices at adapters and disks are doing: rates, polls, doorbells, spinning, times of channel programs
 ///
 /// Counters are read from boards while guests run: watching costs them nothing. Rates are those between two samples; k, M and G stand
 /// for thousands, millions and thousands of millions. Runs until Ctrl-C; the exit code is 0 then.
@@ -160,6 +160,34 @@ const SECTIONS: &[Section] = &[
                 rate(stack.dropped_per_s),
                 rate(stack.buffers_in_use as f64),
                 rate(stack.buffers_in_use_max as f64),
+            ])
+        },
+    ),
+    (
+        &[
+            "adapter",
+            "guest",
+            "in/s",
+            "bytes/s",
+            "out/s",
+            "bytes/s",
+            "interrupts/s",
+            "dropped/s",
+            "adapter %",
+        ],
+        2,
+        |row| {
+            let Row::Device(device) = row else { return None };
+            Some(vec![
+                word(&device.adapter),
+                word(&device.guest),
+                rate(device.packets_in_per_s),
+                rate(device.bytes_in_per_s),
+                rate(device.packets_out_per_s),
+                rate(device.bytes_out_per_s),
+                rate(device.interrupts_per_s),
+                rate(device.dropped_per_s),
+                fine(device.adapter_percent),
             ])
         },
     ),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use host::report::{
-    Counts, HalfReport, MemberReport, PathReport, SideReport, SystemReport, VolumeReport,
-    VolumeState,
+    AdapterReport, Counts, DataDeviceReport, DataQueueReport, HalfReport, MemberReport, PathReport,
+    SideReport, SystemReport, VolumeReport, VolumeState,
 };
 
 use crate::export::{FAILED, GIVEN_BACK, OPENED};
@@ -18,6 +18,8 @@ pub enum Row {
     /// A member of a LAN.
     Lan(LanRow),
     Stack(StackRow),
+    /// A data device at an adapter.
+    Device(DeviceRow),
     Volume(VolumeRow),
     /// A device that a guest has open, all its subchannels together.
     Disk(DiskRow),
@@ -69,6 +71,23 @@ pub struct StackRow {
 }
 
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct DeviceRow {
+    now_ns: u64,
+    pub adapter: String,
+    pub guest: String,
+    pub path: u64,
+    pub packets_in_per_s: f64,
+    pub bytes_in_per_s: f64,
+    pub packets_out_per_s: f64,
+    pub bytes_out_per_s: f64,
+    /// Doorbells rung for buffers that the guest reads.
+    pub interrupts_per_s: f64,
+    pub dropped_per_s: f64,
+    /// Of one processor, the thread that serves the adapter: the same for all its devices.
+    pub adapter_percent: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct VolumeRow {
     now_ns: u64,
     pub unit: String,
@@ -97,7 +116,7 @@ pub struct DiskRow {
     pub disconnect_us: Option<f64>,
 }
 
-/// Computes the figures of everything that is in both reports: paths, members of LANs, stacks, volumes, disks.
+/// Computes the figures of everything that is in both reports: paths, members of LANs, stacks, devices at adapters, volumes, disks.
 pub fn rows(before: &SystemReport, now: &SystemReport) -> Vec<Row> {
     let seconds = now.now_ns.saturating_sub(before.now_ns).max(1) as f64 / 1e9;
     let interval = Interval { before, now, seconds };
@@ -105,6 +124,7 @@ pub fn rows(before: &SystemReport, now: &SystemReport) -> Vec<Row> {
         interval.paths(),
         interval.lans(),
         interval.stacks(),
+        interval.devices(),
         interval.volumes(),
         interval.disks(),
     ];
@@ -208,6 +228,32 @@ impl Interval<'_> {
         each_stack(self.now).filter_map(row).collect()
     }
 
+    fn devices(&self) -> Vec<Row> {
+        let old: BTreeMap<_, _> = each_device(self.before).collect();
+        let row = |(of, (adapter, new)): ((&str, u64), (&AdapterReport, &DataDeviceReport))| {
+            let (was, old) = old.get(&of)?;
+            let rate = |queues: fn(&DataDeviceReport) -> &[DataQueueReport],
+                        count: fn(&DataQueueReport) -> u64| {
+                let all = |of| queues(of).iter().map(count).fold(0, u64::saturating_add);
+                self.rate(all(old), all(new))
+            };
+            Some(Row::Device(DeviceRow {
+                now_ns: self.now.now_ns,
+                adapter: of.0.to_owned(),
+                guest: new.guest.clone(),
+                path: new.path,
+                packets_in_per_s: rate(|of| &of.inputs, |queue| queue.packets),
+                bytes_in_per_s: rate(|of| &of.inputs, |queue| queue.bytes),
+                packets_out_per_s: rate(|of| &of.outputs, |queue| queue.packets),
+                bytes_out_per_s: rate(|of| &of.outputs, |queue| queue.bytes),
+                interrupts_per_s: rate(|of| &of.inputs, |queue| queue.rings),
+                dropped_per_s: self.rate(old.dropped, new.dropped),
+                adapter_percent: self.rate(was.cpu_ns, adapter.cpu_ns) / 1e7,
+            }))
+        };
+        each_device(self.now).filter_map(row).collect()
+    }
+
     fn volumes(&self) -> Vec<Row> {
         let old: BTreeMap<_, _> = each_volume(self.before).collect();
         let row = |(of, new): ((&str, usize), &VolumeReport)| {
@@ -260,6 +306,16 @@ fn sum(path: &PathReport, halves: fn(&SideReport) -> &[HalfReport], name: &str) 
 
 fn is_dropped(counter: &str) -> bool {
     counter.starts_with("dropped_")
+}
+
+/// The data devices of all adapters, by adapter and path.
+fn each_device(
+    report: &SystemReport,
+) -> impl Iterator<Item = ((&str, u64), (&AdapterReport, &DataDeviceReport))> {
+    report.adapters.iter().flat_map(|adapter| {
+        let devices = adapter.devices.iter();
+        devices.map(move |device| ((adapter.adapter.as_str(), device.path), (adapter, device)))
+    })
 }
 
 /// The volumes of all control units, by control unit and number.
@@ -340,6 +396,11 @@ pub mod tests {
             subchannel
         };
         let samples = if count == 0 { 0 } else { 2 };
+        let queue = json!({
+            "packets": count, "bytes": count, "buffers": 0, "rings": count, "polls": 0,
+            "polls_empty": 0, "sleeps": 0, "unproductive": 0, "exhausted": 0, "storage_bytes": 0,
+            "primed": 0, "empty": 0, "pending": 0,
+        });
         let report = json!({
             "now_ns": now_ns, "guests": [], "resources": [],
             "paths": [{
@@ -348,6 +409,13 @@ pub mod tests {
             }],
             "lans": [{
                 "name": "longname", "frame_bytes": 1, "mtu": 1, "range": "", "members": [member],
+            }],
+            "adapters": [{
+                "adapter": "ADAPTER1", "cpu_ns": count, "spinning_ns": 0,
+                "devices": [{
+                    "guest": "GUESTONE", "path": 4_294_967_295_u64, "dropped": count,
+                    "inputs": [queue], "outputs": [queue, queue],
+                }],
             }],
             "control_units": [{
                 "guest": "UNITUNIT", "volumes": [volume],
@@ -374,10 +442,10 @@ pub mod tests {
     #[test]
     fn figures_are_differences_over_the_time_between() {
         let rows = rows(&report(1_000, 0), &report(2_000_001_000, 1_000));
-        assert_eq!(rows.len(), 5);
+        assert_eq!(rows.len(), 6);
         let rows: Vec<serde_json::Value> =
             rows.iter().map(|row| serde_json::to_value(row).unwrap()).collect();
-        let [path, lan, stack, volume, disk] = &rows[..] else { panic!() };
+        let [path, lan, stack, device, volume, disk] = &rows[..] else { panic!() };
         assert_eq!(
             (&path["kind"], &path["from"], &path["messages_per_s"]),
             (&json!("path"), &json!("GUESTONE"), &json!(1000.0))
@@ -394,6 +462,11 @@ pub mod tests {
         assert_eq!(
             (&stack["kind"], &stack["opened_per_s"], &stack["failed_per_s"]),
             (&json!("stack"), &json!(500.0), &json!(500.0))
+        );
+        assert_eq!(
+            (&device["kind"], &device["packets_in_per_s"], &device["packets_out_per_s"]),
+            (&json!("device"), &json!(500.0), &json!(1000.0)),
+            "all queues together"
         );
         assert_eq!((&volume["kind"], &volume["hits_per_s"]), (&json!("volume"), &json!(500.0)));
         assert_eq!(

@@ -16,6 +16,7 @@ use crate::report::{
     LimitReport, LineEndReport, LineReport, LineState, PathReport, PathState, StackReport,
     SystemReport,
 };
+use crate::system::adapter::WireRule;
 use crate::system::line::{LineKind, LineRule, server};
 
 /// Bytes of a report that cost as much as a packet.
@@ -106,9 +107,11 @@ impl Host {
         }
     }
 
-    /// The adapters, by the paths of devices.
+    /// The adapters of the system file, and those that have devices, by the paths of these.
     fn report_adapters(&self) -> Vec<AdapterReport> {
-        let mut adapters: BTreeMap<Name, AdapterReport> = BTreeMap::new();
+        let of_file = self.system.adapters.iter();
+        let mut adapters: BTreeMap<Name, AdapterReport> =
+            of_file.map(|rule| (rule.server, self.report_adapter(rule.server))).collect();
         for (path, record) in &self.paths {
             let PathRecord { from, to, .. } = record;
             if record.kind != Kind::OSA || !matches!(record.state, State::Joined) {
@@ -119,16 +122,31 @@ impl Host {
             let adapter = report::Side { board: &adapter.words, shape: to.shape };
             let (device, [cpu_ns, spinning_ns]) =
                 report::device((from.guest.to_string(), *path), guest, adapter);
-            let of = adapters.entry(to.guest).or_insert_with(|| AdapterReport {
-                adapter: to.guest.to_string(),
-                cpu_ns,
-                spinning_ns,
-                devices: Vec::new(),
-            });
+            let of = adapters.entry(to.guest).or_insert_with(|| self.report_adapter(to.guest));
             (of.cpu_ns, of.spinning_ns) = (of.cpu_ns.max(cpu_ns), of.spinning_ns.max(spinning_ns));
             of.devices.push(device);
         }
         adapters.into_values().collect()
+    }
+
+    /// An adapter without its devices, by the guest that serves it.
+    fn report_adapter(&self, server: Name) -> AdapterReport {
+        let rule = self.system.adapters.iter().find(|rule| rule.server == server);
+        let wire = rule.map(|rule| &rule.wire);
+        let interface = wire.and_then(|wire| match wire {
+            WireRule::Memory(memory) => Some(memory.to.to_string()),
+            wire => wire.interface().map(str::to_owned),
+        });
+        AdapterReport {
+            adapter: server.to_string(),
+            wire: wire.map(|wire| wire.kind().to_owned()),
+            interface,
+            lan: rule.and_then(|rule| Some(rule.bridge?.lan.to_string())),
+            is_served: self.guests.contains_key(&server),
+            cpu_ns: 0,
+            spinning_ns: 0,
+            devices: Vec::new(),
+        }
     }
 
     /// A line, and the drivers at its ends if both show that it is up.

@@ -14,6 +14,18 @@ use serde::{Deserialize, Serialize};
 pub struct AdapterReport {
     /// The guest.
     pub adapter: String,
+    /// What its port is connected to, as the system file says: `macvtap`, `xdp`, `tap` or `memory`. None of an adapter that is served without the file.
+    #[serde(default)]
+    pub wire: Option<String>,
+    /// The network interface, or the adapter at the other end of a wire in memory, as the system file says.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// The LAN that is bridged to the port.
+    #[serde(default)]
+    pub lan: Option<String>,
+    /// Set if the guest that serves it is attached.
+    #[serde(default)]
+    pub is_served: bool,
     /// Processor time of the thread that serves it, in nanoseconds, as it has shown last: some times a second.
     pub cpu_ns: u64,
     /// That part of it in which the adapter polled and found nothing.

@@ -29,13 +29,13 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use fabric::name::{LanName, Name};
+use fabric::name::{LanName, NAME_BYTES, Name};
 use net::wire::{Conditions, Share};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::interface::InterfaceRule;
-use super::lan::{LanRule, parsed};
+use super::lan::{FixedMember, LanRule, parsed};
 use super::line::LineRule;
 use super::machine::{MachineRule, MachineWait, named, processor};
 use super::volume::Volumes;
@@ -54,6 +54,18 @@ const MTU: u64 = 1500;
 
 /// Buffers of each queue of a device, unless the file says otherwise.
 const BUFFERS: u64 = 64;
+
+/// The longest hold-off of a [`ModerationRule`], in microseconds.
+pub const HOLD_OFF_US_MAX: u64 = 5000;
+
+/// The longest gap of a [`ModerationRule`], in microseconds.
+pub const GAP_US_MAX: u64 = 100;
+
+/// The fewest bytes that the longest packet of a wire in memory may have.
+pub const MTU_MIN: u64 = 576;
+
+/// The most bytes that the longest packet of a wire in memory may have.
+pub const MTU_MAX: u64 = 9000;
 
 /// Bits a second of a wire in memory.
 const RATE_MIN: BitRate = BitRate(1_000);
@@ -85,8 +97,8 @@ pub struct AdapterRule {
     /// Buffers of each queue of a device.
     pub buffers: usize,
     pub(super) guests: Vec<Pattern>,
-    /// The LAN that is bridged to the port. The guest that serves the adapter may join it and pass packets on there.
-    pub lan: Option<LanName>,
+    /// The bridge from a LAN to the port, if there is one.
+    pub bridge: Option<BridgeRule>,
     /// Devices that TCPIP machines have by the file.
     pub devices: Vec<InterfaceRule>,
     /// Where the file has the adapter.
@@ -95,6 +107,33 @@ pub struct AdapterRule {
     pub wire_place: Place,
     /// The number of the processor that the file names, and where.
     pub processor_named: Option<(u64, Place)>,
+}
+
+/// A bridge from a LAN to the port of an adapter. Its two guests have names of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BridgeRule {
+    /// The LAN.
+    pub lan: LanName,
+    /// The guest that is a member of the LAN: it passes packets on there, from the LAN's own networks alone.
+    pub member: Name,
+    /// The guest that has a device at the adapter.
+    pub device: Name,
+}
+
+impl BridgeRule {
+    /// The bridge from a LAN to the adapter that a guest serves. Names of adapters have neither of the two letters.
+    fn new(lan: LanName, server: Name) -> BridgeRule {
+        let name = |letter: char| {
+            let begin = server.as_str().chars().take(NAME_BYTES - 1);
+            let name: String = begin.chain([letter]).collect();
+            name.parse().expect("the letters of a guest's name")
+        };
+        BridgeRule { lan, member: name('@'), device: name('#') }
+    }
+
+    fn guests(&self) -> [Name; 2] {
+        [self.member, self.device]
+    }
 }
 
 /// When a buffer with packets for a guest is handed over, in nanoseconds.
@@ -147,6 +186,12 @@ impl AdapterRule {
     /// Returns true if the file lets a guest have devices.
     pub fn serves(&self, guest: Name) -> bool {
         guest != self.server && self.guests.iter().any(|pattern| pattern.matches(guest))
+    }
+
+    /// The guests that the adapter itself needs: the one that serves it, and those of its bridge.
+    pub(super) fn own_guests(&self) -> impl Iterator<Item = Name> {
+        let bridge = self.bridge.iter().flat_map(BridgeRule::guests);
+        [self.server].into_iter().chain(bridge)
     }
 
     /// The guests that may have devices, as the file writes them.
@@ -268,7 +313,17 @@ pub(super) fn rules(
             let right = "must be another interface: only adapters that both have wire = \"macvtap\" share one";
             return Err(wire_place.error(what, right));
         }
+        let lan_span = span(&adapter.lan);
         let rule = adapter.rule(source, (*name, place), (wire, wire_place), lans)?;
+        let is_same = |other: &&AdapterRule| {
+            rule.bridge.is_some_and(|own| other.bridge.is_some_and(|it| it.member == own.member))
+        };
+        if let (Some(span), Some(other)) = (lan_span, rules.iter().find(is_same)) {
+            let what =
+                format!("the bridge of {name} would have the names of that of {}", other.name);
+            let right = "must be an adapter whose name has other first 7 letters";
+            return Err(source.error(span, what, right));
+        }
         rules.push(rule);
     }
     Ok(rules)
@@ -282,22 +337,24 @@ pub(super) fn are_alone(
     lines: &[LineRule],
     volumes: Option<&Volumes>,
 ) -> Result<(), FileError> {
-    for AdapterRule { server, place, .. } in adapters {
-        let machine = machines.iter().find(|machine| machine.guests().any(|one| one == *server));
-        let line = lines.iter().find(|line| line.end_of(*server).is_some());
+    let own = adapters.iter().flat_map(|one| one.own_guests().map(move |guest| (one, guest)));
+    for (AdapterRule { server, place, .. }, guest) in own {
+        let machine = machines.iter().find(|machine| machine.guests().any(|one| one == guest));
+        let line = lines.iter().find(|line| line.end_of(guest).is_some());
         let what = match (machine, line) {
-            (Some(machine), _) if machine.name == *server => "a [[tcpip]]".to_owned(),
+            (Some(machine), _) if machine.name == guest => "a [[tcpip]]".to_owned(),
             (Some(machine), _) => format!("a guest of the machine {}", machine.name),
             (None, Some(line)) => format!("an end of the line {}", line.name),
-            (None, None) if volumes.is_some_and(|volumes| volumes.control_unit == *server) => {
+            (None, None) if volumes.is_some_and(|volumes| volumes.control_unit == guest) => {
                 "the control unit".to_owned()
             }
-            (None, None) if guests.iter().any(|guest| guest.is_named(*server)) => {
+            (None, None) if guests.iter().any(|rule| rule.is_named(guest)) => {
                 "a [[guest]], or a guest of the host".to_owned()
             }
             (None, None) => continue,
         };
-        let what = format!("{server} is {what}, and serves this adapter");
+        let does = if guest == *server { "serves" } else { "is of the bridge of" };
+        let what = format!("{guest} is {what}, and {does} this adapter");
         return Err(place.error(what, "must be an adapter of another name"));
     }
     Ok(())
@@ -490,7 +547,7 @@ impl WrittenAdapter {
         }
         Ok(MemoryEnd {
             to: Spanned::new(to.span(), other),
-            mtu: checked("mtu", &self.mtu, 576, 9000)?,
+            mtu: checked("mtu", &self.mtu, MTU_MIN, MTU_MAX)?,
             rate: self.rate.clone(),
             delay_us: checked("delay_us", &self.delay_us, 0, 1_000_000)?,
             loss: self.loss.clone(),
@@ -512,9 +569,19 @@ impl WrittenAdapter {
             Some(us) => within(source, field, us, 0, most).map(|us| us * 1000),
         };
         let moderation = ModerationRule {
-            hold_off_ns: time("hold_off_us", self.hold_off_us, standard.hold_off_ns, 5000)?,
-            gap_ns: time("gap_us", self.gap_us, standard.gap_ns, 100)?,
-            gap_jumbo_ns: time("gap_jumbo_us", self.gap_jumbo_us, standard.gap_jumbo_ns, 100)?,
+            hold_off_ns: time(
+                "hold_off_us",
+                self.hold_off_us,
+                standard.hold_off_ns,
+                HOLD_OFF_US_MAX,
+            )?,
+            gap_ns: time("gap_us", self.gap_us, standard.gap_ns, GAP_US_MAX)?,
+            gap_jumbo_ns: time(
+                "gap_jumbo_us",
+                self.gap_jumbo_us,
+                standard.gap_jumbo_ns,
+                GAP_US_MAX,
+            )?,
         };
         let buffers = match self.buffers {
             None => BUFFERS,
@@ -531,10 +598,16 @@ impl WrittenAdapter {
                 list.collect::<Result<_, _>>()?
             }
         };
-        let lan = match &self.lan {
+        let bridge = match &self.lan {
             None => None,
             Some(written) => Some(bridge(source, written, server, lans)?),
         };
+        let mut guests = guests;
+        if let Some(BridgeRule { device, .. }) = bridge
+            && !guests.iter().any(|pattern: &Pattern| pattern.matches(device))
+        {
+            guests.push(Pattern::Name(device));
+        }
         let processor_named = named(source, &self.cpu);
         Ok(AdapterRule {
             name,
@@ -545,7 +618,7 @@ impl WrittenAdapter {
             moderation,
             buffers: buffers as usize,
             guests,
-            lan,
+            bridge,
             devices: Vec::new(),
             place,
             wire_place,
@@ -559,13 +632,13 @@ fn span<T>(written: &Option<Spanned<T>>) -> Option<std::ops::Range<usize>> {
     written.as_ref().map(Spanned::span)
 }
 
-/// Lets the guest that serves an adapter into the LAN that is bridged to the adapter's port.
+/// The bridge from a LAN to the port of an adapter, whose guest may pass packets on in the LAN, from the LAN's own networks.
 fn bridge(
     source: &Source,
     written: &Spanned<String>,
     server: Name,
     lans: &mut [LanRule],
-) -> Result<LanName, FileError> {
+) -> Result<BridgeRule, FileError> {
     let right = "must be 1 to 8 of a-z 0-9 _ -";
     let name: LanName = parsed(source, written, "name of a LAN", right)?;
     let Some(lan) = lans.iter_mut().find(|lan| lan.name == name) else {
@@ -573,13 +646,21 @@ fn bridge(
         return Err(source.error(written.span(), what, "must be described as a [[lan]]"));
     };
     if let Some(other) = lan.bridge {
-        let what = format!("{name} is bridged to the port that {other} serves");
+        let what = format!("{name} is bridged to the port of another adapter, by {other}");
         // Over two ports of one network each frame would go round for ever.
         return Err(source.error(written.span(), what, "must be the LAN of one adapter"));
     }
-    lan.bridge = Some(server);
-    lan.let_route(server);
-    Ok(name)
+    let bridge = BridgeRule::new(name, server);
+    lan.bridge = Some(bridge.member);
+    lan.let_route(bridge.member);
+    lan.fixed.push(FixedMember {
+        guest: bridge.member,
+        mac: None,
+        addresses: Vec::new(),
+        vlans: Vec::new(),
+        routes_from: lan.ranges.clone(),
+    });
+    Ok(bridge)
 }
 
 #[cfg(test)]
@@ -632,17 +713,24 @@ mod tests {
         assert_eq!((first.wait, first.processor), (MachineWait::Spin, Some(1)));
         let times = ModerationRule { hold_off_ns: 100_000, gap_ns: 0, gap_jumbo_ns: 100_000 };
         assert_eq!((first.moderation, first.buffers), (times, 126));
-        assert_eq!(first.guests(), ["DB*"]);
+        assert_eq!(first.guests(), ["DB*", "OSA1#"]);
         assert!(first.serves(name("DB7")) && !first.serves(name("WEB")));
         assert_eq!(second.wire, WireRule::Macvtap("eth0".to_owned()));
         assert_eq!((second.wait, second.processor), (MachineWait::Adaptive, None));
         assert_eq!((second.moderation, second.buffers), (ModerationRule::default(), 64));
         assert!(second.serves(name("WEB")) && !second.serves(second.server));
-        // The bridge carries packets of others.
+        // The bridge carries packets of others, of the LAN's range alone.
         let lan = &system.lans[0];
-        assert_eq!((first.lan, lan.bridge), (Some(lan.name), Some(first.server)));
-        assert!(lan.may_join(first.server) && lan.may_route(first.server));
-        assert!(!lan.may_join(second.server) && !lan.may_route(name("WEB")));
+        let (member, device) = (name("OSA1@"), name("OSA1#"));
+        assert_eq!(first.bridge, Some(BridgeRule { lan: lan.name, member, device }));
+        assert_eq!(
+            (lan.bridge, &lan.fixed(member).unwrap().routes_from),
+            (Some(member), &lan.ranges)
+        );
+        assert!(lan.may_join(member) && lan.may_route(member));
+        assert!(!lan.may_join(first.server) && !lan.may_route(name("WEB")));
+        assert!(system.may_connect(device, first.server) && !system.may_connect(member, device));
+        assert!([member, device].iter().all(|guest| system.rule(*guest).is_some()));
         assert!(system.warnings.is_empty(), "{:?}", system.warnings);
     }
 
@@ -790,7 +878,17 @@ mod tests {
                 format!(
                     "{eth}lan = \"hs0\"\n[osa.osa2]\ninterface = \"eth1\"\nlan = \"hs0\"\n[[lan]]\nname = \"hs0\""
                 ),
-                "s.toml:10: hs0 is bridged to the port that OSA1 serves: must be the LAN of one adapter",
+                "s.toml:10: hs0 is bridged to the port of another adapter, by OSA1@: must be the LAN of one adapter",
+            ),
+            (
+                format!(
+                    "[osa.adapter1]\ninterface = \"eth1\"\nlan = \"hs0\"\n[osa.adapter2]\ninterface = \"eth1\"\nlan = \"hs1\"\n[[lan]]\nname = \"hs0\"\n[[lan]]\nname = \"hs1\"\nrange = \"10.2.0.0/24\""
+                ),
+                "s.toml:10: the bridge of adapter2 would have the names of that of adapter1: must be an adapter whose name has other first 7 letters",
+            ),
+            (
+                format!("{eth}lan = \"hs0\"\n[[lan]]\nname = \"hs0\"\n[[guest]]\nname = \"OSA1@\""),
+                "s.toml:5: OSA1@ is a [[guest]], or a guest of the host, and is of the bridge of this adapter: must be an adapter of another name",
             ),
             (
                 eth.replace("osa1", "web"),

@@ -86,13 +86,24 @@ pub(super) fn rules(
     source: &Source,
     machine: Name,
     written: Vec<(WrittenDevice, Name)>,
+    ranges: &[(IpNet, LanName)],
     adapters: &mut [AdapterRule],
     warnings: &mut Vec<FileError>,
 ) -> Result<Vec<InterfaceRule>, FileError> {
     let mut rules: Vec<InterfaceRule> = Vec::new();
     for (written, member) in written {
         let gateway = written.gateway.as_ref().map(Spanned::span);
+        let span = written.address.span();
         let rule = written.rule(source, (machine, member), adapters)?;
+        let network = rule.address.trunc();
+        let at = rules.iter().map(|other| (other.address.trunc(), other.adapter));
+        if let Some((_, other)) =
+            at.chain(ranges.iter().copied()).find(|(other, _)| *other == network)
+        {
+            let what = format!("{machine} is in {network} at {other} already");
+            let right = "must be in another network: a stack has one way to each";
+            return Err(source.error(span, what, right));
+        }
         let of_family = |other: &IpAddr| {
             rule.gateway.is_some_and(|gateway| gateway.is_ipv4() == other.is_ipv4())
         };
@@ -184,6 +195,12 @@ impl WrittenDevice {
         }
         Ok(Some(gateway))
     }
+}
+
+/// Returns true if a host can have this address, with so many leading bits in common with its network: it is neither the network's own nor that of all
+/// its hosts, and no group's.
+pub fn is_host(address: IpAddr, prefix_bits: u8) -> bool {
+    IpNet::new(address, prefix_bits).is_ok_and(|network| is_host_in(address, network))
 }
 
 /// Returns true if a host in a network can have this address.
@@ -359,6 +376,10 @@ mod tests {
             (
                 machine("TCPIP", &[FIRST, &FIRST.replace("/24", "/16")]),
                 "s.toml:10: 192.168.1.5 is the address of TCPIP1 on osa1: must be one device's alone".to_owned(),
+            ),
+            (
+                machine("TCPIP", &[FIRST, "adapter = \"osa1\", address = \"192.168.1.6/24\""]),
+                "s.toml:10: TCPIP is in 192.168.1.0/24 at osa1 already: must be in another network: a stack has one way to each".to_owned(),
             ),
             (
                 machine(

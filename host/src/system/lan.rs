@@ -63,7 +63,7 @@ pub struct LanRule {
     pub(super) fixed: Vec<FixedMember>,
     /// The gateway to other networks, if there is one. `siga up` starts it.
     pub outside: Option<OutsideRule>,
-    /// The guest that serves the adapter to whose port the LAN is bridged, if there is one.
+    /// The member that is of the bridge to the port of an adapter, if there is one.
     pub bridge: Option<Name>,
 }
 

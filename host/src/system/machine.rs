@@ -418,7 +418,12 @@ impl WrittenMachine {
         }
         let devices = self.osa.into_iter().enumerate();
         let devices = devices.map(|(at, written)| (written, member_name(name, first_device + at)));
-        let osa = super::interface::rules(source, name, devices.collect(), adapters, warnings)?;
+        let ranges: Vec<_> = lans_of(&interfaces, lans)
+            .into_iter()
+            .flat_map(|lan| lan.ranges.iter().map(|range| (*range, lan.name)))
+            .collect();
+        let devices = devices.collect();
+        let osa = super::interface::rules(source, name, devices, &ranges, adapters, warnings)?;
         if self.route.len() > ROUTES_MAX {
             let what = format!("{} routes", self.route.len());
             return Err(source.error(span, what, format!("must be at most {ROUTES_MAX}")));

@@ -347,7 +347,7 @@ impl System {
         let unit = volumes.map(|volumes: &Volumes| volumes.control_unit);
         let is_ctc = self.lines.iter().any(|line| line.kind == LineKind::Ctc);
         let server = is_ctc.then(line::server);
-        let adapters = self.adapters.iter().map(|adapter| adapter.server);
+        let adapters = self.adapters.iter().flat_map(AdapterRule::own_guests);
         let own: Vec<Name> = unit.into_iter().chain(server).chain(adapters).collect();
         let is_own = |rule: &Rule| own.iter().any(|own| rule.is_named(*own));
         let guests = self.rules.iter().filter(|rule| !is_own(rule));
@@ -453,7 +453,7 @@ impl AdapterRule {
             gap_jumbo_us: self.moderation.gap_jumbo_ns / 1000,
             buffers: self.buffers,
             guests: self.guests(),
-            lan: self.lan.map(|lan| lan.to_string()),
+            lan: self.bridge.map(|bridge| bridge.lan.to_string()),
         }
     }
 }

@@ -45,7 +45,7 @@ pub fn ip_destination(frame: &[u8]) -> Option<IpAddr> {
 }
 
 /// The MAC address that a frame to one station, with a packet for `ip`, is to go to now, if it is not `mac`, which its kernel believes in.
-/// The owner of the IP address has precedence. A member that passes packets on, or is a gateway, gets what the kernel sends over it; and if a gateway has another
+/// The owner of the IP address has precedence, and then a member behind which the address is. A member that passes packets on, or is a gateway, gets what the kernel sends over it; and if a gateway has another
 /// MAC address by now, it is found by `gateways`, the IP addresses of those that the kernel uses.
 pub fn next_hop(table: &LentTable, gateways: &[IpAddr], mac: Mac, ip: IpAddr) -> Option<Mac> {
     let member = table.find(mac).map(|(_, member)| member);
@@ -60,6 +60,9 @@ pub fn next_hop(table: &LentTable, gateways: &[IpAddr], mac: Mac, ip: IpAddr) ->
     }
     if member.is_some() {
         return None;
+    }
+    if let Some((_, way)) = table.find_way(ip) {
+        return Some(way.mac);
     }
     let gateway = gateways.iter().find(|gateway| gateway.is_ipv4() == ip.is_ipv4())?;
     table.find_address(*gateway).map(|(_, gateway)| gateway.mac)
@@ -97,6 +100,19 @@ pub fn answer(frame: &[u8], find: impl FnOnce(IpAddr) -> Option<Mac>) -> Option<
         ARP => answer_arp(frame, find),
         IPV6 => answer_solicitation(frame, find),
         _ => None,
+    }
+}
+
+/// Returns true if a frame asks whether anybody has the address that its sender is about to take (RFC 5227, 2.1.1; RFC 4862, 5.4.2): it says no
+/// address of its own.
+pub fn is_probe(frame: &[u8]) -> bool {
+    let is_zero = |at: std::ops::Range<usize>| {
+        frame.get(at).is_some_and(|address| address.iter().all(|byte| *byte == 0))
+    };
+    match u16_at(frame, 12) {
+        Some(ARP) => is_zero(ETHERNET_BYTES + 14..ETHERNET_BYTES + 18),
+        Some(IPV6) => is_zero(ETHERNET_BYTES + 8..ETHERNET_BYTES + 24),
+        _ => false,
     }
 }
 

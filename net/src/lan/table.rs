@@ -416,6 +416,16 @@ impl LentTable {
         self.find_address(address).or_else(local)
     }
 
+    /// The member behind which an address is that no member has, and its number: it passes packets on from a network with this address.
+    /// Those that pass packets on from everywhere do not say what is behind them.
+    pub fn find_way(&self, address: IpAddr) -> Option<(usize, &Member)> {
+        let leads_there = |member: &Member| {
+            member.routes && member.routes_from.iter().any(|network| network.contains(address))
+        };
+        let is_free = self.find_owner(address).is_none();
+        self.members().find(|(_, member)| is_free && leads_there(member))
+    }
+
     /// The member that this guest is, and its number.
     pub fn find_name(&self, name: Name) -> Option<(usize, &Member)> {
         self.members().find(|(_, member)| member.name == name)

@@ -180,6 +180,8 @@ pub struct Stack {
     by_host: HashMap<IpAddr, HashSet<u32>>,
     listeners: HashMap<SocketAddr, Listener>,
     sockets: Sockets,
+    /// Addresses of the stack that are not its own now.
+    unavailable: HashSet<IpAddr>,
     time_wait: TimeWait,
     /// When connections are to be served without being asked.
     timers: Wheel,
@@ -282,6 +284,7 @@ impl Stack {
             by_host: HashMap::default(),
             listeners: HashMap::default(),
             sockets: Sockets::default(),
+            unavailable: HashSet::new(),
             time_wait: TimeWait::default(),
             timers: Wheel::default(),
             are_timers_held: false,
@@ -504,13 +507,18 @@ impl Stack {
         }
     }
 
+    /// Sets which of its addresses are not the stack's own now, because the network has refused them: nobody binds to one. Sockets that are bound already stay.
+    pub fn set_unavailable(&mut self, addresses: impl IntoIterator<Item = IpAddr>) {
+        self.unavailable = addresses.into_iter().collect();
+    }
+
     /// The address to bind to, with a port if none was asked for.
     fn choose_address(
         &mut self,
         address: SocketAddr,
         is_taken: impl Fn(&Stack, SocketAddr) -> bool,
     ) -> Result<SocketAddr, BindError> {
-        let is_ours = self.has_address(address.ip());
+        let is_ours = self.has_address(address.ip()) && !self.unavailable.contains(&address.ip());
         if !address.ip().is_unspecified() && !is_ours || self.has_only_connections() {
             return Err(BindError::NotAvailable);
         }

@@ -160,6 +160,12 @@ impl Lan {
         self.mesh.table().find_address(address).map(|(_, member)| member)
     }
 
+    /// The member behind which an IP address is that no member has: it passes packets on from a network with this address.
+    pub fn find_way(&mut self, address: IpAddr) -> Option<&Member> {
+        self.mesh.refresh();
+        self.mesh.table().find_way(address).map(|(_, member)| member)
+    }
+
     /// The MAC address to which a frame for `ip` is to go instead of `mac`, where a kernel that is behind the address table sends it; none if
     /// that is right. `gateways` are the IP addresses of the members over which it sends packets to elsewhere.
     ///

@@ -116,6 +116,16 @@ pub enum OpenOsaError {
         /// The last that the host or the adapter has said.
         why: String,
     },
+    /// The guest may have no device there.
+    #[error("{guest} may have no device at {adapter}: {why}")]
+    Forbidden {
+        /// The guest.
+        guest: Name,
+        /// The adapter.
+        adapter: Name,
+        /// What the host or the adapter has said.
+        why: String,
+    },
     /// The adapter refuses an address, or another request.
     #[error("{adapter} refuses {request:?}: {why}")]
     Refused {
@@ -352,7 +362,7 @@ impl Osa {
     ///
     /// # Errors
     /// [`OpenOsaError::NotUp`] when the time is over, and at once if the device can never be up: the program has halted it, or there will never be a host
-    /// again. [`OpenOsaError::Refused`] of the first request that the adapter refuses. [`OpenOsaError::Resources`].
+    /// again. [`OpenOsaError::Forbidden`] at once, [`OpenOsaError::Refused`] of the first request that the adapter refuses. [`OpenOsaError::Resources`].
     pub fn wait_until_up(&mut self, time: Duration) -> Result<(), OpenOsaError> {
         let deadline_ns = after(time);
         // What has come by the end of the time counts, also if there was none.
@@ -368,6 +378,10 @@ impl Osa {
             }
             if self.is_up() {
                 return Ok(());
+            }
+            if self.device.is_none() && self.connecting.is_forbidden() {
+                let (guest, adapter, why) = (self.guest_name(), self.adapter, self.why.clone());
+                return Err(OpenOsaError::Forbidden { guest, adapter, why });
             }
             if now >= deadline_ns && has_listened || self.is_never_up() {
                 let why = self.why.clone();

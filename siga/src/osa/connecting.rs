@@ -19,6 +19,8 @@ pub(super) struct Connecting {
     asked: Option<Box<Asked>>,
     retry_ns: u64,
     delay_ns: u64,
+    /// Set if the adapter, or the host, has said last that this guest may have no device.
+    is_forbidden: bool,
 }
 
 impl Connecting {
@@ -35,6 +37,11 @@ impl Connecting {
     /// Returns true if the adapter was asked in vain for a second at least.
     pub(super) fn is_in_vain(&self) -> bool {
         self.delay_ns >= RETRY_NS_MAX
+    }
+
+    /// Returns true if this guest may have no device there, as it was said last.
+    pub(super) fn is_forbidden(&self) -> bool {
+        self.is_forbidden
     }
 
     /// There is no path: another is asked for after a while.
@@ -82,6 +89,7 @@ impl Osa {
                     Interface::new(halves, self.options.layer, self.options.buffers_max);
                 self.membership = Some(membership);
                 self.connecting.delay_ns = 0;
+                self.connecting.is_forbidden = false;
                 self.joined(now, interface);
             }
             Err(error) => self.refused(now, &error),
@@ -89,15 +97,19 @@ impl Osa {
     }
 
     fn refused(&mut self, now: u64, error: &ConnectError) {
+        let refusal = match error {
+            ConnectError::Refused { problem: Problem::Refused, data } => NotOpened::parse(data),
+            _ => None,
+        };
+        self.connecting.is_forbidden = refusal == Some(NotOpened::NotAllowed)
+            || matches!(error, ConnectError::Refused { problem: Problem::NotAuthorised, .. });
         self.why = match error {
-            ConnectError::Refused { problem: Problem::Refused, data } => {
-                match NotOpened::parse(data) {
-                    Some(NotOpened::NotAllowed) => "it gives this guest no device".to_owned(),
-                    Some(NotOpened::Full) => "it has as many devices as it may have".to_owned(),
-                    Some(NotOpened::Unfit) => "it has no such devices".to_owned(),
-                    None => "the guest of this name serves no adapter".to_owned(),
-                }
-            }
+            ConnectError::Refused { problem: Problem::Refused, .. } => match refusal {
+                Some(NotOpened::NotAllowed) => "it gives this guest no device".to_owned(),
+                Some(NotOpened::Full) => "it has as many devices as it may have".to_owned(),
+                Some(NotOpened::Unfit) => "it has no such devices".to_owned(),
+                None => "the guest of this name serves no adapter".to_owned(),
+            },
             error => error.to_string(),
         };
         self.connecting.lost(now);

@@ -457,6 +457,7 @@ impl Own {
         for address in refused.keys().filter(|address| !lost.contains_key(*address)) {
             net.end_from(*address);
         }
+        net.set_unavailable(refused.keys().copied());
         *lost = refused;
     }
 

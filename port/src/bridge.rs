@@ -1,0 +1,502 @@
+//! A bridge between a LAN and the port of an adapter: the LAN and the network behind the port are one network of IP.
+//!
+//! ```text
+//!   members of the LAN  <-->  a member of the LAN | packets that wait | a device of layer 3  <-->  the adapter's port
+//! ```
+//!
+//! The bridge goes by addresses of IP. It registers the members' addresses at the port as the members come, so that the adapter answers for
+//! them, and takes them back as the members go. On the LAN, an address that no member has is behind the bridge: ports of the LAN send
+//! packets for it there ([`find_way`](net::lan::table::LentTable::find_way)). Packets pass as they are. Those that do not pass are counted, by
+//! the reason.
+
+mod dropped;
+mod hosts;
+mod packet;
+mod queues;
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use net::lan::offload::Offload;
+use net::lan::too_long;
+use net::tcpip::Unsent;
+use os::poller::Poller;
+use os::processor::now_ns;
+use siga::lan::{
+    Address, Counter, JoinLanError, Lan, LanName, LanOptions, SendFrameError, TrySendFrameError,
+};
+use siga::osa::{OpenOsaError, Osa, OsaChange, OsaOptions, OsaState, Request};
+use siga::waiter::Member;
+use siga::{AttachError, Guest, Name, Wait};
+
+pub use self::dropped::Dropped;
+pub use self::hosts::HOSTS_MAX;
+
+use self::hosts::Hosts;
+use self::packet::{admit_in, admit_out, bytes_of, copy, ends, is_too_long};
+use self::queues::Queues;
+use crate::agent::BATCH;
+use crate::backlog::Tried;
+
+/// How long an adaptive bridge looks for packets before it sleeps.
+const SPIN_NS: u64 = 50_000;
+
+/// Rounds of a bridge that does not sleep before it looks at its doorbells, too: who comes and goes rings.
+const ROUNDS_PER_LOOK: u32 = 64;
+
+/// The longest sleep: members of the LAN change in memory, and nobody is woken for that.
+const LOOK_NS: u64 = 200_000_000;
+
+/// What is bridged.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The LAN.
+    pub lan: String,
+    /// The guest that is a member of the LAN. The LAN has to let it pass packets on, from the LAN's networks.
+    pub member: Name,
+    /// The guest that serves the adapter.
+    pub adapter: Name,
+    /// The guest that has a device at the adapter.
+    pub device: Name,
+    /// How the bridge waits.
+    pub wait: Wait,
+}
+
+/// Why there is no bridge.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// One of the two guests is not attached.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// The LAN does not take the member.
+    #[error(transparent)]
+    Join(#[from] JoinLanError),
+    /// The adapter cannot be asked for a device.
+    #[error(transparent)]
+    Device(#[from] OpenOsaError),
+    /// The host does not say which networks are bridged.
+    #[error(
+        "the LAN {lan} lets {member} pass packets on from everywhere: must be from the networks of the LAN (routes_from)"
+    )]
+    Networks {
+        /// The LAN.
+        lan: String,
+        /// The member.
+        member: Name,
+    },
+    /// No descriptors or no memory left.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What a bridge has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets from the LAN that have gone to the port.
+    pub packets_out: u64,
+    /// Bytes of these, from the Ethernet header on.
+    pub bytes_out: u64,
+    /// Packets from the port that have gone to members of the LAN.
+    pub packets_in: u64,
+    /// Bytes of these.
+    pub bytes_in: u64,
+    /// Senders that were told that a packet is longer than the other side takes (ICMP).
+    pub told_too_long: u64,
+    /// Packets that do not pass.
+    dropped: [u64; Dropped::ALL.len()],
+}
+
+impl Counters {
+    /// Packets that have not passed for this reason.
+    pub fn dropped(&self, why: Dropped) -> u64 {
+        self.dropped[why as usize]
+    }
+}
+
+/// A bridge.
+#[derive(Debug)]
+pub struct Bridge {
+    lan: Lan,
+    osa: Osa,
+    poller: Poller,
+    wait: Wait,
+    hosts: Hosts,
+    /// Packets for the port, by the member that has sent them.
+    outbound: Queues,
+    /// Packets from the port, by the member that they are for.
+    inbound: Queues,
+    /// A packet in one piece.
+    room: Vec<u8>,
+    /// Set if a doorbell may have rung.
+    may_have_rung: bool,
+    rounds: u32,
+    /// Since when nothing was found, for an adaptive bridge.
+    idle_since_ns: Option<u64>,
+    counters: Counters,
+    told: Told,
+    notices: Vec<String>,
+}
+
+/// What the user was told, so that it is said once.
+#[derive(Debug, Default)]
+struct Told {
+    is_device_gone: bool,
+    is_lan_refused: bool,
+    are_hosts_left_out: bool,
+    dropped: [bool; Dropped::ALL.len()],
+}
+
+impl Bridge {
+    /// Makes a bridge of two guests of the host that listens at `socket`. The device is there as soon as the adapter is.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(socket: &Path, options: &Options) -> Result<Bridge, OpenError> {
+        let attach = |name: Name| Guest::attach(socket, name.as_str());
+        Bridge::of(attach(options.member)?, attach(options.device)?, options)
+    }
+
+    /// Makes a bridge of these two guests, which are those of `options`.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn of(member: Guest, device: Guest, options: &Options) -> Result<Bridge, OpenError> {
+        let Options { lan, member: name, adapter, wait, .. } = options;
+        let lan_options =
+            LanOptions { address: Address::None, mac: None, routes: true, wait: *wait };
+        let lan = Lan::join(member, lan, &lan_options)?;
+        if lan.own().routes_from.is_empty() {
+            return Err(OpenError::Networks { lan: options.lan.clone(), member: *name });
+        }
+        let mut osa_options = OsaOptions::default();
+        osa_options.wait = *wait;
+        let osa = Osa::open(device, adapter.as_str(), &osa_options)?;
+        let poller = Poller::new()?;
+        poller.add(&lan, 0)?;
+        poller.add(&osa, 1)?;
+        Ok(Bridge {
+            lan,
+            osa,
+            poller,
+            wait: *wait,
+            hosts: Hosts::default(),
+            outbound: Queues::default(),
+            inbound: Queues::default(),
+            room: Vec::new(),
+            may_have_rung: true,
+            rounds: 0,
+            idle_since_ns: None,
+            counters: Counters::default(),
+            told: Told::default(),
+            notices: Vec::new(),
+        })
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The device at the port.
+    pub fn device(&self) -> &Osa {
+        &self.osa
+    }
+
+    /// The next message to the user.
+    pub fn take_notice(&mut self) -> Option<String> {
+        (!self.notices.is_empty()).then(|| self.notices.remove(0))
+    }
+
+    /// Carries packets until that time, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds). Returns earlier if there is a message to the user.
+    ///
+    /// # Errors
+    /// The kernel lets nobody wait; or this is a forked child.
+    pub fn serve_until(&mut self, deadline_ns: u64) -> io::Result<()> {
+        loop {
+            let has_worked = self.poll()?;
+            let now = now_ns();
+            if now >= deadline_ns || !self.notices.is_empty() {
+                return Ok(());
+            }
+            if has_worked {
+                self.idle_since_ns = None;
+            } else if self.is_to_spin(now) {
+                os::sync::pause();
+            } else if self.prepare_wait(now) {
+                let dues = [self.osa.due(), self.hosts.due(), Some(deadline_ns)];
+                let due = dues.into_iter().flatten().fold(now + LOOK_NS, u64::min);
+                self.poller.wait(Some(Duration::from_nanos(due.saturating_sub(now))))?;
+            }
+        }
+    }
+
+    fn is_to_spin(&mut self, now: u64) -> bool {
+        match self.wait {
+            Wait::Spin => true,
+            Wait::Block => false,
+            Wait::Adaptive => now - *self.idle_since_ns.get_or_insert(now) < SPIN_NS,
+        }
+    }
+
+    fn prepare_wait(&mut self, now: u64) -> bool {
+        self.may_have_rung = true;
+        // There may have been room for a packet that was looked at before: so it is tried once more.
+        !self.retry(now) && self.osa.prepare_wait() && self.lan.prepare_wait()
+    }
+
+    /// Carries what there is, without waiting. Returns true if there was something.
+    ///
+    /// # Errors
+    /// As [`Bridge::serve_until`].
+    pub fn poll(&mut self) -> io::Result<bool> {
+        let now = now_ns();
+        self.rounds = self.rounds.wrapping_add(1);
+        if std::mem::take(&mut self.may_have_rung) || self.rounds.is_multiple_of(ROUNDS_PER_LOOK) {
+            self.lan.hear(0);
+            self.osa.drain_doorbells();
+        }
+        let mut has_worked = self.osa.poll(now)?;
+        self.follow_hosts(now);
+        has_worked |= self.carry_out(now)?;
+        has_worked |= self.carry_in(now);
+        // What the adapter says comes between its packets.
+        has_worked |= self.osa.poll(now)?;
+        self.follow_sides(now);
+        has_worked |= self.retry(now);
+        self.lan.flush();
+        self.osa.flush();
+        Ok(has_worked)
+    }
+
+    /// From the LAN to the port. Returns true if there was something.
+    fn carry_out(&mut self, now: u64) -> io::Result<bool> {
+        let Bridge { lan, osa, hosts, outbound, room, counters, told, notices, .. } = self;
+        let mut drops = Drops { counters, told, notices, lan: lan.name() };
+        for number in 0..BATCH {
+            let Some(frame) = lan.try_receive_in_place()? else { return Ok(number > 0) };
+            let (offload, bytes) = (frame.offload, bytes_of(&frame));
+            let mtu = osa.mtu();
+            let why = match admit_out(&frame, hosts) {
+                Err(why) => Some(why),
+                Ok(_) if is_too_long(offload, bytes, mtu) => {
+                    copy(&frame, room);
+                    let answer = too_long::answer(room, mtu as u32);
+                    let told = answer.map(|answer| lan.try_push(Offload::NONE, &answer));
+                    drops.counters.told_too_long += u64::from(matches!(told, Some(Ok(()))));
+                    Some(Dropped::Long)
+                }
+                Ok((from, to)) => {
+                    let sent = match outbound.has(from) {
+                        true => Err(Unsent::Full),
+                        false => osa.send_in_place(now, Some(to), &frame),
+                    };
+                    match sent {
+                        Ok(()) => drops.counters.went_out(bytes),
+                        Err(Unsent::Full) => copy(&frame, room),
+                        Err(_) => {}
+                    }
+                    match sent {
+                        Err(Unsent::Full) if !outbound.keep(from, offload, room) => {
+                            Some(Dropped::Full)
+                        }
+                        sent => not_to_port(sent),
+                    }
+                }
+            };
+            if let Some(why) = why {
+                drops.add(why);
+                lan.count(Counter::DroppedDevice, 1);
+            }
+        }
+        Ok(true)
+    }
+
+    /// From the port to the LAN. Returns true if there was something.
+    fn carry_in(&mut self, now: u64) -> bool {
+        let Bridge { lan, osa, hosts, inbound, room, counters, told, notices, .. } = self;
+        let mut drops = Drops { counters, told, notices, lan: lan.name() };
+        for number in 0..BATCH {
+            if osa.next_frame().is_none() {
+                return number > 0;
+            }
+            let Some(frame) = osa.found() else { continue };
+            let (offload, mtu) = (frame.offload, lan.mtu() as usize);
+            let why = match admit_in(&frame, hosts) {
+                Err(why) => Some(why),
+                Ok((from, _)) if is_too_long(offload, bytes_of(&frame), mtu) => {
+                    copy(&frame, room);
+                    let answer = too_long::answer(room, mtu as u32);
+                    let told =
+                        answer.map(|answer| osa.send(now, Some(from), Offload::NONE, &answer));
+                    drops.counters.told_too_long += u64::from(matches!(told, Some(Ok(()))));
+                    Some(Dropped::Long)
+                }
+                Ok((_, to)) => {
+                    copy(&frame, room);
+                    room[..6].copy_from_slice(&to.0);
+                    room[6..12].copy_from_slice(&lan.mac().0);
+                    let sent = match inbound.has(to) {
+                        true => Err(TrySendFrameError::Full),
+                        false => lan.try_push(offload, room),
+                    };
+                    match sent {
+                        Ok(()) => {
+                            drops.counters.came_in(room.len());
+                            None
+                        }
+                        Err(TrySendFrameError::Full) if inbound.keep(to, offload, room) => None,
+                        Err(error) => Some(not_to_lan(&error)),
+                    }
+                }
+            };
+            if let Some(why) = why {
+                drops.add(why);
+                lan.count(Counter::DroppedDevice, 1);
+            }
+        }
+        true
+    }
+
+    /// Tries the packets again that wait. Returns true if any went.
+    fn retry(&mut self, now: u64) -> bool {
+        let Bridge { lan, osa, outbound, inbound, counters, told, notices, .. } = self;
+        if outbound.is_empty() && inbound.is_empty() {
+            return false;
+        }
+        let mut drops = Drops { counters, told, notices, lan: lan.name() };
+        let mut dropped = 0;
+        let mut drop = |drops: &mut Drops<'_>, why| {
+            drops.add(why);
+            dropped += 1;
+            Tried::Done
+        };
+        let mut has_worked = outbound.retry(|offload, frame| {
+            let to = ends(frame).map(|(_, to)| to);
+            match osa.send(now, to, offload, frame) {
+                Ok(()) => {
+                    drops.counters.went_out(frame.len());
+                    Tried::Done
+                }
+                Err(Unsent::Full) => Tried::Full,
+                sent => drop(&mut drops, not_to_port(sent).unwrap_or(Dropped::Unreachable)),
+            }
+        });
+        has_worked |= inbound.retry(|offload, frame| match lan.try_push(offload, frame) {
+            Ok(()) => {
+                drops.counters.came_in(frame.len());
+                Tried::Done
+            }
+            Err(TrySendFrameError::Full) => Tried::Full,
+            Err(error) => drop(&mut drops, not_to_lan(&error)),
+        });
+        lan.count(Counter::DroppedDevice, dropped);
+        has_worked
+    }
+
+    /// Registers the members that have come, and forgets those that have gone.
+    fn follow_hosts(&mut self, now: u64) {
+        let Bridge { lan, osa, hosts, outbound, inbound, counters, told, notices, .. } = self;
+        hosts.ask_again(now, osa);
+        if !hosts.follow(lan, osa) {
+            return;
+        }
+        let gone = inbound.retain(|mac| hosts.has(mac)) + outbound.retain(|mac| hosts.has(mac));
+        counters.dropped[Dropped::NoMember as usize] += gone;
+        let left_out = hosts.left_out();
+        if left_out > 0 && !std::mem::replace(&mut told.are_hosts_left_out, true) {
+            notices.push(format!(
+                "the LAN {} has {left_out} addresses more than the bridge registers at {}, which are {HOSTS_MAX} at most: these are not reached from there",
+                lan.name(),
+                osa.adapter()
+            ));
+        }
+    }
+
+    /// Takes note of what the adapter says, and tells the user when the adapter or the LAN goes and comes.
+    fn follow_sides(&mut self, now: u64) {
+        let Bridge { lan, osa, hosts, told, notices, .. } = self;
+        let (name, adapter) = (lan.name(), osa.adapter());
+        while let Some(change) = osa.next_change() {
+            match change {
+                OsaChange::Refused(Request::AddAddress(address), why)
+                    if hosts.refuse(now, address, why) =>
+                {
+                    notices.push(format!(
+                        "{adapter} refuses {address} of the LAN {name}: {why}; it is asked again"
+                    ));
+                }
+                OsaChange::State(OsaState::Down { why }) => {
+                    told.is_device_gone = true;
+                    notices.push(format!(
+                        "the LAN {name} is not bridged: no device at the adapter {adapter}: {why}; it is asked again"
+                    ));
+                }
+                OsaChange::State(_) if std::mem::take(&mut told.is_device_gone) => {
+                    notices.push(format!("the LAN {name} is bridged to {adapter} again"));
+                }
+                _ => {}
+            }
+        }
+        let refused = lan.refused();
+        if let Some(error) = refused
+            && !told.is_lan_refused
+        {
+            notices
+                .push(format!("the LAN {name} is not bridged: {error}; the host is asked again"));
+        }
+        told.is_lan_refused = refused.is_some();
+    }
+}
+
+impl Counters {
+    fn went_out(&mut self, bytes: usize) {
+        self.packets_out += 1;
+        self.bytes_out += bytes as u64;
+    }
+
+    fn came_in(&mut self, bytes: usize) {
+        self.packets_in += 1;
+        self.bytes_in += bytes as u64;
+    }
+}
+
+/// Counts packets that do not pass, and tells the user of the first for each reason.
+struct Drops<'a> {
+    counters: &'a mut Counters,
+    told: &'a mut Told,
+    notices: &'a mut Vec<String>,
+    lan: LanName,
+}
+
+impl Drops<'_> {
+    fn add(&mut self, why: Dropped) {
+        self.counters.dropped[why as usize] += 1;
+        if !std::mem::replace(&mut self.told.dropped[why as usize], true)
+            && let Some(notice) = why.notice()
+        {
+            self.notices.push(format!(
+                "the bridge of {}: {notice}; such packets are counted as dropped_device (siga query lan)",
+                self.lan
+            ));
+        }
+    }
+}
+
+/// The reason why a packet has not gone to the port. None if it has gone, or waits.
+fn not_to_port(sent: Result<(), Unsent>) -> Option<Dropped> {
+    match sent {
+        Ok(()) | Err(Unsent::Full) => None,
+        Err(Unsent::Unreachable) => Some(Dropped::Unreachable),
+        Err(Unsent::Lacking(_)) => Some(Dropped::Lacking),
+    }
+}
+
+/// The reason why a packet has not gone to a member, which waits for no room.
+fn not_to_lan(error: &TrySendFrameError) -> Dropped {
+    match error {
+        TrySendFrameError::Full => Dropped::Full,
+        TrySendFrameError::Send(SendFrameError::Lacking(_)) => Dropped::Lacking,
+        _ => Dropped::Unreachable,
+    }
+}

@@ -1,0 +1,125 @@
+//! What a bridge looks at in a packet: whether it passes, and where it goes.
+
+use std::net::IpAddr;
+
+use net::lan::frame::{ETHERNET_BYTES, Mac, destination, source};
+use net::lan::link::FrameInPlace;
+use net::lan::offload::{FRAME_BYTES_MAX, Offload};
+
+use super::dropped::Dropped;
+use super::hosts::Hosts;
+
+/// Returns the member that has sent a frame from the LAN, and where the packet goes; or why it does not pass.
+pub(super) fn admit_out(frame: &FrameInPlace<'_>, hosts: &Hosts) -> Result<(Mac, IpAddr), Dropped> {
+    let (from, to) = ends_of(frame)?;
+    if hosts.find(to).is_some() {
+        return Err(Dropped::OnLan);
+    }
+    if !hosts.is_near(to) {
+        return Err(Dropped::Elsewhere);
+    }
+    let sender = source(frame.start).ok_or(Dropped::NotIp)?;
+    match hosts.find(from) {
+        Some(member) if member == sender => Ok((sender, to)),
+        _ => Err(Dropped::Source),
+    }
+}
+
+/// Returns the source of a packet from the port, and the member that it is for; or why it does not pass.
+pub(super) fn admit_in(frame: &FrameInPlace<'_>, hosts: &Hosts) -> Result<(IpAddr, Mac), Dropped> {
+    let (from, to) = ends_of(frame)?;
+    let member = hosts.find(to).ok_or(Dropped::NoMember)?;
+    match hosts.find(from) {
+        Some(_) => Err(Dropped::Source),
+        None if !hosts.is_near(from) => Err(Dropped::Elsewhere),
+        None => Ok((from, member)),
+    }
+}
+
+/// The addresses of a packet for one host.
+pub(super) fn ends_of(frame: &FrameInPlace<'_>) -> Result<(IpAddr, IpAddr), Dropped> {
+    if frame.offload.vlan.is_some() {
+        return Err(Dropped::Vlan);
+    }
+    if destination(frame.start).is_none_or(Mac::is_group) {
+        return Err(Dropped::Group);
+    }
+    let (from, to) = ends(frame.start).ok_or(Dropped::NotIp)?;
+    if to.is_multicast() { Err(Dropped::Group) } else { Ok((from, to)) }
+}
+
+/// The addresses of a packet: its source, and where it goes.
+pub(super) fn ends(frame: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    let ip = frame.get(ETHERNET_BYTES..)?;
+    let v4 = |at: usize| Some(IpAddr::from(*ip.get(at..)?.first_chunk::<4>()?));
+    let v6 = |at: usize| Some(IpAddr::from(*ip.get(at..)?.first_chunk::<16>()?));
+    match (u16::from_be_bytes([frame[12], frame[13]]), ip.first()? >> 4) {
+        (IPV4, 4) => Some((v4(12)?, v4(16)?)),
+        (IPV6, 6) => Some((v6(8)?, v6(24)?)),
+        _ => None,
+    }
+}
+
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+
+pub(super) fn bytes_of(frame: &FrameInPlace<'_>) -> usize {
+    frame.start.len() + frame.rest.map_or(0, |rest| rest.bytes())
+}
+
+/// Returns true if a packet, or each segment that it stands for, has more than `mtu` bytes.
+pub(super) fn is_too_long(offload: Offload, bytes: usize, mtu: usize) -> bool {
+    let longest = offload.segmentation.map_or(bytes, |segmentation| {
+        usize::from(segmentation.header_bytes) + usize::from(segmentation.segment_bytes)
+    });
+    longest > ETHERNET_BYTES + mtu
+}
+
+/// Copies a frame into one piece.
+pub(super) fn copy(frame: &FrameInPlace<'_>, room: &mut Vec<u8>) {
+    room.resize(bytes_of(frame).min(FRAME_BYTES_MAX), 0);
+    let (start, end) = room.split_at_mut(frame.start.len());
+    start.copy_from_slice(frame.start);
+    if let Some(rest) = frame.rest {
+        // As long as the rest is.
+        let _ = rest.read(0, end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u16, packet: &[u8]) -> Vec<u8> {
+        [&[2; 12][..], &kind.to_be_bytes(), packet].concat()
+    }
+
+    #[test]
+    fn addresses_are_those_of_the_packet() {
+        let ip = [&[0x45; 12][..], &[10, 1, 0, 5], &[10, 1, 0, 9]].concat();
+        let ends_of = ends(&frame(IPV4, &ip)).unwrap();
+        assert_eq!(ends_of, ([10, 1, 0, 5].into(), [10, 1, 0, 9].into()));
+        assert_eq!(ends(&frame(IPV6, &ip)), None, "a packet of the other version");
+        assert_eq!(ends(&frame(IPV4, &ip[..19])), None);
+        assert_eq!(ends(&frame(0x0806, &ip)), None);
+        let ip = [&[0x60; 8][..], &[1; 16], &[2; 16]].concat();
+        let (from, to) = ends(&frame(IPV6, &ip)).unwrap();
+        assert_eq!((from, to), ([1; 16].into(), [2; 16].into()));
+    }
+
+    #[test]
+    fn packet_of_segments_is_as_long_as_each() {
+        use net::lan::offload::{Kind, Segmentation};
+        let of = |segment_bytes| Offload {
+            segmentation: Some(Segmentation {
+                kind: Kind::Tcp4,
+                congestion: false,
+                header_bytes: 66,
+                segment_bytes,
+            }),
+            ..Offload::NONE
+        };
+        assert!(!is_too_long(of(1448), 60_000, 1500) && is_too_long(of(1449), 60_000, 1500));
+        assert!(!is_too_long(Offload::NONE, 1514, 1500) && is_too_long(Offload::NONE, 1515, 1500));
+    }
+}

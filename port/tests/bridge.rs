@@ -1,0 +1,325 @@
+//! A LAN that is bridged to the port of an adapter, at whose wire in memory is another adapter. Needs no rights.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use host::config::Source;
+use host::system::System;
+use net::lan::frame::Mac;
+use os::processor::now_ns;
+use port::bridge::{Bridge, Dropped, HOSTS_MAX, Options};
+use siga::host::Embedded;
+use siga::lan::{Address, Lan, LanOptions, Offload};
+use siga::osa::{
+    Conditions, MemoryWire, Moderation, Osa, OsaOptions, OsaState, Server, ServerOptions,
+};
+use siga::{Guest, Wait};
+
+const FILE: &str = r#"
+    [[guest]]
+    name = "*"
+    [osa.osa1]
+    wire = "memory"
+    to = "osa2"
+    lan = "hs0"
+    [osa.osa2]
+    wire = "memory"
+    to = "osa1"
+    [[lan]]
+    name = "hs0"
+    range = "10.1.0.0/16"
+"#;
+
+/// Behind the port.
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 1, 9, 9);
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 5);
+const MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2])];
+
+/// A host with two adapters, a bridge to the first, and a device at the second.
+struct World {
+    host: Embedded,
+    adapters: [Server; 2],
+    bridge: Bridge,
+    far: Osa,
+    members: Vec<Lan>,
+}
+
+fn serve(host: &Embedded, name: &str, wire: MemoryWire) -> Server {
+    let mut options = ServerOptions::default();
+    options.moderation = Moderation::NONE;
+    // One of this name that has ended a moment ago may still be there.
+    let guest = loop {
+        if let Ok(guest) = Guest::attach_embedded(host, name) {
+            break guest;
+        }
+    };
+    Server::new(guest, Box::new(wire), &options).unwrap()
+}
+
+impl World {
+    fn new(mtu: usize) -> World {
+        let host = Embedded::start(System::parse(&Source::of("s.toml", FILE)).unwrap()).unwrap();
+        let conditions = Conditions { mtu, ..Conditions::default() };
+        let [one, other] = MemoryWire::pair(conditions, 0, MACS).unwrap();
+        let adapters = [serve(&host, "OSA1", one), serve(&host, "OSA2", other)];
+        let options = Options {
+            lan: "hs0".to_owned(),
+            member: "OSA1@".parse().unwrap(),
+            adapter: "OSA1".parse().unwrap(),
+            device: "OSA1#".parse().unwrap(),
+            wait: Wait::Block,
+        };
+        let attach = |name| Guest::attach_embedded(&host, name).unwrap();
+        let bridge = Bridge::of(attach("OSA1@"), attach("OSA1#"), &options).unwrap();
+        let mut far = Osa::open(attach("FAR"), "OSA2", &OsaOptions::default()).unwrap();
+        far.add_address(FAR.into(), 16);
+        World { host, adapters, bridge, far, members: Vec::new() }
+    }
+
+    /// A member with this address. Returns its number.
+    fn join(&mut self, address: Ipv4Addr) -> usize {
+        let name = format!("M{}", self.members.len());
+        let options =
+            LanOptions { address: Address::This(address.into()), ..LanOptions::default() };
+        let guest = Guest::attach_embedded(&self.host, &name).unwrap();
+        self.members.push(Lan::join(guest, "hs0", &options).unwrap());
+        self.members.len() - 1
+    }
+
+    fn turn(&mut self) {
+        for adapter in &mut self.adapters {
+            adapter.poll().unwrap();
+        }
+        self.bridge.poll().unwrap();
+        self.far.drain_doorbells();
+        self.far.poll(now_ns()).unwrap();
+        self.far.flush();
+    }
+
+    /// Until both devices are up, and the adapters have answered all that they were asked.
+    fn settle(&mut self) {
+        let is_up = |osa: &Osa| matches!(osa.state(), OsaState::Up(_));
+        while !(is_up(&self.far) && is_up(self.bridge.device())) {
+            self.turn();
+            // What the adapter says comes between its packets.
+            self.far.next_frame();
+        }
+        (0..100).for_each(|_| self.turn());
+    }
+
+    /// The next packet that comes to a member, which is waited for.
+    fn to_member(&mut self, member: usize) -> Vec<u8> {
+        loop {
+            self.turn();
+            if let Some(frame) = self.members[member].try_receive_in_place().unwrap() {
+                let mut bytes = frame.start.to_vec();
+                if let Some(rest) = frame.rest {
+                    let begin = bytes.len();
+                    bytes.resize(begin + rest.bytes(), 0);
+                    rest.read(0, &mut bytes[begin..]).unwrap();
+                }
+                return bytes;
+            }
+        }
+    }
+
+    /// The next packet that comes behind the port. `again` is called in each turn until there is one.
+    fn to_far(&mut self, mut again: impl FnMut(&mut World)) -> Vec<u8> {
+        loop {
+            again(self);
+            self.turn();
+            // A member makes its paths when it is asked for frames.
+            for member in &mut self.members {
+                member.try_receive_in_place().unwrap();
+            }
+            if self.far.next_frame().is_some() {
+                let frame = self.far.found().unwrap();
+                let mut bytes = frame.start.to_vec();
+                if let Some(rest) = frame.rest {
+                    let begin = bytes.len();
+                    bytes.resize(begin + rest.bytes(), 0);
+                    rest.read(0, &mut bytes[begin..]).unwrap();
+                }
+                return bytes;
+            }
+        }
+    }
+
+    /// Sends a packet from a member to the bridge.
+    fn send(&mut self, member: usize, packet: &[u8]) {
+        let to = self.bridge_mac(member);
+        let lan = &mut self.members[member];
+        let frame = [&to.0[..], &lan.mac().0, &[8, 0], packet].concat();
+        // Full, if it is sent again and again until it has come.
+        let _ = lan.try_send(Offload::NONE, &frame);
+    }
+
+    /// The MAC address to which ports of the LAN send what is for the far host.
+    fn bridge_mac(&mut self, member: usize) -> Mac {
+        self.members[member].find_way(FAR.into()).expect("the far host is behind the bridge").mac
+    }
+
+    fn send_from_far(&mut self, packet: &[u8]) -> bool {
+        let to = Ipv4Addr::from(*packet[16..].first_chunk::<4>().unwrap());
+        let frame = [&[0; 12][..], &[8, 0], packet].concat();
+        self.far.send(now_ns(), Some(to.into()), Offload::NONE, &frame).is_ok()
+    }
+}
+
+fn packet(from: Ipv4Addr, to: Ipv4Addr, bytes: usize, mark: u8) -> Vec<u8> {
+    let mut packet = vec![mark; bytes];
+    let length = (bytes as u16).to_be_bytes();
+    packet[..12].copy_from_slice(&[0x45, 0, length[0], length[1], 0, 0, 0x40, 0, 64, 17, 0, 0]);
+    packet[12..16].copy_from_slice(&from.octets());
+    packet[16..20].copy_from_slice(&to.octets());
+    packet
+}
+
+#[test]
+fn packets_go_both_ways_as_they_are() {
+    let mut world = World::new(1500);
+    let near = world.join(NEAR);
+    world.settle();
+    for bytes in [20, 60, 1500] {
+        let sent = packet(NEAR, FAR, bytes, 7);
+        world.send(near, &sent);
+        let found = world.to_far(|_| {});
+        assert_eq!((&found[6..12], &found[14..]), (&MACS[0].0[..], &sent[..]));
+        let answer = packet(FAR, NEAR, bytes, 9);
+        assert!(world.send_from_far(&answer));
+        let found = world.to_member(near);
+        assert_eq!(found[14..], answer);
+        let (own, bridge) = (world.members[near].mac(), world.bridge_mac(near));
+        assert_eq!(found[..12], [own.0, bridge.0].concat());
+    }
+    let counters = world.bridge.counters();
+    assert_eq!((counters.packets_out, counters.packets_in), (3, 3));
+    assert!(Dropped::ALL.iter().all(|why| counters.dropped(*why) == 0), "{counters:?}");
+}
+
+#[test]
+fn sender_of_a_packet_that_is_too_long_is_told() {
+    let mut world = World::new(9000);
+    world.join(NEAR);
+    world.settle();
+    // From the port: the LAN has an MTU of 8192.
+    assert!(world.send_from_far(&packet(FAR, NEAR, 8193, 1)));
+    let told = world.to_far(|_| {});
+    assert_eq!(told[14 + 20..14 + 28][..2], [3, 4]);
+    assert_eq!((&told[14 + 26..14 + 28], &told[26..30]), (&[0x20, 0][..], &NEAR.octets()[..]));
+    assert_eq!(world.bridge.counters().dropped(Dropped::Long), 1);
+
+    let mut world = World::new(1500);
+    let near = world.join(NEAR);
+    world.settle();
+    let long = packet(NEAR, FAR, 1501, 1);
+    world.send(near, &long);
+    let told = world.to_member(near);
+    assert_eq!((&told[26..30], &told[34..36]), (&FAR.octets()[..], &[3, 4][..]));
+    assert_eq!(told[14 + 26..14 + 28], 1500u16.to_be_bytes());
+    assert_eq!(world.bridge.counters().told_too_long, 1);
+}
+
+#[test]
+fn packets_that_do_not_belong_to_the_other_side_are_counted_by_the_reason() {
+    let mut world = World::new(1500);
+    let (near, other) = (world.join(NEAR), world.join([10, 1, 0, 6].into()));
+    world.settle();
+    let wrong = [
+        (packet(NEAR, [10, 2, 0, 1].into(), 60, 1), Dropped::Elsewhere),
+        (packet(NEAR, [10, 1, 0, 6].into(), 60, 1), Dropped::OnLan),
+        (packet(NEAR, [224, 0, 0, 9].into(), 60, 1), Dropped::Group),
+        (vec![0; 60], Dropped::NotIp),
+    ];
+    for (packet, why) in wrong {
+        while world.bridge.counters().dropped(why) == 0 {
+            world.send(near, &packet);
+            world.turn();
+            // A member makes its paths when it is asked for frames.
+            world.members[near].try_receive_in_place().unwrap();
+        }
+    }
+    // From the port: from elsewhere, as if from a member, and for nobody.
+    let far = &mut world.far;
+    far.add_address([10, 2, 0, 1].into(), 16);
+    let before = world.bridge.counters().dropped(Dropped::Elsewhere);
+    while world.bridge.counters().dropped(Dropped::Elsewhere) == before {
+        world.send_from_far(&packet([10, 2, 0, 1].into(), NEAR, 60, 1));
+        world.turn();
+    }
+    assert!(world.members[other].try_receive_in_place().unwrap().is_none());
+    let notices: Vec<_> = std::iter::from_fn(|| world.bridge.take_notice()).collect();
+    assert!(
+        notices.iter().any(|notice| notice.contains("outside of the LAN's range")),
+        "{notices:?}"
+    );
+}
+
+#[test]
+fn member_that_stands_still_costs_its_own_packets_alone() {
+    let mut world = World::new(1500);
+    let (near, still) = (world.join(NEAR), world.join([10, 1, 0, 6].into()));
+    world.settle();
+    let to_still = packet(FAR, [10, 1, 0, 6].into(), 1500, 1);
+    assert!(world.send_from_far(&to_still));
+    assert_eq!(world.to_member(still)[14..], to_still);
+    // It has a path now, and takes nothing more.
+    while world.bridge.counters().dropped(Dropped::Full) == 0 {
+        world.send_from_far(&to_still);
+        world.turn();
+    }
+    for mark in 0..100 {
+        let sent = packet(FAR, NEAR, 1500, mark);
+        while !world.send_from_far(&sent) {
+            world.turn();
+        }
+        assert_eq!(world.to_member(near)[14..], sent);
+    }
+    // What waits for the other comes when that goes on.
+    assert_eq!(world.to_member(still)[14..], to_still);
+}
+
+#[test]
+fn bridge_goes_on_when_its_adapter_comes_back() {
+    let mut world = World::new(1500);
+    let near = world.join(NEAR);
+    let sent = packet(NEAR, FAR, 60, 1);
+    world.to_far(|world| world.send(near, &sent));
+    let conditions = Conditions::default();
+    let [one, other] = MemoryWire::pair(conditions, 0, MACS).unwrap();
+    let World { host, adapters: [first, second], .. } = world;
+    drop(first);
+    let first = serve(&host, "OSA1", one);
+    let mut world = World { host, adapters: [first, second], ..world };
+    world.adapters[1].set_wire(Box::new(other)).unwrap();
+    let sent = packet(NEAR, FAR, 60, 2);
+    let found = loop {
+        let found = world.to_far(|world| world.send(near, &sent));
+        if found[14 + 20] == 2 {
+            break found;
+        }
+    };
+    assert_eq!(found[14..], sent);
+}
+
+#[test]
+fn as_many_hosts_are_registered_as_a_device_may_have() {
+    let mut world = World::new(1500);
+    for member in 0..=HOSTS_MAX / 4 {
+        let at = world.join([10, 1, member as u8, 1].into());
+        for last in 2..=4 {
+            world.members[at].register([10, 1, member as u8, last].into()).unwrap();
+        }
+    }
+    world.turn();
+    assert_eq!(world.bridge.device().addresses().len(), HOSTS_MAX);
+    let notice = world.bridge.take_notice().unwrap();
+    assert!(notice.contains("has 4 addresses more"), "{notice}");
+    // Who leaves makes room.
+    world.members.truncate(HOSTS_MAX / 4);
+    let first: IpAddr = [10, 1, 0, 4].into();
+    world.members[0].unregister(first).unwrap();
+    while world.bridge.device().addresses().contains(&first) {
+        world.turn();
+    }
+    assert_eq!(world.bridge.device().addresses().len(), HOSTS_MAX - 1);
+}
