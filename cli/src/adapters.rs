@@ -1,17 +1,17 @@
 //! The OSA adapters that a host serves, each by a guest of its own on a thread of the host.
 
-use std::convert::Infallible;
+use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::mpsc::Sender;
 
 use host::system::System;
 use host::system::adapter::{AdapterRule, WireRule};
-use os::processor::now_ns;
 use port::bridge;
 use port::wires::{self, OpenWireError, WireKind, WireOptions};
 use siga::lan::Mac;
-use siga::osa::{MemoryWire, Moderation, Server, ServerOptions, Wire};
-use siga::{Guest, Wait};
+use siga::osa::{MemoryWire, Moderation, OpenWire, Server, ServerOptions, Wire};
+use siga::{Guest, Stopper, Wait};
 
 use crate::bridges;
 use crate::member::WaitKind;
@@ -19,9 +19,6 @@ use crate::osa::up::Up;
 use crate::outcome::Outcome;
 use crate::output::try_say;
 use crate::processors;
-
-/// How often an adapter looks for its interface. Devices reach each other while the interface is gone.
-const LOOK_NS: u64 = 1_000_000_000;
 
 /// An adapter with its wire, before it is served.
 pub struct Adapter {
@@ -49,7 +46,7 @@ pub fn open(system: &System) -> Result<Vec<Adapter>, Outcome> {
             let [one_end, other_end] = ends.map_err(Outcome::no)?;
             wires[at] = Some(Box::new(one_end));
             wires[other] = Some(Box::new(other_end));
-        } else if let Some(opened) = open_interface(&rule.wire) {
+        } else if let Some(opened) = open_interface(rule) {
             wires[at] = Some(opened.map_err(|error| {
                 let mut error = rule.wire_place.error(error.to_string(), "");
                 // The file is right: the machine lacks something, and may have it the next time.
@@ -71,14 +68,15 @@ fn mac(at: usize) -> Mac {
 }
 
 /// Opens the wire at a network interface. None of a wire in memory.
-fn open_interface(wire: &WireRule) -> Option<Result<Box<dyn Wire>, OpenWireError>> {
-    let (kind, interface) = match wire {
+fn open_interface(rule: &AdapterRule) -> Option<Result<Box<dyn Wire>, OpenWireError>> {
+    let (kind, interface) = match &rule.wire {
         WireRule::Macvtap(interface) => (WireKind::Macvtap, interface),
         WireRule::Xdp(interface) => (WireKind::Xdp, interface),
         WireRule::Tap(interface) => (WireKind::Tap, interface),
         WireRule::Memory(_) => return None,
     };
-    Some(wires::open(kind, interface, &WireOptions::default()))
+    let options = WireOptions { adapter: Some(rule.server), ..WireOptions::default() };
+    Some(wires::open(kind, interface, &options))
 }
 
 impl Adapter {
@@ -110,49 +108,62 @@ impl Adapter {
         bridges::options(&self.rule)
     }
 
-    /// Serves the adapter for ever on the calling thread, and says once guests can have devices.
+    /// Serves the adapter on the calling thread until the stopper that it puts into `stop` is used, and says once guests can have devices.
     ///
     /// # Errors
     /// The adapter cannot be served, or is served no longer.
-    pub fn serve(self, socket: &Path, is_served: &Sender<()>) -> Result<Infallible, Outcome> {
+    pub fn serve(
+        self,
+        socket: &Path,
+        is_served: &Sender<()>,
+        stop: &OnceLock<Stopper>,
+    ) -> Result<(), Outcome> {
         let Adapter { rule, wire } = self;
         processors::take(rule.processor, &format!("the adapter {}", rule.name));
         let guest = Guest::attach(socket, rule.server.as_str()).map_err(Outcome::no)?;
         let mut server = Server::new(guest, wire, &options(&rule)).map_err(Outcome::no)?;
+        // One adapter has one stopper.
+        let _ = stop.set(server.stopper());
+        if rule.wire.interface().is_some() {
+            let reopener = Reopener { rule, is_lost: false };
+            server.open_again_with(reopener).map_err(Outcome::no)?;
+        }
         // Nobody hears if something else cannot be served: the host ends then.
         let _ = is_served.send(());
-        let mut was_gone = false;
-        loop {
-            server.serve_until(now_ns().saturating_add(LOOK_NS)).map_err(Outcome::no)?;
-            let is_gone = server.is_wire_gone();
-            if is_gone && !was_gone {
-                let interface = rule.wire.interface().unwrap_or_default();
-                try_say(format_args!(
-                    "siga: warning: the adapter {} has lost {interface}, and looks for it each second",
-                    rule.name
-                ));
-            }
-            was_gone = is_gone && !reopen(&mut server, &rule);
-        }
+        server.serve().map_err(Outcome::no)
     }
 }
 
-/// Opens the wire of an adapter again. Returns false as long as that is not possible.
-fn reopen(server: &mut Server, rule: &AdapterRule) -> bool {
-    let Some(Ok(wire)) = open_interface(&rule.wire) else { return false };
-    let interface = rule.wire.interface().unwrap_or_default();
-    match server.set_wire(wire) {
-        Ok(()) => {
-            try_say(format_args!("siga: the adapter {} has {interface} again", rule.name));
-        }
-        Err(error) => {
+/// Opens the wire of an adapter again, and says so.
+struct Reopener {
+    rule: AdapterRule,
+    /// It was said that the interface is lost.
+    is_lost: bool,
+}
+
+impl OpenWire for Reopener {
+    fn open(&mut self) -> io::Result<Box<dyn Wire>> {
+        let interface = self.rule.wire.interface().unwrap_or_default();
+        if !std::mem::replace(&mut self.is_lost, true) {
             try_say(format_args!(
-                "siga: warning: the adapter {} has {interface} again, without the MAC addresses of some devices: {error}",
-                rule.name
+                "siga: warning: the adapter {} has lost {interface}, and looks for it twice a second",
+                self.rule.name
             ));
         }
+        let opened = open_interface(&self.rule);
+        opened.ok_or(io::ErrorKind::Unsupported)?.map_err(io::Error::other)
     }
-    true
+
+    fn on_use(&mut self, taken: io::Result<()>) {
+        self.is_lost = false;
+        let (name, interface) = (&self.rule.name, self.rule.wire.interface().unwrap_or_default());
+        let _ = match taken {
+            Ok(()) => try_say(format_args!("siga: the adapter {name} has {interface} again")),
+            Err(error) => try_say(format_args!(
+                "siga: warning: the adapter {name} has {interface} again, without the MAC addresses of some devices: {error}"
+            )),
+        };
+    }
 }
 
 /// How an adapter is served by the system file. Its guests are those that the host lets connect.

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::io::IsTerminal;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use host::system::line::LineRule;
 use host::{Handle, Host};
 use os::signals::HeldSignals;
 use serde_json::json;
+use siga::Stopper;
 use siga::disk::SystemVolumes;
 use tracing_subscriber::EnvFilter;
 
@@ -143,7 +144,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         works.push(Work {
             name: "lines".to_owned(),
             ended: "the server of lines has ended, and the host ends with it".to_owned(),
-            run: Box::new(move || serve_lines(&socket, &lines, &are_served)),
+            stop: Arc::default(),
+            run: Box::new(move || serve_lines(&socket, &lines, &are_served).map(never)),
         });
     }
     let bridged: Vec<_> = adapters.iter().filter_map(Adapter::bridge).collect();
@@ -161,7 +163,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         Some(volumes) => works.push(Work {
             name: "control unit".to_owned(),
             ended: ENDED.to_owned(),
-            run: Box::new(move || serve((&socket, output), volumes, children, served, &made)),
+            stop: Arc::default(),
+            run: Box::new(move || {
+                serve((&socket, output), volumes, children, served, &made).map(never)
+            }),
         }),
         None => {
             let begin = move || {
@@ -178,17 +183,24 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     run_with(host, handle, &held, works)
 }
 
-/// What a thread of the host does for ever, as a guest of the host.
+/// What a thread of the host does until it is stopped, or for ever, as a guest of the host.
 struct Work {
     /// The name of the thread.
     name: String,
     /// The beginning of the message with which `siga up` ends when the thread has panicked.
     ended: String,
-    run: Box<dyn FnOnce() -> Result<Infallible, Outcome> + Send>,
+    /// Stops the work, if it can be stopped and has come so far.
+    stop: Arc<OnceLock<Stopper>>,
+    run: Box<dyn FnOnce() -> Result<(), Outcome> + Send>,
 }
 
-/// Runs a host, and its works on threads of their own, until a signal ends all. They are left in the middle of their work
-/// then: what the control unit has acknowledged is on the disk, as after a kill. If a work ends, by an error or a panic, the host ends too: a host without
+/// What a work returns that goes on for ever.
+fn never(never: Infallible) {
+    match never {}
+}
+
+/// Runs a host, and its works on threads of their own, until a signal ends all. Adapters are stopped then, so that their interfaces are as they were found when
+/// the process ends. Other works are left in the middle of their work: what the control unit has acknowledged is on the disk, as after a kill. If a work ends, by an error or a panic, the host ends too: a host without
 /// its disks would look healthy to its supervisor and to its guests. A work is not started again here, because whatever ended
 /// it would probably end it again; a supervisor starts all, with a delay. Paths between guests go on meanwhile.
 ///
@@ -202,30 +214,56 @@ fn run_with(
 ) -> Result<(), Outcome> {
     let (handle, (endings, ending)) = (Arc::new(handle), channel());
     let mut threads = Vec::new();
-    for (number, Work { name, ended, run }) in works.into_iter().enumerate() {
+    for (number, Work { name, ended, stop, run }) in works.into_iter().enumerate() {
         let stopping = StopHost { handle: handle.clone(), endings: endings.clone(), number };
         let thread = thread::Builder::new().name(name).spawn(move || {
             let _stopping = stopping;
             run()
         });
-        threads.push((ended, thread.map_err(Outcome::no)?));
+        threads.push((ended, stop, thread.map_err(Outcome::no)?));
     }
     host::run_until(host, held).map_err(Outcome::no)?;
-    if take_all(held)? {
+    let has_signal = take_all(held)?;
+    // If a thread has ended, it is the first that says so, and before it is stopped.
+    let first = ending.try_recv().ok();
+    let ended = stop_all(threads, first);
+    if has_signal {
         return Ok(());
     }
     // Nothing else but the end of a thread stops the host. The others go on until the process ends.
-    let Ok(number) = ending.try_recv() else { return Ok(()) };
-    let (ended, thread) = threads.swap_remove(number);
+    let Some((ended, thread)) = ended else { return Ok(()) };
     match thread.join() {
-        Ok(Ok(never)) => match never {},
-        Ok(Err(outcome)) => Err(outcome),
+        Ok(done) => done,
         Err(panic) => {
             let texts = (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>());
             let why = texts.0.copied().or(texts.1.map(String::as_str)).unwrap_or("no message");
             Err(Outcome::No(format!("{ended}: its thread has panicked: {why}")))
         }
     }
+}
+
+/// The beginning of the message of a work that has panicked, what stops the work, and its thread.
+type Working = (String, Arc<OnceLock<Stopper>>, thread::JoinHandle<Result<(), Outcome>>);
+
+/// Stops all works that can be stopped, and waits for their ends. Returns the one that has ended by itself.
+fn stop_all(
+    threads: Vec<Working>,
+    first: Option<usize>,
+) -> Option<(String, thread::JoinHandle<Result<(), Outcome>>)> {
+    let (mut ended, mut stopped) = (None, Vec::new());
+    for (number, (name, stop, thread)) in threads.into_iter().enumerate() {
+        if Some(number) == first {
+            ended = Some((name, thread));
+        } else if let Some(stop) = stop.get() {
+            stop.stop();
+            stopped.push(thread);
+        }
+    }
+    for thread in stopped {
+        // The process ends for another reason.
+        let _ = thread.join();
+    }
+    ended
 }
 
 /// The beginning of the message with which `siga up` ends when its volumes are served no longer.
@@ -264,10 +302,12 @@ fn serve_lines(
 /// The work of an adapter.
 fn adapter_work(adapter: Adapter, socket: &Path, is_served: Sender<()>) -> Work {
     let socket = socket.to_owned();
+    let stop = Arc::<OnceLock<Stopper>>::default();
     Work {
         name: format!("osa {}", adapter.name()),
+        stop: stop.clone(),
         ended: format!("the adapter {} has ended, and the host ends with it", adapter.name()),
-        run: Box::new(move || adapter.serve(&socket, &is_served)),
+        run: Box::new(move || adapter.serve(&socket, &is_served, &stop)),
     }
 }
 
@@ -278,7 +318,8 @@ fn bridge_work(options: port::bridge::Options, socket: &Path, is_served: Sender<
     Work {
         name: format!("bridge {lan}"),
         ended: format!("the bridge of the LAN {lan} has ended, and the host ends with it"),
-        run: Box::new(move || bridges::serve(&socket, &options, &is_served)),
+        stop: Arc::default(),
+        run: Box::new(move || bridges::serve(&socket, &options, &is_served).map(never)),
     }
 }
 
@@ -345,17 +386,22 @@ mod tests {
     use super::*;
 
     fn end(
-        control_unit: impl FnOnce() -> Result<Infallible, Outcome> + Send + 'static,
+        control_unit: impl FnOnce() -> Result<(), Outcome> + Send + 'static,
     ) -> Result<(), Outcome> {
         let (host, handle) = Host::new(System::open()).unwrap();
-        let others =
-            Work { name: "waits".into(), ended: "another".into(), run: Box::new(waits_for_ever) };
-        let work = Work { name: "unit".into(), ended: ENDED.into(), run: Box::new(control_unit) };
+        let work = |name: &str, ended: &str, run| Work {
+            name: name.to_owned(),
+            ended: ended.to_owned(),
+            stop: Arc::default(),
+            run,
+        };
+        let others = work("waits", "another", Box::new(waits_for_ever));
+        let work = work("unit", ENDED, Box::new(control_unit));
         run_with(host, handle, &HeldSignals::hold().unwrap(), vec![others, work])
     }
 
     /// A work that goes on.
-    fn waits_for_ever() -> Result<Infallible, Outcome> {
+    fn waits_for_ever() -> Result<(), Outcome> {
         loop {
             thread::park();
         }
@@ -372,7 +418,7 @@ mod tests {
     #[test]
     fn host_ends_with_an_error_when_its_control_unit_panics() {
         for formatted in [false, true] {
-            let panic = move || -> Result<Infallible, Outcome> {
+            let panic = move || -> Result<(), Outcome> {
                 if formatted { panic!("slot {}", 7) } else { panic!("slot 7") }
             };
             let Err(Outcome::No(why)) = end(panic) else { panic!("the host goes on") };

@@ -197,6 +197,22 @@ fn lost(error: io::Error) -> Fault {
     }
 }
 
+/// As many descriptors as were to come.
+fn counted<const COUNT: usize>(descriptors: Vec<Foreign>) -> Result<[Foreign; COUNT], Fault> {
+    let count = descriptors.len();
+    descriptors.try_into().map_err(|_| Fault::Refused {
+        what: TAKING,
+        why: format!("{count} descriptors came instead of {COUNT}"),
+    })
+}
+
+/// Descriptors as our own.
+fn trusted<const COUNT: usize>(lent: [Foreign; COUNT]) -> Result<[OwnedFd; COUNT], Fault> {
+    let trusted: Result<Vec<OwnedFd>, _> = lent.into_iter().map(Foreign::trust).collect();
+    let trusted = trusted.doing(TAKING)?;
+    Ok(trusted.try_into().expect("as many as were lent"))
+}
+
 /// A worker's end.
 #[derive(Debug)]
 pub struct Control {
@@ -341,23 +357,33 @@ impl Control {
         }
     }
 
+    /// What another worker has passed, with its address, if something has come.
+    pub(crate) fn take_parcel(&mut self) -> Result<Option<(Address, Heard<String>)>, Fault> {
+        self.take_in()?;
+        let at = self.parcels.iter().position(|(sender, _)| sender.is_some());
+        let parcel = at.and_then(|at| self.parcels.remove(at));
+        Ok(parcel.and_then(|(sender, heard)| Some((sender?, heard))))
+    }
+
     /// Waits for a parcel that holds `COUNT` descriptors, to be used as our own: workers of one lab trust
     /// each other.
     pub(crate) fn descriptors<const COUNT: usize>(&mut self) -> Result<[OwnedFd; COUNT], Fault> {
-        let trusted: Result<Vec<OwnedFd>, _> =
-            self.lent::<COUNT>()?.into_iter().map(Foreign::trust).collect();
-        let trusted = trusted.doing(TAKING)?;
-        Ok(trusted.try_into().expect("as many as were lent"))
+        trusted(self.lent()?)
+    }
+
+    /// The same of the next parcel of another worker. What others pass meanwhile is kept.
+    pub(crate) fn descriptors_from<const COUNT: usize>(
+        &mut self,
+        from: &Address,
+    ) -> Result<[OwnedFd; COUNT], Fault> {
+        let (_, descriptors) = self.parcel_of(|sender| sender == Some(from))?;
+        trusted(counted(descriptors)?)
     }
 
     /// Waits for a parcel that holds `COUNT` descriptors, to be borrowed or adopted.
     pub(crate) fn lent<const COUNT: usize>(&mut self) -> Result<[Foreign; COUNT], Fault> {
         let (_, descriptors) = self.parcel()?;
-        let count = descriptors.len();
-        descriptors.try_into().map_err(|_| Fault::Refused {
-            what: TAKING,
-            why: format!("{count} descriptors came instead of {COUNT}"),
-        })
+        counted(descriptors)
     }
 
     /// Sleeps until `until_ns`, or until the lab is gone.

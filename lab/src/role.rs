@@ -36,6 +36,12 @@ pub const CLIENT_ADAPTER: &str = "client_adapter";
 /// The other adapter. It is a thread of the party that serves the first.
 pub const SERVER_ADAPTER: &str = "server_adapter";
 
+/// The adapter that is between two parties, or a thread in its place.
+pub const ADAPTER: &str = "adapter";
+
+/// The adapter of the target, where source and target have one each. It is a thread of the party that serves the first.
+pub const PEER_ADAPTER: &str = "peer_adapter";
+
 /// The role that has no part in the work that is measured, and goes about its own beside it.
 pub const NEIGHBOUR: &str = "neighbour";
 

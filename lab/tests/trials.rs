@@ -1012,3 +1012,77 @@ fn what_a_link_cannot_have_is_refused_by_name() {
         }
     }
 }
+
+#[test]
+fn stacks_at_adapters_and_the_kernel_get_all_over_each_wire() {
+    let mut counted = 0;
+    for (transport, cuts) in [
+        ("tcp-osa", true),
+        ("tcp-osa-plain", false),
+        ("tcp-xdp-out", true),
+        ("tcp-xdp-in", true),
+        ("tcp-macvtap-out", false),
+        ("tcp-macvtap-in", false),
+        ("tcp-macvtap-kernel-out", false),
+        ("tcp-macvtap-kernel-in", false),
+    ] {
+        for (mtu, adapter_wait) in [("1500", "block"), ("8992", "adaptive")] {
+            let levels = [
+                ("transport", transport),
+                ("bytes", "65536"),
+                ("mtu", mtu),
+                ("wait", "block"),
+                ("adapter_wait", adapter_wait),
+            ];
+            let Some(measured) = run_if_able("message-stream", &levels) else { continue };
+            let Measured { metrics, counters, parties } = measured;
+            assert!(metrics["rate_bytes_per_s"] > 0.0, "{levels:?}");
+            let of = |role: &str| parties.iter().find(|party| party.role == role);
+            assert!(of("adapter").is_some(), "{levels:?}");
+            let is_of_kernel = transport.contains("kernel");
+            assert_eq!(of("host").is_none(), is_of_kernel, "{levels:?}");
+            let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+            let frames = count("adapter_wire_frames_out") + count("adapter_wire_frames_in");
+            assert!(frames > 0, "{levels:?}: {counters:?}");
+            if !transport.starts_with("tcp-osa") {
+                continue;
+            }
+            // What a stack leaves to its adapter is longer than a packet, with the head that a buffer has for each.
+            let [packets, bytes] =
+                ["packets", "bytes"].map(|what| count(&format!("source_device_output_{what}")));
+            let most = mtu.parse::<u64>().unwrap() + 32;
+            assert_eq!(bytes / packets.max(1) > most, cuts, "{levels:?}: {counters:?}");
+            counted += 1;
+        }
+    }
+    assert_eq!(counted, 4);
+}
+
+#[test]
+fn short_frames_come_to_a_guest_and_to_a_bare_socket() {
+    for (receiver, wait) in
+        [("bare", "block"), ("bare", "spin"), ("guest", "block"), ("guest", "spin")]
+    {
+        for rate in ["0", "20000"] {
+            let levels = [("receiver", receiver), ("rate", rate), ("wait", wait)];
+            let trial =
+                Trial { window: Duration::from_millis(100), ..trial("wire-frames", &levels) };
+            let measured = match try_trial(trial) {
+                Err((factors, TrialError::Unable(why))) => {
+                    eprintln!("SKIPPED: wire-frames {factors:?}: {why}");
+                    continue;
+                }
+                measured => {
+                    measured.unwrap_or_else(|(factors, error)| panic!("{factors:?}: {error}"))
+                }
+            };
+            let Measured { metrics, counters, parties } = measured;
+            assert!(metrics["rate_messages_per_s"] > 0.0, "{levels:?}");
+            let has_adapter = parties.iter().any(|party| party.role == "adapter");
+            assert_eq!(has_adapter, receiver == "guest", "{levels:?}");
+            // Where as many come as go there may be none in which it finds nothing.
+            let spins = counters.contains_key("target_spinning_ns");
+            assert!(rate == "0" || spins == (wait == "spin"), "{levels:?}: {counters:?}");
+        }
+    }
+}

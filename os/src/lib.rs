@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![expect(unsafe_code, reason = "this crate holds the unsafe code of all crates")]
 
+pub mod again;
 pub mod alarm;
 pub mod copy;
 pub mod doorbell;

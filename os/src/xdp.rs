@@ -8,6 +8,7 @@
 //!
 //! Everything goes with its descriptors: when the process ends, in whichever way, the interface is as it was before.
 
+mod fill;
 mod program;
 mod rings;
 mod umem;
@@ -16,16 +17,17 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use thiserror::Error;
 
+use crate::again::again_while;
 use crate::fork::ForkSafeFd;
 use crate::interface::Interface;
 use crate::mapping::{Access, Mapping};
 use crate::storage::LentPart;
 
+use fill::{ENTRIES_PER_FRAME, Fill};
 pub use program::{ADDRESSES_MAX, Mode};
 use program::{AttachError, Program};
 use rings::{Consumer, Descriptor, Entry, Offsets, Producer};
@@ -45,10 +47,6 @@ const HEADROOM_BYTES: usize = 256;
 
 /// Packets that the kernel copies and sends for one call.
 const PACKETS_PER_CALL: u32 = 32;
-
-/// How often a queue that another socket has is tried again, a millisecond later each time. The kernel frees the queue of a socket that was
-/// closed some milliseconds later.
-const BUSY_RETRIES: usize = 300;
 
 /// How large the rings are, and how the program is put on the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +171,7 @@ pub struct XdpReceived {
 struct Queue {
     socket: ForkSafeFd,
     received: Consumer<Descriptor>,
-    fill: Producer<u64>,
+    fill: Fill,
     /// The packet of which not all pieces were taken, and how many were.
     packet: Vec<u8>,
     pieces: usize,
@@ -200,8 +198,8 @@ pub struct XdpSocket {
 }
 
 impl XdpSocket {
-    /// Opens the sockets of an interface of the calling thread's network. No packet comes before an address was added. Takes up to 0.3 s for a
-    /// queue that another socket has.
+    /// Opens the sockets of an interface of the calling thread's network. No packet comes before an address was added. Takes up to two seconds
+    /// for a queue that another socket has.
     ///
     /// # Errors
     /// [`OpenXdpError`]; everything is as before then.
@@ -246,10 +244,10 @@ impl XdpSocket {
         }
         let (mut queues, mut senders) = (Vec::new(), None);
         for (number, rings) in (0..).zip(rings) {
-            let Rings { socket, received, mut fill, sending } = rings;
+            let Rings { socket, received, fill, sending } = rings;
+            let mut fill = Fill::new(fill);
             for _ in 0..options.receive_frames {
-                let frame = memory.lend_to_receive().expect("there are frames for each queue");
-                assert!(fill.push(frame), "the ring has an entry for each frame");
+                fill.give(memory.lend_to_receive().expect("there are frames for each queue"));
             }
             fill.publish();
             let set = program.set_socket(number, socket.as_fd());
@@ -458,6 +456,7 @@ impl Queue {
         calls: &mut u64,
         take: &mut impl FnMut(&mut [u8]),
     ) {
+        self.fill.give_kept();
         let mut is_any = false;
         while received.packets < packets_max {
             let Some(Descriptor { address, bytes, options }) = self.received.pop() else { break };
@@ -486,8 +485,7 @@ impl Queue {
             };
             // A frame that the kernel did not have is no frame to give back.
             if let Some(frame) = frame {
-                let pushed = self.fill.push(frame);
-                debug_assert!(pushed, "the ring has an entry for each frame");
+                self.fill.give(frame);
             }
         }
         if is_any {
@@ -545,7 +543,8 @@ impl Rings {
         let make = || -> io::Result<Rings> {
             // The kernel wants a ring of frames that were sent for each queue, used or not.
             let sent = if sends { send_frames } else { 1 };
-            set_option(&socket, libc::XDP_UMEM_FILL_RING, &receive_frames)?;
+            let fill_entries = ENTRIES_PER_FRAME * receive_frames;
+            set_option(&socket, libc::XDP_UMEM_FILL_RING, &fill_entries)?;
             set_option(&socket, libc::XDP_UMEM_COMPLETION_RING, &sent)?;
             set_option(&socket, libc::XDP_RX_RING, &receive_frames)?;
             if sends {
@@ -560,7 +559,7 @@ impl Rings {
                 receive_frames,
             )?;
             let fill =
-                map::<u64>(&socket, libc::XDP_UMEM_PGOFF_FILL_RING, offsets.fr, receive_frames)?;
+                map::<u64>(&socket, libc::XDP_UMEM_PGOFF_FILL_RING, offsets.fr, fill_entries)?;
             let sending = match sends {
                 true => {
                     let sending = map::<Descriptor>(
@@ -753,20 +752,15 @@ fn bind(
     };
     let bytes = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
     let (socket, address) = (socket.as_fd().as_raw_fd(), ptr::from_ref(&address).cast());
-    for _ in 0..BUSY_RETRIES {
-        // SAFETY: the kernel reads the address, which is as long as is said.
-        let bound = unsafe { libc::bind(socket, address, bytes) };
-        if bound == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.raw_os_error() != Some(libc::EBUSY) {
-            return Err(error);
-        }
-        // Nobody tells when the queue is free.
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Err(io::Error::from_raw_os_error(libc::EBUSY))
+    // The kernel frees the queue of a socket that was closed some time later.
+    again_while(
+        || {
+            // SAFETY: the kernel reads the address, which is as long as is said.
+            let bound = unsafe { libc::bind(socket, address, bytes) };
+            if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        },
+        |error| error.raw_os_error() == Some(libc::EBUSY),
+    )
 }
 
 fn wake_to_send(socket: &ForkSafeFd) -> io::Result<()> {

@@ -42,7 +42,11 @@ struct Guests {
 impl Guests {
     fn start((kind, mode): (WireKind, Mode)) -> Option<Guests> {
         let xdp = XdpOptions { mode, receive_frames: 2048, send_frames: 1024 };
-        let wire = match open(kind, HERE, &WireOptions { mac: Some(ADAPTER), xdp }) {
+        let wire = match open(
+            kind,
+            HERE,
+            &WireOptions { mac: Some(ADAPTER), xdp, ..WireOptions::default() },
+        ) {
             Ok(wire) => wire,
             Err(error) => {
                 eprintln!("SKIPPED: a wire of kind {kind}: {error}");

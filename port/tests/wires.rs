@@ -15,7 +15,7 @@ use net::osa::wire::{Carrier, NotSent, Wire};
 use os::foreign::Foreign;
 use os::interface::Interface;
 use os::offload::{switch_offloads_off, switch_tags_off};
-use os::poller::wait_readable;
+use os::poller::{wait_any, wait_readable};
 use os::processor::now_ns;
 use os::storage::{Borrowed, Storage, StorageOptions};
 use os::xdp::{Mode, XdpOptions};
@@ -52,7 +52,7 @@ const BESIDE: [(WireKind, Mode); 3] = [
 
 fn options(mode: Mode) -> WireOptions {
     let xdp = XdpOptions { mode, receive_frames: 256, send_frames: 64 };
-    WireOptions { mac: Some(ADAPTER), xdp }
+    WireOptions { mac: Some(ADAPTER), xdp, ..WireOptions::default() }
 }
 
 /// A cable at whose other end the kernel knows where the adapter and its guest are.
@@ -358,6 +358,59 @@ fn happens(mut is_so: impl FnMut() -> bool) -> bool {
 }
 
 #[test]
+fn interface_that_is_down_is_left_alone_until_it_is_up() {
+    for (kind, mode) in BESIDE {
+        in_network("an interface that is down", || {
+            let cable = cable(Cable::make(1500));
+            let Some(mut wire) = opened(kind, mode) else { return };
+            let there = socket_there(&cable);
+            // Frames that were not flushed, and a change that nobody has asked for.
+            let frame = frame_to(THERE_MAC, THERE_IP, b"early");
+            let frame = FrameInPlace { offload: Offload::NONE, start: &frame, rest: None };
+            let _ = wire.send(now_ns(), &frame);
+            ip(&format!("link set {HERE} mtu 1400"));
+            ip(&format!("link set {HERE} down"));
+            wire.flush(now_ns());
+            assert_eq!(wire.look(), (Carrier::Down, true), "{kind} {mode:?}");
+            assert_eq!(wire.look(), (Carrier::Down, false));
+            let calls = wire.counters().calls;
+            for _ in 0..100 {
+                let none = wire.receive(now_ns(), 32, &mut |_, _| panic!("nothing comes"));
+                assert_eq!(none.unwrap(), 0);
+                let lost = frame_to(THERE_MAC, THERE_IP, b"lost");
+                assert_eq!(send(&mut *wire, &lost), Err(NotSent::Dropped));
+                assert_eq!(wire.due(), None);
+            }
+            assert_eq!(wire.counters().calls, calls, "{kind} {mode:?}");
+            let is_readable =
+                |wire: &dyn Wire| wait_any([wire.descriptor()], Some(Duration::ZERO)).unwrap()[0];
+            // What the kernel has said of the way down.
+            while wire.on_ready() {
+                assert_eq!(wire.look(), (Carrier::Down, false));
+            }
+            assert!(!is_readable(&*wire), "{kind} {mode:?}");
+            ip(&format!("link set {HERE} up"));
+            while wire.look().0 != Carrier::Up {
+                wait_readable(wire.descriptor().unwrap(), Some(LONG)).unwrap();
+                assert!(wire.on_ready(), "{kind} {mode:?}: no news");
+            }
+            assert!(!wire.on_ready());
+            assert!(happens(|| {
+                there.send_to(b"again", (ADAPTER_IP, PORT)).unwrap();
+                let frames = receive_until(&mut *wire, SHORT, |frames| !frames.is_empty());
+                datagrams(&frames, ADAPTER).iter().any(|data| data == b"again")
+            }));
+            let mut buffer = [0; 100];
+            assert!(happens(|| {
+                let _ = send(&mut *wire, &frame_to(THERE_MAC, THERE_IP, b"back"));
+                there.set_read_timeout(Some(SHORT)).unwrap();
+                there.recv_from(&mut buffer).is_ok_and(|(bytes, _)| &buffer[..bytes] == b"back")
+            }));
+        });
+    }
+}
+
+#[test]
 fn long_frames_cross_in_several_pieces() {
     for (kind, mode) in BESIDE {
         in_network("long frames", || {
@@ -543,14 +596,20 @@ fn nothing_stays_of_a_wire_whose_process_is_killed() {
             child.kill().unwrap();
             child.wait().unwrap();
             assert!(happens(|| report() == before), "{kind} {mode:?}: {:?}", report());
-            // A network is removed some time after its last process.
-            assert!(happens(|| match open(WireKind::Macvtap, HERE, &options(mode)) {
-                Err(OpenWireError::Macvtap { .. }) => false,
-                Ok(_) | Err(_) => true,
-            }));
             assert!(is_as_before(&before));
         });
     }
+}
+
+#[test]
+fn address_that_another_macvtap_has_is_an_error_that_says_so() {
+    in_network("an address that is taken", || {
+        let _cable = cable(Cable::make(1500));
+        let Some(_wire) = opened(WireKind::Macvtap, Mode::Native) else { return };
+        let error = open(WireKind::Macvtap, HERE, &options(Mode::Native)).err().unwrap();
+        let advice = ": no other macvtap or macvlan may have the MAC address";
+        assert!(error.to_string().ends_with(advice), "{error}");
+    });
 }
 
 #[test]

@@ -65,6 +65,12 @@ enum Command {
     #[command(hide = true)]
     TortureMachineParty(torture::lan::Arguments),
     #[command(hide = true)]
+    TortureAdapter(torture::adapter::Arguments),
+    #[command(hide = true)]
+    TortureAdapterGuest(torture::adapter::Arguments),
+    #[command(hide = true)]
+    TortureAdapterPeer(torture::adapter::Arguments),
+    #[command(hide = true)]
     TortureDiskServer(torture::birth::Birth),
     #[command(hide = true)]
     TortureDiskWriter(torture::disk::Arguments),
@@ -94,6 +100,9 @@ fn main() -> ExitCode {
         Command::TortureJoined(arguments) => torture::lan::program::run(&arguments, true),
         Command::TortureMachine(arguments) => torture::machine::server::run(&arguments),
         Command::TortureMachineParty(arguments) => torture::machine::party::run(&arguments),
+        Command::TortureAdapter(arguments) => torture::adapter::server::run(&arguments),
+        Command::TortureAdapterGuest(arguments) => torture::adapter::guest::run(&arguments),
+        Command::TortureAdapterPeer(arguments) => torture::adapter::peer::run(&arguments),
         Command::TortureDiskServer(birth) => torture::disk::server::run(&birth),
         Command::TortureDiskWriter(arguments) => torture::disk::writer::run(&arguments),
     }

@@ -29,6 +29,8 @@ pub mod raw;
 #[cfg(any(feature = "ctc", feature = "disk"))]
 mod serving;
 mod socket;
+#[cfg(feature = "tcpip")]
+mod stopper;
 mod switchboard;
 #[cfg(feature = "tcpip")]
 pub mod tcpip;
@@ -45,6 +47,8 @@ pub use members::Served;
 pub use options::PathOptions;
 pub use path::{Path, Receiver, Sender};
 pub use socket::{SYSTEM_SOCKET, default_socket, own_socket};
+#[cfg(feature = "tcpip")]
+pub use stopper::Stopper;
 pub use waiter::{Key, Waiter};
 pub use waiting::Wait;
 

@@ -15,16 +15,16 @@ use siga::connect::Kind;
 use siga::error::Problem;
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{
-    ClientLimits, ClientOptions, Drive, Machine, MachineClient, MachineOptions, MachineStop,
-    Placement, Routing, Stack, StackOptions, TcpListener, TcpStream, UdpSocket,
+    ClientLimits, ClientOptions, Drive, Machine, MachineClient, MachineOptions, Placement, Routing,
+    Stack, StackOptions, TcpListener, TcpStream, UdpSocket,
 };
-use siga::{ConnectError, Guest, PathOptions, Wait};
+use siga::{ConnectError, Guest, PathOptions, Stopper, Wait};
 
 const LONG: Duration = Duration::from_secs(20);
 
 /// A machine that a thread serves until this is dropped.
 struct Serving {
-    stop: MachineStop,
+    stop: Stopper,
     thread: Option<JoinHandle<Machine>>,
     address: SocketAddr,
 }

@@ -1,55 +1,52 @@
 //! Guests at adapters: stacks over a wire in memory, through hosts, servers and devices as programs have them.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use net::lan::frame::Mac;
+use net::lan::link::FrameInPlace;
+use net::lan::offload::Offload;
 use net::wire::Conditions;
 use siga::host::{Embedded, System};
 use siga::osa::{
-    Layer, MemoryWire, OpenOsaError, Osa, OsaOptions, OsaState, Refused, Request, Server,
-    ServerOptions, Wire,
+    Capabilities, Carrier, Layer, MemoryWire, NotSent, OpenOsaError, Osa, OsaOptions, OsaState,
+    Refused, Request, Server, ServerOptions, Wire, WireCounters,
 };
 use siga::tcpip::{Links, Routing, Stack, StackOptions, TcpListener, TcpStream, UdpSocket};
-use siga::{Guest, Wait};
+use siga::{Guest, Stopper, Wait};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Adapters that are served, each by a thread, until this is dropped.
+#[derive(Default)]
 struct Adapters {
-    is_over: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    served: Vec<(Stopper, JoinHandle<()>)>,
 }
 
 impl Adapters {
-    fn new() -> Adapters {
-        Adapters { is_over: Arc::default(), threads: Vec::new() }
-    }
-
     fn serve(&mut self, host: &Embedded, name: &str, wire: Box<dyn Wire>) {
         let guest = Guest::attach_embedded(host, name).unwrap();
-        let is_over = self.is_over.clone();
-        let (ready, is_ready) = std::sync::mpsc::channel();
-        self.threads.push(thread::spawn(move || {
+        let (ready, is_ready) = channel();
+        let thread = thread::spawn(move || {
             let mut options = ServerOptions::default();
             options.wait = Wait::Block;
             let mut server = Server::new(guest, wire, &options).unwrap();
-            ready.send(()).unwrap();
-            while !is_over.load(Ordering::Relaxed) {
-                server.serve_until(os::processor::now_ns() + 10_000_000).unwrap();
-            }
-        }));
-        is_ready.recv().unwrap();
+            ready.send(server.stopper()).unwrap();
+            server.serve().unwrap();
+        });
+        self.served.push((is_ready.recv().unwrap(), thread));
     }
 }
 
 impl Drop for Adapters {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
+        for (stopper, thread) in self.served.drain(..) {
+            stopper.stop();
             let ended = thread.join();
             assert!(ended.is_ok() || thread::panicking());
         }
@@ -60,7 +57,7 @@ impl Drop for Adapters {
 fn adapters(host: &Embedded, conditions: Conditions) -> Adapters {
     let macs = [Mac([2, 0, 0, 0, 0xa, 1]), Mac([2, 0, 0, 0, 0xa, 2])];
     let [one, other] = MemoryWire::pair(conditions, 7, macs).unwrap();
-    let mut adapters = Adapters::new();
+    let mut adapters = Adapters::default();
     adapters.serve(host, "OSA1", Box::new(one));
     adapters.serve(host, "OSA2", Box::new(other));
     adapters
@@ -216,4 +213,286 @@ fn device_of_an_adapter_that_is_not_there_says_so() {
     let error = osa.wait_until_up(Duration::from_millis(50)).unwrap_err().to_string();
     assert!(error.contains("OSA9") && error.contains("not attached"), "{error}");
     assert!(matches!(osa.state(), OsaState::Down { .. }));
+}
+
+/// An adapter that is served when the test says so.
+fn adapter_by_hand(host: &Embedded) -> Server {
+    let guest = Guest::attach_embedded(host, "OSA1").unwrap();
+    let macs = [Mac([2, 0, 0, 0, 0xa, 1]), Mac([2, 0, 0, 0, 0xa, 2])];
+    let [wire, _other] = MemoryWire::pair(Conditions::default(), 7, macs).unwrap();
+    let mut options = ServerOptions::default();
+    options.wait = Wait::Block;
+    Server::new(guest, Box::new(wire), &options).unwrap()
+}
+
+fn device_by_hand(host: &Embedded, name: &str, mac: Mac) -> Osa {
+    let mut options = OsaOptions::default();
+    (options.layer, options.wait) = (Layer::Two, Wait::Block);
+    options.mac = Some(mac);
+    Osa::open(Guest::attach_embedded(host, name).unwrap(), "OSA1", &options).unwrap()
+}
+
+/// Serves until the device is up.
+fn bring_up(server: &mut Server, device: &mut Osa) {
+    let end = os::processor::now_ns() + PATIENCE.as_nanos() as u64;
+    while device.wait_until_up(Duration::ZERO).is_err() {
+        server.poll().unwrap();
+        assert!(os::processor::now_ns() < end, "{device:?}");
+    }
+}
+
+#[test]
+fn device_is_up_though_frames_are_in_front_of_the_last_answer() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut server = adapter_by_hand(&host);
+    let [one, other] = [1, 2].map(|last| Mac([2, 0, 0, 0, 0xb, last]));
+    let mut receiver = device_by_hand(&host, "ONE", one);
+    let mut sender = device_by_hand(&host, "OTHER", other);
+    bring_up(&mut server, &mut receiver);
+    bring_up(&mut server, &mut sender);
+    let frame = [&one.0[..], &other.0, &[0x88, 0xb5], &[7; 46]].concat();
+    for _ in 0..3 {
+        sender.send(os::processor::now_ns(), None, Offload::NONE, &frame).unwrap();
+    }
+    sender.flush();
+    let received = |server: &mut Server| -> u64 {
+        let reports = server.report();
+        let report = reports.iter().find(|report| report.mac == one);
+        report.map_or(0, |report| report.inputs.iter().map(|queue| queue.packets).sum())
+    };
+    let end = os::processor::now_ns() + PATIENCE.as_nanos() as u64;
+    while received(&mut server) < 3 {
+        server.poll().unwrap();
+        assert!(os::processor::now_ns() < end);
+    }
+    receiver.register(Request::AddGroup(Mac([1, 0, 0x5e, 0, 0, 7])));
+    receiver.flush();
+    // The answer is there, behind the frames, and nobody serves any more.
+    for _ in 0..1000 {
+        server.poll().unwrap();
+    }
+    receiver.wait_until_up(PATIENCE).unwrap();
+}
+
+#[test]
+fn device_comes_up_though_its_adapter_goes_while_it_is_waited_for() {
+    let host = Embedded::start(System::open()).unwrap();
+    for polls in [0, 1, 3, 10] {
+        let mut server = adapter_by_hand(&host);
+        let mut device = device_by_hand(&host, "ONE", Mac([2, 0, 0, 0, 0xb, 1]));
+        let waiting = thread::spawn(move || {
+            device.wait_until_up(Duration::MAX).unwrap();
+        });
+        for _ in 0..polls {
+            server.serve_until(os::processor::now_ns() + 1_000_000).unwrap();
+        }
+        drop(server);
+        let mut adapters = Adapters::default();
+        let [wire, _other] =
+            MemoryWire::pair(Conditions::default(), 7, [Mac([2; 6]), Mac([6; 6])]).unwrap();
+        adapters.serve(&host, "OSA1", Box::new(wire));
+        waiting.join().unwrap();
+    }
+}
+
+#[test]
+fn device_that_can_never_be_up_is_not_waited_for() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut server = adapter_by_hand(&host);
+    let mut device = device_by_hand(&host, "ONE", Mac([2, 0, 0, 0, 0xb, 1]));
+    bring_up(&mut server, &mut device);
+    device.register(Request::Halt);
+    device.flush();
+    let serving = thread::spawn(move || {
+        server.serve_until(os::processor::now_ns() + 500_000_000).unwrap();
+        server
+    });
+    let Err(OpenOsaError::NotUp { why, .. }) = device.wait_until_up(Duration::MAX) else {
+        panic!("it is halted");
+    };
+    assert_eq!(why, "this program has halted it");
+    drop(serving.join().unwrap());
+    let mut orphan = device_by_hand(&host, "TWO", Mac([2, 0, 0, 0, 0xb, 2]));
+    let waiting = thread::spawn(move || orphan.wait_until_up(Duration::MAX));
+    drop(host);
+    let ended = waiting.join().unwrap();
+    assert!(matches!(ended, Err(OpenOsaError::NotUp { .. })), "{ended:?}");
+}
+
+#[test]
+fn server_that_sleeps_is_stopped_and_stays_stopped() {
+    let host = Embedded::start(System::open()).unwrap();
+    let mut server = adapter_by_hand(&host);
+    let stopper = server.stopper();
+    let serving = thread::spawn(move || {
+        server.serve().unwrap();
+        server.serve_until(u64::MAX).unwrap();
+        server
+    });
+    stopper.clone().stop();
+    let mut server = serving.join().unwrap();
+    stopper.stop();
+    server.serve().unwrap();
+}
+
+/// A wire that can be taken away.
+struct Removable {
+    wire: MemoryWire,
+    is_gone: Arc<AtomicBool>,
+}
+
+impl Wire for Removable {
+    fn capabilities(&self) -> Capabilities {
+        self.wire.capabilities()
+    }
+
+    fn mac(&self) -> Mac {
+        self.wire.mac()
+    }
+
+    fn add_address(&mut self, mac: Mac) -> io::Result<()> {
+        match self.is_gone.load(Ordering::Relaxed) {
+            true => Err(io::ErrorKind::NotFound.into()),
+            false => self.wire.add_address(mac),
+        }
+    }
+
+    fn remove_address(&mut self, mac: Mac) {
+        self.wire.remove_address(mac);
+    }
+
+    fn receive(
+        &mut self,
+        now: u64,
+        frames_max: usize,
+        take: &mut dyn FnMut(Offload, &[u8]),
+    ) -> io::Result<usize> {
+        match self.is_gone.load(Ordering::Relaxed) {
+            true => Err(io::ErrorKind::NotFound.into()),
+            false => self.wire.receive(now, frames_max, take),
+        }
+    }
+
+    fn send(&mut self, now: u64, frame: &FrameInPlace<'_>) -> Result<(), NotSent> {
+        self.wire.send(now, frame)
+    }
+
+    fn flush(&mut self, now: u64) {
+        self.wire.flush(now);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.wire.descriptor()
+    }
+
+    fn due(&self) -> Option<u64> {
+        self.wire.due()
+    }
+
+    fn look(&mut self) -> (Carrier, bool) {
+        match self.is_gone.load(Ordering::Relaxed) {
+            true => (Carrier::Gone, false),
+            false => self.wire.look(),
+        }
+    }
+
+    fn counters(&self) -> WireCounters {
+        self.wire.counters()
+    }
+}
+
+#[test]
+fn wire_that_is_gone_is_opened_again_and_devices_go_on_meanwhile() {
+    let host = Embedded::start(System::open()).unwrap();
+    let macs = [Mac([2, 0, 0, 0, 0xa, 1]), Mac([2, 0, 0, 0, 0xa, 2])];
+    let removable = || {
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let [one, other] = MemoryWire::pair(Conditions::default(), 7, macs).unwrap();
+        (Removable { wire: one, is_gone: is_gone.clone() }, other, is_gone)
+    };
+    let mut options = ServerOptions::default();
+    options.wait = Wait::Block;
+    let (wire, _other, is_gone) = removable();
+    let guest = Guest::attach_embedded(&host, "OSA1").unwrap();
+    let mut server = Server::new(guest, Box::new(wire), &options).unwrap();
+    // The opener waits in the middle of its work, as long as the test wants.
+    let (asked, is_asked) = channel();
+    let (give, given) = channel::<io::Result<Box<dyn Wire>>>();
+    server
+        .open_again_with(move || {
+            asked.send(()).unwrap();
+            given.recv().unwrap()
+        })
+        .unwrap();
+    let stopper = server.stopper();
+    let serving = thread::spawn(move || server.serve().unwrap());
+    let one = stack(&host, "ONE", "OSA1", "10.1.0.1", Layer::Three);
+    let third = stack(&host, "THIRD", "OSA1", "10.1.0.3", Layer::Three);
+    assert!(is_asked.try_recv().is_err(), "it is there");
+    is_gone.store(true, Ordering::Relaxed);
+    is_asked.recv_timeout(PATIENCE).unwrap();
+    transfer(&one, &third, "10.1.0.3", 300_000);
+    // It is asked for again after a failure.
+    give.send(Err(io::ErrorKind::NotFound.into())).unwrap();
+    is_asked.recv_timeout(PATIENCE).unwrap();
+    transfer(&third, &one, "10.1.0.1", 300_000);
+    let (wire, other, _) = removable();
+    let mut adapters = Adapters::default();
+    adapters.serve(&host, "OSA2", Box::new(other));
+    let far = stack(&host, "FAR", "OSA2", "10.1.0.2", Layer::Three);
+    give.send(Ok(Box::new(wire))).unwrap();
+    transfer(&one, &far, "10.1.0.2", 300_000);
+    transfer(&far, &third, "10.1.0.3", 300_000);
+    assert!(is_asked.try_recv().is_err(), "there is a wire");
+    stopper.stop();
+    serving.join().unwrap();
+}
+
+/// A stack with input queues by workload.
+fn sorting_stack(host: &Embedded, name: &str, adapter: &str, address: &str) -> Stack {
+    let guest = Guest::attach_embedded(host, name).unwrap();
+    let mut options = OsaOptions::default();
+    (options.workload_queues, options.wait) = (true, Wait::Block);
+    let mut osa = Osa::open(guest, adapter, &options).unwrap();
+    osa.add_address(address.parse().unwrap(), 24);
+    osa.wait_until_up(PATIENCE).unwrap();
+    let links = Links { devices: vec![osa], ..Links::default() };
+    Stack::at(links, &Routing::default(), &StackOptions::default()).unwrap()
+}
+
+#[test]
+fn stream_moves_to_the_queue_of_bulk_data_and_nothing_else_does() {
+    let host = Embedded::start(System::open()).unwrap();
+    let rate = std::num::NonZeroU64::new(1_000_000_000);
+    let _adapters = adapters(&host, Conditions { mtu: 1500, rate, ..Conditions::default() });
+    let one = sorting_stack(&host, "ONE", "OSA1", "10.1.0.1");
+    let other = stack(&host, "OTHER", "OSA2", "10.1.0.2", Layer::Three);
+    // Beside it a session.
+    let listener = TcpListener::bind(&one, ("10.1.0.1", 23)).unwrap();
+    let mut session = TcpStream::connect(&other, ("10.1.0.1", 23)).unwrap();
+    let (mut screen, _) = listener.accept().unwrap();
+    let sessions = thread::spawn(move || {
+        let mut byte = [0];
+        while screen.read(&mut byte).unwrap() == 1 {
+            screen.write_all(&byte).unwrap();
+        }
+    });
+    let inputs = |stack: &Stack| stack.devices().unwrap().remove(0).inputs;
+    for round in 1..=3 {
+        transfer(&other, &one, "10.1.0.1", 20_000_000);
+        for key in 0..50 {
+            session.write_all(&[key]).unwrap();
+            let mut echo = [0];
+            session.read_exact(&mut echo).unwrap();
+            assert_eq!(echo, [key]);
+        }
+        let queues = inputs(&one);
+        // It takes some 40 ms to be noticed, of 170.
+        assert!(queues[1].packets > 3000 * round, "{queues:?}");
+        assert!(queues[0].packets > 100, "{queues:?}");
+        assert_eq!(queues[2..].iter().map(|queue| queue.packets).sum::<u64>(), 0);
+    }
+    assert_eq!(one.counter(siga::tcpip::Counter::OutOfOrder), 0);
+    drop(session);
+    sessions.join().unwrap();
 }

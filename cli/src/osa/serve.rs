@@ -1,9 +1,9 @@
 //! `siga osa serve`: an adapter in a process of its own.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -11,15 +11,14 @@ use clap::Args;
 use host::system::adapter::{GAP_US_MAX, HOLD_OFF_US_MAX, MTU_MAX, MTU_MIN};
 use os::event::Event;
 use os::poller::wait_any;
-use os::processor::now_ns;
 use os::signals::HeldSignals;
 use os::xdp::Mode;
 use port::wires::{self, OpenWireError, WireKind, WireOptions, XdpWire};
 use serde::Serialize;
 use siga::error::Problem;
 use siga::lan::Mac;
-use siga::osa::{Conditions, MemoryWire, Moderation, Server, ServerOptions, Wire};
-use siga::{AttachError, Guest, Name};
+use siga::osa::{Conditions, MemoryWire, Moderation, OpenWire, Server, ServerOptions, Wire};
+use siga::{AttachError, Guest, Name, Stopper};
 
 use crate::member::{WaitKind, pin, station};
 use crate::osa::up::Up;
@@ -56,7 +55,7 @@ pub struct Serve {
         required_if_eq_any = [("wire", "macvtap"), ("wire", "xdp"), ("wire", "tap")]
     )]
     interface: Option<String>,
-    /// The MAC address of the port, for guests that have none of their own [default: one that follows from the interface]
+    /// The MAC address of the port, for guests that have none of their own [default: one that follows from the interface and the adapter's name]
     #[arg(long, value_parser = station)]
     mac: Option<Mac>,
     /// Bytes of the longest packet of a wire in memory [default: 1500]
@@ -111,9 +110,6 @@ fn hold_off(text: &str) -> Result<Duration, String> {
 fn gap(text: &str) -> Result<Duration, String> {
     time(text, GAP_US_MAX)
 }
-
-/// How often an adapter is asked for its wire, and a wire that is gone is opened again; and so the time that an end takes.
-const LOOK_NS: u64 = 500_000_000;
 
 /// What an adapter has done, as `--json` prints it at the end. Frames are those of the wire.
 #[derive(Debug, Serialize)]
@@ -172,8 +168,6 @@ impl Plan {
 /// An adapter that is to be served.
 struct Adapter {
     server: Server,
-    /// None of a wire in memory.
-    plan: Option<Plan>,
     name: Name,
     processor: Option<usize>,
 }
@@ -189,8 +183,8 @@ pub fn serve(arguments: &Serve) -> Result<(), Outcome> {
     let held = HeldSignals::hold().map_err(Outcome::no)?;
     check(arguments)?;
     let begun = begin(arguments)?;
-    let (is_over, done) =
-        (Arc::new(AtomicBool::new(false)), Arc::new(Event::new().map_err(Outcome::no)?));
+    let done = Arc::new(Event::new().map_err(Outcome::no)?);
+    let stoppers: Vec<_> = begun.iter().map(|begun| begun.adapter.server.stopper()).collect();
     let (mut threads, mut hosts) = (Vec::new(), Vec::new());
     for Begun { adapter, host, up } in begun {
         if arguments.output.json {
@@ -200,16 +194,16 @@ pub fn serve(arguments: &Serve) -> Result<(), Outcome> {
             say(&up);
         }
         hosts.push(host);
-        let (is_over, ended) = (is_over.clone(), Ended(done.clone()));
+        let ended = Ended(done.clone());
         let name = format!("siga {}", adapter.name);
         let run = move || {
             let _ended = ended;
-            adapter.run(&is_over)
+            adapter.run()
         };
         threads.push(thread::Builder::new().name(name).spawn(run).map_err(Outcome::no)?);
     }
     let waited = wait_for_the_end(&held, &done, &mut hosts);
-    is_over.store(true, Ordering::Relaxed);
+    stoppers.iter().for_each(Stopper::stop);
     let counted = threads.into_iter().map(joined).collect::<Result<Vec<_>, _>>();
     waited?;
     for counted in counted? {
@@ -283,7 +277,8 @@ fn begin(arguments: &Serve) -> Result<Vec<Begun>, Outcome> {
     match (kind, interface) {
         (Some(kind), Some(interface)) => {
             let guest = guests.remove(0);
-            let options = WireOptions { mac: *mac, ..WireOptions::default() };
+            let adapter = Some(guest.name());
+            let options = WireOptions { mac: *mac, adapter, ..WireOptions::default() };
             let plan = Plan { name: guest.name(), kind, interface: interface.clone(), options };
             let (wire, up) = plan.open().map_err(|error| not_opened(&plan, &error))?;
             Ok(vec![serve_at(arguments, 0, guest, (wire, up), Some(plan))?])
@@ -350,10 +345,14 @@ fn serve_at(
         let gap_ns = gap.as_nanos() as u64;
         options.moderation = Moderation { gap_ns, gap_jumbo_ns: gap_ns, ..options.moderation };
     }
-    let server = Server::new(guest, wire, &options).map_err(Outcome::no)?;
+    let mut server = Server::new(guest, wire, &options).map_err(Outcome::no)?;
+    if let Some(plan) = plan {
+        let reopener = Reopener { plan, told: Told::default() };
+        server.open_again_with(reopener).map_err(Outcome::no)?;
+    }
     let processor = arguments.cpu.get(number).copied();
     let host = HostWatch::of(name.as_str(), attachment);
-    Ok(Begun { adapter: Adapter { server, plan, name, processor }, host, up })
+    Ok(Begun { adapter: Adapter { server, name, processor }, host, up })
 }
 
 /// Waits until a signal asks to end, or a thread has ended.
@@ -384,20 +383,14 @@ fn wait_for_the_end(
 }
 
 impl Adapter {
-    /// Serves until it is over.
-    fn run(mut self, is_over: &AtomicBool) -> Result<Counted, Outcome> {
+    /// Serves until it is stopped.
+    fn run(mut self) -> Result<Counted, Outcome> {
         if let Some(processor) = self.processor {
             // It was looked at before.
             let _ = os::processor::pin(processor);
         }
-        let mut told = Told::default();
-        while !is_over.load(Ordering::Relaxed) {
-            let served = self.server.serve_until(now_ns().saturating_add(LOOK_NS));
-            served.map_err(|error| Outcome::No(format!("{}: {error}", self.name)))?;
-            if self.server.is_wire_gone() {
-                self.open_again(&mut told);
-            }
-        }
+        let served = self.server.serve();
+        served.map_err(|error| Outcome::No(format!("{}: {error}", self.name)))?;
         let counters = self.server.wire_counters();
         Ok(Counted {
             name: self.name.to_string(),
@@ -410,27 +403,27 @@ impl Adapter {
             dropped_unsent: counters.dropped_unsent,
         })
     }
+}
 
-    /// The interface is gone: opens the wire again if there is one of its name.
-    fn open_again(&mut self, told: &mut Told) {
-        let Some(plan) = &self.plan else { return };
-        let Plan { name, interface, .. } = plan;
+/// Opens the wire of an adapter again when its interface is gone and there is one of its name.
+#[derive(Debug)]
+struct Reopener {
+    plan: Plan,
+    told: Told,
+}
+
+impl OpenWire for Reopener {
+    fn open(&mut self) -> io::Result<Box<dyn Wire>> {
+        let Reopener { plan, told } = self;
+        let Plan { name, interface, .. } = &*plan;
         if !std::mem::replace(&mut told.is_gone, true) {
             say(format_args!(
                 "siga: {name}: the interface {interface} is gone: its guests have no carrier until the interface is there again"
             ));
         }
-        match plan.open() {
-            Ok((wire, up)) => {
-                *told = Told::default();
-                if let Err(error) = self.server.set_wire(wire) {
-                    say(format_args!(
-                        "siga: {name}: the wire does not take all addresses: {error}"
-                    ));
-                }
-                say(format_args!("siga: {up} again"));
-            }
-            Err(OpenWireError::NoInterface(_)) => told.why = None,
+        let opened = plan.open();
+        match &opened {
+            Ok(_) | Err(OpenWireError::NoInterface(_)) => told.why = None,
             Err(error) => {
                 let why = error.to_string();
                 if told.why.as_ref() != Some(&why) {
@@ -439,14 +432,29 @@ impl Adapter {
                 }
             }
         }
+        let (wire, up) = opened.map_err(io::Error::other)?;
+        told.up = Some(up);
+        Ok(wire)
+    }
+
+    fn on_use(&mut self, taken: io::Result<()>) {
+        let told = std::mem::take(&mut self.told);
+        if let Err(error) = taken {
+            let name = self.plan.name;
+            say(format_args!("siga: {name}: the wire does not take all addresses: {error}"));
+        }
+        if let Some(up) = told.up {
+            say(format_args!("siga: {up} again"));
+        }
     }
 }
 
-/// What was said of a wire that is gone, so that it is said once.
+/// What was said of a wire that is gone, so that it is said once, and what is to be said of the one that was opened.
 #[derive(Debug, Default)]
 struct Told {
     is_gone: bool,
     why: Option<String>,
+    up: Option<Up>,
 }
 
 #[cfg(test)]

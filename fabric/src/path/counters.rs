@@ -51,6 +51,8 @@ listed! {
         /// What the peer did that no peer may do, as the number of a [`Violation`](crate::queue::Violation);
         /// zero if nothing.
         Violation => "violation",
+        /// Of the storage lent, pages that are in use, in bytes: when the writer has last taken back what the reader gave back.
+        UsedBytes => "used_bytes",
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Piece {
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     free: Vec<Page>,
+    /// Pages of all segments.
+    count: usize,
     /// Pieces in use on each page, by segment; empty for a number that is no segment of pages.
     pieces: Vec<Vec<u16>>,
     /// Whether a segment has given out a piece in this trim period, by segment.
@@ -56,6 +58,7 @@ impl Pages {
         assert!(self.pieces[index].is_empty(), "a segment is added once");
         self.pieces[index] = vec![0; usize::from(count)];
         self.touched[index] = true;
+        self.count += usize::from(count);
         self.free.extend((0..count).rev().map(|number| Page { segment, number }));
     }
 
@@ -117,11 +120,20 @@ impl Pages {
             is_free && (unused == Unused::Now || !self.touched[*at])
         };
         let index = (0..self.pieces.len()).find(is_unused)?;
-        self.pieces[index] = Vec::new();
+        self.count -= std::mem::take(&mut self.pieces[index]).len();
         let segment = index as u16;
         self.free.retain(|page| page.segment != segment);
         self.current = self.current.filter(|current| current.page.segment != segment);
         Some(segment)
+    }
+
+    /// Bytes of the pages that hold something.
+    pub(super) fn used_bytes(&self) -> usize {
+        // The one that is filled next may be empty.
+        let is_empty = self.current.is_some_and(|Current { page, .. }| {
+            self.pieces[usize::from(page.segment)][usize::from(page.number)] == 0
+        });
+        (self.count - self.free.len() - usize::from(is_empty)) * PAGE_BYTES
     }
 
     /// Starts a new trim period: segments that are not used in it are idle.
@@ -133,6 +145,22 @@ impl Pages {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_that_hold_something_are_in_use() {
+        let mut pages = Pages::default();
+        assert_eq!(pages.used_bytes(), 0);
+        pages.add(0, 4);
+        let pieces: Vec<_> = (0..3).map(|_| pages.reserve(PAGE_BYTES).unwrap()).collect();
+        assert_eq!(pages.used_bytes(), 3 * PAGE_BYTES);
+        pages.release(pieces[2].page);
+        pages.release(pieces[0].page);
+        assert_eq!(pages.used_bytes(), PAGE_BYTES);
+        pages.release(pieces[1].page);
+        assert_eq!(pages.used_bytes(), 0);
+        assert_eq!(pages.take_unused(Unused::Now), Some(0));
+        assert_eq!(pages.used_bytes(), 0);
+    }
 
     #[test]
     fn quiet_use_stays_at_the_same_place() {

@@ -74,6 +74,8 @@ pub struct DataQueueReport {
     pub exhausted: u64,
     /// Bytes of storage that the writer has lent for it: the fixed page storage, in pages of 4096 bytes.
     pub storage_bytes: u64,
+    /// Of these, bytes of pages that hold something, when the writer looked last.
+    pub storage_used_bytes: u64,
     /// Buffers that the reader has: primed.
     pub primed: u64,
     /// Buffers that the writer has, and that were used: empty.
@@ -108,6 +110,7 @@ fn queue(writer: Side<'_>, reader: Side<'_>, number: usize) -> DataQueueReport {
         sleeps: load(&reads.counters, Counter::Sleeps),
         unproductive: load(&reads.counters, Counter::WakesUnproductive),
         storage_bytes: load(&sends, Counter::LentBytes),
+        storage_used_bytes: load(&sends, Counter::UsedBytes),
         ..DataQueueReport::default()
     };
     for index in 0..QUEUE_BUFFERS {

@@ -233,7 +233,7 @@ down = "transport"
             (
                 "\"target\"]",
                 "\"stack\"]",
-                "c.toml:11: there is no role \"stack\": must be one of host, source, target",
+                "c.toml:11: there is no role \"stack\": must be one of host, adapter, source, target, peer_adapter",
             ),
             (
                 "\"mib\"",
@@ -269,7 +269,7 @@ down = "transport"
             (
                 "source = 0",
                 "stack = 0",
-                "c.toml:23: there is no role \"stack\": must be one of host, source, target",
+                "c.toml:23: there is no role \"stack\": must be one of host, adapter, source, target, peer_adapter",
             ),
             (
                 "\"own\"",

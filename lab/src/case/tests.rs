@@ -239,7 +239,7 @@ fn faults_of_systems_are_refused_with_their_line() {
         ),
         (
             CASE.replace("only = { wait", "only = { system = \"open\", wait"),
-            "c.toml:27: there is no factor \"system\": must be one of transport, ring, bytes, mtu, load_percent, arrivals, slip_ns, wait, binary",
+            "c.toml:27: there is no factor \"system\": must be one of transport, ring, bytes, mtu, load_percent, arrivals, slip_ns, wait, adapter_wait, hold_off_us, gap_us, binary",
         ),
         (
             in_systems(r#"["open", "two.toml"]"#)
@@ -379,7 +379,7 @@ fn faults_are_named_with_their_line_and_the_cure() {
         (
             "bytes = [64, 1000]",
             "binary = [\"this\"]",
-            "c.toml:11: there is no factor \"binary\": must be one of transport, ring, bytes, mtu, load_percent, arrivals, slip_ns, wait",
+            "c.toml:11: there is no factor \"binary\": must be one of transport, ring, bytes, mtu, load_percent, arrivals, slip_ns, wait, adapter_wait, hold_off_us, gap_us",
         ),
         (
             "bytes = 64 }]",
@@ -399,7 +399,7 @@ fn faults_are_named_with_their_line_and_the_cure() {
         (
             "across = \"bytes\"",
             "across = \"size\"",
-            "c.toml:26: there is no factor \"size\": must be one of transport, ring, bytes, mtu, load_percent, arrivals, slip_ns, wait, binary",
+            "c.toml:26: there is no factor \"size\": must be one of transport, ring, bytes, mtu, load_percent, arrivals, slip_ns, wait, adapter_wait, hold_off_us, gap_us, binary",
         ),
         (
             "down = [\"transport\", \"wait\"]\n",

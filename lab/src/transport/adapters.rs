@@ -1,8 +1,9 @@
-//! Two OSA adapters at the ends of a wire in memory, and the devices that TCPIP machines have at them.
+//! OSA adapters, and the devices that stacks have at them: two at the ends of a wire in memory, or one at another wire.
 //!
 //! A wire in memory has both ends in one process. So one party serves the adapters, each with a thread of its own.
 
 use std::cell::RefCell;
+use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -16,27 +17,33 @@ use net::wire::Conditions;
 use os::processor::{keep_on, now_ns};
 use siga::osa::{
     DropReason, Drops, MemoryWire, Moderation, Osa, OsaOptions, Server, ServerError, ServerOptions,
+    Wire,
 };
 use siga::tcpip::StackDevice;
 use siga::{Guest, Wait};
 
 use crate::control::Order;
+use crate::factor::word;
 use crate::fault::{Doing, Fault};
 use crate::measure::work_for;
 use crate::workload::Service;
 
-/// The guests that serve the adapters, that of the clients first, and the MAC addresses of their ports.
+/// The guests that serve the adapters, that of the clients or the source first, and the MAC addresses of their ports.
 const ADAPTERS: [&str; 2] = ["OSA1", "OSA2"];
-const MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0xa, 1]), Mac([2, 0, 0, 0, 0xa, 2])];
+pub(crate) const MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0xa, 1]), Mac([2, 0, 0, 0, 0xa, 2])];
 
 /// The guests that the devices of the machines have, and the addresses.
 const DEVICES: [&str; 2] = ["TCPIP-Q", "TCPIP2-Q"];
-const ADDRESSES: [&str; 2] = ["10.8.0.1", "10.8.0.2"];
-const PREFIX_BITS: u8 = 24;
+pub(crate) const ADDRESSES: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(10, 8, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 8, 0, 2))];
+pub(crate) const PREFIX_BITS: u8 = 24;
 
 /// Packets of an adapter's port are as long as this, at least and at most.
-pub(crate) const MTU_MIN: u64 = 576;
-pub(crate) const MTU_MAX: u64 = 9000;
+const MTU_MIN: u64 = 576;
+const MTU_MAX: u64 = 9000;
+
+/// The MTU of a trial whose order has none.
+const MTU: u64 = 8 << 10;
 
 /// How long a machine waits for its device.
 const UP_MAX: Duration = Duration::from_secs(10);
@@ -85,17 +92,51 @@ pub(crate) const OFFLOADS: [&str; 2] = ["on", "off"];
 pub(crate) const PAGES: [&str; 3] = ["device_pages", "device_input_pages", "device_output_pages"];
 const PAGE_BYTES: f64 = 4096.0;
 
-/// Gives machine `number` a device at its adapter.
-pub(crate) fn device(number: usize, wait: Wait, order: &Order) -> Result<Osa, Fault> {
+/// Gives stack `number` a device at its adapter, to which it leaves segments and checksums if there are offloads.
+pub(crate) fn device(
+    number: usize,
+    has_offloads: bool,
+    wait: Wait,
+    order: &Order,
+) -> Result<Osa, Fault> {
     let socket = order.socket.as_ref().expect("trials with adapters have a host");
     let guest = Guest::attach(socket, DEVICES[number]).doing("attach to the host")?;
     let mut options = OsaOptions::default();
-    options.wait = wait;
-    options.offloads = order.factors.get("offloads").is_none_or(|_| order.word("offloads") == "on");
+    (options.wait, options.offloads) = (wait, has_offloads);
     let mut osa = Osa::open(guest, ADAPTERS[number], &options).doing("ask for a device")?;
-    osa.add_address(ADDRESSES[number].parse().expect("an address"), PREFIX_BITS);
+    osa.add_address(ADDRESSES[number], PREFIX_BITS);
     osa.wait_until_up(UP_MAX).doing("wait for a device")?;
     Ok(osa)
+}
+
+/// Whether stacks of the order leave segments and checksums to their adapters.
+pub(crate) fn has_offloads(order: &Order) -> bool {
+    word(&order.factors, "offloads") != "off"
+}
+
+/// Checks that an adapter can have this MTU.
+///
+/// # Errors
+/// Which it can have.
+pub(crate) fn check_mtu(mtu: u64) -> Result<(), String> {
+    match (MTU_MIN..=MTU_MAX).contains(&mtu) {
+        true => Ok(()),
+        false => Err(format!("mtu = {mtu}: that of an adapter is {MTU_MIN} to {MTU_MAX}")),
+    }
+}
+
+/// The MTU of the order's adapters.
+pub(crate) fn mtu(order: &Order) -> u64 {
+    order.number_if_any("mtu").unwrap_or(MTU)
+}
+
+/// How the order says by this factor to wait; adaptively if it has no such factor.
+pub(crate) fn wait_by(factor: &str, order: &Order) -> Wait {
+    match word(&order.factors, factor) {
+        "spin" => Wait::Spin,
+        "block" => Wait::Block,
+        _ => Wait::Adaptive,
+    }
 }
 
 /// What these devices have counted.
@@ -144,7 +185,14 @@ fn moderation(order: &Order) -> Moderation {
     }
 }
 
-/// Two adapters. This thread serves that of the clients, and another that of the servers, until this is dropped.
+/// How adapters are served that wait so.
+fn options(wait: Wait, order: &Order) -> ServerOptions {
+    let mut options = ServerOptions::default();
+    (options.wait, options.moderation) = (wait, moderation(order));
+    options
+}
+
+/// Two adapters, or one. This thread serves that of the clients or the source, and another the second, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ServedAdapters {
     server: RefCell<Server>,
@@ -175,12 +223,11 @@ impl ServedAdapters {
         let attach = |name| Guest::attach(socket, name).doing("attach to the host");
         let conditions = Conditions {
             rate: NonZeroU64::new(order.number_if_any("mbit").unwrap_or(0) * 1_000_000),
-            mtu: order.number("mtu") as usize,
+            mtu: mtu(order) as usize,
             ..Conditions::default()
         };
         let [one, other] = MemoryWire::pair(conditions, SEED, MACS).doing("make a wire")?;
-        let mut options = ServerOptions::default();
-        (options.wait, options.moderation) = (wait, moderation(order));
+        let options = options(wait, order);
         let [guest, second] = ADAPTERS.map(attach);
         let (guest, second) = (guest?, second?);
         let server = Server::new(guest, Box::new(one), &options).doing("serve an adapter")?;
@@ -203,7 +250,15 @@ impl ServedAdapters {
         }
     }
 
-    /// Ends the second adapter.
+    /// Serves one adapter at this wire.
+    pub(crate) fn at_wire(wire: Box<dyn Wire>, wait: Wait, order: &Order) -> Result<Self, Fault> {
+        let socket = order.socket.as_ref().expect("trials with adapters have a host");
+        let guest = Guest::attach(socket, ADAPTERS[0]).doing("attach to the host")?;
+        let server = Server::new(guest, wire, &options(wait, order)).doing("serve an adapter")?;
+        Ok(ServedAdapters { server: RefCell::new(server), shared: Arc::default(), serving: None })
+    }
+
+    /// Ends the second adapter, if there is one.
     ///
     /// # Errors
     /// Why it was served no longer.
@@ -257,6 +312,8 @@ impl Service for ServedAdapters {
         let names = ADAPTER_COUNTERS.map(str::to_owned);
         let of_peer = ADAPTER_COUNTERS.map(|name| format!("{PEER}{name}"));
         let theirs = *self.shared.counted();
-        names.into_iter().zip(own).chain(of_peer.into_iter().zip(theirs)).collect()
+        let theirs = of_peer.into_iter().zip(theirs).filter(|_| self.serving.is_some());
+        let spinning = ("spinning_ns".to_owned(), self.server.borrow().spinning_ns());
+        names.into_iter().zip(own).chain(theirs).chain([spinning]).collect()
     }
 }

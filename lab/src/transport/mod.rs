@@ -7,14 +7,17 @@ pub(crate) mod adapters;
 mod appc;
 mod batch;
 mod bytes;
+pub(crate) mod cable;
 mod dial;
 mod iucv;
 pub(crate) mod lan;
 mod line;
 mod network;
+pub(crate) mod osa;
 mod packets;
 mod path;
 mod peer;
+mod relay;
 mod ring;
 pub(crate) mod stacks;
 mod tcpip;
@@ -26,9 +29,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use host::report::Counts;
 
 use crate::control::{Control, Order};
-use crate::factor::{Factors, Level};
+use crate::factor::{Factors, Level, number};
 use crate::fault::Fault;
 use crate::quantity::Report;
+use crate::role::ADAPTER;
 use crate::workload::{exchange, stream};
 
 pub(crate) use dial::{Dials, DialsMany, KernelDials, Receive, StackDials};
@@ -51,6 +55,10 @@ pub struct Transport {
     is_reference: bool,
     /// Whether a trial needs a host, or a party in its place, as Aeron's media driver.
     needs_host: bool,
+    /// OSA adapters between the two parties, or threads in their place. They are one party, with a thread for each.
+    adapters: usize,
+    /// Serves them until the others are done.
+    serve: fn(&Order, &mut Control) -> Result<Report, Fault>,
     /// The factors of [`OPTIONAL_FACTORS`] that apply.
     factors: &'static [&'static str],
     /// How a side can wait. A side that cannot wait as asked waits in the first of these ways.
@@ -60,7 +68,8 @@ pub struct Transport {
 }
 
 /// Factors that apply to some transports alone.
-const OPTIONAL_FACTORS: [&str; 3] = ["ring", "mtu", "slip_ns"];
+const OPTIONAL_FACTORS: [&str; 6] =
+    ["ring", "mtu", "slip_ns", "adapter_wait", "hold_off_us", "gap_us"];
 
 /// How long the messages of a transport can be.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +107,14 @@ pub const TRANSPORTS: &[Transport] = &[
     wire::TCP_WIRE_OUT,
     wire::TCP_WIRE_IN,
     wire::TCP_WIRE_STACK,
+    osa::TCP_OSA,
+    osa::TCP_OSA_PLAIN,
+    osa::TCP_XDP_OUT,
+    osa::TCP_XDP_IN,
+    osa::TCP_MACVTAP_OUT,
+    osa::TCP_MACVTAP_IN,
+    osa::TCP_MACVTAP_KERNEL_OUT,
+    osa::TCP_MACVTAP_KERNEL_IN,
     ring::COPY_LIMIT,
     line::CACHE_LINE_1,
     line::CACHE_LINE_2,
@@ -121,6 +138,8 @@ const KERNEL: Transport = Transport {
     carry: |opening| unreachable!("{:?} over no transport", opening.what),
     is_reference: false,
     needs_host: false,
+    adapters: 0,
+    serve: |order, _| unreachable!("{} at no adapter", order.role),
     factors: &[],
     waits: &["block", "spin"],
     bytes: MessageBytes::Any,
@@ -203,11 +222,15 @@ pub(crate) fn fit(factors: &mut Factors) {
     }
 }
 
-/// Checks that messages are not too long for the transport, and that its LAN can have the MTU.
+/// Checks that messages are not too long for the transport, and that its LAN or its adapters can have the MTU.
 ///
 /// # Errors
-/// The most bytes that a message can have, or the least MTU.
+/// The most bytes that a message can have, or which MTU there can be.
 pub(crate) fn check(factors: &Factors) -> Result<(), String> {
+    let mtu = number(factors, "mtu").filter(|_| adapters(factors) > 0);
+    if let Some(mtu) = mtu {
+        return adapters::check_mtu(mtu);
+    }
     if let (Some(Transport { name, needs_host: true, .. }), Some(Level::Number(level))) =
         (of(factors), factors.get("mtu"))
         && !is_for(Can::Wire, factors)
@@ -227,6 +250,16 @@ pub(crate) fn check(factors: &Factors) -> Result<(), String> {
 /// How many hosts a trial needs.
 pub(crate) fn hosts(factors: &Factors) -> usize {
     usize::from(of(factors).is_some_and(|transport| transport.needs_host))
+}
+
+/// How many parties serve adapters in a trial: one, or none.
+pub(crate) fn adapters(factors: &Factors) -> usize {
+    usize::from(of(factors).is_some_and(|transport| transport.adapters > 0))
+}
+
+/// Whether source and target have an adapter each.
+pub(crate) fn has_peer_adapter(factors: &Factors) -> bool {
+    of(factors).is_some_and(|transport| transport.adapters > 1)
 }
 
 /// Whether the transport under these levels can do this.
@@ -254,6 +287,9 @@ pub(crate) fn carry(
 ) -> Result<Report, Fault> {
     let transport = of(&order.factors).filter(|transport| transport.can(what));
     let transport = transport.expect("levels are those that the table has for the workload");
+    if order.role == ADAPTER {
+        return (transport.serve)(order, control);
+    }
     (transport.carry)(Opening { what, order, control, bytes })
 }
 
@@ -413,6 +449,9 @@ mod tests {
             check(&factors(&[("transport", transport), ("mtu", Level::Number(level))]))
         };
         assert_eq!((mtu("tcp-lan", 9000), mtu("tcp-veth", 1500)), (Ok(()), Ok(())));
+        assert_eq!((mtu("tcp-osa", 1500), mtu("tcp-xdp-in", 8992)), (Ok(()), Ok(())));
+        let error = mtu("tcp-xdp-out", 9001).unwrap_err();
+        assert_eq!(error, "mtu = 9001: that of an adapter is 576 to 9000");
         let error = mtu("tcp-lan", 1500).unwrap_err();
         assert_eq!(error, "mtu = 1500: the LAN of tcp-lan has one of at least 8192");
         let error = checked("aeron-claim", 65_473).unwrap_err();

@@ -141,7 +141,7 @@ fn interface(order: &Order) -> &'static str {
 const DEVICES: &str = "/proc/thread-self/net/dev";
 
 /// What an interface has sent, as counters.
-fn sent_by(interface: &str) -> Counts {
+pub(super) fn sent_by(interface: &str) -> Counts {
     // Without the file there is nothing to count.
     let devices = fs::read_to_string(DEVICES).unwrap_or_default();
     let Some([bytes, packets]) = sent(&devices, interface) else { return Counts::new() };

@@ -299,7 +299,8 @@ impl ServedMachine {
         // Whoever serves the machine drives its stack.
         let over_memory = over_memory(buffer_bytes, Drive::Inline);
         let (links, stack) = if order.word("link") == "qdio" {
-            let devices = vec![adapters::device(number, wait, order)?];
+            let devices =
+                vec![adapters::device(number, adapters::has_offloads(order), wait, order)?];
             // A wire may lose something.
             let congestion = StackOptions::default().congestion;
             (Links { devices, ..Links::default() }, StackOptions { congestion, ..over_memory })

@@ -8,6 +8,7 @@ use host::report::Counts;
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{Congestion, Counter, Drive, Stack, StackOptions, TcpListener, TcpStream};
 
+use super::adapters;
 use super::bytes::read_message;
 use super::lan::{LAN_NAME, check_mtu};
 use super::path::{OVER_PATHS, TARGET, attach_in_turn, guest_name};
@@ -20,7 +21,7 @@ pub(super) const TCP_LAN: Transport = Transport {
     name: "tcp-lan",
     meaning: "TCP of the guests' own stack over a LAN, driven by the program's verbs, without delay",
     can: MESSAGES_AND_PAIRS,
-    carry: |opening| opening.over(|opening| TcpLanEnd::<false>::open(opening, Drive::Inline)),
+    carry: |opening| opening.over(|opening| SocketEnd::<false>::open(opening, Drive::Inline)),
     factors: &["mtu"],
     ..OVER_PATHS
 };
@@ -29,14 +30,14 @@ pub(super) const TCP_LAN_IN_PLACE: Transport = Transport {
     name: "tcp-lan-in-place",
     meaning: "the same, received where it lies in the connection's buffer",
     can: &[Can::Stream, Can::Exchange, Can::Pairs],
-    carry: |opening| opening.over(|opening| TcpLanEnd::<true>::open(opening, Drive::Inline)),
+    carry: |opening| opening.over(|opening| SocketEnd::<true>::open(opening, Drive::Inline)),
     ..TCP_LAN
 };
 
 pub(super) const TCP_LAN_THREAD: Transport = Transport {
     name: "tcp-lan-thread",
     meaning: "TCP of the guests' own stack over a LAN, with a thread of the stack's own",
-    carry: |opening| opening.over(|opening| TcpLanEnd::<false>::open(opening, Drive::Thread)),
+    carry: |opening| opening.over(|opening| SocketEnd::<false>::open(opening, Drive::Thread)),
     ..TCP_LAN
 };
 
@@ -96,14 +97,14 @@ pub(super) fn counts_of_stack(stack: &Stack) -> Counts {
 
 /// One end of a connection. What is received is looked at in the connection's buffer if it is in place, and copied if not.
 #[derive(Debug)]
-struct TcpLanEnd<const IS_IN_PLACE: bool> {
+pub(super) struct SocketEnd<const IS_IN_PLACE: bool> {
     // Before the stack, which resets what is not closed.
     stream: TcpStream,
     stack: Stack,
     buffer: Vec<u8>,
 }
 
-impl<const IS_IN_PLACE: bool> TcpLanEnd<IS_IN_PLACE> {
+impl<const IS_IN_PLACE: bool> SocketEnd<IS_IN_PLACE> {
     /// The target listens, and says so; the source connects.
     fn open(opening: &mut Opening<'_>, drive: Drive) -> Result<Self, Fault> {
         let Opening { order, control, bytes, .. } = opening;
@@ -116,11 +117,17 @@ impl<const IS_IN_PLACE: bool> TcpLanEnd<IS_IN_PLACE> {
             control.pass("listening", &[])?;
             listener.accept().doing("accept on a LAN")?.0
         };
+        SocketEnd::of(stream, stack, *bytes)
+    }
+
+    /// The end of a connection that is there, for messages of so many bytes.
+    pub(super) fn of(stream: TcpStream, stack: Stack, bytes: usize) -> Result<Self, Fault> {
         stream.set_nodelay(true).doing("set no delay")?;
         // The stack goes with the target, and the end that it has not sent for want of room would go with the stack.
         stream.set_linger(Some(FINISH_MAX)).doing("set how long a close lasts")?;
-        Ok(TcpLanEnd { stream, stack, buffer: vec![0; *bytes] })
+        Ok(SocketEnd { stream, stack, buffer: vec![0; bytes] })
     }
+
     #[inline(always)]
     fn receive_in_place(
         &mut self,
@@ -156,7 +163,7 @@ impl<const IS_IN_PLACE: bool> TcpLanEnd<IS_IN_PLACE> {
     }
 }
 
-impl<const IS_IN_PLACE: bool> End for TcpLanEnd<IS_IN_PLACE> {
+impl<const IS_IN_PLACE: bool> End for SocketEnd<IS_IN_PLACE> {
     #[inline(always)]
     fn send(&mut self, bytes: usize, mut build: impl FnMut(&mut [u8])) -> Result<(), Fault> {
         let message = &mut self.buffer[..bytes];
@@ -189,6 +196,11 @@ impl<const IS_IN_PLACE: bool> End for TcpLanEnd<IS_IN_PLACE> {
     }
 
     fn counts(&mut self) -> Counts {
-        counts_of_stack(&self.stack)
+        let mut counts = counts_of_stack(&self.stack);
+        let devices = self.stack.devices().unwrap_or_default();
+        if !devices.is_empty() {
+            counts.extend(adapters::counts(&devices));
+        }
+        counts
     }
 }

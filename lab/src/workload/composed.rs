@@ -157,7 +157,8 @@ mod tests {
         assert!(std::ptr::eq(both, compose(&parts)), "the same again is the same");
         assert_eq!(both.name, "message-exchange + message-stream");
         let roles: Vec<&str> = both.roles.iter().map(|role| role.name).collect();
-        assert_eq!(roles[..3], ["interactive.host", "interactive.source", "interactive.target"]);
+        let wanted = ["host", "adapter", "source", "target", "peer_adapter"];
+        assert_eq!(roles[..5], wanted.map(|role| format!("interactive.{role}")));
         assert!(both.factor("bulk.ring").is_some() && both.factor("bytes").is_none());
         assert!(both.metrics().contains(&"bulk.rate_bytes_per_s"));
         let mut factors = Factors::new();

@@ -19,7 +19,9 @@ use os::processor::pin;
 
 use super::pace::{self, ARRIVALS, Pace, RATE, THINK};
 use super::prelude::*;
-use super::stream::{BYTES, MTU, RING, receive};
+use super::stream::{
+    A_PEER_ADAPTER, ADAPTER_WAIT, AN_ADAPTER, BYTES, GAP_US, HOLD_OFF_US, MTU, RING, receive,
+};
 use super::{COSTS, LATENCIES, PROCESSORS, RATES, check_count, check_work};
 use crate::measure::{Unit, Window};
 use crate::pattern::{self, Reading};
@@ -43,8 +45,11 @@ pub(super) const EXCHANGE: Workload = Workload {
         ARRIVALS,
         THINK,
         WAIT,
+        ADAPTER_WAIT,
+        HOLD_OFF_US,
+        GAP_US,
     ],
-    roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
+    roles: &[role::host(transport::hosts), AN_ADAPTER, A_SOURCE, A_TARGET, A_PEER_ADAPTER],
     measures: &[RATES, LATENCIES, COSTS, PROCESSORS],
     fit,
     work: |order, control| transport::carry(Can::Exchange, order, control, message_bytes(order)),

@@ -2,6 +2,7 @@
 
 mod composed;
 pub(crate) mod exchange;
+mod frames;
 mod io3390;
 mod network;
 mod outstanding;
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use self::prelude::*;
 use crate::measure::Unit;
 use crate::quantity::{Party, total};
-use crate::role::{HOST, NEIGHBOUR, TARGET};
+use crate::role::{ADAPTER, Address, HOST, NEIGHBOUR, TARGET};
 use crate::transport::stacks::ServedLines;
 use crate::transport::{self, Can, End, lan, wire};
 
@@ -98,6 +99,7 @@ const PLAIN: Workload = Workload {
 pub const WORKLOADS: &[Workload] = &[
     stream::WORKLOAD,
     stream::OVER_WIRE,
+    frames::WORKLOAD,
     exchange::EXCHANGE,
     exchange::REQUEST,
     paths::IDLE,
@@ -155,7 +157,7 @@ impl Reports {
 
     /// The reports of all who have a part in the work.
     fn workers(&self) -> impl Iterator<Item = &Report> {
-        let works = |party: &&Party| party.role != HOST && party.role != NEIGHBOUR;
+        let works = |party: &&Party| ![HOST, NEIGHBOUR, ADAPTER].contains(&&*party.role);
         self.0.iter().filter(works).map(|party| &party.report)
     }
 
@@ -266,6 +268,9 @@ pub(crate) fn host(order: &Order, control: &mut Control) -> Result<Report, Fault
     let host = Embedded::start(system).doing("start a host")?;
     let lines = network::serve_lines(&host, order)?;
     network::tell_machines(order, control)?;
+    if transport::adapters(&order.factors) > 0 || frames::has_adapter(order) {
+        control.pass_to(&Address::of(ADAPTER, 0), "listening", &[])?;
+    }
     let report = attend(control)?;
     lines.map_or(Ok(()), ServedLines::stop)?;
     Ok(report)

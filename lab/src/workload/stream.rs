@@ -5,6 +5,7 @@ use super::prelude::*;
 use super::{COSTS, LATENCIES, PROCESSORS, RATES};
 use crate::measure::Window;
 use crate::pattern::{Reading, STAMPED_BYTES_MIN, stamp};
+use crate::role::{ADAPTER, PEER_ADAPTER, ThreadOf};
 use crate::transport::{self, Can, End, count, names};
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -24,8 +25,11 @@ pub(super) const WORKLOAD: Workload = Workload {
         ARRIVALS,
         SLIP,
         WAIT,
+        ADAPTER_WAIT,
+        HOLD_OFF_US,
+        GAP_US,
     ],
-    roles: &[role::host(transport::hosts), A_SOURCE, A_TARGET],
+    roles: &[role::host(transport::hosts), AN_ADAPTER, A_SOURCE, A_TARGET, A_PEER_ADAPTER],
     measures: &[RATES, LATENCIES, COSTS, PROCESSORS],
     fit,
     work: |order, control| {
@@ -102,12 +106,48 @@ pub(super) const BYTES: Factor = Factor {
     usual: &["64"],
 };
 
-/// The MTU of networks that veth joins, and of the LAN.
+/// The MTU of networks that veth joins, of the LAN, and of adapters.
 pub(super) const MTU: Factor = Factor {
     name: "mtu",
-    meaning: "MTU of networks that veth joins; of a LAN the greatest of 8, 16, 32, 56 KiB within it",
+    meaning: "MTU of networks that veth joins, and of adapters; of a LAN the greatest of 8, 16, 32, 56 KiB within it",
     domain: Domain::Bytes { least: 1280, most: 65_535 },
     usual: &["8 KiB"],
+};
+
+/// How adapters wait.
+pub(super) const ADAPTER_WAIT: Factor = Factor {
+    name: "adapter_wait",
+    meaning: "how an adapter waits that has nothing to do; left out: adaptive",
+    usual: &[],
+    ..WAIT
+};
+
+/// When an adapter hands over what has come for a stack.
+pub(super) const HOLD_OFF_US: Factor = Factor {
+    name: "hold_off_us",
+    meaning: "the longest time in us that adapters keep what has come for a stack; left out: 250",
+    domain: Domain::Number { least: 0, most: 100_000 },
+    usual: &[],
+};
+
+/// The same, sooner.
+pub(super) const GAP_US: Factor = Factor {
+    name: "gap_us",
+    meaning: "us without a packet after which adapters keep it no longer; left out: 5, and 15 above an MTU of 1500",
+    domain: Domain::Number { least: 0, most: 100_000 },
+    usual: &[],
+};
+
+/// The adapter is there before source and target come.
+pub(super) const AN_ADAPTER: RoleSpec =
+    RoleSpec { name: ADAPTER, count: transport::adapters, attends: true, ..role::ONE };
+
+/// A thread of the same party: a wire in memory has both ends in one process.
+pub(super) const A_PEER_ADAPTER: RoleSpec = RoleSpec {
+    name: PEER_ADAPTER,
+    count: |_| 0,
+    thread_of: Some(ThreadOf { party: ADAPTER, is_there: transport::has_peer_adapter }),
+    ..role::ONE
 };
 
 /// How long receivers over paths let messages gather.

@@ -19,6 +19,7 @@
 //! the frame, so that whoever uses it needs no other check.
 
 use super::frame::{ETHERNET_BYTES, u16_at, u32_at};
+use super::link::FrameInPlace;
 
 /// Bytes of the head.
 pub const HEAD_BYTES: usize = 16;
@@ -251,15 +252,16 @@ pub fn complete_checksum(checksum: Checksum, frame: &mut [u8]) {
 
 /// The sum of 16-bit words, not yet folded. A last odd byte counts as if a zero followed.
 pub(crate) fn sum_of(bytes: &[u8]) -> u64 {
-    // Two at a time: folded, the sum is the same.
+    // Two at a time, in the order of the machine's own bytes: folded, the sum is the same but for that order (RFC 1071).
     let (pairs, rest) = bytes.as_chunks::<4>();
-    let pairs = pairs.iter().map(|pair| u64::from(u32::from_be_bytes(*pair)));
+    let pairs: u64 = pairs.iter().map(|pair| u64::from(u32::from_ne_bytes(*pair))).sum();
+    let pairs = u64::from(u16::from_be_bytes(folded(pairs).to_ne_bytes()));
     let words = rest.chunks(2).map(|word| match *word {
         [high, low] => u64::from(u16::from_be_bytes([high, low])),
         [high] => u64::from(high) << 8,
         _ => 0,
     });
-    pairs.sum::<u64>() + words.sum::<u64>()
+    pairs + words.sum::<u64>()
 }
 
 /// A sum of 16-bit words, folded to one.
@@ -342,30 +344,36 @@ impl Layout {
 /// a member that takes no frames of several. `take` gets each in turn, in `room`.
 ///
 /// A frame that is one segment goes to `take` with its checksum complete.
-pub fn segment(
-    offload: Offload,
-    frame: &[u8],
+pub fn segment(offload: Offload, frame: &[u8], room: &mut Vec<u8>, take: impl FnMut(&mut [u8])) {
+    segment_in_place(&FrameInPlace { offload, start: frame, rest: None }, room, take);
+}
+
+/// As [`segment`], of a frame of which a part may lie elsewhere: its bytes are copied once.
+pub fn segment_in_place(
+    frame: &FrameInPlace<'_>,
     room: &mut Vec<u8>,
     mut take: impl FnMut(&mut [u8]),
 ) {
+    let (offload, headers) = (frame.offload, frame.start);
     let layout = offload.segmentation.and_then(|segmentation| {
-        Some((segmentation, Layout::of(frame, frame.len(), segmentation)?))
+        let layout = Layout::of(headers, frame.bytes(), segmentation)?;
+        (layout.data <= headers.len()).then_some((segmentation, layout))
     });
     let Some((segmentation, layout)) = layout else {
-        room.clear();
-        room.extend_from_slice(frame);
+        room.resize(frame.bytes(), 0);
+        frame.read(0, room);
         complete_checksum(offload.checksum, room);
         return take(room);
     };
     let Layout { ip, is_v4, transport, data, end } = layout;
     let step = usize::from(segmentation.segment_bytes).max(1);
-    let first_id = if is_v4 { u16_at(frame, ip + 4).unwrap_or(0) } else { 0 };
-    let first_sequence = u32_at(frame, transport + 4).unwrap_or(0);
+    let first_id = if is_v4 { u16_at(headers, ip + 4).unwrap_or(0) } else { 0 };
+    let first_sequence = u32_at(headers, transport + 4).unwrap_or(0);
     for (number, start) in (data..end).step_by(step).enumerate() {
         let stop = (start + step).min(end);
-        room.clear();
-        room.extend_from_slice(&frame[..data]);
-        room.extend_from_slice(&frame[start..stop]);
+        room.resize(data + stop - start, 0);
+        room[..data].copy_from_slice(&headers[..data]);
+        frame.read(start, &mut room[data..]);
         let ip_bytes = (room.len() - ip) as u16;
         let transport_bytes = (room.len() - transport) as u32;
         if is_v4 {

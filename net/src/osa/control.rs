@@ -11,19 +11,23 @@
 //!          8  value u64
 //!         16  address 16: an address of IPv4 as ::ffff:a.b.c.d; 0 none
 //!         32  mac 6
-//!         38  0 u16
-//!         40  0 u64
+//!         38  port u16: of a connection's end at the guest
+//!         40  peer 16: the address of the other end, as above
+//!         56  peer_port u16
+//!         58  0 u16, u32
 //! ```
 //!
 //! Numbers are little-endian.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::packet::Layer;
+use super::tuning::Inbperf;
+use super::workload::{Connection, Workload};
 use crate::lan::frame::Mac;
 
 /// Bytes of a record.
-pub const RECORD_BYTES: usize = 48;
+pub const RECORD_BYTES: usize = 64;
 
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +74,18 @@ pub enum Request {
     RemoveVlan(u16),
     /// What becomes of packets to addresses that nobody has registered, in layer 3.
     Route(Router),
+    /// Packets of this workload come by this input queue from now on, in layer 3: 0 is the primary one.
+    Sort(Workload, u8),
+    /// This connection of TCP is bulk data from now on: what comes of it later comes behind the answer, by the queue of bulk data.
+    AddConnection(Connection),
+    /// It is no longer: what comes of it later comes behind the answer, by the primary queue.
+    RemoveConnection(Connection),
+    /// The guest distributes connections to this address of its own over others: they come by the queue of the distributor.
+    Distribute(IpAddr),
+    /// It no longer does.
+    Gather(IpAddr),
+    /// How packets are to come to the guest from now on.
+    Tune(Inbperf),
 }
 
 /// A device's part in packets to addresses that nobody has registered.
@@ -107,8 +123,8 @@ pub enum Refused {
     /// Another guest has the address, or is the router.
     #[error("another device of the adapter has this already")]
     Taken,
-    /// The device has as many as it may have.
-    #[error("the device has as many of these as a device may have")]
+    /// The device has as many as a device may have, or its guest as many as a guest may have at the wire.
+    #[error("the device, or its guest, has as many of these as it may have")]
     Full,
     /// The address is no host's and no group's, or the number is no VLAN's.
     #[error("no device can have this")]
@@ -161,6 +177,12 @@ mod verb {
     pub(super) const ADD_VLAN: u8 = 8;
     pub(super) const REMOVE_VLAN: u8 = 9;
     pub(super) const ROUTE: u8 = 10;
+    pub(super) const SORT: u8 = 11;
+    pub(super) const ADD_CONNECTION: u8 = 12;
+    pub(super) const REMOVE_CONNECTION: u8 = 13;
+    pub(super) const DISTRIBUTE: u8 = 14;
+    pub(super) const GATHER: u8 = 15;
+    pub(super) const TUNE: u8 = 16;
     pub(super) const ANSWER: u8 = 0x80;
     pub(super) const PORT: u8 = 0x81;
     pub(super) const STOPPED: u8 = 0x82;
@@ -174,12 +196,54 @@ struct Fields {
     value: u64,
     address: Option<IpAddr>,
     mac: Mac,
+    port: u16,
+    peer: Option<IpAddr>,
+    peer_port: u16,
 }
 
 impl Fields {
     fn of(verb: u8) -> Fields {
-        Fields { verb, status: 0, vlan: 0, value: 0, address: None, mac: Mac([0; 6]) }
+        Fields {
+            verb,
+            status: 0,
+            vlan: 0,
+            value: 0,
+            address: None,
+            mac: Mac([0; 6]),
+            port: 0,
+            peer: None,
+            peer_port: 0,
+        }
     }
+
+    fn of_connection(verb: u8, Connection { local, peer }: Connection) -> Fields {
+        Fields {
+            address: Some(local.ip()),
+            port: local.port(),
+            peer: Some(peer.ip()),
+            peer_port: peer.port(),
+            ..Fields::of(verb)
+        }
+    }
+
+    fn connection(&self) -> Option<Connection> {
+        let local = SocketAddr::new(self.address?, self.port);
+        Some(Connection { local, peer: SocketAddr::new(self.peer?, self.peer_port) })
+    }
+}
+
+/// An address as a record has it; that of IPv4 mapped into IPv6.
+fn emit_address(address: Option<IpAddr>) -> [u8; 16] {
+    match address {
+        None => [0; 16],
+        Some(IpAddr::V4(address)) => address.to_ipv6_mapped().octets(),
+        Some(IpAddr::V6(address)) => address.octets(),
+    }
+}
+
+fn parse_address(bytes: [u8; 16]) -> Option<IpAddr> {
+    let address = Ipv6Addr::from(bytes);
+    (!address.is_unspecified()).then(|| IpAddr::V6(address).to_canonical())
 }
 
 fn number_of<T: PartialEq>(all: &[T], one: &T) -> usize {
@@ -215,6 +279,24 @@ impl Record {
             What::Request(Request::Route(router)) => {
                 Fields { value: number_of(&ROUTERS, &router) as u64, ..of(verb::ROUTE) }
             }
+            What::Request(Request::Sort(workload, queue)) => {
+                Fields { value: workload as u64, vlan: queue.into(), ..of(verb::SORT) }
+            }
+            What::Request(Request::AddConnection(connection)) => {
+                Fields::of_connection(verb::ADD_CONNECTION, connection)
+            }
+            What::Request(Request::RemoveConnection(connection)) => {
+                Fields::of_connection(verb::REMOVE_CONNECTION, connection)
+            }
+            What::Request(Request::Distribute(address)) => {
+                Fields { address: Some(address), ..of(verb::DISTRIBUTE) }
+            }
+            What::Request(Request::Gather(address)) => {
+                Fields { address: Some(address), ..of(verb::GATHER) }
+            }
+            What::Request(Request::Tune(inbperf)) => {
+                Fields { value: inbperf as u64, ..of(verb::TUNE) }
+            }
             What::Answer(Ok(())) => of(verb::ANSWER),
             What::Answer(Err(refused)) => {
                 Fields { status: 1 + number_of(&REFUSALS, &refused) as u8, ..of(verb::ANSWER) }
@@ -230,20 +312,18 @@ impl Record {
 
     /// The bytes.
     pub fn emit(&self) -> [u8; RECORD_BYTES] {
-        let Fields { verb, status, vlan, value, address, mac } = self.fields();
+        let Fields { verb, status, vlan, value, address, mac, port, peer, peer_port } =
+            self.fields();
         let mut bytes = [0; RECORD_BYTES];
         (bytes[0], bytes[1]) = (verb, status);
         bytes[2..4].copy_from_slice(&vlan.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.serial.to_le_bytes());
         bytes[8..16].copy_from_slice(&value.to_le_bytes());
-        if let Some(address) = address {
-            let address = match address {
-                IpAddr::V4(address) => address.to_ipv6_mapped(),
-                IpAddr::V6(address) => address,
-            };
-            bytes[16..32].copy_from_slice(&address.octets());
-        }
+        bytes[16..32].copy_from_slice(&emit_address(address));
         bytes[32..38].copy_from_slice(&mac.0);
+        bytes[38..40].copy_from_slice(&port.to_le_bytes());
+        bytes[40..56].copy_from_slice(&emit_address(peer));
+        bytes[56..58].copy_from_slice(&peer_port.to_le_bytes());
         bytes
     }
 
@@ -251,17 +331,18 @@ impl Record {
     pub fn parse(bytes: &[u8; RECORD_BYTES]) -> Option<Record> {
         let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let serial = u32::from_le_bytes(*bytes[4..].first_chunk()?);
-        let address = Ipv6Addr::from(*bytes[16..].first_chunk::<16>()?);
-        let address = (!address.is_unspecified()).then(|| IpAddr::V6(address).to_canonical());
         let fields = Fields {
             verb: bytes[0],
             status: bytes[1],
             vlan: short(2),
             value: u64::from_le_bytes(*bytes[8..].first_chunk()?),
-            address,
+            address: parse_address(*bytes[16..].first_chunk()?),
             mac: Mac(*bytes[32..].first_chunk()?),
+            port: short(38),
+            peer: parse_address(*bytes[40..].first_chunk()?),
+            peer_port: short(56),
         };
-        let Fields { verb, status, vlan, value, mac, .. } = fields;
+        let Fields { verb, status, vlan, value, mac, address, .. } = fields;
         let number = usize::try_from(value).ok()?;
         let request = match verb {
             verb::ACTIVATE => {
@@ -281,6 +362,14 @@ impl Record {
             verb::ADD_VLAN => Some(Request::AddVlan(vlan)),
             verb::REMOVE_VLAN => Some(Request::RemoveVlan(vlan)),
             verb::ROUTE => Some(Request::Route(*ROUTERS.get(number)?)),
+            verb::SORT => {
+                Some(Request::Sort(*Workload::ALL.get(number)?, u8::try_from(vlan).ok()?))
+            }
+            verb::ADD_CONNECTION => Some(Request::AddConnection(fields.connection()?)),
+            verb::REMOVE_CONNECTION => Some(Request::RemoveConnection(fields.connection()?)),
+            verb::DISTRIBUTE => Some(Request::Distribute(address?)),
+            verb::GATHER => Some(Request::Gather(address?)),
+            verb::TUNE => Some(Request::Tune(*Inbperf::ALL.get(number)?)),
             _ => None,
         };
         let listed = usize::from(status).checked_sub(1);
@@ -296,7 +385,7 @@ impl Record {
         };
         let record = Record { serial, what };
         // Nothing is said in fields that a record does not have.
-        (record.fields() == fields && bytes[38..] == [0; RECORD_BYTES - 38]).then_some(record)
+        (record.fields() == fields && bytes[58..] == [0; RECORD_BYTES - 58]).then_some(record)
     }
 }
 
@@ -329,6 +418,18 @@ mod tests {
             Request::AddVlan(7),
             Request::RemoveVlan(4094),
             Request::Route(Router::Secondary),
+            Request::Sort(Workload::EnterpriseExtender, 3),
+            Request::AddConnection(Connection {
+                local: "10.1.0.1:80".parse().unwrap(),
+                peer: "10.1.0.2:4000".parse().unwrap(),
+            }),
+            Request::RemoveConnection(Connection {
+                local: "[fd00::1]:80".parse().unwrap(),
+                peer: "[fd00::2]:65535".parse().unwrap(),
+            }),
+            Request::Distribute([10, 1, 0, 9].into()),
+            Request::Gather("fd00::9".parse().unwrap()),
+            Request::Tune(Inbperf::Dynamic),
         ];
         let told = [
             What::Answer(Ok(())),
@@ -345,7 +446,7 @@ mod tests {
     #[test]
     fn record_that_says_more_than_it_has_is_refused() {
         let good = Record::request(1, Request::Halt).emit();
-        for at in [0, 1, 2, 8, 16, 32, 38, 47] {
+        for at in [0, 1, 2, 8, 16, 32, 38, 40, 56, 58, 63] {
             let mut bytes = good;
             bytes[at] = 0xee;
             assert_eq!(Record::parse(&bytes), None, "{at}");

@@ -17,6 +17,9 @@ use super::buffer::{NotPut, QueueCounters, Reading, Walk, Writing};
 use super::control::{Record, Stopped, What};
 use super::gauge;
 use super::packet::Layer;
+use super::sorter::Sorter;
+use super::tuning::{Inbperf, Moderation, Walker};
+use super::workload::Workload;
 use crate::lan::frame::Mac;
 
 /// Addresses, groups and VLANs that a device may register, of each.
@@ -106,6 +109,47 @@ impl Drops {
     }
 }
 
+/// When packets are handed over to a guest, by input queue.
+#[derive(Debug, Default)]
+pub struct Tuning {
+    inbperf: Inbperf,
+    walkers: [Walker; INPUTS_MAX],
+}
+
+impl Tuning {
+    pub(super) fn new(inbperf: Inbperf) -> Tuning {
+        Tuning { inbperf, ..Tuning::default() }
+    }
+
+    /// What the guest has asked for.
+    pub fn inbperf(&self) -> Inbperf {
+        self.inbperf
+    }
+
+    /// What walks the profiles for a queue.
+    pub fn walker(&self, queue: usize) -> &Walker {
+        &self.walkers[queue]
+    }
+
+    /// The profile of a queue; none if it is that of the adapter.
+    pub(super) fn moderation(&self, queue: usize) -> Option<&Moderation> {
+        match self.inbperf {
+            Inbperf::Balanced => None,
+            Inbperf::Mincpu => Some(&Moderation::MINCPU),
+            Inbperf::Minlatency => Some(&Moderation::NONE),
+            Inbperf::Dynamic => Some(self.walkers[queue].moderation()),
+        }
+    }
+
+    /// A packet has come by a queue.
+    #[inline]
+    pub(super) fn note(&mut self, queue: usize, now: u64, bytes: usize) {
+        if self.inbperf == Inbperf::Dynamic {
+            self.walkers[queue].note(now, bytes);
+        }
+    }
+}
+
 /// A data device.
 #[derive(Debug)]
 pub struct Device {
@@ -122,6 +166,10 @@ pub struct Device {
     pub(super) addresses: Vec<IpAddr>,
     pub(super) groups: Vec<Mac>,
     pub(super) vlans: Vec<u16>,
+    /// By which input queue packets come.
+    pub(super) sorter: Sorter,
+    /// When they are handed over.
+    pub(super) tuning: Tuning,
     /// Bytes that it may send in its turn.
     pub(super) deficit: i64,
     /// Buffers of each output queue that go in this round still.
@@ -130,6 +178,8 @@ pub struct Device {
     pub(super) is_waiting: bool,
     /// Set if the path has ended.
     pub(super) is_over: bool,
+    /// A request that waits until the guest may ask again. What follows it waits too.
+    pub(super) held: Option<Record>,
     told: Vec<Record>,
     pub(super) drops: Drops,
 }
@@ -150,10 +200,13 @@ impl Device {
             addresses: Vec::new(),
             groups: Vec::new(),
             vlans: Vec::new(),
+            sorter: Sorter::default(),
+            tuning: Tuning::default(),
             deficit: 0,
             credits: [0; OUTPUTS_MAX],
             is_waiting: false,
             is_over: false,
+            held: None,
             told: Vec::new(),
             drops: Drops::default(),
         }
@@ -209,6 +262,32 @@ impl Device {
         (&mut self.inputs, &mut self.outputs)
     }
 
+    /// When packets are handed over to the guest.
+    pub fn tuning(&self) -> &Tuning {
+        &self.tuning
+    }
+
+    /// Connections that are registered as bulk data.
+    pub fn bulk_connections(&self) -> usize {
+        self.sorter.connections()
+    }
+
+    /// Hands over what has been put into the primary queue and into that of bulk data, so that the next packet of a connection may come by the other
+    /// one. False: there is no room for that now, or for the answer behind it.
+    pub(super) fn settle(&mut self) -> bool {
+        let bulk = self.sorter.queue_of(Workload::Bulk);
+        let mut is_settled = self.told.is_empty();
+        for queue in [0, bulk] {
+            match self.inputs[queue].close() {
+                Ok(_) => {}
+                Err(NotPut::Exhausted) => is_settled = false,
+                Err(NotPut::Lacking(_)) => {}
+                Err(NotPut::Severed) => self.is_over = true,
+            }
+        }
+        is_settled && self.inputs[0].has_room()
+    }
+
     /// Returns true if answers or news wait for room on the way to the guest.
     pub fn has_untold(&self) -> bool {
         !self.told.is_empty()
@@ -220,10 +299,11 @@ impl Device {
     }
 
     /// Returns true if there is something to take from the guest, or the path has ended, or there is room for what waits to be told. A device that
-    /// waits for its turn, or for the wire, is not ready: the adapter knows of it.
+    /// waits for its turn, for the wire, or until it may ask again, is not ready: the adapter knows of it.
     #[inline]
     pub fn is_ready(&mut self) -> bool {
-        !self.is_waiting && self.outputs.iter().any(|output| output.as_receiver().is_ready())
+        let can_go = !self.is_waiting && self.held.is_none();
+        can_go && self.outputs.iter().any(|output| output.as_receiver().is_ready())
             || !self.told.is_empty() && self.inputs[0].sender().is_ready()
     }
 
@@ -290,8 +370,9 @@ impl Device {
         }
     }
 
-    /// Gives back all buffers that were begun.
+    /// Gives back all buffers that were begun, and forgets the request that waits.
     pub(super) fn give_back(&mut self) {
+        self.held = None;
         for (walk, output) in self.walks.iter_mut().zip(&mut self.outputs) {
             if let Some(walk) = walk.take() {
                 output.finish(walk);

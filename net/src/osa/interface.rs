@@ -12,6 +12,7 @@ use fabric::path::Halves;
 use super::buffer::{Broken, Came, Found, NotPut, Over, Reading, Room, Walk, Writing};
 use super::control::{Port, Record, Refused, Request, Stopped, What};
 use super::device::OUTPUTS_MAX;
+use super::order::Order;
 use super::packet::{FRAME_BYTES_MAX, Header, Layer};
 use crate::lan::frame::{ETHERNET_BYTES, u16_at};
 use crate::lan::link::FrameInPlace;
@@ -71,8 +72,7 @@ pub struct Interface {
     walk: Option<(usize, Walk)>,
     found: Option<Found>,
     start: [u8; START_BYTES],
-    /// The queue that is looked at next.
-    next: usize,
+    order: Order,
     counters: Counters,
 }
 
@@ -107,7 +107,7 @@ impl Interface {
             walk: None,
             found: None,
             start: [0; START_BYTES],
-            next: 0,
+            order: Order::default(),
             counters: Counters::default(),
         }
     }
@@ -181,8 +181,15 @@ impl Interface {
 
     fn send_requests(&mut self) {
         while let Some(record) = self.unsent.front() {
+            let What::Request(request) = record.what else { return };
+            if self.order.holds(request) {
+                return;
+            }
             match self.outputs[0].send_control(record) {
-                Ok(()) => drop(self.unsent.pop_front()),
+                Ok(()) => {
+                    self.unsent.pop_front();
+                    self.order.asked(request);
+                }
                 Err(NotPut::Severed) => return self.end(None),
                 Err(NotPut::Exhausted | NotPut::Lacking(_)) => return,
             }
@@ -324,20 +331,21 @@ impl Interface {
     /// Takes the next buffer of one of the queues. False if there is none.
     fn take(&mut self) -> Result<bool, Over> {
         self.counters.polls += 1;
-        for _ in 0..self.inputs.len() {
-            let queue = self.next % self.inputs.len();
-            let came = self.inputs[queue].take().inspect_err(|over| {
+        for queue in self.order.queues(self.inputs.len()) {
+            let came = self.inputs[queue].take().inspect_err(|_| {
                 if !matches!(self.state, State::Over(_)) {
                     self.state = State::Over(None);
                 }
-                let _ = over;
             })?;
+            self.order.note(queue, came.is_some());
             match came {
-                None => self.next = queue + 1,
+                None => {}
                 Some(Came::Packets(walk)) => {
                     self.walk = Some((queue, walk));
                     return Ok(true);
                 }
+                // What concerns all queues is said in the first.
+                Some(Came::Control(_)) if queue != 0 => return Err(Over::Broken(Broken::Buffer)),
                 Some(Came::Control(record)) => {
                     self.hear(record).map_err(Over::Broken)?;
                     return Ok(true);
@@ -354,6 +362,7 @@ impl Interface {
             What::Answer(answer) => {
                 let asked = self.asked.pop_front().filter(|(serial, _)| *serial == record.serial);
                 let (_, request) = asked.ok_or(Broken::Buffer)?;
+                self.order.answered(request, answer.is_ok());
                 if answer.is_ok() {
                     match request {
                         Request::Activate(..) => self.state = State::Active,
@@ -409,8 +418,22 @@ impl Interface {
     pub fn is_ready(&mut self) -> bool {
         self.walk.as_ref().is_some_and(|(_, walk)| !walk.is_over())
             || !self.news.is_empty()
-            || self.inputs.iter().any(|input| input.as_receiver().is_ready())
-            || !self.unsent.is_empty() && self.outputs[0].sender().is_ready()
+            || self.has_come()
+            || self.can_ask() && self.outputs[0].sender().is_ready()
+    }
+
+    /// Returns true if a request waits for room alone.
+    fn can_ask(&self) -> bool {
+        let next = self.unsent.front().map(|record| record.what);
+        matches!(next, Some(What::Request(request)) if !self.order.holds(request))
+    }
+
+    /// Returns true if a buffer has come that may be taken now.
+    #[inline]
+    fn has_come(&self) -> bool {
+        let waits = self.order.waits();
+        let is_there = |queue: usize| self.inputs[queue].as_receiver().is_ready();
+        (0..self.inputs.len()).any(|queue| Some(queue) != waits && is_there(queue))
     }
 
     /// Bytes of the longest packet, Ethernet header not included, that one frame can hold.

@@ -14,7 +14,7 @@ use os::event::Event;
 use super::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};
 use crate::lan::frame::Mac;
 use crate::lan::link::FrameInPlace;
-use crate::lan::offload::{Offload, segment};
+use crate::lan::offload::{Offload, segment_in_place};
 use crate::wire::{Conditions, Direction, duplex};
 
 /// Frames under way in one direction of a wire that carries what it is given.
@@ -35,7 +35,15 @@ enum UnderWay {
     /// Over a medium with conditions.
     Model(Box<Direction>),
     /// As given, and memory of frames that have arrived.
-    Plain(VecDeque<(Offload, Vec<u8>)>, Vec<Vec<u8>>),
+    Plain(VecDeque<Held>, Vec<Vec<u8>>),
+}
+
+/// A frame at the start of its memory, which is as long as the longest that it has held.
+#[derive(Debug)]
+struct Held {
+    offload: Offload,
+    bytes: usize,
+    memory: Vec<u8>,
 }
 
 /// A direction, and who receives from it.
@@ -58,7 +66,9 @@ pub struct MemoryWire {
     is_plain: bool,
     mac: Mac,
     room: Vec<u8>,
-    taken: Vec<(Offload, Vec<u8>)>,
+    taken: Vec<Held>,
+    /// Memory for frames to send, which the other end has given back.
+    spare: Vec<Vec<u8>>,
     due: Option<u64>,
     retry: Option<u64>,
     has_sent: bool,
@@ -112,6 +122,7 @@ impl MemoryWire {
             mac,
             room: Vec::new(),
             taken: Vec::new(),
+            spare: Vec::new(),
             due: None,
             retry: None,
             has_sent: false,
@@ -166,14 +177,18 @@ impl Wire for MemoryWire {
             let mut under_way = self.receives.lock();
             match &mut *under_way {
                 UnderWay::Model(direction) => {
+                    taken.clear();
                     while taken.len() < frames_max
-                        && let Some(frame) = direction.take(now)
+                        && let Some(memory) = direction.take(now)
                     {
-                        taken.push((Offload::NONE, frame));
+                        taken.push(Held { offload: Offload::NONE, bytes: memory.len(), memory });
                     }
                     self.due = direction.due();
                 }
-                UnderWay::Plain(frames, _) => {
+                UnderWay::Plain(frames, spare) => {
+                    // Those of the last time go back in the same lock.
+                    let room = FRAMES_MAX.saturating_sub(spare.len());
+                    spare.extend(taken.drain(..).map(|held| held.memory).take(room));
                     let count = frames.len().min(frames_max);
                     taken.extend(frames.drain(..count));
                     self.due = (!frames.is_empty()).then_some(now);
@@ -181,52 +196,51 @@ impl Wire for MemoryWire {
             }
         }
         let count = taken.len();
-        for (offload, frame) in &mut taken {
+        for Held { offload, bytes, memory } in &mut taken {
+            let frame = &mut memory[..*bytes];
             self.counters.frames_received += 1;
             self.counters.bytes_received += frame.len() as u64;
-            match (self.is_plain, untag(frame)) {
-                (true, _) => take(*offload, frame),
-                (false, Some((vlan, at))) => take(Offload { vlan, ..Offload::NONE }, &frame[at..]),
-                (false, None) => self.counters.dropped_bad += 1,
+            if self.is_plain {
+                take(*offload, frame);
+            } else if let Some((vlan, at)) = untag(frame) {
+                take(Offload { vlan, ..Offload::NONE }, &frame[at..]);
+            } else {
+                self.counters.dropped_bad += 1;
             }
         }
-        if self.is_plain
-            && count > 0
-            && let UnderWay::Plain(_, spare) = &mut *self.receives.lock()
-        {
-            let room = FRAMES_MAX.saturating_sub(spare.len());
-            spare.extend(taken.drain(..).map(|(_, frame)| frame).take(room));
-        }
-        taken.clear();
         self.taken = taken;
         Ok(count)
     }
 
     fn send(&mut self, now: u64, frame: &FrameInPlace<'_>) -> Result<(), NotSent> {
-        let bytes = frame.start.len() + frame.rest.map_or(0, |rest| rest.bytes());
-        let write = |target: &mut Vec<u8>| {
-            target.clear();
-            target.extend_from_slice(frame.start);
-            if let Some(rest) = frame.rest {
-                target.resize(bytes, 0);
-                // As many as the rest has.
-                let _ = rest.read(0, &mut target[frame.start.len()..]);
-            }
-        };
+        let bytes = frame.bytes();
         if self.sends.is_gone.load(Ordering::Relaxed) {
             self.counters.dropped_unsent += 1;
             return Err(NotSent::Dropped);
         }
+        // What is copied is copied outside of the lock, so that the other end need not wait for it.
+        let mut held = None;
+        if self.is_plain {
+            let mut memory = self.spare.pop().unwrap_or_default();
+            if memory.len() < bytes {
+                memory.resize(bytes, 0);
+            }
+            frame.read(0, &mut memory[..bytes]);
+            held = Some(Held { offload: frame.offload, bytes, memory });
+        }
         let mut under_way = self.sends.lock();
         match &mut *under_way {
             UnderWay::Plain(frames, spare) => {
+                if self.spare.is_empty() {
+                    std::mem::swap(&mut self.spare, spare);
+                }
+                let Some(held) = held else { return Err(NotSent::Dropped) };
                 if frames.len() >= FRAMES_MAX {
+                    self.spare.push(held.memory);
                     self.retry = Some(now + RETRY_NS);
                     return Err(NotSent::Full);
                 }
-                let mut copy = spare.pop().unwrap_or_default();
-                write(&mut copy);
-                frames.push_back((frame.offload, copy));
+                frames.push_back(held);
             }
             UnderWay::Model(direction) => {
                 // The queue of the transmitter pushes back, as that of a network card does: only the medium loses.
@@ -243,11 +257,9 @@ impl Wire for MemoryWire {
                     self.retry = Some(now + wait.max(RETRY_NS_MIN));
                     return Err(NotSent::Full);
                 }
-                let mut whole = Vec::new();
-                write(&mut whole);
                 let Offload { vlan, .. } = frame.offload;
                 let mut room = std::mem::take(&mut self.room);
-                segment(frame.offload, &whole, &mut room, |segment| {
+                segment_in_place(frame, &mut room, |segment| {
                     direction.put(now, tagged(vlan, segment));
                 });
                 self.room = room;

@@ -6,9 +6,13 @@
 //! | [`buffer`] | filling buffers and emptying them, at either end |
 //! | [`control`] | what a guest asks, and the adapter answers and tells |
 //! | `interface` | a data device, as its guest has it; with the feature `tcpip` |
+//! | `order` | which of its input queues a guest reads next |
 //! | `device` | the same, as the adapter has it; with that feature |
 //! | `adapter` | the devices of several guests in front of one wire; with the same feature |
 //! | `router` | which device a frame is for |
+//! | `sorter` | by which input queue a packet comes; with that feature, too |
+//! | [`tuning`] | when buffers are handed over |
+//! | [`workload`] | what packets are sorted by |
 //! | [`wire`] | what a port is connected to |
 //! | [`memory`] | a wire in memory |
 //! | [`gauge`] | what observers see |
@@ -26,10 +30,16 @@ pub mod gauge;
 #[cfg(feature = "tcpip")]
 pub mod interface;
 pub mod memory;
+#[cfg(feature = "tcpip")]
+mod order;
 pub mod packet;
 #[cfg(feature = "tcpip")]
 mod router;
+#[cfg(feature = "tcpip")]
+mod sorter;
+pub mod tuning;
 pub mod wire;
+pub mod workload;
 
 #[cfg(all(test, feature = "tcpip"))]
 mod tests;

@@ -23,6 +23,7 @@ use crate::wire::Conditions;
 mod guests;
 mod hostile;
 mod timing;
+mod workloads;
 
 /// The MAC addresses of the port, and of the station at the other end of the wire.
 const PORT: Mac = Mac([2, 0, 0, 0, 0xa, 1]);

@@ -106,8 +106,14 @@ pub trait Wire: Send {
     /// Has the kernel send what was sent, with few system calls.
     fn flush(&mut self, now: u64);
 
-    /// A descriptor that is readable when there is something to receive; none if [`Wire::due`] says all.
+    /// A descriptor that is readable when there is something to receive; none if [`Wire::due`] says all. While the medium is down nothing is received, and it is
+    /// readable when the medium may be up again.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// The descriptor was readable: to be called by whoever has waited for that. Returns true if the medium is to be looked at now.
+    fn on_ready(&mut self) -> bool {
+        false
+    }
 
     /// When to receive, or to send what was full, though the descriptor says nothing.
     fn due(&self) -> Option<u64>;

@@ -6,6 +6,7 @@
 //! outside, and limits. The reasons are in `docs/design/tcpip.md`.
 
 mod buffers;
+mod bulk;
 mod connection;
 mod control;
 mod cookie;
@@ -14,7 +15,7 @@ mod device;
 mod directory;
 mod exit;
 mod fragments;
-mod hashed;
+pub(crate) mod hashed;
 mod keep_alive;
 mod live;
 mod medium;
@@ -36,6 +37,7 @@ mod wheel;
 
 pub use crate::board::Counter;
 pub use buffers::PoolUse;
+pub use bulk::{BulkChange, BulkCounters};
 pub use connection::{Awaited, ConnectionId, End, Readable, Writable};
 pub use device::{Device, Framing, Resolution, Sources};
 pub use keep_alive::KeepAlive;

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::buffers::{Buffers, PoolUse};
+use super::bulk::{Bulk, BulkChange, BulkCounters};
 use super::connection::{Awaited, Connection, ConnectionId, Connections, End, Readable, Writable};
 use super::control::Limiter;
 use super::counters::Counters;
@@ -38,6 +39,7 @@ use crate::lan::offload::{Checksum, Kind, Offload, segment};
 use crate::tcpip::hashed::{HashMap, HashSet};
 use os::words::Words;
 
+mod bulk;
 mod control;
 mod cookies;
 mod end;
@@ -221,6 +223,10 @@ pub struct Stack {
     defended: HashMap<IpAddr, u64>,
     /// Limits the errors that are sent.
     errors: Limiter,
+    /// Which connections carry bulk data.
+    bulk: Bulk,
+    /// The device by which the frame has come that is being taken.
+    arriving: usize,
     /// What waits for the program that stands in for hosts elsewhere.
     outside: Outside,
     /// Which shard it is, if there are several.
@@ -301,6 +307,8 @@ impl Stack {
             path_mtus_of_datagrams: PathMtus::default(),
             defended: HashMap::default(),
             errors: Limiter::new(secret),
+            bulk: Bulk::default(),
+            arriving: 0,
             outside: Outside::default(),
             shard: None,
         }
@@ -341,6 +349,7 @@ impl Stack {
         let now = now.max(self.clock);
         (self.clock, self.output.clock) = (now, now);
         self.counters.count(Counter::FramesReceived);
+        self.arriving = lan;
         // Segments of TCP may come as one; datagrams that a kernel has put together are cut, because each is a message.
         let datagrams = frame.offload.segmentation.filter(|segments| segments.kind == Kind::Udp);
         if datagrams.is_none() {

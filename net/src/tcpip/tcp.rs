@@ -229,6 +229,11 @@ pub(super) struct Tcb {
 }
 
 impl Tcb {
+    /// The next number that is expected, and the first of ours that is not acknowledged.
+    pub(super) fn progress(&self) -> (u32, u32) {
+        (self.expected, self.una)
+    }
+
     /// One that asks for a connection.
     pub(super) fn connect(config: &TcpConfig, start: Start) -> Tcb {
         let Start { is_v4, first, resend_after_ns, clock, is_paced, owner } = start;

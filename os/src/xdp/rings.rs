@@ -213,12 +213,13 @@ impl<T: Entry> Consumer<T> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     const OFFSETS: Offsets = Offsets { producer: 0, consumer: 64, flags: 128, entries: 192 };
 
-    fn ring(start: u32) -> (Producer<u64>, Consumer<u64>, Arc<Mapping>) {
+    /// The two ends of a ring of four entries, whose counters begin at `start`.
+    pub fn ring(start: u32) -> (Producer<u64>, Consumer<u64>, Arc<Mapping>) {
         let mapping = Arc::new(Mapping::private(4096).unwrap());
         let mut producer = Producer::new(Arc::clone(&mapping), OFFSETS, 4);
         let mut consumer = Consumer::new(Arc::clone(&mapping), OFFSETS, 4);

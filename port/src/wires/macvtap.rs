@@ -11,12 +11,12 @@ use net::lan::frame::{Mac, destination, source};
 use net::lan::link::FrameInPlace;
 use net::lan::offload::Offload;
 use net::osa::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};
+use os::again::again_while;
 use os::interface::Interface;
 use os::macvtap::OwnNetwork;
-use os::poller::Poller;
 use os::tap::Tap;
 
-use super::medium::{Addresses, Medium};
+use super::medium::{Addresses, Medium, Source};
 use super::tap::{Frames, capabilities};
 use super::{OpenWireError, WireOptions, find, os};
 use crate::link::Links;
@@ -35,7 +35,6 @@ pub struct MacvtapWire {
     network: Network,
     /// The first has the wire's own address.
     ports: Vec<Port>,
-    poller: Poller,
     addresses: Addresses,
     frames: Frames,
 }
@@ -113,6 +112,12 @@ enum AddError {
     Open(os::macvtap::OwnNetworkError),
 }
 
+impl AddError {
+    fn is_address_taken(&self) -> bool {
+        matches!(self, AddError::Make(error) if error.kind() == io::ErrorKind::AddrInUse)
+    }
+}
+
 impl From<AddError> for io::Error {
     fn from(error: AddError) -> io::Error {
         match error {
@@ -123,24 +128,26 @@ impl From<AddError> for io::Error {
 }
 
 impl MacvtapWire {
-    /// Makes a network, and a macvtap interface there, on top of `interface` in the network of the calling thread.
+    /// Makes a network, and a macvtap interface there, on top of `interface` in the network of the calling thread. Takes up to two seconds where another has the MAC
+    /// address.
     ///
     /// # Errors
     /// [`OpenWireError`]; everything is as before then.
     pub fn open(interface: &str, options: &WireOptions) -> Result<MacvtapWire, OpenWireError> {
-        let (lower, mac) = find(interface, options.mac)?;
+        let (lower, mac) = find(interface, options)?;
         let mut network = Network::make()?;
-        let first = network.add(lower.index(), mac).map_err(|error| match error {
+        // One that was killed just now may have had the same address.
+        let added = again_while(|| network.add(lower.index(), mac), AddError::is_address_taken);
+        let first = added.map_err(|error| match error {
             AddError::Make(error) => {
                 OpenWireError::Macvtap { interface: interface.to_owned(), error }
             }
             AddError::Open(error) => error.into(),
         })?;
-        let poller = Poller::new().map_err(os("a poller"))?;
-        poller.add(&first.tap, first.number).map_err(os("a poller"))?;
-        let (medium, addresses) = (Medium::new(lower), Addresses::new(mac));
+        let mut medium = Medium::new(lower).map_err(os("news of the interface"))?;
         let (ports, frames) = (vec![first], Frames::new());
-        Ok(MacvtapWire { medium, network, ports, poller, addresses, frames })
+        medium.look(|| sources(&ports));
+        Ok(MacvtapWire { medium, network, ports, addresses: Addresses::new(mac), frames })
     }
 
     fn add_port(&mut self, mac: Mac) -> io::Result<()> {
@@ -149,7 +156,9 @@ impl MacvtapWire {
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, problem));
         }
         let port = self.network.add(self.medium.interface.index(), mac)?;
-        if let Err(error) = self.poller.add(&port.tap, port.number) {
+        // While the wire rests nothing is listened to.
+        let is_resting = self.medium.is_resting();
+        if !is_resting && let Err(error) = self.medium.poller.add(&port.tap, port.number) {
             let _ = self.network.inside.remove(port.interface.index());
             return Err(error);
         }
@@ -172,6 +181,10 @@ impl MacvtapWire {
         };
         frames.receive(&ports[number].tap, frames_max, &is_for_us, take)
     }
+}
+
+fn sources(ports: &[Port]) -> Vec<Source<'_>> {
+    ports.iter().map(|port| (port.tap.as_fd(), port.number)).collect()
 }
 
 impl Wire for MacvtapWire {
@@ -207,7 +220,7 @@ impl Wire for MacvtapWire {
         } else if let Some(at) = self.ports.iter().position(|port| port.mac == mac) {
             let port = self.ports.remove(at);
             self.frames.counters.dropped_behind += port.dropped;
-            let _ = self.poller.remove(&port.tap);
+            let _ = self.medium.poller.remove(&port.tap);
             let _ = self.network.inside.remove(port.interface.index());
         }
     }
@@ -218,12 +231,15 @@ impl Wire for MacvtapWire {
         frames_max: usize,
         take: &mut dyn FnMut(Offload, &[u8]),
     ) -> io::Result<usize> {
+        if self.medium.is_resting() {
+            return Ok(0);
+        }
         if self.ports.len() == 1 {
             return self.receive_from(0, frames_max, take);
         }
         // One call for all, instead of one for each that has nothing. The kernel begins with another one each time.
         self.frames.counters.calls += 1;
-        let ready = self.poller.wait(Some(Duration::ZERO))?.to_vec();
+        let ready = self.medium.poller.wait(Some(Duration::ZERO))?.to_vec();
         let mut received = 0;
         for number in ready {
             let Some(at) = self.ports.iter().position(|port| port.number == number) else {
@@ -250,15 +266,21 @@ impl Wire for MacvtapWire {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.poller.as_fd())
+        Some(self.medium.poller.as_fd())
+    }
+
+    fn on_ready(&mut self) -> bool {
+        self.medium.has_news()
     }
 
     fn due(&self) -> Option<u64> {
-        self.frames.due
+        self.frames.due.filter(|_| !self.medium.is_resting())
     }
 
     fn look(&mut self) -> (Carrier, bool) {
-        let has_changed = self.medium.look();
+        let MacvtapWire { medium, ports, .. } = self;
+        medium.look(|| sources(ports));
+        let has_changed = medium.take_change();
         let Network { inside, .. } = &mut self.network;
         for port in &mut self.ports {
             if has_changed {

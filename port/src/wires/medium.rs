@@ -1,16 +1,35 @@
-//! What all wires have: an interface that is looked at, and the addresses whose frames come.
+//! What all wires have: an interface that is looked at, the descriptor that says when, and the addresses whose frames come.
+//!
+//! While the carrier is up the descriptor is readable when a frame has come. While it is not, the wire rests: it makes no system calls, and the descriptor is
+//! readable when the kernel has news of interfaces, which may be that the carrier is there again.
 
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use net::lan::frame::{Mac, destination, source};
 use net::osa::wire::Carrier;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
 use os::interface::{Interface, State};
+use os::poller::Poller;
 
 /// Addresses of one wire, besides its own.
 const ADDRESSES_MAX: usize = 1024;
 
 /// When a full wire is to be tried again.
 pub(super) const RETRY_NS: u64 = 50_000;
+
+/// The netlink group of news of interfaces (`RTNLGRP_LINK`).
+const LINK_NEWS: u32 = 1;
+
+/// What the poller calls the news. No source of frames has this number.
+const NEWS: u64 = u64::MAX;
+
+/// News that are taken with one call, at most: whoever has more to say makes the descriptor readable again.
+const NEWS_MAX: usize = 64;
+
+/// A socket from which frames come, and what the poller calls it.
+pub(super) type Source<'a> = (BorrowedFd<'a>, u64);
 
 /// An interface, as it was when it was looked at last.
 #[derive(Debug)]
@@ -20,18 +39,49 @@ pub(super) struct Medium {
     /// Bytes of the longest packet.
     pub mtu: usize,
     pub rate: Option<u64>,
+    /// The MTU has changed since that was asked last.
+    has_changed: bool,
+    pub poller: Poller,
+    news: News,
+    /// The poller waits for news, and not for frames.
+    is_resting: bool,
 }
 
 impl Medium {
-    pub fn new(interface: Interface) -> Medium {
+    /// A medium that rests until it is looked at.
+    ///
+    /// # Errors
+    /// No descriptor or no memory left.
+    pub fn new(interface: Interface) -> io::Result<Medium> {
+        let (news, poller) = (News::open()?, Poller::new()?);
+        news.listen(true)?;
+        poller.add(&news, NEWS)?;
         let rate = interface.rate();
-        let mut medium = Medium { interface, carrier: Carrier::Gone, mtu: 0, rate };
-        medium.look();
-        medium
+        let (carrier, mtu, has_changed, is_resting) = (Carrier::Gone, 0, false, true);
+        Ok(Medium { interface, carrier, mtu, rate, has_changed, poller, news, is_resting })
     }
 
-    /// Looks at the interface, and returns true if its MTU has changed.
-    pub fn look(&mut self) -> bool {
+    /// Looks at the interface. The wire rests from now on if the carrier is not up, and otherwise the descriptor says when there is something in `sources`.
+    pub fn look<'a>(&mut self, sources: impl Fn() -> Vec<Source<'a>>) {
+        self.read();
+        let rests = self.carrier != Carrier::Up;
+        if rests == self.is_resting {
+            return;
+        }
+        // If there is no memory left for that, the next look tries again.
+        if self.listen_to(rests, &sources()).is_ok() {
+            self.is_resting = rests;
+        }
+        if self.is_resting && self.has_news() {
+            // It came before the poller waited for it.
+            self.read();
+            if self.carrier == Carrier::Up && self.listen_to(false, &sources()).is_ok() {
+                self.is_resting = false;
+            }
+        }
+    }
+
+    fn read(&mut self) {
         let before = self.mtu;
         match self.interface.state() {
             Ok(Some(State { is_running, mtu })) => {
@@ -42,7 +92,85 @@ impl Medium {
             // No answer is no news.
             Err(_) => {}
         }
-        self.mtu != before
+        // What it was before it was looked at first is not known.
+        self.has_changed |= before != 0 && self.mtu != before;
+    }
+
+    fn listen_to(&self, rests: bool, sources: &[Source<'_>]) -> io::Result<()> {
+        let set = |descriptor: BorrowedFd<'_>, name, listens| match listens {
+            true => match self.poller.add(descriptor, name) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                added => added,
+            },
+            false => {
+                // Not being there is what is wanted.
+                let _ = self.poller.remove(descriptor);
+                Ok(())
+            }
+        };
+        // Nobody takes the news while there are frames to be taken.
+        self.news.listen(rests)?;
+        set(self.news.as_fd(), NEWS, rests)?;
+        sources.iter().try_for_each(|(descriptor, name)| set(*descriptor, *name, !rests))
+    }
+
+    /// Returns true if the carrier was not up when the interface was looked at last: nothing comes, and nothing goes.
+    #[inline]
+    pub fn is_resting(&self) -> bool {
+        self.is_resting
+    }
+
+    /// Takes the kernel's news of interfaces, if the wire rests. Returns true if there were any.
+    pub fn has_news(&self) -> bool {
+        self.is_resting && self.news.take()
+    }
+
+    /// Takes note that the MTU is known. Returns true if it has changed since the last time.
+    pub fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
+    }
+}
+
+/// What the kernel tells of interfaces of a network.
+struct News(Socket);
+
+impl std::fmt::Debug for News {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("News").field(&self.0.as_raw_fd()).finish()
+    }
+}
+
+impl News {
+    /// Those of the network of the calling thread.
+    fn open() -> io::Result<News> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.set_non_blocking(true)?;
+        socket.bind(&SocketAddr::new(0, 0))?;
+        Ok(News(socket))
+    }
+
+    fn listen(&self, listens: bool) -> io::Result<()> {
+        match listens {
+            true => self.0.add_membership(LINK_NEWS),
+            false => self.0.drop_membership(LINK_NEWS),
+        }
+    }
+
+    /// Takes what has come. What it says does not matter: the interface is looked at.
+    fn take(&self) -> bool {
+        let mut piece = [0; 64];
+        let takes_piece = |_: &usize| match self.0.recv(&mut &mut piece[..], 0) {
+            Ok(_) => true,
+            // An error that is not that nothing is there, says that there was too much.
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        };
+        (0..NEWS_MAX).take_while(takes_piece).count() > 0
+    }
+}
+
+impl AsFd for News {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -24,6 +24,7 @@ use os::interface::Interface;
 use os::macvtap::OwnNetworkError;
 use os::tap::CreateTapError;
 use os::xdp::{OpenXdpError, XdpOptions};
+use siga::Name;
 
 pub use macvtap::{ADDRESSES_MAX as MACVTAP_ADDRESSES_MAX, MacvtapWire};
 pub use tap::TapWire;
@@ -72,8 +73,10 @@ impl FromStr for WireKind {
 /// How a wire is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WireOptions {
-    /// The MAC address of the adapter's port; one that is derived from the interface if there is none here.
+    /// The MAC address of the adapter's port; one that follows from the interface and from the adapter's name if there is none here.
     pub mac: Option<Mac>,
+    /// The adapter's name: adapters at one interface have addresses of their own, which stay the same when they are served again.
+    pub adapter: Option<Name>,
     /// Of an `AF_XDP` socket.
     pub xdp: XdpOptions,
 }
@@ -157,22 +160,23 @@ pub fn open(
 }
 
 /// An interface that is there, and the adapter's MAC address at it.
-fn find(name: &str, wanted: Option<Mac>) -> Result<(Interface, Mac), OpenWireError> {
+fn find(name: &str, options: &WireOptions) -> Result<(Interface, Mac), OpenWireError> {
     let interface = Interface::find(name).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => OpenWireError::Os { what: "the interface", error },
         _ => OpenWireError::NoInterface(name.to_owned()),
     })?;
     let own = interface.mac().map_err(|_| OpenWireError::NoEthernet(name.to_owned()))?;
-    let mac = chosen(wanted, &own, name)?;
+    let mac = chosen(options, &own, name)?;
     if mac == Mac(own) {
         return Err(OpenWireError::Mac { mac, interface: name.to_owned() });
     }
     Ok((interface, mac))
 }
 
-/// The MAC address that is wanted, or one that follows from `seed`.
-fn chosen(wanted: Option<Mac>, seed: &[u8], interface: &str) -> Result<Mac, OpenWireError> {
-    let mac = wanted.unwrap_or_else(|| derived(seed));
+/// The MAC address that is wanted, or one that follows from `seed` and the adapter's name.
+fn chosen(options: &WireOptions, seed: &[u8], interface: &str) -> Result<Mac, OpenWireError> {
+    let name = options.adapter.map_or(Vec::new(), |name| name.bytes().to_vec());
+    let mac = options.mac.unwrap_or_else(|| derived(&[seed, &name].concat()));
     if mac.is_group() || mac == Mac([0; 6]) {
         return Err(OpenWireError::Mac { mac, interface: interface.to_owned() });
     }
@@ -214,9 +218,21 @@ mod tests {
     }
 
     #[test]
+    fn adapters_at_one_interface_have_addresses_of_their_own_that_stay() {
+        let of = |name: &str| {
+            let adapter = Some(name.parse().unwrap());
+            let options = WireOptions { adapter, ..WireOptions::default() };
+            chosen(&options, &[2, 0, 0, 0, 0, 1], "eth0").unwrap()
+        };
+        assert_ne!(of("OSA1"), of("OSA2"));
+        assert_eq!(of("OSA1"), of("OSA1"));
+    }
+
+    #[test]
     fn address_that_cannot_be_an_adapters_is_refused() {
         for mac in [Mac::BROADCAST, Mac([0; 6]), Mac([1, 0, 0x5e, 0, 0, 1])] {
-            assert!(matches!(chosen(Some(mac), b"", "eth0"), Err(OpenWireError::Mac { .. })));
+            let options = WireOptions { mac: Some(mac), ..WireOptions::default() };
+            assert!(matches!(chosen(&options, b"", "eth0"), Err(OpenWireError::Mac { .. })));
         }
         let error = open(WireKind::Xdp, "siga-none", &WireOptions::default()).err().unwrap();
         assert_eq!(error.to_string(), "there is no interface siga-none in this network");

@@ -10,7 +10,7 @@ use net::osa::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};
 use os::interface::Interface;
 use os::tap::{HEAD_BYTES, Tap};
 
-use super::medium::{Addresses, Medium, RETRY_NS};
+use super::medium::{Addresses, Medium, RETRY_NS, Source};
 use super::{OpenWireError, WireOptions, chosen, os};
 use crate::head::{TAG_AT, TAG_BYTES, from_kernel, to_kernel};
 use crate::link::Links;
@@ -35,14 +35,19 @@ impl TapWire {
     pub fn open(interface: &str, options: &WireOptions) -> Result<TapWire, OpenWireError> {
         // The interface is new, and has another address each time.
         let machine = std::fs::read(MACHINE).unwrap_or_default();
-        let mac = chosen(options.mac, &[&machine, interface.as_bytes()].concat(), interface)?;
+        let mac = chosen(options, &[&machine, interface.as_bytes()].concat(), interface)?;
         let tap = Tap::create(interface)?;
         let found = Interface::find(interface).map_err(os("the interface"))?;
         let mut links = Links::open().map_err(os("netlink"))?;
         links.set_interface_up(found.index()).map_err(os("setting the interface up"))?;
-        let medium = Medium::new(found);
+        let mut medium = Medium::new(found).map_err(os("news of the interface"))?;
+        medium.look(|| sources(&tap));
         Ok(TapWire { medium, tap, addresses: Addresses::new(mac), frames: Frames::new() })
     }
+}
+
+fn sources(tap: &Tap) -> Vec<Source<'_>> {
+    vec![(tap.as_fd(), 0)]
 }
 
 impl Wire for TapWire {
@@ -68,7 +73,10 @@ impl Wire for TapWire {
         frames_max: usize,
         take: &mut dyn FnMut(Offload, &[u8]),
     ) -> io::Result<usize> {
-        let TapWire { tap, addresses, frames, .. } = self;
+        let TapWire { medium, tap, addresses, frames } = self;
+        if medium.is_resting() {
+            return Ok(0);
+        }
         frames.receive(tap, frames_max, &|frame| addresses.takes(frame), take)
     }
 
@@ -82,16 +90,21 @@ impl Wire for TapWire {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.tap.as_fd())
+        Some(self.medium.poller.as_fd())
+    }
+
+    fn on_ready(&mut self) -> bool {
+        self.medium.has_news()
     }
 
     fn due(&self) -> Option<u64> {
-        self.frames.due
+        self.frames.due.filter(|_| !self.medium.is_resting())
     }
 
     fn look(&mut self) -> (Carrier, bool) {
-        let has_changed = self.medium.look();
-        (self.medium.carrier, has_changed)
+        let TapWire { medium, tap, .. } = self;
+        medium.look(|| sources(tap));
+        (medium.carrier, medium.take_change())
     }
 
     fn counters(&self) -> WireCounters {

@@ -15,10 +15,9 @@ use net::lan::offload::{Checksum, FRAME_BYTES_MAX, Offload, segment};
 use net::osa::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};
 use os::offload::takes_tags_out;
 use os::packet::{GroupPacket, GroupSocket};
-use os::poller::Poller;
 use os::xdp::{Mode, SendXdpError, XdpSocket};
 
-use super::medium::{Addresses, Medium, RETRY_NS};
+use super::medium::{Addresses, Medium, RETRY_NS, Source};
 use super::{OpenWireError, WireOptions, find, os};
 use crate::head::{TAG_AT, TAG_BYTES, from_kernel, in_vlan, is_tagged, to_kernel, untag};
 
@@ -34,7 +33,6 @@ pub struct XdpWire {
     medium: Medium,
     socket: XdpSocket,
     groups: GroupSocket,
-    poller: Poller,
     addresses: Addresses,
     counters: WireCounters,
     /// A frame to a group, and a segment of it.
@@ -52,22 +50,18 @@ impl XdpWire {
     /// # Errors
     /// [`OpenWireError`]; everything is as before then.
     pub fn open(interface: &str, options: &WireOptions) -> Result<XdpWire, OpenWireError> {
-        let (found, mac) = find(interface, options.mac)?;
+        let (found, mac) = find(interface, options)?;
         let socket = XdpSocket::open(interface, &options.xdp)?;
         let groups = GroupSocket::open(found.index()).map_err(os("the socket for groups"))?;
-        let poller = Poller::new().map_err(os("a poller"))?;
-        for (name, socket) in (1..).zip(socket.sockets()) {
-            poller.add(socket, name).map_err(os("a poller"))?;
-        }
-        poller.add(&groups, 0).map_err(os("a poller"))?;
+        let mut medium = Medium::new(found).map_err(os("news of the interface"))?;
+        medium.look(|| sources(&socket, &groups));
         // The table first: what the network card lets through for us is never the kernel's.
         socket.add_address(mac.0).map_err(os("the table of addresses"))?;
         groups.set_address(mac.0, true).map_err(os("the address at the interface"))?;
         Ok(XdpWire {
-            medium: Medium::new(found),
+            medium,
             socket,
             groups,
-            poller,
             addresses: Addresses::new(mac),
             counters: WireCounters::default(),
             frame: vec![0; FRAME_BYTES_MAX + TAG_BYTES],
@@ -92,6 +86,11 @@ impl XdpWire {
     /// Where the kernel takes the frames.
     pub fn mode(&self) -> Mode {
         self.socket.mode()
+    }
+
+    fn look_at_medium(&mut self) {
+        let XdpWire { medium, socket, groups, .. } = self;
+        medium.look(|| sources(socket, groups));
     }
 
     /// Receives frames to groups. The kernel may have left checksums and segments to others: they are completed here.
@@ -141,6 +140,10 @@ impl XdpWire {
         }
         frames_max
     }
+}
+
+fn sources<'a>(socket: &'a XdpSocket, groups: &'a GroupSocket) -> Vec<Source<'a>> {
+    socket.sockets().chain([groups.as_fd()]).zip(0..).collect()
 }
 
 impl Wire for XdpWire {
@@ -193,6 +196,9 @@ impl Wire for XdpWire {
         frames_max: usize,
         take: &mut dyn FnMut(Offload, &[u8]),
     ) -> io::Result<usize> {
+        if self.medium.is_resting() {
+            return Ok(0);
+        }
         let mut received = 0;
         if now >= self.groups_ns {
             self.groups_ns = now + GROUPS_NS;
@@ -263,15 +269,26 @@ impl Wire for XdpWire {
     }
 
     fn flush(&mut self, now: u64) {
-        self.due = match self.socket.flush() {
-            Ok(true) => None,
-            // An interface that is down is looked at by `look`; what was sent waits.
-            Ok(false) | Err(_) => Some(now + RETRY_NS),
+        self.due = match self.medium.is_resting() {
+            // What was sent waits for the carrier.
+            true => None,
+            false => match self.socket.flush() {
+                Ok(true) => None,
+                Ok(false) => Some(now + RETRY_NS),
+                Err(_) => {
+                    self.look_at_medium();
+                    (!self.medium.is_resting()).then_some(now + RETRY_NS)
+                }
+            },
         };
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.poller.as_fd())
+        Some(self.medium.poller.as_fd())
+    }
+
+    fn on_ready(&mut self) -> bool {
+        self.medium.has_news()
     }
 
     fn due(&self) -> Option<u64> {
@@ -279,8 +296,8 @@ impl Wire for XdpWire {
     }
 
     fn look(&mut self) -> (Carrier, bool) {
-        let has_changed = self.medium.look();
-        (self.medium.carrier, has_changed)
+        self.look_at_medium();
+        (self.medium.carrier, self.medium.take_change())
     }
 
     fn counters(&self) -> WireCounters {

@@ -23,6 +23,7 @@ use siga::tcpip::{Stack, TcpListener, TcpStream};
 use super::lan::talk::Heard;
 use super::lan::wire::Report;
 use super::lan::{ENDED, OPEN, WHOLE};
+use super::machine::lasting::Connection as _;
 
 /// Conversations with each other party at the same time.
 const AT_ONCE: usize = 3;
@@ -53,6 +54,8 @@ pub struct Speaker {
     peers: Vec<(usize, SocketAddr)>,
     /// Which errors the end of another explains.
     is_explained: fn(ErrorKind) -> bool,
+    /// Nobody tells that the other side of a conversation is dead.
+    asks_whether_alive: bool,
     talks: Vec<Talk>,
     /// Conversations begun.
     begun: u64,
@@ -142,12 +145,26 @@ impl Speaker {
             life,
             peers,
             is_explained,
+            asks_whether_alive: false,
             talks: Vec::new(),
             begun: 0,
             whole: vec![None; parties],
             completed: 0,
             ended: 0,
         }
+    }
+
+    /// Asks the other sides of quiet conversations whether they are there, from now on.
+    pub fn asking_whether_alive(self) -> Speaker {
+        Speaker { asks_whether_alive: true, ..self }
+    }
+
+    fn add(&mut self, talk: Talk) {
+        if self.asks_whether_alive {
+            // A connection that has ended by now says so when it is read.
+            let _ = talk.stream.ask_whether_alive();
+        }
+        self.talks.push(talk);
     }
 
     /// What it has done so far.
@@ -174,7 +191,7 @@ impl Speaker {
     pub fn accept(&mut self, listener: &TcpListener) -> io::Result<()> {
         loop {
             match listener.accept() {
-                Ok((stream, _)) => self.talks.push(Talk::new(stream, None)),
+                Ok((stream, _)) => self.add(Talk::new(stream, None)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -237,7 +254,7 @@ impl Speaker {
             head.extend(self.begun.to_le_bytes());
             let mut talk = Talk::new(stream, Some(peer));
             talk.output = Some(Bytes { head, seed, count });
-            self.talks.push(talk);
+            self.add(talk);
         }
     }
 

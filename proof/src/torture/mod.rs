@@ -1,6 +1,7 @@
 //! `siga-proof torture`: guests stream checked data in a mesh, and are killed; another exhausts. Then the same with members of
-//! a LAN and ports, with TCPIP machines and their clients, and with guests that write to volumes.
+//! a LAN and ports, with TCPIP machines and their clients, with guests at adapters, and with guests that write to volumes.
 
+pub mod adapter;
 pub mod birth;
 mod blackbox;
 mod dialogue;
@@ -49,6 +50,12 @@ pub struct Arguments {
     /// How many TCPIP machines, clients of them, members of their LAN and hosts to kill, at least
     #[arg(long, default_value_t = 100)]
     machine_kills: usize,
+    /// How many processes of adapters, guests at them and hosts to kill, at least
+    #[arg(long, default_value_t = 100)]
+    adapter_kills: usize,
+    /// Kill adapters of this wiring only [default: half of the kills with each that this machine allows]
+    #[arg(long, value_enum)]
+    wiring: Option<adapter::Wiring>,
     /// The command `siga`, for ports [default: the one beside this program]
     #[arg(long, value_name = "PATH")]
     siga: Option<PathBuf>,
@@ -108,14 +115,21 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             let acts = machine::draw(seed, arguments.machine_kills);
             acts.iter().for_each(|act| println!("{act}"));
         }
+        if arguments.adapter_kills > 0 {
+            println!("of adapters:");
+            let acts = adapter::draw(seed, arguments.adapter_kills);
+            acts.iter().for_each(|act| println!("{act}"));
+        }
         return ExitCode::SUCCESS;
     }
     let is_mesh_well = kills + exhaustions == 0 || torture_mesh(arguments, &schedule);
     let is_lan_well = arguments.lan_kills == 0 || torture_lan(arguments, seed);
     let is_tcp_well = arguments.tcp_kills == 0 || torture_connections(arguments, seed);
     let is_machine_well = arguments.machine_kills == 0 || torture_machines(arguments, seed);
+    let is_adapter_well = arguments.adapter_kills == 0 || torture_adapters(arguments, seed);
     let is_disk_well = arguments.disk_kills == 0 || torture_disk(arguments, seed);
-    let are_well = [is_mesh_well, is_lan_well, is_tcp_well, is_machine_well, is_disk_well];
+    let are_well =
+        [is_mesh_well, is_lan_well, is_tcp_well, is_machine_well, is_adapter_well, is_disk_well];
     let is_well = are_well.into_iter().all(|is_well| is_well);
     println!("{}", if is_well { "all is well".into() } else { format!("NOT WELL, seed {seed}") });
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -276,6 +290,89 @@ fn torture_machines(arguments: &Arguments, seed: u64) -> bool {
             ms(told.worst_after_end_ns),
             ms(told.worst_after_kill_ns),
             told.long
+        );
+    }
+    println!("inspections for leaks {}, wrong {}", tally.inspections, tally.wrong.len());
+    tally.wrong.iter().for_each(|wrong| println!("wrong: {wrong}"));
+    if let Err(fault) = &torture {
+        println!("fault: {fault}");
+    }
+    torture.is_ok() && tally.wrong.is_empty()
+}
+
+/// Kills processes of adapters, guests with devices at them, and hosts, with each wiring. Whether all is well.
+fn torture_adapters(arguments: &Arguments, seed: u64) -> bool {
+    let kills = arguments.adapter_kills;
+    let cable = match arguments.wiring {
+        Some(adapter::Wiring::Memory) => None,
+        _ => match adapter::Cable::make() {
+            Ok(cable) => Some(cable),
+            Err(why) => {
+                eprintln!("siga-proof: SKIPPED: torture of adapters with a cable: {why}");
+                if arguments.wiring.is_some() {
+                    return true;
+                }
+                None
+            }
+        },
+    };
+    let with_both = arguments.wiring.is_none() && cable.is_some();
+    let kills = if with_both { kills.div_ceil(2) } else { kills };
+    let mut is_well = true;
+    if cable.is_none() || with_both {
+        is_well &= torture_wiring(arguments, seed, kills, None);
+    }
+    if cable.is_some() {
+        is_well &= torture_wiring(arguments, seed, kills, cable);
+    }
+    is_well
+}
+
+fn torture_wiring(
+    arguments: &Arguments,
+    seed: u64,
+    kills: usize,
+    cable: Option<adapter::Cable>,
+) -> bool {
+    let wiring = if cable.is_some() { adapter::Wiring::Cable } else { adapter::Wiring::Memory };
+    let (start, mut done) = (Instant::now(), 0);
+    let patience = Duration::from_secs(arguments.patience_s);
+    let mut scene = match adapter::Scene::new(cable, patience) {
+        Ok(scene) => scene,
+        Err(error) => {
+            eprintln!("siga-proof: cannot start: {error}");
+            return false;
+        }
+    };
+    let torture = |scene: &mut adapter::Scene| {
+        scene.start_all()?;
+        for act in adapter::draw(seed, kills) {
+            scene.perform(act).map_err(|error| format!("act {done}, {act}: {error}"))?;
+            done += 1;
+        }
+        scene.end()
+    };
+    let torture: Result<(), String> = { torture }(&mut scene);
+    let tally = scene.tally();
+    let seconds = start.elapsed().as_secs_f64();
+    let killed = tally.kills.values().sum::<u64>();
+    println!("kills of adapters with a wire {wiring} {killed} in {seconds:.1} s");
+    for kind in adapter::Kind::ALL {
+        println!("  {:5} {}", tally.kills.get(&kind).unwrap_or(&0), kind.words());
+    }
+    println!(
+        "conversations that were whole, byte for byte, {}; connections that ended with an error {}; frames of streams that last {}, streams whose other end was killed {}",
+        tally.conversations(),
+        tally.ended(),
+        tally.frames(),
+        tally.ended_streams
+    );
+    if wiring == adapter::Wiring::Cable {
+        let wires = tally.wires.iter().map(|(wire, lives)| format!("{lives} by {wire:?}"));
+        let wires = wires.collect::<Vec<_>>().join(", ").to_lowercase();
+        println!(
+            "lives of the adapter {wires}; the interface was as it was found after {} ends",
+            tally.found_as_before
         );
     }
     println!("inspections for leaks {}, wrong {}", tally.inspections, tally.wrong.len());

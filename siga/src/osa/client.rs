@@ -18,6 +18,8 @@ use net::osa::control::{Port, Refused, Request, Stopped};
 use net::osa::device::{INPUTS_MAX, OUTPUTS_MAX};
 use net::osa::interface::{Counters as DeviceCounters, Interface, News, State};
 use net::osa::packet::{FRAME_BYTES_MAX, Layer};
+use net::osa::tuning::Inbperf;
+use net::osa::workload::{Connection, Workload};
 use net::tcpip::{Prefix, Unsent};
 use os::poller::Sleeper;
 use os::processor::now_ns;
@@ -34,6 +36,9 @@ use crate::waiting::{Wait, after};
 /// The MTU of a device that is not up yet.
 const MTU: usize = 1500;
 
+/// How often requests are sent again that could not be sent.
+const ASK_AGAIN_NS: u64 = 10_000_000;
+
 /// Refusals that are kept for the program.
 const REFUSALS_MAX: usize = 64;
 
@@ -49,6 +54,11 @@ pub struct OsaOptions {
     pub outputs: usize,
     /// Input queues: 1 to 8, and 1 unless set.
     pub inputs: usize,
+    /// Inbound workload queuing: whether bulk data, distributed connections, Enterprise Extender and IPsec come by input queues of their own, so that nobody waits behind them. The
+    /// device has five input queues at least then. They do not unless set.
+    pub workload_queues: bool,
+    /// How packets are to come: as the adapter has it unless set.
+    pub inbperf: Inbperf,
     /// Buffers of an output queue that the adapter may have at once: 8 to 126, and 64 unless set.
     pub buffers_max: usize,
     /// Whether frames may be sent without checksums and with several segments, which the adapter or the wire completes. They may unless set.
@@ -64,6 +74,8 @@ impl Default for OsaOptions {
             mac: None,
             outputs: OUTPUTS_MAX,
             inputs: 1,
+            workload_queues: false,
+            inbperf: Inbperf::Balanced,
             buffers_max: 64,
             offloads: true,
             wait: Wait::Adaptive,
@@ -187,6 +199,9 @@ pub struct Osa {
     /// Keeps the path in the host's accounts.
     pub(super) membership: Option<std::sync::Arc<crate::link::Membership>>,
     refused: Vec<(Request, Refused)>,
+    /// Connections that the adapter has not taken as bulk data.
+    refused_bulk: Vec<Connection>,
+    joins: u64,
     pub(super) changes: Changes,
     /// The doorbells are to be drained before anything is looked at.
     has_slept: bool,
@@ -246,6 +261,9 @@ impl Osa {
         }
         let adapter = adapter.parse()?;
         let mut options = *options;
+        if options.workload_queues {
+            options.inputs = options.inputs.max(Workload::ALL.len());
+        }
         if options.layer == Layer::Two && options.mac.is_none() {
             let mut mac = [0; 6];
             os::random::fill(&mut mac)?;
@@ -269,6 +287,8 @@ impl Osa {
             why: "it was not asked yet".to_owned(),
             membership: None,
             refused: Vec::new(),
+            refused_bulk: Vec::new(),
+            joins: 0,
             changes: Changes::default(),
             has_slept: false,
             words,
@@ -338,38 +358,61 @@ impl Osa {
         }
     }
 
-    /// Waits until packets go and come, or only the wire is missing for that.
+    /// Waits until packets go and come, or only the wire is missing for that, and the adapter has answered all requests. Frames that come before are dropped.
     ///
     /// # Errors
-    /// [`OpenOsaError::NotUp`], [`OpenOsaError::Forbidden`] at once, [`OpenOsaError::Refused`] of the first request that the adapter refuses, [`OpenOsaError::Resources`].
+    /// [`OpenOsaError::NotUp`] when the time is over, and at once if the device can never be up: the program has halted it, or there will never be a host
+    /// again. [`OpenOsaError::Forbidden`] at once. [`OpenOsaError::Refused`] of the first request that the adapter refuses. [`OpenOsaError::Resources`].
     pub fn wait_until_up(&mut self, time: Duration) -> Result<(), OpenOsaError> {
         let deadline_ns = after(time);
+        // What has come by the end of the time counts, also if there was none.
+        let mut has_listened = false;
         loop {
             let now = now_ns();
             self.poll(now)?;
-            // What has come before its time is left to whoever receives.
-            while self.interface().is_none_or(|end| end.found().is_none())
-                && self.next_frame().is_some()
-            {}
+            // What the adapter says may stand behind frames, and so does the end of the path.
+            while !self.is_up() && self.next_frame().is_some() {}
             self.take_news(now);
             if let Some((request, why)) = self.refused.first().copied() {
                 return Err(OpenOsaError::Refused { adapter: self.adapter, request, why });
             }
-            let is_asked = self.interface().is_some_and(|end| end.is_waiting_for_answers());
-            if !matches!(self.state(), OsaState::Down { .. }) && !is_asked {
+            if self.is_up() {
                 return Ok(());
             }
             if self.device.is_none() && self.connecting.is_forbidden() {
                 let (guest, adapter, why) = (self.guest_name(), self.adapter, self.why.clone());
                 return Err(OpenOsaError::Forbidden { guest, adapter, why });
             }
-            if now >= deadline_ns {
+            if now >= deadline_ns && has_listened || self.is_never_up() {
                 let why = self.why.clone();
                 return Err(OpenOsaError::NotUp { adapter: self.adapter, time, why });
             }
             let until = self.due().unwrap_or(u64::MAX).min(deadline_ns);
             self.flush();
-            self.waiter.wait_until(until)?;
+            self.waiter.wait_until(until.min(self.ask_again_ns(now)))?;
+            has_listened = true;
+        }
+    }
+
+    /// Returns true if packets go and come, or only the wire is missing for that, and nothing is asked of the adapter.
+    fn is_up(&self) -> bool {
+        let is_asked = self.interface().is_some_and(|end| end.is_waiting_for_answers());
+        !is_asked && !matches!(self.state(), OsaState::Down { .. })
+    }
+
+    /// Returns true if the device is not up, and nothing is under way that could change that.
+    fn is_never_up(&self) -> bool {
+        match self.interface() {
+            Some(end) => end.state() == State::Idle && !end.is_waiting_for_answers(),
+            None => self.guest().is_forsaken(),
+        }
+    }
+
+    /// When requests are to be sent again that were not sent for want of memory: nobody tells when there is some.
+    fn ask_again_ns(&self, now: u64) -> u64 {
+        match self.interface().is_some_and(Interface::has_unsent) {
+            true => now.saturating_add(ASK_AGAIN_NS),
+            false => u64::MAX,
         }
     }
 
@@ -402,6 +445,31 @@ impl Osa {
     /// Whether frames may be sent without checksums and with several segments.
     pub fn offloads(&self) -> bool {
         self.options.offloads
+    }
+
+    /// Whether workloads come by input queues of their own.
+    pub fn workload_queues(&self) -> bool {
+        self.options.workload_queues
+    }
+
+    /// How often there was a device: each has nothing of the connections of the one before.
+    pub(crate) fn joins(&self) -> u64 {
+        self.joins
+    }
+
+    /// Has a connection come by the queue of bulk data from now on, or no longer: of this device alone. False: too much waits for answers of the adapter.
+    pub fn set_bulk(&mut self, connection: Connection, is_bulk: bool) -> bool {
+        let request = match is_bulk {
+            true => Request::AddConnection(connection),
+            false => Request::RemoveConnection(connection),
+        };
+        // Without a device nothing comes by any queue.
+        self.at_guest().is_none_or(|device| device.interface.ask(request))
+    }
+
+    /// A connection that the adapter has not taken as bulk data.
+    pub fn take_refused_bulk(&mut self) -> Option<Connection> {
+        self.refused_bulk.pop()
     }
 
     /// What was asked for to be registered.
@@ -451,6 +519,12 @@ impl Osa {
     /// What was counted of what the guest reads and writes, of all queues and devices so far.
     pub fn queues(&self) -> [QueueCounters; 2] {
         self.counted().queues
+    }
+
+    /// What was counted of each queue that the guest reads, of the device that is there now.
+    pub fn inputs(&self) -> Vec<QueueCounters> {
+        let inputs = self.interface().map(|end| end.queues().0);
+        inputs.into_iter().flatten().map(|input| *input.counters()).collect()
     }
 
     /// What the guest's end has counted beside that, of all devices so far.
@@ -521,9 +595,15 @@ impl Osa {
                 self.changes.answered(request, done);
             }
             match news {
+                News::Answer(Request::AddConnection(connection), Err(_)) => {
+                    self.refused_bulk.push(connection);
+                }
                 News::Answer(request, Err(why)) if self.refused.len() < REFUSALS_MAX => {
                     self.why = format!("it refuses {request:?}: {why}");
                     self.refused.push((request, why));
+                }
+                News::Answer(Request::Halt | Request::Clear, Ok(())) => {
+                    self.why = "this program has halted it".to_owned();
                 }
                 News::Answer(..) | News::Port(_) => {}
                 News::Stopped(why) => self.lose(now, Some(why)),
@@ -558,11 +638,20 @@ impl Osa {
             return self.connecting.lost(now);
         };
         self.device = Some(key);
+        self.joins += 1;
+        self.refused_bulk.clear();
         self.changes.begin();
-        let (layer, mac, registered) =
-            (self.options.layer, self.options.mac, self.registered.clone());
+        let OsaOptions { layer, mac, workload_queues, inbperf, .. } = self.options;
+        let registered = self.registered.clone();
         if let Some(device) = self.at_guest() {
             device.interface.ask(Request::Activate(layer, mac));
+            for workload in Workload::ALL.into_iter().skip(1).filter(|_| workload_queues) {
+                let queue = workload.usual_queue() as u8;
+                device.interface.ask(Request::Sort(workload, queue));
+            }
+            if inbperf != Inbperf::Balanced {
+                device.interface.ask(Request::Tune(inbperf));
+            }
             for request in registered {
                 device.interface.ask(request);
             }
@@ -722,7 +811,7 @@ impl Osa {
     pub fn wait_until(&mut self, deadline_ns: u64) -> io::Result<()> {
         self.flush();
         let until = self.due().unwrap_or(u64::MAX).min(deadline_ns);
-        self.waiter.wait_until(until)?;
+        self.waiter.wait_until(until.min(self.ask_again_ns(now_ns())))?;
         Ok(())
     }
 

@@ -20,20 +20,24 @@
 mod changes;
 mod client;
 mod connecting;
+mod reopening;
 mod server;
 mod waits;
 
 pub use changes::OsaChange;
 pub use client::{OpenOsaError, Osa, OsaOptions, OsaState};
-pub use net::osa::adapter::{Counters, Moderation};
+pub use net::osa::adapter::Counters;
 pub use net::osa::buffer::QueueCounters;
 pub use net::osa::control::{Port, Refused, Request, Router, Stopped};
 pub use net::osa::device::{DropReason, Drops, INPUTS_MAX, OUTPUTS_MAX, State};
 pub use net::osa::interface::Counters as DeviceCounters;
 pub use net::osa::memory::MemoryWire;
 pub use net::osa::packet::Layer;
+pub use net::osa::tuning::{Inbperf, Moderation};
 pub use net::osa::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};
+pub use net::osa::workload::{Connection, Workload};
 pub use net::wire::Conditions;
+pub use reopening::OpenWire;
 pub use server::{DeviceReport, Server, ServerError, ServerOptions};
 
 use crate::UserData;

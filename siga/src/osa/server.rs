@@ -16,23 +16,26 @@ use net::osa::adapter::{Adapter, Counters, Ends, Moderation};
 use net::osa::buffer::QueueCounters;
 use net::osa::device::{Device, Drops, INPUTS_MAX, OUTPUTS_MAX, State};
 use net::osa::packet::Layer;
+use net::osa::tuning::Inbperf;
 use net::osa::wire::{Wire, WireCounters};
 use os::fork::{ForkGuard, ForkSafeFd};
 use os::processor::{now_ns, thread_ns};
 use thiserror::Error;
 
+use super::reopening::{OpenWire, Reopening};
 use super::waits::AtAdapter;
 use super::{QUEUE_STORAGE_BYTES, WANTED, WINDOW_BYTES};
 use crate::guest::Guest;
 use crate::link::Membership;
 use crate::options::PathOptions;
 use crate::serving::{Asking, OPENS_PER_S, Refusal, Spinning};
+use crate::stopper::Stopper;
 use crate::waiter::{Key, Member, OneOf, Waiter};
 use crate::waiting::{SPIN_NS_MAX, Wait};
 
 /// Devices of an adapter, and of one guest.
 const DEVICES_MAX: usize = 256;
-const DEVICES_OF_GUEST_MAX: usize = 16;
+const DEVICES_OF_GUEST_MAX: usize = 8;
 
 /// A sleep is not worth while if something is due sooner.
 const SLEEP_NS_MIN: u64 = 20_000;
@@ -136,11 +139,12 @@ impl Member for Medium {
 }
 
 /// What the server waits for.
-#[derive(Debug)]
 enum Party {
     Guest(Box<Guest>),
     Device(Box<Joined>),
     Medium(Medium),
+    Stop(Stopper),
+    Reopening(Reopening),
 }
 
 /// A device, and what keeps its path in the host's accounts.
@@ -156,6 +160,8 @@ impl OneOf for Party {
             Party::Guest(guest) => &**guest,
             Party::Device(joined) => &joined.device,
             Party::Medium(medium) => medium,
+            Party::Stop(stop) => stop,
+            Party::Reopening(reopening) => reopening,
         }
     }
 
@@ -164,6 +170,8 @@ impl OneOf for Party {
             Party::Guest(guest) => &mut **guest,
             Party::Device(joined) => &mut joined.device,
             Party::Medium(medium) => medium,
+            Party::Stop(stop) => stop,
+            Party::Reopening(reopening) => reopening,
         }
     }
 
@@ -173,6 +181,8 @@ impl OneOf for Party {
             Party::Guest(guest) => guest.is_ready(),
             Party::Device(joined) => joined.device.is_ready(),
             Party::Medium(medium) => medium.has_rung,
+            Party::Stop(stop) => stop.is_set(),
+            Party::Reopening(reopening) => reopening.is_ready(),
         }
     }
 }
@@ -217,14 +227,24 @@ pub struct DeviceReport {
     pub interrupts: u64,
     /// Packets dropped.
     pub drops: Drops,
+    /// Connections that its guest has registered as bulk data.
+    pub bulk_connections: usize,
+    /// How its packets are to come.
+    pub inbperf: Inbperf,
+    /// Of each queue that the guest reads: the step of the profiles at which it is, and the steps taken so far, up and down. All zero unless `inbperf` is dynamic.
+    pub steps: Vec<(usize, [u64; 2])>,
 }
 
 /// A guest that serves an adapter.
 pub struct Server {
     guard: ForkGuard,
     waiter: Waiter<Party>,
+    stop: Stopper,
     guest: Key,
     medium: Option<Key>,
+    /// Who opens the wire again, and set if one was asked for.
+    reopening: Option<Key>,
+    is_wire_wanted: bool,
     adapter: Adapter,
     /// By number.
     devices: Vec<Option<Key>>,
@@ -237,6 +257,8 @@ pub struct Server {
     tended_ns: u64,
     polled_ns: u64,
     is_idle: bool,
+    /// Set if the last poll has left something behind.
+    has_more: bool,
     spinning: Spinning,
 }
 
@@ -258,6 +280,8 @@ impl Server {
     ) -> Result<Server, ServerError> {
         // What waits is the server's own loop: it polls the wire, too.
         let mut waiter = Waiter::new(Wait::Block)?;
+        let stop = Stopper::new()?;
+        waiter.add(Party::Stop(stop.clone()))?;
         guest.follow_hosts();
         let guest = waiter.add(Party::Guest(Box::new(guest)))?;
         let mut secret = [0; 16];
@@ -269,8 +293,11 @@ impl Server {
         let mut server = Server {
             guard: ForkGuard::here(),
             waiter,
+            stop,
             guest,
             medium: None,
+            reopening: None,
+            is_wire_wanted: false,
             adapter,
             devices: Vec::new(),
             numbers: BTreeMap::new(),
@@ -281,6 +308,7 @@ impl Server {
             tended_ns: 0,
             polled_ns: 0,
             is_idle: false,
+            has_more: false,
             spinning: Spinning::default(),
         };
         server.listen_to_wire()?;
@@ -294,8 +322,44 @@ impl Server {
     pub fn set_wire(&mut self, wire: Box<dyn Wire>) -> io::Result<()> {
         let Server { waiter, devices, adapter, .. } = self;
         let taken = adapter.set_wire(wire, &mut Devices { waiter, keys: devices });
+        self.is_wire_wanted = false;
         self.listen_to_wire()?;
         taken
+    }
+
+    /// Has the wire opened again whenever it is gone, from now on, by a thread of its own: the devices go on reaching each other meanwhile. That thread is in the
+    /// network of the calling one. `opener` may be a closure, and is called again half a second after each failure; it replaces the one before. It is
+    /// dropped when the server is, as soon as it returns.
+    ///
+    /// # Errors
+    /// There can be no thread, or there are no descriptors left.
+    pub fn open_again_with(&mut self, opener: impl OpenWire + Send + 'static) -> io::Result<()> {
+        let reopening = Reopening::start(opener)?;
+        if let Some(before) = self.reopening.take() {
+            self.waiter.remove(before);
+        }
+        self.is_wire_wanted = false;
+        self.reopening = Some(self.waiter.add(Party::Reopening(reopening))?);
+        Ok(())
+    }
+
+    /// Asks for a wire if there is none.
+    fn want_wire(&mut self) {
+        let Some(key) = self.reopening.filter(|_| !self.is_wire_wanted) else { return };
+        if let Some(Party::Reopening(reopening)) = self.waiter.get(key) {
+            reopening.want();
+            self.is_wire_wanted = true;
+        }
+    }
+
+    /// Uses the wire that was opened.
+    fn take_wire(&mut self, key: Key) {
+        let Some(Party::Reopening(reopening)) = self.waiter.get_mut(key) else { return };
+        let Some(wire) = reopening.take() else { return };
+        let taken = self.set_wire(wire);
+        if let Some(Party::Reopening(reopening)) = self.waiter.get(key) {
+            reopening.used(taken);
+        }
     }
 
     fn listen_to_wire(&mut self) -> io::Result<()> {
@@ -310,7 +374,7 @@ impl Server {
         Ok(())
     }
 
-    /// Returns true if the wire is gone, and [`Server::set_wire`] is to be called.
+    /// Returns true if the wire is gone, and [`Server::set_wire`] is to be called, unless that is left to [`Server::open_again_with`].
     pub fn is_wire_gone(&mut self) -> bool {
         self.adapter.is_gone()
     }
@@ -358,6 +422,9 @@ impl Server {
                 inputs.iter_mut().map(|input| input.sender().counters().get(rings)).sum();
             let inputs = inputs.iter().map(|input| *input.counters()).collect();
             let outputs = device.outputs().iter().map(|output| *output.counters()).collect();
+            let queues = device.inputs().len();
+            let walkers = (0..queues).map(|queue| device.tuning().walker(queue));
+            let steps = walkers.map(|walker| (walker.step(), walker.steps())).collect();
             reports.push(DeviceReport {
                 number,
                 guest: device.owner(),
@@ -369,34 +436,55 @@ impl Server {
                 outputs,
                 interrupts,
                 drops: *device.drops(),
+                bulk_connections: device.bulk_connections(),
+                inbperf: device.tuning().inbperf(),
+                steps,
             });
         }
         reports
     }
 
-    /// Serves for ever.
+    /// Ends [`Server::serve`] and [`Server::serve_until`], from any thread.
+    pub fn stopper(&self) -> Stopper {
+        self.stop.clone()
+    }
+
+    /// Serves until somebody stops it: [`Server::stopper`].
     ///
     /// # Errors
     /// [`ServerError`].
-    pub fn serve(&mut self) -> Result<std::convert::Infallible, ServerError> {
-        loop {
+    pub fn serve(&mut self) -> Result<(), ServerError> {
+        while !self.stop.is_set() {
             self.serve_until(u64::MAX)?;
         }
+        Ok(())
     }
 
-    /// Serves until that time, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds).
+    /// Serves until that time, or until somebody stops it, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds).
     ///
     /// # Errors
     /// [`ServerError`].
     pub fn serve_until(&mut self, deadline_ns: u64) -> Result<(), ServerError> {
         self.is_idle = false;
+        // Buffers go when their time has come, and not up to 50 us later.
+        os::processor::lower_timer_slack();
         loop {
             let found = self.poll()?;
             let now = self.polled_ns;
-            if now >= deadline_ns {
+            if now >= deadline_ns || self.stop.is_set() {
                 return Ok(());
             }
-            if found || self.options.wait == Wait::Spin {
+            if self.has_more || self.options.wait == Wait::Spin {
+                continue;
+            }
+            // Behind what was found as well: more comes at once, and is cheaper together.
+            if let Some(until) = self.adapter.rests_until(now) {
+                os::processor::rest_until(until.min(deadline_ns));
+                self.spinning.slept();
+                self.is_idle = false;
+                continue;
+            }
+            if found {
                 continue;
             }
             let due = self.adapter.due().unwrap_or(u64::MAX).min(deadline_ns);
@@ -404,7 +492,8 @@ impl Server {
             let polls = self.options.wait == Wait::Adaptive
                 && (is_soon || now.saturating_sub(self.found_ns) < ADAPTIVE_NS);
             if polls {
-                os::sync::pause();
+                // Whoever has what is waited for may need this processor.
+                std::thread::yield_now();
                 continue;
             }
             self.sleep(due)?;
@@ -448,6 +537,10 @@ impl Server {
         let Server { waiter, devices, adapter, .. } = self;
         let worked = adapter.poll(now, &mut Devices { waiter, keys: devices });
         found |= worked.has_more || worked.has_worked;
+        self.has_more = worked.has_more;
+        if self.adapter.is_gone() {
+            self.want_wire();
+        }
         if found {
             self.drop_those_over();
         }
@@ -472,7 +565,12 @@ impl Server {
             if let Some(Party::Medium(medium)) = self.waiter.get_mut(key) {
                 medium.has_rung = false;
             }
+            self.adapter.note_wire_ready();
             return Ok(false);
+        }
+        if Some(key) == self.reopening {
+            self.take_wire(key);
+            return Ok(true);
         }
         let Some(number) = self.numbers.get(&key).copied() else { return Ok(false) };
         let Server { waiter, devices, adapter, .. } = self;

@@ -9,7 +9,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fabric::control::{Kind, Order, Pending, Placed};
@@ -20,7 +19,6 @@ use net::tcpip::service::{
     self, ClientCounters, ClientLimits, Given, Left, Service, ServiceCounters, Taken,
 };
 use net::tcpip::{SendToError, Stack};
-use os::event::Event;
 use os::fork::ForkGuard;
 use os::processor::{allowed, now_ns};
 
@@ -39,6 +37,7 @@ use crate::lan::Lan;
 use crate::line::Line;
 use crate::options::PathOptions;
 use crate::path::Path;
+use crate::stopper::Stopper;
 use crate::waiter::{Key, Looked, Member, OneOf, Waiter};
 use crate::waiting::Wait;
 
@@ -96,7 +95,7 @@ type DeviceWatch = Box<dyn FnMut(&DeviceChange) + Send>;
 pub struct Machine {
     guard: ForkGuard,
     waiter: Waiter<Party>,
-    stop: MachineStop,
+    stop: Stopper,
     guest: Key,
     ground: Key,
     service: Service,
@@ -130,46 +129,9 @@ impl fmt::Debug for Machine {
     }
 }
 
-/// Ends the serving of a machine, from any thread.
-#[derive(Clone, Debug)]
-pub struct MachineStop {
-    stop: Arc<Stop>,
-}
-
-#[derive(Debug)]
-struct Stop {
-    is_set: AtomicBool,
-    event: Event,
-}
-
-impl MachineStop {
-    /// Has [`Machine::serve`] return, now and from now on.
-    pub fn stop(&self) {
-        // Release: pairs with the Acquire in `is_ready`. What was done before is seen by whoever serves.
-        self.stop.is_set.store(true, Ordering::Release);
-        self.stop.event.set();
-    }
-}
-
-/// Ready once the machine is to stop.
-impl Member for MachineStop {
-    fn doorbells(&self, add: &mut dyn FnMut(BorrowedFd<'_>)) {
-        add(self.stop.event.as_fd());
-    }
-
-    fn hear(&mut self, _index: usize) -> bool {
-        // It stays set, and whoever has been told does not wait again.
-        false
-    }
-
-    fn is_ready(&mut self) -> bool {
-        self.stop.is_set.load(Ordering::Acquire)
-    }
-}
-
 /// What the machine waits for.
 enum Party {
-    Stop(MachineStop),
+    Stop(Stopper),
     Guest(Box<Guest>),
     Client(Box<Served>),
     Ground(Ground),
@@ -360,8 +322,7 @@ impl Machine {
         guest.follow_hosts();
         guest.take_orders();
         let mut waiter = Waiter::new(options.wait)?;
-        let stop = Stop { is_set: AtomicBool::new(false), event: Event::new()? };
-        let stop = MachineStop { stop: Arc::new(stop) };
+        let stop = Stopper::new()?;
         waiter.add(Party::Stop(stop.clone()))?;
         let guest = waiter.add(Party::Guest(Box::new(guest)))?;
         let ground =
@@ -483,7 +444,7 @@ impl Machine {
     }
 
     /// Ends [`Machine::serve`], from any thread.
-    pub fn stopper(&self) -> MachineStop {
+    pub fn stopper(&self) -> Stopper {
         self.stop.clone()
     }
 
@@ -492,7 +453,7 @@ impl Machine {
     /// # Errors
     /// As [`Machine::poll`].
     pub fn serve(&mut self) -> io::Result<()> {
-        while !self.stop.is_ready() {
+        while !self.stop.is_set() {
             self.serve_until(u64::MAX)?;
         }
         Ok(())

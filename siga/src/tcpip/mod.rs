@@ -49,6 +49,7 @@ mod own;
 mod questions;
 mod routing;
 mod shared;
+mod sorting;
 mod stack;
 mod tcp;
 mod thread;
@@ -59,9 +60,7 @@ mod ways;
 pub use devices::DeviceChange;
 pub use driver::{DriverCounters, Placement, StackDriver};
 pub use lans::Links;
-pub use machine::{
-    Machine, MachineClient, MachineListener, MachineOptions, MachineStop, MachineStream,
-};
+pub use machine::{Machine, MachineClient, MachineListener, MachineOptions, MachineStream};
 pub use net::tcpip::service::{ClientCounters, ClientLimits, ServiceCounters};
 pub use net::tcpip::{Congestion, Counter, NoPrefix, Prefix, Refusal, Route, Stray, StrayKind};
 pub use outside::{Asked, Outside};

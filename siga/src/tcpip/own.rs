@@ -18,6 +18,7 @@ use super::lans::Lans;
 use super::members::{Members, is_fair};
 use super::questions::Questions;
 use super::routing::Routing;
+use super::sorting::Sorting;
 use crate::lan::{SendFrameError, TrySendFrameError};
 use crate::osa::Osa;
 
@@ -81,6 +82,7 @@ pub(super) struct Own {
     lost: HashMap<IpAddr, String>,
     /// Hosts that are asked whether they still have their connections.
     questions: Questions,
+    sorting: Sorting,
 }
 
 /// What came of work with a stack.
@@ -111,6 +113,7 @@ impl Own {
             tables_ns: 0,
             lost: HashMap::new(),
             questions: Questions::default(),
+            sorting: Sorting::default(),
         }
     }
 
@@ -142,6 +145,7 @@ impl Own {
         }
         self.follow_members();
         self.follow_hosts();
+        self.sorting.follow(now, &mut self.lans, &mut self.net);
         self.lans.flush();
         if now.saturating_sub(self.shown_ns) >= SHOWN_NS {
             self.show(now);

@@ -56,6 +56,8 @@ pub struct StackDevice {
     pub state: OsaState,
     /// Bytes of the longest packet that the port takes.
     pub mtu: usize,
+    /// What was counted of each queue that the guest reads, of the device that is there now. With workload queues the second is that of bulk data.
+    pub inputs: Vec<QueueCounters>,
     /// What was counted of the queues that the guest reads, and of those that it writes.
     pub queues: [QueueCounters; 2],
     /// What the guest's end has counted beside that.
@@ -75,6 +77,7 @@ impl Own {
             guest: osa.guest_name(),
             state: osa.state(),
             mtu: osa.mtu(),
+            inputs: osa.inputs(),
             queues: osa.queues(),
             counters: osa.counters(),
             interrupts: osa.interrupts(),

@@ -122,6 +122,7 @@ impl Sender {
         }
         if came_back {
             self.half.doorbells.reason();
+            self.half.counters.set(Counter::UsedBytes, self.pages.used_bytes() as u64);
         }
         if let Err(violation) = collected {
             self.fail(Reason::Violation(violation));

@@ -21,6 +21,7 @@ mod talk;
 
 use self::talk::{Counted, Talk, talk};
 use super::prelude::*;
+use super::stream::{self, GAP_US};
 use super::{LATENCIES, serve_until_told};
 use crate::factor::is_absent;
 use crate::measure::threads_work_for;
@@ -58,6 +59,7 @@ pub(super) const STREAM: Workload = Workload {
         },
         DEVICE_CPU,
         MBIT,
+        ADAPTER_WAIT,
         HOLD_OFF_US,
         GAP_US,
         OFFLOADS,
@@ -124,6 +126,7 @@ pub(super) const REQUEST: Workload = Workload {
         Factor { meaning: "bytes of an answer", usual: &["1000"], ..BYTES },
         DEVICE_CPU,
         MBIT,
+        ADAPTER_WAIT,
         HOLD_OFF_US,
         GAP_US,
         OFFLOADS,
@@ -168,6 +171,7 @@ pub(super) const CONNECT: Workload = Workload {
         Factor { meaning: "bytes of an answer", usual: &["8 KiB"], ..BYTES },
         DEVICE_CPU,
         MBIT,
+        ADAPTER_WAIT,
         HOLD_OFF_US,
         GAP_US,
         OFFLOADS,
@@ -268,17 +272,13 @@ const MBIT: Factor = Factor {
 };
 
 const HOLD_OFF_US: Factor = Factor {
-    name: "hold_off_us",
     meaning: "the longest time in us that adapters keep what has come for a machine; left out: 250",
-    domain: Domain::Number { least: 0, most: 100_000 },
-    usual: &[],
+    ..stream::HOLD_OFF_US
 };
 
-const GAP_US: Factor = Factor {
-    name: "gap_us",
-    meaning: "us without a packet after which adapters keep it no longer; left out: 5, and 15 above an MTU of 1500",
-    domain: Domain::Number { least: 0, most: 100_000 },
-    usual: &[],
+const ADAPTER_WAIT: Factor = Factor {
+    meaning: "how an adapter waits that has nothing to do; left out: as stack_wait",
+    ..stream::ADAPTER_WAIT
 };
 
 const OFFLOADS: Factor = Factor {
@@ -296,7 +296,7 @@ const BUFFER_BYTES: Factor = Factor {
 };
 
 /// The factors of adapters and their wire.
-const OF_ADAPTERS: [Factor; 5] = [MBIT, HOLD_OFF_US, GAP_US, OFFLOADS, BUFFER_BYTES];
+const OF_ADAPTERS: [Factor; 6] = [MBIT, ADAPTER_WAIT, HOLD_OFF_US, GAP_US, OFFLOADS, BUFFER_BYTES];
 
 const DEVICE_CPU: Factor = Factor {
     name: "device_cpu",
@@ -578,11 +578,7 @@ fn allow(levels: &Factors) -> Result<(), String> {
         "machine-own" | "machine" | "introduced" | "machine-lan" | "hipersockets" | "lan"
     );
     match link {
-        "qdio" if !(adapters::MTU_MIN..=adapters::MTU_MAX).contains(&mtu) => Err(format!(
-            "mtu = {mtu}: that of an adapter is {} to {}",
-            adapters::MTU_MIN,
-            adapters::MTU_MAX
-        )),
+        "qdio" => adapters::check_mtu(mtu),
         "veth" if mtu > VETH_MTU_MAX => {
             Err(format!("mtu = {mtu}: that of veth is {VETH_MTU_MAX} at most"))
         }
@@ -677,11 +673,7 @@ fn work(the_talk: &Talk, order: &Order, control: &mut Control) -> Result<Report,
 
 /// How the order says that a machine waits.
 fn stack_wait(order: &Order) -> Wait {
-    match order.word("stack_wait") {
-        "spin" => Wait::Spin,
-        "block" => Wait::Block,
-        _ => Wait::Adaptive,
-    }
+    adapters::wait_by("stack_wait", order)
 }
 
 /// Serves its clients until the others are done.
@@ -705,7 +697,10 @@ fn machine(number: usize, order: &Order, control: &mut Control) -> Result<Report
 /// Serves two adapters until the others are done.
 fn serve_adapters(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     control.note_from(&Address::of(HOST, 0))?;
-    let mut adapters = ServedAdapters::start(stack_wait(order), SERVER_ADAPTER, order)?;
+    let has_own = order.factors.contains_key("adapter_wait");
+    let factor = if has_own { "adapter_wait" } else { "stack_wait" };
+    let wait = adapters::wait_by(factor, order);
+    let mut adapters = ServedAdapters::start(wait, SERVER_ADAPTER, order)?;
     tell(&MACHINES_OF_BOTH, order, control)?;
     control.announce()?;
     let report = serve_until_told(order, control, &[], &mut adapters)?;

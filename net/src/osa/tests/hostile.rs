@@ -175,3 +175,72 @@ fn guest_with_nothing_but_empty_buffers_keeps_nobody_waiting() {
     world.send(other, &sent, "10.1.0.2");
     assert!(world.at_station().contains(&frame(STATION, PORT, &sent)));
 }
+
+#[test]
+fn guest_that_asks_too_often_waits_in_order_and_nobody_waits_for_it() {
+    let mut world = World::plain();
+    let (eager, other) = (world.three(&["10.1.0.1"]), world.three(&["10.1.0.3"]));
+    let answers = |world: &mut World, guest: usize| {
+        while let Ok(Some(_)) = world.guests[guest].next_packet() {}
+        let mut answers = 0;
+        while let Some(news) = world.guests[guest].take_news() {
+            answers += usize::from(matches!(news, News::Answer(..)));
+        }
+        answers
+    };
+    let (mut asked, mut answered) = (0, 0);
+    while answered < 1000 {
+        while asked < 1000 && world.guests[eager].ask(Request::AddAddress(ip("ff02::1:5"))) {
+            asked += 1;
+            world.run();
+            answered += answers(&mut world, eager);
+            if world.adapter.due().is_some_and(|due| due <= world.now) || asked % 32 == 0 {
+                break;
+            }
+        }
+        // The other is answered at once.
+        assert_eq!(world.ask(other, Request::AddVlan(7)), Ok(()));
+        assert_eq!(world.ask(other, Request::RemoveVlan(7)), Ok(()));
+        world.now += 50_000_000;
+        world.run();
+        answered += answers(&mut world, eager);
+    }
+    // A quarter of a second's at once, and each other one in its time.
+    assert!(world.now > 1_500_000_000, "{}", world.now);
+    assert_eq!(world.devices[eager].as_ref().unwrap().state(), State::Active);
+}
+
+#[test]
+fn guest_has_a_number_of_addresses_at_the_wire_with_all_its_devices_together() {
+    let mut world = World::plain();
+    let name: Name = "GREEDY".parse().unwrap();
+    let guests: Vec<_> = (0..3)
+        .map(|_| {
+            let [guest, adapter] = path(1, 1);
+            world.devices.push(Some(Device::new(name, adapter, 16)));
+            world.guests.push(Interface::new(guest, Layer::Three, 16));
+            let guest = world.guests.len() - 1;
+            assert_eq!(world.ask(guest, Request::Activate(Layer::Three, None)), Ok(()));
+            guest
+        })
+        .collect();
+    let mut taken = 0;
+    for (place, guest) in guests.iter().enumerate() {
+        for group in 0..64 {
+            let mac = Mac([1, 0, 0x5e, 0, place as u8, group]);
+            world.now += 10_000_000;
+            match world.ask(*guest, Request::AddGroup(mac)) {
+                Ok(()) => taken += 1,
+                Err(refused) => assert_eq!(refused, Refused::Full),
+            }
+        }
+    }
+    assert_eq!(taken, 128);
+    let other = world.three(&["10.1.0.9"]);
+    let group = Mac([1, 0, 0x5e, 0, 9, 9]);
+    assert_eq!(world.ask(other, Request::AddGroup(group)), Ok(()));
+    // What one device gives back, another may have.
+    let first = Mac([1, 0, 0x5e, 0, 0, 0]);
+    assert_eq!(world.ask(guests[0], Request::RemoveGroup(first)), Ok(()));
+    assert_eq!(world.ask(guests[2], Request::AddGroup(group)), Ok(()));
+}

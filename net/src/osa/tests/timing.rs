@@ -179,3 +179,33 @@ fn urgent_packets_do_not_wait_behind_a_queue_that_is_full() {
         (world.now - sent) / US
     );
 }
+
+#[test]
+fn adapter_under_load_rests_and_no_longer_than_the_hold_off_lets_it() {
+    let mut world = World::new(Conditions::default(), Moderation::default());
+    let guest = world.three(&["10.1.0.1"]);
+    assert_eq!(world.adapter.rests_until(world.now), None);
+    let sent = frame(PORT, STATION, &packet("10.1.0.2", "10.1.0.1", 1472));
+    // A frame each 12 us, and the adapter looks when it has rested.
+    let (mut next, mut rests, mut received) = (world.now, 0, 0);
+    for _ in 0..100 {
+        let until = world.adapter.rests_until(world.now).unwrap_or(world.now + 12 * US);
+        rests += u64::from(until > world.now + 12 * US);
+        while next <= until {
+            let piece =
+                crate::lan::link::FrameInPlace { offload: Offload::NONE, start: &sent, rest: None };
+            world.station.send(next, &piece).unwrap();
+            next += 12 * US;
+        }
+        world.now = until;
+        world.run();
+        received += world.received(guest).len();
+    }
+    assert!(rests > 50, "{rests} rests");
+    assert!(received > 100, "{received} frames");
+    // The gap is not over because nobody has looked.
+    assert!(world.adapter.counters().closed_gap < 20, "{:?}", world.adapter.counters());
+    // Without a hold-off a guest is not to wait, and the adapter does not rest.
+    world.adapter.set_moderation(Moderation::NONE);
+    assert_eq!(world.adapter.rests_until(world.now), None);
+}

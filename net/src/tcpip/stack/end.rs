@@ -89,6 +89,7 @@ impl Stack {
     /// The packets between these two are for no connection any more, but for what is left of it.
     fn leave(&mut self, now: u64, tuple: Tuple, index: u32, left: Option<Entry>) {
         self.forget_place(tuple, index);
+        self.bulk.forget(index, tuple);
         if !self.end_elsewhere(tuple, left)
             && let Some(left) = left
         {

@@ -11,6 +11,7 @@ use crate::tcpip::tcp::Data;
 /// A segment for a connection that is there: see [`Stack::admit_in_place`].
 #[derive(Clone, Copy, Debug)]
 pub struct InPlace {
+    lan: usize,
     index: u32,
     segment: Segment,
     /// Where the header of TCP begins in the frame, and where its data does.
@@ -89,14 +90,15 @@ impl Stack {
             return None;
         }
         let is_believed = self.output.routes.may_come_from(link, interface, start, source);
-        is_believed.then_some(InPlace { index, segment, header_at, data_at })
+        is_believed.then_some(InPlace { lan, index, segment, header_at, data_at })
     }
 
     /// Takes a segment that was admitted, from the frame in which it is. Who sent it can change its data meanwhile, and nothing else.
     pub fn receive_in_place(&mut self, now: u64, admitted: InPlace, frame: FrameInPlace<'_>) {
         self.clock = now;
         self.counters.count(Counter::FramesReceived);
-        let InPlace { index, segment, header_at, data_at } = admitted;
+        let InPlace { lan, index, segment, header_at, data_at } = admitted;
+        self.arriving = lan;
         let Some(header) = frame.start.get(header_at..data_at) else { return };
         let data = DataInPlace { frame, at: data_at };
         let answer = self.arrive(now, index, &segment, (header, &data));

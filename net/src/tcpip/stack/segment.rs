@@ -132,13 +132,16 @@ impl Stack {
         segment: &Segment,
         (header, data): (&[u8], &(impl Data + ?Sized)),
     ) -> Answer {
-        let Stack { connections, config, pool, counters, output, .. } = self;
+        let Stack { connections, config, pool, counters, output, bulk, arriving, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return Answer::Nothing };
         let is_orphan = connection.is_orphan();
         let Some(tcb) = &mut connection.tcb else { return Answer::Nothing };
         let before = tcb.state();
         let arrival = tcb.receive(now, segment, (header, data), is_orphan, config, pool);
         let after = tcb.state();
+        if segment.data_bytes > 0 && bulk.is_watching() {
+            bulk.note(now, *arriving, (index, connection.tuple), tcb.progress());
+        }
         connection.has_finished |= tcb.has_end();
         if arrival.is_stray_reset {
             counters.count(Counter::OutOfWindow);

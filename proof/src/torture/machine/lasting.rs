@@ -10,12 +10,15 @@
 //!        24  bytes, made of all that
 //! ```
 
+use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
+use std::time::Duration;
 
 use os::processor::now_ns;
 use proof::dice::mix;
 use proof::pattern;
+use rustix::net::sockopt;
 use siga::tcpip::{Stack, TcpListener, TcpStream};
 
 use super::super::dialogue::STILL_MAX;
@@ -33,13 +36,65 @@ const PAUSE_NS: u64 = 1_000_000;
 /// What a read takes at most.
 const PIECE_BYTES: usize = 16 << 10;
 
+/// A connection of one of the TCPs that are tortured.
+pub trait Connection: fmt::Debug + Read + Write {
+    /// Has no verb wait.
+    fn do_not_wait(&self) -> io::Result<()>;
+
+    /// Has the connection end if the other side does not answer questions any more: for a network that tells nobody of a death.
+    fn ask_whether_alive(&self) -> io::Result<()>;
+
+    /// Sends the end of the stream.
+    fn end_output(&self) -> io::Result<()>;
+}
+
+impl Connection for TcpStream {
+    fn do_not_wait(&self) -> io::Result<()> {
+        self.set_nonblocking(true)
+    }
+
+    fn ask_whether_alive(&self) -> io::Result<()> {
+        self.set_keepalive_probes(ASK_AFTER, ASK_EACH, ASK_TIMES)
+    }
+
+    fn end_output(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+/// Of the kernel.
+impl Connection for std::net::TcpStream {
+    fn do_not_wait(&self) -> io::Result<()> {
+        self.set_nonblocking(true)
+    }
+
+    fn ask_whether_alive(&self) -> io::Result<()> {
+        sockopt::set_tcp_keepidle(self, ASK_AFTER)?;
+        sockopt::set_tcp_keepintvl(self, ASK_EACH)?;
+        sockopt::set_tcp_keepcnt(self, ASK_TIMES)?;
+        Ok(sockopt::set_socket_keepalive(self, true)?)
+    }
+
+    fn end_output(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+/// When the other side of a quiet connection is asked whether it is there, how often in all, and how often in vain at most. An adapter that is killed is
+/// there again before.
+const ASK_AFTER: Duration = Duration::from_secs(2);
+const ASK_EACH: Duration = Duration::from_secs(1);
+const ASK_TIMES: u32 = 9;
+
 /// The streams of a party.
 #[derive(Debug)]
-pub struct Lasting {
+pub struct Lasting<S = TcpStream> {
     own: (usize, u32),
     /// Whom it asks for a stream, and where.
     asked: Vec<(usize, SocketAddr)>,
-    streams: Vec<Stream>,
+    /// Nobody tells that the other side of a stream is dead.
+    asks_whether_alive: bool,
+    streams: Vec<Stream<S>>,
     /// Streams so far.
     count: u64,
     /// Frames that were answered, and frames that it has answered.
@@ -55,8 +110,8 @@ enum Step {
 }
 
 #[derive(Debug)]
-struct Stream {
-    stream: TcpStream,
+struct Stream<S> {
+    stream: S,
     number: u64,
     /// Whom this side has asked, if it has.
     asked: Option<usize>,
@@ -129,11 +184,6 @@ impl Frame {
 }
 
 impl Lasting {
-    /// None yet. Those that are `asked` are asked for one each.
-    pub fn new(own: (usize, u32), asked: Vec<(usize, SocketAddr)>) -> Lasting {
-        Lasting { own, asked, streams: Vec::new(), count: 0, frames: 0, news: Vec::new() }
-    }
-
     /// Takes in streams that others open.
     ///
     /// # Errors
@@ -158,9 +208,27 @@ impl Lasting {
             }
         }
     }
+}
 
-    fn add(&mut self, stream: TcpStream, asked: Option<usize>) {
-        stream.set_nonblocking(true).expect("a stream");
+impl<S: Connection> Lasting<S> {
+    /// None yet. Those that are `asked` are asked for one each.
+    pub fn new(own: (usize, u32), asked: Vec<(usize, SocketAddr)>) -> Lasting<S> {
+        let (streams, news, asks_whether_alive) = (Vec::new(), Vec::new(), false);
+        Lasting { own, asked, asks_whether_alive, streams, count: 0, frames: 0, news }
+    }
+
+    /// Asks the other sides of quiet streams whether they are there, from now on.
+    pub fn asking_whether_alive(self) -> Lasting<S> {
+        Lasting { asks_whether_alive: true, ..self }
+    }
+
+    /// Takes in a stream, which this side has opened if it has `asked` somebody for it.
+    pub fn add(&mut self, stream: S, asked: Option<usize>) {
+        stream.do_not_wait().expect("a stream");
+        if self.asks_whether_alive {
+            // One that has ended by now says so when it is read.
+            let _ = stream.ask_whether_alive();
+        }
         self.count += 1;
         let now = now_ns();
         self.streams.push(Stream {
@@ -234,7 +302,7 @@ impl Lasting {
     }
 }
 
-impl Stream {
+impl<S: Connection> Stream<S> {
     fn step(&mut self, own: (usize, u32), goes_on: bool) -> Result<Step, String> {
         let before = (self.output.len(), self.received);
         // What has come before the error of a write is taken in first: frames that were answered count.
@@ -312,7 +380,7 @@ impl Stream {
             }
         }
         if self.has_sent_last && !self.has_shut_down {
-            self.stream.shutdown(Shutdown::Write)?;
+            self.stream.end_output()?;
             self.has_shut_down = true;
         }
         Ok(())

@@ -7,7 +7,7 @@
 //! member                                 each of the four talks with each other
 //! ```
 
-mod lasting;
+pub mod lasting;
 pub mod party;
 mod scene;
 mod schedule;

@@ -1,0 +1,431 @@
+//! Short frames from a network interface: into a guest by way of an OSA adapter with AF_XDP, or into a bare AF_XDP socket.
+//!
+//! ```text
+//! source -- veth -- AF_XDP -- adapter -- target     guest
+//! source -- veth -- AF_XDP ------------- target     bare
+//! ```
+//!
+//! Frames are datagrams of IP, so that the adapter finds the guest that has the address. Each is numbered. One that finds no room is
+//! lost, as over any Ethernet, and counted.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use net::lan::frame::ETHERNET_BYTES;
+use os::poller::Poller;
+use os::processor::thread_ns;
+use os::xdp::{XdpOptions, XdpSocket};
+use port::wires::WireKind;
+use siga::osa::Osa;
+
+use super::pace::{Pace, RATE};
+use super::prelude::*;
+use super::stream::{ADAPTER_WAIT, GAP_US, HOLD_OFF_US};
+use super::{LATENCIES, RATES, check_work};
+use crate::factor::is_absent;
+use crate::role::{ADAPTER, Address, TARGET};
+use crate::transport::adapters::{ADDRESSES, MACS, device, wait_by};
+use crate::transport::cable::{Cable, HERE, THERE, THERE_ADDRESS, THERE_MAC, enter, unable};
+use crate::transport::osa::serve_one;
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "wire-frames",
+    summary: "frames of 64 B come over a veth into a guest at an adapter with AF_XDP, or into a bare AF_XDP socket",
+    factors: &[
+        Factor {
+            name: "receiver",
+            meaning: "who receives: a guest at an OSA adapter, or a bare AF_XDP socket",
+            domain: Domain::Words(&["guest", "bare"]),
+            usual: &["guest", "bare"],
+        },
+        Factor {
+            meaning: "frames that are sent in a second; 0: as many as go",
+            usual: &["100000"],
+            ..RATE
+        },
+        Factor { meaning: "how a guest or a bare receiver waits", ..WAIT },
+        Factor { meaning: "how an adapter waits; left out: as its guest", ..ADAPTER_WAIT },
+        HOLD_OFF_US,
+        GAP_US,
+    ],
+    roles: &[
+        role::host(adapters),
+        RoleSpec { name: ADAPTER, count: adapters, attends: true, ..role::ONE },
+        A_SOURCE,
+        A_TARGET,
+    ],
+    measures: &[RATES, LATENCIES, &["cpu_ns_per_message"]],
+    fit,
+    work: |order, control| match &*order.role {
+        ADAPTER => adapter(order, control),
+        TARGET if is_bare(&order.factors) => bare(order, control),
+        TARGET => guest(order, control),
+        _ => source(order, control),
+    },
+    check: |reports| check_work(reports, "messages"),
+    ..PLAIN
+};
+
+/// Bytes of a frame, without its check sequence, and its parts: the headers of Ethernet, IP and UDP, its number, and when it was sent.
+const FRAME_BYTES: usize = 64;
+const IP_BYTES: usize = 20;
+const NUMBER_AT: usize = ETHERNET_BYTES + IP_BYTES + 8;
+const TIME_AT: usize = NUMBER_AT + 8;
+const END: usize = TIME_AT + 8;
+const _: () = assert!(END <= FRAME_BYTES);
+
+/// The MTU of the veth.
+const MTU: u64 = 1500;
+
+/// Frames that are sent or received before the clock is read.
+const BATCH: usize = 32;
+
+/// Of so many frames one has its time taken.
+const STRIDE: u64 = 64;
+
+/// What a target counts: frames that found no room, and processor time of looking in vain.
+const LOST: &str = "frames_lost";
+const SPINNING: &str = "spinning_ns";
+
+fn is_bare(factors: &Factors) -> bool {
+    word(factors, "receiver") == "bare"
+}
+
+/// How many adapters there are, each with a host.
+fn adapters(factors: &Factors) -> usize {
+    usize::from(word(factors, "receiver") == "guest")
+}
+
+/// Whether a trial of this order has an adapter that is to hear when its host listens.
+pub(super) fn has_adapter(order: &Order) -> bool {
+    order.workload == WORKLOAD.name && adapters(&order.factors) > 0
+}
+
+fn fit(factors: &mut Factors) {
+    factors.retain(|name, level| !is_absent(name, level));
+    if !is_bare(factors) {
+        return;
+    }
+    for factor in [ADAPTER_WAIT, HOLD_OFF_US, GAP_US] {
+        factors.remove(factor.name);
+    }
+    if word(factors, "wait") == "adaptive" {
+        factors.insert("wait".to_owned(), Level::Word("block".to_owned()));
+    }
+}
+
+/// Serves the adapter until the others are done.
+fn adapter(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let mut order = order.clone();
+    let wait = order.factors["wait"].clone();
+    order.factors.entry(ADAPTER_WAIT.name.to_owned()).or_insert(wait);
+    order.factors.insert("mtu".to_owned(), Level::Number(MTU));
+    serve_one(WireKind::Xdp, SOURCE, &order, control)
+}
+
+/// A frame without number and time.
+fn empty_frame() -> [u8; FRAME_BYTES] {
+    let [from, to] = [THERE_ADDRESS, ADDRESSES[0]].map(|address| match address {
+        IpAddr::V4(address) => address,
+        IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+    });
+    let mut frame = [0; FRAME_BYTES];
+    frame[..6].copy_from_slice(&MACS[0].0);
+    frame[6..12].copy_from_slice(&THERE_MAC.0);
+    frame[12..ETHERNET_BYTES].copy_from_slice(&[8, 0]);
+    let (ip, udp) = frame[ETHERNET_BYTES..].split_at_mut(IP_BYTES);
+    let bytes = (FRAME_BYTES - ETHERNET_BYTES) as u16;
+    ip[0] = 0x45;
+    ip[2..4].copy_from_slice(&bytes.to_be_bytes());
+    // It lives for 64 hops, and is a datagram of UDP.
+    ip[8..10].copy_from_slice(&[64, 17]);
+    ip[12..16].copy_from_slice(&from.octets());
+    ip[16..20].copy_from_slice(&to.octets());
+    let sum: u32 = ip.chunks(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    ip[10..12].copy_from_slice(&(!folded as u16).to_be_bytes());
+    // The port that discards what comes (RFC 863). A checksum of 0 is none.
+    udp[..4].copy_from_slice(&[0, 9, 0, 9]);
+    udp[4..6].copy_from_slice(&(bytes - IP_BYTES as u16).to_be_bytes());
+    frame
+}
+
+/// Sends frames until the window is over.
+fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let giver = if is_bare(&order.factors) { TARGET } else { ADAPTER };
+    enter(&Address::of(giver, 0), control)?;
+    let mut socket = XdpSocket::open(THERE, &XdpOptions::default())
+        .map_err(|error| unable("AF_XDP socket", error))?;
+    let mut frame = empty_frame();
+    let window = control.ready()?;
+    let mut meter = Meter::new(window, order, &units(FRAME_BYTES));
+    let mut pace = Pace::of(order, now_ns());
+    let (mut number, mut now) = (0_u64, now_ns());
+    while now < window.end_ns {
+        if let Some(pace) = &pace {
+            let edge_ns = meter.edge_ns().min(window.end_ns);
+            now = pace.wait(pace.due_ns().min(edge_ns), &mut meter);
+        }
+        for _ in 0..BATCH {
+            if pace.as_ref().is_some_and(|pace| pace.due_ns() > now) {
+                break;
+            }
+            frame[NUMBER_AT..TIME_AT].copy_from_slice(&number.to_le_bytes());
+            frame[TIME_AT..END].copy_from_slice(&now.to_le_bytes());
+            // What is full has room again after a flush.
+            if socket.send(&[&frame], None).is_err() {
+                break;
+            }
+            number += 1;
+            if let Some(pace) = &mut pace {
+                pace.answered(now);
+            }
+        }
+        socket.flush().doing("send frames")?;
+        now = meter.poll(now_ns(), number, Counts::new);
+    }
+    meter.close(number, Counts::new)
+}
+
+/// What was received.
+#[derive(Debug, Default)]
+struct Received {
+    frames: u64,
+    /// The number of the next frame, if none is lost.
+    next: u64,
+    lost: u64,
+}
+
+impl Received {
+    /// Takes a frame.
+    #[inline(always)]
+    fn take(&mut self, frame: &[u8], meter: &mut Meter) -> Result<(), Fault> {
+        let word = |at: usize| Some(u64::from_le_bytes(frame.get(at..at + 8)?.try_into().ok()?));
+        let (Some(number), Some(sent_ns)) = (word(NUMBER_AT), word(TIME_AT)) else {
+            return Err(Fault::Corrupt(self.next));
+        };
+        if frame.len() != FRAME_BYTES || number < self.next {
+            return Err(Fault::Corrupt(self.next));
+        }
+        self.lost += number - self.next;
+        self.next = number + 1;
+        self.frames += 1;
+        if number.is_multiple_of(STRIDE) {
+            meter.time(now_ns().saturating_sub(sent_ns));
+        }
+        Ok(())
+    }
+}
+
+/// Whoever receives.
+trait Receiver {
+    /// Takes some of the frames that are there, without waiting. Returns true if there were any.
+    fn receive(&mut self, received: &mut Received, meter: &mut Meter) -> Result<bool, Fault>;
+
+    /// Waits until something has come, or it is that time.
+    fn wait_until(&mut self, until_ns: u64) -> Result<(), Fault>;
+
+    /// What was counted so far.
+    fn counts(&self) -> Counts {
+        Counts::new()
+    }
+}
+
+/// Processor time of this thread in which it looked for frames and found none.
+#[derive(Debug, Default)]
+struct Spinning {
+    ns: u64,
+    since_ns: Option<u64>,
+}
+
+impl Spinning {
+    /// Asks the clock, which is a call of the kernel, at the ends of a time without frames alone.
+    #[inline(always)]
+    fn note(&mut self, has_found: bool) {
+        match (has_found, self.since_ns) {
+            (false, None) => self.since_ns = Some(thread_ns()),
+            (true, Some(since_ns)) => {
+                self.ns += thread_ns() - since_ns;
+                self.since_ns = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn ns(&self) -> u64 {
+        self.ns + self.since_ns.map_or(0, |since_ns| thread_ns() - since_ns)
+    }
+}
+
+/// Receives until the window is over.
+fn receive_all(
+    mut receiver: impl Receiver,
+    order: &Order,
+    control: &mut Control,
+) -> Result<Report, Fault> {
+    let window = control.ready()?;
+    let mut meter = Meter::new(window, order, &units(FRAME_BYTES)).timing("latency", 1);
+    let mut received = Received::default();
+    let mut spinning = (order.word("wait") == "spin").then(Spinning::default);
+    loop {
+        let counts = || {
+            let mut counts = receiver.counts();
+            counts.insert(LOST.to_owned(), received.lost);
+            let spinning_ns = spinning.as_ref().map(Spinning::ns);
+            counts.extend(spinning_ns.map(|ns| (SPINNING.to_owned(), ns)));
+            counts
+        };
+        if meter.poll(now_ns(), received.frames, counts) >= window.end_ns {
+            return meter.close(received.frames, Counts::new);
+        }
+        let has_found = receiver.receive(&mut received, &mut meter)?;
+        match &mut spinning {
+            Some(spinning) => spinning.note(has_found),
+            None if has_found => {}
+            None => receiver.wait_until(meter.edge_ns().min(window.end_ns))?,
+        }
+    }
+}
+
+/// An AF_XDP socket.
+struct Bare {
+    socket: XdpSocket,
+    poller: Poller,
+    _cable: Cable,
+}
+
+impl Receiver for Bare {
+    #[inline(always)]
+    fn receive(&mut self, received: &mut Received, meter: &mut Meter) -> Result<bool, Fault> {
+        let mut done = Ok(());
+        let found = self.socket.receive(BATCH, |frame| {
+            if done.is_ok() {
+                done = received.take(frame, meter);
+            }
+        });
+        done.map(|()| found.packets > 0)
+    }
+
+    fn wait_until(&mut self, until_ns: u64) -> Result<(), Fault> {
+        let left = Duration::from_nanos(until_ns.saturating_sub(now_ns()));
+        self.poller.wait(Some(left)).doing("wait for frames").map(drop)
+    }
+}
+
+/// Receives at an AF_XDP socket.
+fn bare(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let cable = Cable::make(MTU as u32, false)?;
+    let socket = XdpSocket::open(HERE, &XdpOptions::default());
+    let socket = socket.map_err(|error| unable("AF_XDP socket", error))?;
+    socket.add_address(MACS[0].0).doing("add an address")?;
+    let poller = Poller::new().doing("make a poller")?;
+    for (name, queue) in (0..).zip(socket.sockets()) {
+        poller.add(queue, name).doing("wait for a socket")?;
+    }
+    let source = Address::of(SOURCE, 0);
+    control.note_from(&source)?;
+    control.pass_to(&source, "network", &[cable.there()])?;
+    receive_all(Bare { socket, poller, _cable: cable }, order, control)
+}
+
+/// A device at an adapter.
+struct AtDevice {
+    osa: Osa,
+}
+
+impl Receiver for AtDevice {
+    #[inline(always)]
+    fn receive(&mut self, received: &mut Received, meter: &mut Meter) -> Result<bool, Fault> {
+        let osa = &mut self.osa;
+        let mut room = [0; FRAME_BYTES];
+        for count in 0..BATCH {
+            if osa.next_frame().is_none() {
+                osa.finish();
+                return Ok(count > 0);
+            }
+            let bytes = found(osa, &mut room).ok_or(Fault::Corrupt(received.next))?;
+            received.take(&room[..bytes], meter)?;
+        }
+        Ok(true)
+    }
+
+    fn wait_until(&mut self, until_ns: u64) -> Result<(), Fault> {
+        self.osa.wait_until(until_ns).doing("wait for frames")?;
+        self.osa.poll(now_ns()).doing("serve a device").map(drop)
+    }
+
+    fn counts(&self) -> Counts {
+        let [input, _] = self.osa.queues();
+        let counts = [
+            ("device_input_buffers", input.buffers),
+            ("device_input_packets", input.packets),
+            ("device_interrupts", self.osa.interrupts()),
+        ];
+        counts.map(|(name, count)| (name.to_owned(), count)).into()
+    }
+}
+
+/// Receives at a device.
+fn guest(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    let osa = device(0, true, wait_by("wait", order), order)?;
+    receive_all(AtDevice { osa }, order, control)
+}
+
+/// Copies the frame that was found, and returns how long it is; none if it is longer than a frame of this workload.
+fn found(osa: &Osa, room: &mut [u8; FRAME_BYTES]) -> Option<usize> {
+    let frame = osa.found()?;
+    let start_bytes = frame.start.len();
+    let bytes = start_bytes + frame.rest.map_or(0, |rest| rest.bytes());
+    room.get_mut(..start_bytes)?.copy_from_slice(frame.start);
+    if let Some(rest) = frame.rest {
+        rest.read(0, room.get_mut(start_bytes..bytes)?).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Window;
+
+    #[test]
+    fn frame_is_a_datagram_whose_header_sums_up() {
+        let frame = empty_frame();
+        assert_eq!(frame[..14], [2, 0, 0, 0, 10, 1, 2, 0, 0, 0, 11, 2, 8, 0]);
+        let ip = &frame[14..34];
+        assert_eq!(ip[..10], [0x45, 0, 0, 50, 0, 0, 0, 0, 64, 17]);
+        let sum: u32 =
+            ip.chunks(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
+        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
+        assert_eq!(frame[34..42], [0, 9, 0, 9, 0, 30, 0, 0]);
+    }
+
+    #[test]
+    fn bare_receiver_has_no_adapter_to_set() {
+        let levels = [("receiver", "bare"), ("wait", "adaptive"), ("adapter_wait", "spin")];
+        let mut factors: Factors =
+            levels.map(|(name, level)| (name.to_owned(), Level::Word(level.to_owned()))).into();
+        factors.extend([
+            ("rate".to_owned(), Level::Number(0)),
+            ("gap_us".to_owned(), Level::Number(0)),
+        ]);
+        fit(&mut factors);
+        let left: Vec<String> =
+            factors.iter().map(|(name, level)| format!("{name} {level}")).collect();
+        assert_eq!(left, ["receiver bare", "wait block"]);
+    }
+
+    #[test]
+    fn frames_that_are_missing_are_counted_and_one_that_comes_twice_is_none() {
+        let window = Window { start_ns: 0, end_ns: 1 };
+        let mut meter = Meter::new(window, &Order::default(), &units(FRAME_BYTES));
+        let mut received = Received::default();
+        let mut frame = empty_frame();
+        for number in [0_u64, 1, 5] {
+            frame[NUMBER_AT..TIME_AT].copy_from_slice(&number.to_le_bytes());
+            received.take(&frame, &mut meter).unwrap();
+        }
+        assert_eq!((received.frames, received.lost), (3, 3));
+        assert!(matches!(received.take(&frame, &mut meter), Err(Fault::Corrupt(6))));
+        assert!(matches!(received.take(&frame[..60], &mut meter), Err(Fault::Corrupt(6))));
+    }
+}
