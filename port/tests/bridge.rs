@@ -107,7 +107,7 @@ impl World {
     }
 
     /// The next packet that comes to a member, which is waited for.
-    fn to_member(&mut self, member: usize) -> Vec<u8> {
+    fn came_to_member(&mut self, member: usize) -> Vec<u8> {
         loop {
             self.turn();
             if let Some(frame) = self.members[member].try_receive_in_place().unwrap() {
@@ -123,7 +123,7 @@ impl World {
     }
 
     /// The next packet that comes behind the port. `again` is called in each turn until there is one.
-    fn to_far(&mut self, mut again: impl FnMut(&mut World)) -> Vec<u8> {
+    fn came_to_far(&mut self, mut again: impl FnMut(&mut World)) -> Vec<u8> {
         loop {
             again(self);
             self.turn();
@@ -182,11 +182,11 @@ fn packets_go_both_ways_as_they_are() {
     for bytes in [20, 60, 1500] {
         let sent = packet(NEAR, FAR, bytes, 7);
         world.send(near, &sent);
-        let found = world.to_far(|_| {});
+        let found = world.came_to_far(|_| {});
         assert_eq!((&found[6..12], &found[14..]), (&MACS[0].0[..], &sent[..]));
         let answer = packet(FAR, NEAR, bytes, 9);
         assert!(world.send_from_far(&answer));
-        let found = world.to_member(near);
+        let found = world.came_to_member(near);
         assert_eq!(found[14..], answer);
         let (own, bridge) = (world.members[near].mac(), world.bridge_mac(near));
         assert_eq!(found[..12], [own.0, bridge.0].concat());
@@ -203,7 +203,7 @@ fn sender_of_a_packet_that_is_too_long_is_told() {
     world.settle();
     // From the port: the LAN has an MTU of 8192.
     assert!(world.send_from_far(&packet(FAR, NEAR, 8193, 1)));
-    let told = world.to_far(|_| {});
+    let told = world.came_to_far(|_| {});
     assert_eq!(told[14 + 20..14 + 28][..2], [3, 4]);
     assert_eq!((&told[14 + 26..14 + 28], &told[26..30]), (&[0x20, 0][..], &NEAR.octets()[..]));
     assert_eq!(world.bridge.counters().dropped(Dropped::Long), 1);
@@ -213,7 +213,7 @@ fn sender_of_a_packet_that_is_too_long_is_told() {
     world.settle();
     let long = packet(NEAR, FAR, 1501, 1);
     world.send(near, &long);
-    let told = world.to_member(near);
+    let told = world.came_to_member(near);
     assert_eq!((&told[26..30], &told[34..36]), (&FAR.octets()[..], &[3, 4][..]));
     assert_eq!(told[14 + 26..14 + 28], 1500u16.to_be_bytes());
     assert_eq!(world.bridge.counters().told_too_long, 1);
@@ -261,7 +261,7 @@ fn member_that_stands_still_costs_its_own_packets_alone() {
     world.settle();
     let to_still = packet(FAR, [10, 1, 0, 6].into(), 1500, 1);
     assert!(world.send_from_far(&to_still));
-    assert_eq!(world.to_member(still)[14..], to_still);
+    assert_eq!(world.came_to_member(still)[14..], to_still);
     // It has a path now, and takes nothing more.
     while world.bridge.counters().dropped(Dropped::Full) == 0 {
         world.send_from_far(&to_still);
@@ -272,10 +272,10 @@ fn member_that_stands_still_costs_its_own_packets_alone() {
         while !world.send_from_far(&sent) {
             world.turn();
         }
-        assert_eq!(world.to_member(near)[14..], sent);
+        assert_eq!(world.came_to_member(near)[14..], sent);
     }
     // What waits for the other comes when that goes on.
-    assert_eq!(world.to_member(still)[14..], to_still);
+    assert_eq!(world.came_to_member(still)[14..], to_still);
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn bridge_goes_on_when_its_adapter_comes_back() {
     let mut world = World::new(1500);
     let near = world.join(NEAR);
     let sent = packet(NEAR, FAR, 60, 1);
-    world.to_far(|world| world.send(near, &sent));
+    world.came_to_far(|world| world.send(near, &sent));
     let conditions = Conditions::default();
     let [one, other] = MemoryWire::pair(conditions, 0, MACS).unwrap();
     let World { host, adapters: [first, second], .. } = world;
@@ -293,7 +293,7 @@ fn bridge_goes_on_when_its_adapter_comes_back() {
     world.adapters[1].set_wire(Box::new(other)).unwrap();
     let sent = packet(NEAR, FAR, 60, 2);
     let found = loop {
-        let found = world.to_far(|world| world.send(near, &sent));
+        let found = world.came_to_far(|world| world.send(near, &sent));
         if found[14 + 20] == 2 {
             break found;
         }
