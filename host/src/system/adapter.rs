@@ -881,9 +881,8 @@ mod tests {
                 "s.toml:10: hs0 is bridged to the port of another adapter, by OSA1@: must be the LAN of one adapter",
             ),
             (
-                format!(
-                    "[osa.adapter1]\ninterface = \"eth1\"\nlan = \"hs0\"\n[osa.adapter2]\ninterface = \"eth1\"\nlan = \"hs1\"\n[[lan]]\nname = \"hs0\"\n[[lan]]\nname = \"hs1\"\nrange = \"10.2.0.0/24\""
-                ),
+                "[osa.adapter1]\ninterface = \"eth1\"\nlan = \"hs0\"\n[osa.adapter2]\ninterface = \"eth1\"\nlan = \"hs1\"\n[[lan]]\nname = \"hs0\"\n[[lan]]\nname = \"hs1\"\nrange = \"10.2.0.0/24\""
+                    .to_owned(),
                 "s.toml:10: the bridge of adapter2 would have the names of that of adapter1: must be an adapter whose name has other first 7 letters",
             ),
             (

@@ -284,7 +284,7 @@ impl Stack {
             by_host: HashMap::default(),
             listeners: HashMap::default(),
             sockets: Sockets::default(),
-            unavailable: HashSet::new(),
+            unavailable: HashSet::default(),
             time_wait: TimeWait::default(),
             timers: Wheel::default(),
             are_timers_held: false,
