@@ -6,6 +6,7 @@ use comfy_table::Table;
 use host::config::{BitRate, Bytes, FileError, Source};
 use host::system::System;
 use host::system::adapter::{AdapterRule, WireRule};
+use host::system::interface::InbperfRule;
 use host::system::machine::MachineWait;
 use host::system::outline::{
     AdapterOutline, GuestOutline, LanOutline, LineOutline, MachineOutline, Outline, UnitOutline,
@@ -446,7 +447,10 @@ fn interface_table(machines: &[MachineOutline]) -> Table {
         for device in &machine.osa {
             let vlan = device.vlan.map(|vlan| format!("VLAN {vlan}"));
             let router = device.router.map(|router| format!("{router} router"));
-            let address = [Some(device.address.clone()), vlan, router];
+            let is_usual = device.inbperf == InbperfRule::Balanced;
+            let inbperf = (!is_usual).then(|| format!("inbperf {}", device.inbperf));
+            let queues = device.workloadq.then(|| "queues by workload".to_owned());
+            let address = [Some(device.address.clone()), vlan, router, inbperf, queues];
             add([
                 device.adapter.clone(),
                 device.member.clone(),

@@ -4,9 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use host::system::interface::{InterfaceRule, RouterRule};
+use host::system::interface::{InbperfRule, InterfaceRule, RouterRule};
 use serde::Serialize;
-use siga::osa::{Osa, OsaChange, OsaOptions, OsaState, Request, Router};
+use siga::osa::{Inbperf, Osa, OsaChange, OsaOptions, OsaState, Request, Router};
 use siga::tcpip::{DeviceChange, Prefix, Route};
 use siga::{Guest, Wait};
 
@@ -20,6 +20,13 @@ pub fn open_device(socket: &Path, rule: &InterfaceRule, wait: Wait) -> Result<Os
     let guest = guest.map_err(|error| wrong(error.to_string()))?;
     let mut options = OsaOptions::default();
     options.wait = wait;
+    options.workload_queues = rule.workloadq;
+    options.inbperf = match rule.inbperf {
+        InbperfRule::Balanced => Inbperf::Balanced,
+        InbperfRule::Mincpu => Inbperf::Mincpu,
+        InbperfRule::Minlatency => Inbperf::Minlatency,
+        InbperfRule::Dynamic => Inbperf::Dynamic,
+    };
     let device = Osa::open(guest, rule.server.as_str(), &options);
     let mut device = device.map_err(|error| wrong(error.to_string()))?;
     // Before the address, which the adapter announces in the first VLAN that the device belongs to.

@@ -8,6 +8,8 @@
 //!     # gateway: over which all networks are reached that no route is for; left out: none
 //!     # router: "primary" or "secondary", gets packets to addresses that nobody at the adapter has; left out: neither
 //!     # vlan: 1 to 4094; left out: none
+//!     # inbperf: how packets are to come: "balanced", "mincpu", "minlatency" or "dynamic"; left out: "balanced"
+//!     # workloadq: whether bulk data, Enterprise Extender and IPsec come by input queues of their own; left out: false
 //!     # cpu: the processor of the driver; left out: inline, on that of the machine
 //!     { adapter = "osa1", address = "192.168.1.5/24", gateway = "192.168.1.1", router = "primary", vlan = 7, cpu = 1 },
 //! ]
@@ -46,6 +48,10 @@ pub struct InterfaceRule {
     pub router: Option<RouterRule>,
     /// The VLAN that it belongs to.
     pub vlan: Option<u16>,
+    /// How packets are to come.
+    pub inbperf: InbperfRule,
+    /// Whether workloads come by input queues of their own.
+    pub workloadq: bool,
     /// The processor of the driver; inline if there is none.
     pub processor: Option<usize>,
 }
@@ -69,6 +75,32 @@ impl fmt::Display for RouterRule {
     }
 }
 
+/// How packets are to come to a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InbperfRule {
+    /// As the adapter has it by itself.
+    #[default]
+    Balanced,
+    /// With little processor time.
+    Mincpu,
+    /// With short delays.
+    Minlatency,
+    /// As the traffic of each queue wants it.
+    Dynamic,
+}
+
+impl fmt::Display for InbperfRule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            InbperfRule::Balanced => "balanced",
+            InbperfRule::Mincpu => "mincpu",
+            InbperfRule::Minlatency => "minlatency",
+            InbperfRule::Dynamic => "dynamic",
+        })
+    }
+}
+
 /// The table `[[tcpip.osa]]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -78,6 +110,10 @@ pub(super) struct WrittenDevice {
     gateway: Option<Spanned<String>>,
     router: Option<Spanned<RouterRule>>,
     vlan: Option<Spanned<u64>>,
+    #[serde(default)]
+    inbperf: InbperfRule,
+    #[serde(default)]
+    workloadq: bool,
     pub(super) cpu: Option<Spanned<u64>>,
 }
 
@@ -160,6 +196,8 @@ impl WrittenDevice {
             gateway,
             router,
             vlan: vlan.transpose()?.map(|vlan| vlan as u16),
+            inbperf: self.inbperf,
+            workloadq: self.workloadq,
             processor: processor(source, self.cpu)?,
         };
         if !adapter.serves(member) {
@@ -244,7 +282,7 @@ mod tests {
                 "TCPIP",
                 &[
                     &format!(
-                        "{FIRST}, gateway = \"192.168.1.1\", router = \"primary\", vlan = 7, cpu = 1"
+                        "{FIRST}, gateway = \"192.168.1.1\", router = \"primary\", vlan = 7, inbperf = \"dynamic\", workloadq = true, cpu = 1"
                     ),
                     "adapter = \"osa1\", address = \"fd00::5/64\", gateway = \"fe80::1\"",
                 ]
@@ -264,6 +302,8 @@ mod tests {
             (first.router, first.vlan, first.processor),
             (Some(RouterRule::Primary), Some(7), Some(1))
         );
+        assert_eq!((first.inbperf, first.workloadq), (InbperfRule::Dynamic, true));
+        assert_eq!((second.inbperf, second.workloadq), (InbperfRule::Balanced, false));
         assert_eq!((second.member.as_str(), second.router, second.vlan), ("TCPIP3", None, None));
         assert!(machine.guests().any(|guest| guest == member));
         assert_eq!(machine.processors_named.len(), 1);
@@ -276,7 +316,8 @@ mod tests {
             outline["machines"][0]["osa"][0],
             serde_json::json!({
                 "adapter": "osa1", "member": "TCPIP2", "address": "192.168.1.5/24",
-                "gateway": "192.168.1.1", "router": "primary", "vlan": 7, "cpu": 1
+                "gateway": "192.168.1.1", "router": "primary", "vlan": 7,
+                "inbperf": "dynamic", "workloadq": true, "cpu": 1
             })
         );
         // A machine at an adapter alone is somewhere.

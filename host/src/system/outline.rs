@@ -7,7 +7,7 @@ use fabric::name::{LanName, Name};
 use serde::Serialize;
 
 use super::adapter::{AdapterRule, WireRule};
-use super::interface::{InterfaceRule, RouterRule};
+use super::interface::{InbperfRule, InterfaceRule, RouterRule};
 use super::lan::LanRule;
 use super::line::{self, LineKind, LineRule};
 use super::machine::{MachineInterface, MachineRule, MachineWait};
@@ -284,6 +284,10 @@ pub struct MachineDeviceOutline {
     pub router: Option<RouterRule>,
     /// The VLAN that it belongs to.
     pub vlan: Option<u16>,
+    /// How packets are to come.
+    pub inbperf: InbperfRule,
+    /// Whether workloads come by input queues of their own.
+    pub workloadq: bool,
     /// The processor of its driver. None for inline.
     pub cpu: Option<usize>,
 }
@@ -514,6 +518,8 @@ impl MachineRule {
             gateway: device.gateway.map(|gateway| gateway.to_string()),
             router: device.router,
             vlan: device.vlan,
+            inbperf: device.inbperf,
+            workloadq: device.workloadq,
             cpu: device.processor,
         };
         let limits = self.of_clients.iter().map(|(guest, limits)| ClientOutline {
