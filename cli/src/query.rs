@@ -18,7 +18,7 @@ use host::report::{
 use siga::error::Violation;
 use siga::host::Observer;
 
-use self::adapters::{print_adapters, queues as data_queues};
+use self::adapters::{print_adapters, queues as data_queues, tuning};
 use self::lans::{members, print_lans};
 use self::lines::{lines, print_lines};
 use self::stacks::{drivers, print_stacks};
@@ -63,6 +63,8 @@ pub enum Subject {
     Osa,
     /// The queues of these devices: buffers by state, packets and bytes in a buffer, SIGA and interrupts, polls, unproductive wake-ups, packets for which there was no buffer
     Qdio,
+    /// The input queues of these devices as the report of tuning has them (type 50): buffers read, real and virtual interrupts, unproductive ones, reads exhausted
+    Tuning,
     /// The volumes that guests serve, with their state and the use of their cache, and their devices: who may open which cylinders
     Dasd,
     /// The limits, with their owners: how much each has and may have, how often more was refused, which setting changes it
@@ -153,6 +155,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
                 &[]
             }
             Subject::Qdio => &[data_queues(&report)],
+            Subject::Tuning => &[tuning(&report)],
             Subject::Dasd => &[volumes(units), devices(units)],
             Subject::Channel => &[channel_paths(units), subchannels(units)],
             Subject::Limits => &[limits(&report.limits)],
@@ -192,7 +195,7 @@ fn part(report: &SystemReport, subjects: &[Subject]) -> Result<serde_json::Value
         Subject::Lan => &["lans"],
         Subject::Tcpip => &["lans", "stacks"],
         Subject::Line => &["lines"],
-        Subject::Osa | Subject::Qdio => &["adapters"],
+        Subject::Osa | Subject::Qdio | Subject::Tuning => &["adapters"],
         Subject::Dasd | Subject::Channel => &["control_units"],
         Subject::Limits => &["limits"],
     });

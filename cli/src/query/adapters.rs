@@ -3,6 +3,7 @@
 use comfy_table::Table;
 use host::config::Bytes;
 use host::report::{AdapterReport, DataDeviceReport, DataQueueReport, SystemReport};
+use siga::osa::Workload;
 
 use crate::outcome::Outcome;
 use crate::output::{print, table};
@@ -27,6 +28,7 @@ fn devices(before: &SystemReport, report: &SystemReport) -> Table {
         "exhausted",
         "dropped",
         "pages",
+        "in use",
     ];
     let mut table = table(&heads, 2);
     let seconds = report.now_ns.saturating_sub(before.now_ns).max(1) as f64 / 1e9;
@@ -49,6 +51,8 @@ fn devices(before: &SystemReport, report: &SystemReport) -> Table {
             };
             let pages = all(|queue| queue.storage_bytes, true)
                 .saturating_add(all(|queue| queue.storage_bytes, false));
+            let used = all(|queue| queue.storage_used_bytes, true)
+                .saturating_add(all(|queue| queue.storage_used_bytes, false));
             table.add_row([
                 adapter.adapter.clone(),
                 device.guest.clone(),
@@ -64,6 +68,7 @@ fn devices(before: &SystemReport, report: &SystemReport) -> Table {
                 all(|queue| queue.exhausted, true).to_string(),
                 device.dropped.to_string(),
                 (pages / PAGE_BYTES).to_string(),
+                (used / PAGE_BYTES).to_string(),
             ]);
         }
     }
@@ -178,6 +183,48 @@ pub fn queues(report: &SystemReport) -> Table {
                 let row = row.chain(counts.map(|count| count.to_string()));
                 let row = row.chain([each(queue.packets, 1), each(queue.bytes, 0)]);
                 table.add_row(row.chain(behind.map(|count| count.to_string())));
+            }
+        }
+    }
+    table
+}
+
+/// The input queues of all devices, as the type 50 report has them: what was read, and how the guest learned of it.
+pub fn tuning(report: &SystemReport) -> Table {
+    let heads = [
+        "adapter",
+        "guest",
+        "queue",
+        "buffers read",
+        "packets",
+        "bytes",
+        "interrupts: real",
+        "virtual",
+        "unproductive",
+        "reads exhausted",
+        "pages",
+        "in use",
+    ];
+    let mut table = table(&heads, 3);
+    for adapter in &report.adapters {
+        for device in &adapter.devices {
+            for (number, queue) in device.inputs.iter().enumerate() {
+                // What the guest found without having been woken up for it.
+                let found = queue.buffers.saturating_sub(queue.rings);
+                let counts = [
+                    queue.buffers,
+                    queue.packets,
+                    queue.bytes,
+                    queue.rings,
+                    found,
+                    queue.unproductive,
+                    queue.exhausted,
+                    queue.storage_bytes / PAGE_BYTES,
+                    queue.storage_used_bytes / PAGE_BYTES,
+                ];
+                let names =
+                    [adapter.adapter.clone(), device.guest.clone(), Workload::queue_id(number)];
+                table.add_row(names.into_iter().chain(counts.map(|count| count.to_string())));
             }
         }
     }

@@ -106,15 +106,15 @@ fn guests_share_a_wire_by_bytes_however_much_each_sends() {
     };
     let mut world = World::new(conditions, Moderation::NONE);
     let guests: Vec<_> =
-        (0..8).map(|last| world.three(&[&format!("10.1.0.{}", 10 + last)])).collect();
+        (0..16).map(|last| world.three(&[&format!("10.1.0.{}", 10 + last)])).collect();
     world.meet([10, 1, 0, 10]);
-    let mut came = [0_usize; 8];
+    let mut came = [0_usize; 16];
     for _ in 0..2000 {
         for (at, guest) in guests.iter().enumerate() {
             let from = format!("10.1.0.{}", 10 + at);
             // The first sends long packets, and as many as it can; the others short ones.
             let packet = packet(&from, "10.1.0.2", if at == 0 { 1400 } else { 300 });
-            for _ in 0..if at == 0 { 100 } else { 20 } {
+            for _ in 0..if at == 0 { 100 } else { 10 } {
                 let write = |target: &mut [u8]| target[14..].copy_from_slice(&packet);
                 let bytes = (Offload::NONE, 14 + packet.len());
                 let hop = Some(ip("10.1.0.2"));
@@ -131,7 +131,7 @@ fn guests_share_a_wire_by_bytes_however_much_each_sends() {
     }
     let all: usize = came.iter().sum();
     for (at, bytes) in came.iter().enumerate() {
-        let share = 8.0 * *bytes as f64 / all as f64;
+        let share = 16.0 * *bytes as f64 / all as f64;
         assert!((0.95..1.05).contains(&share), "guest {at}: {share}");
     }
     // 200 ms at 1 Gb/s.
