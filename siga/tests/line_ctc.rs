@@ -248,8 +248,9 @@ fn partner_that_halts_its_programs_takes_the_line_down_and_not_the_path() {
     let mut partner = Partner::up(&host);
     until(&left, "it is up", is_up);
     partner.0.halt(READ_SUBCHANNEL).unwrap();
+    // A block that was under way may have ended it before.
     let ended = partner.end_of(READ_SUBCHANNEL);
-    assert_eq!(ended, End::Stopped);
+    assert!(matches!(ended, End::Stopped | End::Done), "{ended:?}");
     assert!(is_up(&of(&left)), "its WRITE has not met that yet");
     // No program is to be halted there, but the other end's READ waits for one, and ends with a check.
     partner.0.halt(WRITE_SUBCHANNEL).unwrap();

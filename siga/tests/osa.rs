@@ -14,8 +14,8 @@ use net::lan::offload::Offload;
 use net::wire::Conditions;
 use siga::host::{Embedded, System};
 use siga::osa::{
-    Capabilities, Carrier, Layer, MemoryWire, NotSent, OpenOsaError, Osa, OsaOptions, OsaState,
-    Refused, Request, Server, ServerOptions, Wire, WireCounters,
+    Capabilities, Carrier, Layer, MemoryWire, Moderation, NotSent, OpenOsaError, Osa, OsaOptions,
+    OsaState, Refused, Request, Server, ServerOptions, Wire, WireCounters,
 };
 use siga::tcpip::{Links, Routing, Stack, StackOptions, TcpListener, TcpStream, UdpSocket};
 use siga::{Guest, Stopper, Wait};
@@ -495,4 +495,40 @@ fn stream_moves_to_the_queue_of_bulk_data_and_nothing_else_does() {
     assert_eq!(one.counter(siga::tcpip::Counter::OutOfOrder), 0);
     drop(session);
     sessions.join().unwrap();
+}
+
+/// A stack that serves the adapter that it is at.
+fn stack_with_adapter(host: &Embedded, names: [&str; 2], wire: MemoryWire, wait: Wait) -> Stack {
+    let [name, adapter] = names;
+    let mut options = ServerOptions::default();
+    options.moderation = Moderation::NONE;
+    let server = Guest::attach_embedded(host, adapter).unwrap();
+    let server = Server::new(server, Box::new(wire), &options).unwrap();
+    let mut options = OsaOptions::default();
+    options.wait = wait;
+    let guest = Guest::attach_embedded(host, name).unwrap();
+    let mut osa = Osa::open(guest, adapter, &options).unwrap();
+    osa.serve_inline(server).unwrap();
+    osa.add_address(format!("10.1.0.{}", &adapter[3..]).parse().unwrap(), 24);
+    osa.wait_until_up(PATIENCE).unwrap();
+    assert_eq!(osa.inline_server().map(|server| server.devices()), Some(1));
+    let links = Links { devices: vec![osa], ..Links::default() };
+    Stack::at(links, &Routing::default(), &StackOptions::default()).unwrap()
+}
+
+#[test]
+fn adapters_are_served_by_the_stacks_that_are_at_them() {
+    for wait in [Wait::Block, Wait::Adaptive, Wait::Spin] {
+        let host = Embedded::start(System::open()).unwrap();
+        let macs = [Mac([2, 0, 0, 0, 0xa, 1]), Mac([2, 0, 0, 0, 0xa, 2])];
+        let conditions = Conditions { mtu: 8992, ..Conditions::default() };
+        let [one, other] = MemoryWire::pair(conditions, 7, macs).unwrap();
+        let one = stack_with_adapter(&host, ["ONE", "OSA1"], one, wait);
+        let other = stack_with_adapter(&host, ["OTHER", "OSA2"], other, wait);
+        transfer(&one, &other, "10.1.0.2", 3_000_000);
+        transfer(&other, &one, "10.1.0.1", 3_000_000);
+        // Another guest of the adapter is served while somebody waits at the stack.
+        let third = device(&host, "THIRD", "OSA1", "10.1.0.3", Layer::Three);
+        drop(third);
+    }
 }

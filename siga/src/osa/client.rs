@@ -27,11 +27,12 @@ use os::words::Words;
 
 use super::changes::Changes;
 use super::connecting::Connecting;
+use super::inline::Inline;
 use super::waits::AtGuest;
 use crate::guest::Guest;
 use crate::lending::Lending;
 use crate::waiter::{Key, Looked, Member, OneOf, Waiter};
-use crate::waiting::{Wait, after};
+use crate::waiting::{SPIN_NS_MAX, Wait, after};
 
 /// The MTU of a device that is not up yet.
 const MTU: usize = 1500;
@@ -158,6 +159,7 @@ pub enum OsaState {
 pub(super) enum Occupant {
     Guest(Box<Guest>),
     Device(Box<AtGuest>),
+    Server(Inline),
 }
 
 impl OneOf for Occupant {
@@ -165,6 +167,7 @@ impl OneOf for Occupant {
         match self {
             Occupant::Guest(guest) => &**guest,
             Occupant::Device(device) => &**device,
+            Occupant::Server(inline) => inline,
         }
     }
 
@@ -172,6 +175,7 @@ impl OneOf for Occupant {
         match self {
             Occupant::Guest(guest) => &mut **guest,
             Occupant::Device(device) => &mut **device,
+            Occupant::Server(inline) => inline,
         }
     }
 
@@ -180,6 +184,7 @@ impl OneOf for Occupant {
         match self {
             Occupant::Guest(guest) => guest.is_ready(),
             Occupant::Device(device) => device.is_ready(),
+            Occupant::Server(inline) => inline.is_ready(),
         }
     }
 }
@@ -189,6 +194,8 @@ pub struct Osa {
     pub(super) waiter: Waiter<Occupant>,
     pub(super) guest: Key,
     pub(super) device: Option<Key>,
+    /// The server of the adapter, if this device serves it.
+    pub(super) inline: Option<Key>,
     pub(super) adapter: Name,
     pub(super) options: OsaOptions,
     /// What every device of this is to have.
@@ -279,6 +286,7 @@ impl Osa {
             waiter,
             guest,
             device: None,
+            inline: None,
             adapter,
             options,
             registered: Vec::new(),
@@ -389,7 +397,7 @@ impl Osa {
             }
             let until = self.due().unwrap_or(u64::MAX).min(deadline_ns);
             self.flush();
-            self.waiter.wait_until(until.min(self.ask_again_ns(now)))?;
+            self.wait(until.min(self.ask_again_ns(now)))?;
             has_listened = true;
         }
     }
@@ -573,6 +581,7 @@ impl Osa {
             self.serve_guest(now);
             has_worked = true;
         }
+        has_worked |= self.serve_own()?;
         self.connect_if_due(now);
         has_worked |= self.at_guest().is_some_and(AtGuest::take_room);
         has_worked |= self.take_news(now);
@@ -581,7 +590,7 @@ impl Osa {
 
     /// When there is something to do though nothing has come.
     pub fn due(&self) -> Option<u64> {
-        self.connecting.due(self.device.is_some())
+        self.connecting.due(self.device.is_some()).into_iter().chain(self.inline_due()).min()
     }
 
     fn take_news(&mut self, now: u64) -> bool {
@@ -802,6 +811,8 @@ impl Osa {
         if let Some(device) = self.at_guest() {
             device.interface.flush(false);
         }
+        // An error is found again by whoever polls.
+        let _ = self.serve_own();
     }
 
     /// Waits until there is something to do: a frame, news, or room; at most until that time on the machine's clock.
@@ -811,7 +822,14 @@ impl Osa {
     pub fn wait_until(&mut self, deadline_ns: u64) -> io::Result<()> {
         self.flush();
         let until = self.due().unwrap_or(u64::MAX).min(deadline_ns);
-        self.waiter.wait_until(until.min(self.ask_again_ns(now_ns())))?;
+        self.wait(until.min(self.ask_again_ns(now_ns())))
+    }
+
+    fn wait(&mut self, until_ns: u64) -> io::Result<()> {
+        // A server of its own is polled first, as long as the device is to be looked for.
+        if self.inline.is_none() || self.look(until_ns, || false)? == Looked::Nothing {
+            self.waiter.wait_until(until_ns)?;
+        }
         Ok(())
     }
 
@@ -828,7 +846,23 @@ impl Osa {
         if !self.has_slept {
             self.flush();
         }
-        self.waiter.look(deadline_ns, is_wanted)
+        if self.inline.is_none() {
+            return self.waiter.look(deadline_ns, is_wanted);
+        }
+        // The waiter knows nothing of what the server would find.
+        let until_ns = match self.options.wait {
+            Wait::Block => 0,
+            Wait::Adaptive => deadline_ns.min(now_ns().saturating_add(SPIN_NS_MAX)),
+            Wait::Spin => deadline_ns,
+        };
+        loop {
+            let has_worked = self.serve_own()?;
+            match self.waiter.look(0, &is_wanted)? {
+                Looked::Nothing if has_worked => return Ok(Looked::Ready),
+                Looked::Nothing if now_ns() < until_ns => os::sync::pause(),
+                looked => return Ok(looked),
+            }
+        }
     }
 
     /// Prepares for a sleep until the descriptor is readable. When it has to end for trimming; none if there is something.

@@ -20,6 +20,7 @@
 mod changes;
 mod client;
 mod connecting;
+mod inline;
 mod reopening;
 mod server;
 mod waits;

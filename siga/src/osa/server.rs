@@ -268,6 +268,13 @@ impl std::fmt::Debug for Server {
     }
 }
 
+/// Readable when there is something to do: see [`Server::prepare_wait`].
+impl AsFd for Server {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waiter.as_fd()
+    }
+}
+
 impl Server {
     /// A server of an adapter in front of a wire, under the name that the guest has.
     ///
@@ -511,6 +518,32 @@ impl Server {
         if let Some(key) = woken {
             self.serve_member(key, now)?;
             self.found_ns = now;
+        }
+        Ok(())
+    }
+
+    /// When there is something to do though nothing has come: for whoever calls [`Server::poll`] and waits elsewhere.
+    pub fn due(&self) -> Option<u64> {
+        let tending = self.polled_ns.saturating_add(TEND_NS);
+        let asking = self.asking_due(self.polled_ns);
+        [self.adapter.due(), asking, Some(tending)].into_iter().flatten().min()
+    }
+
+    /// Prepares for waiting elsewhere, until its descriptor is readable or [`Server::due`]. True if there is nothing to do. [`Server::listen`] has to follow the wait.
+    pub fn prepare_wait(&mut self) -> bool {
+        self.spinning.slept();
+        self.is_idle = false;
+        self.waiter.prepare_wait()
+    }
+
+    /// Listens to what has rung while it was waited for elsewhere.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn listen(&mut self) -> Result<(), ServerError> {
+        let woken = self.waiter.try_next()?.map(|(key, _)| key);
+        if let Some(key) = woken {
+            self.serve_member(key, now_ns())?;
         }
         Ok(())
     }
