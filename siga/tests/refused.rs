@@ -68,6 +68,7 @@ fn address_that_a_new_host_gives_to_another_ends_what_was_there_and_is_named() {
         thread::spawn(move || listener.accept().map(|_| ()))
     };
     assert_eq!(server.refused().unwrap(), None);
+    let socket = UdpSocket::bind(&server, (one, 9)).unwrap();
     drop(host);
     let host = place.host("[[lan.member]]\nguest = \"OTHER\"\naddresses = [\"10.1.0.5\"]\n");
     let error = accepted.read(&mut [0]).unwrap_err();
@@ -77,7 +78,8 @@ fn address_that_a_new_host_gives_to_another_ends_what_was_there_and_is_named() {
     assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
     let connecting = TcpStream::connect(&server, (other, 80)).map(|_| ());
     assert_eq!(connecting.unwrap_err().kind(), ErrorKind::AddrNotAvailable);
-    let socket = UdpSocket::bind(&server, (one, 9)).unwrap();
+    let bound = UdpSocket::bind(&server, (one, 10)).map(|_| ());
+    assert_eq!(bound.unwrap_err().kind(), ErrorKind::AddrNotAvailable);
     let sent = socket.send_to(b"hello", (other, 9));
     assert_eq!(sent.unwrap_err().kind(), ErrorKind::AddrNotAvailable);
     let said = server.refused().unwrap().unwrap();

@@ -328,6 +328,11 @@ pub const HALVES: &[OfHalf] = &[
     OfHalf::deed("wakes_unproductive", "wakes_unproductive", "Times woken without finding work."),
     OfHalf::deed("spinning_ns", "spinning_seconds", "Time spent polling an empty queue."),
     OfHalf::gauge(
+        "used_bytes",
+        "used_bytes",
+        "Of the storage lent, pages that hold something, when the writer looked last.",
+    ),
+    OfHalf::gauge(
         "violation",
         "violation",
         "The rule that the peer has broken, by number; 0 if none.",

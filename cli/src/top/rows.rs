@@ -399,7 +399,7 @@ pub mod tests {
         let queue = json!({
             "packets": count, "bytes": count, "buffers": 0, "rings": count, "polls": 0,
             "polls_empty": 0, "sleeps": 0, "unproductive": 0, "exhausted": 0, "storage_bytes": 0,
-            "primed": 0, "empty": 0, "pending": 0,
+            "storage_used_bytes": 0, "primed": 0, "empty": 0, "pending": 0,
         });
         let report = json!({
             "now_ns": now_ns, "guests": [], "resources": [],

@@ -67,6 +67,9 @@ const FULL_NS: u64 = 50_000;
 /// When a buffer is tried again that its device did not take.
 const RETRY_NS: u64 = 1_000_000;
 
+/// How long a request waits for room at most, until that is looked for again.
+const HELD_NS_MAX: u64 = 64_000_000;
+
 const ARP: u16 = 0x0806;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;

@@ -80,7 +80,10 @@ pub enum Request {
     AddConnection(Connection),
     /// It is no longer: what comes of it later comes behind the answer, by the primary queue.
     RemoveConnection(Connection),
-    /// The guest distributes connections to this address of its own over others: they come by the queue of the distributor.
+    /// This connection is over: nothing of it has to keep its order.
+    ForgetConnection(Connection),
+    /// The guest distributes connections to this address of its own over others: they come by the queue of the distributor. For an address that has no
+    /// connections yet: the order of those that there are is not kept.
     Distribute(IpAddr),
     /// It no longer does.
     Gather(IpAddr),
@@ -183,6 +186,7 @@ mod verb {
     pub(super) const DISTRIBUTE: u8 = 14;
     pub(super) const GATHER: u8 = 15;
     pub(super) const TUNE: u8 = 16;
+    pub(super) const FORGET_CONNECTION: u8 = 17;
     pub(super) const ANSWER: u8 = 0x80;
     pub(super) const PORT: u8 = 0x81;
     pub(super) const STOPPED: u8 = 0x82;
@@ -250,6 +254,33 @@ fn number_of<T: PartialEq>(all: &[T], one: &T) -> usize {
     all.iter().position(|other| other == one).expect("all are listed")
 }
 
+impl Request {
+    /// Whether it says of one connection how it comes.
+    pub fn is_of_connection(&self) -> bool {
+        matches!(
+            self,
+            Request::AddConnection(_) | Request::RemoveConnection(_) | Request::ForgetConnection(_)
+        )
+    }
+
+    /// Whether it names an address that nobody can have, and that a record cannot say.
+    pub(super) fn is_of_nobody(&self) -> bool {
+        let is_nobody = |address: &IpAddr| *address == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        match self {
+            Request::AddConnection(Connection { local, peer })
+            | Request::RemoveConnection(Connection { local, peer })
+            | Request::ForgetConnection(Connection { local, peer }) => {
+                is_nobody(&local.ip()) || is_nobody(&peer.ip())
+            }
+            Request::AddAddress(address)
+            | Request::RemoveAddress(address)
+            | Request::Distribute(address)
+            | Request::Gather(address) => is_nobody(address),
+            _ => false,
+        }
+    }
+}
+
 impl Record {
     /// A request.
     pub fn request(serial: u32, request: Request) -> Record {
@@ -287,6 +318,9 @@ impl Record {
             }
             What::Request(Request::RemoveConnection(connection)) => {
                 Fields::of_connection(verb::REMOVE_CONNECTION, connection)
+            }
+            What::Request(Request::ForgetConnection(connection)) => {
+                Fields::of_connection(verb::FORGET_CONNECTION, connection)
             }
             What::Request(Request::Distribute(address)) => {
                 Fields { address: Some(address), ..of(verb::DISTRIBUTE) }
@@ -367,6 +401,7 @@ impl Record {
             }
             verb::ADD_CONNECTION => Some(Request::AddConnection(fields.connection()?)),
             verb::REMOVE_CONNECTION => Some(Request::RemoveConnection(fields.connection()?)),
+            verb::FORGET_CONNECTION => Some(Request::ForgetConnection(fields.connection()?)),
             verb::DISTRIBUTE => Some(Request::Distribute(address?)),
             verb::GATHER => Some(Request::Gather(address?)),
             verb::TUNE => Some(Request::Tune(*Inbperf::ALL.get(number)?)),
@@ -426,6 +461,10 @@ mod tests {
             Request::RemoveConnection(Connection {
                 local: "[fd00::1]:80".parse().unwrap(),
                 peer: "[fd00::2]:65535".parse().unwrap(),
+            }),
+            Request::ForgetConnection(Connection {
+                local: "10.1.0.1:80".parse().unwrap(),
+                peer: "10.1.0.2:4000".parse().unwrap(),
             }),
             Request::Distribute([10, 1, 0, 9].into()),
             Request::Gather("fd00::9".parse().unwrap()),

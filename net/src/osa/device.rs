@@ -141,11 +141,11 @@ impl Tuning {
         }
     }
 
-    /// A packet has come by a queue.
+    /// Packets have come by a queue.
     #[inline]
-    pub(super) fn note(&mut self, queue: usize, now: u64, bytes: usize) {
+    pub(super) fn note(&mut self, queue: usize, now: u64, packets: usize, bytes: usize) {
         if self.inbperf == Inbperf::Dynamic {
-            self.walkers[queue].note(now, bytes);
+            self.walkers[queue].note(now, packets, bytes);
         }
     }
 }
@@ -178,8 +178,12 @@ pub struct Device {
     pub(super) is_waiting: bool,
     /// Set if the path has ended.
     pub(super) is_over: bool,
-    /// A request that waits until the guest may ask again. What follows it waits too.
+    /// A request that waits until the guest may ask again, or until there is room for what it brings about. What follows it in its queue waits too.
     pub(super) held: Option<Record>,
+    /// Set while that is so.
+    pub(super) is_held: bool,
+    /// For how long it has waited for room last.
+    pub(super) held_ns: u64,
     told: Vec<Record>,
     pub(super) drops: Drops,
 }
@@ -207,6 +211,8 @@ impl Device {
             is_waiting: false,
             is_over: false,
             held: None,
+            is_held: false,
+            held_ns: 0,
             told: Vec::new(),
             drops: Drops::default(),
         }
@@ -278,10 +284,11 @@ impl Device {
         let bulk = self.sorter.queue_of(Workload::Bulk);
         let mut is_settled = self.told.is_empty();
         for queue in [0, bulk] {
+            let packets = self.inputs[queue].open_since().map_or(0, |(.., packets)| packets);
             match self.inputs[queue].close() {
                 Ok(_) => {}
                 Err(NotPut::Exhausted) => is_settled = false,
-                Err(NotPut::Lacking(_)) => {}
+                Err(NotPut::Lacking(_)) => self.drops.add(DropReason::Lacking, packets.into()),
                 Err(NotPut::Severed) => self.is_over = true,
             }
         }
@@ -302,8 +309,7 @@ impl Device {
     /// waits for its turn, for the wire, or until it may ask again, is not ready: the adapter knows of it.
     #[inline]
     pub fn is_ready(&mut self) -> bool {
-        let can_go = !self.is_waiting && self.held.is_none();
-        can_go && self.outputs.iter().any(|output| output.as_receiver().is_ready())
+        !self.is_waiting && self.has_come()
             || !self.told.is_empty() && self.inputs[0].sender().is_ready()
     }
 
@@ -372,7 +378,7 @@ impl Device {
 
     /// Gives back all buffers that were begun, and forgets the request that waits.
     pub(super) fn give_back(&mut self) {
-        self.held = None;
+        (self.held, self.is_held) = (None, false);
         for (walk, output) in self.walks.iter_mut().zip(&mut self.outputs) {
             if let Some(walk) = walk.take() {
                 output.finish(walk);
@@ -380,11 +386,16 @@ impl Device {
         }
     }
 
-    /// Returns true if packets of the guest are begun or there.
+    /// Returns true if packets of the guest are begun or there, or a request may go on.
     pub(super) fn has_output(&self) -> bool {
-        let has = |(walk, output): (&Option<Walk>, &Reading)| {
-            walk.is_some() || output.as_receiver().is_ready()
-        };
-        self.walks.iter().zip(&self.outputs).any(has)
+        self.walks.iter().any(Option::is_some) || self.has_come()
+    }
+
+    /// Returns true if a buffer has come that may be taken, or a request may go on.
+    #[inline]
+    fn has_come(&self) -> bool {
+        let behind = usize::from(self.held.is_some());
+        let may_go = self.held.is_some() && !self.is_held;
+        may_go || self.outputs[behind..].iter().any(|output| output.as_receiver().is_ready())
     }
 }

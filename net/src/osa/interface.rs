@@ -30,6 +30,9 @@ const DEFAULT_QUEUE: usize = 2;
 /// Requests that wait for their answers.
 const ASKED_MAX: usize = 512;
 
+/// Of these, those about connections: while one joins bulk data, that is not read.
+const CONNECTIONS_ASKED_MAX: usize = 16;
+
 /// How a guest's device stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -67,6 +70,8 @@ pub struct Interface {
     unsent: VecDeque<Record>,
     /// Requests that were not answered yet.
     asked: VecDeque<(u32, Request)>,
+    /// Of these, those about connections.
+    asked_connections: usize,
     news: VecDeque<News>,
     /// The buffer whose packets are being taken, and of which queue it is.
     walk: Option<(usize, Walk)>,
@@ -103,6 +108,7 @@ impl Interface {
             serial: 0,
             unsent: VecDeque::new(),
             asked: VecDeque::new(),
+            asked_connections: 0,
             news: VecDeque::new(),
             walk: None,
             found: None,
@@ -159,9 +165,17 @@ impl Interface {
 
     /// Asks the adapter for something. [`News::Answer`] says what came of it. False: too many requests wait for answers.
     pub fn ask(&mut self, request: Request) -> bool {
-        if self.asked.len() >= ASKED_MAX {
+        if request.is_of_nobody() {
+            self.news.push_back(News::Answer(request, Err(Refused::Unfit)));
+            return true;
+        }
+        let is_of_connection = request.is_of_connection();
+        let most = if is_of_connection { CONNECTIONS_ASKED_MAX } else { ASKED_MAX };
+        let asked = if is_of_connection { self.asked_connections } else { self.asked.len() };
+        if asked >= most {
             return false;
         }
+        self.asked_connections += usize::from(is_of_connection);
         self.serial = self.serial.wrapping_add(1).max(1);
         self.unsent.push_back(Record::request(self.serial, request));
         self.asked.push_back((self.serial, request));
@@ -169,9 +183,9 @@ impl Interface {
         true
     }
 
-    /// Returns true if the adapter has not answered all requests yet.
+    /// Returns true if the adapter has not answered all requests yet. Those about connections do not count: they come and go with these.
     pub fn is_waiting_for_answers(&self) -> bool {
-        !self.asked.is_empty()
+        self.asked.len() > self.asked_connections
     }
 
     /// Returns true if requests wait for room.
@@ -362,6 +376,7 @@ impl Interface {
             What::Answer(answer) => {
                 let asked = self.asked.pop_front().filter(|(serial, _)| *serial == record.serial);
                 let (_, request) = asked.ok_or(Broken::Buffer)?;
+                self.asked_connections -= usize::from(request.is_of_connection());
                 self.order.answered(request, answer.is_ok());
                 if answer.is_ok() {
                     match request {

@@ -10,7 +10,7 @@ use super::workload::{Connection, Workload};
 use crate::lan::frame::{ETHERNET_BYTES, u16_at};
 use crate::tcpip::hashed::HashSet;
 
-/// Connections of TCP that a device may have registered as bulk data.
+/// Connections of TCP that a guest may have registered as bulk data, with all its devices.
 pub const CONNECTIONS_MAX: usize = 16_384;
 
 /// Addresses of a device whose connections are distributed.
@@ -89,20 +89,29 @@ impl Sorter {
         usize::from(self.queues[workload as usize])
     }
 
-    pub(super) fn add(&mut self, connection: Connection) -> Result<(), NotTaken> {
-        if connection.local.is_ipv4() != connection.peer.is_ipv4() {
-            return Err(NotTaken::Unfit);
-        }
-        let is_new = !self.connections.contains(&connection.into());
-        if is_new && self.connections.len() >= CONNECTIONS_MAX {
-            return Err(NotTaken::Full);
-        }
-        self.connections.insert(connection.into());
-        Ok(())
+    /// Whether a connection may be registered: its ends are of one family.
+    pub(super) fn is_fit(connection: Connection) -> bool {
+        connection.local.is_ipv4() == connection.peer.is_ipv4()
     }
 
-    pub(super) fn remove(&mut self, connection: Connection) {
-        self.connections.remove(&connection.into());
+    pub(super) fn has(&self, connection: Connection) -> bool {
+        self.connections.contains(&connection.into())
+    }
+
+    pub(super) fn add(&mut self, connection: Connection) {
+        self.connections.insert(connection.into());
+    }
+
+    /// Returns true if it was registered.
+    pub(super) fn remove(&mut self, connection: Connection) -> bool {
+        let was_there = self.connections.remove(&connection.into());
+        // The memory of a crowd goes with the crowd.
+        if self.connections.capacity() > 1024
+            && self.connections.len() < self.connections.capacity() / 8
+        {
+            self.connections.shrink_to(2 * self.connections.len());
+        }
+        was_there
     }
 
     pub(super) fn distribute(&mut self, address: IpAddr) -> Result<(), NotTaken> {
@@ -230,7 +239,7 @@ mod tests {
         let mut sorter = sorter();
         for (local, peer) in [("10.1.0.1:80", "10.1.0.2:4000"), ("[fd00::1]:80", "[fd00::2]:4000")]
         {
-            sorter.add(connection(local, peer)).unwrap();
+            sorter.add(connection(local, peer));
             assert_eq!(sorter.queue(&frame(TCP, peer, local)), 1);
             assert_eq!(sorter.queue(&frame(TCP, local, peer)), 0, "the other way round");
             assert_eq!(sorter.queue(&frame(UDP, peer, local)), 0);
@@ -274,20 +283,16 @@ mod tests {
     #[test]
     fn tables_have_limits_and_queues_are_those_of_the_device() {
         let mut sorter = sorter();
-        let nth = |number: usize| {
-            let local = format!("10.1.0.1:{}", 1 + number % 60_000);
-            connection(&local, &format!("10.2.{}.1:9", number / 60_000))
-        };
-        for number in 0..CONNECTIONS_MAX {
-            sorter.add(nth(number)).unwrap();
+        for number in 0..10_000 {
+            sorter.add(connection("10.1.0.1:80", &format!("10.1.0.2:{}", 1 + number)));
         }
-        assert_eq!(sorter.add(nth(0)), Ok(()), "it is there");
-        assert_eq!(sorter.add(nth(CONNECTIONS_MAX)), Err(NotTaken::Full));
-        sorter.remove(nth(7));
-        assert_eq!(sorter.add(nth(CONNECTIONS_MAX)), Ok(()));
-        assert_eq!(sorter.connections(), CONNECTIONS_MAX);
-        let both = connection("10.1.0.1:1", "[fd00::1]:1");
-        assert_eq!(sorter.add(both), Err(NotTaken::Unfit));
+        assert_eq!(sorter.connections(), 10_000);
+        for number in 0..10_000 {
+            let one = connection("10.1.0.1:80", &format!("10.1.0.2:{}", 1 + number));
+            assert!(sorter.has(one) && sorter.remove(one) && !sorter.remove(one));
+        }
+        assert!(sorter.connections.capacity() <= 1024);
+        assert!(!Sorter::is_fit(connection("10.1.0.1:1", "[fd00::1]:1")));
         assert_eq!(sorter.sort(Workload::Bulk, 5, 5), Err(NotTaken::Unfit));
         assert_eq!(sorter.sort(Workload::Primary, 1, 5), Err(NotTaken::Unfit));
         sorter.clear();

@@ -123,7 +123,7 @@ const LONG_BYTES: u64 = 1_000;
 
 /// Intervals that a load has to last until a step is taken up, and until one is taken down.
 const UP_INTERVALS: u8 = 2;
-const DOWN_INTERVALS: u8 = 4;
+const DOWN_INTERVALS: u64 = 4;
 
 /// A step is left again when the load is below this part of what it began with.
 const DOWN_PART: u64 = 2;
@@ -136,15 +136,15 @@ pub struct Walker {
     packets: u64,
     bytes: u64,
     above: u8,
-    below: u8,
+    below: u64,
     /// Steps taken up, and down.
     steps: [u64; 2],
 }
 
 impl Walker {
-    /// A packet has come. Returns true if a step was taken.
-    pub fn note(&mut self, now: u64, bytes: usize) -> bool {
-        self.packets += 1;
+    /// Packets have come, of so many bytes in all. Returns true if a step was taken.
+    pub fn note(&mut self, now: u64, packets: usize, bytes: usize) -> bool {
+        self.packets += packets as u64;
         self.bytes += bytes as u64;
         let elapsed = now.saturating_sub(self.began_ns);
         if elapsed < INTERVAL_NS {
@@ -157,15 +157,16 @@ impl Walker {
         let is_above = LOADS.get(self.step).is_some_and(|least| load >= *least);
         let is_below = self.step > 0 && load < LOADS[self.step - 1] / DOWN_PART;
         self.above = if is_above { self.above + 1 } else { 0 };
-        // After a silence of several intervals nothing is left to wait for.
-        let silent = (elapsed / INTERVAL_NS).min(u64::from(DOWN_INTERVALS)) as u8;
-        self.below = if is_below { self.below + silent } else { 0 };
+        // A silence counts for as many intervals as it lasted.
+        let silent = elapsed / INTERVAL_NS;
+        self.below = if is_below { self.below.saturating_add(silent) } else { 0 };
         if self.above >= UP_INTERVALS {
             self.step += 1;
             self.steps[0] += 1;
         } else if self.below >= DOWN_INTERVALS {
-            self.step -= 1;
-            self.steps[1] += 1;
+            let down = ((self.below / DOWN_INTERVALS) as usize).min(self.step);
+            self.step -= down;
+            self.steps[1] += down as u64;
         } else {
             return false;
         }
@@ -198,7 +199,7 @@ mod tests {
         let mut steps = Vec::new();
         for _ in 0..per_s * ms / 1000 {
             *now += 1_000_000_000 / per_s;
-            if walker.note(*now, bytes) {
+            if walker.note(*now, 1, bytes) {
                 steps.push(walker.step());
             }
         }
@@ -215,6 +216,17 @@ mod tests {
         // A session: one step each four intervals, or at once after a silence.
         assert_eq!(run(&mut walker, &mut now, 500, 100, 2000), [3, 2, 1, 0]);
         assert_eq!(walker.steps(), [4, 4]);
+        // After a long silence the next packet finds the first step.
+        assert_eq!(run(&mut walker, &mut now, 81_000, 1514, 100), [1, 2, 3, 4]);
+        now += 1_000_000_000;
+        assert!(walker.note(now, 1, 100) && walker.step() == 0);
+        // Segments of one frame are packets.
+        let mut steps = 0;
+        for _ in 0..200 {
+            now += 525_000;
+            steps += u64::from(walker.note(now, 43, 64 << 10));
+        }
+        assert_eq!((walker.step(), steps), (4, 4));
     }
 
     #[test]

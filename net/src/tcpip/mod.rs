@@ -37,7 +37,7 @@ mod wheel;
 
 pub use crate::board::Counter;
 pub use buffers::PoolUse;
-pub use bulk::{BulkChange, BulkCounters};
+pub use bulk::{BulkChange, BulkCounters, BulkState};
 pub use connection::{Awaited, ConnectionId, End, Readable, Writable};
 pub use device::{Device, Framing, Resolution, Sources};
 pub use keep_alive::KeepAlive;

@@ -1,5 +1,6 @@
 //! A guest's data device at an adapter.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -20,7 +21,7 @@ use net::osa::interface::{Counters as DeviceCounters, Interface, News, State};
 use net::osa::packet::{FRAME_BYTES_MAX, Layer};
 use net::osa::tuning::Inbperf;
 use net::osa::workload::{Connection, Workload};
-use net::tcpip::{Prefix, Unsent};
+use net::tcpip::{BulkState, Prefix, Unsent};
 use os::poller::Sleeper;
 use os::processor::now_ns;
 use os::words::Words;
@@ -200,6 +201,8 @@ pub struct Osa {
     pub(super) options: OsaOptions,
     /// What every device of this is to have.
     registered: Vec<Request>,
+    /// Requests to this device that wait until fewer are unanswered.
+    unasked: VecDeque<Request>,
     networks: Vec<Prefix>,
     pub(super) connecting: Connecting,
     pub(super) why: String,
@@ -290,6 +293,7 @@ impl Osa {
             adapter,
             options,
             registered: Vec::new(),
+            unasked: VecDeque::new(),
             networks: Vec::new(),
             connecting: Connecting::default(),
             why: "it was not asked yet".to_owned(),
@@ -340,29 +344,53 @@ impl Osa {
         }
     }
 
-    /// Asks the adapter for something, of this device and of those that follow when the adapter has come back: an address, a group, a VLAN, a part in routing.
+    /// Asks the adapter for something, of this device and of those that follow when the adapter has come back: an address, a group, a VLAN, a part in routing, how packets are to come.
+    /// What is said of a connection ([`Osa::set_bulk`]) is of this device alone.
     pub fn register(&mut self, request: Request) {
         let takes_back = |kept: &Request| match (request, *kept) {
             (Request::RemoveAddress(one), Request::AddAddress(other)) => one == other,
             (Request::RemoveGroup(one), Request::AddGroup(other)) => one == other,
             (Request::RemoveVlan(one), Request::AddVlan(other)) => one == other,
-            (Request::Route(_), Request::Route(_)) => true,
+            (Request::Gather(one), Request::Distribute(other)) => one == other,
+            (Request::Route(_), Request::Route(_)) | (Request::Tune(_), Request::Tune(_)) => true,
+            (Request::Sort(one, _), Request::Sort(other, _)) => one == other,
             (one, other) => one == other,
         };
         self.registered.retain(|kept| !takes_back(kept));
-        if !matches!(
-            request,
-            Request::RemoveAddress(_)
-                | Request::RemoveGroup(_)
-                | Request::RemoveVlan(_)
-                | Request::Activate(..)
-                | Request::Halt
-                | Request::Clear
-        ) {
+        let is_kept = match request {
+            Request::AddAddress(_)
+            | Request::AddGroup(_)
+            | Request::AddVlan(_)
+            | Request::Route(_)
+            | Request::Sort(..)
+            | Request::Distribute(_)
+            | Request::Tune(_) => true,
+            Request::Activate(..)
+            | Request::Halt
+            | Request::Clear
+            | Request::RemoveAddress(_)
+            | Request::RemoveGroup(_)
+            | Request::RemoveVlan(_)
+            | Request::Gather(_)
+            | Request::AddConnection(_)
+            | Request::RemoveConnection(_)
+            | Request::ForgetConnection(_) => false,
+        };
+        if is_kept {
             self.registered.push(request);
         }
-        if let Some(device) = self.at_guest() {
-            device.interface.ask(request);
+        self.unasked.push_back(request);
+        self.ask_rest();
+    }
+
+    /// Asks what has waited because too much was asked.
+    fn ask_rest(&mut self) {
+        while let Some(request) = self.unasked.front().copied() {
+            let Some(device) = self.at_guest() else { return self.unasked.clear() };
+            if !device.interface.ask(request) {
+                return;
+            }
+            self.unasked.pop_front();
         }
     }
 
@@ -465,11 +493,13 @@ impl Osa {
         self.joins
     }
 
-    /// Has a connection come by the queue of bulk data from now on, or no longer: of this device alone. False: too much waits for answers of the adapter.
-    pub fn set_bulk(&mut self, connection: Connection, is_bulk: bool) -> bool {
-        let request = match is_bulk {
-            true => Request::AddConnection(connection),
-            false => Request::RemoveConnection(connection),
+    /// Has a connection come by the queue of bulk data from now on, or no longer, or says that it is over: of this device alone. False: too much waits for answers of the
+    /// adapter.
+    pub fn set_bulk(&mut self, connection: Connection, state: BulkState) -> bool {
+        let request = match state {
+            BulkState::Bulk => Request::AddConnection(connection),
+            BulkState::Plain => Request::RemoveConnection(connection),
+            BulkState::Over => Request::ForgetConnection(connection),
         };
         // Without a device nothing comes by any queue.
         self.at_guest().is_none_or(|device| device.interface.ask(request))
@@ -585,6 +615,7 @@ impl Osa {
         self.connect_if_due(now);
         has_worked |= self.at_guest().is_some_and(AtGuest::take_room);
         has_worked |= self.take_news(now);
+        self.ask_rest();
         Ok(has_worked)
     }
 
@@ -605,13 +636,24 @@ impl Osa {
             }
             match news {
                 News::Answer(Request::AddConnection(connection), Err(_)) => {
+                    // Of a program that does not ask, the oldest is forgotten.
+                    if self.refused_bulk.len() >= REFUSALS_MAX {
+                        self.refused_bulk.remove(0);
+                    }
                     self.refused_bulk.push(connection);
+                }
+                News::Answer(Request::Clear, Ok(())) => {
+                    self.why = "this program has halted it".to_owned();
+                    // With all else the adapter has forgotten how packets are to come.
+                    self.joins += 1;
+                    let wishes = self.wishes();
+                    self.unasked.extend(wishes);
                 }
                 News::Answer(request, Err(why)) if self.refused.len() < REFUSALS_MAX => {
                     self.why = format!("it refuses {request:?}: {why}");
                     self.refused.push((request, why));
                 }
-                News::Answer(Request::Halt | Request::Clear, Ok(())) => {
+                News::Answer(Request::Halt, Ok(())) => {
                     self.why = "this program has halted it".to_owned();
                 }
                 News::Answer(..) | News::Port(_) => {}
@@ -650,21 +692,21 @@ impl Osa {
         self.joins += 1;
         self.refused_bulk.clear();
         self.changes.begin();
-        let OsaOptions { layer, mac, workload_queues, inbperf, .. } = self.options;
-        let registered = self.registered.clone();
-        if let Some(device) = self.at_guest() {
-            device.interface.ask(Request::Activate(layer, mac));
-            for workload in Workload::ALL.into_iter().skip(1).filter(|_| workload_queues) {
-                let queue = workload.usual_queue() as u8;
-                device.interface.ask(Request::Sort(workload, queue));
-            }
-            if inbperf != Inbperf::Balanced {
-                device.interface.ask(Request::Tune(inbperf));
-            }
-            for request in registered {
-                device.interface.ask(request);
-            }
-        }
+        let OsaOptions { layer, mac, .. } = self.options;
+        self.unasked.clear();
+        self.unasked.push_back(Request::Activate(layer, mac));
+        self.unasked.extend(self.wishes());
+        self.unasked.extend(self.registered.iter().copied());
+        self.ask_rest();
+    }
+
+    /// How packets are to come, as requests.
+    fn wishes(&self) -> Vec<Request> {
+        let OsaOptions { workload_queues, inbperf, .. } = self.options;
+        let sorted = Workload::ALL.into_iter().skip(1).filter(|_| workload_queues);
+        let sort = |workload: Workload| Request::Sort(workload, workload.usual_queue() as u8);
+        let tune = (inbperf != Inbperf::Balanced).then_some(Request::Tune(inbperf));
+        sorted.map(sort).chain(tune).collect()
     }
 
     /// Finds the next frame that has come, which [`Osa::found`] has until the next call; none if there is none.

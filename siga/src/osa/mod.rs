@@ -37,6 +37,7 @@ pub use net::osa::packet::Layer;
 pub use net::osa::tuning::{Inbperf, Moderation};
 pub use net::osa::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};
 pub use net::osa::workload::{Connection, Workload};
+pub use net::tcpip::BulkState;
 pub use net::wire::Conditions;
 pub use reopening::OpenWire;
 pub use server::{DeviceReport, Server, ServerError, ServerOptions};

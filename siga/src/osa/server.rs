@@ -330,7 +330,8 @@ impl Server {
         let Server { waiter, devices, adapter, .. } = self;
         let taken = adapter.set_wire(wire, &mut Devices { waiter, keys: devices });
         self.is_wire_wanted = false;
-        self.listen_to_wire()?;
+        // Without a descriptor left the wire is looked at some times a second until there is one.
+        let _ = self.listen_to_wire();
         taken
     }
 
@@ -467,7 +468,7 @@ impl Server {
         Ok(())
     }
 
-    /// Serves until that time, or until somebody stops it, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds).
+    /// Serves until that time, or until somebody stops it. Timers of the calling thread are exact from then on. The time is on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds).
     ///
     /// # Errors
     /// [`ServerError`].
@@ -579,6 +580,9 @@ impl Server {
         }
         if now.saturating_sub(self.tended_ns) >= TEND_NS {
             self.tended_ns = now;
+            if self.medium.is_none() {
+                let _ = self.listen_to_wire();
+            }
             self.show();
         }
         if found {

@@ -10,8 +10,14 @@ use super::lans::Lans;
 /// What devices were told.
 #[derive(Debug, Default)]
 pub(super) struct Sorting {
-    /// How often each has had a device when connections began to be watched.
-    watched: BTreeMap<usize, u64>,
+    /// The devices whose connections are watched.
+    watched: BTreeMap<usize, Told>,
+}
+
+#[derive(Debug)]
+struct Told {
+    /// How often there was a device when its connections began to be watched.
+    joins: u64,
     /// A change for which there was no room.
     untold: Option<BulkChange>,
 }
@@ -21,24 +27,27 @@ impl Sorting {
     pub(super) fn follow(&mut self, now: u64, lans: &mut Lans, net: &mut Stack) {
         for number in 0..lans.end() {
             let Some(osa) = lans.osa(number).filter(|osa| osa.workload_queues()) else { continue };
+            let joins = osa.joins();
             // A device that has come again has forgotten what the one before was told.
-            if self.watched.insert(number, osa.joins()) != Some(osa.joins()) {
-                net.watch_bulk(number, true);
-                self.untold = self.untold.filter(|change| change.lan != number);
-            }
+            let told = match self.watched.get_mut(&number).filter(|told| told.joins == joins) {
+                Some(told) => told,
+                None => {
+                    net.watch_bulk(number, true);
+                    self.watched.insert(number, Told { joins, untold: None });
+                    continue;
+                }
+            };
             while let Some(Connection { local, peer }) = osa.take_refused_bulk() {
                 net.bulk_refused(now, local, peer);
             }
-        }
-        if self.watched.is_empty() {
-            return;
-        }
-        while let Some(change) = self.untold.take().or_else(|| net.take_bulk_change(now)) {
-            let BulkChange { lan, local, remote, is_bulk } = change;
-            let connection = Connection { local, peer: remote };
-            if lans.osa(lan).is_some_and(|osa| !osa.set_bulk(connection, is_bulk)) {
-                self.untold = Some(change);
-                return;
+            while let Some(change) =
+                told.untold.take().or_else(|| net.take_bulk_change(now, number))
+            {
+                let connection = Connection { local: change.local, peer: change.remote };
+                if !osa.set_bulk(connection, change.state) {
+                    told.untold = Some(change);
+                    break;
+                }
             }
         }
     }

@@ -8,6 +8,8 @@ use std::collections::HashMap;
 use fabric::name::Name;
 use fabric::rate::TokenBucket;
 
+use crate::osa::sorter::CONNECTIONS_MAX;
+
 /// MAC addresses that a guest has the wire listen to: groups of 64 addresses of IPv6, twice.
 pub(super) const AT_WIRE_MAX: u32 = 128;
 
@@ -19,6 +21,7 @@ pub(super) const REQUESTS_PER_S: u64 = 512;
 struct Account {
     requests: TokenBucket,
     at_wire: u32,
+    connections: usize,
 }
 
 /// The accounts of all guests.
@@ -30,6 +33,7 @@ impl Accounts {
         self.0.entry(guest).or_insert_with(|| Account {
             requests: TokenBucket::new(Some(REQUESTS_PER_S)),
             at_wire: 0,
+            connections: 0,
         })
     }
 
@@ -58,8 +62,25 @@ impl Accounts {
         }
     }
 
+    /// A guest registers one connection more. Returns false if it has as many as it may have.
+    pub(super) fn add_connection(&mut self, guest: Name) -> bool {
+        let account = self.of(guest);
+        let has_room = account.connections < CONNECTIONS_MAX;
+        account.connections += usize::from(has_room);
+        has_room
+    }
+
+    /// A guest registers so many less.
+    pub(super) fn remove_connections(&mut self, guest: Name, count: usize) {
+        if let Some(account) = self.0.get_mut(&guest) {
+            account.connections = account.connections.saturating_sub(count);
+        }
+    }
+
     /// Forgets guests that have nothing, and have not asked lately.
     pub(super) fn tidy(&mut self, now: u64) {
-        self.0.retain(|_, account| account.at_wire > 0 || !account.requests.is_full(now));
+        self.0.retain(|_, account| {
+            account.at_wire > 0 || account.connections > 0 || !account.requests.is_full(now)
+        });
     }
 }

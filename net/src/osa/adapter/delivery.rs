@@ -107,7 +107,7 @@ impl Core {
 
     fn put(&mut self, now: u64, device: &mut Device, number: usize, piece: &FrameInPlace<'_>) {
         let queue = device.sorter.queue(piece.start);
-        device.tuning.note(queue, now, piece.bytes());
+        device.tuning.note(queue, now, piece.offload.segments(piece.bytes()), piece.bytes());
         let header = Header::new(device.layer, piece.bytes(), piece.offload, None);
         let input = &mut device.inputs[queue];
         let (was_open, buffers) = (input.open_since().is_some(), input.counters().buffers);

@@ -12,7 +12,7 @@ use crate::osa::control::{Port, Refused, Request, Router as Role, Stopped, What}
 use crate::osa::device::{Device, REGISTERED_MAX, State, Tuning};
 use crate::osa::packet::Layer;
 use crate::osa::router::group_mac;
-use crate::osa::sorter::NotTaken;
+use crate::osa::sorter::{NotTaken, Sorter};
 use crate::osa::wire::Wire;
 use crate::tcpip::neighbours::solicited_node;
 
@@ -28,7 +28,6 @@ impl From<NotTaken> for Refused {
 impl Core {
     pub(super) fn request(
         &mut self,
-        now: u64,
         ends: &mut impl Ends,
         wire: &mut dyn Wire,
         number: usize,
@@ -52,7 +51,6 @@ impl Core {
             }
             _ => {}
         }
-        let _ = now;
     }
 
     fn change(
@@ -94,6 +92,7 @@ impl Core {
                 }
                 (device.layer, device.mac, device.state) = (layer, mac, State::Active);
                 self.router.add(number, layer);
+                self.note_rest(number, device);
                 for address in device.addresses.clone() {
                     // Another guest may have taken it while the device was halted, or it is kept for another since.
                     if self.is_kept_from(device.owner(), address)
@@ -122,6 +121,7 @@ impl Core {
                     self.router.remove(number);
                 }
                 device.state = State::Halted;
+                self.note_rest(number, device);
                 Ok(())
             }
             Request::AddAddress(address) => self.add_address(device, wire, number, address),
@@ -164,11 +164,21 @@ impl Core {
                 let queues = device.inputs.len();
                 device.sorter.sort(workload, usize::from(queue), queues).map_err(Refused::from)
             }
-            Request::AddConnection(connection) => {
-                device.sorter.add(connection).map_err(Refused::from)
+            Request::AddConnection(connection) if !Sorter::is_fit(connection) => {
+                Err(Refused::Unfit)
             }
-            Request::RemoveConnection(connection) => {
-                device.sorter.remove(connection);
+            Request::AddConnection(connection) if device.sorter.has(connection) => Ok(()),
+            Request::AddConnection(connection) => {
+                if !self.accounts.add_connection(device.owner()) {
+                    return Err(Refused::Full);
+                }
+                device.sorter.add(connection);
+                Ok(())
+            }
+            Request::RemoveConnection(connection) | Request::ForgetConnection(connection) => {
+                if device.sorter.remove(connection) {
+                    self.accounts.remove_connections(device.owner(), 1);
+                }
                 Ok(())
             }
             Request::Distribute(address) if !device.addresses.contains(&address) => {
@@ -183,10 +193,7 @@ impl Core {
             }
             Request::Tune(inbperf) => {
                 device.tuning = Tuning::new(inbperf);
-                self.rests.retain(|(one, _)| *one != number);
-                if let Some(rest_ns) = inbperf.rest_ns() {
-                    self.rests.push((number, rest_ns));
-                }
+                self.note_rest(number, device);
                 Ok(())
             }
             Request::Route(role) if role != Role::None && !device.is_active() => {
@@ -328,6 +335,7 @@ impl Core {
             self.ignore_neighbours(wire, device.owner(), address);
         }
         device.vlans.clear();
+        self.accounts.remove_connections(device.owner(), device.sorter.connections());
         device.sorter.clear();
         device.tuning = Tuning::default();
         self.rests.retain(|(one, _)| *one != number);
@@ -358,6 +366,13 @@ impl Core {
             mac: device.mac,
             rate: self.rate.unwrap_or(0),
         }
+    }
+
+    /// Takes note of how long the adapter may rest for a device: one that is not active has nothing to wait for.
+    fn note_rest(&mut self, number: usize, device: &Device) {
+        self.rests.retain(|(one, _)| *one != number);
+        let rest_ns = device.tuning.inbperf().rest_ns();
+        self.rests.extend(rest_ns.filter(|_| device.is_active()).map(|rest_ns| (number, rest_ns)));
     }
 
     /// How long the adapter may rest, for all of its guests.

@@ -1,8 +1,8 @@
 //! Turns: which device sends next, which of its buffers, and how much.
 
 use super::{
-    BUFFER_COST_BYTES, Core, Ends, Full, ORDINARY_MTU, QUANTUM_BYTES, RETRY_NS, TURNS_PER_POLL,
-    WEIGHT,
+    BUFFER_COST_BYTES, Core, Ends, Full, HELD_NS_MAX, ORDINARY_MTU, QUANTUM_BYTES, RETRY_NS,
+    TURNS_PER_POLL, WEIGHT,
 };
 use crate::lan::link::FrameInPlace;
 use crate::lan::offload::START_BYTES;
@@ -26,10 +26,31 @@ impl Core {
             let Some(device) = ends.device(*number).filter(|_| now >= *due) else {
                 return now < *due;
             };
+            device.is_held = false;
             self.wait_for_turn(*number, device);
             false
         });
         self.held.append(&mut held);
+    }
+
+    /// Until when a request has to wait; none if it is done now, and counted.
+    fn holds(&mut self, now: u64, device: &mut Device, record: &Record) -> Option<u64> {
+        let What::Request(request) = record.what else { return None };
+        if !request.is_of_connection() {
+            // What an address costs is the wire's, and so everybody's.
+            let due = self.accounts.due_ns(device.owner(), now);
+            if due.is_none() {
+                self.accounts.ask(device.owner(), now);
+            }
+            return due;
+        }
+        if matches!(request, Request::ForgetConnection(_)) || device.settle() {
+            device.held_ns = 0;
+            return None;
+        }
+        // A guest that takes nothing is not asked more and more often.
+        device.held_ns = (2 * device.held_ns).clamp(RETRY_NS, HELD_NS_MAX);
+        Some(now + device.held_ns)
     }
 
     /// Serves devices in turn. Returns true if anything has gone.
@@ -48,7 +69,7 @@ impl Core {
                     turns += 1;
                     let Some(device) = ends.device(number) else { continue };
                     device.is_waiting = false;
-                    if device.has_output() && device.held.is_none() && !device.is_over() {
+                    if device.has_output() && !device.is_over() {
                         self.wait_for_turn(number, device);
                     }
                 }
@@ -88,30 +109,20 @@ impl Core {
                     (queue, walk)
                 }
                 Ok(Some(Next::Control(record))) => {
-                    *has_sent = true;
-                    if let Some(due) = self.accounts.due_ns(device.owner(), now) {
+                    if let Some(due) = self.holds(now, device, &record) {
                         // It waits, in its order.
-                        device.held = Some(record);
+                        (device.held, device.is_held) = (Some(record), true);
                         self.held.push((number, due));
-                        return None;
+                        continue;
                     }
-                    let moves = matches!(
-                        record.what,
-                        What::Request(Request::AddConnection(_) | Request::RemoveConnection(_))
-                    );
-                    if moves && !device.settle() {
-                        device.held = Some(record);
-                        self.held.push((number, now + RETRY_NS));
-                        return None;
-                    }
-                    self.accounts.ask(device.owner(), now);
+                    *has_sent = true;
                     // It costs as much as a packet.
                     device.deficit -= ORDINARY_MTU as i64;
                     let What::Request(request) = record.what else {
                         self.stop(number, device, Stopped::State, wire);
                         return None;
                     };
-                    self.request(now, ends, wire, number, record.serial, request);
+                    self.request(ends, wire, number, record.serial, request);
                     continue;
                 }
                 Ok(None) => {
@@ -190,7 +201,10 @@ impl Core {
                         rest,
                     };
                     match self.forward(now, ends, wire, number, target, &piece) {
-                        Ok(made) => copies = made,
+                        Ok(made) => {
+                            copies = made;
+                            self.sent = (self.sent.0 + 1, self.sent.1 + bytes as u64);
+                        }
                         Err(Full) => {
                             walk.rewind(before);
                             return Ended::Full;
@@ -200,7 +214,6 @@ impl Core {
             }
             let Some(device) = ends.device(number) else { return Ended::Over };
             device.outputs[queue].count(&found.header);
-            self.sent = (self.sent.0 + 1, self.sent.1 + bytes as u64);
             // Each segment has headers of its own on the wire, and each copy is made here.
             let segments = found.offload.segments(bytes).saturating_sub(1);
             let headers = found.offload.segmentation.map_or(0, |of| usize::from(of.header_bytes));
@@ -236,11 +249,14 @@ enum Next {
 
 /// The next buffer of a device: of the most urgent queue that has not had its share yet.
 fn next_walk(device: &mut Device) -> Result<Option<Next>, Over> {
-    if let Some(record) = device.held.take() {
+    if !device.is_held
+        && let Some(record) = device.held.take()
+    {
         return Ok(Some(Next::Control(record)));
     }
+    let behind = usize::from(device.held.is_some());
     for _ in 0..2 {
-        for queue in 0..device.outputs.len() {
+        for queue in behind..device.outputs.len() {
             if let Some(walk) = device.walks[queue].take() {
                 return Ok(Some(Next::Packets(queue, walk)));
             }

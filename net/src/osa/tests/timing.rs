@@ -109,7 +109,7 @@ fn guests_share_a_wire_by_bytes_however_much_each_sends() {
         (0..16).map(|last| world.three(&[&format!("10.1.0.{}", 10 + last)])).collect();
     world.meet([10, 1, 0, 10]);
     let mut came = [0_usize; 16];
-    for _ in 0..2000 {
+    for _ in 0..8000 {
         for (at, guest) in guests.iter().enumerate() {
             let from = format!("10.1.0.{}", 10 + at);
             // The first sends long packets, and as many as it can; the others short ones.
@@ -132,10 +132,10 @@ fn guests_share_a_wire_by_bytes_however_much_each_sends() {
     let all: usize = came.iter().sum();
     for (at, bytes) in came.iter().enumerate() {
         let share = 16.0 * *bytes as f64 / all as f64;
-        assert!((0.95..1.05).contains(&share), "guest {at}: {share}");
+        assert!((0.9..1.1).contains(&share), "guest {at}: {share}");
     }
-    // 200 ms at 1 Gb/s.
-    assert!(all > 22_000_000, "{all}");
+    // 800 ms at 1 Gb/s.
+    assert!(all > 88_000_000, "{all}");
 }
 
 #[test]

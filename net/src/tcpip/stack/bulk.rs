@@ -8,17 +8,16 @@ impl Stack {
         self.bulk.watch(lan, is_on);
     }
 
-    /// Returns the next connection that begins to carry bulk data, or ends to.
-    pub fn take_bulk_change(&mut self, now: u64) -> Option<BulkChange> {
-        if !self.bulk.is_watching() {
-            return None;
-        }
-        self.bulk.take_change(now)
+    /// Returns the next connection by this device that begins to carry bulk data, or ends to. The device counts as told then.
+    pub fn take_bulk_change(&mut self, now: u64, lan: usize) -> Option<BulkChange> {
+        self.bulk.take_change(now, lan)
     }
 
     /// The device has not taken a connection: it is told of again after a while, if it still carries bulk data.
     pub fn bulk_refused(&mut self, now: u64, local: SocketAddr, remote: SocketAddr) {
-        self.bulk.refused(now, local, remote);
+        if let Some(index) = self.live.find(&Tuple { local, remote }, &self.connections) {
+            self.bulk.refused(now, index);
+        }
     }
 
     /// What was found.

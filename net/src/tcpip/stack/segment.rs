@@ -136,10 +136,11 @@ impl Stack {
         let Some(connection) = connections.get_mut(index) else { return Answer::Nothing };
         let is_orphan = connection.is_orphan();
         let Some(tcb) = &mut connection.tcb else { return Answer::Nothing };
-        let before = tcb.state();
+        let (before, (expected, _)) = (tcb.state(), tcb.progress());
         let arrival = tcb.receive(now, segment, (header, data), is_orphan, config, pool);
         let after = tcb.state();
-        if segment.data_bytes > 0 && bulk.is_watching() {
+        // By a segment that was taken: anybody may send one that is not.
+        if bulk.is_watching() && segment.data_bytes > 0 && tcb.progress().0 != expected {
             bulk.note(now, *arriving, (index, connection.tuple), tcb.progress());
         }
         connection.has_finished |= tcb.has_end();
