@@ -16,7 +16,7 @@ pub enum Dropped {
     Source,
     /// From the LAN: it is for a member of the LAN.
     OnLan,
-    /// From the port: no member of the LAN has the address that it is for.
+    /// From the port: no member of the LAN has the address that it is for. Or its member has gone while it waited.
     NoMember,
     /// It is longer than packets on the other side may be. The sender is told.
     Long,
