@@ -252,7 +252,7 @@ impl Bridge {
             let Some(frame) = lan.try_receive_in_place()? else { return Ok(number > 0) };
             let (offload, bytes) = (frame.offload, bytes_of(&frame));
             let mtu = osa.mtu();
-            let why = match admit_out(&frame, hosts) {
+            let why = match admit_out(&frame, hosts, osa.refused_addresses()) {
                 Err(why) => Some(why),
                 Ok(_) if is_too_long(offload, bytes, mtu) => {
                     copy(&frame, room);
@@ -374,7 +374,7 @@ impl Bridge {
         let left_out = hosts.left_out();
         if left_out > 0 && !std::mem::replace(&mut told.are_hosts_left_out, true) {
             account.tell(format!(
-                "the LAN {} has {left_out} addresses more than the bridge registers at {}, which are {HOSTS_MAX} at most: these are not reached from there",
+                "the LAN {} has {left_out} addresses more than the bridge registers at {}, which are {HOSTS_MAX} at most: these neither reach the network behind the port nor are reached from there",
                 lan.name(),
                 osa.adapter()
             ));
@@ -391,7 +391,7 @@ impl Bridge {
                     if hosts.refuse(now, address, why) =>
                 {
                     account.tell(format!(
-                        "{adapter} refuses {address} of the LAN {name}: {why}; it is asked again"
+                        "{adapter} refuses {address} of the LAN {name}: {why}; it is asked again, and until then the address neither reaches the network behind the port nor is reached from there"
                     ));
                 }
                 OsaChange::State(OsaState::Down { why }) => {
