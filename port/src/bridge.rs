@@ -248,17 +248,15 @@ impl Bridge {
     /// From the LAN to the port. Returns true if there was something.
     fn carry_out(&mut self, now: u64) -> io::Result<bool> {
         let Bridge { lan, osa, hosts, outbound, room, account, .. } = self;
+        let mtu = mtu_of(osa);
         for number in 0..BATCH {
             let Some(frame) = lan.try_receive_in_place()? else { return Ok(number > 0) };
             let (offload, bytes) = (frame.offload, bytes_of(&frame));
-            let mtu = osa.mtu();
             let why = match admit_out(&frame, hosts, osa.refused_addresses()) {
                 Err(why) => Some(why),
-                Ok(_) if is_too_long(offload, bytes, mtu) => {
+                Ok(_) if let Some(mtu) = mtu.filter(|mtu| is_too_long(offload, bytes, *mtu)) => {
                     copy(&frame, room);
-                    let answer = too_long::answer(room, mtu as u32);
-                    let told = answer.map(|answer| lan.try_push(Offload::NONE, &answer));
-                    account.counters.told_too_long += u64::from(matches!(told, Some(Ok(()))));
+                    account.told_too_long(tell_member(lan, room, mtu));
                     Some(Dropped::Long)
                 }
                 Ok((from, to)) => {
@@ -302,7 +300,7 @@ impl Bridge {
                     let answer = too_long::answer(room, mtu as u32);
                     let told =
                         answer.map(|answer| osa.send(now, Some(from), Offload::NONE, &answer));
-                    account.counters.told_too_long += u64::from(matches!(told, Some(Ok(()))));
+                    account.told_too_long(matches!(told, Some(Ok(()))));
                     Some(Dropped::Long)
                 }
                 Ok((_, to)) => {
@@ -340,7 +338,13 @@ impl Bridge {
             account.drop_one(why);
             Tried::Done
         };
+        let mtu = mtu_of(osa);
         let mut has_worked = outbound.retry(|offload, frame| {
+            // The port may have another MTU than when the packet came, or none was known.
+            if let Some(mtu) = mtu.filter(|mtu| is_too_long(offload, frame.len(), *mtu)) {
+                account.told_too_long(tell_member(lan, frame, mtu));
+                return drop(account, Dropped::Long);
+            }
             let to = ends(frame).map(|(_, to)| to);
             match osa.send(now, to, offload, frame) {
                 Ok(()) => {
@@ -415,6 +419,21 @@ impl Bridge {
         }
         told.is_lan_refused = refused.is_some();
     }
+}
+
+/// Bytes of the longest packet of the port. None while there is no device: what the port takes is not known, and a member that was told a shorter length would keep to
+/// it for minutes.
+fn mtu_of(osa: &Osa) -> Option<usize> {
+    match osa.state() {
+        OsaState::Up(port) | OsaState::NoCarrier(port) => Some(usize::from(port.mtu)),
+        _ => None,
+    }
+}
+
+/// Tells the member that has sent a frame that packets to the port have at most `mtu` bytes. Returns true if that has gone.
+fn tell_member(lan: &mut Lan, frame: &[u8], mtu: usize) -> bool {
+    let answer = too_long::answer(frame, mtu as u32);
+    answer.is_some_and(|answer| lan.try_push(Offload::NONE, &answer).is_ok())
 }
 
 /// The reason why a packet has not gone to the port. None if it has gone, or waits.

@@ -220,6 +220,53 @@ fn sender_of_a_packet_that_is_too_long_is_told() {
 }
 
 #[test]
+fn nobody_is_told_of_a_length_while_the_port_is_away() {
+    let mut world = World::new(9000);
+    let near = world.join(NEAR);
+    world.settle();
+    let long = packet(NEAR, FAR, 5000, 1);
+    world.send(near, &long);
+    assert_eq!(world.came_to_far(|_| {})[14..], long);
+    // The adapter goes. What is sent waits for it, or is dropped.
+    let World { host, adapters: [first, second], .. } = world;
+    drop(first);
+    let [wire, _] = MemoryWire::pair(Conditions::default(), 0, MACS).unwrap();
+    let first = serve(&host, "OSA3", wire);
+    let mut world = World { host, adapters: [first, second], ..world };
+    let dropped = |world: &World, why| world.bridge.counters().dropped(why);
+    while dropped(&world, Dropped::Full) + dropped(&world, Dropped::Unreachable) == 0 {
+        world.send(near, &long);
+        world.turn();
+        // A member makes its paths when it is asked for frames.
+        let told = world.members[near].try_receive_in_place().unwrap();
+        assert!(told.is_none(), "the member is told of a length");
+    }
+    assert_eq!((dropped(&world, Dropped::Long), world.bridge.counters().told_too_long), (0, 0));
+}
+
+#[test]
+fn packets_that_wait_are_too_long_for_a_port_that_has_become_shorter() {
+    let mut world = World::new(9000);
+    let near = world.join(NEAR);
+    world.settle();
+    let long = packet(NEAR, FAR, 5000, 1);
+    // The adapter takes nothing: packets wait.
+    while world.bridge.counters().dropped(Dropped::Full) == 0 {
+        world.send(near, &long);
+        world.bridge.poll().unwrap();
+        // A member makes its paths when it is asked for frames.
+        world.members[near].try_receive_in_place().unwrap();
+    }
+    let before = world.bridge.counters().packets_out;
+    let [one, _] = MemoryWire::pair(Conditions::default(), 0, MACS).unwrap();
+    world.adapters[0].set_wire(Box::new(one)).unwrap();
+    let told = world.came_to_member(near);
+    assert_eq!((&told[26..30], &told[34..36]), (&FAR.octets()[..], &[3, 4][..]));
+    assert_eq!(told[14 + 26..14 + 28], 1500u16.to_be_bytes());
+    assert_eq!(world.bridge.counters().packets_out, before);
+}
+
+#[test]
 fn packets_that_do_not_belong_to_the_other_side_are_counted_by_the_reason() {
     let mut world = World::new(1500);
     let (near, other) = (world.join(NEAR), world.join([10, 1, 0, 6].into()));

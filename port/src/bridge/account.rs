@@ -65,6 +65,11 @@ impl Account {
         self.counters.bytes_in += bytes as u64;
     }
 
+    /// A packet was too long. `is_told`: its sender was told so.
+    pub(super) fn told_too_long(&mut self, is_told: bool) {
+        self.counters.told_too_long += u64::from(is_told);
+    }
+
     /// A packet is dropped.
     pub(super) fn drop_one(&mut self, why: Dropped) {
         self.drop_some(why, 1);
