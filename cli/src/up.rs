@@ -1,8 +1,7 @@
 //! `siga up`: the host, in the foreground, with the control unit of its volumes, and the servers of its lines and adapters.
 
 use std::convert::Infallible;
-use std::io::IsTerminal;
-use std::os::unix::net::UnixStream;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -12,6 +11,7 @@ use std::time::Duration;
 use host::system::System;
 use host::system::line::LineRule;
 use host::{Handle, Host};
+use os::packets::Packets;
 use os::signals::HeldSignals;
 use serde_json::json;
 use siga::Stopper;
@@ -98,7 +98,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         None => arguments.socket.to_listen()?,
     };
     // Before anything is made that the other host has: it would be said of that.
-    if UnixStream::connect(&socket).is_ok() {
+    if is_listening(&socket) {
         return Err(Outcome::No(format!(
             "cannot listen at {}: another host is there already (siga query)",
             socket.display()
@@ -126,9 +126,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let (mut host, handle) = Host::new(system).map_err(|error| Outcome::kernel(&error))?;
     host.listen(&socket).map_err(|error| {
         let hint = match error.kind() {
-            std::io::ErrorKind::AddrInUse => ": another host is there already",
+            ErrorKind::AddrInUse => ": another host is there already",
             // It says what would be right.
-            std::io::ErrorKind::AlreadyExists => "",
+            ErrorKind::AlreadyExists => "",
             _ => ": is there such a directory, and may you write there?",
         };
         Outcome::No(format!("cannot listen at {}: {error}{hint}", socket.display()))
@@ -181,6 +181,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         }
     }
     run_with(host, handle, &held, works)
+}
+
+/// Returns true if a host listens at this place.
+fn is_listening(socket: &Path) -> bool {
+    match Packets::connect(socket) {
+        Ok(_) => true,
+        // So many wait to be taken in that nobody else can.
+        Err(error) => error.kind() == ErrorKind::WouldBlock,
+    }
 }
 
 /// What a thread of the host does until it is stopped, or for ever, as a guest of the host.

@@ -97,14 +97,15 @@ fn host_says_which_adapters_it_has_made_and_a_second_host_that_there_is_one() {
     assert_eq!((shown("adapter"), shown("wire")), ("OSA1".into(), "memory".into()));
     assert_eq!((shown("interface"), shown("is_served")), ("osa2".into(), true.into()));
     assert!(shown("lan").is_null() && shown("devices") == serde_json::json!([]));
+    // Of an adapter that cannot be had: the second host is told of the first one before it looks for that.
+    let missing = FILE.replace("wire = \"memory\"\nto = \"osa2\"", "interface = \"none0\"");
+    let missing = missing.split("[osa.osa2]").next().unwrap();
+    std::fs::write(&file, missing).unwrap();
     let output = siga(&["up", file.to_str().unwrap()]).output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(code(&output), Some(1), "{said}");
     assert!(said.contains("another host is there already"), "{said}");
     // What the machine lacks is no wrong use.
-    let missing = FILE.replace("wire = \"memory\"\nto = \"osa2\"", "interface = \"none0\"");
-    let missing = missing.split("[osa.osa2]").next().unwrap();
-    std::fs::write(&file, missing).unwrap();
     let output = siga(&["up", file.to_str().unwrap()])
         .env("SIGA_SOCKET", place.join("other.sock"))
         .output()

@@ -9,6 +9,7 @@
 //! packets for it there ([`find_way`](net::lan::table::LentTable::find_way)). Packets pass as they are. Those that do not pass are counted, by
 //! the reason.
 
+mod account;
 mod dropped;
 mod hosts;
 mod packet;
@@ -23,16 +24,16 @@ use net::lan::too_long;
 use net::tcpip::Unsent;
 use os::poller::Poller;
 use os::processor::now_ns;
-use siga::lan::{
-    Address, Counter, JoinLanError, Lan, LanName, LanOptions, SendFrameError, TrySendFrameError,
-};
+use siga::lan::{Address, JoinLanError, Lan, LanOptions, SendFrameError, TrySendFrameError};
 use siga::osa::{OpenOsaError, Osa, OsaChange, OsaOptions, OsaState, Request};
 use siga::waiter::Member;
 use siga::{AttachError, Guest, Name, Wait};
 
+pub use self::account::Counters;
 pub use self::dropped::Dropped;
 pub use self::hosts::HOSTS_MAX;
 
+use self::account::Account;
 use self::hosts::Hosts;
 use self::packet::{admit_in, admit_out, bytes_of, copy, ends, is_too_long};
 use self::queues::Queues;
@@ -90,30 +91,6 @@ pub enum OpenError {
     Io(#[from] io::Error),
 }
 
-/// What a bridge has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Packets from the LAN that have gone to the port.
-    pub packets_out: u64,
-    /// Bytes of these, from the Ethernet header on.
-    pub bytes_out: u64,
-    /// Packets from the port that have gone to members of the LAN.
-    pub packets_in: u64,
-    /// Bytes of these.
-    pub bytes_in: u64,
-    /// Senders that were told that a packet is longer than the other side takes (ICMP).
-    pub told_too_long: u64,
-    /// Packets that do not pass.
-    dropped: [u64; Dropped::ALL.len()],
-}
-
-impl Counters {
-    /// Packets that have not passed for this reason.
-    pub fn dropped(&self, why: Dropped) -> u64 {
-        self.dropped[why as usize]
-    }
-}
-
 /// A bridge.
 #[derive(Debug)]
 pub struct Bridge {
@@ -133,9 +110,8 @@ pub struct Bridge {
     rounds: u32,
     /// Since when nothing was found, for an adaptive bridge.
     idle_since_ns: Option<u64>,
-    counters: Counters,
+    account: Account,
     told: Told,
-    notices: Vec<String>,
 }
 
 /// What the user was told, so that it is said once.
@@ -144,7 +120,6 @@ struct Told {
     is_device_gone: bool,
     is_lan_refused: bool,
     are_hosts_left_out: bool,
-    dropped: [bool; Dropped::ALL.len()],
 }
 
 impl Bridge {
@@ -175,6 +150,7 @@ impl Bridge {
         let poller = Poller::new()?;
         poller.add(&lan, 0)?;
         poller.add(&osa, 1)?;
+        let account = Account::new(lan.name());
         Ok(Bridge {
             lan,
             osa,
@@ -187,15 +163,14 @@ impl Bridge {
             may_have_rung: true,
             rounds: 0,
             idle_since_ns: None,
-            counters: Counters::default(),
+            account,
             told: Told::default(),
-            notices: Vec::new(),
         })
     }
 
     /// What it has done.
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.account.counters
     }
 
     /// The device at the port.
@@ -205,7 +180,7 @@ impl Bridge {
 
     /// The next message to the user.
     pub fn take_notice(&mut self) -> Option<String> {
-        (!self.notices.is_empty()).then(|| self.notices.remove(0))
+        self.account.take_notice()
     }
 
     /// Carries packets until that time, on the clock that all processes share (`CLOCK_MONOTONIC`, in nanoseconds). Returns earlier if there is a message to the user.
@@ -216,7 +191,7 @@ impl Bridge {
         loop {
             let has_worked = self.poll()?;
             let now = now_ns();
-            if now >= deadline_ns || !self.notices.is_empty() {
+            if now >= deadline_ns || self.account.has_notices() {
                 return Ok(());
             }
             if has_worked {
@@ -264,6 +239,7 @@ impl Bridge {
         has_worked |= self.osa.poll(now)?;
         self.follow_sides(now);
         has_worked |= self.retry(now);
+        self.account.show(&mut self.lan);
         self.lan.flush();
         self.osa.flush();
         Ok(has_worked)
@@ -271,19 +247,16 @@ impl Bridge {
 
     /// From the LAN to the port. Returns true if there was something.
     fn carry_out(&mut self, now: u64) -> io::Result<bool> {
-        let Bridge { lan, osa, hosts, outbound, room, counters, told, notices, .. } = self;
-        let mut drops = Drops { counters, told, notices, lan: lan.name() };
+        let Bridge { lan, osa, hosts, outbound, room, account, .. } = self;
+        let mtu = mtu_of(osa);
         for number in 0..BATCH {
             let Some(frame) = lan.try_receive_in_place()? else { return Ok(number > 0) };
             let (offload, bytes) = (frame.offload, bytes_of(&frame));
-            let mtu = osa.mtu();
-            let why = match admit_out(&frame, hosts) {
+            let why = match admit_out(&frame, hosts, osa.refused_addresses()) {
                 Err(why) => Some(why),
-                Ok(_) if is_too_long(offload, bytes, mtu) => {
+                Ok(_) if let Some(mtu) = mtu.filter(|mtu| is_too_long(offload, bytes, *mtu)) => {
                     copy(&frame, room);
-                    let answer = too_long::answer(room, mtu as u32);
-                    let told = answer.map(|answer| lan.try_push(Offload::NONE, &answer));
-                    drops.counters.told_too_long += u64::from(matches!(told, Some(Ok(()))));
+                    account.told_too_long(tell_member(lan, room, mtu));
                     Some(Dropped::Long)
                 }
                 Ok((from, to)) => {
@@ -292,7 +265,7 @@ impl Bridge {
                         false => osa.send_in_place(now, Some(to), &frame),
                     };
                     match sent {
-                        Ok(()) => drops.counters.went_out(bytes),
+                        Ok(()) => account.went_out(bytes),
                         Err(Unsent::Full) => copy(&frame, room),
                         Err(_) => {}
                     }
@@ -305,8 +278,7 @@ impl Bridge {
                 }
             };
             if let Some(why) = why {
-                drops.add(why);
-                lan.count(Counter::DroppedDevice, 1);
+                account.drop_one(why);
             }
         }
         Ok(true)
@@ -314,8 +286,7 @@ impl Bridge {
 
     /// From the port to the LAN. Returns true if there was something.
     fn carry_in(&mut self, now: u64) -> bool {
-        let Bridge { lan, osa, hosts, inbound, room, counters, told, notices, .. } = self;
-        let mut drops = Drops { counters, told, notices, lan: lan.name() };
+        let Bridge { lan, osa, hosts, inbound, room, account, .. } = self;
         for number in 0..BATCH {
             if osa.next_frame().is_none() {
                 return number > 0;
@@ -329,7 +300,7 @@ impl Bridge {
                     let answer = too_long::answer(room, mtu as u32);
                     let told =
                         answer.map(|answer| osa.send(now, Some(from), Offload::NONE, &answer));
-                    drops.counters.told_too_long += u64::from(matches!(told, Some(Ok(()))));
+                    account.told_too_long(matches!(told, Some(Ok(()))));
                     Some(Dropped::Long)
                 }
                 Ok((_, to)) => {
@@ -342,7 +313,7 @@ impl Bridge {
                     };
                     match sent {
                         Ok(()) => {
-                            drops.counters.came_in(room.len());
+                            account.came_in(room.len());
                             None
                         }
                         Err(TrySendFrameError::Full) if inbound.keep(to, offload, room) => None,
@@ -351,8 +322,7 @@ impl Bridge {
                 }
             };
             if let Some(why) = why {
-                drops.add(why);
-                lan.count(Counter::DroppedDevice, 1);
+                account.drop_one(why);
             }
         }
         true
@@ -360,53 +330,55 @@ impl Bridge {
 
     /// Tries the packets again that wait. Returns true if any went.
     fn retry(&mut self, now: u64) -> bool {
-        let Bridge { lan, osa, outbound, inbound, counters, told, notices, .. } = self;
+        let Bridge { lan, osa, outbound, inbound, account, .. } = self;
         if outbound.is_empty() && inbound.is_empty() {
             return false;
         }
-        let mut drops = Drops { counters, told, notices, lan: lan.name() };
-        let mut dropped = 0;
-        let mut drop = |drops: &mut Drops<'_>, why| {
-            drops.add(why);
-            dropped += 1;
+        let drop = |account: &mut Account, why| {
+            account.drop_one(why);
             Tried::Done
         };
+        let mtu = mtu_of(osa);
         let mut has_worked = outbound.retry(|offload, frame| {
+            // The port may have another MTU than when the packet came, or none was known.
+            if let Some(mtu) = mtu.filter(|mtu| is_too_long(offload, frame.len(), *mtu)) {
+                account.told_too_long(tell_member(lan, frame, mtu));
+                return drop(account, Dropped::Long);
+            }
             let to = ends(frame).map(|(_, to)| to);
             match osa.send(now, to, offload, frame) {
                 Ok(()) => {
-                    drops.counters.went_out(frame.len());
+                    account.went_out(frame.len());
                     Tried::Done
                 }
                 Err(Unsent::Full) => Tried::Full,
-                sent => drop(&mut drops, not_to_port(sent).unwrap_or(Dropped::Unreachable)),
+                sent => drop(account, not_to_port(sent).unwrap_or(Dropped::Unreachable)),
             }
         });
         has_worked |= inbound.retry(|offload, frame| match lan.try_push(offload, frame) {
             Ok(()) => {
-                drops.counters.came_in(frame.len());
+                account.came_in(frame.len());
                 Tried::Done
             }
             Err(TrySendFrameError::Full) => Tried::Full,
-            Err(error) => drop(&mut drops, not_to_lan(&error)),
+            Err(error) => drop(account, not_to_lan(&error)),
         });
-        lan.count(Counter::DroppedDevice, dropped);
         has_worked
     }
 
     /// Registers the members that have come, and forgets those that have gone.
     fn follow_hosts(&mut self, now: u64) {
-        let Bridge { lan, osa, hosts, outbound, inbound, counters, told, notices, .. } = self;
+        let Bridge { lan, osa, hosts, outbound, inbound, account, told, .. } = self;
         hosts.ask_again(now, osa);
         if !hosts.follow(lan, osa) {
             return;
         }
         let gone = inbound.retain(|mac| hosts.has(mac)) + outbound.retain(|mac| hosts.has(mac));
-        counters.dropped[Dropped::NoMember as usize] += gone;
+        account.drop_some(Dropped::NoMember, gone);
         let left_out = hosts.left_out();
         if left_out > 0 && !std::mem::replace(&mut told.are_hosts_left_out, true) {
-            notices.push(format!(
-                "the LAN {} has {left_out} addresses more than the bridge registers at {}, which are {HOSTS_MAX} at most: these are not reached from there",
+            account.tell(format!(
+                "the LAN {} has {left_out} addresses more than the bridge registers at {}, which are {HOSTS_MAX} at most: these neither reach the network behind the port nor are reached from there",
                 lan.name(),
                 osa.adapter()
             ));
@@ -415,25 +387,25 @@ impl Bridge {
 
     /// Takes note of what the adapter says, and tells the user when the adapter or the LAN goes and comes.
     fn follow_sides(&mut self, now: u64) {
-        let Bridge { lan, osa, hosts, told, notices, .. } = self;
+        let Bridge { lan, osa, hosts, account, told, .. } = self;
         let (name, adapter) = (lan.name(), osa.adapter());
         while let Some(change) = osa.next_change() {
             match change {
                 OsaChange::Refused(Request::AddAddress(address), why)
                     if hosts.refuse(now, address, why) =>
                 {
-                    notices.push(format!(
-                        "{adapter} refuses {address} of the LAN {name}: {why}; it is asked again"
+                    account.tell(format!(
+                        "{adapter} refuses {address} of the LAN {name}: {why}; it is asked again, and until then the address neither reaches the network behind the port nor is reached from there"
                     ));
                 }
                 OsaChange::State(OsaState::Down { why }) => {
                     told.is_device_gone = true;
-                    notices.push(format!(
+                    account.tell(format!(
                         "the LAN {name} is not bridged: no device at the adapter {adapter}: {why}; it is asked again"
                     ));
                 }
                 OsaChange::State(_) if std::mem::take(&mut told.is_device_gone) => {
-                    notices.push(format!("the LAN {name} is bridged to {adapter} again"));
+                    account.tell(format!("the LAN {name} is bridged to {adapter} again"));
                 }
                 _ => {}
             }
@@ -442,45 +414,26 @@ impl Bridge {
         if let Some(error) = refused
             && !told.is_lan_refused
         {
-            notices
-                .push(format!("the LAN {name} is not bridged: {error}; the host is asked again"));
+            account
+                .tell(format!("the LAN {name} is not bridged: {error}; the host is asked again"));
         }
         told.is_lan_refused = refused.is_some();
     }
 }
 
-impl Counters {
-    fn went_out(&mut self, bytes: usize) {
-        self.packets_out += 1;
-        self.bytes_out += bytes as u64;
-    }
-
-    fn came_in(&mut self, bytes: usize) {
-        self.packets_in += 1;
-        self.bytes_in += bytes as u64;
+/// Bytes of the longest packet of the port. None while there is no device: what the port takes is not known, and a member that was told a shorter length would keep to
+/// it for minutes.
+fn mtu_of(osa: &Osa) -> Option<usize> {
+    match osa.state() {
+        OsaState::Up(port) | OsaState::NoCarrier(port) => Some(usize::from(port.mtu)),
+        _ => None,
     }
 }
 
-/// Counts packets that do not pass, and tells the user of the first for each reason.
-struct Drops<'a> {
-    counters: &'a mut Counters,
-    told: &'a mut Told,
-    notices: &'a mut Vec<String>,
-    lan: LanName,
-}
-
-impl Drops<'_> {
-    fn add(&mut self, why: Dropped) {
-        self.counters.dropped[why as usize] += 1;
-        if !std::mem::replace(&mut self.told.dropped[why as usize], true)
-            && let Some(notice) = why.notice()
-        {
-            self.notices.push(format!(
-                "the bridge of {}: {notice}; such packets are counted as dropped_device (siga query lan)",
-                self.lan
-            ));
-        }
-    }
+/// Tells the member that has sent a frame that packets to the port have at most `mtu` bytes. Returns true if that has gone.
+fn tell_member(lan: &mut Lan, frame: &[u8], mtu: usize) -> bool {
+    let answer = too_long::answer(frame, mtu as u32);
+    answer.is_some_and(|answer| lan.try_push(Offload::NONE, &answer).is_ok())
 }
 
 /// The reason why a packet has not gone to the port. None if it has gone, or waits.

@@ -1,16 +1,18 @@
 //! A LAN that is bridged to the port of an adapter, at whose wire in memory is another adapter. Needs no rights.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use host::config::Source;
 use host::system::System;
 use net::lan::frame::Mac;
+use net::lan::link::FrameInPlace;
 use os::processor::now_ns;
 use port::bridge::{Bridge, Dropped, HOSTS_MAX, Options};
 use siga::host::Embedded;
 use siga::lan::{Address, Lan, LanOptions, Offload};
 use siga::osa::{
-    Conditions, MemoryWire, Moderation, Osa, OsaOptions, OsaState, Server, ServerOptions,
+    Conditions, MemoryWire, Moderation, Osa, OsaChange, OsaOptions, OsaState, Server, ServerOptions,
 };
 use siga::{Guest, Wait};
 
@@ -34,6 +36,9 @@ const FAR: Ipv4Addr = Ipv4Addr::new(10, 1, 9, 9);
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 5);
 const MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2])];
 
+/// The time after which something is taken to hang.
+const LONG: Duration = Duration::from_secs(60);
+
 /// A host with two adapters, a bridge to the first, and a device at the second.
 struct World {
     host: Embedded,
@@ -47,9 +52,11 @@ fn serve(host: &Embedded, name: &str, wire: MemoryWire) -> Server {
     let mut options = ServerOptions::default();
     options.moderation = Moderation::NONE;
     // One of this name that has ended a moment ago may still be there.
+    let end_ns = now_ns() + LONG.as_nanos() as u64;
     let guest = loop {
-        if let Ok(guest) = Guest::attach_embedded(host, name) {
-            break guest;
+        match Guest::attach_embedded(host, name) {
+            Ok(guest) => break guest,
+            Err(error) => assert!(now_ns() < end_ns, "{name} cannot be attached: {error}"),
         }
     };
     Server::new(guest, Box::new(wire), &options).unwrap()
@@ -95,53 +102,59 @@ impl World {
         self.far.flush();
     }
 
+    /// Turns until there is what is waited for.
+    fn until<T>(&mut self, what: &str, mut find: impl FnMut(&mut World) -> Option<T>) -> T {
+        let end_ns = now_ns() + LONG.as_nanos() as u64;
+        loop {
+            if let Some(found) = find(self) {
+                return found;
+            }
+            self.turn();
+            let (counters, device) = (self.bridge.counters(), self.bridge.device());
+            assert!(now_ns() < end_ns, "hangs: {what}: {counters:?}, {device:?}");
+        }
+    }
+
+    /// Turns until the bridge has dropped a packet for this reason. `again` is called in each turn.
+    fn until_dropped(&mut self, why: Dropped, mut again: impl FnMut(&mut World)) {
+        let before = self.bridge.counters().dropped(why);
+        self.until(&format!("{why:?}"), |world| {
+            again(world);
+            (world.bridge.counters().dropped(why) > before).then_some(())
+        });
+    }
+
+    /// Has a member make its paths: it does when it is asked for frames.
+    fn make_paths(&mut self, member: usize) {
+        self.members[member].try_receive_in_place().unwrap();
+    }
+
     /// Until both devices are up, and the adapters have answered all that they were asked.
     fn settle(&mut self) {
         let is_up = |osa: &Osa| matches!(osa.state(), OsaState::Up(_));
-        while !(is_up(&self.far) && is_up(self.bridge.device())) {
-            self.turn();
+        self.until("both devices are up", |world| {
             // What the adapter says comes between its packets.
-            self.far.next_frame();
-        }
+            world.far.next_frame();
+            (is_up(&world.far) && is_up(world.bridge.device())).then_some(())
+        });
         (0..100).for_each(|_| self.turn());
     }
 
     /// The next packet that comes to a member, which is waited for.
     fn came_to_member(&mut self, member: usize) -> Vec<u8> {
-        loop {
-            self.turn();
-            if let Some(frame) = self.members[member].try_receive_in_place().unwrap() {
-                let mut bytes = frame.start.to_vec();
-                if let Some(rest) = frame.rest {
-                    let begin = bytes.len();
-                    bytes.resize(begin + rest.bytes(), 0);
-                    rest.read(0, &mut bytes[begin..]).unwrap();
-                }
-                return bytes;
-            }
-        }
+        self.until("a packet comes to a member", |world| {
+            world.members[member].try_receive_in_place().unwrap().map(|frame| whole(&frame))
+        })
     }
 
     /// The next packet that comes behind the port. `again` is called in each turn until there is one.
     fn came_to_far(&mut self, mut again: impl FnMut(&mut World)) -> Vec<u8> {
-        loop {
-            again(self);
-            self.turn();
-            // A member makes its paths when it is asked for frames.
-            for member in &mut self.members {
-                member.try_receive_in_place().unwrap();
-            }
-            if self.far.next_frame().is_some() {
-                let frame = self.far.found().unwrap();
-                let mut bytes = frame.start.to_vec();
-                if let Some(rest) = frame.rest {
-                    let begin = bytes.len();
-                    bytes.resize(begin + rest.bytes(), 0);
-                    rest.read(0, &mut bytes[begin..]).unwrap();
-                }
-                return bytes;
-            }
-        }
+        self.until("a packet comes behind the port", |world| {
+            again(world);
+            (0..world.members.len()).for_each(|member| world.make_paths(member));
+            world.far.next_frame()?;
+            world.far.found().map(|frame| whole(&frame))
+        })
     }
 
     /// Sends a packet from a member to the bridge.
@@ -163,6 +176,17 @@ impl World {
         let frame = [&[0; 12][..], &[8, 0], packet].concat();
         self.far.send(now_ns(), Some(to.into()), Offload::NONE, &frame).is_ok()
     }
+}
+
+/// All bytes of a frame.
+fn whole(frame: &FrameInPlace<'_>) -> Vec<u8> {
+    let mut bytes = frame.start.to_vec();
+    if let Some(rest) = frame.rest {
+        let begin = bytes.len();
+        bytes.resize(begin + rest.bytes(), 0);
+        rest.read(0, &mut bytes[begin..]).unwrap();
+    }
+    bytes
 }
 
 fn packet(from: Ipv4Addr, to: Ipv4Addr, bytes: usize, mark: u8) -> Vec<u8> {
@@ -220,6 +244,58 @@ fn sender_of_a_packet_that_is_too_long_is_told() {
 }
 
 #[test]
+fn nobody_is_told_of_a_length_while_the_port_is_away() {
+    let mut world = World::new(9000);
+    let near = world.join(NEAR);
+    world.settle();
+    let long = packet(NEAR, FAR, 5000, 1);
+    world.send(near, &long);
+    assert_eq!(world.came_to_far(|_| {})[14..], long);
+    // The adapter goes. What is sent waits for it, or is dropped.
+    let World { host, adapters: [first, second], .. } = world;
+    drop(first);
+    let [wire, _] = MemoryWire::pair(Conditions::default(), 0, MACS).unwrap();
+    let first = serve(&host, "OSA3", wire);
+    let mut world = World { host, adapters: [first, second], ..world };
+    world.until("the device is gone", |world| {
+        matches!(world.bridge.device().state(), OsaState::Down { .. }).then_some(())
+    });
+    let dropped = |world: &World, why| world.bridge.counters().dropped(why);
+    world.until("as much waits as may", |world| {
+        world.send(near, &long);
+        // A member makes its paths when it is asked for frames.
+        let told = world.members[near].try_receive_in_place().unwrap();
+        assert!(told.is_none(), "the member is told of a length");
+        let unsent = dropped(world, Dropped::Full) + dropped(world, Dropped::Unreachable);
+        (unsent > 0).then_some(())
+    });
+    assert_eq!((dropped(&world, Dropped::Long), world.bridge.counters().told_too_long), (0, 0));
+}
+
+#[test]
+fn packets_that_wait_are_too_long_for_a_port_that_has_become_shorter() {
+    let mut world = World::new(9000);
+    let near = world.join(NEAR);
+    world.settle();
+    let long = packet(NEAR, FAR, 5000, 1);
+    // The adapter takes nothing: packets wait.
+    let end_ns = now_ns() + LONG.as_nanos() as u64;
+    while world.bridge.counters().dropped(Dropped::Full) == 0 {
+        world.send(near, &long);
+        world.bridge.poll().unwrap();
+        world.make_paths(near);
+        assert!(now_ns() < end_ns, "hangs: {:?}", world.bridge.counters());
+    }
+    let before = world.bridge.counters().packets_out;
+    let [one, _] = MemoryWire::pair(Conditions::default(), 0, MACS).unwrap();
+    world.adapters[0].set_wire(Box::new(one)).unwrap();
+    let told = world.came_to_member(near);
+    assert_eq!((&told[26..30], &told[34..36]), (&FAR.octets()[..], &[3, 4][..]));
+    assert_eq!(told[14 + 26..14 + 28], 1500u16.to_be_bytes());
+    assert_eq!(world.bridge.counters().packets_out, before);
+}
+
+#[test]
 fn packets_that_do_not_belong_to_the_other_side_are_counted_by_the_reason() {
     let mut world = World::new(1500);
     let (near, other) = (world.join(NEAR), world.join([10, 1, 0, 6].into()));
@@ -231,21 +307,17 @@ fn packets_that_do_not_belong_to_the_other_side_are_counted_by_the_reason() {
         (vec![0; 60], Dropped::NotIp),
     ];
     for (packet, why) in wrong {
-        while world.bridge.counters().dropped(why) == 0 {
+        world.until_dropped(why, |world| {
             world.send(near, &packet);
-            world.turn();
-            // A member makes its paths when it is asked for frames.
-            world.members[near].try_receive_in_place().unwrap();
-        }
+            world.make_paths(near);
+        });
     }
-    // From the port: from elsewhere, as if from a member, and for nobody.
-    let far = &mut world.far;
-    far.add_address([10, 2, 0, 1].into(), 16);
-    let before = world.bridge.counters().dropped(Dropped::Elsewhere);
-    while world.bridge.counters().dropped(Dropped::Elsewhere) == before {
-        world.send_from_far(&packet([10, 2, 0, 1].into(), NEAR, 60, 1));
-        world.turn();
-    }
+    // From the port: from elsewhere. What the adapter does not let through has tests in the bridge.
+    let elsewhere = Ipv4Addr::new(10, 2, 0, 1);
+    world.far.add_address(elsewhere.into(), 16);
+    world.until_dropped(Dropped::Elsewhere, |world| {
+        world.send_from_far(&packet(elsewhere, NEAR, 60, 1));
+    });
     assert!(world.members[other].try_receive_in_place().unwrap().is_none());
     let notices: Vec<_> = std::iter::from_fn(|| world.bridge.take_notice()).collect();
     assert!(
@@ -263,19 +335,47 @@ fn member_that_stands_still_costs_its_own_packets_alone() {
     assert!(world.send_from_far(&to_still));
     assert_eq!(world.came_to_member(still)[14..], to_still);
     // It has a path now, and takes nothing more.
-    while world.bridge.counters().dropped(Dropped::Full) == 0 {
+    world.until_dropped(Dropped::Full, |world| {
         world.send_from_far(&to_still);
-        world.turn();
-    }
+    });
     for mark in 0..100 {
         let sent = packet(FAR, NEAR, 1500, mark);
-        while !world.send_from_far(&sent) {
-            world.turn();
-        }
+        world.until("the port takes a packet", |world| world.send_from_far(&sent).then_some(()));
         assert_eq!(world.came_to_member(near)[14..], sent);
     }
     // What waits for the other comes when that goes on.
     assert_eq!(world.came_to_member(still)[14..], to_still);
+    // It goes: what waits for it is dropped, and counted.
+    world.until_dropped(Dropped::Full, |world| {
+        world.send_from_far(&to_still);
+    });
+    world.members.pop();
+    world.until_dropped(Dropped::NoMember, |_| {});
+}
+
+#[test]
+fn member_whose_address_another_guest_of_the_port_has_is_told_of_and_sends_nothing() {
+    let mut world = World::new(1500);
+    let guest = Guest::attach_embedded(&world.host, "RIVAL").unwrap();
+    let mut rival = Osa::open(guest, "OSA1", &OsaOptions::default()).unwrap();
+    rival.add_address(NEAR.into(), 16);
+    world.until("the other guest has the address", |_| {
+        rival.drain_doorbells();
+        rival.poll(now_ns()).unwrap();
+        rival.flush();
+        rival.next_frame();
+        let is_up = matches!(rival.next_change(), Some(OsaChange::State(OsaState::Up(_))));
+        is_up.then_some(())
+    });
+    let near = world.join(NEAR);
+    let notice = world.until("the address is refused", |world| world.bridge.take_notice());
+    assert!(notice.contains("OSA1 refuses 10.1.0.5 of the LAN hs0"), "{notice}");
+    assert!(notice.contains("neither reaches the network behind the port nor"), "{notice}");
+    world.until_dropped(Dropped::Unregistered, |world| {
+        world.send(near, &packet(NEAR, FAR, 60, 1));
+        world.make_paths(near);
+    });
+    assert_eq!(world.bridge.counters().packets_out, 0);
 }
 
 #[test]
@@ -292,12 +392,10 @@ fn bridge_goes_on_when_its_adapter_comes_back() {
     let mut world = World { host, adapters: [first, second], ..world };
     world.adapters[1].set_wire(Box::new(other)).unwrap();
     let sent = packet(NEAR, FAR, 60, 2);
-    let found = loop {
+    let found = world.until("a packet comes behind the port again", |world| {
         let found = world.came_to_far(|world| world.send(near, &sent));
-        if found[14 + 20] == 2 {
-            break found;
-        }
-    };
+        (found[14 + 20] == 2).then_some(found)
+    });
     assert_eq!(found[14..], sent);
 }
 
@@ -314,12 +412,15 @@ fn as_many_hosts_are_registered_as_a_device_may_have() {
     assert_eq!(world.bridge.device().addresses().len(), HOSTS_MAX);
     let notice = world.bridge.take_notice().unwrap();
     assert!(notice.contains("has 4 addresses more"), "{notice}");
+    // The adapter takes them all.
+    world.settle();
+    assert_eq!(world.bridge.device().refused_addresses(), []);
     // Who leaves makes room.
     world.members.truncate(HOSTS_MAX / 4);
     let first: IpAddr = [10, 1, 0, 4].into();
     world.members[0].unregister(first).unwrap();
-    while world.bridge.device().addresses().contains(&first) {
-        world.turn();
-    }
+    world.until("the address is taken back", |world| {
+        (!world.bridge.device().addresses().contains(&first)).then_some(())
+    });
     assert_eq!(world.bridge.device().addresses().len(), HOSTS_MAX - 1);
 }

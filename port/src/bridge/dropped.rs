@@ -14,9 +14,11 @@ pub enum Dropped {
     Elsewhere,
     /// Its source is not an address of the side that it comes from, or of the member that has sent it.
     Source,
+    /// From the LAN: the adapter does not answer for its source. There are more addresses than the bridge registers, or the adapter refuses it.
+    Unregistered,
     /// From the LAN: it is for a member of the LAN.
     OnLan,
-    /// From the port: no member of the LAN has the address that it is for.
+    /// From the port: no member of the LAN has the address that it is for. Or its member has gone while it waited.
     NoMember,
     /// It is longer than packets on the other side may be. The sender is told.
     Long,
@@ -30,12 +32,13 @@ pub enum Dropped {
 
 impl Dropped {
     /// All of them, in their order.
-    pub const ALL: [Dropped; 11] = [
+    pub const ALL: [Dropped; 12] = [
         Dropped::NotIp,
         Dropped::Group,
         Dropped::Vlan,
         Dropped::Elsewhere,
         Dropped::Source,
+        Dropped::Unregistered,
         Dropped::OnLan,
         Dropped::NoMember,
         Dropped::Long,
@@ -55,6 +58,9 @@ impl Dropped {
             }
             Dropped::Source => {
                 Some("there are packets with a source address that is not their sender's")
+            }
+            Dropped::Unregistered => {
+                Some("members whose addresses are not registered at the port send packets there")
             }
             Dropped::Long => Some(
                 "there are packets longer than the other side takes, and their senders are told",

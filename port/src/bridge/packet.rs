@@ -5,12 +5,18 @@ use std::net::IpAddr;
 use net::lan::frame::{ETHERNET_BYTES, Mac, destination, source};
 use net::lan::link::FrameInPlace;
 use net::lan::offload::{FRAME_BYTES_MAX, Offload};
+use siga::osa::Refused;
 
 use super::dropped::Dropped;
 use super::hosts::Hosts;
 
 /// Returns the member that has sent a frame from the LAN, and where the packet goes; or why it does not pass.
-pub(super) fn admit_out(frame: &FrameInPlace<'_>, hosts: &Hosts) -> Result<(Mac, IpAddr), Dropped> {
+/// `refused` are the addresses that the adapter refuses.
+pub(super) fn admit_out(
+    frame: &FrameInPlace<'_>,
+    hosts: &Hosts,
+    refused: &[(IpAddr, Refused)],
+) -> Result<(Mac, IpAddr), Dropped> {
     let (from, to) = ends_of(frame)?;
     if hosts.find(to).is_some() {
         return Err(Dropped::OnLan);
@@ -19,9 +25,13 @@ pub(super) fn admit_out(frame: &FrameInPlace<'_>, hosts: &Hosts) -> Result<(Mac,
         return Err(Dropped::Elsewhere);
     }
     let sender = source(frame.start).ok_or(Dropped::NotIp)?;
-    match hosts.find(from) {
-        Some(member) if member == sender => Ok((sender, to)),
-        _ => Err(Dropped::Source),
+    let Some(host) = hosts.find(from).filter(|host| host.mac == sender) else {
+        return Err(Dropped::Source);
+    };
+    // The adapter takes nothing from there, and nothing would come back.
+    match host.is_registered && !refused.iter().any(|(address, _)| *address == from) {
+        true => Ok((sender, to)),
+        false => Err(Dropped::Unregistered),
     }
 }
 
@@ -32,7 +42,7 @@ pub(super) fn admit_in(frame: &FrameInPlace<'_>, hosts: &Hosts) -> Result<(IpAdd
     match hosts.find(from) {
         Some(_) => Err(Dropped::Source),
         None if !hosts.is_near(from) => Err(Dropped::Elsewhere),
-        None => Ok((from, member)),
+        None => Ok((from, member.mac)),
     }
 }
 
@@ -88,7 +98,84 @@ pub(super) fn copy(frame: &FrameInPlace<'_>, room: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::hosts::HOSTS_MAX;
+    use super::super::hosts::tests::hosts;
     use super::*;
+
+    type V4 = [u8; 4];
+
+    /// A packet from one host to another. The member's MAC address ends as its address of IP.
+    fn packet(from: V4, to: V4) -> Vec<u8> {
+        let ip = [&[0x45; 12][..], &from, &to].concat();
+        let mac = [2, 0, 0, 0, 0, from[3]];
+        [&[2; 6][..], &mac, &IPV4.to_be_bytes(), &ip].concat()
+    }
+
+    fn in_place(offload: Offload, start: &[u8]) -> FrameInPlace<'_> {
+        FrameInPlace { offload, start, rest: None }
+    }
+
+    const FAR: V4 = [10, 1, 9, 9];
+    const MEMBER: V4 = [10, 1, 0, 5];
+    const OTHER: V4 = [10, 1, 0, 6];
+    /// Of a member for whose address there is no room at the adapter.
+    const LEFT_OUT: V4 = [10, 1, 0, HOSTS_MAX as u8 + 1];
+    const ELSEWHERE: V4 = [10, 2, 0, 5];
+
+    #[test]
+    fn packets_go_to_the_port_from_members_for_whom_the_adapter_answers() {
+        let hosts = hosts(HOSTS_MAX as u8 + 1);
+        let out = |from, to, refused: &[_]| {
+            admit_out(&in_place(Offload::NONE, &packet(from, to)), &hosts, refused)
+        };
+        let sender = Mac([2, 0, 0, 0, 0, MEMBER[3]]);
+        assert_eq!(out(MEMBER, FAR, &[]), Ok((sender, FAR.into())));
+        let refused = [(OTHER.into(), Refused::Taken)];
+        assert_eq!(out(MEMBER, FAR, &refused), Ok((sender, FAR.into())));
+        for (from, to, why) in [
+            (OTHER, FAR, Dropped::Unregistered),
+            (LEFT_OUT, FAR, Dropped::Unregistered),
+            (MEMBER, OTHER, Dropped::OnLan),
+            (MEMBER, ELSEWHERE, Dropped::Elsewhere),
+            (MEMBER, [224, 0, 0, 9], Dropped::Group),
+            // Of nobody, and of a MAC address that is another member's.
+            (FAR, [10, 1, 9, 8], Dropped::Source),
+            ([10, 1, 1, MEMBER[3]], FAR, Dropped::Source),
+        ] {
+            assert_eq!(out(from, to, &refused), Err(why), "from {from:?} to {to:?}");
+        }
+        let mut foreign = packet(MEMBER, FAR);
+        foreign[11] = OTHER[3];
+        let foreign = admit_out(&in_place(Offload::NONE, &foreign), &hosts, &[]);
+        assert_eq!(foreign, Err(Dropped::Source));
+    }
+
+    #[test]
+    fn packets_come_from_the_port_from_hosts_there_to_members() {
+        let hosts = hosts(9);
+        let from_port = |from, to| admit_in(&in_place(Offload::NONE, &packet(from, to)), &hosts);
+        assert_eq!(from_port(FAR, MEMBER), Ok((FAR.into(), Mac([2, 0, 0, 0, 0, 5]))));
+        for (from, to, why) in [
+            (FAR, [10, 1, 0, 77], Dropped::NoMember),
+            (OTHER, MEMBER, Dropped::Source),
+            (ELSEWHERE, MEMBER, Dropped::Elsewhere),
+            (FAR, [224, 0, 0, 9], Dropped::Group),
+        ] {
+            assert_eq!(from_port(from, to), Err(why), "from {from:?} to {to:?}");
+        }
+    }
+
+    #[test]
+    fn packets_of_a_vlan_and_to_groups_are_for_no_host() {
+        let hosts = hosts(9);
+        let tagged = Offload { vlan: Some(7), ..Offload::NONE };
+        let mut packet = packet(MEMBER, FAR);
+        assert_eq!(admit_out(&in_place(tagged, &packet), &hosts, &[]), Err(Dropped::Vlan));
+        assert_eq!(admit_in(&in_place(tagged, &packet), &hosts), Err(Dropped::Vlan));
+        packet[0] |= 1;
+        let frame = in_place(Offload::NONE, &packet);
+        assert_eq!(admit_out(&frame, &hosts, &[]), Err(Dropped::Group));
+    }
 
     fn frame(kind: u16, packet: &[u8]) -> Vec<u8> {
         [&[2; 12][..], &kind.to_be_bytes(), packet].concat()
