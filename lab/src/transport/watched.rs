@@ -80,7 +80,8 @@ impl AtAdapter {
             true => Some(control.note_from(peer)?.parse().doing("read an address")?),
             false => None,
         };
-        let mut options = OsaOptions { wait: wait(order), ..OsaOptions::default() };
+        let mut options = OsaOptions::default();
+        options.wait = wait(order);
         if order.is_source() {
             options.inbperf = Inbperf::Minlatency;
         } else {
