@@ -1086,3 +1086,57 @@ fn short_frames_come_to_a_guest_and_to_a_bare_socket() {
         }
     }
 }
+
+#[test]
+fn files_come_and_sessions_are_answered_over_the_same_stacks() {
+    for (transport, inbperf, workloadq, more) in [
+        ("tcp-osa", "balanced", "off", [("rate", "1000"), ("mbit", "1000"), ("wait", "block")]),
+        ("tcp-osa", "mincpu", "off", [("rate", "0"), ("mbit", "0"), ("wait", "block")]),
+        ("tcp-osa", "minlatency", "on", [("rate", "1000"), ("mbit", "10000"), ("wait", "spin")]),
+        ("tcp-osa", "dynamic", "on", [("rate", "1000"), ("mbit", "10000"), ("wait", "adaptive")]),
+        ("tcp-veth", "balanced", "off", [("rate", "1000"), ("mbit", "0"), ("wait", "block")]),
+        ("tcp-veth", "balanced", "off", [("rate", "0"), ("mbit", "0"), ("wait", "spin")]),
+    ] {
+        for (bulk, bytes, limit) in
+            [("0", "1000", "0"), ("1", "1000000", "500"), ("1", "30000001", "0")]
+        {
+            let levels = [
+                ("transport", transport),
+                ("inbperf", inbperf),
+                ("workloadq", workloadq),
+                ("bulk", bulk),
+                ("bytes", bytes),
+                ("bulk_mbit", limit),
+                ("sessions", "16"),
+                ("request_bytes", "200"),
+                ("answer_bytes", "1000"),
+                ("arrivals", "poisson"),
+                ("mtu", "1500"),
+                ("adapter_wait", "block"),
+            ];
+            let levels = [&levels[..], &more].concat();
+            let Some(measured) = run_if_able("inbound", &levels) else { continue };
+            let Measured { metrics, counters, parties } = measured;
+            assert!(metrics["latency_p50_ns"] <= metrics["latency_p99_ns"], "{levels:?}");
+            let of = |role: &str| parties.iter().find(|party| party.role == role);
+            let of = |role: &str| &of(role).unwrap().report;
+            assert!(of("source").work("transactions") > 0, "{levels:?}");
+            assert_eq!(of("target").work("bytes") > 0, bulk == "1", "{levels:?}");
+            assert_eq!(metrics.contains_key("rate_bytes_per_s"), bulk == "1", "{levels:?}");
+            if transport == "tcp-veth" {
+                continue;
+            }
+            let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+            // A packet comes by one of the queues.
+            for what in ["packets", "buffers"] {
+                let queues = (1..=8).map(|rd| count(&format!("target_device_rd{rd}_{what}")));
+                let all = count(&format!("target_device_input_{what}"));
+                assert_eq!(queues.sum::<u64>(), all, "{levels:?}: {counters:?}");
+            }
+            let bulk = of("adapter").levels.get("peer_bulk_connections");
+            assert_eq!(bulk.is_some(), workloadq == "on", "{levels:?}");
+            let is_sorted = count("target_device_rd2_packets") > 0;
+            assert!(!is_sorted || bulk.is_some_and(|bulk| *bulk > 0.0), "{levels:?}");
+        }
+    }
+}

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -16,8 +16,8 @@ use net::lan::frame::Mac;
 use net::wire::Conditions;
 use os::processor::{keep_on, now_ns};
 use siga::osa::{
-    DropReason, Drops, MemoryWire, Moderation, Osa, OsaOptions, Server, ServerError, ServerOptions,
-    Wire,
+    DeviceReport, DropReason, Drops, MemoryWire, Moderation, Osa, OsaOptions, Server, ServerError,
+    ServerOptions, Wire,
 };
 use siga::tcpip::StackDevice;
 use siga::{Guest, Wait};
@@ -71,7 +71,7 @@ pub(crate) const DEVICE_COUNTERS: [&str; 12] = [
 ];
 
 /// What an adapter counts. The counters of the servers' adapter have [`PEER`] before these.
-pub(crate) const ADAPTER_COUNTERS: [&str; 10] = [
+pub(crate) const ADAPTER_COUNTERS: [&str; 12] = [
     "closed_full",
     "closed_gap",
     "closed_hold_off",
@@ -82,8 +82,13 @@ pub(crate) const ADAPTER_COUNTERS: [&str; 10] = [
     "wire_frames_in",
     "wire_frames_out",
     "wire_bytes_out",
+    "steps_up",
+    "steps_down",
 ];
 pub(crate) const PEER: &str = "peer_";
+
+/// Connections that the guest of the second adapter had registered as bulk data at once, at most: of trials that have workload queues.
+const PEER_BULK_CONNECTIONS: &str = "peer_bulk_connections";
 
 /// What is done of a machine's work by its adapter, or by itself, as the levels of the factor `offloads` are called.
 pub(crate) const OFFLOADS: [&str; 2] = ["on", "off"];
@@ -99,11 +104,20 @@ pub(crate) fn device(
     wait: Wait,
     order: &Order,
 ) -> Result<Osa, Fault> {
-    let socket = order.socket.as_ref().expect("trials with adapters have a host");
-    let guest = Guest::attach(socket, DEVICES[number]).doing("attach to the host")?;
     let mut options = OsaOptions::default();
     (options.wait, options.offloads) = (wait, has_offloads);
-    let mut osa = Osa::open(guest, ADAPTERS[number], &options).doing("ask for a device")?;
+    device_with(number, &options, order)
+}
+
+/// Gives stack `number` a device with these options at its adapter.
+pub(super) fn device_with(
+    number: usize,
+    options: &OsaOptions,
+    order: &Order,
+) -> Result<Osa, Fault> {
+    let socket = order.socket.as_ref().expect("trials with adapters have a host");
+    let guest = Guest::attach(socket, DEVICES[number]).doing("attach to the host")?;
+    let mut osa = Osa::open(guest, ADAPTERS[number], options).doing("ask for a device")?;
     osa.add_address(ADDRESSES[number], PREFIX_BITS);
     osa.wait_until_up(UP_MAX).doing("wait for a device")?;
     Ok(osa)
@@ -112,6 +126,11 @@ pub(crate) fn device(
 /// Whether stacks of the order leave segments and checksums to their adapters.
 pub(crate) fn has_offloads(order: &Order) -> bool {
     word(&order.factors, "offloads") != "off"
+}
+
+/// Whether the receiving stack of the order has workload queues.
+pub(super) fn has_workload_queues(order: &Order) -> bool {
+    word(&order.factors, "workloadq") == "on"
 }
 
 /// Checks that an adapter can have this MTU.
@@ -159,6 +178,18 @@ pub(crate) fn counts(devices: &[StackDevice]) -> Counts {
     DEVICE_COUNTERS.map(str::to_owned).into_iter().zip(counts).collect()
 }
 
+/// Packets and buffers of each input queue of these devices. The name of a queue has its number from 1, as the studies count them: RD/1 is the primary one.
+pub(super) fn counts_by_input(devices: &[StackDevice]) -> Counts {
+    let inputs = devices.iter().flat_map(|device| (1..).zip(&device.inputs));
+    let mut counts = Counts::new();
+    for (number, queue) in inputs {
+        for (what, count) in [("packets", queue.packets), ("buffers", queue.buffers)] {
+            *counts.entry(format!("device_rd{number}_{what}")).or_default() += count;
+        }
+    }
+    counts
+}
+
 /// How much memory their queues hold.
 pub(crate) fn levels(devices: &[StackDevice]) -> Vec<(&'static str, f64)> {
     if devices.is_empty() {
@@ -197,6 +228,7 @@ fn options(wait: Wait, order: &Order) -> ServerOptions {
 pub(crate) struct ServedAdapters {
     server: RefCell<Server>,
     shared: Arc<Shared>,
+    has_workload_queues: bool,
     serving: Option<JoinHandle<Result<(), ServerError>>>,
 }
 
@@ -206,6 +238,8 @@ struct Shared {
     is_over: AtomicBool,
     /// What the adapter of the servers has counted.
     counted: Mutex<Counted>,
+    /// Connections that were registered as bulk data there at once, at most, as far as anybody has looked.
+    bulk_connections_max: AtomicU64,
 }
 
 type Counted = [u64; ADAPTER_COUNTERS.len()];
@@ -243,7 +277,9 @@ impl ServedAdapters {
         };
         let serving = thread::Builder::new().name("adapter".into()).spawn(serve);
         let serving = Some(serving.doing("start a thread")?);
-        let adapters = ServedAdapters { server: RefCell::new(server), shared, serving };
+        let server = RefCell::new(server);
+        let has_workload_queues = has_workload_queues(order);
+        let adapters = ServedAdapters { server, shared, has_workload_queues, serving };
         match is_ready.recv() {
             Ok(()) => Ok(adapters),
             Err(_) => Err(adapters.stop().err().unwrap_or(Fault::Ended)),
@@ -255,7 +291,8 @@ impl ServedAdapters {
         let socket = order.socket.as_ref().expect("trials with adapters have a host");
         let guest = Guest::attach(socket, ADAPTERS[0]).doing("attach to the host")?;
         let server = Server::new(guest, wire, &options(wait, order)).doing("serve an adapter")?;
-        Ok(ServedAdapters { server: RefCell::new(server), shared: Arc::default(), serving: None })
+        let (server, shared) = (RefCell::new(server), Arc::default());
+        Ok(ServedAdapters { server, shared, has_workload_queues: false, serving: None })
     }
 
     /// Ends the second adapter, if there is one.
@@ -278,6 +315,8 @@ fn serve(mut server: Server, shared: &Shared, ready: &Sender<()>) -> Result<(), 
     while !shared.is_over.load(Ordering::Relaxed) {
         server.serve_until(now_ns() + SLICE_NS)?;
         *shared.counted() = counted(&mut server);
+        let bulk = bulk_connections(&server.report());
+        shared.bulk_connections_max.fetch_max(bulk, Ordering::Relaxed);
     }
     Ok(())
 }
@@ -299,7 +338,19 @@ fn counted(server: &mut Server) -> Counted {
         wire.frames_received,
         wire.frames_sent,
         wire.bytes_sent,
+        steps(&devices, 0),
+        steps(&devices, 1),
     ]
+}
+
+/// Steps that `inbperf = "dynamic"` has taken for all queues of these devices: up (0), or down (1).
+fn steps(devices: &[DeviceReport], which: usize) -> u64 {
+    devices.iter().flat_map(|device| &device.steps).map(|(_, steps)| steps[which]).sum()
+}
+
+/// Connections that guests of these devices have registered as bulk data.
+fn bulk_connections(devices: &[DeviceReport]) -> u64 {
+    devices.iter().map(|device| device.bulk_connections as u64).sum()
 }
 
 impl Service for ServedAdapters {
@@ -315,5 +366,13 @@ impl Service for ServedAdapters {
         let theirs = of_peer.into_iter().zip(theirs).filter(|_| self.serving.is_some());
         let spinning = ("spinning_ns".to_owned(), self.server.borrow().spinning_ns());
         names.into_iter().zip(own).chain(theirs).chain([spinning]).collect()
+    }
+
+    fn levels(&self) -> Vec<(&'static str, f64)> {
+        if !self.has_workload_queues {
+            return Vec::new();
+        }
+        let most = self.shared.bulk_connections_max.load(Ordering::Relaxed);
+        vec![(PEER_BULK_CONNECTIONS, most as f64)]
     }
 }

@@ -22,6 +22,7 @@ mod ring;
 pub(crate) mod stacks;
 mod tcpip;
 mod wake;
+pub(crate) mod watched;
 pub(crate) mod wire;
 
 use std::os::fd::{AsFd, OwnedFd};

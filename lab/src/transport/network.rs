@@ -133,7 +133,7 @@ fn over_veth(opening: &mut Opening<'_>) -> Result<TcpEnd, Fault> {
 }
 
 /// This party's end of the veth.
-fn interface(order: &Order) -> &'static str {
+pub(super) fn interface(order: &Order) -> &'static str {
     INTERFACES[usize::from(!order.is_source())]
 }
 

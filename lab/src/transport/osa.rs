@@ -158,7 +158,7 @@ fn kernel(opening: &mut Opening<'_>) -> Result<ByteEnd<KernelStream, KernelStrea
 }
 
 /// Serves two adapters at a wire in memory, until the others are done.
-fn serve_two(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+pub(crate) fn serve_two(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     control.note_from(&Address::of(HOST, 0))?;
     let wait = adapters::wait_by("adapter_wait", order);
     let mut adapters = ServedAdapters::start(wait, PEER_ADAPTER, order)?;

@@ -3,6 +3,7 @@
 mod composed;
 pub(crate) mod exchange;
 mod frames;
+mod inbound;
 mod io3390;
 mod network;
 mod outstanding;
@@ -114,6 +115,7 @@ pub const WORKLOADS: &[Workload] = &[
     network::STREAM,
     network::REQUEST,
     network::CONNECT,
+    inbound::WORKLOAD,
     io3390::WORKLOAD,
 ];
 

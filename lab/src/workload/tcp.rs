@@ -126,7 +126,7 @@ const ROLES: &[RoleSpec] = &[role::host(transport::hosts), A_SOURCE, A_TARGET];
 pub(crate) const BACKLOG: u16 = 1024;
 
 /// What the number of the last message of the source on a connection is: no other follows.
-const LAST: u64 = u64::MAX;
+pub(super) const LAST: u64 = u64::MAX;
 
 /// How long idle connections are left alone before anything is measured. The stack takes their buffers back after 1 s.
 const REST: Duration = Duration::from_millis(2500);
@@ -192,9 +192,9 @@ fn run<D: DialsMany>(
 }
 
 /// A connection, and the message that is under way over it with its answer.
-struct Connection<S> {
+pub(super) struct Connection<S> {
     /// None before it is made, and once it is closed.
-    stream: Option<S>,
+    pub(super) stream: Option<S>,
     message: Vec<u8>,
     answer: Vec<u8>,
     /// How much of the message, and of the answer, has gone.
@@ -204,9 +204,9 @@ struct Connection<S> {
     number: [u8; WORD_BYTES],
     is_intact: bool,
     /// At the source, whether a message is under way, and since when; at the target, the number of the next message.
-    is_under_way: bool,
-    began_ns: u64,
-    expected: Option<u64>,
+    pub(super) is_under_way: bool,
+    pub(super) began_ns: u64,
+    pub(super) expected: Option<u64>,
 }
 
 /// What a verb has done; none if it would have to wait.
@@ -236,7 +236,7 @@ pub(super) fn write_on(
 }
 
 /// Reads what is missing from `at` on, and shows each piece to `verify` with its place. False if it has to wait for the rest.
-fn read_on(
+pub(super) fn read_on(
     stream: &mut impl Receive,
     room: &mut [u8],
     at: &mut usize,
@@ -254,7 +254,7 @@ fn read_on(
 }
 
 impl<S: Receive> Connection<S> {
-    fn new(message_bytes: usize, answer_bytes: usize) -> Connection<S> {
+    pub(super) fn new(message_bytes: usize, answer_bytes: usize) -> Connection<S> {
         Connection {
             stream: None,
             message: vec![0; message_bytes],
@@ -279,16 +279,21 @@ impl<S: Receive> Connection<S> {
         if self.stream.is_none() {
             self.stream = Some(dials.connect().doing("connect")?);
         }
+        self.load(number, now_ns);
+        Ok(())
+    }
+
+    /// Makes a message that goes over the connection from now on.
+    pub(super) fn load(&mut self, number: u64, now_ns: u64) {
         fill(&mut self.message, number);
         stamp(&mut self.message, number);
         (self.sent, self.received, self.number) = (0, 0, number.to_le_bytes());
         (self.is_intact, self.is_under_way, self.began_ns) = (true, true, now_ns);
-        Ok(())
     }
 
     /// Sends what can be sent without waiting, and receives the answer, and the end behind it if the target closes. True if
     /// something has gone.
-    fn ask(&mut self, target_closes: bool) -> Result<bool, Fault> {
+    pub(super) fn ask(&mut self, target_closes: bool) -> Result<bool, Fault> {
         let before = self.sent + self.received;
         let stream = self.stream.as_mut().expect("a message is under way");
         let number = u64::from_le_bytes(self.number);
@@ -316,7 +321,7 @@ impl<S: Receive> Connection<S> {
 
     /// Receives what has come, and answers it. The number of a message that has come whole and was answered. None if it has
     /// to wait.
-    fn serve(&mut self) -> Result<Option<u64>, Fault> {
+    pub(super) fn serve(&mut self) -> Result<Option<u64>, Fault> {
         let stream = self.stream.as_mut().expect("it was accepted");
         if self.sent < self.message.len() {
             let verify = |piece: &[u8], at| {

@@ -17,7 +17,7 @@
 //! target says that it has them. Each of several pairs is a process for each of its programs, with connections of its own.
 
 mod beside;
-mod talk;
+pub(super) mod talk;
 
 use self::talk::{Counted, Talk, talk};
 use super::prelude::*;

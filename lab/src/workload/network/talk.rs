@@ -174,7 +174,11 @@ impl Reader {
 
 /// Returns true if a part of a row of pieces is right that begins at byte `at` of the row. `piece` says of a byte of the row which piece it is
 /// in, how far within that, and how long the piece is.
-fn is_of(part: &[u8], at: usize, piece: impl Fn(usize) -> (u64, usize, usize)) -> bool {
+pub(in crate::workload) fn is_of(
+    part: &[u8],
+    at: usize,
+    piece: impl Fn(usize) -> (u64, usize, usize),
+) -> bool {
     let (mut at, mut rest, mut is_right) = (at, part, true);
     while !rest.is_empty() {
         let (number, within, bytes) = piece(at);
