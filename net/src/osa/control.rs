@@ -262,23 +262,6 @@ impl Request {
             Request::AddConnection(_) | Request::RemoveConnection(_) | Request::ForgetConnection(_)
         )
     }
-
-    /// Whether it names an address that nobody can have, and that a record cannot say.
-    pub(super) fn is_of_nobody(&self) -> bool {
-        let is_nobody = |address: &IpAddr| *address == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-        match self {
-            Request::AddConnection(Connection { local, peer })
-            | Request::RemoveConnection(Connection { local, peer })
-            | Request::ForgetConnection(Connection { local, peer }) => {
-                is_nobody(&local.ip()) || is_nobody(&peer.ip())
-            }
-            Request::AddAddress(address)
-            | Request::RemoveAddress(address)
-            | Request::Distribute(address)
-            | Request::Gather(address) => is_nobody(address),
-            _ => false,
-        }
-    }
 }
 
 impl Record {

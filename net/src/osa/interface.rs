@@ -5,7 +5,7 @@
 //! in `drivers/s390/net/qeth_core_main.c` of Linux has these two marks).
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use fabric::path::Halves;
 
@@ -14,6 +14,7 @@ use super::control::{Port, Record, Refused, Request, Stopped, What};
 use super::device::OUTPUTS_MAX;
 use super::order::Order;
 use super::packet::{FRAME_BYTES_MAX, Header, Layer};
+use super::workload::Connection;
 use crate::lan::frame::{ETHERNET_BYTES, u16_at};
 use crate::lan::link::FrameInPlace;
 use crate::lan::offload::{Offload, START_BYTES};
@@ -94,6 +95,23 @@ pub struct Counters {
     pub packs: u64,
 }
 
+/// Whether a request names an address that nobody can have, and that a record cannot say.
+fn is_of_nobody(request: &Request) -> bool {
+    let is_nobody = |address: &IpAddr| *address == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    match request {
+        Request::AddConnection(Connection { local, peer })
+        | Request::RemoveConnection(Connection { local, peer })
+        | Request::ForgetConnection(Connection { local, peer }) => {
+            is_nobody(&local.ip()) || is_nobody(&peer.ip())
+        }
+        Request::AddAddress(address)
+        | Request::RemoveAddress(address)
+        | Request::Distribute(address)
+        | Request::Gather(address) => is_nobody(address),
+        _ => false,
+    }
+}
+
 impl Interface {
     /// A device over these queues, of which the adapter may have so many buffers each.
     pub fn new(halves: Halves, layer: Layer, buffers_max: usize) -> Interface {
@@ -165,7 +183,7 @@ impl Interface {
 
     /// Asks the adapter for something. [`News::Answer`] says what came of it. False: too many requests wait for answers.
     pub fn ask(&mut self, request: Request) -> bool {
-        if request.is_of_nobody() {
+        if is_of_nobody(&request) {
             self.news.push_back(News::Answer(request, Err(Refused::Unfit)));
             return true;
         }
