@@ -8,14 +8,14 @@ use std::sync::mpsc::Sender;
 use host::system::System;
 use host::system::adapter::{AdapterRule, WireRule};
 use port::bridge;
-use port::wires::{self, OpenWireError, WireKind, WireOptions};
+use port::wires::{OpenWireError, WireKind, WireOptions};
 use siga::lan::Mac;
 use siga::osa::{MemoryWire, Moderation, OpenWire, Server, ServerOptions, Wire};
 use siga::{Guest, Stopper, Wait};
 
 use crate::bridges;
 use crate::member::WaitKind;
-use crate::osa::up::Up;
+use crate::osa::up::{self, Up};
 use crate::outcome::Outcome;
 use crate::output::try_say;
 use crate::processors;
@@ -24,6 +24,7 @@ use crate::processors;
 pub struct Adapter {
     rule: AdapterRule,
     wire: Box<dyn Wire>,
+    up: Up,
 }
 
 /// Opens the wires of all adapters of a system.
@@ -32,7 +33,7 @@ pub struct Adapter {
 /// The place in the system file, and the reason why the wire there cannot be opened.
 pub fn open(system: &System) -> Result<Vec<Adapter>, Outcome> {
     let rules = &system.adapters;
-    let mut wires: Vec<Option<Box<dyn Wire>>> = rules.iter().map(|_| None).collect();
+    let mut wires: Vec<Option<up::Opened>> = rules.iter().map(|_| None).collect();
     for (at, rule) in rules.iter().enumerate() {
         if wires[at].is_some() {
             continue;
@@ -44,8 +45,10 @@ pub fn open(system: &System) -> Result<Vec<Adapter>, Outcome> {
             let macs = [at, other].map(mac);
             let ends = MemoryWire::pair(memory.conditions(), at as u64, macs);
             let [one_end, other_end] = ends.map_err(Outcome::no)?;
-            wires[at] = Some(Box::new(one_end));
-            wires[other] = Some(Box::new(other_end));
+            for (at, to, end) in [(at, other, one_end), (other, at, other_end)] {
+                let up = Up::of_memory(rules[at].server, &end, rules[to].server.as_str());
+                wires[at] = Some((Box::new(end), up));
+            }
         } else if let Some(opened) = open_interface(rule) {
             wires[at] = Some(opened.map_err(|error| {
                 let mut error = rule.wire_place.error(error.to_string(), "");
@@ -57,7 +60,10 @@ pub fn open(system: &System) -> Result<Vec<Adapter>, Outcome> {
     }
     let adapters = rules.iter().zip(wires);
     Ok(adapters
-        .filter_map(|(rule, wire)| Some(Adapter { rule: rule.clone(), wire: wire? }))
+        .filter_map(|(rule, opened)| {
+            let (wire, up) = opened?;
+            Some(Adapter { rule: rule.clone(), wire, up })
+        })
         .collect())
 }
 
@@ -68,7 +74,7 @@ fn mac(at: usize) -> Mac {
 }
 
 /// Opens the wire at a network interface. None of a wire in memory.
-fn open_interface(rule: &AdapterRule) -> Option<Result<Box<dyn Wire>, OpenWireError>> {
+fn open_interface(rule: &AdapterRule) -> Option<Result<up::Opened, OpenWireError>> {
     let (kind, interface) = match &rule.wire {
         WireRule::Macvtap(interface) => (WireKind::Macvtap, interface),
         WireRule::Xdp(interface) => (WireKind::Xdp, interface),
@@ -76,7 +82,7 @@ fn open_interface(rule: &AdapterRule) -> Option<Result<Box<dyn Wire>, OpenWireEr
         WireRule::Memory(_) => return None,
     };
     let options = WireOptions { adapter: Some(rule.server), ..WireOptions::default() };
-    Some(wires::open(kind, interface, &options))
+    Some(up::open(rule.server, kind, interface, &options))
 }
 
 impl Adapter {
@@ -87,20 +93,7 @@ impl Adapter {
 
     /// What it has made, and on what.
     pub fn up(&self) -> Up {
-        let wire = match &self.rule.wire {
-            WireRule::Memory(memory) => {
-                format!("a wire in memory to {}", memory.to.as_str().to_ascii_uppercase())
-            }
-            wire => wire.kind().to_owned(),
-        };
-        Up {
-            name: self.rule.server.to_string(),
-            wire,
-            mode: None,
-            interface: self.rule.wire.interface().map(str::to_owned),
-            mac: self.wire.mac().to_string(),
-            mtu: self.wire.capabilities().mtu,
-        }
+        self.up.clone()
     }
 
     /// The bridge to its port, if it has one.
@@ -118,7 +111,7 @@ impl Adapter {
         is_served: &Sender<()>,
         stop: &OnceLock<Stopper>,
     ) -> Result<(), Outcome> {
-        let Adapter { rule, wire } = self;
+        let Adapter { rule, wire, .. } = self;
         processors::take(rule.processor, &format!("the adapter {}", rule.name));
         let guest = Guest::attach(socket, rule.server.as_str()).map_err(Outcome::no)?;
         let mut server = Server::new(guest, wire, &options(&rule)).map_err(Outcome::no)?;
@@ -151,7 +144,8 @@ impl OpenWire for Reopener {
             ));
         }
         let opened = open_interface(&self.rule);
-        opened.ok_or(io::ErrorKind::Unsupported)?.map_err(io::Error::other)
+        let (wire, _) = opened.ok_or(io::ErrorKind::Unsupported)?.map_err(io::Error::other)?;
+        Ok(wire)
     }
 
     fn on_use(&mut self, taken: io::Result<()>) {

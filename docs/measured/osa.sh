@@ -4,11 +4,13 @@
 #
 #     docs/measured/osa.sh [BAR..]      prints the reports; all bars, or those that are named: osa.sh 2 10
 #
-# SIGA is the program, ROUNDS how often curl is run each way. FUZZ_SECONDS and KILLS are those of bar 11, which needs a nightly compiler and cargo-fuzz.
+# SIGA is the program, ROUNDS how often curl is run each way. FUZZ_SECONDS and KILLS are those of bar 11, which needs a nightly compiler, cargo-fuzz, and
+# `cargo build --release -p siga-proof` before; PROOF is its program, beside SIGA unless set.
 set -euo pipefail
 script=$(realpath "$0")
 cd "$(dirname "$script")/../.."
 siga=$(realpath -m "${SIGA:-${CARGO_TARGET_DIR:-target}/release/siga}")
+proof=$(realpath -m "${PROOF:-$(dirname "$siga")/siga-proof}")
 rounds=${ROUNDS:-7}
 
 missing() { echo "osa.sh: nothing is measured: $1" >&2; exit 2; }
@@ -21,7 +23,7 @@ done
 # 1 GB by curl: from a program in `siga run` behind an adapter with macvtap, and from a network with a macvlan at the same interface. The server
 # is in another network, at the other end of a veth. The kernel places everybody.
 curl_of_both() {
-    local server network
+    local server network siga_rate macvlan_rate
     # The trap needs these two when the function is over.
     work=$(mktemp -d)
     pids=()
@@ -58,9 +60,11 @@ PYTHON
     "$siga" osa serve --socket "$work/host" OSA1 --wire macvtap --interface out0 >"$work/osa.log" 2>&1 & pids+=($!)
     until grep -q "OSA1: macvtap" "$work/osa.log"; do kill -0 "${pids[-1]}" || { cat "$work/osa.log" >&2; exit 1; }; done
     fetch() { timeout -k 5 120 "$@" curl --silent --output /dev/null --write-out '%{speed_download}\n' http://192.0.2.2:8000/; }
+    fetch_siga() { siga_rate=$(fetch "$siga" run --socket "$work/host" --osa OSA1 --address 192.0.2.5/24 --); }
+    fetch_macvlan() { macvlan_rate=$(fetch nsenter --target "$network" --net); }
     for ((round = 1; round <= rounds; round++)); do
-        siga_rate=$(fetch "$siga" run --socket "$work/host" --osa OSA1 --address 192.0.2.5/24 --)
-        macvlan_rate=$(fetch nsenter --target "$network" --net)
+        # Each way is the first in every other round.
+        if ((round % 2)); then fetch_siga; fetch_macvlan; else fetch_macvlan; fetch_siga; fi
         echo "round $round: $siga_rate B/s from siga run --osa, $macvlan_rate B/s over a macvlan"
         echo "$siga_rate $macvlan_rate" >>"$work/rates"
     done
@@ -90,11 +94,15 @@ bar() {
     9) run cargo test --release -p siga-net --all-features --lib osa::tests::timing ;;
     10) SIGA_OSA_INNER=1 SIGA=$siga ROUNDS=$rounds unshare --net "$script" ;;
     11)
+        [ -x "$proof" ] || missing "$proof is not there: cargo build --release -p siga-proof, or set PROOF"
         run cargo +nightly fuzz run osa_adapter -- -max_total_time="${FUZZ_SECONDS:-600}"
         run cargo +nightly fuzz run tcpip_frames -- -max_total_time="${FUZZ_SECONDS:-600}"
-        # A process is killed for each kind of wire.
-        for ((kill = 0; kill < ${KILLS:-1000}; kill += 3)); do
-            run cargo test --quiet -p siga-port --test wires nothing_stays
+        # The torture passes where there is no cable: it has to have killed with both.
+        for wiring in memory cable; do
+            killed=$(run "$proof" torture --kills 0 --lan-kills 0 --tcp-kills 0 --machine-kills 0 --disk-kills 0 \
+                --adapter-kills "${KILLS:-1000}" --wiring $wiring) || { echo "$killed"; exit 1; }
+            echo "$killed"
+            grep -q "^kills of adapters with a wire" <<<"$killed" || missing "no adapter was killed with --wiring $wiring"
         done
         ;;
     *) missing "there is no bar $1: must be 1 to 11" ;;

@@ -6,8 +6,8 @@ use std::process::Command;
 fn killed_control_units_hosts_and_writers_lose_nothing_that_was_acknowledged() {
     let kills = std::env::var("SIGA_KILLS").unwrap_or_else(|_| "12".into());
     let torture = Command::new(env!("CARGO_BIN_EXE_siga-proof"))
-        .args(["torture", "--kills", "0", "--lan-kills", "0", "--adapter-kills", "0"])
-        .args(["--disk-kills", &kills])
+        .args(["torture", "--kills", "0", "--lan-kills", "0", "--tcp-kills", "0"])
+        .args(["--machine-kills", "0", "--adapter-kills", "0", "--disk-kills", &kills])
         .output()
         .unwrap();
     let said = String::from_utf8(torture.stdout).unwrap();

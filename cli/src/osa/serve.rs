@@ -12,8 +12,7 @@ use host::system::adapter::{GAP_US_MAX, HOLD_OFF_US_MAX, MTU_MAX, MTU_MIN};
 use os::event::Event;
 use os::poller::wait_any;
 use os::signals::HeldSignals;
-use os::xdp::Mode;
-use port::wires::{self, OpenWireError, WireKind, WireOptions, XdpWire};
+use port::wires::{OpenWireError, WireKind, WireOptions};
 use serde::Serialize;
 use siga::error::Problem;
 use siga::lan::Mac;
@@ -21,7 +20,7 @@ use siga::osa::{Conditions, MemoryWire, Moderation, OpenWire, Server, ServerOpti
 use siga::{AttachError, Guest, Name, Stopper};
 
 use crate::member::{WaitKind, pin, station};
-use crate::osa::up::Up;
+use crate::osa::up::{self, Up};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
 use crate::peer::attach_name;
@@ -134,34 +133,8 @@ struct Plan {
 }
 
 impl Plan {
-    fn open(&self) -> Result<(Box<dyn Wire>, Up), OpenWireError> {
-        let Plan { name, kind, interface, options } = self;
-        let (wire, mode): (Box<dyn Wire>, _) = match kind {
-            WireKind::Xdp => {
-                let wire = XdpWire::open(interface, options)?;
-                let mode = match wire.mode() {
-                    Mode::Native => "in the driver",
-                    Mode::Generic => "behind the driver",
-                };
-                let copies = if wire.is_zero_copy() { "without a copy" } else { "with a copy" };
-                if wire.loses_tags() {
-                    say(format_args!(
-                        "siga: warning: {interface} takes VLAN tags out of frames, and they are lost: ethtool -K {interface} rxvlan off"
-                    ));
-                }
-                (Box::new(wire), Some(format!("{mode}, {copies}")))
-            }
-            kind => (wires::open(*kind, interface, options)?, None),
-        };
-        let up = Up {
-            name: name.to_string(),
-            wire: kind.to_string(),
-            mode,
-            interface: Some(interface.clone()),
-            mac: wire.mac().to_string(),
-            mtu: wire.capabilities().mtu,
-        };
-        Ok((wire, up))
+    fn open(&self) -> Result<up::Opened, OpenWireError> {
+        up::open(self.name, self.kind, &self.interface, &self.options)
     }
 }
 
@@ -290,14 +263,7 @@ fn begin(arguments: &Serve) -> Result<Vec<Begun>, Outcome> {
             let ends = MemoryWire::pair(conditions, 0, macs).map_err(Outcome::no)?;
             let ends = ends.into_iter().zip(guests).enumerate();
             let served = ends.map(|(number, (end, guest))| {
-                let up = Up {
-                    name: guest.name().to_string(),
-                    wire: format!("a wire in memory to {}", names[1 - number]),
-                    mode: None,
-                    interface: None,
-                    mac: end.mac().to_string(),
-                    mtu: end.capabilities().mtu,
-                };
+                let up = Up::of_memory(guest.name(), &end, &names[1 - number]);
                 serve_at(arguments, number, guest, (Box::new(end), up), None)
             });
             served.collect()

@@ -159,6 +159,9 @@ fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     let window = control.ready()?;
     let mut meter = Meter::new(window, order, &units(FRAME_BYTES));
     let mut pace = Pace::of(order, now_ns());
+    if pace.is_some() {
+        meter = meter.timing("latency", 1);
+    }
     let (mut number, mut now) = (0_u64, now_ns());
     while now < window.end_ns {
         if let Some(pace) = &pace {
@@ -166,11 +169,13 @@ fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
             now = pace.wait(pace.due_ns().min(edge_ns), &mut meter);
         }
         for _ in 0..BATCH {
-            if pace.as_ref().is_some_and(|pace| pace.due_ns() > now) {
+            // A frame by a schedule that is late has waited since it was due.
+            let due_ns = pace.as_ref().map_or(now, Pace::due_ns);
+            if due_ns > now {
                 break;
             }
             frame[NUMBER_AT..TIME_AT].copy_from_slice(&number.to_le_bytes());
-            frame[TIME_AT..END].copy_from_slice(&now.to_le_bytes());
+            frame[TIME_AT..END].copy_from_slice(&due_ns.to_le_bytes());
             // What is full has room again after a flush.
             if socket.send(&[&frame], None).is_err() {
                 break;
@@ -183,7 +188,24 @@ fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
         socket.flush().doing("send frames")?;
         now = meter.poll(now_ns(), number, Counts::new);
     }
+    if let Some(pace) = &mut pace {
+        let settings =
+            leave_unsent(pace, number, window.end_ns, |late_ns| meter.time_late(late_ns));
+        meter.add_settings(settings);
+    }
     meter.close(number, Counts::new)
+}
+
+/// Ends a schedule of which `sent` frames have gone: those that were due and were not sent are counted, and of so many one has its time taken, as of
+/// those that come.
+fn leave_unsent(pace: &mut Pace, sent: u64, end_ns: u64, mut time_late: impl FnMut(u64)) -> Counts {
+    let mut number = sent;
+    pace.leave_unsent(end_ns, |late_ns| {
+        if number.is_multiple_of(STRIDE) {
+            time_late(late_ns);
+        }
+        number += 1;
+    })
 }
 
 /// What was received.
@@ -230,29 +252,47 @@ trait Receiver {
     }
 }
 
-/// Processor time of this thread in which it looked for frames and found none.
+/// From here on a round may have lost the processor, so the thread's own clock says how long it took. A round takes some hundred nanoseconds.
+const LONG_NS: u64 = 10_000;
+
+/// Processor time of this thread in which it looked for frames and found none, by the clock that each round reads anyway. The thread's own clock is a system
+/// call: at the ends of each time without frames it would be paid for by the receiver that finds frames in more pieces.
 #[derive(Debug, Default)]
 struct Spinning {
     ns: u64,
+    /// When the round began, if the last has found nothing.
     since_ns: Option<u64>,
+    /// What both clocks said at the end of the last long round.
+    clocks: Option<[u64; 2]>,
 }
 
 impl Spinning {
-    /// Asks the clock, which is a call of the kernel, at the ends of a time without frames alone.
+    /// A round begins, and the one before has ended.
     #[inline(always)]
-    fn note(&mut self, has_found: bool) {
-        match (has_found, self.since_ns) {
-            (false, None) => self.since_ns = Some(thread_ns()),
-            (true, Some(since_ns)) => {
-                self.ns += thread_ns() - since_ns;
-                self.since_ns = None;
-            }
-            _ => {}
-        }
+    fn begin(&mut self, now: u64, thread_ns: impl FnOnce() -> u64) {
+        let Some(since_ns) = self.since_ns.take() else { return };
+        let round_ns = now - since_ns;
+        self.ns +=
+            if round_ns < LONG_NS { round_ns } else { self.used(round_ns, [now, thread_ns()]) };
     }
 
-    fn ns(&self) -> u64 {
-        self.ns + self.since_ns.map_or(0, |since_ns| thread_ns() - since_ns)
+    /// The round that began then has found nothing.
+    #[inline(always)]
+    fn found_nothing(&mut self, since_ns: u64) {
+        self.since_ns = Some(since_ns);
+    }
+
+    /// What a long round used of the processor: what the thread has lost of it since the last one is taken off.
+    #[cold]
+    fn used(&mut self, round_ns: u64, [now, thread]: [u64; 2]) -> u64 {
+        match self.clocks.replace([now, thread]) {
+            Some([now_before, thread_before]) => {
+                let lost_ns = (now - now_before).saturating_sub(thread - thread_before);
+                round_ns.saturating_sub(lost_ns)
+            }
+            // Nobody knows.
+            None => LONG_NS,
+        }
     }
 }
 
@@ -267,20 +307,24 @@ fn receive_all(
     let mut received = Received::default();
     let mut spinning = (order.word("wait") == "spin").then(Spinning::default);
     loop {
+        let now = now_ns();
+        if let Some(spinning) = &mut spinning {
+            spinning.begin(now, thread_ns);
+        }
         let counts = || {
             let mut counts = receiver.counts();
             counts.insert(LOST.to_owned(), received.lost);
-            let spinning_ns = spinning.as_ref().map(Spinning::ns);
+            let spinning_ns = spinning.as_ref().map(|spinning| spinning.ns);
             counts.extend(spinning_ns.map(|ns| (SPINNING.to_owned(), ns)));
             counts
         };
-        if meter.poll(now_ns(), received.frames, counts) >= window.end_ns {
+        if meter.poll(now, received.frames, counts) >= window.end_ns {
             return meter.close(received.frames, Counts::new);
         }
         let has_found = receiver.receive(&mut received, &mut meter)?;
         match &mut spinning {
-            Some(spinning) => spinning.note(has_found),
-            None if has_found => {}
+            _ if has_found => {}
+            Some(spinning) => spinning.found_nothing(now),
             None => receiver.wait_until(meter.edge_ns().min(window.end_ns))?,
         }
     }
@@ -427,5 +471,37 @@ mod tests {
         assert_eq!((received.frames, received.lost), (3, 3));
         assert!(matches!(received.take(&frame, &mut meter), Err(Fault::Corrupt(6))));
         assert!(matches!(received.take(&frame[..60], &mut meter), Err(Fault::Corrupt(6))));
+    }
+
+    #[test]
+    fn rounds_without_frames_are_added_and_of_long_ones_what_was_not_lost() {
+        let never = || -> u64 { panic!("the thread's clock is a system call") };
+        let mut spinning = Spinning::default();
+        spinning.begin(100, never);
+        spinning.found_nothing(100);
+        spinning.begin(350, never);
+        assert_eq!(spinning.ns, 250);
+        // A round with frames is none.
+        spinning.begin(900, never);
+        assert_eq!(spinning.ns, 250);
+        // The first long one is not known; the second has lost all but 20 us to others.
+        spinning.found_nothing(1000);
+        spinning.begin(101_000, || 50_000);
+        assert_eq!(spinning.ns, 250 + LONG_NS);
+        spinning.found_nothing(101_000);
+        spinning.begin(201_000, || 70_000);
+        assert_eq!(spinning.ns, 250 + LONG_NS + 20_000);
+    }
+
+    #[test]
+    fn frames_that_are_not_sent_are_counted_and_some_of_them_timed() {
+        let mut order = Order::default();
+        order.factors.insert("rate".to_owned(), Level::Number(1_000_000));
+        order.factors.insert("wait".to_owned(), Level::Word("block".to_owned()));
+        let mut pace = Pace::of(&order, 0).unwrap();
+        let mut late = Vec::new();
+        let counts = leave_unsent(&mut pace, 1, 100_000, |late_ns| late.push(late_ns));
+        assert_eq!(counts["requests_unsent"], 100);
+        assert_eq!(late, [100_000 - 63_000], "the frame with the number 64");
     }
 }

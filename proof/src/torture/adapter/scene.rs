@@ -12,6 +12,7 @@ use siga::host::Observer;
 use siga::host::report::SystemReport;
 
 use super::super::birth::Birth;
+use super::super::lan::since::Since;
 use super::super::lan::supervisor::{counter, end, kill, left_over};
 use super::super::lan::wire::{FromParty, Report, ToParty};
 use super::super::lan::{ENDED, OPEN, WHOLE};
@@ -374,32 +375,26 @@ impl Scene {
     fn flow(&mut self) -> Checked {
         let speakers = self.wiring().speakers();
         let lives: Vec<u32> = self.parties.iter().map(|own| own.life).collect();
-        let mut before: Vec<Option<Report>> = vec![None; PARTIES];
+        self.look()?;
+        let mut since = Since::now(self.parties.iter_mut().map(|own| &mut own.report));
         self.until("not all talk with all", |scene| {
             scene.tell(ToParty::Report);
-            for (own, before) in scene.parties.iter().zip(&mut before) {
-                if before.is_none() {
-                    before.clone_from(&own.report);
-                }
-            }
-            let whole = |report: &Report, peer: usize| {
-                let heard = report.heard.get(peer).copied().flatten();
-                heard.filter(|(life, _)| *life == lives[peer]).map_or(0, |(_, heard)| heard.last)
-            };
+            since.note(scene.parties.iter().map(|own| &own.report));
             Ok(speakers.iter().all(|at| {
                 let own = &scene.parties[*at];
-                let (Some(now), Some(before)) = (&own.report, &before[*at]) else { return false };
-                let others = || speakers.iter().filter(|peer| *peer != at);
-                let streams = || own.streams.values();
-                let has_stream = |peer: &usize| {
+                let now = own.report.as_ref();
+                let mut others = speakers.iter().filter(|peer| *peer != at);
+                let has_stream = |peer: usize| {
                     // Guests and the kernel: each asks those behind it, and the kernel nobody.
-                    streams().any(|begun| begun.peer == *peer && begun.life == lives[*peer])
+                    let mut streams = own.streams.values();
+                    streams.any(|begun| begun.peer == peer && begun.life == lives[peer])
                 };
-                let talks = |peer: &usize| {
-                    *at == PEER || *peer == PEER || whole(now, *peer) > whole(before, *peer)
+                let talks = |peer: usize| {
+                    let has_heard = || since.has_heard(*at, now, (peer, lives[peer]));
+                    *at == PEER || peer == PEER || has_heard()
                 };
-                let come = counter(now, FRAMES) > counter(before, FRAMES);
-                come && others().all(|peer| has_stream(peer) && talks(peer))
+                let come = since.has_more(*at, now, |report| counter(report, FRAMES));
+                come && others.all(|peer| has_stream(*peer) && talks(*peer))
             }))
         })
     }

@@ -5,6 +5,7 @@ pub mod host;
 pub mod member;
 pub mod program;
 mod schedule;
+pub(super) mod since;
 pub(super) mod supervisor;
 pub(super) mod talk;
 pub(super) mod wire;

@@ -17,6 +17,7 @@ use siga::host::report::SystemReport;
 
 use super::super::birth::Birth;
 use super::schedule::{Act, Kind, Victim};
+use super::since::Since;
 use super::wire::{FromParty, Report, ToParty};
 use super::{
     Arguments, ENDED, INTERFACE, JOINED, MEMBERS, OPEN, PARTIES, WHOLE, address, mac, name,
@@ -432,30 +433,16 @@ impl Scene {
 
     /// Waits until parcels of every party have come to every other, after this moment.
     fn flow(&mut self) -> Checked {
-        let mut before: Vec<Option<Report>> = vec![None; self.parties.len()];
+        self.look()?;
+        let mut since = Since::now(self.parties.iter_mut().map(|own| &mut own.report));
         self.until("parcels do not flow", |scene| {
             scene.tell(ToParty::Report);
-            for (own, before) in scene.parties.iter().zip(&mut before) {
-                if before.is_none() {
-                    before.clone_from(&own.report);
-                }
-            }
+            since.note(scene.parties.iter().map(|own| &own.report));
             let lives: Vec<u32> = scene.parties.iter().map(|own| own.life).collect();
-            let has_more = |at: usize, before: &Report, now: &Report| {
-                (0..lives.len()).filter(|peer| *peer != at).all(|peer| {
-                    let heard = |report: &Report| {
-                        let heard = report.heard.get(peer).copied().flatten();
-                        heard
-                            .filter(|(life, _)| *life == lives[peer])
-                            .map_or(0, |(_, heard)| heard.last)
-                    };
-                    heard(now) > heard(before)
-                })
-            };
-            let mut all = scene.parties.iter().zip(&before).enumerate();
-            Ok(all.all(|(at, (own, before))| match (before, &own.report) {
-                (Some(before), Some(now)) => has_more(at, before, now),
-                _ => false,
+            let peers = || lives.iter().copied().enumerate();
+            Ok(scene.parties.iter().enumerate().all(|(at, own)| {
+                let mut others = peers().filter(|(peer, _)| *peer != at);
+                others.all(|peer| since.has_heard(at, own.report.as_ref(), peer))
             }))
         })
         .map_err(|error| format!("{error}\n{}", self.describe()))

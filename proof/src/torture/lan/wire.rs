@@ -46,3 +46,11 @@ pub struct Report {
     /// What a member of the LAN counts, but for what stands at zero.
     pub counters: Vec<(String, u64)>,
 }
+
+impl Report {
+    /// The highest number that was heard of this life of a party; 0 if nothing was.
+    pub fn last(&self, peer: usize, life: u32) -> u64 {
+        let heard = self.heard.get(peer).copied().flatten();
+        heard.filter(|(of, _)| *of == life).map_or(0, |(_, heard)| heard.last)
+    }
+}

@@ -13,6 +13,7 @@ use siga::host::Observer;
 use siga::host::report::{PathReport, PathState, SystemReport};
 
 use super::super::birth::Birth;
+use super::super::lan::since::Since;
 use super::super::lan::supervisor::{counter, end, kill, left_over};
 use super::super::lan::wire::{FromParty, Report, ToParty};
 use super::super::lan::{Arguments, ENDED, OPEN, WHOLE};
@@ -477,28 +478,18 @@ impl Scene {
     /// Waits until every party has had conversations with every other, after this moment, and has a stream with it.
     fn flow(&mut self) -> Checked {
         let lives: Vec<u32> = self.parties.iter().map(|own| own.life).collect();
-        let mut before: Vec<Option<Report>> = vec![None; PARTIES];
+        self.look()?;
+        let mut since = Since::now(self.parties.iter_mut().map(|own| &mut own.report));
         self.until("not all talk with all", |scene| {
             scene.tell(ToParty::Report);
-            for (own, before) in scene.parties.iter().zip(&mut before) {
-                if before.is_none() {
-                    before.clone_from(&own.report);
-                }
-            }
-            let whole = |report: &Option<Report>, peer: usize| {
-                let heard = report.as_ref()?.heard.get(peer).copied().flatten();
-                let of_life = heard.filter(|(life, _)| *life == lives[peer]);
-                Some(of_life.map_or(0, |(_, heard)| heard.last))
-            };
+            since.note(scene.parties.iter().map(|own| &own.report));
             Ok(speakers().all(|at| {
                 let own = &scene.parties[at];
                 speakers().filter(|peer| *peer != at).all(|peer| {
-                    let has_stream = own
-                        .streams
-                        .values()
-                        .any(|begun| begun.peer == peer && begun.life == lives[peer]);
-                    let (now, before) = (whole(&own.report, peer), whole(&before[at], peer));
-                    has_stream && before.is_some() && now > before
+                    let life = lives[peer];
+                    let mut streams = own.streams.values();
+                    let has_stream = streams.any(|begun| begun.peer == peer && begun.life == life);
+                    has_stream && since.has_heard(at, own.report.as_ref(), (peer, life))
                 })
             }))
         })
