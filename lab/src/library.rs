@@ -257,7 +257,8 @@ mod tests {
 
                 return [&MACHINE_COUNTERS[..], &DEVICE_COUNTERS[..]].concat().contains(&counter);
             }
-            if let Some(counter) = name.strip_prefix("client_adapter_") {
+            let of_adapter = ["client_adapter_", "adapter_"];
+            if let Some(counter) = of_adapter.iter().find_map(|role| name.strip_prefix(role)) {
                 use crate::transport::adapters::{ADAPTER_COUNTERS, PEER};
 
                 let of_one = counter.strip_prefix(PEER).unwrap_or(counter);
@@ -265,6 +266,20 @@ mod tests {
             }
             if let Some(counter) = name.strip_prefix("neighbour_") {
                 return crate::workload::tenant::COUNTERS.contains(&counter);
+            }
+            let of_stack = ["source_", "target_"];
+            if let Some(counter) = of_stack.iter().find_map(|role| name.strip_prefix(role)) {
+                use crate::transport::adapters::{DEVICE_COUNTERS, input_counters};
+
+                let is_of_input = (1..=siga::osa::INPUTS_MAX)
+                    .any(|number| input_counters(number).iter().any(|own| own == counter));
+                let of_tcp = counter.strip_prefix("tcpip_").is_some_and(|counter| {
+                    siga::tcpip::Counter::ALL.iter().any(|own| own.name() == counter)
+                });
+                let of_schedule = counter == "requests_unsent";
+                if is_of_input || of_tcp || of_schedule || DEVICE_COUNTERS.contains(&counter) {
+                    return true;
+                }
             }
             let counter = halves.iter().find_map(|half| name.strip_prefix(half));
             counter.is_some_and(|counter| {

@@ -146,6 +146,8 @@ fn sum(recorded: &Recorded) -> Option<Report> {
         whole = whole.and(&report.since(earlier)?);
         earlier = report;
     }
+    // A counter of what rises and falls may end where it began, or below: a report leaves out what has not grown.
+    whole.counters.retain(|_, count| count.cast_signed() > 0);
     // Beside other workloads a role has the name of its workload before it, which a worker does not know.
     let (part, _) = split(&recorded.head.role);
     whole.cpu.iter_mut().for_each(|thread| thread.role = named(part, &thread.role));

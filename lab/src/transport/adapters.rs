@@ -178,13 +178,22 @@ pub(crate) fn counts(devices: &[StackDevice]) -> Counts {
     DEVICE_COUNTERS.map(str::to_owned).into_iter().zip(counts).collect()
 }
 
-/// Packets and buffers of each input queue of these devices. The name of a queue has its number from 1, as the studies count them: RD/1 is the primary one.
+/// What is counted of each input queue.
+const OF_INPUT: [&str; 2] = ["packets", "buffers"];
+
+/// The counters of an input queue. They have its number from 1, as the studies count the queues: RD/1 is the primary one.
+pub(crate) fn input_counters(number: usize) -> [String; OF_INPUT.len()] {
+    OF_INPUT.map(|what| format!("device_rd{number}_{what}"))
+}
+
+/// What was counted of each input queue of these devices.
 pub(super) fn counts_by_input(devices: &[StackDevice]) -> Counts {
     let inputs = devices.iter().flat_map(|device| (1..).zip(&device.inputs));
     let mut counts = Counts::new();
     for (number, queue) in inputs {
-        for (what, count) in [("packets", queue.packets), ("buffers", queue.buffers)] {
-            *counts.entry(format!("device_rd{number}_{what}")).or_default() += count;
+        for (name, count) in input_counters(number).into_iter().zip([queue.packets, queue.buffers])
+        {
+            *counts.entry(name).or_default() += count;
         }
     }
     counts

@@ -16,7 +16,7 @@ use super::adapters::{self, ADDRESSES};
 use super::dial::{Dials, KernelDials, Receive, StackStream};
 use super::network::{interface, sent_by};
 use super::path::wait;
-use super::tcpip::{BUFFER_BYTES, FINISH_MAX, counts_of_stack, over_memory};
+use super::tcpip::{BUFFER_BYTES, counts_of_stack, over_memory};
 use crate::control::{Control, Order};
 use crate::factor::{Level, word};
 use crate::fault::{Doing, Fault};
@@ -42,9 +42,6 @@ pub(crate) trait Watched {
 
     /// What was counted so far.
     fn counts(&self) -> Counts;
-
-    /// Waits until the other side has all.
-    fn finish(self) -> Result<(), Fault>;
 
     /// Says that all is set up, and waits until it is for everybody. News that come meanwhile are added to `changed`.
     ///
@@ -147,12 +144,6 @@ impl Watched for AtAdapter {
         counts.extend(adapters::counts_by_input(&devices));
         counts
     }
-
-    fn finish(self) -> Result<(), Fault> {
-        let AtAdapter { stack, listener, .. } = self;
-        drop(listener);
-        stack.finish(FINISH_MAX).doing("wait for the other side").map(drop)
-    }
 }
 
 /// Connections of the kernel, between two networks that veth joins.
@@ -201,9 +192,5 @@ impl Watched for OverVeth {
 
     fn counts(&self) -> Counts {
         sent_by(self.interface)
-    }
-
-    fn finish(self) -> Result<(), Fault> {
-        self.dials.finish()
     }
 }

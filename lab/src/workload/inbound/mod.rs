@@ -144,12 +144,10 @@ fn fit(factors: &mut Factors) {
 
 fn run<W: Watched>(mut sockets: W, order: &Order, control: &mut Control) -> Result<Report, Fault> {
     os::memory::allow_descriptors(1 << 20);
-    let report = match order.is_source() {
-        true => sender::run(&mut sockets, order, control)?,
-        false => receiver::run(&mut sockets, order, control)?,
-    };
-    sockets.finish()?;
-    Ok(report)
+    match order.is_source() {
+        true => sender::run(&mut sockets, order, control),
+        false => receiver::run(&mut sockets, order, control),
+    }
 }
 
 /// How long to wait until `until_ns`, at most [`SLICE`]; not at all if the party spins.

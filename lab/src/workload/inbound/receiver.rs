@@ -6,7 +6,10 @@ use super::bulk::{Goes, Receiving};
 use super::{BULK, STREAMS, Watched, time_until};
 use crate::transport::Receive;
 
-/// Serves until all connections have ended.
+/// How long the target serves its connections before it looks whether the source has all.
+const LAST_SLICE: Duration = Duration::from_millis(1);
+
+/// Serves until all connections have ended, and the source has said that it has all.
 pub(super) fn run<W: Watched>(
     sockets: &mut W,
     order: &Order,
@@ -50,7 +53,12 @@ pub(super) fn run<W: Watched>(
         let until = if has_more { now } else { meter.edge_ns() };
         sockets.wait(time_until(until, now, order), &mut changed)?;
     }
-    meter.close(bytes, || sockets.counts())
+    let report = meter.close(bytes, || sockets.counts())?;
+    // What a stack has sent last goes with its device, if the adapter has not looked at it.
+    while control.take_parcel()?.is_none() {
+        sockets.wait(LAST_SLICE, &mut changed)?;
+    }
+    Ok(report)
 }
 
 /// Answers what a session has asked. True if that was the last.

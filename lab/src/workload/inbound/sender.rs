@@ -84,6 +84,7 @@ pub(super) fn run<W: Watched>(
     sessions.leave_unsent(window.end_ns, &mut meter);
     let answered = sessions.answered;
     end(sockets, sessions, bulk, &mut changed, &mut meter)?;
+    control.tell("I have all")?;
     meter.close(answered, Counts::new)
 }
 
