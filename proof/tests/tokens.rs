@@ -50,6 +50,8 @@ impl Watched {
     /// All that can be seen of it.
     fn state(&mut self) -> Vec<u64> {
         let Watched { sender, receiver, shown, .. } = self;
+        // Whoever looks takes back what has come back, and shows how much is in use then.
+        let ready = u64::from(sender.is_ready()) + 2 * u64::from(receiver.is_ready());
         let load = |word| shown.reader.returns.load(word, Ordering::Acquire);
         let mut state = vec![load(RETURNED_WORD), load(LATE_WORD)];
         state.push(shown.reader.released.load(0, Ordering::Acquire));
@@ -57,7 +59,7 @@ impl Watched {
         state.extend((0..kept.count()).map(|at| kept.load(at, Ordering::Acquire)));
         state.extend(Counter::ALL.map(|counter| sender.counters().get(counter)));
         state.extend(Counter::ALL.map(|counter| receiver.counters().get(counter)));
-        state.push(u64::from(sender.is_ready()) + 2 * u64::from(receiver.is_ready()));
+        state.push(ready);
         assert_eq!((sender.ended(), receiver.ended()), (None, None));
         state
     }
