@@ -11,6 +11,7 @@ pub mod claim;
 pub mod counters;
 pub mod frame;
 pub mod group;
+pub mod in_place;
 #[cfg(not(loom))]
 pub mod link;
 pub mod neighbour;

@@ -19,7 +19,7 @@
 //! the frame, so that whoever uses it needs no other check.
 
 use super::frame::{ETHERNET_BYTES, u16_at, u32_at};
-use super::link::FrameInPlace;
+use super::in_place::FrameInPlace;
 
 /// Bytes of the head.
 pub const HEAD_BYTES: usize = 16;
