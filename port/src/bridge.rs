@@ -35,7 +35,7 @@ pub use self::hosts::HOSTS_MAX;
 
 use self::account::Account;
 use self::hosts::Hosts;
-use self::packet::{admit_in, admit_out, bytes_of, copy, ends, is_too_long};
+use self::packet::{admit_in, admit_out, copy, ends, is_too_long};
 use self::queues::Queues;
 use crate::agent::BATCH;
 use crate::backlog::Tried;
@@ -251,7 +251,7 @@ impl Bridge {
         let mtu = mtu_of(osa);
         for number in 0..BATCH {
             let Some(frame) = lan.try_receive_in_place()? else { return Ok(number > 0) };
-            let (offload, bytes) = (frame.offload, bytes_of(&frame));
+            let (offload, bytes) = (frame.offload, frame.bytes());
             let why = match admit_out(&frame, hosts, osa.refused_addresses()) {
                 Err(why) => Some(why),
                 Ok(_) if let Some(mtu) = mtu.filter(|mtu| is_too_long(offload, bytes, *mtu)) => {
@@ -295,7 +295,7 @@ impl Bridge {
             let (offload, mtu) = (frame.offload, lan.mtu() as usize);
             let why = match admit_in(&frame, hosts) {
                 Err(why) => Some(why),
-                Ok((from, _)) if is_too_long(offload, bytes_of(&frame), mtu) => {
+                Ok((from, _)) if is_too_long(offload, frame.bytes(), mtu) => {
                     copy(&frame, room);
                     let answer = too_long::answer(room, mtu as u32);
                     let told =

@@ -417,11 +417,9 @@ fn guest(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 /// Copies the frame that was found, and returns how long it is; none if it is longer than a frame of this workload.
 fn found(osa: &Osa, room: &mut [u8; FRAME_BYTES]) -> Option<usize> {
     let frame = osa.found()?;
-    let start_bytes = frame.start.len();
-    let bytes = start_bytes + frame.rest.map_or(0, |rest| rest.bytes());
-    room.get_mut(..start_bytes)?.copy_from_slice(frame.start);
-    if let Some(rest) = frame.rest {
-        rest.read(0, room.get_mut(start_bytes..bytes)?).ok()?;
+    let bytes = frame.bytes();
+    if !frame.read(0, room.get_mut(..bytes)?) {
+        return None;
     }
     Some(bytes)
 }

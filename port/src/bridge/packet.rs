@@ -73,10 +73,6 @@ pub(super) fn ends(frame: &[u8]) -> Option<(IpAddr, IpAddr)> {
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 
-pub(super) fn bytes_of(frame: &FrameInPlace<'_>) -> usize {
-    frame.start.len() + frame.rest.map_or(0, |rest| rest.bytes())
-}
-
 /// Returns true if a packet, or each segment that it stands for, has more than `mtu` bytes.
 pub(super) fn is_too_long(offload: Offload, bytes: usize, mtu: usize) -> bool {
     let longest = offload.segmentation.map_or(bytes, |segmentation| {
@@ -87,13 +83,9 @@ pub(super) fn is_too_long(offload: Offload, bytes: usize, mtu: usize) -> bool {
 
 /// Copies a frame into one piece.
 pub(super) fn copy(frame: &FrameInPlace<'_>, room: &mut Vec<u8>) {
-    room.resize(bytes_of(frame).min(FRAME_BYTES_MAX), 0);
-    let (start, end) = room.split_at_mut(frame.start.len());
-    start.copy_from_slice(frame.start);
-    if let Some(rest) = frame.rest {
-        // As long as the rest is.
-        let _ = rest.read(0, end);
-    }
+    room.resize(frame.bytes().min(FRAME_BYTES_MAX), 0);
+    // As long as the frame is, or less.
+    frame.read(0, room);
 }
 
 #[cfg(test)]

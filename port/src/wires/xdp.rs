@@ -233,7 +233,7 @@ impl Wire for XdpWire {
 
     fn send(&mut self, now: u64, frame: &FrameInPlace<'_>) -> Result<(), NotSent> {
         let FrameInPlace { offload, start, rest } = *frame;
-        let bytes = start.len() + rest.map_or(0, |rest| rest.bytes());
+        let bytes = frame.bytes();
         let is_complete =
             offload.segmentation.is_none() && !matches!(offload.checksum, Checksum::Partial { .. });
         let fits = start.len() >= ETHERNET_BYTES && bytes <= self.medium.mtu + ETHERNET_BYTES;

@@ -782,21 +782,16 @@ impl Osa {
         next_hop: Option<IpAddr>,
         frame: &FrameInPlace<'_>,
     ) -> Result<(), Unsent> {
-        let bytes = frame.start.len() + frame.rest.map_or(0, |rest| rest.bytes());
-        let write = |target: &mut [u8]| {
-            let (start, end) = target.split_at_mut(frame.start.len());
-            start.copy_from_slice(frame.start);
-            if let Some(rest) = frame.rest {
-                // As long as the rest is.
-                let _ = rest.read(0, end);
-            }
-        };
+        let bytes = frame.bytes();
         if bytes > FRAME_BYTES_MAX {
             let mut whole = vec![0; bytes];
-            write(&mut whole);
+            frame.read(0, &mut whole);
             return self.send_cut(now, next_hop, frame.offload, &whole);
         }
-        self.send_by(now, next_hop, frame.offload, (frame.start, bytes), write)
+        self.send_by(now, next_hop, frame.offload, (frame.start, bytes), |target| {
+            // As long as the frame is.
+            frame.read(0, target);
+        })
     }
 
     fn send_by(

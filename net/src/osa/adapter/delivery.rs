@@ -111,7 +111,10 @@ impl Core {
         let header = Header::new(device.layer, piece.bytes(), piece.offload, None);
         let input = &mut device.inputs[queue];
         let (was_open, buffers) = (input.open_since().is_some(), input.counters().buffers);
-        let put = input.put(now, &header, Room::Whole, |target| piece.read(0, target));
+        let put = input.put(now, &header, Room::Whole, |target| {
+            // As long as the frame is.
+            piece.read(0, target);
+        });
         self.counters.closed_full += input.counters().buffers - buffers;
         let is_open = input.open_since().is_some();
         match put {

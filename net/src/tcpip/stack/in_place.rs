@@ -27,14 +27,7 @@ struct DataInPlace<'a> {
 
 impl Data for DataInPlace<'_> {
     fn read(&self, at: usize, target: &mut [u8]) -> bool {
-        let FrameInPlace { start, rest, .. } = &self.frame;
-        let at = self.at + at;
-        let copied = start.get(at..).unwrap_or_default();
-        let (here, there) = target.split_at_mut(copied.len().min(target.len()));
-        here.copy_from_slice(&copied[..here.len()]);
-        let Some(rest) = rest else { return there.is_empty() };
-        let behind = (at + here.len()).saturating_sub(start.len());
-        there.is_empty() || rest.read(behind, there).is_ok()
+        self.frame.read(self.at + at, target)
     }
 }
 
