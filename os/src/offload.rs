@@ -10,12 +10,21 @@ use rustix::net::{AddressFamily, SocketType, socket};
 
 use crate::tap::INTERFACE_NAME_BYTES_MAX;
 
-/// Requests of `include/uapi/linux/ethtool.h` that switch an offload: received packets are joined, long packets are cut late,
+/// Requests of `include/uapi/linux/ethtool.h` that say whether there is an offload, and that switch it: received packets are joined, long packets are cut late,
 /// the interface cuts segments of TCP, the interface computes checksums.
-const SWITCHES: [u32; 4] = [ETHTOOL_SGRO, ETHTOOL_SGSO, ETHTOOL_STSO, ETHTOOL_STXCSUM];
+const SWITCHES: [(u32, u32); 4] = [
+    (ETHTOOL_GGRO, ETHTOOL_SGRO),
+    (ETHTOOL_GGSO, ETHTOOL_SGSO),
+    (ETHTOOL_GTSO, ETHTOOL_STSO),
+    (ETHTOOL_GTXCSUM, ETHTOOL_STXCSUM),
+];
+const ETHTOOL_GTXCSUM: u32 = 0x16;
 const ETHTOOL_STXCSUM: u32 = 0x17;
+const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_STSO: u32 = 0x1f;
+const ETHTOOL_GGSO: u32 = 0x23;
 const ETHTOOL_SGSO: u32 = 0x24;
+const ETHTOOL_GGRO: u32 = 0x2b;
 const ETHTOOL_SGRO: u32 = 0x2c;
 
 /// Requests of the same file for some offloads at once, and which are those of VLAN tags.
@@ -31,7 +40,14 @@ const FLAG_RECEIVED_TAGS: u32 = 1 << 8;
 /// `InvalidInput`: it is no name of an interface. As from the kernel: there is no such interface, there is no right to change
 /// it, or it cannot be without an offload.
 pub fn switch_offloads_off(interface: &str) -> io::Result<()> {
-    SWITCHES.iter().try_for_each(|switch| Ok(set(interface, *switch, 0)?))
+    for (get, switch) in SWITCHES {
+        match set(interface, switch, 0) {
+            // A veth cannot switch what is off because the other end has a program of XDP.
+            Err(Errno::OPNOTSUPP) if exchange(interface, get, 0)? == 0 => {}
+            switched => switched?,
+        }
+    }
+    Ok(())
 }
 
 /// Switches off that an interface of the calling thread's network takes VLAN tags out of packets, and puts them in: whoever sees
