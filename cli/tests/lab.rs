@@ -31,7 +31,7 @@ fn cases_are_listed_with_what_can_be_varied() {
         assert!(listed.contains(part), "{part}\nis not in\n{listed}");
     }
     let listed = text(&siga(&["lab", "list"]).stdout);
-    assert!(listed.contains("    inbound-tcpip (network-stream over an adapter, "), "{listed}");
+    assert!(listed.contains("    inbound-shared (network-stream over an adapter, "), "{listed}");
     let listed = text(&siga(&["lab", "list", "--json"]).stdout);
     let listed: Vec<serde_json::Value> =
         listed.lines().map(|case| serde_json::from_str(case).unwrap()).collect();
@@ -138,12 +138,12 @@ fn wrong_use_ends_with_two_and_says_what_would_be_right() {
         (&["run", "--peers", "none"], "none does not belong to this siga: No such file"),
         (&["run", "--peers", "/bin/echo"], "--version should print \"siga-peers "),
         (
-            &["run", "inbound-tcpip"],
-            "inbound-tcpip is a draft, whose workload network-stream over an adapter, network-request over an adapter is not built yet: must be a case; siga lab report ",
+            &["run", "inbound-shared"],
+            "inbound-shared is a draft, whose workload network-stream over an adapter, network-request over an adapter is not built yet: must be a case; siga lab report ",
         ),
         (
-            &["list", "inbound-vtam"],
-            "inbound-vtam is a draft, whose workload network-stream over an adapter, network-request over an adapter is ",
+            &["list", "inbound-queues"],
+            "inbound-queues is a draft, whose workload network-stream over an adapter, network-request over an adapter is ",
         ),
         (
             &["report", "--published", "nonsense"],

@@ -59,7 +59,7 @@ pub fn matches(factors: &Factors, wanted: &Factors) -> bool {
 }
 
 /// Factors that a cell does not have where they are 0: nothing is due by a schedule, and nobody thinks.
-pub(crate) const ABSENT_AT_ZERO: &[&str] = &["rate", "think", "load_percent"];
+pub(crate) const ABSENT_AT_ZERO: &[&str] = &["rate", "think", "load_percent", "burn_percent"];
 
 /// Whether a cell without this factor has this level.
 pub(crate) fn is_absent(name: &str, level: &Level) -> bool {

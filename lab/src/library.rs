@@ -23,6 +23,7 @@ const FILES: &[(&str, &str)] = files!(in "cases/" end ".toml":
     "tcpip-introduced" "tcpip-pairs" "tcpip-idle" "tcpip-beside" "tcpip-spread" "tcpip-stream" "iucv-pipe"
     "line-drivers" "line-driver-costs" "qdio-gigabit" "qdio-gigabit-five" "qdio-gigabit-window" "qdio-gigabit-wire"
     "device-mp-stream" "device-mp-connect" "osa-memory" "osa-xdp" "osa-macvtap" "osa-idle" "osa-frames" "inbound-queuing"
+    "inbound-transfers" "inbound-router"
     "border-64" "border-1000" "border-32764" "border-1000000" "border-spin" "border-sleep" "border-idle" "border-connect" "border-crowd"
     "border-2-single" "border-2-packed" "border-2-1000" "border-2-spin" "border-2-sleep" "iucv-64" "iucv-reply"
     "iucv-pipe-large" "iucv-pipe-1" "iucv-outstanding" "channel-io" "channel-read" "channel-cost" "channel-large"
@@ -31,7 +32,7 @@ const FILES: &[(&str, &str)] = files!(in "cases/" end ".toml":
 
 /// The drafts of cases, in the order of their documents.
 const DRAFTS: &[(&str, &str)] = files!(in "cases/drafts/" end ".toml":
-    "inbound-tcpip" "inbound-vtam" "inbound-shared" "inbound-queues" "inbound-mixed"
+    "inbound-shared" "inbound-queues" "inbound-mixed"
 );
 
 /// All published tables, by the names of their files.
@@ -307,6 +308,7 @@ mod tests {
             "qdio-gigabit",
             "device-mp-stream",
             "device-mp-connect",
+            "inbound-transfers",
             "channel-io",
             "tcp-crr",
         ];
@@ -415,13 +417,13 @@ mod tests {
 
     #[test]
     fn drafts_have_published_tables_and_are_not_run() {
-        let draft = concat!(env!("CARGO_MANIFEST_DIR"), "/../cases/drafts/inbound-vtam.toml");
-        for name in ["inbound-vtam", draft] {
+        let draft = concat!(env!("CARGO_MANIFEST_DIR"), "/../cases/drafts/inbound-shared.toml");
+        for name in ["inbound-shared", draft] {
             let error = select(&[name.to_owned()]).unwrap_err().to_string();
-            let start = "inbound-vtam is a draft, whose workload network-stream over an adapter, network-request over an adapter is not built yet: ";
+            let start = "inbound-shared is a draft, whose workload network-stream over an adapter, network-request over an adapter is not built yet: ";
             assert!(error.starts_with(start), "{error}");
             let cases = published(&[name.to_owned()]).unwrap();
-            assert_eq!(cases[0].name.as_str(), "inbound-vtam");
+            assert_eq!(cases[0].name.as_str(), "inbound-shared");
         }
         let named = |names: &[&str]| -> Vec<String> {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -441,7 +443,7 @@ mod tests {
         for (name, _) in TABLES {
             assert!(used.iter().any(|own| own == name), "{name} is in no report");
         }
-        let error = published(&["inbound-vtan".to_owned()]).unwrap_err().to_string();
-        assert_eq!(error, "there is no case \"inbound-vtan\": did you mean inbound-vtam?");
+        let error = published(&["inbound-sharee".to_owned()]).unwrap_err().to_string();
+        assert_eq!(error, "there is no case \"inbound-sharee\": did you mean inbound-shared?");
     }
 }

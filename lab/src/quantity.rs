@@ -20,7 +20,7 @@ use crate::times::Times;
 pub const WORK: &[&str] = &["messages", "transactions", "bytes", "ios", "packets", "deeds"];
 
 /// Kinds of times.
-pub const TIMES: &[&str] = &["latency", "exchange", "receive", "service", "connect"];
+pub const TIMES: &[&str] = &["latency", "exchange", "receive", "service", "connect", "transfer"];
 
 /// What a party has to say at the end of a trial. In results of a newer lab there may be more members, which are
 /// left out.

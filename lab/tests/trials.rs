@@ -1059,6 +1059,28 @@ fn stacks_at_adapters_and_the_kernel_get_all_over_each_wire() {
 }
 
 #[test]
+fn stacks_that_serve_their_adapters_and_the_kernel_get_all() {
+    for transport in [
+        "tcp-xdp-inline-out",
+        "tcp-xdp-inline-in",
+        "tcp-macvtap-inline-out",
+        "tcp-macvtap-inline-in",
+    ] {
+        for (workload, bytes) in [("message-stream", "65536"), ("message-exchange", "200")] {
+            for wait in ["block", "spin"] {
+                let levels =
+                    [("transport", transport), ("bytes", bytes), ("mtu", "1500"), ("wait", wait)];
+                let Some(measured) = run_if_able(workload, &levels) else { continue };
+                assert!(measured.metrics["rate_messages_per_s"] > 0.0, "{levels:?}");
+                let roles: Vec<_> =
+                    measured.parties.iter().map(|party| party.role.as_str()).collect();
+                assert_eq!(roles, ["host", "source", "target"], "{levels:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn short_frames_come_to_a_guest_and_to_a_bare_socket() {
     for (receiver, wait) in
         [("bare", "block"), ("bare", "spin"), ("guest", "block"), ("guest", "spin")]
@@ -1088,14 +1110,39 @@ fn short_frames_come_to_a_guest_and_to_a_bare_socket() {
 }
 
 #[test]
+fn sessions_are_answered_beside_a_neighbour_on_the_processor_of_their_stack() {
+    for transport in ["tcp-osa", "tcp-veth"] {
+        let levels = [
+            ("transport", transport),
+            ("inbperf", "balanced"),
+            ("bulk", "0"),
+            ("burn_percent", "20"),
+            ("sessions", "16"),
+            ("rate", "1000"),
+            ("request_bytes", "200"),
+            ("answer_bytes", "1000"),
+            ("arrivals", "poisson"),
+            ("mbit", "10000"),
+            ("mtu", "1500"),
+            ("wait", "block"),
+            ("adapter_wait", "block"),
+        ];
+        let Some(measured) = run_if_able("inbound", &levels) else { continue };
+        let of = |role: &str| measured.parties.iter().find(|party| party.role == role).unwrap();
+        assert!(of("source").report.work("transactions") > 0, "{levels:?}");
+        assert!(of("neighbour").report.cpu_ns() > 0, "{levels:?}");
+    }
+}
+
+#[test]
 fn files_come_and_sessions_are_answered_over_the_same_stacks() {
-    for (transport, inbperf, workloadq, more) in [
-        ("tcp-osa", "balanced", "off", [("rate", "1000"), ("mbit", "1000"), ("wait", "block")]),
-        ("tcp-osa", "mincpu", "off", [("rate", "0"), ("mbit", "0"), ("wait", "block")]),
-        ("tcp-osa", "minlatency", "on", [("rate", "1000"), ("mbit", "10000"), ("wait", "spin")]),
-        ("tcp-osa", "dynamic", "on", [("rate", "1000"), ("mbit", "10000"), ("wait", "adaptive")]),
-        ("tcp-veth", "balanced", "off", [("rate", "1000"), ("mbit", "0"), ("wait", "block")]),
-        ("tcp-veth", "balanced", "off", [("rate", "0"), ("mbit", "0"), ("wait", "spin")]),
+    for (transport, inbperf, more) in [
+        ("tcp-osa", "balanced", [("rate", "1000"), ("mbit", "1000"), ("wait", "block")]),
+        ("tcp-osa", "mincpu", [("rate", "0"), ("mbit", "0"), ("wait", "block")]),
+        ("tcp-osa", "minlatency", [("rate", "1000"), ("mbit", "10000"), ("wait", "spin")]),
+        ("tcp-osa", "dynamic-iwq", [("rate", "1000"), ("mbit", "10000"), ("wait", "adaptive")]),
+        ("tcp-veth", "balanced", [("rate", "1000"), ("mbit", "0"), ("wait", "block")]),
+        ("tcp-veth", "balanced", [("rate", "0"), ("mbit", "0"), ("wait", "spin")]),
     ] {
         for (bulk, bytes, limit) in
             [("0", "1000", "0"), ("1", "1000000", "500"), ("1", "30000001", "0")]
@@ -1103,7 +1150,6 @@ fn files_come_and_sessions_are_answered_over_the_same_stacks() {
             let levels = [
                 ("transport", transport),
                 ("inbperf", inbperf),
-                ("workloadq", workloadq),
                 ("bulk", bulk),
                 ("bytes", bytes),
                 ("bulk_mbit", limit),
@@ -1134,7 +1180,7 @@ fn files_come_and_sessions_are_answered_over_the_same_stacks() {
                 assert_eq!(queues.sum::<u64>(), all, "{levels:?}: {counters:?}");
             }
             let bulk = of("adapter").levels.get("peer_bulk_connections");
-            assert_eq!(bulk.is_some(), workloadq == "on", "{levels:?}");
+            assert_eq!(bulk.is_some(), inbperf == "dynamic-iwq", "{levels:?}");
             let is_sorted = count("target_device_rd2_packets") > 0;
             assert!(!is_sorted || bulk.is_some_and(|bulk| *bulk > 0.0), "{levels:?}");
         }

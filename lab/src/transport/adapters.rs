@@ -46,7 +46,7 @@ const MTU_MAX: u64 = 9000;
 const MTU: u64 = 8 << 10;
 
 /// How long a machine waits for its device.
-const UP_MAX: Duration = Duration::from_secs(10);
+pub(crate) const UP_MAX: Duration = Duration::from_secs(10);
 
 /// How long the second adapter is served before its thread shows what was counted, and looks whether the trial is over.
 const SLICE_NS: u64 = 5_000_000;
@@ -110,7 +110,7 @@ pub(crate) fn device(
 }
 
 /// Gives stack `number` a device with these options at its adapter.
-pub(super) fn device_with(
+pub(crate) fn device_with(
     number: usize,
     options: &OsaOptions,
     order: &Order,
@@ -128,9 +128,12 @@ pub(crate) fn has_offloads(order: &Order) -> bool {
     word(&order.factors, "offloads") != "off"
 }
 
+/// The level of the factor `inbperf` for [`siga::osa::Inbperf::Dynamic`] with workload queues, as the study calls it.
+pub(crate) const DYNAMIC_IWQ: &str = "dynamic-iwq";
+
 /// Whether the receiving stack of the order has workload queues.
 pub(super) fn has_workload_queues(order: &Order) -> bool {
-    word(&order.factors, "workloadq") == "on"
+    word(&order.factors, "inbperf") == DYNAMIC_IWQ
 }
 
 /// Checks that an adapter can have this MTU.

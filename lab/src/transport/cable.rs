@@ -97,7 +97,12 @@ pub(crate) fn give(
 /// Moves the calling thread into the network that another party gives it. Threads that it starts later are in the same.
 pub(crate) fn enter(giver: &Address, control: &mut Control) -> Result<(), Fault> {
     control.pass_to(giver, "a network, please", &[])?;
-    let [network]: [OwnedFd; 1] = control.descriptors_from(giver)?;
+    let [network] = control.descriptors_from(giver)?;
+    join(&network)
+}
+
+/// Moves the calling thread into this network.
+pub(super) fn join(network: &OwnedFd) -> Result<(), Fault> {
     let path = format!("/proc/self/fd/{}", network.as_raw_fd());
     join_network(Path::new(&path)).doing("move into a network")
 }

@@ -9,6 +9,7 @@ mod batch;
 mod bytes;
 pub(crate) mod cable;
 mod dial;
+mod inline;
 mod iucv;
 pub(crate) mod lan;
 mod line;
@@ -58,6 +59,8 @@ pub struct Transport {
     needs_host: bool,
     /// OSA adapters between the two parties, or threads in their place. They are one party, with a thread for each.
     adapters: usize,
+    /// Whether one of the two parties serves an adapter of its own.
+    has_own_adapter: bool,
     /// Serves them until the others are done.
     serve: fn(&Order, &mut Control) -> Result<Report, Fault>,
     /// The factors of [`OPTIONAL_FACTORS`] that apply.
@@ -114,6 +117,10 @@ pub const TRANSPORTS: &[Transport] = &[
     osa::TCP_XDP_IN,
     osa::TCP_MACVTAP_OUT,
     osa::TCP_MACVTAP_IN,
+    inline::TCP_XDP_INLINE_OUT,
+    inline::TCP_XDP_INLINE_IN,
+    inline::TCP_MACVTAP_INLINE_OUT,
+    inline::TCP_MACVTAP_INLINE_IN,
     osa::TCP_MACVTAP_KERNEL_OUT,
     osa::TCP_MACVTAP_KERNEL_IN,
     ring::COPY_LIMIT,
@@ -140,6 +147,7 @@ const KERNEL: Transport = Transport {
     is_reference: false,
     needs_host: false,
     adapters: 0,
+    has_own_adapter: false,
     serve: |order, _| unreachable!("{} at no adapter", order.role),
     factors: &[],
     waits: &["block", "spin"],
@@ -228,7 +236,9 @@ pub(crate) fn fit(factors: &mut Factors) {
 /// # Errors
 /// The most bytes that a message can have, or which MTU there can be.
 pub(crate) fn check(factors: &Factors) -> Result<(), String> {
-    let mtu = number(factors, "mtu").filter(|_| adapters(factors) > 0);
+    let is_at_adapter =
+        of(factors).is_some_and(|transport| transport.adapters > 0 || transport.has_own_adapter);
+    let mtu = number(factors, "mtu").filter(|_| is_at_adapter);
     if let Some(mtu) = mtu {
         return adapters::check_mtu(mtu);
     }

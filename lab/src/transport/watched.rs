@@ -69,7 +69,7 @@ pub(crate) struct AtAdapter {
 }
 
 impl AtAdapter {
-    /// The target's device is as the factors `inbperf` and `workloadq` say. That of the source gets its packets at once: it is in the place of many other machines,
+    /// The target's device is as the factor `inbperf` says. That of the source gets its packets at once: it is in the place of many other machines,
     /// whose adapters have nothing to gather.
     pub(crate) fn open(order: &Order, control: &mut Control) -> Result<AtAdapter, Fault> {
         let peer = order.peer.as_ref().expect("source and target are peers");
@@ -82,10 +82,13 @@ impl AtAdapter {
         if order.is_source() {
             options.inbperf = Inbperf::Minlatency;
         } else {
+            options.workload_queues = adapters::has_workload_queues(order);
             let wanted = word(&order.factors, "inbperf");
             let found = Inbperf::ALL.into_iter().find(|inbperf| inbperf.name() == wanted);
-            options.inbperf = found.unwrap_or_default();
-            options.workload_queues = adapters::has_workload_queues(order);
+            options.inbperf = match options.workload_queues {
+                true => Inbperf::Dynamic,
+                false => found.unwrap_or_default(),
+            };
         }
         let adapter = usize::from(!order.is_source());
         let device = adapters::device_with(adapter, &options, order)?;

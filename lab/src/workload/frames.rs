@@ -5,17 +5,17 @@
 //! source -- veth -- AF_XDP ------------- target     bare
 //! ```
 //!
-//! Frames are datagrams of IP, so that the adapter finds the guest that has the address. Each is numbered. One that finds no room is
-//! lost, as over any Ethernet, and counted.
+//! Frames are datagrams of IP, so that the adapter finds the guest that has the address; or segments of as many connections as the guest has registered, one after the
+//! other, which the adapter looks up. Each is numbered. One that finds no room is lost, as over any Ethernet, and counted.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use net::lan::frame::ETHERNET_BYTES;
 use os::poller::Poller;
 use os::processor::thread_ns;
 use os::xdp::{XdpOptions, XdpSocket};
 use port::wires::WireKind;
-use siga::osa::Osa;
+use siga::osa::{BulkState, Connection, Inbperf, Osa, OsaOptions, Request, Workload as Sorted};
 
 use super::pace::{Pace, RATE};
 use super::prelude::*;
@@ -23,7 +23,7 @@ use super::stream::{ADAPTER_WAIT, GAP_US, HOLD_OFF_US};
 use super::{LATENCIES, RATES, check_work};
 use crate::factor::is_absent;
 use crate::role::{ADAPTER, Address, TARGET};
-use crate::transport::adapters::{ADDRESSES, MACS, device, wait_by};
+use crate::transport::adapters::{ADDRESSES, MACS, UP_MAX, device_with, wait_by};
 use crate::transport::cable::{Cable, HERE, THERE, THERE_ADDRESS, THERE_MAC, enter, unable};
 use crate::transport::osa::serve_one;
 
@@ -46,6 +46,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor { meaning: "how an adapter waits; left out: as its guest", ..ADAPTER_WAIT },
         HOLD_OFF_US,
         GAP_US,
+        REGISTERED,
     ],
     roles: &[
         role::host(adapters),
@@ -65,6 +66,19 @@ pub(super) const WORKLOAD: Workload = Workload {
     ..PLAIN
 };
 
+/// Connections that a guest registers.
+const REGISTERED: Factor = Factor {
+    name: "registered",
+    meaning: "connections of TCP that the guest has registered as bulk data, of which the frames are segments; left out: frames are datagrams",
+    domain: Domain::Number { least: 1, most: 16_384 },
+    usual: &[],
+};
+
+/// The ports of these connections: the guest's, and the first of the others.
+const LOCAL_PORT: u16 = 9;
+const PEER_PORT: u16 = 1024;
+const PORT_AT: usize = ETHERNET_BYTES + IP_BYTES;
+
 /// Bytes of a frame, without its check sequence, and its parts: the headers of Ethernet, IP and UDP, its number, and when it was sent.
 const FRAME_BYTES: usize = 64;
 const IP_BYTES: usize = 20;
@@ -72,6 +86,10 @@ const NUMBER_AT: usize = ETHERNET_BYTES + IP_BYTES + 8;
 const TIME_AT: usize = NUMBER_AT + 8;
 const END: usize = TIME_AT + 8;
 const _: () = assert!(END <= FRAME_BYTES);
+
+/// Protocols of IP.
+const TCP: u8 = 6;
+const UDP: u8 = 17;
 
 /// The MTU of the veth.
 const MTU: u64 = 1500;
@@ -105,7 +123,7 @@ fn fit(factors: &mut Factors) {
     if !is_bare(factors) {
         return;
     }
-    for factor in [ADAPTER_WAIT, HOLD_OFF_US, GAP_US] {
+    for factor in [ADAPTER_WAIT, HOLD_OFF_US, GAP_US, REGISTERED] {
         factors.remove(factor.name);
     }
     if word(factors, "wait") == "adaptive" {
@@ -122,8 +140,8 @@ fn adapter(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     serve_one(WireKind::Xdp, SOURCE, &order, control)
 }
 
-/// A frame without number and time.
-fn empty_frame() -> [u8; FRAME_BYTES] {
+/// A frame of this protocol without number and time.
+fn empty_frame(protocol: u8) -> [u8; FRAME_BYTES] {
     let [from, to] = [THERE_ADDRESS, ADDRESSES[0]].map(|address| match address {
         IpAddr::V4(address) => address,
         IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
@@ -136,15 +154,16 @@ fn empty_frame() -> [u8; FRAME_BYTES] {
     let bytes = (FRAME_BYTES - ETHERNET_BYTES) as u16;
     ip[0] = 0x45;
     ip[2..4].copy_from_slice(&bytes.to_be_bytes());
-    // It lives for 64 hops, and is a datagram of UDP.
-    ip[8..10].copy_from_slice(&[64, 17]);
+    // It lives for 64 hops.
+    ip[8..10].copy_from_slice(&[64, protocol]);
     ip[12..16].copy_from_slice(&from.octets());
     ip[16..20].copy_from_slice(&to.octets());
     let sum: u32 = ip.chunks(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     ip[10..12].copy_from_slice(&(!folded as u16).to_be_bytes());
     // The port that discards what comes (RFC 863). A checksum of 0 is none.
-    udp[..4].copy_from_slice(&[0, 9, 0, 9]);
+    udp[..2].copy_from_slice(&LOCAL_PORT.to_be_bytes());
+    udp[2..4].copy_from_slice(&LOCAL_PORT.to_be_bytes());
     udp[4..6].copy_from_slice(&(bytes - IP_BYTES as u16).to_be_bytes());
     frame
 }
@@ -155,7 +174,8 @@ fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     enter(&Address::of(giver, 0), control)?;
     let mut socket = XdpSocket::open(THERE, &XdpOptions::default())
         .map_err(|error| unable("AF_XDP socket", error))?;
-    let mut frame = empty_frame();
+    let registered = order.number_if_any(REGISTERED.name);
+    let mut frame = empty_frame(if registered.is_some() { TCP } else { UDP });
     let window = control.ready()?;
     let mut meter = Meter::new(window, order, &units(FRAME_BYTES));
     let mut pace = Pace::of(order, now_ns());
@@ -176,6 +196,10 @@ fn source(order: &Order, control: &mut Control) -> Result<Report, Fault> {
             }
             frame[NUMBER_AT..TIME_AT].copy_from_slice(&number.to_le_bytes());
             frame[TIME_AT..END].copy_from_slice(&due_ns.to_le_bytes());
+            if let Some(registered) = registered {
+                let port = PEER_PORT + (number % registered) as u16;
+                frame[PORT_AT..PORT_AT + 2].copy_from_slice(&port.to_be_bytes());
+            }
             // What is full has room again after a flush.
             if socket.send(&[&frame], None).is_err() {
                 break;
@@ -410,8 +434,42 @@ impl Receiver for AtDevice {
 
 /// Receives at a device.
 fn guest(order: &Order, control: &mut Control) -> Result<Report, Fault> {
-    let osa = device(0, true, wait_by("wait", order), order)?;
+    let mut options = OsaOptions::default();
+    options.wait = wait_by("wait", order);
+    let osa = match order.number_if_any(REGISTERED.name) {
+        None => device_with(0, &options, order)?,
+        Some(registered) => {
+            options.inputs = 2;
+            let mut osa = device_with(0, &options, order)?;
+            register(&mut osa, registered as u16)?;
+            osa
+        }
+    };
     receive_all(AtDevice { osa }, order, control)
+}
+
+/// Has the segments of so many connections come by a queue of their own, and waits until the adapter has taken all.
+fn register(osa: &mut Osa, registered: u16) -> Result<(), Fault> {
+    osa.register(Request::Sort(Sorted::Bulk, 1));
+    let local = SocketAddr::new(ADDRESSES[0], LOCAL_PORT);
+    for number in 0..registered {
+        let peer = SocketAddr::new(THERE_ADDRESS, PEER_PORT + number);
+        while !osa.set_bulk(Connection { local, peer }, BulkState::Bulk) {
+            // Answers make room for more.
+            osa.wait_until(u64::MAX).doing("wait for an adapter")?;
+            osa.poll(now_ns()).doing("serve a device")?;
+            while osa.next_frame().is_some() {}
+        }
+    }
+    // Requests are answered in order: this is the last.
+    osa.register(Request::Tune(Inbperf::Balanced));
+    osa.wait_until_up(UP_MAX).doing("wait for a device")?;
+    match osa.take_refused_bulk() {
+        None => Ok(()),
+        Some(Connection { peer, .. }) => {
+            Err(Fault::Unable(format!("the adapter takes no connection with {peer}")))
+        }
+    }
 }
 
 /// Copies the frame that was found, and returns how long it is; none if it is longer than a frame of this workload.
@@ -431,7 +489,7 @@ mod tests {
 
     #[test]
     fn frame_is_a_datagram_whose_header_sums_up() {
-        let frame = empty_frame();
+        let frame = empty_frame(UDP);
         assert_eq!(frame[..14], [2, 0, 0, 0, 10, 1, 2, 0, 0, 0, 11, 2, 8, 0]);
         let ip = &frame[14..34];
         assert_eq!(ip[..10], [0x45, 0, 0, 50, 0, 0, 0, 0, 64, 17]);
@@ -461,7 +519,7 @@ mod tests {
         let window = Window { start_ns: 0, end_ns: 1 };
         let mut meter = Meter::new(window, &Order::default(), &units(FRAME_BYTES));
         let mut received = Received::default();
-        let mut frame = empty_frame();
+        let mut frame = empty_frame(UDP);
         for number in [0_u64, 1, 5] {
             frame[NUMBER_AT..TIME_AT].copy_from_slice(&number.to_le_bytes());
             received.take(&frame, &mut meter).unwrap();

@@ -1,6 +1,6 @@
-//! An adapter whose one guest hands over what a script says, and whose wire brings what it says; two other guests are honest.
+//! An adapter whose one guest hands over what a script says, and whose wire brings what it says; two other guests are honest, and one of these has its packets sorted.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use fabric::name::Name;
 use fabric::path::{Halves, Shape, Side, Terms};
@@ -14,7 +14,9 @@ use net::osa::device::Device;
 use net::osa::interface::{Interface, News};
 use net::osa::memory::MemoryWire;
 use net::osa::packet::{Header, Layer};
+use net::osa::tuning::Inbperf;
 use net::osa::wire::Wire;
+use net::osa::workload::{Connection, Workload};
 use net::wire::Conditions;
 use os::doorbell::Doorbell;
 
@@ -31,6 +33,17 @@ const ROGUE: Mac = Mac([2, 0, 0, 0, 0xd, 1]);
 const FIRST: usize = 0;
 const OTHER: usize = 1;
 const ROGUES: usize = 2;
+
+/// Input queues of the honest guest of layer 3: each workload has its own.
+const SORTED: usize = Workload::ALL.len();
+
+/// The port of both ends of what is sent, unless it is to be another.
+const USUAL_PORT: u16 = 12_345;
+
+/// Protocols of IP.
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ESP: u8 = 50;
 
 /// Polls in which an adapter comes to rest.
 const POLLS_MAX: usize = 10_000;
@@ -72,8 +85,8 @@ fn address(last: u8) -> IpAddr {
     [10, 1, 0, last].into()
 }
 
-fn path(outputs: usize) -> [Halves; 2] {
-    let shape = Shape { outputs, inputs: 1 };
+fn path(outputs: usize, inputs: usize) -> [Halves; 2] {
+    let shape = Shape { outputs, inputs };
     let (guest, guest_shown) = Side::create(shape).unwrap();
     let (adapter, adapter_shown) = Side::create(shape.mirrored()).unwrap();
     let (ours, theirs) = (0..2).map(|_| Doorbell::ends().unwrap()).unzip();
@@ -88,22 +101,40 @@ fn name(number: usize) -> Name {
     format!("GUEST{number}").parse().unwrap()
 }
 
-/// A packet of UDP with so many bytes of data, that begins with a number.
+/// A packet of UDP with so many bytes of data, of which each is this number.
 fn packet(from: IpAddr, to: IpAddr, bytes: usize, number: u8) -> Vec<u8> {
-    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
+    packet_of(UDP, USUAL_PORT, [from, to], bytes, number)
+}
+
+/// A packet with what looks like the head of UDP, of this protocol, from this port to the usual one.
+fn packet_of(
+    protocol: u8,
+    port: u16,
+    [from, to]: [IpAddr; 2],
+    bytes: usize,
+    number: u8,
+) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0];
     for one in [from, to] {
         match one {
             IpAddr::V4(one) => packet.extend(one.octets()),
             IpAddr::V6(one) => packet.extend(&one.octets()[..4]),
         }
     }
-    packet.extend([0x30, 0x39, 0x30, 0x39]);
+    packet.extend(port.to_be_bytes());
+    packet.extend(USUAL_PORT.to_be_bytes());
     packet.extend(((8 + bytes) as u16).to_be_bytes());
     packet.extend([0, 0]);
     packet.resize(28 + bytes, number);
     let all = packet.len() as u16;
     packet[2..4].copy_from_slice(&all.to_be_bytes());
     packet
+}
+
+/// A connection of these two addresses.
+fn connection(local: u8, peer: u8) -> Connection {
+    let [local, peer] = [local, peer].map(|last| SocketAddr::new(address(last), USUAL_PORT));
+    Connection { local, peer }
 }
 
 fn frame(to: Mac, from: Mac, packet: &[u8]) -> Vec<u8> {
@@ -117,8 +148,8 @@ impl World {
         let moderation = script.pick(&[Moderation::NONE, Moderation::default()]);
         let adapter = Adapter::new(Box::new(wire), moderation, [7; 16]);
         let (mut devices, mut honest) = (Vec::new(), Vec::new());
-        for (number, layer) in [(FIRST, Layer::Three), (OTHER, Layer::Two)] {
-            let [guest, device] = path(1);
+        for (number, layer, inputs) in [(FIRST, Layer::Three, SORTED), (OTHER, Layer::Two, 1)] {
+            let [guest, device] = path(1, inputs);
             devices.push(Some(Device::new(name(number), device, 64)));
             honest.push(Interface::new(guest, layer, 64));
         }
@@ -128,6 +159,12 @@ impl World {
         let mut world = World { now: 1, adapter, devices, honest, rogue: None, serial: 0, station };
         world.ask(FIRST, Request::Activate(Layer::Three, None));
         world.ask(FIRST, Request::AddAddress(address(1)));
+        for workload in Workload::ALL {
+            world.ask(FIRST, Request::Sort(workload, workload.usual_queue() as u8));
+        }
+        world.ask(FIRST, Request::AddConnection(connection(1, 7)));
+        let inbperf = [Inbperf::Balanced, Inbperf::Mincpu, Inbperf::Minlatency, Inbperf::Dynamic];
+        world.ask(FIRST, Request::Tune(script.pick(&inbperf)));
         world.ask(OTHER, Request::Activate(Layer::Two, Some(SECOND)));
         world.ask(OTHER, Request::AddAddress(address(2)));
         world
@@ -190,6 +227,12 @@ impl World {
         frames
     }
 
+    /// Packets that the honest guest of layer 3 has received by each queue.
+    fn packets_by_queue(&self) -> Vec<u64> {
+        let (inputs, _) = self.honest[FIRST].queues();
+        inputs.iter().map(|input| input.counters().packets).collect()
+    }
+
     fn at_station(&mut self) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         let taken = &mut |_: Offload, frame: &[u8]| frames.push(frame.to_vec());
@@ -231,7 +274,7 @@ impl World {
     }
 
     fn open(&mut self, script: &mut Script<'_>) {
-        let [guest, device] = path(script.pick(&[1, 4]));
+        let [guest, device] = path(script.pick(&[1, 4]), script.pick(&[1, 2, 8]));
         self.devices[ROGUES] = Some(Device::new(name(ROGUES), device, 8));
         self.rogue = Some(guest);
         if script.below(2) == 0 {
@@ -258,7 +301,11 @@ impl World {
         let addresses =
             [address(1), address(2), address(3), "fd00::3".parse().unwrap(), [224, 0, 0, 9].into()];
         let macs = [PORT, SECOND, ROGUE, STATION, Mac([1, 0, 0x5e, 0, 0, 9]), Mac::BROADCAST];
-        let request = match script.below(11) {
+        let connection = connection(script.pick(&[1, 2, 3]), script.pick(&[1, 7, 224]));
+        let queue = script.pick(&[0, 1, 7, 8, 255]);
+        let workload = script.pick(&Workload::ALL);
+        let inbperf = [Inbperf::Balanced, Inbperf::Mincpu, Inbperf::Minlatency, Inbperf::Dynamic];
+        let request = match script.below(19) {
             0 => Request::Activate(
                 script.pick(&[Layer::Two, Layer::Three]),
                 Some(script.pick(&macs)),
@@ -272,6 +319,13 @@ impl World {
             7 => Request::RemoveGroup(script.pick(&macs)),
             8 => Request::AddVlan(script.pick(&[0, 7, 4095])),
             9 => Request::RemoveVlan(7),
+            10 => Request::Sort(workload, queue),
+            11 | 12 => Request::AddConnection(connection),
+            13 => Request::RemoveConnection(connection),
+            14 => Request::ForgetConnection(connection),
+            15 => Request::Distribute(script.pick(&addresses)),
+            16 => Request::Gather(script.pick(&addresses)),
+            17 => Request::Tune(script.pick(&inbperf)),
             _ => Request::Route(script.pick(&[Router::None, Router::Primary, Router::Secondary])),
         };
         if script.below(TAME) == 0 {
@@ -324,8 +378,9 @@ impl World {
             }
             return;
         }
+        let queue = script.below(rogue.receivers.len());
         for _ in 0..script.below(20) {
-            let Ok(Some(message)) = rogue.receivers[0].receive() else { return };
+            let Ok(Some(message)) = rogue.receivers[queue].receive() else { return };
             let part = |at: usize, bytes: usize| message.body.get(8 + 32 + at..8 + 32 + at + bytes);
             let is_packet = message.body.first() == Some(&1) && part(12, 2) == Some(&[8, 0]);
             // Another of layer 3 may take this guest for a router.
@@ -348,13 +403,23 @@ impl World {
         self.run();
         let to_first = frame(PORT, STATION, &packet(address(7), address(1), 300, 0x5a));
         let to_other = frame(SECOND, STATION, &packet(address(7), address(2), 300, 0xa5));
-        for sent in [&to_first, &to_other] {
+        let ends = [address(7), address(1)];
+        let bulk = frame(PORT, STATION, &packet_of(TCP, USUAL_PORT, ends, 300, 0x77));
+        let extender = frame(PORT, STATION, &packet_of(UDP, 12_000, ends, 300, 0x66));
+        let before = self.packets_by_queue();
+        for sent in [&to_first, &to_other, &bulk, &extender] {
             self.send_from_station(Offload::NONE, sent);
         }
         self.run();
         self.now += 1_000_000;
         self.run();
-        assert!(self.received(FIRST).contains(&to_first), "the guest of layer 3");
+        let received = self.received(FIRST);
+        for sent in [to_first, bulk, extender] {
+            assert!(received.contains(&sent), "the guest of layer 3");
+        }
+        let after = self.packets_by_queue();
+        let more: Vec<_> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+        assert_eq!(more, [1, 1, 0, 1, 0], "each by the queue of its workload");
         assert!(self.received(OTHER).contains(&to_other), "the guest of layer 2");
         let sent = frame(STATION, SECOND, &packet(address(2), address(7), 300, 0x33));
         let write = |target: &mut [u8]| target.copy_from_slice(&sent);
@@ -382,7 +447,10 @@ fn any_frame(script: &mut Script<'_>) -> (Offload, Vec<u8>) {
         0 => announcement(script.pick(&ips[..4]), from),
         _ => {
             let bytes = script.pick(&[0, 10, 100, 1472, 1473, 9000, 40_000]);
-            let packet = packet(script.pick(&ips), script.pick(&ips), bytes, 1);
+            let protocol = script.pick(&[UDP, TCP, ESP]);
+            let port = script.pick(&[USUAL_PORT, 12_000, 4500]);
+            let ends = [script.pick(&ips), script.pick(&ips)];
+            let packet = packet_of(protocol, port, ends, bytes, 1);
             frame(to, from, &packet)
         }
     };

@@ -166,6 +166,9 @@ pub(super) struct Receiving<S> {
     bytes: u64,
     /// The number of the file's first piece.
     first_piece: u64,
+    /// When the first bytes of the file came, and how long the last whole one took.
+    began_ns: Option<u64>,
+    took_ns: Option<u64>,
     room: Vec<u8>,
     /// What is to be said to the sender, and how much of it has gone.
     said: Vec<u8>,
@@ -193,6 +196,8 @@ impl<S: Receive> Receiving<S> {
             files: 0,
             bytes: 0,
             first_piece: 0,
+            began_ns: None,
+            took_ns: None,
             room: vec![0; PIECE_BYTES],
             said: Vec::new(),
             said_at: 0,
@@ -203,6 +208,11 @@ impl<S: Receive> Receiving<S> {
     /// Bytes of all files that have come, and were right.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// How long a file took that has become whole, from its first bytes to its last; none if no other has since the last call.
+    pub(super) fn take_time(&mut self) -> Option<u64> {
+        self.took_ns.take()
     }
 
     /// Reads once, verifies that, and says what there is to say.
@@ -234,9 +244,14 @@ impl<S: Receive> Receiving<S> {
             Some(more) => {
                 self.at += more as u64;
                 self.bytes += more as u64;
+                // Once for each file: a clock for each read would be paid for by files alone.
+                if self.began_ns.is_none() {
+                    self.began_ns = Some(now_ns());
+                }
             }
         }
         if self.at == self.file_bytes {
+            self.took_ns = self.began_ns.take().map(|began_ns| now_ns() - began_ns);
             self.first_piece += self.file_bytes.div_ceil(PIECE_BYTES as u64);
             (self.at, self.files) = (0, self.files + 1);
             self.say(vec![self.files as u8]);

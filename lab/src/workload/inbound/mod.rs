@@ -12,6 +12,7 @@
 //! senders of files and all terminals. One thread of each side serves all connections, without waiting at any.
 
 mod bulk;
+mod burner;
 mod receiver;
 mod sender;
 
@@ -20,8 +21,10 @@ use super::pace::{self, ARRIVALS, RATE};
 use super::prelude::*;
 use super::stream::{A_PEER_ADAPTER, ADAPTER_WAIT, AN_ADAPTER, GAP_US, HOLD_OFF_US, MTU};
 use crate::pattern::STAMPED_BYTES_MIN;
-use crate::role::{ADAPTER, TARGET};
+use crate::placement::Placement;
+use crate::role::{ADAPTER, NEIGHBOUR, TARGET};
 use crate::transport;
+use crate::transport::adapters::DYNAMIC_IWQ;
 use crate::transport::osa::serve_two;
 use crate::transport::watched::{AtAdapter, OverVeth, Watched};
 
@@ -37,15 +40,9 @@ pub(super) const WORKLOAD: Workload = Workload {
         },
         Factor {
             name: "inbperf",
-            meaning: "how packets come to the receiving stack (INBPERF)",
-            domain: Domain::Words(&["balanced", "mincpu", "minlatency", "dynamic"]),
+            meaning: "how packets come to the receiving stack (INBPERF); dynamic-iwq: as dynamic, and each workload has an input queue of its own",
+            domain: Domain::Words(&["balanced", "mincpu", "minlatency", "dynamic", DYNAMIC_IWQ]),
             usual: &["balanced"],
-        },
-        Factor {
-            name: "workloadq",
-            meaning: "whether bulk data has an input queue of its own at the receiving stack",
-            domain: Domain::Words(&["off", "on"]),
-            usual: &["off"],
         },
         Factor {
             name: "bulk",
@@ -100,12 +97,26 @@ pub(super) const WORKLOAD: Workload = Workload {
         ADAPTER_WAIT,
         HOLD_OFF_US,
         GAP_US,
+        Factor {
+            name: BURN,
+            meaning: "percent of the receiving stack's processor that a neighbour takes; 0 or left out: there is none",
+            domain: Domain::Number { least: 0, most: 100 },
+            usual: &[],
+        },
     ],
-    roles: &[role::host(transport::hosts), AN_ADAPTER, A_SOURCE, A_TARGET, A_PEER_ADAPTER],
+    roles: &[
+        role::host(transport::hosts),
+        AN_ADAPTER,
+        A_SOURCE,
+        A_TARGET,
+        A_PEER_ADAPTER,
+        RoleSpec { peer: Some(TARGET), place: Placement::Any, ..role::neighbour(neighbours) },
+    ],
     measures: &[&["rate_bytes_per_s"], LATENCIES, &["cpu_s_per_mib"]],
     fit,
     work: |order, control| match &*order.role {
         ADAPTER => serve_two(order, control),
+        NEIGHBOUR => burner::run(order, control),
         _ if transport::adapters(&order.factors) > 0 => {
             run(AtAdapter::open(order, control)?, order, control)
         }
@@ -116,8 +127,15 @@ pub(super) const WORKLOAD: Workload = Workload {
     ..PLAIN
 };
 
+/// The factor that says whether a neighbour takes the processor, and how much of it.
+const BURN: &str = "burn_percent";
+
+fn neighbours(factors: &Factors) -> usize {
+    usize::from(factors.contains_key(BURN))
+}
+
 /// The factors of stacks at adapters.
-const OF_ADAPTERS: [&str; 3] = ["inbperf", "workloadq", "mbit"];
+const OF_ADAPTERS: [&str; 2] = ["inbperf", "mbit"];
 
 /// The factors of a stream of files.
 const OF_BULK: [&str; 2] = ["bytes", "bulk_mbit"];

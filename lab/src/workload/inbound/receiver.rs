@@ -32,6 +32,9 @@ pub(super) fn run<W: Watched>(
     let mut changed = Vec::new();
     let window = sockets.ready(control, &mut changed)?;
     let mut meter = Meter::new(window, order, &[("bytes", 1.0)]);
+    if bulk.is_some() {
+        meter = meter.timing("transfer", 1);
+    }
     meter.add_settings([(STREAMS.to_owned(), u64::from(bulk.is_some()))].into());
     let (mut open, mut bytes, mut has_more) = (count, 0, bulk.is_some());
     while open > 0 || bulk.is_some() {
@@ -45,6 +48,9 @@ pub(super) fn run<W: Watched>(
         if has_more && let Some(receiving) = &mut bulk {
             let goes = receiving.advance()?;
             (bytes, has_more) = (receiving.bytes(), goes == Goes::On);
+            if let Some(took_ns) = receiving.take_time() {
+                meter.time(took_ns);
+            }
             if goes == Goes::Over {
                 bulk = None;
             }

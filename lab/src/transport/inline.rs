@@ -1,0 +1,123 @@
+//! TCP between a stack that serves its own adapter and the kernel over a veth: no thread and no wake-up lies between stack and wire.
+//!
+//! ```text
+//! tcp-xdp-inline       stack and adapter -- AF_XDP ---- veth ----- kernel
+//! tcp-macvtap-inline   stack and adapter -- macvtap --- veth ----- kernel
+//! ```
+//!
+//! The stack's party makes the cable and gives the kernel's side the network at its other end. There are two parties, so that each has a processor.
+
+use std::net::{SocketAddr, TcpStream as KernelStream};
+
+use port::wires::{WireKind, WireOptions, open};
+use siga::Guest;
+use siga::osa::{Moderation, Osa, OsaOptions, Server, ServerOptions};
+use siga::tcpip::{Drive, Links, Routing, Stack, StackOptions, TcpListener, TcpStream};
+
+use super::adapters::{self, ADDRESSES, MACS};
+use super::bytes::ByteEnd;
+use super::cable::{self, Cable, HERE, THERE, THERE_ADDRESS};
+use super::network::{connect_over, sent_by};
+use super::path::{OVER_PATHS, wait};
+use super::tcpip::{BUFFER_BYTES, SocketEnd, over_memory};
+use super::{Can, Opening, Transport};
+use crate::control::Order;
+use crate::fault::{Doing, Fault};
+
+pub(super) const TCP_XDP_INLINE_OUT: Transport = Transport {
+    name: "tcp-xdp-inline-out",
+    meaning: "TCP from a stack that serves its own OSA adapter with AF_XDP to the kernel's, over veth without offloads; needs root",
+    can: &[Can::Stream, Can::Exchange],
+    carry: |opening| match opening.order.is_source() {
+        true => opening.over(|opening| stack(WireKind::Xdp, opening)),
+        false => opening.over(kernel),
+    },
+    has_own_adapter: true,
+    factors: &["mtu"],
+    ..OVER_PATHS
+};
+
+pub(super) const TCP_XDP_INLINE_IN: Transport = Transport {
+    name: "tcp-xdp-inline-in",
+    meaning: "the same, from the kernel's to the stack",
+    carry: |opening| match opening.order.is_source() {
+        true => opening.over(kernel),
+        false => opening.over(|opening| stack(WireKind::Xdp, opening)),
+    },
+    ..TCP_XDP_INLINE_OUT
+};
+
+pub(super) const TCP_MACVTAP_INLINE_OUT: Transport = Transport {
+    name: "tcp-macvtap-inline-out",
+    meaning: "TCP from a stack that serves its own OSA adapter with macvtap to the kernel's, over veth with offloads; needs root",
+    carry: |opening| match opening.order.is_source() {
+        true => opening.over(|opening| stack(WireKind::Macvtap, opening)),
+        false => opening.over(kernel),
+    },
+    ..TCP_XDP_INLINE_OUT
+};
+
+pub(super) const TCP_MACVTAP_INLINE_IN: Transport = Transport {
+    name: "tcp-macvtap-inline-in",
+    meaning: "the same, from the kernel's to the stack",
+    carry: |opening| match opening.order.is_source() {
+        true => opening.over(kernel),
+        false => opening.over(|opening| stack(WireKind::Macvtap, opening)),
+    },
+    ..TCP_XDP_INLINE_OUT
+};
+
+/// The guests of adapter and device.
+const ADAPTER: &str = "OSA1";
+const DEVICE: &str = "TCPIP-Q";
+
+/// A connection of a stack at an adapter of its own, in front of a wire of this kind.
+fn stack(kind: WireKind, opening: &mut Opening<'_>) -> Result<SocketEnd<false>, Fault> {
+    let Opening { order, control, bytes, .. } = opening;
+    // AF_XDP gives frames as they are at the cable.
+    let cable = Cable::make(adapters::mtu(order) as u32, kind != WireKind::Xdp)?;
+    control.pass("network", &[cable.there()])?;
+    let device = device(kind, order)?;
+    let congestion = StackOptions::default().congestion;
+    let options = StackOptions { congestion, ..over_memory(BUFFER_BYTES, Drive::Inline) };
+    let links = Links { devices: vec![device], ..Links::default() };
+    let stack =
+        Stack::at(links, &Routing::default(), &options).doing("put a stack at an adapter")?;
+    let stream = if order.is_source() {
+        let target: SocketAddr = control.note()?.parse().doing("read an address")?;
+        TcpStream::connect(&stack, target).doing("connect")?
+    } else {
+        let listener = TcpListener::bind(&stack, (ADDRESSES[0], 0)).doing("listen")?;
+        control.tell(&listener.local_addr().doing("listen")?.to_string())?;
+        listener.accept().doing("accept")?.0
+    };
+    SocketEnd::of(stream, stack, *bytes)
+}
+
+/// A device that serves its adapter. Nobody is woken up between the two, so nothing is held off.
+fn device(kind: WireKind, order: &Order) -> Result<Osa, Fault> {
+    let options = WireOptions { mac: Some(MACS[0]), ..WireOptions::default() };
+    let wire = open(kind, HERE, &options);
+    let wire = wire.map_err(|error| cable::unable(&format!("wire of kind {kind}"), error))?;
+    let socket = order.socket.as_ref().expect("trials with adapters have a host");
+    let attach = |name| Guest::attach(socket, name).doing("attach to the host");
+    let mut options = ServerOptions::default();
+    options.moderation = Moderation::NONE;
+    let server = Server::new(attach(ADAPTER)?, wire, &options).doing("serve an adapter")?;
+    let mut options = OsaOptions::default();
+    options.wait = wait(order);
+    let mut osa = Osa::open(attach(DEVICE)?, ADAPTER, &options).doing("ask for a device")?;
+    osa.serve_inline(server).doing("serve an adapter")?;
+    osa.add_address(ADDRESSES[0], adapters::PREFIX_BITS);
+    osa.wait_until_up(adapters::UP_MAX).doing("wait for a device")?;
+    Ok(osa)
+}
+
+/// A connection of the kernel in the network that the stack's party gives.
+fn kernel(opening: &mut Opening<'_>) -> Result<ByteEnd<KernelStream, KernelStream>, Fault> {
+    let [network] = opening.control.descriptors()?;
+    cable::join(&network)?;
+    let mut end = connect_over(THERE_ADDRESS, opening)?;
+    end.count = || sent_by(THERE);
+    Ok(end)
+}
