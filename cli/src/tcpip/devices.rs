@@ -4,9 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use host::system::interface::{InbperfRule, InterfaceRule, RouterRule};
+use host::system::interface::{InbperfRule, InterfaceRule, ProfileRule, RouterRule};
 use serde::Serialize;
-use siga::osa::{Inbperf, Osa, OsaChange, OsaOptions, OsaState, Request, Router};
+use siga::osa::{Inbperf, Osa, OsaChange, OsaOptions, OsaState, Profile, Request, Router};
 use siga::tcpip::{DeviceChange, Prefix, Route};
 use siga::{Guest, Wait};
 
@@ -21,8 +21,9 @@ pub fn open_device(socket: &Path, rule: &InterfaceRule, wait: Wait) -> Result<Os
     let mut options = OsaOptions::default();
     options.wait = wait;
     options.workload_queues = rule.workloadq;
+    options.profile = profile(rule.inbperf);
     options.inbperf = match rule.inbperf {
-        InbperfRule::Balanced => Inbperf::Balanced,
+        InbperfRule::Balanced | InbperfRule::Own(_) => Inbperf::Balanced,
         InbperfRule::Mincpu => Inbperf::Mincpu,
         InbperfRule::Minlatency => Inbperf::Minlatency,
         InbperfRule::Dynamic => Inbperf::Dynamic,
@@ -41,6 +42,22 @@ pub fn open_device(socket: &Path, rule: &InterfaceRule, wait: Wait) -> Result<Os
         }));
     }
     Ok(device)
+}
+
+/// The times of a machine's own, if it has any.
+fn profile(rule: InbperfRule) -> Option<Profile> {
+    let InbperfRule::Own(ProfileRule { hold_off_us, gap_us, packets, backlog }) = rule else {
+        return None;
+    };
+    // A system file has less than that of each.
+    let ns = |us: u64| u32::try_from(us.saturating_mul(1000)).unwrap_or(u32::MAX);
+    let count = |count: Option<u64>| count.and_then(|count| count.try_into().ok());
+    Some(Profile {
+        hold_off_ns: ns(hold_off_us),
+        gap_ns: ns(gap_us),
+        packets_max: count(packets).unwrap_or(u16::MAX),
+        backlog: count(backlog).unwrap_or(u16::MAX),
+    })
 }
 
 /// The route over a gateway to all networks of its family.

@@ -8,7 +8,8 @@
 //!     # gateway: over which all networks are reached that no route is for; left out: none
 //!     # router: "primary" or "secondary", gets packets to addresses that nobody at the adapter has; left out: neither
 //!     # vlan: 1 to 4094; left out: none
-//!     # inbperf: how packets are to come: "balanced", "mincpu", "minlatency" or "dynamic"; left out: "balanced"
+//!     # inbperf: how packets are to come: "balanced", "mincpu", "minlatency", "dynamic", or by times of one's own,
+//!     #     as { hold_off_us = 500, gap_us = 30, packets = 64, backlog = 8 }; left out: "balanced"
 //!     # workloadq: whether bulk data, Enterprise Extender and IPsec come by input queues of their own; left out: false
 //!     # cpu: the processor of the driver; left out: inline, on that of the machine
 //!     { adapter = "osa1", address = "192.168.1.5/24", gateway = "192.168.1.1", router = "primary", vlan = 7, cpu = 1 },
@@ -17,6 +18,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::Range;
 
 use fabric::name::{LanName, Name};
 use ipnet::IpNet;
@@ -25,7 +27,7 @@ use net::links::is_of_end;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::adapter::{self, AdapterRule};
+use super::adapter::{self, AdapterRule, GAP_US_MAX, HOLD_OFF_US_MAX};
 use super::lan::parsed;
 use super::machine::processor;
 use super::{Pattern, within};
@@ -77,7 +79,10 @@ impl fmt::Display for RouterRule {
 
 /// How packets are to come to a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(
+    rename_all = "lowercase",
+    expecting = "must be \"balanced\", \"mincpu\", \"minlatency\", \"dynamic\", or times like { hold_off_us = 500, gap_us = 30 }"
+)]
 pub enum InbperfRule {
     /// As the adapter has it by itself.
     #[default]
@@ -88,6 +93,35 @@ pub enum InbperfRule {
     Minlatency,
     /// As the traffic of each queue wants it.
     Dynamic,
+    /// By times of the machine's own.
+    #[serde(untagged)]
+    Own(ProfileRule),
+}
+
+/// When buffers are handed over to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProfileRule {
+    /// Microseconds from the first packet in a buffer until the machine has the buffer, at most: up to [`HOLD_OFF_US_MAX`].
+    pub hold_off_us: u64,
+    /// Microseconds without another packet after which a buffer is handed over: up to [`GAP_US_MAX`].
+    pub gap_us: u64,
+    /// Packets after which it is handed over in any case; none if as many as go in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u64>,
+    /// Buffers that the machine has not given back yet, from which on a gap hands over nothing; none if however many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backlog: Option<u64>,
+}
+
+impl fmt::Display for ProfileRule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "of {} us, gap {} us", self.hold_off_us, self.gap_us)?;
+        let more = [("packets", self.packets), ("backlog", self.backlog)];
+        more.into_iter()
+            .filter_map(|(name, count)| Some((name, count?)))
+            .try_for_each(|(name, count)| write!(formatter, ", {name} {count}"))
+    }
 }
 
 impl fmt::Display for InbperfRule {
@@ -97,7 +131,29 @@ impl fmt::Display for InbperfRule {
             InbperfRule::Mincpu => "mincpu",
             InbperfRule::Minlatency => "minlatency",
             InbperfRule::Dynamic => "dynamic",
+            InbperfRule::Own(profile) => return profile.fmt(formatter),
         })
+    }
+}
+
+/// Most packets and buffers that a [`ProfileRule`] may say.
+const PACKETS_MAX: u64 = u16::MAX as u64;
+const BACKLOG_MAX: u64 = 126;
+
+impl InbperfRule {
+    /// Checks the numbers of a profile.
+    fn check(self, source: &Source, span: Range<usize>) -> Result<InbperfRule, FileError> {
+        if let InbperfRule::Own(ProfileRule { hold_off_us, gap_us, packets, backlog }) = self {
+            for (name, number, least, most) in [
+                ("hold_off_us", hold_off_us, 0, HOLD_OFF_US_MAX),
+                ("gap_us", gap_us, 0, GAP_US_MAX),
+                ("packets", packets.unwrap_or(1), 1, PACKETS_MAX),
+                ("backlog", backlog.unwrap_or(1), 1, BACKLOG_MAX),
+            ] {
+                within(source, name, Spanned::new(span.clone(), number), least, most)?;
+            }
+        }
+        Ok(self)
     }
 }
 
@@ -110,8 +166,7 @@ pub(super) struct WrittenDevice {
     gateway: Option<Spanned<String>>,
     router: Option<Spanned<RouterRule>>,
     vlan: Option<Spanned<u64>>,
-    #[serde(default)]
-    inbperf: InbperfRule,
+    inbperf: Option<Spanned<InbperfRule>>,
     #[serde(default)]
     workloadq: bool,
     pub(super) cpu: Option<Spanned<u64>>,
@@ -187,6 +242,10 @@ impl WrittenDevice {
                 format!("{} is the {} router of {}", other.member, router.get_ref(), adapter.name);
             return Err(source.error(router.span(), what, "must be one device's alone"));
         }
+        let inbperf = self.inbperf.map_or(Ok(InbperfRule::Balanced), |inbperf| {
+            let span = inbperf.span();
+            inbperf.into_inner().check(source, span)
+        })?;
         let vlan = self.vlan.map(|vlan| within(source, "vlan", vlan, 1, VLAN_MAX.into()));
         let rule = InterfaceRule {
             member,
@@ -196,7 +255,7 @@ impl WrittenDevice {
             gateway,
             router,
             vlan: vlan.transpose()?.map(|vlan| vlan as u16),
-            inbperf: self.inbperf,
+            inbperf,
             workloadq: self.workloadq,
             processor: processor(source, self.cpu)?,
         };
@@ -322,6 +381,34 @@ mod tests {
         );
         // A machine at an adapter alone is somewhere.
         parse(&format!("{BASE}{}", self::machine("TCPIP", &[FIRST]))).unwrap();
+    }
+
+    #[test]
+    fn device_has_times_of_its_own() {
+        let of = |times: &str| {
+            let device = format!("{FIRST}, inbperf = {times}");
+            parse(&format!("{BASE}{}", machine("TCPIP", &[&device])))
+        };
+        let system = of("{ hold_off_us = 500, gap_us = 30, backlog = 8 }").unwrap();
+        let profile = ProfileRule { hold_off_us: 500, gap_us: 30, packets: None, backlog: Some(8) };
+        assert_eq!(system.machines[0].osa[0].inbperf, InbperfRule::Own(profile));
+        assert_eq!(profile.to_string(), "of 500 us, gap 30 us, backlog 8");
+        let outline = serde_json::to_value(system.outline()).unwrap();
+        assert_eq!(
+            outline["machines"][0]["osa"][0]["inbperf"],
+            serde_json::json!({ "hold_off_us": 500, "gap_us": 30, "backlog": 8 })
+        );
+        for (times, error) in [
+            ("{ hold_off_us = 5001, gap_us = 30 }", "must be 0 to 5000"),
+            ("{ hold_off_us = 500, gap_us = 101 }", "must be 0 to 100"),
+            ("{ hold_off_us = 500, gap_us = 30, packets = 0 }", "must be 1 to 65535"),
+            ("{ hold_off_us = 500, gap_us = 30, backlog = 127 }", "must be 1 to 126"),
+            ("{ hold_off_us = 500 }", "or times like { hold_off_us = 500, gap_us = 30 }"),
+            ("\"quick\"", "or times like { hold_off_us = 500, gap_us = 30 }"),
+        ] {
+            let told = of(times).unwrap_err().to_string();
+            assert!(told.contains(error), "{times}: {told}");
+        }
     }
 
     #[test]

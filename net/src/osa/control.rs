@@ -6,12 +6,12 @@
 //! ```text
 //!  offset  0  verb u8
 //!          1  status u8: 0 done, or why not; in a request 0
-//!          2  vlan u16
+//!          2  vlan u16; of a profile its packets
 //!          4  serial u32: of the request, repeated in the answer; 0 in what nobody asked for
-//!          8  value u64
+//!          8  value u64; of a profile its gap u32 and hold-off u32, in nanoseconds
 //!         16  address 16: an address of IPv4 as ::ffff:a.b.c.d; 0 none
 //!         32  mac 6
-//!         38  port u16: of a connection's end at the guest
+//!         38  port u16: of a connection's end at the guest; of a profile its backlog
 //!         40  peer 16: the address of the other end, as above
 //!         56  peer_port u16
 //!         58  0 u16, u32
@@ -22,7 +22,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::packet::Layer;
-use super::tuning::Inbperf;
+use super::tuning::{Inbperf, Profile};
 use super::workload::{Connection, Workload};
 use crate::lan::frame::Mac;
 
@@ -89,6 +89,8 @@ pub enum Request {
     Gather(IpAddr),
     /// How packets are to come to the guest from now on.
     Tune(Inbperf),
+    /// The same, by times of its own.
+    Profile(Profile),
 }
 
 /// A device's part in packets to addresses that nobody has registered.
@@ -187,6 +189,7 @@ mod verb {
     pub(super) const GATHER: u8 = 15;
     pub(super) const TUNE: u8 = 16;
     pub(super) const FORGET_CONNECTION: u8 = 17;
+    pub(super) const PROFILE: u8 = 18;
     pub(super) const ANSWER: u8 = 0x80;
     pub(super) const PORT: u8 = 0x81;
     pub(super) const STOPPED: u8 = 0x82;
@@ -314,6 +317,15 @@ impl Record {
             What::Request(Request::Tune(inbperf)) => {
                 Fields { value: inbperf as u64, ..of(verb::TUNE) }
             }
+            What::Request(Request::Profile(profile)) => {
+                let Profile { hold_off_ns, gap_ns, packets_max, backlog } = profile;
+                Fields {
+                    value: u64::from(hold_off_ns) << 32 | u64::from(gap_ns),
+                    vlan: packets_max,
+                    port: backlog,
+                    ..of(verb::PROFILE)
+                }
+            }
             What::Answer(Ok(())) => of(verb::ANSWER),
             What::Answer(Err(refused)) => {
                 Fields { status: 1 + number_of(&REFUSALS, &refused) as u8, ..of(verb::ANSWER) }
@@ -388,6 +400,12 @@ impl Record {
             verb::DISTRIBUTE => Some(Request::Distribute(address?)),
             verb::GATHER => Some(Request::Gather(address?)),
             verb::TUNE => Some(Request::Tune(*Inbperf::ALL.get(number)?)),
+            verb::PROFILE => Some(Request::Profile(Profile {
+                hold_off_ns: (value >> 32) as u32,
+                gap_ns: value as u32,
+                packets_max: vlan,
+                backlog: fields.port,
+            })),
             _ => None,
         };
         let listed = usize::from(status).checked_sub(1);
@@ -452,6 +470,12 @@ mod tests {
             Request::Distribute([10, 1, 0, 9].into()),
             Request::Gather("fd00::9".parse().unwrap()),
             Request::Tune(Inbperf::Dynamic),
+            Request::Profile(Profile {
+                hold_off_ns: u32::MAX,
+                gap_ns: 5_000,
+                packets_max: 64,
+                backlog: 8,
+            }),
         ];
         let told = [
             What::Answer(Ok(())),

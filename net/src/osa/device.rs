@@ -18,7 +18,7 @@ use super::control::{Record, Stopped, What};
 use super::gauge;
 use super::packet::Layer;
 use super::sorter::Sorter;
-use super::tuning::{Inbperf, Moderation, Walker};
+use super::tuning::{Inbperf, Moderation, Profile, Walker};
 use super::workload::Workload;
 use crate::lan::frame::Mac;
 
@@ -113,6 +113,8 @@ impl Drops {
 #[derive(Debug, Default)]
 pub struct Tuning {
     inbperf: Inbperf,
+    /// The guest's own profile, in place of that.
+    own: Option<Moderation>,
     walkers: [Walker; INPUTS_MAX],
 }
 
@@ -121,9 +123,18 @@ impl Tuning {
         Tuning { inbperf, ..Tuning::default() }
     }
 
-    /// What the guest has asked for.
-    pub fn inbperf(&self) -> Inbperf {
-        self.inbperf
+    pub(super) fn own(profile: Profile) -> Tuning {
+        Tuning { own: Some(profile.into()), ..Tuning::default() }
+    }
+
+    /// How long the adapter may rest for the sake of the guest; none if as long as it does by itself.
+    pub(super) fn rest_ns(&self) -> Option<u64> {
+        self.own.map_or(self.inbperf.rest_ns(), |own| Some(own.rest_ns()))
+    }
+
+    /// What the guest has asked for; none if it has a profile of its own.
+    pub fn inbperf(&self) -> Option<Inbperf> {
+        self.own.is_none().then_some(self.inbperf)
     }
 
     /// What walks the profiles for a queue.
@@ -134,6 +145,7 @@ impl Tuning {
     /// The profile of a queue; none if it is that of the adapter.
     pub(super) fn moderation(&self, queue: usize) -> Option<&Moderation> {
         match self.inbperf {
+            _ if self.own.is_some() => self.own.as_ref(),
             Inbperf::Balanced => None,
             Inbperf::Mincpu => Some(&Moderation::MINCPU),
             Inbperf::Minlatency => Some(&Moderation::NONE),

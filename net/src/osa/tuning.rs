@@ -60,6 +60,32 @@ impl Default for Moderation {
     }
 }
 
+/// A profile of a guest's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// As [`Moderation::hold_off_ns`]: some four seconds at most.
+    pub hold_off_ns: u32,
+    /// As [`Moderation::gap_ns`], whatever the packets of the port.
+    pub gap_ns: u32,
+    /// As [`Moderation::packets_max`].
+    pub packets_max: u16,
+    /// As [`Moderation::backlog`].
+    pub backlog: u16,
+}
+
+impl From<Profile> for Moderation {
+    fn from(Profile { hold_off_ns, gap_ns, packets_max, backlog }: Profile) -> Moderation {
+        let gap_ns = gap_ns.into();
+        Moderation {
+            hold_off_ns: hold_off_ns.into(),
+            gap_ns,
+            gap_jumbo_ns: gap_ns,
+            packets_max,
+            backlog,
+        }
+    }
+}
+
 listed! {
     /// How packets are to come to a guest.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -14,7 +14,7 @@ use net::osa::device::Device;
 use net::osa::interface::{Interface, News};
 use net::osa::memory::MemoryWire;
 use net::osa::packet::{Header, Layer};
-use net::osa::tuning::Inbperf;
+use net::osa::tuning::{Inbperf, Profile};
 use net::osa::wire::Wire;
 use net::osa::workload::{Connection, Workload};
 use net::wire::Conditions;
@@ -305,7 +305,7 @@ impl World {
         let queue = script.pick(&[0, 1, 7, 8, 255]);
         let workload = script.pick(&Workload::ALL);
         let inbperf = [Inbperf::Balanced, Inbperf::Mincpu, Inbperf::Minlatency, Inbperf::Dynamic];
-        let request = match script.below(19) {
+        let request = match script.below(20) {
             0 => Request::Activate(
                 script.pick(&[Layer::Two, Layer::Three]),
                 Some(script.pick(&macs)),
@@ -326,6 +326,12 @@ impl World {
             15 => Request::Distribute(script.pick(&addresses)),
             16 => Request::Gather(script.pick(&addresses)),
             17 => Request::Tune(script.pick(&inbperf)),
+            18 => Request::Profile(Profile {
+                hold_off_ns: script.number() as u32,
+                gap_ns: script.number() as u32,
+                packets_max: script.number() as u16,
+                backlog: script.number() as u16,
+            }),
             _ => Request::Route(script.pick(&[Router::None, Router::Primary, Router::Secondary])),
         };
         if script.below(TAME) == 0 {

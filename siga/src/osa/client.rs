@@ -19,7 +19,7 @@ use net::osa::control::{Port, Refused, Request, Stopped};
 use net::osa::device::{INPUTS_MAX, OUTPUTS_MAX};
 use net::osa::interface::{Counters as DeviceCounters, Interface, News, State};
 use net::osa::packet::{FRAME_BYTES_MAX, Layer};
-use net::osa::tuning::Inbperf;
+use net::osa::tuning::{Inbperf, Profile};
 use net::osa::workload::{Connection, Workload};
 use net::tcpip::{BulkState, Prefix, Unsent};
 use os::poller::Sleeper;
@@ -61,6 +61,8 @@ pub struct OsaOptions {
     pub workload_queues: bool,
     /// How packets are to come: as the adapter has it unless set.
     pub inbperf: Inbperf,
+    /// Times of one's own in place of that.
+    pub profile: Option<Profile>,
     /// Buffers of an output queue that the adapter may have at once: 8 to 126, and 64 unless set.
     pub buffers_max: usize,
     /// Whether frames may be sent without checksums and with several segments, which the adapter or the wire completes. They may unless set.
@@ -78,6 +80,7 @@ impl Default for OsaOptions {
             inputs: 1,
             workload_queues: false,
             inbperf: Inbperf::Balanced,
+            profile: None,
             buffers_max: 64,
             offloads: true,
             wait: Wait::Adaptive,
@@ -352,7 +355,10 @@ impl Osa {
             (Request::RemoveGroup(one), Request::AddGroup(other)) => one == other,
             (Request::RemoveVlan(one), Request::AddVlan(other)) => one == other,
             (Request::Gather(one), Request::Distribute(other)) => one == other,
-            (Request::Route(_), Request::Route(_)) | (Request::Tune(_), Request::Tune(_)) => true,
+            (Request::Route(_), Request::Route(_))
+            | (Request::Tune(_) | Request::Profile(_), Request::Tune(_) | Request::Profile(_)) => {
+                true
+            }
             (Request::Sort(one, _), Request::Sort(other, _)) => one == other,
             (one, other) => one == other,
         };
@@ -364,7 +370,8 @@ impl Osa {
             | Request::Route(_)
             | Request::Sort(..)
             | Request::Distribute(_)
-            | Request::Tune(_) => true,
+            | Request::Tune(_)
+            | Request::Profile(_) => true,
             Request::Activate(..)
             | Request::Halt
             | Request::Clear
@@ -702,10 +709,13 @@ impl Osa {
 
     /// How packets are to come, as requests.
     fn wishes(&self) -> Vec<Request> {
-        let OsaOptions { workload_queues, inbperf, .. } = self.options;
+        let OsaOptions { workload_queues, inbperf, profile, .. } = self.options;
         let sorted = Workload::ALL.into_iter().skip(1).filter(|_| workload_queues);
         let sort = |workload: Workload| Request::Sort(workload, workload.usual_queue() as u8);
-        let tune = (inbperf != Inbperf::Balanced).then_some(Request::Tune(inbperf));
+        let tune = match profile {
+            Some(profile) => Some(Request::Profile(profile)),
+            None => (inbperf != Inbperf::Balanced).then_some(Request::Tune(inbperf)),
+        };
         sorted.map(sort).chain(tune).collect()
     }
 

@@ -34,7 +34,7 @@ pub use net::osa::device::{DropReason, Drops, INPUTS_MAX, OUTPUTS_MAX, State};
 pub use net::osa::interface::Counters as DeviceCounters;
 pub use net::osa::memory::MemoryWire;
 pub use net::osa::packet::Layer;
-pub use net::osa::tuning::{Inbperf, Moderation};
+pub use net::osa::tuning::{Inbperf, Moderation, Profile};
 pub use net::osa::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};
 pub use net::osa::workload::{Connection, Workload};
 pub use net::tcpip::BulkState;

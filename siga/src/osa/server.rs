@@ -229,8 +229,8 @@ pub struct DeviceReport {
     pub drops: Drops,
     /// Connections that its guest has registered as bulk data.
     pub bulk_connections: usize,
-    /// How its packets are to come.
-    pub inbperf: Inbperf,
+    /// How its packets are to come; none if its guest has times of its own.
+    pub inbperf: Option<Inbperf>,
     /// Of each queue that the guest reads: the step of the profiles at which it is, and the steps taken so far, up and down. All zero unless `inbperf` is dynamic.
     pub steps: Vec<(usize, [u64; 2])>,
 }

@@ -196,6 +196,11 @@ impl Core {
                 self.note_rest(number, device);
                 Ok(())
             }
+            Request::Profile(profile) => {
+                device.tuning = Tuning::own(profile);
+                self.note_rest(number, device);
+                Ok(())
+            }
             Request::Route(role) if role != Role::None && !device.is_active() => {
                 Err(Refused::State)
             }
@@ -371,7 +376,7 @@ impl Core {
     /// Takes note of how long the adapter may rest for a device: one that is not active has nothing to wait for.
     fn note_rest(&mut self, number: usize, device: &Device) {
         self.rests.retain(|(one, _)| *one != number);
-        let rest_ns = device.tuning.inbperf().rest_ns();
+        let rest_ns = device.tuning.rest_ns();
         self.rests.extend(rest_ns.filter(|_| device.is_active()).map(|rest_ns| (number, rest_ns)));
     }
 

@@ -1,6 +1,7 @@
 //! When buffers go, and whose turn it is.
 
 use super::*;
+use crate::osa::tuning::{Inbperf, Profile};
 
 const US: u64 = 1_000;
 
@@ -28,6 +29,30 @@ fn buffer_goes_after_the_idle_gap_or_the_hold_off_whichever_is_first() {
     }
     assert_eq!(world.now - began, 252 * US);
     assert_eq!(world.adapter.counters().closed_hold_off, 1);
+}
+
+#[test]
+fn guest_has_times_of_its_own() {
+    let mut world = World::new(Conditions::default(), Moderation::default());
+    let guest = world.three(&["10.1.0.1"]);
+    let profile =
+        Profile { hold_off_ns: 100_000, gap_ns: 20_000, packets_max: 3, backlog: u16::MAX };
+    world.ask(guest, Request::Profile(profile)).unwrap();
+    into_guest(&mut world);
+    assert_eq!(world.adapter.due(), Some(world.now + 20 * US));
+    world.now += 20 * US;
+    world.run();
+    assert_eq!(world.received(guest).len(), 1);
+    // The third packet ends the wait.
+    for _ in 0..3 {
+        assert_eq!(world.received(guest).len(), 0);
+        into_guest(&mut world);
+    }
+    assert_eq!((world.received(guest).len(), world.adapter.counters().closed_packets), (3, 1));
+    // As the adapter has it again.
+    world.ask(guest, Request::Tune(Inbperf::Balanced)).unwrap();
+    into_guest(&mut world);
+    assert_eq!(world.adapter.due(), Some(world.now + 5 * US));
 }
 
 #[test]
