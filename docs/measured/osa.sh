@@ -88,7 +88,7 @@ bar() {
     3) run "$siga" lab run osa-macvtap ;;
     4) qdio --set direction=outbound --set mtu=1500 --set pairs=1,4 ;;
     5) qdio ;;
-    6) qdio --set direction=inbound --set mtu=8992 --set pairs=4 --set hold_off_us=250 ;;
+    6) qdio --set direction=inbound --set mtu=8992 --set pairs=4 ;;
     7) run "$siga" lab run osa-idle ;;
     8) run "$siga" lab run osa-memory ;;
     9) run cargo test --release -p siga-net --all-features --lib osa::tests::timing ;;

@@ -26,7 +26,7 @@ use std::net::IpAddr;
 use fabric::name::Name;
 
 use self::accounts::Accounts;
-use self::flow::Flow;
+use self::flow::{Flow, longest_rest_ns};
 use super::device::{Device, Drops};
 use super::router::Router;
 pub use super::tuning::Moderation;
@@ -165,6 +165,8 @@ struct Core {
     rate: Option<u64>,
     /// How long the longest packet is on the wire.
     packet_ns: u64,
+    /// How long the adapter may rest at this wire.
+    longest_rest_ns: u64,
     is_up: bool,
     is_gone: bool,
     /// Set since the wire was full in this poll.
@@ -268,6 +270,7 @@ impl Adapter {
             cuts_segments: false,
             rate: None,
             packet_ns: 0,
+            longest_rest_ns: longest_rest_ns(None),
             is_up: true,
             is_gone: false,
             is_full: false,
@@ -373,7 +376,7 @@ impl Adapter {
     /// Until when the adapter may rest after a poll that has left nothing behind, though frames go on coming: they come so densely that looking at that time
     /// finds many, and nobody need wake it up. None: it is to be woken up by whatever comes.
     pub fn rests_until(&self, now: u64) -> Option<u64> {
-        let rest = self.core.flow.rest_ns(self.core.rest_ns())?;
+        let rest = self.core.flow.rest_ns(self.core.rest_ns().min(self.core.longest_rest_ns))?;
         let caches = self.core.caches.iter().filter_map(|(_, cache)| cache.due());
         // An idle gap is not over while nobody looks.
         let Core { held_due, full_due, look_ns, .. } = self.core;
@@ -413,7 +416,7 @@ impl Adapter {
             0
         });
         let (frames, bytes) = core.sent;
-        core.flow.note(now, received as u64 + frames, received_bytes + bytes);
+        core.flow.note(now, [received as u64, frames], received_bytes + bytes);
         Worked {
             has_more: received == RECEIVED_PER_POLL || !core.rotation.is_empty() && !core.is_full,
             has_worked: received > 0 || has_sent || has_closed,
@@ -437,6 +440,7 @@ impl Adapter {
         self.core.completes_checksums = capabilities.completes_checksums;
         self.core.cuts_segments = capabilities.cuts_segments;
         self.core.rate = capabilities.rate;
+        self.core.longest_rest_ns = longest_rest_ns(capabilities.rate);
         self.core.packet_ns = capabilities.rate.map_or(0, |rate| {
             let bits = 8 * wire_bytes(ETHERNET_BYTES + capabilities.mtu) as u64;
             bits * 1_000_000_000 / rate.max(1)

@@ -15,6 +15,7 @@ use fabric::path::Halves;
 
 use super::buffer::{NotPut, QueueCounters, Reading, Walk, Writing};
 use super::control::{Record, Stopped, What};
+use super::events::{EventKind, Events};
 use super::gauge;
 use super::packet::Layer;
 use super::sorter::Sorter;
@@ -153,12 +154,21 @@ impl Tuning {
         }
     }
 
-    /// Packets have come by a queue.
+    /// Packets have come by a queue. Returns the step before if one was taken.
     #[inline]
-    pub(super) fn note(&mut self, queue: usize, now: u64, packets: usize, bytes: usize) {
-        if self.inbperf == Inbperf::Dynamic {
-            self.walkers[queue].note(now, packets, bytes);
+    pub(super) fn note(
+        &mut self,
+        queue: usize,
+        now: u64,
+        packets: usize,
+        bytes: usize,
+    ) -> Option<usize> {
+        if self.inbperf != Inbperf::Dynamic || self.own.is_some() {
+            return None;
         }
+        let walker = &mut self.walkers[queue];
+        let before = walker.step();
+        walker.note(now, packets, bytes).then_some(before)
     }
 }
 
@@ -182,6 +192,8 @@ pub struct Device {
     pub(super) sorter: Sorter,
     /// When they are handed over.
     pub(super) tuning: Tuning,
+    /// What has become of its queues lately.
+    pub(super) events: Events,
     /// Bytes that it may send in its turn.
     pub(super) deficit: i64,
     /// Buffers of each output queue that go in this round still.
@@ -225,6 +237,7 @@ impl Device {
             held: None,
             is_held: false,
             held_ns: 0,
+            events: Events::default(),
             told: Vec::new(),
             drops: Drops::default(),
         }
@@ -278,6 +291,20 @@ impl Device {
     /// The same.
     pub fn queues_mut(&mut self) -> (&mut [Writing], &mut [Reading]) {
         (&mut self.inputs, &mut self.outputs)
+    }
+
+    /// What has become of its queues lately.
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// The profile of a queue has changed.
+    #[cold]
+    pub(super) fn note_step(&mut self, now: u64, queue: usize, before: usize) {
+        let walker = self.tuning.walker(queue);
+        let (from, to) = (before as u8, walker.step() as u8);
+        let load = u32::try_from(walker.load()).unwrap_or(u32::MAX);
+        self.events.note(now, EventKind::Stepped { queue: queue as u8, from, to, load });
     }
 
     /// When packets are handed over to the guest.

@@ -11,6 +11,7 @@
 //! | `adapter` | the devices of several guests in front of one wire; with the same feature |
 //! | `router` | which device a frame is for |
 //! | `sorter` | by which input queue a packet comes; with that feature, too |
+//! | `events` | what has become of a device's queues lately; with that feature, too |
 //! | [`tuning`] | when buffers are handed over |
 //! | [`workload`] | what packets are sorted by |
 //! | [`wire`] | what a port is connected to |
@@ -26,6 +27,7 @@ pub mod buffer;
 pub mod control;
 #[cfg(feature = "tcpip")]
 pub mod device;
+pub mod events;
 pub mod gauge;
 #[cfg(feature = "tcpip")]
 pub mod interface;

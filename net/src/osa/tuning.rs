@@ -165,6 +165,8 @@ pub struct Walker {
     below: u64,
     /// Steps taken up, and down.
     steps: [u64; 2],
+    /// The load of the last interval.
+    load: u64,
 }
 
 impl Walker {
@@ -180,6 +182,7 @@ impl Walker {
         (self.began_ns, self.packets, self.bytes) = (now, 0, 0);
         let weight = if bytes >= packets * LONG_BYTES { 2 } else { 1 };
         let load = (u128::from(packets * weight) * 1_000_000_000 / u128::from(elapsed)) as u64;
+        self.load = load;
         let is_above = LOADS.get(self.step).is_some_and(|least| load >= *least);
         let is_below = self.step > 0 && load < LOADS[self.step - 1] / DOWN_PART;
         self.above = if is_above { self.above + 1 } else { 0 };
@@ -208,6 +211,11 @@ impl Walker {
     /// Its number in [`STEPS`].
     pub fn step(&self) -> usize {
         self.step
+    }
+
+    /// Packets a second in the last interval; those of a stream count twice.
+    pub fn load(&self) -> u64 {
+        self.load
     }
 
     /// Steps taken so far: up, and down.

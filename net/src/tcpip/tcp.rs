@@ -47,7 +47,7 @@ const SPACE_PART: usize = 4;
 const WINDOW_BYTES: usize = 256 << 10;
 
 /// The shortest round trip for which windows grow. On a shorter one more than fits into a processor's cache costs more than it brings.
-const GROWING_NS: u64 = 1_000_000;
+const GROWING_NS: u64 = 40_000;
 
 /// The states of RFC 9293 3.3.2. One that listens is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

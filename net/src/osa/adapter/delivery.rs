@@ -107,7 +107,10 @@ impl Core {
 
     fn put(&mut self, now: u64, device: &mut Device, number: usize, piece: &FrameInPlace<'_>) {
         let queue = device.sorter.queue(piece.start);
-        device.tuning.note(queue, now, piece.offload.segments(piece.bytes()), piece.bytes());
+        let packets = piece.offload.segments(piece.bytes());
+        if let Some(before) = device.tuning.note(queue, now, packets, piece.bytes()) {
+            device.note_step(now, queue, before);
+        }
         let header = Header::new(device.layer, piece.bytes(), piece.offload, None);
         let input = &mut device.inputs[queue];
         let (was_open, buffers) = (input.open_since().is_some(), input.counters().buffers);

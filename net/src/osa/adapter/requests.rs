@@ -33,14 +33,12 @@ impl Core {
         number: usize,
         serial: u32,
         request: Request,
-    ) {
-        let Some(device) = ends.device(number) else { return };
+    ) -> Result<(), Refused> {
+        let Some(device) = ends.device(number) else { return Err(Refused::State) };
         let done = self.change(device, wire, number, request);
         let device_port = self.port(device);
         device.tell(serial, What::Answer(done));
-        if done.is_err() {
-            return;
-        }
+        done?;
         match request {
             Request::Activate(..) => device.tell(0, What::Port(device_port)),
             // Who has believed somebody else learns of it.
@@ -51,6 +49,7 @@ impl Core {
             }
             _ => {}
         }
+        Ok(())
     }
 
     fn change(

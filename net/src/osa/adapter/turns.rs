@@ -7,10 +7,22 @@ use super::{
 use crate::lan::link::FrameInPlace;
 use crate::lan::offload::START_BYTES;
 use crate::osa::buffer::{Broken, Came, Over, Walk};
-use crate::osa::control::{Record, Request, Stopped, What};
+use crate::osa::control::{Record, Refused, Request, Stopped, What};
 use crate::osa::device::{Device, DropReason, OUTPUTS_MAX};
+use crate::osa::events::EventKind;
 use crate::osa::wire::Wire;
 use crate::wire::wire_bytes;
+
+/// What a request of a guest means for one of its connections.
+fn event(request: Request, done: Result<(), Refused>) -> Option<EventKind> {
+    match (request, done) {
+        (Request::AddConnection(connection), Ok(())) => Some(EventKind::Joined(connection)),
+        (Request::AddConnection(connection), Err(_)) => Some(EventKind::Refused(connection)),
+        (Request::RemoveConnection(connection), _) => Some(EventKind::Left(connection)),
+        (Request::ForgetConnection(connection), _) => Some(EventKind::Over(connection)),
+        _ => None,
+    }
+}
 
 impl Core {
     pub(super) fn wait_for_turn(&mut self, number: usize, device: &mut Device) {
@@ -122,7 +134,10 @@ impl Core {
                         self.stop(number, device, Stopped::State, wire);
                         return None;
                     };
-                    self.request(ends, wire, number, record.serial, request);
+                    let done = self.request(ends, wire, number, record.serial, request);
+                    if let Some(what) = event(request, done) {
+                        ends.device(number)?.events.note(now, what);
+                    }
                     continue;
                 }
                 Ok(None) => {

@@ -1,14 +1,20 @@
 //! Packets on queues of their own, by workload.
 
 use super::*;
+use crate::osa::tuning::Inbperf;
 use crate::osa::workload::{Connection, Workload};
 
 /// A guest of layer 3 with five input queues, each for its workload.
 fn sorting(world: &mut World, address: &str) -> usize {
+    sorting_by(world, address, 16)
+}
+
+/// The same with so many buffers of each.
+fn sorting_by(world: &mut World, address: &str, buffers: usize) -> usize {
     let number = world.devices.len();
     let [guest, adapter] = path(1, 5);
     let name: Name = format!("GUEST{number}").parse().unwrap();
-    world.devices.push(Some(Device::new(name, adapter, 16)));
+    world.devices.push(Some(Device::new(name, adapter, buffers)));
     world.guests.push(Interface::new(guest, Layer::Three, 16));
     assert_eq!(world.ask(number, Request::Activate(Layer::Three, None)), Ok(()));
     assert_eq!(world.ask(number, Request::AddAddress(ip(address))), Ok(()));
@@ -157,4 +163,72 @@ fn bulk_data_keeps_nobody_waiting_and_is_not_kept_waiting_for_ever() {
     assert_eq!(ports.len(), 22);
     assert!((1..=8).contains(&first), "{ports:?}");
     assert_eq!(ports[..first], vec![81; first]);
+}
+
+/// A file over a wire of 1 Gb/s that it fills, and a thousand requests a second of 250 sessions beside it, for so long, into a guest with a queue for bulk data and `dynamic`. The guest
+/// looks 30 us after it was rung, and each tenth of a second it is away for so long. Returns packets of both that came, and reads that were exhausted.
+fn file_beside_sessions(time: Duration, away: Duration) -> ([u64; 2], u64) {
+    const WAKE_NS: u64 = 30_000;
+    const ABSENCE_NS: u64 = 100_000_000;
+    let conditions = Conditions { rate: NonZeroU64::new(1_000_000_000), ..Conditions::default() };
+    let mut world = World::new(conditions, Moderation::default());
+    let guest = sorting_by(&mut world, "10.1.0.1", 64);
+    assert_eq!(world.ask(guest, Request::Tune(Inbperf::Dynamic)), Ok(()));
+    assert_eq!(world.ask(guest, Request::AddConnection(connection(80))), Ok(()));
+    let full = {
+        let mut packet = numbered(80, 0);
+        packet.resize(1500, 0);
+        packet[2..4].copy_from_slice(&1500_u16.to_be_bytes());
+        frame(PORT, STATION, &packet)
+    };
+    let requests: Vec<_> =
+        (1000..1250).map(|port| frame(PORT, STATION, &numbered(port, 0))).collect();
+    let end = world.now + time.as_nanos() as u64;
+    let (mut came, mut request, mut request_due) = ([0; 2], 0, world.now);
+    let (mut looks_at, mut away_at) = (None, world.now + ABSENCE_NS);
+    while world.now < end {
+        let sent = match world.now >= request_due {
+            true => {
+                request_due += 1_000_000;
+                request = (request + 1) % requests.len();
+                &requests[request]
+            }
+            false => &full,
+        };
+        // A frame takes its time on the wire.
+        world.now += (sent.len() as u64 + 24) * 8;
+        world.send_from_station(sent);
+        if world.now >= away_at {
+            (looks_at, away_at) =
+                (Some(world.now + away.as_nanos() as u64), world.now + ABSENCE_NS);
+        }
+        if looks_at.is_none() && world.guests[guest].is_ready() {
+            looks_at = Some(world.now + WAKE_NS);
+        }
+        if looks_at.is_some_and(|at| world.now >= at) {
+            looks_at = None;
+            while let Ok(Some(_)) = world.guests[guest].next_packet() {
+                let (port, _) = number_of(world.guests[guest].found().unwrap().start);
+                came[usize::from(port != 80)] += 1;
+            }
+            world.guests[guest].finish();
+        }
+    }
+    let device = world.devices[guest].as_mut().unwrap();
+    let exhausted: u64 = device.inputs().iter().map(|input| input.counters().exhausted).sum();
+    (came, exhausted + world.drops(DropReason::Exhausted))
+}
+
+#[test]
+fn no_read_is_exhausted_while_a_file_and_250_sessions_come_in() {
+    let time = Duration::from_secs(if std::env::var_os("SIGA_LONG").is_some() { 60 } else { 2 });
+    let ([of_file, of_sessions], exhausted) = file_beside_sessions(time, Duration::from_millis(10));
+    // All but a thousandth of what 1 Gb/s carries: 81,274 full packets a second.
+    assert!(of_file > time.as_secs() * 81_100, "{of_file}");
+    assert!(of_sessions + 20 > time.as_secs() * 1000, "{of_sessions}");
+    assert_eq!(exhausted, 0);
+    // An absence that is longer than the buffers last is counted.
+    let (_, exhausted) =
+        file_beside_sessions(Duration::from_millis(400), Duration::from_millis(90));
+    assert!(exhausted > 1000, "{exhausted}");
 }
