@@ -238,6 +238,8 @@ messages! {
     17 ShowVolumes,
     /// My stack is at lines alone: this is what it shows of itself. [our board]
     21 ShowStack,
+    /// I serve an adapter: this is what I show of it. [our report]
+    22 ShowAdapter,
     /// I am a TCPIP machine, and take orders.
     18 TakeOrders,
     /// I have carried out an order, or have not.
@@ -282,7 +284,7 @@ messages! {
     103 Joined(joined: Joined),
     /// To [`Request::Rejoin`], [`Request::Refuse`], [`Request::Cancel`], [`Request::Identify`],
     /// [`Request::Revoke`], [`Request::LeaveLan`], [`Request::Register`], [`Request::Unregister`],
-    /// [`Request::ShowVolumes`], [`Request::ShowStack`], [`Request::TakeOrders`].
+    /// [`Request::ShowVolumes`], [`Request::ShowStack`], [`Request::ShowAdapter`], [`Request::TakeOrders`].
     104 Done {
         /// The number of the path here, for [`Request::Rejoin`].
         path: u64,

@@ -310,6 +310,30 @@ impl Adapter {
         &*self.wire
     }
 
+    /// The state of the medium when it was looked at last.
+    pub fn carrier(&self) -> Carrier {
+        match (self.core.is_gone, self.core.is_up) {
+            (true, _) => Carrier::Gone,
+            (false, true) => Carrier::Up,
+            (false, false) => Carrier::Down,
+        }
+    }
+
+    /// The MAC address of the port.
+    pub fn mac(&self) -> Mac {
+        self.core.mac
+    }
+
+    /// Bytes of the longest packet.
+    pub fn mtu(&self) -> usize {
+        self.core.mtu
+    }
+
+    /// Bits a second of the medium, as far as is known.
+    pub fn rate(&self) -> Option<u64> {
+        self.core.rate
+    }
+
     /// What was counted.
     pub fn counters(&self) -> &Counters {
         &self.core.counters

@@ -15,7 +15,9 @@
 //! | [`workload`] | what packets are sorted by |
 //! | [`wire`] | what a port is connected to |
 //! | [`memory`] | a wire in memory |
-//! | [`gauge`] | what observers see |
+//! | [`drops`] | why packets are dropped, and how many were |
+//! | [`gauge`] | what observers see of a device, in its path |
+//! | [`report`] | what observers see of a port and its devices, in storage of the adapter |
 //!
 //! Nothing here has a thread or a clock. The reasons are in `docs/design/osa.md`.
 
@@ -26,6 +28,7 @@ pub mod buffer;
 pub mod control;
 #[cfg(feature = "tcpip")]
 pub mod device;
+pub mod drops;
 pub mod gauge;
 #[cfg(feature = "tcpip")]
 pub mod interface;
@@ -33,6 +36,7 @@ pub mod memory;
 #[cfg(feature = "tcpip")]
 mod order;
 pub mod packet;
+pub mod report;
 #[cfg(feature = "tcpip")]
 mod router;
 #[cfg(feature = "tcpip")]
