@@ -192,6 +192,10 @@ impl Host {
         let may_connect = match kind {
             Kind::LAN => self.lans.share(from.guest, target),
             Kind::INTRODUCED => self.system.may_be_introduced(from.guest, target),
+            Kind::CAPTURE if !self.system.may_capture_at(from.guest, target) => {
+                return Err(Problem::CaptureRefused);
+            }
+            Kind::CAPTURE => true,
             _ => self.system.may_connect(from.guest, target),
         };
         if !may_connect {
@@ -374,6 +378,7 @@ impl Host {
             Kind::INTRODUCED => {
                 system.may_be_introduced(own, peer) || system.may_be_introduced(peer, own)
             }
+            Kind::CAPTURE => system.may_capture_at(own, peer) || system.may_capture_at(peer, own),
             _ => system.may_connect(own, peer) || system.may_connect(peer, own),
         };
         if !may_have {

@@ -58,6 +58,9 @@ pub struct AdapterReport {
     /// What its wire has counted since it was opened last, but for counters that stand at zero.
     #[serde(default)]
     pub wire_counters: Counts,
+    /// Guests that capture what passes the port.
+    #[serde(default)]
+    pub captures: u16,
     /// How an adapter of the system file has ended that is not served any more: `ended` if somebody has ended it, `died`, or the error.
     #[serde(default)]
     pub ended: Option<String>,
@@ -278,6 +281,7 @@ impl AdapterReport {
             shown_ns: None,
             dropped: Counts::new(),
             wire_counters: Counts::new(),
+            captures: 0,
             ended: None,
             devices_stopped: 0,
             stopped: Vec::new(),
@@ -302,6 +306,7 @@ impl AdapterReport {
         self.shown_ns = Some(port.shown_ns);
         self.dropped = counts(&port.drops);
         self.wire_counters = wire_counts(&port.wire);
+        self.captures = port.captures;
         self.devices_stopped = port.stopped;
         let stopped = stopped.into_iter().map(|device| StoppedDeviceReport {
             guest: device.guest.to_string(),

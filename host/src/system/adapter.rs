@@ -11,6 +11,7 @@
 //! gap_jumbo_us = 15             # the same where packets are longer than 1500 bytes: 0 to 100
 //! buffers = 64                  # of each queue of a device: 8 to 126
 //! guests = ["WEB", "DB*"]       # which may have devices; left out: all
+//! capture = ["SNIFFER"]         # which may capture what passes the port; left out: none
 //! lan = "hs0"                   # a LAN that is bridged to the port; left out: none
 //!
 //! [osa.osa2]
@@ -97,6 +98,7 @@ pub struct AdapterRule {
     /// Buffers of each queue of a device.
     pub buffers: usize,
     pub(super) guests: Vec<Pattern>,
+    pub(super) capture: Vec<Pattern>,
     /// The bridge from a LAN to the port, if there is one.
     pub bridge: Option<BridgeRule>,
     /// Devices that TCPIP machines have by the file.
@@ -188,6 +190,16 @@ impl AdapterRule {
         guest != self.server && self.guests.iter().any(|pattern| pattern.matches(guest))
     }
 
+    /// Returns true if the file lets a guest capture what passes the port.
+    pub fn may_capture(&self, guest: Name) -> bool {
+        self.capture.iter().any(|pattern| pattern.matches(guest))
+    }
+
+    /// The guests that may capture, as the file writes them.
+    pub fn capturers(&self) -> Vec<String> {
+        self.capture.iter().map(ToString::to_string).collect()
+    }
+
     /// The guests that the adapter itself needs: the one that serves it, and those of its bridge.
     pub(super) fn own_guests(&self) -> impl Iterator<Item = Name> {
         let bridge = self.bridge.iter().flat_map(BridgeRule::guests);
@@ -256,6 +268,8 @@ pub(super) struct WrittenAdapter {
     gap_jumbo_us: Option<Spanned<u64>>,
     buffers: Option<Spanned<u64>>,
     guests: Option<Spanned<Vec<Spanned<String>>>>,
+    #[serde(default)]
+    capture: Vec<Spanned<String>>,
     lan: Option<Spanned<String>>,
 }
 
@@ -434,6 +448,7 @@ impl WrittenAdapter {
         let patterns = self.guests.iter().flat_map(|list| list.get_ref());
         let mut warnings: Vec<_> =
             patterns.filter_map(|text| guests.warn("guests", text)).collect();
+        warnings.extend(self.capture.iter().filter_map(|text| guests.warn("capture", text)));
         let standard = ModerationRule::default().hold_off_ns / 1000;
         let hold_off = self.hold_off_us.as_ref().map_or(standard, |written| *written.get_ref());
         for (field, written) in [("gap_us", &self.gap_us), ("gap_jumbo_us", &self.gap_jumbo_us)] {
@@ -608,6 +623,8 @@ impl WrittenAdapter {
         {
             guests.push(Pattern::Name(device));
         }
+        let capture = self.capture.iter().map(|text| Pattern::read(text, source));
+        let capture = capture.collect::<Result<_, _>>()?;
         let processor_named = named(source, &self.cpu);
         Ok(AdapterRule {
             name,
@@ -618,6 +635,7 @@ impl WrittenAdapter {
             moderation,
             buffers: buffers as usize,
             guests,
+            capture,
             bridge,
             devices: Vec::new(),
             place,
@@ -750,6 +768,26 @@ mod tests {
             parse(&format!("{text}\n[[guest]]\nname = \"A\"\nconnect = [\"OSA1\"]")).unwrap();
         assert!(system.may_connect(name("A"), server));
         assert!(system.warnings.is_empty(), "{:?}", system.warnings);
+    }
+
+    #[test]
+    fn guests_capture_where_the_file_says_so() {
+        let text =
+            "[osa.osa1]\ninterface = \"eth1\"\nguests = [\"WEB\"]\ncapture = [\"DB*\", \"NOBODY\"]";
+        let system = parse(text).unwrap();
+        let [web, db, server, other] = ["WEB", "DB1", "OSA1", "OTHER"].map(name);
+        assert!(system.may_capture_at(db, server) && !system.may_capture_at(web, server));
+        // To capture is not to have a device.
+        assert!(!system.may_connect(db, server));
+        assert!(!system.may_capture_at(db, other) && !system.may_capture_at(server, server));
+        assert_eq!(system.adapters[0].capturers(), ["DB*", "NOBODY"]);
+        let warnings: Vec<_> = system.warnings.iter().map(ToString::to_string).collect();
+        assert!(
+            warnings.len() == 1 && warnings[0].contains("capture = \"NOBODY\""),
+            "{warnings:?}"
+        );
+        let open = System::open();
+        assert!(open.may_capture_at(db, other) && open.may_capture_at(web, server));
     }
 
     #[test]

@@ -150,6 +150,8 @@ pub struct AdapterOutline {
     pub buffers: usize,
     /// Guests that may have devices.
     pub guests: Vec<String>,
+    /// Guests that may capture what passes the port.
+    pub capture: Vec<String>,
     /// The LAN that is bridged to the port.
     pub lan: Option<String>,
 }
@@ -457,6 +459,7 @@ impl AdapterRule {
             gap_jumbo_us: self.moderation.gap_jumbo_ns / 1000,
             buffers: self.buffers,
             guests: self.guests(),
+            capture: self.capturers(),
             lan: self.bridge.map(|bridge| bridge.lan.to_string()),
         }
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`packet`] | packets in a buffer, behind headers of 32 bytes |
 //! | [`buffer`] | filling buffers and emptying them, at either end |
+//! | [`capture`] | copies of frames for guests that capture at a port |
 //! | [`control`] | what a guest asks, and the adapter answers and tells |
 //! | `interface` | a data device, as its guest has it; with the feature `tcpip` |
 //! | `order` | which of its input queues a guest reads next |
@@ -25,6 +26,7 @@
 #[cfg(feature = "tcpip")]
 pub mod adapter;
 pub mod buffer;
+pub mod capture;
 pub mod control;
 #[cfg(feature = "tcpip")]
 pub mod device;

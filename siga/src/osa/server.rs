@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use fabric::control::{Kind, Pending, Request as HostRequest};
 use fabric::name::Name;
+use fabric::path::Shape;
 use fabric::rate::TokenBucket;
 use net::osa::adapter::{Adapter, Counters, Ends, Moderation};
 use net::osa::buffer::QueueCounters;
+use net::osa::capture::CAPTURES_MAX;
 use net::osa::device::{Device, Drops, INPUTS_MAX, OUTPUTS_MAX, State};
 use net::osa::packet::Layer;
 use net::osa::report::{
@@ -27,7 +29,7 @@ use thiserror::Error;
 
 use super::reopening::{OpenWire, Reopening};
 use super::waits::AtAdapter;
-use super::{QUEUE_STORAGE_BYTES, WANTED, WINDOW_BYTES};
+use super::{CAPTURED, QUEUE_STORAGE_BYTES, WANTED, WINDOW_BYTES};
 use crate::guest::Guest;
 use crate::lending::Lending;
 use crate::link::Membership;
@@ -52,6 +54,10 @@ const MEMBERS_PER_POLL: usize = 64;
 
 /// How often observers are shown what was counted.
 const TEND_NS: u64 = 250_000_000;
+
+/// Storage that may be lent to a guest that captures, and bytes of copies that may be on their way to it: a hundredth of a second at 10 Gb/s.
+const CAPTURE_STORAGE_BYTES: u64 = 32 << 20;
+const CAPTURE_WINDOW_BYTES: usize = 16 << 20;
 
 /// Letters in a refusal.
 const LETTERS: [u8; 7] = *b"SIGAOSA";
@@ -714,6 +720,16 @@ impl Server {
 
     fn check(&mut self, pending: &Pending) -> Result<(), NotOpened> {
         let shape = pending.shape;
+        if pending.kind == Kind::CAPTURE {
+            let is_fit = pending.data == CAPTURED && shape == Shape::SIMPLE;
+            let has_room = self.adapter.captures() < CAPTURES_MAX;
+            // Who may is the host's to say: it lets nobody else ask.
+            return match (is_fit, has_room) {
+                (false, _) => Err(NotOpened::Unfit),
+                (true, false) => Err(NotOpened::Full),
+                (true, true) => Ok(()),
+            };
+        }
         let is_fit = pending.kind == Kind::OSA
             && pending.data == WANTED
             && (1..=INPUTS_MAX).contains(&shape.outputs)
@@ -741,6 +757,9 @@ impl Server {
 
     /// Makes a device for a guest. If something is lacking, the guest learns of it, and asks again.
     fn join(&mut self, pending: Pending) {
+        if pending.kind == Kind::CAPTURE {
+            return self.join_capture(pending);
+        }
         let options = PathOptions {
             storage_bytes: pending.shape.outputs as u64 * QUEUE_STORAGE_BYTES,
             window_bytes: WINDOW_BYTES,
@@ -759,6 +778,19 @@ impl Server {
         }
         self.devices[number] = Some(key);
         self.numbers.insert(key, number);
+    }
+
+    /// Has a guest capture. If something is lacking, the guest learns of it.
+    fn join_capture(&mut self, pending: Pending) {
+        let options = PathOptions {
+            storage_bytes: CAPTURE_STORAGE_BYTES,
+            window_bytes: CAPTURE_WINDOW_BYTES,
+            ..PathOptions::default()
+        };
+        let Ok(path) = self.guest().accept_pending(pending, &options) else { return };
+        let (halves, membership, _) = path.into_parts();
+        // There is room: that was looked at.
+        self.adapter.add_capture(halves, Box::new(membership));
     }
 
     /// Drops devices whose guests are gone, or that were stopped.
@@ -797,6 +829,7 @@ impl Server {
             shown_ns: now,
             drops: *adapter.drops(),
             wire: adapter.wire().counters(),
+            captures: adapter.captures() as u16,
             ..PortState::default()
         };
         report.change(&port, |rows| {
