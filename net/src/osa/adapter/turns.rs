@@ -136,6 +136,7 @@ impl Core {
                     return None;
                 }
                 Err(Over::Broken(broken)) => {
+                    *has_sent = true;
                     self.stop(number, device, why(broken), wire);
                     return None;
                 }
@@ -147,6 +148,7 @@ impl Core {
             match ended {
                 Ended::Over => device.outputs[queue].finish(walk),
                 Ended::Broken(broken) => {
+                    *has_sent = true;
                     device.outputs[queue].finish(walk);
                     self.stop(number, device, why(broken), wire);
                     return None;
