@@ -42,7 +42,7 @@ pub fn open(system: &System) -> Result<Vec<Adapter>, Outcome> {
             let other = rules.iter().position(|other| other.name == memory.to);
             let other = other.expect("the file has both ends of a wire");
             // Others know these addresses: they stay the same as long as the file has the adapters in this order.
-            let macs = [at, other].map(mac);
+            let macs = [at, other].map(|at| rules[at].mac.unwrap_or_else(|| mac(at)));
             let ends = MemoryWire::pair(memory.conditions(), at as u64, macs);
             let [one_end, other_end] = ends.map_err(Outcome::no)?;
             for (at, to, end) in [(at, other, one_end), (other, at, other_end)] {
@@ -51,7 +51,11 @@ pub fn open(system: &System) -> Result<Vec<Adapter>, Outcome> {
             }
         } else if let Some(opened) = open_interface(rule) {
             wires[at] = Some(opened.map_err(|error| {
-                let mut error = rule.wire_place.error(error.to_string(), "");
+                let place = match (&error, &rule.mac_place) {
+                    (OpenWireError::Mac { .. }, Some(place)) => place,
+                    _ => &rule.wire_place,
+                };
+                let mut error = place.error(error.to_string(), "");
                 // The file is right: the machine lacks something, and may have it the next time.
                 error.may_pass = true;
                 error
@@ -81,7 +85,8 @@ fn open_interface(rule: &AdapterRule) -> Option<Result<up::Opened, OpenWireError
         WireRule::Tap(interface) => (WireKind::Tap, interface),
         WireRule::Memory(_) => return None,
     };
-    let options = WireOptions { adapter: Some(rule.server), ..WireOptions::default() };
+    let options =
+        WireOptions { mac: rule.mac, adapter: Some(rule.server), ..WireOptions::default() };
     Some(up::open(rule.server, kind, interface, &options))
 }
 
@@ -200,6 +205,18 @@ mod tests {
         let Err(Outcome::File(error)) = open(&system) else { panic!("there is no such interface") };
         let what = "s.toml:5: there is no interface siga-none in this network";
         assert_eq!(error.to_string(), what);
+    }
+
+    #[test]
+    fn port_has_the_mac_address_of_the_file() {
+        let text = "[[guest]]\nname = \"A\"\n[osa.a]\nwire = \"memory\"\nto = \"b\"\nmac = \"02:00:00:00:00:a1\"\n[osa.b]\nwire = \"memory\"\nto = \"a\"";
+        let system = System::parse(&Source::of("s.toml", text)).unwrap();
+        let adapters = open(&system).unwrap_or_else(|_| panic!("it needs no rights"));
+        assert_eq!(adapters[0].wire.mac(), Mac([2, 0, 0, 0, 0, 0xa1]));
+        assert_eq!(
+            (adapters[1].wire.mac(), adapters[0].up.mac.as_str()),
+            (mac(1), "02:00:00:00:00:a1")
+        );
     }
 
     #[test]

@@ -59,7 +59,8 @@ pub enum Subject {
     Line,
     /// TCP/IP stacks of members and TCPIP machines: clients, interfaces, routes, neighbours, the drivers of LANs with rates over half a second, connections, sockets, buffers, counters by reason
     Tcpip,
-    /// The adapters and the devices that guests have on them: packets and bytes, also as rates over half a second, packets in a buffer, processor time of the adapters
+    /// The adapters and the devices that guests have on them: carrier, addresses and VLANs, packets and bytes, also as rates over half a second, packets in a buffer, drops by reason,
+    /// devices that were stopped and why, processor time of the adapters
     Osa,
     /// The queues of these devices: buffers by state, packets and bytes in a buffer, SIGA and interrupts, polls, unproductive wake-ups, packets for which there was no buffer
     Qdio,

@@ -27,7 +27,8 @@
 //! Parts of a word are named from its low bits on. Names are 8 bytes of ASCII, with zeros or blanks behind. All words are written by
 //! the server. The host believes none of them: a number is shown, a name is shown without what is no letter.
 
-use os::sync::{Ordering, fence, pause};
+use fabric::snapshot;
+use os::sync::Ordering;
 use os::words::{LentWords, WORD_BYTES, Words};
 
 use crate::ckd::model::{CYLINDERS_MAX, HEADS, track_number, track_of};
@@ -79,12 +80,6 @@ const _: () = assert!(DAMAGE_AT + DAMAGED_TRACKS_MAX <= VOLUMES.words);
 const OFFSET_BITS: u32 = 39;
 const FILE_BITS: u32 = 3;
 const _: () = assert!(CYLINDERS_MAX * HEADS <= 1 << (64 - OFFSET_BITS - FILE_BITS));
-
-/// How often it is looked whether a report is at rest.
-const LOOKS_MAX: usize = 64;
-
-/// How often a report is read that was written meanwhile. What is read last is shown in any case.
-const READS_MAX: usize = 3;
 
 /// Rows of one kind.
 struct Rows {
@@ -278,7 +273,6 @@ pub struct Shown {
 #[derive(Debug)]
 pub struct Showing {
     words: Words,
-    generation: u64,
 }
 
 impl Showing {
@@ -288,27 +282,23 @@ impl Showing {
     /// If the words are too few: a broken promise inside this program.
     pub fn new(words: Words) -> Showing {
         assert!(words.count() >= REPORT_WORDS, "words of a report");
-        Showing { words, generation: 0 }
+        Showing { words }
     }
 
     /// Changes the report. What is in rows beyond those that there is room for is left out.
     pub fn change(&mut self, totals: &Totals, change: impl FnOnce(&mut Rewriting<'_>)) {
-        self.words.store(GENERATION, self.generation + 1, Ordering::Relaxed);
-        // Release: pairs with the Acquire fence in `read`. Who sees one of the words below sees the odd generation too.
-        fence(Ordering::Release);
-        let count = |count: usize, most: usize| count.min(most) as u64;
-        let counts = count(totals.volumes, 0xffff)
-            | count(totals.devices, 0xffff) << 16
-            | count(totals.subchannels, u32::MAX as usize) << 32;
-        let mut rewriting = Rewriting { words: &self.words };
-        rewriting.put(COUNTS, &[counts, count(totals.paths, PATHS_MAX)]);
-        let OpenRate { most, full_ns, waits } = totals.rate;
-        let guests = count(totals.guests, u32::MAX as usize);
-        rewriting.put(GUEST_COUNT, &[guests, totals.refused, most.into(), full_ns, waits]);
-        change(&mut rewriting);
-        self.generation += 2;
-        // Release: pairs with the Acquire in `read`. Who sees the even generation sees the words above.
-        self.words.store(GENERATION, self.generation, Ordering::Release);
+        snapshot::change(&self.words, GENERATION, || {
+            let count = |count: usize, most: usize| count.min(most) as u64;
+            let counts = count(totals.volumes, 0xffff)
+                | count(totals.devices, 0xffff) << 16
+                | count(totals.subchannels, u32::MAX as usize) << 32;
+            let mut rewriting = Rewriting { words: &self.words };
+            rewriting.put(COUNTS, &[counts, count(totals.paths, PATHS_MAX)]);
+            let OpenRate { most, full_ns, waits } = totals.rate;
+            let guests = count(totals.guests, u32::MAX as usize);
+            rewriting.put(GUEST_COUNT, &[guests, totals.refused, most.into(), full_ns, waits]);
+            change(&mut rewriting);
+        });
     }
 }
 
@@ -455,33 +445,7 @@ pub fn packed(name: &[u8]) -> u64 {
 /// If the words are too few: a broken promise inside this program.
 pub fn read(words: &LentWords) -> Shown {
     assert!(words.count() >= REPORT_WORDS, "words of a report");
-    read_by(words, read_once)
-}
-
-/// Reads words until they were at rest while they were read. Whoever writes them may never let them rest: then they are read as they
-/// are, and a bounded number of times in any case.
-fn read_by<T>(words: &LentWords, read: impl Fn(&LentWords) -> T) -> T {
-    let mut found = None;
-    let (mut looks, mut reads) = (0, 0);
-    while looks < LOOKS_MAX && reads < READS_MAX {
-        looks += 1;
-        // Acquire: pairs with the Release at the end of `Showing::change`.
-        let before = words.load(GENERATION, Ordering::Acquire);
-        if !before.is_multiple_of(2) {
-            // A change takes some microseconds.
-            pause();
-            continue;
-        }
-        reads += 1;
-        let read = read(words);
-        // Acquire: pairs with the Release fence in `Showing::change`.
-        fence(Ordering::Acquire);
-        if words.load(GENERATION, Ordering::Relaxed) == before {
-            return read;
-        }
-        found = Some(read);
-    }
-    found.unwrap_or_else(|| read(words))
+    snapshot::read(words, GENERATION, read_once)
 }
 
 fn read_once(words: &LentWords) -> Shown {
@@ -614,8 +578,6 @@ fn is_visible(letter: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
     use crate::format::eckd::Cchh;
 
@@ -763,28 +725,6 @@ mod tests {
         assert_eq!(rows, (PATHS_MAX, VOLUMES_MAX, DEVICES_MAX, SUBCHANNELS_MAX));
         assert_eq!((guests.len(), totals.guests), (GUESTS_MAX, many));
         assert_eq!(volumes[0].file, "\u{e9}".repeat(128));
-    }
-
-    #[test]
-    fn words_that_never_rest_are_read_a_few_times_at_most() {
-        let (words, lent) = Words::pair(REPORT_WORDS).unwrap();
-        let reads = Cell::new(0);
-        let count = |change: &dyn Fn(u64)| {
-            reads.set(0);
-            read_by(&lent, |_| {
-                reads.set(reads.get() + 1);
-                change(reads.get());
-            });
-            reads.get()
-        };
-        // Whoever began to write has not come to the end.
-        words.store(GENERATION, 7, Ordering::Relaxed);
-        assert_eq!(count(&|_| ()), 1);
-        words.store(GENERATION, 8, Ordering::Relaxed);
-        assert_eq!(count(&|_| ()), 1);
-        // They are written each time that they are read.
-        let next = |read: u64| words.store(GENERATION, 8 + 2 * read, Ordering::Relaxed);
-        assert_eq!(count(&next), READS_MAX as u64);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! | [`control`] | what guests and the host send each other before there is a path |
 //! | [`mod@name`] | names of guests |
 //! | [`rate`] | how often an owner may have something done in a second |
+//! | [`snapshot`] | words that are changed together and read together |
 //!
 //! Conversations over paths are in the crate `message`. Programs use the crate `siga`, which adds waiting.
 //! The reasons are in `docs/design`.
@@ -21,3 +22,5 @@ pub mod name;
 pub mod path;
 pub mod queue;
 pub mod rate;
+#[cfg(not(loom))]
+pub mod snapshot;

@@ -5,6 +5,7 @@
 //! ([`crate::run`]) or one inside a program ([`crate::Embedded`]).
 
 mod accounts;
+mod adapters;
 mod arriving;
 mod brokering;
 mod lans;
@@ -41,6 +42,7 @@ use tracing::{debug, info, warn};
 
 use crate::system::System;
 use accounts::{Accounts, Charge};
+use adapters::Adapters;
 use lans::Lans;
 use operating::Operating;
 use resources::Resources;
@@ -143,6 +145,7 @@ pub struct Host {
     observers_refused: u64,
     lans: Lans,
     volumes: Volumes,
+    adapters: Adapters,
     /// What observers have ordered TCPIP machines to do.
     operating: Operating,
     next_connection: u64,
@@ -262,16 +265,18 @@ struct Guest {
     member: Option<[Charge; 2]>,
     shown: Option<[Charge; 2]>,
     /// What its stack shows, if that is at lines alone.
-    stack: Option<StackShown>,
+    stack: Option<ReportShown>,
+    /// What it shows of the adapter that it serves.
+    adapter: Option<ReportShown>,
     /// How often it was refused a path, storage, a resource, or a connection that would wait for it.
     refused: Refused,
     /// Changes of the address table that it causes.
     writes: TokenBucket,
 }
 
-/// What a stack shows of itself, mapped.
+/// What a stack or an adapter shows of itself, mapped.
 #[derive(Debug)]
-struct StackShown {
+struct ReportShown {
     words: LentWords,
     _charges: [Charge; 2],
 }
@@ -384,6 +389,7 @@ impl Host {
             observers_refused: 0,
             lans,
             volumes: Volumes::default(),
+            adapters: Adapters::default(),
             operating: Operating::default(),
             next_connection: 1,
             next_path: 1,
@@ -664,6 +670,7 @@ impl Host {
                 | Request::JoinLan { .. }
                 | Request::ShowVolumes
                 | Request::ShowStack
+                | Request::ShowAdapter
         );
         lends && matches!(self.connections[&number].role, Role::Guest(_))
     }
@@ -734,6 +741,7 @@ impl Host {
             member: None,
             shown: None,
             stack: None,
+            adapter: None,
             refused: Refused::default(),
             writes: self.accounts.writes_of_guest(owner, name),
         };
@@ -789,6 +797,7 @@ impl Host {
             self.volumes.forget(name);
             self.forget_machine(name);
             self.behind.remove(&name);
+            self.note_adapter_end(name);
             if let Some(mut guest) = self.guests.remove(&name) {
                 if has_left {
                     guest.writes.take(1, self.now_ns);

@@ -14,8 +14,8 @@ use std::fmt;
 use fabric::control::Scope;
 use serde::{Deserialize, Serialize};
 
-pub use self::adapter::{AdapterReport, DataDeviceReport, DataQueueReport};
-pub(crate) use self::adapter::{Side, device};
+pub use self::adapter::{AdapterReport, DataDeviceReport, DataQueueReport, StoppedDeviceReport};
+pub(crate) use self::adapter::{Side, device, ended};
 pub use self::control_unit::{
     ChannelPathReport, ControlUnitReport, ControlUnitUserReport, DamagedTrackReport, DeviceReport,
     SubchannelReport, VolumeReading, VolumeReport, VolumeState, VolumeSync, VolumeWriting,
@@ -56,7 +56,7 @@ pub struct SystemReport {
     /// The lines that the system file describes, in its order.
     #[serde(default)]
     pub lines: Vec<LineReport>,
-    /// The adapters that guests have devices on, by the guests that serve them.
+    /// The adapters of the system file, those that show themselves, and those that guests have devices on, by the guests that serve them.
     #[serde(default)]
     pub adapters: Vec<AdapterReport>,
     /// The control units, by the guests that they are.

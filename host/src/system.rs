@@ -95,6 +95,8 @@ pub struct System {
     pub memory_max: u64,
     /// The user that the host runs as, by the number that it had when the system was described: asked for once.
     own_user: u32,
+    /// Set if there is no file.
+    is_open: bool,
     rules: Vec<Rule>,
     users: Vec<UserRule>,
     /// The LANs, by their names.
@@ -220,6 +222,7 @@ impl System {
             guests_max: GUESTS_MAX,
             memory_max: MEMORY_BYTES_MAX,
             own_user: Credentials::own().user,
+            is_open: true,
             rules,
             users: Vec::new(),
             lans,
@@ -324,6 +327,7 @@ impl System {
             guests_max,
             memory_max,
             own_user: Credentials::own().user,
+            is_open: false,
             rules,
             users,
             lans,
@@ -426,6 +430,14 @@ impl System {
             || self.lines.iter().any(is_line)
             || self.adapters.iter().any(|one| one.server == target && one.serves(guest))
             || self.rule(guest).is_some_and(|rule| rule.may_connect(target))
+    }
+
+    /// Returns true if a guest may capture at the port of the adapter that another serves: the file says so of the adapter, or there is no file.
+    pub fn may_capture_at(&self, guest: Name, server: Name) -> bool {
+        match self.adapters.iter().find(|adapter| adapter.server == server) {
+            Some(adapter) => guest != server && adapter.may_capture(guest),
+            None => self.is_open,
+        }
     }
 
     /// Returns true if one TCPIP machine serves both, and may have them get a path of their own for the connections between them; or they may have any

@@ -1,6 +1,7 @@
-//! `siga capture`: the frames of a LAN, for Wireshark.
+//! `siga capture`: the frames of a LAN, or those that pass the port of an adapter, for Wireshark.
 
 mod pcapng;
+mod tapped;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,30 +14,36 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use os::poller::wait_any;
 use os::processor::now_ns;
 use os::signals::HeldSignals;
-use siga::error::Problem;
-use siga::lan::{Capture, Captured, Frame, JoinLanError, LanName, Mac, Member, complete_checksum};
-use siga::{Guest, Name, Wait};
+use siga::lan::{Frame, Mac, complete_checksum};
+use siga::{Guest, Name};
 
 use self::pcapng::{Interface, Packet, Statistics, Writer};
+use self::tapped::{Origin, Seen, Tapped};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_json, say};
 use crate::peer::attach_name;
-use crate::present::lan_meant;
 use crate::socket::Socket;
 use crate::top::seconds;
 
-/// Capture the frames of a LAN into a file that Wireshark opens
+/// Capture the frames of a LAN, or those that pass the port of an adapter, into a file that Wireshark opens
 ///
 /// Each member of the LAN is an interface of the file, and each frame is there once, at the member that sent it, with
 /// a time in nanoseconds. Frames for which the capture is too slow are lost and counted; members are not slowed down. Segments that leave the
 /// sender as one frame are one frame here. Ends with Ctrl-C. The system file says who may capture:
-/// capture = ["SNIFFER"] of a [[lan]]. Without a system file, SNIFFER may. Needs no other rights.
+/// capture = ["SNIFFER"] of a [[lan]], or of an [osa.NAME]. Without a system file, SNIFFER may. Needs no other rights.
 ///
-/// To watch: siga capture hs0 -w - | tshark -r -
+/// Of an adapter the port is an interface, whose frames have a direction: inbound from the wire, outbound to it. Each guest that sends to another guest of the port is an
+/// interface too. Frames that the adapter drops are there if they have come from the wire. The capture ends when the adapter does.
+///
+/// To watch: siga capture hs0 -w - | tshark -r -, or siga capture --osa OSA1 -w - | tshark -r -
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The LAN
-    lan: String,
+    #[arg(required_unless_present = "osa", conflicts_with = "osa")]
+    lan: Option<String>,
+    /// Capture what passes the port of this adapter
+    #[arg(long, value_name = "ADAPTER", value_parser = attach_name)]
+    osa: Option<String>,
     /// Write to this file, in the format pcapng; - is standard output
     #[arg(short = 'w', long = "write", value_name = "FILE")]
     file: String,
@@ -66,7 +73,7 @@ const INTERFACES_MAX: usize = 4096;
 
 /// Captures until it is to end.
 pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
-    let Arguments { lan, file, name, .. } = arguments;
+    let Arguments { lan, osa, file, name, .. } = arguments;
     let is_standard = file == "-";
     if arguments.output.json && is_standard {
         let why = "--json prints to standard output, where the frames go";
@@ -75,15 +82,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let signals = HeldSignals::hold().map_err(Outcome::no)?;
     let socket = arguments.socket.path()?;
     let guest = Guest::attach(&socket, name).map_err(Outcome::no)?;
-    let capture = Capture::join(guest, lan, Wait::Block).map_err(|error| match error {
-        JoinLanError::Refused { problem: Problem::CaptureRefused, .. } => Outcome::No(format!(
-            "{name} may not capture in the LAN {lan}: the system file must say so: capture = [\"{name}\"]"
-        )),
-        JoinLanError::Refused { problem: Problem::NoLan, .. } => {
-            Outcome::No(format!("{error}{}", lan_meant(&socket, lan)))
-        }
-        error => Outcome::no(error),
-    })?;
+    let capture = match (osa, lan) {
+        (Some(adapter), _) => Tapped::at_port(guest, adapter)?,
+        (None, lan) => Tapped::in_lan(guest, lan.as_deref().unwrap_or_default(), &socket)?,
+    };
+    let place = capture.place.clone();
     let target = if is_standard { "standard output" } else { file };
     let unwritten = |error: &io::Error| match error.kind() {
         ErrorKind::BrokenPipe => format!("{target} cannot be written: nobody reads it any more"),
@@ -98,18 +101,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let mut recording =
         Recording::new(arguments.snap, opened).map_err(|error| Outcome::No(unwritten(&error)))?;
     if !arguments.output.json {
-        say(format_args!("siga: capturing {lan} as {name}; Ctrl-C ends it"));
+        say(format_args!("siga: capturing {place} as {name}; Ctrl-C ends it"));
     }
     let end = Limits {
         count: arguments.count.unwrap_or(u64::MAX),
         deadline_ns: arguments.seconds.map(|seconds| now_ns() + (seconds * 1e9) as u64),
     };
     let ended = recording.record(capture, &signals, end);
-    let summary = recording.summary(lan);
+    let summary = recording.summary(place);
     let ended = ended.map_err(|error| match error {
         Failure::Unwritten(error) => {
             Outcome::No(format!("{}; {}", unwritten(&error), summary.sentence()))
         }
+        Failure::Over(why) => Outcome::No(format!("{why}; {}", summary.sentence())),
         Failure::Unheard(error) => Outcome::no(error),
     });
     if arguments.output.json {
@@ -129,8 +133,26 @@ struct Limits {
 /// The reason for which a capture ended early.
 enum Failure {
     Unwritten(io::Error),
+    /// What is captured is there no longer.
+    Over(String),
     /// The kernel does not let us wait.
     Unheard(io::Error),
+}
+
+/// What is captured, as `--json` names it.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Place {
+    Lan(String),
+    Adapter(String),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Lan(name) | Place::Adapter(name) => formatter.pad(name),
+        }
+    }
 }
 
 /// A capture that is being written.
@@ -140,7 +162,7 @@ struct Recording {
     pipe: Option<File>,
     snap: Option<u32>,
     clock: Clock,
-    sources: BTreeMap<(Name, Mac), Source>,
+    sources: BTreeMap<(Name, Option<Mac>), Source>,
     packets: u64,
 }
 
@@ -157,7 +179,8 @@ struct Source {
 /// The result of a capture, as `--json` prints it at the end.
 #[derive(Debug, serde::Serialize)]
 struct Summary {
-    lan: String,
+    #[serde(flatten)]
+    place: Place,
     packets: u64,
     lost: u64,
     members: Vec<MemberSummary>,
@@ -166,7 +189,9 @@ struct Summary {
 #[derive(Debug, serde::Serialize)]
 struct MemberSummary {
     guest: String,
-    mac: String,
+    /// None of the port of an adapter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mac: Option<String>,
     packets: u64,
     lost: u64,
 }
@@ -186,14 +211,13 @@ impl Recording {
     /// Records until a limit is reached, or a signal asks for the end.
     fn record(
         &mut self,
-        mut capture: Capture,
+        mut capture: Tapped,
         signals: &HeldSignals,
         limits: Limits,
     ) -> Result<(), Failure> {
         // A quiet member is an interface too.
-        let members: Vec<Member> = capture.members().cloned().collect();
-        for member in &members {
-            self.source(member, capture.name()).map_err(Failure::Unwritten)?;
+        for from in capture.sources() {
+            self.source(&from).map_err(Failure::Unwritten)?;
         }
         self.writer.flush().map_err(Failure::Unwritten)?;
         let ended = self.record_frames(&mut capture, signals, limits);
@@ -204,7 +228,7 @@ impl Recording {
 
     fn record_frames(
         &mut self,
-        capture: &mut Capture,
+        capture: &mut Tapped,
         signals: &HeldSignals,
         limits: Limits,
     ) -> Result<(), Failure> {
@@ -237,12 +261,10 @@ impl Recording {
     }
 
     /// Writes what there is, for a turn. Whether there is nothing more.
-    fn record_turn(&mut self, capture: &mut Capture, count: u64) -> Result<bool, Failure> {
-        let lan = capture.name();
+    fn record_turn(&mut self, capture: &mut Tapped, count: u64) -> Result<bool, Failure> {
         for _ in 0..FRAMES_PER_TURN {
-            let found = capture.try_receive().map_err(Failure::Unheard)?;
-            let Some(captured) = found else { return Ok(true) };
-            self.put(captured, lan).map_err(Failure::Unwritten)?;
+            let Some(seen) = capture.try_receive()? else { return Ok(true) };
+            self.put(seen).map_err(Failure::Unwritten)?;
             if self.packets >= count {
                 break;
             }
@@ -251,42 +273,35 @@ impl Recording {
     }
 
     /// Writes a frame.
-    fn put(&mut self, captured: Captured<'_>, lan: LanName) -> io::Result<()> {
-        let time_ns = self.clock.since_1970(captured.time_ns);
-        let source = self.source(captured.from, lan)?;
+    fn put(&mut self, seen: Seen<'_>) -> io::Result<()> {
+        let time_ns = self.clock.since_1970(seen.time_ns);
+        let source = self.source(&seen.from)?;
         // A member may say any number.
-        source.lost = source.lost.saturating_add(captured.lost);
-        source.lost_since = source.lost_since.saturating_add(captured.lost);
-        let Some(frame) = captured.frame else { return Ok(()) };
+        source.lost = source.lost.saturating_add(seen.lost);
+        source.lost_since = source.lost_since.saturating_add(seen.lost);
+        let Some(frame) = seen.frame else { return Ok(()) };
         source.packets += 1;
         let (interface, lost) = (source.interface, std::mem::take(&mut source.lost_since));
         self.packets += 1;
         let kept_bytes_max = self.snap.map_or(usize::MAX, |snap| snap as usize);
-        let packet = Packet { interface, time_ns, kept_bytes_max, lost };
+        let packet = Packet { interface, time_ns, kept_bytes_max, lost, direction: seen.direction };
         self.writer.packet(packet, |room| put_whole(frame, room))
     }
 
-    /// A member, which is given an interface if it has none.
-    fn source(&mut self, member: &Member, lan: LanName) -> io::Result<&mut Source> {
-        let mut key = (member.name, member.mac);
+    /// Who sends, which is given an interface if it has none.
+    fn source(&mut self, from: &Origin<'_>) -> io::Result<&mut Source> {
+        let mut key = (from.name, from.mac);
         if self.sources.len() >= INTERFACES_MAX && !self.sources.contains_key(&key) {
             // One that it had before, or anybody's: they are many for a reason.
-            let of_name = (key.0, Mac([0; 6]))..;
+            let of_name = (key.0, None)..;
             let known = self.sources.range(of_name).chain(&self.sources).next();
             key = known.map_or(key, |(known, _)| *known);
         }
         match self.sources.entry(key) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(place) => {
-                let addresses: Vec<String> =
-                    member.addresses.iter().map(ToString::to_string).collect();
-                let about =
-                    format!("guest {} of the LAN {lan} {}", member.name, addresses.join(" "));
-                let interface = Interface {
-                    name: member.name.to_string(),
-                    about: about.trim_end().to_owned(),
-                    mac: member.mac,
-                };
+                let interface =
+                    Interface { name: from.name.to_string(), about: from.about(), mac: from.mac };
                 let interface = self.writer.interface(&interface, self.snap.unwrap_or(0))?;
                 Ok(place.insert(Source { interface, packets: 0, lost: 0, lost_since: 0 }))
             }
@@ -304,16 +319,16 @@ impl Recording {
         self.writer.flush()
     }
 
-    fn summary(&self, lan: &str) -> Summary {
+    fn summary(&self, place: Place) -> Summary {
         let members = self.sources.iter().map(|((guest, mac), source)| MemberSummary {
             guest: guest.to_string(),
-            mac: mac.to_string(),
+            mac: mac.map(|mac| mac.to_string()),
             packets: source.packets,
             lost: source.lost,
         });
         let members: Vec<MemberSummary> = members.collect();
         let lost = members.iter().fold(0, |sum: u64, member| sum.saturating_add(member.lost));
-        Summary { lan: lan.to_owned(), packets: self.packets, lost, members }
+        Summary { place, packets: self.packets, lost, members }
     }
 }
 
@@ -398,12 +413,13 @@ mod tests {
     fn summary_names_who_has_lost() {
         let member = |guest: &str, packets, lost| MemberSummary {
             guest: guest.to_owned(),
-            mac: String::new(),
+            mac: None,
             packets,
             lost,
         };
         let members = vec![member("A", 5, 0), member("B", 2, 3)];
-        let summary = Summary { lan: "hs0".to_owned(), packets: 7, lost: 3, members };
+        let place = Place::Lan("hs0".to_owned());
+        let summary = Summary { place, packets: 7, lost: 3, members };
         assert_eq!(summary.sentence(), "7 frames were captured, 3 were lost: 3 of B");
         let none = Summary { packets: 7, lost: 0, members: vec![member("A", 7, 0)], ..summary };
         assert_eq!(none.sentence(), "7 frames were captured, none was lost");

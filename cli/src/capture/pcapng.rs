@@ -31,6 +31,8 @@ const INTERFACE_MAC: u16 = 6;
 const INTERFACE_RESOLUTION: u16 = 9;
 /// Times in units of ten to the minus ninth.
 const NANOSECONDS: u8 = 9;
+/// Whose low two bits are the direction.
+const PACKET_FLAGS: u16 = 2;
 const PACKET_DROPS: u16 = 4;
 const STATISTICS_START: u16 = 2;
 const STATISTICS_END: u16 = 3;
@@ -56,7 +58,7 @@ pub struct Writer<W> {
 pub struct Interface {
     pub name: String,
     pub about: String,
-    pub mac: Mac,
+    pub mac: Option<Mac>,
 }
 
 /// The fields of a packet beside its bytes.
@@ -70,6 +72,15 @@ pub struct Packet {
     pub kept_bytes_max: usize,
     /// Packets of the interface that were lost since the one before.
     pub lost: u64,
+    /// Its direction at the interface, if there is one.
+    pub direction: Option<Direction>,
+}
+
+/// The direction of a packet at an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Inbound,
+    Outbound,
 }
 
 /// Counters of an interface between two times.
@@ -108,7 +119,9 @@ impl<W: Write> Writer<W> {
         self.put(&snap.to_le_bytes());
         self.option(INTERFACE_NAME, interface.name.as_bytes());
         self.option(INTERFACE_ABOUT, interface.about.as_bytes());
-        self.option(INTERFACE_MAC, &interface.mac.0);
+        if let Some(mac) = interface.mac {
+            self.option(INTERFACE_MAC, &mac.0);
+        }
         self.option(INTERFACE_RESOLUTION, &[NANOSECONDS]);
         self.end_options();
         self.end()?;
@@ -117,7 +130,7 @@ impl<W: Write> Writer<W> {
 
     /// Adds a packet, whose bytes `put` appends to what it is given.
     pub fn packet(&mut self, packet: Packet, put: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
-        let Packet { interface, time_ns, kept_bytes_max, lost } = packet;
+        let Packet { interface, time_ns, kept_bytes_max, lost, direction } = packet;
         self.begin(ENHANCED_PACKET);
         self.put(&interface.to_le_bytes());
         self.time(time_ns);
@@ -131,8 +144,17 @@ impl<W: Write> Writer<W> {
         self.gathered[from - 8..from - 4].copy_from_slice(&(kept as u32).to_le_bytes());
         self.gathered[from - 4..from].copy_from_slice(&(length as u32).to_le_bytes());
         self.pad();
+        if let Some(direction) = direction {
+            let flags: u32 = match direction {
+                Direction::Inbound => 1,
+                Direction::Outbound => 2,
+            };
+            self.option(PACKET_FLAGS, &flags.to_le_bytes());
+        }
         if lost > 0 {
             self.option(PACKET_DROPS, &lost.to_le_bytes());
+        }
+        if lost > 0 || direction.is_some() {
             self.end_options();
         }
         self.end()
@@ -233,7 +255,7 @@ mod tests {
         let interface = Interface {
             name: "ALICE".to_owned(),
             about: "guest".to_owned(),
-            mac: Mac([2, 0x53, 0x47, 0, 0, 1]),
+            mac: Some(Mac([2, 0x53, 0x47, 0, 0, 1])),
         };
         let bytes = written(|writer| {
             assert_eq!(writer.interface(&interface, 96).unwrap(), 0);
@@ -246,8 +268,8 @@ mod tests {
 
     #[test]
     fn packet_says_time_lengths_and_what_was_lost() {
-        let packet =
-            Packet { interface: 1, time_ns: 0x0102_0304_0506_0708, kept_bytes_max: 5, lost: 0 };
+        let time_ns = 0x0102_0304_0506_0708;
+        let packet = Packet { interface: 1, time_ns, kept_bytes_max: 5, lost: 0, direction: None };
         let frame = |room: &mut Vec<u8>| {
             room.extend_from_slice(b"hello");
             room.resize(room.len() + 55, 1);
@@ -259,6 +281,13 @@ mod tests {
         let bytes = written(|writer| writer.packet(Packet { lost: 7, ..packet }, frame).unwrap());
         let expected = b"hello\0\0\0\x04\0\x08\0\x07\0\0\0\0\0\0\0\0\0\0\0\x38\0\0\0";
         assert_eq!(bytes[28..], expected[..]);
+        for (direction, flags) in [(Direction::Inbound, 1), (Direction::Outbound, 2)] {
+            let packet = Packet { direction: Some(direction), ..packet };
+            let bytes = written(|writer| writer.packet(packet, frame).unwrap());
+            let mut expected = *b"hello\0\0\0\x02\0\x04\0\x01\0\0\0\0\0\0\0\x34\0\0\0";
+            expected[12] = flags;
+            assert_eq!(bytes[28..], expected[..]);
+        }
     }
 
     #[test]

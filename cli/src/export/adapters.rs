@@ -1,9 +1,9 @@
 //! The metrics of adapters, and of the data devices that guests have on them.
 
-use host::report::{AdapterReport, DataDeviceReport, DataQueueReport, SystemReport};
+use host::report::{AdapterReport, Counts, DataQueueReport, SystemReport};
 
 use super::page::Kind::{Counter, CounterNs, Gauge};
-use super::page::{Of, Page, labels};
+use super::page::{Of, Page, Samples, labels};
 
 const ADAPTERS: &[Of<AdapterReport>] = &[
     ("siga_adapter_devices", Gauge, "Data devices that guests have on the adapter.", |adapter| {
@@ -23,12 +23,18 @@ const ADAPTERS: &[Of<AdapterReport>] = &[
     ),
 ];
 
-const DEVICES: &[Of<DataDeviceReport>] = &[(
-    "siga_adapter_device_dropped_total",
-    Counter,
-    "Packets from the device, and for it, that the adapter has dropped.",
-    |device| device.dropped,
-)];
+/// Of adapters that show their ports.
+const PORTS: &[Of<AdapterReport>] = &[
+    ("siga_adapter_carrier", Gauge, "1 if the port has a carrier, otherwise 0.", |adapter| {
+        u64::from(adapter.carrier.as_deref() == Some("up"))
+    }),
+    (
+        "siga_adapter_devices_stopped_total",
+        Counter,
+        "Devices that the adapter has stopped because their guests broke a rule.",
+        |adapter| adapter.devices_stopped,
+    ),
+];
 
 const QUEUES: &[Of<DataQueueReport>] = &[
     ("siga_adapter_packets_total", Counter, "Packets.", |queue| queue.packets),
@@ -62,12 +68,36 @@ const QUEUES: &[Of<DataQueueReport>] = &[
     ),
 ];
 
+/// Adds a sample for each reason.
+fn by_reason(samples: &mut Samples, at: &str, counts: &Counts) {
+    for (reason, count) in counts {
+        samples.add(format!("{at},{}", labels(&[("reason", reason)])), *count);
+    }
+}
+
 /// Writes the metrics of adapters.
 pub fn adapters(page: &mut Page, report: &SystemReport) {
     let adapters = report.adapters.iter();
     let each: Vec<_> =
         adapters.map(|adapter| (labels(&[("adapter", &adapter.adapter)]), adapter)).collect();
     page.each(ADAPTERS, &each);
+    let ports: Vec<_> =
+        each.iter().filter(|(_, adapter)| adapter.shown_ns.is_some()).cloned().collect();
+    page.each(PORTS, &ports);
+    let help = "Frames from the wire that were dropped before they were a device's, by reason.";
+    page.metric("siga_adapter_dropped_total", Counter, help, |samples| {
+        ports.iter().for_each(|(at, adapter)| by_reason(samples, at, &adapter.dropped));
+    });
+    let help = "Frames that the wire has dropped, by reason: the adapter was behind, the frame was bad, or it could not be sent.";
+    page.metric("siga_adapter_wire_dropped_total", Counter, help, |samples| {
+        for (at, adapter) in &ports {
+            let counters = adapter.wire_counters.iter();
+            let dropped = counters.filter_map(|(what, count)| {
+                Some((what.strip_prefix("dropped_")?.to_owned(), *count))
+            });
+            by_reason(samples, at, &dropped.collect());
+        }
+    });
     // Of two devices of one guest the path tells which is which.
     let each: Vec<_> = report
         .adapters
@@ -82,7 +112,16 @@ pub fn adapters(page: &mut Page, report: &SystemReport) {
             (at, device)
         })
         .collect();
-    page.each(DEVICES, &each);
+    let help = "Packets from the device, and for it, that the adapter has dropped, by reason.";
+    page.metric("siga_adapter_device_dropped_total", Counter, help, |samples| {
+        for (at, device) in &each {
+            match device.state {
+                Some(_) => by_reason(samples, at, &device.dropped_by_reason),
+                // What an adapter counts that shows no reasons.
+                None => by_reason(samples, at, &[("unknown".to_owned(), device.dropped)].into()),
+            }
+        }
+    });
     let queues: Vec<_> = each
         .iter()
         .flat_map(|(at, device)| {

@@ -2,7 +2,7 @@
 
 use comfy_table::Table;
 use host::config::Bytes;
-use host::report::{AdapterReport, DataDeviceReport, DataQueueReport, SystemReport};
+use host::report::{AdapterReport, Counts, DataDeviceReport, DataQueueReport, SystemReport};
 use siga::osa::Workload;
 
 use crate::outcome::Outcome;
@@ -10,6 +10,9 @@ use crate::output::{print, table};
 
 /// Bytes of a page of the fixed page storage.
 const PAGE_BYTES: u64 = 4096;
+
+/// How long an adapter that is served shows nothing until that is said: it shows itself some times a second.
+const SILENT_NS: u64 = 2_000_000_000;
 
 /// The devices, one in a row, with rates between the two reports.
 fn devices(before: &SystemReport, report: &SystemReport) -> Table {
@@ -91,17 +94,29 @@ fn sum(device: &DataDeviceReport, input: bool, count: fn(&DataQueueReport) -> u6
 
 /// The adapters and their devices.
 pub fn print_adapters(before: &SystemReport, report: &SystemReport) -> Result<(), Outcome> {
+    print(ports(before, report))?;
+    let tables = [devices(before, report), registered(report), dropped(report), stopped(report)];
+    // The head of an empty table says nothing.
+    let tables = tables.into_iter().filter(|table| table.row_count() > 0);
+    tables.into_iter().try_for_each(|table| print(format!("\n{table}")))
+}
+
+/// The ports, with their processor time between the two reports.
+fn ports(before: &SystemReport, report: &SystemReport) -> Table {
     let heads = [
         "adapter",
         "state",
         "wire",
         "interface",
         "LAN",
+        "carrier",
+        "MAC",
+        "MTU",
         "devices",
         "processor %",
         "of that polling %",
     ];
-    let mut adapters = table(&heads, 5);
+    let mut adapters = table(&heads, 7);
     let ns = report.now_ns.saturating_sub(before.now_ns).max(1) as f64;
     for adapter in &report.adapters {
         let then = before.adapters.iter().find(|one| one.adapter == adapter.adapter);
@@ -110,24 +125,113 @@ pub fn print_adapters(before: &SystemReport, report: &SystemReport) -> Result<()
             let since = count(adapter).saturating_sub(then.map_or(count(adapter), count));
             format!("{:.0}", 100.0 * since as f64 / ns)
         };
-        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         adapters.add_row([
             adapter.adapter.clone(),
-            (if adapter.is_served { "served" } else { "not served" }).to_owned(),
-            or_none(&adapter.wire),
-            or_none(&adapter.interface),
-            or_none(&adapter.lan),
+            state(adapter, report.now_ns),
+            or_none(adapter.wire.as_ref()),
+            or_none(adapter.interface.as_ref()),
+            or_none(adapter.lan.as_ref()),
+            or_none(adapter.carrier.as_ref()),
+            or_none(adapter.mac.as_ref()),
+            or_none(adapter.mtu.as_ref()),
             adapter.devices.len().to_string(),
             share(|adapter| adapter.cpu_ns),
             share(|adapter| adapter.spinning_ns),
         ]);
     }
-    print(adapters)?;
-    let devices = devices(before, report);
-    match devices.row_count() {
-        0 => Ok(()),
-        _ => print(format!("\n{devices}")),
+    adapters
+}
+
+/// Whether an adapter is served; if it was, and is not any more, how it has ended; and for how long one has shown nothing that is served.
+fn state(adapter: &AdapterReport, now_ns: u64) -> String {
+    let silent_ns = adapter.shown_ns.map_or(0, |shown_ns| now_ns.saturating_sub(shown_ns));
+    match (adapter.is_served, &adapter.ended) {
+        (true, _) if silent_ns >= SILENT_NS => {
+            format!("served, silent for {} s", silent_ns / 1_000_000_000)
+        }
+        (true, _) => "served".to_owned(),
+        (false, None) => "not served".to_owned(),
+        (false, Some(ended)) => format!("not served: {ended}"),
     }
+}
+
+/// What the devices have registered.
+fn registered(report: &SystemReport) -> Table {
+    let heads = ["adapter", "guest", "path", "state", "layer", "MAC", "addresses", "VLANs"];
+    let mut table = table(&heads, 8);
+    for (adapter, device) in each_device(report).filter(|(_, device)| device.state.is_some()) {
+        let vlans: Vec<String> = device.vlans.iter().map(ToString::to_string).collect();
+        let more = match device.not_shown {
+            0 => String::new(),
+            count => format!(" and {count} more"),
+        };
+        table.add_row([
+            adapter.adapter.clone(),
+            device.guest.clone(),
+            device.path.to_string(),
+            or_none(device.state.as_ref()),
+            or_none(device.layer.as_ref()),
+            or_none(device.mac.as_ref()),
+            device.addresses.join(" "),
+            vlans.join(" ") + &more,
+        ]);
+    }
+    table
+}
+
+/// What was dropped, by reason: at the ports, and of and for devices.
+fn dropped(report: &SystemReport) -> Table {
+    let mut table = table(&["adapter", "guest", "path", "dropped"], 4);
+    for adapter in &report.adapters {
+        let at_wire = adapter.wire_counters.iter().filter_map(|(what, count)| {
+            let reason = what.strip_prefix("dropped_")?;
+            Some(format!("{reason} {count} (at the wire)"))
+        });
+        let at_port: Vec<String> = reasons(&adapter.dropped).chain(at_wire).collect();
+        let of = |guest: String, path: String, dropped: Vec<String>| {
+            (!dropped.is_empty())
+                .then(|| [adapter.adapter.clone(), guest, path, dropped.join(", ")])
+        };
+        let port = of("the port".to_owned(), "-".to_owned(), at_port);
+        let devices = adapter.devices.iter().filter_map(|device| {
+            let dropped = reasons(&device.dropped_by_reason).collect();
+            of(device.guest.clone(), device.path.to_string(), dropped)
+        });
+        table.add_rows(port.into_iter().chain(devices));
+    }
+    table
+}
+
+/// The devices that were stopped last.
+fn stopped(report: &SystemReport) -> Table {
+    let mut table = table(&["adapter", "guest", "stopped because", "s ago"], 3);
+    for adapter in &report.adapters {
+        for device in &adapter.stopped {
+            let ago_ns = report.now_ns.saturating_sub(device.stopped_ns);
+            table.add_row([
+                adapter.adapter.clone(),
+                device.guest.clone(),
+                device.why.clone(),
+                (ago_ns / 1_000_000_000).to_string(),
+            ]);
+        }
+    }
+    table
+}
+
+fn each_device(report: &SystemReport) -> impl Iterator<Item = (&AdapterReport, &DataDeviceReport)> {
+    report.adapters.iter().flat_map(|adapter| {
+        let devices = adapter.devices.iter();
+        devices.map(move |device| (adapter, device))
+    })
+}
+
+fn reasons(counts: &Counts) -> impl Iterator<Item = String> {
+    counts.iter().map(|(reason, count)| format!("{reason} {count}"))
+}
+
+fn or_none(what: Option<&impl ToString>) -> String {
+    what.map_or_else(|| "-".to_owned(), ToString::to_string)
 }
 
 /// The queues of all devices: buffers by state, what the two sides did, and for what there was no buffer.

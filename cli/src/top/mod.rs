@@ -166,6 +166,7 @@ const SECTIONS: &[Section] = &[
     (
         &[
             "adapter",
+            "carrier",
             "guest",
             "in/s",
             "bytes/s",
@@ -175,11 +176,12 @@ const SECTIONS: &[Section] = &[
             "dropped/s",
             "adapter %",
         ],
-        2,
+        3,
         |row| {
             let Row::Device(device) = row else { return None };
             Some(vec![
                 word(&device.adapter),
+                word(device.carrier.as_deref().unwrap_or("-")),
                 word(&device.guest),
                 rate(device.packets_in_per_s),
                 rate(device.bytes_in_per_s),

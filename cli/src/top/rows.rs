@@ -74,6 +74,8 @@ pub struct StackRow {
 pub struct DeviceRow {
     now_ns: u64,
     pub adapter: String,
+    /// Of the port: see [`AdapterReport::carrier`].
+    pub carrier: Option<String>,
     pub guest: String,
     pub path: u64,
     pub packets_in_per_s: f64,
@@ -240,6 +242,7 @@ impl Interval<'_> {
             Some(Row::Device(DeviceRow {
                 now_ns: self.now.now_ns,
                 adapter: of.0.to_owned(),
+                carrier: adapter.carrier.clone(),
                 guest: new.guest.clone(),
                 path: new.path,
                 packets_in_per_s: rate(|of| &of.inputs, |queue| queue.packets),

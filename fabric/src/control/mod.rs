@@ -73,12 +73,20 @@ impl Kind {
     pub const INTRODUCED: Kind = Kind(7);
     /// A data device of a guest at a network adapter.
     pub const OSA: Kind = Kind(8);
+    /// Copies of the frames that pass the port of an adapter, for a guest that may capture there.
+    pub const CAPTURE: Kind = Kind(9);
 
     /// How many doorbells a path of this kind has: one for each queue, or two for all queues of a
     /// conversation, which one thread serves.
     pub fn doorbells(self, shape: Shape) -> usize {
         match self {
-            Kind::IUCV | Kind::APPC | Kind::LAN | Kind::TCPIP | Kind::INTRODUCED | Kind::OSA => 2,
+            Kind::IUCV
+            | Kind::APPC
+            | Kind::LAN
+            | Kind::TCPIP
+            | Kind::INTRODUCED
+            | Kind::OSA
+            | Kind::CAPTURE => 2,
             _ => shape.outputs + shape.inputs,
         }
     }
@@ -96,6 +104,7 @@ impl std::fmt::Display for Kind {
             Kind::CTC => formatter.write_str("CTC"),
             Kind::INTRODUCED => formatter.write_str("introduced"),
             Kind::OSA => formatter.write_str("OSA"),
+            Kind::CAPTURE => formatter.write_str("capture"),
             Kind(other) => write!(formatter, "kind {other}"),
         }
     }
@@ -238,6 +247,8 @@ messages! {
     17 ShowVolumes,
     /// My stack is at lines alone: this is what it shows of itself. [our board]
     21 ShowStack,
+    /// I serve an adapter: this is what I show of it. [our report]
+    22 ShowAdapter,
     /// I am a TCPIP machine, and take orders.
     18 TakeOrders,
     /// I have carried out an order, or have not.
@@ -282,7 +293,7 @@ messages! {
     103 Joined(joined: Joined),
     /// To [`Request::Rejoin`], [`Request::Refuse`], [`Request::Cancel`], [`Request::Identify`],
     /// [`Request::Revoke`], [`Request::LeaveLan`], [`Request::Register`], [`Request::Unregister`],
-    /// [`Request::ShowVolumes`], [`Request::ShowStack`], [`Request::TakeOrders`].
+    /// [`Request::ShowVolumes`], [`Request::ShowStack`], [`Request::ShowAdapter`], [`Request::TakeOrders`].
     104 Done {
         /// The number of the path here, for [`Request::Rejoin`].
         path: u64,
@@ -492,7 +503,7 @@ pub enum Problem {
     /// The address is not in the LAN's range, not the one that the system file fixes, or one too many.
     #[error("the LAN does not allow this address")]
     AddressRefused,
-    /// The system file does not let this guest capture in the LAN.
+    /// The system file does not let this guest capture in the LAN, or at the adapter.
     #[error("the system file does not let this guest capture in the LAN")]
     CaptureRefused,
     /// As many guests show volumes as may.

@@ -356,6 +356,7 @@ mod tests {
             Request::LeaveLan,
             Request::ShowVolumes,
             Request::ShowStack,
+            Request::ShowAdapter,
             Request::TakeOrders,
             place_driver(None),
             place_driver(Some(u32::MAX)),

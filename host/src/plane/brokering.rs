@@ -22,7 +22,7 @@ use tracing::info;
 
 use super::lans::{Change, JoinWish, borrow_counters};
 use super::{
-    Answer, Board, End, Host, PATH_BYTES, PathRecord, Refused, StackShown, State, socket_name,
+    Answer, Board, End, Host, PATH_BYTES, PathRecord, Refused, ReportShown, State, socket_name,
 };
 
 /// What a guest sends that asks for a path.
@@ -109,11 +109,12 @@ impl Host {
                 let charges = self.charge_mapping(name, BOARD_BYTES)?;
                 let words = borrow_counters(&lent)?;
                 if let Some(guest) = self.guests.get_mut(&name) {
-                    guest.stack = Some(StackShown { words, _charges: charges });
+                    guest.stack = Some(ReportShown { words, _charges: charges });
                 }
                 self.send(number, serial, &Reply::Done { path: 0 }, &[]);
                 Ok(())
             }
+            Request::ShowAdapter => self.show_adapter((number, serial), name, descriptors),
             Request::LeaveLan => {
                 self.count_table_write(name);
                 let answer = self.change_membership((number, serial), name, Change::Leave);
@@ -191,6 +192,10 @@ impl Host {
         let may_connect = match kind {
             Kind::LAN => self.lans.share(from.guest, target),
             Kind::INTRODUCED => self.system.may_be_introduced(from.guest, target),
+            Kind::CAPTURE if !self.system.may_capture_at(from.guest, target) => {
+                return Err(Problem::CaptureRefused);
+            }
+            Kind::CAPTURE => true,
             _ => self.system.may_connect(from.guest, target),
         };
         if !may_connect {
@@ -373,6 +378,7 @@ impl Host {
             Kind::INTRODUCED => {
                 system.may_be_introduced(own, peer) || system.may_be_introduced(peer, own)
             }
+            Kind::CAPTURE => system.may_capture_at(own, peer) || system.may_capture_at(peer, own),
             _ => system.may_connect(own, peer) || system.may_connect(peer, own),
         };
         if !may_have {

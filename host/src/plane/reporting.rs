@@ -1,6 +1,6 @@
 //! Reports for observers: guests, paths, limits, and the buffers of a path.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 
 use fabric::control::{Kind, Limit, Owner, PENDING_MAX, Problem, Reply};
@@ -12,11 +12,9 @@ use os::storage::{Storage, StorageOptions};
 
 use super::{Answer, End, Host, OBSERVERS_MAX, PathRecord, Refused, State, resources, volumes};
 use crate::report::{
-    self, AdapterReport, AuditReport, DriverReport, GuestReport, GuestStackReport, LanReport,
-    LimitReport, LineEndReport, LineReport, LineState, PathReport, PathState, StackReport,
-    SystemReport,
+    self, AuditReport, DriverReport, GuestReport, GuestStackReport, LanReport, LimitReport,
+    LineEndReport, LineReport, LineState, PathReport, PathState, StackReport, SystemReport,
 };
-use crate::system::adapter::WireRule;
 use crate::system::line::{LineKind, LineRule, server};
 
 /// Bytes of a report that cost as much as a packet.
@@ -104,48 +102,6 @@ impl Host {
             adapters: self.report_adapters(),
             control_units,
             limits,
-        }
-    }
-
-    /// The adapters of the system file, and those that have devices, by the paths of these.
-    fn report_adapters(&self) -> Vec<AdapterReport> {
-        let of_file = self.system.adapters.iter();
-        let mut adapters: BTreeMap<Name, AdapterReport> =
-            of_file.map(|rule| (rule.server, self.report_adapter(rule.server))).collect();
-        for (path, record) in &self.paths {
-            let PathRecord { from, to, .. } = record;
-            if record.kind != Kind::OSA || !matches!(record.state, State::Joined) {
-                continue;
-            }
-            let (Some(guest), Some(adapter)) = (&from.board, &to.board) else { continue };
-            let guest = report::Side { board: &guest.words, shape: from.shape };
-            let adapter = report::Side { board: &adapter.words, shape: to.shape };
-            let (device, [cpu_ns, spinning_ns]) =
-                report::device((from.guest.to_string(), *path), guest, adapter);
-            let of = adapters.entry(to.guest).or_insert_with(|| self.report_adapter(to.guest));
-            (of.cpu_ns, of.spinning_ns) = (of.cpu_ns.max(cpu_ns), of.spinning_ns.max(spinning_ns));
-            of.devices.push(device);
-        }
-        adapters.into_values().collect()
-    }
-
-    /// An adapter without its devices, by the guest that serves it.
-    fn report_adapter(&self, server: Name) -> AdapterReport {
-        let rule = self.system.adapters.iter().find(|rule| rule.server == server);
-        let wire = rule.map(|rule| &rule.wire);
-        let interface = wire.and_then(|wire| match wire {
-            WireRule::Memory(memory) => Some(memory.to.to_string()),
-            wire => wire.interface().map(str::to_owned),
-        });
-        AdapterReport {
-            adapter: server.to_string(),
-            wire: wire.map(|wire| wire.kind().to_owned()),
-            interface,
-            lan: rule.and_then(|rule| Some(rule.bridge?.lan.to_string())),
-            is_served: self.guests.contains_key(&server),
-            cpu_ns: 0,
-            spinning_ns: 0,
-            devices: Vec::new(),
         }
     }
 

@@ -3,10 +3,17 @@
 use fabric::path::board::{reader_block, writer_block};
 use fabric::path::{Counter, Shape, gauge_word};
 use fabric::queue::{QUEUE_BUFFERS, RETURNED_WORD, State, audit};
+use net::lan::frame::Mac;
+use net::osa::drops::Drops;
 use net::osa::gauge;
+use net::osa::packet::Layer;
+use net::osa::report::{DeviceState, Ended, Shown};
+use net::osa::wire::{Carrier, WireCounters};
 use os::sync::Ordering;
 use os::words::LentWords;
 use serde::{Deserialize, Serialize};
+
+use super::Counts;
 
 /// An adapter, by the guest that serves it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,8 +37,53 @@ pub struct AdapterReport {
     pub cpu_ns: u64,
     /// That part of it in which the adapter polled and found nothing.
     pub spinning_ns: u64,
+    /// The state of the medium: `up`, `down`, or `gone` if the interface was removed. None of an adapter that does not show its port.
+    #[serde(default)]
+    pub carrier: Option<String>,
+    /// The MAC address of the port.
+    #[serde(default)]
+    pub mac: Option<String>,
+    /// Bytes of the longest packet.
+    #[serde(default)]
+    pub mtu: Option<u32>,
+    /// Bits a second of the medium, if the adapter knows.
+    #[serde(default)]
+    pub bits_per_s: Option<u64>,
+    /// When the adapter has shown its port last, in nanoseconds of the machine's clock: some times a second.
+    #[serde(default)]
+    pub shown_ns: Option<u64>,
+    /// Frames from the wire that were dropped before they were a device's, by reason, but for reasons that stand at zero.
+    #[serde(default)]
+    pub dropped: Counts,
+    /// What its wire has counted since it was opened last, but for counters that stand at zero.
+    #[serde(default)]
+    pub wire_counters: Counts,
+    /// Guests that capture what passes the port.
+    #[serde(default)]
+    pub captures: u16,
+    /// How an adapter of the system file has ended that is not served any more: `ended` if somebody has ended it, `died`, or the error.
+    #[serde(default)]
+    pub ended: Option<String>,
+    /// Devices that the adapter has stopped because their guests broke a rule.
+    #[serde(default)]
+    pub devices_stopped: u64,
+    /// The last of these, the latest first.
+    #[serde(default)]
+    pub stopped: Vec<StoppedDeviceReport>,
     /// The devices, by their paths.
     pub devices: Vec<DataDeviceReport>,
+}
+
+/// A device that an adapter has stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct StoppedDeviceReport {
+    /// The guest that had it.
+    pub guest: String,
+    /// When, in nanoseconds of the machine's clock.
+    pub stopped_ns: u64,
+    /// Why.
+    pub why: String,
 }
 
 /// A data device.
@@ -44,6 +96,27 @@ pub struct DataDeviceReport {
     pub path: u64,
     /// Packets from it, and for it, that the adapter has dropped.
     pub dropped: u64,
+    /// Its state: `established`, `active`, `halted` or `stopped`. None of a device that the adapter does not show.
+    #[serde(default)]
+    pub state: Option<String>,
+    /// Its layer, 2 or 3.
+    #[serde(default)]
+    pub layer: Option<u8>,
+    /// Its MAC address: in layer 3 that of the port.
+    #[serde(default)]
+    pub mac: Option<String>,
+    /// The IP addresses that it has registered.
+    #[serde(default)]
+    pub addresses: Vec<String>,
+    /// The first of its VLANs.
+    #[serde(default)]
+    pub vlans: Vec<u16>,
+    /// Addresses and VLANs besides.
+    #[serde(default)]
+    pub not_shown: u64,
+    /// The dropped packets by reason, but for reasons that stand at zero.
+    #[serde(default)]
+    pub dropped_by_reason: Counts,
     /// The queues that the guest reads.
     pub inputs: Vec<DataQueueReport>,
     /// The queues that it writes, the most urgent first.
@@ -155,5 +228,136 @@ pub(crate) fn device(
     let first = reader_block(adapter.board, adapter.shape, 0).counters;
     let times = [gauge::CPU_NS, gauge::SPINNING_NS].map(|number| shown(&first, number));
     let (inputs, outputs) = (inputs.collect(), outputs.collect());
-    (DataDeviceReport { guest: guest_name, path, dropped, inputs, outputs }, times)
+    let device =
+        DataDeviceReport { dropped, inputs, outputs, ..DataDeviceReport::of(guest_name, path) };
+    (device, times)
+}
+
+/// The word for how an adapter has ended; `died` if it could not say so.
+pub(crate) fn ended(ended: Option<Ended>) -> String {
+    match ended {
+        None => "died".to_owned(),
+        Some(Ended::Orderly) => "ended".to_owned(),
+        Some(Ended::Failed(code)) => std::io::Error::from_raw_os_error(code).to_string(),
+    }
+}
+
+fn counts(drops: &Drops) -> Counts {
+    drops.iter().map(|(reason, count)| (reason.name().to_owned(), count)).collect()
+}
+
+fn wire_counts(wire: &WireCounters) -> Counts {
+    let WireCounters { frames_received, bytes_received, frames_sent, bytes_sent, .. } = *wire;
+    let WireCounters { dropped_behind, dropped_bad, dropped_unsent, calls, .. } = *wire;
+    let counts = [
+        ("frames_received", frames_received),
+        ("bytes_received", bytes_received),
+        ("frames_sent", frames_sent),
+        ("bytes_sent", bytes_sent),
+        ("dropped_behind", dropped_behind),
+        ("dropped_bad", dropped_bad),
+        ("dropped_unsent", dropped_unsent),
+        ("calls", calls),
+    ];
+    let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+    counts.map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+impl AdapterReport {
+    /// An adapter of which nothing is known but its name.
+    pub(crate) fn of(adapter: String) -> AdapterReport {
+        AdapterReport {
+            adapter,
+            wire: None,
+            interface: None,
+            lan: None,
+            is_served: false,
+            cpu_ns: 0,
+            spinning_ns: 0,
+            carrier: None,
+            mac: None,
+            mtu: None,
+            bits_per_s: None,
+            shown_ns: None,
+            dropped: Counts::new(),
+            wire_counters: Counts::new(),
+            captures: 0,
+            ended: None,
+            devices_stopped: 0,
+            stopped: Vec::new(),
+            devices: Vec::new(),
+        }
+    }
+
+    /// Adds what the adapter shows of its port, and of the devices that are here.
+    pub(crate) fn show(&mut self, shown: Shown) {
+        let Shown { port, devices, stopped, .. } = shown;
+        self.carrier = port.carrier.map(|carrier| {
+            let name = match carrier {
+                Carrier::Up => "up",
+                Carrier::Down => "down",
+                Carrier::Gone => "gone",
+            };
+            name.to_owned()
+        });
+        self.mac = Some(port.mac.to_string());
+        self.mtu = Some(port.mtu);
+        self.bits_per_s = port.rate;
+        self.shown_ns = Some(port.shown_ns);
+        self.dropped = counts(&port.drops);
+        self.wire_counters = wire_counts(&port.wire);
+        self.captures = port.captures;
+        self.devices_stopped = port.stopped;
+        let stopped = stopped.into_iter().map(|device| StoppedDeviceReport {
+            guest: device.guest.to_string(),
+            stopped_ns: device.when_ns,
+            why: device.why.to_string(),
+        });
+        self.stopped = stopped.collect();
+        for device in devices {
+            // Numbers of paths are the host's: the adapter may know those of another.
+            let is_meant = |of: &&mut DataDeviceReport| {
+                of.path == device.path && of.guest == device.guest.as_str()
+            };
+            if let Some(of) = self.devices.iter_mut().find(is_meant) {
+                of.show(device);
+            }
+        }
+    }
+}
+
+impl DataDeviceReport {
+    fn of(guest: String, path: u64) -> DataDeviceReport {
+        DataDeviceReport {
+            guest,
+            path,
+            dropped: 0,
+            state: None,
+            layer: None,
+            mac: None,
+            addresses: Vec::new(),
+            vlans: Vec::new(),
+            not_shown: 0,
+            dropped_by_reason: Counts::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+        }
+    }
+
+    fn show(&mut self, device: DeviceState) {
+        let DeviceState { addresses, addresses_count, vlans, vlans_count, .. } = device;
+        let hidden = |all: u16, shown: usize| usize::from(all).saturating_sub(shown) as u64;
+        self.not_shown =
+            hidden(addresses_count, addresses.len()) + hidden(vlans_count, vlans.len());
+        self.state = device.activity.map(|activity| activity.name().to_owned());
+        self.layer = device.layer.map(|layer| match layer {
+            Layer::Two => 2,
+            Layer::Three => 3,
+        });
+        // Before it is active it has none.
+        self.mac = (device.mac != Mac::default()).then(|| device.mac.to_string());
+        self.addresses = addresses.iter().map(ToString::to_string).collect();
+        self.vlans = vlans;
+        self.dropped_by_reason = counts(&device.drops);
+    }
 }

@@ -4,6 +4,7 @@
 //! [osa.osa1]                    # the name of the adapter; the guest that serves it has the same in capitals, OSA1
 //! wire = "macvtap"              # or "xdp", "tap", "memory"; left out: "macvtap"
 //! interface = "eth1"            # of this machine; with "tap" the one that is made
+//! mac = "02:00:00:00:00:a1"     # of the port; left out: one that stays the same
 //! wait = "adaptive"             # or "block", or "spin"
 //! cpu = 1                       # the processor of the adapter; left out: any
 //! hold_off_us = 250             # from the first packet in a buffer until the guest has the buffer, at most: 0 to 5000
@@ -11,6 +12,7 @@
 //! gap_jumbo_us = 15             # the same where packets are longer than 1500 bytes: 0 to 100
 //! buffers = 64                  # of each queue of a device: 8 to 126
 //! guests = ["WEB", "DB*"]       # which may have devices; left out: all
+//! capture = ["SNIFFER"]         # which may capture what passes the port; left out: none
 //! lan = "hs0"                   # a LAN that is bridged to the port; left out: none
 //!
 //! [osa.osa2]
@@ -30,6 +32,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use fabric::name::{LanName, NAME_BYTES, Name};
+use net::lan::frame::Mac;
 use net::wire::{Conditions, Share};
 use serde::Deserialize;
 use toml::Spanned;
@@ -88,6 +91,8 @@ pub struct AdapterRule {
     pub server: Name,
     /// What its port is connected to.
     pub wire: WireRule,
+    /// The MAC address of its port, if the file says so.
+    pub mac: Option<Mac>,
     /// How it waits.
     pub wait: MachineWait,
     /// Its processor.
@@ -97,6 +102,7 @@ pub struct AdapterRule {
     /// Buffers of each queue of a device.
     pub buffers: usize,
     pub(super) guests: Vec<Pattern>,
+    pub(super) capture: Vec<Pattern>,
     /// The bridge from a LAN to the port, if there is one.
     pub bridge: Option<BridgeRule>,
     /// Devices that TCPIP machines have by the file.
@@ -105,6 +111,8 @@ pub struct AdapterRule {
     pub place: Place,
     /// Where the file has the network interface or, if it leaves the wire out, the adapter.
     pub wire_place: Place,
+    /// Where the file has its MAC address.
+    pub mac_place: Option<Place>,
     /// The number of the processor that the file names, and where.
     pub processor_named: Option<(u64, Place)>,
 }
@@ -188,6 +196,16 @@ impl AdapterRule {
         guest != self.server && self.guests.iter().any(|pattern| pattern.matches(guest))
     }
 
+    /// Returns true if the file lets a guest capture what passes the port.
+    pub fn may_capture(&self, guest: Name) -> bool {
+        self.capture.iter().any(|pattern| pattern.matches(guest))
+    }
+
+    /// The guests that may capture, as the file writes them.
+    pub fn capturers(&self) -> Vec<String> {
+        self.capture.iter().map(ToString::to_string).collect()
+    }
+
     /// The guests that the adapter itself needs: the one that serves it, and those of its bridge.
     pub(super) fn own_guests(&self) -> impl Iterator<Item = Name> {
         let bridge = self.bridge.iter().flat_map(BridgeRule::guests);
@@ -255,7 +273,10 @@ pub(super) struct WrittenAdapter {
     gap_us: Option<Spanned<u64>>,
     gap_jumbo_us: Option<Spanned<u64>>,
     buffers: Option<Spanned<u64>>,
+    mac: Option<Spanned<String>>,
     guests: Option<Spanned<Vec<Spanned<String>>>>,
+    #[serde(default)]
+    capture: Vec<Spanned<String>>,
     lan: Option<Spanned<String>>,
 }
 
@@ -312,6 +333,12 @@ pub(super) fn rules(
             );
             let right = "must be another interface: only adapters that both have wire = \"macvtap\" share one";
             return Err(wire_place.error(what, right));
+        }
+        if let (Some(written), Some(own)) = (&adapter.mac, adapter.mac(source)?)
+            && let Some(other) = rules.iter().find(|other| other.mac == Some(own))
+        {
+            let what = format!("{own} is the MAC address of {} too", other.name);
+            return Err(source.error(written.span(), what, "must be another for each adapter"));
         }
         let lan_span = span(&adapter.lan);
         let rule = adapter.rule(source, (*name, place), (wire, wire_place), lans)?;
@@ -434,6 +461,7 @@ impl WrittenAdapter {
         let patterns = self.guests.iter().flat_map(|list| list.get_ref());
         let mut warnings: Vec<_> =
             patterns.filter_map(|text| guests.warn("guests", text)).collect();
+        warnings.extend(self.capture.iter().filter_map(|text| guests.warn("capture", text)));
         let standard = ModerationRule::default().hold_off_ns / 1000;
         let hold_off = self.hold_off_us.as_ref().map_or(standard, |written| *written.get_ref());
         for (field, written) in [("gap_us", &self.gap_us), ("gap_jumbo_us", &self.gap_jumbo_us)] {
@@ -447,6 +475,19 @@ impl WrittenAdapter {
             warnings.push(source.error(gap.span(), what, "must be less than hold_off_us"));
         }
         warnings
+    }
+
+    /// The MAC address of the port.
+    fn mac(&self, source: &Source) -> Result<Option<Mac>, FileError> {
+        let Some(written) = &self.mac else { return Ok(None) };
+        let right = "must be six bytes, like 02:00:00:00:00:a1";
+        let mac: Mac = parsed(source, written, "MAC address", right)?;
+        if mac.is_group() || mac == Mac([0; 6]) {
+            let what = format!("{mac} is no station's MAC address");
+            let right = "must be like 02:00:00:00:00:a1: its first byte even, and not all zeros";
+            return Err(source.error(written.span(), what, right));
+        }
+        Ok(Some(mac))
     }
 
     /// The end of the wire that the file describes here.
@@ -563,6 +604,7 @@ impl WrittenAdapter {
     ) -> Result<AdapterRule, FileError> {
         let server: Name =
             name.as_str().to_ascii_uppercase().parse().expect("the letters of a LAN's name");
+        let mac = self.mac(source)?;
         let standard = ModerationRule::default();
         let time = |field, written: Option<Spanned<u64>>, standard, most| match written {
             None => Ok(standard),
@@ -608,16 +650,21 @@ impl WrittenAdapter {
         {
             guests.push(Pattern::Name(device));
         }
+        let capture = self.capture.iter().map(|text| Pattern::read(text, source));
+        let capture = capture.collect::<Result<_, _>>()?;
         let processor_named = named(source, &self.cpu);
         Ok(AdapterRule {
             name,
             server,
             wire,
+            mac,
+            mac_place: span(&self.mac).map(|span| Place::new(source, span)),
             wait: self.wait,
             processor: processor(source, self.cpu)?,
             moderation,
             buffers: buffers as usize,
             guests,
+            capture,
             bridge,
             devices: Vec::new(),
             place,
@@ -750,6 +797,50 @@ mod tests {
             parse(&format!("{text}\n[[guest]]\nname = \"A\"\nconnect = [\"OSA1\"]")).unwrap();
         assert!(system.may_connect(name("A"), server));
         assert!(system.warnings.is_empty(), "{:?}", system.warnings);
+    }
+
+    #[test]
+    fn port_has_the_mac_address_that_the_file_says() {
+        let (one, other) = ("mac = \"02:00:00:00:00:a1\"", "mac = \"00:1b:21:00:00:01\"");
+        let system = parse(&wire(one, other)).unwrap();
+        let macs = [0, 1].map(|at: usize| system.adapters[at].mac.unwrap().to_string());
+        assert_eq!(macs, ["02:00:00:00:00:a1", "00:1b:21:00:00:01"]);
+        assert_eq!(system.outline().adapters[0].mac.as_deref(), Some("02:00:00:00:00:a1"));
+        assert_eq!(parse(&wire("", "")).unwrap().adapters[0].mac, None);
+        for (one, other, error) in [
+            ("mac = \"02:00\"", "", "must be six bytes, like 02:00:00:00:00:a1"),
+            ("mac = \"ff:ff:ff:ff:ff:ff\"", "", "its first byte even, and not all zeros"),
+            ("mac = \"01:00:5e:00:00:01\"", "", "its first byte even, and not all zeros"),
+            ("mac = \"00:00:00:00:00:00\"", "", "its first byte even, and not all zeros"),
+            (
+                one,
+                one,
+                "02:00:00:00:00:a1 is the MAC address of osa2 too: must be another for each adapter",
+            ),
+        ] {
+            let found = parse(&wire(one, other)).unwrap_err();
+            assert!(found.ends_with(error), "{found}");
+        }
+    }
+
+    #[test]
+    fn guests_capture_where_the_file_says_so() {
+        let text =
+            "[osa.osa1]\ninterface = \"eth1\"\nguests = [\"WEB\"]\ncapture = [\"DB*\", \"NOBODY\"]";
+        let system = parse(text).unwrap();
+        let [web, db, server, other] = ["WEB", "DB1", "OSA1", "OTHER"].map(name);
+        assert!(system.may_capture_at(db, server) && !system.may_capture_at(web, server));
+        // To capture is not to have a device.
+        assert!(!system.may_connect(db, server));
+        assert!(!system.may_capture_at(db, other) && !system.may_capture_at(server, server));
+        assert_eq!(system.adapters[0].capturers(), ["DB*", "NOBODY"]);
+        let warnings: Vec<_> = system.warnings.iter().map(ToString::to_string).collect();
+        assert!(
+            warnings.len() == 1 && warnings[0].contains("capture = \"NOBODY\""),
+            "{warnings:?}"
+        );
+        let open = System::open();
+        assert!(open.may_capture_at(db, other) && open.may_capture_at(web, server));
     }
 
     #[test]

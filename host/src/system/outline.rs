@@ -136,6 +136,8 @@ pub struct AdapterOutline {
     pub interface: Option<String>,
     /// The wire in memory, if it is one.
     pub memory: Option<MemoryOutline>,
+    /// The MAC address of the port. None for one that siga chooses.
+    pub mac: Option<String>,
     /// How it waits.
     pub wait: MachineWait,
     /// Its processor. None for any.
@@ -150,6 +152,8 @@ pub struct AdapterOutline {
     pub buffers: usize,
     /// Guests that may have devices.
     pub guests: Vec<String>,
+    /// Guests that may capture what passes the port.
+    pub capture: Vec<String>,
     /// The LAN that is bridged to the port.
     pub lan: Option<String>,
 }
@@ -450,6 +454,7 @@ impl AdapterRule {
             wire: self.wire.kind().to_owned(),
             interface: self.wire.interface().map(str::to_owned),
             memory,
+            mac: self.mac.map(|mac| mac.to_string()),
             wait: self.wait,
             cpu: self.processor,
             hold_off_us: self.moderation.hold_off_ns / 1000,
@@ -457,6 +462,7 @@ impl AdapterRule {
             gap_jumbo_us: self.moderation.gap_jumbo_ns / 1000,
             buffers: self.buffers,
             guests: self.guests(),
+            capture: self.capturers(),
             lan: self.bridge.map(|bridge| bridge.lan.to_string()),
         }
     }

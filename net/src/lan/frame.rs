@@ -7,7 +7,7 @@ use std::str::FromStr;
 pub const ETHERNET_BYTES: usize = 14;
 
 /// A MAC address.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {

@@ -20,13 +20,16 @@ mod requests;
 mod sending;
 mod turns;
 
+use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
 use fabric::name::Name;
+use fabric::path::Halves;
 
 use self::accounts::Accounts;
 use self::flow::{Flow, longest_rest_ns};
+use super::capture::Captures;
 use super::device::{Device, Drops};
 use super::router::Router;
 pub use super::tuning::Moderation;
@@ -187,6 +190,7 @@ struct Core {
     sent: (u64, u64),
     counters: Counters,
     drops: Drops,
+    captures: Captures,
 }
 
 /// Where a guest's packet goes.
@@ -284,6 +288,7 @@ impl Adapter {
             sent: (0, 0),
             counters: Counters::default(),
             drops: Drops::default(),
+            captures: Captures::default(),
         };
         let mut adapter = Adapter { wire, core };
         adapter.take_capabilities();
@@ -313,6 +318,30 @@ impl Adapter {
         &*self.wire
     }
 
+    /// The state of the medium when it was looked at last.
+    pub fn carrier(&self) -> Carrier {
+        match (self.core.is_gone, self.core.is_up) {
+            (true, _) => Carrier::Gone,
+            (false, true) => Carrier::Up,
+            (false, false) => Carrier::Down,
+        }
+    }
+
+    /// The MAC address of the port.
+    pub fn mac(&self) -> Mac {
+        self.core.mac
+    }
+
+    /// Bytes of the longest packet.
+    pub fn mtu(&self) -> usize {
+        self.core.mtu
+    }
+
+    /// Bits a second of the medium, as far as is known.
+    pub fn rate(&self) -> Option<u64> {
+        self.core.rate
+    }
+
     /// What was counted.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
@@ -321,6 +350,16 @@ impl Adapter {
     /// Frames from the wire that were dropped before they were a device's.
     pub fn drops(&self) -> &Drops {
         &self.core.drops
+    }
+
+    /// Gives the guest at the other end of a path a copy of each frame that passes from now on, until the path ends: see [`Captures::add`].
+    pub fn add_capture(&mut self, halves: Halves, kept: Box<dyn Any + Send>) -> bool {
+        self.core.captures.add(halves, kept)
+    }
+
+    /// Guests that capture.
+    pub fn captures(&self) -> usize {
+        self.core.captures.count()
     }
 
     /// When buffers are handed over, from now on.
@@ -392,6 +431,7 @@ impl Adapter {
         if now >= self.core.look_ns {
             self.core.look_ns = now + LOOK_NS;
             self.look(ends);
+            self.core.captures.look(now);
             self.core.accounts.tidy(now);
         }
         let Adapter { wire, core } = self;
@@ -409,6 +449,7 @@ impl Adapter {
         // Behind what was received and sent: so a wire that has come to rest is seen to rest.
         let has_closed = core.close_due(now, ends);
         wire.flush(now);
+        core.captures.flush();
         // A wire that says nothing of when it has room is tried again after a while.
         core.full_due = core.is_full.then(|| wire.due().unwrap_or(now + FULL_NS));
         let received = received.unwrap_or_else(|_| {

@@ -9,15 +9,16 @@
 
 use std::net::IpAddr;
 
-use fabric::listed;
 use fabric::name::Name;
 use fabric::path::Halves;
 
 use super::buffer::{NotPut, QueueCounters, Reading, Walk, Writing};
 use super::control::{Record, Stopped, What};
+pub use super::drops::{DropReason, Drops};
 use super::events::{EventKind, Events};
 use super::gauge;
 use super::packet::Layer;
+use super::report;
 use super::sorter::Sorter;
 use super::tuning::{Inbperf, Moderation, Profile, Walker};
 use super::workload::Workload;
@@ -25,6 +26,7 @@ use crate::lan::frame::Mac;
 
 /// Addresses, groups and VLANs that a device may register, of each.
 pub const REGISTERED_MAX: usize = 64;
+const _: () = assert!(REGISTERED_MAX <= report::ADDRESSES_OF_DEVICE_MAX);
 
 /// Output queues of a device: its priorities.
 pub const OUTPUTS_MAX: usize = 4;
@@ -46,68 +48,6 @@ pub enum State {
     Halted,
     /// The adapter has stopped it.
     Stopped(Stopped),
-}
-
-listed! {
-    /// Why a packet was dropped, from a guest or from the wire.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[repr(usize)]
-    #[non_exhaustive]
-    pub enum DropReason {
-        /// Shorter than its headers.
-        Runt => "runt",
-        /// Longer than the port's packets.
-        Long => "long",
-        /// Its head does not agree with the frame.
-        Offload => "offload",
-        /// Its source is not the device's.
-        Source => "source",
-        /// It says of another device's address where that is.
-        Forged => "forged",
-        /// The device does not belong to its VLAN, or the tag is in the frame.
-        Vlan => "vlan",
-        /// It is for nobody here, and there is no router.
-        NoDevice => "no_device",
-        /// The neighbour has not answered, or too much waits for neighbours.
-        Unresolved => "unresolved",
-        /// The device that it is for has no buffer free.
-        Exhausted => "exhausted",
-        /// The device is not active.
-        Inactive => "inactive",
-        /// The adapter lacks memory or descriptors.
-        Lacking => "lacking",
-        /// The wire is down, or does not take it.
-        Wire => "wire",
-    }
-}
-
-/// Counts of dropped packets by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drops([u64; DropReason::ALL.len()]);
-
-impl Drops {
-    /// Counts packets.
-    pub fn add(&mut self, reason: DropReason, packets: u64) {
-        self.0[reason as usize] += packets;
-    }
-
-    /// How many were dropped for this reason.
-    pub fn get(&self, reason: DropReason) -> u64 {
-        self.0[reason as usize]
-    }
-
-    /// How many in all.
-    pub fn all(&self) -> u64 {
-        self.0.iter().sum()
-    }
-
-    /// Reasons with a count.
-    pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> {
-        DropReason::ALL
-            .into_iter()
-            .map(|reason| (reason, self.get(reason)))
-            .filter(|(_, count)| *count > 0)
-    }
 }
 
 /// When packets are handed over to a guest, by input queue.
@@ -266,6 +206,11 @@ impl Device {
     /// Its addresses of IP.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
+    }
+
+    /// The VLANs that it belongs to.
+    pub fn vlans(&self) -> &[u16] {
+        &self.vlans
     }
 
     /// Packets from it, or for it, that were dropped.

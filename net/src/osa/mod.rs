@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`packet`] | packets in a buffer, behind headers of 32 bytes |
 //! | [`buffer`] | filling buffers and emptying them, at either end |
+//! | [`capture`] | copies of frames for guests that capture at a port |
 //! | [`control`] | what a guest asks, and the adapter answers and tells |
 //! | `interface` | a data device, as its guest has it; with the feature `tcpip` |
 //! | `order` | which of its input queues a guest reads next |
@@ -16,7 +17,9 @@
 //! | [`workload`] | what packets are sorted by |
 //! | [`wire`] | what a port is connected to |
 //! | [`memory`] | a wire in memory |
-//! | [`gauge`] | what observers see |
+//! | [`drops`] | why packets are dropped, and how many were |
+//! | [`gauge`] | what observers see of a device, in its path |
+//! | [`report`] | what observers see of a port and its devices, in storage of the adapter |
 //!
 //! Nothing here has a thread or a clock. The reasons are in `docs/design/osa.md`.
 
@@ -24,9 +27,11 @@
 #[cfg(feature = "tcpip")]
 pub mod adapter;
 pub mod buffer;
+pub mod capture;
 pub mod control;
 #[cfg(feature = "tcpip")]
 pub mod device;
+pub mod drops;
 pub mod events;
 pub mod gauge;
 #[cfg(feature = "tcpip")]
@@ -35,6 +40,7 @@ pub mod memory;
 #[cfg(feature = "tcpip")]
 mod order;
 pub mod packet;
+pub mod report;
 #[cfg(feature = "tcpip")]
 mod router;
 #[cfg(feature = "tcpip")]

@@ -17,6 +17,7 @@
 //!
 //! `docs/design/osa.md` has the reasons.
 
+mod capture;
 mod changes;
 mod client;
 mod connecting;
@@ -25,6 +26,7 @@ mod reopening;
 mod server;
 mod waits;
 
+pub use capture::{CAPTURES_MAX, Capture, CaptureOver, OpenCaptureError, Passed, Way};
 pub use changes::OsaChange;
 pub use client::{OpenOsaError, Osa, OsaOptions, OsaState};
 pub use net::osa::adapter::Counters;
@@ -47,16 +49,24 @@ use crate::UserData;
 /// Letters in the user data with which a guest asks an adapter for a device.
 const LETTERS: [u8; 8] = *b"SIGAOSA\0";
 
+/// Letters in the user data with which a guest asks to capture at a port.
+const CAPTURE_LETTERS: [u8; 8] = *b"SIGAOCAP";
+
 /// The user data with which a guest asks for a device: the letters, and zeros.
-const WANTED: UserData = {
+const WANTED: UserData = with_zeros(LETTERS);
+
+/// The user data with which a guest asks to capture.
+const CAPTURED: UserData = with_zeros(CAPTURE_LETTERS);
+
+const fn with_zeros(letters: [u8; 8]) -> UserData {
     let mut bytes = [0; 16];
     let mut at = 0;
-    while at < LETTERS.len() {
-        bytes[at] = LETTERS[at];
+    while at < letters.len() {
+        bytes[at] = letters[at];
         at += 1;
     }
     bytes
-};
+}
 
 /// Storage that an end of a device may lend for each of its queues: as many buffers as may be on their way, and those that are being filled.
 const QUEUE_STORAGE_BYTES: u64 = 160 * net::osa::packet::BUFFER_BYTES as u64;

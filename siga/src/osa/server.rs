@@ -9,13 +9,18 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use fabric::control::{Kind, Pending};
+use fabric::control::{Kind, Pending, Request as HostRequest};
 use fabric::name::Name;
+use fabric::path::Shape;
 use fabric::rate::TokenBucket;
 use net::osa::adapter::{Adapter, Counters, Ends, Moderation};
 use net::osa::buffer::QueueCounters;
+use net::osa::capture::CAPTURES_MAX;
 use net::osa::device::{Device, Drops, INPUTS_MAX, OUTPUTS_MAX, State};
 use net::osa::packet::Layer;
+use net::osa::report::{
+    Activity, DeviceView, Ended, PortState, REPORT_BYTES, Showing, StoppedDevice,
+};
 use net::osa::tuning::Inbperf;
 use net::osa::wire::{Wire, WireCounters};
 use os::fork::{ForkGuard, ForkSafeFd};
@@ -24,8 +29,9 @@ use thiserror::Error;
 
 use super::reopening::{OpenWire, Reopening};
 use super::waits::AtAdapter;
-use super::{QUEUE_STORAGE_BYTES, WANTED, WINDOW_BYTES};
+use super::{CAPTURED, QUEUE_STORAGE_BYTES, WANTED, WINDOW_BYTES};
 use crate::guest::Guest;
+use crate::lending::Lending;
 use crate::link::Membership;
 use crate::options::PathOptions;
 use crate::serving::{Asking, OPENS_PER_S, Refusal, Spinning};
@@ -48,6 +54,10 @@ const MEMBERS_PER_POLL: usize = 64;
 
 /// How often observers are shown what was counted.
 const TEND_NS: u64 = 250_000_000;
+
+/// Storage that may be lent to a guest that captures, and bytes of copies that may be on their way to it: a hundredth of a second at 10 Gb/s.
+const CAPTURE_STORAGE_BYTES: u64 = 32 << 20;
+const CAPTURE_WINDOW_BYTES: usize = 16 << 20;
 
 /// Letters in a refusal.
 const LETTERS: [u8; 7] = *b"SIGAOSA";
@@ -151,7 +161,7 @@ enum Party {
 #[derive(Debug)]
 struct Joined {
     device: AtAdapter,
-    _membership: std::sync::Arc<Membership>,
+    membership: std::sync::Arc<Membership>,
 }
 
 impl OneOf for Party {
@@ -260,6 +270,20 @@ pub struct Server {
     /// Set if the last poll has left something behind.
     has_more: bool,
     spinning: Spinning,
+    /// What observers see of the port and the devices.
+    report: Showing,
+    lending: Lending,
+    /// The code of the error with which something ended last.
+    failure: Option<i32>,
+}
+
+/// Observers learn that the adapter was ended, and did not die.
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !self.guard.in_child() && !std::thread::panicking() {
+            self.report.end(self.failure.map_or(Ended::Orderly, Ended::Failed));
+        }
+    }
 }
 
 impl std::fmt::Debug for Server {
@@ -297,6 +321,8 @@ impl Server {
         for (address, guest) in &options.reserved {
             adapter.reserve(*address, *guest);
         }
+        let (words, lending) =
+            Lending::new("siga adapter", REPORT_BYTES, HostRequest::ShowAdapter)?;
         let mut server = Server {
             guard: ForkGuard::here(),
             waiter,
@@ -317,6 +343,9 @@ impl Server {
             is_idle: false,
             has_more: false,
             spinning: Spinning::default(),
+            report: Showing::new(words),
+            lending,
+            failure: None,
         };
         server.listen_to_wire()?;
         Ok(server)
@@ -473,6 +502,11 @@ impl Server {
     /// # Errors
     /// [`ServerError`].
     pub fn serve_until(&mut self, deadline_ns: u64) -> Result<(), ServerError> {
+        let served = self.serve_in_turns(deadline_ns);
+        self.noted(served)
+    }
+
+    fn serve_in_turns(&mut self, deadline_ns: u64) -> Result<(), ServerError> {
         self.is_idle = false;
         // Buffers go when their time has come, and not up to 50 us later.
         os::processor::lower_timer_slack();
@@ -554,6 +588,19 @@ impl Server {
     /// # Errors
     /// [`ServerError`].
     pub fn poll(&mut self) -> Result<bool, ServerError> {
+        let found = self.poll_parties();
+        self.noted(found)
+    }
+
+    /// Keeps the reason for which the adapter may end now.
+    fn noted<T>(&mut self, result: Result<T, ServerError>) -> Result<T, ServerError> {
+        if let Err(ServerError::Io(error)) = &result {
+            self.failure = Some(error.raw_os_error().unwrap_or(0));
+        }
+        result
+    }
+
+    fn poll_parties(&mut self) -> Result<bool, ServerError> {
         if self.guard.in_child() {
             return Err(io::Error::from(io::ErrorKind::NotConnected).into());
         }
@@ -583,7 +630,8 @@ impl Server {
             if self.medium.is_none() {
                 let _ = self.listen_to_wire();
             }
-            self.show();
+            self.follow_host(now);
+            self.show(now);
         }
         if found {
             self.found_ns = now;
@@ -630,7 +678,16 @@ impl Server {
         while let Some(pending) = guest.pending() {
             self.asking.add(pending);
         }
+        self.follow_host(now);
         self.let_open(now);
+    }
+
+    /// Lends observers' storage to the host if that is a new one.
+    fn follow_host(&mut self, now: u64) {
+        let Server { waiter, guest, lending, .. } = self;
+        if let Some(Party::Guest(guest)) = waiter.get(*guest) {
+            lending.follow_host(guest, now);
+        }
     }
 
     fn asking_due(&self, now: u64) -> Option<u64> {
@@ -663,6 +720,16 @@ impl Server {
 
     fn check(&mut self, pending: &Pending) -> Result<(), NotOpened> {
         let shape = pending.shape;
+        if pending.kind == Kind::CAPTURE {
+            let is_fit = pending.data == CAPTURED && shape == Shape::SIMPLE;
+            let has_room = self.adapter.captures() < CAPTURES_MAX;
+            // Who may is the host's to say: it lets nobody else ask.
+            return match (is_fit, has_room) {
+                (false, _) => Err(NotOpened::Unfit),
+                (true, false) => Err(NotOpened::Full),
+                (true, true) => Ok(()),
+            };
+        }
         let is_fit = pending.kind == Kind::OSA
             && pending.data == WANTED
             && (1..=INPUTS_MAX).contains(&shape.outputs)
@@ -690,6 +757,9 @@ impl Server {
 
     /// Makes a device for a guest. If something is lacking, the guest learns of it, and asks again.
     fn join(&mut self, pending: Pending) {
+        if pending.kind == Kind::CAPTURE {
+            return self.join_capture(pending);
+        }
         let options = PathOptions {
             storage_bytes: pending.shape.outputs as u64 * QUEUE_STORAGE_BYTES,
             window_bytes: WINDOW_BYTES,
@@ -699,7 +769,7 @@ impl Server {
         let owner = path.peer();
         let (halves, membership, _) = path.into_parts();
         let device = AtAdapter(Device::new(owner, halves, self.options.buffers_max));
-        let joined = Joined { device, _membership: membership };
+        let joined = Joined { device, membership };
         let Ok(key) = self.waiter.add(Party::Device(Box::new(joined))) else { return };
         let place = self.devices.iter().position(Option::is_none);
         let number = place.unwrap_or(self.devices.len());
@@ -708,6 +778,19 @@ impl Server {
         }
         self.devices[number] = Some(key);
         self.numbers.insert(key, number);
+    }
+
+    /// Has a guest capture. If something is lacking, the guest learns of it.
+    fn join_capture(&mut self, pending: Pending) {
+        let options = PathOptions {
+            storage_bytes: CAPTURE_STORAGE_BYTES,
+            window_bytes: CAPTURE_WINDOW_BYTES,
+            ..PathOptions::default()
+        };
+        let Ok(path) = self.guest().accept_pending(pending, &options) else { return };
+        let (halves, membership, _) = path.into_parts();
+        // There is room: that was looked at.
+        self.adapter.add_capture(halves, Box::new(membership));
     }
 
     /// Drops devices whose guests are gone, or that were stopped.
@@ -720,7 +803,12 @@ impl Server {
             };
             if is_over {
                 if let Some(Party::Device(joined)) = self.waiter.get_mut(key) {
-                    self.adapter.leave(number, &mut joined.device.0);
+                    let device = &mut joined.device.0;
+                    self.adapter.leave(number, device);
+                    if let State::Stopped(why) = device.state() {
+                        let (guest, when_ns) = (device.owner(), self.polled_ns);
+                        self.report.stopped(&StoppedDevice { guest, when_ns, why });
+                    }
                 }
                 self.waiter.remove(key);
                 self.numbers.remove(&key);
@@ -729,14 +817,42 @@ impl Server {
         }
     }
 
-    /// Shows observers what was counted, in the gauges of the paths.
-    fn show(&mut self) {
-        let cpu_ns = thread_ns();
-        for number in 0..self.devices.len() {
-            let Server { waiter, devices, .. } = self;
-            let mut ends = Devices { waiter, keys: devices };
-            let Some(device) = ends.device(number) else { continue };
-            device.show(cpu_ns, self.spinning.ns());
-        }
+    /// Shows observers what the port is like and what was counted: in storage of its own, and in the gauges of the paths.
+    fn show(&mut self, now: u64) {
+        let (cpu_ns, spinning_ns) = (thread_ns(), self.spinning.ns());
+        let Server { waiter, devices, adapter, report, .. } = self;
+        let port = PortState {
+            carrier: Some(adapter.carrier()),
+            mac: adapter.mac(),
+            mtu: u32::try_from(adapter.mtu()).unwrap_or(u32::MAX),
+            rate: adapter.rate(),
+            shown_ns: now,
+            drops: *adapter.drops(),
+            wire: adapter.wire().counters(),
+            captures: adapter.captures() as u16,
+            ..PortState::default()
+        };
+        report.change(&port, |rows| {
+            for key in devices.iter().flatten() {
+                let Some(Party::Device(joined)) = waiter.get_mut(*key) else { continue };
+                let device = &mut joined.device.0;
+                device.show(cpu_ns, spinning_ns);
+                rows.device(&DeviceView {
+                    guest: device.owner(),
+                    path: joined.membership.number(),
+                    mac: device.mac(),
+                    activity: match device.state() {
+                        State::Established => Activity::Established,
+                        State::Active => Activity::Active,
+                        State::Halted => Activity::Halted,
+                        State::Stopped(_) => Activity::Stopped,
+                    },
+                    layer: device.layer(),
+                    addresses: device.addresses(),
+                    vlans: device.vlans(),
+                    drops: device.drops(),
+                });
+            }
+        });
     }
 }

@@ -6,6 +6,7 @@ use crate::lan::frame::{ETHERNET_BYTES, Mac, destination, source, u16_at};
 use crate::lan::link::FrameInPlace;
 use crate::lan::offload::{Offload, segment_in_place};
 use crate::osa::buffer::{NotPut, Room};
+use crate::osa::capture::Way;
 use crate::osa::device::{Device, DropReason};
 use crate::osa::packet::{FRAME_BYTES_MAX, Header, Layer};
 
@@ -21,6 +22,8 @@ impl Core {
         let (Some(to), Some(from)) = (destination(frame), source(frame)) else {
             return self.drops.add(DropReason::Runt, 1);
         };
+        let piece = FrameInPlace { offload, start: frame, rest: None };
+        self.captures.take(now, Way::FromWire, None, &piece);
         if frame.len() > ETHERNET_BYTES + self.mtu && offload.segmentation.is_none() {
             return self.drops.add(DropReason::Long, 1);
         }
@@ -31,7 +34,6 @@ impl Core {
         if from == self.mac || from.is_group() || self.router.of_mac(from).is_some() {
             return self.drops.add(DropReason::Source, 1);
         }
-        let piece = FrameInPlace { offload, start: frame, rest: None };
         let is_of_neighbours = self.hear(now, ends, &piece);
         let delivered = match to.is_group() {
             true => self.deliver_to_group(now, ends, to, None, &piece) > 0,
@@ -82,6 +84,22 @@ impl Core {
             self.deliver(now, ends, *device, piece);
         }
         targets.len()
+    }
+
+    /// Gives a device a frame that never reaches the wire, from another device, or from the adapter itself.
+    pub(super) fn deliver_between(
+        &mut self,
+        now: u64,
+        ends: &mut impl Ends,
+        from: Option<usize>,
+        number: usize,
+        piece: &FrameInPlace<'_>,
+    ) {
+        if !self.captures.is_empty() {
+            let from = from.and_then(|from| ends.device(from)).map(|device| device.owner());
+            self.captures.take(now, Way::Between, from, piece);
+        }
+        self.deliver(now, ends, number, piece);
     }
 
     /// Puts a frame into an input queue of a device.

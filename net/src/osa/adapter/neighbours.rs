@@ -38,7 +38,7 @@ impl Core {
         let offload = Offload { vlan, ..Offload::NONE };
         let piece = FrameInPlace { offload, start: &frame, rest: None };
         match at.map(|at| self.router.of_mac(at)) {
-            Some(Some(device)) => return self.deliver(now, ends, device, &piece),
+            Some(Some(device)) => return self.deliver_between(now, ends, None, device, &piece),
             Some(None) => {}
             None => {
                 let to = destination(&frame).unwrap_or(Mac::BROADCAST);
@@ -75,9 +75,10 @@ impl Core {
             let offload = Offload { vlan, ..Offload::NONE };
             match destination(&frame).and_then(|to| self.router.of_mac(to)) {
                 Some(device) => {
-                    self.deliver(
+                    self.deliver_between(
                         now,
                         ends,
+                        None,
                         device,
                         &FrameInPlace { offload, start: &frame, rest: None },
                     );
@@ -102,9 +103,10 @@ impl Core {
                 frame[..6].copy_from_slice(&mac.0);
                 match self.router.of_mac(mac) {
                     Some(device) => {
-                        self.deliver(
+                        self.deliver_between(
                             now,
                             ends,
+                            None,
                             device,
                             &FrameInPlace { offload, start: &frame, rest: None },
                         );

@@ -6,6 +6,7 @@ use super::{ARP, Core, Ends, Full, IPV6, PENDING_MAX, Target, is_host};
 use crate::lan::frame::{source, u16_at};
 use crate::lan::link::FrameInPlace;
 use crate::lan::offload::{Checksum, Offload, START_BYTES, segment_in_place};
+use crate::osa::capture::Way;
 use crate::osa::device::DropReason;
 use crate::osa::wire::{NotSent, Wire};
 use crate::tcpip::neighbours::{Found as At, Sender, Waiting};
@@ -32,7 +33,7 @@ impl Core {
                 start[..bytes].copy_from_slice(piece.start);
                 start[..6].copy_from_slice(&mac.0);
                 let piece = FrameInPlace { start: &start[..bytes], ..*piece };
-                self.deliver(now, ends, to, &piece);
+                self.deliver_between(now, ends, Some(number), to, &piece);
                 self.hear_of_guest(now, ends, &piece);
                 Ok(1)
             }
@@ -43,11 +44,16 @@ impl Core {
             Target::Wire(_) => self.send(now, wire, piece).map(|()| 1),
             Target::Group(to) => {
                 self.send(now, wire, piece)?;
+                if !self.is_up && !self.captures.is_empty() {
+                    // Guests of the port get it all the same.
+                    let from = ends.device(number).map(|device| device.owner());
+                    self.captures.take(now, Way::Between, from, piece);
+                }
                 let copies = self.deliver_to_group(now, ends, to, Some(number), piece);
                 self.hear_of_guest(now, ends, piece);
                 Ok(1 + copies)
             }
-            Target::Neighbour(to) => self.resolve(now, ends, wire, to, piece).map(|()| 1),
+            Target::Neighbour(to) => self.resolve(now, ends, wire, (number, to), piece).map(|()| 1),
         }
     }
 
@@ -66,7 +72,7 @@ impl Core {
         now: u64,
         ends: &mut impl Ends,
         wire: &mut dyn Wire,
-        to: IpAddr,
+        (from, to): (usize, IpAddr),
         piece: &FrameInPlace<'_>,
     ) -> Result<(), Full> {
         if !is_host(to) {
@@ -85,7 +91,7 @@ impl Core {
                     Some(device) => {
                         self.counters.frames_between += 1;
                         self.counters.bytes_between += piece.bytes() as u64;
-                        self.deliver(now, ends, device, &piece);
+                        self.deliver_between(now, ends, Some(from), device, &piece);
                         Ok(())
                     }
                     None => self.send(now, wire, &piece),
@@ -129,7 +135,10 @@ impl Core {
             (self.cuts_segments || !has_segments) && (self.completes_checksums || !is_partial);
         if is_done {
             return match wire.send(now, piece) {
-                Ok(()) => Ok(()),
+                Ok(()) => {
+                    self.captures.take(now, Way::ToWire, None, piece);
+                    Ok(())
+                }
                 Err(NotSent::Full) => {
                     self.is_full = true;
                     Err(Full)
@@ -140,13 +149,13 @@ impl Core {
                 }
             };
         }
-        let Core { segment: room, pending, is_full, drops, .. } = self;
+        let Core { segment: room, pending, is_full, drops, captures, .. } = self;
         let offload = Offload { vlan: piece.offload.vlan, ..Offload::NONE };
         segment_in_place(piece, room, |bytes| {
             let frame = FrameInPlace { offload, start: bytes, rest: None };
             let sent = if *is_full { Err(NotSent::Full) } else { wire.send(now, &frame) };
             match sent {
-                Ok(()) => {}
+                Ok(()) => captures.take(now, Way::ToWire, None, &frame),
                 // No more than the segments of one frame.
                 Err(NotSent::Full) => {
                     *is_full = true;
@@ -165,10 +174,9 @@ impl Core {
                 self.drops.add(DropReason::Wire, self.pending.len() as u64);
                 return self.pending.clear();
             }
-            let sent =
-                wire.send(now, &FrameInPlace { offload: *offload, start: frame, rest: None });
-            match sent {
-                Ok(()) => {}
+            let piece = FrameInPlace { offload: *offload, start: frame, rest: None };
+            match wire.send(now, &piece) {
+                Ok(()) => self.captures.take(now, Way::ToWire, None, &piece),
                 Err(NotSent::Full) => {
                     self.is_full = true;
                     return;

@@ -151,6 +151,7 @@ impl Core {
                     return None;
                 }
                 Err(Over::Broken(broken)) => {
+                    *has_sent = true;
                     self.stop(number, device, why(broken), wire);
                     return None;
                 }
@@ -162,6 +163,7 @@ impl Core {
             match ended {
                 Ended::Over => device.outputs[queue].finish(walk),
                 Ended::Broken(broken) => {
+                    *has_sent = true;
                     device.outputs[queue].finish(walk);
                     self.stop(number, device, why(broken), wire);
                     return None;
