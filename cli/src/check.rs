@@ -178,6 +178,7 @@ fn print_outline(file: Option<&Path>, system: &Outline) -> Result<(), Outcome> {
         machine_table(&system.machines),
         interface_table(&system.machines),
         client_table(&system.machines),
+        distributed_table(&system.machines),
         route_table(&system.machines),
         line_table(lines),
         adapter_table(adapters),
@@ -388,6 +389,26 @@ fn machine_table(machines: &[MachineOutline]) -> Table {
             machine.cpu.map_or("any".to_owned(), |cpu| cpu.to_string()),
             if machine.introduce { "yes" } else { "no" }.to_owned(),
         ]);
+    }
+    table
+}
+
+/// Addresses whose connections machines spread over others.
+fn distributed_table(machines: &[MachineOutline]) -> Table {
+    let heads = ["machine", "distributed address", "lan", "targets", "backup", "spread", "limit"];
+    let mut table = table(&heads, 6);
+    for machine in machines {
+        for one in &machine.dvipa {
+            table.add_row([
+                machine.name.clone(),
+                one.address.clone(),
+                one.lan.clone(),
+                list(&one.targets),
+                list(&one.backup),
+                one.spread.to_string(),
+                one.connections_max.to_string(),
+            ]);
+        }
     }
     table
 }

@@ -28,8 +28,8 @@ pub use self::path::{
 };
 pub(crate) use self::path::{audit_queues, side};
 pub use self::stack::{
-    ClientReport, GuestStackReport, InterfaceReport, PoolReport, RouteReport, SocketReport,
-    StackDriverReport, StackReport,
+    ClientReport, DistributedReport, GuestStackReport, InterfaceReport, PoolReport, RouteReport,
+    SocketReport, StackDriverReport, StackReport, TargetReport,
 };
 
 /// Counters of a half, by name.

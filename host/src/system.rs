@@ -50,6 +50,7 @@ use self::volume::{Volumes, WrittenUnit, WrittenVolume};
 use crate::config::{Bytes, FileError, Source};
 
 pub mod adapter;
+pub mod distributed;
 pub mod interface;
 pub mod lan;
 pub mod line;

@@ -21,16 +21,18 @@ use crate::lan::counters::{BOARD_WORDS, COUNTER_WORDS};
 
 mod client;
 mod counter;
+mod distributed;
 mod driver;
 mod way;
 
 pub use client::ClientRow;
 pub use counter::Counter;
+pub use distributed::{DistributedRole, DistributedRow};
 pub use driver::DriverRow;
 pub use way::Way;
 
 /// Which edition of the layout this is; 0 where there is no stack.
-const EDITION: u64 = 9;
+const EDITION: u64 = 10;
 
 const OVERVIEW_AT: usize = COUNTER_WORDS;
 /// The name of the TCPIP machine that the stack is; 0 if it is none.
@@ -55,13 +57,18 @@ pub const WAY_ROWS: usize = 64;
 /// Rows that are for the drivers of LANs, behind those for interfaces and routes.
 pub const DRIVER_ROWS: usize = 16;
 
-/// Rows for connections.
-pub const CONNECTION_ROWS: usize = ROWS - SOCKET_ROWS - CLIENT_ROWS - WAY_ROWS - DRIVER_ROWS;
+/// Rows that are for the targets of distributed addresses, behind those for drivers.
+pub const DISTRIBUTED_ROWS: usize = 64;
 
-/// The row of the first client, of the first way, and of the first driver.
+/// Rows for connections.
+pub const CONNECTION_ROWS: usize =
+    ROWS - SOCKET_ROWS - CLIENT_ROWS - WAY_ROWS - DRIVER_ROWS - DISTRIBUTED_ROWS;
+
+/// The row of the first client, of the first way, of the first driver, and of the first target.
 const CLIENTS_AT: usize = CONNECTION_ROWS + SOCKET_ROWS;
 const WAYS_AT: usize = CLIENTS_AT + CLIENT_ROWS;
 const DRIVERS_AT: usize = WAYS_AT + WAY_ROWS;
+const DISTRIBUTED_AT: usize = DRIVERS_AT + DRIVER_ROWS;
 
 /// Words of a row that say something, but for rows of drivers.
 const FIELDS: usize = 10;
@@ -179,6 +186,8 @@ pub struct Shown {
     pub ways: Vec<Way>,
     /// The drivers of its LANs, as far as there are rows for them.
     pub drivers: Vec<DriverRow>,
+    /// The targets of distributed addresses in which it has a part, as far as there are rows for them.
+    pub distributed: Vec<DistributedRow>,
 }
 
 impl Overview {
@@ -243,8 +252,16 @@ pub fn show_ways(words: &Words, ways: impl Iterator<Item = Way>) {
 /// Shows the drivers of the LANs, in place of those that were shown before. Those that are more than [`DRIVER_ROWS`] are not shown.
 pub fn show_drivers(words: &Words, drivers: impl Iterator<Item = DriverRow>) {
     let mut drivers = drivers.map(|driver| driver.fields());
-    for number in DRIVERS_AT..ROWS {
+    for number in DRIVERS_AT..DISTRIBUTED_AT {
         write_row(words, number, drivers.next());
+    }
+}
+
+/// Shows the targets of distributed addresses, in place of those that were shown before. Those that are more than [`DISTRIBUTED_ROWS`] are not shown.
+pub fn show_distributed(words: &Words, rows: impl Iterator<Item = DistributedRow>) {
+    let mut rows = rows.map(|row| row.fields());
+    for number in DISTRIBUTED_AT..ROWS {
+        write_row(words, number, rows.next());
     }
 }
 
@@ -312,12 +329,15 @@ pub fn read(words: &LentWords) -> Option<Shown> {
         (CLIENTS_AT..WAYS_AT).filter_map(|number| ClientRow::parse(read_row(words, number)?));
     let clients = clients.collect();
     let ways = (WAYS_AT..DRIVERS_AT).filter_map(|number| Way::parse(read_row(words, number)?));
-    let drivers =
-        (DRIVERS_AT..ROWS).filter_map(|number| DriverRow::parse(read_row(words, number)?));
+    let drivers = (DRIVERS_AT..DISTRIBUTED_AT)
+        .filter_map(|number| DriverRow::parse(read_row(words, number)?));
+    let distributed =
+        (DISTRIBUTED_AT..ROWS).filter_map(|number| DistributedRow::parse(read_row(words, number)?));
+    let distributed = distributed.collect();
     let (rows, ways, drivers) = (rows.collect(), ways.collect(), drivers.collect());
     let machine = Name::parse(words.load(MACHINE_AT, Ordering::Relaxed).to_le_bytes());
     let counters = counters.collect();
-    Some(Shown { overview, counters, rows, machine, clients, ways, drivers })
+    Some(Shown { overview, counters, rows, machine, clients, ways, drivers, distributed })
 }
 
 fn read_row<const N: usize>(words: &LentWords, number: usize) -> Option<[u64; N]> {

@@ -145,6 +145,16 @@ pub const STACK: &[Counted] = &[
     ),
     Counted::one("packets_forwarded", "Packets of others passed on.", &["forwarded"]),
     Counted::one(
+        "packets_distributed",
+        "Packets for distributed addresses handed to their targets.",
+        &["distributed"],
+    ),
+    Counted::one(
+        "flows_asked",
+        "Questions sent to targets of distributed addresses after flows that are not known.",
+        &["flows_asked"],
+    ),
+    Counted::one(
         "packets_reassembled",
         "Packets made whole from fragments.",
         &["packets_reassembled"],
@@ -224,6 +234,9 @@ pub const STACK: &[Counted] = &[
             "dropped_unreachable",
             "dropped_neighbour",
             "dropped_unresolved",
+            "dropped_flows_full",
+            "dropped_flow",
+            "dropped_exchange",
         ],
     },
 ];

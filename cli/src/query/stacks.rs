@@ -27,8 +27,9 @@ pub fn print_stacks(report: &SystemReport, drivers: &Table) -> Result<(), Outcom
     let (clients, interfaces, ends) = (clients(report), interfaces(report), ends(report));
     let (routes, neighbours) = (routes(report), neighbours(&report.lans));
     let (connections, sockets) = (connections(report), sockets(report));
+    let (distributed, targets) = (distributed(report), targets(report));
     let parts = [&overviews, &clients, drivers, &interfaces, &ends, &routes, &neighbours];
-    let parts = parts.into_iter().chain([&connections, &sockets]);
+    let parts = parts.into_iter().chain([&distributed, &targets, &connections, &sockets]);
     for part in parts.filter(|part| part.row_count() > 0) {
         print(format!("{part}\n"))?;
     }
@@ -108,6 +109,49 @@ fn clients(report: &SystemReport) -> Table {
                 client.refused.to_string(),
                 client.turns_cut.to_string(),
             ]);
+        }
+    }
+    table
+}
+
+/// Distributed addresses, with the part of each stack.
+fn distributed(report: &SystemReport) -> Table {
+    let heads = ["stack", "distributed address", "part", "targets", "flows", "limit", "refused"];
+    let mut table = table(&heads, 3);
+    for one in each_stack(report) {
+        for address in &one.stack.distributed {
+            let there = address.targets.iter().filter(|target| target.is_there).count();
+            table.add_row([
+                one.name().to_owned(),
+                address.address.to_string(),
+                address.role.clone(),
+                format!("{there} of {}", address.targets.len()),
+                address.flows.to_string(),
+                address.flows_max.to_string(),
+                address.refused.to_string(),
+            ]);
+        }
+    }
+    table
+}
+
+/// The targets of distributed addresses, as those know them that may distribute.
+fn targets(report: &SystemReport) -> Table {
+    let heads = ["stack", "distributed address", "target", "there", "connections", "packets", "B"];
+    let mut table = table(&heads, 4);
+    for one in each_stack(report) {
+        for address in &one.stack.distributed {
+            for target in &address.targets {
+                table.add_row([
+                    one.name().to_owned(),
+                    address.address.to_string(),
+                    target.address.to_string(),
+                    if target.is_there { "yes" } else { "no" }.to_owned(),
+                    target.connections.to_string(),
+                    target.packets.to_string(),
+                    target.bytes.to_string(),
+                ]);
+            }
         }
     }
     table

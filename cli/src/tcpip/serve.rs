@@ -9,6 +9,7 @@ use std::thread;
 
 use clap::Args;
 use host::system::System;
+use host::system::distributed::{DistributedPart, DistributedRule, SpreadRule};
 use host::system::interface::InterfaceRule;
 use host::system::machine::{INTERFACES_MAX, MachineRule, member_name};
 use os::event::Event;
@@ -19,8 +20,8 @@ use serde::Serialize;
 use siga::error::Problem;
 use siga::line::{LineEnd, LineOptions};
 use siga::tcpip::{
-    ClientLimits, Links, Machine, MachineOptions, Placement, Prefix, Route, Routing,
-    ServiceCounters, StackOptions,
+    ClientLimits, Distribution, Links, Machine, MachineOptions, Placement, Prefix, Route, Routing,
+    ServiceCounters, Spread, StackOptions,
 };
 use siga::{AttachError, Attachment, AttachmentState, Guest, Name, Wait};
 
@@ -470,6 +471,9 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Attachment, Up), Outcome> {
         }
     }
     if let Some(rule) = rule {
+        if !rule.distributed.is_empty() {
+            machine.set_distributions(rule.distributed.iter().map(distribution).collect());
+        }
         machine.set_limits(move |guest| {
             let limits = rule.limits_of(guest);
             ClientLimits {
@@ -481,6 +485,21 @@ fn begin(name: &str, plan: Plan) -> Result<(Machine, Attachment, Up), Outcome> {
         });
     }
     Ok((machine, attachment, Up { name, members, lines: up_lines, devices: up_devices }))
+}
+
+/// A distributed address, as stacks know it.
+fn distribution(rule: &DistributedRule) -> Distribution {
+    let own = |parts: &[DistributedPart]| parts.iter().map(|part| part.address).collect();
+    Distribution {
+        address: rule.address,
+        distributors: own(&rule.distributors),
+        targets: own(&rule.targets),
+        spread: match rule.spread {
+            SpreadRule::RoundRobin => Spread::RoundRobin,
+            SpreadRule::Active => Spread::Active,
+        },
+        flows_max: rule.connections_max as usize,
+    }
 }
 
 /// Explains why the machine is not attached. If another has its name, says which process that is, where this user may ask.

@@ -140,7 +140,15 @@ impl Lans {
             (found.addresses(guest, address)?, vlans)
         };
         let routes_from = found.rule.fixed(guest).filter(|_| routes).map(FixedMember::networks);
-        let routes_from = routes_from.unwrap_or_default();
+        let mut routes_from = routes_from.unwrap_or_default();
+        // A target answers from an address that another has. Whoever may pass on everything may do that, too.
+        let spoken: Vec<Prefix> = found.rule.speaks_for(guest).filter_map(alone).collect();
+        let mut routes = routes;
+        let may_all = routes && routes_from.is_empty();
+        if !(captures || may_all || spoken.is_empty()) {
+            routes = true;
+            routes_from.extend(spoken);
+        }
         let address = addresses.first().copied();
         let (number, mac) = found.place(guest, mac, address)?;
         found.lives = found.lives.wrapping_add(1);
@@ -337,6 +345,11 @@ impl Lan {
             record.member = member;
         }
     }
+}
+
+/// The network that has this address alone.
+fn alone(address: IpAddr) -> Option<Prefix> {
+    Prefix::of(address, if address.is_ipv4() { 32 } else { 128 })
 }
 
 /// The number that a member with this IP address has if it is free.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use net::board::{self, ClientRow, DriverRow, Row, Shown, Way};
+use net::board::{self, ClientRow, DistributedRow, DriverRow, Row, Shown, Way};
 use os::words::LentWords;
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ pub struct StackReport {
     pub pool: PoolReport,
     /// What it has counted, but for counters that stand at zero.
     pub counters: Counts,
-    /// Its connections and sockets, as far as it shows them one by one: 296 connections and 64 sockets.
+    /// Its connections and sockets, as far as it shows them one by one: 232 connections and 64 sockets.
     pub sockets: Vec<SocketReport>,
     /// Its interfaces, each once for each of its addresses.
     #[serde(default)]
@@ -51,6 +51,69 @@ pub struct StackReport {
     /// The drivers of its LANs: 16 at most.
     #[serde(default)]
     pub drivers: Vec<StackDriverReport>,
+    /// Distributed addresses in which it has a part. Their targets are 64 at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distributed: Vec<DistributedReport>,
+}
+
+/// A distributed address, as a stack with a part in it knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DistributedReport {
+    /// The address.
+    pub address: IpAddr,
+    /// The part of the stack: `distributes`, `claims` while it asks the host for the address, `backup` or `target`.
+    pub role: String,
+    /// Connections that the stack keeps note of while it distributes.
+    pub flows: u32,
+    /// The limit of those.
+    pub flows_max: u32,
+    /// Connections refused because of that limit.
+    pub refused: u32,
+    /// The targets. A stack that is a target alone shows itself.
+    pub targets: Vec<TargetReport>,
+}
+
+/// A target of a distributed address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TargetReport {
+    /// Its own address.
+    pub address: IpAddr,
+    /// Whether new connections may go to it.
+    pub is_there: bool,
+    /// Its connections, as it has said, and those that it was given since.
+    pub connections: u32,
+    /// Packets that the stack has handed to it.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The distributed addresses of a stack, each with the rows of its targets.
+fn distributed(rows: Vec<DistributedRow>) -> Vec<DistributedReport> {
+    let mut reports: Vec<DistributedReport> = Vec::new();
+    for row in rows {
+        let target = TargetReport {
+            address: row.target,
+            is_there: row.is_there,
+            connections: row.connections,
+            packets: row.packets,
+            bytes: row.bytes,
+        };
+        match reports.iter_mut().find(|report| report.address == row.address) {
+            Some(report) => report.targets.push(target),
+            None => reports.push(DistributedReport {
+                address: row.address,
+                role: row.role.name().to_owned(),
+                flows: row.flows,
+                flows_max: row.flows_max,
+                refused: row.refused,
+                targets: vec![target],
+            }),
+        }
+    }
+    reports
 }
 
 /// The driver of a LAN of a stack, and what it has done while it had a processor of its own.
@@ -215,7 +278,7 @@ pub struct SocketReport {
 impl StackReport {
     /// What a member's board shows of its stack; none if there is no stack.
     pub(crate) fn read(words: &LentWords) -> Option<StackReport> {
-        let Shown { overview, counters, rows, machine, clients, ways, drivers } =
+        let Shown { overview, counters, rows, machine, clients, ways, drivers, distributed } =
             board::read(words)?;
         let counted = counters.into_iter().filter(|(_, count)| *count > 0);
         let counters = counted.map(|(counter, count)| (counter.name().to_owned(), count));
@@ -258,6 +321,7 @@ impl StackReport {
             machine: machine.map(|name| name.to_string()),
             clients: clients.into_iter().map(ClientReport::from).collect(),
             drivers: drivers.into_iter().map(StackDriverReport::from).collect(),
+            distributed: self::distributed(distributed),
         })
     }
 }

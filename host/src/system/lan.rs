@@ -31,6 +31,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::Pattern;
+use super::distributed::DistributedRule;
 use super::outside::{OutsideRule, WrittenOutside, network, way_out};
 use super::warnings::Guests;
 use crate::config::{Bytes, FileError, Source};
@@ -65,6 +66,8 @@ pub struct LanRule {
     pub outside: Option<OutsideRule>,
     /// The member that is of the bridge to the port of an adapter, if there is one.
     pub bridge: Option<Name>,
+    /// Addresses whose connections TCPIP machines spread over others.
+    pub distributed: Vec<DistributedRule>,
 }
 
 /// What is fixed for a guest.
@@ -95,6 +98,7 @@ impl LanRule {
             fixed: Vec::new(),
             outside: None,
             bridge: None,
+            distributed: Vec::new(),
         };
         rule.set_outside(way_out(&rule, 0));
         rule
@@ -164,18 +168,38 @@ impl LanRule {
         ranges.join(", ")
     }
 
+    /// Returns true if it is the address of a host in a range of the LAN.
+    pub(super) fn may_have_host(&self, address: IpAddr) -> bool {
+        self.range_of(address).is_some_and(|range| {
+            let is_host = address != range.network() && address != range.broadcast();
+            range.contains(&address) && is_host
+        })
+    }
+
+    /// The address, if it is distributed.
+    pub fn distributed(&self, address: IpAddr) -> Option<&DistributedRule> {
+        self.distributed.iter().find(|rule| rule.address == address)
+    }
+
+    /// The distributed addresses from which a guest may send though another has them: it is a target.
+    pub fn speaks_for(&self, guest: Name) -> impl Iterator<Item = IpAddr> {
+        let is_target =
+            move |rule: &&DistributedRule| rule.targets.iter().any(|part| part.member == guest);
+        self.distributed.iter().filter(is_target).map(|rule| rule.address)
+    }
+
     /// Returns true if the file lets a guest have an IP address. Addresses of a family without a range are free, and so are
     /// those of IPv6 that are local to a link.
     pub fn may_have(&self, guest: Name, address: IpAddr) -> bool {
+        if let Some(rule) = self.distributed(address) {
+            return rule.distributors.iter().any(|part| part.member == guest);
+        }
         let is_local = match address {
             IpAddr::V4(_) => false,
             IpAddr::V6(address) => address.is_unicast_link_local(),
         };
-        let is_in = |range: &IpNet| {
-            let is_host = address != range.network() && address != range.broadcast();
-            range.contains(&address) && is_host
-        };
-        let is_in_range = is_local || self.range_of(address).is_none_or(is_in);
+        let is_in_range =
+            is_local || self.range_of(address).is_none() || self.may_have_host(address);
         let fixed = self.fixed(guest).map_or(&[][..], |member| &member.addresses);
         let is_of_one = !address.is_multicast() && !address.is_loopback();
         is_of_one
@@ -386,6 +410,7 @@ impl WrittenLan {
             fixed,
             outside,
             bridge,
+            distributed: Vec::new(),
         };
         for member in self.member {
             let member = member.fixed(source, &rule)?;

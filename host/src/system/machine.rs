@@ -11,6 +11,7 @@
 //! cpu = 1                       # the processor of the machine; left out: any
 //! introduce = true              # clients that talk with each other get a path of their own
 //! osa = [ .. ]                  # OSA adapters that it is at: see [`super::interface`]
+//! dvipa = [ .. ]                # addresses whose connections it spreads over other machines: see [`super::distributed`]
 //!
 //! [[tcpip.interface]]           # where it is: one LAN, line or adapter at least
 //! lan = "hs0"
@@ -42,6 +43,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::adapter::AdapterRule;
+use super::distributed::{self, DistributedRule, WrittenDistributed};
 use super::interface::{InterfaceRule, WrittenDevice};
 use super::lan::{FixedMember, LanRule, parsed};
 use super::line::LineRule;
@@ -113,6 +115,8 @@ pub struct MachineRule {
     pub osa: Vec<InterfaceRule>,
     /// Networks that are reached over others, and the addresses of those.
     pub routes: Vec<(IpNet, IpAddr)>,
+    /// Distributed addresses in which it has a part.
+    pub distributed: Vec<DistributedRule>,
     /// The numbers of processors that the file names, its own and those of its drivers, and where.
     pub processors_named: Vec<(u64, Place)>,
 }
@@ -199,6 +203,8 @@ pub(super) struct WrittenMachine {
     #[serde(default)]
     osa: Vec<WrittenDevice>,
     #[serde(default)]
+    dvipa: Vec<WrittenDistributed>,
+    #[serde(default)]
     interface: Vec<WrittenInterface>,
     #[serde(default)]
     route: Vec<WrittenRoute>,
@@ -252,8 +258,10 @@ pub(super) fn rules(
     warnings: &mut Vec<FileError>,
 ) -> Result<Vec<MachineRule>, FileError> {
     let mut rules: Vec<MachineRule> = Vec::new();
-    for machine in written {
+    let mut distributed = Vec::new();
+    for mut machine in written {
         let span = machine.name.span();
+        let its = std::mem::take(&mut machine.dvipa);
         if rules.len() == MACHINES_MAX {
             let what = format!("there are more than {MACHINES_MAX} TCPIP machines");
             return Err(source.error(span, what, format!("must be at most {MACHINES_MAX}")));
@@ -287,8 +295,10 @@ pub(super) fn rules(
                 format!("must be another guest, or {} with a [[tcpip.interface]]", rule.name);
             return Err(source.error(span, what, right));
         }
+        distributed.extend(its.into_iter().map(|written| (rule.name, written)));
         rules.push(rule);
     }
+    distributed::add(source, distributed, &mut rules, places.lans)?;
     Ok(rules)
 }
 
@@ -473,6 +483,7 @@ impl WrittenMachine {
             lines: at_lines,
             osa,
             routes,
+            distributed: Vec::new(),
             processors_named,
         })
     }

@@ -7,6 +7,7 @@ use fabric::name::{LanName, Name};
 use serde::Serialize;
 
 use super::adapter::{AdapterRule, WireRule};
+use super::distributed::{DistributedPart, DistributedRule, SpreadRule};
 use super::interface::{InbperfRule, InterfaceRule, RouterRule};
 use super::lan::LanRule;
 use super::line::{self, LineKind, LineRule};
@@ -243,10 +244,29 @@ pub struct MachineOutline {
     pub lines: Vec<MachineLineOutline>,
     /// OSA adapters that it is at.
     pub osa: Vec<MachineDeviceOutline>,
+    /// Addresses whose connections it spreads over other machines.
+    pub dvipa: Vec<DistributedOutline>,
     /// Networks that it reaches over others: the network, and the address.
     pub routes: Vec<(String, String)>,
     /// Clients with limits of their own.
     pub limits: Vec<ClientOutline>,
+}
+
+/// An address whose connections a TCPIP machine spreads over others.
+#[derive(Clone, Debug, Serialize)]
+pub struct DistributedOutline {
+    /// The address.
+    pub address: String,
+    /// The LAN at which it is.
+    pub lan: String,
+    /// The machines over which connections are spread.
+    pub targets: Vec<String>,
+    /// The machines that take the address over, in this order.
+    pub backup: Vec<String>,
+    /// How connections are spread.
+    pub spread: SpreadRule,
+    /// Connections that the distributor keeps note of, at most.
+    pub connections_max: u64,
 }
 
 /// A LAN that a TCPIP machine is at.
@@ -528,6 +548,20 @@ impl MachineRule {
             workloadq: device.workloadq,
             cpu: device.processor,
         };
+        let names = |parts: &[DistributedPart]| {
+            parts.iter().map(|part| part.machine.to_string()).collect::<Vec<String>>()
+        };
+        let is_own = |rule: &&DistributedRule| {
+            rule.distributors.first().map(|first| first.machine) == Some(self.name)
+        };
+        let dvipa = self.distributed.iter().filter(is_own).map(|rule| DistributedOutline {
+            address: rule.address.to_string(),
+            lan: rule.lan.to_string(),
+            targets: names(&rule.targets),
+            backup: names(&rule.distributors[1..]),
+            spread: rule.spread,
+            connections_max: rule.connections_max,
+        });
         let limits = self.of_clients.iter().map(|(guest, limits)| ClientOutline {
             guest: guest.to_string(),
             sockets_max: limits.sockets_max,
@@ -547,6 +581,7 @@ impl MachineRule {
             interfaces: self.interfaces.iter().map(interface).collect(),
             lines: self.lines.iter().map(line).collect(),
             osa: self.osa.iter().map(device).collect(),
+            dvipa: dvipa.collect(),
             routes: routes.collect(),
             limits: limits.collect(),
         }

@@ -52,6 +52,16 @@ listed! {
         OutOfOrder => "segments_out_of_order",
         /// Packets of others passed on.
         Forwarded => "forwarded",
+        /// Packets for a distributed address handed to their targets.
+        Distributed => "distributed",
+        /// Questions sent to targets after flows that are not known.
+        FlowsAsked => "flows_asked",
+        /// Received segments for a distributed address dropped: the table of flows, or the client's part of it, is full.
+        FlowsFull => "dropped_flows_full",
+        /// Received packets for a distributed address dropped: in fragments, or nobody knows their flow.
+        FlowUnknown => "dropped_flow",
+        /// Received messages about distributed addresses dropped: not from a stack that has a part, or malformed.
+        ExchangeRefused => "dropped_exchange",
         /// Received frames dropped: a tag of a VLAN that the stack is not in, or none where it is in VLANs alone.
         Vlan => "dropped_vlan",
         /// Received frames dropped: a length or a field that makes no sense.

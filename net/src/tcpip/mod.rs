@@ -13,6 +13,7 @@ mod cookie;
 mod counters;
 mod device;
 mod directory;
+mod distributor;
 mod exit;
 mod fragments;
 pub(crate) mod hashed;
@@ -40,6 +41,10 @@ pub use buffers::PoolUse;
 pub use bulk::{BulkChange, BulkCounters, BulkState};
 pub use connection::{Awaited, ConnectionId, End, Readable, Writable};
 pub use device::{Device, Framing, Resolution, Sources};
+pub use distributor::{
+    DISTRIBUTED_MAX, DISTRIBUTED_TARGETS_MAX, DISTRIBUTORS_MAX, DistributedTarget, Distribution,
+    DistributorRole, FLOWS_MAX_DEFAULT, Spread,
+};
 pub use keep_alive::KeepAlive;
 pub use medium::Medium;
 pub use output::{Link, Unsent};
@@ -48,7 +53,7 @@ pub use packet::{address, trust};
 pub use route::{Interface, Neighbour, NoPrefix, Prefix, ROUTES_MAX, Route};
 pub use secret::Secret;
 pub use stack::{
-    Asked, BindError, ConnectError, InPlace, Options, Refusal, Stack, Stray, StrayKind,
+    Asked, BindError, ConnectError, Distributed, InPlace, Options, Refusal, Stack, Stray, StrayKind,
 };
 pub use tcp::Congestion;
 pub use udp::SendToError;

@@ -85,6 +85,12 @@ pub trait Link {
         false
     }
 
+    /// Returns true if the member that has sent this frame has that address, whatever source the frame's packet has. Asked of stacks that hand on what is
+    /// for a distributed address.
+    fn is_sender(&mut self, lan: usize, frame: &[u8], address: IpAddr) -> bool {
+        self.may_send_from(lan, frame, address)
+    }
+
     /// Returns true if packets of others from this address may be passed on to a LAN. They may unless somebody says otherwise.
     fn may_pass_from(&mut self, _lan: usize, _source: IpAddr) -> bool {
         true

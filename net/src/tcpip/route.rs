@@ -95,8 +95,10 @@ enum Way<'a> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Routes {
     interfaces: Vec<Interface>,
-    /// The addresses of all interfaces.
+    /// The addresses of all interfaces, and behind them those that are hidden.
     addresses: Vec<IpAddr>,
+    /// Addresses of the stack that no interface has: nobody is told where they are.
+    hidden: Vec<IpAddr>,
     /// Those with more bits first, and those to one network together.
     routes: Vec<Route>,
     /// Where the routes to each network are among these.
@@ -136,6 +138,18 @@ impl Routes {
     /// The addresses of the stack.
     pub(super) fn addresses(&self) -> &[IpAddr] {
         &self.addresses
+    }
+
+    /// The addresses that no interface has.
+    pub(super) fn hidden(&self) -> &[IpAddr] {
+        &self.hidden
+    }
+
+    /// Gives the stack these addresses, which no interface has, in place of others.
+    pub(super) fn set_hidden(&mut self, hidden: Vec<IpAddr>) {
+        let of_interfaces = self.interfaces.iter().flat_map(|one| one.addresses.iter().copied());
+        self.addresses = of_interfaces.chain(hidden.iter().copied()).collect();
+        self.hidden = hidden;
     }
 
     pub(super) fn interfaces(&self) -> &[Interface] {

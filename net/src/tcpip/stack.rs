@@ -11,6 +11,7 @@ use super::control::Limiter;
 use super::counters::Counters;
 use super::device::{Device, Framing};
 use super::directory::Handed;
+use super::distributor::Distributor;
 use super::fragments::Reassembly;
 use super::keep_alive::{KeepAlive, Keeper, Step};
 use super::live::Live;
@@ -42,6 +43,7 @@ use os::words::Words;
 mod bulk;
 mod control;
 mod cookies;
+mod distribute;
 mod end;
 mod forward;
 mod hosts;
@@ -58,6 +60,7 @@ mod stream;
 mod verbs;
 mod ways;
 
+pub use distribute::Distributed;
 pub use in_place::InPlace;
 use listen::Listener;
 use outside::Outside;
@@ -229,6 +232,8 @@ pub struct Stack {
     arriving: usize,
     /// What waits for the program that stands in for hosts elsewhere.
     outside: Outside,
+    /// Addresses that are distributed, in which the stack has a part.
+    distributors: Vec<Distributor>,
     /// Which shard it is, if there are several.
     shard: Option<Box<Shard>>,
 }
@@ -310,6 +315,7 @@ impl Stack {
             bulk: Bulk::default(),
             arriving: 0,
             outside: Outside::default(),
+            distributors: Vec::new(),
             shard: None,
         }
     }
@@ -399,6 +405,11 @@ impl Stack {
         if u16_at(frame.bytes, 12) == Some(packet::ARP) {
             return Ok(());
         }
+        if let Some(which) = self.distributes(frame.bytes)
+            && !self.distribute(now, (which, interface), frame, link)?
+        {
+            return Ok(());
+        }
         if self.options.forwards && self.is_to_pass(interface, frame.bytes) {
             return self.forward(now, interface, frame, link);
         }
@@ -438,6 +449,7 @@ impl Stack {
     ) -> bool {
         let routes = &self.output.routes;
         routes.may_come_from(link, interface, frame, source)
+            || self.comes_from_distributor(link, interface, frame)
             || passing::quoted_destination(frame)
                 .is_some_and(|about| routes.leads_to(link, interface, frame, about))
     }

@@ -22,6 +22,7 @@ mod control;
 mod cookies;
 mod datagrams;
 mod device;
+mod distributor;
 mod ends;
 mod hostile;
 mod keep_alive;

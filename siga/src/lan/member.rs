@@ -206,13 +206,18 @@ impl Lan {
     fn change_registration(&mut self, address: IpAddr, is_ours: bool) -> Result<(), JoinLanError> {
         let request = joining::registration(address, is_ours);
         joining::change(self.mesh.guest(), self.lan, &request)?;
+        self.note_registered(address, is_ours);
+        Ok(())
+    }
+
+    /// The host has given this member an address, or has taken it back: so will later hosts.
+    pub(super) fn note_registered(&mut self, address: IpAddr, is_ours: bool) {
         self.mesh.refresh();
         let addresses = &mut self.mesh.following.addresses;
         addresses.retain(|own| *own != address);
         if is_ours {
             addresses.push(address);
         }
-        Ok(())
     }
 
     /// Sends a frame, at once. Waits while its target is too far behind, for as long as it is: a member that takes no

@@ -53,3 +53,5 @@ pub use net::lan::offload::{
     BadFrame, Checksum, FRAME_BYTES_MAX, Kind, Offload, Segmentation, complete_checksum, segment,
 };
 pub use net::lan::table::Member;
+#[cfg(feature = "tcpip")]
+pub(crate) use stack::Registration;

@@ -4,6 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
+use fabric::control::Reply;
 use net::lan::admission::check_start;
 use net::lan::frame::Mac;
 use net::lan::link::{Frame, FrameInParts, FrameInPlace, Urgency};
@@ -11,12 +12,60 @@ use net::lan::table::{LentTable, Member};
 use os::poller::Sleeper;
 
 use super::error::{JoinLanError, SendFrameError, TrySendFrameError};
+use super::joining::{declined, registration};
 use super::member::Lan;
 use super::mesh::FoundInPlace;
+use crate::guest::Claim;
 use crate::waiter::Looked;
 use crate::waiting::Wait;
 
+/// An address that the host was asked for, or asked to take back.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    address: IpAddr,
+    is_ours: bool,
+    claim: Claim,
+}
+
+impl Registration {
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Returns true if the address was asked for.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.is_ours
+    }
+}
+
 impl Lan {
+    /// As [`Lan::register`] or [`Lan::unregister`], but does not wait for the host: [`Lan::take_registered`] has its answer.
+    pub(crate) fn start_registering(
+        &mut self,
+        address: IpAddr,
+        is_ours: bool,
+    ) -> Result<Registration, JoinLanError> {
+        let request = registration(address, is_ours);
+        let claim = self.mesh.guest().ask(&request, &[])?;
+        Ok(Registration { address, is_ours, claim })
+    }
+
+    /// The host's answer, if it has come.
+    pub(crate) fn take_registered(
+        &mut self,
+        asked: &Registration,
+    ) -> Option<Result<(), JoinLanError>> {
+        let answer = self.mesh.guest().take(&asked.claim)?;
+        Some(match answer {
+            Some((Reply::Done { .. }, _)) => {
+                self.note_registered(asked.address, asked.is_ours);
+                Ok(())
+            }
+            Some((reply, _)) => Err(declined(self.name(), &reply)),
+            None => Err(JoinLanError::HostGone),
+        })
+    }
+
     /// The members whose entries have become others since [`Lan::changes`] was this, by their numbers; none for one that
     /// has left.
     pub(crate) fn changed_since(

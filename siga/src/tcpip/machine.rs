@@ -18,7 +18,7 @@ use net::board::{self, ClientRow};
 use net::tcpip::service::{
     self, ClientCounters, ClientLimits, Given, Left, Service, ServiceCounters, Taken,
 };
-use net::tcpip::{SendToError, Stack};
+use net::tcpip::{Distributed, Distribution, SendToError, Stack};
 use os::fork::ForkGuard;
 use os::processor::{allowed, now_ns};
 
@@ -407,6 +407,18 @@ impl Machine {
         self.put_back(own);
         self.listen_anew();
         placed
+    }
+
+    /// Gives the machine its part in distributed addresses, in place of those before: which part, the addresses of its own say.
+    pub fn set_distributions(&mut self, distributions: Vec<Distribution>) {
+        let mut own = self.take_ground();
+        own.net.set_distributions(distributions);
+        self.put_back(own);
+    }
+
+    /// The distributed addresses in which the machine has a part.
+    pub fn distributed(&self) -> Vec<Distributed> {
+        self.own().map(|own| own.net.distributed().collect()).unwrap_or_default()
     }
 
     /// The drivers of the machine's LANs.

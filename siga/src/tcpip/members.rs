@@ -26,6 +26,8 @@ pub(super) struct Members {
     changed: HashSet<IpAddr>,
     /// Addresses that another guest of a LAN has now.
     taken_over: Vec<(usize, IpAddr)>,
+    /// Who may send from an address that another has: the targets of those that are distributed.
+    shared: HashMap<(usize, IpAddr), HashSet<Mac>>,
     /// How many entries were taken over so far.
     #[cfg(test)]
     pub(super) taken: u64,
@@ -90,6 +92,12 @@ impl Members {
                 {
                     self.taken += 1;
                 }
+                if let Some((before, _)) = of_lan.members.get(&member) {
+                    share(&mut self.shared, number, before, false);
+                }
+                if let Some((sender, _)) = &neighbour {
+                    share(&mut self.shared, number, sender, true);
+                }
                 let is_own = neighbour.as_ref().is_some_and(|(sender, _)| sender.mac == own);
                 neighbours.push((member, neighbour.clone().filter(|_| !is_own)));
                 let was = match neighbour {
@@ -129,9 +137,26 @@ impl Members {
             of_lan.changes = None;
             of_lan.members.clear();
         }
+        self.shared.clear();
         self.changed.extend(hosts);
         self.senders.retain(|(lan, _), _| Some(*lan) != left);
         self.left.retain(|(lan, _)| Some(*lan) != left);
+    }
+
+    /// Returns true if a member with this MAC address may send from an address that another has.
+    pub(super) fn may_share(&self, lan: usize, address: IpAddr, mac: Mac) -> bool {
+        !self.shared.is_empty()
+            && self.shared.get(&(lan, address)).is_some_and(|macs| macs.contains(&mac))
+    }
+
+    /// Returns true if members may send from an address of a LAN that another has: it is distributed.
+    pub(super) fn is_shared(&self, lan: usize, address: IpAddr) -> bool {
+        self.shared.contains_key(&(lan, address))
+    }
+
+    /// Returns true if it is such an address of any LAN.
+    pub(super) fn has_shared(&self, address: IpAddr) -> bool {
+        self.shared.keys().any(|(_, shared)| *shared == address)
     }
 
     /// Returns true if there are addresses that have come, gone or changed and were not taken out.
@@ -172,6 +197,31 @@ impl Members {
             }
             is_kept
         });
+    }
+}
+
+/// Notes from which addresses a member may send that others have, or forgets it: the system file names these one by one.
+fn share(
+    shared: &mut HashMap<(usize, IpAddr), HashSet<Mac>>,
+    lan: usize,
+    sender: &Sender,
+    is_there: bool,
+) {
+    let Some(member) = &sender.restricted else { return };
+    let alone = member
+        .routes_from
+        .iter()
+        .filter(|network| network.bits() == if network.address().is_ipv4() { 32 } else { 128 });
+    for network in alone {
+        let at = (lan, network.address());
+        if is_there {
+            shared.entry(at).or_default().insert(sender.mac);
+        } else if let Some(macs) = shared.get_mut(&at) {
+            macs.remove(&sender.mac);
+            if macs.is_empty() {
+                shared.remove(&at);
+            }
+        }
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) mod asynchronous;
 mod client;
 mod core;
 mod devices;
+mod distributing;
 mod driver;
 mod engine;
 mod failure;
@@ -62,7 +63,10 @@ pub use driver::{DriverCounters, Placement, StackDriver};
 pub use lans::Links;
 pub use machine::{Machine, MachineClient, MachineListener, MachineOptions, MachineStream};
 pub use net::tcpip::service::{ClientCounters, ClientLimits, ServiceCounters};
-pub use net::tcpip::{Congestion, Counter, NoPrefix, Prefix, Refusal, Route, Stray, StrayKind};
+pub use net::tcpip::{
+    Congestion, Counter, Distributed, DistributedTarget, Distribution, DistributorRole, NoPrefix,
+    Prefix, Refusal, Route, Spread, Stray, StrayKind,
+};
 pub use outside::{Asked, Outside};
 pub use routing::{Routing, STACK_LANS_MAX, StackVlan};
 pub use stack::{ClientOptions, Drive, Stack, StackOptions};

@@ -13,6 +13,7 @@ use os::event::Event;
 use os::poller::Sleeper;
 use os::processor::now_ns;
 
+use super::distributing::Distributing;
 use super::driver::{Placement, StackDriver};
 use super::lans::Lans;
 use super::members::{Members, is_fair};
@@ -83,6 +84,7 @@ pub(super) struct Own {
     /// Hosts that are asked whether they still have their connections.
     questions: Questions,
     sorting: Sorting,
+    distributing: Distributing,
 }
 
 /// What came of work with a stack.
@@ -114,6 +116,7 @@ impl Own {
             lost: HashMap::new(),
             questions: Questions::default(),
             sorting: Sorting::default(),
+            distributing: Distributing::default(),
         }
     }
 
@@ -146,6 +149,10 @@ impl Own {
         self.follow_members();
         self.follow_hosts();
         self.sorting.follow(now, &mut self.lans, &mut self.net);
+        if self.net.has_distributions() {
+            let Own { distributing, lans, members, net, .. } = self;
+            distributing.follow(now, lans, members, net);
+        }
         self.lans.flush();
         if now.saturating_sub(self.shown_ns) >= SHOWN_NS {
             self.show(now);
@@ -328,6 +335,11 @@ impl Own {
                 hosts.retain(|host| net.neighbour_to(*host) == Some((lan, address)));
                 hosts.into_iter().for_each(|host| questions.ask(host));
             }
+            // Those behind an address that is distributed are the same as before, and whoever has it now finds out who they are.
+            if members.is_shared(lan, address) {
+                questions.ask(address);
+                continue;
+            }
             // Whoever has it now is to learn nothing of what was with the other.
             net.end_with(address);
             gone.remove(&address);
@@ -369,8 +381,10 @@ impl Own {
             );
             self.parted.retain(|_, since| now.saturating_sub(*since) < GONE_NS);
         }
+        let mut left: Vec<IpAddr> = Vec::new();
         if members.has_changed() || !parted.is_empty() {
             let changed = members.take_changed();
+            left.extend(changed.iter().copied().filter(|_| net.has_distributions()));
             members.forget(|address| {
                 net.has_connections_with(address)
                     || net.is_gateway(address)
@@ -408,6 +422,8 @@ impl Own {
             gone.retain(|host, since| {
                 let until_ns = match self.parted.contains_key(host) {
                     true => *since + LEFT_NS,
+                    // Another takes over what is distributed.
+                    false if members.has_shared(*host) => (*since).max(tables_ns) + GONE_NS,
                     false if is_kept => (*since + LEFT_NS).max(tables_ns + GONE_NS),
                     false => (*since).max(tables_ns) + GONE_NS,
                 };
@@ -427,11 +443,31 @@ impl Own {
             let now = now_ns();
             questions.take_due(now, |host| net.question(host));
         }
+        self.lose_distributed(&left);
+    }
+
+    /// Stacks that have parts in distributed addresses may be among those that have left. While a new host is hearing from all members, nobody has.
+    fn lose_distributed(&mut self, left: &[IpAddr]) {
+        let now = now_ns();
+        if left.is_empty() || now < self.tables_ns + GONE_NS {
+            return;
+        }
+        let Own { lans, net, members, .. } = self;
+        for address in left {
+            let is_here = lans.iter_mut().any(|(_, lan)| lan.find_address(*address).is_some());
+            let is_kept = lans.iter_mut().all(|(_, lan)| {
+                let (mac, own) = (lan.mac(), lan.addresses().first().copied());
+                own.and_then(|own| lan.find_address(own)).is_some_and(|own| own.mac == mac)
+            });
+            if !is_here && is_kept {
+                net.lose_distributed(now, *address, &mut Wire { lans, members });
+            }
+        }
     }
 
     /// Takes over what new hosts say: how long packets may be, and which addresses are not ours any more.
     fn follow_hosts(&mut self) {
-        let Own { lans, net, lost, mtus, .. } = self;
+        let Own { lans, net, lost, mtus, members, .. } = self;
         // What the two ends of a line agree on may be less than one of them has asked for.
         for (number, line) in lans.lines() {
             set_mtu(net, number, limited(line.mtu(), mtus.get(&number)));
@@ -453,6 +489,11 @@ impl Own {
         }
         if refused.is_empty() && lost.is_empty() {
             return;
+        }
+        // Another distributes it at this host. What the stack has as a target goes on.
+        let distributed = refused.extract_if(|address, _| net.has_part_in(*address));
+        for (address, _) in distributed.collect::<Vec<_>>() {
+            net.set_distributes(now_ns(), address, false, &mut Wire { lans, members });
         }
         for address in refused.keys().filter(|address| !lost.contains_key(*address)) {
             net.end_from(*address);
@@ -498,7 +539,8 @@ impl Own {
         let lines = self.lans.lines().filter_map(|(_, line)| line.due());
         let lines = lines.chain(self.lans.osas().filter_map(|(_, osa)| osa.due()));
         let drivers = self.lans.iter().filter_map(|(_, lan)| lan.due());
-        let unsettled = (!self.moved.is_empty()).then(|| now_ns() + SETTLE_NS);
+        let is_unsettled = !self.moved.is_empty() || self.distributing.is_waiting();
+        let unsettled = is_unsettled.then(|| now_ns() + SETTLE_NS);
         let others = lines.chain(drivers).chain(self.questions.due()).chain(unsettled);
         self.net.due().into_iter().chain(self.gone_due).chain(others).min()
     }
@@ -666,8 +708,8 @@ fn unsent(sent: Result<(), TrySendFrameError>) -> Result<(), Unsent> {
 
 /// The LANs, as a stack sees them.
 pub(super) struct Wire<'a> {
-    lans: &'a mut Lans,
-    members: &'a Members,
+    pub(super) lans: &'a mut Lans,
+    pub(super) members: &'a Members,
 }
 
 impl Link for Wire<'_> {
@@ -735,6 +777,10 @@ impl Link for Wire<'_> {
         let Some(source) = net::lan::frame::source(frame) else { return false };
         // Nobody vouches for what comes over a line: the stack asks where its own packets would go.
         let Some(of) = self.lans.lan(lan) else { return false };
+        // A target answers from an address that another has.
+        if self.members.may_share(lan, address, source) {
+            return true;
+        }
         match of.find_address(address) {
             Some(owner) => owner.mac == source && is_fair(frame, owner),
             // What one has sent before it left is still received; and what one sends that is not a member yet at a new host.
@@ -742,6 +788,15 @@ impl Link for Wire<'_> {
                 Some(sender) if sender.mac == source => sender.may_have_sent(frame),
                 _ => of.left_with(source, address).is_some_and(|member| is_fair(frame, member)),
             },
+        }
+    }
+
+    fn is_sender(&mut self, lan: usize, frame: &[u8], address: IpAddr) -> bool {
+        let Some(source) = net::lan::frame::source(frame) else { return false };
+        let Some(of) = self.lans.lan(lan) else { return false };
+        match of.find_address(address) {
+            Some(owner) => owner.mac == source,
+            None => self.members.sender(lan, address).is_some_and(|sender| sender.mac == source),
         }
     }
 

@@ -84,6 +84,7 @@ impl Stack {
     pub(super) fn enter(&mut self, tuple: Tuple, index: u32) {
         self.live.insert(index, &self.connections);
         self.by_host.entry(tuple.remote.ip()).or_default().insert(index);
+        self.note_at_distributed(tuple.local.ip(), true);
     }
 
     /// The packets between these two are for no connection any more, but for what is left of it.
@@ -100,6 +101,7 @@ impl Stack {
     /// The packets between these two are not for this connection any more.
     pub(super) fn forget_place(&mut self, tuple: Tuple, index: u32) {
         self.live.remove(&tuple, index);
+        self.note_at_distributed(tuple.local.ip(), false);
         let host = tuple.remote.ip();
         if let Some(of_host) = self.by_host.get_mut(&host) {
             of_host.remove(&index);

@@ -59,6 +59,18 @@ impl Stack {
             self.complain(now, &packet, frame, Complaint::Forbidden, link);
             return Err(Counter::RouteForbidden);
         }
+        self.hand_on(now, (next, hop), &packet, frame, link)
+    }
+
+    /// Hands a packet of others on to the next hop, at an interface, with one hop less, and cut if it is too long and may be.
+    pub(super) fn hand_on(
+        &mut self,
+        now: u64,
+        (next, hop): (usize, Hop),
+        packet: &Passing,
+        frame: Frame<'_>,
+        link: &mut impl Link,
+    ) -> Result<(), Counter> {
         let Interface { mtu, device, .. } = self.interfaces()[next];
         let segments = frame.offload.segmentation;
         let longest = segments.map_or(packet.bytes, |segments| {
@@ -91,7 +103,7 @@ impl Stack {
                 Ok(())
             }
             _ => {
-                self.complain(now, &packet, frame, Complaint::TooLong(mtu), link);
+                self.complain(now, packet, frame, Complaint::TooLong(mtu), link);
                 Err(Counter::TooLong)
             }
         };

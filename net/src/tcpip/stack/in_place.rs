@@ -82,7 +82,8 @@ impl Stack {
         if !is_data || data_at > start.len() {
             return None;
         }
-        let is_believed = self.output.routes.may_come_from(link, interface, start, source);
+        let is_believed = self.output.routes.may_come_from(link, interface, start, source)
+            || self.comes_from_distributor(link, interface, start);
         is_believed.then_some(InPlace { lan, index, segment, header_at, data_at })
     }
 

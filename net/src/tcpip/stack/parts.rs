@@ -68,6 +68,7 @@ impl Stack {
         }
         match (packet.protocol, packet.source) {
             (TCP, _) => self.take_segment(now, packet, link),
+            (UDP, _) if self.take_exchange(now, packet, link) => Ok(()),
             (UDP, _) => {
                 let taken = self.take_datagram(packet);
                 if taken == Err(Counter::NoSocket) && self.options.stands_in {

@@ -29,6 +29,9 @@ impl Stack {
         if !self.output.neighbours.is_empty() {
             self.poll_neighbours(now, link);
         }
+        if !self.distributors.is_empty() {
+            self.poll_distributors(now, link);
+        }
         let Stack { output, counters, stalled, busy, connections, has_moved, .. } = self;
         output.retry(now, link, counters, |to| {
             *has_moved = true;
@@ -106,7 +109,8 @@ impl Stack {
             return Some(0);
         }
         let due = [self.reassembly.due(), self.output.due(), self.output.neighbours.due()];
-        self.timers.due().into_iter().chain(due.into_iter().flatten()).min()
+        let distributors = self.distributors.iter().map(Distributor::due);
+        self.timers.due().into_iter().chain(due.into_iter().flatten()).chain(distributors).min()
     }
 
     /// Sends what a connection has to send, and looks after its timers and its end.

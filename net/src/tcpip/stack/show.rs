@@ -1,6 +1,8 @@
 //! What observers see of a stack.
 
 use super::*;
+use crate::board::DistributedRow;
+use crate::tcpip::distributor::{DistributedTarget, DistributorRole};
 
 impl Stack {
     /// A connection is shown anew with the next [`Stack::show`].
@@ -36,6 +38,9 @@ impl Stack {
                 }
             }
         }
+        if self.has_distributions() {
+            board::show_distributed(words, self.distributed_rows().into_iter());
+        }
         if std::mem::take(&mut self.are_ways_unshown) {
             self.show_ways(words);
         }
@@ -53,6 +58,37 @@ impl Stack {
         for number in CONNECTION_ROWS..CONNECTION_ROWS + SOCKET_ROWS {
             board::show_row(words, number, shown.next().as_ref());
         }
+    }
+
+    /// The targets of distributed addresses. A target alone knows of itself only.
+    fn distributed_rows(&self) -> Vec<DistributedRow> {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let of_address = |one: Distributed| {
+            let own = DistributedTarget {
+                address: one.own,
+                is_there: true,
+                connections: number(one.connections),
+                packets: 0,
+                bytes: 0,
+            };
+            let targets = match one.role {
+                DistributorRole::Target => vec![own],
+                _ => one.targets,
+            };
+            targets.into_iter().map(move |target| DistributedRow {
+                address: one.address,
+                role: one.role,
+                target: target.address,
+                is_there: target.is_there,
+                connections: target.connections,
+                packets: target.packets,
+                bytes: target.bytes,
+                flows: number(one.flows),
+                flows_max: number(one.flows_max),
+                refused: u32::try_from(one.refused).unwrap_or(u32::MAX),
+            })
+        };
+        self.distributed().flat_map(of_address).collect()
     }
 
     fn show_ways(&self, words: &Words) {

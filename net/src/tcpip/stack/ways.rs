@@ -36,7 +36,8 @@ impl Stack {
     /// keeps the medium that it began with.
     pub fn change_ways(&mut self, mut interfaces: Vec<Interface>, routes: Vec<Route>) {
         self.options.mtu = limit_mtus(&mut interfaces);
-        let ways = Routes::new(interfaces, routes);
+        let mut ways = Routes::new(interfaces, routes);
+        ways.set_hidden(self.output.routes.hidden().to_vec());
         let lost: Vec<IpAddr> = self
             .addresses()
             .iter()

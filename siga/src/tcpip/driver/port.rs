@@ -24,7 +24,9 @@ use super::backlog::{Backlog, Device, Sent};
 use super::station::{Arrived, Half, Lease, Station, add};
 use super::view::{Place, View};
 use super::{DriverCounters, GRACE_NS, LEASE_NS, Placement, StackDriver};
-use crate::lan::{FoundInPlace, Lan, SendFrameError, TrySendFrameError};
+use crate::lan::{
+    FoundInPlace, JoinLanError, Lan, Registration, SendFrameError, TrySendFrameError,
+};
 use crate::waiter::{self, Looked};
 use crate::waiting::{SPIN_NS_MAX, Wait};
 
@@ -175,6 +177,23 @@ impl Port {
             Some(lan) => lan.lost().map(|(addresses, why)| (addresses, why.to_string())),
             None => self.driven().view.place.lost.clone(),
         }
+    }
+
+    /// As [`Lan::start_registering`]. None while a driver has the LAN.
+    pub(in crate::tcpip) fn start_registering(
+        &mut self,
+        address: IpAddr,
+        is_ours: bool,
+    ) -> Option<Result<Registration, JoinLanError>> {
+        Some(self.device.as_mut()?.lan.start_registering(address, is_ours))
+    }
+
+    /// As [`Lan::take_registered`]. None while a driver has the LAN.
+    pub(in crate::tcpip) fn take_registered(
+        &mut self,
+        asked: &Registration,
+    ) -> Option<Result<(), JoinLanError>> {
+        self.device.as_mut()?.lan.take_registered(asked)
     }
 
     // Who is there.
