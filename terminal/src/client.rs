@@ -106,7 +106,8 @@ impl Client {
             match found {
                 None => {}
                 Some(Telnet::Record(record)) => {
-                    if core.take_record(record)? {
+                    let is_free = core.take_record(record)?;
+                    if is_free {
                         return Ok((taken, true));
                     }
                 }

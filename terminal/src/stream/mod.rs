@@ -29,8 +29,8 @@ pub const COLUMNS: usize = 80;
 /// Positions of a screen.
 pub const CELLS: usize = ROWS * COLUMNS;
 
-/// Bytes of the longest record that a terminal sends: each second position is a field of one byte, with its order and address.
-pub const INPUT_BYTES_MAX: usize = 3 + CELLS / 2 * 4;
+/// Bytes of the longest record that a terminal sends: every position begins a field, each with its order and address.
+pub const INPUT_BYTES_MAX: usize = 3 + CELLS * 3;
 
 /// Bytes of the longest record that a program sends: every position with an order of its own.
 pub const OUTPUT_BYTES_MAX: usize = 2 + CELLS * 5;
