@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-use common::{Process, text};
+use common::{Process, System, text};
 use terminal::client::{Client, ClientOptions};
 use terminal::stream::{Aid, Display, ROWS};
 use terminal::transaction::{answer, ask};
@@ -25,14 +25,7 @@ impl Server {
         command.args(["tn3270", "serve", "--listen", "127.0.0.1:0", "--json"]).args(options);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process(command.spawn().unwrap());
-        let mut line = String::new();
-        // Unbuffered, so that what follows is left for the end.
-        let stdout = process.0.stdout.as_mut().unwrap();
-        while !line.ends_with('\n') {
-            let mut byte = [0];
-            assert_eq!(stdout.read(&mut byte).unwrap(), 1, "{line}");
-            line.push(char::from(byte[0]));
-        }
+        let line = first_line(&mut process);
         let listening: serde_json::Value = serde_json::from_str(&line).unwrap();
         let address = listening["listening"].as_str().unwrap().parse().unwrap();
         Server { process, address }
@@ -47,6 +40,18 @@ impl Server {
         assert!(self.process.0.wait().unwrap().success(), "{said}");
         (serde_json::from_str(&counted).unwrap(), said)
     }
+}
+
+/// The first line of a process, read without a buffer, so that what follows is left for later.
+fn first_line(process: &mut Process) -> String {
+    let mut line = String::new();
+    let stdout = process.0.stdout.as_mut().unwrap();
+    while !line.ends_with('\n') {
+        let mut byte = [0];
+        assert_eq!(stdout.read(&mut byte).unwrap(), 1, "{line}");
+        line.push(char::from(byte[0]));
+    }
+    line
 }
 
 fn ask_to_end(process: &Child) {
@@ -119,27 +124,52 @@ fn s3270_logs_on_and_runs_the_transaction() {
     }
     let server = Server::start(&[]);
     // N: is without TN3270E.
-    for (prefix, kind) in [("", "TN3270E"), ("N:", "TN3270")] {
-        let mut terminal = Command::new("s3270");
-        terminal.args(["-model", "3278-2", "-utf8"]).arg(format!("{prefix}{}", server.address));
-        terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut terminal = Process(terminal.spawn().unwrap());
-        let script = "Wait(60,InputField)\nString(4711)\nTab()\nString(AUDIT)\nEnter()\n\
-                      Wait(60,Unlock)\nAscii()\nQuery(ConnectionState)\nPF(3)\n\
-                      Wait(60,Disconnect)\nQuit()\n";
-        terminal.0.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
-        let mut said = String::new();
-        terminal.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-        let seen = said.lines().filter_map(|line| line.strip_prefix("data: "));
-        let seen: Vec<&str> = seen.map(str::trim_end).collect();
-        let wanted = rows(4711, "AUDIT");
-        assert!(seen.len() > ROWS, "{kind}: {said}");
-        assert_eq!(seen[..ROWS], wanted, "{kind}: {said}");
-        assert!(wanted[4].contains("ACCOUNT 0000004711 HAS"), "{wanted:?}");
+    for prefix in ["", "N:"] {
+        let terminal = Command::new("s3270");
+        assert_transaction(terminal, &format!("{prefix}{}", server.address));
     }
     let (counted, said) = server.end();
     assert_eq!((&counted["sessions"], &counted["transactions"]), (&2.into(), &2.into()), "{said}");
     assert_eq!(counted["violations"], 0, "{said}");
+}
+
+#[test]
+fn s3270_logs_on_over_a_lan_of_memory() {
+    let test = "s3270_logs_on_over_a_lan_of_memory";
+    let system = System::start("tn3270");
+    let tried = system.run(&["run", "--", "true"]);
+    if !tried.status.success() {
+        lacking::skip(test, text(&tried.stderr).trim_end());
+        return;
+    }
+    if !lacking::has_program(test, "s3270", "s3270") {
+        return;
+    }
+    let siga = env!("CARGO_BIN_EXE_siga");
+    let serve = ["run", "--name", "desk", "--", siga, "tn3270", "serve", "--listen", "0.0.0.0:23"];
+    let mut command = system.command(&[&serve[..], &["--json"]].concat());
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut desk = Process(command.spawn().unwrap());
+    let listening = first_line(&mut desk);
+    assert_eq!(listening, "{\"listening\":\"0.0.0.0:23\"}\n");
+    assert_transaction(system.command(&["run", "--", "s3270"]), "desk");
+}
+
+/// Has s3270 log on, ask and leave, and compares the screen.
+fn assert_transaction(mut command: Command, host: &str) {
+    command.args(["-model", "3278-2", "-utf8", host]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut terminal = Process(command.spawn().unwrap());
+    let script = "Wait(60,InputField)\nString(4711)\nTab()\nString(AUDIT)\nEnter()\n\
+                  Wait(60,Unlock)\nAscii()\nPF(3)\nWait(60,Disconnect)\nQuit()\n";
+    terminal.0.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    let mut said = String::new();
+    terminal.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    let seen = said.lines().filter_map(|line| line.strip_prefix("data: "));
+    let seen: Vec<&str> = seen.map(str::trim_end).collect();
+    let wanted = rows(4711, "AUDIT");
+    assert_eq!(seen, wanted, "{host}: {said}");
+    assert!(wanted[4].contains("ACCOUNT 0000004711 HAS"), "{wanted:?}");
 }
 
 #[test]

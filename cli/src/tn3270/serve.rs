@@ -9,7 +9,7 @@ use terminal::transaction::{ANSWER_BYTES_MAX, ANSWER_BYTES_MIN, SessionOptions};
 
 use super::desk::{Counted, Desk, Limits};
 use crate::outcome::Outcome;
-use crate::output::{Output, print_json, say};
+use crate::output::{self, Output, print_json, say};
 
 /// Sessions at once unless an option says otherwise.
 const SESSIONS_MAX: u64 = 1000;
@@ -85,8 +85,12 @@ pub fn serve(arguments: &Serve) -> Result<(), Outcome> {
         let _ = print_json(&counted);
     } else {
         let Counted { sessions, transactions, violations, timeouts, refused, .. } = counted;
+        let of = |count: u64, what: &str| output::counted(count as usize, what);
         say(format_args!(
-            "siga: {sessions} sessions, {transactions} transactions; {violations} sessions ended by a violation, {timeouts} by silence; {refused} connections refused"
+            "siga: {} and {}; ended by a violation: {violations}, by silence: {timeouts}; {} refused",
+            of(sessions, "session"),
+            of(transactions, "transaction"),
+            of(refused, "connection")
         ));
     }
     Ok(())

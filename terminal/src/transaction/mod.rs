@@ -276,7 +276,7 @@ mod tests {
             }
             Next::End => ("end".to_owned(), false),
         };
-        assert_eq!(row(on_key(Aid::Enter, &with("77"), 500)).1, true);
+        assert!(row(on_key(Aid::Enter, &with("77"), 500)).1);
         for wrong in ["", "7A", "-1", "+1"] {
             let (text, is_answer) = row(on_key(Aid::Enter, &with(wrong), 500));
             assert_eq!((&*text, is_answer), (" AN ACCOUNT HAS 1 TO 10 DIGITS", false), "{wrong}");
