@@ -39,6 +39,7 @@ mod set;
 mod shell;
 mod socket;
 mod tcpip;
+mod tn3270;
 mod top;
 mod transfer;
 mod up;
@@ -73,6 +74,7 @@ enum Command {
     Gateway(gateway::Arguments),
     Tcpip(tcpip::Arguments),
     Osa(osa::Arguments),
+    Tn3270(tn3270::Arguments),
     Query(query::Arguments),
     Pstats(pstats::Arguments),
     Set(set::Arguments),
@@ -119,6 +121,7 @@ fn main() -> std::process::ExitCode {
         Command::Gateway(arguments) => gateway::run(&arguments),
         Command::Tcpip(arguments) => tcpip::run(&arguments),
         Command::Osa(arguments) => osa::run(&arguments),
+        Command::Tn3270(arguments) => tn3270::run(&arguments),
         Command::Query(arguments) => query::run(&arguments),
         Command::Pstats(arguments) => pstats::run(&arguments),
         Command::Set(arguments) => set::run(&arguments),

@@ -161,6 +161,31 @@ const WALLS: &[Wall] = &[
         because: "the two sides of a border do not import each other",
     },
     Wall {
+        place: "terminal/src",
+        without: &CLOCKS,
+        because: "terminal starts no thread, asks no clock and does not sleep: time is an argument",
+    },
+    Wall {
+        place: "terminal/src",
+        without: &["os::", "fabric::", "net::", "host::", "siga::", "std::net", "std::io"],
+        because: "a terminal takes bytes and gives bytes, whoever carries them",
+    },
+    Wall {
+        place: "terminal/src/stream",
+        without: &["crate::telnet", "crate::tn3270e", "crate::server", "crate::client"],
+        because: "the data stream does not know how it is carried",
+    },
+    Wall {
+        place: "terminal/src/server.rs",
+        without: &["crate::client"],
+        because: "the two ends of a session do not import each other",
+    },
+    Wall {
+        place: "terminal/src/client.rs",
+        without: &["crate::server"],
+        because: "the two ends of a session do not import each other",
+    },
+    Wall {
         place: "host/src",
         without: &["siga::", "lab::"],
         because: "host serves guests, it is none",

@@ -62,7 +62,9 @@ mod tests {
         let seen = |lent: &LentWords| [1, 2].map(|at| lent.load(at, Ordering::Relaxed));
         change(&words, 0, || {
             assert_eq!(lent.load(0, Ordering::Relaxed), 1);
-            [1, 2].map(|at| words.store(at, 7, Ordering::Relaxed));
+            for at in [1, 2] {
+                words.store(at, 7, Ordering::Relaxed);
+            }
         });
         assert_eq!((lent.load(0, Ordering::Relaxed), read(&lent, 0, seen)), (2, [7, 7]));
     }

@@ -24,6 +24,7 @@ const FILES: &[(&str, &str)] = files!(in "cases/" end ".toml":
     "line-drivers" "line-driver-costs" "qdio-gigabit" "qdio-gigabit-five" "qdio-gigabit-window" "qdio-gigabit-wire"
     "device-mp-stream" "device-mp-connect" "osa-memory" "osa-xdp" "osa-macvtap" "osa-idle" "osa-frames" "inbound-queuing"
     "inbound-transfers" "inbound-router"
+    "inbound-terminals" "interactive"
     "border-64" "border-1000" "border-32764" "border-1000000" "border-spin" "border-sleep" "border-idle" "border-connect" "border-crowd"
     "border-2-single" "border-2-packed" "border-2-1000" "border-2-spin" "border-2-sleep" "iucv-64" "iucv-reply"
     "iucv-pipe-large" "iucv-pipe-1" "iucv-outstanding" "channel-io" "channel-read" "channel-cost" "channel-large"
@@ -32,7 +33,7 @@ const FILES: &[(&str, &str)] = files!(in "cases/" end ".toml":
 
 /// The drafts of cases, in the order of their documents.
 const DRAFTS: &[(&str, &str)] = files!(in "cases/drafts/" end ".toml":
-    "inbound-shared" "inbound-queues" "inbound-mixed"
+    "inbound-shared" "inbound-queues"
 );
 
 /// All published tables, by the names of their files.

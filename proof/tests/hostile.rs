@@ -11,7 +11,8 @@ use proof::hostile::{
     alone, appc_peer, control_protocol_guest, control_protocol_host, disk_guest, disk_units,
     disk_volume, doorbell_abuse, iucv_peer, lan_peer, lan_registration, line_messages, osa_adapter,
     port_frames, profile_import, reader_scribble, reader_scribble_meanwhile, tcpip_client,
-    tcpip_conversation, tcpip_frames, tcpip_service, writer_scribble, writer_scribble_meanwhile,
+    tcpip_conversation, tcpip_frames, tcpip_service, terminal_client, terminal_server,
+    writer_scribble, writer_scribble_meanwhile,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -21,7 +22,7 @@ type Body = fn(&[u8]);
 
 #[test]
 fn what_the_fuzzer_has_found_does_no_harm() {
-    let bodies: [(&str, Body); 20] = [
+    let bodies: [(&str, Body); 22] = [
         ("reader_scribble", reader_scribble),
         ("writer_scribble", writer_scribble),
         ("doorbell_abuse", doorbell_abuse),
@@ -42,6 +43,8 @@ fn what_the_fuzzer_has_found_does_no_harm() {
         ("disk_guest", disk_guest),
         ("disk_units", disk_units),
         ("disk_volume", disk_volume),
+        ("terminal_server", terminal_server),
+        ("terminal_client", terminal_client),
     ];
     for (target, body) in bodies {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
@@ -140,6 +143,16 @@ proptest! {
     #[test]
     fn adapter_and_honest_guests_are_not_harmed_by_a_guest_and_a_wire_that_bring_anything(program in program()) {
         osa_adapter(&program);
+    }
+
+    #[test]
+    fn server_of_terminals_is_not_harmed_by_a_client_that_says_anything(program in program()) {
+        terminal_server(&program);
+    }
+
+    #[test]
+    fn terminal_is_not_harmed_by_a_server_that_says_anything(program in program()) {
+        terminal_client(&program);
     }
 
     #[test]

@@ -116,6 +116,7 @@ pub const WORKLOADS: &[Workload] = &[
     network::REQUEST,
     network::CONNECT,
     inbound::WORKLOAD,
+    inbound::interactive::WORKLOAD,
     io3390::WORKLOAD,
 ];
 

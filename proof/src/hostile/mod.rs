@@ -27,6 +27,7 @@ mod script;
 mod serving;
 mod stack;
 mod talking;
+mod terminal;
 mod visiting;
 mod writer;
 mod writing;
@@ -54,6 +55,7 @@ pub use registration::lan_registration;
 pub use serving::{tcpip_client, tcpip_service};
 pub use stack::tcpip_frames;
 pub use talking::tcpip_conversation;
+pub use terminal::{terminal_client, terminal_server};
 pub use visiting::control_protocol_guest;
 pub use writing::{writer_scribble, writer_scribble_meanwhile};
 

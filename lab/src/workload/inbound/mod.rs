@@ -13,11 +13,14 @@
 
 mod bulk;
 mod burner;
+pub(super) mod interactive;
 mod receiver;
 mod sender;
+mod talk;
+mod think;
 
 use super::LATENCIES;
-use super::pace::{self, ARRIVALS, RATE};
+use super::pace::{self, ARRIVALS, RATE, THINK};
 use super::prelude::*;
 use super::stream::{A_PEER_ADAPTER, ADAPTER_WAIT, AN_ADAPTER, GAP_US, HOLD_OFF_US, MTU};
 use crate::pattern::STAMPED_BYTES_MIN;
@@ -27,6 +30,9 @@ use crate::transport;
 use crate::transport::adapters::DYNAMIC_IWQ;
 use crate::transport::osa::serve_two;
 use crate::transport::watched::{AtAdapter, OverVeth, Watched};
+
+use self::talk::PROTOCOL;
+use self::think::THOUGHTS;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "inbound",
@@ -74,6 +80,9 @@ pub(super) const WORKLOAD: Workload = Workload {
             ..RATE
         },
         Factor { usual: &["poisson"], ..ARRIVALS },
+        Factor { usual: &[], ..THINK },
+        Factor { usual: &[], ..THOUGHTS },
+        PROTOCOL,
         Factor {
             name: "request_bytes",
             meaning: "bytes of a request",
@@ -114,14 +123,8 @@ pub(super) const WORKLOAD: Workload = Workload {
     ],
     measures: &[&["rate_bytes_per_s"], LATENCIES, &["cpu_s_per_mib"]],
     fit,
-    work: |order, control| match &*order.role {
-        ADAPTER => serve_two(order, control),
-        NEIGHBOUR => burner::run(order, control),
-        _ if transport::adapters(&order.factors) > 0 => {
-            run(AtAdapter::open(order, control)?, order, control)
-        }
-        _ => run(OverVeth::open(order, control)?, order, control),
-    },
+    allow: talk::allow,
+    work,
     unit: "bytes",
     check,
     ..PLAIN
@@ -149,15 +152,38 @@ const BULK: u64 = u64::MAX;
 /// What the target counts of the streams that it receives.
 const STREAMS: &str = "bulk_streams";
 
+/// The level of sessions that a target serves.
+const SESSIONS: &str = "sessions";
+
+/// The name of the workload of sessions alone.
+const INTERACTIVE: &str = "interactive";
+
 fn fit(factors: &mut Factors) {
     transport::fit(factors);
     pace::fit(factors);
+    think::fit(factors);
     if transport::adapters(factors) == 0 && !word(factors, "transport").is_empty() {
         OF_ADAPTERS.iter().for_each(|factor| drop(factors.remove(*factor)));
     }
     if number(factors, "bulk") == Some(0) {
         OF_BULK.iter().for_each(|factor| drop(factors.remove(*factor)));
     }
+}
+
+fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
+    match &*order.role {
+        ADAPTER => serve_two(order, control),
+        NEIGHBOUR => burner::run(order, control),
+        _ if transport::adapters(&order.factors) > 0 => {
+            run(AtAdapter::open(order, control)?, order, control)
+        }
+        _ => run(OverVeth::open(order, control)?, order, control),
+    }
+}
+
+/// Streams of files that come in.
+fn bulk_streams(order: &Order) -> u64 {
+    order.number_if_any("bulk").unwrap_or(0)
 }
 
 fn run<W: Watched>(mut sockets: W, order: &Order, control: &mut Control) -> Result<Report, Fault> {

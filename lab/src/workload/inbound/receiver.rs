@@ -1,10 +1,11 @@
 //! The target: it receives files and answers sessions.
 
+use std::collections::BTreeSet;
+
 use super::super::prelude::*;
-use super::super::tcp::{Connection, LAST};
 use super::bulk::{Goes, Receiving};
-use super::{BULK, STREAMS, Watched, time_until};
-use crate::transport::Receive;
+use super::talk::{Answering, Done, Lengths};
+use super::{BULK, INTERACTIVE, SESSIONS, SLICE, STREAMS, Watched, bulk_streams, time_until};
 
 /// How long the target serves its connections before it looks whether the source has all.
 const LAST_SLICE: Duration = Duration::from_millis(1);
@@ -15,34 +16,42 @@ pub(super) fn run<W: Watched>(
     order: &Order,
     control: &mut Control,
 ) -> Result<Report, Fault> {
-    let [count, request_bytes, answer_bytes] =
-        ["sessions", "request_bytes", "answer_bytes"].map(|factor| order.number(factor));
+    let (count, lengths) = (order.number("sessions"), Lengths::of(order));
     // In the order in which the source connects.
-    let mut bulk = match order.number("bulk") {
+    let mut bulk = match bulk_streams(order) {
         0 => None,
         _ => Some(Receiving::new(sockets.accept(BULK)?, order)),
     };
-    let mut sessions = (0..count)
-        .map(|token| {
-            let mut session = Connection::new(request_bytes as usize, answer_bytes as usize);
-            (session.stream, session.expected) = (Some(sockets.accept(token)?), Some(token));
-            Ok(session)
-        })
-        .collect::<Result<Vec<_>, Fault>>()?;
+    let sessions = (0..count).map(|token| {
+        let stream = sockets.accept(token)?;
+        Ok(Answering::new(stream, token, lengths))
+    });
+    let mut sessions = sessions.collect::<Result<Vec<_>, Fault>>()?;
     let mut changed = Vec::new();
+    log_on(sockets, &mut sessions)?;
     let window = sockets.ready(control, &mut changed)?;
-    let mut meter = Meter::new(window, order, &[("bytes", 1.0)]);
+    // Where there are no files, the work is the answers.
+    let counts_answers = order.workload == INTERACTIVE;
+    let unit = if counts_answers { "transactions" } else { "bytes" };
+    let mut meter = Meter::new(window, order, &[(unit, 1.0)]);
     if bulk.is_some() {
         meter = meter.timing("transfer", 1);
     }
     meter.add_settings([(STREAMS.to_owned(), u64::from(bulk.is_some()))].into());
     let (mut open, mut bytes, mut has_more) = (count, 0, bulk.is_some());
+    let (mut done, mut answered) = (Done::default(), 0);
     while open > 0 || bulk.is_some() {
         // Sessions first: a file is long, and its next piece soon enough.
         for token in changed.drain(..) {
             match sessions.get_mut(token as usize) {
                 None => has_more = true,
-                Some(session) => open -= u64::from(serve(session, count)?),
+                Some(session) => {
+                    let before = session.done();
+                    let served = session.serve(count)?;
+                    done.add(before, session.done());
+                    answered += served.answers;
+                    open -= u64::from(served.is_over);
+                }
             }
         }
         if has_more && let Some(receiving) = &mut bulk {
@@ -55,11 +64,14 @@ pub(super) fn run<W: Watched>(
                 bulk = None;
             }
         }
-        let now = meter.poll(now_ns(), bytes, || sockets.counts());
+        let work = if counts_answers { answered } else { bytes };
+        let now = meter.poll(now_ns(), work, || counts(sockets, done));
         let until = if has_more { now } else { meter.edge_ns() };
         sockets.wait(time_until(until, now, order), &mut changed)?;
     }
-    let report = meter.close(bytes, || sockets.counts())?;
+    let work = if counts_answers { answered } else { bytes };
+    let mut report = meter.close(work, || counts(sockets, done))?;
+    report.levels.insert(SESSIONS.to_owned(), count as f64);
     // What a stack has sent last goes with its device, if the adapter has not looked at it.
     while control.take_parcel()?.is_none() {
         sockets.wait(LAST_SLICE, &mut changed)?;
@@ -67,20 +79,31 @@ pub(super) fn run<W: Watched>(
     Ok(report)
 }
 
-/// Answers what a session has asked. True if that was the last.
-fn serve<S: Receive>(session: &mut Connection<S>, count: u64) -> Result<bool, Fault> {
-    if session.stream.is_none() {
-        return Ok(false);
-    }
-    while let Some(number) = session.serve()? {
-        if number == LAST {
-            session.stream = None;
-            return Ok(true);
+/// Serves until every terminal has its first screen.
+fn log_on<W: Watched>(sockets: &mut W, sessions: &mut [Answering<W::Stream>]) -> Result<(), Fault> {
+    let mut waiting = BTreeSet::from_iter(0..sessions.len());
+    let mut news = Vec::from_iter(0..sessions.len() as u64);
+    loop {
+        for at in news.drain(..).map(|token| token as usize) {
+            if let Some(session) = sessions.get_mut(at)
+                && session.log_on()?
+            {
+                waiting.remove(&at);
+            }
         }
-        if session.expected != Some(number) {
-            return Err(Fault::Corrupt(number));
+        if waiting.is_empty() {
+            return Ok(());
         }
-        session.expected = Some(number + count);
+        sockets.wait(SLICE, &mut news)?;
     }
-    Ok(false)
+}
+
+/// What the stack has counted, and the bytes of terminals.
+fn counts<W: Watched>(sockets: &W, done: Done) -> Counts {
+    let mut counts = sockets.counts();
+    if done != Done::default() {
+        let bytes = [("received", done.received_bytes), ("sent", done.sent_bytes)];
+        counts.extend(bytes.map(|(which, bytes)| (format!("terminal_bytes_{which}"), bytes)));
+    }
+    counts
 }

@@ -1,12 +1,14 @@
 //! The source: it sends files, and asks over each session when a request is due.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::super::pace::Pace;
 use super::super::prelude::*;
-use super::super::tcp::{Connection, LAST};
+use super::super::tcp::LAST;
 use super::bulk::Sending;
-use super::{BULK, SLICE, Watched, time_until};
+use super::talk::{Asking, Lengths};
+use super::think::Think;
+use super::{BULK, SLICE, Watched, bulk_streams, time_until};
 use crate::transport::Receive;
 
 /// How much earlier than a request is due the source stops to wait, and polls for the rest: the kernel's timers are this late.
@@ -18,7 +20,7 @@ const LOOK_NS_MAX: u64 = 5_000;
 
 /// A session, and its requests that are due.
 struct Session<S> {
-    talk: Connection<S>,
+    talk: Asking<S>,
     due: VecDeque<u64>,
     /// The number of the next request.
     number: u64,
@@ -29,11 +31,38 @@ struct Session<S> {
 /// All sessions.
 struct Sessions<S> {
     all: Vec<Session<S>>,
-    /// When the next request is due of a schedule; none if each follows an answer.
-    pace: Option<Pace>,
+    due: Due,
     /// The session whose turn it is.
     next: usize,
     answered: u64,
+}
+
+/// When requests are due.
+enum Due {
+    /// By a schedule, of one session after the other.
+    Scheduled(Pace),
+    /// Of each session some time after its answer.
+    Thought(Think),
+    /// Of each session at its answer.
+    AtOnce,
+}
+
+impl Due {
+    fn of(order: &Order, now_ns: u64) -> Due {
+        if let Some(think) = Think::of(order, now_ns) {
+            return Due::Thought(think);
+        }
+        Pace::of(order, now_ns).map_or(Due::AtOnce, Due::Scheduled)
+    }
+
+    /// When the next is: not before an answer, if each follows at once.
+    fn due_ns(&self) -> u64 {
+        match self {
+            Due::Scheduled(pace) => pace.due_ns(),
+            Due::Thought(think) => think.due_ns(),
+            Due::AtOnce => u64::MAX,
+        }
+    }
 }
 
 /// Asks and sends until the window is over, and waits until the target has all.
@@ -42,24 +71,23 @@ pub(super) fn run<W: Watched>(
     order: &Order,
     control: &mut Control,
 ) -> Result<Report, Fault> {
-    let bulk = match order.number("bulk") {
+    let bulk = match bulk_streams(order) {
         0 => None,
         _ => Some(sockets.connect(BULK)?),
     };
-    let [count, request_bytes, answer_bytes] =
-        ["sessions", "request_bytes", "answer_bytes"].map(|factor| order.number(factor));
+    let (count, lengths) = (order.number("sessions"), Lengths::of(order));
     let all = (0..count).map(|token| {
-        let mut talk = Connection::new(request_bytes as usize, answer_bytes as usize);
-        talk.stream = Some(sockets.connect(token)?);
+        let talk = Asking::new(sockets.connect(token)?, lengths);
         Ok(Session { talk, due: VecDeque::new(), number: token, is_closing: false })
     });
-    let all = all.collect::<Result<Vec<_>, Fault>>()?;
+    let mut all = all.collect::<Result<Vec<_>, Fault>>()?;
     let mut changed = Vec::new();
+    log_on(sockets, &mut all)?;
     let window = sockets.ready(control, &mut changed)?;
     let mut meter = Meter::new(window, order, &[("transactions", 1.0)]).timing("latency", 1);
     let mut now = now_ns();
     let mut bulk = bulk.map(|stream| Sending::new(stream, order, now));
-    let mut sessions = Sessions { all, pace: Pace::of(order, now), next: 0, answered: 0 };
+    let mut sessions = Sessions { all, due: Due::of(order, now), next: 0, answered: 0 };
     sessions.begin(now, &mut meter)?;
     while now < window.end_ns {
         sessions.ask_what_is_due(now, &mut meter)?;
@@ -70,7 +98,7 @@ pub(super) fn run<W: Watched>(
             }
         }
         let bulk_due = bulk.as_mut().map_or(Ok(u64::MAX), |bulk| bulk.advance(now))?;
-        let due = sessions.due_ns();
+        let due = sessions.due.due_ns();
         let until = due.saturating_sub(EARLY_NS).min(bulk_due).min(meter.edge_ns());
         let began = now_ns();
         sockets.wait(time_until(until, began, order), &mut changed)?;
@@ -88,10 +116,29 @@ pub(super) fn run<W: Watched>(
     meter.close(answered, Counts::new)
 }
 
+/// Waits until every terminal has its first screen.
+fn log_on<W: Watched>(sockets: &mut W, sessions: &mut [Session<W::Stream>]) -> Result<(), Fault> {
+    let mut waiting = BTreeSet::from_iter(0..sessions.len());
+    let mut news = Vec::from_iter(0..sessions.len() as u64);
+    loop {
+        for at in news.drain(..).map(|token| token as usize) {
+            if let Some(session) = sessions.get_mut(at)
+                && session.talk.log_on()?
+            {
+                waiting.remove(&at);
+            }
+        }
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        sockets.wait(SLICE, &mut news)?;
+    }
+}
+
 impl<S: Receive> Sessions<S> {
-    /// Without a schedule every session asks at once.
+    /// Where each request follows its answer at once, every session asks.
     fn begin(&mut self, now_ns: u64, meter: &mut Meter) -> Result<(), Fault> {
-        if self.pace.is_some() {
+        if !matches!(self.due, Due::AtOnce) {
             return Ok(());
         }
         for at in 0..self.all.len() {
@@ -101,20 +148,22 @@ impl<S: Receive> Sessions<S> {
         Ok(())
     }
 
-    /// When the next request is due: not before an answer, if there is no schedule.
-    fn due_ns(&self) -> u64 {
-        self.pace.as_ref().map_or(u64::MAX, Pace::due_ns)
-    }
-
-    /// Gives each request that is due to the session whose turn it is. A session that has no answer yet asks later: the time counts from when the request was due.
+    /// Gives each request that is due to its session. A session that has no answer yet asks later: the time counts from when the request was due.
     fn ask_what_is_due(&mut self, now_ns: u64, meter: &mut Meter) -> Result<(), Fault> {
-        while let Some(pace) = self.pace.as_mut().filter(|pace| pace.due_ns() <= now_ns) {
-            let due = pace.due_ns();
-            pace.answered(now_ns);
-            let at = self.next;
-            self.next = (at + 1) % self.all.len();
+        while self.due.due_ns() <= now_ns {
+            let (due, at) = match &mut self.due {
+                Due::Scheduled(pace) => {
+                    let due = pace.due_ns();
+                    pace.answered(now_ns);
+                    let at = self.next;
+                    self.next = (at + 1) % self.all.len();
+                    (due, at)
+                }
+                Due::Thought(think) => think.take().expect("one is due"),
+                Due::AtOnce => unreachable!("none is due without an answer"),
+            };
             self.all[at].due.push_back(due);
-            if !self.all[at].talk.is_under_way {
+            if !self.all[at].talk.is_under_way() {
                 self.advance(at, meter)?;
             }
         }
@@ -126,28 +175,40 @@ impl<S: Receive> Sessions<S> {
         let step = self.all.len() as u64;
         let session = &mut self.all[at];
         loop {
-            if !session.talk.is_under_way {
+            if !session.talk.is_under_way() {
                 let Some(due) = session.due.pop_front() else { return Ok(()) };
-                session.talk.load(session.number, due);
+                session.talk.load(session.number, due)?;
                 session.number += step;
             }
             session.talk.ask(false)?;
-            if session.talk.is_under_way {
+            if session.talk.is_under_way() {
                 return Ok(());
             }
             let now = now_ns();
-            meter.time(now - session.talk.began_ns);
+            meter.time(now - session.talk.began_ns());
             self.answered += 1;
-            if self.pace.is_none() {
-                session.due.push_back(now);
+            match &mut self.due {
+                Due::Scheduled(_) => {}
+                Due::Thought(think) => think.answered(at, now),
+                Due::AtOnce => session.due.push_back(now),
             }
         }
     }
 
     /// Counts the requests that were due before the end and were not sent, each of which has waited until then at least.
     fn leave_unsent(&mut self, end_ns: u64, meter: &mut Meter) {
-        let Some(pace) = &mut self.pace else { return };
-        let mut unsent = pace.leave_unsent(end_ns, |waited_ns| meter.time_late(waited_ns));
+        let mut unsent = match &mut self.due {
+            Due::Scheduled(pace) => pace.leave_unsent(end_ns, |waited| meter.time_late(waited)),
+            Due::Thought(think) => {
+                while think.due_ns() < end_ns
+                    && let Some((due, at)) = think.take()
+                {
+                    self.all[at].due.push_back(due);
+                }
+                Counts::new()
+            }
+            Due::AtOnce => return,
+        };
         let waiting = self.all.iter_mut().flat_map(|session| session.due.drain(..));
         for due in waiting.filter(|due| *due < end_ns) {
             meter.time_late(end_ns - due);
@@ -161,17 +222,17 @@ impl<S: Receive> Session<S> {
     /// Waits for the answer that is due, asks for the last time, and waits for the end. True if that is there.
     fn end(&mut self, meter: &mut Meter) -> Result<bool, Fault> {
         loop {
-            if self.talk.is_under_way {
+            if self.talk.is_under_way() {
                 self.talk.ask(self.is_closing)?;
-                if self.talk.is_under_way {
+                if self.talk.is_under_way() {
                     return Ok(false);
                 }
                 if self.is_closing {
                     return Ok(true);
                 }
-                meter.time_late(now_ns() - self.talk.began_ns);
+                meter.time_late(now_ns() - self.talk.began_ns());
             }
-            self.talk.load(LAST, 0);
+            self.talk.load(LAST, 0)?;
             self.is_closing = true;
         }
     }

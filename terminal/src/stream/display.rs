@@ -1,0 +1,444 @@
+//! The buffer of a screen: what writes do to it, and what a terminal types and reads.
+
+use super::write::{RESET_MODIFIED, RESTORE};
+use super::{
+    AID_NONE, Aid, Attribute, CELLS, COLUMNS, EUA, FILLS_MAX, IC, RA, Reader, SBA, SF, StreamError,
+    address, is_letter,
+};
+use crate::ebcdic;
+
+pub(super) const WRITE: u8 = 0xf1;
+pub(super) const ERASE_WRITE: u8 = 0xf5;
+const ERASE_WRITE_ALTERNATE: u8 = 0x7e;
+const ERASE_UNPROTECTED: u8 = 0x6f;
+const READ_BUFFER: u8 = 0xf2;
+const READ_MODIFIED: u8 = 0xf6;
+const READ_MODIFIED_ALL: u8 = 0x6e;
+
+/// The same commands, as channels have them: some hosts send these.
+const AS_OF_CHANNELS: [(u8, u8); 7] = [
+    (0x01, WRITE),
+    (0x05, ERASE_WRITE),
+    (0x0d, ERASE_WRITE_ALTERNATE),
+    (0x0f, ERASE_UNPROTECTED),
+    (0x02, READ_BUFFER),
+    (0x06, READ_MODIFIED),
+    (0x0e, READ_MODIFIED_ALL),
+];
+
+/// What is at a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cell {
+    /// A letter, or a null.
+    Letter(u8),
+    /// The begin of a field.
+    Field(Attribute),
+}
+
+const EMPTY: Cell = Cell::Letter(0);
+
+/// What a record of a program asks of its terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Nothing more: it was written.
+    Nothing,
+    /// The whole buffer.
+    Buffer,
+    /// The fields that were modified.
+    Modified,
+}
+
+/// The buffer of a screen of 24 rows and 80 columns.
+#[derive(Clone, Debug)]
+pub struct Display {
+    pub(super) cells: Box<[Cell; CELLS]>,
+    pub(super) cursor: usize,
+    pub(super) is_locked: bool,
+    /// The key that was pressed last, since the program has written.
+    pub(super) aid: u8,
+}
+
+impl Default for Display {
+    fn default() -> Display {
+        Display { cells: Box::new([EMPTY; CELLS]), cursor: 0, is_locked: true, aid: AID_NONE }
+    }
+}
+
+/// A field to type in: where it begins, behind its attribute, and how many positions it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The position of its first letter.
+    pub at: usize,
+    /// Its positions.
+    pub cells: usize,
+    /// Its attribute.
+    pub attribute: Attribute,
+}
+
+impl Display {
+    /// Does what a record of a program says. If the record breaks a rule, what was done of it before is done.
+    ///
+    /// # Errors
+    /// [`StreamError`].
+    pub fn write(&mut self, record: &[u8]) -> Result<Asked, StreamError> {
+        let mut reader = Reader::new(record);
+        let command = reader.byte()?;
+        let known = AS_OF_CHANNELS.iter().find(|(channels, _)| *channels == command);
+        let command = known.map_or(command, |(_, command)| *command);
+        let asked = match command {
+            WRITE | ERASE_WRITE | ERASE_WRITE_ALTERNATE => {
+                return self.write_orders(command != WRITE, &mut reader);
+            }
+            ERASE_UNPROTECTED => Asked::Nothing,
+            READ_BUFFER => Asked::Buffer,
+            READ_MODIFIED | READ_MODIFIED_ALL => Asked::Modified,
+            other => return Err(StreamError::Command(other)),
+        };
+        if !reader.is_over() {
+            return Err(StreamError::Rest(record.len() - 1));
+        }
+        if command == ERASE_UNPROTECTED {
+            self.erase_unprotected(0, CELLS);
+            self.reset_modified();
+            let first = self.inputs().next();
+            self.cursor = first.map_or(0, |field| field.at);
+            (self.is_locked, self.aid) = (false, AID_NONE);
+        }
+        Ok(asked)
+    }
+
+    fn write_orders(
+        &mut self,
+        erases: bool,
+        reader: &mut Reader<'_>,
+    ) -> Result<Asked, StreamError> {
+        let control = reader.byte()?;
+        if erases {
+            self.erase();
+        }
+        if control & RESET_MODIFIED != 0 {
+            self.reset_modified();
+        }
+        let (mut at, mut fills_left) = (self.cursor, FILLS_MAX * CELLS);
+        while let Some(byte) = reader.peek() {
+            if is_letter(byte) {
+                self.cells[at] = Cell::Letter(byte);
+                at = next(at);
+                reader.at += 1;
+                continue;
+            }
+            let place = reader.at;
+            match reader.byte()? {
+                SBA => at = reader.address()?,
+                SF => {
+                    self.cells[at] = Cell::Field(Attribute::of(reader.byte()?));
+                    at = next(at);
+                }
+                IC => self.cursor = at,
+                order @ (RA | EUA) => {
+                    let stop = reader.address()?;
+                    let count = if stop > at { stop - at } else { stop + CELLS - at };
+                    fills_left = fills_left.checked_sub(count).ok_or(StreamError::TooMuch)?;
+                    if order == RA {
+                        let letter = reader.byte()?;
+                        if !is_letter(letter) {
+                            return Err(StreamError::Letter(letter));
+                        }
+                        let places = (at..at + count).map(|place| place % CELLS);
+                        places.for_each(|place| self.cells[place] = Cell::Letter(letter));
+                    } else {
+                        self.erase_unprotected(at, count);
+                    }
+                    at = stop;
+                }
+                order => return Err(StreamError::Order { order, at: place }),
+            }
+        }
+        self.aid = AID_NONE;
+        if control & RESTORE != 0 {
+            self.is_locked = false;
+        }
+        Ok(Asked::Nothing)
+    }
+
+    pub(super) fn erase(&mut self) {
+        self.cells.fill(EMPTY);
+        self.cursor = 0;
+    }
+
+    /// Makes nulls of what can be typed over, from `at` on.
+    fn erase_unprotected(&mut self, at: usize, count: usize) {
+        let mut is_protected = self.attribute_of(at).is_some_and(Attribute::is_protected);
+        for place in (at..at + count).map(|place| place % CELLS) {
+            match &mut self.cells[place] {
+                Cell::Field(attribute) => is_protected = attribute.is_protected(),
+                cell if !is_protected => *cell = EMPTY,
+                _ => {}
+            }
+        }
+    }
+
+    /// The attribute of the field in which a position is; none if there are no fields.
+    fn attribute_of(&self, at: usize) -> Option<Attribute> {
+        let back = (0..CELLS).map(|before| self.cells[(at + CELLS - before) % CELLS]);
+        back.into_iter().find_map(|cell| match cell {
+            Cell::Field(attribute) => Some(attribute),
+            Cell::Letter(_) => None,
+        })
+    }
+
+    fn reset_modified(&mut self) {
+        for cell in self.cells.iter_mut() {
+            if let Cell::Field(attribute) = cell {
+                *attribute = attribute.modified(false);
+            }
+        }
+    }
+
+    /// The field whose attribute is at a position.
+    pub(super) fn field_of(&self, place: usize) -> Option<Field> {
+        let Cell::Field(attribute) = self.cells[place] else { return None };
+        let mut cells = 0;
+        while cells < CELLS - 1
+            && matches!(self.cells[(place + 1 + cells) % CELLS], Cell::Letter(_))
+        {
+            cells += 1;
+        }
+        Some(Field { at: next(place), cells, attribute })
+    }
+
+    /// The fields to type in, in the order of their places.
+    pub fn inputs(&self) -> impl Iterator<Item = Field> {
+        let places = (0..CELLS).filter(
+            |place| matches!(self.cells[*place], Cell::Field(attribute) if !attribute.is_protected()),
+        );
+        places.filter_map(|place| self.field_of(place))
+    }
+
+    /// The letters of a field, without the nulls.
+    pub fn letters(&self, field: Field) -> impl Iterator<Item = u8> {
+        let places = (field.at..field.at + field.cells).map(|place| place % CELLS);
+        places.filter_map(|place| match self.cells[place] {
+            Cell::Letter(letter) if letter != 0 => Some(letter),
+            _ => None,
+        })
+    }
+
+    /// The text of a field, without the nulls and without blanks at its ends.
+    pub fn text_of(&self, field: Field) -> String {
+        let text: String = self.letters(field).map(ebcdic::letter).collect();
+        text.trim().to_owned()
+    }
+
+    /// A row as it is seen, from 0, without blanks at its end. Hidden fields are blank.
+    ///
+    /// # Panics
+    /// If there is no such row: a broken promise inside this program.
+    pub fn row(&self, row: usize) -> String {
+        let first = address::at(row, 0);
+        let mut is_hidden = self.attribute_of(first).is_some_and(Attribute::is_hidden);
+        let seen = self.cells[first..first + COLUMNS].iter().map(|cell| match cell {
+            Cell::Field(attribute) => {
+                is_hidden = attribute.is_hidden();
+                ' '
+            }
+            Cell::Letter(0) => ' ',
+            Cell::Letter(_) if is_hidden => ' ',
+            Cell::Letter(letter) => ebcdic::letter(*letter),
+        });
+        let text: String = seen.collect();
+        text.trim_end().to_owned()
+    }
+
+    /// The position of the cursor.
+    pub fn cursor(&self) -> usize {
+        self.cursor
+    }
+
+    /// Returns true if the keyboard is locked: a key was pressed, and the program has not answered.
+    pub fn is_locked(&self) -> bool {
+        self.is_locked
+    }
+
+    /// Types a text into the field that begins at a position, in place of what is there, and leaves the cursor behind it.
+    ///
+    /// # Errors
+    /// [`StreamError`]: no field to type in begins there, or it is shorter; or there is a letter that the code page does not have.
+    pub fn type_at(&mut self, at: usize, text: &str) -> Result<(), StreamError> {
+        let typed: Option<Vec<u8>> = text.chars().map(ebcdic::byte).collect();
+        let typed = typed.ok_or(StreamError::Letter(0))?;
+        let cells = self.fill_field(at, &typed)?;
+        self.cursor = (at + typed.len().min(cells.saturating_sub(1))) % CELLS;
+        Ok(())
+    }
+
+    /// Presses a key, and locks the keyboard. Returns what the terminal sends.
+    pub fn press(&mut self, aid: Aid) -> Vec<u8> {
+        (self.is_locked, self.aid) = (true, aid.code());
+        if aid == Aid::Clear {
+            self.erase();
+        }
+        self.read_modified()
+    }
+
+    /// What a terminal answers to a program that asks for something.
+    pub fn answer(&self, asked: Asked) -> Option<Vec<u8>> {
+        match asked {
+            Asked::Nothing => None,
+            Asked::Modified => Some(self.read_modified()),
+            Asked::Buffer => {
+                let mut record = vec![self.aid];
+                record.extend(address::bytes(self.cursor));
+                for cell in self.cells.iter() {
+                    match cell {
+                        Cell::Letter(letter) => record.push(*letter),
+                        Cell::Field(attribute) => record.extend([SF, attribute.byte()]),
+                    }
+                }
+                Some(record)
+            }
+        }
+    }
+
+    fn read_modified(&self) -> Vec<u8> {
+        let mut record = vec![self.aid];
+        if Aid::of(self.aid).is_ok_and(Aid::is_short) {
+            return record;
+        }
+        record.extend(address::bytes(self.cursor));
+        let mut has_fields = false;
+        for (place, cell) in self.cells.iter().enumerate() {
+            let Cell::Field(attribute) = cell else { continue };
+            has_fields = true;
+            if attribute.is_modified()
+                && let Some(field) = self.field_of(place)
+            {
+                record.push(SBA);
+                record.extend(address::bytes(field.at));
+                record.extend(self.letters(field));
+            }
+        }
+        if !has_fields {
+            record.extend(self.letters(Field { at: 0, cells: CELLS, attribute: Attribute::INPUT }));
+        }
+        record
+    }
+}
+
+fn next(at: usize) -> usize {
+    (at + 1) % CELLS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::Write;
+
+    fn shown(write: &Write) -> Display {
+        let mut display = Display::default();
+        assert_eq!(display.write(write.bytes()), Ok(Asked::Nothing));
+        display
+    }
+
+    fn form() -> Display {
+        let mut write = Write::erase();
+        write.at(0, 0).field(Attribute::BRIGHT).text("TITLE");
+        write.at(2, 0).field(Attribute::TEXT).text("NAME").field(Attribute::INPUT).cursor();
+        write.at(2, 16).field(Attribute::SKIPPED).at(3, 0).field(Attribute::SECRET);
+        write.at(3, 9).field(Attribute::TEXT);
+        shown(&write)
+    }
+
+    #[test]
+    fn screen_is_seen_and_its_fields_are_typed_in() {
+        let mut display = form();
+        assert_eq!((display.row(0), display.row(2)), (" TITLE".into(), " NAME".into()));
+        assert!(!display.is_locked());
+        let inputs: Vec<_> = display.inputs().map(|field| (field.at, field.cells)).collect();
+        assert_eq!(inputs, [(166, 10), (241, 8)]);
+        assert_eq!(display.cursor(), 166);
+        display.type_at(166, "ABC").unwrap();
+        display.type_at(241, "xyz").unwrap();
+        assert_eq!((display.row(2), display.row(3)), (" NAME ABC".into(), "".into()));
+        assert_eq!(display.cursor(), 244);
+        // ENTER, the cursor, and both fields in 12-bit addresses.
+        assert_eq!(
+            display.press(Aid::Enter),
+            [
+                0x7d, 0xc3, 0xf4, 0x11, 0xc2, 0xe6, 0xc1, 0xc2, 0xc3, 0x11, 0xc3, 0xf1, 0xa7, 0xa8,
+                0xa9
+            ]
+        );
+        assert!(display.is_locked());
+    }
+
+    #[test]
+    fn short_keys_send_themselves_and_clear_empties_the_screen() {
+        let mut display = form();
+        display.type_at(166, "ABC").unwrap();
+        assert_eq!(display.press(Aid::Pa(1)), [0x6c]);
+        assert_eq!(display.row(2), " NAME ABC");
+        assert_eq!(display.press(Aid::Clear), [0x6d]);
+        assert_eq!((display.row(2).as_str(), display.inputs().count()), ("", 0));
+    }
+
+    #[test]
+    fn orders_fill_and_erase_around_the_end_of_the_screen() {
+        let mut write = Write::erase();
+        write.at(23, 78).fill_to(0, 2, 0x5c);
+        let display = shown(&write);
+        assert_eq!(display.row(0), "**");
+        assert_eq!(display.row(23).trim_start(), "**");
+        let mut display = form();
+        display.type_at(166, "ABC").unwrap();
+        // Erase unprotected up to where it begins: everything once.
+        let erase = [WRITE, 0xc0, SBA, 0x40, 0x40, EUA, 0x40, 0x40];
+        assert_eq!(display.write(&erase), Ok(Asked::Nothing));
+        assert_eq!((display.row(0), display.row(2)), (" TITLE".into(), " NAME".into()));
+        display.type_at(166, "ABC").unwrap();
+        assert_eq!(display.write(&[0x0f]), Ok(Asked::Nothing));
+        assert_eq!((display.row(2), display.cursor()), (" NAME".into(), 166));
+        assert_eq!(display.press(Aid::Enter), [0x7d, 0xc2, 0xe6]);
+    }
+
+    #[test]
+    fn reads_are_answered() {
+        let mut display = form();
+        display.type_at(166, "A").unwrap();
+        assert_eq!(display.write(&[READ_MODIFIED]), Ok(Asked::Modified));
+        let record = display.answer(Asked::Modified).unwrap();
+        assert_eq!(record, [0x60, 0xc2, 0xe7, 0x11, 0xc2, 0xe6, 0xc1]);
+        let record = display.answer(Asked::Buffer).unwrap();
+        assert_eq!(record.len(), 3 + CELLS + 6);
+        assert_eq!(&record[3..6], [SF, 0xe8, 0xe3]);
+    }
+
+    #[test]
+    fn records_that_break_a_rule_are_refused() {
+        let wrong: [(&[u8], StreamError); 12] = [
+            (&[], StreamError::Cut(0)),
+            (&[0xf3], StreamError::Command(0xf3)),
+            (&[0x88], StreamError::Command(0x88)),
+            (&[WRITE], StreamError::Cut(1)),
+            (&[WRITE, 0, SBA], StreamError::Cut(3)),
+            (&[WRITE, 0, SBA, 0x40], StreamError::Cut(4)),
+            (&[WRITE, 0, SBA, 0x07, 0x80], StreamError::Address(0x0780)),
+            (&[WRITE, 0, SF], StreamError::Cut(3)),
+            (&[WRITE, 0, RA, 0, 0], StreamError::Cut(5)),
+            (&[WRITE, 0, RA, 0, 0, SBA], StreamError::Letter(SBA)),
+            (&[WRITE, 0, 0x40, 0x29], StreamError::Order { order: 0x29, at: 3 }),
+            (&[READ_BUFFER, 0], StreamError::Rest(1)),
+        ];
+        for (record, error) in wrong {
+            assert_eq!(form().write(record), Err(error), "{record:x?}");
+        }
+    }
+
+    #[test]
+    fn record_does_not_fill_screens_without_end() {
+        let fill = [RA, 0x40, 0x40, 0x40];
+        let record = |times| [&[WRITE, 0][..], &fill.repeat(times)].concat();
+        assert_eq!(Display::default().write(&record(FILLS_MAX)), Ok(Asked::Nothing));
+        assert_eq!(Display::default().write(&record(FILLS_MAX + 1)), Err(StreamError::TooMuch));
+    }
+}
