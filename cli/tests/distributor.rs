@@ -1,15 +1,12 @@
 //! A distributed address in processes: TCPIP machines of which some are killed.
 
-mod common;
-
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Process, text};
 use serde_json::Value;
 use siga::lan::{Address, Lan, LanOptions};
 use siga::tcpip::{ClientOptions, Stack, StackOptions, TcpListener, TcpStream};
@@ -37,6 +34,17 @@ fn file(targets: &[&str]) -> String {
         ));
     }
     file
+}
+
+/// A process that goes when we go.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 struct Plex {
@@ -92,7 +100,7 @@ impl Plex {
     fn query(&self, words: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
         command.arg("query").args(words).args(["--socket", &self.socket]);
-        text(&command.output().unwrap().stdout)
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
     }
 
     /// The part of each machine in the address, and what it shows of it.
