@@ -200,7 +200,8 @@ mod tests {
 
     #[test]
     fn wire_that_cannot_be_opened_is_an_error_at_its_place() {
-        let text = "[[guest]]\nname = \"A\"\n[osa.osa1]\nwire = \"xdp\"\ninterface = \"siga-none\"";
+        let text =
+            "[[guest]]\nname = \"WEB\"\n[osa.osa1]\nwire = \"xdp\"\ninterface = \"siga-none\"";
         let system = System::parse(&Source::of("s.toml", text)).unwrap();
         let Err(Outcome::File(error)) = open(&system) else { panic!("there is no such interface") };
         let what = "s.toml:5: there is no interface siga-none in this network";
@@ -209,7 +210,7 @@ mod tests {
 
     #[test]
     fn port_has_the_mac_address_of_the_file() {
-        let text = "[[guest]]\nname = \"A\"\n[osa.a]\nwire = \"memory\"\nto = \"b\"\nmac = \"02:00:00:00:00:a1\"\n[osa.b]\nwire = \"memory\"\nto = \"a\"";
+        let text = "[[guest]]\nname = \"WEB\"\n[osa.a]\nwire = \"memory\"\nto = \"b\"\nmac = \"02:00:00:00:00:a1\"\n[osa.b]\nwire = \"memory\"\nto = \"a\"";
         let system = System::parse(&Source::of("s.toml", text)).unwrap();
         let adapters = open(&system).unwrap_or_else(|_| panic!("it needs no rights"));
         assert_eq!(adapters[0].wire.mac(), Mac([2, 0, 0, 0, 0, 0xa1]));

@@ -44,6 +44,7 @@ mod top;
 mod transfer;
 mod up;
 mod volume;
+mod watch;
 mod written;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -81,6 +82,7 @@ enum Command {
     Audit(audit::Arguments),
     Capture(capture::Arguments),
     Top(top::Arguments),
+    Watch(watch::Arguments),
     Export(export::Arguments),
     Volume(volume::Arguments),
     Import(import::Arguments),
@@ -128,6 +130,7 @@ fn main() -> std::process::ExitCode {
         Command::Audit(arguments) => audit::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Watch(arguments) => watch::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Volume(arguments) => volume::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),

@@ -57,7 +57,7 @@ fn every_command_has_it() {
         let words: Vec<&str> = name.split(' ').collect();
         assert!(commands::help(&words).contains("--json"), "siga {name}");
     }
-    let all = "up send receive identify run join forward route gateway tcpip serve osa serve tn3270 serve query pstats set tcpip audit capture top export volume create \
+    let all = "up send receive identify run join forward route gateway tcpip serve osa serve tn3270 serve query pstats set tcpip audit capture top watch export volume create \
                volume ls volume check volume import volume export volume serve import lab list lab run lab report \
                lab compare lab history lab page monitor dump";
     assert_eq!(found.join(" "), all);

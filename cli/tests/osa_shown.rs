@@ -12,7 +12,7 @@ use common::{Process, System, text};
 use serde_json::{Value, json};
 use siga::connect::Kind;
 use siga::lan::Mac;
-use siga::osa::{Layer, Osa, OsaOptions, Request};
+use siga::osa::{BulkState, Connection, Layer, Osa, OsaOptions, Request};
 use siga::{Guest, PathOptions};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -65,6 +65,41 @@ fn query(system: &System, is_meant: impl Fn(&Value) -> bool) -> Value {
 
 fn guest(system: &System, name: &str) -> Guest {
     Guest::attach(system.file("siga.sock"), name).unwrap()
+}
+
+#[test]
+fn connections_that_go_to_another_queue_are_watched() {
+    let system = start("osa-watched");
+    let _adapters = serve(&system);
+    let mut options = OsaOptions::default();
+    options.workload_queues = true;
+    let mut device = Osa::open(guest(&system, "WEB"), "OSA1", &options).unwrap();
+    device.add_address("192.168.7.5".parse().unwrap(), 24);
+    device.wait_until_up(PATIENCE).unwrap();
+    let [local, peer] = ["192.168.7.5:80", "192.168.7.6:4000"];
+    let connection = Connection { local: local.parse().unwrap(), peer: peer.parse().unwrap() };
+    for state in [BulkState::Bulk, BulkState::Plain, BulkState::Over] {
+        assert!(device.set_bulk(connection, state));
+        // Answers are in order, and this one is waited for.
+        device.register(Request::AddVlan(7));
+        device.wait_until_up(PATIENCE).unwrap();
+    }
+    query(&system, |adapter| adapter["devices"][0]["events"][2]["what"] == "over");
+    let output = system.run(&["watch", "osa1", "--once", "--json"]);
+    let lines: Vec<Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<_> = lines.iter().map(|line| line["what"].as_str().unwrap()).collect();
+    assert_eq!(told, ["joined", "left", "over"], "{}", text(&output.stderr));
+    for (number, line) in (1..).zip(&lines) {
+        let ends = (&line["guest"], &line["local"], &line["peer"], &line["number"]);
+        assert_eq!(ends, (&json!("WEB"), &json!(local), &json!(peer), &json!(number)));
+    }
+    let output = text(&system.run(&["watch", "OSA1", "--once"]).stdout);
+    assert!(output.contains("192.168.7.5:80 with 192.168.7.6:4000 is bulk data"), "{output}");
+    let output = system.run(&["watch", "osa9", "--once"]);
+    let error = text(&output.stderr);
+    assert!(error.contains("there is no adapter osa9: must be one of OSA1, OSA2"), "{error}");
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

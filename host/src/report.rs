@@ -14,7 +14,9 @@ use std::fmt;
 use fabric::control::Scope;
 use serde::{Deserialize, Serialize};
 
-pub use self::adapter::{AdapterReport, DataDeviceReport, DataQueueReport, StoppedDeviceReport};
+pub use self::adapter::{
+    AdapterReport, DataDeviceReport, DataQueueReport, QueueEventReport, StoppedDeviceReport,
+};
 pub(crate) use self::adapter::{Side, device, ended};
 pub use self::control_unit::{
     ChannelPathReport, ControlUnitReport, ControlUnitUserReport, DamagedTrackReport, DeviceReport,

@@ -5,10 +5,12 @@ use fabric::path::{Counter, Shape, gauge_word};
 use fabric::queue::{QUEUE_BUFFERS, RETURNED_WORD, State, audit};
 use net::lan::frame::Mac;
 use net::osa::drops::Drops;
+use net::osa::events::{Event, EventKind};
 use net::osa::gauge;
 use net::osa::packet::Layer;
 use net::osa::report::{DeviceState, Ended, Shown};
 use net::osa::wire::{Carrier, WireCounters};
+use net::osa::workload::Connection;
 use os::sync::Ordering;
 use os::words::LentWords;
 use serde::{Deserialize, Serialize};
@@ -117,10 +119,73 @@ pub struct DataDeviceReport {
     /// The dropped packets by reason, but for reasons that stand at zero.
     #[serde(default)]
     pub dropped_by_reason: Counts,
+    /// What has become of its input queues lately, the oldest first.
+    #[serde(default)]
+    pub events: Vec<QueueEventReport>,
     /// The queues that the guest reads.
     pub inputs: Vec<DataQueueReport>,
     /// The queues that it writes, the most urgent first.
     pub outputs: Vec<DataQueueReport>,
+}
+
+/// Something that has become of an input queue of a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct QueueEventReport {
+    /// Its number among those of the device, from 1.
+    pub number: u64,
+    /// When, in nanoseconds of the machine's clock.
+    pub when_ns: u64,
+    /// `joined`: the guest has registered a connection as bulk data. `left`: it has taken that back. `over`: the connection is over. `refused`: the guest has as
+    /// many as it may have. `stepped`: the profile of a queue has changed, because `dynamic` has taken a step.
+    pub what: String,
+    /// The guest's end of the connection.
+    #[serde(default)]
+    pub local: Option<String>,
+    /// Its other end.
+    #[serde(default)]
+    pub peer: Option<String>,
+    /// The queue whose profile has changed: 0 is the primary one.
+    #[serde(default)]
+    pub queue: Option<u8>,
+    /// The profiles before and now: 0 has the shortest delay.
+    #[serde(default)]
+    pub from: Option<u8>,
+    /// See `from`.
+    #[serde(default)]
+    pub to: Option<u8>,
+    /// Packets a second that were the reason; long ones count twice.
+    #[serde(default)]
+    pub load: Option<u32>,
+}
+
+impl From<Event> for QueueEventReport {
+    fn from(event: Event) -> QueueEventReport {
+        let of = |what: &str, connection: Option<Connection>| QueueEventReport {
+            number: event.number,
+            when_ns: event.when_ns,
+            what: what.to_owned(),
+            local: connection.map(|connection| connection.local.to_string()),
+            peer: connection.map(|connection| connection.peer.to_string()),
+            queue: None,
+            from: None,
+            to: None,
+            load: None,
+        };
+        match event.what {
+            EventKind::Joined(connection) => of("joined", Some(connection)),
+            EventKind::Left(connection) => of("left", Some(connection)),
+            EventKind::Over(connection) => of("over", Some(connection)),
+            EventKind::Refused(connection) => of("refused", Some(connection)),
+            EventKind::Stepped { queue, from, to, load } => QueueEventReport {
+                queue: Some(queue),
+                from: Some(from),
+                to: Some(to),
+                load: Some(load),
+                ..of("stepped", None)
+            },
+        }
+    }
 }
 
 /// A queue of a data device.
@@ -339,6 +404,7 @@ impl DataDeviceReport {
             vlans: Vec::new(),
             not_shown: 0,
             dropped_by_reason: Counts::new(),
+            events: Vec::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
         }
@@ -359,5 +425,6 @@ impl DataDeviceReport {
         self.addresses = addresses.iter().map(ToString::to_string).collect();
         self.vlans = vlans;
         self.dropped_by_reason = counts(&device.drops);
+        self.events = device.events.into_iter().map(QueueEventReport::from).collect();
     }
 }

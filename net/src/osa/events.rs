@@ -53,7 +53,7 @@ pub struct Events {
 
 impl Events {
     /// Takes note of one, in place of the oldest.
-    pub(super) fn note(&mut self, when_ns: u64, what: EventKind) {
+    pub fn note(&mut self, when_ns: u64, what: EventKind) {
         self.count += 1;
         if self.last.len() >= EVENTS_MAX {
             self.last.pop_front();

@@ -19,12 +19,14 @@
 //!              | number of its first address 16, addresses with a row 16, addresses 16, VLANs 16 | VLANs, 16 each: 2 words |
 //!              word 8 of it: packets that were dropped, by the order of the reasons: 16 words
 //! word 6248    a row of 2 for each address, IPv4 as IPv6 has it (::ffff:a.b.c.d): high half, low half
+//! word 10344   for each device 16 rows of 8, of what has become of its queues lately; a row is empty if its number is 0
+//!              | number | when | kind 8, queue 8, from 8, to 8, load 32 | port here 16, port there 16 | address here: 2 words | address there: 2 words |
 //! ```
 //!
 //! Parts of a word are named from its low bits on. Names are 8 bytes of ASCII, with blanks behind. All words are written by the adapter. The host believes
 //! none of them: a number is shown, what is no name, no address or no known kind is left out.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use fabric::name::Name;
 use fabric::snapshot;
@@ -33,8 +35,10 @@ use os::words::{LentWords, WORD_BYTES, Words};
 
 use super::control::Stopped;
 use super::drops::{DropReason, Drops};
+use super::events::{EVENTS_MAX, Event, EventKind, Events};
 use super::packet::Layer;
 use super::wire::{Carrier, WireCounters};
+use super::workload::Connection;
 use crate::lan::frame::Mac;
 
 /// Devices that have a row: all that an adapter has.
@@ -67,12 +71,16 @@ const DEVICE_DROPS: usize = 8;
 const ADDRESSES: usize = DEVICES + DEVICE_WORDS * DEVICES_MAX;
 const ADDRESS_WORDS: usize = 2;
 
+const EVENTS: usize = ADDRESSES + ADDRESS_WORDS * ADDRESSES_MAX;
+const EVENT_WORDS: usize = 8;
+
 /// Words of a report.
-pub const REPORT_WORDS: usize = ADDRESSES + ADDRESS_WORDS * ADDRESSES_MAX;
+pub const REPORT_WORDS: usize = EVENTS + EVENT_WORDS * EVENTS_MAX * DEVICES_MAX;
 /// Bytes of the storage that a report is in.
 pub const REPORT_BYTES: usize = REPORT_WORDS * WORD_BYTES;
 
 const _: () = assert!(HEAD + HEAD_WORDS <= DROPS && DEVICES == 104 && ADDRESSES == 6248);
+const _: () = assert!(EVENTS == 10_344);
 const _: () = assert!(DropReason::ALL.len() <= DROPS_WORDS);
 const _: () = assert!(DEVICE_VLANS + VLANS_MAX / 4 <= DEVICE_DROPS);
 const _: () = assert!(DEVICE_DROPS + DROPS_WORDS <= DEVICE_WORDS);
@@ -151,6 +159,8 @@ pub struct DeviceState {
     pub vlans_count: u16,
     /// Packets from it, and for it, that were dropped.
     pub drops: Drops,
+    /// What has become of its queues lately, the oldest first.
+    pub events: Vec<Event>,
 }
 
 /// A device that was stopped.
@@ -281,7 +291,16 @@ impl Rewriting<'_> {
             return;
         }
         let at = DEVICES + DEVICE_WORDS * self.devices;
+        let mut event_at = EVENTS + EVENT_WORDS * EVENTS_MAX * self.devices;
         self.devices += 1;
+        for event in device.events.last().take(EVENTS_MAX) {
+            self.put(event_at, &event_words(event));
+            event_at += EVENT_WORDS;
+        }
+        // The rows behind are those of a device that had this place before, or none.
+        if event_at < EVENTS + EVENT_WORDS * EVENTS_MAX * self.devices {
+            self.put(event_at, &[0]);
+        }
         let first = self.addresses;
         for address in device.addresses.iter().take(ADDRESSES_MAX - first) {
             let row = ADDRESSES + ADDRESS_WORDS * self.addresses;
@@ -332,6 +351,8 @@ pub struct DeviceView<'a> {
     pub vlans: &'a [u16],
     /// Packets from it, and for it, that were dropped.
     pub drops: &'a Drops,
+    /// What has become of its queues lately.
+    pub events: &'a Events,
 }
 
 /// Reads a report: the host's side. None if nothing is shown yet, or in a way that we do not know.
@@ -372,6 +393,14 @@ fn read_once(words: &LentWords) -> Option<Shown> {
         2 => Some(Ended::Failed(word(HEAD + 5) as i32)),
         _ => None,
     };
+    // Up to the first row that is empty, or makes no sense.
+    let events = |device: usize| -> Vec<Event> {
+        let first = EVENTS + EVENT_WORDS * EVENTS_MAX * device;
+        let row = |row: usize| {
+            event(std::array::from_fn(|number| word(first + EVENT_WORDS * row + number)))
+        };
+        (0..EVENTS_MAX).map_while(row).collect()
+    };
     let device = |number: usize| {
         let at = DEVICES + DEVICE_WORDS * number;
         let (what, counts) = (word(at + 2), word(at + 3));
@@ -406,6 +435,7 @@ fn read_once(words: &LentWords) -> Option<Shown> {
             vlans: vlans.collect(),
             vlans_count,
             drops: drops(at + DEVICE_DROPS),
+            events: events(number),
         })
     };
     let stopped = |number: usize| {
@@ -452,6 +482,47 @@ fn address_words(address: IpAddr) -> [u64; ADDRESS_WORDS] {
 
 fn address(high: u64, low: u64) -> IpAddr {
     Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).to_canonical()
+}
+
+/// An event as a row has it.
+fn event_words(event: &Event) -> [u64; EVENT_WORDS] {
+    let of = |kind: u64, connection: Option<Connection>| {
+        let ends = connection.map(|Connection { local, peer }| [local, peer]);
+        let [port, peer_port] = ends.map_or([0; 2], |ends| ends.map(|end| u64::from(end.port())));
+        let [here, there] =
+            ends.map_or([[0; 2]; 2], |ends| ends.map(|end| address_words(end.ip())));
+        (kind, port | peer_port << 16, here, there)
+    };
+    let (what, ports, here, there) = match event.what {
+        EventKind::Joined(connection) => of(1, Some(connection)),
+        EventKind::Left(connection) => of(2, Some(connection)),
+        EventKind::Over(connection) => of(3, Some(connection)),
+        EventKind::Refused(connection) => of(4, Some(connection)),
+        EventKind::Stepped { queue, from, to, load } => {
+            let steps = u64::from(queue) << 8 | u64::from(from) << 16 | u64::from(to) << 24;
+            of(5 | steps | u64::from(load) << 32, None)
+        }
+    };
+    [event.number, event.when_ns, what, ports, here[0], here[1], there[0], there[1]]
+}
+
+/// None if the row is empty, or is of no known kind.
+fn event(row: [u64; EVENT_WORDS]) -> Option<Event> {
+    let [number, when_ns, what, ports, here_high, here_low, there_high, there_low] = row;
+    let connection = Connection {
+        local: SocketAddr::new(address(here_high, here_low), ports as u16),
+        peer: SocketAddr::new(address(there_high, there_low), (ports >> 16) as u16),
+    };
+    let [kind, queue, from, to, ..] = what.to_le_bytes();
+    let what = match kind {
+        1 => EventKind::Joined(connection),
+        2 => EventKind::Left(connection),
+        3 => EventKind::Over(connection),
+        4 => EventKind::Refused(connection),
+        5 => EventKind::Stepped { queue, from, to, load: (what >> 32) as u32 },
+        _ => return None,
+    };
+    (number > 0).then_some(Event { number, when_ns, what })
 }
 
 fn stopped_code(why: Stopped) -> u64 {
@@ -533,7 +604,9 @@ mod tests {
     }
 
     fn view<'a>(addresses: &'a [IpAddr], vlans: &'a [u16], drops: &'a Drops) -> DeviceView<'a> {
+        static NO_EVENTS: std::sync::OnceLock<Events> = std::sync::OnceLock::new();
         DeviceView {
+            events: NO_EVENTS.get_or_init(Events::default),
             guest: name("ALICE"),
             path: 1 << 40,
             mac: MAC,
@@ -573,6 +646,49 @@ mod tests {
             assert_eq!((shown.port.carrier, shown.port.rate), (None, None));
             assert_eq!(shown.devices[0].activity, Some(activity));
         }
+    }
+
+    #[test]
+    fn events_of_a_device_are_shown_up_to_the_first_that_makes_no_sense() {
+        let (words, lent) = Words::pair(REPORT_WORDS).unwrap();
+        let mut showing = Showing::new(words);
+        let connection = |local: &str, peer: &str| Connection {
+            local: local.parse().unwrap(),
+            peer: peer.parse().unwrap(),
+        };
+        let (four, six) =
+            (connection("10.1.0.1:80", "10.1.0.2:4000"), connection("[fd00::1]:80", "[fd00::2]:1"));
+        let kinds = [
+            EventKind::Joined(four),
+            EventKind::Left(six),
+            EventKind::Over(four),
+            EventKind::Refused(six),
+            EventKind::Stepped { queue: 1, from: 2, to: 3, load: u32::MAX },
+        ];
+        let mut events = Events::default();
+        for (when_ns, kind) in (100..).zip(kinds) {
+            events.note(when_ns, kind);
+        }
+        let none = Drops::default();
+        showing.change(&port(), |rows| {
+            rows.device(&view(&[], &[], &none));
+            rows.device(&DeviceView { events: &events, ..view(&[], &[], &none) });
+        });
+        let shown = read(&lent).unwrap();
+        assert_eq!(shown.devices[0].events, []);
+        assert_eq!(shown.devices[1].events, events.last().copied().collect::<Vec<_>>());
+        // More than there are rows, and then a device that has none in the same place.
+        for when_ns in 0..100 {
+            events.note(when_ns, EventKind::Over(four));
+        }
+        showing.change(&port(), |rows| {
+            rows.device(&DeviceView { events: &events, ..view(&[], &[], &none) });
+        });
+        assert_eq!(read(&lent).unwrap().devices[0].events.len(), EVENTS_MAX);
+        showing.change(&port(), |rows| rows.device(&view(&[], &[], &none)));
+        assert_eq!(read(&lent).unwrap().devices[0].events, []);
+        assert_eq!(event([1, 2, 6, 0, 0, 0, 0, 0]), None);
+        assert_eq!(event([0, 2, 5, 0, 0, 0, 0, 0]), None);
     }
 
     #[test]

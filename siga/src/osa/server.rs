@@ -851,6 +851,7 @@ impl Server {
                     addresses: device.addresses(),
                     vlans: device.vlans(),
                     drops: device.drops(),
+                    events: device.events(),
                 });
             }
         });

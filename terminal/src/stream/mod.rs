@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`address`] | positions of a buffer, in 12 and 14 bits |
 //! | [`attribute`] | the byte in front of each field |
-//! | [`write`] | makes what a program sends |
+//! | [`mod@write`] | makes what a program sends |
 //! | [`display`] | the buffer of a screen: what writes do to it |
 //! | `input` | what a terminal sends, and what that does to the program's own buffer |
 //!
