@@ -174,7 +174,7 @@ fn only_who_is_authorised_captures() {
     assert!(matches!(error, JoinLanError::Refused { problem: Problem::CaptureRefused, .. }));
     assert_eq!(
         error.to_string(),
-        "cannot join the LAN hs0: the system file does not let this guest capture in the LAN"
+        "cannot join the LAN hs0: the system file does not let this guest capture there"
     );
     // It is no member for that.
     let guest = join("SNIFFER").unwrap().leave().unwrap();

@@ -30,7 +30,7 @@ use crate::top::seconds;
 /// Each member of the LAN is an interface of the file, and each frame is there once, at the member that sent it, with
 /// a time in nanoseconds. Frames for which the capture is too slow are lost and counted; members are not slowed down. Segments that leave the
 /// sender as one frame are one frame here. Ends with Ctrl-C. The system file says who may capture:
-/// capture = ["SNIFFER"] of a [[lan]], or of an [osa.NAME]. Without a system file, SNIFFER may. Needs no other rights.
+/// capture = ["SNIFFER"] of a [[lan]], or of an [osa.NAME]. Without a system file, SNIFFER may in a LAN, and every guest at an adapter. Needs no other rights.
 ///
 /// Of an adapter the port is an interface, whose frames have a direction: inbound from the wire, outbound to it. Each guest that sends to another guest of the port is an
 /// interface too. Frames that the adapter drops are there if they have come from the wire. The capture ends when the adapter does.

@@ -115,10 +115,9 @@ pub fn adapters(page: &mut Page, report: &SystemReport) {
     let help = "Packets from the device, and for it, that the adapter has dropped, by reason.";
     page.metric("siga_adapter_device_dropped_total", Counter, help, |samples| {
         for (at, device) in &each {
-            match device.state {
-                Some(_) => by_reason(samples, at, &device.dropped_by_reason),
-                // What an adapter counts that shows no reasons.
-                None => by_reason(samples, at, &[("unknown".to_owned(), device.dropped)].into()),
+            // An adapter that does not show itself says no reasons.
+            if device.state.is_some() {
+                by_reason(samples, at, &device.dropped_by_reason);
             }
         }
     });

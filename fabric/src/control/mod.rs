@@ -29,7 +29,7 @@ pub use packet::{Malformed, PACKET_BYTES_MAX};
 use packet::{Field, fields, messages};
 
 /// Version of this protocol.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// Connections that a guest may leave unanswered. A host refuses more.
 pub const PENDING_MAX: usize = 64;
@@ -504,7 +504,7 @@ pub enum Problem {
     #[error("the LAN does not allow this address")]
     AddressRefused,
     /// The system file does not let this guest capture in the LAN, or at the adapter.
-    #[error("the system file does not let this guest capture in the LAN")]
+    #[error("the system file does not let this guest capture there")]
     CaptureRefused,
     /// As many guests show volumes as may.
     #[error("the host shows the volumes of as many guests as it can: 64 (fixed)")]

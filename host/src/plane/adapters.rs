@@ -43,11 +43,17 @@ impl Host {
 
     /// A guest is about to be forgotten: if it has served an adapter of the system file, how that has ended is kept.
     pub(super) fn note_adapter_end(&mut self, name: Name) {
+        if !self.system.adapters.iter().any(|rule| rule.server == name) {
+            return;
+        }
         let shown = self.guests.get(&name).and_then(|guest| guest.adapter.as_ref());
-        let is_of_file = self.system.adapters.iter().any(|rule| rule.server == name);
-        if let Some(shown) = shown.filter(|_| is_of_file) {
-            let ended = read(&shown.words).and_then(|shown| shown.ended);
-            self.adapters.ended.insert(name, ended);
+        match shown {
+            Some(shown) => {
+                let ended = read(&shown.words).and_then(|shown| shown.ended);
+                self.adapters.ended.insert(name, ended);
+            }
+            // Of one that has shown nothing nothing is known, whatever the one before it has said.
+            None => drop(self.adapters.ended.remove(&name)),
         }
     }
 
@@ -91,12 +97,13 @@ impl Host {
             wire => wire.interface().map(str::to_owned),
         });
         let ended = self.adapters.ended.get(&server);
+        let is_served = self.guests.contains_key(&server);
         AdapterReport {
             wire: wire.map(|wire| wire.kind().to_owned()),
             interface,
             lan: rule.and_then(|rule| Some(rule.bridge?.lan.to_string())),
-            is_served: self.guests.contains_key(&server),
-            ended: ended.map(|ended| report::ended(*ended)),
+            is_served,
+            ended: ended.filter(|_| !is_served).map(|ended| report::ended(*ended)),
             ..AdapterReport::of(server.to_string())
         }
     }

@@ -188,6 +188,8 @@ struct Core {
     rests: Vec<(usize, u64)>,
     /// Frames that devices have sent in this poll, and bytes of these.
     sent: (u64, u64),
+    /// Of these frames, those to devices of the port.
+    between: u64,
     counters: Counters,
     drops: Drops,
     captures: Captures,
@@ -286,6 +288,7 @@ impl Adapter {
             flow: Flow::default(),
             rests: Vec::new(),
             sent: (0, 0),
+            between: 0,
             counters: Counters::default(),
             drops: Drops::default(),
             captures: Captures::default(),
@@ -353,8 +356,13 @@ impl Adapter {
     }
 
     /// Gives the guest at the other end of a path a copy of each frame that passes from now on, until the path ends: see [`Captures::add`].
-    pub fn add_capture(&mut self, halves: Halves, kept: Box<dyn Any + Send>) -> bool {
-        self.core.captures.add(halves, kept)
+    pub fn add_capture(&mut self, guest: Name, halves: Halves, kept: Box<dyn Any + Send>) -> bool {
+        self.core.captures.add(guest, halves, kept)
+    }
+
+    /// Returns true if a guest may capture: see [`Captures::has_room_for`].
+    pub fn may_capture(&self, guest: Name) -> bool {
+        self.core.captures.has_room_for(guest)
     }
 
     /// Guests that capture.
@@ -435,7 +443,7 @@ impl Adapter {
             self.core.accounts.tidy(now);
         }
         let Adapter { wire, core } = self;
-        core.sent = (0, 0);
+        (core.sent, core.between) = ((0, 0), 0);
         let mut received_bytes = 0;
         let received = wire.receive(now, RECEIVED_PER_POLL, &mut |offload, frame| {
             received_bytes += frame.len() as u64;
@@ -457,7 +465,7 @@ impl Adapter {
             0
         });
         let (frames, bytes) = core.sent;
-        core.flow.note(now, [received as u64, frames], received_bytes + bytes);
+        core.flow.note(now, [received as u64 + core.between, frames], received_bytes + bytes);
         Worked {
             has_more: received == RECEIVED_PER_POLL || !core.rotation.is_empty() && !core.is_full,
             has_worked: received > 0 || has_sent || has_closed,

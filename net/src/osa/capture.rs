@@ -32,9 +32,6 @@ pub const CAPTURES_MAX: usize = 4;
 pub const ABOUT_BYTES: usize = 16;
 const AT_NAME: usize = 8;
 
-/// What is dropped of a guest that captures in one look: it must send nothing.
-const DROPPED_PER_LOOK_MAX: usize = 64;
-
 /// Where a frame was going.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -123,6 +120,7 @@ pub fn parse<'a>(head: &[u8], body: &'a [u8]) -> Result<Passed<'a>, Counter> {
 
 /// A guest that captures, as the adapter has it.
 struct Capturer {
+    guest: Name,
     sender: Sender,
     receiver: Receiver,
     /// Copies that were lost, and how many of these the guest was told of.
@@ -159,18 +157,24 @@ impl Captures {
         self.of.len()
     }
 
-    /// Gives the guest at the other end of a path copies from now on, until the path ends. `kept` is dropped then. False: there are as many as there may be.
+    /// Returns true if a guest may capture: it does not yet, and there are not as many as there may be.
+    pub fn has_room_for(&self, guest: Name) -> bool {
+        self.of.len() < CAPTURES_MAX && self.of.iter().all(|of| of.guest != guest)
+    }
+
+    /// Gives the guest at the other end of a path copies from now on, until the path ends. `kept` is dropped then. False: see [`Captures::has_room_for`].
     ///
     /// # Panics
     /// If the path has more than one queue each way: its maker sees to that.
-    pub fn add(&mut self, mut halves: Halves, kept: Box<dyn Any + Send>) -> bool {
-        if self.of.len() >= CAPTURES_MAX {
+    pub fn add(&mut self, guest: Name, mut halves: Halves, kept: Box<dyn Any + Send>) -> bool {
+        if !self.has_room_for(guest) {
             return false;
         }
         let (sender, receiver) = (halves.senders.pop(), halves.receivers.pop());
         assert!(halves.senders.is_empty() && halves.receivers.is_empty(), "one queue each way");
         let (sender, receiver) = (sender.expect("a queue"), receiver.expect("a queue"));
-        let of = Capturer { sender, receiver, lost: 0, told: 0, is_over: false, _kept: kept };
+        let of =
+            Capturer { guest, sender, receiver, lost: 0, told: 0, is_over: false, _kept: kept };
         self.of.push(of);
         true
     }
@@ -241,16 +245,8 @@ impl Capturer {
         self.sender.hear(Listen::Now);
         self.tell(now);
         self.sender.trim();
-        for _ in 0..DROPPED_PER_LOOK_MAX {
-            match self.receiver.fetch_up_to(usize::MAX, 0) {
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(_) => {
-                    self.is_over = true;
-                    break;
-                }
-            }
-        }
+        // One that sends something breaks a rule: nothing of it is looked at.
+        self.is_over |= !matches!(self.receiver.fetch_up_to(usize::MAX, 0), Ok(None));
         self.is_over |= self.sender.ended().is_some();
     }
 }

@@ -85,13 +85,12 @@ impl Tuning {
 
     /// The profile of a queue; none if it is that of the adapter.
     pub(super) fn moderation(&self, queue: usize) -> Option<&Moderation> {
-        match self.inbperf {
-            _ if self.own.is_some() => self.own.as_ref(),
+        self.own.as_ref().or_else(|| match self.inbperf {
             Inbperf::Balanced => None,
             Inbperf::Mincpu => Some(&Moderation::MINCPU),
             Inbperf::Minlatency => Some(&Moderation::NONE),
             Inbperf::Dynamic => Some(self.walkers[queue].moderation()),
-        }
+        })
     }
 
     /// Packets have come by a queue. Returns the step before if one was taken.

@@ -29,7 +29,7 @@ pub enum EventKind {
     Left(Connection),
     /// The connection is over.
     Over(Connection),
-    /// The guest has as many registered as it may have: the connection stays where it is.
+    /// The adapter has refused it, mostly because the guest has as many registered as it may have: the connection stays where it is.
     Refused(Connection),
     /// The profile of a queue has changed.
     Stepped {

@@ -79,8 +79,8 @@ pub(super) struct Tuple {
 pub struct Options {
     /// Bytes of the largest packet of IP: 576 to 65,535, and 1280 at least with addresses of IPv6. With several interfaces theirs count.
     pub mtu: usize,
-    /// Bytes that a connection keeps of what has come and was not received, at most: the window, which begins with 256 KiB and grows on ways
-    /// of a millisecond and more. 4 KiB to 16 MiB.
+    /// Bytes that a connection keeps of what has come and was not received, at most: the window, which begins with 256 KiB and grows on longer
+    /// ways: see [`Medium::grows_from`]. 4 KiB to 16 MiB.
     pub receive_bytes: usize,
     /// Bytes that a connection keeps of what was sent and is not acknowledged, at most, in the same way. 4 KiB to 16 MiB.
     pub send_bytes: usize,
@@ -513,6 +513,7 @@ impl Stack {
             is_v4: tuple.local.is_ipv4(),
             first,
             resend_after_ns: medium.resend_after_ns(),
+            grows_from_ns: medium.grows_from_ns(),
             clock: self.clock_of(tuple, medium),
             is_paced: medium.is_paced,
             owner: self.pool.enter(tuple.remote.ip()),

@@ -42,12 +42,8 @@ use super::timer::Timer;
 /// The part of the space for what is to be sent that has to be free before more is put there. Linux waits for a third.
 const SPACE_PART: usize = 4;
 
-/// Bytes of a window before it has grown, and of what waits to be acknowledged: enough for all ways that are shorter than
-/// [`GROWING_NS`].
+/// Bytes of a window before it has grown, and of what waits to be acknowledged: enough for all ways that are shorter than those from which windows grow.
 const WINDOW_BYTES: usize = 256 << 10;
-
-/// The shortest round trip for which windows grow. On a shorter one more than fits into a processor's cache costs more than it brings.
-const GROWING_NS: u64 = 40_000;
 
 /// The states of RFC 9293 3.3.2. One that listens is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +80,8 @@ pub(super) struct Start {
     pub(super) first: u32,
     /// The least time after which a segment is sent again.
     pub(super) resend_after_ns: u64,
+    /// The shortest round trip for which windows grow.
+    pub(super) grows_from_ns: u64,
     /// Where our clock begins, if segments are to carry times.
     pub(super) clock: Option<u32>,
     /// Set if what may be under way is spread over a round trip.
@@ -144,6 +142,8 @@ pub(super) struct Tcb {
     has_no_delay: bool,
     /// The least time after which a segment is sent again.
     resend_after_ns: u64,
+    /// The shortest round trip for which windows grow.
+    grows_from_ns: u64,
     /// The times that segments carry, if both sides want it.
     stamps: Option<Box<Stamps>>,
     /// The number of our first byte that is not acknowledged (SND.UNA), and of the first that was not sent (SND.NXT).
@@ -236,12 +236,13 @@ impl Tcb {
 
     /// One that asks for a connection.
     pub(super) fn connect(config: &TcpConfig, start: Start) -> Tcb {
-        let Start { is_v4, first, resend_after_ns, clock, is_paced, owner } = start;
+        let Start { is_v4, first, resend_after_ns, grows_from_ns, clock, is_paced, owner } = start;
         Tcb {
             state: State::SynSent,
             is_v4,
             has_no_delay: false,
             resend_after_ns,
+            grows_from_ns,
             stamps: clock.map(|clock| Box::new(Stamps::new(clock))),
             una: first,
             nxt: first,
@@ -540,7 +541,7 @@ impl Tcb {
 
     /// Bytes that a program may put in front of what was acknowledged: twice what may be under way, so that the way does not run dry.
     fn send_bytes(&self, config: &TcpConfig) -> usize {
-        let may_be_under_way = match self.round_trip.least < GROWING_NS {
+        let may_be_under_way = match self.round_trip.least < self.grows_from_ns {
             true => 0,
             false => self.congestion.bytes().min(self.window_max) as usize,
         };
@@ -554,7 +555,9 @@ impl Tcb {
             self.receive_bytes = self.grows_to.min(self.receive_bytes.saturating_add(bytes));
         }
         let round_trip = self.round_trip.smoothed;
-        if self.round_trip.least < GROWING_NS || now.saturating_sub(self.looked_at) < round_trip {
+        if self.round_trip.least < self.grows_from_ns
+            || now.saturating_sub(self.looked_at) < round_trip
+        {
             return;
         }
         let read = self.expected.wrapping_sub(self.received.len() as u32);

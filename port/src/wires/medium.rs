@@ -85,7 +85,14 @@ impl Medium {
         let before = self.mtu;
         match self.interface.state() {
             Ok(Some(State { is_running, mtu })) => {
-                self.carrier = if is_running { Carrier::Up } else { Carrier::Down };
+                let carrier = if is_running { Carrier::Up } else { Carrier::Down };
+                // What a cable carries is known as soon as it has a carrier, and may be another than before.
+                if carrier == Carrier::Up && self.carrier != Carrier::Up {
+                    let rate = self.interface.rate();
+                    self.has_changed |= before != 0 && self.rate != rate;
+                    self.rate = rate;
+                }
+                self.carrier = carrier;
                 self.mtu = mtu;
             }
             Ok(None) => self.carrier = Carrier::Gone,

@@ -594,9 +594,10 @@ impl Server {
 
     /// Keeps the reason for which the adapter may end now.
     fn noted<T>(&mut self, result: Result<T, ServerError>) -> Result<T, ServerError> {
-        if let Err(ServerError::Io(error)) = &result {
-            self.failure = Some(error.raw_os_error().unwrap_or(0));
-        }
+        self.failure = match &result {
+            Ok(_) => None,
+            Err(ServerError::Io(error)) => Some(error.raw_os_error().unwrap_or(0)),
+        };
         result
     }
 
@@ -722,7 +723,7 @@ impl Server {
         let shape = pending.shape;
         if pending.kind == Kind::CAPTURE {
             let is_fit = pending.data == CAPTURED && shape == Shape::SIMPLE;
-            let has_room = self.adapter.captures() < CAPTURES_MAX;
+            let has_room = self.adapter.may_capture(pending.from);
             // Who may is the host's to say: it lets nobody else ask.
             return match (is_fit, has_room) {
                 (false, _) => Err(NotOpened::Unfit),
@@ -788,9 +789,10 @@ impl Server {
             ..PathOptions::default()
         };
         let Ok(path) = self.guest().accept_pending(pending, &options) else { return };
+        let owner = path.peer();
         let (halves, membership, _) = path.into_parts();
         // There is room: that was looked at.
-        self.adapter.add_capture(halves, Box::new(membership));
+        self.adapter.add_capture(owner, halves, Box::new(membership));
     }
 
     /// Drops devices whose guests are gone, or that were stopped.

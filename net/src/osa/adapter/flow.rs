@@ -26,17 +26,24 @@ const REST_BYTES: u64 = 32 << 10;
 /// A shorter rest is not worth while.
 const REST_NS_MIN: u64 = 20_000;
 
+/// Windows in which the adapter stays awake after a rest that made a dense flow thin, at most. What becomes less by a rest has waited for the rest.
+const AWAKE_WINDOWS_MAX: u32 = 256;
+
 /// What has gone through the adapter of late.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
     began_ns: u64,
     bytes: u64,
-    /// Frames from the wire, and of guests.
+    /// Frames one way, and the other: what goes from guest to guest goes both.
     frames: [u64; 2],
     rest_ns: Option<u64>,
+    /// Windows for which the adapter stays awake, and for how many it did so last.
+    awake: u32,
+    awake_before: u32,
 }
 
-/// The longest rest at a wire of so many bits a second, if that is known: what comes over a slow one has waited for the wire, and not for acknowledgements that wait for a rest.
+/// The longest rest at a wire of so many bits a second, if that is known: what comes over a slow one has waited for the wire, and not for acknowledgements that
+/// wait for a rest.
 pub(super) fn longest_rest_ns(rate: Option<u64>) -> u64 {
     let takes =
         rate.map_or(0, |rate| u128::from(WIRE_BYTES) * 8 * 1_000_000_000 / u128::from(rate.max(1)));
@@ -44,29 +51,45 @@ pub(super) fn longest_rest_ns(rate: Option<u64>) -> u64 {
 }
 
 impl Flow {
-    /// Takes note of what a poll has moved: frames from the wire, and of guests, and their bytes.
-    pub(super) fn note(&mut self, now: u64, [received, sent]: [u64; 2], bytes: u64) {
-        self.frames[0] += received;
-        self.frames[1] += sent;
+    /// Takes note of what a poll has moved: frames one way and the other, and the bytes of all.
+    pub(super) fn note(&mut self, now: u64, frames: [u64; 2], bytes: u64) {
+        self.frames[0] += frames[0];
+        self.frames[1] += frames[1];
         self.bytes += bytes;
         // Whoever was away for longer has seen what came in all that time.
         let elapsed = now.saturating_sub(self.began_ns);
         if elapsed >= WINDOW_NS {
-            let unanswered = self.frames[0].abs_diff(self.frames[1]);
-            let weight = u128::from(self.bytes + FRAME_BYTES * unanswered);
-            let is_dense =
-                weight * u128::from(WINDOW_NS) >= u128::from(DENSE_BYTES) * u128::from(elapsed);
-            let rest = u128::from(REST_BYTES) * u128::from(elapsed) / u128::from(self.bytes.max(1));
-            let rest = rest.min(REST_NS_MAX.into()) as u64;
-            self.rest_ns = (is_dense && rest >= REST_NS_MIN).then_some(rest);
-            *self = Flow { began_ns: now, rest_ns: self.rest_ns, ..Flow::default() };
+            self.close(elapsed);
+            self.began_ns = now;
+            (self.bytes, self.frames) = (0, [0; 2]);
         }
+    }
+
+    /// A window is over.
+    fn close(&mut self, elapsed: u64) {
+        let unanswered = self.frames[0].abs_diff(self.frames[1]);
+        let weight = u128::from(self.bytes + FRAME_BYTES * unanswered);
+        let is_dense =
+            weight * u128::from(WINDOW_NS) >= u128::from(DENSE_BYTES) * u128::from(elapsed);
+        match (is_dense, self.rest_ns) {
+            // It may have ended; if it is dense again, it has waited.
+            (false, Some(_)) => {
+                self.awake_before = (2 * self.awake_before).clamp(1, AWAKE_WINDOWS_MAX);
+                self.awake = self.awake_before;
+            }
+            // It goes on though the adapter rests.
+            (true, Some(_)) => self.awake_before /= 2,
+            (_, None) => self.awake = self.awake.saturating_sub(1),
+        }
+        let rest = u128::from(REST_BYTES) * u128::from(elapsed) / u128::from(self.bytes.max(1));
+        let rest = rest.min(REST_NS_MAX.into()) as u64;
+        self.rest_ns = (is_dense && self.awake == 0).then_some(rest);
     }
 
     /// How long the adapter rests after a poll, at most so long; none if it is to be woken up.
     pub(super) fn rest_ns(&self, most_ns: u64) -> Option<u64> {
         let rest = self.rest_ns?.min(most_ns);
-        (rest > 0).then_some(rest)
+        (rest >= REST_NS_MIN).then_some(rest)
     }
 }
 
@@ -132,7 +155,24 @@ mod tests {
         let mut flow = Flow::default();
         flow.note(1_000_000, [100, 0], 151_400);
         assert_eq!(flow.rest_ns(25_000), Some(25_000));
+        // A shorter one costs more than staying awake.
+        assert_eq!(flow.rest_ns(500), None);
         assert_eq!(flow.rest_ns(0), None);
+    }
+
+    #[test]
+    fn exchange_that_a_rest_makes_thin_is_seldom_made_to_wait() {
+        // Two frames of 1514 bytes in 30 us while the adapter is awake, and in 200 us while it rests.
+        let mut flow = Flow::default();
+        let (mut now, mut rested, mut exchanges) = (1, 0, 0);
+        while now < 1_000_000_000 {
+            let is_resting = flow.rest_ns(125_000).is_some();
+            now += if is_resting { 200_000 } else { 30_000 };
+            rested += u64::from(is_resting);
+            exchanges += 1;
+            flow.note(now, [1, 1], 2 * 1514);
+        }
+        assert!(rested * 100 < exchanges, "{rested} of {exchanges}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     BUFFER_COST_BYTES, Core, Ends, Full, HELD_NS_MAX, ORDINARY_MTU, QUANTUM_BYTES, RETRY_NS,
-    TURNS_PER_POLL, WEIGHT,
+    TURNS_PER_POLL, Target, WEIGHT,
 };
 use crate::lan::link::FrameInPlace;
 use crate::lan::offload::START_BYTES;
@@ -221,6 +221,9 @@ impl Core {
                         Ok(made) => {
                             copies = made;
                             self.sent = (self.sent.0 + 1, self.sent.1 + bytes as u64);
+                            // Of what guests of the port send each other, each frame may be the answer to another.
+                            let is_out = matches!(target, Target::Wire(_) | Target::Neighbour(_));
+                            self.between += u64::from(!is_out);
                         }
                         Err(Full) => {
                             walk.rewind(before);

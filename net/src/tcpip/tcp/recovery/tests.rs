@@ -25,6 +25,7 @@ impl Stage {
             is_v4: true,
             first: 0,
             resend_after_ns: 200 * MILLISECOND,
+            grows_from_ns: MILLISECOND,
             clock: has_times.then_some(0),
             is_paced: false,
         };
@@ -341,6 +342,7 @@ fn connection_of_a_cookie_knows_how_long_its_first_round_trip_took() {
         is_v4: true,
         first: 0,
         resend_after_ns: 200 * MILLISECOND,
+        grows_from_ns: MILLISECOND,
         clock: Some(0),
         is_paced: false,
     };
