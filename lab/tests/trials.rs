@@ -1110,6 +1110,25 @@ fn short_frames_come_to_a_guest_and_to_a_bare_socket() {
 }
 
 #[test]
+fn segments_of_registered_connections_come_by_the_queue_of_bulk_data() {
+    let levels =
+        [("receiver", "guest"), ("registered", "300"), ("rate", "20000"), ("wait", "block")];
+    let trial = Trial { window: Duration::from_millis(100), ..trial("wire-frames", &levels) };
+    match try_trial(trial) {
+        Err((factors, TrialError::Unable(why))) => {
+            eprintln!("SKIPPED: wire-frames {factors:?}: {why}");
+        }
+        measured => {
+            let Measured { counters, .. } =
+                measured.unwrap_or_else(|(factors, error)| panic!("{factors:?}: {error}"));
+            let packets = counters["target_device_input_packets"];
+            assert!(packets > 0);
+            assert_eq!(counters["target_device_rd2_packets"], packets);
+        }
+    }
+}
+
+#[test]
 fn sessions_are_answered_beside_a_neighbour_on_the_processor_of_their_stack() {
     for transport in ["tcp-osa", "tcp-veth"] {
         let levels = [

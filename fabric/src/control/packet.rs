@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn attach_is_what_the_picture_says() {
-        let bytes = b"SIGA\x04\x00\x01\x00\x04\x03\x02\x01CLIENT  ";
+        let bytes = b"SIGA\x05\x00\x01\x00\x04\x03\x02\x01CLIENT  ";
         let request = Request::Attach { name: name("CLIENT") };
         assert_eq!(request.bytes(0x0102_0304), bytes);
         assert_eq!(Request::parse(bytes), Ok((0x0102_0304, request)));
@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn order_is_what_the_page_says_and_a_placement_of_nobody_is_refused() {
-        let bytes = b"SIGA\x04\x00\x14\x00\x04\x03\x02\x01TCPIP   hs0     \x01\x07\x00\x00\x00";
+        let bytes = b"SIGA\x05\x00\x14\x00\x04\x03\x02\x01TCPIP   hs0     \x01\x07\x00\x00\x00";
         assert_eq!(place_driver(Some(7)).bytes(0x0102_0304), bytes);
         let refused = |at: usize, byte: u8, field| {
             let mut bytes = bytes.to_vec();

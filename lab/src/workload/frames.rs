@@ -62,9 +62,24 @@ pub(super) const WORKLOAD: Workload = Workload {
         TARGET => guest(order, control),
         _ => source(order, control),
     },
-    check: |reports| check_work(reports, "messages"),
+    check,
     ..PLAIN
 };
+
+/// Something has come; and where connections were registered, all of it by the queue of bulk data.
+fn check(reports: &Reports) -> Result<(), Fault> {
+    check_work(reports, "messages")?;
+    for report in reports.of(TARGET) {
+        let count = |name: &str| report.counters.get(name).copied().unwrap_or(0);
+        let packets = count("device_input_packets");
+        if report.counters.contains_key(REGISTERED.name) && count(BULK_PACKETS) < packets {
+            let bulk = count(BULK_PACKETS);
+            let why = format!("{bulk} of {packets} came by the queue of bulk data");
+            return Err(Fault::Refused { what: "sort packets", why });
+        }
+    }
+    Ok(())
+}
 
 /// Connections that a guest registers.
 const REGISTERED: Factor = Factor {
@@ -99,6 +114,9 @@ const BATCH: usize = 32;
 
 /// Of so many frames one has its time taken.
 const STRIDE: u64 = 64;
+
+/// What a target counts that has registered connections: packets that came by the queue of bulk data.
+const BULK_PACKETS: &str = "device_rd2_packets";
 
 /// What a target counts: frames that found no room, and processor time of looking in vain.
 const LOST: &str = "frames_lost";
@@ -328,6 +346,9 @@ fn receive_all(
 ) -> Result<Report, Fault> {
     let window = control.ready()?;
     let mut meter = Meter::new(window, order, &units(FRAME_BYTES)).timing("latency", 1);
+    if let Some(registered) = order.number_if_any(REGISTERED.name) {
+        meter.add_settings([(REGISTERED.name.to_owned(), registered)].into());
+    }
     let mut received = Received::default();
     let mut spinning = (order.word("wait") == "spin").then(Spinning::default);
     loop {
@@ -427,6 +448,7 @@ impl Receiver for AtDevice {
             ("device_input_buffers", input.buffers),
             ("device_input_packets", input.packets),
             ("device_interrupts", self.osa.interrupts()),
+            (BULK_PACKETS, self.osa.inputs().get(1).map_or(0, |bulk| bulk.packets)),
         ];
         counts.map(|(name, count)| (name.to_owned(), count)).into()
     }
@@ -452,11 +474,15 @@ fn guest(order: &Order, control: &mut Control) -> Result<Report, Fault> {
 fn register(osa: &mut Osa, registered: u16) -> Result<(), Fault> {
     osa.register(Request::Sort(Sorted::Bulk, 1));
     let local = SocketAddr::new(ADDRESSES[0], LOCAL_PORT);
+    let deadline_ns = now_ns() + UP_MAX.as_nanos() as u64;
     for number in 0..registered {
         let peer = SocketAddr::new(THERE_ADDRESS, PEER_PORT + number);
         while !osa.set_bulk(Connection { local, peer }, BulkState::Bulk) {
             // Answers make room for more.
-            osa.wait_until(u64::MAX).doing("wait for an adapter")?;
+            if now_ns() > deadline_ns {
+                return Err(Fault::Unable("the adapter does not answer".into()));
+            }
+            osa.wait_until(deadline_ns).doing("wait for an adapter")?;
             osa.poll(now_ns()).doing("serve a device")?;
             while osa.next_frame().is_some() {}
         }

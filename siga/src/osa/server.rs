@@ -15,7 +15,6 @@ use fabric::path::Shape;
 use fabric::rate::TokenBucket;
 use net::osa::adapter::{Adapter, Counters, Ends, Moderation};
 use net::osa::buffer::QueueCounters;
-use net::osa::capture::CAPTURES_MAX;
 use net::osa::device::{Device, Drops, INPUTS_MAX, OUTPUTS_MAX, State};
 use net::osa::packet::Layer;
 use net::osa::report::{

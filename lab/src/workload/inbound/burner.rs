@@ -1,6 +1,6 @@
 //! A neighbour on the receiving stack's processor: it takes as much of it as files would, and has nothing to do with packets.
 
-use os::processor::{keep_on, lower_timer_slack, rest_until};
+use os::processor::{keep_on, lower_timer_slack, rest_until, thread_ns};
 use os::sync::pause;
 
 use super::super::prelude::*;
@@ -20,13 +20,12 @@ pub(super) fn run(order: &Order, control: &mut Control) -> Result<Report, Fault>
     let mut meter = Meter::new(window, order, &[]);
     let mut begin = now_ns();
     loop {
-        // Work that was begun late is done all the same, as a stack's is.
-        let end = now_ns() + BUSY_NS;
-        let mut now = now_ns();
-        while now < end {
+        // Work that was begun late, or interrupted, is done all the same, as a stack's is.
+        let end = thread_ns() + BUSY_NS;
+        while thread_ns() < end {
             pause();
-            now = now_ns();
         }
+        let now = now_ns();
         if meter.poll(now, 0, Counts::new) >= window.end_ns {
             return meter.close(0, Counts::new);
         }
