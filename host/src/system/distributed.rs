@@ -316,7 +316,7 @@ mod tests {
     }
 
     fn text(dvipa: &str) -> String {
-        let lans = "[[lan]]\nname = \"hs0\"\nrange = \"10.1.0.0/24\"\n[[lan]]\nname = \"hs1\"\nrange = \"10.2.0.0/24\"\n";
+        let lans = "[[lan]]\nname = \"hs0\"\nrange = \"10.1.0.0/24\"\n[[lan]]\nname = \"hs1\"\nrange = \"10.2.0.0/24\"\n[[guest]]\nname = \"USER\"\n";
         let elsewhere = "[[tcpip]]\nname = \"FAR\"\n[[tcpip.interface]]\nlan = \"hs1\"\n";
         let unknown = "[[tcpip]]\nname = \"ANY\"\n[[tcpip.interface]]\nlan = \"hs0\"\n";
         [
