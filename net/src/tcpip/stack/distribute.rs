@@ -199,6 +199,23 @@ impl Stack {
             && part.other_distributors().any(|from| link.is_sender(at.lan, frame, from))
     }
 
+    /// Returns true if a frame is for an address of which the stack is a target alone, and no distributor has handed it on: whose connection it is of, the
+    /// distributor knows.
+    pub(super) fn goes_past_distributor(
+        &self,
+        link: &mut impl Link,
+        interface: usize,
+        frame: &[u8],
+    ) -> bool {
+        if self.distributors.is_empty() {
+            return false;
+        }
+        let Some(to) = passing::destination(frame) else { return false };
+        let is_it =
+            |one: &Distributor| one.address() == to && one.is_target() && !one.distributes();
+        self.distributors.iter().any(is_it) && !self.comes_from_distributor(link, interface, frame)
+    }
+
     /// Sends what is for a distributed address to its target. True if it is for this stack itself.
     pub(super) fn distribute(
         &mut self,

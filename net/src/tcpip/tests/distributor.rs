@@ -573,6 +573,32 @@ fn strangers_say_nothing_and_bring_nothing() {
     plex.all_go_on();
 }
 
+#[test]
+fn what_goes_past_the_distributor_is_not_answered() {
+    let mut plex = Plex::new(9, 0, Spread::RoundRobin);
+    plex.fill(3);
+    let talk = plex.talks.iter().position(|talk| talk.target != Some(2)).unwrap();
+    let client = plex.talks[talk].client;
+    // A kernel that believes that the address is behind some target, while nobody distributes it.
+    plex.kill(0, true);
+    let before = plex.stacks[2].as_ref().unwrap().counter(Counter::NotOurs);
+    for flags in [ACK, SYN] {
+        let bare = Bare { flags, sequence: 7, acknowledgement: 8, window: 1000, ..Bare::default() };
+        let mut frame = packet::bare(plex.talks[talk].local, plex.at(), bare);
+        let offload = packet::leave_checksum(&mut frame);
+        address(&mut frame, mac(2), mac(client));
+        let door = &mut Door { from: 2, ether: &mut plex.ether };
+        let now = door.ether.now;
+        let stack = plex.stacks[2].as_mut().unwrap();
+        assert!(stack.admit_in_place(0, offload, (&frame, frame.len()), door).is_none());
+        stack.receive(now, 0, Frame { offload, bytes: &frame }, door);
+    }
+    assert_eq!(plex.stacks[2].as_ref().unwrap().counter(Counter::NotOurs), before + 2);
+    plex.pass(SECOND);
+    plex.all_go_on();
+    assert_eq!((plex.resets_of_targets(), plex.distributor()), (0, Some(1)));
+}
+
 /// A frame of a host that says what it likes.
 fn send_raw(plex: &mut Plex, from: usize, to: IpAddr, mut frame: Vec<u8>) {
     let offload = packet::leave_checksum(&mut frame);
