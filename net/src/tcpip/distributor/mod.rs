@@ -493,14 +493,14 @@ impl Distributor {
         }
     }
 
-    /// Decides about a segment of a client. `has` says that the stack itself has the connection, `keep` gives the frame that waits.
+    /// Decides about a segment of a client. `has` says that the stack itself has the connection, `keep` gives the frame that waits if it may be handed on.
     pub(super) fn take(
         &mut self,
         now: u64,
         flow: Flow,
         signs: Signs,
         has: impl FnOnce() -> bool,
-        keep: impl FnOnce() -> Kept,
+        keep: impl FnOnce() -> Option<Kept>,
     ) -> Verdict {
         if let Some(entry) = self.flows.find(&flow).copied() {
             let target = self.targets.get(entry.target);
@@ -521,8 +521,10 @@ impl Distributor {
         let is_young = now < self.since.saturating_add(YOUNG_NS);
         if signs.is_first && !(is_young && self.has_others()) {
             let verdict = self.begin(now, flow, signs);
-            if matches!(verdict, Verdict::To(_)) {
-                self.keep_first(now, flow, keep());
+            if matches!(verdict, Verdict::To(_))
+                && let Some(frame) = keep()
+            {
+                self.keep_first(now, flow, frame);
             }
             return verdict;
         }
@@ -534,7 +536,8 @@ impl Distributor {
                 false => Verdict::Refused(reset),
             };
         }
-        match self.questions.ask(now, flow, (signs.is_first, Some(reset)), keep()) {
+        let Some(frame) = keep() else { return Verdict::Dropped };
+        match self.questions.ask(now, flow, (signs.is_first, Some(reset)), frame) {
             true => Verdict::Waits,
             false if signs.is_first => self.begin(now, flow, signs),
             false => Verdict::Dropped,

@@ -267,9 +267,6 @@ impl Stack {
                 self.poll_distributor(now, which, &mut acts, link);
             }
             Verdict::To(target) => {
-                if packet.hops <= 1 {
-                    return Err(Counter::HopLimit);
-                }
                 self.hand_to_target(now, which, target, (&packet, frame), link)?;
             }
             Verdict::Refused(reset) => self.reset_client(which, flow, reset, link),
@@ -299,7 +296,10 @@ impl Stack {
         };
         let has =
             || live.find(&tuple, connections).is_some() || time_wait.get(now, &tuple).is_some();
-        let keep = || (frame.offload, frame.bytes[..ETHERNET_BYTES + packet.bytes].to_vec());
+        let keep = || {
+            let bytes = || frame.bytes[..ETHERNET_BYTES + packet.bytes].to_vec();
+            (packet.hops > 1).then(|| (frame.offload, bytes()))
+        };
         match part.take(now, flow, signs, has, keep) {
             // Nobody answers a reset.
             Verdict::Refused(_) if segment.has(RST) => Verdict::Dropped,
@@ -316,6 +316,9 @@ impl Stack {
         (packet, frame): (&Passing, Frame<'_>),
         link: &mut impl Link,
     ) -> Result<(), Counter> {
+        if packet.hops <= 1 {
+            return Err(Counter::HopLimit);
+        }
         let hop = self.output.routes.hop(target).ok_or(Counter::NoRoute)?;
         let Hop::Neighbour { interface: next, .. } = hop else { return Err(Counter::NoRoute) };
         self.distributors[which].count(target, packet.bytes);

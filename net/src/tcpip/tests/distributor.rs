@@ -599,6 +599,37 @@ fn what_goes_past_the_distributor_is_not_answered() {
     assert_eq!((plex.resets_of_targets(), plex.distributor()), (0, Some(1)));
 }
 
+#[test]
+fn packets_with_no_hop_left_are_not_handed_on() {
+    for is_young in [true, false] {
+        let mut plex = Plex::new(10, 0, Spread::RoundRobin);
+        if !is_young {
+            plex.pass(4 * SECOND);
+        }
+        let before = plex.stacks[0].as_ref().unwrap().counter(Counter::Distributed);
+        for (hops, port) in [(0, 5000), (1, 5001)] {
+            for flags in [SYN, ACK] {
+                let bare = Bare { flags, sequence: 7, acknowledgement: 8, ..Bare::default() };
+                let from = SocketAddr::new(own(0, 5), port + u16::from(flags) * 100);
+                let mut frame = packet::bare(from, plex.at(), bare);
+                frame[22] = hops;
+                frame[24..26].fill(0);
+                let sum = !crate::lan::offload::folded(crate::lan::offload::sum_of(&frame[14..34]));
+                frame[24..26].copy_from_slice(&sum.to_be_bytes());
+                send_raw(&mut plex, 5, plex.at().ip(), frame);
+            }
+        }
+        plex.pass(100 * MILLISECOND);
+        // Nor when it would go to another target.
+        TARGETS.into_iter().for_each(|target| plex.kill(target, true));
+        plex.pass(2 * SECOND);
+        let distributor = plex.stacks[0].as_ref().unwrap();
+        assert_eq!(distributor.counter(Counter::Distributed), before);
+        let dropped = distributor.counter(Counter::HopLimit);
+        assert_eq!(dropped, if is_young { 0 } else { 2 });
+    }
+}
+
 /// A frame of a host that says what it likes.
 fn send_raw(plex: &mut Plex, from: usize, to: IpAddr, mut frame: Vec<u8>) {
     let offload = packet::leave_checksum(&mut frame);
