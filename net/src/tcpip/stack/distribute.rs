@@ -126,6 +126,11 @@ impl Stack {
         !self.distributors.is_empty()
     }
 
+    /// Returns true if the stack itself speaks from this port of UDP, and no program does: others would believe it.
+    pub(super) fn keeps_port(&self, port: u16) -> bool {
+        port == PORT && self.has_distributions()
+    }
+
     /// Returns true if the stack has a part in this distributed address.
     pub fn has_part_in(&self, address: IpAddr) -> bool {
         self.distributors.iter().any(|one| one.address() == address)

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::tcpip::{Distribution, DistributorRole, FLOWS_MAX_DEFAULT, Spread};
+use crate::tcpip::{
+    BindError, Distribution, DistributorRole, FLOWS_MAX_DEFAULT, SendToError, Spread,
+};
 
 const MILLISECOND: u64 = 1_000_000;
 
@@ -628,6 +630,35 @@ fn packets_with_no_hop_left_are_not_handed_on() {
         let dropped = distributor.counter(Counter::HopLimit);
         assert_eq!(dropped, if is_young { 0 } else { 2 });
     }
+}
+
+#[test]
+fn programs_do_not_speak_for_their_stack() {
+    let mut plex = Plex::new(11, 0, Spread::RoundRobin);
+    let port = crate::tcpip::distributor::PORT;
+    let at = |host: usize| SocketAddr::new(own(0, host), port);
+    for host in [0, 2] {
+        let any = SocketAddr::new(IpAddr::from([0; 4]), port);
+        for address in [at(host), any] {
+            assert_eq!(plex.stacks[host].as_mut().unwrap().bind(address), Err(BindError::InUse));
+        }
+    }
+    // A client has no part, and its port is as others.
+    let now = plex.ether.now;
+    let client = plex.stacks[5].as_mut().unwrap();
+    client.bind(at(5)).unwrap();
+    let door = &mut Door { from: 5, ether: &mut plex.ether };
+    client.send_to(now, at(5), at(0), b"frame", door).unwrap();
+    // Nor does one that was there before.
+    let rule = Distribution {
+        address: distributed(0),
+        distributors: vec![own(0, 0)],
+        targets: vec![own(0, 5)],
+        spread: Spread::RoundRobin,
+        flows_max: 1,
+    };
+    client.set_distributions(vec![rule]);
+    assert_eq!(client.send_to(now, at(5), at(0), b"frame", door), Err(SendToError::NoAddress));
 }
 
 /// A frame of a host that says what it likes.
