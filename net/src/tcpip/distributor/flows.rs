@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::tcpip::hashed::HashMap;
 
 /// Both ends of a flow, of which the address that is distributed is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::tcpip) struct Flow {
     pub(in crate::tcpip) client: SocketAddr,
     pub(in crate::tcpip) port: u16,
@@ -63,7 +63,7 @@ pub(super) struct Flows {
 }
 
 /// The client that entries are counted for: of IPv6 a network, because one host can have all its addresses.
-fn owner(client: IpAddr) -> IpAddr {
+pub(super) fn owner(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),

@@ -694,9 +694,6 @@ impl Distributor {
     }
 
     fn poll_questions(&mut self, now: u64, acts: &mut Vec<Act>) {
-        if self.questions.is_empty() && self.questions.due().is_none() {
-            return;
-        }
         while let Some((flow, question)) = self.questions.expire(now) {
             self.end_question(now, flow, question, false, acts);
         }

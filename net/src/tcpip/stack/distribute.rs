@@ -267,10 +267,8 @@ impl Stack {
         };
         match verdict {
             Verdict::Own => return Ok(true),
-            Verdict::Waits => {
-                let mut acts = Vec::new();
-                self.poll_distributor(now, which, &mut acts, link);
-            }
+            // The targets are asked with the next poll, for all flows of which something has come.
+            Verdict::Waits => {}
             Verdict::To(target) => {
                 self.hand_to_target(now, which, target, (&packet, frame), link)?;
             }
