@@ -59,6 +59,9 @@ const FIRST_BYTES_MAX: usize = 256;
 /// For how long a first segment is kept: after that its client has sent it again (RFC 6298 2.1).
 const FIRST_NS: u64 = 1_000_000_000;
 
+/// A stack that was not asked for so long what it has to do was not there, and heard nobody.
+const GAP_NS: u64 = 4 * TOLD_NS;
+
 /// Entries that are looked at in one call after a target has gone.
 const SWEPT_PER_POLL: usize = 1024;
 
@@ -199,6 +202,8 @@ pub(super) struct Distributor {
     /// When it began to distribute.
     since: u64,
     tell_at: u64,
+    /// When anything was done last.
+    awake: Option<u64>,
     targets: Targets,
     flows: Flows,
     questions: Questions,
@@ -232,6 +237,7 @@ impl Distributor {
             heard: None,
             since: 0,
             tell_at: 0,
+            awake: None,
             targets: Targets::new(&rule.targets, own, rule.spread),
             flows: Flows::new(rule.flows_max),
             questions: Questions::default(),
@@ -333,8 +339,21 @@ impl Distributor {
         now >= self.tell_at
     }
 
+    /// If the stack itself was not there for a while, others were not silent meanwhile.
+    fn catch_up(&mut self, now: u64) {
+        let gap = now.saturating_sub(self.awake.replace(now).unwrap_or(now));
+        if gap < GAP_NS {
+            return;
+        }
+        let later = |at: u64| at.saturating_add(gap).min(now);
+        self.since = later(self.since);
+        self.heard = self.heard.map(later);
+        self.targets.catch_up(now, gap);
+    }
+
     /// Does what is due.
     pub(super) fn poll(&mut self, now: u64, own: Option<OwnPart>, acts: &mut Vec<Act>) {
+        self.catch_up(now);
         let heard = *self.heard.get_or_insert(now);
         if let (Some(rank), DistributorRole::Backup) = (self.rank, self.role)
             && now >= heard.saturating_add(silence(rank))
@@ -345,12 +364,6 @@ impl Distributor {
             self.tell_at = now.saturating_add(TOLD_NS);
             self.tell(own.unwrap_or_default(), acts);
             self.move_firsts(now, acts);
-        }
-        let mut lost = Vec::new();
-        self.targets.lose_silent(now, |at| lost.push(at));
-        if !lost.is_empty() {
-            self.sweep = Some(0);
-            self.settle_questions(now, acts);
         }
         if let Some(from) = self.sweep {
             self.sweep_from(from, acts);
@@ -370,7 +383,7 @@ impl Distributor {
             }
             _ => None,
         };
-        let dues = [take_over, self.flows.due(), self.questions.due(), self.targets.due()];
+        let dues = [take_over, self.flows.due(), self.questions.due()];
         dues.into_iter().flatten().chain([self.tell_at]).min().unwrap_or(0)
     }
 
@@ -397,6 +410,7 @@ impl Distributor {
         mut has: impl FnMut(&Flow) -> bool,
         acts: &mut Vec<Act>,
     ) {
+        self.catch_up(now);
         let is_distributor = self.rule.distributors.contains(&from);
         match message {
             Message::Distributes { rank, .. } => {
@@ -502,6 +516,7 @@ impl Distributor {
         has: impl FnOnce() -> bool,
         keep: impl FnOnce() -> Option<Kept>,
     ) -> Verdict {
+        self.catch_up(now);
         if let Some(entry) = self.flows.find(&flow).copied() {
             let target = self.targets.get(entry.target);
             let lives = target.is_some_and(|target| target.life == entry.life);

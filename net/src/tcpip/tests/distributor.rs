@@ -186,9 +186,14 @@ impl Plex {
         self.ether.table.retain(|_, of| *of != host);
         self.accepted.retain(|(of, ..)| *of != host);
         if is_told {
-            let address = own(self.family, host);
-            self.each(|stack, now, door| stack.lose_distributed(now, address, door));
+            self.tell_of(host);
         }
+    }
+
+    /// The LAN says that a stack is no more.
+    fn tell_of(&mut self, host: usize) {
+        let address = own(self.family, host);
+        self.each(|stack, now, door| stack.lose_distributed(now, address, door));
     }
 
     fn each(&mut self, mut act: impl FnMut(&mut Stack, u64, &mut Door<'_>)) {
@@ -436,6 +441,12 @@ fn death_of_a_target_ends_its_connections_alone() {
         plex.connect(CLIENTS[0]);
         plex.pass(SECOND - MILLISECOND);
         assert!(plex.talks[12].is_open(), "a new one within a second");
+        if !is_told {
+            // Silence alone ends nothing, however long it is.
+            plex.pass(5 * SECOND);
+            assert!(plex.talks.iter().all(|talk| talk.end.is_none()));
+            plex.tell_of(3);
+        }
         let end = |plex: &mut Plex| {
             plex.talks.iter().all(|talk| (talk.target == Some(3)) == talk.end.is_some())
         };
@@ -446,6 +457,31 @@ fn death_of_a_target_ends_its_connections_alone() {
         plex.all_go_on();
         assert_eq!(plex.resets_of_targets(), 0);
     }
+}
+
+#[test]
+fn slow_target_and_slow_distributor_keep_all_connections() {
+    let mut plex = Plex::new(12, 0, Spread::RoundRobin);
+    plex.fill(6);
+    plex.all_go_on();
+    plex.ether.cut.extend([(3, 0), (3, 1), (0, 3), (1, 3)]);
+    plex.pass(5 * SECOND);
+    // Another takes over meanwhile, and the others say that they do not have its flows.
+    plex.kill(0, true);
+    plex.pass(4 * SECOND);
+    assert_eq!(plex.distributor(), Some(1));
+    plex.ether.cut.clear();
+    let goes_on = |plex: &mut Plex| plex.talks.iter().all(|talk| talk.received == talk.sent);
+    assert!(plex.until(30 * SECOND, goes_on), "{:?}", plex.talks);
+    plex.all_go_on();
+    // It was the distributor that was not there.
+    let stack = plex.stacks[1].take();
+    plex.pass(4 * SECOND);
+    plex.stacks[1] = stack;
+    assert!(plex.until(30 * SECOND, goes_on), "{:?}", plex.talks);
+    plex.all_go_on();
+    assert!(plex.talks.iter().all(|talk| talk.end.is_none()));
+    assert_eq!((plex.talks.len(), plex.resets_of_targets()), (6, 0));
 }
 
 #[test]
@@ -461,8 +497,7 @@ fn first_segment_at_a_target_that_is_gone_goes_to_another() {
         let count = |plex: &Plex| plex.talks.iter().filter(|talk| talk.is_open()).count();
         assert_eq!(count(&plex), 2);
         if is_told {
-            let address = own(0, 3);
-            plex.each(|stack, now, door| stack.lose_distributed(now, address, door));
+            plex.tell_of(3);
         }
         // Before the client sends it again.
         plex.pass(if is_told { MILLISECOND } else { 500 * MILLISECOND });
@@ -690,6 +725,9 @@ fn deaths(seed: u64, kills: usize) {
             );
         }
         *slowest = (*slowest).max(plex.ether.now - at);
+        if !is_told {
+            plex.tell_of(victim);
+        }
         let is_over = |plex: &mut Plex| {
             let lost = plex.talks.iter().filter(|talk| talk.target == Some(victim));
             lost.clone().all(|talk| talk.end.is_some())
