@@ -62,7 +62,7 @@ const FIRST_NS: u64 = 1_000_000_000;
 /// A stack that was not asked for so long what it has to do was not there, and heard nobody.
 const GAP_NS: u64 = 4 * TOLD_NS;
 
-/// Entries that are looked at in one call after a target has gone.
+/// Entries that are looked at in one call after a target has gone, and those that leave in one because their time is over.
 const SWEPT_PER_POLL: usize = 1024;
 
 /// Flows in entries of a distributor unless somebody says otherwise.
@@ -368,7 +368,8 @@ impl Distributor {
         if let Some(from) = self.sweep {
             self.sweep_from(from, acts);
         }
-        while self.flows.expire(now).is_some() {}
+        // What is left is due at once.
+        (0..SWEPT_PER_POLL).take_while(|_| self.flows.expire(now).is_some()).for_each(drop);
         self.poll_questions(now, acts);
     }
 
