@@ -38,7 +38,8 @@ impl Stack {
     /// Messages between the stacks go over networks that vouch for sources ([`Sources::Vouched`]), and over no others.
     pub fn set_distributions(&mut self, distributions: Vec<Distribution>) {
         let own = self.addresses().to_vec();
-        let life = self.secret.number(("life", self.clock));
+        // One for each stack: what it has goes on when it gets other parts.
+        let life = self.secret.number("life");
         let parts = distributions.into_iter().take(DISTRIBUTED_MAX);
         let parts = parts.filter_map(|rule| Distributor::new(rule, &own, life));
         self.distributors = parts.collect();
