@@ -550,28 +550,48 @@ fn two_that_were_cut_off_agree_again() {
     plex.all_go_on();
 }
 
-#[test]
-fn full_table_takes_no_connection_more_and_loses_none() {
-    let mut plex = Plex::new(5, 0, Spread::RoundRobin);
+/// The first distributor begins anew, with a table for so many flows, and has heard from all when this returns.
+fn with_table(seed: u64, flows_max: usize) -> Plex {
+    let mut plex = Plex::new(seed, 0, Spread::RoundRobin);
     plex.kill(0, true);
-    plex.flows_max = 8;
+    plex.flows_max = flows_max;
     plex.start(0);
     plex.pass(100 * MILLISECOND);
     plex.kill(1, true);
     assert!(plex.until(SECOND, |plex| plex.distributor() == Some(0)));
     plex.pass(4 * SECOND);
-    // One client has as many as are free.
+    plex
+}
+
+#[test]
+fn client_with_all_that_it_may_have_loses_no_connection() {
+    let mut plex = with_table(5, 8);
+    // Half of the table, and the questions, are enough for more.
     for _ in 0..6 {
         plex.connect(5);
     }
-    plex.pass(300 * MILLISECOND);
-    assert_eq!(plex.talks.iter().filter(|talk| talk.is_open()).count(), 4);
     plex.connect(6);
     plex.pass(300 * MILLISECOND);
-    assert!(plex.talks[6].is_open(), "another has room");
+    assert!(plex.talks.iter().all(Talk::is_open), "{:?}", plex.talks);
+    plex.all_go_on();
     let distributor = plex.stacks[0].as_ref().unwrap();
-    assert!(distributor.counter(Counter::FlowsFull) > 1);
-    assert!(distributor.distributed().next().unwrap().refused > 1);
+    assert_eq!(distributor.counter(Counter::FlowsFull), 0);
+    assert!(distributor.distributed().next().unwrap().flows <= 8);
+    assert_eq!(plex.resets_of_targets(), 0);
+}
+
+#[test]
+fn full_table_takes_no_connection_of_another_and_loses_none() {
+    let mut plex = with_table(5, 1);
+    plex.connect(5);
+    plex.pass(300 * MILLISECOND);
+    plex.connect(6);
+    plex.pass(300 * MILLISECOND);
+    assert_eq!([0, 1].map(|talk| plex.talks[talk].is_open()), [true, false]);
+    let distributor = plex.stacks[0].as_ref().unwrap();
+    assert!(distributor.counter(Counter::FlowsFull) > 0);
+    assert!(distributor.distributed().next().unwrap().refused > 0);
+    assert!(plex.talks[0].received > 0 && plex.talks[0].end.is_none());
 }
 
 #[test]
