@@ -17,9 +17,8 @@ use std::net::IpAddr;
 
 pub(super) use flows::Flow;
 use flows::{Flows, Phase};
-pub(super) use format::Message;
-pub(super) use format::PORT;
-use format::{FLOWS_MAX, Listens, PORTS_MAX};
+use format::{FLOWS_MAX, PORTS_MAX};
+pub(super) use format::{Listens, Message, PORT};
 pub(super) use questions::Reset;
 use questions::{Kept, Question, Questions};
 pub use targets::Spread;

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::tcpip::device::Sources;
+use crate::tcpip::distributor::{Flow, Listens, Message};
 use crate::tcpip::{
     BindError, Distribution, DistributorRole, FLOWS_MAX_DEFAULT, SendToError, Spread,
 };
@@ -156,15 +158,19 @@ impl Plex {
         SocketAddr::new(distributed(self.family), PORT)
     }
 
-    fn start(&mut self, host: usize) {
+    fn rule(&self) -> Distribution {
         let of = |hosts: &[usize]| hosts.iter().map(|host| own(self.family, *host)).collect();
-        let rule = Distribution {
+        Distribution {
             address: distributed(self.family),
             distributors: of(&DISTRIBUTORS),
             targets: of(&TARGETS),
             spread: self.spread,
             flows_max: self.flows_max,
-        };
+        }
+    }
+
+    fn start(&mut self, host: usize) {
+        let rule = self.rule();
         self.lives += 1;
         let secret = Secret((u128::from(self.lives) << 64 | 7).to_be_bytes());
         let mut stack =
@@ -594,30 +600,68 @@ fn full_table_takes_no_connection_of_another_and_loses_none() {
     assert!(plex.talks[0].received > 0 && plex.talks[0].end.is_none());
 }
 
+/// What a stranger might say to stacks of an address.
+fn messages(flow: Flow) -> [Message; 4] {
+    [
+        Message::Distributes { life: 1, rank: 0 },
+        Message::Target { life: 99, connections: 7, listens: Listens::AtMany },
+        Message::Question(vec![flow]),
+        Message::Answer(vec![(flow, true)]),
+    ]
+}
+
+/// A stack is given a datagram of the exchange in a frame of a host. Asserts that it changes nothing there, and counts as this.
+fn is_refused(
+    plex: &mut Plex,
+    (from, to): (SocketAddr, SocketAddr),
+    sender: usize,
+    message: &Message,
+    counter: Counter,
+) {
+    let mut frame = packet::datagram(from, to, &message.bytes(distributed(0)));
+    let offload = packet::leave_checksum(&mut frame);
+    let host = (0..7).find(|host| own(0, *host) == to.ip()).unwrap();
+    address(&mut frame, mac(host), mac(sender));
+    let door = &mut Door { from: host, ether: &mut plex.ether };
+    let (now, under_way) = (door.ether.now, door.ether.under_way.len());
+    let stack = plex.stacks[host].as_mut().unwrap();
+    let state = |stack: &Stack| (stack.distributed().collect::<Vec<_>>(), stack.counter(counter));
+    let before = state(stack);
+    stack.receive(now, 0, Frame { offload, bytes: &frame }, door);
+    assert_eq!(state(stack), (before.0, before.1 + 1), "{from} to {to}: {message:?}");
+    let answers = if counter == Counter::NoSocket { 1 } else { 0 };
+    assert!(door.ether.under_way.len() <= under_way + answers);
+}
+
 #[test]
 fn strangers_say_nothing_and_bring_nothing() {
     let mut plex = Plex::new(6, 0, Spread::RoundRobin);
     plex.fill(3);
-    let address = distributed(0);
-    // A client that says it is a target, a distributor, and one that asks.
-    let flow = crate::tcpip::distributor::Flow { client: plex.talks[0].local, port: PORT };
-    for message in [
-        crate::tcpip::distributor::Message::Distributes { life: 1, rank: 0 },
-        crate::tcpip::distributor::Message::Question(vec![flow]),
-    ] {
-        let port = crate::tcpip::distributor::PORT;
-        let from = SocketAddr::new(own(0, 5), port);
-        for to in 0..5 {
-            let to = SocketAddr::new(own(0, to), port);
-            let frame = packet::datagram(from, to, &message.bytes(address));
-            send_raw(&mut plex, 5, to.ip(), frame);
+    let port = crate::tcpip::distributor::PORT;
+    let at = |host: usize| SocketAddr::new(own(0, host), port);
+    let flow = Flow { client: plex.talks[0].local, port: PORT };
+    for message in messages(flow) {
+        for host in 0..5 {
+            // A client that says that it has a part, and one that says that it is a stack that has.
+            is_refused(&mut plex, (at(5), at(host)), 5, &message, Counter::ExchangeRefused);
+            let other = if host == 2 { 3 } else { 2 };
+            is_refused(&mut plex, (at(other), at(host)), 5, &message, Counter::BadSource);
+            // A program of a stack that has a part.
+            let from = SocketAddr::new(own(0, other), port + 1);
+            is_refused(&mut plex, (from, at(host)), other, &message, Counter::NoSocket);
         }
     }
-    plex.pass(MILLISECOND);
-    for host in 0..5 {
-        let stack = plex.stacks[host].as_ref().unwrap();
-        assert_eq!(stack.counter(Counter::ExchangeRefused), 2, "{host}");
+    // Over a network that does not vouch for sources, nobody says anything.
+    let device = Device { sources: Sources::ReversePath, ..Device::LAN };
+    let options = Options { device, ..Options::default() };
+    let mut stack = Stack::new(mac(1), &[own(0, 1)], options, Secret([9; 16]));
+    stack.set_distributions(vec![plex.rule()]);
+    plex.stacks[1] = Some(stack);
+    for message in messages(flow) {
+        is_refused(&mut plex, (at(0), at(1)), 0, &message, Counter::ExchangeRefused);
     }
+    plex.start(1);
+    plex.pass(MILLISECOND);
     // A client that brings a target what another one would have sent.
     let target = plex.talks.iter().find(|talk| talk.client == 6).or(plex.talks.first());
     let target = target.and_then(|talk| talk.target).unwrap();
