@@ -55,6 +55,10 @@ impl Host {
         if !machines.contains(&machine) {
             return Err(Problem::NoMachine);
         }
+        // A driver elsewhere could not ask for the address when it is to be taken over.
+        if processor.is_some() && self.lans.may_distribute_at(machine, lan) {
+            return Err(Problem::DriverInline);
+        }
         let waiting = given.values().filter(|given| given.machine == machine).count();
         // What an observer wants never detaches a machine that leaves its packets unread.
         if waiting >= ORDERS_MAX || !self.connections[&connection].has_room() {

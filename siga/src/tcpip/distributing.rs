@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use net::osa::control::Request;
-use net::tcpip::{Prefix, Stack};
+use net::tcpip::{DistributorRole, Prefix, Stack};
 
 use super::lans::Lans;
 use super::members::Members;
@@ -88,6 +88,12 @@ impl Distributing {
         }
         self.told = told;
     }
+}
+
+/// Returns true if the stack may take over a distributed address at this LAN.
+pub(super) fn may_distribute_at(lans: &Lans, net: &Stack, lan: usize) -> bool {
+    let parts = net.distributed().filter(|part| part.role != DistributorRole::Target);
+    parts.map(|part| lan_of(lans, part.address)).any(|at| at == Some(lan))
 }
 
 /// The LAN in whose range an address is.

@@ -13,7 +13,7 @@ use os::event::Event;
 use os::poller::Sleeper;
 use os::processor::now_ns;
 
-use super::distributing::Distributing;
+use super::distributing::{self, Distributing};
 use super::driver::{Placement, StackDriver};
 use super::lans::Lans;
 use super::members::{Members, is_fair};
@@ -559,16 +559,23 @@ impl Own {
     /// Has the driver of a LAN run there, and returns where it runs now. The stack may sleep elsewhere from now on: [`Own::sleepers`].
     ///
     /// # Errors
-    /// `InvalidInput` if the stack is not at this LAN; otherwise as [`Port::place`].
+    /// `InvalidInput` if the stack is not at this LAN, or may take over a distributed address there; otherwise as [`Port::place`].
     pub(super) fn place(
         &mut self,
         lan: usize,
         placement: Placement,
         interrupt: &Event,
     ) -> io::Result<Placement> {
+        let wrong = |problem| io::Error::new(io::ErrorKind::InvalidInput, problem);
+        let is_elsewhere = placement != Placement::Inline;
+        if is_elsewhere && distributing::may_distribute_at(&self.lans, &self.net, lan) {
+            let problem = format!(
+                "LAN {lan}: the stack may take over a distributed address there, so its driver must be inline"
+            );
+            return Err(wrong(problem));
+        }
         let Some(port) = self.lans.lan(lan) else {
-            let problem = format!("LAN {lan}: the stack is not at it");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+            return Err(wrong(format!("LAN {lan}: the stack is not at it")));
         };
         let was_driven = port.is_driven();
         let placed = port.place(placement, interrupt)?;
