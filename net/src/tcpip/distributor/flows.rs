@@ -115,7 +115,7 @@ impl Flows {
     ) -> Result<(), Full> {
         let client = owner(flow.client.ip());
         let free = self.max - self.len();
-        match self.of_clients.get(&client) {
+        match self.of_clients.get(&client).copied() {
             // It makes room itself, and never another for it.
             Some(own) if own.count >= free => {
                 self.take_out(own.first);

@@ -717,7 +717,7 @@ fn packets_with_no_hop_left_are_not_handed_on() {
                 frame[24..26].fill(0);
                 let sum = !crate::lan::offload::folded(crate::lan::offload::sum_of(&frame[14..34]));
                 frame[24..26].copy_from_slice(&sum.to_be_bytes());
-                send_raw(&mut plex, 5, plex.at().ip(), frame);
+                send_raw(&mut plex, 5, distributed(0), frame);
             }
         }
         plex.pass(100 * MILLISECOND);
@@ -737,7 +737,7 @@ fn programs_do_not_speak_for_their_stack() {
     let port = crate::tcpip::distributor::PORT;
     let at = |host: usize| SocketAddr::new(own(0, host), port);
     for host in [0, 2] {
-        let any = SocketAddr::new(IpAddr::from([0; 4]), port);
+        let any = SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), port);
         for address in [at(host), any] {
             assert_eq!(plex.stacks[host].as_mut().unwrap().bind(address), Err(BindError::InUse));
         }
