@@ -112,11 +112,11 @@ impl Lans {
         lan(one).is_some() && lan(one) == lan(other)
     }
 
-    /// Returns true if a guest may take over an address that is distributed at a LAN.
-    pub(super) fn may_distribute_at(&self, guest: Name, lan: LanName) -> bool {
+    /// Returns true if a machine may take over an address that is distributed at a LAN.
+    pub(super) fn may_distribute_at(&self, machine: Name, lan: LanName) -> bool {
         let rules = self.lans.get(&lan).into_iter().flat_map(|lan| &lan.rule.distributed);
         let mut parts = rules.flat_map(|rule| &rule.distributors);
-        parts.any(|part| part.member == guest)
+        parts.any(|part| part.machine == machine)
     }
 
     /// Makes a guest a member. Returns its number and the prefixes of the LAN's ranges.
