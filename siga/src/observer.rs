@@ -110,7 +110,7 @@ impl Observer {
     ///
     /// # Errors
     /// [`ObserveError`]; `Refused` with [`Problem::NotAttached`] if there is no such guest, [`Problem::NoMachine`] if the guest is no machine,
-    /// [`Problem::NoLan`] if the machine is not at this LAN, [`Problem::MachineResources`] if the machine lacks something,
+    /// [`Problem::NoLan`] if the machine is not at this LAN, [`Problem::DriverInline`] if it may take over a distributed address there, [`Problem::MachineResources`] if the machine lacks something,
     /// [`Problem::ProcessorTaken`] if nothing runs on the processor: the driver runs then where it ran before, or in a moment inline. [`Problem::NotAnswering`] if the machine has left 16 orders unanswered. `NoAnswer` if the machine does not
     /// answer in time: the order is at the machine, and may still be carried out.
     #[cfg(feature = "tcpip")]

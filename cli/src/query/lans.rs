@@ -33,12 +33,12 @@ pub fn members(lans: &[LanReport]) -> Table {
     table
 }
 
-/// The networks from which a member passes packets on into its LAN.
+/// The networks from which a member sends into its LAN beside its own addresses: it passes packets on from there, or answers for a distributed address.
 pub fn passes_from(member: &MemberReport) -> String {
     match (member.routes, &member.routes_from[..]) {
-        (false, _) => String::new(),
+        (false, []) => String::new(),
         (true, []) => "all".to_owned(),
-        (true, networks) => networks.join(" "),
+        (_, networks) => networks.join(" "),
     }
 }
 

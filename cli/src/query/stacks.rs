@@ -135,7 +135,7 @@ fn distributed(report: &SystemReport) -> Table {
     table
 }
 
-/// The targets of distributed addresses, as those know them that may distribute.
+/// The targets of distributed addresses, as each stack knows them that may distribute. One that is a target alone knows itself.
 fn targets(report: &SystemReport) -> Table {
     let heads = ["stack", "distributed address", "target", "there", "connections", "packets", "B"];
     let mut table = table(&heads, 4);

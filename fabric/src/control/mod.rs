@@ -526,6 +526,11 @@ pub enum Problem {
         "the driver of the TCPIP machine gets no time on that processor, or on the one that it leaves: others have them"
     )]
     ProcessorTaken,
+    /// The machine may take over a distributed address at the LAN, which its driver there asks the host for.
+    #[error(
+        "the TCPIP machine may take over a distributed address at that LAN: its driver there must be inline"
+    )]
+    DriverInline,
 }
 
 /// The number of [`Problem::Limit`].
@@ -536,7 +541,7 @@ const REACHED_BYTES: usize = 18;
 
 impl Problem {
     /// All that their number says everything about, in its order.
-    pub const ALL: [Problem; 27] = [
+    pub const ALL: [Problem; 28] = [
         Problem::Version,
         Problem::Request,
         Problem::NameTaken,
@@ -564,6 +569,7 @@ impl Problem {
         Problem::NoMachine,
         Problem::MachineResources,
         Problem::ProcessorTaken,
+        Problem::DriverInline,
     ];
 
     /// The number that it has in a packet.
@@ -597,6 +603,7 @@ impl Problem {
             Problem::NoMachine => 32,
             Problem::MachineResources => 33,
             Problem::ProcessorTaken => 34,
+            Problem::DriverInline => 35,
         }
     }
 

@@ -112,6 +112,13 @@ impl Lans {
         lan(one).is_some() && lan(one) == lan(other)
     }
 
+    /// Returns true if a machine may take over an address that is distributed at a LAN.
+    pub(super) fn may_distribute_at(&self, machine: Name, lan: LanName) -> bool {
+        let rules = self.lans.get(&lan).into_iter().flat_map(|lan| &lan.rule.distributed);
+        let mut parts = rules.flat_map(|rule| &rule.distributors);
+        parts.any(|part| part.machine == machine)
+    }
+
     /// Makes a guest a member. Returns its number and the prefixes of the LAN's ranges.
     fn join(
         &mut self,
@@ -141,13 +148,10 @@ impl Lans {
         };
         let routes_from = found.rule.fixed(guest).filter(|_| routes).map(FixedMember::networks);
         let mut routes_from = routes_from.unwrap_or_default();
-        // A target answers from an address that another has. Whoever may pass on everything may do that, too.
-        let spoken: Vec<Prefix> = found.rule.speaks_for(guest).filter_map(alone).collect();
-        let mut routes = routes;
+        // A target answers from an address that another has, and which is not behind it. Whoever may pass on everything may do that, too.
         let may_all = routes && routes_from.is_empty();
-        if !(captures || may_all || spoken.is_empty()) {
-            routes = true;
-            routes_from.extend(spoken);
+        if !(captures || may_all) {
+            routes_from.extend(found.rule.speaks_for(guest).filter_map(alone));
         }
         let address = addresses.first().copied();
         let (number, mac) = found.place(guest, mac, address)?;

@@ -55,6 +55,10 @@ impl Host {
         if !machines.contains(&machine) {
             return Err(Problem::NoMachine);
         }
+        // A driver elsewhere could not ask for the address when it is to be taken over.
+        if processor.is_some() && self.lans.may_distribute_at(machine, lan) {
+            return Err(Problem::DriverInline);
+        }
         let waiting = given.values().filter(|given| given.machine == machine).count();
         // What an observer wants never detaches a machine that leaves its packets unread.
         if waiting >= ORDERS_MAX || !self.connections[&connection].has_room() {
@@ -110,6 +114,7 @@ mod tests {
 
     use super::super::Handle;
     use super::*;
+    use crate::config::Source;
     use crate::system::System;
 
     struct Scene {
@@ -119,7 +124,11 @@ mod tests {
 
     impl Scene {
         fn new() -> Scene {
-            let (host, handle) = Host::new(System::open()).unwrap();
+            Scene::of(System::open())
+        }
+
+        fn of(system: System) -> Scene {
+            let (host, handle) = Host::new(system).unwrap();
             Scene { host, handle }
         }
 
@@ -187,6 +196,35 @@ mod tests {
             machine.send(&done.bytes(3), &[]).unwrap();
             assert_eq!((scene.next(&observer), scene.next(&machine)), (None, None));
         }
+    }
+
+    #[test]
+    fn driver_stays_where_its_machine_may_take_an_address_over() {
+        let machine = |name: &str, last: u8, more: &str| {
+            format!(
+                "[[tcpip]]\nname = \"{name}\"\n{more}\n[[tcpip.interface]]\nlan = \"hs0\"\naddresses = [\"10.1.0.{last}\"]\n"
+            )
+        };
+        let dvipa =
+            "dvipa = [{ address = \"10.1.0.100\", targets = [\"WEB1\"], backup = [\"BACK\"] }]";
+        let text = [
+            machine("DIST", 5, dvipa),
+            machine("BACK", 6, ""),
+            machine("WEB1", 7, ""),
+            "[[lan]]\nname = \"hs0\"\nrange = \"10.1.0.0/24\"\n".to_owned(),
+        ];
+        let source = Source::of("s.toml", &text.concat());
+        let mut scene = Scene::of(System::parse(&source).unwrap());
+        let [back, web] = ["BACK", "WEB1"].map(|name| scene.machine(name));
+        let observer = scene.connect(&Request::Observe);
+        observer.send(&place("BACK", Some(1)).bytes(7), &[]).unwrap();
+        assert_eq!(scene.next(&observer), failed(7, Problem::DriverInline));
+        assert_eq!(scene.next(&back), None);
+        // It may come back from elsewhere, and that of a target may be anywhere.
+        observer.send(&place("BACK", None).bytes(8), &[]).unwrap();
+        assert_eq!(scene.order_at(&back).processor, None);
+        observer.send(&place("WEB1", Some(1)).bytes(9), &[]).unwrap();
+        assert_eq!(scene.order_at(&web).processor, Some(1));
     }
 
     #[test]

@@ -34,7 +34,8 @@ pub enum Claim {
 
 /// Returns the claim of a frame, of which `start` has the headers.
 ///
-/// A member that passes packets on may send from any address, or from those of the networks that it may pass packets on from. All
+/// A member that passes packets on may send from any address, or from those of the networks that it may pass packets on from. One that does not may send
+/// from those that the table names for it. All
 /// members may send from no address, as a member without one does, and from the address of IPv6 that is local to the link and follows
 /// from their MAC address.
 ///
@@ -75,8 +76,7 @@ fn claim_of(start: &[u8], from: &Member, is_tagged: bool) -> Claim {
         Some(ARP) => return Claim::Discovery,
         _ => return Claim::Fair,
     };
-    let may_pass = from.routes && from.may_pass_from(source);
-    if may_pass || from.addresses.contains(&source) || source.is_unspecified() {
+    if from.may_speak_from(source) || from.addresses.contains(&source) || source.is_unspecified() {
         return Claim::Fair;
     }
     match source {
@@ -191,6 +191,11 @@ mod tests {
         }
         let router = Member { routes_from: Vec::new(), ..router };
         assert_eq!(claim(&four("192.168.1.1"), tagged, &router), Claim::Fair);
+        let target = Member { routes_from: vec!["10.1.0.99/32".parse().unwrap()], ..member() };
+        let claim_of = |source: &str| claim(&four(source), Offload::NONE, &target);
+        assert_eq!([claim_of("10.1.0.99"), claim_of("10.1.0.5")], [Claim::Fair, Claim::Fair]);
+        assert_eq!(claim_of("10.1.0.98"), Claim::Source("10.1.0.98".parse().unwrap()));
+        assert_eq!(claim(&four("10.1.0.98"), tagged, &target), Claim::Fair);
         assert_eq!(claims(&frame(0x88b5, &[0; 40])), Claim::Fair);
     }
 

@@ -288,6 +288,15 @@ mod tests {
         assert_eq!(hop(&gates, mac(7), "fd01::1".parse().unwrap()), Some(mac(9)));
         assert_eq!(hop(&[], mac(7), far), None);
         assert_eq!(hop(&gates, mac(2), far), None, "a way that this port does not know of");
+        // One that answers for a distributed address: nothing is behind it while nobody has the address, and it is no gateway.
+        let target =
+            Member { routes_from: vec!["10.1.0.99/32".parse().unwrap()], ..member("WEB1", 3, 3) };
+        table.set(3, Some(&target));
+        lent.refresh(|_, _| {});
+        let hop = |gates: &[IpAddr], mac, ip| next_hop(&lent, gates, mac, ip);
+        assert!(lent.find_way(ip(99)).is_none());
+        assert_eq!([mac(7), mac(3)].map(|mac| hop(&[], mac, ip(99))), [None, None]);
+        assert_eq!(hop(&[], mac(3), ip(1)), Some(mac(1)), "no gateway");
     }
 
     #[test]

@@ -82,7 +82,8 @@ pub struct Member {
     pub captures: bool,
     /// Set if the member passes packets on: what it sends may come from IP addresses that are not its own.
     pub routes: bool,
-    /// The networks from which the member passes packets on, at most [`MEMBER_ROUTES_FROM_MAX`]. If there are none, from all.
+    /// The networks from which the member passes packets on, at most [`MEMBER_ROUTES_FROM_MAX`]. If there are none, from all. One that passes nothing on
+    /// may send from these, too: they are addresses that another has, and for which it answers. Nothing is behind it.
     pub routes_from: Vec<Prefix>,
     /// Which membership of this LAN it is, as its host counts them: one that has left and come again has another. It begins
     /// anew, at 2^32 too: so often nobody comes while another looks away.
@@ -99,6 +100,11 @@ impl Member {
     pub fn may_pass_from(&self, source: IpAddr) -> bool {
         self.routes_from.is_empty()
             || self.routes_from.iter().any(|network| network.contains(source))
+    }
+
+    /// Returns true if the member may send from this address, although it is none of its own.
+    pub fn may_speak_from(&self, source: IpAddr) -> bool {
+        (self.routes || !self.routes_from.is_empty()) && self.may_pass_from(source)
     }
 
     fn words(&self) -> [u64; ENTRY_WORDS] {

@@ -410,6 +410,9 @@ impl Stack {
         {
             return Ok(());
         }
+        if self.goes_past_distributor(link, interface, frame.bytes) {
+            return Err(Counter::NotOurs);
+        }
         if self.options.forwards && self.is_to_pass(interface, frame.bytes) {
             return self.forward(now, interface, frame, link);
         }

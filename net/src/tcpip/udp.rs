@@ -23,7 +23,7 @@ pub enum SendToError {
         /// Bytes of data that go into one.
         bytes_max: usize,
     },
-    /// That is no address of one host, or of another family than ours.
+    /// That is no address of one host, or of another family than ours. Or the socket's port is one from which the stack alone speaks.
     NoAddress,
     /// The socket is not connected.
     NotConnected,

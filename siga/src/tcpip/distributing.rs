@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use net::osa::control::Request;
-use net::tcpip::{Prefix, Stack};
+use net::tcpip::{DistributorRole, Prefix, Stack};
 
 use super::lans::Lans;
 use super::members::Members;
@@ -37,18 +37,19 @@ impl Distributing {
         }
         for (address, is_wanted) in std::mem::take(&mut self.wanted) {
             let is_asked = self.asked.iter().any(|(_, asked)| asked.address() == address);
-            let lan = lan_of(lans, address).filter(|_| !is_asked);
-            let asked = match lan.and_then(|lan| lans.lan(lan)) {
-                Some(port) => port.start_registering(address, is_wanted),
-                None => None,
+            let Some(lan) = lan_of(lans, address) else {
+                // Nobody could give it.
+                net.set_distributes(now, address, false, &mut Wire { lans, members });
+                continue;
             };
-            match (asked, lan) {
-                (Some(Ok(registration)), Some(lan)) => self.asked.push((lan, registration)),
-                (Some(Err(_)), _) => {
+            let port = lans.lan(lan).filter(|_| !is_asked);
+            match port.and_then(|port| port.start_registering(address, is_wanted)) {
+                Some(Ok(registration)) => self.asked.push((lan, registration)),
+                Some(Err(_)) => {
                     net.set_distributes(now, address, false, &mut Wire { lans, members });
                 }
                 // An earlier question is answered first; a driver of the LAN has to give it back.
-                _ => self.wanted.push((address, is_wanted)),
+                None => self.wanted.push((address, is_wanted)),
             }
         }
         let mut asked = std::mem::take(&mut self.asked);
@@ -88,6 +89,12 @@ impl Distributing {
         }
         self.told = told;
     }
+}
+
+/// Returns true if the stack may take over a distributed address at this LAN.
+pub(super) fn may_distribute_at(lans: &Lans, net: &Stack, lan: usize) -> bool {
+    let parts = net.distributed().filter(|part| part.role != DistributorRole::Target);
+    parts.map(|part| lan_of(lans, part.address)).any(|at| at == Some(lan))
 }
 
 /// The LAN in whose range an address is.

@@ -390,7 +390,7 @@ impl Machine {
     /// thread, which serves the machine, is bound to that processor.
     ///
     /// # Errors
-    /// `InvalidInput` if the machine is not at this LAN; no descriptors or threads left; `TimedOut` if no processor runs the driver in the middle of its
+    /// `InvalidInput` if the machine is not at this LAN, or may take over a distributed address there; no descriptors or threads left; `TimedOut` if no processor runs the driver in the middle of its
     /// turn; `NotConnected` in a forked child.
     pub fn set_driver(&mut self, lan: usize, placement: Placement) -> io::Result<Placement> {
         if self.guard.in_child() {

@@ -13,7 +13,7 @@ use os::event::Event;
 use os::poller::Sleeper;
 use os::processor::now_ns;
 
-use super::distributing::Distributing;
+use super::distributing::{self, Distributing};
 use super::driver::{Placement, StackDriver};
 use super::lans::Lans;
 use super::members::{Members, is_fair};
@@ -74,6 +74,8 @@ pub(super) struct Own {
     gone: HashMap<IpAddr, u64>,
     /// When paths have ended to hosts that there are connections with, in the last [`GONE_NS`].
     parted: HashMap<IpAddr, u64>,
+    /// Addresses that have left, of which a stack with parts in distributed addresses has not been told.
+    left: HashSet<IpAddr>,
     /// When to look at those that are missing again.
     gone_due: Option<u64>,
     /// The count of tables of each LAN, and when one was last another: a new host has come.
@@ -110,6 +112,7 @@ impl Own {
             drivers_shown: Vec::new(),
             gone: HashMap::new(),
             parted: HashMap::new(),
+            left: HashSet::new(),
             gone_due: None,
             tables: Vec::new(),
             tables_ns: 0,
@@ -381,10 +384,9 @@ impl Own {
             );
             self.parted.retain(|_, since| now.saturating_sub(*since) < GONE_NS);
         }
-        let mut left: Vec<IpAddr> = Vec::new();
         if members.has_changed() || !parted.is_empty() {
             let changed = members.take_changed();
-            left.extend(changed.iter().copied().filter(|_| net.has_distributions()));
+            self.left.extend(changed.iter().copied().filter(|_| net.has_distributions()));
             members.forget(|address| {
                 net.has_connections_with(address)
                     || net.is_gateway(address)
@@ -443,24 +445,33 @@ impl Own {
             let now = now_ns();
             questions.take_due(now, |host| net.question(host));
         }
-        self.lose_distributed(&left);
+        self.lose_distributed();
     }
 
-    /// Stacks that have parts in distributed addresses may be among those that have left. While a new host is hearing from all members, nobody has.
-    fn lose_distributed(&mut self, left: &[IpAddr]) {
-        let now = now_ns();
-        if left.is_empty() || now < self.tables_ns + GONE_NS {
+    /// Stacks that have parts in distributed addresses may be among those that have left. While a new host is hearing from all members, nobody has; those that
+    /// it does not have after that have.
+    fn lose_distributed(&mut self) {
+        if self.left.is_empty() {
+            return;
+        }
+        let (now, until_ns) = (now_ns(), self.tables_ns + GONE_NS);
+        if now < until_ns {
+            self.gone_due = self.gone_due.into_iter().chain([until_ns]).min();
             return;
         }
         let Own { lans, net, members, .. } = self;
-        for address in left {
-            let is_here = lans.iter_mut().any(|(_, lan)| lan.find_address(*address).is_some());
-            let is_kept = lans.iter_mut().all(|(_, lan)| {
-                let (mac, own) = (lan.mac(), lan.addresses().first().copied());
-                own.and_then(|own| lan.find_address(own)).is_some_and(|own| own.mac == mac)
-            });
-            if !is_here && is_kept {
-                net.lose_distributed(now, *address, &mut Wire { lans, members });
+        // A host that ends takes members off the LAN, too, but then all: ours as well, where the stack has an address.
+        let is_kept = lans.iter_mut().all(|(_, lan)| {
+            let (mac, own) = (lan.mac(), lan.addresses().first().copied());
+            own.is_none_or(|own| lan.find_address(own).is_some_and(|own| own.mac == mac))
+        });
+        if !is_kept {
+            return;
+        }
+        for address in self.left.drain() {
+            let is_here = lans.iter_mut().any(|(_, lan)| lan.find_address(address).is_some());
+            if !is_here {
+                net.lose_distributed(now, address, &mut Wire { lans, members });
             }
         }
     }
@@ -548,16 +559,23 @@ impl Own {
     /// Has the driver of a LAN run there, and returns where it runs now. The stack may sleep elsewhere from now on: [`Own::sleepers`].
     ///
     /// # Errors
-    /// `InvalidInput` if the stack is not at this LAN; otherwise as [`Port::place`].
+    /// `InvalidInput` if the stack is not at this LAN, or may take over a distributed address there; otherwise as [`Port::place`].
     pub(super) fn place(
         &mut self,
         lan: usize,
         placement: Placement,
         interrupt: &Event,
     ) -> io::Result<Placement> {
+        let wrong = |problem| io::Error::new(io::ErrorKind::InvalidInput, problem);
+        let is_elsewhere = placement != Placement::Inline;
+        if is_elsewhere && distributing::may_distribute_at(&self.lans, &self.net, lan) {
+            let problem = format!(
+                "LAN {lan}: the stack may take over a distributed address there, so its driver must be inline"
+            );
+            return Err(wrong(problem));
+        }
         let Some(port) = self.lans.lan(lan) else {
-            let problem = format!("LAN {lan}: the stack is not at it");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+            return Err(wrong(format!("LAN {lan}: the stack is not at it")));
         };
         let was_driven = port.is_driven();
         let placed = port.place(placement, interrupt)?;

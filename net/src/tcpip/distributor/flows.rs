@@ -1,14 +1,15 @@
 //! The flows of a distributed address: which target has which connection.
 //!
 //! The table is bounded, and each client has at most as many entries as are free. A lookup is one hash with a secret key. Entries stand in
-//! three lists by the time they were used last, so that the next one to leave is always the first of its list.
+//! three lists by the time they were used last, so that the next one to leave is always the first of its list, and in one of their client, in the order in
+//! which they came: a client that has as many as it may loses the first for another one.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::tcpip::hashed::HashMap;
 
 /// Both ends of a flow, of which the address that is distributed is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::tcpip) struct Flow {
     pub(in crate::tcpip) client: SocketAddr,
     pub(in crate::tcpip) port: u16,
@@ -44,6 +45,16 @@ pub(super) struct Entry {
     used: u64,
     before: u32,
     after: u32,
+    /// Its neighbours among those of its client.
+    of_client: (u32, u32),
+}
+
+/// The entries of a client.
+#[derive(Clone, Copy, Debug)]
+struct OfClient {
+    count: usize,
+    first: u32,
+    last: u32,
 }
 
 /// The reasons for which there is no room for another flow.
@@ -55,15 +66,14 @@ pub(super) struct Flows {
     entries: Vec<Entry>,
     free: Vec<u32>,
     by_flow: HashMap<Flow, u32>,
-    /// How many entries each client has.
-    of_clients: HashMap<IpAddr, usize>,
+    of_clients: HashMap<IpAddr, OfClient>,
     /// The first and the last entry of each phase.
     ends: [(u32, u32); 3],
     max: usize,
 }
 
 /// The client that entries are counted for: of IPv6 a network, because one host can have all its addresses.
-fn owner(client: IpAddr) -> IpAddr {
+pub(super) fn owner(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
@@ -94,8 +104,8 @@ impl Flows {
         self.by_flow.get(flow).map(|at| &self.entries[*at as usize])
     }
 
-    /// Adds a flow that is not there. If the table is full, a flow that is being opened or closed makes room: a question to the targets finds the
-    /// connection of its next segment.
+    /// Adds a flow that is not there. If its client has as many as it may, its first one makes room, and if the table is full, a flow that is being opened or
+    /// closed: a question to the targets finds the connection of its next segment.
     pub(super) fn insert(
         &mut self,
         now: u64,
@@ -103,16 +113,21 @@ impl Flows {
         (target, life): (usize, u32),
         phase: Phase,
     ) -> Result<(), Full> {
-        if self.len() >= self.max {
-            let oldest = |phase: Phase| Some(self.ends[phase as usize].0).filter(|at| *at != NONE);
-            let evicted = oldest(Phase::Closing).or_else(|| oldest(Phase::Opening)).ok_or(Full)?;
-            self.take_out(evicted);
+        let client = owner(flow.client.ip());
+        let free = self.max - self.len();
+        match self.of_clients.get(&client).copied() {
+            // It makes room itself, and never another for it.
+            Some(own) if own.count >= free => {
+                self.take_out(own.first);
+            }
+            _ if free == 0 => {
+                let oldest =
+                    |phase: Phase| Some(self.ends[phase as usize].0).filter(|at| *at != NONE);
+                let evicted = oldest(Phase::Closing).or_else(|| oldest(Phase::Opening));
+                self.take_out(evicted.ok_or(Full)?);
+            }
+            _ => {}
         }
-        let of_client = self.of_clients.entry(owner(flow.client.ip())).or_insert(0);
-        if *of_client > 0 && *of_client >= self.max - self.by_flow.len() {
-            return Err(Full);
-        }
-        *of_client += 1;
         let entry = Entry {
             flow,
             target,
@@ -122,6 +137,7 @@ impl Flows {
             used: now,
             before: NONE,
             after: NONE,
+            of_client: (NONE, NONE),
         };
         let at = match self.free.pop() {
             Some(at) => {
@@ -135,6 +151,7 @@ impl Flows {
         };
         self.by_flow.insert(flow, at);
         self.link(at);
+        self.link_to_client(client, at);
         Ok(())
     }
 
@@ -196,14 +213,43 @@ impl Flows {
         let entry = self.entries[at as usize];
         self.by_flow.remove(&entry.flow);
         self.free.push(at);
-        let owner = owner(entry.flow.client.ip());
-        if let Some(count) = self.of_clients.get_mut(&owner) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_clients.remove(&owner);
-            }
-        }
+        self.unlink_from_client(&entry);
         entry
+    }
+
+    /// Puts an entry behind the others of its client.
+    fn link_to_client(&mut self, client: IpAddr, at: u32) {
+        let none = OfClient { count: 0, first: at, last: NONE };
+        let own = self.of_clients.entry(client).or_insert(none);
+        own.count += 1;
+        let last = std::mem::replace(&mut own.last, at);
+        self.entries[at as usize].of_client = (last, NONE);
+        if last != NONE {
+            self.entries[last as usize].of_client.1 = at;
+        }
+    }
+
+    fn unlink_from_client(&mut self, entry: &Entry) {
+        let (before, after) = entry.of_client;
+        if before != NONE {
+            self.entries[before as usize].of_client.1 = after;
+        }
+        if after != NONE {
+            self.entries[after as usize].of_client.0 = before;
+        }
+        let client = owner(entry.flow.client.ip());
+        let Some(own) = self.of_clients.get_mut(&client) else { return };
+        own.count -= 1;
+        if own.count == 0 {
+            self.of_clients.remove(&client);
+            return;
+        }
+        if before == NONE {
+            own.first = after;
+        }
+        if after == NONE {
+            own.last = before;
+        }
     }
 
     fn link(&mut self, at: u32) {
@@ -247,13 +293,18 @@ mod tests {
         let add = |flows: &mut Flows, client, port, phase| {
             flows.insert(0, flow(client, port), (0, 0), phase)
         };
-        for port in 0..4 {
+        for port in 0..6 {
             add(&mut flows, 1, port, Phase::Open).unwrap();
         }
-        assert_eq!(add(&mut flows, 1, 4, Phase::Open), Err(Full));
+        let has = |flows: &Flows, port| flows.find(&flow(1, port)).is_some();
+        assert_eq!([0, 1, 2, 5].map(|port| has(&flows, port)), [false, false, true, true]);
+        assert_eq!(flows.len(), 4, "its first ones have made room");
         for client in 2..6 {
             add(&mut flows, client, 1, Phase::Open).unwrap();
         }
+        add(&mut flows, 1, 6, Phase::Opening).unwrap();
+        assert_eq!((flows.len(), has(&flows, 2), has(&flows, 6)), (8, false, true));
+        flows.touch(0, &flow(1, 6), Phase::Open, None);
         assert_eq!(add(&mut flows, 9, 1, Phase::Opening), Err(Full), "all are open");
         flows.touch(1, &flow(2, 1), Phase::Closing, None);
         add(&mut flows, 9, 1, Phase::Opening).unwrap();
@@ -272,7 +323,8 @@ mod tests {
         for last in 1..3 {
             flows.insert(0, with(last, 1), (0, 0), Phase::Open).unwrap();
         }
-        assert_eq!(flows.insert(0, with(3, 1), (0, 0), Phase::Open), Err(Full));
+        flows.insert(0, with(3, 1), (0, 0), Phase::Open).unwrap();
+        assert!(flows.len() == 2 && flows.find(&with(1, 1)).is_none());
         flows.insert(0, with(3, 2), (0, 0), Phase::Open).unwrap();
     }
 

@@ -17,9 +17,8 @@ use std::net::IpAddr;
 
 pub(super) use flows::Flow;
 use flows::{Flows, Phase};
-pub(super) use format::Message;
-pub(super) use format::PORT;
-use format::{FLOWS_MAX, Listens, PORTS_MAX};
+use format::{FLOWS_MAX, PORTS_MAX};
+pub(super) use format::{Listens, Message, PORT};
 pub(super) use questions::Reset;
 use questions::{Kept, Question, Questions};
 pub use targets::Spread;
@@ -59,7 +58,10 @@ const FIRST_BYTES_MAX: usize = 256;
 /// For how long a first segment is kept: after that its client has sent it again (RFC 6298 2.1).
 const FIRST_NS: u64 = 1_000_000_000;
 
-/// Entries that are looked at in one call after a target has gone.
+/// A stack that was not asked for so long what it has to do was not there, and heard nobody.
+const GAP_NS: u64 = 4 * TOLD_NS;
+
+/// Entries that are looked at in one call after a target has gone, and those that leave in one because their time is over.
 const SWEPT_PER_POLL: usize = 1024;
 
 /// Flows in entries of a distributor unless somebody says otherwise.
@@ -199,6 +201,8 @@ pub(super) struct Distributor {
     /// When it began to distribute.
     since: u64,
     tell_at: u64,
+    /// When anything was done last.
+    awake: Option<u64>,
     targets: Targets,
     flows: Flows,
     questions: Questions,
@@ -232,6 +236,7 @@ impl Distributor {
             heard: None,
             since: 0,
             tell_at: 0,
+            awake: None,
             targets: Targets::new(&rule.targets, own, rule.spread),
             flows: Flows::new(rule.flows_max),
             questions: Questions::default(),
@@ -333,8 +338,21 @@ impl Distributor {
         now >= self.tell_at
     }
 
+    /// If the stack itself was not there for a while, others were not silent meanwhile.
+    fn catch_up(&mut self, now: u64) {
+        let gap = now.saturating_sub(self.awake.replace(now).unwrap_or(now));
+        if gap < GAP_NS {
+            return;
+        }
+        let later = |at: u64| at.saturating_add(gap).min(now);
+        self.since = later(self.since);
+        self.heard = self.heard.map(later);
+        self.targets.catch_up(now, gap);
+    }
+
     /// Does what is due.
     pub(super) fn poll(&mut self, now: u64, own: Option<OwnPart>, acts: &mut Vec<Act>) {
+        self.catch_up(now);
         let heard = *self.heard.get_or_insert(now);
         if let (Some(rank), DistributorRole::Backup) = (self.rank, self.role)
             && now >= heard.saturating_add(silence(rank))
@@ -346,16 +364,11 @@ impl Distributor {
             self.tell(own.unwrap_or_default(), acts);
             self.move_firsts(now, acts);
         }
-        let mut lost = Vec::new();
-        self.targets.lose_silent(now, |at| lost.push(at));
-        if !lost.is_empty() {
-            self.sweep = Some(0);
-            self.settle_questions(now, acts);
-        }
         if let Some(from) = self.sweep {
             self.sweep_from(from, acts);
         }
-        while self.flows.expire(now).is_some() {}
+        // What is left is due at once.
+        (0..SWEPT_PER_POLL).take_while(|_| self.flows.expire(now).is_some()).for_each(drop);
         self.poll_questions(now, acts);
     }
 
@@ -370,7 +383,7 @@ impl Distributor {
             }
             _ => None,
         };
-        let dues = [take_over, self.flows.due(), self.questions.due(), self.targets.due()];
+        let dues = [take_over, self.flows.due(), self.questions.due()];
         dues.into_iter().flatten().chain([self.tell_at]).min().unwrap_or(0)
     }
 
@@ -397,6 +410,7 @@ impl Distributor {
         mut has: impl FnMut(&Flow) -> bool,
         acts: &mut Vec<Act>,
     ) {
+        self.catch_up(now);
         let is_distributor = self.rule.distributors.contains(&from);
         match message {
             Message::Distributes { rank, .. } => {
@@ -493,15 +507,16 @@ impl Distributor {
         }
     }
 
-    /// Decides about a segment of a client. `has` says that the stack itself has the connection, `keep` gives the frame that waits.
+    /// Decides about a segment of a client. `has` says that the stack itself has the connection, `keep` gives the frame that waits if it may be handed on.
     pub(super) fn take(
         &mut self,
         now: u64,
         flow: Flow,
         signs: Signs,
         has: impl FnOnce() -> bool,
-        keep: impl FnOnce() -> Kept,
+        keep: impl FnOnce() -> Option<Kept>,
     ) -> Verdict {
+        self.catch_up(now);
         if let Some(entry) = self.flows.find(&flow).copied() {
             let target = self.targets.get(entry.target);
             let lives = target.is_some_and(|target| target.life == entry.life);
@@ -521,8 +536,10 @@ impl Distributor {
         let is_young = now < self.since.saturating_add(YOUNG_NS);
         if signs.is_first && !(is_young && self.has_others()) {
             let verdict = self.begin(now, flow, signs);
-            if matches!(verdict, Verdict::To(_)) {
-                self.keep_first(now, flow, keep());
+            if matches!(verdict, Verdict::To(_))
+                && let Some(frame) = keep()
+            {
+                self.keep_first(now, flow, frame);
             }
             return verdict;
         }
@@ -534,7 +551,8 @@ impl Distributor {
                 false => Verdict::Refused(reset),
             };
         }
-        match self.questions.ask(now, flow, (signs.is_first, Some(reset)), keep()) {
+        let Some(frame) = keep() else { return Verdict::Dropped };
+        match self.questions.ask(now, flow, (signs.is_first, Some(reset)), frame) {
             true => Verdict::Waits,
             false if signs.is_first => self.begin(now, flow, signs),
             false => Verdict::Dropped,
@@ -691,9 +709,6 @@ impl Distributor {
     }
 
     fn poll_questions(&mut self, now: u64, acts: &mut Vec<Act>) {
-        if self.questions.is_empty() && self.questions.due().is_none() {
-            return;
-        }
         while let Some((flow, question)) = self.questions.expire(now) {
             self.end_question(now, flow, question, false, acts);
         }

@@ -1,16 +1,16 @@
 //! Flows of which the distributor does not know the target: it asks all targets, and keeps what has come meanwhile.
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::flows::Flow;
+use super::flows::{Flow, owner};
 use crate::lan::offload::Offload;
 use crate::tcpip::hashed::HashMap;
 
-/// Flows that are asked for at once, at most. A client has as many as are free.
+/// Flows that are asked for at once, at most. A client (of IPv6 a network) has as many as are free.
 const QUESTIONS_MAX: usize = 1024;
 
-/// Frames that wait for one flow, and bytes of all frames that wait. Others are dropped, and sent again by their clients.
+/// Frames that wait for one flow, and bytes of all frames that wait, of which a client has as many as are free. Others are dropped, and sent again by their clients.
 const FRAMES_MAX: usize = 8;
 const BYTES_MAX: usize = 4 << 20;
 
@@ -47,19 +47,16 @@ pub(in crate::tcpip) enum Reset {
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     asked: HashMap<Flow, Question>,
-    of_clients: HashMap<IpAddr, usize>,
+    /// How many each client has, and bytes of frames.
+    of_clients: HashMap<IpAddr, (usize, usize)>,
     bytes: usize,
-    /// By the time at which they end.
-    order: VecDeque<(u64, Flow)>,
+    /// By the time at which they end: those that are asked for, and no others.
+    order: BTreeSet<(u64, Flow)>,
     /// By the time at which they are asked again. New ones are asked at once.
-    again: VecDeque<(u64, Flow)>,
+    again: BTreeSet<(u64, Flow)>,
 }
 
 impl Questions {
-    pub(super) fn is_empty(&self) -> bool {
-        self.asked.is_empty()
-    }
-
     /// Keeps a frame until it is known who has its flow. Returns false if the flow is not asked for: too many are.
     pub(super) fn ask(
         &mut self,
@@ -68,28 +65,31 @@ impl Questions {
         (is_first, reset): (bool, Option<Reset>),
         frame: Kept,
     ) -> bool {
+        let client = owner(flow.client.ip());
         if !self.asked.contains_key(&flow) {
-            let of_client = self.of_clients.get(&flow.client.ip()).copied().unwrap_or(0);
+            let of_client = self.of_clients.get(&client).map_or(0, |(count, _)| *count);
             let free = QUESTIONS_MAX - self.asked.len();
-            // Those that were answered lately leave the lists when their time is over.
-            let has_room = self.order.len().max(self.again.len()) < 4 * QUESTIONS_MAX;
-            if free == 0 || of_client > free || !has_room {
+            if free == 0 || of_client > free {
                 return false;
             }
-            *self.of_clients.entry(flow.client.ip()).or_insert(0) += 1;
+            self.of_clients.entry(client).or_default().0 += 1;
             let until = now.saturating_add(ANSWER_NS);
             let frames = Vec::new();
             let question = Question { is_first, without: 0, until, again: now, frames, reset };
             self.asked.insert(flow, question);
-            self.order.push_back((until, flow));
-            self.again.push_front((now, flow));
+            self.order.insert((until, flow));
+            self.again.insert((now, flow));
         }
         let Some(question) = self.asked.get_mut(&flow) else { return false };
         // A client that has gone on knows more of the connection than it did with its first segment.
         question.is_first &= is_first;
         question.reset = reset.or(question.reset);
         let bytes = frame.1.len();
-        if question.frames.len() < FRAMES_MAX && self.bytes + bytes <= BYTES_MAX {
+        if let Some((_, of_client)) = self.of_clients.get_mut(&client)
+            && question.frames.len() < FRAMES_MAX
+            && *of_client + bytes <= BYTES_MAX - self.bytes
+        {
+            *of_client += bytes;
             self.bytes += bytes;
             question.frames.push(frame);
         }
@@ -103,11 +103,15 @@ impl Questions {
     /// Ends a question.
     pub(super) fn take(&mut self, flow: &Flow) -> Option<Question> {
         let question = self.asked.remove(flow)?;
-        self.bytes -= question.frames.iter().map(|(_, frame)| frame.len()).sum::<usize>();
-        if let Some(count) = self.of_clients.get_mut(&flow.client.ip()) {
-            *count -= 1;
+        self.order.remove(&(question.until, *flow));
+        self.again.remove(&(question.again, *flow));
+        let bytes = question.frames.iter().map(|(_, frame)| frame.len()).sum::<usize>();
+        self.bytes -= bytes;
+        let client = owner(flow.client.ip());
+        if let Some((count, of_client)) = self.of_clients.get_mut(&client) {
+            (*count, *of_client) = (*count - 1, *of_client - bytes);
             if *count == 0 {
-                self.of_clients.remove(&flow.client.ip());
+                self.of_clients.remove(&client);
             }
         }
         Some(question)
@@ -115,40 +119,24 @@ impl Questions {
 
     /// Ends the next question whose time is over.
     pub(super) fn expire(&mut self, now: u64) -> Option<(Flow, Question)> {
-        while let Some((until, flow)) = self.order.front().copied()
-            && until <= now
-        {
-            self.order.pop_front();
-            // One that was answered may be asked again since.
-            if self.asked.get(&flow).is_some_and(|question| question.until == until) {
-                return self.take(&flow).map(|question| (flow, question));
-            }
-        }
-        None
+        let (_, flow) = self.order.first().copied().filter(|(until, _)| *until <= now)?;
+        self.take(&flow).map(|question| (flow, question))
     }
 
     /// The next flow that the targets are to be asked for now.
     pub(super) fn next_to_ask(&mut self, now: u64) -> Option<Flow> {
-        while let Some((at, flow)) = self.again.front().copied()
-            && at <= now
-        {
-            self.again.pop_front();
-            // One that was answered may be asked for again since.
-            if let Some(question) = self.asked.get_mut(&flow)
-                && question.again == at
-            {
-                question.again = now.saturating_add(AGAIN_NS);
-                self.again.push_back((question.again, flow));
-                return Some(flow);
-            }
-        }
-        None
+        let (at, flow) = self.again.first().copied().filter(|(at, _)| *at <= now)?;
+        self.again.remove(&(at, flow));
+        let question = self.asked.get_mut(&flow)?;
+        question.again = now.saturating_add(AGAIN_NS);
+        self.again.insert((question.again, flow));
+        Some(flow)
     }
 
     /// When there is something to do.
     pub(super) fn due(&self) -> Option<u64> {
-        let order = self.order.front().map(|(until, _)| *until);
-        order.into_iter().chain(self.again.front().map(|(at, _)| *at)).min()
+        let firsts = [&self.order, &self.again].map(|list| list.first().map(|(at, _)| *at));
+        firsts.into_iter().flatten().min()
     }
 
     /// All flows that are asked for.
@@ -177,16 +165,16 @@ mod tests {
         let [one, other] = [1, 2].map(|port| flow([10, 1, 0, 1], port));
         assert!(ask(&mut questions, 0, one, 100) && ask(&mut questions, 1, other, 10));
         assert!(ask(&mut questions, 2, one, 50));
-        assert_eq!(questions.due(), Some(1), "asked at once");
+        assert_eq!(questions.due(), Some(0), "asked at once");
         let asked: Vec<Flow> = std::iter::from_fn(|| questions.next_to_ask(2)).collect();
-        assert_eq!(asked, [other, one]);
+        assert_eq!(asked, [one, other]);
         assert_eq!(questions.due(), Some(2 + AGAIN_NS));
         assert_eq!(questions.take(&one).unwrap().frames.len(), 2);
         assert_eq!(questions.bytes, 10);
         assert!(questions.expire(ANSWER_NS).is_none());
         assert_eq!(questions.expire(ANSWER_NS + 1).unwrap().0, other);
         assert_eq!(questions.bytes, 0);
-        assert!(questions.is_empty() && questions.of_clients.is_empty());
+        assert!(questions.asked.is_empty() && questions.of_clients.is_empty());
         assert!(questions.next_to_ask(u64::MAX).is_none());
         assert_eq!(questions.due(), None);
     }
@@ -198,7 +186,7 @@ mod tests {
         assert_eq!(asked.count(), QUESTIONS_MAX / 2 + 1);
         let other = flow([10, 1, 0, 2], 1);
         assert!((0..2 * FRAMES_MAX).all(|_| ask(&mut questions, 0, other, 1 << 20)));
-        assert_eq!(questions.bytes, BYTES_MAX);
+        assert_eq!(questions.bytes, BYTES_MAX / 2, "as many as are free");
         for client in 3..=255 {
             for port in 1..9 {
                 ask(&mut questions, 0, flow([10, 1, 0, client], port), 0);
@@ -206,5 +194,31 @@ mod tests {
         }
         assert_eq!(questions.asked.len(), QUESTIONS_MAX);
         assert!(!ask(&mut questions, 0, flow([10, 1, 1, 1], 1), 0));
+    }
+
+    #[test]
+    fn what_was_answered_is_in_nobodys_way() {
+        let mut questions = Questions::default();
+        for round in 0..20 {
+            for port in 0..500 {
+                let flow = flow([10, 1, 0, 1], port);
+                assert!(ask(&mut questions, round, flow, 10));
+                assert_eq!(questions.next_to_ask(round), Some(flow));
+                assert!(questions.take(&flow).is_some());
+            }
+        }
+        assert!(ask(&mut questions, 20, flow([10, 1, 0, 2], 1), 10));
+        assert_eq!((questions.order.len(), questions.again.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_host_of_ipv6_is_one_client_with_all_its_addresses() {
+        let mut questions = Questions::default();
+        let of = |host: u16| Flow {
+            client: SocketAddr::new([0xfd00, 0, 0, 1, 0, 0, 0, host].into(), 7),
+            port: 80,
+        };
+        let asked = (1..2000).filter(|host| ask(&mut questions, 0, of(*host), 0));
+        assert_eq!(asked.count(), QUESTIONS_MAX / 2 + 1);
     }
 }

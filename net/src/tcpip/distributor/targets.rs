@@ -4,12 +4,8 @@ use std::net::IpAddr;
 
 use super::format::Listens;
 
-/// A target that was silent for as long gets no new connection.
+/// A target that was silent for as long gets no new connection. Those that it has are its own for as long as nobody says that it is gone: it may be slow.
 pub(super) const SUSPECT_NS: u64 = 400_000_000;
-
-/// A target that was silent for as long has no connections any more, as far as the distributor knows. Nobody is told: if the target was only slow, its
-/// flows are found again.
-pub(super) const GONE_NS: u64 = 3_000_000_000;
 
 /// How the next target is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +45,7 @@ impl Target {
         self.is_own || self.heard.is_some_and(|(at, _)| now.saturating_sub(at) < SUSPECT_NS)
     }
 
-    /// Returns true if it was heard and has not been silent for long: connections that it has may go on.
+    /// Returns true if it was heard and nobody has said since that it is gone: connections that it has may go on.
     pub(super) fn may_be_there(&self) -> bool {
         self.is_own || self.heard.is_some()
     }
@@ -134,20 +130,11 @@ impl Targets {
         true
     }
 
-    /// Forgets targets that were silent for long, and calls `lost` with each.
-    pub(super) fn lose_silent(&mut self, now: u64, mut lost: impl FnMut(usize)) {
-        for at in 0..self.all.len() {
-            let heard = self.all[at].heard;
-            if heard.is_some_and(|(at, _)| now.saturating_sub(at) >= GONE_NS) && self.lose(at, 0) {
-                lost(at);
-            }
+    /// Nobody was listened to for a while, which is no silence of targets.
+    pub(super) fn catch_up(&mut self, now: u64, gap: u64) {
+        for (at, _) in self.all.iter_mut().filter_map(|target| target.heard.as_mut()) {
+            *at = at.saturating_add(gap).min(now);
         }
-    }
-
-    /// When [`Targets::lose_silent`] has something to do.
-    pub(super) fn due(&self) -> Option<u64> {
-        let heard = self.all.iter().filter(|target| !target.is_own).filter_map(|one| one.heard);
-        heard.map(|(at, _)| at.saturating_add(GONE_NS)).min()
     }
 
     /// Chooses the target of a new connection to a port, and counts the connection: of those that are there and listen, or if none listens, of those that are
@@ -222,17 +209,20 @@ mod tests {
     }
 
     #[test]
-    fn another_life_is_another_target_and_silence_ends_one() {
+    fn another_life_is_another_target_and_silence_is_none() {
         let mut targets = three(Spread::RoundRobin);
         targets.hear(0, 0, 1, 0, Listens::AtMany);
         assert!(targets.hear(1, 0, 2, 0, Listens::AtMany));
         assert_eq!(targets.get(0).unwrap().life, 1);
-        assert_eq!(targets.due(), Some(1 + GONE_NS));
-        let mut lost = Vec::new();
-        targets.lose_silent(GONE_NS, |at| lost.push(at));
-        assert!(lost.is_empty());
-        targets.lose_silent(1 + GONE_NS, |at| lost.push(at));
-        assert_eq!((lost, targets.get(0).unwrap().life), (vec![0], 2));
-        assert!(!targets.lose(0, 0) && targets.due().is_none());
+        let one = |targets: &Targets, now| {
+            let one = targets.get(0).unwrap();
+            (one.is_there(now), one.may_be_there())
+        };
+        assert_eq!(one(&targets, 1 + SUSPECT_NS), (false, true));
+        targets.catch_up(1 + SUSPECT_NS, SUSPECT_NS / 2);
+        assert_eq!(one(&targets, 1 + SUSPECT_NS), (true, true), "nobody has listened");
+        assert!(targets.lose(0, 0), "however long it was silent");
+        assert_eq!((one(&targets, 1), targets.get(0).unwrap().life), ((false, false), 2));
+        assert!(!targets.lose(0, 0));
     }
 }

@@ -38,7 +38,8 @@ impl Stack {
     /// Messages between the stacks go over networks that vouch for sources ([`Sources::Vouched`]), and over no others.
     pub fn set_distributions(&mut self, distributions: Vec<Distribution>) {
         let own = self.addresses().to_vec();
-        let life = self.secret.number(("life", self.clock));
+        // One for each stack: what it has goes on when it gets other parts.
+        let life = self.secret.number("life");
         let parts = distributions.into_iter().take(DISTRIBUTED_MAX);
         let parts = parts.filter_map(|rule| Distributor::new(rule, &own, life));
         self.distributors = parts.collect();
@@ -126,6 +127,11 @@ impl Stack {
         !self.distributors.is_empty()
     }
 
+    /// Returns true if the stack itself speaks from this port of UDP, and no program does: others would believe it.
+    pub(super) fn keeps_port(&self, port: u16) -> bool {
+        port == PORT && self.has_distributions()
+    }
+
     /// Returns true if the stack has a part in this distributed address.
     pub fn has_part_in(&self, address: IpAddr) -> bool {
         self.distributors.iter().any(|one| one.address() == address)
@@ -199,6 +205,23 @@ impl Stack {
             && part.other_distributors().any(|from| link.is_sender(at.lan, frame, from))
     }
 
+    /// Returns true if a frame is for an address of which the stack is a target alone, and no distributor has handed it on: whose connection it is of, the
+    /// distributor knows.
+    pub(super) fn goes_past_distributor(
+        &self,
+        link: &mut impl Link,
+        interface: usize,
+        frame: &[u8],
+    ) -> bool {
+        if self.distributors.is_empty() {
+            return false;
+        }
+        let Some(to) = passing::destination(frame) else { return false };
+        let is_it =
+            |one: &Distributor| one.address() == to && one.is_target() && !one.distributes();
+        self.distributors.iter().any(is_it) && !self.comes_from_distributor(link, interface, frame)
+    }
+
     /// Sends what is for a distributed address to its target. True if it is for this stack itself.
     pub(super) fn distribute(
         &mut self,
@@ -245,14 +268,9 @@ impl Stack {
         };
         match verdict {
             Verdict::Own => return Ok(true),
-            Verdict::Waits => {
-                let mut acts = Vec::new();
-                self.poll_distributor(now, which, &mut acts, link);
-            }
+            // The targets are asked with the next poll, for all flows of which something has come.
+            Verdict::Waits => {}
             Verdict::To(target) => {
-                if packet.hops <= 1 {
-                    return Err(Counter::HopLimit);
-                }
                 self.hand_to_target(now, which, target, (&packet, frame), link)?;
             }
             Verdict::Refused(reset) => self.reset_client(which, flow, reset, link),
@@ -282,7 +300,10 @@ impl Stack {
         };
         let has =
             || live.find(&tuple, connections).is_some() || time_wait.get(now, &tuple).is_some();
-        let keep = || (frame.offload, frame.bytes[..ETHERNET_BYTES + packet.bytes].to_vec());
+        let keep = || {
+            let bytes = || frame.bytes[..ETHERNET_BYTES + packet.bytes].to_vec();
+            (packet.hops > 1).then(|| (frame.offload, bytes()))
+        };
         match part.take(now, flow, signs, has, keep) {
             // Nobody answers a reset.
             Verdict::Refused(_) if segment.has(RST) => Verdict::Dropped,
@@ -299,6 +320,9 @@ impl Stack {
         (packet, frame): (&Passing, Frame<'_>),
         link: &mut impl Link,
     ) -> Result<(), Counter> {
+        if packet.hops <= 1 {
+            return Err(Counter::HopLimit);
+        }
         let hop = self.output.routes.hop(target).ok_or(Counter::NoRoute)?;
         let Hop::Neighbour { interface: next, .. } = hop else { return Err(Counter::NoRoute) };
         self.distributors[which].count(target, packet.bytes);

@@ -84,6 +84,7 @@ impl Stack {
         }
         let is_believed = self.output.routes.may_come_from(link, interface, start, source)
             || self.comes_from_distributor(link, interface, start);
+        let is_believed = is_believed && !self.goes_past_distributor(link, interface, start);
         is_believed.then_some(InPlace { lan, index, segment, header_at, data_at })
     }
 

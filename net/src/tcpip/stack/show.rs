@@ -75,20 +75,28 @@ impl Stack {
                 DistributorRole::Target => vec![own],
                 _ => one.targets,
             };
-            targets.into_iter().map(move |target| DistributedRow {
-                address: one.address,
-                role: one.role,
-                target: target.address,
-                is_there: target.is_there,
-                connections: target.connections,
-                packets: target.packets,
-                bytes: target.bytes,
-                flows: number(one.flows),
-                flows_max: number(one.flows_max),
-                refused: u32::try_from(one.refused).unwrap_or(u32::MAX),
+            targets.into_iter().enumerate().map(move |(at, target)| {
+                (
+                    at,
+                    DistributedRow {
+                        address: one.address,
+                        role: one.role,
+                        target: target.address,
+                        is_there: target.is_there,
+                        connections: target.connections,
+                        packets: target.packets,
+                        bytes: target.bytes,
+                        flows: number(one.flows),
+                        flows_max: number(one.flows_max),
+                        refused: u32::try_from(one.refused).unwrap_or(u32::MAX),
+                    },
+                )
             })
         };
-        self.distributed().flat_map(of_address).collect()
+        // Each address has a row before any has its second: there are not enough for all targets of all.
+        let mut rows: Vec<_> = self.distributed().flat_map(of_address).collect();
+        rows.sort_by_key(|(at, _)| *at);
+        rows.into_iter().map(|(_, row)| row).collect()
     }
 
     fn show_ways(&self, words: &Words) {

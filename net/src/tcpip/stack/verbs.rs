@@ -5,13 +5,14 @@ use crate::tcpip::packet::LENGTH_MAX;
 use crate::tcpip::udp::Connected;
 
 impl Stack {
-    /// Binds a socket of UDP.
+    /// Binds a socket of UDP. The port at which stacks of distributed addresses speak is in use while the stack has a part in one.
     ///
     /// # Errors
     /// [`BindError`].
     pub fn bind(&mut self, address: SocketAddr) -> Result<SocketAddr, BindError> {
         let address = self.choose_address(address, |stack, address| {
-            Stack::is_in_the_way(address, stack.sockets.bound.keys())
+            stack.keeps_port(address.port())
+                || Stack::is_in_the_way(address, stack.sockets.bound.keys())
         })?;
         self.sockets.bound.insert(address, Default::default());
         self.are_sockets_unshown = true;
@@ -81,6 +82,10 @@ impl Stack {
             return Err(SendToError::TooLong { bytes_max });
         }
         let source = self.source_of(address, to).ok_or(SendToError::NoAddress)?;
+        // Bound before the stack had its part: nobody else speaks for it.
+        if self.keeps_port(address.port()) {
+            return Err(SendToError::NoAddress);
+        }
         if let Some(lack) = self.output.lack_to(to.ip()) {
             return Err(SendToError::Lacking(lack));
         }

@@ -3,7 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::tcpip::{Distribution, DistributorRole, FLOWS_MAX_DEFAULT, Spread};
+use crate::tcpip::device::Sources;
+use crate::tcpip::distributor::{Flow, Listens, Message};
+use crate::tcpip::{
+    BindError, Distribution, DistributorRole, FLOWS_MAX_DEFAULT, SendToError, Spread,
+};
 
 const MILLISECOND: u64 = 1_000_000;
 
@@ -154,15 +158,19 @@ impl Plex {
         SocketAddr::new(distributed(self.family), PORT)
     }
 
-    fn start(&mut self, host: usize) {
+    fn rule(&self) -> Distribution {
         let of = |hosts: &[usize]| hosts.iter().map(|host| own(self.family, *host)).collect();
-        let rule = Distribution {
+        Distribution {
             address: distributed(self.family),
             distributors: of(&DISTRIBUTORS),
             targets: of(&TARGETS),
             spread: self.spread,
             flows_max: self.flows_max,
-        };
+        }
+    }
+
+    fn start(&mut self, host: usize) {
+        let rule = self.rule();
         self.lives += 1;
         let secret = Secret((u128::from(self.lives) << 64 | 7).to_be_bytes());
         let mut stack =
@@ -184,9 +192,14 @@ impl Plex {
         self.ether.table.retain(|_, of| *of != host);
         self.accepted.retain(|(of, ..)| *of != host);
         if is_told {
-            let address = own(self.family, host);
-            self.each(|stack, now, door| stack.lose_distributed(now, address, door));
+            self.tell_of(host);
         }
+    }
+
+    /// The LAN says that a stack is no more.
+    fn tell_of(&mut self, host: usize) {
+        let address = own(self.family, host);
+        self.each(|stack, now, door| stack.lose_distributed(now, address, door));
     }
 
     fn each(&mut self, mut act: impl FnMut(&mut Stack, u64, &mut Door<'_>)) {
@@ -434,6 +447,12 @@ fn death_of_a_target_ends_its_connections_alone() {
         plex.connect(CLIENTS[0]);
         plex.pass(SECOND - MILLISECOND);
         assert!(plex.talks[12].is_open(), "a new one within a second");
+        if !is_told {
+            // Silence alone ends nothing, however long it is.
+            plex.pass(5 * SECOND);
+            assert!(plex.talks.iter().all(|talk| talk.end.is_none()));
+            plex.tell_of(3);
+        }
         let end = |plex: &mut Plex| {
             plex.talks.iter().all(|talk| (talk.target == Some(3)) == talk.end.is_some())
         };
@@ -444,6 +463,31 @@ fn death_of_a_target_ends_its_connections_alone() {
         plex.all_go_on();
         assert_eq!(plex.resets_of_targets(), 0);
     }
+}
+
+#[test]
+fn slow_target_and_slow_distributor_keep_all_connections() {
+    let mut plex = Plex::new(12, 0, Spread::RoundRobin);
+    plex.fill(6);
+    plex.all_go_on();
+    plex.ether.cut.extend([(3, 0), (3, 1), (0, 3), (1, 3)]);
+    plex.pass(5 * SECOND);
+    // Another takes over meanwhile, and the others say that they do not have its flows.
+    plex.kill(0, true);
+    plex.pass(4 * SECOND);
+    assert_eq!(plex.distributor(), Some(1));
+    plex.ether.cut.clear();
+    let goes_on = |plex: &mut Plex| plex.talks.iter().all(|talk| talk.received == talk.sent);
+    assert!(plex.until(30 * SECOND, goes_on), "{:?}", plex.talks);
+    plex.all_go_on();
+    // It was the distributor that was not there.
+    let stack = plex.stacks[1].take();
+    plex.pass(4 * SECOND);
+    plex.stacks[1] = stack;
+    assert!(plex.until(30 * SECOND, goes_on), "{:?}", plex.talks);
+    plex.all_go_on();
+    assert!(plex.talks.iter().all(|talk| talk.end.is_none()));
+    assert_eq!((plex.talks.len(), plex.resets_of_targets()), (6, 0));
 }
 
 #[test]
@@ -459,8 +503,7 @@ fn first_segment_at_a_target_that_is_gone_goes_to_another() {
         let count = |plex: &Plex| plex.talks.iter().filter(|talk| talk.is_open()).count();
         assert_eq!(count(&plex), 2);
         if is_told {
-            let address = own(0, 3);
-            plex.each(|stack, now, door| stack.lose_distributed(now, address, door));
+            plex.tell_of(3);
         }
         // Before the client sends it again.
         plex.pass(if is_told { MILLISECOND } else { 500 * MILLISECOND });
@@ -513,54 +556,112 @@ fn two_that_were_cut_off_agree_again() {
     plex.all_go_on();
 }
 
-#[test]
-fn full_table_takes_no_connection_more_and_loses_none() {
-    let mut plex = Plex::new(5, 0, Spread::RoundRobin);
+/// The first distributor begins anew, with a table for so many flows, and has heard from all when this returns.
+fn with_table(seed: u64, flows_max: usize) -> Plex {
+    let mut plex = Plex::new(seed, 0, Spread::RoundRobin);
     plex.kill(0, true);
-    plex.flows_max = 8;
+    plex.flows_max = flows_max;
     plex.start(0);
     plex.pass(100 * MILLISECOND);
     plex.kill(1, true);
     assert!(plex.until(SECOND, |plex| plex.distributor() == Some(0)));
     plex.pass(4 * SECOND);
-    // One client has as many as are free.
+    plex
+}
+
+#[test]
+fn client_with_all_that_it_may_have_loses_no_connection() {
+    let mut plex = with_table(5, 8);
+    // Half of the table, and the questions, are enough for more.
     for _ in 0..6 {
         plex.connect(5);
     }
-    plex.pass(300 * MILLISECOND);
-    assert_eq!(plex.talks.iter().filter(|talk| talk.is_open()).count(), 4);
     plex.connect(6);
     plex.pass(300 * MILLISECOND);
-    assert!(plex.talks[6].is_open(), "another has room");
+    assert!(plex.talks.iter().all(Talk::is_open), "{:?}", plex.talks);
+    plex.all_go_on();
     let distributor = plex.stacks[0].as_ref().unwrap();
-    assert!(distributor.counter(Counter::FlowsFull) > 1);
-    assert!(distributor.distributed().next().unwrap().refused > 1);
+    assert_eq!(distributor.counter(Counter::FlowsFull), 0);
+    assert!(distributor.distributed().next().unwrap().flows <= 8);
+    assert_eq!(plex.resets_of_targets(), 0);
+}
+
+#[test]
+fn full_table_takes_no_connection_of_another_and_loses_none() {
+    let mut plex = with_table(5, 1);
+    plex.connect(5);
+    plex.pass(300 * MILLISECOND);
+    plex.connect(6);
+    plex.pass(300 * MILLISECOND);
+    assert_eq!([0, 1].map(|talk| plex.talks[talk].is_open()), [true, false]);
+    let distributor = plex.stacks[0].as_ref().unwrap();
+    assert!(distributor.counter(Counter::FlowsFull) > 0);
+    assert!(distributor.distributed().next().unwrap().refused > 0);
+    assert!(plex.talks[0].received > 0 && plex.talks[0].end.is_none());
+}
+
+/// What a stranger might say to stacks of an address.
+fn messages(flow: Flow) -> [Message; 4] {
+    [
+        Message::Distributes { life: 1, rank: 0 },
+        Message::Target { life: 99, connections: 7, listens: Listens::AtMany },
+        Message::Question(vec![flow]),
+        Message::Answer(vec![(flow, true)]),
+    ]
+}
+
+/// A stack is given a datagram of the exchange in a frame of a host. Asserts that it changes nothing there, and counts as this.
+fn is_refused(
+    plex: &mut Plex,
+    (from, to): (SocketAddr, SocketAddr),
+    sender: usize,
+    message: &Message,
+    counter: Counter,
+) {
+    let mut frame = packet::datagram(from, to, &message.bytes(distributed(0)));
+    let offload = packet::leave_checksum(&mut frame);
+    let host = (0..7).find(|host| own(0, *host) == to.ip()).unwrap();
+    address(&mut frame, mac(host), mac(sender));
+    let door = &mut Door { from: host, ether: &mut plex.ether };
+    let (now, under_way) = (door.ether.now, door.ether.under_way.len());
+    let stack = plex.stacks[host].as_mut().unwrap();
+    let state = |stack: &Stack| (stack.distributed().collect::<Vec<_>>(), stack.counter(counter));
+    let before = state(stack);
+    stack.receive(now, 0, Frame { offload, bytes: &frame }, door);
+    assert_eq!(state(stack), (before.0, before.1 + 1), "{from} to {to}: {message:?}");
+    let answers = if counter == Counter::NoSocket { 1 } else { 0 };
+    assert!(door.ether.under_way.len() <= under_way + answers);
 }
 
 #[test]
 fn strangers_say_nothing_and_bring_nothing() {
     let mut plex = Plex::new(6, 0, Spread::RoundRobin);
     plex.fill(3);
-    let address = distributed(0);
-    // A client that says it is a target, a distributor, and one that asks.
-    let flow = crate::tcpip::distributor::Flow { client: plex.talks[0].local, port: PORT };
-    for message in [
-        crate::tcpip::distributor::Message::Distributes { life: 1, rank: 0 },
-        crate::tcpip::distributor::Message::Question(vec![flow]),
-    ] {
-        let port = crate::tcpip::distributor::PORT;
-        let from = SocketAddr::new(own(0, 5), port);
-        for to in 0..5 {
-            let to = SocketAddr::new(own(0, to), port);
-            let frame = packet::datagram(from, to, &message.bytes(address));
-            send_raw(&mut plex, 5, to.ip(), frame);
+    let port = crate::tcpip::distributor::PORT;
+    let at = |host: usize| SocketAddr::new(own(0, host), port);
+    let flow = Flow { client: plex.talks[0].local, port: PORT };
+    for message in messages(flow) {
+        for host in 0..5 {
+            // A client that says that it has a part, and one that says that it is a stack that has.
+            is_refused(&mut plex, (at(5), at(host)), 5, &message, Counter::ExchangeRefused);
+            let other = if host == 2 { 3 } else { 2 };
+            is_refused(&mut plex, (at(other), at(host)), 5, &message, Counter::BadSource);
+            // A program of a stack that has a part.
+            let from = SocketAddr::new(own(0, other), port + 1);
+            is_refused(&mut plex, (from, at(host)), other, &message, Counter::NoSocket);
         }
     }
-    plex.pass(MILLISECOND);
-    for host in 0..5 {
-        let stack = plex.stacks[host].as_ref().unwrap();
-        assert_eq!(stack.counter(Counter::ExchangeRefused), 2, "{host}");
+    // Over a network that does not vouch for sources, nobody says anything.
+    let device = Device { sources: Sources::ReversePath, ..Device::LAN };
+    let options = Options { device, ..Options::default() };
+    let mut stack = Stack::new(mac(1), &[own(0, 1)], options, Secret([9; 16]));
+    stack.set_distributions(vec![plex.rule()]);
+    plex.stacks[1] = Some(stack);
+    for message in messages(flow) {
+        is_refused(&mut plex, (at(0), at(1)), 0, &message, Counter::ExchangeRefused);
     }
+    plex.start(1);
+    plex.pass(MILLISECOND);
     // A client that brings a target what another one would have sent.
     let target = plex.talks.iter().find(|talk| talk.client == 6).or(plex.talks.first());
     let target = target.and_then(|talk| talk.target).unwrap();
@@ -571,6 +672,92 @@ fn strangers_say_nothing_and_bring_nothing() {
     plex.pass(MILLISECOND);
     assert_eq!(plex.stacks[target].as_ref().unwrap().counter(Counter::BadSource), before + 1);
     plex.all_go_on();
+}
+
+#[test]
+fn what_goes_past_the_distributor_is_not_answered() {
+    let mut plex = Plex::new(9, 0, Spread::RoundRobin);
+    plex.fill(3);
+    let talk = plex.talks.iter().position(|talk| talk.target != Some(2)).unwrap();
+    let client = plex.talks[talk].client;
+    // A kernel that believes that the address is behind some target, while nobody distributes it.
+    plex.kill(0, true);
+    let before = plex.stacks[2].as_ref().unwrap().counter(Counter::NotOurs);
+    for flags in [ACK, SYN] {
+        let bare = Bare { flags, sequence: 7, acknowledgement: 8, window: 1000, ..Bare::default() };
+        let mut frame = packet::bare(plex.talks[talk].local, plex.at(), bare);
+        let offload = packet::leave_checksum(&mut frame);
+        address(&mut frame, mac(2), mac(client));
+        let door = &mut Door { from: 2, ether: &mut plex.ether };
+        let now = door.ether.now;
+        let stack = plex.stacks[2].as_mut().unwrap();
+        assert!(stack.admit_in_place(0, offload, (&frame, frame.len()), door).is_none());
+        stack.receive(now, 0, Frame { offload, bytes: &frame }, door);
+    }
+    assert_eq!(plex.stacks[2].as_ref().unwrap().counter(Counter::NotOurs), before + 2);
+    plex.pass(SECOND);
+    plex.all_go_on();
+    assert_eq!((plex.resets_of_targets(), plex.distributor()), (0, Some(1)));
+}
+
+#[test]
+fn packets_with_no_hop_left_are_not_handed_on() {
+    for is_young in [true, false] {
+        let mut plex = Plex::new(10, 0, Spread::RoundRobin);
+        if !is_young {
+            plex.pass(4 * SECOND);
+        }
+        let before = plex.stacks[0].as_ref().unwrap().counter(Counter::Distributed);
+        for (hops, port) in [(0, 5000), (1, 5001)] {
+            for flags in [SYN, ACK] {
+                let bare = Bare { flags, sequence: 7, acknowledgement: 8, ..Bare::default() };
+                let from = SocketAddr::new(own(0, 5), port + u16::from(flags) * 100);
+                let mut frame = packet::bare(from, plex.at(), bare);
+                frame[22] = hops;
+                frame[24..26].fill(0);
+                let sum = !crate::lan::offload::folded(crate::lan::offload::sum_of(&frame[14..34]));
+                frame[24..26].copy_from_slice(&sum.to_be_bytes());
+                send_raw(&mut plex, 5, distributed(0), frame);
+            }
+        }
+        plex.pass(100 * MILLISECOND);
+        // Nor when it would go to another target.
+        TARGETS.into_iter().for_each(|target| plex.kill(target, true));
+        plex.pass(2 * SECOND);
+        let distributor = plex.stacks[0].as_ref().unwrap();
+        assert_eq!(distributor.counter(Counter::Distributed), before);
+        let dropped = distributor.counter(Counter::HopLimit);
+        assert_eq!(dropped, if is_young { 0 } else { 2 });
+    }
+}
+
+#[test]
+fn programs_do_not_speak_for_their_stack() {
+    let mut plex = Plex::new(11, 0, Spread::RoundRobin);
+    let port = crate::tcpip::distributor::PORT;
+    let at = |host: usize| SocketAddr::new(own(0, host), port);
+    for host in [0, 2] {
+        let any = SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), port);
+        for address in [at(host), any] {
+            assert_eq!(plex.stacks[host].as_mut().unwrap().bind(address), Err(BindError::InUse));
+        }
+    }
+    // A client has no part, and its port is as others.
+    let now = plex.ether.now;
+    let client = plex.stacks[5].as_mut().unwrap();
+    client.bind(at(5)).unwrap();
+    let door = &mut Door { from: 5, ether: &mut plex.ether };
+    client.send_to(now, at(5), at(0), b"frame", door).unwrap();
+    // Nor does one that was there before.
+    let rule = Distribution {
+        address: distributed(0),
+        distributors: vec![own(0, 0)],
+        targets: vec![own(0, 5)],
+        spread: Spread::RoundRobin,
+        flows_max: 1,
+    };
+    client.set_distributions(vec![rule]);
+    assert_eq!(client.send_to(now, at(5), at(0), b"frame", door), Err(SendToError::NoAddress));
 }
 
 /// A frame of a host that says what it likes.
@@ -602,6 +789,9 @@ fn deaths(seed: u64, kills: usize) {
             );
         }
         *slowest = (*slowest).max(plex.ether.now - at);
+        if !is_told {
+            plex.tell_of(victim);
+        }
         let is_over = |plex: &mut Plex| {
             let lost = plex.talks.iter().filter(|talk| talk.target == Some(victim));
             lost.clone().all(|talk| talk.end.is_some())

@@ -127,7 +127,7 @@ impl Mesh {
         let Some(peer) = links.get_mut(key) else { return false };
         let member = peer.link.peer();
         let is_its = member.addresses.contains(&ip)
-            || member.routes && member.may_pass_from(ip)
+            || member.may_speak_from(ip)
             || peer.had(ip) && view.table().find_address(ip).is_none();
         if !is_its {
             inbound.counters.add(Counter::DroppedAddress, 1);
