@@ -98,7 +98,7 @@ impl Display {
             return Err(StreamError::Rest(record.len() - 1));
         }
         if command == ERASE_UNPROTECTED {
-            self.erase_unprotected(0, CELLS);
+            self.erase_unprotected(0, CELLS, self.attribute_of(0));
             self.reset_modified();
             let first = self.inputs().next();
             self.cursor = first.map_or(0, |field| field.at);
@@ -138,7 +138,12 @@ impl Display {
                 order @ (RA | EUA) => {
                     let stop = reader.address()?;
                     let count = if stop > at { stop - at } else { stop + CELLS - at };
-                    fills_left = fills_left.checked_sub(count).ok_or(StreamError::TooMuch)?;
+                    let (attribute, passed) = match order {
+                        RA => (None, 0),
+                        _ => self.look_back(at),
+                    };
+                    let cost = count + passed;
+                    fills_left = fills_left.checked_sub(cost).ok_or(StreamError::TooMuch)?;
                     if order == RA {
                         let letter = reader.byte()?;
                         if !is_letter(letter) {
@@ -147,7 +152,7 @@ impl Display {
                         let places = (at..at + count).map(|place| place % CELLS);
                         places.for_each(|place| self.cells[place] = Cell::Letter(letter));
                     } else {
-                        self.erase_unprotected(at, count);
+                        self.erase_unprotected(at, count, attribute);
                     }
                     at = stop;
                 }
@@ -166,9 +171,9 @@ impl Display {
         self.cursor = 0;
     }
 
-    /// Makes nulls of what can be typed over, from `at` on.
-    fn erase_unprotected(&mut self, at: usize, count: usize) {
-        let mut is_protected = self.attribute_of(at).is_some_and(Attribute::is_protected);
+    /// Makes nulls of what can be typed over, from `at` on, which is in a field of this attribute.
+    fn erase_unprotected(&mut self, at: usize, count: usize, attribute: Option<Attribute>) {
+        let mut is_protected = attribute.is_some_and(Attribute::is_protected);
         for place in (at..at + count).map(|place| place % CELLS) {
             match &mut self.cells[place] {
                 Cell::Field(attribute) => is_protected = attribute.is_protected(),
@@ -180,11 +185,17 @@ impl Display {
 
     /// The attribute of the field in which a position is; none if there are no fields.
     fn attribute_of(&self, at: usize) -> Option<Attribute> {
-        let back = (0..CELLS).map(|before| self.cells[(at + CELLS - before) % CELLS]);
-        back.into_iter().find_map(|cell| match cell {
-            Cell::Field(attribute) => Some(attribute),
+        self.look_back(at).0
+    }
+
+    /// The same, and how many positions are between: all if there are no fields.
+    fn look_back(&self, at: usize) -> (Option<Attribute>, usize) {
+        let mut back = (0..CELLS).map(|before| (self.cells[(at + CELLS - before) % CELLS], before));
+        let found = back.find_map(|(cell, before)| match cell {
+            Cell::Field(attribute) => Some((Some(attribute), before)),
             Cell::Letter(_) => None,
-        })
+        });
+        found.unwrap_or((None, CELLS))
     }
 
     fn reset_modified(&mut self) {
@@ -440,5 +451,32 @@ mod tests {
         let record = |times| [&[WRITE, 0][..], &fill.repeat(times)].concat();
         assert_eq!(Display::default().write(&record(FILLS_MAX)), Ok(Asked::Nothing));
         assert_eq!(Display::default().write(&record(FILLS_MAX + 1)), Err(StreamError::TooMuch));
+    }
+
+    #[test]
+    fn erasing_one_position_pays_for_the_way_back_to_its_field() {
+        // Each erases the position in front of its address alone.
+        let erase = |places: std::ops::Range<usize>| {
+            let orders = places.flat_map(|place| {
+                let [from, to] = [place, place + 1].map(address::bytes);
+                [SBA, from[0], from[1], EUA, to[0], to[1]]
+            });
+            [WRITE, 0].into_iter().chain(orders).collect::<Vec<_>>()
+        };
+        // Without fields, the whole screen is looked at for each.
+        let mut empty = Display::default();
+        assert_eq!(empty.write(&erase(0..FILLS_MAX - 1)), Ok(Asked::Nothing));
+        assert_eq!(empty.write(&erase(0..FILLS_MAX)), Err(StreamError::TooMuch));
+        // One field that begins far away, and many in which they are near.
+        let far = || shown(Write::erase().at(0, 0).field(Attribute::INPUT));
+        assert_eq!(far().write(&erase(1800..1810)), Ok(Asked::Nothing));
+        assert_eq!(far().write(&erase(1800..1900)), Err(StreamError::TooMuch));
+        let mut write = Write::erase();
+        for row in 0..24 {
+            write.at(row, 0).field(Attribute::INPUT).text("ABC");
+        }
+        let mut near = shown(&write);
+        assert_eq!(near.write(&erase(1..100)), Ok(Asked::Nothing));
+        assert_eq!((near.row(0), near.row(1), near.row(2)), ("".into(), "".into(), " ABC".into()));
     }
 }
