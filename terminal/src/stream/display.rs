@@ -44,8 +44,10 @@ pub enum Asked {
     Nothing,
     /// The whole buffer.
     Buffer,
-    /// The fields that were modified.
+    /// The fields that were modified, unless the last key sends nothing but itself.
     Modified,
+    /// The fields that were modified, whatever the last key.
+    ModifiedAll,
 }
 
 /// The buffer of a screen of 24 rows and 80 columns.
@@ -91,7 +93,8 @@ impl Display {
             }
             ERASE_UNPROTECTED => Asked::Nothing,
             READ_BUFFER => Asked::Buffer,
-            READ_MODIFIED | READ_MODIFIED_ALL => Asked::Modified,
+            READ_MODIFIED => Asked::Modified,
+            READ_MODIFIED_ALL => Asked::ModifiedAll,
             other => return Err(StreamError::Command(other)),
         };
         if !reader.is_over() {
@@ -99,7 +102,7 @@ impl Display {
         }
         if command == ERASE_UNPROTECTED {
             self.erase_unprotected(0, CELLS, self.attribute_of(0));
-            self.reset_modified();
+            self.reset_modified(|attribute| !attribute.is_protected());
             let first = self.inputs().next();
             self.cursor = first.map_or(0, |field| field.at);
             (self.is_locked, self.aid) = (false, AID_NONE);
@@ -117,7 +120,7 @@ impl Display {
             self.erase();
         }
         if control & RESET_MODIFIED != 0 {
-            self.reset_modified();
+            self.reset_modified(|_| true);
         }
         let (mut at, mut fills_left) = (self.cursor, FILLS_MAX * CELLS);
         while let Some(byte) = reader.peek() {
@@ -198,9 +201,12 @@ impl Display {
         found.unwrap_or((None, CELLS))
     }
 
-    fn reset_modified(&mut self) {
+    /// Makes fields unmodified, those of such attributes.
+    fn reset_modified(&mut self, is_meant: impl Fn(Attribute) -> bool) {
         for cell in self.cells.iter_mut() {
-            if let Cell::Field(attribute) = cell {
+            if let Cell::Field(attribute) = cell
+                && is_meant(*attribute)
+            {
                 *attribute = attribute.modified(false);
             }
         }
@@ -289,14 +295,18 @@ impl Display {
         if aid == Aid::Clear {
             self.erase();
         }
-        self.read_modified()
+        self.read_modified(aid.is_short())
     }
 
     /// What a terminal answers to a program that asks for something.
     pub fn answer(&self, asked: Asked) -> Option<Vec<u8>> {
         match asked {
             Asked::Nothing => None,
-            Asked::Modified => Some(self.read_modified()),
+            Asked::Modified => {
+                let is_short = Aid::of(self.aid).is_ok_and(Aid::is_short);
+                Some(self.read_modified(is_short))
+            }
+            Asked::ModifiedAll => Some(self.read_modified(false)),
             Asked::Buffer => {
                 let mut record = vec![self.aid];
                 record.extend(address::bytes(self.cursor));
@@ -311,9 +321,10 @@ impl Display {
         }
     }
 
-    fn read_modified(&self) -> Vec<u8> {
+    /// The key, and unless it is short the cursor and the fields that were modified.
+    fn read_modified(&self, is_short: bool) -> Vec<u8> {
         let mut record = vec![self.aid];
-        if Aid::of(self.aid).is_ok_and(Aid::is_short) {
+        if is_short {
             return record;
         }
         record.extend(address::bytes(self.cursor));
@@ -422,6 +433,49 @@ mod tests {
         let record = display.answer(Asked::Buffer).unwrap();
         assert_eq!(record.len(), 3 + CELLS + 6);
         assert_eq!(&record[3..6], [SF, 0xe8, 0xe3]);
+    }
+
+    #[test]
+    fn read_of_all_has_the_fields_behind_a_key_that_sends_none() {
+        let read = |display: &mut Display, command| {
+            let asked = display.write(&[command]).unwrap();
+            display.answer(asked).unwrap()
+        };
+        let mut display = form();
+        display.type_at(166, "A").unwrap();
+        display.press(Aid::Pa(1));
+        assert_eq!(read(&mut display, 0xf6), [0x6c]);
+        for all in [0x6e, 0x0e] {
+            let record = read(&mut display, all);
+            assert_eq!(record, [0x6c, 0xc2, 0xe7, 0x11, 0xc2, 0xe6, 0xc1], "{all:#x}");
+        }
+        display.press(Aid::Clear);
+        assert_eq!(read(&mut display, 0x06), [0x6d]);
+        // The screen is empty then, and has no fields.
+        assert_eq!(read(&mut display, 0x6e), [0x6d, 0x40, 0x40]);
+    }
+
+    #[test]
+    fn protected_fields_stay_modified_when_unprotected_ones_are_erased() {
+        // At 0 a field of text that was made modified, at 4 one to type in, at 9 text.
+        let screen = [
+            0xf5, 0xc3, 0x1d, 0x61, 0xc1, 0xc2, 0xc3, 0x1d, 0xc1, 0xc4, 0xc5, 0xc6, 0xc7, 0x1d,
+            0x60,
+        ];
+        let mut display = Display::default();
+        display.write(&screen).unwrap();
+        let before = [
+            0x7d, 0x40, 0x40, 0x11, 0x40, 0xc1, 0xc1, 0xc2, 0xc3, 0x11, 0x40, 0xc5, 0xc4, 0xc5,
+            0xc6, 0xc7,
+        ];
+        assert_eq!(display.press(Aid::Enter), before);
+        display.write(&[0x6f]).unwrap();
+        assert_eq!((display.is_locked(), display.cursor()), (false, 5));
+        let after = [0x7d, 0x40, 0xc5, 0x11, 0x40, 0xc1, 0xc1, 0xc2, 0xc3];
+        assert_eq!(display.press(Aid::Enter), after);
+        // The control character of a write resets all.
+        display.write(&[0xf1, 0xc3]).unwrap();
+        assert_eq!(display.press(Aid::Enter), [0x7d, 0x40, 0xc5]);
     }
 
     #[test]
