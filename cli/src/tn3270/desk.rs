@@ -21,7 +21,7 @@ const READ_BYTES_MAX: usize = 4096;
 const ACCEPTED_PER_TURN: usize = 16;
 
 /// When accepting is tried again for which the system lacked something.
-const SHORT: Duration = Duration::from_millis(100);
+const SHORT_NS: u64 = Duration::from_millis(100).as_nanos() as u64;
 
 /// The poller's tokens for the listener and for signals. A session's token is its number.
 const LISTENER: u64 = 0;
@@ -95,6 +95,8 @@ enum Over {
 #[derive(Debug)]
 pub struct Desk {
     listener: TcpListener,
+    /// Whether the poller tells of the listener: not while accepting has failed.
+    is_listening: bool,
     poller: Poller,
     limits: Limits,
     options: SessionOptions,
@@ -124,6 +126,7 @@ impl Desk {
         os::memory::allow_descriptors(limits.sessions_max as u64 + 64);
         Ok(Desk {
             listener,
+            is_listening: true,
             poller,
             limits,
             options,
@@ -198,18 +201,28 @@ impl Desk {
                         error.kind(),
                         ErrorKind::ConnectionAborted | ErrorKind::Interrupted
                     ) => {}
-                Err(error) => {
-                    self.notices.say(Subject::Accepting, || {
-                        format!("no more sessions for now: {error}; it is tried again")
-                    });
-                    let _ = self.poller.remove(&self.listener);
-                    return Some(now + SHORT.as_nanos() as u64);
-                }
+                Err(error) => return self.accept_later(&error, now),
             }
         }
-        // It is there again if it was left out.
-        let _ = self.poller.add(&self.listener, LISTENER);
+        if !self.is_listening {
+            if let Err(error) = self.poller.add(&self.listener, LISTENER) {
+                return self.accept_later(&error, now);
+            }
+            self.is_listening = true;
+        }
         None
+    }
+
+    /// Returns when to accept again. Until then the poller does not tell of the listener, or that would be all that is done.
+    fn accept_later(&mut self, error: &io::Error, now: u64) -> Option<u64> {
+        self.notices.say(Subject::Accepting, || {
+            format!("no more sessions for now: {error}; it is tried again")
+        });
+        // If it cannot be left out, it is told of, and accepted from, at once.
+        if self.is_listening && self.poller.remove(&self.listener).is_ok() {
+            self.is_listening = false;
+        }
+        Some(now + SHORT_NS)
     }
 
     fn begin(&mut self, stream: TcpStream, from: SocketAddr, now: u64) {
