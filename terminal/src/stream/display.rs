@@ -282,8 +282,8 @@ impl Display {
     /// # Errors
     /// [`StreamError`]: no field to type in begins there, or it is shorter; or there is a letter that the code page does not have.
     pub fn type_at(&mut self, at: usize, text: &str) -> Result<(), StreamError> {
-        let typed: Option<Vec<u8>> = text.chars().map(ebcdic::byte).collect();
-        let typed = typed.ok_or(StreamError::Letter(0))?;
+        let byte = |letter| ebcdic::byte(letter).ok_or(StreamError::NoLetter(letter));
+        let typed = text.chars().map(byte).collect::<Result<Vec<_>, _>>()?;
         let cells = self.fill_field(at, &typed)?;
         self.cursor = (at + typed.len().min(cells.saturating_sub(1))) % CELLS;
         Ok(())
@@ -392,6 +392,13 @@ mod tests {
             ]
         );
         assert!(display.is_locked());
+    }
+
+    #[test]
+    fn letter_that_the_code_page_does_not_have_is_named() {
+        let error = form().type_at(166, "A€").unwrap_err();
+        assert_eq!(error, StreamError::NoLetter('€'));
+        assert_eq!(error.to_string(), "letter '€' is typed: must be one of EBCDIC code page 37");
     }
 
     #[test]

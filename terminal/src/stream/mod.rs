@@ -89,6 +89,9 @@ pub enum StreamError {
     /// A byte that cannot be typed.
     #[error("byte {0:#04x} is typed: must be a letter")]
     Letter(u8),
+    /// A letter that the code page does not have.
+    #[error("letter {0:?} is typed: must be one of EBCDIC code page 37")]
+    NoLetter(char),
 }
 
 /// A key that sends something.
