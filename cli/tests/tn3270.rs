@@ -5,7 +5,7 @@ mod common;
 mod lacking;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use common::{Process, System, text};
@@ -224,6 +224,24 @@ fn silent_client_is_let_go() {
     let (counted, said) = server.end();
     assert_eq!((&counted["sessions"], &counted["timeouts"]), (&1.into(), &1.into()), "{said}");
     assert!(said.contains("no terminal was negotiated in time"), "{said}");
+}
+
+#[test]
+fn client_that_sends_no_more_gets_its_answer() {
+    let server = Server::start(&[]);
+    let mut terminal = Terminal::log_on(server.address);
+    assert_eq!(ask(&mut terminal.client, 4711, "LAST"), Ok(true));
+    terminal.send();
+    terminal.stream.shutdown(Shutdown::Write).unwrap();
+    terminal.wait_for_screen();
+    assert_eq!(terminal.client.record(), answer(4711, "LAST", 2000).bytes());
+    assert_eq!(terminal.stream.read(&mut [0; 64]).unwrap(), 0);
+    let (counted, said) = server.end();
+    assert_eq!(
+        (&counted["transactions"], &counted["violations"]),
+        (&1.into(), &0.into()),
+        "{said}"
+    );
 }
 
 #[test]

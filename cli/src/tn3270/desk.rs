@@ -73,6 +73,8 @@ struct Seat {
     kept: Vec<u8>,
     /// Whether the poller may not tell of it again, because its connection was not read or written to the end.
     is_ready: bool,
+    /// Whether the client sends no more. It may still read what it has asked for.
+    has_ended: bool,
 }
 
 /// Whether there is more to do for a session at once.
@@ -259,7 +261,7 @@ impl Desk {
         let session = Session::new(&name, &self.options, now);
         let look_ns = session.due_ns().min(self.silent_ns(now));
         self.look_ns = Some(self.look_ns.map_or(look_ns, |at| at.min(look_ns)));
-        let seat = Seat { stream, from, session, kept: Vec::new(), is_ready: true };
+        let seat = Seat { stream, from, session, kept: Vec::new(), is_ready: true, has_ended: false };
         self.seats.insert(number, seat);
         self.ready.push_back(number);
     }
@@ -316,10 +318,10 @@ impl Desk {
 impl Seat {
     /// Reads, answers and writes, each once.
     fn turn(&mut self, now: u64, counted: &mut Counted) -> Result<Turn, Over> {
-        if self.kept.is_empty() {
+        if self.kept.is_empty() && !self.has_ended {
             let mut room = [0; READ_BYTES_MAX];
             match self.stream.read(&mut room) {
-                Ok(0) => return Err(Over::Gone),
+                Ok(0) => self.has_ended = true,
                 Ok(count) => {
                     counted.bytes_received += count as u64;
                     self.kept.extend_from_slice(&room[..count]);
@@ -338,7 +340,7 @@ impl Seat {
         self.write(counted)
     }
 
-    /// Writes what is to be sent.
+    /// Writes what is to be sent. Behind the end of what the client sends, the connection is over then.
     fn write(&mut self, counted: &mut Counted) -> Result<Turn, Over> {
         while !self.session.output().is_empty() {
             match self.stream.write(self.session.output()) {
@@ -352,6 +354,9 @@ impl Seat {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return Err(Over::Gone),
             }
+        }
+        if self.has_ended {
+            return Err(Over::Gone);
         }
         Ok(Turn::More)
     }
