@@ -23,6 +23,12 @@ const ACCEPTED_PER_TURN: usize = 16;
 /// When accepting is tried again for which the system lacked something.
 const SHORT_NS: u64 = Duration::from_millis(100).as_nanos() as u64;
 
+/// The shortest time between two looks at all sessions for those that are silent: each is let go so much late at most.
+const LOOK_PAUSE_NS: u64 = Duration::from_millis(100).as_nanos() as u64;
+
+/// Sessions at once, at most: each has a name of its own, of eight letters as a mainframe has them.
+pub const NAMES: u16 = 10_000;
+
 /// The poller's tokens for the listener and for signals. A session's token is its number.
 const LISTENER: u64 = 0;
 const SIGNALS: u64 = 1;
@@ -31,7 +37,7 @@ const FIRST_SESSION: u64 = 2;
 /// Limits of sessions.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Of all.
+    /// Of all; no more than [`NAMES`].
     pub sessions_max: usize,
     /// Of one address.
     pub sessions_per_address_max: usize,
@@ -68,6 +74,8 @@ enum Subject {
 struct Seat {
     stream: TcpStream,
     from: SocketAddr,
+    /// The number in its name.
+    name: u16,
     session: Session,
     /// Bytes that came and were not taken yet, because output waits.
     kept: Vec<u8>,
@@ -104,6 +112,8 @@ pub struct Desk {
     options: SessionOptions,
     seats: BTreeMap<u64, Seat>,
     by_address: HashMap<IpAddr, usize>,
+    /// Numbers of names that no session has; the one that was had last is given last.
+    names: VecDeque<u16>,
     /// Sessions for which there may be something to do.
     ready: VecDeque<u64>,
     next: u64,
@@ -134,6 +144,7 @@ impl Desk {
             options,
             seats: BTreeMap::new(),
             by_address: HashMap::new(),
+            names: (0..NAMES).collect(),
             ready: VecDeque::new(),
             next: FIRST_SESSION,
             look_ns: None,
@@ -253,15 +264,22 @@ impl Desk {
             self.notices.say(Subject::Accepting, || format!("{from} is refused: {error}"));
             return;
         }
+        let name = self.names.pop_front().expect("no more sessions than names");
         self.next += 1;
         self.counted.sessions += 1;
         *self.by_address.entry(source).or_default() += 1;
-        // A name of eight letters, as a mainframe has them.
-        let name = format!("SIGA{:04}", (number - FIRST_SESSION) % 10_000);
-        let session = Session::new(&name, &self.options, now);
+        let session = Session::new(&format!("SIGA{name:04}"), &self.options, now);
         let look_ns = session.due_ns().min(self.silent_ns(now));
         self.look_ns = Some(self.look_ns.map_or(look_ns, |at| at.min(look_ns)));
-        let seat = Seat { stream, from, session, kept: Vec::new(), is_ready: true, has_ended: false };
+        let seat = Seat {
+            stream,
+            from,
+            name,
+            session,
+            kept: Vec::new(),
+            is_ready: true,
+            has_ended: false,
+        };
         self.seats.insert(number, seat);
         self.ready.push_back(number);
     }
@@ -284,7 +302,8 @@ impl Desk {
             self.end(number, Over::Ended(ending));
         }
         let due = self.seats.values().map(|seat| seat.session.due_ns()).min();
-        self.look_ns = due.map(|due_ns| due_ns.min(self.silent_ns(now)));
+        let soonest = now.saturating_add(LOOK_PAUSE_NS);
+        self.look_ns = due.map(|due_ns| due_ns.min(self.silent_ns(now)).max(soonest));
     }
 
     /// When a terminal is silent for too long whose last key was pressed now.
@@ -295,6 +314,7 @@ impl Desk {
     /// Ends a session, and says why if the client has not meant it to end.
     fn end(&mut self, number: u64, over: Over) {
         let Some(seat) = self.seats.remove(&number) else { return };
+        self.names.push_back(seat.name);
         let source = source(seat.from);
         if let Some(count) = self.by_address.get_mut(&source) {
             *count -= 1;
