@@ -5,7 +5,7 @@ mod common;
 mod lacking;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use common::{Process, System, text};
@@ -197,26 +197,51 @@ fn client_that_breaks_a_rule_loses_its_session_and_others_go_on() {
 }
 
 #[test]
-fn more_sessions_than_may_be_are_refused_and_a_silent_client_is_let_go() {
-    let server = Server::start(&["--sessions", "4", "--negotiation", "1"]);
+fn more_sessions_than_may_be_are_refused() {
+    let server = Server::start(&["--sessions", "4", "--negotiation", "3600"]);
     let mut terminals = [(); 2].map(|()| Terminal::log_on(server.address));
     // Half of all are for one address.
     let mut third = TcpStream::connect(server.address).unwrap();
     assert_eq!(third.read(&mut [0; 8]).unwrap_or(0), 0);
     terminals.iter_mut().for_each(|terminal| terminal.ask(1));
     let [one, mut other] = terminals;
+    // There is room for the next when one is gone.
     one.leave(Aid::Pf(3));
-    // It says nothing, and there is room for the next when it is gone.
+    Terminal::log_on(server.address).ask(2);
+    other.ask(3);
+    let (counted, said) = server.end();
+    assert_eq!(counted["refused"], 1, "{said}");
+    assert!(said.contains("2 sessions are open from there (--sessions-per-address)"), "{said}");
+}
+
+#[test]
+fn silent_client_is_let_go() {
+    let server = Server::start(&["--negotiation", "1"]);
     let mut silent = TcpStream::connect(server.address).unwrap();
     let mut said = Vec::new();
     silent.read_to_end(&mut said).unwrap();
     assert_eq!(said, [255, 253, 40]);
-    Terminal::log_on(server.address).ask(2);
-    other.ask(3);
     let (counted, said) = server.end();
-    assert_eq!((&counted["refused"], &counted["timeouts"]), (&1.into(), &1.into()), "{said}");
+    assert_eq!((&counted["sessions"], &counted["timeouts"]), (&1.into(), &1.into()), "{said}");
     assert!(said.contains("no terminal was negotiated in time"), "{said}");
-    assert!(said.contains("2 sessions are open from there (--sessions-per-address)"), "{said}");
+}
+
+#[test]
+fn client_that_sends_no_more_gets_its_answer() {
+    let server = Server::start(&[]);
+    let mut terminal = Terminal::log_on(server.address);
+    assert_eq!(ask(&mut terminal.client, 4711, "LAST"), Ok(true));
+    terminal.send();
+    terminal.stream.shutdown(Shutdown::Write).unwrap();
+    terminal.wait_for_screen();
+    assert_eq!(terminal.client.record(), answer(4711, "LAST", 2000).bytes());
+    assert_eq!(terminal.stream.read(&mut [0; 64]).unwrap(), 0);
+    let (counted, said) = server.end();
+    assert_eq!(
+        (&counted["transactions"], &counted["violations"]),
+        (&1.into(), &0.into()),
+        "{said}"
+    );
 }
 
 #[test]

@@ -409,7 +409,7 @@ mod tests {
             assert_eq!(told(&mut server, &agreed, is_cut), Ok(vec![Event::Started]));
             assert!(server.is_extended() && server.functions() == Functions::RESPONSES);
             server.show(&Write::change());
-            assert_eq!(said(&mut server), [0, 0, 1, 0, 0, 0xf1, 0xc3, 255, 239]);
+            assert_eq!(said(&mut server), [0, 0, 1, 0, 0, 0xf1, 0xc2, 255, 239]);
             server.show(&Write::change());
             assert_eq!(said(&mut server)[..5], [0, 0, 1, 0, 1]);
         }
@@ -431,7 +431,7 @@ mod tests {
         let agreed = [255, 251, 25, 255, 253, 25, 255, 251, 0, 255, 253, 0];
         assert_eq!(told(&mut server, &agreed, true), Ok(vec![Event::Started]));
         server.show(&Write::change());
-        assert_eq!(said(&mut server), [0xf1, 0xc3, 255, 239]);
+        assert_eq!(said(&mut server), [0xf1, 0xc2, 255, 239]);
         let pressed = told(&mut server, &[0xf3, 0x40, 0x40, 255, 239], true);
         assert_eq!(pressed, Ok(vec![Event::Pressed(Aid::Pf(3))]));
         assert_eq!(told(&mut server, &[255, 252, 0], true), Err(Violation::Withdrawn(0)));

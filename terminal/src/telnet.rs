@@ -178,11 +178,6 @@ impl Decoder {
         Ok(())
     }
 
-    /// Returns true if nothing of a record, a command or a subnegotiation is there that waits for its end.
-    pub fn is_between(&self) -> bool {
-        self.state == State::Record && (self.record.is_empty() || self.is_whole)
-    }
-
     /// The last record, until more is taken.
     pub fn record(&self) -> &[u8] {
         &self.record

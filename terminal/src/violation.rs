@@ -8,8 +8,10 @@ use crate::tn3270e::Reason;
 /// A rule that the other end has broken, which ends the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Violation {
-    /// A byte behind IAC that is no command.
-    #[error("Telnet command {0} is none that a terminal uses: must be 239 to 255")]
+    /// A byte behind IAC that is no command there.
+    #[error(
+        "Telnet command {0} has no place here: must be 239 or 241 to 255, and within a subnegotiation 240 or 255"
+    )]
     Command(u8),
     /// A record that does not end.
     #[error("a record is longer than {0} bytes")]

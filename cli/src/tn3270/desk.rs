@@ -21,7 +21,13 @@ const READ_BYTES_MAX: usize = 4096;
 const ACCEPTED_PER_TURN: usize = 16;
 
 /// When accepting is tried again for which the system lacked something.
-const SHORT: Duration = Duration::from_millis(100);
+const SHORT_NS: u64 = Duration::from_millis(100).as_nanos() as u64;
+
+/// The shortest time between two looks at all sessions for those that are silent: each is let go so much late at most.
+const LOOK_PAUSE_NS: u64 = Duration::from_millis(100).as_nanos() as u64;
+
+/// Sessions at once, at most: each has a name of its own, of eight letters as a mainframe has them.
+pub const NAMES: u16 = 10_000;
 
 /// The poller's tokens for the listener and for signals. A session's token is its number.
 const LISTENER: u64 = 0;
@@ -31,7 +37,7 @@ const FIRST_SESSION: u64 = 2;
 /// Limits of sessions.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Of all.
+    /// Of all; no more than [`NAMES`].
     pub sessions_max: usize,
     /// Of one address.
     pub sessions_per_address_max: usize,
@@ -68,11 +74,15 @@ enum Subject {
 struct Seat {
     stream: TcpStream,
     from: SocketAddr,
+    /// The number in its name.
+    name: u16,
     session: Session,
     /// Bytes that came and were not taken yet, because output waits.
     kept: Vec<u8>,
     /// Whether the poller may not tell of it again, because its connection was not read or written to the end.
     is_ready: bool,
+    /// Whether the client sends no more. It may still read what it has asked for.
+    has_ended: bool,
 }
 
 /// Whether there is more to do for a session at once.
@@ -95,11 +105,15 @@ enum Over {
 #[derive(Debug)]
 pub struct Desk {
     listener: TcpListener,
+    /// Whether the poller tells of the listener: not while accepting has failed.
+    is_listening: bool,
     poller: Poller,
     limits: Limits,
     options: SessionOptions,
     seats: BTreeMap<u64, Seat>,
     by_address: HashMap<IpAddr, usize>,
+    /// Numbers of names that no session has; the one that was had last is given last.
+    names: VecDeque<u16>,
     /// Sessions for which there may be something to do.
     ready: VecDeque<u64>,
     next: u64,
@@ -124,11 +138,13 @@ impl Desk {
         os::memory::allow_descriptors(limits.sessions_max as u64 + 64);
         Ok(Desk {
             listener,
+            is_listening: true,
             poller,
             limits,
             options,
             seats: BTreeMap::new(),
             by_address: HashMap::new(),
+            names: (0..NAMES).collect(),
             ready: VecDeque::new(),
             next: FIRST_SESSION,
             look_ns: None,
@@ -198,18 +214,28 @@ impl Desk {
                         error.kind(),
                         ErrorKind::ConnectionAborted | ErrorKind::Interrupted
                     ) => {}
-                Err(error) => {
-                    self.notices.say(Subject::Accepting, || {
-                        format!("no more sessions for now: {error}; it is tried again")
-                    });
-                    let _ = self.poller.remove(&self.listener);
-                    return Some(now + SHORT.as_nanos() as u64);
-                }
+                Err(error) => return self.accept_later(&error, now),
             }
         }
-        // It is there again if it was left out.
-        let _ = self.poller.add(&self.listener, LISTENER);
+        if !self.is_listening {
+            if let Err(error) = self.poller.add(&self.listener, LISTENER) {
+                return self.accept_later(&error, now);
+            }
+            self.is_listening = true;
+        }
         None
+    }
+
+    /// Returns when to accept again. Until then the poller does not tell of the listener, or that would be all that is done.
+    fn accept_later(&mut self, error: &io::Error, now: u64) -> Option<u64> {
+        self.notices.say(Subject::Accepting, || {
+            format!("no more sessions for now: {error}; it is tried again")
+        });
+        // If it cannot be left out, it is told of, and accepted from, at once.
+        if self.is_listening && self.poller.remove(&self.listener).is_ok() {
+            self.is_listening = false;
+        }
+        Some(now + SHORT_NS)
     }
 
     fn begin(&mut self, stream: TcpStream, from: SocketAddr, now: u64) {
@@ -238,15 +264,22 @@ impl Desk {
             self.notices.say(Subject::Accepting, || format!("{from} is refused: {error}"));
             return;
         }
+        let name = self.names.pop_front().expect("no more sessions than names");
         self.next += 1;
         self.counted.sessions += 1;
         *self.by_address.entry(source).or_default() += 1;
-        // A name of eight letters, as a mainframe has them.
-        let name = format!("SIGA{:04}", (number - FIRST_SESSION) % 10_000);
-        let session = Session::new(&name, &self.options, now);
+        let session = Session::new(&format!("SIGA{name:04}"), &self.options, now);
         let look_ns = session.due_ns().min(self.silent_ns(now));
         self.look_ns = Some(self.look_ns.map_or(look_ns, |at| at.min(look_ns)));
-        let seat = Seat { stream, from, session, kept: Vec::new(), is_ready: true };
+        let seat = Seat {
+            stream,
+            from,
+            name,
+            session,
+            kept: Vec::new(),
+            is_ready: true,
+            has_ended: false,
+        };
         self.seats.insert(number, seat);
         self.ready.push_back(number);
     }
@@ -269,7 +302,8 @@ impl Desk {
             self.end(number, Over::Ended(ending));
         }
         let due = self.seats.values().map(|seat| seat.session.due_ns()).min();
-        self.look_ns = due.map(|due_ns| due_ns.min(self.silent_ns(now)));
+        let soonest = now.saturating_add(LOOK_PAUSE_NS);
+        self.look_ns = due.map(|due_ns| due_ns.min(self.silent_ns(now)).max(soonest));
     }
 
     /// When a terminal is silent for too long whose last key was pressed now.
@@ -280,6 +314,7 @@ impl Desk {
     /// Ends a session, and says why if the client has not meant it to end.
     fn end(&mut self, number: u64, over: Over) {
         let Some(seat) = self.seats.remove(&number) else { return };
+        self.names.push_back(seat.name);
         let source = source(seat.from);
         if let Some(count) = self.by_address.get_mut(&source) {
             *count -= 1;
@@ -303,10 +338,10 @@ impl Desk {
 impl Seat {
     /// Reads, answers and writes, each once.
     fn turn(&mut self, now: u64, counted: &mut Counted) -> Result<Turn, Over> {
-        if self.kept.is_empty() {
+        if self.kept.is_empty() && !self.has_ended {
             let mut room = [0; READ_BYTES_MAX];
             match self.stream.read(&mut room) {
-                Ok(0) => return Err(Over::Gone),
+                Ok(0) => self.has_ended = true,
                 Ok(count) => {
                     counted.bytes_received += count as u64;
                     self.kept.extend_from_slice(&room[..count]);
@@ -325,7 +360,7 @@ impl Seat {
         self.write(counted)
     }
 
-    /// Writes what is to be sent.
+    /// Writes what is to be sent. Behind the end of what the client sends, the connection is over then.
     fn write(&mut self, counted: &mut Counted) -> Result<Turn, Over> {
         while !self.session.output().is_empty() {
             match self.stream.write(self.session.output()) {
@@ -339,6 +374,9 @@ impl Seat {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return Err(Over::Gone),
             }
+        }
+        if self.has_ended {
+            return Err(Over::Gone);
         }
         Ok(Turn::More)
     }

@@ -7,7 +7,7 @@ use os::signals::HeldSignals;
 use serde::Serialize;
 use terminal::transaction::{ANSWER_BYTES_MAX, ANSWER_BYTES_MIN, SessionOptions};
 
-use super::desk::{Counted, Desk, Limits};
+use super::desk::{Counted, Desk, Limits, NAMES};
 use crate::outcome::Outcome;
 use crate::output::{self, Output, print_json, say};
 
@@ -27,10 +27,10 @@ pub struct Serve {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: SocketAddr,
     /// Sessions that may be open at once; more are refused
-    #[arg(long, value_name = "NUMBER", default_value_t = SESSIONS_MAX, value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    #[arg(long, value_name = "NUMBER", default_value_t = SESSIONS_MAX, value_parser = clap::value_parser!(u64).range(1..=NAMES as u64))]
     sessions: u64,
     /// Sessions of one client address; of IPv6, of one /64 network [default: half of all]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=NAMES as u64))]
     sessions_per_address: Option<u64>,
     /// End a session in which no key was pressed for this time
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=604_800))]

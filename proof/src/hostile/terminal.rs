@@ -210,7 +210,7 @@ pub fn terminal_client(program: &[u8]) {
             break;
         }
         let mut bytes = Vec::new();
-        match script.below(8) {
+        match script.below(9) {
             0 if step < SERVER_STEPS.len() => {
                 bytes.extend_from_slice(SERVER_STEPS[step]);
                 step += 1;
@@ -231,11 +231,13 @@ pub fn terminal_client(program: &[u8]) {
                     one.client.press(aid);
                 }
             }
+            7 => reads(&mut script, &mut bytes),
             _ => damaged(&mut script, &mut bytes),
         }
         whole.receive(&bytes, bytes.len().max(1));
         cut.receive(&bytes, 1);
         assert_eq!((&whole.said, whole.is_over), (&cut.said, cut.is_over), "a cut changes nothing");
+        [&mut whole.said, &mut cut.said].into_iter().for_each(Vec::clear);
         let [own, other] = [&whole, &cut].map(|one| one.client.display());
         assert_eq!(own.cursor(), other.cursor());
         for row in 0..ROWS {
@@ -247,7 +249,7 @@ pub fn terminal_client(program: &[u8]) {
     }
 }
 
-/// A terminal, and all that it has said.
+/// A terminal, and what it has said.
 struct Terminal {
     client: Client,
     said: Vec<u8>,
@@ -280,16 +282,31 @@ impl Terminal {
     }
 }
 
-/// Writes with any orders.
+/// Commands that have a control character and orders behind them, and those that have nothing.
+const WRITES: [u8; 6] = [0xf1, 0xf5, 0x7e, 0x01, 0x05, 0x0d];
+const OTHERS: [u8; 8] = [0x6f, 0xf2, 0xf6, 0x6e, 0x0f, 0x02, 0x06, 0x0e];
+
+/// A write with any orders, another command, or none that is known.
 fn write(script: &mut Script<'_>, bytes: &mut Vec<u8>) {
     let mut record = Vec::new();
     if script.below(4) > 0 {
         record.extend(header(script));
     }
-    record.extend([
-        script.pick(&[0xf1, 0xf5, 0x7e, 0x6f, 0xf2, 0xf6, 0x01, 0x05, 0xf3]),
-        script.below(256) as u8,
-    ]);
+    let command = match script.below(TAME) {
+        0 => script.number() as u8,
+        1 => script.pick(&OTHERS),
+        _ => script.pick(&WRITES),
+    };
+    record.push(command);
+    // The others break a rule with anything behind them.
+    if !OTHERS.contains(&command) || script.below(TAME) == 0 {
+        record.push(script.below(256) as u8);
+        orders(script, &mut record);
+    }
+    put_record(bytes, &[&record]);
+}
+
+fn orders(script: &mut Script<'_>, record: &mut Vec<u8>) {
     for _ in 0..script.below(12) {
         let at = (script.below(CELLS + 4) as u16).to_be_bytes();
         match script.below(7) {
@@ -302,5 +319,13 @@ fn write(script: &mut Script<'_>, bytes: &mut Vec<u8>) {
             _ => record.extend_from_slice(script.bytes(20)),
         }
     }
-    put_record(bytes, &[&record]);
+}
+
+/// A server that asks for the same again and again: the terminal takes no more while its answers wait.
+fn reads(script: &mut Script<'_>, bytes: &mut Vec<u8>) {
+    let (header, command) = (header(script), script.pick(&OTHERS));
+    let head = if script.below(4) > 0 { &header[..] } else { &[] };
+    let mut record = Vec::new();
+    put_record(&mut record, &[head, &[command]]);
+    bytes.extend(record.repeat(script.pick(&[1, 300])));
 }

@@ -44,8 +44,10 @@ pub enum Asked {
     Nothing,
     /// The whole buffer.
     Buffer,
-    /// The fields that were modified.
+    /// The fields that were modified, unless the last key sends nothing but itself.
     Modified,
+    /// The fields that were modified, whatever the last key.
+    ModifiedAll,
 }
 
 /// The buffer of a screen of 24 rows and 80 columns.
@@ -91,15 +93,16 @@ impl Display {
             }
             ERASE_UNPROTECTED => Asked::Nothing,
             READ_BUFFER => Asked::Buffer,
-            READ_MODIFIED | READ_MODIFIED_ALL => Asked::Modified,
+            READ_MODIFIED => Asked::Modified,
+            READ_MODIFIED_ALL => Asked::ModifiedAll,
             other => return Err(StreamError::Command(other)),
         };
         if !reader.is_over() {
             return Err(StreamError::Rest(record.len() - 1));
         }
         if command == ERASE_UNPROTECTED {
-            self.erase_unprotected(0, CELLS);
-            self.reset_modified();
+            self.erase_unprotected(0, CELLS, self.attribute_of(0));
+            self.reset_modified(|attribute| !attribute.is_protected());
             let first = self.inputs().next();
             self.cursor = first.map_or(0, |field| field.at);
             (self.is_locked, self.aid) = (false, AID_NONE);
@@ -117,7 +120,7 @@ impl Display {
             self.erase();
         }
         if control & RESET_MODIFIED != 0 {
-            self.reset_modified();
+            self.reset_modified(|_| true);
         }
         let (mut at, mut fills_left) = (self.cursor, FILLS_MAX * CELLS);
         while let Some(byte) = reader.peek() {
@@ -138,7 +141,12 @@ impl Display {
                 order @ (RA | EUA) => {
                     let stop = reader.address()?;
                     let count = if stop > at { stop - at } else { stop + CELLS - at };
-                    fills_left = fills_left.checked_sub(count).ok_or(StreamError::TooMuch)?;
+                    let (attribute, passed) = match order {
+                        RA => (None, 0),
+                        _ => self.look_back(at),
+                    };
+                    let cost = count + passed;
+                    fills_left = fills_left.checked_sub(cost).ok_or(StreamError::TooMuch)?;
                     if order == RA {
                         let letter = reader.byte()?;
                         if !is_letter(letter) {
@@ -147,7 +155,7 @@ impl Display {
                         let places = (at..at + count).map(|place| place % CELLS);
                         places.for_each(|place| self.cells[place] = Cell::Letter(letter));
                     } else {
-                        self.erase_unprotected(at, count);
+                        self.erase_unprotected(at, count, attribute);
                     }
                     at = stop;
                 }
@@ -166,9 +174,9 @@ impl Display {
         self.cursor = 0;
     }
 
-    /// Makes nulls of what can be typed over, from `at` on.
-    fn erase_unprotected(&mut self, at: usize, count: usize) {
-        let mut is_protected = self.attribute_of(at).is_some_and(Attribute::is_protected);
+    /// Makes nulls of what can be typed over, from `at` on, which is in a field of this attribute.
+    fn erase_unprotected(&mut self, at: usize, count: usize, attribute: Option<Attribute>) {
+        let mut is_protected = attribute.is_some_and(Attribute::is_protected);
         for place in (at..at + count).map(|place| place % CELLS) {
             match &mut self.cells[place] {
                 Cell::Field(attribute) => is_protected = attribute.is_protected(),
@@ -180,16 +188,25 @@ impl Display {
 
     /// The attribute of the field in which a position is; none if there are no fields.
     fn attribute_of(&self, at: usize) -> Option<Attribute> {
-        let back = (0..CELLS).map(|before| self.cells[(at + CELLS - before) % CELLS]);
-        back.into_iter().find_map(|cell| match cell {
-            Cell::Field(attribute) => Some(attribute),
-            Cell::Letter(_) => None,
-        })
+        self.look_back(at).0
     }
 
-    fn reset_modified(&mut self) {
+    /// The same, and how many positions are between: all if there are no fields.
+    fn look_back(&self, at: usize) -> (Option<Attribute>, usize) {
+        let mut back = (0..CELLS).map(|before| (self.cells[(at + CELLS - before) % CELLS], before));
+        let found = back.find_map(|(cell, before)| match cell {
+            Cell::Field(attribute) => Some((Some(attribute), before)),
+            Cell::Letter(_) => None,
+        });
+        found.unwrap_or((None, CELLS))
+    }
+
+    /// Makes fields unmodified, those of such attributes.
+    fn reset_modified(&mut self, is_meant: impl Fn(Attribute) -> bool) {
         for cell in self.cells.iter_mut() {
-            if let Cell::Field(attribute) = cell {
+            if let Cell::Field(attribute) = cell
+                && is_meant(*attribute)
+            {
                 *attribute = attribute.modified(false);
             }
         }
@@ -265,8 +282,8 @@ impl Display {
     /// # Errors
     /// [`StreamError`]: no field to type in begins there, or it is shorter; or there is a letter that the code page does not have.
     pub fn type_at(&mut self, at: usize, text: &str) -> Result<(), StreamError> {
-        let typed: Option<Vec<u8>> = text.chars().map(ebcdic::byte).collect();
-        let typed = typed.ok_or(StreamError::Letter(0))?;
+        let byte = |letter| ebcdic::byte(letter).ok_or(StreamError::NoLetter(letter));
+        let typed = text.chars().map(byte).collect::<Result<Vec<_>, _>>()?;
         let cells = self.fill_field(at, &typed)?;
         self.cursor = (at + typed.len().min(cells.saturating_sub(1))) % CELLS;
         Ok(())
@@ -278,14 +295,18 @@ impl Display {
         if aid == Aid::Clear {
             self.erase();
         }
-        self.read_modified()
+        self.read_modified(aid.is_short())
     }
 
     /// What a terminal answers to a program that asks for something.
     pub fn answer(&self, asked: Asked) -> Option<Vec<u8>> {
         match asked {
             Asked::Nothing => None,
-            Asked::Modified => Some(self.read_modified()),
+            Asked::Modified => {
+                let is_short = Aid::of(self.aid).is_ok_and(Aid::is_short);
+                Some(self.read_modified(is_short))
+            }
+            Asked::ModifiedAll => Some(self.read_modified(false)),
             Asked::Buffer => {
                 let mut record = vec![self.aid];
                 record.extend(address::bytes(self.cursor));
@@ -300,9 +321,10 @@ impl Display {
         }
     }
 
-    fn read_modified(&self) -> Vec<u8> {
+    /// The key, and unless it is short the cursor and the fields that were modified.
+    fn read_modified(&self, is_short: bool) -> Vec<u8> {
         let mut record = vec![self.aid];
-        if Aid::of(self.aid).is_ok_and(Aid::is_short) {
+        if is_short {
             return record;
         }
         record.extend(address::bytes(self.cursor));
@@ -373,6 +395,13 @@ mod tests {
     }
 
     #[test]
+    fn letter_that_the_code_page_does_not_have_is_named() {
+        let error = form().type_at(166, "A€").unwrap_err();
+        assert_eq!(error, StreamError::NoLetter('€'));
+        assert_eq!(error.to_string(), "letter '€' is typed: must be one of EBCDIC code page 37");
+    }
+
+    #[test]
     fn short_keys_send_themselves_and_clear_empties_the_screen() {
         let mut display = form();
         display.type_at(166, "ABC").unwrap();
@@ -414,6 +443,49 @@ mod tests {
     }
 
     #[test]
+    fn read_of_all_has_the_fields_behind_a_key_that_sends_none() {
+        let read = |display: &mut Display, command| {
+            let asked = display.write(&[command]).unwrap();
+            display.answer(asked).unwrap()
+        };
+        let mut display = form();
+        display.type_at(166, "A").unwrap();
+        display.press(Aid::Pa(1));
+        assert_eq!(read(&mut display, 0xf6), [0x6c]);
+        for all in [0x6e, 0x0e] {
+            let record = read(&mut display, all);
+            assert_eq!(record, [0x6c, 0xc2, 0xe7, 0x11, 0xc2, 0xe6, 0xc1], "{all:#x}");
+        }
+        display.press(Aid::Clear);
+        assert_eq!(read(&mut display, 0x06), [0x6d]);
+        // The screen is empty then, and has no fields.
+        assert_eq!(read(&mut display, 0x6e), [0x6d, 0x40, 0x40]);
+    }
+
+    #[test]
+    fn protected_fields_stay_modified_when_unprotected_ones_are_erased() {
+        // At 0 a field of text that was made modified, at 4 one to type in, at 9 text.
+        let screen = [
+            0xf5, 0xc3, 0x1d, 0x61, 0xc1, 0xc2, 0xc3, 0x1d, 0xc1, 0xc4, 0xc5, 0xc6, 0xc7, 0x1d,
+            0x60,
+        ];
+        let mut display = Display::default();
+        display.write(&screen).unwrap();
+        let before = [
+            0x7d, 0x40, 0x40, 0x11, 0x40, 0xc1, 0xc1, 0xc2, 0xc3, 0x11, 0x40, 0xc5, 0xc4, 0xc5,
+            0xc6, 0xc7,
+        ];
+        assert_eq!(display.press(Aid::Enter), before);
+        display.write(&[0x6f]).unwrap();
+        assert_eq!((display.is_locked(), display.cursor()), (false, 5));
+        let after = [0x7d, 0x40, 0xc5, 0x11, 0x40, 0xc1, 0xc1, 0xc2, 0xc3];
+        assert_eq!(display.press(Aid::Enter), after);
+        // The control character of a write resets all.
+        display.write(&[0xf1, 0xc3]).unwrap();
+        assert_eq!(display.press(Aid::Enter), [0x7d, 0x40, 0xc5]);
+    }
+
+    #[test]
     fn records_that_break_a_rule_are_refused() {
         let wrong: [(&[u8], StreamError); 12] = [
             (&[], StreamError::Cut(0)),
@@ -440,5 +512,32 @@ mod tests {
         let record = |times| [&[WRITE, 0][..], &fill.repeat(times)].concat();
         assert_eq!(Display::default().write(&record(FILLS_MAX)), Ok(Asked::Nothing));
         assert_eq!(Display::default().write(&record(FILLS_MAX + 1)), Err(StreamError::TooMuch));
+    }
+
+    #[test]
+    fn erasing_one_position_pays_for_the_way_back_to_its_field() {
+        // Each erases the position in front of its address alone.
+        let erase = |places: std::ops::Range<usize>| {
+            let orders = places.flat_map(|place| {
+                let [from, to] = [place, place + 1].map(address::bytes);
+                [SBA, from[0], from[1], EUA, to[0], to[1]]
+            });
+            [WRITE, 0].into_iter().chain(orders).collect::<Vec<_>>()
+        };
+        // Without fields, the whole screen is looked at for each.
+        let mut empty = Display::default();
+        assert_eq!(empty.write(&erase(0..FILLS_MAX - 1)), Ok(Asked::Nothing));
+        assert_eq!(empty.write(&erase(0..FILLS_MAX)), Err(StreamError::TooMuch));
+        // One field that begins far away, and many in which they are near.
+        let far = || shown(Write::erase().at(0, 0).field(Attribute::INPUT));
+        assert_eq!(far().write(&erase(1800..1810)), Ok(Asked::Nothing));
+        assert_eq!(far().write(&erase(1800..1900)), Err(StreamError::TooMuch));
+        let mut write = Write::erase();
+        for row in 0..24 {
+            write.at(row, 0).field(Attribute::INPUT).text("ABC");
+        }
+        let mut near = shown(&write);
+        assert_eq!(near.write(&erase(1..100)), Ok(Asked::Nothing));
+        assert_eq!((near.row(0), near.row(1), near.row(2)), ("".into(), "".into(), " ABC".into()));
     }
 }

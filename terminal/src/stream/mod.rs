@@ -35,7 +35,7 @@ pub const INPUT_BYTES_MAX: usize = 3 + CELLS * 3;
 /// Bytes of the longest record that a program sends: every position with an order of its own.
 pub const OUTPUT_BYTES_MAX: usize = 2 + CELLS * 5;
 
-/// What orders of one record may fill, as many times the screen: they are four bytes each, and fill all of it.
+/// What orders of one record may fill, and pass on the way back to a field, as many times the screen: they are a few bytes each, and do all of it.
 pub const FILLS_MAX: usize = 16;
 
 /// A data stream that breaks a rule.
@@ -64,7 +64,7 @@ pub enum StreamError {
     #[error("address {0:#06x}: must be a position of 24 rows and 80 columns")]
     Address(u16),
     /// Orders fill more than a screen needs.
-    #[error("orders of one record fill more than {FILLS_MAX} screens")]
+    #[error("orders of one record fill or look through more than {FILLS_MAX} screens")]
     TooMuch,
     /// An attention identifier that is none.
     #[error(
@@ -89,6 +89,9 @@ pub enum StreamError {
     /// A byte that cannot be typed.
     #[error("byte {0:#04x} is typed: must be a letter")]
     Letter(u8),
+    /// A letter that the code page does not have.
+    #[error("letter {0:?} is typed: must be one of EBCDIC code page 37")]
+    NoLetter(char),
 }
 
 /// A key that sends something.

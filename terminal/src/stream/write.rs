@@ -7,20 +7,20 @@ use crate::ebcdic;
 #[derive(Clone, Debug)]
 pub struct Write(Vec<u8>);
 
-/// The control character: the keyboard is free again, and no field is modified.
+/// What the control character does: the keyboard is free again; no field is modified. The upper bits only make a letter of the others.
 pub(super) const RESTORE: u8 = 0x02;
 pub(super) const RESET_MODIFIED: u8 = 0x01;
-const CONTROL: u8 = 0xc0 | RESTORE | RESET_MODIFIED;
+const CONTROL: u8 = 0xc0;
 
 impl Write {
     /// A screen of its own: what was there is erased.
     pub fn erase() -> Write {
-        Write(vec![super::display::ERASE_WRITE, CONTROL])
+        Write(vec![super::display::ERASE_WRITE, CONTROL | RESTORE | RESET_MODIFIED])
     }
 
-    /// A change of what is there.
+    /// A change of what is there. What was typed and is not sent yet remains so: the next key that sends fields has it.
     pub fn change() -> Write {
-        Write(vec![super::display::WRITE, CONTROL])
+        Write(vec![super::display::WRITE, CONTROL | RESTORE])
     }
 
     /// Goes on at a row and a column, both from 0.

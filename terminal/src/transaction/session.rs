@@ -190,6 +190,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_typed_before_a_key_that_sends_no_fields_is_sent_with_the_next() {
+        for is_extended in [true, false] {
+            let options = ClientOptions { is_extended, ..ClientOptions::default() };
+            let (mut session, mut client) = pair(&options);
+            carry(&mut session, &mut client, 1).unwrap();
+            client.type_in(0, "4711").unwrap();
+            assert!(client.press(Aid::Pa(1)));
+            carry(&mut session, &mut client, 1).unwrap();
+            assert_eq!(client.record()[..2], [0xf1, 0xc2], "the keyboard is free, and no more");
+            assert_eq!(client.display().row(4), " THIS KEY DOES NOTHING HERE");
+            assert!(client.press(Aid::Enter));
+            carry(&mut session, &mut client, 1).unwrap();
+            assert_eq!(client.record(), answer(4711, "", 2000).bytes());
+        }
+    }
+
+    #[test]
     fn client_that_says_nothing_is_let_go() {
         let options = SessionOptions { negotiation_ns: 10, silence_ns: 100, ..Default::default() };
         let mut session = Session::new("LU1", &options, 5);

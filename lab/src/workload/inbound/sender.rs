@@ -186,11 +186,13 @@ impl<S: Receive> Sessions<S> {
             }
             let now = now_ns();
             meter.time(now - session.talk.began_ns());
+            session.talk.verify()?;
             self.answered += 1;
             match &mut self.due {
                 Due::Scheduled(_) => {}
                 Due::Thought(think) => think.answered(at, now),
-                Due::AtOnce => session.due.push_back(now),
+                // Not before the answer is verified, which the next one would pay for else.
+                Due::AtOnce => session.due.push_back(now_ns()),
             }
         }
     }
@@ -231,6 +233,7 @@ impl<S: Receive> Session<S> {
                     return Ok(true);
                 }
                 meter.time_late(now_ns() - self.talk.began_ns());
+                self.talk.verify()?;
             }
             self.talk.load(LAST, 0)?;
             self.is_closing = true;

@@ -165,6 +165,15 @@ impl<S: Receive> Asking<S> {
             Asking::Terminal(terminal) => terminal.ask(),
         }
     }
+
+    /// Compares the screen that has come with the one that was to come. For whoever has taken the time before: the user does not wait for this. The answers of
+    /// plain messages are verified as they come.
+    pub(super) fn verify(&self) -> Result<(), Fault> {
+        match self {
+            Asking::Plain(_) => Ok(()),
+            Asking::Terminal(terminal) => terminal.verify(),
+        }
+    }
 }
 
 /// A terminal and its user.
@@ -173,7 +182,7 @@ pub(super) struct Terminal<S> {
     client: Client,
     screen_bytes: usize,
     remark_letters: usize,
-    /// Of the question that is under way, its remark, its number, and when it was due.
+    /// Of the last question, its remark, its number, and when it was due.
     remark: String,
     number: u64,
     is_under_way: bool,
@@ -214,17 +223,19 @@ impl<S: Receive> Terminal<S> {
     fn ask(&mut self) -> Result<(), Fault> {
         match (self.go_on()?, self.number == LAST) {
             (Went::Waits, _) => {}
-            (Went::Screen, false) => {
-                let wanted = answer(account(self.number), &self.remark, self.screen_bytes);
-                if self.client.record() != wanted.bytes() {
-                    return Err(Fault::Corrupt(self.number));
-                }
-                self.is_under_way = false;
-            }
-            (Went::End, true) => self.is_under_way = false,
+            (Went::Screen, false) | (Went::End, true) => self.is_under_way = false,
             (Went::End, false) | (Went::Screen, true) => return Err(Fault::Ended),
         }
         Ok(())
+    }
+
+    fn verify(&self) -> Result<(), Fault> {
+        let wanted = answer(account(self.number), &self.remark, self.screen_bytes);
+        if self.client.record() == wanted.bytes() {
+            Ok(())
+        } else {
+            Err(Fault::Corrupt(self.number))
+        }
     }
 
     /// Writes what is to be written, and reads until something has come that is waited for, or nothing more is there.
@@ -488,6 +499,7 @@ mod tests {
                     asking.ask(false).unwrap();
                     answers += answering.serve(4).unwrap().answers;
                 }
+                asking.verify().unwrap();
                 assert_eq!((answers, asking.began_ns()), (1, number), "{protocol}");
             }
             let mut done = Done::default();
@@ -512,12 +524,12 @@ mod tests {
         asking.load(7, 0).unwrap();
         let Asking::Terminal(terminal) = &mut asking else { panic!("it is a terminal") };
         terminal.number = 8;
-        let mut asked = Ok(());
-        while asked.is_ok() && asking.is_under_way() {
-            asked = asking.ask(false);
+        while asking.is_under_way() {
+            asking.ask(false).unwrap();
             answering.serve(4).unwrap();
         }
-        assert!(matches!(asked, Err(Fault::Corrupt(8))), "{asked:?}");
+        let verified = asking.verify();
+        assert!(matches!(verified, Err(Fault::Corrupt(8))), "{verified:?}");
     }
 
     #[test]
