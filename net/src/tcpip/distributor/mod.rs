@@ -344,9 +344,8 @@ impl Distributor {
         if gap < GAP_NS {
             return;
         }
-        let later = |at: u64| at.saturating_add(gap).min(now);
-        self.since = later(self.since);
-        self.heard = self.heard.map(later);
+        self.since = self.since.saturating_add(gap).min(now);
+        self.heard = self.heard.map(|heard| heard.saturating_add(gap).min(now));
         self.targets.catch_up(now, gap);
     }
 

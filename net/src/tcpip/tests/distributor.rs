@@ -665,12 +665,12 @@ fn strangers_say_nothing_and_bring_nothing() {
     // A client that brings a target what another one would have sent.
     let target = plex.talks.iter().find(|talk| talk.client == 6).or(plex.talks.first());
     let target = target.and_then(|talk| talk.target).unwrap();
-    let before = plex.stacks[target].as_ref().unwrap().counter(Counter::BadSource);
+    let before = plex.stacks[target].as_ref().unwrap().counter(Counter::NotOurs);
     let bare = Bare { flags: SYN, sequence: 7, window: 1000, ..Bare::default() };
     let frame = packet::bare(SocketAddr::new(own(0, 6), 5555), plex.at(), bare);
     send_raw(&mut plex, 5, own(0, target), frame);
     plex.pass(MILLISECOND);
-    assert_eq!(plex.stacks[target].as_ref().unwrap().counter(Counter::BadSource), before + 1);
+    assert_eq!(plex.stacks[target].as_ref().unwrap().counter(Counter::NotOurs), before + 1);
     plex.all_go_on();
 }
 
