@@ -423,7 +423,7 @@ impl Adapter {
     /// Until when the adapter may rest after a poll that has left nothing behind, though frames go on coming: they come so densely that looking at that time
     /// finds many, and nobody need wake it up. None: it is to be woken up by whatever comes.
     pub fn rests_until(&self, now: u64) -> Option<u64> {
-        let rest = self.core.flow.rest_ns(self.core.rest_ns().min(self.core.longest_rest_ns))?;
+        let rest = self.core.flow.rest_ns(self.core.rest_ns(), self.core.longest_rest_ns)?;
         let caches = self.core.caches.iter().filter_map(|(_, cache)| cache.due());
         // An idle gap is not over while nobody looks.
         let Core { held_due, full_due, look_ns, .. } = self.core;

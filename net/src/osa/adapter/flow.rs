@@ -37,6 +37,8 @@ pub(super) struct Flow {
     /// Frames one way, and the other: what goes from guest to guest goes both.
     frames: [u64; 2],
     rest_ns: Option<u64>,
+    /// It is dense by its frames and not by its bytes: no stream waits for acknowledgements.
+    is_of_short: bool,
     /// Windows for which the adapter stays awake, and for how many it did so last.
     awake: u32,
     awake_before: u32,
@@ -69,8 +71,11 @@ impl Flow {
     fn close(&mut self, elapsed: u64) {
         let unanswered = self.frames[0].abs_diff(self.frames[1]);
         let weight = u128::from(self.bytes + FRAME_BYTES * unanswered);
-        let is_dense =
-            weight * u128::from(WINDOW_NS) >= u128::from(DENSE_BYTES) * u128::from(elapsed);
+        let is_enough = |weight: u128| {
+            weight * u128::from(WINDOW_NS) >= u128::from(DENSE_BYTES) * u128::from(elapsed)
+        };
+        let is_dense = is_enough(weight);
+        self.is_of_short = is_dense && !is_enough(self.bytes.into());
         match (is_dense, self.rest_ns) {
             // It may have ended; if it is dense again, it has waited.
             (false, Some(_)) => {
@@ -86,9 +91,10 @@ impl Flow {
         self.rest_ns = (is_dense && self.awake == 0).then_some(rest);
     }
 
-    /// How long the adapter rests after a poll, at most so long; none if it is to be woken up.
-    pub(super) fn rest_ns(&self, most_ns: u64) -> Option<u64> {
-        let rest = self.rest_ns?.min(most_ns);
+    /// How long the adapter rests after a poll, at most so long as guests want and, of a stream, as the wire allows; none if it is to be woken up.
+    pub(super) fn rest_ns(&self, most_ns: u64, longest_ns: u64) -> Option<u64> {
+        let longest_ns = if self.is_of_short { REST_NS_MAX } else { longest_ns };
+        let rest = self.rest_ns?.min(most_ns).min(longest_ns);
         (rest >= REST_NS_MIN).then_some(rest)
     }
 }
@@ -112,7 +118,7 @@ mod tests {
             frames[way(number)] = 1;
             flow.note(now, frames, bytes);
         }
-        flow.rest_ns(125_000)
+        flow.rest_ns(125_000, 125_000)
     }
 
     #[test]
@@ -142,6 +148,16 @@ mod tests {
     }
 
     #[test]
+    fn short_frames_wait_for_nobody_however_quick_the_wire_is() {
+        let rest_of = |bytes: u64, each_ns: u64| {
+            let mut flow = Flow::default();
+            (1..1000).for_each(|number| flow.note(number * each_ns, [1, 0], bytes));
+            flow.rest_ns(125_000, 40_000)
+        };
+        assert_eq!([rest_of(64, 5_000), rest_of(1514, 6_000)], [Some(125_000), Some(40_000)]);
+    }
+
+    #[test]
     fn rest_is_long_at_a_slow_wire_alone() {
         assert_eq!(longest_rest_ns(None), 40_000);
         assert_eq!(longest_rest_ns(Some(10_000_000_000)), 40_000);
@@ -154,10 +170,10 @@ mod tests {
     fn rest_is_as_short_as_guests_want_it() {
         let mut flow = Flow::default();
         flow.note(1_000_000, [100, 0], 151_400);
-        assert_eq!(flow.rest_ns(25_000), Some(25_000));
+        assert_eq!(flow.rest_ns(25_000, 125_000), Some(25_000));
         // A shorter one costs more than staying awake.
-        assert_eq!(flow.rest_ns(500), None);
-        assert_eq!(flow.rest_ns(0), None);
+        assert_eq!(flow.rest_ns(500, 125_000), None);
+        assert_eq!(flow.rest_ns(0, 125_000), None);
     }
 
     #[test]
@@ -166,7 +182,7 @@ mod tests {
         let mut flow = Flow::default();
         let (mut now, mut rested, mut exchanges) = (1, 0, 0);
         while now < 1_000_000_000 {
-            let is_resting = flow.rest_ns(125_000).is_some();
+            let is_resting = flow.rest_ns(125_000, 125_000).is_some();
             now += if is_resting { 200_000 } else { 30_000 };
             rested += u64::from(is_resting);
             exchanges += 1;
@@ -179,10 +195,10 @@ mod tests {
     fn flow_that_ends_is_no_longer_dense() {
         let mut flow = Flow::default();
         flow.note(200_000, [20, 0], 30_280);
-        assert!(flow.rest_ns(125_000).is_some());
+        assert!(flow.rest_ns(125_000, 125_000).is_some());
         flow.note(300_000, [0, 0], 0);
-        assert!(flow.rest_ns(125_000).is_some());
+        assert!(flow.rest_ns(125_000, 125_000).is_some());
         flow.note(400_000, [0, 0], 0);
-        assert_eq!(flow.rest_ns(125_000), None);
+        assert_eq!(flow.rest_ns(125_000, 125_000), None);
     }
 }
