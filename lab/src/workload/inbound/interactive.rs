@@ -8,7 +8,7 @@ use super::super::prelude::*;
 use super::super::stream::{A_PEER_ADAPTER, ADAPTER_WAIT, AN_ADAPTER, GAP_US, HOLD_OFF_US, MTU};
 use super::talk::{self, PROTOCOL};
 use super::think::THOUGHTS;
-use super::work;
+use super::{MBIT, work};
 use crate::pattern::STAMPED_BYTES_MIN;
 use crate::role::TARGET;
 use crate::transport;
@@ -50,12 +50,7 @@ pub(in crate::workload) const WORKLOAD: Workload = Workload {
             domain: Domain::Words(&["balanced", "mincpu", "minlatency", "dynamic"]),
             usual: &["balanced"],
         },
-        Factor {
-            name: "mbit",
-            meaning: "rate of the wire between the adapters in Mb/s, Ethernet's preamble and gap included; 0: as fast as memory",
-            domain: Domain::Number { least: 0, most: 100_000 },
-            usual: &["10000"],
-        },
+        MBIT,
         Factor { meaning: "MTU of the adapters, or of the veth", usual: &["1500"], ..MTU },
         Factor { usual: &["block"], ..WAIT },
         ADAPTER_WAIT,

@@ -95,12 +95,7 @@ pub(super) const WORKLOAD: Workload = Workload {
             domain: Domain::Bytes { least: 1, most: 1 << 20 },
             usual: &["1000"],
         },
-        Factor {
-            name: "mbit",
-            meaning: "rate of the wire between the adapters in Mb/s, Ethernet's preamble and gap included; 0: as fast as memory",
-            domain: Domain::Number { least: 0, most: 100_000 },
-            usual: &["10000"],
-        },
+        MBIT,
         Factor { meaning: "MTU of the adapters, or of the veth", usual: &["1500"], ..MTU },
         Factor { usual: &["block"], ..WAIT },
         ADAPTER_WAIT,
@@ -136,6 +131,14 @@ const BURN: &str = "burn_percent";
 fn neighbours(factors: &Factors) -> usize {
     usize::from(factors.contains_key(BURN))
 }
+
+/// How fast the wire is.
+const MBIT: Factor = Factor {
+    name: "mbit",
+    meaning: "rate of the wire between the adapters in Mb/s, Ethernet's preamble and gap included; 0: as fast as memory",
+    domain: Domain::Number { least: 0, most: 100_000 },
+    usual: &["10000"],
+};
 
 /// The factors of stacks at adapters.
 const OF_ADAPTERS: [&str; 2] = ["inbperf", "mbit"];
