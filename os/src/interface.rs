@@ -13,8 +13,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with
 
 use crate::tap::INTERFACE_NAME_BYTES_MAX;
 
-/// Requests of `include/uapi/linux/ethtool.h`: the settings of the medium, and the number of queues.
+/// Requests of `include/uapi/linux/ethtool.h`: the settings of the medium, whether it has a carrier, and the number of queues.
 const ETHTOOL_GSET: u32 = 0x1;
+const ETHTOOL_GLINK: u32 = 0xa;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
 /// The speed of a medium that the kernel does not know.
@@ -84,7 +85,7 @@ impl Interface {
         Ok(netdevice::index_to_name(&self.socket, self.index)?)
     }
 
-    /// The state of the interface; none if it was removed. Takes three system calls.
+    /// The state of the interface; none if it was removed. Takes three system calls, and some more while it is not running.
     ///
     /// # Errors
     /// As from the kernel: none is expected.
@@ -94,14 +95,17 @@ impl Interface {
             let Some(name) = gone(netdevice::index_to_name(&self.socket, self.index))? else {
                 return Ok(None);
             };
-            let flags = gone(self.ask::<{ libc::SIOCGIFFLAGS as Opcode }>(&name, [0; 24]))?;
+            let mut flags = gone(self.flags(&name))?;
+            if flags.is_some_and(|flags| flags & RUNNING == libc::IFF_UP) {
+                // The kernel takes up to a second until its flags say of a carrier that it has come; but whoever asks the driver for it has them say so at once.
+                let _ = self.ask_driver(&mut [ETHTOOL_GLINK, 0]);
+                flags = gone(self.flags(&name))?;
+            }
             let mtu = gone(self.ask::<{ libc::SIOCGIFMTU as Opcode }>(&name, [0; 24]))?;
             let (Some(flags), Some(mtu)) = (flags, mtu) else { continue };
-            let flags = libc::c_int::from(i16::from_ne_bytes([flags[0], flags[1]]));
-            let running = libc::IFF_UP | libc::IFF_RUNNING;
             let mtu = i32::from_ne_bytes([mtu[0], mtu[1], mtu[2], mtu[3]]);
             let mtu = usize::try_from(mtu).unwrap_or(0);
-            return Ok(Some(State { is_running: flags & running == running, mtu }));
+            return Ok(Some(State { is_running: flags & RUNNING == RUNNING, mtu }));
         }
         Ok(None)
     }
@@ -174,6 +178,11 @@ impl Interface {
         is_known.then(|| u64::from(megabits) * 1_000_000)
     }
 
+    fn flags(&self, name: &str) -> Result<libc::c_int, Errno> {
+        let flags = self.ask::<{ libc::SIOCGIFFLAGS as Opcode }>(name, [0; 24])?;
+        Ok(libc::c_int::from(i16::from_ne_bytes([flags[0], flags[1]])))
+    }
+
     /// Asks with an `ifreq` of this value, and returns the value of the answer.
     fn ask<const OPCODE: Opcode>(&self, name: &str, value: [u8; 24]) -> Result<[u8; 24], Errno> {
         let mut request = Request { name: padded(name)?, value };
@@ -194,7 +203,7 @@ impl Interface {
         let updater =
             unsafe { Updater::<{ libc::SIOCETHTOOL as Opcode }, DriverRequest>::new(&mut request) };
         // SAFETY: as above. The kernel reads and writes the request, and the structure of the question: 36 bytes for
-        // `ETHTOOL_GCHANNELS`, 44 for `ETHTOOL_GSET`, which are the words of the two callers. Both live until it returns.
+        // `ETHTOOL_GCHANNELS`, 44 for `ETHTOOL_GSET`, 8 for `ETHTOOL_GLINK`, which are the words of the callers. Both live until it returns.
         Ok(unsafe { ioctl::ioctl(&self.socket, updater) }?)
     }
 }
@@ -205,6 +214,9 @@ impl AsFd for Interface {
         self.socket.as_fd()
     }
 }
+
+/// The flags of an interface that is set up and has a carrier.
+const RUNNING: libc::c_int = libc::IFF_UP | libc::IFF_RUNNING;
 
 /// How often an interface may be renamed while it is looked at.
 const RENAMED_MAX: usize = 4;

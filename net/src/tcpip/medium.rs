@@ -31,7 +31,7 @@ impl Medium {
     pub const WIRE: Medium = Medium {
         resend_after: Duration::from_millis(200),
         has_timestamps: true,
-        grows_from: Duration::from_micros(40),
+        grows_from: Duration::ZERO,
         is_paced: true,
     };
 

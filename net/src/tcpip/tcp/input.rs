@@ -241,7 +241,7 @@ impl Tcb {
         self.round_trip.is_first_resent = news.sent.is_none();
         let measured = news.sent.map(|sent| now.saturating_sub(sent));
         if let Some(time) = measured.or_else(|| self.since(now, times)) {
-            self.round_trip.sample(time);
+            self.round_trip.sample_first(time);
         }
         self.resend_at.clear();
     }

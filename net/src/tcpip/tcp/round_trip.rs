@@ -20,13 +20,23 @@ pub(super) struct RoundTrip {
     pub(super) least: u64,
     /// A first segment of ours had to be sent again.
     pub(super) is_first_resent: bool,
+    /// What is known is of the first segment, which may have waited for more than the way there and back: for the neighbour's address, for a carrier, for a listener.
+    is_of_first: bool,
 }
 
 impl RoundTrip {
-    /// Takes note of how long one segment has taken, that was sent once (RFC 6298 2.2, 2.3).
+    /// Takes note of how long the first segment has taken.
+    pub(super) fn sample_first(&mut self, time: u64) {
+        self.sample(time);
+        self.is_of_first = true;
+    }
+
+    /// Takes note of how long one segment has taken, that was sent once (RFC 6298 2.2, 2.3). The first of data takes the place of the first segment if it was much
+    /// quicker: a second that was waited for a carrier would go out of the average so slowly that a window were spread over it for many round trips.
     pub(super) fn sample(&mut self, time: u64) {
         let time = time.max(1);
-        if self.smoothed == 0 {
+        let is_of_other_wait = std::mem::take(&mut self.is_of_first) && time < self.smoothed / 4;
+        if self.smoothed == 0 || is_of_other_wait {
             (self.smoothed, self.variation, self.least) = (time, time / 2, time);
             return;
         }
@@ -73,5 +83,21 @@ mod tests {
         let delayed = round_trip.timeout(MILLISECOND, true, 0);
         assert!((DELAY_NS..DELAY_NS + MILLISECOND).contains(&delayed), "{delayed}");
         assert_eq!(round_trip.timeout(MILLISECOND, true, 200), LONGEST_NS);
+    }
+
+    #[test]
+    fn wait_of_the_first_segment_is_forgotten_if_data_are_much_quicker() {
+        let mut round_trip = RoundTrip::default();
+        round_trip.sample_first(1000 * MILLISECOND);
+        assert_eq!(round_trip.timeout(MILLISECOND, false, 0), 3000 * MILLISECOND);
+        round_trip.sample(10 * MILLISECOND);
+        assert_eq!((round_trip.smoothed, round_trip.least), (10 * MILLISECOND, 10 * MILLISECOND));
+        // Only the first of data, and only if it tells of another wait.
+        round_trip.sample(MILLISECOND);
+        assert!(round_trip.smoothed > 8 * MILLISECOND);
+        let mut round_trip = RoundTrip::default();
+        round_trip.sample_first(10 * MILLISECOND);
+        round_trip.sample(8 * MILLISECOND);
+        assert_eq!(round_trip.smoothed, 9_750_000);
     }
 }
