@@ -11,7 +11,8 @@ use std::ptr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::fork::ForkSafeFd;
-use crate::tap::HEAD_BYTES;
+use crate::storage::LentPart;
+use crate::tap::{HEAD_BYTES, write_parts};
 
 /// Types, options and flags of `include/uapi/linux/if_packet.h`.
 const ADD_MEMBERSHIP: libc::c_int = 1;
@@ -138,6 +139,21 @@ impl GroupSocket {
         let vlan = vlan(&control, message.msg_controllen as usize);
         let bytes = (bytes as usize).saturating_sub(HEAD_BYTES);
         Ok(Some(GroupPacket { head, vlan, bytes }))
+    }
+
+    /// Sends a packet, whose `parts` begin with its head, as at a TAP device, and whose end may be storage of another party's. The kernel has copied it when this
+    /// returns, and does what the head says is left to do.
+    ///
+    /// # Errors
+    /// `WouldBlock`: the interface has as much of this socket's as it may have. `NotConnected` in a forked child. Otherwise as from the kernel: the interface is down
+    /// or gone, or the head does not agree with the packet (`InvalidInput`).
+    ///
+    /// # Panics
+    /// If there are more than [`crate::tap::PARTS_MAX`] parts.
+    #[inline]
+    pub fn send(&self, parts: &[&[u8]], end: Option<LentPart<'_>>) -> io::Result<()> {
+        let socket = self.socket.get().ok_or(io::ErrorKind::NotConnected)?;
+        write_parts(socket.as_fd(), parts, end)
     }
 
     /// Packets that were dropped because too many waited, since the socket was opened.

@@ -146,21 +146,7 @@ impl Tap {
     /// If there are more than [`PARTS_MAX`] parts.
     #[inline]
     pub fn write(&self, parts: &[&[u8]], end: Option<LentPart<'_>>) -> io::Result<()> {
-        let mut vectors = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; PARTS_MAX + 1];
-        for (vector, part) in vectors[..PARTS_MAX].iter_mut().zip(parts) {
-            *vector =
-                libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
-        }
-        let mut count = parts.len();
-        assert!(count <= PARTS_MAX, "{count} parts");
-        if let Some(end) = end {
-            vectors[count] = end.as_io();
-            count += 1;
-        }
-        let (device, vectors) = (self.device.as_raw_fd(), vectors.as_ptr());
-        // SAFETY: the kernel reads `count` vectors, and what they describe: slices, and mapped storage that `end` borrows.
-        let written = unsafe { libc::writev(device, vectors, count as libc::c_int) };
-        if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        write_parts(self.device.as_fd(), parts, end)
     }
 
     /// Has the interface have a carrier, or none: its kernel sends nothing then. Needs no right. A new interface has one.
@@ -181,6 +167,29 @@ impl Tap {
     pub fn leave_interface(&self) -> io::Result<()> {
         Ok(set(&self.device, libc::TUNSETPERSIST as Opcode, 1)?)
     }
+}
+
+/// Writes one frame: see [`Tap::write`].
+#[inline]
+pub(crate) fn write_parts(
+    to: BorrowedFd<'_>,
+    parts: &[&[u8]],
+    end: Option<LentPart<'_>>,
+) -> io::Result<()> {
+    let mut vectors = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; PARTS_MAX + 1];
+    for (vector, part) in vectors[..PARTS_MAX].iter_mut().zip(parts) {
+        *vector = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
+    }
+    let mut count = parts.len();
+    assert!(count <= PARTS_MAX, "{count} parts");
+    if let Some(end) = end {
+        vectors[count] = end.as_io();
+        count += 1;
+    }
+    let vectors = vectors.as_ptr();
+    // SAFETY: the kernel reads `count` vectors, and what they describe: slices, and mapped storage that `end` borrows.
+    let written = unsafe { libc::writev(to.as_raw_fd(), vectors, count as libc::c_int) };
+    if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 impl AsFd for Tap {

@@ -43,16 +43,29 @@ const LONG: Duration = Duration::from_secs(10);
 /// The time in which what is not to come would have come.
 const SHORT: Duration = Duration::from_millis(200);
 
+/// How an `AF_XDP` wire receives and sends.
+#[derive(Clone, Copy, Debug)]
+struct How {
+    mode: Mode,
+    by_ring: Option<bool>,
+}
+
+const NATIVE: How = How { mode: Mode::Native, by_ring: None };
+const GENERIC: How = How { mode: Mode::Generic, ..NATIVE };
+/// As with a network card that reads the memory itself, of which a cable has none.
+const BY_RING: How = How { by_ring: Some(true), ..NATIVE };
+
 /// The wires that stand beside a kernel.
-const BESIDE: [(WireKind, Mode); 3] = [
-    (WireKind::Xdp, Mode::Native),
-    (WireKind::Xdp, Mode::Generic),
-    (WireKind::Macvtap, Mode::Native),
+const BESIDE: [(WireKind, How); 4] = [
+    (WireKind::Xdp, NATIVE),
+    (WireKind::Xdp, GENERIC),
+    (WireKind::Xdp, BY_RING),
+    (WireKind::Macvtap, NATIVE),
 ];
 
-fn options(mode: Mode) -> WireOptions {
+fn options(How { mode, by_ring }: How) -> WireOptions {
     let xdp = XdpOptions { mode, receive_frames: 256, send_frames: 64 };
-    WireOptions { mac: Some(ADAPTER), xdp, ..WireOptions::default() }
+    WireOptions { mac: Some(ADAPTER), xdp, sends_by_ring: by_ring, ..WireOptions::default() }
 }
 
 /// A cable at whose other end the kernel knows where the adapter and its guest are.
@@ -78,7 +91,7 @@ fn socket() -> UdpSocket {
 }
 
 /// Opens a wire; none, and the reason is printed, if this machine has no such wire.
-fn opened(kind: WireKind, mode: Mode) -> Option<Box<dyn Wire>> {
+fn opened(kind: WireKind, mode: How) -> Option<Box<dyn Wire>> {
     match open(kind, HERE, &options(mode)) {
         Ok(wire) => Some(wire),
         Err(error) => {
@@ -278,7 +291,7 @@ fn address_of_a_guest_is_added_and_removed() {
 fn macvtap_wire_has_a_bounded_number_of_addresses() {
     in_network("many addresses", || {
         let cable = cable(Cable::make(1500));
-        let Some(mut wire) = opened(WireKind::Macvtap, Mode::Native) else { return };
+        let Some(mut wire) = opened(WireKind::Macvtap, NATIVE) else { return };
         let guest = |number: usize| Mac([2, 0, 0, 0, 2, number as u8]);
         for number in 1..MACVTAP_ADDRESSES_MAX {
             wire.add_address(guest(number)).unwrap();
@@ -444,7 +457,7 @@ fn long_frames_cross_in_several_pieces() {
 fn full_wire_says_so_and_takes_frames_again() {
     in_network("a full wire", || {
         let cable = cable(Cable::make(1500));
-        let Some(mut wire) = opened(WireKind::Xdp, Mode::Native) else { return };
+        let Some(mut wire) = opened(WireKind::Xdp, BY_RING) else { return };
         let there = socket_there(&cable);
         let mut buffer = [0; 100];
         for round in 0..10 {
@@ -480,7 +493,7 @@ fn full_wire_says_so_and_takes_frames_again() {
 fn burst_that_is_too_long_is_counted_and_what_follows_comes() {
     in_network("a burst", || {
         let cable = cable(Cable::make(1500));
-        let Some(mut wire) = opened(WireKind::Xdp, Mode::Native) else { return };
+        let Some(mut wire) = opened(WireKind::Xdp, BY_RING) else { return };
         let there = socket_there(&cable);
         let burst = 600;
         for number in 0..burst {
@@ -534,7 +547,7 @@ fn report() -> LinkReport {
 /// Returns true if an adapter with the same address can be opened, as far as this machine has such a wire, and nothing is different from
 /// before.
 fn is_as_before(before: &LinkReport) -> bool {
-    drop(opened(WireKind::Macvtap, Mode::Native));
+    drop(opened(WireKind::Macvtap, NATIVE));
     report() == *before
 }
 
@@ -605,8 +618,8 @@ fn nothing_stays_of_a_wire_whose_process_is_killed() {
 fn address_that_another_macvtap_has_is_an_error_that_says_so() {
     in_network("an address that is taken", || {
         let _cable = cable(Cable::make(1500));
-        let Some(_wire) = opened(WireKind::Macvtap, Mode::Native) else { return };
-        let error = open(WireKind::Macvtap, HERE, &options(Mode::Native)).err().unwrap();
+        let Some(_wire) = opened(WireKind::Macvtap, NATIVE) else { return };
+        let error = open(WireKind::Macvtap, HERE, &options(NATIVE)).err().unwrap();
         let advice = ": no other macvtap or macvlan may have the MAC address";
         assert!(error.to_string().ends_with(advice), "{error}");
     });
@@ -617,9 +630,11 @@ fn program_that_is_on_the_interface_is_not_replaced() {
     in_network("an interface with a program", || {
         let _cable = cable(Cable::make(1500));
         for mode in [Mode::Native, Mode::Generic] {
-            let Some(_wire) = opened(WireKind::Xdp, mode) else { return };
+            let Some(_wire) = opened(WireKind::Xdp, How { mode, ..NATIVE }) else { return };
             for other in [Mode::Native, Mode::Generic] {
-                let error = open(WireKind::Xdp, HERE, &options(other)).err().unwrap();
+                let error = open(WireKind::Xdp, HERE, &options(How { mode: other, ..NATIVE }))
+                    .err()
+                    .unwrap();
                 let expected = format!(
                     "there is an XDP program on {HERE} already: must be taken off first (`ip link set {HERE} xdp off`)"
                 );
@@ -643,7 +658,7 @@ fn interface_with_several_queues_is_received_from_all() {
         let cable = cable(Cable::with_offloads(1500, 4));
         cable.inside(|| switch_offloads_off(THERE).unwrap());
         assert_eq!(Interface::find(HERE).unwrap().receive_queues(), 4);
-        let Some(mut wire) = opened(WireKind::Xdp, Mode::Native) else { return };
+        let Some(mut wire) = opened(WireKind::Xdp, BY_RING) else { return };
         // Connections are spread over the queues.
         cable.inside(|| {
             for number in 0..64 {
@@ -668,7 +683,7 @@ fn wire_tells_how_the_kernel_takes_frames() {
     in_network("modes", || {
         let _cable = cable(Cable::make(1500));
         for mode in [Mode::Native, Mode::Generic] {
-            match XdpWire::open(HERE, &options(mode)) {
+            match XdpWire::open(HERE, &options(How { mode, ..NATIVE })) {
                 Ok(wire) => assert_eq!((wire.mode(), wire.is_zero_copy()), (mode, false)),
                 Err(error) => eprintln!("SKIPPED: a wire of kind xdp: {error}"),
             }
@@ -685,7 +700,7 @@ fn tags_of_a_vlan_are_beside_the_frame() {
             let Some(mut wire) = opened(kind, mode) else { return };
             // Another adapter is at the other end.
             let other = Mac([2, 0, 0, 0, 1, 11]);
-            let options = WireOptions { mac: Some(other), ..options(Mode::Native) };
+            let options = WireOptions { mac: Some(other), ..options(NATIVE) };
             let Ok(mut there) = cable.inside(|| open(WireKind::Xdp, THERE, &options)) else {
                 return eprintln!("SKIPPED: frames of a VLAN: no wire of kind xdp");
             };
@@ -724,7 +739,7 @@ fn tags_of_a_vlan_are_beside_the_frame() {
     in_network("a card that takes tags out", || {
         let _cable = cable(Cable::make(1500));
         for loses_tags in [true, false] {
-            match XdpWire::open(HERE, &options(Mode::Native)) {
+            match XdpWire::open(HERE, &options(NATIVE)) {
                 Ok(wire) => assert_eq!(wire.loses_tags(), loses_tags),
                 Err(error) => eprintln!("SKIPPED: a wire of kind xdp: {error}"),
             }
@@ -770,7 +785,7 @@ fn checksums_that_the_kernel_leaves_out_are_beside_the_frame_or_in_it() {
             let frames = receive_until(&mut *wire, LONG, |frames| frames.iter().any(is_ours));
             let (offload, mut frame) = frames.into_iter().find(is_ours).unwrap();
             let is_partial = matches!(offload.checksum, Checksum::Partial { .. });
-            assert_eq!(is_partial, wire.capabilities().completes_checksums);
+            assert_eq!(is_partial, kind == WireKind::Macvtap);
             complete_checksum(offload.checksum, &mut frame);
             assert_eq!(whole_sum(&frame), 0xffff, "{kind} {mode:?}");
             // What the adapter leaves out is refused, or completed.
@@ -780,13 +795,17 @@ fn checksums_that_the_kernel_leaves_out_are_beside_the_frame_or_in_it() {
             frame[40..42].copy_from_slice(&pseudo.to_be_bytes());
             let offload = Offload { checksum, ..Offload::NONE };
             let sent = wire.send(now_ns(), &FrameInPlace { offload, start: &frame, rest: None });
-            if kind == WireKind::Xdp {
+            if !wire.capabilities().completes_checksums {
                 assert_eq!(sent, Err(NotSent::Dropped));
                 assert_eq!(wire.counters().dropped_unsent, 1);
                 return;
             }
             sent.unwrap();
             let mut buffer = [0; 300];
+            if to == ALL_IP {
+                // Who sends to all is one of them.
+                assert_eq!(there.recv_from(&mut buffer).unwrap().0, 7);
+            }
             assert_eq!(there.recv_from(&mut buffer).unwrap().0, 10);
             // So are segments: datagrams of 100 bytes, in one frame.
             let mut frame = frame_to(THERE_MAC, THERE_IP, &numbered(0, 250));
@@ -839,7 +858,7 @@ fn end_of_a_frame_is_sent_from_where_another_party_has_it() {
 #[test]
 fn tap_wire_is_joined_with_the_kernel_and_goes() {
     in_network("a TAP interface", || {
-        let mut wire = match open(WireKind::Tap, HERE, &options(Mode::Native)) {
+        let mut wire = match open(WireKind::Tap, HERE, &options(NATIVE)) {
             Ok(wire) => wire,
             Err(error) => return eprintln!("SKIPPED: a wire of kind tap: {error}"),
         };

@@ -15,11 +15,11 @@ use crate::lan::offload::Offload;
 pub struct Capabilities {
     /// Bytes of the longest packet in a frame, without the Ethernet header.
     pub mtu: usize,
-    /// Set if the wire takes frames whose checksums of TCP and UDP are missing, and gives such frames. Otherwise the adapter completes
+    /// Set if the wire takes frames whose checksums of TCP and UDP are missing, and may give such frames. Otherwise the adapter completes
     /// them before it sends.
     pub completes_checksums: bool,
-    /// Set if the wire takes frames that stand for several segments, and gives such frames. Otherwise the adapter cuts them before it
-    /// sends.
+    /// Set if the wire takes frames that stand for several segments, with their checksums left out, and may give such frames. Otherwise the adapter cuts them
+    /// before it sends.
     pub cuts_segments: bool,
     /// Bits a second of the medium, as far as is known.
     pub rate: Option<u64>,

@@ -79,6 +79,9 @@ pub struct WireOptions {
     pub adapter: Option<Name>,
     /// Of an `AF_XDP` socket.
     pub xdp: XdpOptions,
+    /// Has an `AF_XDP` wire send by the ring of its socket, or by the kernel's usual way, where it leaves segments and checksums to the kernel. None: by the ring if the
+    /// network card reads the memory itself; where the kernel copies in any case, the usual way costs it less.
+    pub sends_by_ring: Option<bool>,
 }
 
 /// Why there is no wire.

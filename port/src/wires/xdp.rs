@@ -1,5 +1,8 @@
 //! A wire that is an `AF_XDP` socket beside the kernel.
 //!
+//! Frames are sent by the ring of the socket if the network card reads the memory itself. Where the kernel copies in any case, as over a veth, a frame costs less by its
+//! usual way: the socket for groups sends what is left to cut and to sum up as a whole, and the kernel, or the card, does the rest.
+//!
 //! Frames to the adapter's addresses do not reach the kernel. Frames to groups go to both: the adapter gets them by a socket of their own.
 //!
 //! The socket gets a frame before the kernel does, as the network card or the other end of a veth has left it. Two offloads do harm there,
@@ -42,6 +45,7 @@ pub struct XdpWire {
     groups_ns: u64,
     due: Option<u64>,
     loses_tags: bool,
+    sends_by_ring: bool,
 }
 
 impl XdpWire {
@@ -57,6 +61,7 @@ impl XdpWire {
         medium.look(|| sources(&socket, &groups));
         // The table first: what the network card lets through for us is never the kernel's.
         socket.add_address(mac.0).map_err(os("the table of addresses"))?;
+        let sends_by_ring = options.sends_by_ring.unwrap_or(socket.is_zero_copy());
         groups.set_address(mac.0, true).map_err(os("the address at the interface"))?;
         Ok(XdpWire {
             medium,
@@ -69,6 +74,7 @@ impl XdpWire {
             groups_ns: 0,
             due: None,
             loses_tags: takes_tags_out(interface).unwrap_or(false),
+            sends_by_ring,
         })
     }
 
@@ -142,6 +148,39 @@ impl XdpWire {
     }
 }
 
+impl XdpWire {
+    /// Sends a frame by the kernel's usual way, on which it cuts segments and completes checksums. Frames of one wire all go one way, or some would overtake others.
+    fn send_by_kernel(&mut self, now: u64, frame: &FrameInPlace<'_>) -> Result<(), NotSent> {
+        let FrameInPlace { offload, start, rest } = *frame;
+        if self.medium.carrier != Carrier::Up || start.len() < ETHERNET_BYTES {
+            self.counters.dropped_unsent += 1;
+            return Err(NotSent::Dropped);
+        }
+        let (head, tag) = to_kernel(offload);
+        let (addresses, behind) = start.split_at(TAG_AT);
+        self.counters.calls += 1;
+        let sent = match &tag {
+            None => self.groups.send(&[&head, start], rest),
+            Some(tag) => self.groups.send(&[&head, addresses, tag, behind], rest),
+        };
+        match sent {
+            Ok(()) => {
+                self.counters.frames_sent += 1;
+                self.counters.bytes_sent += frame.bytes() as u64;
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.due = Some(now + RETRY_NS);
+                Err(NotSent::Full)
+            }
+            Err(_) => {
+                self.counters.dropped_unsent += 1;
+                Err(NotSent::Dropped)
+            }
+        }
+    }
+}
+
 fn sources<'a>(socket: &'a XdpSocket, groups: &'a GroupSocket) -> Vec<Source<'a>> {
     socket.sockets().chain([groups.as_fd()]).zip(0..).collect()
 }
@@ -149,8 +188,8 @@ fn sources<'a>(socket: &'a XdpSocket, groups: &'a GroupSocket) -> Vec<Source<'a>
 impl Wire for XdpWire {
     fn capabilities(&self) -> Capabilities {
         let mtu = self.medium.mtu.min(self.socket.packet_bytes_max() - ETHERNET_BYTES - TAG_BYTES);
-        let rate = self.medium.rate;
-        Capabilities { mtu, completes_checksums: false, cuts_segments: false, rate }
+        let (rate, leaves) = (self.medium.rate, !self.sends_by_ring);
+        Capabilities { mtu, completes_checksums: leaves, cuts_segments: leaves, rate }
     }
 
     fn mac(&self) -> Mac {
@@ -232,6 +271,9 @@ impl Wire for XdpWire {
     }
 
     fn send(&mut self, now: u64, frame: &FrameInPlace<'_>) -> Result<(), NotSent> {
+        if !self.sends_by_ring {
+            return self.send_by_kernel(now, frame);
+        }
         let FrameInPlace { offload, start, rest } = *frame;
         let bytes = frame.bytes();
         let is_complete =

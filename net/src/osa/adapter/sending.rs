@@ -130,9 +130,10 @@ impl Core {
             return Err(Full);
         }
         let is_partial = matches!(piece.offload.checksum, Checksum::Partial { .. });
-        let has_segments = piece.offload.segmentation.is_some();
-        let is_done =
-            (self.cuts_segments || !has_segments) && (self.completes_checksums || !is_partial);
+        let is_done = match piece.offload.segmentation {
+            Some(_) => self.cuts_segments,
+            None => self.completes_checksums || !is_partial,
+        };
         if is_done {
             return match wire.send(now, piece) {
                 Ok(()) => {
