@@ -600,6 +600,9 @@ fn time_limits_and_settings_are_those_of_the_standard_library() {
             assert!(!stream.nodelay().unwrap());
             stream.set_nodelay(true).unwrap();
             assert!(stream.nodelay().unwrap());
+            assert_eq!(stream.tos().unwrap(), 0);
+            stream.set_tos(0x10).unwrap();
+            assert_eq!(stream.tos().unwrap(), 0x10);
             // Nobody reads: both buffers are full in the end, of 256 KiB each, but for the part of ours that has to be empty before
             // more is put there. A limit passes sooner where the other side has no processor.
             let body = pattern(1 << 20);

@@ -52,8 +52,9 @@ const BUFFER_COST_BYTES: i64 = 64;
 /// Turns of devices in one poll.
 const TURNS_PER_POLL: usize = 16;
 
-/// Buffers of one output queue before those of less urgent ones (the default weight of OSA's priority queues).
-const WEIGHT: u32 = 4;
+/// What goes of one output queue before what is less urgent: the bytes of four full buffers. That is the default weight of OSA's priority queues, which counts buffers;
+/// but what is urgent comes one packet in a buffer, and what is not forty.
+const CREDIT_BYTES: i64 = 4 * (64 << 10);
 
 /// Frames of the adapter's own that wait for the wire: answers about neighbours, and segments of one frame.
 const PENDING_MAX: usize = 1024;
@@ -384,6 +385,12 @@ impl Adapter {
     /// Returns true if the wire was gone when it was looked at last, and another is to be set.
     pub fn is_gone(&self) -> bool {
         self.core.is_gone
+    }
+
+    /// Whoever has the adapter is about to sleep until something rings, the wire's descriptor is readable or [`Adapter::due`]. Returns false if there is something to be received
+    /// already.
+    pub fn announce_sleep(&mut self) -> bool {
+        self.wire.announce_sleep()
     }
 
     /// The wire's descriptor was readable. A medium that may be up again is looked at in the next poll.

@@ -83,6 +83,14 @@ impl Tuning {
         &self.walkers[queue]
     }
 
+    /// Steps that were taken for all queues: up, and down.
+    pub fn steps(&self) -> [u64; 2] {
+        self.walkers
+            .iter()
+            .map(Walker::steps)
+            .fold([0; 2], |[up, down], [more_up, more_down]| [up + more_up, down + more_down])
+    }
+
     /// The profile of a queue; none if it is that of the adapter.
     pub(super) fn moderation(&self, queue: usize) -> Option<&Moderation> {
         self.own.as_ref().or_else(|| match self.inbperf {
@@ -135,8 +143,8 @@ pub struct Device {
     pub(super) events: Events,
     /// Bytes that it may send in its turn.
     pub(super) deficit: i64,
-    /// Buffers of each output queue that go in this round still.
-    pub(super) credits: [u32; OUTPUTS_MAX],
+    /// Bytes of each output queue that go in this round still.
+    pub(super) credits: [i64; OUTPUTS_MAX],
     /// Set while it waits for its turn.
     pub(super) is_waiting: bool,
     /// Set if the path has ended.

@@ -13,7 +13,7 @@ use super::buffer::{Broken, Came, Found, NotPut, Over, Reading, Room, Walk, Writ
 use super::control::{Port, Record, Refused, Request, Stopped, What};
 use super::device::OUTPUTS_MAX;
 use super::order::Order;
-use super::packet::{FRAME_BYTES_MAX, Header, Layer};
+use super::packet::{DEFAULT_QUEUE, FRAME_BYTES_MAX, Header, Layer, queue_of_service};
 use super::workload::Connection;
 use crate::lan::frame::{ETHERNET_BYTES, u16_at};
 use crate::lan::link::FrameInPlace;
@@ -24,9 +24,6 @@ pub const PACK_HIGH: usize = 5;
 
 /// Buffers that it has at most when packing ends.
 pub const PACK_LOW: usize = 2;
-
-/// The output queue of packets that nothing is known of, with four queues.
-const DEFAULT_QUEUE: usize = 2;
 
 /// Requests that wait for their answers.
 const ASKED_MAX: usize = 512;
@@ -251,13 +248,7 @@ impl Interface {
             Some(6) => (u16_at(packet, 0).unwrap_or(0) >> 4) as u8,
             _ => return DEFAULT_QUEUE,
         };
-        match service & 0x1c {
-            _ if service >> 6 != 0 => 3 - usize::from(service >> 6),
-            tos if tos & 0x10 != 0 => 0,
-            tos if tos & 0x08 != 0 => 1,
-            tos if tos & 0x04 != 0 => 2,
-            _ => DEFAULT_QUEUE,
-        }
+        queue_of_service(service)
     }
 
     /// Sends a frame of `bytes`, which `write` writes, by this output queue; in layer 3 to this neighbour.

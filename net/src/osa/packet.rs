@@ -19,6 +19,21 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::lan::frame::ETHERNET_BYTES;
 use crate::lan::offload::{HEAD_BYTES, Offload};
 
+/// The queue of packets that say nothing of their service.
+pub const DEFAULT_QUEUE: usize = 2;
+
+/// The output queue of packets of a service, as OSA's driver has it (`qeth_get_priority_queue`): by precedence, if there is one; otherwise low delay 0, throughput 1,
+/// reliability 2, none of these the default.
+pub fn queue_of_service(service: u8) -> usize {
+    match service & 0x1c {
+        _ if service >> 6 != 0 => 3 - usize::from(service >> 6),
+        tos if tos & 0x10 != 0 => 0,
+        tos if tos & 0x08 != 0 => 1,
+        tos if tos & 0x04 != 0 => 2,
+        _ => DEFAULT_QUEUE,
+    }
+}
+
 /// Bytes in front of each frame.
 pub const HEADER_BYTES: usize = 32;
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::counters::Counters;
 use super::neighbours::{Found, Heard, Neighbours, Sender, Waiting, question};
-use super::output::{Link, OWN_BYTES_MAX, Output, Own, Unsent};
+use super::output::{Link, OWN_BYTES_MAX, Output, Own, Service, Unsent};
 use super::packet;
 use super::route::{Hop, Routes};
 use crate::board::Counter;
@@ -205,8 +205,10 @@ impl Output {
     /// Drops what a program here has sent to a neighbour that has not answered.
     pub(super) fn drop_held(&mut self, counters: &mut Counters, hop: Hop) {
         self.lacks.remove(&hop);
-        let held = self.held.remove(&hop).map_or(0, |held| held.len());
-        counters.add(Counter::Unresolved, held as u64);
+        for service in Service::ALL {
+            let held = self.held.remove(&(hop, service)).map_or(0, |held| held.len());
+            counters.add(Counter::Unresolved, held as u64);
+        }
     }
 
     /// A connection with this address makes progress: whoever its packets go to is there.

@@ -12,12 +12,15 @@ use fabric::path::Lack;
 use super::counters::Counters;
 use super::exit::{Blocked, Exit};
 use super::neighbours::{Neighbours, Sender, Waiting};
+use super::packet;
 use super::route::{Hop, Routes};
 use super::secret::Secret;
 use crate::board::Counter;
 use crate::lan::link::FrameInParts;
 use crate::lan::offload::Offload;
 use crate::lan::waiting::WaitingFrames;
+use crate::osa::device::OUTPUTS_MAX;
+use crate::osa::packet::{DEFAULT_QUEUE, queue_of_service};
 use crate::tcpip::hashed::HashMap;
 
 /// Frames that wait for one target, at most. The first may be full of data: while it waits nobody makes another of that
@@ -115,8 +118,8 @@ const LACK_RETRY_NS: u64 = 100_000_000;
 pub(super) struct Output {
     pub(super) routes: Routes,
     pub(super) neighbours: Neighbours,
-    /// The frames that are held for each target that is full. No queue is empty.
-    pub(super) held: HashMap<Hop, WaitingFrames<Offload, HELD_PER_TARGET_MAX>>,
+    /// The frames that are held for each target that is full, those of each service apart. No queue is empty.
+    pub(super) held: HashMap<(Hop, Service), WaitingFrames<Offload, HELD_PER_TARGET_MAX>>,
     /// The resource that had run out when a frame of ours was held or tried last, by its target, and when to try again. Each has frames in `held`.
     pub(super) lacks: HashMap<Hop, (Lack, u64)>,
     /// Packets of others, in the same manner.
@@ -127,6 +130,26 @@ pub(super) struct Output {
     own: Own,
     /// The last time that somebody has said.
     pub(super) clock: u64,
+}
+
+/// By which queue of a device packets go that say of which service they are, the most urgent first: one may be full while others have room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Service(usize);
+
+impl Service {
+    /// That of most packets, which say nothing.
+    const USUAL: Service = Service(DEFAULT_QUEUE);
+
+    pub(super) const ALL: [Service; OUTPUTS_MAX] = [Service(0), Service(1), Service(2), Service(3)];
+
+    /// That of packets that say this number in their header of IP.
+    pub(super) fn of(number: u8) -> Service {
+        Service(queue_of_service(number))
+    }
+
+    fn of_frame(frame: &[u8]) -> Service {
+        Service::of(packet::service(frame))
+    }
 }
 
 pub(super) type Own = WaitingFrames<Offload, OWN_MAX>;
@@ -198,7 +221,9 @@ impl Output {
             *of = renamed.collect();
         }
         self.routes = routes;
-        rename(&mut self.held, now);
+        let held = self.held.drain();
+        let held = held.filter_map(|((hop, service), value)| Some(((now(hop)?, service), value)));
+        self.held = held.collect();
         rename(&mut self.lacks, now);
         rename(&mut self.passed, now);
         self.passed_bytes = self.passed.values().map(|of_target| of_target.waiting.bytes()).sum();
@@ -214,28 +239,29 @@ impl Output {
         self.own.pop()
     }
 
-    /// The target on the way to an address, if frames for it would wait.
-    pub(super) fn full_on_the_way_to(&self, to: IpAddr) -> Option<Hop> {
+    /// The target on the way to an address, if frames of this service for it would wait.
+    pub(super) fn full_on_the_way_to(&self, to: IpAddr, service: Service) -> Option<Hop> {
         if self.held.is_empty() {
             return None;
         }
-        self.routes.hop(to).filter(|hop| self.held.contains_key(hop))
+        self.routes.hop(to).filter(|hop| self.held.contains_key(&(*hop, service)))
     }
 
-    /// Returns true if frames for this address would wait.
-    pub(super) fn is_full(&self, to: IpAddr) -> bool {
-        self.full_on_the_way_to(to).is_some()
+    /// Returns true if frames of this service for this address would wait.
+    pub(super) fn is_full(&self, to: IpAddr, service: Service) -> bool {
+        self.full_on_the_way_to(to, service).is_some()
     }
 
     /// Returns true if a frame waits for room at its target, and not for an answer of its neighbour.
     pub(super) fn waits_for_room(&self) -> bool {
-        !self.passed.is_empty() || self.held.keys().any(|hop| !self.neighbours.is_asked(*hop))
+        !self.passed.is_empty() || self.held.keys().any(|(hop, _)| !self.neighbours.is_asked(*hop))
     }
 
     /// Returns true if a datagram for this address would wait for room. For the answer of a neighbour datagrams wait in a queue of their own,
     /// which drops the oldest: somebody who is not there holds up no program.
     pub(super) fn is_full_for_datagrams(&self, to: IpAddr) -> bool {
-        self.full_on_the_way_to(to).is_some_and(|hop| !self.neighbours.is_asked(hop))
+        let full = self.full_on_the_way_to(to, Service::USUAL);
+        full.is_some_and(|hop| !self.neighbours.is_asked(hop))
     }
 
     /// Sends a frame, or keeps it until its target has room. It is dropped if too many wait already.
@@ -259,7 +285,8 @@ impl Output {
             Err(Blocked::Unsent(Unsent::Full) | Blocked::Unresolved) => {}
             Err(Blocked::Unsent(Unsent::Lacking(lack))) => self.note_lack(hop, lack),
         }
-        if !self.held.entry(hop).or_default().push_copy(offload, frame) {
+        let held = self.held.entry((hop, Service::of_frame(frame))).or_default();
+        if !held.push_copy(offload, frame) {
             counters.count(Counter::TargetFull);
         }
     }
@@ -290,7 +317,8 @@ impl Output {
         to: IpAddr,
         mut frame: FrameInParts<'_>,
     ) {
-        let is_free = |hop: &Hop| !self.held.contains_key(hop);
+        let service = Service::of_frame(frame.start);
+        let is_free = |hop: &Hop| !self.held.contains_key(&(*hop, service));
         let hop = self.routes.hop(to).filter(is_free);
         let Some((hop, at, address)) = hop.and_then(|hop| match hop {
             Hop::Neighbour { interface, address } => {
@@ -312,7 +340,8 @@ impl Output {
             Err(Unsent::Lacking(lack)) => self.note_lack(hop, lack),
         }
         // The first of its target.
-        let is_held = self.held.entry(hop).or_default().push(offload, frame.whole());
+        let held = self.held.entry((hop, service)).or_default();
+        let is_held = held.push(offload, frame.whole());
         assert!(is_held, "frames that are held");
     }
 
@@ -388,7 +417,8 @@ impl Output {
 
     /// Returns true if anything waits for a neighbour.
     pub(super) fn holds_for(&self, neighbour: IpAddr) -> bool {
-        self.held.keys().chain(self.passed.keys()).any(|hop| hop.is_neighbour(neighbour))
+        let held = self.held.keys().map(|(hop, _)| hop);
+        held.chain(self.passed.keys()).any(|hop| hop.is_neighbour(neighbour))
     }
 
     /// Drops what waits for a neighbour: whoever has its address next is somebody else. Returns the targets for which something of ours was
@@ -400,10 +430,10 @@ impl Output {
             *passed_bytes -= of_target.waiting.bytes();
         }
         lacks.retain(|hop, _| !is_it(hop));
-        held.extract_if(|hop, _| is_it(hop)).map(|(hop, _)| hop).collect()
+        held.extract_if(|(hop, _), _| is_it(hop)).map(|((hop, _), _)| hop).collect()
     }
 
-    /// Tries again what was kept, and what waits for something that had run out after a while. Calls `has_room` with each target for which nothing of ours is left.
+    /// Tries again what was kept, and what waits for something that had run out after a while. Calls `has_room` with each target for which nothing of ours of a service is left.
     pub(super) fn retry(
         &mut self,
         now: u64,
@@ -417,7 +447,7 @@ impl Output {
         }
         let mut exit = Exit { own, routes, neighbours, now };
         let retry_at = now.saturating_add(LACK_RETRY_NS);
-        held.retain(|hop, held| {
+        held.retain(|(hop, _), held| {
             if lacks.get(hop).is_some_and(|(_, at)| now < *at) {
                 return true;
             }
@@ -442,7 +472,7 @@ impl Output {
             }
             of_target.retry_at = None;
             while let Some(((_, offload), frame)) = of_target.waiting.first() {
-                if held.contains_key(hop) {
+                if held.contains_key(&(*hop, Service::of_frame(frame))) {
                     return true;
                 }
                 match exit.transmit(link, counters, (*hop, Sender::Stranger), offload, frame) {
@@ -474,7 +504,7 @@ impl Output {
         offload: &mut Offload,
         frame: &mut [u8],
     ) -> Result<(), Blocked> {
-        if !self.held.is_empty() && self.held.contains_key(&hop) {
+        if !self.held.is_empty() && self.held.contains_key(&(hop, Service::of_frame(frame))) {
             let is_asked = sender == Sender::Stranger && self.neighbours.is_asked(hop);
             return Err(if is_asked { Blocked::Unresolved } else { Unsent::Full.into() });
         }

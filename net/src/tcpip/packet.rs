@@ -543,6 +543,29 @@ fn begin_in(frame: &mut Vec<u8>, source: IpAddr, destination: IpAddr, protocol: 
     }
 }
 
+/// Says in the header of IP of a frame that was begun of which service it is (RFC 791: its type of service; RFC 2474: its code point, and two bits).
+pub(super) fn set_service(frame: &mut [u8], service: u8) {
+    let ip = &mut frame[ETHERNET_BYTES..];
+    if ip[0] >> 4 == 6 {
+        ip[0] = 0x60 | service >> 4;
+        ip[1] = service << 4 | ip[1] & 15;
+        return;
+    }
+    ip[1] = service;
+    ip[10..12].fill(0);
+    let sum = !folded(sum_of(&ip[..IPV4_BYTES]));
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Of which service the packet of a frame says that it is; 0 if it is none of IP.
+pub(super) fn service(frame: &[u8]) -> u8 {
+    match frame.get(ETHERNET_BYTES..).unwrap_or_default() {
+        [first, second, ..] if first >> 4 == 4 => *second,
+        [first, second, ..] if first >> 4 == 6 => first << 4 | second >> 4,
+        _ => 0,
+    }
+}
+
 /// Leaves the checksum of TCP or UDP to whoever needs it: puts the sum of the pseudo-header where it goes.
 pub(super) fn leave_checksum(frame: &mut [u8]) -> Offload {
     leave_checksum_of(frame, frame.len())

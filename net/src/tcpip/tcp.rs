@@ -39,6 +39,9 @@ use super::buffers::{Buffers, Owner, Purpose};
 use super::packet::{self, ACK, Agreed, Bare, Segment, Times};
 use super::timer::Timer;
 
+/// The bits of a service that tell of congestion (RFC 3168 5).
+const CONGESTION_BITS: u8 = 3;
+
 /// The part of the space for what is to be sent that has to be free before more is put there. Linux waits for a third.
 const SPACE_PART: usize = 4;
 
@@ -140,6 +143,8 @@ pub(super) struct Tcb {
     state: State,
     is_v4: bool,
     has_no_delay: bool,
+    /// Of which service its packets are.
+    service: u8,
     /// The least time after which a segment is sent again.
     resend_after_ns: u64,
     /// The shortest round trip for which windows grow.
@@ -241,6 +246,7 @@ impl Tcb {
             state: State::SynSent,
             is_v4,
             has_no_delay: false,
+            service: 0,
             resend_after_ns,
             grows_from_ns,
             stamps: clock.map(|clock| Box::new(Stamps::new(clock))),
@@ -618,6 +624,17 @@ impl Tcb {
     /// Sets whether small segments go at once, though others are not acknowledged (RFC 9293 3.7.4).
     pub(super) fn set_no_delay(&mut self, is_on: bool) {
         self.has_no_delay = is_on;
+    }
+
+    /// Sets of which service its packets are, from the next one on.
+    pub(super) fn set_service(&mut self, service: u8) {
+        // Whether a packet may tell of congestion is not the program's to say.
+        self.service = service & !CONGESTION_BITS;
+    }
+
+    /// Of which service its packets are.
+    pub(super) fn service(&self) -> u8 {
+        self.service
     }
 
     /// Sends nothing more (RFC 9293 3.10.4).

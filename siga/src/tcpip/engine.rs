@@ -484,6 +484,13 @@ impl Engine {
         }
     }
 
+    pub(super) fn set_service(&mut self, id: ConnectionId, service: u8) {
+        match self {
+            Engine::Own(own) => own.net.set_service(id, service),
+            Engine::Client(client) => client.net.set_service(id, service),
+        }
+    }
+
     pub(super) fn set_keep_alive(&mut self, id: ConnectionId, options: Option<KeepAlive>) {
         match self {
             Engine::Own(own) => own.net.set_keep_alive(now_ns(), id, options),

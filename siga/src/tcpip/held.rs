@@ -11,6 +11,7 @@ pub(super) struct Settings {
     pub(super) handles: u32,
     pub(super) is_nonblocking: bool,
     pub(super) has_no_delay: bool,
+    pub(super) service: u8,
     pub(super) read_limit: Option<Duration>,
     pub(super) write_limit: Option<Duration>,
     pub(super) keep_alive: Option<KeepAlive>,

@@ -365,6 +365,27 @@ impl TcpStream {
         self.set(|settings| settings.has_no_delay)
     }
 
+    /// Sets of which service the packets of this connection are, from the next one on: the type of service of IPv4 (`0x10` is low delay), or the traffic class of IPv6. An
+    /// adapter with several output queues takes what is urgent first, and so may others on the way. 0 unless set; the two lowest bits are the stack's. What waits for room already may be overtaken.
+    ///
+    /// # Errors
+    /// As [`Stack::poll`].
+    pub fn set_tos(&self, service: u8) -> io::Result<()> {
+        self.with(|core, id| {
+            core.net.set_service(id, service);
+            core.held.get(id).service = service;
+            Ok(())
+        })
+    }
+
+    /// What was set by [`TcpStream::set_tos`].
+    ///
+    /// # Errors
+    /// As [`Stack::poll`].
+    pub fn tos(&self) -> io::Result<u8> {
+        self.set(|settings| settings.service)
+    }
+
     /// Has the other side asked whether it is there once it has been silent for `time`. If it does not answer, it is asked
     /// 8 times more, 75 s apart, and 75 s later the connection ends with `TimedOut`: see
     /// [`TcpStream::set_keepalive_probes`]. It is not asked unless this is set, nor while something that was sent is not

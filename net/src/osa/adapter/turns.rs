@@ -1,8 +1,8 @@
 //! Turns: which device sends next, which of its buffers, and how much.
 
 use super::{
-    BUFFER_COST_BYTES, Core, Ends, Full, HELD_NS_MAX, ORDINARY_MTU, QUANTUM_BYTES, RETRY_NS,
-    TURNS_PER_POLL, Target, WEIGHT,
+    BUFFER_COST_BYTES, CREDIT_BYTES, Core, Ends, Full, HELD_NS_MAX, ORDINARY_MTU, QUANTUM_BYTES,
+    RETRY_NS, TURNS_PER_POLL, Target,
 };
 use crate::lan::link::FrameInPlace;
 use crate::lan::offload::START_BYTES;
@@ -239,6 +239,7 @@ impl Core {
             let headers = found.offload.segmentation.map_or(0, |of| usize::from(of.header_bytes));
             let cost = (bytes + segments * (headers + wire_bytes(0))) * copies.max(1);
             device.deficit -= cost as i64;
+            device.credits[queue] -= cost as i64;
             if device.deficit <= 0 {
                 return if walk.is_over() { Ended::Over } else { Ended::Turn };
             }
@@ -280,19 +281,19 @@ fn next_walk(device: &mut Device) -> Result<Option<Next>, Over> {
             if let Some(walk) = device.walks[queue].take() {
                 return Ok(Some(Next::Packets(queue, walk)));
             }
-            if device.credits[queue] == 0 {
+            if device.credits[queue] <= 0 {
                 continue;
             }
             match device.outputs[queue].take()? {
                 Some(Came::Packets(walk)) => {
-                    device.credits[queue] -= 1;
+                    device.credits[queue] -= BUFFER_COST_BYTES;
                     return Ok(Some(Next::Packets(queue, walk)));
                 }
                 Some(Came::Control(record)) => return Ok(Some(Next::Control(record))),
                 None => {}
             }
         }
-        device.credits = [WEIGHT; OUTPUTS_MAX];
+        device.credits = [CREDIT_BYTES; OUTPUTS_MAX];
     }
     Ok(None)
 }

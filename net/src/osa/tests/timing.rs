@@ -206,6 +206,45 @@ fn urgent_packets_do_not_wait_behind_a_queue_that_is_full() {
 }
 
 #[test]
+fn urgent_packets_go_first_however_many_have_gone_in_buffers_of_their_own() {
+    let conditions = Conditions {
+        rate: NonZeroU64::new(1_000_000_000),
+        queue_bytes: 4 << 10,
+        ..Conditions::default()
+    };
+    let mut world = World::new(conditions, Moderation::NONE);
+    let guest = world.add(Layer::Three, 4);
+    assert_eq!(world.ask(guest, Request::Activate(Layer::Three, None)), Ok(()));
+    assert_eq!(world.ask(guest, Request::AddAddress(ip("10.1.0.1"))), Ok(()));
+    world.meet([10, 1, 0, 1]);
+    let bulk = packet("10.1.0.1", "10.1.0.2", 1400);
+    let urgent = packet("10.1.0.1", "10.1.0.2", 10);
+    let send = |world: &mut World, queue, packet: &[u8]| {
+        let write = |target: &mut [u8]| target[14..].copy_from_slice(packet);
+        let (bytes, hop) = ((Offload::NONE, 14 + packet.len()), Some(ip("10.1.0.2")));
+        world.guests[guest].send(world.now, queue, bytes, hop, write)
+    };
+    // One in half a millisecond, between as much of the others as the queue takes: full buffers of 40 packets.
+    let mut late = 0;
+    for _ in 0..100 {
+        while send(&mut world, 3, &bulk).is_ok() {}
+        send(&mut world, 0, &urgent).unwrap();
+        let sent = world.now;
+        let mut came = None;
+        for _ in 0..50 {
+            world.now += 10 * US;
+            world.run();
+            let frames = world.at_station();
+            let is_there = frames.iter().any(|frame| frame.len() == 14 + urgent.len());
+            came = came.or(is_there.then_some(world.now - sent));
+        }
+        late += u64::from(came.is_none_or(|time| time > 100 * US));
+    }
+    // The bytes of four full buffers are 180 of these.
+    assert_eq!(late, 0);
+}
+
+#[test]
 fn adapter_under_load_rests_and_no_longer_than_the_hold_off_lets_it() {
     let mut world = World::new(Conditions::default(), Moderation::default());
     let guest = world.three(&["10.1.0.1"]);

@@ -582,6 +582,14 @@ impl Client {
         }
     }
 
+    /// As [`Stack::set_service`](crate::tcpip::Stack::set_service).
+    pub fn set_service(&mut self, id: ConnectionId, service: u8) {
+        if let Some(connection) = self.connection_mut(id) {
+            connection.service = service;
+            self.say(id.index() as u32, say::SERVICE);
+        }
+    }
+
     /// As [`Stack::set_keep_alive`](crate::tcpip::Stack::set_keep_alive).
     pub fn set_keep_alive(&mut self, id: ConnectionId, options: Option<KeepAlive>) {
         if let Some(connection) = self.connection_mut(id) {
@@ -824,6 +832,11 @@ impl Client {
                 }
                 (say::NO_DELAY, Some(Socket::Connection(one))) => {
                     let (code, value) = (option::NO_DELAY, u64::from(one.has_no_delay));
+                    let head = Head { code, value, ..Head::new(Kind::Set, number) };
+                    sender.send(&head.bytes(), &[])?;
+                }
+                (say::SERVICE, Some(Socket::Connection(one))) => {
+                    let (code, value) = (option::SERVICE, u64::from(one.service));
                     let head = Head { code, value, ..Head::new(Kind::Set, number) };
                     sender.send(&head.bytes(), &[])?;
                 }

@@ -143,6 +143,7 @@ pub(super) mod answer {
 pub(super) mod option {
     pub(crate) const NO_DELAY: u8 = 1;
     pub(crate) const KEEP_ALIVE: u8 = 2;
+    pub(crate) const SERVICE: u8 = 3;
 }
 
 /// Why a socket was not opened, or how it has ended.

@@ -4,6 +4,7 @@ use super::*;
 use crate::lan::link::FrameInParts;
 use crate::lan::offload::Segmentation;
 use crate::tcpip::neighbours::Sender;
+use crate::tcpip::output::Service;
 
 /// Segments that one connection sends before the next has its turn.
 const BURST: usize = 64;
@@ -148,6 +149,7 @@ impl Stack {
             Step::Probe => {
                 let Some(tcb) = &mut connection.tcb else { return };
                 let mut frame = packet::bare(local, remote, tcb.question(now));
+                packet::set_service(&mut frame, tcb.service());
                 let offload = packet::leave_checksum(&mut frame);
                 counters.count(Counter::ProbesSent);
                 output.answer(link, counters, remote.ip(), offload, &mut frame);
@@ -166,7 +168,7 @@ impl Stack {
             tcb.abort(pool);
         }
         // What waits for its target has not gone: nothing is late.
-        match output.is_full(remote.ip()) {
+        match output.is_full(remote.ip(), Service::of(tcb.service())) {
             true => tcb.postpone(now),
             false if !self.are_timers_held => tcb.tick(now),
             false => {}
@@ -200,7 +202,7 @@ impl Stack {
         let Some(connection) = connections.get_mut(index) else { return false };
         let Tuple { local, remote } = connection.tuple;
         let Some(tcb) = &mut connection.tcb else { return false };
-        if output.is_full(remote.ip()) {
+        if output.is_full(remote.ip(), Service::of(tcb.service())) {
             return false;
         }
         // A first segment says what we take, whatever the way takes.
@@ -212,7 +214,11 @@ impl Stack {
             limits.mtu = self.options.mtu;
         }
         let Some(segment) = tcb.next_segment(now, limits, config) else { return false };
+        let service = tcb.service();
         packet::begin_segment(room, local, remote, &segment);
+        if service != 0 {
+            packet::set_service(room, service);
+        }
         if segment.is_retransmission {
             counters
                 .add(Counter::Resent, segment.data_bytes.div_ceil(segment.segment_bytes) as u64);
@@ -259,7 +265,7 @@ impl Stack {
         let probe = connection.keep_due();
         let Some(tcb) = &connection.tcb else { return };
         let state = tcb.state();
-        let full = output.full_on_the_way_to(remote);
+        let full = output.full_on_the_way_to(remote, Service::of(tcb.service()));
         if let (State::SynSent, Some(lack)) = (state, output.lack_to(remote)) {
             connection.end = Some(Box::new(End::Lacking(lack)));
             return self.retire(index);

@@ -6,6 +6,7 @@ use super::*;
 use crate::lan::frame::source;
 use crate::tcpip::directory::{Directory, FIRST, Handed, HandedOver, Item, Moving};
 use crate::tcpip::neighbours::Message;
+use crate::tcpip::output::Service;
 use crate::tcpip::time_wait::Entry;
 
 /// The place of a stack among its shards.
@@ -323,7 +324,8 @@ impl Stack {
             let remote = tuple.remote.ip();
             let may_own_wait = self.has_address(remote) && self.output.own_waiting() > 0;
             // What it has sent goes first.
-            let is_behind = may_own_wait || self.output.is_full(remote);
+            let is_behind =
+                may_own_wait || Service::ALL.iter().any(|of| self.output.is_full(remote, *of));
             let about = (tuple, buffers.iter().sum());
             is_behind
                 || !directory.depart((number, *to), about, || self.take_out(index, buffers, *name))

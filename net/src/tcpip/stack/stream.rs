@@ -224,6 +224,16 @@ impl Stack {
         }
     }
 
+    /// Sets of which service the packets of a connection are, from the next one on: the type of service of IPv4, the traffic class of IPv6. An adapter takes what is urgent
+    /// first. The two bits that tell of congestion stay as they are.
+    pub fn set_service(&mut self, id: ConnectionId, service: u8) {
+        let Some(index) = self.connections.index(id) else { return };
+        let connection = self.connections.get_mut(index);
+        if let Some(tcb) = connection.and_then(|connection| connection.tcb.as_mut()) {
+            tcb.set_service(service);
+        }
+    }
+
     /// The program has done with a connection. What was sent still goes to the other side. If something came that was
     /// not received, the other side is told by a reset (RFC 2525 2.17).
     pub fn close(&mut self, id: ConnectionId) {

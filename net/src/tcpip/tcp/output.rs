@@ -248,7 +248,7 @@ impl Tcb {
         }
         let is_tail_due = std::mem::take(&mut self.must_probe_tail);
         let probes_tail = is_tail_due && range.is_none();
-        let probe = self.probe(range.is_none());
+        let probe = self.probe(range.is_none(), mss);
         let (sequence, bytes, is_retransmission) = match (range, probe) {
             (Some((sequence, bytes)), _) => (sequence, bytes, lost.is_some()),
             (None, _) if probes_tail => self.tail_probe_range(mss),
@@ -367,12 +367,13 @@ impl Tcb {
 
     /// How many bytes are sent because it is time to ask whether there is room (RFC 9293 3.8.6.1): what there is room for, or
     /// one byte.
-    fn probe(&mut self, is_stuck: bool) -> Option<usize> {
+    fn probe(&mut self, is_stuck: bool, mss: usize) -> Option<usize> {
         if !std::mem::take(&mut self.must_probe) || !is_stuck || self.has_sent_end() {
             return None;
         }
         let left = self.end().wrapping_sub(self.nxt);
-        let bytes = left.min(self.window_left().max(1)).min(self.segment_bytes());
+        // No more than fits beside the options that this segment has.
+        let bytes = left.min(self.window_left().max(1)).min(mss as u32);
         (bytes > 0).then_some(bytes as usize)
     }
 

@@ -1,5 +1,7 @@
 //! Devices that leave work to the stack.
 
+use std::collections::BTreeSet;
+
 use super::routes::{Plan, Town, mac_of};
 use super::*;
 use crate::lan::offload::{folded, sum_of};
@@ -220,4 +222,46 @@ fn checksum_of_a_packet_from_memory_is_taken_as_left_out() {
             assert_eq!(frame, before);
         }
     }
+}
+
+#[test]
+fn packets_say_of_which_service_they_are() {
+    let mut town = lan_and(ADAPTER);
+    for (target, service) in [("10.2.0.2", 0x10_u8), ("fd00:2::2", 0xb8)] {
+        let ends = town.connect(1, 2, target).unwrap();
+        // The bits of congestion are the stack's.
+        town.stacks[1].set_service(ends[0], service | 3);
+        town.streets.services.clear();
+        town.carry(1, 2, ends, 10_000);
+        let services = BTreeSet::from_iter(town.streets.services.iter().copied());
+        assert_eq!(services, BTreeSet::from([0, service]), "of the other side, and of this one");
+        assert_eq!(town.stacks[2].counter(Counter::BadChecksum), 0);
+    }
+}
+
+#[test]
+fn packets_of_a_service_of_their_own_do_not_wait_for_room_for_others() {
+    let mut town = lan_and(ADAPTER);
+    let usual = town.connect(1, 2, "10.2.0.2").unwrap();
+    let urgent = town.connect(1, 2, "10.2.0.2").unwrap();
+    town.stacks[1].set_service(urgent[0], 0x10);
+    town.streets.full_for_usual.insert(2);
+    town.carry(1, 2, urgent, 30_000);
+    let sent = |town: &mut Town, ends: [ConnectionId; 2]| {
+        let put = |room: &mut [u8]| {
+            room[0] = 5;
+            (1, ())
+        };
+        town.stacks[1].send_with(ends[0], put).unwrap();
+        town.pass(2_000_000);
+        let came = town.stacks[2].receive_with(ends[1], |bytes| (bytes.len(), bytes.len()));
+        came.unwrap_or(0)
+    };
+    assert_eq!(sent(&mut town, usual), 0, "there is no room");
+    assert_eq!(sent(&mut town, urgent), 1, "there is");
+    town.streets.full_for_usual.clear();
+    town.pass(2_000_000);
+    let came = town.stacks[2].receive_with(usual[1], |bytes| (bytes.len(), bytes.len()));
+    assert_eq!(came, Some(1), "what has waited goes");
+    assert_eq!(town.stacks[1].counter(Counter::Resent), 0);
 }

@@ -26,8 +26,11 @@ pub(super) struct Streets {
     under_way: VecDeque<Flight>,
     /// Bytes of the longest frame, after segmentation.
     pub(super) longest: Option<usize>,
-    /// Stacks that take nothing.
+    /// Stacks that take nothing, and those that take only what is of a service of its own.
     pub(super) full: BTreeSet<usize>,
+    pub(super) full_for_usual: BTreeSet<usize>,
+    /// Of which service each frame said that it is that was sent to somebody.
+    pub(super) services: Vec<u8>,
     /// Sources that may not be passed on to a LAN.
     kept_out: BTreeSet<(usize, IpAddr)>,
     /// Stacks that do not hear what is sent to all.
@@ -65,9 +68,12 @@ impl Link for Door<'_> {
         let at = |one: &&(usize, Mac, IpAddr, usize)| (one.0, one.2) == (lan, to);
         let (_, mac, _, target) =
             *self.streets.members.iter().find(at).ok_or(Unsent::Unreachable)?;
-        if self.streets.full.contains(&target) {
+        let service = crate::tcpip::packet::service(frame);
+        let is_full = self.streets.full_for_usual.contains(&target) && service == 0;
+        if is_full || self.streets.full.contains(&target) {
             return Err(Unsent::Full);
         }
+        self.streets.services.push(service);
         address(frame, mac, mac_of(self.from, lan));
         let cut = offload.segmentation;
         let bytes =

@@ -15,14 +15,15 @@ pub(super) mod say {
     pub(crate) const ASSOCIATE: u16 = 1 << 1;
     pub(crate) const NO_DELAY: u16 = 1 << 2;
     pub(crate) const KEEP_ALIVE: u16 = 1 << 3;
-    pub(crate) const CREDIT: u16 = 1 << 4;
-    pub(crate) const RETURNED: u16 = 1 << 5;
-    pub(crate) const DATA: u16 = 1 << 6;
-    pub(crate) const SHUT_SENDING: u16 = 1 << 7;
-    pub(crate) const SHUT_RECEIVING: u16 = 1 << 8;
-    pub(crate) const MOVED: u16 = 1 << 9;
-    pub(crate) const RESET: u16 = 1 << 10;
-    pub(crate) const CLOSE: u16 = 1 << 11;
+    pub(crate) const SERVICE: u16 = 1 << 4;
+    pub(crate) const CREDIT: u16 = 1 << 5;
+    pub(crate) const RETURNED: u16 = 1 << 6;
+    pub(crate) const DATA: u16 = 1 << 7;
+    pub(crate) const SHUT_SENDING: u16 = 1 << 8;
+    pub(crate) const SHUT_RECEIVING: u16 = 1 << 9;
+    pub(crate) const MOVED: u16 = 1 << 10;
+    pub(crate) const RESET: u16 = 1 << 11;
+    pub(crate) const CLOSE: u16 = 1 << 12;
 }
 
 /// A place for a socket.
@@ -100,6 +101,7 @@ pub(super) struct Connection {
     pub(super) is_send_shut: bool,
     pub(super) is_receive_shut: bool,
     pub(super) has_no_delay: bool,
+    pub(super) service: u8,
     pub(super) keep_alive: Option<KeepAlive>,
 }
 
@@ -136,6 +138,7 @@ impl Connection {
             is_send_shut: false,
             is_receive_shut: false,
             has_no_delay: false,
+            service: 0,
             keep_alive: None,
         }
     }

@@ -705,6 +705,9 @@ impl ClientState {
             (option::NO_DELAY, is_on @ 0..=1) if body.is_empty() => {
                 ground.stack().set_no_delay(id, is_on == 1);
             }
+            (option::SERVICE, service @ 0..=255) if body.is_empty() => {
+                ground.stack().set_service(id, service as u8);
+            }
             (option::KEEP_ALIVE, 0) => {
                 let options = keep_alive(body)?.map(|options| KeepAlive {
                     time: options.time.max(KEEP_ALIVE_MIN),
