@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use net::lan::frame::Mac;
 use net::lan::link::FrameInPlace;
@@ -14,11 +14,11 @@ use net::lan::offload::Offload;
 use net::wire::Conditions;
 use siga::host::{Embedded, System};
 use siga::osa::{
-    Capabilities, Carrier, Layer, MemoryWire, Moderation, NotSent, OpenOsaError, Osa, OsaOptions,
-    OsaState, Refused, Request, Server, ServerOptions, Wire, WireCounters,
+    CableOptions, Capabilities, Carrier, Layer, MemoryWire, Moderation, NotSent, OpenOsaError, Osa,
+    OsaOptions, OsaState, Refused, Request, Server, ServerOptions, Wire, WireCounters, cable,
 };
 use siga::tcpip::{Links, Routing, Stack, StackOptions, TcpListener, TcpStream, UdpSocket};
-use siga::{Guest, Stopper, Wait};
+use siga::{Guest, Path, PathOptions, Stopper, Wait};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -381,8 +381,16 @@ impl Wire for Removable {
         self.wire.flush(now);
     }
 
+    fn announce_sleep(&mut self) -> bool {
+        self.wire.announce_sleep()
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.wire.descriptor()
+    }
+
+    fn on_ready(&mut self) -> bool {
+        self.wire.on_ready()
     }
 
     fn due(&self) -> Option<u64> {
@@ -498,10 +506,25 @@ fn stream_moves_to_the_queue_of_bulk_data_and_nothing_else_does() {
 }
 
 /// A stack that serves the adapter that it is at.
-fn stack_with_adapter(host: &Embedded, names: [&str; 2], wire: MemoryWire, wait: Wait) -> Stack {
+fn stack_with_adapter(
+    host: &Embedded,
+    names: [&str; 2],
+    wire: impl Wire + 'static,
+    wait: Wait,
+) -> Stack {
+    stack_with_adapter_of(host, names, wire, wait, Moderation::NONE)
+}
+
+fn stack_with_adapter_of(
+    host: &Embedded,
+    names: [&str; 2],
+    wire: impl Wire + 'static,
+    wait: Wait,
+    moderation: Moderation,
+) -> Stack {
     let [name, adapter] = names;
     let mut options = ServerOptions::default();
-    options.moderation = Moderation::NONE;
+    options.moderation = moderation;
     let server = Guest::attach_embedded(host, adapter).unwrap();
     let server = Server::new(server, Box::new(wire), &options).unwrap();
     let mut options = OsaOptions::default();
@@ -530,5 +553,77 @@ fn adapters_are_served_by_the_stacks_that_are_at_them() {
         // Another guest of the adapter is served while somebody waits at the stack.
         let third = device(&host, "THIRD", "OSA1", "10.1.0.3", Layer::Three);
         drop(third);
+    }
+}
+
+/// The two ends of a path between guests of these names.
+fn ends_of_path(host: &Embedded, names: [&str; 2]) -> [Path; 2] {
+    let [one, other] = names.map(|name| Guest::attach_embedded(host, name).unwrap());
+    let options = PathOptions { window_bytes: 2 << 20, ..PathOptions::default() };
+    thread::scope(|scope| {
+        let accepted = scope.spawn(move || other.accept_with(&options).unwrap());
+        let connected = one.connect(names[1], &options).unwrap();
+        [connected, accepted.join().unwrap()]
+    })
+}
+
+#[test]
+fn cable_joins_adapters_that_know_nothing_of_each_other() {
+    let rate = std::num::NonZeroU64::new(1_000_000_000);
+    let timed = CableOptions { rate, queue_bytes: 8 << 10, ..CableOptions::default() };
+    let plain = CableOptions { mtu: 8992, ..CableOptions::default() };
+    let cases =
+        [(plain, Wait::Block), (plain, Wait::Spin), (timed, Wait::Adaptive), (timed, Wait::Block)];
+    for (options, wait) in cases {
+        let host = Embedded::start(System::open()).unwrap();
+        let macs = [Mac([2, 0, 0, 0, 0xa, 1]), Mac([2, 0, 0, 0, 0xa, 2])];
+        let [one, other] = ends_of_path(&host, ["CABLE1", "CABLE2"]);
+        let one = stack_with_adapter(&host, ["ONE", "OSA1"], cable(one, macs[0], options), wait);
+        let other =
+            stack_with_adapter(&host, ["OTHER", "OSA2"], cable(other, macs[1], options), wait);
+        transfer(&one, &other, "10.1.0.2", 3_000_000);
+        transfer(&other, &one, "10.1.0.1", 3_000_000);
+        let served = one.devices().unwrap()[0].served.unwrap();
+        assert!(
+            served.wire.bytes_sent > 3_000_000 && served.wire.dropped_unsent == 0,
+            "{served:?}"
+        );
+        assert_eq!((served.drops.all(), served.device_drops.all()), (0, 0));
+        // The other end is gone, and with it the carrier.
+        drop(other);
+        let begun = Instant::now();
+        while !matches!(one.devices().unwrap()[0].state, OsaState::NoCarrier(_)) {
+            assert!(begun.elapsed() < PATIENCE, "{:?}", one.devices().unwrap()[0].state);
+            one.wait(Duration::from_millis(10)).unwrap();
+        }
+        if wait == Wait::Block {
+            // Nobody looks again and again for what will never come.
+            let polls = |one: &Stack| one.devices().unwrap()[0].counters.polls;
+            let before = polls(&one);
+            one.wait(Duration::from_millis(300)).unwrap();
+            assert!(polls(&one) - before < 100, "{} polls", polls(&one) - before);
+        }
+    }
+}
+
+#[test]
+fn stack_whose_own_adapter_rests_is_told_of_what_comes_behind_a_stream() {
+    let rate = std::num::NonZeroU64::new(1_000_000_000);
+    let options = CableOptions { rate, queue_bytes: 8 << 10, ..CableOptions::default() };
+    let host = Embedded::start(System::open()).unwrap();
+    let macs = [Mac([2, 0, 0, 0, 0xa, 1]), Mac([2, 0, 0, 0, 0xa, 2])];
+    let [one, other] = ends_of_path(&host, ["CABLE1", "CABLE2"]);
+    let stack = |names, end, mac| {
+        let (cable, moderation) = (cable(end, mac, options), Moderation::default());
+        stack_with_adapter_of(&host, names, cable, Wait::Block, moderation)
+    };
+    let one = stack(["ONE", "OSA1"], one, macs[0]);
+    let other = stack(["OTHER", "OSA2"], other, macs[1]);
+    for _ in 0..3 {
+        // Dense, so that the adapters rest; and then now and then, so that they sleep.
+        transfer(&one, &other, "10.1.0.2", 3_000_000);
+        for _ in 0..20 {
+            transfer(&other, &one, "10.1.0.1", 100);
+        }
     }
 }

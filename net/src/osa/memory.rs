@@ -72,6 +72,7 @@ pub struct MemoryWire {
     due: Option<u64>,
     retry: Option<u64>,
     has_sent: bool,
+    has_slept: bool,
     counters: WireCounters,
 }
 
@@ -80,7 +81,7 @@ impl Lane {
         Ok(Lane {
             under_way: Mutex::new(under_way),
             event: Event::new()?,
-            is_awaited: AtomicBool::new(true),
+            is_awaited: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
         })
     }
@@ -126,6 +127,7 @@ impl MemoryWire {
             due: None,
             retry: None,
             has_sent: false,
+            has_slept: false,
             counters: WireCounters::default(),
         };
         Ok([end(&one, &other, macs[0]), end(&other, &one, macs[1])])
@@ -169,9 +171,9 @@ impl Wire for MemoryWire {
         take: &mut dyn FnMut(Offload, &[u8]),
     ) -> io::Result<usize> {
         self.retry = self.retry.filter(|retry| *retry > now);
-        self.receives.event.clear();
-        // SeqCst: with `Lane::ring`. What was put before is seen in the lock.
-        self.receives.is_awaited.store(true, Ordering::SeqCst);
+        if std::mem::take(&mut self.has_slept) {
+            self.receives.is_awaited.store(false, Ordering::Relaxed);
+        }
         let mut taken = std::mem::take(&mut self.taken);
         {
             let mut under_way = self.receives.lock();
@@ -280,6 +282,22 @@ impl Wire for MemoryWire {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.receives.event.as_fd())
+    }
+
+    fn announce_sleep(&mut self) -> bool {
+        self.has_slept = true;
+        // SeqCst: with `Lane::ring`. What was put before is seen in the lock.
+        self.receives.is_awaited.store(true, Ordering::SeqCst);
+        match &*self.receives.lock() {
+            // When a frame arrives is known.
+            UnderWay::Model(direction) => direction.due() == self.due,
+            UnderWay::Plain(frames, _) => frames.is_empty(),
+        }
+    }
+
+    fn on_ready(&mut self) -> bool {
+        self.receives.event.clear();
+        self.receives.is_gone.load(Ordering::Relaxed)
     }
 
     fn due(&self) -> Option<u64> {

@@ -27,6 +27,7 @@
 #[cfg(feature = "tcpip")]
 pub mod adapter;
 pub mod buffer;
+pub mod cable;
 pub mod capture;
 pub mod control;
 #[cfg(feature = "tcpip")]

@@ -106,7 +106,11 @@ pub trait Wire: Send {
     /// Has the kernel send what was sent, with few system calls.
     fn flush(&mut self, now: u64);
 
-    /// A descriptor that is readable when there is something to receive; none if [`Wire::due`] says all. While the medium is down nothing is received, and it is
+    /// Whoever has the wire is about to sleep until the descriptor is readable: [`Wire::receive`] ends that. Returns false if there is something to receive already. A wire
+    /// whose other end is a process need not tell one that is awake.
+    fn announce_sleep(&mut self) -> bool;
+
+    /// A descriptor that is readable when there is something to receive, after [`Wire::announce_sleep`]; none if [`Wire::due`] says all. While the medium is down nothing is received, and it is
     /// readable when the medium may be up again.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 

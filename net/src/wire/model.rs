@@ -172,7 +172,7 @@ impl Model {
     }
 
     /// Bytes that wait for the transmitter, or are being transmitted.
-    pub(super) fn waiting_bytes(&self, now: u64) -> u64 {
+    pub fn waiting_bytes(&self, now: u64) -> u64 {
         let rate = self.conditions.rate.map_or(0, NonZeroU64::get);
         let ns = u128::from(self.idle_ns.saturating_sub(now));
         (ns * u128::from(rate) / (8 * 1_000_000_000)) as u64

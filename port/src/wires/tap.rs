@@ -89,6 +89,11 @@ impl Wire for TapWire {
         self.frames.due = self.frames.due.filter(|due| *due > now);
     }
 
+    fn announce_sleep(&mut self) -> bool {
+        // The kernel says in any case what has come.
+        true
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.medium.poller.as_fd())
     }

@@ -875,7 +875,8 @@ impl Osa {
     fn wait(&mut self, until_ns: u64) -> io::Result<()> {
         // A server of its own is polled first, as long as the device is to be looked for.
         if self.inline.is_none() || self.look(until_ns, || false)? == Looked::Nothing {
-            self.waiter.wait_until(until_ns)?;
+            // What was looked at may have made something due sooner than was known before.
+            self.waiter.wait_until(until_ns.min(self.inline_due().unwrap_or(u64::MAX)))?;
         }
         Ok(())
     }
@@ -893,7 +894,8 @@ impl Osa {
         if !self.has_slept {
             self.flush();
         }
-        if self.inline.is_none() {
+        // Who has announced a sleep asks only whether something has rung: to poll would take the announcement back.
+        if self.inline.is_none() || self.has_slept {
             return self.waiter.look(deadline_ns, is_wanted);
         }
         // The waiter knows nothing of what the server would find.

@@ -5,9 +5,31 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use net::osa::adapter::Counters;
+use net::osa::device::Drops;
+use net::osa::wire::WireCounters;
+
 use super::client::{Occupant, Osa};
 use super::server::{Server, ServerError};
 use crate::waiter::Member;
+
+/// What was counted of an adapter that whoever has a device at it serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Served {
+    /// Of the adapter.
+    pub counters: Counters,
+    /// Of its wire.
+    pub wire: WireCounters,
+    /// Frames from the wire that were dropped before they were a device's.
+    pub drops: Drops,
+    /// Frames that its devices have dropped.
+    pub device_drops: Drops,
+    /// Connections that are registered as bulk data.
+    pub bulk_connections: usize,
+    /// Steps that `inbperf = "dynamic"` has taken for all queues: up, and down.
+    pub steps: [u64; 2],
+}
 
 /// A server, and whether something of it has rung.
 #[derive(Debug)]
@@ -54,6 +76,14 @@ impl Osa {
     pub fn inline_server(&mut self) -> Option<&mut Server> {
         match self.waiter.get_mut(self.inline?) {
             Some(Occupant::Server(inline)) => Some(&mut inline.server),
+            _ => None,
+        }
+    }
+
+    /// What was counted of the adapter, if this device serves it: see [`Osa::serve_inline`].
+    pub fn served(&self) -> Option<Served> {
+        match self.waiter.get(self.inline?) {
+            Some(Occupant::Server(inline)) => Some(inline.server.served()),
             _ => None,
         }
     }

@@ -17,6 +17,7 @@
 //!
 //! `docs/design/osa.md` has the reasons.
 
+mod cable;
 mod capture;
 mod changes;
 mod client;
@@ -26,9 +27,11 @@ mod reopening;
 mod server;
 mod waits;
 
+pub use cable::{Cable, CableOptions, DELAY_MAX, cable};
 pub use capture::{CAPTURES_MAX, Capture, CaptureOver, OpenCaptureError, Passed, Way};
 pub use changes::OsaChange;
 pub use client::{OpenOsaError, Osa, OsaOptions, OsaState};
+pub use inline::Served;
 pub use net::osa::adapter::Counters;
 pub use net::osa::buffer::QueueCounters;
 pub use net::osa::control::{Port, Refused, Request, Router, Stopped};

@@ -26,6 +26,7 @@ use os::fork::{ForkGuard, ForkSafeFd};
 use os::processor::{now_ns, thread_ns};
 use thiserror::Error;
 
+use super::inline::Served;
 use super::reopening::{OpenWire, Reopening};
 use super::waits::AtAdapter;
 use super::{CAPTURED, QUEUE_STORAGE_BYTES, WANTED, WINDOW_BYTES};
@@ -445,6 +446,24 @@ impl Server {
         self.numbers.len()
     }
 
+    /// What was counted, of all devices together.
+    pub(super) fn served(&self) -> Served {
+        let counters = (self.counters(), self.wire_counters(), self.drops());
+        let (counters, wire, drops) = counters;
+        let mut served = Served { counters, wire, drops, ..Served::default() };
+        for key in self.devices.iter().flatten() {
+            let Some(Party::Device(joined)) = self.waiter.get(*key) else { continue };
+            let device = &joined.device.0;
+            for (reason, count) in device.drops().iter() {
+                served.device_drops.add(reason, count);
+            }
+            served.bulk_connections += device.bulk_connections();
+            let [up, down] = device.tuning().steps();
+            served.steps = [served.steps[0] + up, served.steps[1] + down];
+        }
+        served
+    }
+
     /// What each device is like.
     pub fn report(&mut self) -> Vec<DeviceReport> {
         let mut reports = Vec::new();
@@ -545,6 +564,9 @@ impl Server {
         let now = now_ns();
         let opening = self.asking_due(now).unwrap_or(u64::MAX);
         let left = due.min(opening).min(now.saturating_add(TEND_NS)).saturating_sub(now);
+        if !self.adapter.announce_sleep() {
+            return Ok(());
+        }
         let woken = self.waiter.wait_within(Duration::from_nanos(left))?.map(|(key, _)| key);
         self.spinning.slept();
         self.is_idle = false;
@@ -556,18 +578,21 @@ impl Server {
         Ok(())
     }
 
-    /// When there is something to do though nothing has come: for whoever calls [`Server::poll`] and waits elsewhere.
+    /// When there is something to do though nothing has come: for whoever calls [`Server::poll`] and waits elsewhere. To be asked behind the last poll.
     pub fn due(&self) -> Option<u64> {
         let tending = self.polled_ns.saturating_add(TEND_NS);
         let asking = self.asking_due(self.polled_ns);
-        [self.adapter.due(), asking, Some(tending)].into_iter().flatten().min()
+        let due = self.adapter.rests_until(self.polled_ns).or_else(|| self.adapter.due());
+        [due, asking, Some(tending)].into_iter().flatten().min()
     }
 
     /// Prepares for waiting elsewhere, until its descriptor is readable or [`Server::due`]. True if there is nothing to do. [`Server::listen`] has to follow the wait.
     pub fn prepare_wait(&mut self) -> bool {
         self.spinning.slept();
         self.is_idle = false;
-        self.waiter.prepare_wait()
+        // Whoever rests is not to be woken up by each frame.
+        let rests = self.adapter.rests_until(self.polled_ns).is_some();
+        (rests || self.adapter.announce_sleep()) && self.waiter.prepare_wait()
     }
 
     /// Listens to what has rung while it was waited for elsewhere.
@@ -620,6 +645,12 @@ impl Server {
         found |= worked.has_more || worked.has_worked;
         self.has_more = worked.has_more;
         if self.adapter.is_gone() {
+            // One that is over may ring for ever.
+            if self.adapter.wire().descriptor().is_none()
+                && let Some(medium) = self.medium.take()
+            {
+                self.waiter.remove(medium);
+            }
             self.want_wire();
         }
         if found {

@@ -16,7 +16,7 @@ use super::shared::Turn;
 use super::stack::Stack;
 use crate::lan::Lan;
 use crate::line::{Counters, Line, LineEnd, State};
-use crate::osa::{DeviceCounters, OsaState, QueueCounters};
+use crate::osa::{DeviceCounters, OsaState, QueueCounters, Served};
 
 fn invalid(problem: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, problem)
@@ -66,6 +66,8 @@ pub struct StackDevice {
     pub interrupts: u64,
     /// Bytes of storage that the queues hold now: those that the guest reads, and those that it writes.
     pub lent_bytes: [u64; 2],
+    /// What was counted of the adapter, if the stack serves it ([`Osa::serve_inline`](crate::osa::Osa::serve_inline)).
+    pub served: Option<Served>,
 }
 
 impl Own {
@@ -82,6 +84,7 @@ impl Own {
             counters: osa.counters(),
             interrupts: osa.interrupts(),
             lent_bytes: osa.lent_bytes(),
+            served: osa.served(),
         });
         devices.collect()
     }

@@ -279,7 +279,8 @@ impl<'a> Turn<'a> {
         let Some(trim) = self.net.prepare_sleep().filter(|_| until > start) else {
             return Ok(self);
         };
-        let until = until.min(trim);
+        // What was looked at may have made something due sooner than was known before.
+        let until = until.min(trim).min(self.net.due().unwrap_or(u64::MAX));
         let driver = self.driver.expect("who comes here drives");
         let ticket = interest.map(|interest| self.add(interest, Wakeup::Driver));
         self.asleep_until = Some(until);
