@@ -85,19 +85,21 @@ impl Interface {
         Ok(netdevice::index_to_name(&self.socket, self.index)?)
     }
 
-    /// The state of the interface; none if it was removed. Takes three system calls, and some more while it is not running.
+    /// The state of the interface; none if it was removed. Takes three system calls.
+    ///
+    /// The kernel takes up to a second until it says of a carrier that it has come, but for whoever asks the driver (`asks`). That may wait for others who set interfaces up
+    /// or down.
     ///
     /// # Errors
     /// As from the kernel: none is expected.
-    pub fn state(&self) -> io::Result<Option<State>> {
+    pub fn state(&self, asks: bool) -> io::Result<Option<State>> {
         // The interface may be renamed between two questions: it is asked for by the new name then.
         for _ in 0..RENAMED_MAX {
             let Some(name) = gone(netdevice::index_to_name(&self.socket, self.index))? else {
                 return Ok(None);
             };
             let mut flags = gone(self.flags(&name))?;
-            if flags.is_some_and(|flags| flags & RUNNING == libc::IFF_UP) {
-                // The kernel takes up to a second until its flags say of a carrier that it has come; but whoever asks the driver for it has them say so at once.
+            if asks && flags.is_some_and(|flags| flags & RUNNING == libc::IFF_UP) {
                 let _ = self.ask_driver(&mut [ETHTOOL_GLINK, 0]);
                 flags = gone(self.flags(&name))?;
             }
@@ -262,7 +264,7 @@ mod tests {
     fn loopback_is_looked_at() {
         let interface = Interface::find("lo").unwrap();
         assert_eq!((interface.index(), interface.name().unwrap().as_str()), (1, "lo"));
-        assert!(interface.state().unwrap().is_some_and(|state| state.mtu > 0));
+        assert!(interface.state(true).unwrap().is_some_and(|state| state.mtu > 0));
         assert_eq!(interface.mac().unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert_eq!((interface.receive_queues(), interface.rate()), (1, None));
     }
@@ -274,6 +276,6 @@ mod tests {
             assert_eq!(error.raw_os_error(), Some(libc::ENODEV), "{name:?}");
         }
         let removed = Interface { index: u32::MAX >> 1, ..Interface::find("lo").unwrap() };
-        assert_eq!(removed.state().unwrap(), None);
+        assert_eq!(removed.state(true).unwrap(), None);
     }
 }

@@ -173,7 +173,7 @@ mod tests {
     fn namespace_is_this_process_alone_and_has_no_macvtap() {
         let of_thread = || std::fs::read_link("/proc/thread-self/ns/net").unwrap();
         let outside = of_thread();
-        let inside = || Ok((of_thread(), Interface::find("lo")?.state()?));
+        let inside = || Ok((of_thread(), Interface::find("lo")?.state(true)?));
         let (network, (inside, loopback)) = match OwnNetwork::make(inside) {
             Ok(made) => made,
             Err(error) => return eprintln!("SKIPPED: a network namespace of its own: {error}"),

@@ -3,6 +3,7 @@
 //! While the carrier is up the descriptor is readable when a frame has come. While it is not, the wire rests: it makes no system calls, and the descriptor is
 //! readable when the kernel has news of interfaces, which may be that the carrier is there again.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -41,6 +42,8 @@ pub(super) struct Medium {
     pub rate: Option<u64>,
     /// The MTU has changed since that was asked last.
     has_changed: bool,
+    /// The carrier may have come: the driver is asked.
+    asks: Cell<bool>,
     pub poller: Poller,
     news: News,
     /// The poller waits for news, and not for frames.
@@ -58,7 +61,8 @@ impl Medium {
         poller.add(&news, NEWS)?;
         let rate = interface.rate();
         let (carrier, mtu, has_changed, is_resting) = (Carrier::Gone, 0, false, true);
-        Ok(Medium { interface, carrier, mtu, rate, has_changed, poller, news, is_resting })
+        let asks = Cell::new(true);
+        Ok(Medium { interface, carrier, mtu, rate, has_changed, asks, poller, news, is_resting })
     }
 
     /// Looks at the interface. The wire rests from now on if the carrier is not up, and otherwise the descriptor says when there is something in `sources`.
@@ -83,7 +87,7 @@ impl Medium {
 
     fn read(&mut self) {
         let before = self.mtu;
-        match self.interface.state() {
+        match self.interface.state(self.asks.take()) {
             Ok(Some(State { is_running, mtu })) => {
                 let carrier = if is_running { Carrier::Up } else { Carrier::Down };
                 // What a cable carries is known as soon as it has a carrier, and may be another than before.
@@ -129,7 +133,9 @@ impl Medium {
 
     /// Takes the kernel's news of interfaces, if the wire rests. Returns true if there were any.
     pub fn has_news(&self) -> bool {
-        self.is_resting && self.news.take()
+        let has_news = self.is_resting && self.news.take();
+        self.asks.set(self.asks.get() || has_news);
+        has_news
     }
 
     /// Takes note that the MTU is known. Returns true if it has changed since the last time.

@@ -19,6 +19,7 @@ use net::osa::wire::{Capabilities, Carrier, NotSent, Wire, WireCounters};
 use os::offload::takes_tags_out;
 use os::packet::{GroupPacket, GroupSocket};
 use os::xdp::{Mode, SendXdpError, XdpSocket};
+use rustix::io::Errno;
 
 use super::medium::{Addresses, Medium, RETRY_NS, Source};
 use super::{OpenWireError, WireOptions, find, os};
@@ -158,10 +159,17 @@ impl XdpWire {
         }
         let (head, tag) = to_kernel(offload);
         let (addresses, behind) = start.split_at(TAG_AT);
-        self.counters.calls += 1;
-        let sent = match &tag {
-            None => self.groups.send(&[&head, start], rest),
-            Some(tag) => self.groups.send(&[&head, addresses, tag, behind], rest),
+        let mut send = || {
+            self.counters.calls += 1;
+            match &tag {
+                None => self.groups.send(&[&head, start], rest),
+                Some(tag) => self.groups.send(&[&head, addresses, tag, behind], rest),
+            }
+        };
+        // That the interface was down is said once more when it is up again.
+        let sent = match send() {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NETDOWN) => send(),
+            sent => sent,
         };
         match sent {
             Ok(()) => {
@@ -169,16 +177,32 @@ impl XdpWire {
                 self.counters.bytes_sent += frame.bytes() as u64;
                 Ok(())
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            // The interface has as much as it takes, or the kernel has no memory now.
+            Err(error) if is_passing(&error) => {
                 self.due = Some(now + RETRY_NS);
                 Err(NotSent::Full)
             }
-            Err(_) => {
+            Err(error) => {
+                if is_of_interface(&error) {
+                    self.look_at_medium();
+                }
                 self.counters.dropped_unsent += 1;
                 Err(NotSent::Dropped)
             }
         }
     }
+}
+
+/// Returns true if there may be room for a frame later.
+fn is_passing(error: &io::Error) -> bool {
+    let codes = [Errno::AGAIN, Errno::NOBUFS, Errno::NOMEM, Errno::INTR];
+    Errno::from_io_error(error).is_some_and(|code| codes.contains(&code))
+}
+
+/// Returns true if the interface is down, or was removed, or was down since something was sent last.
+fn is_of_interface(error: &io::Error) -> bool {
+    let codes = [Errno::NETDOWN, Errno::NXIO, Errno::NODEV];
+    Errno::from_io_error(error).is_some_and(|code| codes.contains(&code))
 }
 
 fn sources<'a>(socket: &'a XdpSocket, groups: &'a GroupSocket) -> Vec<Source<'a>> {
@@ -311,6 +335,11 @@ impl Wire for XdpWire {
     }
 
     fn flush(&mut self, now: u64) {
+        if !self.sends_by_ring {
+            // Whoever is still refused sets it again.
+            self.due = self.due.filter(|due| *due > now);
+            return;
+        }
         self.due = match self.medium.is_resting() {
             // What was sent waits for the carrier.
             true => None,
@@ -323,6 +352,11 @@ impl Wire for XdpWire {
                 }
             },
         };
+    }
+
+    fn announce_sleep(&mut self) -> bool {
+        // The kernel says in any case what has come.
+        true
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
