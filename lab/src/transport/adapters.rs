@@ -16,13 +16,13 @@ use net::lan::frame::Mac;
 use net::wire::Conditions;
 use os::processor::{keep_on, now_ns};
 use siga::osa::{
-    DeviceReport, DropReason, Drops, MemoryWire, Moderation, Osa, OsaOptions, Server, ServerError,
-    ServerOptions, Wire,
+    Cable, CableOptions, DeviceReport, DropReason, Drops, MemoryWire, Moderation, Osa, OsaOptions,
+    Served, Server, ServerError, ServerOptions, Wire, cable,
 };
 use siga::tcpip::StackDevice;
-use siga::{Guest, Wait};
+use siga::{Guest, PathOptions, Wait};
 
-use crate::control::Order;
+use crate::control::{Control, Order};
 use crate::factor::word;
 use crate::fault::{Doing, Fault};
 use crate::measure::work_for;
@@ -31,6 +31,13 @@ use crate::workload::Service;
 /// The guests that serve the adapters, that of the clients or the source first, and the MAC addresses of their ports.
 const ADAPTERS: [&str; 2] = ["OSA1", "OSA2"];
 pub(crate) const MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0xa, 1]), Mac([2, 0, 0, 0, 0xa, 2])];
+
+/// The guests whose path is a cable between the adapters of source and target. What is under way in it at most, and what waits for its transmitter, as drivers of network
+/// cards keep it short: what is sent later waits in the queues of the device, where what is urgent goes first.
+const CABLES: [&str; 2] = ["CABLE1", "CABLE2"];
+const CABLE_WINDOW_BYTES: usize = 2 << 20;
+const CABLE_QUEUE_US: u64 = 25;
+const CABLE_QUEUE_BYTES_MIN: u64 = 3 << 10;
 
 /// The guests that the devices of the machines have, and the addresses.
 const DEVICES: [&str; 2] = ["TCPIP-Q", "TCPIP2-Q"];
@@ -87,6 +94,21 @@ pub(crate) const ADAPTER_COUNTERS: [&str; 12] = [
 ];
 pub(crate) const PEER: &str = "peer_";
 
+/// The same of an adapter that a stack serves: there are no interrupts between the two.
+const COUNTED_BY_OWN: [&str; 11] = [
+    "closed_full",
+    "closed_gap",
+    "closed_hold_off",
+    "closed_packets",
+    "dropped",
+    "dropped_exhausted",
+    "wire_frames_in",
+    "wire_frames_out",
+    "wire_bytes_out",
+    "steps_up",
+    "steps_down",
+];
+
 /// Connections that the guest of the second adapter had registered as bulk data at once, at most: of trials that have workload queues.
 const PEER_BULK_CONNECTIONS: &str = "peer_bulk_connections";
 
@@ -121,6 +143,53 @@ pub(crate) fn device_with(
     osa.add_address(ADDRESSES[number], PREFIX_BITS);
     osa.wait_until_up(UP_MAX).doing("wait for a device")?;
     Ok(osa)
+}
+
+/// Gives stack `number` a device with these options at an adapter of its own in front of this wire, which the stack serves.
+pub(crate) fn device_of_own(
+    number: usize,
+    wire: Box<dyn Wire>,
+    moderation: Moderation,
+    options: &OsaOptions,
+    order: &Order,
+) -> Result<Osa, Fault> {
+    let socket = order.socket.as_ref().expect("trials with adapters have a host");
+    let attach = |name| Guest::attach(socket, name).doing("attach to the host");
+    let mut serving = ServerOptions::default();
+    serving.moderation = moderation;
+    let server = Server::new(attach(ADAPTERS[number])?, wire, &serving);
+    let server = server.doing("serve an adapter")?;
+    let mut osa =
+        Osa::open(attach(DEVICES[number])?, ADAPTERS[number], options).doing("ask for a device")?;
+    osa.serve_inline(server).doing("serve an adapter")?;
+    osa.add_address(ADDRESSES[number], PREFIX_BITS);
+    osa.wait_until_up(UP_MAX).doing("wait for a device")?;
+    Ok(osa)
+}
+
+/// This side's end of a cable between the adapters of source and target: of the conditions that the order has.
+pub(crate) fn cable_to_peer(order: &Order, control: &mut Control) -> Result<Cable, Fault> {
+    let socket = order.socket.as_ref().expect("trials with adapters have a host");
+    let number = usize::from(!order.is_source());
+    let guest = Guest::attach(socket, CABLES[number]).doing("attach to the host")?;
+    let paths = PathOptions {
+        wait: Wait::Block,
+        window_bytes: CABLE_WINDOW_BYTES,
+        ..PathOptions::default()
+    };
+    let path = if order.is_source() {
+        control.note_from(order.peer.as_ref().expect("source and target are peers"))?;
+        guest.connect(CABLES[1], &paths).doing("lay a cable")?
+    } else {
+        control.tell("plug it in")?;
+        guest.accept_with(&paths).doing("wait for a cable")?
+    };
+    let rate = NonZeroU64::new(order.number_if_any("mbit").unwrap_or(0) * 1_000_000);
+    let queue = rate.map_or(u64::MAX, |rate| rate.get() / 8 * CABLE_QUEUE_US / 1_000_000);
+    let queue_bytes = queue.clamp(CABLE_QUEUE_BYTES_MIN, CABLE_WINDOW_BYTES as u64 / 2) as usize;
+    let options =
+        CableOptions { mtu: mtu(order) as usize, rate, queue_bytes, ..CableOptions::default() };
+    Ok(cable(path, MACS[number], options))
 }
 
 /// Whether stacks of the order leave segments and checksums to their adapters.
@@ -202,6 +271,31 @@ pub(super) fn counts_by_input(devices: &[StackDevice]) -> Counts {
     counts
 }
 
+/// What the adapter of a device has counted that its stack serves.
+pub(super) fn counts_of_own(devices: &[StackDevice]) -> Counts {
+    let mut counts = Counts::new();
+    for Served { counters, wire, drops, device_drops, steps, .. } in
+        devices.iter().filter_map(|device| device.served)
+    {
+        let counted = [
+            counters.closed_full,
+            counters.closed_gap,
+            counters.closed_hold_off,
+            counters.closed_packets,
+            drops.all() + device_drops.all(),
+            device_drops.get(DropReason::Exhausted),
+            wire.frames_received,
+            wire.frames_sent,
+            wire.bytes_sent,
+            steps[0],
+            steps[1],
+        ];
+        let names = COUNTED_BY_OWN.map(|name| format!("own_adapter_{name}"));
+        counts.extend(names.into_iter().zip(counted));
+    }
+    counts
+}
+
 /// How much memory their queues hold.
 pub(crate) fn levels(devices: &[StackDevice]) -> Vec<(&'static str, f64)> {
     if devices.is_empty() {
@@ -215,7 +309,7 @@ pub(crate) fn levels(devices: &[StackDevice]) -> Vec<(&'static str, f64)> {
 }
 
 /// When adapters hand over buffers, as the order says.
-fn moderation(order: &Order) -> Moderation {
+pub(super) fn moderation(order: &Order) -> Moderation {
     let usual = Moderation::default();
     let ns = |factor| order.number_if_any(factor).map(|us| us * 1000);
     let hold_off_ns = ns("hold_off_us").unwrap_or(usual.hold_off_ns);

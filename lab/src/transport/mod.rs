@@ -117,6 +117,8 @@ pub const TRANSPORTS: &[Transport] = &[
     osa::TCP_XDP_IN,
     osa::TCP_MACVTAP_OUT,
     osa::TCP_MACVTAP_IN,
+    inline::TCP_OSA_INLINE,
+    inline::TCP_OSA_INLINE_PLAIN,
     inline::TCP_XDP_INLINE_OUT,
     inline::TCP_XDP_INLINE_IN,
     inline::TCP_MACVTAP_INLINE_OUT,
@@ -266,6 +268,11 @@ pub(crate) fn hosts(factors: &Factors) -> usize {
 /// How many parties serve adapters in a trial: one, or none.
 pub(crate) fn adapters(factors: &Factors) -> usize {
     usize::from(of(factors).is_some_and(|transport| transport.adapters > 0))
+}
+
+/// Whether a party serves an adapter of its own.
+pub(crate) fn has_own_adapter(factors: &Factors) -> bool {
+    of(factors).is_some_and(|transport| transport.has_own_adapter)
 }
 
 /// Whether source and target have an adapter each.

@@ -26,6 +26,9 @@ use crate::workload::tcp::BACKLOG;
 /// How long a party waits for its connections before it looks whether the lab says something.
 const SLICE: Duration = Duration::from_millis(1);
 
+/// The type of service whose packets are to come soon (RFC 791: low delay).
+const LOW_DELAY: u8 = 0x10;
+
 /// The connections of a party.
 pub(crate) trait Watched {
     /// A connection. Its verbs do not wait.
@@ -36,6 +39,23 @@ pub(crate) trait Watched {
 
     /// Waits for the next connection of the source.
     fn accept(&mut self, token: u64) -> Result<Self::Stream, Fault>;
+
+    /// The same of a connection whose packets are to go before others.
+    fn connect_urgent(&mut self, token: u64) -> Result<Self::Stream, Fault> {
+        let stream = self.connect(token)?;
+        Self::hurry(&stream).doing("set a type of service")?;
+        Ok(stream)
+    }
+
+    /// The same of a connection whose packets are to go before others.
+    fn accept_urgent(&mut self, token: u64) -> Result<Self::Stream, Fault> {
+        let stream = self.accept(token)?;
+        Self::hurry(&stream).doing("set a type of service")?;
+        Ok(stream)
+    }
+
+    /// Says in the packets of a connection that they are to go before others.
+    fn hurry(stream: &Self::Stream) -> io::Result<()>;
 
     /// Adds the tokens of connections with news to `changed`. Waits for some at most so long, and may return before.
     fn wait(&mut self, time: Duration, changed: &mut Vec<u64>) -> Result<(), Fault>;
@@ -73,14 +93,12 @@ impl AtAdapter {
     /// whose adapters have nothing to gather.
     pub(crate) fn open(order: &Order, control: &mut Control) -> Result<AtAdapter, Fault> {
         let peer = order.peer.as_ref().expect("source and target are peers");
-        let target = match order.is_source() {
-            true => Some(control.note_from(peer)?.parse().doing("read an address")?),
-            false => None,
-        };
         let mut options = OsaOptions::default();
         options.wait = wait(order);
         if order.is_source() {
             options.inbperf = Inbperf::Minlatency;
+            // What is urgent would wait behind all segments of a long frame.
+            options.offloads = !super::has_own_adapter(&order.factors);
         } else {
             options.workload_queues = adapters::has_workload_queues(order);
             let wanted = word(&order.factors, "inbperf");
@@ -91,7 +109,18 @@ impl AtAdapter {
             };
         }
         let adapter = usize::from(!order.is_source());
-        let device = adapters::device_with(adapter, &options, order)?;
+        let device = match super::has_own_adapter(&order.factors) {
+            false => adapters::device_with(adapter, &options, order)?,
+            true => {
+                let (cable, moderation) =
+                    (adapters::cable_to_peer(order, control)?, adapters::moderation(order));
+                adapters::device_of_own(adapter, Box::new(cable), moderation, &options, order)?
+            }
+        };
+        let target = match order.is_source() {
+            true => Some(control.note_from(peer)?.parse().doing("read an address")?),
+            false => None,
+        };
         // The wire loses what finds no room.
         let congestion = StackOptions::default().congestion;
         let options = StackOptions { congestion, ..over_memory(BUFFER_BYTES, Drive::Inline) };
@@ -126,6 +155,10 @@ impl Watched for AtAdapter {
         stream.and_then(|stream| watched(stream, token)).doing("connect")
     }
 
+    fn hurry(stream: &StackStream) -> io::Result<()> {
+        stream.stream.set_tos(LOW_DELAY)
+    }
+
     fn accept(&mut self, token: u64) -> Result<StackStream, Fault> {
         let listener = self.listener.as_ref().expect("only a target accepts");
         listener.accept().and_then(|(stream, _)| watched(stream, token)).doing("accept")
@@ -145,6 +178,7 @@ impl Watched for AtAdapter {
         let devices = self.stack.devices().unwrap_or_default();
         counts.extend(adapters::counts(&devices));
         counts.extend(adapters::counts_by_input(&devices));
+        counts.extend(adapters::counts_of_own(&devices));
         counts
     }
 }
@@ -181,6 +215,10 @@ impl Watched for OverVeth {
     fn connect(&mut self, token: u64) -> Result<KernelStream, Fault> {
         let stream = self.dials.connect();
         stream.and_then(|stream| self.watch(stream, token)).doing("connect")
+    }
+
+    fn hurry(stream: &KernelStream) -> io::Result<()> {
+        Ok(rustix::net::sockopt::set_ip_tos(stream, LOW_DELAY)?)
     }
 
     fn accept(&mut self, token: u64) -> Result<KernelStream, Fault> {

@@ -41,7 +41,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Factor {
             name: "transport",
             meaning: "stacks at adapters with a wire in memory between them, or the kernel's over veth",
-            domain: Domain::Words(&["tcp-osa", "tcp-veth"]),
+            domain: Domain::Words(&["tcp-osa", "tcp-osa-inline", "tcp-veth"]),
             usual: &["tcp-osa"],
         },
         Factor {
@@ -165,7 +165,7 @@ fn fit(factors: &mut Factors) {
     transport::fit(factors);
     pace::fit(factors);
     think::fit(factors);
-    if transport::adapters(factors) == 0 && !word(factors, "transport").is_empty() {
+    if !has_adapters(factors) && !word(factors, "transport").is_empty() {
         OF_ADAPTERS.iter().for_each(|factor| drop(factors.remove(*factor)));
     }
     if number(factors, "bulk") == Some(0) {
@@ -177,11 +177,14 @@ fn work(order: &Order, control: &mut Control) -> Result<Report, Fault> {
     match &*order.role {
         ADAPTER => serve_two(order, control),
         NEIGHBOUR => burner::run(order, control),
-        _ if transport::adapters(&order.factors) > 0 => {
-            run(AtAdapter::open(order, control)?, order, control)
-        }
+        _ if has_adapters(&order.factors) => run(AtAdapter::open(order, control)?, order, control),
         _ => run(OverVeth::open(order, control)?, order, control),
     }
+}
+
+/// Whether the two stacks are at adapters.
+fn has_adapters(factors: &Factors) -> bool {
+    transport::adapters(factors) > 0 || transport::has_own_adapter(factors)
 }
 
 /// Streams of files that come in.

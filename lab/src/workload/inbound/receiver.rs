@@ -23,7 +23,7 @@ pub(super) fn run<W: Watched>(
         _ => Some(Receiving::new(sockets.accept(BULK)?, order)),
     };
     let sessions = (0..count).map(|token| {
-        let stream = sockets.accept(token)?;
+        let stream = sockets.accept_urgent(token)?;
         Ok(Answering::new(stream, token, lengths))
     });
     let mut sessions = sessions.collect::<Result<Vec<_>, Fault>>()?;

@@ -77,7 +77,7 @@ pub(super) fn run<W: Watched>(
     };
     let (count, lengths) = (order.number("sessions"), Lengths::of(order));
     let all = (0..count).map(|token| {
-        let talk = Asking::new(sockets.connect(token)?, lengths);
+        let talk = Asking::new(sockets.connect_urgent(token)?, lengths);
         Ok(Session { talk, due: VecDeque::new(), number: token, is_closing: false })
     });
     let mut all = all.collect::<Result<Vec<_>, Fault>>()?;
