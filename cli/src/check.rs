@@ -301,7 +301,9 @@ fn adapter_table(adapters: &[AdapterOutline]) -> Table {
         "served by",
         "wire",
         "interface",
+        "MAC",
         "guests",
+        "capture",
         "LAN",
         "wait",
         "cpu",
@@ -309,7 +311,7 @@ fn adapter_table(adapters: &[AdapterOutline]) -> Table {
         "gap us",
         "buffers",
     ];
-    let mut table = table(&heads, 8);
+    let mut table = table(&heads, 10);
     for adapter in adapters {
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         table.add_row([
@@ -317,7 +319,9 @@ fn adapter_table(adapters: &[AdapterOutline]) -> Table {
             adapter.server.clone(),
             adapter.wire.clone(),
             or_none(&adapter.interface),
+            or_none(&adapter.mac),
             list(&adapter.guests),
+            list(&adapter.capture),
             or_none(&adapter.lan),
             wait_text(adapter.wait).to_owned(),
             adapter.cpu.map_or("any".to_owned(), |cpu| cpu.to_string()),

@@ -241,6 +241,27 @@ fn check_prints_what_a_host_would_make_and_fails_on_what_is_not_meant() {
 }
 
 #[test]
+fn check_shows_mac_addresses_of_adapters_and_who_captures() {
+    let place = System::start("up-check-adapters");
+    let name = place.file("system.toml");
+    let written = "[[guest]]\nname = \"*\"\n\
+                   [osa.osa1]\nwire = \"memory\"\nto = \"osa2\"\nmac = \"02:00:00:00:00:a1\"\ncapture = [\"SNIFFER\", \"SPY*\"]\n\
+                   [osa.osa2]\nwire = \"memory\"\nto = \"osa1\"\n";
+    std::fs::write(&name, written).unwrap();
+    let output = place.run(&["up", "--check", &name]);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{out} {}", text(&output.stderr));
+    let row = |of: &str| -> Vec<&str> {
+        let line = out.lines().find(|line| line.trim_start().starts_with(of));
+        line.unwrap_or_else(|| panic!("{of}: {out}")).split_whitespace().collect()
+    };
+    assert_eq!(row("adapter ")[4..8], ["interface", "MAC", "guests", "capture"][..], "{out}");
+    let shown = ["OSA1", "memory", "-", "02:00:00:00:00:a1", "*", "SNIFFER", "SPY*", "-"];
+    assert_eq!(row("osa1 ")[1..9], shown, "{out}");
+    assert_eq!(row("osa2 ")[1..8], ["OSA2", "memory", "-", "-", "*", "-", "-"], "{out}");
+}
+
+#[test]
 fn check_shows_limits_and_waits_for_no_pipe() {
     let place = System::start("up-check-limits");
     let (name, pipe) = (place.file("system.toml"), place.file("pipe"));
