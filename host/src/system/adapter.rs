@@ -455,6 +455,23 @@ fn alike<T: Copy + PartialEq + std::fmt::Display>(
     Ok(own.as_ref().or(other.as_ref()).map(|written| *written.get_ref()))
 }
 
+/// Warns of a gap that is longer than the hold-off, both in microseconds: it never hands over a buffer.
+pub(super) fn long_gap(
+    source: &Source,
+    field: &str,
+    gap: &Spanned<u64>,
+    hold_off: u64,
+) -> Option<FileError> {
+    if *gap.get_ref() <= hold_off {
+        return None;
+    }
+    let what = format!(
+        "{field} = {}: buffers are handed over after {hold_off} us already, by hold_off_us",
+        gap.get_ref()
+    );
+    Some(source.error(gap.span(), what, "must be less than hold_off_us"))
+}
+
 impl WrittenAdapter {
     /// Returns warnings about settings that are probably mistakes.
     pub(super) fn warnings(&self, source: &Source, guests: &Guests<'_>) -> Vec<FileError> {
@@ -465,14 +482,8 @@ impl WrittenAdapter {
         let standard = ModerationRule::default().hold_off_ns / 1000;
         let hold_off = self.hold_off_us.as_ref().map_or(standard, |written| *written.get_ref());
         for (field, written) in [("gap_us", &self.gap_us), ("gap_jumbo_us", &self.gap_jumbo_us)] {
-            let Some(gap) = written.as_ref().filter(|gap| *gap.get_ref() > hold_off) else {
-                continue;
-            };
-            let what = format!(
-                "{field} = {}: buffers are handed over after {hold_off} us already, by hold_off_us",
-                gap.get_ref()
-            );
-            warnings.push(source.error(gap.span(), what, "must be less than hold_off_us"));
+            let gap = written.as_ref();
+            warnings.extend(gap.and_then(|gap| long_gap(source, field, gap, hold_off)));
         }
         warnings
     }

@@ -24,14 +24,17 @@ use fabric::name::{LanName, Name};
 use ipnet::IpNet;
 use net::lan::table::VLAN_MAX;
 use net::links::is_of_end;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use toml::Spanned;
+use toml::{Spanned, Value};
 
 use super::adapter::{self, AdapterRule, GAP_US_MAX, HOLD_OFF_US_MAX};
 use super::lan::parsed;
 use super::machine::processor;
 use super::{Pattern, within};
 use crate::config::{FileError, Source};
+use crate::near::{near, question};
 
 /// An adapter that a machine is at.
 #[derive(Clone, Debug)]
@@ -78,11 +81,8 @@ impl fmt::Display for RouterRule {
 }
 
 /// How packets are to come to a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    rename_all = "lowercase",
-    expecting = "must be \"balanced\", \"mincpu\", \"minlatency\", \"dynamic\", or times like { hold_off_us = 500, gap_us = 30 }"
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum InbperfRule {
     /// As the adapter has it by itself.
     #[default]
@@ -99,18 +99,17 @@ pub enum InbperfRule {
 }
 
 /// When buffers are handed over to a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ProfileRule {
     /// Microseconds from the first packet in a buffer until the machine has the buffer, at most: up to [`HOLD_OFF_US_MAX`].
     pub hold_off_us: u64,
     /// Microseconds without another packet after which a buffer is handed over: up to [`GAP_US_MAX`].
     pub gap_us: u64,
     /// Packets after which it is handed over in any case; none if as many as go in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
     /// Buffers that the machine has not given back yet, from which on a gap hands over nothing; none if however many.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub backlog: Option<u64>,
 }
 
@@ -140,21 +139,129 @@ impl fmt::Display for InbperfRule {
 const PACKETS_MAX: u64 = u16::MAX as u64;
 const BACKLOG_MAX: u64 = 126;
 
-impl InbperfRule {
-    /// Checks the numbers of a profile.
-    fn check(self, source: &Source, span: Range<usize>) -> Result<InbperfRule, FileError> {
-        if let InbperfRule::Own(ProfileRule { hold_off_us, gap_us, packets, backlog }) = self {
-            for (name, number, least, most) in [
-                ("hold_off_us", hold_off_us, 0, HOLD_OFF_US_MAX),
-                ("gap_us", gap_us, 0, GAP_US_MAX),
-                ("packets", packets.unwrap_or(1), 1, PACKETS_MAX),
-                ("backlog", backlog.unwrap_or(1), 1, BACKLOG_MAX),
-            ] {
-                within(source, name, Spanned::new(span.clone(), number), least, most)?;
+/// The values that `inbperf` may have.
+const INBPERF: &str = "\"balanced\", \"mincpu\", \"minlatency\", \"dynamic\", or times like { hold_off_us = 500, gap_us = 30 }";
+
+/// `inbperf` as the file has it. An untagged enum of `serde` would give one message for all mistakes, and no place of a field.
+enum WrittenInbperf {
+    Word(String),
+    Own(WrittenProfile),
+}
+
+impl<'de> Deserialize<'de> for WrittenInbperf {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WrittenInbperf, D::Error> {
+        struct WordOrTable;
+
+        impl<'de> Visitor<'de> for WordOrTable {
+            type Value = WrittenInbperf;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(INBPERF)
+            }
+
+            fn visit_str<E: Error>(self, word: &str) -> Result<WrittenInbperf, E> {
+                Ok(WrittenInbperf::Word(word.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<WrittenInbperf, A::Error> {
+                let profile = WrittenProfile::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(WrittenInbperf::Own(profile))
             }
         }
-        Ok(self)
+
+        deserializer.deserialize_any(WordOrTable)
     }
+}
+
+impl WrittenInbperf {
+    fn rule(
+        self,
+        source: &Source,
+        span: Range<usize>,
+        warnings: &mut Vec<FileError>,
+    ) -> Result<InbperfRule, FileError> {
+        let word = match self {
+            WrittenInbperf::Own(profile) => {
+                return profile.rule(source, span, warnings).map(InbperfRule::Own);
+            }
+            WrittenInbperf::Word(word) => word,
+        };
+        let rules = [
+            InbperfRule::Balanced,
+            InbperfRule::Mincpu,
+            InbperfRule::Minlatency,
+            InbperfRule::Dynamic,
+        ];
+        rules.into_iter().find(|rule| rule.to_string() == word).ok_or_else(|| {
+            let words = rules.map(|rule| rule.to_string());
+            let meant = question(&near(&word, words.iter().map(String::as_str)));
+            let right = meant.unwrap_or_else(|| format!("must be {INBPERF}"));
+            source.error(span, format!("inbperf = {word:?}"), right)
+        })
+    }
+}
+
+/// Times of a machine's own, as the file has them. Values of any type are read, so that an error names the field.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenProfile {
+    hold_off_us: Option<Spanned<Value>>,
+    gap_us: Option<Spanned<Value>>,
+    packets: Option<Spanned<Value>>,
+    backlog: Option<Spanned<Value>>,
+}
+
+impl WrittenProfile {
+    fn rule(
+        self,
+        source: &Source,
+        span: Range<usize>,
+        warnings: &mut Vec<FileError>,
+    ) -> Result<ProfileRule, FileError> {
+        let required = |field: &str, written: Option<Spanned<Value>>, most: u64| match written {
+            Some(value) => number(source, field, &value, 0, most),
+            None => {
+                let right = format!("must have {field} = with 0 to {most}");
+                Err(source.error(span.clone(), format!("inbperf has no {field}"), right))
+            }
+        };
+        let count = |field: &str, written: Option<Spanned<Value>>, most: u64| {
+            let number = written.map(|value| number(source, field, &value, 1, most));
+            Ok(number.transpose()?.map(Spanned::into_inner))
+        };
+        let hold_off = required("hold_off_us", self.hold_off_us, HOLD_OFF_US_MAX)?.into_inner();
+        let gap = required("gap_us", self.gap_us, GAP_US_MAX)?;
+        warnings.extend(adapter::long_gap(source, "gap_us", &gap, hold_off));
+        Ok(ProfileRule {
+            hold_off_us: hold_off,
+            gap_us: gap.into_inner(),
+            packets: count("packets", self.packets, PACKETS_MAX)?,
+            backlog: count("backlog", self.backlog, BACKLOG_MAX)?,
+        })
+    }
+}
+
+/// The number of a field that may have a value of any type.
+fn number(
+    source: &Source,
+    field: &str,
+    value: &Spanned<Value>,
+    least: u64,
+    most: u64,
+) -> Result<Spanned<u64>, FileError> {
+    let span = value.span();
+    let right = match value.get_ref() {
+        Value::Integer(number) => match u64::try_from(*number) {
+            Ok(number) if (least..=most).contains(&number) => {
+                return Ok(Spanned::new(span, number));
+            }
+            _ => format!("must be {least} to {most}"),
+        },
+        _ => format!("must be a whole number, {least} to {most}"),
+    };
+    let written = source.text().get(span.clone()).unwrap_or_default();
+    let what = format!("{field} = {}", written.lines().next().unwrap_or_default());
+    Err(source.error(span, what, right))
 }
 
 /// The table `[[tcpip.osa]]`.
@@ -166,7 +273,7 @@ pub(super) struct WrittenDevice {
     gateway: Option<Spanned<String>>,
     router: Option<Spanned<RouterRule>>,
     vlan: Option<Spanned<u64>>,
-    inbperf: Option<Spanned<InbperfRule>>,
+    inbperf: Option<Spanned<WrittenInbperf>>,
     #[serde(default)]
     workloadq: bool,
     pub(super) cpu: Option<Spanned<u64>>,
@@ -185,7 +292,7 @@ pub(super) fn rules(
     for (written, member) in written {
         let gateway = written.gateway.as_ref().map(Spanned::span);
         let span = written.address.span();
-        let rule = written.rule(source, (machine, member), adapters)?;
+        let rule = written.rule(source, (machine, member), adapters, warnings)?;
         let network = rule.address.trunc();
         let at = rules.iter().map(|other| (other.address.trunc(), other.adapter));
         if let Some((_, other)) =
@@ -215,6 +322,7 @@ impl WrittenDevice {
         source: &Source,
         (machine, member): (Name, Name),
         adapters: &mut [AdapterRule],
+        warnings: &mut Vec<FileError>,
     ) -> Result<InterfaceRule, FileError> {
         let adapter = adapter::find(source, &self.adapter, adapters)?;
         if !adapter.serves(machine) && !adapter.serves(member) {
@@ -244,7 +352,7 @@ impl WrittenDevice {
         }
         let inbperf = self.inbperf.map_or(Ok(InbperfRule::Balanced), |inbperf| {
             let span = inbperf.span();
-            inbperf.into_inner().check(source, span)
+            inbperf.into_inner().rule(source, span, warnings)
         })?;
         let vlan = self.vlan.map(|vlan| within(source, "vlan", vlan, 1, VLAN_MAX.into()));
         let rule = InterfaceRule {
@@ -399,16 +507,59 @@ mod tests {
             serde_json::json!({ "hold_off_us": 500, "gap_us": 30, "backlog": 8 })
         );
         for (times, error) in [
-            ("{ hold_off_us = 5001, gap_us = 30 }", "must be 0 to 5000"),
-            ("{ hold_off_us = 500, gap_us = 101 }", "must be 0 to 100"),
-            ("{ hold_off_us = 500, gap_us = 30, packets = 0 }", "must be 1 to 65535"),
-            ("{ hold_off_us = 500, gap_us = 30, backlog = 127 }", "must be 1 to 126"),
-            ("{ hold_off_us = 500 }", "or times like { hold_off_us = 500, gap_us = 30 }"),
-            ("\"quick\"", "or times like { hold_off_us = 500, gap_us = 30 }"),
+            ("{ hold_off_us = 5001, gap_us = 30 }", "hold_off_us = 5001: must be 0 to 5000"),
+            ("{ hold_off_us = -1, gap_us = 30 }", "hold_off_us = -1: must be 0 to 5000"),
+            ("{ hold_off_us = 500, gap_us = 101 }", "gap_us = 101: must be 0 to 100"),
+            (
+                "{ hold_off_us = \"500\", gap_us = 30 }",
+                "hold_off_us = \"500\": must be a whole number, 0 to 5000",
+            ),
+            (
+                "{ hold_off_us = 500, gap_us = 30.5 }",
+                "gap_us = 30.5: must be a whole number, 0 to 100",
+            ),
+            ("{ hold_off_us = 500, gap_us = 30, packets = 0 }", "packets = 0: must be 1 to 65535"),
+            (
+                "{ hold_off_us = 500, gap_us = 30, backlog = 127 }",
+                "backlog = 127: must be 1 to 126",
+            ),
+            (
+                "{ hold_off_us = 500, gap_us = 30, backlog = [8] }",
+                "backlog = [8]: must be a whole number, 1 to 126",
+            ),
+            ("{ hold_off_us = 500 }", "inbperf has no gap_us: must have gap_us = with 0 to 100"),
+            (
+                "{ hold_off = 500, gap_us = 30 }",
+                "unknown field `hold_off`: did you mean `hold_off_us`?",
+            ),
+            (
+                "{ hold_off_us = 500, gap_us = 30, frames = 8 }",
+                "unknown field `frames`: must be one of `hold_off_us`, `gap_us`, `packets`, `backlog`",
+            ),
+            ("\"mincpus\"", "inbperf = \"mincpus\": did you mean mincpu?"),
+            (
+                "\"quick\"",
+                "inbperf = \"quick\": must be \"balanced\", \"mincpu\", \"minlatency\", \"dynamic\", or times like { hold_off_us = 500, gap_us = 30 }",
+            ),
+            (
+                "7",
+                "invalid type: integer `7`: must be \"balanced\", \"mincpu\", \"minlatency\", \"dynamic\", or times like { hold_off_us = 500, gap_us = 30 }",
+            ),
         ] {
-            let told = of(times).unwrap_err().to_string();
-            assert!(told.contains(error), "{times}: {told}");
+            assert_eq!(of(times).unwrap_err(), format!("s.toml:9: {error}"), "{times}");
         }
+    }
+
+    #[test]
+    fn gap_that_ends_nothing_is_warned_of() {
+        let warnings = |times: &str| -> Vec<String> {
+            let device = format!("{FIRST}, inbperf = {times}");
+            let system = parse(&format!("{BASE}{}", machine("TCPIP", &[&device]))).unwrap();
+            system.warnings.iter().map(ToString::to_string).collect()
+        };
+        let warning = "s.toml:9: gap_us = 30: buffers are handed over after 20 us already, by hold_off_us: must be less than hold_off_us";
+        assert_eq!(warnings("{ hold_off_us = 20, gap_us = 30 }"), [warning]);
+        assert_eq!(warnings("{ hold_off_us = 500, gap_us = 30 }"), [""; 0]);
     }
 
     #[test]
