@@ -21,7 +21,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// Show which connection goes to which input queue of an adapter's devices, and which steps inbperf = "dynamic" takes
 ///
 /// A line for each event, from those on that the adapter still knows: 16 of each device. What lies further back when siga watch sees it is counted as missed.
-/// A connection is bulk data if it has brought 64 KiB or more in each of four periods of 10 ms one after the other, and sent a quarter of that at most; it is
+/// What is watched is on standard error. A connection is bulk data if it has brought 64 KiB or more in each of four periods of 10 ms one after the other, and sent a quarter of that at most; it is
 /// no longer if less than 16 KiB come in each of eight. Runs until Ctrl-C; the exit code is 0 then.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -55,7 +55,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     end_in_time(&held, Duration::ZERO, 0).map_err(Outcome::no)?;
     let observer = Observer::attach(arguments.socket.path()?).map_err(Outcome::no)?;
     let mut report = observer.query().map_err(Outcome::no)?;
-    find(&report, &arguments.adapter)?;
+    let begins = beginning(find(&report, &arguments.adapter)?, arguments.once);
+    if let Some(line) = begins.filter(|_| !arguments.output.json) {
+        say(format_args!("siga: {line}"));
+    }
     // The number of the last event of each device, by path, that was printed.
     let mut seen = BTreeMap::new();
     let mut was_served = true;
@@ -86,6 +89,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
         }
         thread::sleep(INTERVAL);
         report = observer.query().map_err(Outcome::no)?;
+    }
+}
+
+/// Returns the line that is said before the first event: nothing may happen for long, or ever.
+fn beginning(adapter: &AdapterReport, once: bool) -> Option<String> {
+    let name = &adapter.adapter;
+    match (once, adapter.devices.is_empty()) {
+        (true, true) => Some(format!("{name} has no device")),
+        (true, false) => None,
+        (false, true) => Some(format!("watching {name}, which has no device yet; Ctrl-C ends it")),
+        (false, false) => {
+            Some(format!("watching the input queues of devices at {name}; Ctrl-C ends it"))
+        }
     }
 }
 

@@ -94,12 +94,38 @@ fn connections_that_go_to_another_queue_are_watched() {
         let ends = (&line["guest"], &line["local"], &line["peer"], &line["number"]);
         assert_eq!(ends, (&json!("WEB"), &json!(local), &json!(peer), &json!(number)));
     }
-    let output = text(&system.run(&["watch", "OSA1", "--once"]).stdout);
+    let output = system.run(&["watch", "OSA1", "--once"]);
+    assert_eq!(text(&output.stderr), "");
+    let output = text(&output.stdout);
     assert!(output.contains("192.168.7.5:80 with 192.168.7.6:4000 is bulk data"), "{output}");
     let output = system.run(&["watch", "osa9", "--once"]);
     let error = text(&output.stderr);
     assert!(error.contains("there is no adapter osa9: must be one of OSA1, OSA2"), "{error}");
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn watch_says_at_once_what_it_watches_and_how_it_ends() {
+    let system = start("osa-watch-begins");
+    let _adapters = serve(&system);
+    let begin = |adapter: &str| {
+        let mut command = system.command(&["watch", adapter]);
+        let mut watch = Process(command.stderr(Stdio::piped()).spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(watch.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        line
+    };
+    let nobody = "siga: watching OSA1, which has no device yet; Ctrl-C ends it\n";
+    assert_eq!(begin("osa1"), nobody);
+    let once = system.run(&["watch", "osa1", "--once"]);
+    assert_eq!(text(&once.stderr), "siga: OSA1 has no device\n");
+    let once = system.run(&["watch", "osa1", "--once", "--json"]);
+    assert_eq!((text(&once.stdout), text(&once.stderr)), (String::new(), String::new()));
+    let mut device = Osa::open(guest(&system, "WEB"), "OSA1", &OsaOptions::default()).unwrap();
+    device.wait_until_up(PATIENCE).unwrap();
+    query(&system, |adapter| adapter["devices"][0]["guest"] == "WEB");
+    let watched = "siga: watching the input queues of devices at OSA1; Ctrl-C ends it\n";
+    assert_eq!(begin("osa1"), watched);
 }
 
 #[test]
