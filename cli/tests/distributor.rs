@@ -235,8 +235,18 @@ fn connections_of_others_outlive_a_target_and_all_outlive_the_distributor() {
         let packets = all.clone().all(|of| of["packets"].as_u64().unwrap() > 0);
         packets && all.map(connections).sum::<u64>() == 12
     });
+    plex.until("a target shows itself", |shown| shown["WEB1"]["role"] == "target");
     let table = plex.query(&["tcpip"]);
     assert!(table.contains("distributed address") && table.contains("3 of 3"), "{table}");
+    // A target alone spreads nothing, and hands nothing on.
+    let rows: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split_whitespace().collect()).collect();
+    let address = AT.split(':').next().unwrap();
+    assert!(rows.contains(&vec!["WEB1", address, "target", "-", "-", "-", "-"]), "{table}");
+    let of_target =
+        |row: &&Vec<&str>| row.starts_with(&["WEB1", address]) && row.get(3) == Some(&"yes");
+    let row = rows.iter().find(of_target).unwrap_or_else(|| panic!("no target: {table}"));
+    assert!(row[4].parse::<u32>().is_ok() && row[5..] == ["-", "-"], "{table}");
     let mut distributors = ["DIST", "BACK"];
     for round in 0..kills() {
         let victim = round % 3;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use comfy_table::Table;
 use host::config::Bytes;
 use host::report::{
-    AdapterReport, InterfaceReport, LanReport, LineEndReport, LineReport, MemberReport,
-    SocketReport, StackDriverReport, SystemReport,
+    AdapterReport, DistributedReport, InterfaceReport, LanReport, LineEndReport, LineReport,
+    MemberReport, SocketReport, StackDriverReport, SystemReport,
 };
 use host::system::machine::member_name;
 
@@ -114,6 +114,11 @@ fn clients(report: &SystemReport) -> Table {
     table
 }
 
+/// Returns true if a stack never distributes this address: it knows of no other target, keeps note of no flow and hands on no packet.
+fn is_target_alone(address: &DistributedReport) -> bool {
+    address.role == "target"
+}
+
 /// Distributed addresses, with the part of each stack.
 fn distributed(report: &SystemReport) -> Table {
     let heads = ["stack", "distributed address", "part", "targets", "flows", "limit", "refused"];
@@ -121,14 +126,24 @@ fn distributed(report: &SystemReport) -> Table {
     for one in each_stack(report) {
         for address in &one.stack.distributed {
             let there = address.targets.iter().filter(|target| target.is_there).count();
+            let [targets, flows, limit, refused] = if is_target_alone(address) {
+                ["-"; 4].map(str::to_owned)
+            } else {
+                [
+                    format!("{there} of {}", address.targets.len()),
+                    address.flows.to_string(),
+                    address.flows_max.to_string(),
+                    address.refused.to_string(),
+                ]
+            };
             table.add_row([
                 one.name().to_owned(),
                 address.address.to_string(),
                 address.role.clone(),
-                format!("{there} of {}", address.targets.len()),
-                address.flows.to_string(),
-                address.flows_max.to_string(),
-                address.refused.to_string(),
+                targets,
+                flows,
+                limit,
+                refused,
             ]);
         }
     }
@@ -142,14 +157,19 @@ fn targets(report: &SystemReport) -> Table {
     for one in each_stack(report) {
         for address in &one.stack.distributed {
             for target in &address.targets {
+                let [packets, bytes] = if is_target_alone(address) {
+                    ["-"; 2].map(str::to_owned)
+                } else {
+                    [target.packets.to_string(), target.bytes.to_string()]
+                };
                 table.add_row([
                     one.name().to_owned(),
                     address.address.to_string(),
                     target.address.to_string(),
                     if target.is_there { "yes" } else { "no" }.to_owned(),
                     target.connections.to_string(),
-                    target.packets.to_string(),
-                    target.bytes.to_string(),
+                    packets,
+                    bytes,
                 ]);
             }
         }
